@@ -1,0 +1,31 @@
+# libtorch, as TORCH_INCLUDE_DIRS, TORCH_LIBRARIES and TORCH_CXX_FLAGS.
+# A CUDA build of it, as pip installs on Linux, wants the CUDA toolkit from its own CMake files. Where that is missing or
+# only a part of it is there, the CPU half is linked by itself.
+set(cpu_half FALSE)
+if(Torch_DIR AND EXISTS ${Torch_DIR}/../../../lib/libtorch_cuda.so)
+  find_package(CUDAToolkit QUIET)
+  if(NOT (TARGET CUDA::cudart AND TARGET CUDA::cublas AND TARGET CUDA::nvrtc))
+    set(cpu_half TRUE)
+  endif()
+endif()
+
+if(cpu_half)
+  get_filename_component(torch_root ${Torch_DIR}/../../.. ABSOLUTE)
+  include(${Torch_DIR}/TorchConfigVersion.cmake)
+  set(Torch_VERSION ${PACKAGE_VERSION})
+  set(TORCH_INCLUDE_DIRS ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
+  set(TORCH_LIBRARIES torch_cpu c10)
+  set(TORCH_CXX_FLAGS "")
+  foreach(library ${TORCH_LIBRARIES})
+    add_library(${library} SHARED IMPORTED)
+    set_target_properties(${library} PROPERTIES IMPORTED_LOCATION ${torch_root}/lib/lib${library}.so)
+  endforeach()
+  message(STATUS "Found Torch: ${torch_root} (a CUDA build without the CUDA toolkit: CPU only)")
+else()
+  find_package(Torch CONFIG REQUIRED)
+endif()
+
+if(NOT Torch_VERSION MATCHES "^2\\.13\\.")
+  message(FATAL_ERROR "libtorch ${Torch_VERSION} at ${Torch_DIR} was not tested with Permafrost; use 2.13.x "
+                      "(deploy/install-deps installs it into .deps/venv)")
+endif()
