@@ -1,0 +1,257 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+
+namespace permafrost {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status SystemError(int error, const fs::path& path, std::string_view action) {
+  const std::string message =
+      absl::StrCat(path.string(), ": cannot ", AbslView(action), ": ", std::generic_category().message(error));
+  switch (error) {
+    case ENOENT:
+      return absl::NotFoundError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+// Closes on every way out; Close() reports what a deferred write could not do.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
+  bool Close() { return close(Release()) == 0; }
+
+ private:
+  int fd_;
+};
+
+int OpenRetrying(const fs::path& path, int flags, mode_t mode = 0) {
+  int fd;
+  do {
+    fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+absl::Status WriteAll(int fd, const fs::path& path, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = write(fd, data.data(), data.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return SystemError(errno, path, "write");
+    }
+    data.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sync(int fd, const fs::path& path) {
+#ifdef F_FULLFSYNC
+  // On macOS fsync leaves the data in the drive's cache. Some file systems lack F_FULLFSYNC; fsync is their best.
+  if (fcntl(fd, F_FULLFSYNC) == 0) return absl::OkStatus();
+#endif
+  int result;
+  do {
+    result = fsync(fd);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? absl::OkStatus() : SystemError(errno, path, "fsync");
+}
+
+absl::Status WriteAndSync(Descriptor& file, const fs::path& path, std::string_view data) {
+  PF_RETURN_IF_ERROR(WriteAll(file.get(), path, data));
+  PF_RETURN_IF_ERROR(Sync(file.get(), path));
+  if (!file.Close()) return SystemError(errno, path, "close");
+  return absl::OkStatus();
+}
+
+fs::path ParentOf(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const fs::path& path) {
+  Descriptor file(OpenRetrying(path, O_RDONLY));
+  if (!file.valid()) return SystemError(errno, path, "open");
+  std::string data;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = read(file.get(), buffer, sizeof buffer);
+    if (n == 0) return data;
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return SystemError(errno, path, "read");
+    }
+    data.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+absl::Status WriteFileAtomic(const fs::path& path, std::string_view data) {
+  std::string temporary = path.string() + ".tmp.XXXXXX";
+  Descriptor file(mkstemp(temporary.data()));
+  if (!file.valid()) return SystemError(errno, temporary, "create");
+  fcntl(file.get(), F_SETFD, FD_CLOEXEC);
+  const absl::Status written = [&] {
+    PF_RETURN_IF_ERROR(WriteAndSync(file, temporary, data));
+    if (rename(temporary.c_str(), path.c_str()) != 0) {
+      return SystemError(errno, path, absl::StrCat("rename ", temporary, " to it"));
+    }
+    return absl::OkStatus();
+  }();
+  if (!written.ok()) {
+    unlink(temporary.c_str());
+    return written;
+  }
+  return SyncDirectory(ParentOf(path));
+}
+
+absl::Status WriteFileSynced(const fs::path& path, std::string_view data) {
+  Descriptor file(OpenRetrying(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+  if (!file.valid()) return SystemError(errno, path, "create");
+  return WriteAndSync(file, path, data);
+}
+
+absl::Status SyncDirectory(const fs::path& path) {
+  Descriptor directory(OpenRetrying(path, O_RDONLY | O_DIRECTORY));
+  if (!directory.valid()) return SystemError(errno, path, "open");
+  return Sync(directory.get(), path);
+}
+
+absl::Status CreateDirectories(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  return error ? SystemError(error.value(), path, "create") : absl::OkStatus();
+}
+
+absl::Status PublishDirectory(const fs::path& from, const fs::path& to) {
+  PF_RETURN_IF_ERROR(SyncDirectory(from));
+  // rename() would silently replace an empty directory.
+  struct stat ignored;
+  if (lstat(to.c_str(), &ignored) == 0)
+    return SystemError(EEXIST, to, absl::StrCat("rename ", from.string(), " to it"));
+  if (rename(from.c_str(), to.c_str()) != 0) {
+    return SystemError(errno, to, absl::StrCat("rename ", from.string(), " to it"));
+  }
+  return SyncDirectory(ParentOf(to));
+}
+
+absl::Status RemoveAll(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  return error ? SystemError(error.value(), path, "remove") : absl::OkStatus();
+}
+
+absl::StatusOr<FileWriter> FileWriter::Create(const fs::path& path) {
+  const int fd = OpenRetrying(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (fd < 0) return SystemError(errno, path, "create");
+  return FileWriter(path, fd);
+}
+
+FileWriter::FileWriter(FileWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      buffer_(std::move(other.buffer_)),
+      size_(other.size_) {}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status FileWriter::Append(const void* data, std::size_t bytes) {
+  constexpr std::size_t kBufferBytes = 1 << 18;
+  buffer_.append(static_cast<const char*>(data), bytes);
+  size_ += bytes;
+  return buffer_.size() >= kBufferBytes ? Flush() : absl::OkStatus();
+}
+
+absl::Status FileWriter::Flush() {
+  PF_RETURN_IF_ERROR(WriteAll(fd_, path_, buffer_));
+  buffer_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status FileWriter::Close() {
+  PF_RETURN_IF_ERROR(Flush());
+  if (close(std::exchange(fd_, -1)) != 0) return SystemError(errno, path_, "close");
+  return absl::OkStatus();
+}
+
+absl::Status FileWriter::SyncAndClose() {
+  PF_RETURN_IF_ERROR(Flush());
+  PF_RETURN_IF_ERROR(Sync(fd_, path_));
+  return Close();
+}
+
+absl::StatusOr<FileLock> FileLock::Acquire(const fs::path& path) {
+  Descriptor file(OpenRetrying(path, O_RDWR | O_CREAT, 0644));
+  if (!file.valid()) return SystemError(errno, path, "open");
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return SystemError(errno, path, "lock");
+    char holder[32];
+    const ssize_t n = pread(file.get(), holder, sizeof holder, 0);
+    int64_t process = 0;
+    const bool known = n > 0 && absl::SimpleAtoi(absl::string_view(holder, static_cast<std::size_t>(n)), &process);
+    return absl::FailedPreconditionError(
+        absl::StrCat(path.string(), ": locked by ", known ? absl::StrCat("process ", process) : "another process"));
+  }
+  if (ftruncate(file.get(), 0) != 0) return SystemError(errno, path, "truncate");
+  PF_RETURN_IF_ERROR(WriteAll(file.get(), path, absl::StrCat(getpid(), "\n")));
+  return FileLock(file.Release());
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+FileLock::~FileLock() {
+  // The file stays: unlinking it would let a third process lock a new file while a second holds the old one.
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const fs::path& path) {
+  Descriptor file(OpenRetrying(path, O_RDONLY));
+  if (!file.valid()) return SystemError(errno, path, "open");
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return SystemError(errno, path, "stat");
+  if (!S_ISREG(info.st_mode)) return absl::InternalError(absl::StrCat(path.string(), ": not a regular file"));
+  const auto size = static_cast<std::size_t>(info.st_size);
+  const std::byte* data = nullptr;
+  if (size > 0) {  // mmap refuses a length of 0
+    void* mapping = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (mapping == MAP_FAILED) return SystemError(errno, path, "map");
+    data = static_cast<const std::byte*>(mapping);
+  }
+  return std::unique_ptr<MappedFile>(new MappedFile(path, data, size));
+}
+
+MappedFile::~MappedFile() {
+  if (size_ > 0) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace permafrost

@@ -1,0 +1,87 @@
+// Files that are never half-written: temporary name, fsync, rename, fsync of the directory.
+// Threads: every function is safe anywhere; callers keep two writers from one path.
+// Errors: NotFound, PermissionDenied or Internal, always naming the path and the system's reason.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace permafrost {
+
+absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
+// Replaces `path` whole or not at all; durable when Ok.
+absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view data);
+// A file inside a directory that is renamed later: written and fsynced, not renamed.
+absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);
+absl::Status SyncDirectory(const std::filesystem::path& path);
+absl::Status CreateDirectories(const std::filesystem::path& path);
+// Fsyncs `from` (a directory whose files are synced), renames it to `to` (which must not exist), fsyncs the parent.
+absl::Status PublishDirectory(const std::filesystem::path& from, const std::filesystem::path& to);
+// No error if it does not exist.
+absl::Status RemoveAll(const std::filesystem::path& path);
+
+// A new file written piece by piece through a buffer; replaces what was at the path.
+// Threads: one at a time. What was appended is on disk only after Close or SyncAndClose.
+class FileWriter {
+ public:
+  static absl::StatusOr<FileWriter> Create(const std::filesystem::path& path);
+  FileWriter(FileWriter&& other) noexcept;
+  FileWriter& operator=(FileWriter&&) = delete;
+  ~FileWriter();
+  absl::Status Append(const void* data, std::size_t bytes);
+  // Bytes appended so far.
+  std::uint64_t size() const { return size_; }
+  absl::Status Close();
+  absl::Status SyncAndClose();
+
+ private:
+  FileWriter(std::filesystem::path path, int fd) : path_(std::move(path)), fd_(fd) {}
+  absl::Status Flush();
+  std::filesystem::path path_;
+  int fd_;
+  std::string buffer_;
+  std::uint64_t size_ = 0;
+};
+
+// An advisory lock held by one process until destruction (or its death).
+class FileLock {
+ public:
+  // FailedPrecondition naming the path and the holder's process id when another process holds it.
+  static absl::StatusOr<FileLock> Acquire(const std::filesystem::path& path);
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&&) = delete;
+  ~FileLock();
+
+ private:
+  explicit FileLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+// A read-only, shared mapping of a whole file. The page cache is the only copy.
+// Owns the mapping; the file may be unlinked meanwhile.
+class MappedFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path);
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+  const std::byte* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  MappedFile(std::filesystem::path path, const std::byte* data, std::uint64_t size)
+      : path_(std::move(path)), data_(data), size_(size) {}
+  std::filesystem::path path_;
+  const std::byte* data_;
+  std::uint64_t size_;
+};
+
+}  // namespace permafrost

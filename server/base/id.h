@@ -1,0 +1,36 @@
+// Identifiers that cannot be mixed up: `using JobId = Id<struct JobTag>;`.
+#pragma once
+
+#include <compare>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+
+namespace permafrost {
+
+template <class Tag>
+class Id {
+ public:
+  Id() = default;
+  explicit Id(std::string value) : value_(std::move(value)) {}
+  const std::string& value() const { return value_; }
+  bool empty() const { return value_.empty(); }
+  auto operator<=>(const Id&) const = default;
+  template <class H>
+  friend H AbslHashValue(H h, const Id& id) {
+    return H::combine(std::move(h), id.value_);
+  }
+
+ private:
+  std::string value_;
+};
+
+using JobId = Id<struct JobTag>;
+using DatasetId = Id<struct DatasetTag>;
+
+// Ok for 1..63 characters of [a-z0-9-] beginning with a letter; else InvalidArgument with a violation of `field`.
+absl::Status CheckIdSyntax(std::string_view field, std::string_view value);
+
+}  // namespace permafrost

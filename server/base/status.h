@@ -1,0 +1,68 @@
+// Errors across rooms: absl::Status whose message is one line that names the thing, the value and what would be
+// accepted. The structured part (which fields, which reason) travels as a payload that api/ turns into google.rpc
+// details. Threads: everything here is pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace permafrost {
+
+// One bad field of a request or a file.
+struct FieldViolation {
+  std::string field;        // path in snake_case, e.g. "spec.model.hidden_channels"
+  std::string description;  // value and what would be accepted
+  bool operator==(const FieldViolation&) const = default;
+};
+
+// Collects violations so that a caller learns all of them at once.
+class Violations {
+ public:
+  void Add(std::string_view field, std::string_view description);
+  bool empty() const { return list_.empty(); }
+  // Ok when empty; else InvalidArgument, message "field: description; field: description".
+  absl::Status ToStatus() const;
+
+ private:
+  std::vector<FieldViolation> list_;
+};
+
+// The violations of a status made by Violations, empty for any other.
+std::vector<FieldViolation> GetViolations(const absl::Status& status);
+
+// google.rpc.ErrorInfo without the wire: a machine-readable reason in UPPER_SNAKE_CASE.
+struct ErrorReason {
+  std::string reason;
+  std::map<std::string, std::string> metadata;
+  bool operator==(const ErrorReason&) const = default;
+};
+
+// `status` with the reason attached; replaces an earlier one.
+absl::Status WithReason(absl::Status status, std::string_view reason, std::map<std::string, std::string> metadata = {});
+// Empty reason where none is attached.
+ErrorReason GetReason(const absl::Status& status);
+
+// `status` with "context: " before its message; payloads are kept.
+absl::Status Annotate(const absl::Status& status, std::string_view context);
+
+}  // namespace permafrost
+
+// The two control-flow macros that every Abseil user knows; Debian's Abseil (20220623) lacks them.
+#define PF_CONCAT_INNER(a, b) a##b
+#define PF_CONCAT(a, b) PF_CONCAT_INNER(a, b)
+#define PF_RETURN_IF_ERROR(expr)                            \
+  do {                                                      \
+    if (absl::Status pf_status = (expr); !pf_status.ok()) { \
+      return pf_status;                                     \
+    }                                                       \
+  } while (false)
+#define PF_ASSIGN_OR_RETURN(lhs, expr) PF_ASSIGN_OR_RETURN_IMPL(PF_CONCAT(pf_statusor_, __LINE__), lhs, expr)
+#define PF_ASSIGN_OR_RETURN_IMPL(var, lhs, expr) \
+  auto var = (expr);                             \
+  if (!var.ok()) return std::move(var).status(); \
+  lhs = *std::move(var)

@@ -1,0 +1,24 @@
+// What an import was asked to do, as a JSON file: in datasets/.imports/ while it is wanted or after it failed, and
+// within the dataset's directory once it is whole. Threads: pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "data/ogb_import.h"
+
+namespace permafrost::data {
+
+struct ImportRecord {
+  absl::Time create_time;
+  ImportOptions options;
+  std::string error;  // why it failed; empty while it has not
+};
+
+std::string RecordToJson(const ImportRecord& record);
+// DataLoss naming what is missing or of another type.
+absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
+
+}  // namespace permafrost::data

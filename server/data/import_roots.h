@@ -1,0 +1,22 @@
+// Which paths imports may read: what lies below an import root once every symlink and `..` is resolved.
+// Threads: pure functions of the file system as it is now.
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace permafrost::data {
+
+// `source` resolved, a directory below a root (or a root itself). Whether a path outside exists is not told.
+// Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound, InvalidArgument for what is no directory.
+absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path& source,
+                                                    std::span<const std::filesystem::path> roots);
+
+// Whether everything that an import of `source` (resolved) reads lies below a root too: raw/, split/ and what is in
+// them. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
+absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
+
+}  // namespace permafrost::data

@@ -1,0 +1,42 @@
+// The bytes of one source file, plain or gzip, as a stream.
+// Threads: one at a time. Memory: two buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/import_monitor.h"
+
+namespace permafrost::data {
+
+struct SourceFile {
+  std::filesystem::path path;
+  std::string name;  // relative to the source, as messages say it: "raw/edge.csv.gz"
+  bool gzip = false;
+  int64_t bytes = 0;  // on disk
+};
+
+// `stem`.csv.gz, or else `stem`.csv, below `source`; nullopt if there is neither. `stem`: "raw/edge".
+// Errors: InvalidArgument for what is no regular file.
+absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
+
+class SourceReader {
+ public:
+  // Borrows the monitor, which learns of every byte.
+  static absl::StatusOr<std::unique_ptr<SourceReader>> Open(const SourceFile& file, ImportMonitor& monitor);
+  virtual ~SourceReader() = default;
+  // Up to `capacity` bytes of text; 0 at the end. Errors, without the file's name: InvalidArgument for a truncated or
+  // corrupt gzip, Cancelled, or what the system says.
+  virtual absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) = 0;
+  // Tells the monitor that the file will be read again from its beginning.
+  virtual void Forget() = 0;
+};
+
+}  // namespace permafrost::data

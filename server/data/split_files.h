@@ -1,0 +1,38 @@
+// The split of a set's graphs into train, valid and test: read from split/NAME/, or drawn.
+// Threads: pure, but for the monitor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/graph_set.h"
+#include "data/import_monitor.h"
+#include "data/ogb_import.h"
+#include "data/source_file.h"
+
+namespace permafrost::data {
+
+struct SplitFiles {
+  std::string name;
+  std::array<SourceFile, 3> files;  // by Split
+};
+
+struct SplitGraphs {
+  std::string name;
+  std::array<std::vector<uint32_t>, 3> graphs;  // by Split
+};
+
+// The split folder to read: `wanted`, or the only one if that is empty; nullopt if there is none at all.
+// Errors: NotFound if `wanted` or one of its files is missing, InvalidArgument if there are several to choose from.
+absl::StatusOr<std::optional<SplitFiles>> FindSplit(const std::filesystem::path& source, const std::string& wanted);
+// Each graph stands in one split at most. Errors: InvalidArgument naming both places of a duplicate.
+absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor);
+// Every graph once, ids rising within a split; equal for equal options on every machine.
+SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs);
+
+}  // namespace permafrost::data

@@ -1,0 +1,120 @@
+#include "base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "temp_dir.h"
+
+namespace permafrost {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> Names(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
+  return names;
+}
+
+TEST(File, AtomicWriteReplacesWholeAndLeavesNothingElse) {
+  TempDir temp;
+  const fs::path path = temp.path() / "a";
+  const std::string big(300000, 'x');
+  ASSERT_TRUE(WriteFileAtomic(path, big).ok());
+  EXPECT_EQ(*ReadFile(path), big);
+  ASSERT_TRUE(WriteFileAtomic(path, "").ok());
+  EXPECT_EQ(*ReadFile(path), "");
+  EXPECT_THAT(Names(temp.path()), ElementsAre("a"));
+}
+
+TEST(File, FailedAtomicWriteLeavesNothing) {
+  TempDir temp;
+  fs::create_directories(temp.path() / "a" / "full");  // a directory cannot be replaced by a file
+  EXPECT_FALSE(WriteFileAtomic(temp.path() / "a", "x").ok());
+  EXPECT_THAT(Names(temp.path()), ElementsAre("a"));
+}
+
+TEST(File, ErrorsNameThePathAndTheReason) {
+  TempDir temp;
+  const fs::path missing = temp.path() / "missing" / "file";
+  for (const absl::Status& status :
+       {ReadFile(missing).status(), WriteFileAtomic(missing, "x"), WriteFileSynced(missing, "x"),
+        SyncDirectory(missing), MappedFile::Open(missing).status(), FileLock::Acquire(missing).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(missing.string()));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("No such file or directory"));
+  }
+  EXPECT_TRUE(RemoveAll(missing).ok());
+}
+
+TEST(File, PublishMovesADirectoryAndNeverReplaces) {
+  TempDir temp;
+  const fs::path from = temp.path() / "from", to = temp.path() / "to";
+  ASSERT_TRUE(CreateDirectories(from).ok());
+  ASSERT_TRUE(WriteFileSynced(from / "f", "1").ok());
+  fs::create_directory(to);
+  EXPECT_FALSE(PublishDirectory(from, to).ok()) << "rename alone would replace an empty directory";
+  EXPECT_TRUE(fs::exists(from / "f"));
+  fs::remove(to);
+  ASSERT_TRUE(PublishDirectory(from, to).ok());
+  EXPECT_EQ(*ReadFile(to / "f"), "1");
+  EXPECT_FALSE(fs::exists(from));
+  ASSERT_TRUE(RemoveAll(to).ok());
+  EXPECT_FALSE(fs::exists(to));
+}
+
+TEST(FileLock, SecondHolderLearnsTheFirst) {
+  TempDir temp;
+  const fs::path path = temp.path() / "lock";
+  {
+    auto first = FileLock::Acquire(path);
+    ASSERT_TRUE(first.ok()) << first.status();
+    const auto second = FileLock::Acquire(path);
+    EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(second.status().message()), HasSubstr(path.string()));
+    EXPECT_THAT(std::string(second.status().message()), HasSubstr("process " + std::to_string(getpid())));
+    const FileLock moved = *std::move(first);
+    EXPECT_FALSE(FileLock::Acquire(path).ok()) << "a moved lock is still held";
+  }
+  EXPECT_TRUE(FileLock::Acquire(path).ok());
+}
+
+TEST(FileLock, DiesWithItsProcess) {
+  TempDir temp;
+  const fs::path path = temp.path() / "lock";
+  const pid_t child = fork();
+  if (child == 0) _exit(FileLock::Acquire(path).ok() ? 0 : 1);
+  int result = 0;
+  ASSERT_EQ(waitpid(child, &result, 0), child);
+  ASSERT_EQ(result, 0);
+  EXPECT_TRUE(FileLock::Acquire(path).ok());
+}
+
+TEST(MappedFile, SurvivesUnlink) {
+  TempDir temp;
+  const fs::path path = temp.path() / "a";
+  ASSERT_TRUE(WriteFileSynced(path, "hello").ok());
+  const auto mapped = MappedFile::Open(path);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  fs::remove(path);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>((*mapped)->data()), (*mapped)->size()), "hello");
+}
+
+TEST(MappedFile, EmptyFileAndDirectory) {
+  TempDir temp;
+  ASSERT_TRUE(WriteFileSynced(temp.path() / "a", "").ok());
+  const auto mapped = MappedFile::Open(temp.path() / "a");
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_EQ((*mapped)->size(), 0u);
+  EXPECT_FALSE(MappedFile::Open(temp.path()).ok());
+}
+
+}  // namespace
+}  // namespace permafrost

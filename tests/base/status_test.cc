@@ -1,0 +1,102 @@
+#include "base/status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/id.h"
+#include "base/string_view.h"
+
+namespace permafrost {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(Violations, CollectsAllInOneLine) {
+  Violations violations;
+  EXPECT_TRUE(violations.ToStatus().ok());
+  violations.Add("spec.model.layers", "0 is outside 1..64");
+  violations.Add("spec.epochs", "-1 is below 0");
+  const absl::Status status = violations.ToStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "spec.model.layers: 0 is outside 1..64; spec.epochs: -1 is below 0");
+  EXPECT_THAT(GetViolations(status), ElementsAre(FieldViolation{"spec.model.layers", "0 is outside 1..64"},
+                                                 FieldViolation{"spec.epochs", "-1 is below 0"}));
+}
+
+TEST(Violations, AnyTextSurvivesThePayload) {
+  Violations violations;
+  const std::string odd("3:a;\0\n:", 7);
+  violations.Add(odd, "");
+  EXPECT_THAT(GetViolations(violations.ToStatus()), ElementsAre(FieldViolation{odd, ""}));
+}
+
+TEST(Violations, NoneOnOtherStatuses) {
+  EXPECT_THAT(GetViolations(absl::OkStatus()), IsEmpty());
+  EXPECT_THAT(GetViolations(absl::NotFoundError("x")), IsEmpty());
+}
+
+TEST(Reason, AttachedReplacedAndKeptByAnnotate) {
+  absl::Status status = WithReason(absl::NotFoundError("datasets/a: not found"), "OLD", {{"k", "v"}});
+  status = WithReason(status, "DATASET_NOT_FOUND", {{"dataset", "a"}, {"empty", ""}});
+  const ErrorReason want{"DATASET_NOT_FOUND", {{"dataset", "a"}, {"empty", ""}}};
+  EXPECT_EQ(GetReason(status), want);
+  const absl::Status annotated = Annotate(status, "job x");
+  EXPECT_EQ(annotated.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(annotated.message(), "job x: datasets/a: not found");
+  EXPECT_EQ(GetReason(annotated), want);
+  EXPECT_EQ(GetReason(absl::NotFoundError("plain")), ErrorReason{});
+  EXPECT_TRUE(Annotate(absl::OkStatus(), "job x").ok());
+}
+
+absl::StatusOr<int> Half(int n) {
+  if (n % 2 != 0) return absl::InvalidArgumentError("odd");
+  return n / 2;
+}
+
+absl::StatusOr<int> Quarter(int n) {
+  PF_ASSIGN_OR_RETURN(const int half, Half(n));
+  PF_RETURN_IF_ERROR(Half(half).status());
+  return half / 2;
+}
+
+TEST(Macros, ReturnTheFirstError) {
+  EXPECT_EQ(*Quarter(8), 2);
+  EXPECT_EQ(Quarter(6).status().message(), "odd");
+  EXPECT_EQ(Quarter(7).status().message(), "odd");
+}
+
+TEST(CheckIdSyntax, Table) {
+  const struct {
+    const char* why;
+    std::string id;
+    bool ok;
+  } kCases[] = {
+      {"one letter", "a", true},
+      {"letters, digits, dashes", "zinc-12k", true},
+      {"63 characters", std::string(63, 'a'), true},
+      {"64 characters", std::string(64, 'a'), false},
+      {"empty", "", false},
+      {"begins with a digit", "12k", false},
+      {"begins with a dash", "-a", false},
+      {"upper case", "Zinc", false},
+      {"a path", "a/b", false},
+      {"hidden: the catalog's own names begin with a dot", ".tmp-a", false},
+      {"a NUL within", std::string("a\0b", 3), false},
+      {"not ASCII", "zinc\xc3\xa9", false},
+  };
+  for (const auto& c : kCases) {
+    const absl::Status status = CheckIdSyntax("dataset_id", c.id);
+    EXPECT_EQ(status.ok(), c.ok) << c.why << ": " << status;
+    if (c.ok) continue;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.why;
+    ASSERT_EQ(GetViolations(status).size(), 1u) << c.why;
+    EXPECT_EQ(GetViolations(status)[0].field, "dataset_id") << c.why;
+    EXPECT_EQ(StdView(status.message()).find('\n'), std::string_view::npos) << c.why;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost
