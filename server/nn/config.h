@@ -1,0 +1,38 @@
+// What a model, its loss and its optimizer are, without torch.
+#pragma once
+
+#include <cstdint>
+
+#include "base/enum_names.h"
+
+namespace permafrost::nn {
+
+enum class Architecture { kGine };
+inline constexpr EnumNames<Architecture, 1> kArchitectureNames{{{{Architecture::kGine, "gine"}}}};
+
+enum class Pooling { kMean, kSum };
+inline constexpr EnumNames<Pooling, 2> kPoolingNames{{{{Pooling::kMean, "mean"}, {Pooling::kSum, "sum"}}}};
+
+enum class Loss { kL1, kMse };
+inline constexpr EnumNames<Loss, 2> kLossNames{{{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}}}};
+
+enum class OptimizerAlgorithm { kAdam, kAdamW };
+inline constexpr EnumNames<OptimizerAlgorithm, 2> kOptimizerNames{
+    {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}}}};
+
+struct ModelOptions {
+  Architecture architecture = Architecture::kGine;
+  int64_t hidden_channels = 64;  // 1..4096
+  int64_t num_layers = 4;        // 1..64
+  Pooling pooling = Pooling::kMean;
+  bool operator==(const ModelOptions&) const = default;
+};
+
+struct OptimizerOptions {
+  OptimizerAlgorithm algorithm = OptimizerAlgorithm::kAdam;
+  double learning_rate = 1e-3;  // > 0
+  double weight_decay = 0;      // >= 0; into the gradient for Adam, decoupled for AdamW
+  bool operator==(const OptimizerOptions&) const = default;
+};
+
+}  // namespace permafrost::nn

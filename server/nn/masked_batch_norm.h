@@ -1,0 +1,28 @@
+// Batch norm over the real rows of a padded batch, with ReLU, as one operator that a capture sees whole:
+// permafrost::masked_batch_norm_relu and its backward. The count of real rows is a tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace permafrost::nn {
+
+struct BatchNormOptions {
+  double momentum = 0.1;
+  double eps = 1e-5;
+};
+
+// Training: y = relu((x - mean) / sqrt(var + eps) * weight + bias) with mean and (biased) variance over the first
+// real_rows rows; running statistics are updated with the unbiased variance (of one row: 0), as PyTorch's BatchNorm1d.
+// x: [N, C] float32 or float64; real_rows: [1] int64 with 1 <= real_rows <= N; the rest: [C]. Returns [N, C]; padding rows
+// are 0 and get gradient 0.
+// Source: Ioffe and Szegedy 2015, algorithm 1; variance by two passes.
+at::Tensor MaskedBatchNormRelu(const at::Tensor& x, const at::Tensor& real_rows, const at::Tensor& weight,
+                               const at::Tensor& bias, at::Tensor& running_mean, at::Tensor& running_var,
+                               const BatchNormOptions& options = {});
+
+// Evaluation: with the running statistics; rows do not see each other, so padding needs no mask.
+at::Tensor BatchNormReluEval(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                             const at::Tensor& running_mean, const at::Tensor& running_var,
+                             const BatchNormOptions& options = {});
+
+}  // namespace permafrost::nn

@@ -1,0 +1,47 @@
+// Named parameters and buffers of a model, in registration order.
+// Threads: none of its own; the device thread uses it.
+// Invariant: names are unique; tensors keep their storage for the model's life (values are copied in, never swapped).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace permafrost::nn {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor value;
+};
+
+class TensorSet {
+ public:
+  // Returns the tensor stored. Parameters require gradients, buffers do not.
+  at::Tensor AddParameter(std::string name, at::Tensor value);
+  at::Tensor AddBuffer(std::string name, at::Tensor value);
+
+  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  const std::vector<NamedTensor>& buffers() const { return buffers_; }
+  // Parameters, then buffers.
+  std::vector<NamedTensor> All() const;
+  int64_t num_parameter_values() const;
+
+  // Copies values in by name. Errors: InvalidArgument naming the first tensor that is missing, unknown, or of another
+  // shape or type.
+  absl::Status CopyFrom(const std::vector<NamedTensor>& values);
+
+ private:
+  std::vector<NamedTensor> parameters_, buffers_;
+};
+
+// Deep copies on the same device.
+std::vector<NamedTensor> Clone(const std::vector<NamedTensor>& tensors);
+// Copies `from` into `to`, equal in number, order and shape.
+void CopyInto(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to);
+// Copies values in by name into existing tensors. Errors as TensorSet::CopyFrom.
+absl::Status CopyByName(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to);
+
+}  // namespace permafrost::nn

@@ -1,0 +1,48 @@
+#include "train/artifacts.h"
+
+#include <array>
+#include <charconv>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "train/runner.h"
+
+namespace permafrost::train {
+namespace fs = std::filesystem;
+
+absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory, std::string_view name) {
+  const fs::path directory = job_directory / "artifacts";
+  PF_RETURN_IF_ERROR(CreateDirectories(directory));
+  const fs::path temporary = directory / absl::StrCat(".tmp-", AbslView(name)), target = directory / name;
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_hard_link(source, temporary, error);
+  if (!error) fs::rename(temporary, target, error);
+  if (error) return absl::InternalError(absl::StrCat(target.string(), ": cannot link: ", error.message()));
+  return SyncDirectory(directory);
+}
+
+absl::Status WritePredictions(const fs::path& job_directory, const std::vector<uint32_t>& graphs,
+                              const std::vector<float>& predictions, int64_t num_targets) {
+  std::string csv = "graph";
+  for (int64_t t = 0; t < num_targets; ++t) absl::StrAppend(&csv, ",prediction_", t);
+  csv += '\n';
+  std::array<char, 32> digits;
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    absl::StrAppend(&csv, graphs[g]);
+    for (int64_t t = 0; t < num_targets; ++t) {
+      const float value = predictions[g * static_cast<size_t>(num_targets) + static_cast<size_t>(t)];
+      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+      absl::StrAppend(&csv, ",", absl::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
+    }
+    csv += '\n';
+  }
+  PF_RETURN_IF_ERROR(CreateDirectories(job_directory / "artifacts"));
+  return WriteFileAtomic(job_directory / "artifacts" / kTestPredictionsFile, csv);
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,22 @@
+// The files that a job's users take away: jobs/ID/artifacts/NAME, each replaced whole.
+// Threads: the device thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace permafrost::train {
+
+// Gives `source`, a file of a checkpoint, a second name among the artifacts: no copy, and it outlives the checkpoint.
+absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesystem::path& job_directory,
+                          std::string_view name);
+
+// CSV with the header `graph,prediction_0,...`; floats with the digits that give them back exactly.
+absl::Status WritePredictions(const std::filesystem::path& job_directory, const std::vector<uint32_t>& graphs,
+                              const std::vector<float>& predictions, int64_t num_targets);
+
+}  // namespace permafrost::train

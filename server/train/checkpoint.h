@@ -1,0 +1,71 @@
+// Checkpoints of a run: jobs/ID/checkpoints/STEP/, complete or absent.
+// A checkpoint holds weights, optimizer, the best weights so far, and everything else that the rest of the run depends on, so
+// that a run resumed from it ends bit-equal to one that was never interrupted (CPU, equal thread count).
+// Threads: the device thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/sampler.h"
+#include "nn/module.h"
+
+namespace permafrost::train {
+
+// The numbers of a checkpoint.
+struct RunState {
+  int64_t step = 0;                   // optimizer steps done
+  data::SamplerPosition position;     // batches consumed; batch == batches of the epoch: only its evaluation is left
+  int64_t graphs = 0, nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
+  int64_t best_epoch = 0;             // from 1; 0: none yet
+  double best_valid_mae = std::numeric_limits<double>::infinity();
+  double train_seconds = 0;           // all runs, evaluation included
+  double epoch_seconds = 0;           // training time of the epoch so far
+  uint64_t seed = 0;                  // with `step` the whole state of the counter-based generators
+  int threads = 0;                    // what the weights were computed with
+};
+
+struct Checkpoint {
+  RunState state;
+  std::vector<nn::NamedTensor> model;       // parameters and buffers
+  std::vector<nn::NamedTensor> optimizer;
+  std::vector<nn::NamedTensor> accumulators;  // sums over the epoch so far
+  std::vector<nn::NamedTensor> best;        // empty until the first evaluation
+};
+
+class CheckpointStore {
+ public:
+  // `directory`: jobs/ID/checkpoints, made when needed. `metadata` goes into the weights' files.
+  // `warn` hears of each damaged checkpoint that is passed over.
+  CheckpointStore(std::filesystem::path directory, int64_t keep, std::map<std::string, std::string> metadata,
+                  std::function<void(std::string_view)> warn);
+
+  // Durable when Ok; older ones beyond `keep` are removed after.
+  absl::Status Save(const Checkpoint& checkpoint);
+  // The newest whose files all match their checksums; nullopt: none. DataLoss if there are some and all are damaged.
+  absl::StatusOr<std::optional<Checkpoint>> LoadNewest() const;
+  // Files of the checkpoint of `step`.
+  std::filesystem::path WeightsFile(int64_t step) const;
+  std::filesystem::path BestFile(int64_t step) const;
+
+ private:
+  std::vector<int64_t> Steps() const;  // newest first
+  absl::StatusOr<Checkpoint> Load(int64_t step) const;
+  // Removes what a crash during Save left, and puts a checkpoint back that it had set aside.
+  absl::Status RepairAfterCrash() const;
+
+  std::filesystem::path directory_;
+  int64_t keep_;
+  std::map<std::string, std::string> metadata_;
+  std::function<void(std::string_view)> warn_;
+};
+
+}  // namespace permafrost::train

@@ -1,0 +1,34 @@
+// Throughput over the last seconds and the time that is left.
+// Threads: the device thread. Pure but for the times it is handed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "absl/time/time.h"
+
+namespace permafrost::train {
+
+class ProgressMeter {
+ public:
+  // Samples older than this do not count.
+  static constexpr absl::Duration kWindow = absl::Seconds(5);
+
+  explicit ProgressMeter(absl::Time start) { samples_.push_back({start, 0, 0}); }
+
+  // `steps` and `graphs`: totals of this run so far. Times must not fall.
+  void Add(absl::Time now, int64_t steps, int64_t graphs);
+  // 0 before the first sample.
+  double graphs_per_second() const;
+  // At the window's pace, evaluation included. Zero before the first sample.
+  absl::Duration Eta(int64_t steps_left) const;
+
+ private:
+  struct Sample {
+    absl::Time time;
+    int64_t steps, graphs;
+  };
+  std::deque<Sample> samples_;
+};
+
+}  // namespace permafrost::train

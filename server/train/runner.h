@@ -1,0 +1,107 @@
+// The interface through which jobs/ runs training: no torch, no wire types.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/device_kind.h"
+#include "data/graph_set.h"
+#include "train/config.h"
+
+namespace permafrost::train {
+
+struct PhaseSeconds {
+  double batch = 0, forward = 0, backward = 0, optimizer = 0;
+};
+
+// Counters begin at the job's first step and survive resumes, but for phase_seconds (since Run began).
+struct Progress {
+  int64_t epoch = 0;  // from 1; 0 before the first step
+  int64_t step_in_epoch = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t step = 0;
+  double loss = 0;  // mean over this epoch's graphs so far
+  double graphs_per_second = 0;
+  absl::Duration eta = absl::ZeroDuration();
+  int64_t graphs = 0, nodes = 0, edges = 0;  // real rows
+  int64_t padding_nodes = 0, padding_edges = 0;
+  PhaseSeconds phase_seconds;
+  int64_t checkpoint_step = 0;  // newest complete checkpoint
+};
+
+struct EpochMetrics {
+  int64_t epoch = 0;  // from 1
+  double train_loss = 0, valid_loss = 0, valid_mae = 0;
+  double learning_rate = 0;
+  double train_seconds = 0, valid_seconds = 0;
+  double graphs_per_second = 0;
+};
+
+struct RunResult {
+  int64_t best_epoch = 0;
+  double best_valid_mae = 0;
+  double best_test_mae = 0, best_test_loss = 0;
+  double final_test_mae = 0, final_test_loss = 0;
+  double train_seconds = 0;           // all runs of the job
+  double mean_step_milliseconds = 0;  // this run, evaluation apart
+  int64_t num_parameters = 0;
+};
+
+enum class StopRequest { kNone, kCancel, kDrain };
+enum class LogLevel { kInfo, kWarning, kError };
+
+// What a run tells and asks. Every method is called on the thread that called Run.
+class RunContext {
+ public:
+  virtual ~RunContext() = default;
+  // Asked at each step boundary (training and evaluation).
+  virtual StopRequest stop_requested() const = 0;
+  // After each step; cheap.
+  virtual void OnProgress(const Progress& progress) = 0;
+  // A resumed run may report an epoch again, with equal metrics.
+  virtual void OnEpoch(const EpochMetrics& metrics) = 0;
+  // A checkpoint is complete on disk.
+  virtual void OnCheckpoint(int64_t step, absl::Duration duration) = 0;
+  virtual void Log(LogLevel level, std::string_view line) = 0;
+};
+
+struct RunRequest {
+  TrainOptions options;
+  std::shared_ptr<const data::GraphSet> graphs;
+  // jobs/ID: checkpoints/STEP/ and artifacts/ are written under it. A complete checkpoint there is resumed from.
+  std::filesystem::path job_directory;
+};
+
+enum class RunEnd { kSucceeded, kCancelled, kDrained };
+struct RunOutcome {
+  RunEnd end = RunEnd::kSucceeded;
+  std::optional<RunResult> result;  // when kSucceeded
+};
+
+// Files that a run leaves in job_directory / "artifacts", each replaced atomically.
+inline constexpr std::string_view kBestWeightsFile = "best.safetensors";
+inline constexpr std::string_view kLastWeightsFile = "last.safetensors";
+inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
+
+// Runs one job at a time on the device. Threads: Run from the device's one thread only; the rest is safe anywhere.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  // Trains to the end or to a stop at a step boundary, where a checkpoint is written first (cancel and drain alike).
+  // Any exception of the math library becomes a Status here.
+  virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
+  // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
+  virtual absl::Status CheckCompatible(const TrainOptions& options, const data::GraphSetSummary& summary,
+                                       std::string_view prefix) const = 0;
+  virtual DeviceKind device() const = 0;  // never kAuto
+  virtual int threads() const = 0;
+  virtual std::string_view torch_version() const = 0;
+};
+
+}  // namespace permafrost::train

@@ -1,0 +1,21 @@
+// The Runner on libtorch.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "base/device_kind.h"
+#include "train/runner.h"
+
+namespace permafrost::train {
+
+struct RunnerOptions {
+  DeviceKind device = DeviceKind::kAuto;
+  // Threads of the math library; 0: the cores this process may use.
+  int threads = 0;
+};
+
+// Errors: FailedPrecondition for a device that is absent.
+absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options);
+
+}  // namespace permafrost::train

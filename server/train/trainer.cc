@@ -1,0 +1,260 @@
+#include "train/trainer.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "data/prefetcher.h"
+#include "device/device.h"
+#include "train/artifacts.h"
+#include "train/device_batch.h"
+#include "train/step.h"
+
+namespace permafrost::train {
+namespace {
+
+// How often the loss is read back from the device: reading synchronises.
+constexpr absl::Duration kLossInterval = absl::Milliseconds(200);
+// Batches made ready ahead of the step.
+constexpr int64_t kPrefetchDepth = 3;
+
+double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, c10::Device device, int threads,
+                                                         RunContext& context) {
+  PF_RETURN_IF_ERROR(ModelFor(request.options, request.graphs->summary(), "spec.").status());
+  PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(request.graphs));
+  std::unique_ptr<Trainer> trainer(new Trainer(request, device, threads, context, std::move(batcher)));
+  PF_RETURN_IF_ERROR(trainer->Resume());
+  return trainer;
+}
+
+Trainer::Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context,
+                 std::unique_ptr<data::Batcher> batcher)
+    : options_(request.options),
+      job_directory_(request.job_directory),
+      device_(device),
+      context_(context),
+      batcher_(std::move(batcher)),
+      sampler_(batcher_->split(data::Split::kTrain), {.batch_size = options_.batch_size, .seed = options_.seed}),
+      model_(*ModelFor(options_, batcher_->summary(), "spec."), options_.seed, device),
+      optimizer_(options_.optimizer, model_.tensors().parameters()),
+      epoch_losses_(device),
+      checkpoints_(job_directory_ / "checkpoints", options_.checkpoint.keep,
+                   {{"format", "pt"}, {"permafrost.model", model_.Describe()}},
+                   [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
+      run_start_(absl::Now()),
+      meter_(run_start_) {
+  state_.seed = options_.seed;
+  state_.threads = threads;
+}
+
+absl::Status Trainer::Resume() {
+  PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
+  if (!found) {
+    context_.Log(LogLevel::kInfo, absl::StrFormat("new run: %d parameters, %d steps an epoch",
+                                                  model_.tensors().num_parameter_values(), sampler_.batches_per_epoch()));
+    return absl::OkStatus();
+  }
+  PF_RETURN_IF_ERROR(model_.tensors().CopyFrom(found->model));
+  PF_RETURN_IF_ERROR(nn::CopyByName(found->optimizer, optimizer_.state()));
+  PF_RETURN_IF_ERROR(nn::CopyByName(found->accumulators, epoch_losses_.tensors()));
+  if (!found->best.empty()) {
+    best_ = nn::Clone(model_.tensors().All());
+    PF_RETURN_IF_ERROR(nn::CopyByName(found->best, best_));
+  }
+  if (found->state.threads != state_.threads) {
+    context_.Log(LogLevel::kWarning,
+                 absl::StrFormat("the run began with %d threads and goes on with %d: sums are added in another order, so it "
+                                 "will not be bit-equal to an undisturbed run",
+                                 found->state.threads, state_.threads));
+  }
+  const int threads = state_.threads;
+  state_ = found->state;
+  state_.threads = threads;
+  checkpoint_step_ = state_.step;
+  seconds_before_ = state_.train_seconds;
+  context_.Log(LogLevel::kInfo, absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d",
+                                                state_.step, state_.position.epoch + 1, state_.position.batch,
+                                                sampler_.batches_per_epoch()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunOutcome> Trainer::Run() {
+  Tell();
+  RunResult result;
+  StopRequest stop = StopRequest::kNone;
+  while (stop == StopRequest::kNone && state_.position.epoch < options_.epochs) {
+    PF_ASSIGN_OR_RETURN(stop, TrainEpoch());
+    if (stop == StopRequest::kNone) {
+      PF_ASSIGN_OR_RETURN(stop, FinishEpoch());
+    }
+  }
+  if (stop == StopRequest::kNone) {
+    PF_ASSIGN_OR_RETURN(stop, Test(result));
+  }
+  if (stop != StopRequest::kNone) {
+    if (checkpoint_step_ != state_.step || state_.step == 0) PF_RETURN_IF_ERROR(SaveCheckpoint());
+    return RunOutcome{.end = stop == StopRequest::kCancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
+  }
+  result.best_epoch = state_.best_epoch;
+  result.best_valid_mae = state_.best_valid_mae;
+  result.train_seconds = seconds_before_ + Seconds(absl::Now() - run_start_);
+  result.mean_step_milliseconds = run_steps_ > 0 ? 1e3 * step_seconds_ / static_cast<double>(run_steps_) : 0;
+  result.num_parameters = model_.tensors().num_parameter_values();
+  return RunOutcome{.end = RunEnd::kSucceeded, .result = result};
+}
+
+absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
+  const int64_t batches = sampler_.batches_per_epoch(), first = state_.position.batch;
+  const std::vector<uint32_t> order = sampler_.EpochOrder(state_.position.epoch);
+  data::Prefetcher prefetcher(batches - first, kPrefetchDepth, [&](int64_t index, data::PaddedBatch& out) {
+    const auto graphs = sampler_.Batch(order, first + index);
+    return batcher_->Assemble(graphs, data::Batcher::LeastPadded(batcher_->ShapeOf(graphs)), out);
+  });
+  TrainStep step{model_, optimizer_, options_.loss};
+  while (state_.position.batch < batches) {
+    if (const StopRequest stop = context_.stop_requested(); stop != StopRequest::kNone) return stop;
+    const absl::Time begin = absl::Now();
+    PF_ASSIGN_OR_RETURN(const data::PaddedBatch* host, prefetcher.Next());
+    const nn::GraphBatch batch = ToDevice(*host, batcher_->summary(), device_);
+    progress_.phase_seconds.batch += Seconds(absl::Now() - begin);
+    epoch_losses_.Add(step.Run(batch, progress_.phase_seconds));
+    Count(*host);
+    const absl::Time end = absl::Now();
+    step_seconds_ += Seconds(end - begin);
+    state_.epoch_seconds += Seconds(end - begin);
+    if (end >= next_loss_read_) {
+      progress_.loss = epoch_losses_.Mean();
+      PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));
+      next_loss_read_ = end + kLossInterval;
+    }
+    meter_.Add(end, run_steps_, run_graphs_);
+    Tell();
+    const int64_t every = options_.checkpoint.every_steps;
+    // The end of the epoch has its own.
+    if (every > 0 && state_.step % every == 0 && state_.position.batch < batches) PF_RETURN_IF_ERROR(SaveCheckpoint());
+  }
+  return StopRequest::kNone;
+}
+
+absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
+  device::Synchronize(device_);
+  const double train_loss = epoch_losses_.Mean();
+  PF_RETURN_IF_ERROR(CheckFinite(train_loss));
+  const absl::Time begin = absl::Now();
+  const absl::StatusOr<Evaluation> valid = EvaluateSplit(data::Split::kValid, /*keep_predictions=*/false);
+  if (absl::IsCancelled(valid.status())) return context_.stop_requested();
+  PF_RETURN_IF_ERROR(valid.status());
+
+  const int64_t epoch = state_.position.epoch + 1;
+  const auto graphs = static_cast<double>(batcher_->split(data::Split::kTrain).size());
+  const EpochMetrics metrics{.epoch = epoch,
+                             .train_loss = train_loss,
+                             .valid_loss = valid->loss,
+                             .valid_mae = valid->mae,
+                             .learning_rate = optimizer_.learning_rate(),
+                             .train_seconds = state_.epoch_seconds,
+                             .valid_seconds = Seconds(absl::Now() - begin),
+                             .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0};
+  // Without a validation split the last epoch counts as the best.
+  if (best_.empty() || valid->mae < state_.best_valid_mae || std::isnan(valid->mae)) {
+    if (best_.empty()) best_ = nn::Clone(model_.tensors().All());
+    nn::CopyInto(model_.tensors().All(), best_);
+    state_.best_epoch = epoch;
+    state_.best_valid_mae = valid->mae;
+  }
+  state_.position = {epoch, 0};
+  state_.epoch_seconds = 0;
+  epoch_losses_.Reset();
+  // Metrics first: a crash after the checkpoint would not run this epoch again, one before it tells them twice.
+  context_.OnEpoch(metrics);
+  PF_RETURN_IF_ERROR(SaveCheckpoint());
+  return StopRequest::kNone;
+}
+
+absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
+  const absl::StatusOr<Evaluation> last = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/false);
+  if (absl::IsCancelled(last.status())) return context_.stop_requested();
+  PF_RETURN_IF_ERROR(last.status());
+  result.final_test_mae = last->mae;
+  result.final_test_loss = last->loss;
+
+  const std::vector<nn::NamedTensor> last_weights = nn::Clone(model_.tensors().All());
+  nn::CopyInto(best_, model_.tensors().All());
+  const absl::StatusOr<Evaluation> best = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
+  nn::CopyInto(last_weights, model_.tensors().All());  // a checkpoint after a stop must hold the last weights
+  if (absl::IsCancelled(best.status())) return context_.stop_requested();
+  PF_RETURN_IF_ERROR(best.status());
+  result.best_test_mae = best->mae;
+  result.best_test_loss = best->loss;
+  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, best->graphs, best->predictions, batcher_->summary().num_targets));
+  return StopRequest::kNone;
+}
+
+absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_predictions) {
+  return Evaluate(model_, *batcher_, batcher_->split(split),
+                  {.loss = options_.loss, .batch_size = options_.batch_size, .keep_predictions = keep_predictions}, device_,
+                  [this] { return context_.stop_requested() == StopRequest::kNone; });
+}
+
+absl::Status Trainer::SaveCheckpoint() {
+  const absl::Time begin = absl::Now();
+  state_.train_seconds = seconds_before_ + Seconds(begin - run_start_);
+  PF_RETURN_IF_ERROR(checkpoints_.Save({.state = state_,
+                                        .model = model_.tensors().All(),
+                                        .optimizer = optimizer_.state(),
+                                        .accumulators = epoch_losses_.tensors(),
+                                        .best = best_}));
+  PF_RETURN_IF_ERROR(LinkArtifact(checkpoints_.WeightsFile(state_.step), job_directory_, kLastWeightsFile));
+  if (!best_.empty()) {
+    PF_RETURN_IF_ERROR(LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile));
+  }
+  checkpoint_step_ = state_.step;
+  context_.OnCheckpoint(state_.step, absl::Now() - begin);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::CheckFinite(double loss) const {
+  // NaN with nothing counted means an epoch without labels so far; only a count of labels makes it a divergence.
+  if (std::isfinite(loss) || epoch_losses_.tensors()[1].value.item().toDouble() == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("the training loss became %g in epoch %d, step %d: training diverged; a learning rate below %g may help",
+                      loss, state_.position.epoch + 1, state_.step, optimizer_.learning_rate()));
+}
+
+void Trainer::Count(const data::PaddedBatch& batch) {
+  ++state_.step;
+  ++state_.position.batch;
+  ++run_steps_;
+  run_graphs_ += batch.real.graphs;
+  state_.graphs += batch.real.graphs;
+  state_.nodes += batch.real.nodes;
+  state_.edges += batch.real.edges;
+  state_.padding_nodes += batch.padded.nodes - batch.real.nodes;
+  state_.padding_edges += batch.padded.edges - batch.real.edges;
+}
+
+void Trainer::Tell() {
+  const int64_t batches = sampler_.batches_per_epoch();
+  progress_.epoch = std::min(state_.position.epoch + 1, options_.epochs);
+  progress_.step_in_epoch = state_.position.batch;
+  progress_.steps_per_epoch = batches;
+  progress_.step = state_.step;
+  progress_.graphs_per_second = meter_.graphs_per_second();
+  progress_.eta = meter_.Eta(batches * options_.epochs - state_.step);
+  progress_.graphs = state_.graphs;
+  progress_.nodes = state_.nodes;
+  progress_.edges = state_.edges;
+  progress_.padding_nodes = state_.padding_nodes;
+  progress_.padding_edges = state_.padding_edges;
+  progress_.checkpoint_step = checkpoint_step_;
+  context_.OnProgress(progress_);
+}
+
+}  // namespace permafrost::train

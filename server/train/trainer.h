@@ -1,0 +1,75 @@
+// One run of one job: epochs of training and evaluation, checkpoints, artifacts.
+// Threads: the device thread. Lives for one Run.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/batch.h"
+#include "data/sampler.h"
+#include "nn/gine.h"
+#include "nn/optimizer.h"
+#include "train/checkpoint.h"
+#include "train/error_sums.h"
+#include "train/evaluator.h"
+#include "train/progress_meter.h"
+#include "train/runner.h"
+
+namespace permafrost::train {
+
+class Trainer {
+ public:
+  // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `context` outlives the trainer.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, c10::Device device, int threads,
+                                                         RunContext& context);
+  absl::StatusOr<RunOutcome> Run();
+
+ private:
+  Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context,
+          std::unique_ptr<data::Batcher> batcher);
+
+  // Each returns a StopRequest that ended it early, or kNone.
+  absl::StatusOr<StopRequest> TrainEpoch();
+  absl::StatusOr<StopRequest> FinishEpoch();
+  absl::StatusOr<StopRequest> Test(RunResult& result);
+
+  absl::Status Resume();
+  absl::Status SaveCheckpoint();
+  absl::Status CheckFinite(double loss) const;
+  absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
+  void Count(const data::PaddedBatch& batch);
+  void Tell();
+
+  const TrainOptions options_;
+  const std::filesystem::path job_directory_;
+  const c10::Device device_;
+  RunContext& context_;
+  std::unique_ptr<data::Batcher> batcher_;
+  data::ShapeSampler sampler_;
+  nn::Gine model_;
+  nn::Optimizer optimizer_;
+  ErrorSums epoch_losses_;
+  CheckpointStore checkpoints_;
+  std::vector<nn::NamedTensor> best_;  // weights of the best epoch; empty before the first evaluation
+  RunState state_;
+
+  // Of this run only.
+  const absl::Time run_start_;
+  double seconds_before_ = 0;  // train_seconds of earlier runs
+  int64_t run_steps_ = 0, run_graphs_ = 0;
+  double step_seconds_ = 0;
+  int64_t checkpoint_step_ = 0;
+  Progress progress_;
+  ProgressMeter meter_;
+  absl::Time next_loss_read_ = absl::InfinitePast();
+};
+
+// What the encoders of a model need to know of a set. Errors: InvalidArgument with violations under `prefix`.
+absl::StatusOr<nn::GineOptions> ModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
+                                         std::string_view prefix);
+
+}  // namespace permafrost::train

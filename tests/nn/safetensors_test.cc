@@ -1,0 +1,82 @@
+#include "nn/safetensors.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace permafrost::nn {
+namespace {
+
+std::string File(const std::string& header, size_t body_bytes) {
+  const uint64_t length = header.size();
+  std::string out(sizeof(length), '\0');
+  std::memcpy(out.data(), &length, sizeof(length));
+  return out + header + std::string(body_bytes, '\0');
+}
+
+TEST(Safetensors, RoundTripKeepsBitsOrderAndMetadata) {
+  at::manual_seed(1);
+  const std::vector<NamedTensor> tensors = {{"z.weight", at::randn({3, 5}).t()},
+                                            {"a.bias", at::randn({2}, at::kDouble)},
+                                            {"count", at::full({}, 7, at::kLong)},
+                                            {"empty", at::empty({0, 4})}};
+  const auto file = DecodeSafetensors(EncodeSafetensors(tensors, {{"format", "pt"}}));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->metadata.at("format"), "pt");
+  ASSERT_EQ(file->tensors.size(), tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ(file->tensors[i].name, tensors[i].name);
+    EXPECT_TRUE(at::equal(file->tensors[i].value, tensors[i].value)) << tensors[i].name;
+  }
+}
+
+TEST(Safetensors, WhatDoesNotAddUpIsNamed) {
+  const struct {
+    const char* why;
+    std::string data;
+    const char* says;
+  } kCases[] = {
+      {"no length", "abc", "3 bytes are no header"},
+      {"length past the end", File("{}", 0).substr(0, 9), "past the end"},
+      {"not JSON", File("{nonsense", 0), "not a JSON object"},
+      {"a JSON list", File("[]", 0), "not a JSON object"},
+      {"unknown type", File(R"({"w":{"dtype":"F8","shape":[1],"data_offsets":[0,1]}})", 1), "w: dtype \"F8\""},
+      {"missing field", File(R"({"w":{"dtype":"F32","shape":[1]}})", 4), "w: needs dtype, shape and data_offsets"},
+      {"negative size", File(R"({"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "w: shape [-1]"},
+      {"sizes that overflow",
+       File(R"({"w":{"dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,4]}})", 4), "w: shape"},
+      {"data cut short", File(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7), "w: data_offsets"},
+      {"offsets turned round", File(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8), "w: data_offsets"},
+      {"shape and bytes disagree", File(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8), "3 values"},
+      {"metadata of numbers", File(R"({"__metadata__":{"a":1}})", 0), "__metadata__.a is not a string"},
+  };
+  for (const auto& c : kCases) {
+    const auto file = DecodeSafetensors(c.data);
+    ASSERT_FALSE(file.ok()) << c.why;
+    EXPECT_EQ(file.status().code(), absl::StatusCode::kDataLoss) << c.why;
+    EXPECT_THAT(std::string(file.status().message()), testing::HasSubstr(c.says)) << c.why;
+  }
+}
+
+TEST(TensorSet, CopyFromNamesWhatDiffers) {
+  TensorSet set;
+  set.AddParameter("w", at::zeros({2, 3}));
+  const struct {
+    const char* why;
+    std::vector<NamedTensor> values;
+    const char* says;
+  } kCases[] = {{"missing", {}, "w: missing"},
+                {"other shape", {{"w", at::zeros({3, 2})}}, "w: is Float[3, 2], the model has Float[2, 3]"},
+                {"other type", {{"w", at::zeros({2, 3}, at::kDouble)}}, "w: is Double[2, 3]"},
+                {"one too many", {{"w", at::zeros({2, 3})}, {"v", at::zeros({1})}}, "v: the model has no such tensor"}};
+  for (const auto& c : kCases) {
+    EXPECT_THAT(std::string(set.CopyFrom(c.values).message()), testing::HasSubstr(c.says)) << c.why;
+  }
+  EXPECT_TRUE(set.CopyFrom({{"w", at::ones({2, 3})}}).ok());
+  EXPECT_TRUE(set.parameters()[0].value.eq(1).all().item<bool>());
+}
+
+}  // namespace
+}  // namespace permafrost::nn

@@ -1,0 +1,142 @@
+#include "train/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/file.h"
+#include "nn/safetensors.h"
+#include "temp_dir.h"
+
+namespace permafrost::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+Checkpoint Make(int64_t step, bool with_best = true) {
+  at::manual_seed(step);
+  Checkpoint c;
+  c.state.step = step;
+  c.state.position = {2, 7};
+  c.state.graphs = 12345;
+  c.state.train_seconds = 0.1 + 0.2;  // needs all its digits
+  c.state.seed = ~uint64_t{0};
+  c.state.threads = 2;
+  c.model = {{"w", at::randn({4, 4})}, {"n", at::full({}, step, at::kLong)}};
+  c.optimizer = {{"exp_avg.w", at::randn({4, 4})}};
+  c.accumulators = {{"loss_sum", at::randn({}, at::kDouble)}};
+  if (with_best) {
+    c.state.best_epoch = 2;
+    c.state.best_valid_mae = 1.0 / 3;
+    c.best = {{"w", at::randn({4, 4})}};
+  }
+  return c;
+}
+
+void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
+  EXPECT_EQ(a.state.step, b.state.step);
+  EXPECT_EQ(a.state.position, b.state.position);
+  EXPECT_EQ(a.state.graphs, b.state.graphs);
+  EXPECT_EQ(a.state.train_seconds, b.state.train_seconds);
+  EXPECT_EQ(a.state.seed, b.state.seed);
+  EXPECT_EQ(a.state.best_epoch, b.state.best_epoch);
+  EXPECT_EQ(a.state.best_valid_mae, b.state.best_valid_mae);
+  for (const auto part : {&Checkpoint::model, &Checkpoint::optimizer, &Checkpoint::accumulators, &Checkpoint::best}) {
+    ASSERT_EQ((a.*part).size(), (b.*part).size());
+    for (size_t i = 0; i < (a.*part).size(); ++i) EXPECT_TRUE(at::equal((a.*part)[i].value, (b.*part)[i].value));
+  }
+}
+
+class CheckpointTest : public testing::Test {
+ protected:
+  CheckpointStore Store(int64_t keep = 2) {
+    return {dir_.path() / "checkpoints", keep, {{"format", "pt"}}, [this](std::string_view w) { warnings_.emplace_back(w); }};
+  }
+  fs::path File(int64_t step, const std::string& name) { return dir_.path() / "checkpoints" / std::to_string(step) / name; }
+  void Flip(const fs::path& path, std::streamoff at) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(at);
+    const auto byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(at);
+    file.put(byte);
+  }
+
+  TempDir dir_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(CheckpointTest, NothingThereIsNoError) {
+  const auto found = Store().LoadNewest();
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->has_value());
+}
+
+TEST_F(CheckpointTest, GivesBackEveryBit) {
+  for (const bool with_best : {false, true}) {
+    ASSERT_TRUE(Store().Save(Make(10, with_best)).ok());
+    const auto found = Store().LoadNewest();
+    ASSERT_TRUE(found.ok()) << found.status();
+    ASSERT_TRUE(found->has_value());
+    ExpectEqual(**found, Make(10, with_best));
+  }
+}
+
+TEST_F(CheckpointTest, KeepsTheNewest) {
+  CheckpointStore store = Store(2);
+  for (const int64_t step : {5, 9, 10, 100}) ASSERT_TRUE(store.Save(Make(step)).ok());
+  EXPECT_FALSE(fs::exists(File(9, "state.json"))) << "9 is older than 10, though it sorts after it as text";
+  EXPECT_TRUE(fs::exists(File(10, "state.json")));
+  EXPECT_EQ((*store.LoadNewest())->state.step, 100);
+}
+
+TEST_F(CheckpointTest, DamageIsSeenInEveryFileAndTheOlderOneServes) {
+  for (const char* file : {"state.json", "model.safetensors", "optimizer.safetensors", "accumulators.safetensors",
+                           "best.safetensors"}) {
+    ASSERT_TRUE(Store().Save(Make(1)).ok());
+    ASSERT_TRUE(Store().Save(Make(2)).ok());
+    Flip(File(2, file), static_cast<std::streamoff>(fs::file_size(File(2, file)) / 2));
+    warnings_.clear();
+    const auto found = Store().LoadNewest();
+    ASSERT_TRUE(found.ok()) << file << ": " << found.status();
+    EXPECT_EQ((*found)->state.step, 1) << file;
+    ASSERT_EQ(warnings_.size(), 1U) << file;
+    EXPECT_THAT(warnings_[0], testing::HasSubstr(file));
+  }
+}
+
+TEST_F(CheckpointTest, MissingFileIsDamage) {
+  ASSERT_TRUE(Store().Save(Make(1)).ok());
+  ASSERT_TRUE(Store().Save(Make(2)).ok());
+  fs::remove(File(2, "optimizer.safetensors"));
+  EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
+}
+
+TEST_F(CheckpointTest, AllDamagedIsAnErrorRatherThanASilentNewRun) {
+  ASSERT_TRUE(Store().Save(Make(1)).ok());
+  Flip(File(1, "model.safetensors"), 100);
+  const auto found = Store().LoadNewest();
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kDataLoss) << found.status();
+}
+
+TEST_F(CheckpointTest, CrashBetweenTheTwoRenamesLosesNothing) {
+  ASSERT_TRUE(Store().Save(Make(3)).ok());
+  fs::rename(dir_.path() / "checkpoints/3", dir_.path() / "checkpoints/.old-3");
+  fs::create_directories(dir_.path() / "checkpoints/.tmp-3");
+  ExpectEqual(**Store().LoadNewest(), Make(3));
+  EXPECT_FALSE(fs::exists(dir_.path() / "checkpoints/.tmp-3"));
+  EXPECT_FALSE(fs::exists(dir_.path() / "checkpoints/.old-3"));
+}
+
+TEST_F(CheckpointTest, WeightsFileIsSafetensorsWithMetadata) {
+  ASSERT_TRUE(Store().Save(Make(4)).ok());
+  const auto data = ReadFile(Store().WeightsFile(4));
+  ASSERT_TRUE(data.ok());
+  const auto file = nn::DecodeSafetensors(*data);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->metadata.at("format"), "pt");
+}
+
+}  // namespace
+}  // namespace permafrost::train
