@@ -1,0 +1,168 @@
+// How jobs come and go: the job manager's Create and Delete.
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/file.h"
+#include "base/string_view.h"
+#include "jobs/job_id.h"
+#include "jobs/job_log_text.h"
+#include "jobs/manager_impl.h"
+
+namespace permafrost::jobs {
+namespace {
+
+constexpr size_t kMaxRequestIdLength = 128;
+
+void CheckRequestId(const std::string& request_id, Violations& violations) {
+  if (request_id.size() > kMaxRequestIdLength) {
+    violations.Add("request_id", absl::StrCat("has ", request_id.size(), " characters; at most ", kMaxRequestIdLength,
+                                              " are accepted"));
+  } else if (!std::ranges::all_of(request_id, [](unsigned char c) { return absl::ascii_isprint(c); })) {
+    violations.Add("request_id", "holds characters that are not printable ASCII");
+  }
+}
+
+absl::Status CheckRequest(const CreateRequest& request) {
+  Violations violations;
+  if (!request.id.empty()) {
+    for (const FieldViolation& v : GetViolations(CheckIdSyntax("job_id", request.id.value()))) {
+      violations.Add(v.field, v.description);
+    }
+  }
+  CheckRequestId(request.request_id, violations);
+  Validate(request.spec, violations);
+  return violations.ToStatus();
+}
+
+absl::Status DrainingError() {
+  return WithReason(absl::UnavailableError("the server drains and takes no new jobs"), "SERVER_DRAINING");
+}
+
+}  // namespace
+
+absl::StatusOr<Job> JobManagerImpl::Create(const CreateRequest& request) {
+  if (draining()) return DrainingError();
+  PF_RETURN_IF_ERROR(CheckRequest(request));
+  absl::MutexLock admission(&admission_mu_);
+  PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeated(request));
+  if (repeated) return *std::move(repeated);
+
+  Job job;
+  PF_ASSIGN_OR_RETURN(job.id, ChooseId(request.id));
+  job.request_id = request.request_id;
+  job.spec = request.spec;
+  job.create_time = absl::Now();
+  {
+    absl::MutexLock lock(&mu_);
+    creating_ = job;
+  }
+  absl::Cleanup reservation_ends = [this] {
+    absl::MutexLock lock(&mu_);
+    creating_.reset();
+  };
+  PF_RETURN_IF_ERROR(CheckDataset(job.spec));
+  if (request.validate_only) return job;
+  return Admit(std::move(job));
+}
+
+absl::StatusOr<std::optional<Job>> JobManagerImpl::FindRepeated(const CreateRequest& request) const {
+  if (request.request_id.empty()) return std::nullopt;
+  PF_ASSIGN_OR_RETURN(const std::optional<Job> earlier, store_->FindByRequestId(request.request_id));
+  if (!earlier) return std::nullopt;
+  if (earlier->spec != request.spec || (!request.id.empty() && request.id != earlier->id)) {
+    return WithReason(
+        absl::AlreadyExistsError(absl::StrCat("request_id ", request.request_id, " was used for another job, ",
+                                              earlier->id.value(), "; use a new one for a new job")),
+        "REQUEST_ID_REUSED", {{"job", earlier->id.value()}});
+  }
+  PF_ASSIGN_OR_RETURN(Job now, Get(earlier->id));
+  return std::optional<Job>(std::move(now));
+}
+
+absl::StatusOr<JobId> JobManagerImpl::ChooseId(const JobId& wanted) const {
+  while (true) {
+    const JobId id = wanted.empty() ? MakeJobId(absl::Now()) : wanted;
+    const absl::Status taken = store_->Get(id).status();
+    if (absl::IsNotFound(taken)) return id;
+    PF_RETURN_IF_ERROR(taken);
+    if (!wanted.empty()) {
+      return WithReason(absl::AlreadyExistsError(absl::StrCat("job ", id.value(), " already exists")),
+                        "JOB_ALREADY_EXISTS", {{"job", id.value()}});
+    }
+  }
+}
+
+absl::Status JobManagerImpl::CheckDataset(const JobSpec& spec) const {
+  PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
+  if (dataset.state != data::DatasetState::kReady || !dataset.summary) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "dataset ", dataset.id.value(), " is ", AbslView(data::kDatasetStateNames.Name(dataset.state)),
+            dataset.error.empty() ? "" : absl::StrCat(" (", dataset.error, ")"), "; a job needs one that is ready")),
+        "DATASET_NOT_READY", {{"dataset", dataset.id.value()}});
+  }
+  return runner_.CheckCompatible(spec.train, *dataset.summary, "spec.");
+}
+
+absl::StatusOr<Job> JobManagerImpl::Admit(Job job) {
+  // Directory and first log line before the row: a crash in between leaves a stray directory, which the next start
+  // removes, and never a job on record without its files.
+  PF_RETURN_IF_ERROR(files_.Make(job.id));
+  absl::Cleanup remove_directory = [this, id = job.id] { RemoveAll(files_.Directory(id)).IgnoreError(); };
+  {
+    PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log, telemetry::JobLog::Open(files_.Log(job.id)));
+    log->Write(telemetry::Severity::kInfo, SubmittedLine(job));
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    if (draining()) return DrainingError();
+    PF_RETURN_IF_ERROR(store_->Insert(job));
+    active_[job.id] = Active{job, job.create_time, nullptr};
+    CountJob(job.state, +1);
+  }
+  std::move(remove_directory).Cancel();
+  hub_.Notify(job.id.value());
+  return job;
+}
+
+absl::Status JobManagerImpl::Delete(const JobId& id) {
+  std::filesystem::path discarded;
+  {
+    absl::MutexLock admission(&admission_mu_);
+    int64_t sequence = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      if (const auto it = active_.find(id); it != active_.end()) {
+        return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                              "job ", id.value(), " is ", AbslView(kJobStateNames.Name(it->second.job.state)),
+                              "; cancel it before deleting it")),
+                          "JOB_NOT_ENDED", {{"job", id.value()}});
+      }
+      PF_ASSIGN_OR_RETURN(const Job job, store_->Get(id));
+      sequence = job.sequence;
+      // The row first: a crash in between leaves a stray directory, which the next start removes. The other way round
+      // it would leave a job on record that says it succeeded and has nothing to show.
+      PF_RETURN_IF_ERROR(store_->Delete(id));
+      CountJob(job.state, -1);
+    }
+    hub_.Notify(id.value());
+    const absl::StatusOr<std::filesystem::path> moved = files_.Discard(id, sequence);
+    if (!moved.ok()) {
+      telemetry::Log(telemetry::Severity::kWarning, StdView(moved.status().message()));
+      return absl::OkStatus();
+    }
+    discarded = *moved;
+  }
+  // Outside the locks, since checkpoints may be many. The job is gone either way: what stays goes at the next start.
+  if (const absl::Status removed = RemoveAll(discarded); !removed.ok()) {
+    telemetry::Log(telemetry::Severity::kWarning, StdView(removed.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::jobs

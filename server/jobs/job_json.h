@@ -1,0 +1,25 @@
+// The parts of a job that the store keeps as JSON columns.
+// Every value round-trips exactly: doubles bit by bit (infinities and NaN as strings, which JSON lacks), seeds as
+// 64-bit unsigned integers, durations to the nanosecond. Reading accepts columns of older and newer versions: a missing
+// field keeps its default, an unknown one is skipped. Threads: pure functions. Errors of reading: DataLoss naming what
+// is wrong.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "jobs/job.h"
+
+namespace permafrost::jobs {
+
+std::string ToJson(const JobSpec& spec);
+std::string ToJson(const train::Progress& progress);
+std::string ToJson(const train::EpochMetrics& metrics);
+std::string ToJson(const train::RunResult& result);
+
+absl::StatusOr<JobSpec> SpecFromJson(const std::string& text);
+absl::StatusOr<train::Progress> ProgressFromJson(const std::string& text);
+absl::StatusOr<train::EpochMetrics> EpochFromJson(const std::string& text);
+absl::StatusOr<train::RunResult> ResultFromJson(const std::string& text);
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,92 @@
+// Accepts jobs, queues them by priority then age, and runs one at a time on the device thread, which it owns.
+// Threads: all methods are safe anywhere and never wait for a training step.
+// Invariant: a job is in the store before Create answers; every state change is in the store before it is told.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/subscription.h"
+#include "data/catalog.h"
+#include "jobs/job.h"
+#include "jobs/job_store.h"
+#include "telemetry/job_metrics.h"
+#include "train/runner.h"
+
+namespace permafrost::jobs {
+
+struct CreateRequest {
+  JobId id;  // empty: one is made
+  std::string request_id;
+  JobSpec spec;
+  bool validate_only = false;
+};
+
+struct JobPage {
+  std::vector<Job> jobs;
+  std::string next_page_token;  // empty: the last page
+};
+
+struct LogChunk {
+  std::string data;
+  int64_t next_offset = 0;
+  // Nothing will be written after next_offset: the job was terminal before the read and the read reached the end.
+  bool complete = false;
+};
+
+enum class Artifact { kBestWeights, kLastWeights, kTestPredictions };
+inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights, "best-weights"},
+                                                         {Artifact::kLastWeights, "last-weights"},
+                                                         {Artifact::kTestPredictions, "test-predictions"}}}};
+
+struct JobManagerOptions {
+  std::filesystem::path state_dir;  // permafrost.db and jobs/ID/ live here
+};
+
+class JobManager {
+ public:
+  // Interrupted jobs (running, cancelling) are queued again (cancelling ones become cancelled). Does not start the
+  // device thread. All references outlive the manager.
+  static absl::StatusOr<std::unique_ptr<JobManager>> Open(JobManagerOptions options, data::Catalog& catalog,
+                                                          train::Runner& runner, telemetry::JobMetrics& metrics);
+  virtual ~JobManager() = default;  // drains
+
+  virtual void Start() = 0;
+
+  // Errors: as proto JobService.CreateJob.
+  virtual absl::StatusOr<Job> Create(const CreateRequest& request) = 0;
+  virtual absl::StatusOr<Job> Get(const JobId& id) const = 0;
+  // `page_token` empty for the first page. InvalidArgument (field page_token) for a token it did not make, or one made
+  // for other states.
+  virtual absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token,
+                                       const std::vector<JobState>& states) const = 0;
+  virtual absl::StatusOr<Job> Cancel(const JobId& id) = 0;
+  virtual absl::Status Delete(const JobId& id) = 0;
+
+  // Told on every change of the job and of its log, its deletion included.
+  virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) = 0;
+  // At most `max_bytes` from `offset`; negative: that far before the present end. OutOfRange beyond the end.
+  virtual absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const = 0;
+  // FailedPrecondition (reason ARTIFACT_NOT_READY) while the job has not made it.
+  virtual absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, Artifact artifact) const = 0;
+  // FailedPrecondition (reason DATASET_IN_USE) naming the job, if a job that has not ended uses the dataset.
+  virtual absl::Status CheckDatasetUnused(const DatasetId& id) const = 0;
+
+  // Jobs by JobState.
+  virtual std::array<int64_t, 6> CountByState() const = 0;
+  // Stops taking jobs; the running one checkpoints at its next step boundary and is queued for the next start. Returns
+  // at once with that job's id (empty: none). Idempotent.
+  virtual JobId Drain() = 0;
+  virtual bool draining() const = 0;
+  // Waits until the device thread has ended, after Drain.
+  virtual void Join() = 0;
+};
+
+}  // namespace permafrost::jobs

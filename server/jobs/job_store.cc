@@ -1,0 +1,348 @@
+#include "jobs/job_store.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "jobs/job_json.h"
+
+namespace permafrost::jobs {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+// How long another process that looks into the file (sqlite3, a backup) may hold it before a call fails.
+constexpr int kBusyTimeoutMilliseconds = 5000;
+
+// AUTOINCREMENT: a sequence is never given twice, so that page tokens and ages outlive deletions.
+constexpr char kSchema[] = R"sql(
+  CREATE TABLE jobs (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    request_id TEXT UNIQUE,
+    state TEXT NOT NULL,
+    create_time INTEGER NOT NULL,
+    start_time INTEGER,
+    end_time INTEGER,
+    spec TEXT NOT NULL,
+    progress TEXT NOT NULL,
+    result TEXT,
+    error TEXT NOT NULL,
+    resumes INTEGER NOT NULL
+  );
+  CREATE INDEX jobs_by_state ON jobs (state, sequence);
+  CREATE TABLE epochs (
+    job INTEGER NOT NULL REFERENCES jobs (sequence) ON DELETE CASCADE,
+    epoch INTEGER NOT NULL,
+    metrics TEXT NOT NULL,
+    PRIMARY KEY (job, epoch)
+  ) WITHOUT ROWID;
+)sql";
+
+// In ReadRow's order. Times are Unix nanoseconds.
+constexpr char kSelectJob[] =
+    "SELECT sequence, id, request_id, state, create_time, start_time, end_time, spec, progress, result, error, resumes "
+    "FROM jobs ";
+
+void BindTime(SQLite::Statement& statement, int index, absl::Time time) {
+  if (time == absl::InfinitePast()) {
+    statement.bind(index);
+  } else {
+    statement.bind(index, static_cast<int64_t>(absl::ToUnixNanos(time)));
+  }
+}
+
+absl::Time ColumnTime(const SQLite::Column& column) {
+  return column.isNull() ? absl::InfinitePast() : absl::FromUnixNanos(column.getInt64());
+}
+
+std::string StateName(JobState state) { return std::string(kJobStateNames.Name(state)); }
+
+// A prepared statement for one use: reset when done, or it would keep its read lock on the file.
+class Use {
+ public:
+  explicit Use(SQLite::Statement& statement) : statement_(statement) {}
+  Use(const Use&) = delete;
+  ~Use() { statement_.tryReset(); }
+  SQLite::Statement* operator->() { return &statement_; }
+  SQLite::Statement& operator*() { return statement_; }
+
+ private:
+  SQLite::Statement& statement_;
+};
+
+absl::Status NotFound(const JobId& id) {
+  return WithReason(absl::NotFoundError(absl::StrCat("job ", id.value(), " does not exist")), "JOB_NOT_FOUND",
+                    {{"job", id.value()}});
+}
+
+// Sets the connection up and brings its file to the schema. Throws SQLite::Exception.
+absl::Status Prepare(SQLite::Database& database) {
+  database.exec("PRAGMA journal_mode = WAL");
+  database.exec("PRAGMA synchronous = FULL");
+  database.exec("PRAGMA fullfsync = ON");  // macOS: through the drive's cache; nothing elsewhere
+  database.exec("PRAGMA foreign_keys = ON");
+  // IMMEDIATE: of two processes that find an empty file one makes the schema and the other waits.
+  SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+  const int version = database.execAndGet("PRAGMA user_version").getInt();
+  if (version == 0) {
+    database.exec(kSchema);
+    database.exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
+  } else if (version != kSchemaVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(database.getFilename(), ": schema version ", version,
+                                                      " is not known; this build reads version ", kSchemaVersion));
+  }
+  transaction.commit();
+  return absl::OkStatus();
+}
+
+absl::Status ToStatus(const std::string& file, const SQLite::Exception& error) {
+  const std::string message = absl::StrCat(file, ": ", error.what());
+  switch (error.getErrorCode()) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::UnavailableError(message);
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(message);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(message);
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+      return absl::FailedPreconditionError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+// The connection and its statements, each for one call at a time.
+struct Connection {
+  // Throws SQLite::Exception. `prepared`: see Prepare.
+  explicit Connection(SQLite::Database prepared)
+      : database(std::move(prepared)),
+        insert(database,
+               "INSERT INTO jobs (id, request_id, state, create_time, start_time, end_time, spec, progress, result, "
+               "error, resumes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+        update(database,
+               "UPDATE jobs SET state = ?, start_time = ?, end_time = ?, progress = ?, result = ?, error = ?, "
+               "resumes = ? WHERE id = ?"),
+        put_epoch(database, "INSERT OR REPLACE INTO epochs SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
+        by_id(database, absl::StrCat(kSelectJob, "WHERE id = ?")),
+        by_request(database, absl::StrCat(kSelectJob, "WHERE request_id = ?")),
+        epochs(database, "SELECT metrics FROM epochs WHERE job = ? ORDER BY epoch"),
+        list(database, absl::StrCat(kSelectJob,
+                                    "WHERE sequence < ? AND state IN (?, ?, ?, ?, ?, ?) "
+                                    "ORDER BY sequence DESC LIMIT ?")),
+        erase(database, "DELETE FROM jobs WHERE id = ?") {}
+
+  SQLite::Database database;
+  SQLite::Statement insert, update, put_epoch, by_id, by_request, epochs, list, erase;
+};
+
+void BindResult(SQLite::Statement& statement, int index, const Job& job) {
+  if (job.result) {
+    statement.bind(index, ToJson(*job.result));
+  } else {
+    statement.bind(index);
+  }
+}
+
+bool Exists(SQLite::Statement& by, const std::string& key) {
+  Use select(by);
+  select->bind(1, key);
+  return select->executeStep();
+}
+
+// Without epochs.
+absl::StatusOr<Job> ReadRow(SQLite::Statement& row) {
+  Job job;
+  job.sequence = row.getColumn(0).getInt64();
+  job.id = JobId(row.getColumn(1).getString());
+  if (!row.getColumn(2).isNull()) job.request_id = row.getColumn(2).getString();
+  const std::string context = absl::StrCat("job ", job.id.value());
+  const std::string state = row.getColumn(3).getString();
+  const std::optional<JobState> parsed = kJobStateNames.Parse(state);
+  if (!parsed) return absl::DataLossError(absl::StrCat(context, ": state \"", state, "\" is not known"));
+  job.state = *parsed;
+  job.create_time = ColumnTime(row.getColumn(4));
+  job.start_time = ColumnTime(row.getColumn(5));
+  job.end_time = ColumnTime(row.getColumn(6));
+  auto spec = SpecFromJson(row.getColumn(7).getString());
+  if (!spec.ok()) return Annotate(spec.status(), context);
+  job.spec = *std::move(spec);
+  auto progress = ProgressFromJson(row.getColumn(8).getString());
+  if (!progress.ok()) return Annotate(progress.status(), context);
+  job.progress = *progress;
+  if (!row.getColumn(9).isNull()) {
+    auto result = ResultFromJson(row.getColumn(9).getString());
+    if (!result.ok()) return Annotate(result.status(), context);
+    job.result = *result;
+  }
+  job.error = row.getColumn(10).getString();
+  job.resumes = row.getColumn(11).getInt();
+  return job;
+}
+
+// With epochs.
+absl::StatusOr<std::optional<Job>> Find(SQLite::Statement& by, const std::string& key, SQLite::Statement& epochs_of) {
+  Use select(by);
+  select->bind(1, key);
+  if (!select->executeStep()) return std::nullopt;
+  PF_ASSIGN_OR_RETURN(Job job, ReadRow(*select));
+  Use epochs(epochs_of);
+  epochs->bind(1, job.sequence);
+  while (epochs->executeStep()) {
+    PF_ASSIGN_OR_RETURN(train::EpochMetrics metrics, EpochFromJson(epochs->getColumn(0).getString()));
+    job.epochs.push_back(metrics);
+  }
+  return job;
+}
+
+class SqliteJobStore : public JobStore {
+ public:
+  // Throws SQLite::Exception.
+  explicit SqliteJobStore(SQLite::Database prepared) : connection_(std::move(prepared)) {}
+
+  absl::Status Insert(Job& job) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
+      if (Exists(c.by_id, job.id.value())) {
+        return WithReason(absl::AlreadyExistsError(absl::StrCat("job ", job.id.value(), " already exists")),
+                          "JOB_ALREADY_EXISTS", {{"job", job.id.value()}});
+      }
+      if (!job.request_id.empty() && Exists(c.by_request, job.request_id)) {
+        return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id ", job.request_id, " was used before")),
+                          "REQUEST_ID_REUSED");
+      }
+      Use insert(c.insert);
+      insert->bind(1, job.id.value());
+      if (job.request_id.empty()) {
+        insert->bind(2);  // NULL: the only value that UNIQUE lets repeat
+      } else {
+        insert->bind(2, job.request_id);
+      }
+      insert->bind(3, StateName(job.state));
+      BindTime(*insert, 4, job.create_time);
+      BindTime(*insert, 5, job.start_time);
+      BindTime(*insert, 6, job.end_time);
+      insert->bind(7, ToJson(job.spec));
+      insert->bind(8, ToJson(job.progress));
+      BindResult(*insert, 9, job);
+      insert->bind(10, job.error);
+      insert->bind(11, job.resumes);
+      insert->exec();
+      const int64_t sequence = c.database.getLastInsertRowid();
+      transaction.commit();
+      job.sequence = sequence;
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status Update(const Job& job) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      Use update(c.update);
+      update->bind(1, StateName(job.state));
+      BindTime(*update, 2, job.start_time);
+      BindTime(*update, 3, job.end_time);
+      update->bind(4, ToJson(job.progress));
+      BindResult(*update, 5, job);
+      update->bind(6, job.error);
+      update->bind(7, job.resumes);
+      update->bind(8, job.id.value());
+      return update->exec() == 1 ? absl::OkStatus() : NotFound(job.id);
+    });
+  }
+
+  absl::Status PutEpoch(const JobId& id, const train::EpochMetrics& metrics) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      Use put(c.put_epoch);
+      put->bind(1, metrics.epoch);
+      put->bind(2, ToJson(metrics));
+      put->bind(3, id.value());
+      return put->exec() == 1 ? absl::OkStatus() : NotFound(id);
+    });
+  }
+
+  absl::StatusOr<Job> Get(const JobId& id) const override {
+    return WithConnection([&](Connection& c) -> absl::StatusOr<Job> {
+      PF_ASSIGN_OR_RETURN(std::optional<Job> job, Find(c.by_id, id.value(), c.epochs));
+      if (!job) return NotFound(id);
+      return *std::move(job);
+    });
+  }
+
+  absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const override {
+    return WithConnection([&](Connection& c) { return Find(c.by_request, request_id, c.epochs); });
+  }
+
+  absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const override {
+    if (options.page_size < 1 || options.page_size > 1000) {
+      return absl::InvalidArgumentError(absl::StrCat("page_size: ", options.page_size, " is outside 1..1000"));
+    }
+    return WithConnection([&](Connection& c) -> absl::StatusOr<std::vector<Job>> {
+      Use list(c.list);
+      int index = 1;
+      list->bind(index++, options.before_sequence.value_or(std::numeric_limits<int64_t>::max()));
+      // A place for each state; NULL equals none.
+      static_assert(kJobStateNames.rows.size() == 6);
+      for (const auto& [state, name] : kJobStateNames.rows) {
+        if (options.states.empty() || std::ranges::find(options.states, state) != options.states.end()) {
+          list->bind(index++, std::string(name));
+        } else {
+          list->bind(index++);
+        }
+      }
+      list->bind(index, options.page_size);
+      std::vector<Job> jobs;
+      while (list->executeStep()) {
+        PF_ASSIGN_OR_RETURN(Job job, ReadRow(*list));
+        jobs.push_back(std::move(job));
+      }
+      return jobs;
+    });
+  }
+
+  absl::Status Delete(const JobId& id) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      Use erase(c.erase);
+      erase->bind(1, id.value());
+      return erase->exec() == 1 ? absl::OkStatus() : NotFound(id);
+    });
+  }
+
+ private:
+  // The one way to the connection: takes the lock and turns SQLite's exceptions into Status.
+  template <class F>
+  std::invoke_result_t<F, Connection&> WithConnection(F f) const {
+    absl::MutexLock lock(&mu_);
+    try {
+      return f(connection_);
+    } catch (const SQLite::Exception& error) {
+      return ToStatus(connection_.database.getFilename(), error);
+    }
+  }
+
+  mutable absl::Mutex mu_;
+  mutable Connection connection_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::filesystem::path& path) {
+  try {
+    SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMilliseconds);
+    PF_RETURN_IF_ERROR(Prepare(database));
+    return std::make_unique<SqliteJobStore>(std::move(database));
+  } catch (const SQLite::Exception& error) {
+    return ToStatus(path.string(), error);
+  }
+}
+
+}  // namespace permafrost::jobs

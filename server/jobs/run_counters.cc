@@ -1,0 +1,43 @@
+#include "jobs/run_counters.h"
+
+#include <algorithm>
+
+namespace permafrost::jobs {
+namespace {
+
+double Since(double now, double before) { return std::max(0.0, now - before); }
+int64_t Since(int64_t now, int64_t before) { return std::max<int64_t>(0, now - before); }
+
+double Total(const train::PhaseSeconds& p) { return p.batch + p.forward + p.backward + p.optimizer; }
+
+}  // namespace
+
+RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
+  if (first_) {
+    first_ = false;
+    // A run that began anew counts from nothing, as does a job's first.
+    if (resumed_ && progress.step > 1) {
+      last_ = progress;
+      last_.phase_seconds = {};
+      // Phase seconds begin with the run: any of them means that this progress came after a step.
+      if (Total(progress.phase_seconds) > 0) --last_.step;
+    }
+  }
+  Increment out;
+  out.counts.steps = Since(progress.step, last_.step);
+  out.counts.graphs = Since(progress.graphs, last_.graphs);
+  out.counts.nodes = Since(progress.nodes, last_.nodes);
+  out.counts.edges = Since(progress.edges, last_.edges);
+  out.counts.padding_nodes = Since(progress.padding_nodes, last_.padding_nodes);
+  out.counts.padding_edges = Since(progress.padding_edges, last_.padding_edges);
+  if (out.counts.steps > 0) {
+    const train::PhaseSeconds& now = progress.phase_seconds;
+    const train::PhaseSeconds& before = last_.phase_seconds;
+    out.step = telemetry::StepSeconds{Since(now.batch, before.batch), Since(now.forward, before.forward),
+                                      Since(now.backward, before.backward), Since(now.optimizer, before.optimizer)};
+  }
+  last_ = progress;
+  return out;
+}
+
+}  // namespace permafrost::jobs

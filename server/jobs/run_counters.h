@@ -1,0 +1,32 @@
+// Turns a run's progress, which counts since the job's first step, into increments for the process's counters.
+// Threads: one thread.
+// Invariant: no increment is negative, and none holds work of an earlier run of the job.
+#pragma once
+
+#include <optional>
+
+#include "telemetry/job_metrics.h"
+#include "train/runner.h"
+
+namespace permafrost::jobs {
+
+class RunCounters {
+ public:
+  struct Increment {
+    telemetry::StepCounts counts;
+    std::optional<telemetry::StepSeconds> step;  // when a step was done
+  };
+
+  // `resumed`: the job ran before, so its first progress may hold steps of that run. How many graphs and nodes those
+  // were is not known here: of a resumed run's first progress, only the step itself is counted.
+  explicit RunCounters(bool resumed) : resumed_(resumed) {}
+
+  Increment Advance(const train::Progress& progress);
+
+ private:
+  const bool resumed_;
+  bool first_ = true;
+  train::Progress last_;
+};
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,29 @@
+// /metrics over HTTP.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace permafrost::telemetry {
+
+class Exposer {
+ public:
+  // Serves `registry` at http://ADDRESS/metrics; port 0 picks one. `before_scrape` runs on the scraping thread before
+  // each collection. Errors: FailedPrecondition naming the address when it cannot be bound.
+  static absl::StatusOr<std::unique_ptr<Exposer>> Start(const std::string& address,
+                                                        std::shared_ptr<prometheus::Registry> registry,
+                                                        std::function<void()> before_scrape);
+  virtual ~Exposer() = default;
+  // host:port as bound.
+  virtual const std::string& address() const = 0;
+};
+
+}  // namespace permafrost::telemetry

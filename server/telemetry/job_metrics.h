@@ -1,0 +1,59 @@
+// Metrics of jobs and training. Every series exists from the start; labels are bounded.
+// Threads: all methods are safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace permafrost::telemetry {
+
+// Plain numbers: telemetry sees no other room.
+struct StepCounts {
+  int64_t steps = 0, graphs = 0, nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
+};
+struct StepSeconds {
+  double batch = 0, forward = 0, backward = 0, optimizer = 0;
+};
+
+class JobMetrics {
+ public:
+  // `state_names`: the label values of permafrost_jobs{state}. Borrows the registry.
+  JobMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& state_names);
+  ~JobMetrics();
+
+  // permafrost_jobs{state}
+  void SetJobs(std::string_view state, int64_t count);
+  // permafrost_job_queue_wait_seconds (histogram): from creation (or requeue) to the device.
+  void ObserveQueueWait(absl::Duration wait);
+  // permafrost_jobs_finished_total{state}
+  void CountFinished(std::string_view state);
+  // permafrost_job_resumes_total
+  void CountResume();
+  // permafrost_train_{steps,graphs,nodes,edges,padding_nodes,padding_edges}_total
+  void AddSteps(const StepCounts& increments);
+  // permafrost_train_step_seconds{phase} (histogram), one observation a step and phase
+  void ObserveStep(const StepSeconds& seconds);
+  // permafrost_train_epoch_seconds, permafrost_checkpoint_seconds (histograms),
+  // permafrost_checkpoint_timestamp_seconds, permafrost_checkpoint_age_seconds (gauge, refreshed at scrape; 0 before
+  // the first)
+  void ObserveEpoch(absl::Duration duration);
+  void ObserveCheckpoint(absl::Duration duration);
+  // Of the running job, 0 when none runs: permafrost_train_{epoch,loss,graphs_per_second}
+  void SetRunning(int64_t epoch, double loss, double graphs_per_second);
+  // Refreshes what depends on the clock; called before each scrape.
+  void BeforeScrape();
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace permafrost::telemetry

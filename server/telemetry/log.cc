@@ -1,0 +1,78 @@
+#include "telemetry/log.h"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+spdlog::level::level_enum Level(Severity severity) {
+  switch (severity) {
+    case Severity::kInfo:
+      return spdlog::level::info;
+    case Severity::kWarning:
+      return spdlog::level::warn;
+    case Severity::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+// ISO 8601 in UTC, then the level padded so that lines align. %^ and %$ bound what a terminal colours.
+std::unique_ptr<spdlog::formatter> Formatter() {
+  return std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ %^%-7l%$ %v",
+                                                     spdlog::pattern_time_type::utc);
+}
+
+// An event is one line, whatever an error message carried.
+std::string OneLine(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  std::string line(text);
+  for (char& c : line) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return line;
+}
+
+class FileJobLog : public JobLog {
+ public:
+  explicit FileJobLog(const std::filesystem::path& path)
+      : logger_("job", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string())) {
+    logger_.set_formatter(Formatter());
+    logger_.flush_on(spdlog::level::trace);
+  }
+  void Write(Severity severity, std::string_view line) override { logger_.log(Level(severity), "{}", OneLine(line)); }
+
+ private:
+  spdlog::logger logger_;
+};
+
+}  // namespace
+
+void InitLog() {
+  auto logger = std::make_shared<spdlog::logger>("permafrost", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_formatter(Formatter());
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void Log(Severity severity, std::string_view line) {
+  spdlog::default_logger_raw()->log(Level(severity), "{}", OneLine(line));
+}
+
+absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(const std::filesystem::path& path) {
+  try {
+    return std::make_unique<FileJobLog>(path);
+  } catch (const spdlog::spdlog_ex& error) {
+    return absl::InternalError(absl::StrCat("job log ", path.string(), ": ", error.what()));
+  }
+}
+
+}  // namespace permafrost::telemetry

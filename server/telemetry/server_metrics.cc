@@ -1,0 +1,155 @@
+#include "telemetry/server_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "telemetry/process_stats.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+
+constexpr char kUnknown[] = "unknown";
+constexpr std::string_view kDatasetStates[] = {"importing", "ready", "failed"};
+constexpr std::string_view kImportOutcomes[] = {"succeeded", "failed", "cancelled"};
+
+const Histogram::BucketBoundaries& RequestBuckets() {
+  static const Histogram::BucketBoundaries buckets{1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1,
+                                                   0.25, 0.5,    1,    2.5,  5,      10,   25,   50,    100};
+  return buckets;
+}
+
+Gauge& OneGauge(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+
+}  // namespace
+
+// References into the registry, which owns every metric; all of them are safe to update anywhere.
+struct ServerMetrics::Families {
+  explicit Families(prometheus::Registry& registry)
+      : requests(prometheus::BuildCounter()
+                     .Name("permafrost_grpc_requests_total")
+                     .Help("gRPC requests that have ended, by method and status code.")
+                     .Register(registry)),
+        request_seconds(prometheus::BuildHistogram()
+                            .Name("permafrost_grpc_request_seconds")
+                            .Help("Time from a gRPC request's arrival to its end, streams included.")
+                            .Register(registry)),
+        mapped_bytes(OneGauge(registry, "permafrost_dataset_mapped_bytes", "Bytes of dataset stores that are mapped.")),
+        resident(OneGauge(registry, "process_resident_memory_bytes", "Resident memory.")),
+        virtual_memory(OneGauge(registry, "process_virtual_memory_bytes", "Virtual memory.")),
+        open_fds(OneGauge(registry, "process_open_fds", "Open file descriptors.")),
+        max_fds(OneGauge(registry, "process_max_fds", "File descriptors that may be open at once.")),
+        start_time(OneGauge(registry, "process_start_time_seconds", "Unix time at which the process started.")),
+        threads(OneGauge(registry, "process_threads", "Threads of the process.")),
+        cpu(prometheus::BuildCounter()
+                .Name("process_cpu_seconds_total")
+                .Help("User and system CPU time.")
+                .Register(registry)
+                .Add({})) {}
+
+  // Brings a counter to a total that another part counts. Never back: a total that shrank is not a total.
+  void RaiseTo(Counter& counter, double total) {
+    absl::MutexLock lock(&raise_mu);
+    if (const double missing = total - counter.Value(); missing > 0) counter.Increment(missing);
+  }
+
+  prometheus::Family<Counter>& requests;
+  prometheus::Family<Histogram>& request_seconds;
+  std::map<std::pair<std::string, std::string>, Counter*> by_method_and_code;
+  std::map<std::string, Histogram*, std::less<>> by_method;
+  std::map<std::string, Gauge*, std::less<>> datasets;   // by state
+  std::map<std::string, Counter*, std::less<>> imports;  // by outcome
+  Gauge& mapped_bytes;
+  Gauge &resident, &virtual_memory, &open_fds, &max_fds, &start_time, &threads;
+  Counter& cpu;
+  absl::Mutex raise_mu;  // makes reading and raising a counter one step
+};
+
+ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& build,
+                             const std::vector<std::string>& methods, const std::vector<std::string>& codes)
+    : families_(std::make_unique<Families>(registry)) {
+  prometheus::BuildGauge()
+      .Name("permafrost_build_info")
+      .Help("The build that runs; always 1.")
+      .Register(registry)
+      .Add({{"version", build.version},
+            {"git_commit", build.git_commit},
+            {"torch_version", build.torch_version},
+            {"device", build.device}})
+      .Set(1);
+  const auto add_method = [&](const std::string& method) {
+    families_->by_method[method] = &families_->request_seconds.Add({{"method", method}}, RequestBuckets());
+    for (const std::string& code : codes) {
+      families_->by_method_and_code[{method, code}] = &families_->requests.Add({{"method", method}, {"code", code}});
+    }
+  };
+  for (const std::string& method : methods) add_method(method);
+  add_method(kUnknown);
+  families_->by_method_and_code[{kUnknown, kUnknown}] =
+      &families_->requests.Add({{"method", kUnknown}, {"code", kUnknown}});
+
+  auto& datasets = prometheus::BuildGauge().Name("permafrost_datasets").Help("Datasets by state.").Register(registry);
+  for (std::string_view state : kDatasetStates) {
+    families_->datasets[std::string(state)] = &datasets.Add({{"state", std::string(state)}});
+  }
+  auto& imports = prometheus::BuildCounter()
+                      .Name("permafrost_dataset_imports_total")
+                      .Help("Dataset imports that have ended in this process, by outcome.")
+                      .Register(registry);
+  for (std::string_view outcome : kImportOutcomes) {
+    families_->imports[std::string(outcome)] = &imports.Add({{"outcome", std::string(outcome)}});
+  }
+  BeforeScrape();
+}
+
+ServerMetrics::~ServerMetrics() = default;
+
+void ServerMetrics::ObserveRequest(std::string_view method, std::string_view code, absl::Duration duration) {
+  auto histogram = families_->by_method.find(method);
+  if (histogram == families_->by_method.end()) histogram = families_->by_method.find(kUnknown);
+  histogram->second->Observe(absl::ToDoubleSeconds(duration));
+  auto counter = families_->by_method_and_code.find({histogram->first, std::string(code)});
+  if (counter == families_->by_method_and_code.end()) {
+    counter = families_->by_method_and_code.find({kUnknown, kUnknown});
+  }
+  counter->second->Increment();
+}
+
+void ServerMetrics::SetDatasets(std::string_view state, int64_t count) {
+  if (auto it = families_->datasets.find(state); it != families_->datasets.end()) {
+    it->second->Set(static_cast<double>(count));
+  }
+}
+
+void ServerMetrics::SetMappedBytes(uint64_t bytes) { families_->mapped_bytes.Set(static_cast<double>(bytes)); }
+
+void ServerMetrics::SetImports(std::string_view outcome, int64_t total) {
+  if (auto it = families_->imports.find(outcome); it != families_->imports.end()) {
+    families_->RaiseTo(*it->second, static_cast<double>(total));
+  }
+}
+
+void ServerMetrics::BeforeScrape() {
+  const ProcessStats stats = ReadProcessStats();
+  families_->resident.Set(static_cast<double>(stats.resident_bytes));
+  families_->virtual_memory.Set(static_cast<double>(stats.virtual_bytes));
+  families_->open_fds.Set(static_cast<double>(stats.open_fds));
+  families_->max_fds.Set(static_cast<double>(stats.max_fds));
+  families_->start_time.Set(stats.start_time_seconds);
+  families_->threads.Set(static_cast<double>(stats.threads));
+  families_->RaiseTo(families_->cpu, stats.cpu_seconds);
+}
+
+}  // namespace permafrost::telemetry

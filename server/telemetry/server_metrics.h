@@ -1,0 +1,47 @@
+// Metrics of the process, its datasets and its gRPC server.
+// Threads: all methods are safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace permafrost::telemetry {
+
+struct BuildInfo {
+  std::string version, git_commit, torch_version, device;
+};
+
+class ServerMetrics {
+ public:
+  // Series for each (method, code) and method exist from the start; `methods` as "JobService/CreateJob", any other is
+  // counted as "unknown". Borrows the registry.
+  ServerMetrics(prometheus::Registry& registry, const BuildInfo& build, const std::vector<std::string>& methods,
+                const std::vector<std::string>& codes);
+  ~ServerMetrics();
+
+  // permafrost_grpc_requests_total{method,code}, permafrost_grpc_request_seconds{method} (histogram)
+  void ObserveRequest(std::string_view method, std::string_view code, absl::Duration duration);
+  // permafrost_datasets{state}, permafrost_dataset_mapped_bytes, permafrost_dataset_imports_total{outcome}
+  void SetDatasets(std::string_view state, int64_t count);
+  void SetMappedBytes(uint64_t bytes);
+  void SetImports(std::string_view outcome, int64_t total);
+  // process_resident_memory_bytes, process_virtual_memory_bytes, process_cpu_seconds_total, process_open_fds,
+  // process_max_fds, process_start_time_seconds, process_threads; called before each scrape.
+  void BeforeScrape();
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace permafrost::telemetry

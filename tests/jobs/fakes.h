@@ -1,0 +1,210 @@
+// A catalog and a runner for tests of the job manager: the one keeps datasets in memory, the other steps when it is
+// told to.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "data/catalog.h"
+#include "train/runner.h"
+
+namespace permafrost::jobs {
+
+class FakeGraphSet : public data::GraphSet {
+ public:
+  const data::GraphSetSummary& summary() const override { return summary_; }
+  absl::StatusOr<std::span<const uint64_t>> node_offsets() const override { return Empty(); }
+  absl::StatusOr<std::span<const uint64_t>> edge_offsets() const override { return Empty(); }
+  absl::StatusOr<std::span<const uint32_t>> edge_source() const override { return Empty(); }
+  absl::StatusOr<std::span<const uint32_t>> edge_target() const override { return Empty(); }
+  absl::StatusOr<data::FeatureTable> node_features() const override { return Empty(); }
+  absl::StatusOr<data::FeatureTable> edge_features() const override { return Empty(); }
+  absl::StatusOr<std::span<const float>> labels() const override { return Empty(); }
+  absl::StatusOr<std::span<const uint32_t>> split(data::Split) const override { return Empty(); }
+  uint64_t mapped_bytes() const override { return 0; }
+
+ private:
+  static absl::Status Empty() { return absl::UnimplementedError("a fake set has no graphs"); }
+  data::GraphSetSummary summary_;
+};
+
+class FakeCatalog : public data::Catalog {
+ public:
+  void Put(const std::string& id, data::DatasetState state = data::DatasetState::kReady, std::string error = "") {
+    absl::MutexLock lock(&mu_);
+    data::Dataset dataset;
+    dataset.id = DatasetId(id);
+    dataset.state = state;
+    dataset.error = std::move(error);
+    if (state == data::DatasetState::kReady) dataset.summary = data::GraphSetSummary();
+    datasets_[dataset.id] = dataset;
+  }
+  void Remove(const std::string& id) {
+    absl::MutexLock lock(&mu_);
+    datasets_.erase(DatasetId(id));
+  }
+  // Called by Get before it answers, as a deletion that comes just then.
+  void OnGet(std::function<void()> hook) { on_get_ = std::move(hook); }
+
+  absl::StatusOr<data::Dataset> Import(const DatasetId&, data::ImportOptions) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<data::Dataset> Get(const DatasetId& id) const override {
+    if (on_get_) on_get_();
+    absl::MutexLock lock(&mu_);
+    if (const auto it = datasets_.find(id); it != datasets_.end()) return it->second;
+    return WithReason(absl::NotFoundError("dataset " + id.value() + " does not exist"), "DATASET_NOT_FOUND");
+  }
+  std::vector<data::Dataset> List() const override { return {}; }
+  absl::Status Delete(const DatasetId&, const std::function<absl::Status()>&) override {
+    return absl::UnimplementedError("fake");
+  }
+  absl::StatusOr<std::shared_ptr<const data::GraphSet>> OpenGraphSet(const DatasetId& id) const override {
+    PF_RETURN_IF_ERROR(Get(id).status());
+    return graphs_;
+  }
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId&, ChangeHub::Listener) override { return nullptr; }
+  uint64_t mapped_bytes() const override { return 0; }
+  ImportCounts import_counts() const override { return {}; }
+  void StopImports() override {}
+
+  const std::shared_ptr<const data::GraphSet>& graphs() const { return graphs_; }
+
+ private:
+  const std::shared_ptr<const data::GraphSet> graphs_ = std::make_shared<FakeGraphSet>();
+  mutable absl::Mutex mu_;
+  std::map<DatasetId, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> on_get_;
+};
+
+// Epochs of three steps of ten graphs each. Checkpoints at each epoch's end and at a stop, in a file that a later run
+// of the job resumes from.
+class FakeRunner : public train::Runner {
+ public:
+  static constexpr int64_t kStepsPerEpoch = 3;
+  using Script = std::function<absl::StatusOr<train::RunOutcome>(const train::RunRequest&, train::RunContext&)>;
+
+  // From now on each step boundary waits for a Permit.
+  void Hold() {
+    absl::MutexLock lock(&mu_);
+    permits_ = 0;
+  }
+  void Permit(int64_t boundaries) {
+    absl::MutexLock lock(&mu_);
+    permits_ += boundaries;
+  }
+  void Release() {
+    absl::MutexLock lock(&mu_);
+    permits_ = kFree;
+  }
+  // Instead of training.
+  void SetScript(Script script) { script_ = std::move(script); }
+  void SetCompatible(absl::Status status) { compatible_ = std::move(status); }
+  void AwaitRuns(size_t count) {
+    absl::MutexLock lock(&mu_);
+    const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return runs_.size() >= count; };
+    mu_.Await(absl::Condition(&enough));
+  }
+  // Until the runner stands at a step boundary without a permit.
+  void AwaitHeld() {
+    absl::MutexLock lock(&mu_);
+    const auto held = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return waiting_ && permits_ == 0; };
+    mu_.Await(absl::Condition(&held));
+  }
+  // Ids of the jobs run, in order.
+  std::vector<std::string> runs() const {
+    absl::MutexLock lock(&mu_);
+    return runs_;
+  }
+
+  absl::StatusOr<train::RunOutcome> Run(const train::RunRequest& request, train::RunContext& context) override {
+    {
+      absl::MutexLock lock(&mu_);
+      runs_.push_back(request.job_directory.filename().string());
+    }
+    if (script_) return script_(request, context);
+    return Train(request, context);
+  }
+  absl::Status CheckCompatible(const train::TrainOptions&, const data::GraphSetSummary&,
+                               std::string_view) const override {
+    return compatible_;
+  }
+  DeviceKind device() const override { return DeviceKind::kCpu; }
+  int threads() const override { return 2; }
+  std::string_view torch_version() const override { return "none"; }
+
+ private:
+  static constexpr int64_t kFree = int64_t{1} << 60;
+
+  absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context) {
+    const std::filesystem::path checkpoint = request.job_directory / "checkpoint";
+    train::Progress progress;
+    progress.steps_per_epoch = kStepsPerEpoch;
+    std::ifstream(checkpoint) >> progress.step;
+    const int64_t total = request.options.epochs * kStepsPerEpoch;
+    const auto save = [&] {
+      std::ofstream(checkpoint) << progress.step;
+      context.OnCheckpoint(progress.step, absl::Milliseconds(1));
+      progress.checkpoint_step = progress.step;
+    };
+    context.Log(train::LogLevel::kInfo, "runner begins");
+    while (progress.step < total) {
+      TakePermit();
+      if (const auto stop = context.stop_requested(); stop != train::StopRequest::kNone) {
+        save();
+        const bool cancel = stop == train::StopRequest::kCancel;
+        return train::RunOutcome{cancel ? train::RunEnd::kCancelled : train::RunEnd::kDrained, {}};
+      }
+      ++progress.step;
+      progress.epoch = (progress.step - 1) / kStepsPerEpoch + 1;
+      progress.step_in_epoch = (progress.step - 1) % kStepsPerEpoch + 1;
+      progress.graphs = 10 * progress.step;
+      progress.nodes = 200 * progress.step;
+      progress.edges = 400 * progress.step;
+      progress.padding_nodes = progress.step;
+      progress.phase_seconds.forward += 0.001;
+      progress.loss = 1.0 / static_cast<double>(progress.step);
+      context.OnProgress(progress);
+      if (progress.step_in_epoch == kStepsPerEpoch) {
+        train::EpochMetrics metrics;
+        metrics.epoch = progress.epoch;
+        metrics.train_loss = progress.loss;
+        metrics.valid_mae = 2 * progress.loss;
+        context.OnEpoch(metrics);
+        save();
+      }
+    }
+    std::filesystem::create_directories(request.job_directory / "artifacts");
+    std::ofstream(request.job_directory / "artifacts" / train::kBestWeightsFile) << "weights";
+    train::RunResult result;
+    result.best_epoch = request.options.epochs;
+    result.best_valid_mae = 2 * progress.loss;
+    return train::RunOutcome{train::RunEnd::kSucceeded, result};
+  }
+
+  void TakePermit() {
+    absl::MutexLock lock(&mu_);
+    waiting_ = true;
+    const auto permitted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return permits_ > 0; };
+    mu_.Await(absl::Condition(&permitted));
+    waiting_ = false;
+    if (permits_ != kFree) --permits_;
+  }
+
+  mutable absl::Mutex mu_;
+  std::vector<std::string> runs_ ABSL_GUARDED_BY(mu_);
+  int64_t permits_ ABSL_GUARDED_BY(mu_) = kFree;
+  bool waiting_ ABSL_GUARDED_BY(mu_) = false;
+  Script script_;
+  absl::Status compatible_;
+};
+
+}  // namespace permafrost::jobs

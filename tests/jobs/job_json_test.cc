@@ -1,0 +1,123 @@
+#include "jobs/job_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace permafrost::jobs {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(JobJsonTest, DoublesRoundTripBitByBit) {
+  const double kValues[] = {0.0,
+                            -0.0,
+                            0.1,
+                            1.0 / 3,
+                            -2.5e-308,
+                            std::numeric_limits<double>::denorm_min(),
+                            std::numeric_limits<double>::max(),
+                            std::nextafter(1.0, 2.0),
+                            123456789012345678.0,
+                            kInfinity,
+                            -kInfinity};
+  for (const double value : kValues) {
+    train::EpochMetrics metrics;
+    metrics.valid_mae = value;
+    const auto back = EpochFromJson(ToJson(metrics));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(std::bit_cast<uint64_t>(back->valid_mae), std::bit_cast<uint64_t>(value)) << value;
+  }
+  train::EpochMetrics metrics;
+  metrics.train_loss = std::numeric_limits<double>::quiet_NaN();
+  const auto back = EpochFromJson(ToJson(metrics));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(std::isnan(back->train_loss));
+}
+
+TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
+  JobSpec spec;
+  spec.train.dataset = DatasetId("zinc-12k");
+  spec.train.model = {nn::Architecture::kGine, 17, 3, nn::Pooling::kSum};
+  spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17};
+  spec.train.loss = nn::Loss::kMse;
+  spec.train.epochs = 7;
+  spec.train.batch_size = 9;
+  spec.train.seed = std::numeric_limits<uint64_t>::max();
+  spec.train.checkpoint = {11, 5};
+  spec.priority = -42;
+  const auto back = SpecFromJson(ToJson(spec));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, spec);
+}
+
+TEST(JobJsonTest, ProgressRoundTrips) {
+  train::Progress progress;
+  progress.epoch = 2;
+  progress.step_in_epoch = 3;
+  progress.steps_per_epoch = 313;
+  progress.step = 316;
+  progress.loss = 0.3;
+  progress.graphs_per_second = 21'234.5;
+  progress.eta = absl::Seconds(12) + absl::Nanoseconds(345);
+  progress.graphs = 10'000;
+  progress.nodes = 230'900;
+  progress.edges = 496'500;
+  progress.padding_nodes = 1;
+  progress.padding_edges = 2;
+  progress.phase_seconds = {0.1, 0.2, 0.3, 0.4};
+  progress.checkpoint_step = 313;
+  const auto back = ProgressFromJson(ToJson(progress));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->eta, progress.eta);
+  EXPECT_EQ(back->phase_seconds.optimizer, 0.4);
+  EXPECT_EQ(ToJson(*back), ToJson(progress));
+  progress.eta = absl::InfiniteDuration();
+  EXPECT_EQ(ProgressFromJson(ToJson(progress))->eta, absl::InfiniteDuration());
+}
+
+TEST(JobJsonTest, ResultRoundTrips) {
+  const train::RunResult result{5, 0.1, 0.2, 0.3, 0.4, 0.5, 60.5, 1.25, 123'456};
+  const auto back = ResultFromJson(ToJson(result));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(ToJson(*back), ToJson(result));
+  EXPECT_EQ(back->num_parameters, 123'456);
+  EXPECT_EQ(back->final_test_mae, 0.4);
+}
+
+TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
+  const auto older = SpecFromJson(R"({"dataset":"zinc"})");
+  ASSERT_TRUE(older.ok()) << older.status();
+  JobSpec defaults;
+  defaults.train.dataset = DatasetId("zinc");
+  EXPECT_EQ(*older, defaults);
+  const auto newer = SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"heads":4}})");
+  ASSERT_TRUE(newer.ok()) << newer.status();
+  EXPECT_EQ(*newer, defaults);
+}
+
+TEST(JobJsonTest, WhatDoesNotAddUpIsDataLoss) {
+  const struct {
+    const char* why;
+    const char* text;
+    const char* named;
+  } kCases[] = {
+      {"cut off", R"({"dataset":"zi)", "job spec"},
+      {"not an object", "[]", "job spec"},
+      {"an unknown name", R"({"loss":"l7"})", "l7"},
+      {"text where a number belongs", R"({"epochs":"many"})", "job spec"},
+      {"a word that is no number", R"({"optimizer":{"learning_rate":"fast"}})", "fast"},
+      {"a number where an object belongs", R"({"model":3})", "job spec"},
+  };
+  for (const auto& c : kCases) {
+    const auto spec = SpecFromJson(c.text);
+    EXPECT_EQ(spec.status().code(), absl::StatusCode::kDataLoss) << c.why;
+    EXPECT_THAT(std::string(spec.status().message()), testing::HasSubstr(c.named)) << c.why;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::jobs

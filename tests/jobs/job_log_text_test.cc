@@ -1,0 +1,58 @@
+#include "jobs/job_log_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace permafrost::jobs {
+namespace {
+
+using testing::HasSubstr;
+
+Job AJob() {
+  Job job;
+  job.id = JobId("job-a");
+  job.spec.train.dataset = DatasetId("zinc");
+  job.spec.train.seed = 17;
+  job.spec.priority = 3;
+  return job;
+}
+
+TEST(JobLogTextTest, SubmittedNamesWhatMatters) {
+  const std::string line = SubmittedLine(AJob());
+  for (const char* part : {"job-a", "dataset zinc", "gine 4 x 64 mean pooling", "loss l1", "adam lr 0.001", "20 epochs",
+                           "batch size 32", "seed 17", "priority 3"}) {
+    EXPECT_THAT(line, HasSubstr(part));
+  }
+}
+
+TEST(JobLogTextTest, StartedAndResumedDiffer) {
+  Job job = AJob();
+  EXPECT_EQ(StartedLine(job, "cpu", 2), "started on cpu, 2 threads");
+  job.resumes = 2;
+  EXPECT_EQ(StartedLine(job, "cpu", 1), "resumed on cpu, 1 thread (resume 2)");
+}
+
+TEST(JobLogTextTest, EpochsReadAsATable) {
+  const std::string ninth = EpochLine({9, 0.5, 0.25, 0.125, 1e-3, 1, 0.5, 20000}, 100);
+  const std::string tenth = EpochLine({100, 12.5, 0.25, 0.125, 1e-3, 10, 0.5, 100}, 100);
+  EXPECT_EQ(ninth.size(), tenth.size());
+  EXPECT_THAT(ninth, HasSubstr("epoch   9/100"));
+  EXPECT_THAT(tenth, HasSubstr("epoch 100/100"));
+  EXPECT_EQ(ninth.find("valid MAE"), tenth.find("valid MAE"));
+}
+
+TEST(JobLogTextTest, TheEndSaysHow) {
+  Job job = AJob();
+  job.state = JobState::kFailed;
+  job.error = "out of memory";
+  EXPECT_EQ(EndedLine(job), "failed: out of memory");
+  job.state = JobState::kCancelled;
+  job.progress.step = 12;
+  EXPECT_EQ(EndedLine(job), "cancelled after step 12");
+  job.state = JobState::kSucceeded;
+  job.result = train::RunResult{18, 0.25, 0.5, 0, 0.75, 0, 60, 1.5, 1};
+  EXPECT_THAT(EndedLine(job), HasSubstr("best epoch 18 with valid MAE 0.25000, test MAE 0.50000"));
+}
+
+}  // namespace
+}  // namespace permafrost::jobs

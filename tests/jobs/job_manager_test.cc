@@ -1,0 +1,302 @@
+#include "jobs/job_manager.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "jobs/manager_fixture.h"
+
+namespace permafrost::jobs {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class JobManagerTest : public testing::Test {
+ protected:
+  // Of all jobs in these states, a page at a time.
+  std::vector<std::string> ListAll(int64_t page_size, const std::vector<JobState>& states = {}) {
+    std::vector<std::string> ids;
+    std::string token;
+    do {
+      const auto page = server_->List(page_size, token, states);
+      EXPECT_TRUE(page.ok()) << page.status();
+      if (!page.ok()) break;
+      for (const Job& job : page->jobs) ids.push_back(job.id.value());
+      token = page->next_page_token;
+    } while (!token.empty());
+    return ids;
+  }
+
+  const TempDir dir_;
+  Server server_{dir_.path()};
+};
+
+TEST_F(JobManagerTest, RunsAJobToItsEnd) {
+  server_->Start();
+  server_.Create("job-a");
+  const Job job = server_.AwaitEnd("job-a");
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  ASSERT_TRUE(job.result.has_value());
+  EXPECT_EQ(job.result->best_epoch, 2);
+  EXPECT_EQ(job.progress.step, 6);
+  EXPECT_EQ(job.progress.checkpoint_step, 6);
+  ASSERT_EQ(job.epochs.size(), 2u);
+  EXPECT_EQ(job.epochs[1].epoch, 2);
+  EXPECT_EQ(job.resumes, 0);
+  EXPECT_LE(job.create_time, job.start_time);
+  EXPECT_LE(job.start_time, job.end_time);
+  EXPECT_THAT(server_.Log("job-a"),
+              testing::MatchesRegex("[^\n]*submitted [^\n]*\n[^\n]*started on cpu, 2 threads\n[^\n]*runner begins\n"
+                                    "[^\n]*epoch 1/2 [^\n]*\n[^\n]*epoch 2/2 [^\n]*\n[^\n]*succeeded: [^\n]*\n"));
+}
+
+TEST_F(JobManagerTest, ARunLeavesItsMetrics) {
+  server_->Start();
+  server_.Create("job-a");
+  server_.AwaitEnd("job-a");
+  // What follows the end is for nobody's eyes but the scraper's: wait until the device is idle.
+  server_->Drain();
+  server_->Join();
+  EXPECT_EQ(server_.Metric("permafrost_train_steps_total"), 6);
+  EXPECT_EQ(server_.Metric("permafrost_train_graphs_total"), 60);
+  EXPECT_EQ(server_.Metric("permafrost_train_padding_nodes_total"), 6);
+  EXPECT_EQ(server_.Metric("permafrost_train_step_seconds", {{"phase", "forward"}}), 6);
+  EXPECT_EQ(server_.Metric("permafrost_train_epoch_seconds"), 2);
+  EXPECT_EQ(server_.Metric("permafrost_checkpoint_seconds"), 2);
+  EXPECT_EQ(server_.Metric("permafrost_job_queue_wait_seconds"), 1);
+  EXPECT_EQ(server_.Metric("permafrost_jobs_finished_total", {{"state", "succeeded"}}), 1);
+  EXPECT_EQ(server_.Metric("permafrost_jobs", {{"state", "succeeded"}}), 1);
+  EXPECT_EQ(server_.Metric("permafrost_jobs", {{"state", "running"}}), 0);
+  EXPECT_EQ(server_.Metric("permafrost_train_epoch"), 0) << "nothing runs any more";
+}
+
+TEST_F(JobManagerTest, EveryEndHasItsSeries) {
+  for (const auto& [state, name] : kJobStateNames.rows) {
+    EXPECT_EQ(server_.Metric("permafrost_jobs", {{"state", std::string(name)}}), 0);
+    EXPECT_EQ(server_.Metric("permafrost_jobs_finished_total", {{"state", std::string(name)}}),
+              IsTerminal(state) ? 0 : -1)
+        << name;
+  }
+}
+
+TEST_F(JobManagerTest, TheRunnerGetsTheDatasetAndTheDirectory) {
+  train::RunRequest seen;
+  server_.runner().SetScript([&](const train::RunRequest& request, train::RunContext&) {
+    seen = request;
+    return train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()};
+  });
+  server_->Start();
+  const Job job = server_.Create("job-a");
+  server_.AwaitEnd("job-a");
+  EXPECT_EQ(seen.graphs, server_.catalog().graphs());
+  EXPECT_EQ(seen.job_directory, server_.JobDirectory("job-a"));
+  EXPECT_EQ(seen.options, job.spec.train);
+}
+
+TEST_F(JobManagerTest, HigherPriorityFirstThenAge) {
+  server_.Create("low", 1, -5);
+  server_.Create("old", 1, 0);
+  server_.Create("young", 1, 0);
+  server_.Create("high", 1, 100);
+  server_.Create("zero-but-youngest", 1, 0);
+  server_->Start();
+  server_.AwaitEnd("low");
+  EXPECT_THAT(server_.runner().runs(), ElementsAre("high", "old", "young", "zero-but-youngest", "low"));
+}
+
+TEST_F(JobManagerTest, AHigherPriorityDoesNotPreempt) {
+  server_.runner().Hold();
+  server_->Start();
+  server_.Create("first", 1, 0);
+  server_.runner().AwaitHeld();
+  server_.Create("urgent", 1, 100);
+  EXPECT_EQ(server_.Get("first").state, JobState::kRunning);
+  EXPECT_EQ(server_.Get("urgent").state, JobState::kQueued);
+  server_.runner().Release();
+  server_.AwaitEnd("urgent");
+  EXPECT_EQ(server_.Get("first").state, JobState::kSucceeded);
+  EXPECT_THAT(server_.runner().runs(), ElementsAre("first", "urgent"));
+}
+
+TEST_F(JobManagerTest, CancellingAQueuedJobIsImmediate) {
+  server_.Create("job-a");
+  const auto cancelled = server_->Cancel(JobId("job-a"));
+  ASSERT_TRUE(cancelled.ok()) << cancelled.status();
+  EXPECT_EQ(cancelled->state, JobState::kCancelled);
+  EXPECT_NE(cancelled->end_time, absl::InfinitePast());
+  EXPECT_EQ(server_.Get("job-a").state, JobState::kCancelled);
+  EXPECT_THAT(server_.Log("job-a"), HasSubstr("cancelled after step 0"));
+  EXPECT_TRUE(server_->Cancel(JobId("job-a")).ok()) << "idempotent";
+  server_->Start();
+  server_.Create("job-b");
+  server_.AwaitEnd("job-b");
+  EXPECT_THAT(server_.runner().runs(), ElementsAre("job-b"));
+}
+
+TEST_F(JobManagerTest, CancellingARunningJobStopsItAtTheNextStep) {
+  server_.runner().Hold();
+  server_->Start();
+  server_.Create("job-a", 100);
+  server_.runner().Permit(2);
+  server_.runner().AwaitHeld();
+  const auto cancelling = server_->Cancel(JobId("job-a"));
+  ASSERT_TRUE(cancelling.ok()) << cancelling.status();
+  EXPECT_EQ(cancelling->state, JobState::kCancelling);
+  EXPECT_EQ(cancelling->progress.step, 2);
+  EXPECT_EQ(server_->Cancel(JobId("job-a"))->state, JobState::kCancelling) << "idempotent";
+  server_.runner().Release();
+  const Job job = server_.AwaitEnd("job-a");
+  EXPECT_EQ(job.state, JobState::kCancelled);
+  EXPECT_EQ(job.progress.step, 2);
+  EXPECT_FALSE(job.result.has_value());
+}
+
+TEST_F(JobManagerTest, AJobThatEndedCannotBeCancelled) {
+  server_->Start();
+  server_.Create("job-a");
+  server_.AwaitEnd("job-a");
+  const auto refused = server_->Cancel(JobId("job-a"));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("succeeded"));
+  EXPECT_EQ(server_->Cancel(JobId("job-x")).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobManagerTest, AnErrorOfTheRunFailsTheJobInOneLine) {
+  server_.runner().SetScript([](const train::RunRequest&, train::RunContext&) -> absl::StatusOr<train::RunOutcome> {
+    return absl::ResourceExhaustedError("out of memory\nallocating 3 GiB");
+  });
+  server_->Start();
+  server_.Create("job-a");
+  const Job job = server_.AwaitEnd("job-a");
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(job.error, "out of memory allocating 3 GiB");
+  EXPECT_THAT(server_.Log("job-a"), HasSubstr("error   failed: out of memory allocating 3 GiB\n"));
+  EXPECT_EQ(server_.Metric("permafrost_jobs_finished_total", {{"state", "failed"}}), 1);
+}
+
+TEST_F(JobManagerTest, AVanishedDatasetFailsTheJobAndNamesItself) {
+  server_.Create("job-a");
+  server_.catalog().Remove("zinc");
+  server_->Start();
+  const Job job = server_.AwaitEnd("job-a");
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_THAT(job.error, HasSubstr("zinc"));
+  EXPECT_TRUE(server_.runner().runs().empty());
+}
+
+TEST_F(JobManagerTest, AStopThatNobodyAskedForIsAFailure) {
+  for (const train::RunEnd end : {train::RunEnd::kCancelled, train::RunEnd::kDrained}) {
+    server_.runner().SetScript([end](const train::RunRequest&, train::RunContext&) {
+      return train::RunOutcome{end, {}};
+    });
+    server_->Start();
+    const std::string id = end == train::RunEnd::kCancelled ? "job-c" : "job-d";
+    server_.Create(id);
+    const Job job = server_.AwaitEnd(id);
+    EXPECT_EQ(job.state, JobState::kFailed);
+    EXPECT_THAT(job.error, HasSubstr("nothing asked"));
+  }
+}
+
+TEST_F(JobManagerTest, ArtifactsAreThereOnceMade) {
+  server_.Create("job-a");
+  const auto early = server_->ArtifactPath(JobId("job-a"), Artifact::kBestWeights);
+  EXPECT_EQ(early.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(early.status()), "ARTIFACT_NOT_READY");
+  server_->Start();
+  server_.AwaitEnd("job-a");
+  const auto path = server_->ArtifactPath(JobId("job-a"), Artifact::kBestWeights);
+  ASSERT_TRUE(path.ok()) << path.status();
+  EXPECT_TRUE(std::filesystem::is_regular_file(*path));
+  EXPECT_EQ(ReasonOf(server_->ArtifactPath(JobId("job-a"), Artifact::kTestPredictions).status()), "ARTIFACT_NOT_READY");
+  EXPECT_EQ(server_->ArtifactPath(JobId("job-x"), Artifact::kBestWeights).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(JobManagerTest, PagesAreStableWhileJobsComeAndGo) {
+  for (const char* id : {"a", "b", "c", "d", "e"}) server_.Create(id);
+  const auto first = server_->List(2, "", {});
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->jobs[0].id.value(), "e");
+  EXPECT_EQ(first->jobs[1].id.value(), "d");
+  server_.Create("newer");
+  ASSERT_TRUE(server_->Cancel(JobId("d")).ok());
+  ASSERT_TRUE(server_->Delete(JobId("d")).ok()) << "the very job at which the page ended";
+  const auto second = server_->List(2, first->next_page_token, {});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->jobs[0].id.value(), "c");
+  EXPECT_EQ(second->jobs[1].id.value(), "b");
+  const auto third = server_->List(2, second->next_page_token, {});
+  ASSERT_TRUE(third.ok());
+  ASSERT_EQ(third->jobs.size(), 1u);
+  EXPECT_EQ(third->next_page_token, "");
+}
+
+TEST_F(JobManagerTest, ListsByStateAndPage) {
+  for (const char* id : {"a", "b", "c", "d"}) server_.Create(id);
+  ASSERT_TRUE(server_->Cancel(JobId("b")).ok());
+  EXPECT_THAT(ListAll(0), ElementsAre("d", "c", "b", "a"));
+  EXPECT_THAT(ListAll(2), ElementsAre("d", "c", "b", "a"));
+  EXPECT_THAT(ListAll(1, {JobState::kQueued}), ElementsAre("d", "c", "a"));
+  EXPECT_THAT(ListAll(5000, {JobState::kCancelled, JobState::kFailed}), ElementsAre("b"));
+  EXPECT_THAT(ListAll(10, {JobState::kRunning}), testing::IsEmpty());
+  const auto full_page = server_->List(4, "", {});
+  EXPECT_EQ(full_page->next_page_token, "") << "a full last page is still the last";
+  EXPECT_THAT(FieldsOf(server_->List(-1, "", {}).status()), ElementsAre("page_size"));
+  const auto page = server_->List(2, "", {});
+  EXPECT_THAT(FieldsOf(server_->List(2, page->next_page_token, {JobState::kQueued}).status()),
+              ElementsAre("page_token"));
+}
+
+TEST_F(JobManagerTest, ProgressIsLiveInGetAndList) {
+  server_.runner().Hold();
+  server_->Start();
+  server_.Create("job-a", 100);
+  server_.runner().Permit(2);
+  server_.runner().AwaitHeld();
+  EXPECT_EQ(server_.Get("job-a").progress.step, 2) << "less than a second old, so not in the store";
+  EXPECT_EQ(server_->List(10, "", {})->jobs.at(0).progress.step, 2);
+  const auto store = JobStore::Open(dir_.path() / "permafrost.db");
+  EXPECT_LT((*store)->Get(JobId("job-a"))->progress.step, 2);
+}
+
+TEST_F(JobManagerTest, CountsByState) {
+  server_.runner().Hold();
+  server_->Start();
+  server_.Create("job-a");
+  server_.runner().AwaitHeld();
+  server_.Create("job-b");
+  server_.Create("job-c");
+  ASSERT_TRUE(server_->Cancel(JobId("job-c")).ok());
+  EXPECT_THAT(server_->CountByState(), ElementsAre(1, 1, 0, 0, 0, 1));
+}
+
+TEST_F(JobManagerTest, AnEndThatCannotBeStoredIsNotToldButTriedAgain) {
+  SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
+  other.exec(
+      "CREATE TRIGGER full BEFORE UPDATE ON jobs WHEN NEW.state = 'succeeded' "
+      "BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  server_->Start();
+  server_.Create("job-a");
+  // The log's last line is on disk before the state is stored. Nothing is told then, so look now and again.
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (server_.Log("job-a").find("succeeded") == std::string::npos) {
+    if (absl::Now() > deadline) {
+      other.exec("DROP TRIGGER full");
+      FAIL() << "no last line before the end is stored";
+    }
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_EQ(server_.Get("job-a").state, JobState::kRunning);
+  EXPECT_FALSE(server_->ReadLog(JobId("job-a"), 0, 1 << 20)->complete);
+  other.exec("DROP TRIGGER full");
+  EXPECT_EQ(server_.AwaitEnd("job-a").state, JobState::kSucceeded);
+  EXPECT_EQ(server_.Metric("permafrost_jobs_finished_total", {{"state", "succeeded"}}), 1);
+}
+
+}  // namespace
+}  // namespace permafrost::jobs

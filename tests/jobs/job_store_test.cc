@@ -1,0 +1,228 @@
+#include "jobs/job_store.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "base/status.h"
+#include "jobs/job_json.h"
+#include "temp_dir.h"
+
+namespace permafrost::jobs {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class JobStoreTest : public testing::Test {
+ protected:
+  std::unique_ptr<JobStore> Open() {
+    auto store = JobStore::Open(path_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  static Job NewJob(const std::string& id, const std::string& request_id = "") {
+    Job job;
+    job.id = JobId(id);
+    job.request_id = request_id;
+    job.spec.train.dataset = DatasetId("zinc");
+    job.create_time = absl::Now();
+    return job;
+  }
+  static std::vector<std::string> Ids(const absl::StatusOr<std::vector<Job>>& jobs) {
+    EXPECT_TRUE(jobs.ok()) << jobs.status();
+    std::vector<std::string> ids;
+    for (const Job& job : *jobs) ids.push_back(job.id.value());
+    return ids;
+  }
+
+  const TempDir dir_;
+  const std::filesystem::path path_ = dir_.path() / "permafrost.db";
+};
+
+TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
+  Job job = NewJob("job-a", "request-1");
+  job.spec.train.seed = std::numeric_limits<uint64_t>::max();
+  job.spec.train.optimizer.learning_rate = 0.1 + 0.2;
+  job.spec.priority = 7;
+  train::EpochMetrics first{1, 0.1, 0.2, 0.3, 1e-3, 4, 5, 6};
+  train::EpochMetrics second{2, std::numeric_limits<double>::infinity(), 0.2, 0.3, 1e-3, 4, 5, 6};
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Insert(job).ok());
+    job.state = JobState::kSucceeded;
+    job.start_time = job.create_time + absl::Seconds(1);
+    job.end_time = job.create_time + absl::Seconds(2);
+    job.progress.step = 42;
+    job.progress.eta = absl::Milliseconds(3);
+    job.result = train::RunResult{2, 0.1, 0.2, 0.3, 0.4, 0.5, 6, 7, 8};
+    job.resumes = 3;
+    job.error = "an 'odd'\nerror";
+    ASSERT_TRUE(store->Update(job).ok());
+    ASSERT_TRUE(store->PutEpoch(job.id, second).ok());
+    ASSERT_TRUE(store->PutEpoch(job.id, first).ok());
+    ASSERT_TRUE(store->PutEpoch(job.id, first).ok()) << "a resumed run tells an epoch again";
+  }
+  const auto back = Open()->Get(JobId("job-a"));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->request_id, "request-1");
+  EXPECT_EQ(back->spec, job.spec);
+  EXPECT_EQ(back->state, JobState::kSucceeded);
+  EXPECT_EQ(back->create_time, job.create_time);
+  EXPECT_EQ(back->start_time, job.start_time);
+  EXPECT_EQ(back->end_time, job.end_time);
+  EXPECT_EQ(ToJson(back->progress), ToJson(job.progress));
+  ASSERT_TRUE(back->result.has_value());
+  EXPECT_EQ(ToJson(*back->result), ToJson(*job.result));
+  EXPECT_EQ(back->resumes, 3);
+  EXPECT_EQ(back->error, job.error);
+  EXPECT_EQ(back->sequence, job.sequence);
+  ASSERT_EQ(back->epochs.size(), 2u);
+  EXPECT_EQ(ToJson(back->epochs[0]), ToJson(first));
+  EXPECT_EQ(ToJson(back->epochs[1]), ToJson(second));
+}
+
+TEST_F(JobStoreTest, ANewJobHasNoTimesAndNoResult) {
+  const auto store = Open();
+  Job job = NewJob("job-a");
+  ASSERT_TRUE(store->Insert(job).ok());
+  const auto back = store->Get(job.id);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->start_time, absl::InfinitePast());
+  EXPECT_EQ(back->end_time, absl::InfinitePast());
+  EXPECT_FALSE(back->result.has_value());
+  EXPECT_EQ(back->request_id, "");
+}
+
+TEST_F(JobStoreTest, IdsAndRequestIdsAreTakenOnce) {
+  const auto store = Open();
+  Job a = NewJob("job-a", "request-1"), again = NewJob("job-a"), reused = NewJob("job-b", "request-1");
+  ASSERT_TRUE(store->Insert(a).ok());
+  const absl::Status taken = store->Insert(again);
+  EXPECT_EQ(taken.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(GetReason(taken).reason, "JOB_ALREADY_EXISTS");
+  EXPECT_EQ(store->Insert(reused).code(), absl::StatusCode::kAlreadyExists);
+  Job none = NewJob("job-c"), none_either = NewJob("job-d");
+  EXPECT_TRUE(store->Insert(none).ok());
+  EXPECT_TRUE(store->Insert(none_either).ok()) << "no request id is not the same request id";
+}
+
+TEST_F(JobStoreTest, FindsByRequestId) {
+  const auto store = Open();
+  Job job = NewJob("job-a", "request-1");
+  ASSERT_TRUE(store->Insert(job).ok());
+  const auto found = store->FindByRequestId("request-1");
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->id, job.id);
+  const auto missing = store->FindByRequestId("request-2");
+  ASSERT_TRUE(missing.ok());
+  EXPECT_FALSE(missing->has_value());
+}
+
+TEST_F(JobStoreTest, WhatIsNotThereIsNotFound) {
+  const auto store = Open();
+  for (const absl::Status& status : {store->Get(JobId("job-x")).status(), store->Update(NewJob("job-x")),
+                                     store->Delete(JobId("job-x")), store->PutEpoch(JobId("job-x"), {})}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+    EXPECT_EQ(GetReason(status).reason, "JOB_NOT_FOUND");
+    EXPECT_THAT(std::string(status.message()), HasSubstr("job-x"));
+  }
+}
+
+TEST_F(JobStoreTest, ListsNewestFirstByStateAndPage) {
+  const auto store = Open();
+  std::vector<int64_t> sequences;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    Job job = NewJob(id);
+    ASSERT_TRUE(store->Insert(job).ok());
+    sequences.push_back(job.sequence);
+    if (job.id.value() != "c") {
+      job.state = JobState::kRunning;
+      ASSERT_TRUE(store->Update(job).ok());
+    }
+  }
+  ListOptions options;
+  EXPECT_THAT(Ids(store->List(options)), ElementsAre("d", "c", "b", "a"));
+  options.page_size = 2;
+  EXPECT_THAT(Ids(store->List(options)), ElementsAre("d", "c"));
+  options.before_sequence = sequences[2];
+  EXPECT_THAT(Ids(store->List(options)), ElementsAre("b", "a"));
+  options.before_sequence.reset();
+  options.states = {JobState::kQueued, JobState::kFailed, JobState::kQueued};
+  EXPECT_THAT(Ids(store->List(options)), ElementsAre("c"));
+  options.page_size = 0;
+  EXPECT_EQ(store->List(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(JobStoreTest, DeletionTakesTheEpochsAndGivesNoSequenceAgain) {
+  const auto store = Open();
+  Job job = NewJob("job-a");
+  ASSERT_TRUE(store->Insert(job).ok());
+  ASSERT_TRUE(store->PutEpoch(job.id, {.epoch = 1}).ok());
+  const int64_t sequence = job.sequence;
+  ASSERT_TRUE(store->Delete(job.id).ok());
+  ASSERT_TRUE(store->Insert(job).ok());
+  EXPECT_GT(job.sequence, sequence) << "page tokens name a place that must not come back";
+  EXPECT_TRUE(store->Get(job.id)->epochs.empty());
+}
+
+TEST_F(JobStoreTest, TwoStoresShareAFile) {
+  const auto one = Open(), two = Open();
+  ASSERT_TRUE(one && two);
+  constexpr int kJobs = 20;
+  const auto insert = [](JobStore& store, const std::string& prefix) {
+    for (int i = 0; i < kJobs; ++i) {
+      Job job = NewJob(prefix + std::to_string(i));
+      EXPECT_TRUE(store.Insert(job).ok());
+      job.progress.step = i;
+      EXPECT_TRUE(store.Update(job).ok());
+    }
+  };
+  std::thread other([&] { insert(*two, "two-"); });
+  insert(*one, "one-");
+  other.join();
+  ListOptions all;
+  all.page_size = 1000;
+  const auto jobs = one->List(all);
+  ASSERT_TRUE(jobs.ok());
+  std::set<int64_t> sequences;
+  for (const Job& job : *jobs) sequences.insert(job.sequence);
+  EXPECT_EQ(sequences.size(), 2u * kJobs);
+}
+
+TEST_F(JobStoreTest, AnUnknownSchemaIsRefused) {
+  Open();
+  SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 99");
+  const auto store = JobStore::Open(path_);
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr("99"));
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr(path_.string()));
+}
+
+TEST_F(JobStoreTest, WhatIsNoDatabaseIsDataLoss) {
+  std::ofstream(path_) << std::string(4096, 'x');
+  const auto store = JobStore::Open(path_);
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kDataLoss) << store.status();
+  EXPECT_THAT(std::string(store.status().message()), HasSubstr(path_.string()));
+}
+
+TEST_F(JobStoreTest, ADamagedRowNamesItsJob) {
+  const auto store = Open();
+  Job job = NewJob("job-a");
+  ASSERT_TRUE(store->Insert(job).ok());
+  SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("UPDATE jobs SET spec = '{'");
+  const absl::Status status = store->Get(job.id).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("job-a"));
+}
+
+}  // namespace
+}  // namespace permafrost::jobs

@@ -1,0 +1,123 @@
+#include "jobs/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace permafrost::jobs {
+namespace {
+
+TEST(JobStateTest, OnlyTheseArrowsExist) {
+  using enum JobState;
+  const struct {
+    const char* why;
+    JobState from, to;
+  } kArrows[] = {
+      {"the device takes it", kQueued, kRunning},
+      {"cancelled before it began", kQueued, kCancelled},
+      {"a cancel waits for the step boundary", kRunning, kCancelling},
+      {"trained to the end", kRunning, kSucceeded},
+      {"an error", kRunning, kFailed},
+      {"a drain, or the recovery from a crash", kRunning, kQueued},
+      {"the run stopped", kCancelling, kCancelled},
+      {"the last step was done before the cancel was seen", kCancelling, kSucceeded},
+      {"an error before the cancel was seen", kCancelling, kFailed},
+  };
+  std::set<std::pair<JobState, JobState>> allowed;
+  for (const auto& arrow : kArrows) {
+    EXPECT_TRUE(CanMove(arrow.from, arrow.to)) << arrow.why;
+    allowed.emplace(arrow.from, arrow.to);
+  }
+  for (const auto& [from, from_name] : kJobStateNames.rows) {
+    for (const auto& [to, to_name] : kJobStateNames.rows) {
+      EXPECT_EQ(CanMove(from, to), allowed.contains({from, to})) << from_name << " -> " << to_name;
+      EXPECT_FALSE(IsTerminal(from) && CanMove(from, to)) << from_name << " is an end";
+    }
+  }
+}
+
+JobSpec GoodSpec() {
+  JobSpec spec;
+  spec.train.dataset = DatasetId("zinc");
+  return spec;
+}
+
+TEST(JobSpecTest, DefaultsAndBoundsAreValid) {
+  const std::function<void(JobSpec&)> kChanges[] = {
+      [](JobSpec&) {},
+      [](JobSpec& s) { s.train.epochs = 1; },
+      [](JobSpec& s) { s.train.epochs = 1'000'000; },
+      [](JobSpec& s) { s.train.batch_size = 65'536; },
+      [](JobSpec& s) { s.train.model.hidden_channels = 4096; },
+      [](JobSpec& s) { s.train.model.num_layers = 64; },
+      [](JobSpec& s) { s.train.checkpoint.keep = 100; },
+      [](JobSpec& s) { s.train.seed = std::numeric_limits<uint64_t>::max(); },
+      [](JobSpec& s) { s.priority = -100; },
+      [](JobSpec& s) { s.priority = 100; },
+  };
+  for (const auto& change : kChanges) {
+    JobSpec spec = GoodSpec();
+    change(spec);
+    Violations violations;
+    Validate(spec, violations);
+    EXPECT_TRUE(violations.empty()) << violations.ToStatus();
+  }
+}
+
+TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
+  const struct {
+    const char* field;
+    const char* value;
+    std::function<void(JobSpec&)> change;
+  } kCases[] = {
+      {"spec.dataset", "required", [](JobSpec& s) { s.train.dataset = DatasetId(); }},
+      {"spec.dataset", "Zinc", [](JobSpec& s) { s.train.dataset = DatasetId("Zinc"); }},
+      {"spec.dataset", "../zinc", [](JobSpec& s) { s.train.dataset = DatasetId("../zinc"); }},
+      {"spec.epochs", "0", [](JobSpec& s) { s.train.epochs = 0; }},
+      {"spec.epochs", "1000001", [](JobSpec& s) { s.train.epochs = 1'000'001; }},
+      {"spec.batch_size", "-1", [](JobSpec& s) { s.train.batch_size = -1; }},
+      {"spec.batch_size", "65537", [](JobSpec& s) { s.train.batch_size = 65'537; }},
+      {"spec.model.hidden_channels", "4097", [](JobSpec& s) { s.train.model.hidden_channels = 4097; }},
+      {"spec.model.hidden_channels", "0", [](JobSpec& s) { s.train.model.hidden_channels = 0; }},
+      {"spec.model.num_layers", "65", [](JobSpec& s) { s.train.model.num_layers = 65; }},
+      {"spec.optimizer.learning_rate", "0", [](JobSpec& s) { s.train.optimizer.learning_rate = 0; }},
+      {"spec.optimizer.learning_rate", "nan",
+       [](JobSpec& s) { s.train.optimizer.learning_rate = std::numeric_limits<double>::quiet_NaN(); }},
+      {"spec.optimizer.learning_rate", "inf",
+       [](JobSpec& s) { s.train.optimizer.learning_rate = std::numeric_limits<double>::infinity(); }},
+      {"spec.optimizer.weight_decay", "-0.1", [](JobSpec& s) { s.train.optimizer.weight_decay = -0.1; }},
+      {"spec.checkpoint.every_steps", "-1", [](JobSpec& s) { s.train.checkpoint.every_steps = -1; }},
+      {"spec.checkpoint.keep", "0", [](JobSpec& s) { s.train.checkpoint.keep = 0; }},
+      {"spec.checkpoint.keep", "101", [](JobSpec& s) { s.train.checkpoint.keep = 101; }},
+      {"spec.priority", "101", [](JobSpec& s) { s.priority = 101; }},
+      {"spec.priority", "-101", [](JobSpec& s) { s.priority = -101; }},
+  };
+  for (const auto& c : kCases) {
+    JobSpec spec = GoodSpec();
+    c.change(spec);
+    Violations violations;
+    Validate(spec, violations);
+    const auto found = GetViolations(violations.ToStatus());
+    ASSERT_EQ(found.size(), 1u) << c.field << " " << c.value;
+    EXPECT_EQ(found[0].field, c.field);
+    EXPECT_THAT(found[0].description, testing::HasSubstr(c.value));
+  }
+}
+
+TEST(JobSpecTest, AllBadFieldsAreToldAtOnce) {
+  JobSpec spec;
+  spec.train.epochs = -1;
+  spec.priority = 500;
+  Violations violations;
+  Validate(spec, violations);
+  EXPECT_EQ(GetViolations(violations.ToStatus()).size(), 3u);
+}
+
+}  // namespace
+}  // namespace permafrost::jobs

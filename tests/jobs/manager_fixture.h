@@ -1,0 +1,127 @@
+// A job manager over fakes, in a state directory of its own.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "jobs/fakes.h"
+#include "jobs/job_manager.h"
+#include "metric_values.h"
+#include "telemetry/job_metrics.h"
+#include "temp_dir.h"
+
+namespace permafrost::jobs {
+
+inline std::vector<std::string_view> StateNames() {
+  std::vector<std::string_view> names;
+  for (const auto& [state, name] : kJobStateNames.rows) names.push_back(name);
+  return names;
+}
+
+// One process's worth: a manager and what it borrows.
+class Server {
+ public:
+  explicit Server(std::filesystem::path state_dir) : state_dir_(std::move(state_dir)) {
+    catalog_.Put("zinc");
+    auto opened = JobManager::Open({state_dir_}, catalog_, runner_, metrics_);
+    if (!opened.ok()) {
+      ADD_FAILURE() << opened.status();
+      std::abort();
+    }
+    manager_ = *std::move(opened);
+  }
+  // As a clean end does: the run stops at its next step boundary.
+  ~Server() {
+    manager_->Drain();
+    runner_.Release();
+  }
+
+  JobManager* operator->() { return manager_.get(); }
+  FakeCatalog& catalog() { return catalog_; }
+  FakeRunner& runner() { return runner_; }
+  std::filesystem::path JobDirectory(const std::string& id) const { return state_dir_ / "jobs" / id; }
+  const std::filesystem::path& state_dir() const { return state_dir_; }
+
+  static CreateRequest Request(const std::string& id, int64_t epochs = 2, int32_t priority = 0) {
+    CreateRequest request;
+    request.id = JobId(id);
+    request.spec.train.dataset = DatasetId("zinc");
+    request.spec.train.epochs = epochs;
+    request.spec.priority = priority;
+    return request;
+  }
+  Job Create(const std::string& id, int64_t epochs = 2, int32_t priority = 0) {
+    auto job = manager_->Create(Request(id, epochs, priority));
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? *job : Job();
+  }
+  Job Get(const std::string& id) {
+    auto job = manager_->Get(JobId(id));
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? *job : Job();
+  }
+  // Waits for notices until the job is as wanted.
+  Job Await(const std::string& id, const std::function<bool(const Job&)>& wanted) {
+    absl::Mutex mu;
+    bool changed = true;
+    const auto subscription = manager_->Subscribe(JobId(id), [&] {
+      absl::MutexLock lock(&mu);
+      changed = true;
+    });
+    while (true) {
+      {
+        absl::MutexLock lock(&mu);
+        if (!mu.AwaitWithTimeout(absl::Condition(&changed), absl::Seconds(60))) {
+          ADD_FAILURE() << "no notice about " << id << " in a minute";
+          return Get(id);
+        }
+        changed = false;
+      }
+      Job job = Get(id);
+      if (wanted(job)) return job;
+    }
+  }
+  Job AwaitState(const std::string& id, JobState state) {
+    return Await(id, [state](const Job& job) { return job.state == state; });
+  }
+  Job AwaitEnd(const std::string& id) {
+    return Await(id, [](const Job& job) { return IsTerminal(job.state); });
+  }
+  std::string Log(const std::string& id) {
+    auto chunk = manager_->ReadLog(JobId(id), 0, 1 << 20);
+    EXPECT_TRUE(chunk.ok()) << chunk.status();
+    return chunk.ok() ? chunk->data : "";
+  }
+  double Metric(const std::string& name, const MetricLabels& labels = {}) const {
+    return MetricValue(registry_, name, labels).value_or(-1);
+  }
+
+ private:
+  const std::filesystem::path state_dir_;
+  prometheus::Registry registry_;
+  telemetry::JobMetrics metrics_{registry_, StateNames()};
+  FakeCatalog catalog_;
+  FakeRunner runner_;
+  std::unique_ptr<JobManager> manager_;
+};
+
+inline std::vector<std::string> FieldsOf(const absl::Status& status) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : GetViolations(status)) fields.push_back(violation.field);
+  return fields;
+}
+
+inline std::string ReasonOf(const absl::Status& status) { return GetReason(status).reason; }
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,73 @@
+#include "jobs/run_counters.h"
+
+#include <gtest/gtest.h>
+
+namespace permafrost::jobs {
+namespace {
+
+train::Progress At(int64_t step, double forward_seconds) {
+  train::Progress progress;
+  progress.step = step;
+  progress.graphs = 10 * step;
+  progress.nodes = 200 * step;
+  progress.edges = 400 * step;
+  progress.padding_nodes = step;
+  progress.padding_edges = 2 * step;
+  progress.phase_seconds.forward = forward_seconds;
+  return progress;
+}
+
+TEST(RunCountersTest, AFirstRunCountsFromNothing) {
+  RunCounters counters(/*resumed=*/false);
+  const auto first = counters.Advance(At(1, 0.5));
+  EXPECT_EQ(first.counts.steps, 1);
+  EXPECT_EQ(first.counts.graphs, 10);
+  EXPECT_EQ(first.counts.padding_edges, 2);
+  ASSERT_TRUE(first.step.has_value());
+  EXPECT_EQ(first.step->forward, 0.5);
+  const auto second = counters.Advance(At(2, 0.75));
+  EXPECT_EQ(second.counts.steps, 1);
+  EXPECT_EQ(second.counts.nodes, 200);
+  EXPECT_EQ(second.counts.edges, 400);
+  EXPECT_EQ(second.counts.padding_nodes, 1);
+  EXPECT_EQ(second.step->forward, 0.25);
+}
+
+TEST(RunCountersTest, AResumedRunDoesNotCountTheWorkOfTheOneBefore) {
+  RunCounters counters(/*resumed=*/true);
+  const auto first = counters.Advance(At(101, 0.5));
+  EXPECT_EQ(first.counts.steps, 1) << "the step that was just done";
+  EXPECT_EQ(first.counts.graphs, 0) << "how many of the 1,010 graphs are new is not known";
+  EXPECT_EQ(first.step->forward, 0.5);
+  const auto second = counters.Advance(At(102, 1.0));
+  EXPECT_EQ(second.counts.steps, 1);
+  EXPECT_EQ(second.counts.graphs, 10);
+  EXPECT_EQ(second.step->forward, 0.5);
+}
+
+TEST(RunCountersTest, AResumedRunThatTellsItsStartFirstLosesNothing) {
+  RunCounters counters(/*resumed=*/true);
+  const auto start = counters.Advance(At(100, 0));
+  EXPECT_EQ(start.counts.steps, 0);
+  EXPECT_FALSE(start.step.has_value());
+  const auto first = counters.Advance(At(101, 0.5));
+  EXPECT_EQ(first.counts.steps, 1);
+  EXPECT_EQ(first.counts.graphs, 10);
+}
+
+TEST(RunCountersTest, ARunThatBeganAnewCountsFromNothing) {
+  RunCounters counters(/*resumed=*/true);
+  EXPECT_EQ(counters.Advance(At(1, 0.5)).counts.graphs, 10);
+}
+
+TEST(RunCountersTest, NothingIsNegative) {
+  RunCounters counters(/*resumed=*/false);
+  counters.Advance(At(5, 1));
+  const auto back = counters.Advance(At(3, 0.5));
+  EXPECT_EQ(back.counts.steps, 0);
+  EXPECT_EQ(back.counts.graphs, 0);
+  EXPECT_FALSE(back.step.has_value());
+}
+
+}  // namespace
+}  // namespace permafrost::jobs

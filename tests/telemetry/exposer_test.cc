@@ -1,0 +1,148 @@
+#include "telemetry/exposer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netdb.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "telemetry/job_metrics.h"
+#include "telemetry/server_metrics.h"
+#include "temp_dir.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+using testing::HasSubstr;
+
+// The body of GET /metrics; empty on any failure.
+std::string Scrape(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.substr(0, colon).c_str(), address.substr(colon + 1).c_str(), &hints, &found) != 0) return "";
+  const int fd = socket(found->ai_family, found->ai_socktype, found->ai_protocol);
+  const bool connected = fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0;
+  freeaddrinfo(found);
+  std::string answer;
+  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  if (connected && write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
+    char buffer[4096];
+    for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) answer.append(buffer, static_cast<size_t>(n));
+  }
+  if (fd >= 0) close(fd);
+  const size_t body = answer.find("\r\n\r\n");
+  return body == std::string::npos ? "" : answer.substr(body + 4);
+}
+
+class ExposerTest : public testing::Test {
+ protected:
+  std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+};
+
+TEST_F(ExposerTest, PicksAPortAndRefreshesBeforeEachScrape) {
+  auto& gauge = prometheus::BuildGauge().Name("permafrost_scrapes").Help("Test.").Register(*registry_).Add({});
+  auto exposer = Exposer::Start("127.0.0.1:0", registry_, [&] { gauge.Increment(); });
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  EXPECT_THAT((*exposer)->address(), testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
+  EXPECT_THAT(Scrape((*exposer)->address()), HasSubstr("permafrost_scrapes 1\n"));
+  EXPECT_THAT(Scrape((*exposer)->address()), HasSubstr("permafrost_scrapes 2\n"));
+}
+
+TEST_F(ExposerTest, ScrapesAreOneAtATime) {
+  std::atomic<int> inside{0}, overlaps{0}, calls{0};
+  auto exposer = Exposer::Start("127.0.0.1:0", registry_, [&] {
+    if (inside.fetch_add(1) > 0) ++overlaps;
+    std::this_thread::yield();
+    inside.fetch_sub(1);
+    ++calls;
+  });
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.emplace_back([&] {
+      for (int k = 0; k < 5; ++k) Scrape((*exposer)->address());
+    });
+  }
+  for (auto& client : clients) client.join();
+  EXPECT_EQ(overlaps, 0);
+  EXPECT_EQ(calls, 20);
+}
+
+TEST_F(ExposerTest, ATakenPortIsNamed) {
+  auto first = Exposer::Start("127.0.0.1:0", registry_, [] {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string address = (*first)->address();
+  const auto second = Exposer::Start(address, registry_, [] {});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr(address));
+}
+
+TEST_F(ExposerTest, AForeignAddressCannotBeBound) {
+  const auto exposer = Exposer::Start("192.0.2.1:0", registry_, [] {});  // RFC 5737: nobody's
+  EXPECT_EQ(exposer.status().code(), absl::StatusCode::kFailedPrecondition) << exposer.status();
+}
+
+TEST_F(ExposerTest, WhatIsNotOneAddressIsRefused) {
+  const struct {
+    const char* why;
+    const char* address;
+  } kCases[] = {
+      {"empty", ""},
+      {"no port", "127.0.0.1"},
+      {"no host", ":9464"},
+      {"port is no number", "127.0.0.1:http"},
+      {"a letter after the port means TLS to the HTTP server", "127.0.0.1:9464s"},
+      {"the HTTP server would listen on both", "127.0.0.1:0,0.0.0.0:0"},
+      {"port too large", "127.0.0.1:65536"},
+      {"negative port", "127.0.0.1:-1"},
+  };
+  for (const auto& c : kCases) {
+    const auto exposer = Exposer::Start(c.address, registry_, [] {});
+    EXPECT_EQ(exposer.status().code(), absl::StatusCode::kInvalidArgument) << c.why;
+    EXPECT_THAT(std::string(exposer.status().message()), HasSubstr(c.address)) << c.why;
+  }
+}
+
+// Prometheus's own linter over what a scraper gets, the HTTP server's series included.
+TEST_F(ExposerTest, PromtoolFindsNothing) {
+  if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "promtool (package prometheus) is absent";
+  JobMetrics jobs(*registry_, {"queued", "running", "cancelling", "succeeded", "failed", "cancelled"});
+  ServerMetrics server(*registry_, {"0.1.0", "abc", "2.13.0", "cpu"}, {"JobService/CreateJob"}, {"OK", "CANCELLED"});
+  jobs.ObserveStep({1e-4, 1e-3, 1e-3, 1e-4});
+  server.ObserveRequest("JobService/CreateJob", "OK", absl::Milliseconds(1));
+  auto exposer = Exposer::Start("127.0.0.1:0", registry_, [&] {
+    jobs.BeforeScrape();
+    server.BeforeScrape();
+  });
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  Scrape((*exposer)->address());  // the HTTP server's own series appear with the first
+  const std::string text = Scrape((*exposer)->address());
+  ASSERT_THAT(text, HasSubstr("permafrost_build_info"));
+
+  const TempDir dir;
+  const std::string file = (dir.path() / "metrics").string();
+  std::ofstream(file) << text;
+  std::string output;
+  FILE* pipe = popen(("promtool check metrics < " + file + " 2>&1").c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  char buffer[512];
+  while (fgets(buffer, sizeof(buffer), pipe) != nullptr) output += buffer;
+  EXPECT_EQ(pclose(pipe), 0) << output;
+  EXPECT_EQ(output, "");
+}
+
+}  // namespace
+}  // namespace permafrost::telemetry

@@ -1,0 +1,103 @@
+#include "telemetry/job_metrics.h"
+
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include "absl/time/clock.h"
+#include "metric_values.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+class JobMetricsTest : public testing::Test {
+ protected:
+  std::optional<double> Value(const std::string& name, const MetricLabels& labels = {}) const {
+    return MetricValue(registry_, name, labels);
+  }
+  prometheus::Registry registry_;
+  JobMetrics metrics_{registry_, {"queued", "running", "succeeded", "failed", "cancelled"}};
+};
+
+TEST_F(JobMetricsTest, EverySeriesExistsFromTheStart) {
+  for (const char* state : {"queued", "running", "succeeded", "failed", "cancelled"}) {
+    EXPECT_EQ(Value("permafrost_jobs", {{"state", state}}), 0) << state;
+  }
+  for (const char* state : {"succeeded", "failed", "cancelled"}) {
+    EXPECT_EQ(Value("permafrost_jobs_finished_total", {{"state", state}}), 0) << state;
+  }
+  EXPECT_EQ(Value("permafrost_jobs_finished_total", {{"state", "queued"}}), std::nullopt)
+      << "a queued job has not ended";
+  for (const char* name :
+       {"permafrost_job_queue_wait_seconds", "permafrost_job_resumes_total", "permafrost_train_steps_total",
+        "permafrost_train_graphs_total", "permafrost_train_nodes_total", "permafrost_train_edges_total",
+        "permafrost_train_padding_nodes_total", "permafrost_train_padding_edges_total",
+        "permafrost_train_epoch_seconds", "permafrost_checkpoint_seconds", "permafrost_checkpoint_timestamp_seconds",
+        "permafrost_checkpoint_age_seconds", "permafrost_train_epoch", "permafrost_train_loss",
+        "permafrost_train_graphs_per_second"}) {
+    EXPECT_EQ(Value(name), 0) << name;
+  }
+  for (const char* phase : {"batch", "forward", "backward", "optimizer"}) {
+    EXPECT_EQ(Value("permafrost_train_step_seconds", {{"phase", phase}}), 0) << phase;
+  }
+}
+
+TEST_F(JobMetricsTest, CountsStepsAndPaddingApart) {
+  metrics_.AddSteps({.steps = 1, .graphs = 32, .nodes = 700, .edges = 1500, .padding_nodes = 20, .padding_edges = 36});
+  metrics_.AddSteps({.steps = 2, .graphs = 64, .nodes = 1400, .edges = 3000, .padding_nodes = 2, .padding_edges = 3});
+  EXPECT_EQ(Value("permafrost_train_steps_total"), 3);
+  EXPECT_EQ(Value("permafrost_train_graphs_total"), 96);
+  EXPECT_EQ(Value("permafrost_train_nodes_total"), 2100);
+  EXPECT_EQ(Value("permafrost_train_edges_total"), 4500);
+  EXPECT_EQ(Value("permafrost_train_padding_nodes_total"), 22);
+  EXPECT_EQ(Value("permafrost_train_padding_edges_total"), 39);
+}
+
+TEST_F(JobMetricsTest, AStepIsObservedInEachPhase) {
+  metrics_.ObserveStep({.batch = 1e-4, .forward = 2e-3, .backward = 3e-3, .optimizer = 5e-4});
+  for (const char* phase : {"batch", "forward", "backward", "optimizer"}) {
+    EXPECT_EQ(Value("permafrost_train_step_seconds", {{"phase", phase}}), 1) << phase;
+  }
+}
+
+TEST_F(JobMetricsTest, StatesAndEndsAreLabels) {
+  metrics_.SetJobs("queued", 4);
+  metrics_.SetJobs("queued", 3);
+  metrics_.CountFinished("failed");
+  metrics_.CountFinished("failed");
+  EXPECT_EQ(Value("permafrost_jobs", {{"state", "queued"}}), 3);
+  EXPECT_EQ(Value("permafrost_jobs_finished_total", {{"state", "failed"}}), 2);
+}
+
+TEST_F(JobMetricsTest, AStateThatWasNotNamedAddsNoSeries) {
+  metrics_.SetJobs("paused", 1);
+  metrics_.CountFinished("paused");
+  EXPECT_EQ(Value("permafrost_jobs", {{"state", "paused"}}), std::nullopt);
+  EXPECT_EQ(Value("permafrost_jobs_finished_total", {{"state", "paused"}}), std::nullopt);
+}
+
+TEST_F(JobMetricsTest, CheckpointAgeBeginsWithTheFirstCheckpoint) {
+  metrics_.BeforeScrape();
+  EXPECT_EQ(Value("permafrost_checkpoint_age_seconds"), 0) << "not the age of the epoch 1970";
+  const double before = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  metrics_.ObserveCheckpoint(absl::Milliseconds(3));
+  EXPECT_GE(Value("permafrost_checkpoint_timestamp_seconds").value(), before);
+  EXPECT_EQ(Value("permafrost_checkpoint_seconds"), 1);
+  metrics_.BeforeScrape();
+  EXPECT_LT(Value("permafrost_checkpoint_age_seconds").value(), 60);
+}
+
+TEST_F(JobMetricsTest, AClockSetBackIsNoNegativeWait) {
+  metrics_.ObserveQueueWait(-absl::Hours(1));
+  EXPECT_EQ(Value("permafrost_job_queue_wait_seconds"), 1);
+  EXPECT_NE(MetricsText(registry_).find("permafrost_job_queue_wait_seconds_sum 0\n"), std::string::npos);
+}
+
+TEST_F(JobMetricsTest, ShowsTheRunningJob) {
+  metrics_.SetRunning(3, 0.25, 22000);
+  EXPECT_EQ(Value("permafrost_train_epoch"), 3);
+  EXPECT_EQ(Value("permafrost_train_loss"), 0.25);
+  EXPECT_EQ(Value("permafrost_train_graphs_per_second"), 22000);
+}
+
+}  // namespace
+}  // namespace permafrost::telemetry

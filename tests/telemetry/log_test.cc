@@ -1,0 +1,93 @@
+#include "telemetry/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "temp_dir.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+std::string ReadAll(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+constexpr char kTime[] = "[0-9]+-[0-9]+-[0-9]+T[0-9]+:[0-9]+:[0-9]+\\.[0-9]+Z";
+
+TEST(JobLogTest, LinesAreInTheFileWhileTheLogIsOpen) {
+  const TempDir dir;
+  const auto log = JobLog::Open(dir.path() / "log");
+  ASSERT_TRUE(log.ok()) << log.status();
+  (*log)->Write(Severity::kInfo, "first {} %s");
+  EXPECT_THAT(ReadAll(dir.path() / "log"), testing::MatchesRegex(std::string(kTime) + " info    first \\{\\} %s\n"));
+  (*log)->Write(Severity::kWarning, "second");
+  (*log)->Write(Severity::kError, "third");
+  EXPECT_THAT(ReadAll(dir.path() / "log"),
+              testing::MatchesRegex(std::string(kTime) + " info    first [^\n]*\n" + kTime + " warning second\n" +
+                                    kTime + " error   third\n"));
+}
+
+TEST(JobLogTest, AppendsToWhatIsThere) {
+  const TempDir dir;
+  for (const char* line : {"before the restart", "after it"}) {
+    const auto log = JobLog::Open(dir.path() / "log");
+    ASSERT_TRUE(log.ok()) << log.status();
+    (*log)->Write(Severity::kInfo, line);
+  }
+  EXPECT_THAT(ReadAll(dir.path() / "log"), testing::MatchesRegex("[^\n]*before the restart\n[^\n]*after it\n"));
+}
+
+TEST(JobLogTest, AnEventIsOneLine) {
+  const TempDir dir;
+  const auto log = JobLog::Open(dir.path() / "log");
+  ASSERT_TRUE(log.ok()) << log.status();
+  (*log)->Write(Severity::kError, "failed: a\nb\r\n");
+  EXPECT_THAT(ReadAll(dir.path() / "log"), testing::MatchesRegex("[^\n]*failed: a b\n"));
+}
+
+TEST(JobLogTest, LinesOfSeveralThreadsDoNotMix) {
+  const TempDir dir;
+  const auto log = JobLog::Open(dir.path() / "log");
+  ASSERT_TRUE(log.ok()) << log.status();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i) (*log)->Write(Severity::kInfo, std::string(50, static_cast<char>('a' + t)));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::istringstream lines(ReadAll(dir.path() / "log"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const std::string text = line.substr(line.rfind(' ') + 1);
+    EXPECT_EQ(text, std::string(50, text.at(0)));
+  }
+  EXPECT_EQ(count, 400);
+}
+
+TEST(JobLogTest, AnUnwritablePathIsNamed) {
+  const TempDir dir;
+  std::ofstream(dir.path() / "file") << "not a directory";
+  const auto log = JobLog::Open(dir.path() / "file" / "log");
+  EXPECT_EQ(log.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(log.status().message()), testing::HasSubstr((dir.path() / "file" / "log").string()));
+}
+
+TEST(LogTest, WritesToStandardError) {
+  InitLog();
+  testing::internal::CaptureStderr();
+  Log(Severity::kWarning, "something {odd}");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex(std::string(kTime) + " warning something \\{odd\\}\n"));
+}
+
+}  // namespace
+}  // namespace permafrost::telemetry

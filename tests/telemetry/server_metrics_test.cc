@@ -1,0 +1,91 @@
+#include "telemetry/server_metrics.h"
+
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include "metric_values.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+class ServerMetricsTest : public testing::Test {
+ protected:
+  std::optional<double> Value(const std::string& name, const MetricLabels& labels = {}) const {
+    return MetricValue(registry_, name, labels);
+  }
+  prometheus::Registry registry_;
+  ServerMetrics metrics_{registry_,
+                         {"0.1.0", "abc123", "2.13.0", "cpu"},
+                         {"JobService/CreateJob", "JobService/GetJob"},
+                         {"OK", "NOT_FOUND"}};
+};
+
+TEST_F(ServerMetricsTest, EverySeriesExistsFromTheStart) {
+  for (const char* method : {"JobService/CreateJob", "JobService/GetJob", "unknown"}) {
+    EXPECT_EQ(Value("permafrost_grpc_request_seconds", {{"method", method}}), 0) << method;
+    for (const char* code : {"OK", "NOT_FOUND"}) {
+      EXPECT_EQ(Value("permafrost_grpc_requests_total", {{"method", method}, {"code", code}}), 0) << method << code;
+    }
+  }
+  for (const char* state : {"importing", "ready", "failed"}) {
+    EXPECT_EQ(Value("permafrost_datasets", {{"state", state}}), 0) << state;
+  }
+  for (const char* outcome : {"succeeded", "failed", "cancelled"}) {
+    EXPECT_EQ(Value("permafrost_dataset_imports_total", {{"outcome", outcome}}), 0) << outcome;
+  }
+  EXPECT_EQ(Value("permafrost_dataset_mapped_bytes"), 0);
+  EXPECT_EQ(Value("permafrost_build_info",
+                  {{"version", "0.1.0"}, {"git_commit", "abc123"}, {"torch_version", "2.13.0"}, {"device", "cpu"}}),
+            1);
+}
+
+TEST_F(ServerMetricsTest, CountsRequestsByMethodAndCode) {
+  metrics_.ObserveRequest("JobService/GetJob", "OK", absl::Milliseconds(2));
+  metrics_.ObserveRequest("JobService/GetJob", "NOT_FOUND", absl::Milliseconds(2));
+  metrics_.ObserveRequest("JobService/GetJob", "OK", absl::Milliseconds(2));
+  EXPECT_EQ(Value("permafrost_grpc_requests_total", {{"method", "JobService/GetJob"}, {"code", "OK"}}), 2);
+  EXPECT_EQ(Value("permafrost_grpc_requests_total", {{"method", "JobService/GetJob"}, {"code", "NOT_FOUND"}}), 1);
+  EXPECT_EQ(Value("permafrost_grpc_request_seconds", {{"method", "JobService/GetJob"}}), 3);
+}
+
+TEST_F(ServerMetricsTest, StrangersCannotAddSeries) {
+  const size_t before = MetricsText(registry_).size();
+  metrics_.ObserveRequest("Evil/1", "OK", absl::Milliseconds(1));
+  metrics_.ObserveRequest("Evil/2", "OK", absl::Milliseconds(1));
+  metrics_.ObserveRequest("JobService/GetJob", "MADE_UP", absl::Milliseconds(1));
+  metrics_.SetDatasets("made-up", 1);
+  metrics_.SetImports("made-up", 1);
+  EXPECT_EQ(Value("permafrost_grpc_requests_total", {{"method", "unknown"}, {"code", "OK"}}), 2);
+  EXPECT_EQ(Value("permafrost_grpc_requests_total", {{"method", "unknown"}, {"code", "unknown"}}), 1);
+  EXPECT_EQ(MetricsText(registry_).find("Evil"), std::string::npos);
+  EXPECT_EQ(MetricsText(registry_).find("MADE_UP"), std::string::npos);
+  EXPECT_EQ(MetricsText(registry_).find("made-up"), std::string::npos);
+  EXPECT_LT(MetricsText(registry_).size(), before + 200) << "values grow by digits, series do not";
+}
+
+TEST_F(ServerMetricsTest, ImportTotalsFollowButNeverFall) {
+  metrics_.SetImports("succeeded", 2);
+  metrics_.SetImports("succeeded", 5);
+  EXPECT_EQ(Value("permafrost_dataset_imports_total", {{"outcome", "succeeded"}}), 5);
+  metrics_.SetImports("succeeded", 3);
+  EXPECT_EQ(Value("permafrost_dataset_imports_total", {{"outcome", "succeeded"}}), 5) << "a counter does not fall";
+}
+
+TEST_F(ServerMetricsTest, ShowsDatasets) {
+  metrics_.SetDatasets("ready", 3);
+  metrics_.SetMappedBytes(uint64_t{5} << 30);
+  EXPECT_EQ(Value("permafrost_datasets", {{"state", "ready"}}), 3);
+  EXPECT_EQ(Value("permafrost_dataset_mapped_bytes"), 5.0 * (1 << 30));
+}
+
+TEST_F(ServerMetricsTest, ProcessSeriesAreFilled) {
+  metrics_.BeforeScrape();
+  for (const char* name : {"process_resident_memory_bytes", "process_virtual_memory_bytes", "process_open_fds",
+                           "process_max_fds", "process_start_time_seconds", "process_threads"}) {
+    EXPECT_GT(Value(name).value_or(-1), 0) << name;
+  }
+  EXPECT_TRUE(Value("process_cpu_seconds_total").has_value());
+}
+
+}  // namespace
+}  // namespace permafrost::telemetry
