@@ -1,0 +1,217 @@
+#include "api/convert_job.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/convert_time.h"
+#include "api/resource_name.h"
+#include "api/text.h"
+#include "api/wire_enum.h"
+
+namespace permafrost::api {
+namespace {
+
+constexpr WireEnum<v1::Job::State, jobs::JobState, 6> kStates{{{
+    {v1::Job::STATE_QUEUED, jobs::JobState::kQueued},
+    {v1::Job::STATE_RUNNING, jobs::JobState::kRunning},
+    {v1::Job::STATE_CANCELLING, jobs::JobState::kCancelling},
+    {v1::Job::STATE_SUCCEEDED, jobs::JobState::kSucceeded},
+    {v1::Job::STATE_FAILED, jobs::JobState::kFailed},
+    {v1::Job::STATE_CANCELLED, jobs::JobState::kCancelled},
+}}};
+constexpr WireEnum<v1::JobSpec::Loss, nn::Loss, 2> kLosses{{{
+    {v1::JobSpec::LOSS_L1, nn::Loss::kL1},
+    {v1::JobSpec::LOSS_MSE, nn::Loss::kMse},
+}}};
+constexpr WireEnum<v1::ModelSpec::Architecture, nn::Architecture, 1> kArchitectures{{{
+    {v1::ModelSpec::ARCHITECTURE_GINE, nn::Architecture::kGine},
+}}};
+constexpr WireEnum<v1::ModelSpec::Pooling, nn::Pooling, 2> kPoolings{{{
+    {v1::ModelSpec::POOLING_MEAN, nn::Pooling::kMean},
+    {v1::ModelSpec::POOLING_SUM, nn::Pooling::kSum},
+}}};
+constexpr WireEnum<v1::OptimizerSpec::Algorithm, nn::OptimizerAlgorithm, 2> kAlgorithms{{{
+    {v1::OptimizerSpec::ALGORITHM_ADAM, nn::OptimizerAlgorithm::kAdam},
+    {v1::OptimizerSpec::ALGORITHM_ADAMW, nn::OptimizerAlgorithm::kAdamW},
+}}};
+constexpr WireEnum<v1::ExportJobRequest::Artifact, jobs::Artifact, 3> kArtifacts{{{
+    {v1::ExportJobRequest::ARTIFACT_BEST_WEIGHTS, jobs::Artifact::kBestWeights},
+    {v1::ExportJobRequest::ARTIFACT_LAST_WEIGHTS, jobs::Artifact::kLastWeights},
+    {v1::ExportJobRequest::ARTIFACT_TEST_PREDICTIONS, jobs::Artifact::kTestPredictions},
+}}};
+
+constexpr std::size_t kMaxRequestId = 128;
+
+// proto3's zero is "not set": the domain's default stays.
+template <class Wire, class Domain>
+void ReadNumber(Wire wire, Domain& out) {
+  if (wire != 0) out = wire;
+}
+
+void Merge(const absl::Status& status, Violations& violations) {
+  for (const FieldViolation& v : GetViolations(status)) violations.Add(v.field, v.description);
+}
+
+jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, Violations& violations) {
+  jobs::JobSpec spec;
+  train::TrainOptions& train = spec.train;
+  if (auto dataset = ParseDatasetName("spec.dataset", wire.dataset()); dataset.ok()) {
+    train.dataset = *std::move(dataset);
+  } else {
+    Merge(dataset.status(), violations);
+  }
+  const v1::ModelSpec& model = wire.model();
+  kArchitectures.Read(model.architecture(), "spec.model.architecture", train.model.architecture, violations);
+  kPoolings.Read(model.pooling(), "spec.model.pooling", train.model.pooling, violations);
+  ReadNumber(model.hidden_channels(), train.model.hidden_channels);
+  ReadNumber(model.num_layers(), train.model.num_layers);
+  const v1::OptimizerSpec& optimizer = wire.optimizer();
+  kAlgorithms.Read(optimizer.algorithm(), "spec.optimizer.algorithm", train.optimizer.algorithm, violations);
+  ReadNumber(optimizer.learning_rate(), train.optimizer.learning_rate);
+  train.optimizer.weight_decay = optimizer.weight_decay();
+  kLosses.Read(wire.loss(), "spec.loss", train.loss, violations);
+  ReadNumber(wire.epochs(), train.epochs);
+  ReadNumber(wire.batch_size(), train.batch_size);
+  train.seed = wire.seed();
+  train.checkpoint.every_steps = wire.checkpoint().every_steps();
+  ReadNumber(wire.checkpoint().keep(), train.checkpoint.keep);
+  spec.priority = wire.priority();
+  return spec;
+}
+
+// Ranges, which the domain knows; a field that the wire's form already broke is not told twice.
+void AddRangeViolations(const jobs::JobSpec& spec, Violations& violations) {
+  const std::vector<FieldViolation> known = GetViolations(violations.ToStatus());
+  Violations ranges;
+  jobs::Validate(spec, ranges);
+  for (const FieldViolation& v : GetViolations(ranges.ToStatus())) {
+    const auto same_field = [&v](const FieldViolation& k) { return k.field == v.field; };
+    if (std::none_of(known.begin(), known.end(), same_field)) violations.Add(v.field, v.description);
+  }
+}
+
+void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
+  const train::TrainOptions& train = spec.train;
+  wire.set_dataset(FormatDatasetName(train.dataset));
+  wire.mutable_model()->set_architecture(kArchitectures.ToWire(train.model.architecture));
+  wire.mutable_model()->set_hidden_channels(static_cast<int32_t>(train.model.hidden_channels));
+  wire.mutable_model()->set_num_layers(static_cast<int32_t>(train.model.num_layers));
+  wire.mutable_model()->set_pooling(kPoolings.ToWire(train.model.pooling));
+  wire.mutable_optimizer()->set_algorithm(kAlgorithms.ToWire(train.optimizer.algorithm));
+  wire.mutable_optimizer()->set_learning_rate(train.optimizer.learning_rate);
+  wire.mutable_optimizer()->set_weight_decay(train.optimizer.weight_decay);
+  wire.set_loss(kLosses.ToWire(train.loss));
+  wire.set_epochs(train.epochs);
+  wire.set_batch_size(train.batch_size);
+  wire.set_seed(train.seed);
+  wire.set_priority(spec.priority);
+  wire.mutable_checkpoint()->set_every_steps(train.checkpoint.every_steps);
+  wire.mutable_checkpoint()->set_keep(static_cast<int32_t>(train.checkpoint.keep));
+}
+
+void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
+  wire.set_epoch(progress.epoch);
+  wire.set_step_in_epoch(progress.step_in_epoch);
+  wire.set_steps_per_epoch(progress.steps_per_epoch);
+  wire.set_step(progress.step);
+  wire.set_loss(progress.loss);
+  wire.set_graphs_per_second(progress.graphs_per_second);
+  SetDuration(progress.eta, [&wire] { return wire.mutable_eta(); });
+  wire.set_graphs(progress.graphs);
+  wire.set_nodes(progress.nodes);
+  wire.set_edges(progress.edges);
+  wire.set_padding_nodes(progress.padding_nodes);
+  wire.set_padding_edges(progress.padding_edges);
+  wire.mutable_phase_seconds()->set_batch(progress.phase_seconds.batch);
+  wire.mutable_phase_seconds()->set_forward(progress.phase_seconds.forward);
+  wire.mutable_phase_seconds()->set_backward(progress.phase_seconds.backward);
+  wire.mutable_phase_seconds()->set_optimizer(progress.phase_seconds.optimizer);
+  wire.set_checkpoint_step(progress.checkpoint_step);
+}
+
+void EpochToWire(const train::EpochMetrics& epoch, v1::EpochMetrics& wire) {
+  wire.set_epoch(epoch.epoch);
+  wire.set_train_loss(epoch.train_loss);
+  wire.set_valid_loss(epoch.valid_loss);
+  wire.set_valid_mae(epoch.valid_mae);
+  wire.set_learning_rate(epoch.learning_rate);
+  wire.set_train_seconds(epoch.train_seconds);
+  wire.set_valid_seconds(epoch.valid_seconds);
+  wire.set_graphs_per_second(epoch.graphs_per_second);
+}
+
+void ResultToWire(const train::RunResult& result, v1::JobResult& wire) {
+  wire.set_best_epoch(result.best_epoch);
+  wire.set_best_valid_mae(result.best_valid_mae);
+  wire.set_best_test_mae(result.best_test_mae);
+  wire.set_best_test_loss(result.best_test_loss);
+  wire.set_final_test_mae(result.final_test_mae);
+  wire.set_final_test_loss(result.final_test_loss);
+  wire.set_train_seconds(result.train_seconds);
+  wire.set_mean_step_milliseconds(result.mean_step_milliseconds);
+  wire.set_num_parameters(result.num_parameters);
+}
+
+}  // namespace
+
+absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire) {
+  Violations violations;
+  jobs::CreateRequest request;
+  request.id = JobId(wire.job_id());
+  if (!request.id.empty()) Merge(CheckIdSyntax("job_id", wire.job_id()), violations);
+  request.request_id = wire.request_id();
+  if (wire.request_id().size() > kMaxRequestId) {
+    violations.Add("request_id", absl::StrCat(wire.request_id().size(), " bytes; accepted: at most ", kMaxRequestId));
+  }
+  request.validate_only = wire.validate_only();
+  if (wire.has_spec()) {
+    request.spec = SpecFromWire(wire.spec(), violations);
+    AddRangeViolations(request.spec, violations);
+  } else {
+    violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");
+  }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return request;
+}
+
+v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
+  v1::Job wire;
+  wire.set_name(FormatJobName(job.id));
+  SpecToWire(job.spec, *wire.mutable_spec());
+  wire.set_state(kStates.ToWire(job.state));
+  SetTime(job.create_time, [&wire] { return wire.mutable_create_time(); });
+  SetTime(job.start_time, [&wire] { return wire.mutable_start_time(); });
+  SetTime(job.end_time, [&wire] { return wire.mutable_end_time(); });
+  wire.set_error(ValidUtf8(job.error));
+  ProgressToWire(job.progress, *wire.mutable_progress());
+  for (const train::EpochMetrics& epoch : job.epochs) {
+    if (epoch.epoch > after_epoch) EpochToWire(epoch, *wire.add_epochs());
+  }
+  if (job.result) ResultToWire(*job.result, *wire.mutable_result());
+  wire.set_resumes(job.resumes);
+  return wire;
+}
+
+std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations) {
+  std::vector<jobs::JobState> states;
+  for (int i = 0; i < wire.states_size(); ++i) {
+    if (const auto state = kStates.FromWire(wire.states(i))) {
+      states.push_back(*state);
+    } else {
+      const int number = static_cast<int>(wire.states(i));
+      violations.Add(absl::StrCat("states[", i, "]"),
+                     absl::StrCat(number, " is no state; accepted: ", kStates.Accepted()));
+    }
+  }
+  return states;
+}
+
+jobs::Artifact ArtifactFromWire(int artifact, Violations& violations) {
+  jobs::Artifact out = jobs::Artifact::kBestWeights;
+  kArtifacts.Read(artifact, "artifact", out, violations);
+  return out;
+}
+
+}  // namespace permafrost::api

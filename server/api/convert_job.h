@@ -1,0 +1,27 @@
+// Jobs between the wire and the domain.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "jobs/job.h"
+#include "jobs/job_manager.h"
+#include "permafrost/v1/job.pb.h"
+
+namespace permafrost::api {
+
+// Defaults are filled in. Errors: InvalidArgument with a violation for every bad field at once.
+absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire);
+
+// Epochs up to `after_epoch` are left out.
+v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch = 0);
+
+// Adds violations of `states[I]`.
+std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations);
+
+// Adds a violation of `artifact`.
+jobs::Artifact ArtifactFromWire(int artifact, Violations& violations);
+
+}  // namespace permafrost::api

@@ -1,0 +1,116 @@
+#include "api/job_service.h"
+
+#include <memory>
+#include <utility>
+
+#include "api/convert_job.h"
+#include "api/export_stream.h"
+#include "api/log_stream.h"
+#include "api/paging.h"
+#include "api/resource_name.h"
+#include "api/unary.h"
+#include "api/watch.h"
+
+namespace permafrost::api {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+using grpc::ServerWriteReactor;
+
+absl::StatusOr<std::unique_ptr<ExportStream>> OpenExport(jobs::JobManager& jobs, const v1::ExportJobRequest& request) {
+  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
+  Violations violations;
+  const jobs::Artifact artifact = ArtifactFromWire(request.artifact(), violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  PF_ASSIGN_OR_RETURN(const std::filesystem::path path, jobs.ArtifactPath(id, artifact));
+  return ExportStream::Open(path);
+}
+
+}  // namespace
+
+ServerUnaryReactor* JobService::CreateJob(CallbackServerContext* context, const v1::CreateJobRequest* request,
+                                          v1::Job* response) {
+  return Reply(context, Create(*request, *response));
+}
+
+ServerUnaryReactor* JobService::GetJob(CallbackServerContext* context, const v1::GetJobRequest* request,
+                                       v1::Job* response) {
+  return Reply(context, Get(*request, *response));
+}
+
+ServerUnaryReactor* JobService::ListJobs(CallbackServerContext* context, const v1::ListJobsRequest* request,
+                                         v1::ListJobsResponse* response) {
+  return Reply(context, List(*request, *response));
+}
+
+ServerUnaryReactor* JobService::CancelJob(CallbackServerContext* context, const v1::CancelJobRequest* request,
+                                          v1::Job* response) {
+  return Reply(context, Cancel(*request, *response));
+}
+
+ServerUnaryReactor* JobService::DeleteJob(CallbackServerContext* context, const v1::DeleteJobRequest* request,
+                                          google::protobuf::Empty* /*response*/) {
+  return Reply(context, Delete(*request));
+}
+
+ServerWriteReactor<v1::Job>* JobService::WatchJob(CallbackServerContext* /*context*/,
+                                                  const v1::WatchJobRequest* request) {
+  absl::StatusOr<JobId> id = ParseJobName("name", request->name());
+  if (!id.ok()) return new FailedStream<v1::Job>(id.status());
+  return StreamReactor<v1::Job>::Start(std::make_unique<JobWatch>(jobs_, *std::move(id)), streams_);
+}
+
+ServerWriteReactor<v1::StreamJobLogsResponse>* JobService::StreamJobLogs(CallbackServerContext* /*context*/,
+                                                                         const v1::StreamJobLogsRequest* request) {
+  absl::StatusOr<JobId> id = ParseJobName("name", request->name());
+  if (!id.ok()) return new FailedStream<v1::StreamJobLogsResponse>(id.status());
+  auto source = std::make_unique<LogStream>(jobs_, *std::move(id), request->offset(), request->follow());
+  return StreamReactor<v1::StreamJobLogsResponse>::Start(std::move(source), streams_);
+}
+
+ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(CallbackServerContext* /*context*/,
+                                                                 const v1::ExportJobRequest* request) {
+  absl::StatusOr<std::unique_ptr<ExportStream>> source = OpenExport(jobs_, *request);
+  if (!source.ok()) return new FailedStream<v1::ExportJobResponse>(source.status());
+  return StreamReactor<v1::ExportJobResponse>::Start(*std::move(source), streams_);
+}
+
+absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {
+  PF_ASSIGN_OR_RETURN(const jobs::CreateRequest create, CreateRequestFromWire(request));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Create(create));
+  response = JobToWire(job);
+  return absl::OkStatus();
+}
+
+absl::Status JobService::Get(const v1::GetJobRequest& request, v1::Job& response) {
+  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Get(id));
+  response = JobToWire(job);
+  return absl::OkStatus();
+}
+
+absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
+  Violations violations;
+  const int64_t page_size = ReadPageSize(request.page_size(), violations);
+  const std::vector<jobs::JobState> states = JobStatesFromWire(request, violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  PF_ASSIGN_OR_RETURN(jobs::JobPage page, jobs_.List(page_size, request.page_token(), states));
+  for (const jobs::Job& job : page.jobs) *response.add_jobs() = JobToWire(job);
+  response.set_next_page_token(std::move(page.next_page_token));
+  return absl::OkStatus();
+}
+
+absl::Status JobService::Cancel(const v1::CancelJobRequest& request, v1::Job& response) {
+  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Cancel(id));
+  response = JobToWire(job);
+  return absl::OkStatus();
+}
+
+absl::Status JobService::Delete(const v1::DeleteJobRequest& request) {
+  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
+  return jobs_.Delete(id);
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,44 @@
+// JobService: what the wire asks, converted and handed to the JobManager.
+// Threads: gRPC's; no handler waits for anything longer than the store.
+// Borrows the manager and the stream set.
+#pragma once
+
+#include "api/stream.h"
+#include "jobs/job_manager.h"
+#include "permafrost/v1/job.grpc.pb.h"
+
+namespace permafrost::api {
+
+class JobService final : public v1::JobService::CallbackService {
+ public:
+  JobService(jobs::JobManager& jobs, StreamSet& streams) : jobs_(jobs), streams_(streams) {}
+
+  grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context, const v1::CreateJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                   v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context, const v1::CancelJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context, const v1::DeleteJobRequest* request,
+                                      google::protobuf::Empty* response) override;
+  grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
+                                              const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::StreamJobLogsResponse>* StreamJobLogs(grpc::CallbackServerContext* context,
+                                                                     const v1::StreamJobLogsRequest* request) override;
+  grpc::ServerWriteReactor<v1::ExportJobResponse>* ExportJob(grpc::CallbackServerContext* context,
+                                                             const v1::ExportJobRequest* request) override;
+
+ private:
+  absl::Status Create(const v1::CreateJobRequest& request, v1::Job& response);
+  absl::Status Get(const v1::GetJobRequest& request, v1::Job& response);
+  absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response);
+  absl::Status Cancel(const v1::CancelJobRequest& request, v1::Job& response);
+  absl::Status Delete(const v1::DeleteJobRequest& request);
+
+  jobs::JobManager& jobs_;
+  StreamSet& streams_;
+};
+
+}  // namespace permafrost::api

@@ -1,0 +1,41 @@
+#include "api/paging.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+
+namespace permafrost::api {
+namespace {
+
+constexpr int64_t kDefaultPageSize = 50;
+constexpr int64_t kMaxPageSize = 1000;
+// Tokens are opaque to clients; the prefix tells ours from any other base64.
+constexpr std::string_view kTokenPrefix = "datasets>";
+
+}  // namespace
+
+int64_t ReadPageSize(int32_t requested, Violations& violations) {
+  if (requested < 0) violations.Add("page_size", absl::StrCat(requested, " is below 0; accepted: 0 to 1000"));
+  return requested <= 0 ? kDefaultPageSize : std::min<int64_t>(requested, kMaxPageSize);
+}
+
+std::string MakeDatasetPageToken(const DatasetId& last) {
+  return absl::WebSafeBase64Escape(absl::StrCat(AbslView(kTokenPrefix), last.value()));
+}
+
+DatasetId ReadDatasetPageToken(const std::string& token, Violations& violations) {
+  if (token.empty()) return DatasetId();
+  std::string text;
+  if (absl::WebSafeBase64Unescape(token, &text) && text.compare(0, kTokenPrefix.size(), kTokenPrefix) == 0) {
+    DatasetId id(text.substr(kTokenPrefix.size()));
+    if (CheckIdSyntax("page_token", id.value()).ok()) return id;
+  }
+  violations.Add("page_token", absl::StrCat("\"", absl::CHexEscape(token.substr(0, 96)),
+                                            "\" is no next_page_token of ListDatasets; accepted: one, or empty"));
+  return DatasetId();
+}
+
+}  // namespace permafrost::api

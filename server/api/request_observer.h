@@ -1,0 +1,24 @@
+// How requests are told to whoever counts them, without gRPC's headers.
+// Threads: all of it is safe anywhere.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace permafrost::api {
+
+// Called once a call, no later than its status is sent. `method` is one of RequestMethods() or "unknown", `code` one of
+// StatusCodeNames().
+using RequestObserver = std::function<void(std::string_view method, std::string_view code, absl::Duration duration)>;
+
+// "JobService/CreateJob", ...: every method of permafrost.v1 and of the health service.
+std::vector<std::string> RequestMethods();
+
+// "OK", "CANCELLED", ...: the canonical names of all codes.
+std::vector<std::string> StatusCodeNames();
+
+}  // namespace permafrost::api

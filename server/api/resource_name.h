@@ -1,0 +1,20 @@
+// Resource names: `jobs/ID` and `datasets/NAME`. The only place that takes them apart or puts them together.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/id.h"
+
+namespace permafrost::api {
+
+// Errors: InvalidArgument with a violation of `field` that says the value and the form accepted.
+absl::StatusOr<JobId> ParseJobName(std::string_view field, std::string_view name);
+absl::StatusOr<DatasetId> ParseDatasetName(std::string_view field, std::string_view name);
+
+std::string FormatJobName(const JobId& id);
+std::string FormatDatasetName(const DatasetId& id);
+
+}  // namespace permafrost::api

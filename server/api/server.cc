@@ -1,0 +1,157 @@
+#include "api/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "api/dataset_service.h"
+#include "api/job_service.h"
+#include "api/request_metrics.h"
+#include "api/server_service.h"
+#include "api/stream.h"
+#include "base/status.h"
+
+namespace permafrost::api {
+namespace {
+
+// Requests are specs, not data.
+constexpr int kMaxRequestBytes = 1 << 20;
+constexpr int kKeepaliveMs = 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+// Clients may ping this often without being cut off.
+constexpr int kMinClientPingMs = 10'000;
+
+struct HostPort {
+  std::string host, port;
+};
+
+HostPort SplitAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return {std::move(host), address.substr(colon + 1)};
+}
+
+// gRPC only says that binding failed; trying once more by hand says why.
+std::string WhyNotBound(const std::string& address) {
+  const HostPort parts = SplitAddress(address);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found); error != 0) {
+    return gai_strerror(error);
+  }
+  std::string why = "the address cannot be bound";
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    const int fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
+    const int on = 1;
+    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    const bool bound = fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1) == 0;
+    if (!bound) why = std::strerror(errno);
+    if (fd >= 0) close(fd);
+    if (!bound) break;
+  }
+  freeaddrinfo(found);
+  return why;
+}
+
+class GrpcServer final : public Server {
+ public:
+  GrpcServer(ServerOptions options, jobs::JobManager& jobs, data::Catalog& catalog)
+      : job_service_(jobs, streams_),
+        dataset_service_(catalog, jobs, streams_),
+        server_service_(std::move(options.info), std::move(options.request_drain), jobs, catalog),
+        address_(std::move(options.address)),
+        observer_(std::move(options.observe_request)) {}
+
+  ~GrpcServer() override {
+    if (server_) Shutdown(absl::ZeroDuration());
+  }
+
+  absl::Status Start() {
+    // Both are asked for at build time, process-wide.
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(address_, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&job_service_);
+    builder.RegisterService(&dataset_service_);
+    builder.RegisterService(&server_service_);
+    builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+    // Off, or a second daemon would silently share the port and get half of the calls.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // A watcher whose machine vanished is noticed, and its stream freed.
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    if (observer_) {
+      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+      interceptors.push_back(MakeRequestMetrics(observer_));
+      builder.experimental().SetInterceptorCreators(std::move(interceptors));
+    }
+    server_ = builder.BuildAndStart();
+    if (!server_ || port == 0) {
+      server_.reset();
+      return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address_, ": ", WhyNotBound(address_)));
+    }
+    address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
+    server_service_.SetListenAddress(address_);
+    SetServing(true);
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const override { return address_; }
+
+  void SetNotServing() override { SetServing(false); }
+
+  void Shutdown(absl::Duration grace) override {
+    SetServing(false);
+    streams_.StopAll();
+    server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+    server_->Wait();
+    server_.reset();
+  }
+
+ private:
+  void SetServing(bool serving) {
+    grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+    for (const char* service : {"", v1::JobService::service_full_name(), v1::DatasetService::service_full_name(),
+                                v1::ServerService::service_full_name()}) {
+      health->SetServingStatus(service, serving);
+    }
+  }
+
+  StreamSet streams_;
+  JobService job_service_;
+  DatasetService dataset_service_;
+  ServerService server_service_;
+  std::string address_;
+  const RequestObserver observer_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, jobs::JobManager& jobs,
+                                                      data::Catalog& catalog) {
+  auto server = std::make_unique<GrpcServer>(std::move(options), jobs, catalog);
+  PF_RETURN_IF_ERROR(server->Start());
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,43 @@
+// The gRPC server: the three services, health, reflection and the request metrics behind one address.
+// Threads: all methods are safe anywhere; Shutdown once. Handlers run on gRPC's threads, whose number does not depend
+// on the number of open streams. Borrows the job manager and the catalog until destroyed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "api/request_observer.h"
+#include "api/server_info.h"
+#include "data/catalog.h"
+#include "jobs/job_manager.h"
+
+namespace permafrost::api {
+
+struct ServerOptions {
+  std::string address = "127.0.0.1:0";  // host:port; port 0 picks one
+  ServerInfo info;
+  RequestObserver observe_request;      // must not block
+  std::function<void()> request_drain;  // as ServerService
+};
+
+class Server {
+ public:
+  // Serves from here on. Errors: FailedPrecondition naming the address and the system's reason if it cannot be bound; a
+  // port that another process serves is refused.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, jobs::JobManager& jobs,
+                                                       data::Catalog& catalog);
+  virtual ~Server() = default;  // as Shutdown without grace
+
+  // host:port as bound.
+  virtual const std::string& address() const = 0;
+  // Health of the server and of each service, for load balancers; calls are still served.
+  virtual void SetNotServing() = 0;
+  // Ends streams after what they still have to send, waits for the calls under way, and cancels what is left after
+  // `grace`.
+  virtual void Shutdown(absl::Duration grace) = 0;
+};
+
+}  // namespace permafrost::api

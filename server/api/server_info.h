@@ -1,0 +1,22 @@
+// What main tells the api room about the daemon.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace permafrost::api {
+
+// What does not change while the server runs.
+struct ServerInfo {
+  std::string version, git_commit, torch_version;
+  std::string device;
+  int threads = 0;
+  absl::Time start_time;
+  std::string state_dir;
+  std::vector<std::string> import_roots;
+  std::string metrics_address;  // host:port as bound
+};
+
+}  // namespace permafrost::api

@@ -1,0 +1,53 @@
+// What permafrostd is told by flags, PERMAFROST_* variables and a configuration file, as one struct. Only main reads
+// it. Threads: pure functions.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/device_kind.h"
+
+namespace permafrost {
+
+struct Options {
+  // host:port of gRPC and of /metrics. Port 0 picks a free one.
+  std::string listen = "127.0.0.1:7433";
+  std::string metrics = "127.0.0.1:9464";
+  // Database, datasets and jobs. One daemon at a time.
+  std::filesystem::path state_dir = "./permafrost-state";
+  DeviceKind device = DeviceKind::kAuto;
+  // Threads of the device's math. 0: the cores this process may use.
+  int threads = 0;
+  // Directories that imports may read.
+  std::vector<std::filesystem::path> import_roots = {"."};
+  // Serve an address that other machines reach, without TLS.
+  bool insecure = false;
+  // How long a drain waits for the running job's checkpoint. A step takes milliseconds, so running into this means that
+  // the device hangs; the job then loses what came after its last checkpoint. 0: without limit.
+  absl::Duration drain_timeout = absl::Seconds(60);
+};
+
+// Exit codes of permafrostd, as --help lists them. A second signal while it drains: 128 + the signal's number.
+inline constexpr int kExitDrained = 0;
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;
+
+struct ParsedOptions {
+  // Run with these; if empty, print `text` (to stdout for exit code 0, else to stderr) and exit.
+  std::optional<Options> options;
+  std::string text;
+  int exit_code = 0;
+};
+
+// Value of an environment variable; nullopt where it is not set.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+// A flag wins over the environment, that over the file, that over the default. A variable set to the empty string
+// counts as not set. Errors are one line: where the value stands, the value, what would be accepted.
+ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment& environment);
+
+}  // namespace permafrost

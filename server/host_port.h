@@ -1,0 +1,23 @@
+// Addresses to listen on, as users write them: 127.0.0.1:7433, localhost:0, [::1]:7433.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace permafrost {
+
+struct HostPort {
+  std::string host;  // without brackets
+  int port = 0;
+};
+
+// Errors: InvalidArgument with the value and what would be accepted.
+absl::StatusOr<HostPort> ParseHostPort(const std::string& text);
+// With brackets around an IPv6 address.
+std::string FormatHostPort(const HostPort& address);
+// Whether only this machine can reach it. A host name other than `localhost` may mean anything.
+bool IsLoopback(const HostPort& address);
+
+}  // namespace permafrost

@@ -1,0 +1,282 @@
+#include "api/convert_job.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "fakes.h"
+
+namespace permafrost::api {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+v1::CreateJobRequest Minimal() {
+  v1::CreateJobRequest request;
+  request.mutable_spec()->set_dataset("datasets/zinc");
+  return request;
+}
+
+std::vector<std::string> FieldsOf(const absl::Status& status) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& v : GetViolations(status)) fields.push_back(v.field);
+  return fields;
+}
+
+TEST(CreateRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
+  const auto request = CreateRequestFromWire(Minimal());
+  ASSERT_TRUE(request.ok()) << request.status();
+  jobs::JobSpec want;
+  want.train.dataset = DatasetId("zinc");
+  EXPECT_EQ(request->spec, want);
+  EXPECT_TRUE(request->id.empty());
+  EXPECT_FALSE(request->validate_only);
+}
+
+TEST(CreateRequestFromWire, TheDefaultsAreThoseOfTheProtosComments) {
+  const jobs::JobSpec spec = CreateRequestFromWire(Minimal())->spec;
+  EXPECT_EQ(spec.train.epochs, 20);
+  EXPECT_EQ(spec.train.batch_size, 32);
+  EXPECT_EQ(spec.train.model.architecture, nn::Architecture::kGine);
+  EXPECT_EQ(spec.train.model.hidden_channels, 64);
+  EXPECT_EQ(spec.train.model.num_layers, 4);
+  EXPECT_EQ(spec.train.model.pooling, nn::Pooling::kMean);
+  EXPECT_EQ(spec.train.optimizer.algorithm, nn::OptimizerAlgorithm::kAdam);
+  EXPECT_EQ(spec.train.optimizer.learning_rate, 1e-3);
+  EXPECT_EQ(spec.train.optimizer.weight_decay, 0);
+  EXPECT_EQ(spec.train.loss, nn::Loss::kL1);
+  EXPECT_EQ(spec.train.checkpoint.every_steps, 0);
+  EXPECT_EQ(spec.train.checkpoint.keep, 2);
+  EXPECT_EQ(spec.priority, 0);
+}
+
+TEST(JobSpec, RoundTripsEveryField) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+  job.spec.train = {
+      .dataset = DatasetId("set"),
+      .model = {.hidden_channels = 7, .num_layers = 3, .pooling = nn::Pooling::kSum},
+      .optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW, .learning_rate = 0.5, .weight_decay = 0.25},
+      .loss = nn::Loss::kMse,
+      .epochs = 11,
+      .batch_size = 13,
+      .seed = std::numeric_limits<uint64_t>::max(),
+      .checkpoint = {.every_steps = 17, .keep = 5}};
+  job.spec.priority = -100;
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = JobToWire(job).spec();
+  request.set_job_id("mine");
+  request.set_request_id("r");
+  request.set_validate_only(true);
+  const auto got = CreateRequestFromWire(request);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->spec, job.spec);
+  EXPECT_EQ(got->id, JobId("mine"));
+  EXPECT_EQ(got->request_id, "r");
+  EXPECT_TRUE(got->validate_only);
+}
+
+TEST(JobSpec, RoundTripsEveryEnumValue) {
+  for (const auto& [loss, name] : nn::kLossNames.rows) {
+    for (const auto& [pooling, pooling_name] : nn::kPoolingNames.rows) {
+      for (const auto& [algorithm, algorithm_name] : nn::kOptimizerNames.rows) {
+        jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+        job.spec.train.loss = loss;
+        job.spec.train.model.pooling = pooling;
+        job.spec.train.optimizer.algorithm = algorithm;
+        v1::CreateJobRequest request;
+        *request.mutable_spec() = JobToWire(job).spec();
+        EXPECT_EQ(CreateRequestFromWire(request)->spec, job.spec) << name << pooling_name << algorithm_name;
+      }
+    }
+  }
+}
+
+TEST(CreateRequestFromWire, NamesTheBadField) {
+  using Edit = std::function<void(v1::CreateJobRequest&)>;
+  const struct {
+    const char* field;
+    Edit edit;
+  } kCases[] = {
+      {"spec", [](auto& r) { r.clear_spec(); }},
+      {"job_id", [](auto& r) { r.set_job_id("Bad_Id"); }},
+      {"request_id", [](auto& r) { r.set_request_id(std::string(129, 'x')); }},
+      {"spec.dataset", [](auto& r) { r.mutable_spec()->clear_dataset(); }},
+      {"spec.dataset", [](auto& r) { r.mutable_spec()->set_dataset("zinc"); }},
+      {"spec.loss", [](auto& r) { r.mutable_spec()->set_loss(static_cast<v1::JobSpec::Loss>(9)); }},
+      {"spec.model.architecture",
+       [](auto& r) {
+         r.mutable_spec()->mutable_model()->set_architecture(static_cast<v1::ModelSpec::Architecture>(9));
+       }},
+      {"spec.model.pooling",
+       [](auto& r) { r.mutable_spec()->mutable_model()->set_pooling(static_cast<v1::ModelSpec::Pooling>(-1)); }},
+      {"spec.optimizer.algorithm",
+       [](auto& r) {
+         r.mutable_spec()->mutable_optimizer()->set_algorithm(static_cast<v1::OptimizerSpec::Algorithm>(9));
+       }},
+      {"spec.epochs", [](auto& r) { r.mutable_spec()->set_epochs(-1); }},
+      {"spec.batch_size", [](auto& r) { r.mutable_spec()->set_batch_size(65'537); }},
+      {"spec.model.hidden_channels", [](auto& r) { r.mutable_spec()->mutable_model()->set_hidden_channels(-1); }},
+      {"spec.optimizer.learning_rate",
+       [](auto& r) { r.mutable_spec()->mutable_optimizer()->set_learning_rate(std::nan("")); }},
+      {"spec.priority", [](auto& r) { r.mutable_spec()->set_priority(101); }},
+  };
+  for (const auto& c : kCases) {
+    v1::CreateJobRequest request = Minimal();
+    c.edit(request);
+    EXPECT_THAT(FieldsOf(CreateRequestFromWire(request).status()), ElementsAre(c.field));
+  }
+}
+
+TEST(CreateRequestFromWire, TellsAllBadFieldsAtOnceAndEachOnce) {
+  v1::CreateJobRequest request;
+  request.set_job_id("Bad");
+  v1::JobSpec& spec = *request.mutable_spec();
+  spec.set_dataset("zinc");
+  spec.set_loss(static_cast<v1::JobSpec::Loss>(9));
+  spec.set_epochs(-1);
+  spec.mutable_model()->set_num_layers(65);
+  EXPECT_THAT(FieldsOf(CreateRequestFromWire(request).status()),
+              UnorderedElementsAre("job_id", "spec.dataset", "spec.loss", "spec.epochs", "spec.model.num_layers"));
+}
+
+TEST(CreateRequestFromWire, AnUnknownEnumSaysWhatIsAccepted) {
+  v1::CreateJobRequest request = Minimal();
+  request.mutable_spec()->set_loss(static_cast<v1::JobSpec::Loss>(9));
+  const auto violations = GetViolations(CreateRequestFromWire(request).status());
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_THAT(violations[0].description, HasSubstr("9 is unknown"));
+  EXPECT_THAT(violations[0].description, HasSubstr("LOSS_L1, LOSS_MSE"));
+}
+
+TEST(JobToWire, CarriesEveryField) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kFailed);
+  job.start_time = absl::FromUnixMillis(1'700'000'001'500);
+  job.end_time = absl::FromUnixSeconds(1'700'000'002);
+  job.error = "bad \xFF byte";
+  job.progress = {.epoch = 1,
+                  .step_in_epoch = 2,
+                  .steps_per_epoch = 3,
+                  .step = 4,
+                  .loss = 5,
+                  .graphs_per_second = 6,
+                  .eta = absl::Milliseconds(7500),
+                  .graphs = 8,
+                  .nodes = 9,
+                  .edges = 10,
+                  .padding_nodes = 11,
+                  .padding_edges = 12,
+                  .phase_seconds = {13, 14, 15, 16},
+                  .checkpoint_step = 17};
+  job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};
+  job.result = train::RunResult{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  job.resumes = 18;
+  v1::Job want;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(
+        name: "jobs/a"
+        state: STATE_FAILED
+        create_time { seconds: 1700000000 }
+        start_time { seconds: 1700000001 nanos: 500000000 }
+        end_time { seconds: 1700000002 }
+        error: "bad \357\277\275 byte"
+        progress {
+          epoch: 1
+          step_in_epoch: 2
+          steps_per_epoch: 3
+          step: 4
+          loss: 5
+          graphs_per_second: 6
+          eta { seconds: 7 nanos: 500000000 }
+          graphs: 8
+          nodes: 9
+          edges: 10
+          padding_nodes: 11
+          padding_edges: 12
+          phase_seconds { batch: 13 forward: 14 backward: 15 optimizer: 16 }
+          checkpoint_step: 17
+        }
+        epochs {
+          epoch: 1
+          train_loss: 2
+          valid_loss: 3
+          valid_mae: 4
+          learning_rate: 5
+          train_seconds: 6
+          valid_seconds: 7
+          graphs_per_second: 8
+        }
+        epochs { epoch: 2 }
+        result {
+          best_epoch: 1
+          best_valid_mae: 2
+          best_test_mae: 3
+          best_test_loss: 4
+          final_test_mae: 5
+          final_test_loss: 6
+          train_seconds: 7
+          mean_step_milliseconds: 8
+          num_parameters: 9
+        }
+        resumes: 18
+      )pb",
+      &want));
+  v1::Job got = JobToWire(job);
+  got.clear_spec();
+  EXPECT_EQ(got.DebugString(), want.DebugString());
+}
+
+TEST(JobToWire, LeavesOutWhatIsNotKnown) {
+  const v1::Job job = JobToWire(MakeJob("a", jobs::JobState::kQueued));
+  EXPECT_FALSE(job.has_start_time());
+  EXPECT_FALSE(job.has_end_time());
+  EXPECT_FALSE(job.has_result());
+  EXPECT_FALSE(job.progress().has_eta());
+}
+
+TEST(JobToWire, LeavesOutEpochsAlreadySent) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
+  for (int64_t epoch = 1; epoch <= 3; ++epoch) job.epochs.push_back({.epoch = epoch});
+  EXPECT_EQ(JobToWire(job).epochs_size(), 3);
+  ASSERT_EQ(JobToWire(job, 2).epochs_size(), 1);
+  EXPECT_EQ(JobToWire(job, 2).epochs(0).epoch(), 3);
+}
+
+TEST(JobState, RoundTripsThroughTheFilter) {
+  for (const auto& [state, name] : jobs::kJobStateNames.rows) {
+    v1::ListJobsRequest request;
+    request.add_states(JobToWire(MakeJob("a", state)).state());
+    Violations violations;
+    EXPECT_THAT(JobStatesFromWire(request, violations), ElementsAre(state)) << name;
+    EXPECT_TRUE(violations.empty()) << name;
+  }
+}
+
+TEST(JobState, TheFilterRefusesUnspecifiedAndUnknown) {
+  v1::ListJobsRequest request;
+  request.add_states(v1::Job::STATE_RUNNING);
+  request.add_states(v1::Job::STATE_UNSPECIFIED);
+  request.add_states(static_cast<v1::Job::State>(42));
+  Violations violations;
+  JobStatesFromWire(request, violations);
+  EXPECT_THAT(FieldsOf(violations.ToStatus()), ElementsAre("states[1]", "states[2]"));
+}
+
+TEST(Artifact, ZeroIsBestWeightsAndUnknownIsRefused) {
+  Violations violations;
+  EXPECT_EQ(ArtifactFromWire(0, violations), jobs::Artifact::kBestWeights);
+  EXPECT_EQ(ArtifactFromWire(v1::ExportJobRequest::ARTIFACT_LAST_WEIGHTS, violations), jobs::Artifact::kLastWeights);
+  EXPECT_EQ(ArtifactFromWire(v1::ExportJobRequest::ARTIFACT_TEST_PREDICTIONS, violations),
+            jobs::Artifact::kTestPredictions);
+  EXPECT_TRUE(violations.empty());
+  ArtifactFromWire(9, violations);
+  EXPECT_THAT(FieldsOf(violations.ToStatus()), ElementsAre("artifact"));
+}
+
+}  // namespace
+}  // namespace permafrost::api

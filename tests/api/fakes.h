@@ -1,0 +1,294 @@
+// A JobManager and a Catalog in memory, which a test drives by hand.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status.h"
+#include "data/catalog.h"
+#include "jobs/job_manager.h"
+
+namespace permafrost::api {
+
+// Long enough for a slow machine under a sanitizer; a test that passes never waits for it.
+inline constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// Counts the subscriptions that are alive and the calls that their listeners got.
+class CountedHub {
+ public:
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(const std::string& key, ChangeHub::Listener listener) {
+    absl::MutexLock lock(&mu_);
+    ++alive_;
+    return std::make_unique<Counted>(*this, hub_.Subscribe(key, [this, listener = std::move(listener)] {
+      listener();
+      absl::MutexLock called(&mu_);
+      ++calls_;
+    }));
+  }
+  void Notify(const std::string& key) { hub_.Notify(key); }
+  bool AwaitAlive(int count) {
+    absl::MutexLock lock(&mu_);
+    const auto reached = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return alive_ == count; };
+    return mu_.AwaitWithTimeout(absl::Condition(&reached), kPatience);
+  }
+  bool AwaitCalls(int64_t count) {
+    absl::MutexLock lock(&mu_);
+    const auto reached = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return calls_ >= count; };
+    return mu_.AwaitWithTimeout(absl::Condition(&reached), kPatience);
+  }
+
+ private:
+  class Counted : public ChangeHub::Subscription {
+   public:
+    Counted(CountedHub& hub, std::unique_ptr<ChangeHub::Subscription> inner) : hub_(hub), inner_(std::move(inner)) {}
+    ~Counted() override {
+      inner_.reset();
+      absl::MutexLock lock(&hub_.mu_);
+      --hub_.alive_;
+    }
+
+   private:
+    CountedHub& hub_;
+    std::unique_ptr<ChangeHub::Subscription> inner_;
+  };
+
+  absl::Mutex mu_;
+  int alive_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
+  ChangeHub hub_{absl::ZeroDuration()};
+};
+
+class FakeJobManager : public jobs::JobManager {
+ public:
+  // What a test does to a job.
+  void Put(jobs::Job job) {
+    const std::string key = job.id.value();
+    {
+      absl::MutexLock lock(&mu_);
+      jobs_[key] = std::move(job);
+    }
+    hub_.Notify(key);
+  }
+  template <class F>
+  void Change(const std::string& id, F change) {
+    {
+      absl::MutexLock lock(&mu_);
+      change(jobs_.at(id));
+    }
+    hub_.Notify(id);
+  }
+  void AppendLog(const std::string& id, const std::string& text) {
+    {
+      absl::MutexLock lock(&mu_);
+      logs_[id] += text;
+    }
+    hub_.Notify(id);
+  }
+  void SetArtifact(std::filesystem::path path) {
+    absl::MutexLock lock(&mu_);
+    artifact_ = std::move(path);
+  }
+  void FailNext(absl::Status status) {
+    absl::MutexLock lock(&mu_);
+    next_error_ = std::move(status);
+  }
+  jobs::CreateRequest created() const {
+    absl::MutexLock lock(&mu_);
+    return created_;
+  }
+  std::vector<jobs::JobState> listed_states() const {
+    absl::MutexLock lock(&mu_);
+    return listed_states_;
+  }
+  int64_t listed_page_size() const {
+    absl::MutexLock lock(&mu_);
+    return listed_page_size_;
+  }
+  CountedHub& hub() { return hub_; }
+
+  void Start() override {}
+  absl::StatusOr<jobs::Job> Create(const jobs::CreateRequest& request) override {
+    absl::MutexLock lock(&mu_);
+    PF_RETURN_IF_ERROR(std::exchange(next_error_, absl::OkStatus()));
+    created_ = request;
+    jobs::Job job;
+    job.id = request.id.empty() ? JobId("made") : request.id;
+    job.spec = request.spec;
+    return job;
+  }
+  absl::StatusOr<jobs::Job> Get(const JobId& id) const override {
+    absl::MutexLock lock(&mu_);
+    const auto it = jobs_.find(id.value());
+    if (it == jobs_.end()) return NotFound(id);
+    return it->second;
+  }
+  absl::StatusOr<jobs::JobPage> List(int64_t page_size, const std::string& page_token,
+                                     const std::vector<jobs::JobState>& states) const override {
+    absl::MutexLock lock(&mu_);
+    listed_page_size_ = page_size;
+    listed_states_ = states;
+    jobs::JobPage page;
+    for (const auto& [id, job] : jobs_) page.jobs.push_back(job);
+    page.next_page_token = page_token + "+";
+    return page;
+  }
+  absl::StatusOr<jobs::Job> Cancel(const JobId& id) override { return Get(id); }
+  absl::Status Delete(const JobId& id) override {
+    {
+      absl::MutexLock lock(&mu_);
+      if (jobs_.erase(id.value()) == 0) return NotFound(id);
+    }
+    hub_.Notify(id.value());
+    return absl::OkStatus();
+  }
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) override {
+    return hub_.Subscribe(id.value(), std::move(listener));
+  }
+  absl::StatusOr<jobs::LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const override {
+    absl::MutexLock lock(&mu_);
+    const auto it = jobs_.find(id.value());
+    if (it == jobs_.end()) return NotFound(id);
+    const auto log = logs_.find(id.value());
+    const std::string text = log == logs_.end() ? "" : log->second;
+    const int64_t size = static_cast<int64_t>(text.size());
+    if (offset < 0) offset = std::max<int64_t>(0, size + offset);
+    if (offset > size) return absl::OutOfRangeError(absl::StrCat("offset ", offset, " is beyond ", size));
+    jobs::LogChunk chunk;
+    chunk.data = text.substr(offset, max_bytes);
+    chunk.next_offset = offset + static_cast<int64_t>(chunk.data.size());
+    chunk.complete = jobs::IsTerminal(it->second.state) && chunk.next_offset == size;
+    return chunk;
+  }
+  absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, jobs::Artifact) const override {
+    absl::MutexLock lock(&mu_);
+    if (artifact_.empty()) {
+      return WithReason(absl::FailedPreconditionError("job has not produced it"), "ARTIFACT_NOT_READY",
+                        {{"job", id.value()}});
+    }
+    return artifact_;
+  }
+  absl::Status CheckDatasetUnused(const DatasetId& id) const override {
+    absl::MutexLock lock(&mu_);
+    for (const auto& [key, job] : jobs_) {
+      if (job.spec.train.dataset == id) {
+        return WithReason(absl::FailedPreconditionError("in use by job " + key), "DATASET_IN_USE", {{"job", key}});
+      }
+    }
+    return absl::OkStatus();
+  }
+  std::array<int64_t, 6> CountByState() const override {
+    absl::MutexLock lock(&mu_);
+    std::array<int64_t, 6> counts{};
+    for (const auto& [id, job] : jobs_) ++counts[static_cast<size_t>(job.state)];
+    return counts;
+  }
+  JobId Drain() override {
+    absl::MutexLock lock(&mu_);
+    draining_ = true;
+    for (const auto& [id, job] : jobs_)
+      if (job.state == jobs::JobState::kRunning) return job.id;
+    return JobId();
+  }
+  bool draining() const override {
+    absl::MutexLock lock(&mu_);
+    return draining_;
+  }
+  void Join() override {}
+
+ private:
+  static absl::Status NotFound(const JobId& id) {
+    return WithReason(absl::NotFoundError("job " + id.value() + " does not exist"), "JOB_NOT_FOUND",
+                      {{"job", id.value()}});
+  }
+
+  CountedHub hub_;
+  mutable absl::Mutex mu_;
+  std::map<std::string, jobs::Job> jobs_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::string> logs_ ABSL_GUARDED_BY(mu_);
+  std::filesystem::path artifact_ ABSL_GUARDED_BY(mu_);
+  absl::Status next_error_ ABSL_GUARDED_BY(mu_);
+  jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);
+  mutable std::vector<jobs::JobState> listed_states_ ABSL_GUARDED_BY(mu_);
+  mutable int64_t listed_page_size_ ABSL_GUARDED_BY(mu_) = 0;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+class FakeCatalog : public data::Catalog {
+ public:
+  void Put(data::Dataset dataset) {
+    const std::string key = dataset.id.value();
+    {
+      absl::MutexLock lock(&mu_);
+      datasets_[key] = std::move(dataset);
+    }
+    hub_.Notify(key);
+  }
+  CountedHub& hub() { return hub_; }
+
+  absl::StatusOr<data::Dataset> Import(const DatasetId& id, data::ImportOptions options) override {
+    data::Dataset dataset;
+    dataset.id = id;
+    dataset.options = std::move(options);
+    Put(dataset);
+    return dataset;
+  }
+  absl::StatusOr<data::Dataset> Get(const DatasetId& id) const override {
+    absl::MutexLock lock(&mu_);
+    const auto it = datasets_.find(id.value());
+    if (it == datasets_.end()) return NotFound(id);
+    return it->second;
+  }
+  std::vector<data::Dataset> List() const override {
+    absl::MutexLock lock(&mu_);
+    std::vector<data::Dataset> all;
+    for (const auto& [id, dataset] : datasets_) all.push_back(dataset);
+    return all;
+  }
+  absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override {
+    {
+      absl::MutexLock lock(&mu_);
+      if (datasets_.count(id.value()) == 0) return NotFound(id);
+      PF_RETURN_IF_ERROR(in_use());
+      datasets_.erase(id.value());
+    }
+    hub_.Notify(id.value());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::shared_ptr<const data::GraphSet>> OpenGraphSet(const DatasetId& id) const override {
+    return NotFound(id);
+  }
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
+    return hub_.Subscribe(id.value(), std::move(listener));
+  }
+  uint64_t mapped_bytes() const override { return 0; }
+  ImportCounts import_counts() const override { return {}; }
+  void StopImports() override {}
+
+ private:
+  static absl::Status NotFound(const DatasetId& id) {
+    return WithReason(absl::NotFoundError("dataset " + id.value() + " does not exist"), "DATASET_NOT_FOUND");
+  }
+
+  CountedHub hub_;
+  mutable absl::Mutex mu_;
+  std::map<std::string, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
+};
+
+inline jobs::Job MakeJob(const std::string& id, jobs::JobState state) {
+  jobs::Job job;
+  job.id = JobId(id);
+  job.spec.train.dataset = DatasetId("zinc");
+  job.state = state;
+  job.create_time = absl::FromUnixSeconds(1'700'000'000);
+  return job;
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,94 @@
+// The api room behind a real port, with fakes behind it and a real channel before it.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "api/server.h"
+#include "base/string_view.h"
+#include "fakes.h"
+#include "google/rpc/status.pb.h"
+#include "permafrost/v1/dataset.grpc.pb.h"
+#include "permafrost/v1/job.grpc.pb.h"
+#include "permafrost/v1/server.grpc.pb.h"
+
+namespace permafrost::api {
+
+// Calls counted by "METHOD CODE".
+class RequestCounts {
+ public:
+  void Add(std::string_view method, std::string_view code) {
+    absl::MutexLock lock(&mu_);
+    ++counts_[absl::StrCat(AbslView(method), " ", AbslView(code))];
+  }
+  std::map<std::string, int> all() const {
+    absl::MutexLock lock(&mu_);
+    return counts_;
+  }
+  bool Await(const std::string& key, int count) {
+    absl::MutexLock lock(&mu_);
+    const auto reached = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return counts_[key] == count; };
+    return mu_.AwaitWithTimeout(absl::Condition(&reached), kPatience);
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  std::map<std::string, int> counts_ ABSL_GUARDED_BY(mu_);
+};
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ServerOptions options;
+    options.info.version = "1.2.3";
+    options.info.device = "cpu";
+    options.info.threads = 2;
+    options.info.start_time = absl::FromUnixSeconds(5);
+    options.info.import_roots = {"/data"};
+    options.observe_request = [this](std::string_view method, std::string_view code, absl::Duration duration) {
+      EXPECT_GE(duration, absl::ZeroDuration());
+      counts_.Add(method, code);
+    };
+    options.request_drain = [this] { drain_requested_.Notify(); };
+    auto server = Server::Start(std::move(options), manager_, catalog_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
+    job_stub_ = v1::JobService::NewStub(channel_);
+    dataset_stub_ = v1::DatasetService::NewStub(channel_);
+    server_stub_ = v1::ServerService::NewStub(channel_);
+  }
+
+  // The detail of type T in the trailer `grpc-status-details-bin`.
+  template <class T>
+  static std::optional<T> Detail(const grpc::Status& status) {
+    google::rpc::Status details;
+    EXPECT_TRUE(details.ParseFromString(status.error_details()));
+    for (const auto& any : details.details()) {
+      if (T detail; any.UnpackTo(&detail)) return detail;
+    }
+    return std::nullopt;
+  }
+
+  FakeJobManager manager_;
+  FakeCatalog catalog_;
+  RequestCounts counts_;
+  absl::Notification drain_requested_;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::JobService::Stub> job_stub_;
+  std::unique_ptr<v1::DatasetService::Stub> dataset_stub_;
+  std::unique_ptr<v1::ServerService::Stub> server_stub_;
+};
+
+}  // namespace permafrost::api

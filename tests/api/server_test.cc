@@ -1,0 +1,265 @@
+// The server as a whole: health, reflection, request metrics, ports and threads.
+#include "api/server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "absl/synchronization/blocking_counter.h"
+#include "api/request_observer.h"
+#include "server_fixture.h"
+
+namespace permafrost::api {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// A call whose messages are bytes: health and reflection have no generated code here.
+class RawCall {
+ public:
+  RawCall(grpc::Channel& channel, const std::string& method, const std::string& request)
+      : stub_(std::shared_ptr<grpc::ChannelInterface>(&channel, [](auto*) {})) {
+    call_ = stub_.PrepareCall(&context_, method, &queue_);
+    call_->StartCall(nullptr);
+    EXPECT_TRUE(Next());
+    const grpc::Slice slice(request);
+    call_->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
+    Next();  // fails where the server has refused the call already
+  }
+  // The next message, nullopt at the end.
+  std::optional<std::string> Read() {
+    grpc::ByteBuffer buffer;
+    call_->Read(&buffer, nullptr);
+    if (!Next()) return std::nullopt;
+    grpc::Slice slice;
+    EXPECT_TRUE(buffer.DumpToSingleSlice(&slice).ok());
+    return std::string(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  grpc::Status Finish() {
+    grpc::Status status;
+    call_->Finish(&status, nullptr);
+    EXPECT_TRUE(Next());
+    return status;
+  }
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  bool Next() {
+    void* tag;
+    bool ok = false;
+    EXPECT_TRUE(queue_.Next(&tag, &ok));
+    return ok;
+  }
+
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+};
+
+// grpc.health.v1: request field 1 is the service, response field 1 the status.
+std::string HealthRequest(const std::string& service) {
+  return service.empty() ? "" : "\x0a" + std::string(1, static_cast<char>(service.size())) + service;
+}
+constexpr char kServing[] = "\x08\x01";
+constexpr char kNotServing[] = "\x08\x02";
+
+TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
+  const std::vector<std::string> services = {"", "permafrost.v1.JobService", "permafrost.v1.DatasetService",
+                                             "permafrost.v1.ServerService"};
+  const auto check = [&](const std::string& service) {
+    RawCall call(*channel_, "/grpc.health.v1.Health/Check", HealthRequest(service));
+    const auto response = call.Read();
+    EXPECT_TRUE(call.Finish().ok());
+    return response.value_or("no response");
+  };
+  for (const auto& service : services) EXPECT_EQ(check(service), kServing) << service;
+  RawCall watch(*channel_, "/grpc.health.v1.Health/Watch", HealthRequest(services[1]));
+  EXPECT_EQ(watch.Read(), kServing);
+  server_->SetNotServing();
+  EXPECT_EQ(watch.Read(), kNotServing);
+  for (const auto& service : services) EXPECT_EQ(check(service), kNotServing) << service;
+  watch.Cancel();
+  EXPECT_EQ(watch.Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(ServerTest, ReflectionListsTheServices) {
+  // Request field 7: list_services.
+  RawCall call(*channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3a\x01*");
+  const std::string response = call.Read().value_or("");
+  EXPECT_THAT(response, AllOf(HasSubstr("permafrost.v1.JobService"), HasSubstr("permafrost.v1.DatasetService"),
+                              HasSubstr("permafrost.v1.ServerService"), HasSubstr("grpc.health.v1.Health")));
+  EXPECT_FALSE(call.Read().has_value());
+  EXPECT_TRUE(call.Finish().ok());
+}
+
+TEST_F(ServerTest, EveryCallIsCountedOnceByMethodAndCode) {
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  v1::GetJobRequest get;
+  v1::Job job;
+  for (const char* name : {"jobs/a", "jobs/none", "bad"}) {
+    grpc::ClientContext context;
+    get.set_name(name);
+    job_stub_->GetJob(&context, get, &job);
+  }
+  EXPECT_TRUE(counts_.Await("JobService/GetJob OK", 1));
+  EXPECT_TRUE(counts_.Await("JobService/GetJob NOT_FOUND", 1));
+  EXPECT_TRUE(counts_.Await("JobService/GetJob INVALID_ARGUMENT", 1));
+
+  v1::WatchJobRequest watch;
+  watch.set_name("jobs/a");
+  {
+    grpc::ClientContext context;
+    auto reader = job_stub_->WatchJob(&context, watch);
+    ASSERT_TRUE(reader->Read(&job));
+    EXPECT_EQ(counts_.all().count("JobService/WatchJob OK"), 0u) << "a stream counts when it ends";
+    context.TryCancel();
+    reader->Finish();
+  }
+  EXPECT_TRUE(counts_.Await("JobService/WatchJob CANCELLED", 1));
+  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  {
+    grpc::ClientContext context;
+    auto reader = job_stub_->WatchJob(&context, watch);
+    while (reader->Read(&job)) {
+    }
+    reader->Finish();
+  }
+  EXPECT_TRUE(counts_.Await("JobService/WatchJob OK", 1));
+  RawCall health(*channel_, "/grpc.health.v1.Health/Check", "");
+  EXPECT_TRUE(health.Read().has_value());
+  EXPECT_TRUE(health.Finish().ok());
+  server_->Shutdown(kPatience);
+  const std::map<std::string, int> want = {{"JobService/GetJob OK", 1},
+                                           {"JobService/GetJob NOT_FOUND", 1},
+                                           {"JobService/GetJob INVALID_ARGUMENT", 1},
+                                           {"JobService/WatchJob CANCELLED", 1},
+                                           {"JobService/WatchJob OK", 1},
+                                           {"Health/Check OK", 1}};
+  EXPECT_EQ(counts_.all(), want);
+}
+
+TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
+  for (const char* method : {"/permafrost.v1.JobService/Nope", "/x/y"}) {
+    RawCall call(*channel_, method, "");
+    EXPECT_FALSE(call.Read().has_value());
+    EXPECT_EQ(call.Finish().error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  }
+  server_->Shutdown(kPatience);
+  for (const auto& [key, count] : counts_.all()) EXPECT_EQ(key, "unknown UNIMPLEMENTED");
+}
+
+TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
+  const std::vector<std::string> methods = RequestMethods();
+  EXPECT_EQ(methods.size(), 17u);
+  for (const char* method : {"JobService/CreateJob", "JobService/ExportJob", "DatasetService/WatchDataset",
+                             "ServerService/Drain", "Health/Check", "Health/Watch"}) {
+    EXPECT_THAT(methods, Contains(method));
+  }
+}
+
+TEST_F(ServerTest, ATakenPortIsRefused) {
+  ServerOptions options;
+  options.address = server_->address();
+  const auto second = Server::Start(std::move(options), manager_, catalog_);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status().message()), AllOf(HasSubstr(server_->address()), HasSubstr("in use")));
+}
+
+TEST_F(ServerTest, AForeignAddressIsRefused) {
+  ServerOptions options;
+  options.address = "192.0.2.1:0";  // TEST-NET-1: no machine has it
+  const auto server = Server::Start(std::move(options), manager_, catalog_);
+  EXPECT_THAT(std::string(server.status().message()), HasSubstr("192.0.2.1:0: Cannot assign requested address"));
+}
+
+TEST_F(ServerTest, ARequestAboveTheLimitIsRefused) {
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_name(std::string(2 << 20, 'x'));
+  v1::Job job;
+  EXPECT_EQ(job_stub_->GetJob(&context, request, &job).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(ServerTest, DestructionEndsOpenStreams) {
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  grpc::ClientContext context;
+  v1::WatchJobRequest request;
+  request.set_name("jobs/a");
+  auto reader = job_stub_->WatchJob(&context, request);
+  v1::Job job;
+  ASSERT_TRUE(reader->Read(&job));
+  server_.reset();
+  EXPECT_FALSE(reader->Read(&job));
+  EXPECT_FALSE(reader->Finish().ok());
+}
+
+int CountThreads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+// A watcher that costs the test no thread either: reads its first response, then waits for the end.
+class IdleWatcher : public grpc::ClientReadReactor<v1::Job> {
+ public:
+  IdleWatcher(v1::JobService::Stub& stub, absl::BlockingCounter& started, absl::BlockingCounter& ended)
+      : started_(started), ended_(ended) {
+    request_.set_name("jobs/a");
+    stub.async()->WatchJob(&context_, &request_, this);
+    StartRead(&job_);
+    StartCall();
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    if (!std::exchange(has_started_, true)) started_.DecrementCount();
+    last_ = job_.state();
+    StartRead(&job_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    ok_ = status.ok();
+    ended_.DecrementCount();
+  }
+  bool ended_well() const { return ok_ && last_ == v1::Job::STATE_SUCCEEDED; }
+
+ private:
+  grpc::ClientContext context_;
+  v1::WatchJobRequest request_;
+  v1::Job job_;
+  v1::Job::State last_ = v1::Job::STATE_UNSPECIFIED;
+  bool has_started_ = false, ok_ = false;
+  absl::BlockingCounter& started_;
+  absl::BlockingCounter& ended_;
+};
+
+TEST_F(ServerTest, AThousandIdleWatchersCostNoThreads) {
+  if (!std::filesystem::exists("/proc/self/task")) GTEST_SKIP() << "threads are counted in /proc";
+  constexpr int kWatchers = 1000;
+  // gRPC's pools grow with load to a size that depends on the machine alone; the first watchers make them grow.
+  constexpr int kWarmUp = 100;
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  std::vector<std::unique_ptr<IdleWatcher>> watchers;
+  absl::BlockingCounter ended(kWarmUp + kWatchers);
+  const auto add = [&](int count) {
+    absl::BlockingCounter started(count);
+    for (int i = 0; i < count; ++i) watchers.push_back(std::make_unique<IdleWatcher>(*job_stub_, started, ended));
+    started.Wait();
+  };
+  add(kWarmUp);
+  const int before = CountThreads();
+  add(kWatchers);
+  ASSERT_TRUE(manager_.hub().AwaitAlive(kWarmUp + kWatchers));
+  EXPECT_LE(CountThreads(), before + 4) << "before: " << before;
+  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  ended.Wait();
+  int ended_well = 0;
+  for (const auto& watcher : watchers) ended_well += watcher->ended_well();
+  EXPECT_EQ(ended_well, kWarmUp + kWatchers) << "each got the terminal state";
+  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+}
+
+}  // namespace
+}  // namespace permafrost::api

@@ -1,0 +1,226 @@
+// Unary calls over a real channel: conversion, errors and their details on the wire.
+#include <gmock/gmock.h>
+
+#include "google/rpc/error_details.pb.h"
+#include "server_fixture.h"
+
+namespace permafrost::api {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST_F(ServerTest, CreateJobConvertsBothWays) {
+  grpc::ClientContext context;
+  v1::CreateJobRequest request;
+  request.set_job_id("mine");
+  request.mutable_spec()->set_dataset("datasets/zinc");
+  request.mutable_spec()->set_epochs(3);
+  v1::Job job;
+  const grpc::Status status = job_stub_->CreateJob(&context, request, &job);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(manager_.created().spec.train.epochs, 3);
+  EXPECT_EQ(job.name(), "jobs/mine");
+  EXPECT_EQ(job.state(), v1::Job::STATE_QUEUED);
+  EXPECT_EQ(job.spec().batch_size(), 32) << "defaults are told";
+}
+
+TEST_F(ServerTest, ViolationsReachTheClient) {
+  grpc::ClientContext context;
+  v1::CreateJobRequest request;
+  request.set_job_id("Bad");
+  request.mutable_spec()->set_epochs(-1);
+  v1::Job job;
+  const grpc::Status status = job_stub_->CreateJob(&context, request, &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  const auto bad = Detail<google::rpc::BadRequest>(status);
+  ASSERT_TRUE(bad.has_value());
+  ASSERT_EQ(bad->field_violations_size(), 3);
+  EXPECT_EQ(bad->field_violations(0).field(), "job_id");
+  EXPECT_EQ(bad->field_violations(1).field(), "spec.dataset");
+  EXPECT_EQ(bad->field_violations(2).field(), "spec.epochs");
+}
+
+TEST_F(ServerTest, AHugeBadValueStillGivesTheError) {
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_name(std::string(200'000, '/'));
+  v1::Job job;
+  const grpc::Status status = job_stub_->GetJob(&context, request, &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << status.error_message();
+  EXPECT_EQ(Detail<google::rpc::BadRequest>(status)->field_violations(0).field(), "name");
+}
+
+TEST_F(ServerTest, ReasonsReachTheClient) {
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_name("jobs/none");
+  v1::Job job;
+  const grpc::Status status = job_stub_->GetJob(&context, request, &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), HasSubstr("none"));
+  const auto info = Detail<google::rpc::ErrorInfo>(status);
+  ASSERT_TRUE(info.has_value());
+  EXPECT_EQ(info->reason(), "JOB_NOT_FOUND");
+  EXPECT_EQ(info->domain(), "permafrost.dev");
+  EXPECT_EQ(info->metadata().at("job"), "none");
+}
+
+TEST_F(ServerTest, UnavailableTellsWhenToRetry) {
+  manager_.FailNext(absl::UnavailableError("the server drains"));
+  grpc::ClientContext context;
+  v1::CreateJobRequest request;
+  request.mutable_spec()->set_dataset("datasets/zinc");
+  v1::Job job;
+  const grpc::Status status = job_stub_->CreateJob(&context, request, &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(Detail<google::rpc::RetryInfo>(status).has_value());
+}
+
+TEST_F(ServerTest, ListJobsHandsOnFilterPageSizeAndToken) {
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  manager_.Put(MakeJob("b", jobs::JobState::kQueued));
+  grpc::ClientContext context;
+  v1::ListJobsRequest request;
+  request.set_page_size(5000);
+  request.set_page_token("t");
+  request.add_states(v1::Job::STATE_RUNNING);
+  v1::ListJobsResponse response;
+  ASSERT_TRUE(job_stub_->ListJobs(&context, request, &response).ok());
+  EXPECT_EQ(response.jobs_size(), 2);
+  EXPECT_EQ(response.next_page_token(), "t+");
+  EXPECT_EQ(manager_.listed_page_size(), 1000);
+  EXPECT_THAT(manager_.listed_states(), ElementsAre(jobs::JobState::kRunning));
+}
+
+TEST_F(ServerTest, ListJobsRefusesABadPageSizeAndState) {
+  grpc::ClientContext context;
+  v1::ListJobsRequest request;
+  request.set_page_size(-1);
+  request.add_states(v1::Job::STATE_UNSPECIFIED);
+  v1::ListJobsResponse response;
+  const grpc::Status status = job_stub_->ListJobs(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Detail<google::rpc::BadRequest>(status)->field_violations_size(), 2);
+}
+
+TEST_F(ServerTest, CancelAndDeleteParseTheName) {
+  manager_.Put(MakeJob("a", jobs::JobState::kCancelled));
+  {
+    grpc::ClientContext context;
+    v1::CancelJobRequest request;
+    request.set_name("jobs/a");
+    v1::Job job;
+    ASSERT_TRUE(job_stub_->CancelJob(&context, request, &job).ok());
+    EXPECT_EQ(job.state(), v1::Job::STATE_CANCELLED);
+  }
+  v1::DeleteJobRequest request;
+  google::protobuf::Empty empty;
+  for (const auto& [name, code] :
+       {std::pair("a", grpc::StatusCode::INVALID_ARGUMENT), std::pair("jobs/a", grpc::StatusCode::OK),
+        std::pair("jobs/a", grpc::StatusCode::NOT_FOUND)}) {
+    grpc::ClientContext context;
+    request.set_name(name);
+    EXPECT_EQ(job_stub_->DeleteJob(&context, request, &empty).error_code(), code) << name;
+  }
+}
+
+TEST_F(ServerTest, ImportDatasetConvertsBothWays) {
+  grpc::ClientContext context;
+  v1::ImportDatasetRequest request;
+  request.set_dataset_id("zinc");
+  request.mutable_options()->set_source_path("/data/zinc");
+  v1::Dataset dataset;
+  ASSERT_TRUE(dataset_stub_->ImportDataset(&context, request, &dataset).ok());
+  EXPECT_EQ(dataset.name(), "datasets/zinc");
+  EXPECT_EQ(dataset.state(), v1::Dataset::STATE_IMPORTING);
+  EXPECT_EQ(dataset.import_options().train_fraction(), 0.8);
+}
+
+TEST_F(ServerTest, ListDatasetsPages) {
+  for (const char* id : {"a", "b", "c", "d", "e"}) {
+    data::Dataset dataset;
+    dataset.id = DatasetId(id);
+    catalog_.Put(dataset);
+  }
+  std::vector<std::string> names;
+  std::vector<int> sizes;
+  v1::ListDatasetsRequest request;
+  request.set_page_size(2);
+  do {
+    grpc::ClientContext context;
+    v1::ListDatasetsResponse response;
+    ASSERT_TRUE(dataset_stub_->ListDatasets(&context, request, &response).ok());
+    for (const auto& dataset : response.datasets()) names.push_back(dataset.name());
+    sizes.push_back(response.datasets_size());
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(names, ElementsAre("datasets/a", "datasets/b", "datasets/c", "datasets/d", "datasets/e"));
+  EXPECT_THAT(sizes, ElementsAre(2, 2, 1));
+}
+
+TEST_F(ServerTest, ListDatasetsHasNoEmptyLastPage) {
+  data::Dataset dataset;
+  dataset.id = DatasetId("a");
+  catalog_.Put(dataset);
+  grpc::ClientContext context;
+  v1::ListDatasetsRequest request;
+  request.set_page_size(1);
+  v1::ListDatasetsResponse response;
+  ASSERT_TRUE(dataset_stub_->ListDatasets(&context, request, &response).ok());
+  EXPECT_EQ(response.next_page_token(), "");
+}
+
+TEST_F(ServerTest, DeleteDatasetAsksWhetherAJobUsesIt) {
+  data::Dataset dataset;
+  dataset.id = DatasetId("zinc");
+  catalog_.Put(dataset);
+  manager_.Put(MakeJob("user", jobs::JobState::kRunning));
+  v1::DeleteDatasetRequest request;
+  request.set_name("datasets/zinc");
+  google::protobuf::Empty empty;
+  {
+    grpc::ClientContext context;
+    const grpc::Status status = dataset_stub_->DeleteDataset(&context, request, &empty);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status)->reason(), "DATASET_IN_USE");
+  }
+  ASSERT_TRUE(manager_.Delete(JobId("user")).ok());
+  grpc::ClientContext context;
+  EXPECT_TRUE(dataset_stub_->DeleteDataset(&context, request, &empty).ok());
+  EXPECT_TRUE(catalog_.List().empty());
+}
+
+TEST_F(ServerTest, ServerInfoTellsWhatMainKnowsAndWhatTheRoomsKnow) {
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  manager_.Put(MakeJob("b", jobs::JobState::kQueued));
+  manager_.Put(MakeJob("c", jobs::JobState::kCancelling));
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(server_stub_->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.version(), "1.2.3");
+  EXPECT_EQ(info.device(), "cpu");
+  EXPECT_EQ(info.threads(), 2);
+  EXPECT_EQ(info.start_time().seconds(), 5);
+  EXPECT_THAT(info.import_roots(), ElementsAre("/data"));
+  EXPECT_EQ(info.listen_address(), server_->address());
+  EXPECT_THAT(info.listen_address(), StartsWith("127.0.0.1:"));
+  EXPECT_GT(info.process_id(), 0);
+  EXPECT_EQ(info.queued_jobs(), 1);
+  EXPECT_EQ(info.running_jobs(), 2);
+  EXPECT_FALSE(info.draining());
+}
+
+TEST_F(ServerTest, DrainAnswersWithTheRunningJobThenAsksMain) {
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  grpc::ClientContext context;
+  v1::DrainResponse response;
+  ASSERT_TRUE(server_stub_->Drain(&context, {}, &response).ok());
+  EXPECT_EQ(response.running_job(), "jobs/a");
+  EXPECT_TRUE(drain_requested_.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(manager_.draining());
+}
+
+}  // namespace
+}  // namespace permafrost::api
