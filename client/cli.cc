@@ -1,0 +1,92 @@
+#include "client/cli.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands.h"
+#include "client/failure.h"
+
+namespace permafrost::client {
+namespace {
+
+constexpr char kDescription[] = "Trains graph neural networks on a Permafrost server.";
+
+// Of a command line that could not be parsed: how its error is to be told.
+bool AsksForJson(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--output=json") return true;
+    if (argument == "--output" && i + 1 < argc && std::string_view(argv[i + 1]) == "json") return true;
+  }
+  return false;
+}
+
+// The command as far as it was understood: "permafrost job submit".
+std::string CommandName(const CLI::App& app) {
+  std::string name = app.get_name();
+  for (const CLI::App* part : app.get_subcommands()) return absl::StrCat(name, " ", CommandName(*part));
+  return name;
+}
+
+int TellUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
+  // CLI11 misses the command first and speaks of the word that is none only after that.
+  const std::vector<std::string> strange = app.remaining(/*recurse=*/true);
+  const std::string what = strange.empty() ? error.what() : absl::StrCat("'", strange[0], "' is not known here");
+  const Failure failure = UsageFailure(absl::StrCat(what, " (see ", CommandName(app), " --help)"));
+  const std::string text = json ? RenderJson(failure) : RenderText(failure);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  return static_cast<int>(failure.exit);
+}
+
+void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
+  // Global options may stand after the command, too.
+  app.fallthrough();
+  app.add_option("--server", options.server, "Address of the server")
+      ->envname("PERMAFROST_SERVER")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app.add_option("--output", options.output, "table, or json: protobuf's JSON mapping, one object a line")
+      ->check(OneOf({"table", "json"}))
+      ->type_name("table|json")
+      ->capture_default_str();
+  app.add_flag("--no-color", options.no_color, "No colours (also: the environment variable NO_COLOR)");
+  app.add_option("--timeout", options.timeout_seconds, "Time for a connection and for each answer; streams have none")
+      ->check(CLI::Range(0.001, 86400.0).description(""))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  app.set_version_flag("--version", "permafrost " PERMAFROST_VERSION, "Print the version");
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  CLI::App app(kDescription, "permafrost");
+  app.footer(kExitCodeHelp);
+  app.require_subcommand(1);
+  GlobalOptions options;
+  Command chosen;
+  AddGlobalOptions(app, options);
+  AddDatasetCommands(app, chosen);
+  AddJobCommands(app, chosen);
+  AddServerCommands(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::ParseError& error) {
+    return TellUsage(app, error, AsksForJson(argc, argv));
+  }
+  Session session(options);
+  const ExitCode code = chosen(session);
+  if (!session.terminal().Flush()) {
+    return static_cast<int>(
+        session.Fail(LocalFileFailure(absl::StrCat("standard output: cannot write: ", std::strerror(errno)))));
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,32 @@
+// What the exit code of `permafrost` says; scripts depend on it.
+#pragma once
+
+namespace permafrost::client {
+
+enum class ExitCode : int {
+  kOk = 0,
+  // The job or import that was watched ended FAILED or CANCELLED.
+  kEndedBadly = 1,
+  // Bad flags, or a bad file given by a flag.
+  kUsage = 2,
+  // No server at the address, or it did not answer in time.
+  kUnreachable = 3,
+  // The server answered with an error.
+  kRefused = 4,
+  // A local file could not be read, written or verified.
+  kLocalFile = 5,
+  // Ctrl-C. What runs on the server goes on.
+  kInterrupted = 130,
+};
+
+inline constexpr char kExitCodeHelp[] =
+    "Exit codes:\n"
+    "  0    done\n"
+    "  1    the watched job or import ended FAILED or CANCELLED\n"
+    "  2    bad usage or bad input file\n"
+    "  3    server not reachable\n"
+    "  4    the server refused the request\n"
+    "  5    local file error\n"
+    "  130  interrupted; what runs on the server goes on";
+
+}  // namespace permafrost::client

@@ -1,0 +1,110 @@
+#include "client/failure.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+#include "client/format.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "nlohmann/json.hpp"
+
+namespace permafrost::client {
+namespace {
+
+// gRPC's numbers are those of absl, whose names are the canonical ones.
+std::string CodeName(grpc::StatusCode code) {
+  return absl::StatusCodeToString(static_cast<absl::StatusCode>(static_cast<int>(code)));
+}
+
+void AddDetails(const std::string& bytes, Failure& failure) {
+  google::rpc::Status details;
+  if (!details.ParseFromString(bytes)) return;
+  for (const auto& any : details.details()) {
+    google::rpc::BadRequest bad_request;
+    google::rpc::ErrorInfo info;
+    if (any.UnpackTo(&bad_request)) {
+      for (const auto& v : bad_request.field_violations()) failure.violations.push_back({v.field(), v.description()});
+    } else if (any.UnpackTo(&info)) {
+      failure.reason = info.reason();
+      failure.metadata = {info.metadata().begin(), info.metadata().end()};
+    }
+  }
+}
+
+Failure Local(ExitCode exit, std::string_view code, std::string_view message) {
+  Failure failure;
+  failure.exit = exit;
+  failure.code = code;
+  failure.message = message;
+  return failure;
+}
+
+}  // namespace
+
+Failure RpcFailure(const grpc::Status& status, const CallContext& call) {
+  if (!call.connected) return UnreachableFailure(call.address);
+  // Only the server attaches details: without them a code of the transport is the transport's.
+  const bool answered = !status.error_details().empty();
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !answered) {
+    return Local(ExitCode::kUnreachable, "UNREACHABLE",
+                 absl::StrCat("no answer from ", call.address, " within ", EtaText(call.timeout),
+                              " (wait longer with --timeout SECONDS)"));
+  }
+  Failure failure;
+  failure.from_server = true;
+  failure.code = CodeName(status.error_code());
+  failure.message = status.error_message();
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && !answered) failure.exit = ExitCode::kUnreachable;
+  AddDetails(status.error_details(), failure);
+  return failure;
+}
+
+Failure UnreachableFailure(std::string_view address) {
+  return Local(ExitCode::kUnreachable, "UNREACHABLE",
+               absl::StrCat("no server at ", AbslView(address),
+                            " (start permafrostd, or name another with --server HOST:PORT or PERMAFROST_SERVER)"));
+}
+
+Failure UsageFailure(std::string_view message) { return Local(ExitCode::kUsage, "USAGE", message); }
+
+Failure LocalFileFailure(std::string_view message) { return Local(ExitCode::kLocalFile, "LOCAL_FILE", message); }
+
+Failure EndedBadlyFailure(std::string_view message) { return Local(ExitCode::kEndedBadly, "ENDED_BADLY", message); }
+
+Failure FileFailure(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) ? UsageFailure(StdView(status.message()))
+                                         : LocalFileFailure(StdView(status.message()));
+}
+
+std::string RenderText(const Failure& failure) {
+  if (!failure.from_server) return absl::StrCat("permafrost: ", OneLine(failure.message), "\n");
+  const auto& violations = failure.violations;
+  std::string message = OneLine(failure.message);
+  if (violations.size() < 2) return absl::StrCat("permafrost: ", failure.code, ": ", message, "\n");
+  // The server's one-line message strings the violations together; said a line each, they need no second telling.
+  if (std::all_of(violations.begin(), violations.end(),
+                  [&](const FieldViolation& v) { return absl::StrContains(failure.message, v.description); })) {
+    message = absl::StrCat(violations.size(), " fields are not valid");
+  }
+  std::string out = absl::StrCat("permafrost: ", failure.code, ": ", message, "\n");
+  for (const FieldViolation& v : violations)
+    absl::StrAppend(&out, "  ", OneLine(v.field), ": ", OneLine(v.description), "\n");
+  return out;
+}
+
+std::string RenderJson(const Failure& failure) {
+  nlohmann::ordered_json error{{"code", failure.code}, {"message", failure.message}};
+  error["exitCode"] = static_cast<int>(failure.exit);
+  if (!failure.reason.empty()) error["reason"] = failure.reason;
+  if (!failure.metadata.empty()) error["metadata"] = failure.metadata;
+  for (const FieldViolation& v : failure.violations)
+    error["fieldViolations"].push_back({{"field", v.field}, {"description", v.description}});
+  // A server may send bytes that are not UTF-8; they must not make this throw.
+  return nlohmann::ordered_json{{"error", error}}.dump(-1, ' ', false,
+                                                       nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
+}
+
+}  // namespace permafrost::client

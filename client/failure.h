@@ -1,0 +1,55 @@
+// What went wrong, ready to be told: one line for people, one JSON object for programs.
+// Threads: everything here is pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "client/exit_code.h"
+#include "grpcpp/support/status.h"
+
+namespace permafrost::client {
+
+struct Failure {
+  ExitCode exit = ExitCode::kRefused;
+  // The gRPC code's name, or USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED, ENDED_BADLY for what no server said.
+  std::string code;
+  // Whether a server's answer is what failed; only then does a person need the code.
+  bool from_server = false;
+  std::string message;
+  // Of google.rpc.ErrorInfo; empty where the server gave none.
+  std::string reason;
+  std::map<std::string, std::string> metadata;
+  // Of google.rpc.BadRequest.
+  std::vector<FieldViolation> violations;
+};
+
+// Whom a call was made to, for messages about its failure.
+struct CallContext {
+  std::string address;
+  // Whether there ever was a connection.
+  bool connected = true;
+  // Time that the call had.
+  absl::Duration timeout;
+};
+
+Failure RpcFailure(const grpc::Status& status, const CallContext& call);
+Failure UnreachableFailure(std::string_view address);
+Failure UsageFailure(std::string_view message);
+Failure LocalFileFailure(std::string_view message);
+// What was watched ended FAILED or CANCELLED.
+Failure EndedBadlyFailure(std::string_view message);
+// What became of a local file or of what it holds: bad content is bad usage, anything else a local file error.
+Failure FileFailure(const absl::Status& status);
+
+// "permafrost: NOT_FOUND: ..." and, where more than one field is bad, an indented line for each. Ends with a newline.
+std::string RenderText(const Failure& failure);
+// {"error":{"code":...,"message":...,"exitCode":...}} with reason, metadata and violations where there are any. Ends
+// with a newline.
+std::string RenderJson(const Failure& failure);
+
+}  // namespace permafrost::client

@@ -1,0 +1,41 @@
+// Numbers, sizes, times and identifiers as people read them.
+// Threads: everything here is pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+
+namespace permafrost::client {
+
+// "0.52 s", "12.3 s", "1m 52s", "2h 05m", "3d 04h". Negative: as zero.
+std::string DurationText(absl::Duration d);
+// The same in whole seconds, for what changes while it is read: "9s", "1m 52s".
+std::string EtaText(absl::Duration d);
+// "just now", "12s ago", "3m ago", "5h ago", "3d ago"; older than a week: the local date.
+std::string AgeText(absl::Time t, absl::Time now, absl::TimeZone zone);
+// "2026-01-31 13:22:10".
+std::string ClockText(absl::Time t, absl::TimeZone zone);
+// Powers of 1000, three significant digits: "812 B", "1.23 kB", "45.6 MB".
+std::string BytesText(int64_t bytes);
+// "103,425".
+std::string CountText(int64_t n);
+// Three significant digits: "950", "21.4k", "1.23M".
+std::string ShortText(double value);
+// A loss or error: "0.3121", "12.346", "1.20e-05"; "nan" and "inf" as they are.
+std::string MetricText(double value);
+// The shortest decimal that reads back as `value`: "0.001".
+std::string ExactText(double value);
+
+// `text` without control characters: what a server sent may not move the cursor. Each one becomes a space.
+std::string OneLine(std::string_view text);
+// Columns that `text` takes on a terminal: its code points.
+int DisplayWidth(std::string_view text);
+// "jobs/x" -> "x" for collection "jobs"; other names as they are.
+std::string_view StripCollection(std::string_view collection, std::string_view name);
+// "x" -> "jobs/x" for collection "jobs"; names that have the prefix as they are.
+std::string WithCollection(std::string_view collection, std::string_view name);
+
+}  // namespace permafrost::client

@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands.h"
+#include "client/enum_text.h"
+#include "client/format.h"
+#include "client/job_view.h"
+#include "permafrost/v1/job.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+constexpr int64_t kMaxPage = 1000;
+
+ViewTime Now() { return {absl::Now(), absl::LocalTimeZone()}; }
+
+struct ListFlags {
+  std::vector<std::string> states;
+  // 0: all.
+  int64_t limit = 0;
+};
+
+ExitCode List(Session& session, const ListFlags& flags) {
+  const auto stub = v1::JobService::NewStub(session.channel());
+  v1::ListJobsRequest request;
+  for (const std::string& state : flags.states)
+    request.add_states(static_cast<v1::Job::State>(ParseEnum(*v1::Job::State_descriptor(), state).value_or(0)));
+  v1::ListJobsResponse all;
+  do {
+    if (flags.limit > 0) request.set_page_size(static_cast<int32_t>(std::min(kMaxPage, flags.limit - all.jobs_size())));
+    v1::ListJobsResponse page;
+    const grpc::Status status =
+        session.Unary([&](grpc::ClientContext* context) { return stub->ListJobs(context, request, &page); });
+    if (!status.ok()) return session.Fail(status);
+    all.mutable_jobs()->MergeFrom(page.jobs());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && (flags.limit == 0 || all.jobs_size() < flags.limit));
+  if (session.json()) {
+    session.PrintJson(all);
+  } else if (all.jobs().empty()) {
+    session.Print(
+        flags.states.empty()
+            ? absl::StrCat("no jobs; submit one with: ", session.CommandLine("job submit --dataset NAME"), "\n")
+            : "no jobs in these states\n");
+  } else {
+    session.Print(RenderJobList({all.jobs().begin(), all.jobs().end()}, Now(), session.terminal().style()));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode Show(Session& session, const std::string& id) {
+  const auto stub = v1::JobService::NewStub(session.channel());
+  v1::GetJobRequest request;
+  request.set_name(WithCollection("jobs", id));
+  v1::Job job;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub->GetJob(context, request, &job); });
+  if (!status.ok()) return session.Fail(status);
+  if (session.json()) {
+    session.PrintJson(job);
+  } else {
+    session.Print(RenderJob(job, Now(), session.terminal().style()));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode Cancel(Session& session, const std::string& id) {
+  const auto stub = v1::JobService::NewStub(session.channel());
+  v1::CancelJobRequest request;
+  request.set_name(WithCollection("jobs", id));
+  v1::Job job;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub->CancelJob(context, request, &job); });
+  if (!status.ok()) return session.Fail(status);
+  if (session.json()) {
+    session.PrintJson(job);
+  } else {
+    session.Print(absl::StrCat("job ", OneLine(StripCollection("jobs", id)), " ", StateName(job.state()), "\n"));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode Delete(Session& session, const std::string& id) {
+  const auto stub = v1::JobService::NewStub(session.channel());
+  v1::DeleteJobRequest request;
+  request.set_name(WithCollection("jobs", id));
+  google::protobuf::Empty empty;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub->DeleteJob(context, request, &empty); });
+  if (!status.ok()) return session.Fail(status);
+  if (session.json()) {
+    session.PrintJson(empty);
+  } else {
+    session.Print(absl::StrCat("deleted job ", OneLine(StripCollection("jobs", id)), "\n"));
+  }
+  return ExitCode::kOk;
+}
+
+void AddList(CLI::App& job, Command& chosen) {
+  CLI::App* list = job.add_subcommand("list", "Jobs, the newest first");
+  const auto flags = std::make_shared<ListFlags>();
+  list->add_option("--state", flags->states, "Only jobs in one of these states")
+      ->check(OneOf(EnumShortNames(*v1::Job::State_descriptor())))
+      ->delimiter(',')
+      ->type_name("STATE");
+  list->add_option("--limit", flags->limit, "At most that many (default: all)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30).description(""))
+      ->type_name("N");
+  list->callback([flags, &chosen] { chosen = [flags](Session& session) { return List(session, *flags); }; });
+}
+
+using OnJob = ExitCode (*)(Session&, const std::string&);
+
+void AddForOneJob(CLI::App& job, const char* name, const char* help, OnJob run, Command& chosen) {
+  CLI::App* command = job.add_subcommand(name, help);
+  const auto id = std::make_shared<std::string>();
+  command->add_option("ID", *id, "The job")->type_name("")->required();
+  command->callback([id, run, &chosen] { chosen = [id, run](Session& session) { return run(session, *id); }; });
+}
+
+}  // namespace
+
+void AddJobCommands(CLI::App& app, Command& chosen) {
+  CLI::App* job = app.add_subcommand("job", "Training jobs")->require_subcommand(1);
+  AddJobSubmit(*job, chosen);
+  AddList(*job, chosen);
+  AddForOneJob(*job, "show", "Everything about one job: description, progress, epochs, result", Show, chosen);
+  AddJobWatch(*job, chosen);
+  AddJobLogs(*job, chosen);
+  AddForOneJob(*job, "cancel", "Stop a queued or running job at its next step, after a checkpoint", Cancel, chosen);
+  AddForOneJob(*job, "delete", "Delete a job that has ended, with its checkpoints and log", Delete, chosen);
+  AddJobExport(*job, chosen);
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "client/commands.h"
+#include "client/enum_text.h"
+#include "client/format.h"
+#include "client/job_view.h"
+#include "client/job_watch.h"
+#include "client/spec_file.h"
+#include "permafrost/v1/job.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+
+// What flags say; it overrides the file.
+struct SubmitFlags {
+  std::string file;
+  std::optional<std::string> id, dataset, model, pooling, optimizer, loss;
+  std::optional<int32_t> hidden, layers, priority, checkpoint_keep;
+  std::optional<int64_t> epochs, batch_size, checkpoint_every;
+  std::optional<uint64_t> seed;
+  std::optional<double> learning_rate, weight_decay;
+  bool validate_only = false;
+  bool watch = false;
+  double reconnect_seconds = kDefaultReconnectSeconds;
+};
+
+// The flag's check has let only known names through.
+template <class E>
+E EnumOf(const google::protobuf::EnumDescriptor& type, const std::string& name) {
+  return static_cast<E>(ParseEnum(type, name).value_or(0));
+}
+
+void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
+  v1::JobSpec& spec = *request.mutable_spec();
+  if (flags.id) request.set_job_id(*flags.id);
+  if (flags.dataset) spec.set_dataset(*flags.dataset);
+  if (!spec.dataset().empty()) spec.set_dataset(WithCollection("datasets", spec.dataset()));
+  v1::ModelSpec& model = *spec.mutable_model();
+  if (flags.model) {
+    model.set_architecture(
+        EnumOf<v1::ModelSpec::Architecture>(*v1::ModelSpec::Architecture_descriptor(), *flags.model));
+  }
+  if (flags.hidden) model.set_hidden_channels(*flags.hidden);
+  if (flags.layers) model.set_num_layers(*flags.layers);
+  if (flags.pooling)
+    model.set_pooling(EnumOf<v1::ModelSpec::Pooling>(*v1::ModelSpec::Pooling_descriptor(), *flags.pooling));
+  v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
+  if (flags.optimizer) {
+    optimizer.set_algorithm(
+        EnumOf<v1::OptimizerSpec::Algorithm>(*v1::OptimizerSpec::Algorithm_descriptor(), *flags.optimizer));
+  }
+  if (flags.learning_rate) optimizer.set_learning_rate(*flags.learning_rate);
+  if (flags.weight_decay) optimizer.set_weight_decay(*flags.weight_decay);
+  if (flags.loss) spec.set_loss(EnumOf<v1::JobSpec::Loss>(*v1::JobSpec::Loss_descriptor(), *flags.loss));
+  if (flags.epochs) spec.set_epochs(*flags.epochs);
+  if (flags.batch_size) spec.set_batch_size(*flags.batch_size);
+  if (flags.seed) spec.set_seed(*flags.seed);
+  if (flags.priority) spec.set_priority(*flags.priority);
+  v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
+  if (flags.checkpoint_every) checkpoint.set_every_steps(*flags.checkpoint_every);
+  if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
+}
+
+// A random (version 4) UUID.
+std::string MakeUuid() {
+  std::random_device random;
+  const auto word = [&random] { return (static_cast<uint64_t>(random()) << 32) | random(); };
+  const uint64_t high = (word() & ~0xf000ULL) | 0x4000ULL;
+  const uint64_t low = (word() & ~(3ULL << 62)) | (2ULL << 62);
+  return absl::StrFormat("%08x-%04x-%04x-%04x-%012x", high >> 32, (high >> 16) & 0xffff, high & 0xffff, low >> 48,
+                         low & 0xffffffffffffULL);
+}
+
+// The request ID makes a second attempt safe even where the first one's answer was lost.
+grpc::Status Create(Session& session, const v1::CreateJobRequest& request, v1::Job& job) {
+  const auto stub = v1::JobService::NewStub(session.channel());
+  const absl::Time deadline = absl::Now() + session.options().timeout();
+  absl::Duration backoff = kFirstBackoff;
+  while (true) {
+    const grpc::Status status =
+        session.Unary(deadline, [&](grpc::ClientContext* context) { return stub->CreateJob(context, request, &job); });
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
+    // A server that was never there gets no second chance: its user waits for nothing but the news.
+    if (!session.Connect() || absl::Now() + backoff >= deadline) return status;
+    absl::SleepFor(backoff);
+    backoff *= 2;
+  }
+}
+
+ExitCode Submit(Session& session, const SubmitFlags& flags) {
+  v1::CreateJobRequest request;
+  if (!flags.file.empty()) {
+    auto from_file = ReadSpecFile(flags.file);
+    if (!from_file.ok()) return session.Fail(FileFailure(from_file.status()));
+    request = *std::move(from_file);
+  }
+  Override(flags, request);
+  if (request.spec().dataset().empty())
+    return session.Fail(UsageFailure("--dataset is missing: name one, or give it as `dataset` in --file"));
+  request.set_request_id(MakeUuid());
+  request.set_validate_only(flags.validate_only);
+  v1::Job job;
+  const grpc::Status status = Create(session, request, job);
+  if (!status.ok()) return session.Fail(status);
+  if (flags.watch && !flags.validate_only) {
+    if (!session.json())
+      session.terminal().Line(absl::StrCat("job ", OneLine(StripCollection("jobs", job.name())), " submitted"));
+    return WatchJob(session, job.name(), absl::Seconds(flags.reconnect_seconds));
+  }
+  if (session.json()) {
+    session.PrintJson(job);
+  } else if (flags.validate_only) {
+    session.Print("the job is valid; nothing was created\n");
+  } else {
+    const std::string id = OneLine(StripCollection("jobs", job.name()));
+    session.Print(absl::StrCat("job ", id, " ", StateName(job.state()),
+                               "; watch it with: ", session.CommandLine(absl::StrCat("job watch ", id)), "\n"));
+  }
+  return ExitCode::kOk;
+}
+
+void AddEnumOption(CLI::App& command, const char* flag, std::optional<std::string>& value,
+                   const google::protobuf::EnumDescriptor& type, const char* help) {
+  const auto names = EnumShortNames(type);
+  command.add_option(flag, value, help)->check(OneOf(names))->type_name(CLI::detail::join(names, "|"));
+}
+
+}  // namespace
+
+void AddJobSubmit(CLI::App& job, Command& chosen) {
+  CLI::App* submit = job.add_subcommand("submit", "Queue a training job, described by a file, by flags, or by both");
+  const auto flags = std::make_shared<SubmitFlags>();
+  submit->add_option("--file", flags->file, "Job in YAML, or in JSON (*.json); flags override it")->type_name("FILE");
+  submit->add_option("--dataset", flags->dataset, "Dataset to train on")->type_name("NAME");
+  submit->add_option("--id", flags->id, "ID of the job (default: the server makes one)")->type_name("ID");
+  AddEnumOption(*submit, "--model", flags->model, *v1::ModelSpec::Architecture_descriptor(), "Model (default gine)");
+  submit->add_option("--hidden", flags->hidden, "Channels of a node, 1..4096 (default 64)")->type_name("N");
+  submit->add_option("--layers", flags->layers, "Message-passing layers, 1..64 (default 4)")->type_name("N");
+  AddEnumOption(*submit, "--pooling", flags->pooling, *v1::ModelSpec::Pooling_descriptor(),
+                "How nodes become a graph (default mean)");
+  submit->add_option("--epochs", flags->epochs, "Passes over the train split (default 20)")->type_name("N");
+  submit->add_option("--batch-size", flags->batch_size, "Graphs a batch (default 32)")->type_name("N");
+  submit->add_option("--lr", flags->learning_rate, "Learning rate (default 0.001)")->type_name("X");
+  submit->add_option("--weight-decay", flags->weight_decay, "Weight decay (default 0)")->type_name("X");
+  AddEnumOption(*submit, "--optimizer", flags->optimizer, *v1::OptimizerSpec::Algorithm_descriptor(),
+                "Optimizer (default adam)");
+  AddEnumOption(*submit, "--loss", flags->loss, *v1::JobSpec::Loss_descriptor(), "Loss (default l1)");
+  submit->add_option("--seed", flags->seed, "Seed of weights and shuffling (default 0)")
+      ->check(NotNegative())
+      ->type_name("N");
+  submit->add_option("--priority", flags->priority, "Higher runs first, -100..100 (default 0)")->type_name("N");
+  submit
+      ->add_option("--checkpoint-every", flags->checkpoint_every,
+                   "Steps between checkpoints, beside the one at the end of each epoch (default 0: only those)")
+      ->type_name("STEPS");
+  submit->add_option("--checkpoint-keep", flags->checkpoint_keep, "Checkpoints kept, 1..100 (default 2)")
+      ->type_name("N");
+  submit->add_flag("--validate-only", flags->validate_only, "Check everything, create nothing");
+  submit->add_flag("--watch", flags->watch, "Show progress until the job ends; Ctrl-C leaves it running");
+  AddReconnectOption(*submit, flags->reconnect_seconds);
+  submit->callback([flags, &chosen] { chosen = [flags](Session& session) { return Submit(session, *flags); }; });
+}
+
+}  // namespace permafrost::client

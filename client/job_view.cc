@@ -1,0 +1,182 @@
+#include "client/job_view.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/enum_text.h"
+#include "client/format.h"
+#include "client/table.h"
+#include "client/wire_time.h"
+
+namespace permafrost::client {
+namespace {
+
+constexpr char kNothing[] = "-";
+
+std::string JobId(const v1::Job& job) { return std::string(StripCollection("jobs", job.name())); }
+
+Cell StateCell(v1::Job::State state) {
+  switch (state) {
+    case v1::Job::STATE_RUNNING:
+    case v1::Job::STATE_SUCCEEDED:
+      return {StateName(state), Tone::kGood};
+    case v1::Job::STATE_CANCELLING:
+    case v1::Job::STATE_CANCELLED:
+      return {StateName(state), Tone::kWarn};
+    case v1::Job::STATE_FAILED:
+      return {StateName(state), Tone::kBad};
+    default:
+      return StateName(state);
+  }
+}
+
+// Of a job that waits: nothing yet.
+std::string EpochText(const v1::Job& job) {
+  const int64_t epoch = job.progress().epoch();
+  return epoch == 0 ? absl::StrCat("-/", job.spec().epochs()) : absl::StrCat(epoch, "/", job.spec().epochs());
+}
+
+// Since the first start, until the end or now.
+std::string RunTimeText(const v1::Job& job, absl::Time now) {
+  if (!job.has_start_time()) return kNothing;
+  return DurationText((job.has_end_time() ? ToTime(job.end_time()) : now) - ToTime(job.start_time()));
+}
+
+std::string ModelText(const v1::ModelSpec& model) {
+  return absl::StrCat(EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture()), ", ",
+                      model.hidden_channels(), " channels, ", model.num_layers(), " layers, ",
+                      EnumShortName(*v1::ModelSpec::Pooling_descriptor(), model.pooling()), " pooling");
+}
+
+std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
+  return absl::StrCat(EnumShortName(*v1::OptimizerSpec::Algorithm_descriptor(), optimizer.algorithm()),
+                      ", learning rate ", ExactText(optimizer.learning_rate()), ", weight decay ",
+                      ExactText(optimizer.weight_decay()));
+}
+
+std::string CheckpointText(const v1::Job& job) {
+  const v1::CheckpointSpec& spec = job.spec().checkpoint();
+  std::string text = "each epoch";
+  if (spec.every_steps() > 0) absl::StrAppend(&text, " and every ", CountText(spec.every_steps()), " steps");
+  absl::StrAppend(&text, ", ", spec.keep(), " kept");
+  if (job.progress().checkpoint_step() > 0) {
+    absl::StrAppend(&text, "; the newest at step ", CountText(job.progress().checkpoint_step()));
+  }
+  return text;
+}
+
+// "2026-01-31 13:22:10 (3m ago)"
+std::string WhenText(const google::protobuf::Timestamp& wire, const ViewTime& time) {
+  const absl::Time t = ToTime(wire);
+  return absl::StrCat(ClockText(t, time.zone), " (", AgeText(t, time.now, time.zone), ")");
+}
+
+void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
+  const v1::Progress& progress = job.progress();
+  fields.push_back({"epoch", EpochText(job)});
+  if (progress.step() == 0) return;
+  fields.push_back({"steps", absl::StrCat(CountText(progress.step()), " of ",
+                                          CountText(progress.steps_per_epoch() * job.spec().epochs()))});
+  fields.push_back({"trained on", absl::StrCat(CountText(progress.graphs()), " graphs, ", CountText(progress.nodes()),
+                                               " nodes, ", CountText(progress.edges()), " edges")});
+  fields.push_back({"padding", absl::StrCat(CountText(progress.padding_nodes()), " nodes, ",
+                                            CountText(progress.padding_edges()), " edges")});
+  const v1::PhaseSeconds& phase = progress.phase_seconds();
+  fields.push_back({"time by phase", absl::StrCat("batch ", DurationText(absl::Seconds(phase.batch())), ", forward ",
+                                                  DurationText(absl::Seconds(phase.forward())), ", backward ",
+                                                  DurationText(absl::Seconds(phase.backward())), ", optimizer ",
+                                                  DurationText(absl::Seconds(phase.optimizer())))});
+  if (job.state() != v1::Job::STATE_RUNNING) return;
+  fields.push_back({"speed", absl::StrCat(ShortText(progress.graphs_per_second()), " graphs/s")});
+  if (progress.has_eta()) fields.push_back({"ETA", EtaText(ToDuration(progress.eta()))});
+}
+
+}  // namespace
+
+bool IsTerminal(v1::Job::State state) {
+  return state == v1::Job::STATE_SUCCEEDED || state == v1::Job::STATE_FAILED || state == v1::Job::STATE_CANCELLED;
+}
+
+std::string StateName(v1::Job::State state) { return EnumShortName(*v1::Job::State_descriptor(), state); }
+
+JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_mae) {
+  const v1::Progress& progress = job.progress();
+  JobSnapshot snapshot;
+  snapshot.state = StateName(job.state());
+  snapshot.epoch = progress.epoch();
+  snapshot.epochs = job.spec().epochs();
+  snapshot.step = progress.step();
+  snapshot.steps_total = progress.steps_per_epoch() * job.spec().epochs();
+  if (progress.step_in_epoch() > 0) snapshot.loss = progress.loss();
+  snapshot.valid_mae = valid_mae;
+  snapshot.graphs_per_second = progress.graphs_per_second();
+  if (progress.has_eta()) snapshot.eta = ToDuration(progress.eta());
+  return snapshot;
+}
+
+EpochRow ToEpochRow(const v1::EpochMetrics& epoch) {
+  return {epoch.epoch(),     epoch.train_loss(),        epoch.valid_loss(),
+          epoch.valid_mae(), epoch.graphs_per_second(), absl::Seconds(epoch.train_seconds() + epoch.valid_seconds())};
+}
+
+std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time, const RenderStyle& style) {
+  std::vector<std::vector<Cell>> rows;
+  for (const v1::Job& job : jobs) {
+    rows.push_back({JobId(job), StateCell(job.state()), std::string(StripCollection("datasets", job.spec().dataset())),
+                    EpochText(job), job.has_result() ? MetricText(job.result().best_valid_mae()) : kNothing,
+                    absl::StrCat(job.spec().priority()), AgeText(ToTime(job.create_time()), time.now, time.zone),
+                    RunTimeText(job, time.now)});
+  }
+  return RenderTable({{"JOB"},
+                      {"STATE"},
+                      {"DATASET"},
+                      {"EPOCH", Align::kRight},
+                      {"VALID MAE", Align::kRight},
+                      {"PRIORITY", Align::kRight},
+                      {"CREATED", Align::kRight},
+                      {"TIME", Align::kRight}},
+                     rows, style);
+}
+
+std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyle& style) {
+  const v1::JobSpec& spec = job.spec();
+  std::vector<Field> fields{
+      {"state", StateCell(job.state())},
+      {"dataset", std::string(StripCollection("datasets", spec.dataset()))},
+      {"model", ModelText(spec.model())},
+      {"optimizer", OptimizerText(spec.optimizer())},
+      {"loss", EnumShortName(*v1::JobSpec::Loss_descriptor(), spec.loss())},
+      {"batch size", absl::StrCat(spec.batch_size())},
+      {"seed", absl::StrCat(spec.seed())},
+      {"priority", absl::StrCat(spec.priority())},
+      {"checkpoints", CheckpointText(job)},
+  };
+  if (job.has_create_time()) fields.push_back({"created", WhenText(job.create_time(), time)});
+  if (job.has_start_time()) fields.push_back({"started", WhenText(job.start_time(), time)});
+  if (job.has_end_time()) fields.push_back({"ended", WhenText(job.end_time(), time)});
+  if (job.resumes() > 0) fields.push_back({"resumes", absl::StrCat(job.resumes())});
+  AddProgress(job, fields);
+  if (!job.error().empty()) fields.push_back({"error", {job.error(), Tone::kBad}});
+  std::string out = absl::StrCat("job ", JobId(job), "\n", RenderFields(fields, style));
+  if (!job.epochs().empty()) {
+    absl::StrAppend(&out, "\n", RenderEpochHeader(spec.epochs(), style), "\n");
+    for (const v1::EpochMetrics& epoch : job.epochs())
+      absl::StrAppend(&out, RenderEpochRow(ToEpochRow(epoch), spec.epochs()), "\n");
+  }
+  if (job.has_result()) absl::StrAppend(&out, "\n", RenderResult(job, style));
+  return out;
+}
+
+std::string RenderResult(const v1::Job& job, const RenderStyle& style) {
+  const v1::JobResult& result = job.result();
+  return absl::StrCat("job ", JobId(job), " ", Paint(StateName(job.state()), StateCell(job.state()).tone, style), "\n",
+                      RenderFields({{"best epoch", absl::StrCat(result.best_epoch(), " of ", job.spec().epochs())},
+                                    {"validation MAE", MetricText(result.best_valid_mae())},
+                                    {"test MAE, best epoch", MetricText(result.best_test_mae())},
+                                    {"test MAE, last epoch", MetricText(result.final_test_mae())},
+                                    {"parameters", CountText(result.num_parameters())},
+                                    {"step", absl::StrFormat("%.2f ms", result.mean_step_milliseconds())},
+                                    {"train time", DurationText(absl::Seconds(result.train_seconds()))}},
+                                   style));
+}
+
+}  // namespace permafrost::client

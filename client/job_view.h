@@ -1,0 +1,35 @@
+// Jobs as people read them.
+// Threads: everything here is pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/progress.h"
+#include "client/style.h"
+#include "permafrost/v1/job.pb.h"
+
+namespace permafrost::client {
+
+struct ViewTime {
+  absl::Time now;
+  absl::TimeZone zone;
+};
+
+bool IsTerminal(v1::Job::State state);
+// "running".
+std::string StateName(v1::Job::State state);
+
+// `valid_mae`: of the last finished epoch, which a watched job's later messages do not repeat.
+JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_mae);
+EpochRow ToEpochRow(const v1::EpochMetrics& epoch);
+
+// One row a job.
+std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time, const RenderStyle& style);
+// Everything about one job, its epochs and result included.
+std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyle& style);
+// The table that a successful job ends with.
+std::string RenderResult(const v1::Job& job, const RenderStyle& style);
+
+}  // namespace permafrost::client

@@ -1,0 +1,105 @@
+#include "client/job_watch.h"
+
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands.h"
+#include "client/follow.h"
+#include "client/format.h"
+#include "client/job_view.h"
+#include "client/progress.h"
+#include "permafrost/v1/job.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+// What the stream has said so far. It tells each epoch once, but tells all again after a reconnection.
+class JobWatch {
+ public:
+  explicit JobWatch(Session& session) : session_(session) {}
+
+  // Returns whether the job has ended.
+  bool OnJob(const v1::Job& job) {
+    if (session_.json()) {
+      session_.PrintJson(job);
+    } else {
+      PrintEpochs(job);
+      session_.terminal().Live(RenderJobProgress(ToSnapshot(job, valid_mae_), session_.terminal().style()));
+    }
+    last_ = job;
+    return IsTerminal(job.state());
+  }
+
+  ExitCode Finish() {
+    session_.terminal().ClearLive();
+    if (last_.state() == v1::Job::STATE_SUCCEEDED) {
+      const std::string gap = last_epoch_ > 0 ? "\n" : "";
+      if (!session_.json()) session_.Print(gap + RenderResult(last_, session_.terminal().style()));
+      return ExitCode::kOk;
+    }
+    std::string message = absl::StrCat("job ", std::string(StripCollection("jobs", last_.name())), " ",
+                                       last_.state() == v1::Job::STATE_CANCELLED ? "was cancelled" : "failed");
+    if (!last_.error().empty()) absl::StrAppend(&message, ": ", last_.error());
+    return session_.Fail(EndedBadlyFailure(message));
+  }
+
+ private:
+  void PrintEpochs(const v1::Job& job) {
+    const int64_t total = job.spec().epochs();
+    for (const v1::EpochMetrics& epoch : job.epochs()) {
+      if (epoch.epoch() <= last_epoch_) continue;
+      if (last_epoch_ == 0) session_.terminal().Line(RenderEpochHeader(total, session_.terminal().style()));
+      session_.terminal().Line(RenderEpochRow(ToEpochRow(epoch), total));
+      last_epoch_ = epoch.epoch();
+      valid_mae_ = epoch.valid_mae();
+    }
+  }
+
+  Session& session_;
+  v1::Job last_;
+  int64_t last_epoch_ = 0;
+  std::optional<double> valid_mae_;
+};
+
+struct WatchFlags {
+  std::string id;
+  double reconnect_seconds = kDefaultReconnectSeconds;
+};
+
+}  // namespace
+
+ExitCode WatchJob(Session& session, const std::string& id, absl::Duration reconnect) {
+  const auto stub = v1::JobService::NewStub(session.channel());
+  v1::WatchJobRequest request;
+  request.set_name(WithCollection("jobs", id));
+  JobWatch watch(session);
+  const FollowResult result = Follow<v1::Job>(
+      session, reconnect, [&](grpc::ClientContext* context) { return stub->WatchJob(context, request); },
+      [&](const v1::Job& job) { return watch.OnJob(job); }, /*ok_is_end=*/false);
+  switch (result.end) {
+    case FollowEnd::kDone:
+      return watch.Finish();
+    case FollowEnd::kFailed:
+      return session.Fail(result.failure);
+    case FollowEnd::kInterrupted:
+      break;
+  }
+  const std::string short_id(StripCollection("jobs", id));
+  return session.Interrupted(absl::StrCat(
+      "job ", short_id, " goes on; come back with: ", session.CommandLine(absl::StrCat("job watch ", short_id))));
+}
+
+void AddJobWatch(CLI::App& job, Command& chosen) {
+  CLI::App* watch = job.add_subcommand("watch", "Show a job's progress until it ends; Ctrl-C leaves the job running");
+  const auto flags = std::make_shared<WatchFlags>();
+  watch->add_option("ID", flags->id, "The job")->type_name("")->required();
+  AddReconnectOption(*watch, flags->reconnect_seconds);
+  watch->callback([flags, &chosen] {
+    chosen = [flags](Session& session) {
+      return WatchJob(session, flags->id, absl::Seconds(flags->reconnect_seconds));
+    };
+  });
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,117 @@
+#include "client/progress.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/format.h"
+
+namespace permafrost::client {
+namespace {
+
+constexpr int kMinBar = 10;
+constexpr int kMaxBar = 40;
+constexpr int kGap = 2;
+
+// One part of the line. Rank 0 stays as long as anything does; the highest rank goes first.
+struct Part {
+  std::string text;
+  int rank = 0;
+};
+
+std::string Bar(double fraction, int cells, const RenderStyle& style) {
+  const int full = std::clamp(static_cast<int>(std::floor(fraction * cells)), 0, cells);
+  std::string done, rest;
+  for (int i = 0; i < full; ++i) done += style.unicode ? "━" : "#";
+  for (int i = full; i < cells; ++i) rest += style.unicode ? "─" : "-";
+  return Paint(done, Tone::kGood, style) + Paint(rest, Tone::kDim, style);
+}
+
+int TotalWidth(const std::vector<Part>& parts) {
+  int width = 0;
+  for (const Part& part : parts) width += DisplayWidth(part.text) + kGap;
+  return parts.empty() ? 0 : width - kGap;
+}
+
+std::string Truncate(std::string text, int width) {
+  size_t end = 0;
+  for (int columns = 0; end < text.size(); ++end) {
+    if ((static_cast<unsigned char>(text[end]) & 0xc0) != 0x80 && columns++ == width) break;
+  }
+  text.resize(end);
+  return text;
+}
+
+// head, bar, then the other parts, in `style.width - 1` columns.
+std::string Compose(std::string head, double fraction, std::vector<Part> parts, const RenderStyle& style) {
+  const int width = std::max(1, style.width - 1);
+  parts.insert(parts.begin(), {absl::StrFormat("%3d%%", static_cast<int>(std::floor(fraction * 100))), 0});
+  const auto room = [&] { return width - DisplayWidth(head) - TotalWidth(parts) - 2 * kGap; };
+  while (room() < kMinBar) {
+    const auto least =
+        std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.rank < b.rank; });
+    if (least->rank == 0) break;
+    parts.erase(least);
+  }
+  const std::string gap(kGap, ' ');
+  std::vector<std::string> texts{OneLine(head)};
+  if (room() >= kMinBar) texts.push_back(Bar(fraction, std::min(room(), kMaxBar), style));
+  const bool has_bar = texts.size() == 2;
+  for (const Part& part : parts) texts.push_back(part.text);
+  std::string line = absl::StrJoin(texts, gap);
+  // Only a line without a bar can be too long, and such a line has no colours that a cut could leave open.
+  return has_bar ? line : Truncate(std::move(line), width);
+}
+
+double Fraction(int64_t done, int64_t total) {
+  return total <= 0 ? 0 : std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0);
+}
+
+int EpochWidth(int64_t epochs) { return std::max(5, static_cast<int>(absl::StrCat(epochs).size()) * 2 + 1); }
+
+}  // namespace
+
+std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style) {
+  if (job.epoch == 0 || job.steps_total == 0) return Truncate(OneLine(job.state), std::max(1, style.width - 1));
+  std::vector<Part> parts;
+  if (job.loss) parts.push_back({absl::StrCat("loss ", MetricText(*job.loss)), 2});
+  if (job.valid_mae) parts.push_back({absl::StrCat("valid MAE ", MetricText(*job.valid_mae)), 1});
+  if (job.graphs_per_second > 0) parts.push_back({absl::StrCat(ShortText(job.graphs_per_second), " graphs/s"), 3});
+  if (job.state != "running") {
+    parts.push_back({job.state, 0});
+  } else if (job.eta) {
+    parts.push_back({absl::StrCat("ETA ", EtaText(*job.eta)), 0});
+  }
+  return Compose(absl::StrCat("epoch ", job.epoch, "/", job.epochs), Fraction(job.step, job.steps_total),
+                 std::move(parts), style);
+}
+
+std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle& style) {
+  std::vector<Part> parts;
+  parts.push_back({absl::StrCat(BytesText(import.bytes_read), " of ", BytesText(import.bytes_total)), 1});
+  if (import.eta) parts.push_back({absl::StrCat("ETA ", EtaText(*import.eta)), 0});
+  if (!import.file.empty()) parts.push_back({OneLine(import.file), 2});
+  return Compose("importing", Fraction(import.bytes_read, import.bytes_total), std::move(parts), style);
+}
+
+std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, absl::Duration elapsed) {
+  if (done <= 0 || total < done || elapsed <= absl::ZeroDuration()) return std::nullopt;
+  return elapsed * (static_cast<double>(total - done) / static_cast<double>(done));
+}
+
+std::string RenderEpochHeader(int64_t epochs, const RenderStyle& style) {
+  return Paint(absl::StrFormat("%*s  %10s  %10s  %9s  %8s  %7s", EpochWidth(epochs), "epoch", "train loss",
+                               "valid loss", "valid MAE", "graphs/s", "time"),
+               Tone::kBold, style);
+}
+
+std::string RenderEpochRow(const EpochRow& row, int64_t epochs) {
+  return absl::StrFormat("%*s  %10s  %10s  %9s  %8s  %7s", EpochWidth(epochs), absl::StrCat(row.epoch, "/", epochs),
+                         MetricText(row.train_loss), MetricText(row.valid_loss), MetricText(row.valid_mae),
+                         ShortText(row.graphs_per_second), DurationText(row.time));
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,60 @@
+// The lines that show work in progress, drawn from a snapshot. Lines never exceed the style's width less one column, so
+// that no terminal wraps them.
+// Threads: everything here is pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "client/style.h"
+
+namespace permafrost::client {
+
+struct JobSnapshot {
+  // "queued", "running", ...
+  std::string state;
+  int64_t epoch = 0;
+  int64_t epochs = 0;
+  int64_t step = 0;
+  // 0: not known yet.
+  int64_t steps_total = 0;
+  std::optional<double> loss;
+  // Of the last finished epoch.
+  std::optional<double> valid_mae;
+  double graphs_per_second = 0;
+  std::optional<absl::Duration> eta;
+};
+
+// "epoch 3/20 ━━━━━━──────  45%  loss 0.4213  valid MAE 0.5120  21.4k graphs/s  ETA 1m 12s"; narrow terminals lose the
+// least important parts. Before the first step: the state.
+std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style);
+
+struct ImportSnapshot {
+  std::string file;
+  int64_t bytes_read = 0;
+  // 0: not known yet.
+  int64_t bytes_total = 0;
+  std::optional<absl::Duration> eta;
+};
+
+std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle& style);
+
+// Time left at the mean speed so far; nothing to say before there is a speed.
+std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, absl::Duration elapsed);
+
+// A finished epoch; header and rows align.
+struct EpochRow {
+  int64_t epoch = 0;
+  double train_loss = 0;
+  double valid_loss = 0;
+  double valid_mae = 0;
+  double graphs_per_second = 0;
+  absl::Duration time;
+};
+
+std::string RenderEpochHeader(int64_t epochs, const RenderStyle& style);
+std::string RenderEpochRow(const EpochRow& row, int64_t epochs);
+
+}  // namespace permafrost::client

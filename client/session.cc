@@ -1,0 +1,96 @@
+#include "client/session.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+#include "client/json_output.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+
+namespace permafrost::client {
+namespace {
+
+// How soon Ctrl-C is seen while a connection is waited for; gRPC has no way to wake that wait.
+constexpr absl::Duration kInterruptPoll = absl::Milliseconds(100);
+
+std::shared_ptr<grpc::Channel> MakeChannel(const GlobalOptions& options) {
+  grpc::ChannelArguments arguments;
+  // A job of a million epochs has a history beyond gRPC's default of 4 MiB.
+  arguments.SetMaxReceiveMessageSize(-1);
+  // The daemon is near; a proxy set for the web would only stand in the way.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // After a restart of the daemon a watcher is back within a second; gRPC would wait up to two minutes.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // How long an attempt to connect may take; streams have no other limit.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(options.timeout())));
+  return grpc::CreateCustomChannel(options.server, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+Session::Session(GlobalOptions options)
+    : options_(std::move(options)), terminal_(!options_.no_color), channel_(MakeChannel(options_)) {}
+
+bool Session::Connect() {
+  if (ever_connected_) return true;
+  Interrupt::Scope keep_running(interrupt_, nullptr);
+  const absl::Time deadline = absl::Now() + options_.timeout();
+  grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
+  while (state != GRPC_CHANNEL_READY) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || interrupt_.requested() || absl::Now() >= deadline) return false;
+    channel_->WaitForStateChange(state, absl::ToChronoTime(absl::Now() + kInterruptPoll));
+    state = channel_->GetState(/*try_to_connect=*/true);
+  }
+  ever_connected_ = true;
+  return true;
+}
+
+grpc::Status Session::Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call) {
+  return Unary(absl::Now() + options_.timeout(), call);
+}
+
+grpc::Status Session::Unary(absl::Time deadline, const std::function<grpc::Status(grpc::ClientContext*)>& call) {
+  if (!Connect()) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no connection");
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(deadline));
+  Interrupt::Scope scope(interrupt_, &context);
+  return call(&context);
+}
+
+ExitCode Session::Fail(const grpc::Status& status) {
+  if (interrupt_.requested()) return Interrupted("");
+  return Fail(RpcFailure(status, {options_.server, ever_connected_, options_.timeout()}));
+}
+
+ExitCode Session::Fail(const Failure& failure) {
+  terminal_.ClearLive();
+  std::fflush(stdout);
+  const std::string text = json() ? RenderJson(failure) : RenderText(failure);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  return failure.exit;
+}
+
+ExitCode Session::Interrupted(std::string_view come_back) {
+  Failure failure;
+  failure.exit = ExitCode::kInterrupted;
+  failure.code = "INTERRUPTED";
+  failure.message = come_back.empty() ? "interrupted" : std::string(come_back);
+  return Fail(failure);
+}
+
+void Session::PrintJson(const google::protobuf::Message& message) { terminal_.Line(ToJson(message)); }
+
+void Session::Print(std::string_view text) { terminal_.Write(text); }
+
+std::string Session::CommandLine(std::string_view command) const {
+  const char* from_environment = std::getenv("PERMAFROST_SERVER");
+  const bool implied =
+      options_.server == kDefaultServer || (from_environment != nullptr && options_.server == from_environment);
+  return implied ? absl::StrCat("permafrost ", AbslView(command))
+                 : absl::StrCat("permafrost --server ", options_.server, " ", AbslView(command));
+}
+
+}  // namespace permafrost::client

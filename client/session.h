@@ -1,0 +1,73 @@
+// One run of the program: its global options, the connection, and where words go.
+// Threads: one, beside Interrupt's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "client/exit_code.h"
+#include "client/failure.h"
+#include "client/interrupt.h"
+#include "client/terminal.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+
+namespace permafrost::client {
+
+inline constexpr char kDefaultServer[] = "127.0.0.1:7433";
+
+struct GlobalOptions {
+  std::string server = kDefaultServer;
+  // "table" or "json".
+  std::string output = "table";
+  bool no_color = false;
+  // Seconds for an RPC that answers once, and for each attempt to connect.
+  double timeout_seconds = 10;
+
+  bool json() const { return output == "json"; }
+  absl::Duration timeout() const { return absl::Seconds(timeout_seconds); }
+};
+
+class Session {
+ public:
+  explicit Session(GlobalOptions options);
+
+  const GlobalOptions& options() const { return options_; }
+  bool json() const { return options_.json(); }
+  Terminal& terminal() { return terminal_; }
+  Interrupt& interrupt() { return interrupt_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  // Waits for a connection, at most the timeout, unless there was one before. False: refused, too late, or Ctrl-C.
+  bool Connect();
+
+  // Makes one RPC that answers once, under the timeout or until `deadline`. `call` is Stub::Method with everything but
+  // the context bound.
+  grpc::Status Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call);
+  grpc::Status Unary(absl::Time deadline, const std::function<grpc::Status(grpc::ClientContext*)>& call);
+  // Tells what became of an RPC that did not succeed.
+  ExitCode Fail(const grpc::Status& status);
+  ExitCode Fail(const Failure& failure);
+  // After Ctrl-C: `come_back` says what goes on and how to see it again; empty: nothing does.
+  ExitCode Interrupted(std::string_view come_back);
+
+  // The message as one line of JSON.
+  void PrintJson(const google::protobuf::Message& message);
+  // Text as it is, its newlines included.
+  void Print(std::string_view text);
+
+  // "permafrost job watch x", with --server where the address came from that flag.
+  std::string CommandLine(std::string_view command) const;
+
+ private:
+  GlobalOptions options_;
+  Interrupt interrupt_;  // before anything that starts threads
+  Terminal terminal_;
+  std::shared_ptr<grpc::Channel> channel_;
+  bool ever_connected_ = false;
+};
+
+}  // namespace permafrost::client

@@ -1,0 +1,209 @@
+#include "client/spec_file.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "client/enum_text.h"
+#include "client/format.h"
+#include "nlohmann/json.hpp"
+#include "yaml-cpp/yaml.h"
+
+namespace permafrost::client {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr char kJobIdKey[] = "job_id";
+constexpr char kJobIdJsonKey[] = "jobId";
+
+// Fills messages from the parsed tree, guided by their descriptors, so that a new field of the contract needs no line
+// here.
+class Filler {
+ public:
+  explicit Filler(std::string_view file) : file_(file) {}
+
+  absl::Status FillRequest(const YAML::Node& root, v1::CreateJobRequest& request) const {
+    if (!root.IsMap()) return Error(root, "", "is no mapping of keys to values");
+    std::set<std::string> seen;
+    const Descriptor& type = *v1::JobSpec::descriptor();
+    for (const auto& entry : root) {
+      const std::string key = entry.first.Scalar();
+      if (key != kJobIdKey && key != kJobIdJsonKey) {
+        PF_RETURN_IF_ERROR(FillField(entry.first, entry.second, "", kJobIdKey, seen, *request.mutable_spec()));
+        continue;
+      }
+      if (!seen.insert(kJobIdKey).second) return Error(entry.first, key, "is given twice");
+      if (!entry.second.IsScalar()) return Error(entry.second, key, "is no text");
+      request.set_job_id(entry.second.Scalar());
+    }
+    if (seen.empty()) return Error(root, "", absl::StrCat("is empty; accepted keys: ", Keys(type, kJobIdKey)));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Error(const YAML::Node& where, std::string_view path, std::string_view what) const {
+    // A node that an empty document gives has no mark.
+    const int line = std::max(0, where.Mark().line) + 1;
+    const std::string at = absl::StrCat(AbslView(file_), ":", line, ": ");
+    return absl::InvalidArgumentError(path.empty() ? absl::StrCat(at, AbslView(what))
+                                                   : absl::StrCat(at, AbslView(path), ": ", AbslView(what)));
+  }
+
+  static std::string Keys(const Descriptor& type, std::string_view extra) {
+    std::vector<std::string> keys;
+    if (!extra.empty()) keys.emplace_back(extra);
+    for (int i = 0; i < type.field_count(); ++i) keys.push_back(type.field(i)->name());
+    return absl::StrJoin(keys, ", ");
+  }
+
+  absl::Status FillMessage(const YAML::Node& node, const std::string& path, Message& message) const {
+    if (!node.IsMap()) {
+      return Error(node, path, absl::StrCat("is no mapping; accepted keys: ", Keys(*message.GetDescriptor(), "")));
+    }
+    std::set<std::string> seen;
+    for (const auto& entry : node)
+      PF_RETURN_IF_ERROR(FillField(entry.first, entry.second, absl::StrCat(path, "."), "", seen, message));
+    return absl::OkStatus();
+  }
+
+  // `prefix`: path of the message, with its dot. `extra_key`: a key beside the message's fields, for the error's list.
+  absl::Status FillField(const YAML::Node& key_node, const YAML::Node& value, const std::string& prefix,
+                         std::string_view extra_key, std::set<std::string>& seen, Message& message) const {
+    const Descriptor& type = *message.GetDescriptor();
+    if (!key_node.IsScalar()) return Error(key_node, prefix, "a key must be plain text");
+    const std::string& key = key_node.Scalar();
+    const FieldDescriptor* field = nullptr;
+    for (int i = 0; i < type.field_count(); ++i) {
+      if (key == type.field(i)->name() || key == type.field(i)->json_name()) field = type.field(i);
+    }
+    const std::string path = absl::StrCat(prefix, key);
+    if (field == nullptr) return Error(key_node, path, absl::StrCat("unknown key; accepted: ", Keys(type, extra_key)));
+    if (!seen.insert(field->name()).second) return Error(key_node, path, "is given twice");
+    // As in protobuf's JSON mapping: null is the default.
+    if (value.IsNull()) return absl::OkStatus();
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      return FillMessage(value, path, *message.GetReflection()->MutableMessage(&message, field));
+    }
+    if (!value.IsScalar()) return Error(value, path, absl::StrCat("is no single value; accepted: ", Accepted(*field)));
+    if (!SetScalar(*field, value.Scalar(), message)) {
+      return Error(value, path, absl::StrCat("'", OneLine(value.Scalar()), "'; accepted: ", Accepted(*field)));
+    }
+    return absl::OkStatus();
+  }
+
+  static std::string Accepted(const FieldDescriptor& field) {
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32:
+        return "a whole number of 32 bits";
+      case FieldDescriptor::CPPTYPE_INT64:
+        return "a whole number";
+      case FieldDescriptor::CPPTYPE_UINT64:
+        return "a whole number, 0 or more";
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        return "a number";
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return absl::StrJoin(EnumShortNames(*field.enum_type()), ", ");
+      default:
+        return "text";
+    }
+  }
+
+  // False if `text` is no value of the field's type.
+  static bool SetScalar(const FieldDescriptor& field, const std::string& text, Message& message) {
+    const google::protobuf::Reflection& reflection = *message.GetReflection();
+    const absl::string_view view(text);
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32: {
+        int32_t value = 0;
+        if (!absl::SimpleAtoi(view, &value)) return false;
+        reflection.SetInt32(&message, &field, value);
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_INT64: {
+        int64_t value = 0;
+        if (!absl::SimpleAtoi(view, &value)) return false;
+        reflection.SetInt64(&message, &field, value);
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_UINT64: {
+        uint64_t value = 0;
+        if (!absl::SimpleAtoi(view, &value)) return false;
+        reflection.SetUInt64(&message, &field, value);
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_DOUBLE: {
+        double value = 0;
+        if (!absl::SimpleAtod(view, &value)) return false;
+        reflection.SetDouble(&message, &field, value);
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_ENUM: {
+        const std::optional<int> value = ParseEnum(*field.enum_type(), text);
+        if (!value) return false;
+        reflection.SetEnumValue(&message, &field, *value);
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_STRING:
+        reflection.SetString(&message, &field, text);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  std::string_view file_;
+};
+
+// YAML takes nearly all JSON and knows its lines; what is not JSON in a .json file is found here.
+absl::Status CheckJson(std::string_view name, const std::string& text) {
+  try {
+    const auto parsed = nlohmann::json::parse(text);
+    return absl::OkStatus();
+  } catch (const nlohmann::json::parse_error& e) {
+    const size_t end = std::min(text.size(), e.byte == 0 ? 0 : e.byte - 1);
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+    // "[json.exception...] parse error at line 1, column 2: syntax error while ...": the end says it.
+    std::string_view what = e.what();
+    if (const size_t at = what.find(": "); at != std::string_view::npos) what.remove_prefix(at + 2);
+    return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ":", line, ": is no JSON: ", OneLine(what)));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<v1::CreateJobRequest> ReadSpecFile(const std::string& path) {
+  PF_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseSpec(path, absl::EndsWith(path, ".json") ? SpecSyntax::kJson : SpecSyntax::kYaml, text);
+}
+
+absl::StatusOr<v1::CreateJobRequest> ParseSpec(std::string_view name, SpecSyntax syntax, const std::string& text) {
+  if (syntax == SpecSyntax::kJson) PF_RETURN_IF_ERROR(CheckJson(name, text));
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() != 1) {
+      return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ": holds ", documents.size(),
+                                                     " YAML documents; accepted: one, a job's keys and values"));
+    }
+    v1::CreateJobRequest request;
+    PF_RETURN_IF_ERROR(Filler(name).FillRequest(documents[0], request));
+    return request;
+  } catch (const YAML::Exception& e) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(AbslView(name), ":", std::max(0, e.mark.line) + 1, ": is no YAML: ", OneLine(e.msg)));
+  }
+}
+
+}  // namespace permafrost::client

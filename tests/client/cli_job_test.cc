@@ -1,0 +1,378 @@
+// `permafrost job` against a scripted server: what is sent, what is printed, how it exits.
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/synchronization/notification.h"
+#include "client/fake_server.h"
+#include "client/program.h"
+#include "client/sample_jobs.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "temp_dir.h"
+
+namespace permafrost::client {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+class JobCommandTest : public testing::Test {
+ protected:
+  ProgramResult Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--server", fake_.address()});
+    return RunProgram(arguments);
+  }
+
+  FakeServer fake_;
+};
+
+TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
+  Recorder<v1::CreateJobRequest> requests;
+  fake_.jobs.create = [&](const v1::CreateJobRequest& request, v1::Job& job) {
+    requests.Add(request);
+    job = QueuedJob();
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult result = Run({"job",
+                                    "submit",
+                                    "--dataset",
+                                    "zinc",
+                                    "--id",
+                                    "zinc-1",
+                                    "--model",
+                                    "gine",
+                                    "--hidden",
+                                    "128",
+                                    "--layers",
+                                    "3",
+                                    "--pooling",
+                                    "sum",
+                                    "--epochs",
+                                    "7",
+                                    "--batch-size",
+                                    "16",
+                                    "--lr",
+                                    "5e-4",
+                                    "--weight-decay",
+                                    "0.1",
+                                    "--optimizer",
+                                    "adamw",
+                                    "--loss",
+                                    "mse",
+                                    "--seed",
+                                    "18446744073709551615",
+                                    "--priority",
+                                    "-5",
+                                    "--checkpoint-every",
+                                    "50",
+                                    "--checkpoint-keep",
+                                    "4"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            "job zinc-1 queued; watch it with: permafrost --server " + fake_.address() + " job watch zinc-1\n");
+  ASSERT_EQ(requests.seen().size(), 1u);
+  v1::CreateJobRequest sent = requests.seen()[0];
+  EXPECT_THAT(sent.request_id(),
+              testing::MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
+  sent.clear_request_id();
+  EXPECT_EQ(sent.ShortDebugString(),
+            "job_id: \"zinc-1\" spec { dataset: \"datasets/zinc\" model { architecture: ARCHITECTURE_GINE "
+            "hidden_channels: 128 num_layers: 3 pooling: POOLING_SUM } optimizer { algorithm: ALGORITHM_ADAMW "
+            "learning_rate: 0.0005 weight_decay: 0.1 } loss: LOSS_MSE epochs: 7 batch_size: 16 "
+            "seed: 18446744073709551615 priority: -5 checkpoint { every_steps: 50 keep: 4 } }");
+}
+
+TEST_F(JobCommandTest, FlagsOverrideTheFile) {
+  Recorder<v1::CreateJobRequest> requests;
+  fake_.jobs.create = [&](const v1::CreateJobRequest& request, v1::Job& job) {
+    requests.Add(request);
+    job = QueuedJob();
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const TempDir directory;
+  const std::string path = directory.path() / "job.yaml";
+  std::ofstream(path) << "dataset: other\nepochs: 5\nseed: 3\nmodel: {hidden_channels: 32}\n";
+  const ProgramResult result =
+      Run({"job", "submit", "--file", path, "--dataset", "zinc", "--seed", "0", "--validate-only"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "the job is valid; nothing was created\n");
+  ASSERT_EQ(requests.seen().size(), 1u);
+  const v1::CreateJobRequest sent = requests.seen()[0];
+  EXPECT_TRUE(sent.validate_only());
+  EXPECT_EQ(sent.spec().dataset(), "datasets/zinc");
+  EXPECT_EQ(sent.spec().epochs(), 5);
+  EXPECT_EQ(sent.spec().seed(), 0u) << "a flag at the default is a flag all the same";
+  EXPECT_EQ(sent.spec().model().hidden_channels(), 32);
+}
+
+TEST_F(JobCommandTest, SubmitTriesAgainWithTheSameRequestId) {
+  Recorder<std::string> ids;
+  fake_.jobs.create = [&](const v1::CreateJobRequest& request, v1::Job& job) {
+    if (ids.Add(request.request_id()) < 2) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+    job = QueuedJob();
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  EXPECT_EQ(Run({"job", "submit", "--dataset", "zinc"}).exit_code, 0);
+  const std::vector<std::string> seen = ids.seen();
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_THAT(seen, testing::Each(seen[0]));
+  EXPECT_FALSE(seen[0].empty());
+}
+
+TEST_F(JobCommandTest, BadFilesAndFlagsAreToldInOneLineWithoutAServer) {
+  const TempDir directory;
+  const std::string path = directory.path() / "job.yaml";
+  std::ofstream(path) << "dataset: d\nepochs: ten\n";
+  const struct {
+    const char* why;
+    std::vector<std::string> arguments;
+    int exit_code;
+    std::string err;
+  } cases[] = {
+      {"a bad value in a file",
+       {"job", "submit", "--file", path},
+       2,
+       "permafrost: " + path + ":2: epochs: 'ten'; accepted: a whole number\n"},
+      {"a file that is not there",
+       {"job", "submit", "--file", "/no/such.yaml"},
+       5,
+       "permafrost: /no/such.yaml: cannot open: No such file or directory\n"},
+      {"no dataset",
+       {"job", "submit"},
+       2,
+       "permafrost: --dataset is missing: name one, or give it as `dataset` in --file\n"},
+      {"a negative number where none can be",
+       {"job", "submit", "--dataset", "d", "--seed", "-1"},
+       2,
+       "permafrost: --seed: -1 is negative; accepted: 0 or more (see permafrost job submit --help)\n"},
+      {"no number",
+       {"job", "submit", "--dataset", "d", "--epochs", "ten"},
+       2,
+       "permafrost: Could not convert: --epochs = ten (see permafrost job submit --help)\n"},
+      {"an unknown name",
+       {"job", "submit", "--dataset", "d", "--loss", "l2"},
+       2,
+       "permafrost: --loss: l2 not in {l1,mse} (see permafrost job submit --help)\n"},
+      {"an unknown command", {"job", "frob"}, 2, "permafrost: 'frob' is not known here (see permafrost job --help)\n"},
+      {"no command", {}, 2, "permafrost: A subcommand is required (see permafrost --help)\n"},
+  };
+  for (const auto& c : cases) {
+    const ProgramResult result = RunProgram(c.arguments);
+    EXPECT_EQ(result.exit_code, c.exit_code) << c.why;
+    EXPECT_EQ(result.err, c.err) << c.why;
+    EXPECT_THAT(result.out, IsEmpty()) << c.why;
+  }
+}
+
+TEST_F(JobCommandTest, NoServerIsOneLineThatNamesAddressAndFlag) {
+  // A port that was free a moment ago and that nothing else takes meanwhile: a server that has stopped.
+  fake_.Start();
+  fake_.Stop();
+  const std::string line = "permafrost: no server at " + fake_.address() +
+                           " (start permafrostd, or name another with --server HOST:PORT or PERMAFROST_SERVER)\n";
+  const std::vector<std::vector<std::string>> commands = {{"server", "info"},    {"job", "list"},
+                                                          {"job", "watch", "x"}, {"job", "submit", "--dataset", "d"},
+                                                          {"job", "logs", "x"},  {"dataset", "import", "d", "."}};
+  for (const auto& command : commands) {
+    const ProgramResult result = Run(command);
+    EXPECT_EQ(result.exit_code, 3) << command[1];
+    EXPECT_EQ(result.err, line) << command[1];
+    EXPECT_THAT(result.out, IsEmpty()) << command[1];
+  }
+  const ProgramResult from_environment =
+      RunProgram({"server", "info", "--output", "json"}, {{"PERMAFROST_SERVER", fake_.address()}});
+  EXPECT_EQ(from_environment.exit_code, 3);
+  const json error = json::parse(from_environment.err)["error"];
+  EXPECT_EQ(error["code"], "UNREACHABLE");
+  EXPECT_EQ(error["exitCode"], 3);
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(fake_.address()));
+}
+
+TEST_F(JobCommandTest, RefusalsShowEveryBadField) {
+  fake_.jobs.create = [](const v1::CreateJobRequest&, v1::Job&) {
+    google::rpc::BadRequest bad_request;
+    for (const char* field : {"spec.epochs", "spec.batch_size"}) {
+      auto& violation = *bad_request.add_field_violations();
+      violation.set_field(field);
+      violation.set_description("-1 is too small");
+    }
+    google::rpc::ErrorInfo info;
+    info.set_reason("BAD_SPEC");
+    return WithDetails(grpc::StatusCode::INVALID_ARGUMENT,
+                       "spec.epochs: -1 is too small; spec.batch_size: -1 is too small", {&bad_request, &info});
+  };
+  fake_.Start();
+  const ProgramResult text = Run({"job", "submit", "--dataset", "d", "--epochs", "-1", "--batch-size", "-1"});
+  EXPECT_EQ(text.exit_code, 4);
+  EXPECT_EQ(text.err,
+            "permafrost: INVALID_ARGUMENT: 2 fields are not valid\n"
+            "  spec.epochs: -1 is too small\n"
+            "  spec.batch_size: -1 is too small\n");
+  EXPECT_THAT(text.out, IsEmpty());
+  const ProgramResult as_json = Run({"job", "submit", "--dataset", "d", "--output", "json"});
+  EXPECT_EQ(as_json.exit_code, 4);
+  EXPECT_THAT(as_json.out, IsEmpty());
+  const json error = json::parse(as_json.err)["error"];
+  EXPECT_EQ(error["reason"], "BAD_SPEC");
+  EXPECT_EQ(error["fieldViolations"][1]["field"], "spec.batch_size");
+}
+
+// Pages of two jobs each, five in all.
+grpc::Status FiveJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
+  const int first = request.page_token().empty() ? 0 : std::atoi(request.page_token().c_str());
+  const int size = request.page_size() == 0 ? 2 : std::min(2, request.page_size());
+  for (int i = first; i < std::min(5, first + size); ++i) {
+    *response.add_jobs() = QueuedJob();
+    response.mutable_jobs()->rbegin()->set_name(absl::StrCat("jobs/j", i));
+  }
+  if (first + size < 5) response.set_next_page_token(absl::StrCat(first + size));
+  return grpc::Status::OK;
+}
+
+TEST_F(JobCommandTest, ListFollowsPagesUpToTheLimit) {
+  Recorder<v1::ListJobsRequest> requests;
+  fake_.jobs.list = [&](const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
+    requests.Add(request);
+    return FiveJobs(request, response);
+  };
+  fake_.Start();
+  const auto names = [](const ProgramResult& result) {
+    std::vector<std::string> list;
+    const json all = json::parse(result.out);
+    for (const json& job : all["jobs"]) list.push_back(job["name"]);
+    return list;
+  };
+  EXPECT_THAT(names(Run({"job", "list", "--output", "json"})),
+              ElementsAre("jobs/j0", "jobs/j1", "jobs/j2", "jobs/j3", "jobs/j4"));
+  EXPECT_EQ(requests.seen().size(), 3u);
+  EXPECT_THAT(names(Run({"job", "list", "--output", "json", "--limit", "3"})),
+              ElementsAre("jobs/j0", "jobs/j1", "jobs/j2"));
+  EXPECT_EQ(requests.seen().back().page_size(), 1) << "only what is missing";
+
+  const ProgramResult table = Run({"job", "list", "--state", "queued,running", "--state", "failed"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_THAT(table.out, StartsWith("JOB  STATE   DATASET  EPOCH"));
+  EXPECT_THAT(table.out, HasSubstr("\nj4   queued  zinc       -/3"));
+  EXPECT_THAT(requests.seen().back().states(),
+              ElementsAre(v1::Job::STATE_QUEUED, v1::Job::STATE_RUNNING, v1::Job::STATE_FAILED));
+}
+
+TEST_F(JobCommandTest, ShowCancelDelete) {
+  Recorder<std::string> names;
+  fake_.jobs.get = [&](const v1::GetJobRequest& request, v1::Job& job) {
+    names.Add(request.name());
+    job = SucceededJob();
+    AddEpoch(1, job);
+    return grpc::Status::OK;
+  };
+  fake_.jobs.cancel = [&](const v1::CancelJobRequest& request, v1::Job& job) {
+    names.Add(request.name());
+    job = RunningJob(1);
+    job.set_state(v1::Job::STATE_CANCELLING);
+    return grpc::Status::OK;
+  };
+  fake_.jobs.remove = [&](const v1::DeleteJobRequest& request, google::protobuf::Empty&) {
+    names.Add(request.name());
+    return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "job zinc-1 is running; cancel it first");
+  };
+  fake_.Start();
+  const ProgramResult show = Run({"job", "show", "zinc-1"});
+  EXPECT_EQ(show.exit_code, 0);
+  EXPECT_THAT(show.out, HasSubstr("\n  1/3      0.9000"));
+  EXPECT_THAT(show.out, HasSubstr("job zinc-1 succeeded\n  best epoch"));
+  const ProgramResult cancel = Run({"job", "cancel", "jobs/zinc-1"});
+  EXPECT_EQ(cancel.out, "job zinc-1 cancelling\n");
+  const ProgramResult remove = Run({"job", "delete", "zinc-1"});
+  EXPECT_EQ(remove.exit_code, 4);
+  EXPECT_EQ(remove.err, "permafrost: FAILED_PRECONDITION: job zinc-1 is running; cancel it first\n");
+  EXPECT_THAT(names.seen(), ElementsAre("jobs/zinc-1", "jobs/zinc-1", "jobs/zinc-1"));
+  const json job = json::parse(Run({"job", "show", "zinc-1", "--output", "json"}).out);
+  EXPECT_EQ(job["spec"]["model"]["hiddenChannels"], 64);
+  EXPECT_EQ(job["resumes"], 0) << "fields at their default are there";
+}
+
+TEST_F(JobCommandTest, LogsAreRawAndContinueAfterALoss) {
+  Recorder<v1::StreamJobLogsRequest> requests;
+  fake_.jobs.logs = [&](const v1::StreamJobLogsRequest& request, grpc::ServerWriter<v1::StreamJobLogsResponse>& writer,
+                        grpc::ServerContext&) {
+    v1::StreamJobLogsResponse piece;
+    if (requests.Add(request) == 0) {
+      piece.set_data("one\n\x1b[1mtw");
+      piece.set_next_offset(110);
+      writer.Write(piece);
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining");
+    }
+    piece.set_data("o\n");
+    piece.set_next_offset(112);
+    writer.Write(piece);
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult result = Run({"job", "logs", "zinc-1", "--follow", "--tail", "10"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "one\n\x1b[1mtwo\n");
+  EXPECT_THAT(result.err, HasSubstr("lost the server"));
+  ASSERT_EQ(requests.seen().size(), 2u);
+  EXPECT_EQ(requests.seen()[0].offset(), -10);
+  EXPECT_TRUE(requests.seen()[0].follow());
+  EXPECT_EQ(requests.seen()[1].offset(), 110);
+}
+
+TEST_F(JobCommandTest, ServerInfoAndDrain) {
+  fake_.server.info = [](const v1::GetServerInfoRequest&, v1::ServerInfo& info) {
+    info.set_version("0.1.0");
+    info.set_git_commit("abc");
+    info.set_torch_version("2.13.0");
+    info.set_device("cpu");
+    info.set_threads(2);
+    info.add_import_roots("/data");
+    info.add_import_roots("/more");
+    return grpc::Status::OK;
+  };
+  fake_.server.drain = [](const v1::DrainRequest&, v1::DrainResponse& response) {
+    response.set_running_job("jobs/zinc-1");
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult info = Run({"server", "info"});
+  EXPECT_EQ(info.exit_code, 0);
+  EXPECT_THAT(info.out,
+              HasSubstr("  version       0.1.0 (abc)\n  libtorch      2.13.0\n  device        cpu, 2 threads\n"));
+  EXPECT_THAT(info.out, HasSubstr("  import roots  /data, /more\n"));
+  EXPECT_EQ(json::parse(Run({"server", "info", "--output", "json"}).out)["importRoots"][1], "/more");
+  EXPECT_EQ(Run({"server", "drain"}).out,
+            "the server drains and exits; job zinc-1 writes a checkpoint and resumes at the next start\n");
+}
+
+TEST_F(JobCommandTest, AServerThatDoesNotAnswerIsNotWaitedForForever) {
+  absl::Notification client_gave_up;
+  fake_.server.info = [&](const v1::GetServerInfoRequest&, v1::ServerInfo&) {
+    client_gave_up.WaitForNotification();
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult result = Run({"server", "info", "--timeout", "1"});
+  client_gave_up.Notify();
+  // The handler, which may begin only now, looks at this frame.
+  fake_.Stop();
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, StartsWith("permafrost: no answer from " + fake_.address()));
+}
+
+TEST_F(JobCommandTest, HelpDocumentsTheExitCodes) {
+  const ProgramResult help = RunProgram({"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Exit codes:\n  0    done\n  1    the watched job"));
+  EXPECT_THAT(RunProgram({"--version"}).out, StartsWith("permafrost "));
+  EXPECT_THAT(RunProgram({"job", "watch", "--help"}).out, HasSubstr("Ctrl-C leaves the job running"));
+}
+
+}  // namespace
+}  // namespace permafrost::client

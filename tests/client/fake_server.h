@@ -1,0 +1,180 @@
+// A server of the whole contract whose answers the test scripts, on a port of its own.
+// Threads: handlers run on gRPC's; a script that is shared between calls locks for itself. Scripts are set before
+// Start().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "permafrost/v1/dataset.grpc.pb.h"
+#include "permafrost/v1/job.grpc.pb.h"
+#include "permafrost/v1/server.grpc.pb.h"
+
+namespace permafrost::client {
+
+// What the handlers saw, in order.
+template <class T>
+class Recorder {
+ public:
+  // Returns how many came before.
+  size_t Add(const T& value) {
+    absl::MutexLock lock(&mu_);
+    seen_.push_back(value);
+    return seen_.size() - 1;
+  }
+  std::vector<T> seen() const {
+    absl::MutexLock lock(&mu_);
+    return seen_;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  std::vector<T> seen_ ABSL_GUARDED_BY(mu_);
+};
+
+template <class Request, class Response>
+using UnaryScript = std::function<grpc::Status(const Request&, Response&)>;
+template <class Request, class Response>
+using StreamScript = std::function<grpc::Status(const Request&, grpc::ServerWriter<Response>&, grpc::ServerContext&)>;
+
+inline grpc::Status NotScripted() { return {grpc::StatusCode::UNIMPLEMENTED, "not scripted"}; }
+
+class FakeJobs final : public v1::JobService::Service {
+ public:
+  UnaryScript<v1::CreateJobRequest, v1::Job> create;
+  UnaryScript<v1::GetJobRequest, v1::Job> get;
+  UnaryScript<v1::ListJobsRequest, v1::ListJobsResponse> list;
+  UnaryScript<v1::CancelJobRequest, v1::Job> cancel;
+  UnaryScript<v1::DeleteJobRequest, google::protobuf::Empty> remove;
+  StreamScript<v1::WatchJobRequest, v1::Job> watch;
+  StreamScript<v1::StreamJobLogsRequest, v1::StreamJobLogsResponse> logs;
+  StreamScript<v1::ExportJobRequest, v1::ExportJobResponse> export_job;
+
+ private:
+  grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request, v1::Job* response) override {
+    return create ? create(*request, *response) : NotScripted();
+  }
+  grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::Job* response) override {
+    return get ? get(*request, *response) : NotScripted();
+  }
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override {
+    return list ? list(*request, *response) : NotScripted();
+  }
+  grpc::Status CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request, v1::Job* response) override {
+    return cancel ? cancel(*request, *response) : NotScripted();
+  }
+  grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+                         google::protobuf::Empty* response) override {
+    return remove ? remove(*request, *response) : NotScripted();
+  }
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                        grpc::ServerWriter<v1::Job>* writer) override {
+    return watch ? watch(*request, *writer, *context) : NotScripted();
+  }
+  grpc::Status StreamJobLogs(grpc::ServerContext* context, const v1::StreamJobLogsRequest* request,
+                             grpc::ServerWriter<v1::StreamJobLogsResponse>* writer) override {
+    return logs ? logs(*request, *writer, *context) : NotScripted();
+  }
+  grpc::Status ExportJob(grpc::ServerContext* context, const v1::ExportJobRequest* request,
+                         grpc::ServerWriter<v1::ExportJobResponse>* writer) override {
+    return export_job ? export_job(*request, *writer, *context) : NotScripted();
+  }
+};
+
+class FakeDatasets final : public v1::DatasetService::Service {
+ public:
+  UnaryScript<v1::ImportDatasetRequest, v1::Dataset> import;
+  UnaryScript<v1::GetDatasetRequest, v1::Dataset> get;
+  UnaryScript<v1::ListDatasetsRequest, v1::ListDatasetsResponse> list;
+  UnaryScript<v1::DeleteDatasetRequest, google::protobuf::Empty> remove;
+  StreamScript<v1::WatchDatasetRequest, v1::Dataset> watch;
+
+ private:
+  grpc::Status ImportDataset(grpc::ServerContext*, const v1::ImportDatasetRequest* request,
+                             v1::Dataset* response) override {
+    return import ? import(*request, *response) : NotScripted();
+  }
+  grpc::Status GetDataset(grpc::ServerContext*, const v1::GetDatasetRequest* request, v1::Dataset* response) override {
+    return get ? get(*request, *response) : NotScripted();
+  }
+  grpc::Status ListDatasets(grpc::ServerContext*, const v1::ListDatasetsRequest* request,
+                            v1::ListDatasetsResponse* response) override {
+    return list ? list(*request, *response) : NotScripted();
+  }
+  grpc::Status DeleteDataset(grpc::ServerContext*, const v1::DeleteDatasetRequest* request,
+                             google::protobuf::Empty* response) override {
+    return remove ? remove(*request, *response) : NotScripted();
+  }
+  grpc::Status WatchDataset(grpc::ServerContext* context, const v1::WatchDatasetRequest* request,
+                            grpc::ServerWriter<v1::Dataset>* writer) override {
+    return watch ? watch(*request, *writer, *context) : NotScripted();
+  }
+};
+
+class FakeInfo final : public v1::ServerService::Service {
+ public:
+  UnaryScript<v1::GetServerInfoRequest, v1::ServerInfo> info;
+  UnaryScript<v1::DrainRequest, v1::DrainResponse> drain;
+
+ private:
+  grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest* request,
+                             v1::ServerInfo* response) override {
+    return info ? info(*request, *response) : NotScripted();
+  }
+  grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request, v1::DrainResponse* response) override {
+    return drain ? drain(*request, *response) : NotScripted();
+  }
+};
+
+class FakeServer {
+ public:
+  FakeJobs jobs;
+  FakeDatasets datasets;
+  FakeInfo server;
+
+  FakeServer() = default;
+  ~FakeServer() { Stop(); }
+
+  void Start() {
+    grpc::ServerBuilder builder;
+    // A second start takes the first one's port, as a daemon that restarts does.
+    builder.AddListeningPort(absl::StrCat("127.0.0.1:", port_), grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&jobs);
+    builder.RegisterService(&datasets);
+    builder.RegisterService(&server);
+    running_ = builder.BuildAndStart();
+  }
+  void Stop() {
+    if (running_ == nullptr) return;
+    running_->Shutdown(std::chrono::system_clock::now());
+    running_->Wait();
+    running_.reset();
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> running_;
+};
+
+// A status with google.rpc details, as the daemon sends them.
+inline grpc::Status WithDetails(grpc::StatusCode code, const std::string& message,
+                                const std::vector<google::protobuf::Message*>& details) {
+  google::rpc::Status status;
+  status.set_code(code);
+  status.set_message(message);
+  for (const auto* detail : details) status.add_details()->PackFrom(*detail);
+  return {code, message, status.SerializeAsString()};
+}
+
+}  // namespace permafrost::client

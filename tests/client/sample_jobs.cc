@@ -1,0 +1,124 @@
+#include "client/sample_jobs.h"
+
+namespace permafrost::client {
+namespace {
+
+// 2026-03-10 12:00:00 UTC.
+constexpr int64_t kCreated = 1'773'144'000;
+
+void SetSizes(int64_t graphs, v1::SizeStatistics& sizes) {
+  sizes.set_num_graphs(graphs);
+  sizes.set_num_nodes(graphs * 23);
+  sizes.set_num_edges(graphs * 50);
+  sizes.set_mean_nodes(23.09);
+  sizes.set_std_nodes(4.49);
+  sizes.set_mean_edges(49.65);
+  sizes.set_std_edges(10.53);
+  sizes.set_max_nodes(38);
+  sizes.set_max_edges(88);
+  sizes.set_node_edge_correlation(0.992);
+}
+
+}  // namespace
+
+v1::Job QueuedJob() {
+  v1::Job job;
+  job.set_name("jobs/zinc-1");
+  job.set_state(v1::Job::STATE_QUEUED);
+  job.mutable_create_time()->set_seconds(kCreated);
+  v1::JobSpec& spec = *job.mutable_spec();
+  spec.set_dataset("datasets/zinc");
+  spec.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GINE);
+  spec.mutable_model()->set_hidden_channels(64);
+  spec.mutable_model()->set_num_layers(4);
+  spec.mutable_model()->set_pooling(v1::ModelSpec::POOLING_MEAN);
+  spec.mutable_optimizer()->set_algorithm(v1::OptimizerSpec::ALGORITHM_ADAM);
+  spec.mutable_optimizer()->set_learning_rate(1e-3);
+  spec.set_loss(v1::JobSpec::LOSS_L1);
+  spec.set_epochs(3);
+  spec.set_batch_size(32);
+  spec.mutable_checkpoint()->set_keep(2);
+  return job;
+}
+
+v1::Job RunningJob(int64_t epoch) {
+  v1::Job job = QueuedJob();
+  job.set_state(v1::Job::STATE_RUNNING);
+  job.mutable_start_time()->set_seconds(kCreated + 1);
+  v1::Progress& progress = *job.mutable_progress();
+  progress.set_epoch(epoch);
+  progress.set_steps_per_epoch(100);
+  progress.set_step_in_epoch(50);
+  progress.set_step((epoch - 1) * 100 + 50);
+  progress.set_loss(0.5 / static_cast<double>(epoch));
+  progress.set_graphs_per_second(21'437);
+  progress.mutable_eta()->set_seconds(72);
+  progress.set_graphs(progress.step() * 32);
+  progress.set_nodes(progress.step() * 700);
+  progress.set_edges(progress.step() * 1500);
+  progress.set_padding_nodes(progress.step());
+  progress.set_padding_edges(progress.step() * 2);
+  progress.mutable_phase_seconds()->set_forward(1.5);
+  progress.set_checkpoint_step((epoch - 1) * 100);
+  return job;
+}
+
+void AddEpoch(int64_t epoch, v1::Job& job) {
+  v1::EpochMetrics& metrics = *job.add_epochs();
+  metrics.set_epoch(epoch);
+  metrics.set_train_loss(0.9 / static_cast<double>(epoch));
+  metrics.set_valid_loss(0.8 / static_cast<double>(epoch));
+  metrics.set_valid_mae(0.7 / static_cast<double>(epoch));
+  metrics.set_train_seconds(0.5);
+  metrics.set_valid_seconds(0.02);
+  metrics.set_graphs_per_second(20'000);
+}
+
+v1::Job SucceededJob() {
+  v1::Job job = RunningJob(3);
+  job.set_state(v1::Job::STATE_SUCCEEDED);
+  job.mutable_end_time()->set_seconds(kCreated + 113);
+  job.mutable_progress()->set_step_in_epoch(100);
+  job.mutable_progress()->set_step(300);
+  v1::JobResult& result = *job.mutable_result();
+  result.set_best_epoch(3);
+  result.set_best_valid_mae(0.23333);
+  result.set_best_test_mae(0.24);
+  result.set_final_test_mae(0.25);
+  result.set_train_seconds(101);
+  result.set_mean_step_milliseconds(3.21);
+  result.set_num_parameters(103'425);
+  return job;
+}
+
+v1::Dataset ImportingDataset(int64_t bytes_read) {
+  v1::Dataset dataset;
+  dataset.set_name("datasets/zinc");
+  dataset.set_state(v1::Dataset::STATE_IMPORTING);
+  dataset.mutable_create_time()->set_seconds(kCreated);
+  dataset.mutable_import_options()->set_source_path("/data/zinc");
+  dataset.mutable_import_progress()->set_current_file("raw/edge.csv.gz");
+  dataset.mutable_import_progress()->set_bytes_read(bytes_read);
+  dataset.mutable_import_progress()->set_bytes_total(1'000'000);
+  return dataset;
+}
+
+v1::Dataset ReadyDataset() {
+  v1::Dataset dataset = ImportingDataset(0);
+  dataset.clear_import_progress();
+  dataset.set_state(v1::Dataset::STATE_READY);
+  v1::GraphSetSummary& summary = *dataset.mutable_summary();
+  SetSizes(12'000, *summary.mutable_all());
+  SetSizes(10'000, *summary.mutable_train());
+  SetSizes(1'000, *summary.mutable_valid());
+  SetSizes(1'000, *summary.mutable_test());
+  summary.mutable_node_features()->set_data_type(v1::FeatureSummary::DATA_TYPE_INT32);
+  summary.mutable_node_features()->set_width(1);
+  summary.set_num_targets(1);
+  summary.set_store_bytes(9'876'543);
+  summary.set_split("scaffold");
+  summary.set_inverse_edges_added(true);
+  return dataset;
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,130 @@
+#include "client/spec_file.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace permafrost::client {
+namespace {
+
+v1::CreateJobRequest Parsed(SpecSyntax syntax, const std::string& text) {
+  const auto request = ParseSpec("job", syntax, text);
+  EXPECT_TRUE(request.ok()) << request.status();
+  return request.ok() ? *request : v1::CreateJobRequest();
+}
+
+v1::CreateJobRequest Full() {
+  v1::CreateJobRequest request;
+  request.set_job_id("zinc-1");
+  v1::JobSpec& spec = *request.mutable_spec();
+  spec.set_dataset("zinc");
+  spec.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GINE);
+  spec.mutable_model()->set_hidden_channels(128);
+  spec.mutable_model()->set_pooling(v1::ModelSpec::POOLING_SUM);
+  spec.mutable_optimizer()->set_learning_rate(5e-4);
+  spec.set_loss(v1::JobSpec::LOSS_L1);
+  spec.set_epochs(100);
+  spec.set_seed(18446744073709551615ULL);
+  spec.set_priority(-5);
+  spec.mutable_checkpoint()->set_every_steps(50);
+  return request;
+}
+
+TEST(SpecFile, YamlWithShortNames) {
+  const v1::CreateJobRequest request = Parsed(SpecSyntax::kYaml, R"(
+# comments are welcome
+job_id: zinc-1
+dataset: zinc
+model:
+  architecture: gine
+  hidden_channels: 128
+  pooling: sum
+optimizer: {learning_rate: 5e-4}
+loss: l1
+epochs: 100
+seed: 18446744073709551615
+priority: -5
+checkpoint:
+  every_steps: 50
+)");
+  EXPECT_EQ(request.DebugString(), Full().DebugString());
+}
+
+TEST(SpecFile, JsonWithCamelCaseAndFullNames) {
+  const v1::CreateJobRequest request = Parsed(SpecSyntax::kJson, R"({
+	"jobId": "zinc-1", "dataset": "zinc",
+	"model": {"architecture": "ARCHITECTURE_GINE", "hiddenChannels": 128, "pooling": "POOLING_SUM"},
+	"optimizer": {"learningRate": 0.0005}, "loss": "LOSS_L1", "epochs": "100", "seed": "18446744073709551615",
+	"priority": -5, "checkpoint": {"everySteps": 50}
+})");
+  EXPECT_EQ(request.DebugString(), Full().DebugString()) << "64-bit numbers may be quoted, as protobuf's JSON writes";
+}
+
+TEST(SpecFile, NullIsTheDefault) {
+  EXPECT_EQ(Parsed(SpecSyntax::kYaml, "dataset: d\nmodel:\nepochs: ~\n").spec().DebugString(), "dataset: \"d\"\n");
+}
+
+TEST(SpecFile, BadInputGetsOneLine) {
+  const struct {
+    const char* why;
+    SpecSyntax syntax;
+    const char* text;
+    const char* want;
+  } kCases[] = {
+      {"unknown key at the top", SpecSyntax::kYaml, "dataset: d\nepoch: 3\n",
+       "job:2: epoch: unknown key; accepted: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, "
+       "priority, "
+       "checkpoint"},
+      {"unknown key within", SpecSyntax::kYaml, "model:\n  layers: 3\n",
+       "job:2: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling"},
+      {"unknown key of JSON, with its line", SpecSyntax::kJson, "{\n\"model\": {\n\"layers\": 3}}",
+       "job:3: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling"},
+      {"no number", SpecSyntax::kYaml, "epochs: ten\n", "job:1: epochs: 'ten'; accepted: a whole number"},
+      {"a fraction where none can be", SpecSyntax::kYaml, "epochs: 1.5\n",
+       "job:1: epochs: '1.5'; accepted: a whole number"},
+      {"too large", SpecSyntax::kYaml, "priority: 99999999999\n",
+       "job:1: priority: '99999999999'; accepted: a whole number of 32 bits"},
+      {"negative", SpecSyntax::kYaml, "seed: -1\n", "job:1: seed: '-1'; accepted: a whole number, 0 or more"},
+      {"no real number", SpecSyntax::kYaml, "optimizer: {learning_rate: fast}\n",
+       "job:1: optimizer.learning_rate: 'fast'; accepted: a number"},
+      {"no such name", SpecSyntax::kYaml, "\n\nloss: l2\n", "job:3: loss: 'l2'; accepted: l1, mse"},
+      {"the unset value has no name", SpecSyntax::kYaml, "loss: unspecified\n",
+       "job:1: loss: 'unspecified'; accepted: l1, mse"},
+      {"a list where a value belongs", SpecSyntax::kYaml, "epochs: [1, 2]\n",
+       "job:1: epochs: is no single value; accepted: a whole number"},
+      {"a value where keys belong", SpecSyntax::kYaml, "model: gine\n",
+       "job:1: model: is no mapping; accepted keys: architecture, hidden_channels, num_layers, pooling"},
+      {"twice, in both spellings", SpecSyntax::kYaml, "batch_size: 3\nbatchSize: 4\n",
+       "job:2: batchSize: is given twice"},
+      {"the ID twice", SpecSyntax::kYaml, "job_id: a\njobId: b\n", "job:2: jobId: is given twice"},
+      {"a list at the top", SpecSyntax::kYaml, "- dataset: d\n", "job:1: is no mapping of keys to values"},
+      {"nothing", SpecSyntax::kYaml, "", "job: holds 0 YAML documents; accepted: one, a job's keys and values"},
+      {"an empty mapping", SpecSyntax::kYaml, "{}",
+       "job:1: is empty; accepted keys: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, priority, "
+       "checkpoint"},
+      {"two documents", SpecSyntax::kYaml, "dataset: d\n---\ndataset: e\n",
+       "job: holds 2 YAML documents; accepted: one, a job's keys and values"},
+      {"no YAML", SpecSyntax::kYaml, "dataset: d\nmodel: {\n", "job:3: is no YAML: end of map flow not found"},
+  };
+  for (const auto& c : kCases) {
+    const auto request = ParseSpec("job", c.syntax, c.text);
+    EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument) << c.why;
+    EXPECT_EQ(std::string(request.status().message()), c.want) << c.why;
+  }
+}
+
+TEST(SpecFile, JsonIsNotTakenForYaml) {
+  const auto request = ParseSpec("job.json", SpecSyntax::kJson, "{\n\"epochs\": 3,\n}");
+  const std::string message(request.status().message());
+  EXPECT_EQ(message.rfind("job.json:3: is no JSON: syntax error", 0), 0u) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
+TEST(SpecFile, MissingFileNamesThePath) {
+  const auto request = ReadSpecFile("/no/such/job.yaml");
+  EXPECT_EQ(request.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(request.status().message().find("/no/such/job.yaml"), absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace permafrost::client

@@ -1,0 +1,123 @@
+#include "client/dataset_view.h"
+#include "client/job_view.h"
+#include "client/sample_jobs.h"
+#include "gtest/gtest.h"
+
+namespace permafrost::client {
+namespace {
+
+// Five minutes after the sample jobs were created.
+const ViewTime kTime{absl::FromUnixSeconds(1'773'144'300), absl::UTCTimeZone()};
+
+TEST(JobView, ListSaysWhatEachJobHasReached) {
+  v1::Job failed = RunningJob(2);
+  failed.set_name("jobs/broken");
+  failed.set_state(v1::Job::STATE_FAILED);
+  failed.mutable_end_time()->set_seconds(failed.start_time().seconds() + 7);
+  EXPECT_EQ(RenderJobList({QueuedJob(), RunningJob(2), SucceededJob(), failed}, kTime, {}),
+            "JOB     STATE      DATASET  EPOCH  VALID MAE  PRIORITY  CREATED    TIME\n"
+            "zinc-1  queued     zinc       -/3          -         0   5m ago       -\n"
+            "zinc-1  running    zinc       2/3          -         0   5m ago  4m 59s\n"
+            "zinc-1  succeeded  zinc       3/3     0.2333         0   5m ago  1m 52s\n"
+            "broken  failed     zinc       2/3          -         0   5m ago  7.00 s\n");
+}
+
+TEST(JobView, ShowOfARunningJob) {
+  v1::Job job = RunningJob(2);
+  AddEpoch(1, job);
+  job.set_resumes(1);
+  job.mutable_spec()->mutable_checkpoint()->set_every_steps(50);
+  EXPECT_EQ(RenderJob(job, kTime, {}),
+            "job zinc-1\n"
+            "  state          running\n"
+            "  dataset        zinc\n"
+            "  model          gine, 64 channels, 4 layers, mean pooling\n"
+            "  optimizer      adam, learning rate 0.001, weight decay 0\n"
+            "  loss           l1\n"
+            "  batch size     32\n"
+            "  seed           0\n"
+            "  priority       0\n"
+            "  checkpoints    each epoch and every 50 steps, 2 kept; the newest at step 100\n"
+            "  created        2026-03-10 12:00:00 (5m ago)\n"
+            "  started        2026-03-10 12:00:01 (4m ago)\n"
+            "  resumes        1\n"
+            "  epoch          2/3\n"
+            "  steps          150 of 300\n"
+            "  trained on     4,800 graphs, 105,000 nodes, 225,000 edges\n"
+            "  padding        150 nodes, 300 edges\n"
+            "  time by phase  batch 0.00 s, forward 1.50 s, backward 0.00 s, optimizer 0.00 s\n"
+            "  speed          21.4k graphs/s\n"
+            "  ETA            1m 12s\n"
+            "\n"
+            "epoch  train loss  valid loss  valid MAE  graphs/s     time\n"
+            "  1/3      0.9000      0.8000     0.7000     20.0k   0.52 s\n");
+}
+
+TEST(JobView, ShowOfAFailedJobNamesTheError) {
+  v1::Job job = QueuedJob();
+  job.set_state(v1::Job::STATE_FAILED);
+  job.set_error("loss: nan at step 7;\nexpected a finite number");
+  EXPECT_NE(RenderJob(job, kTime, {}).find("  error        loss: nan at step 7; expected a finite number\n"),
+            std::string::npos)
+      << RenderJob(job, kTime, {});
+}
+
+TEST(JobView, Result) {
+  EXPECT_EQ(RenderResult(SucceededJob(), {}),
+            "job zinc-1 succeeded\n"
+            "  best epoch            3 of 3\n"
+            "  validation MAE        0.2333\n"
+            "  test MAE, best epoch  0.2400\n"
+            "  test MAE, last epoch  0.2500\n"
+            "  parameters            103,425\n"
+            "  step                  3.21 ms\n"
+            "  train time            1m 41s\n");
+}
+
+TEST(JobView, SnapshotHasNoLossBeforeTheFirstStepOfAnEpoch) {
+  v1::Job job = RunningJob(2);
+  EXPECT_EQ(ToSnapshot(job, 0.7).loss, 0.25);
+  job.mutable_progress()->set_step_in_epoch(0);
+  EXPECT_EQ(ToSnapshot(job, 0.7).loss, std::nullopt);
+  EXPECT_EQ(ToSnapshot(job, 0.7).steps_total, 300);
+  EXPECT_EQ(ToSnapshot(QueuedJob(), std::nullopt).eta, std::nullopt);
+}
+
+TEST(DatasetView, List) {
+  EXPECT_EQ(RenderDatasetList({ImportingDataset(1), ReadyDataset()}, kTime, {}),
+            "DATASET  STATE      GRAPHS    NODES    EDGES  TARGETS     SIZE  CREATED\n"
+            "zinc     importing       -        -        -        -        -   5m ago\n"
+            "zinc     ready      12,000  276,000  600,000        1  9.88 MB   5m ago\n");
+}
+
+TEST(DatasetView, ShowOfAReadySet) {
+  EXPECT_EQ(RenderDataset(ReadyDataset(), kTime, {}),
+            "dataset zinc\n"
+            "  state          ready\n"
+            "  source         /data/zinc\n"
+            "  created        2026-03-10 12:00:00\n"
+            "  split          scaffold\n"
+            "  inverse edges  added\n"
+            "  node features  1 column of int32\n"
+            "  edge features  none\n"
+            "  targets        1 a graph, 0 labels missing\n"
+            "  store          9.88 MB\n"
+            "\n"
+            "SPLIT  GRAPHS    NODES    EDGES   NODES/GRAPH    EDGES/GRAPH  MAX NODES  MAX EDGES  CORRELATION\n"
+            "all    12,000  276,000  600,000  23.09 ± 4.49  49.65 ± 10.53         38         88        0.992\n"
+            "train  10,000  230,000  500,000  23.09 ± 4.49  49.65 ± 10.53         38         88        0.992\n"
+            "valid   1,000   23,000   50,000  23.09 ± 4.49  49.65 ± 10.53         38         88        0.992\n"
+            "test    1,000   23,000   50,000  23.09 ± 4.49  49.65 ± 10.53         38         88        0.992\n");
+}
+
+TEST(DatasetView, ShowOfAnImport) {
+  EXPECT_EQ(RenderDataset(ImportingDataset(500'000), kTime, {}),
+            "dataset zinc\n"
+            "  state    importing\n"
+            "  source   /data/zinc\n"
+            "  created  2026-03-10 12:00:00\n"
+            "  read     500 kB of 1.00 MB  raw/edge.csv.gz\n");
+}
+
+}  // namespace
+}  // namespace permafrost::client
