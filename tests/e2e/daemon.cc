@@ -1,0 +1,114 @@
+#include "e2e/daemon.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <regex>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace permafrost::e2e {
+
+Daemon::Daemon(const std::filesystem::path& state_dir, const std::filesystem::path& import_root,
+               const std::vector<std::string>& more_flags) {
+  std::vector<std::string> argv = {PERMAFROSTD,   "--listen",        "127.0.0.1:0",       "--metrics", "127.0.0.1:0",
+                                   "--state-dir", state_dir.string(), "--import-root",    import_root.string(),
+                                   "--device",    "cpu",             "--threads",         "2"};
+  argv.insert(argv.end(), more_flags.begin(), more_flags.end());
+  process_ = std::make_unique<Process>(argv, state_dir.string() + ".stderr");
+  const std::string line = process_->ReadLine(absl::Seconds(60));
+  std::smatch found;
+  if (!std::regex_search(line, found, std::regex("ready: grpc ([^ ,]+), metrics http://([^/]+)/metrics"))) {
+    ADD_FAILURE() << "no ready line but: " << line;
+    return;
+  }
+  grpc_ = found[1];
+  metrics_ = found[2];
+  channel_ = grpc::CreateChannel(grpc_, grpc::InsecureChannelCredentials());
+  jobs_ = v1::JobService::NewStub(channel_);
+  datasets_ = v1::DatasetService::NewStub(channel_);
+  server_ = v1::ServerService::NewStub(channel_);
+}
+
+Output Daemon::Client(const std::vector<std::string>& arguments) const {
+  std::vector<std::string> argv = {PERMAFROST, "--server", grpc_};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return RunCommand(argv, absl::Minutes(5));
+}
+
+v1::Dataset Daemon::Import(const std::string& name, const std::filesystem::path& source) {
+  v1::Dataset dataset;
+  grpc::ClientContext import_context, watch_context;
+  v1::ImportDatasetRequest request;
+  request.set_dataset_id(name);
+  request.mutable_options()->set_source_path(source.string());
+  const grpc::Status status = datasets_->ImportDataset(&import_context, request, &dataset);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  v1::WatchDatasetRequest watch;
+  watch.set_name("datasets/" + name);
+  const auto reader = datasets_->WatchDataset(&watch_context, watch);
+  while (reader->Read(&dataset)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(dataset.state(), v1::Dataset::STATE_READY) << dataset.error();
+  return dataset;
+}
+
+v1::Job Daemon::Get(const std::string& job) {
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_name("jobs/" + job);
+  v1::Job answer;
+  const grpc::Status status = jobs_->GetJob(&context, request, &answer);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return answer;
+}
+
+v1::Job Daemon::AwaitEnd(const std::string& job) {
+  grpc::ClientContext context;
+  v1::WatchJobRequest request;
+  request.set_name("jobs/" + job);
+  v1::Job last;
+  const auto reader = jobs_->WatchJob(&context, request);
+  while (reader->Read(&last)) {
+  }
+  const grpc::Status status = reader->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return last;
+}
+
+int Daemon::Stop() {
+  process_->Signal(SIGTERM);
+  return process_->Wait(absl::Seconds(60));
+}
+
+std::string HttpGet(const std::string& address, const std::string& path) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (!absl::SimpleAtoi(address.substr(colon + 1), &port)) return "";
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string answer;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
+    const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", address, "\r\n\r\n");
+    if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
+      char piece[65536];
+      for (ssize_t got = 0; (got = recv(fd, piece, sizeof(piece), 0)) > 0;) answer.append(piece, static_cast<size_t>(got));
+    }
+  }
+  close(fd);
+  const size_t body = answer.find("\r\n\r\n");
+  const bool ok = answer.substr(0, 20).find(" 200 ") != std::string::npos;
+  return ok && body != std::string::npos ? answer.substr(body + 4) : "";
+}
+
+std::filesystem::path ShippedSample() { return std::filesystem::path(PERMAFROST_SOURCE_DIR) / "deploy/sample/zinc"; }
+
+}  // namespace permafrost::e2e

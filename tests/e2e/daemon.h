@@ -1,0 +1,60 @@
+// The real daemon on free ports, with real gRPC stubs and the real client program.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "e2e/process.h"
+#include "permafrost/v1/dataset.grpc.pb.h"
+#include "permafrost/v1/job.grpc.pb.h"
+#include "permafrost/v1/server.grpc.pb.h"
+
+namespace permafrost::e2e {
+
+namespace v1 = ::permafrost::v1;
+
+class Daemon {
+ public:
+  // Starts permafrostd and waits for its ready line. Imports may read `import_root`.
+  Daemon(const std::filesystem::path& state_dir, const std::filesystem::path& import_root,
+         const std::vector<std::string>& more_flags = {});
+
+  bool ready() const { return !grpc_.empty(); }
+  const std::string& grpc() const { return grpc_; }
+  const std::string& metrics() const { return metrics_; }
+  Process& process() { return *process_; }
+  v1::JobService::Stub& jobs() { return *jobs_; }
+  v1::DatasetService::Stub& datasets() { return *datasets_; }
+  v1::ServerService::Stub& server() { return *server_; }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+
+  // Runs `permafrost --server ... ARGS`.
+  Output Client(const std::vector<std::string>& arguments) const;
+  // Imports `source` as `name` and waits for READY; returns it.
+  v1::Dataset Import(const std::string& name, const std::filesystem::path& source);
+  v1::Job Get(const std::string& job);
+  // Watches until the terminal state and returns it.
+  v1::Job AwaitEnd(const std::string& job);
+  // SIGTERM; the exit code.
+  int Stop();
+
+ private:
+  std::unique_ptr<Process> process_;
+  std::string grpc_, metrics_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::DatasetService::Stub> datasets_;
+  std::unique_ptr<v1::ServerService::Stub> server_;
+};
+
+// The body of http://ADDRESS/PATH; empty when the server does not answer 200.
+std::string HttpGet(const std::string& address, const std::string& path);
+
+// The dataset that the project ships.
+std::filesystem::path ShippedSample();
+
+}  // namespace permafrost::e2e

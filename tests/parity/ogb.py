@@ -1,0 +1,59 @@
+"""A reader of OGB's graph-property CSV layout that shares nothing with Permafrost's importer."""
+
+import gzip
+import pathlib
+
+import numpy as np
+import torch
+
+
+def _table(root, name, dtype):
+    for path, opener in ((root / f"{name}.csv.gz", gzip.open), (root / f"{name}.csv", open)):
+        if path.exists():
+            with opener(path, "rt") as file:
+                return np.genfromtxt(file, delimiter=",", dtype=dtype, ndmin=2)
+    raise FileNotFoundError(root / name)
+
+
+def read(root):
+    """List of dicts: x [N, C] int64, edge_index [2, E] with inverses, edge_attr [E, C] int64, y [1, T] float32."""
+    raw = pathlib.Path(root) / "raw"
+    nodes = _table(raw, "num-node-list", np.int64).ravel()
+    edges = _table(raw, "num-edge-list", np.int64).ravel()
+    edge = torch.from_numpy(_table(raw, "edge", np.int64))
+    x = torch.from_numpy(_table(raw, "node-feat", np.int64))
+    edge_attr = torch.from_numpy(_table(raw, "edge-feat", np.int64))
+    y = torch.from_numpy(_table(raw, "graph-label", np.float32))
+    graphs, n0, e0 = [], 0, 0
+    for g, (n, e) in enumerate(zip(nodes.tolist(), edges.tolist())):
+        pairs, attr = edge[e0 : e0 + e].T, edge_attr[e0 : e0 + e]
+        graphs.append(
+            {
+                "x": x[n0 : n0 + n],
+                "edge_index": torch.cat([pairs, pairs.flip(0)], dim=1),
+                "edge_attr": torch.cat([attr, attr]),
+                "y": y[g : g + 1],
+            }
+        )
+        n0, e0 = n0 + n, e0 + e
+    return graphs
+
+
+def split(root, name):
+    """Graph ids of a split of the only split folder there."""
+    (folder,) = (pathlib.Path(root) / "split").iterdir()
+    return _table(folder, name, np.int64).ravel().tolist()
+
+
+def collate(graphs):
+    """One batch: x, edge_index, edge_attr, batch vector, number of graphs, y."""
+    sizes = torch.tensor([g["x"].size(0) for g in graphs])
+    starts = torch.cumsum(sizes, 0) - sizes
+    return (
+        torch.cat([g["x"] for g in graphs]),
+        torch.cat([g["edge_index"] + s for g, s in zip(graphs, starts)], dim=1),
+        torch.cat([g["edge_attr"] for g in graphs]),
+        torch.repeat_interleave(torch.arange(len(graphs)), sizes),
+        len(graphs),
+        torch.cat([g["y"] for g in graphs]),
+    )

@@ -1,0 +1,74 @@
+"""Weights that Permafrost trained and exported, loaded into the equal PyG module, predict what Permafrost predicted.
+
+usage: parity_test.py BIN_DIR DATASET_DIR
+"""
+
+import csv
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+import gine
+import ogb
+
+TOLERANCE = 1e-5
+
+
+def train_and_export(bin_dir, dataset, work):
+    """Runs the real daemon and client; leaves best.safetensors, last.safetensors and predictions.csv in `work`."""
+    daemon = subprocess.Popen(
+        [bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", work / "state",
+         "--import-root", dataset, "--device", "cpu", "--threads", "2"],
+        stdout=subprocess.PIPE, text=True)
+    try:
+        server = re.search(r"grpc (\S+),", daemon.stdout.readline()).group(1)
+
+        def client(*arguments):
+            subprocess.run([bin_dir / "permafrost", "--server", server, *arguments], check=True)
+
+        client("dataset", "import", "sample", dataset)
+        client("job", "submit", "--id", "parity", "--dataset", "sample", "--epochs", "2", "--batch-size", "64", "--watch")
+        client("job", "export", "parity", "--artifact", "best-weights", "--to", work / "best.safetensors")
+        client("job", "export", "parity", "--artifact", "last-weights", "--to", work / "last.safetensors")
+        client("job", "export", "parity", "--artifact", "test-predictions", "--to", work / "predictions.csv")
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        code = daemon.wait(timeout=60)
+    assert code == 0, f"permafrostd ended with code {code}"
+
+
+def main():
+    bin_dir, dataset = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]).resolve()
+    torch.set_num_threads(2)
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        train_and_export(bin_dir, dataset, work)
+        with open(work / "predictions.csv") as file:
+            rows = list(csv.DictReader(file))
+        ids = [int(row["graph"]) for row in rows]
+        assert ids == ogb.split(dataset, "test"), "predictions are not those of the test split, in its order"
+        graphs = ogb.read(dataset)
+        batch = ogb.collate([graphs[i] for i in ids])
+        predicted = torch.tensor([float(row["prediction_0"]) for row in rows])
+        gine.load(work / "last.safetensors")
+        best = gine.load(work / "best.safetensors").eval()
+        # Other weights must predict otherwise, or the comparison proves nothing.
+        untrained = gine.GINE(best.spec).eval()
+
+        def difference(module):
+            with torch.no_grad():
+                return ((module(*batch[:5]).squeeze(1) - predicted).abs() / predicted.abs().clamp_min(1)).max().item()
+
+        worst, control = difference(best), difference(untrained)
+        print(f"{len(ids)} test graphs: largest relative difference {worst:.2e}; an untrained module differs by {control:.2f}")
+        assert worst <= TOLERANCE, f"{worst} > {TOLERANCE}"
+        assert control > 1e-2, "an untrained module predicts the same"
+
+
+if __name__ == "__main__":
+    main()

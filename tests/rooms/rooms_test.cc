@@ -1,0 +1,230 @@
+// Which room may include which: DESIGN's table, held against every #include under server/.
+// The libraries are bound by CMake, but headers of all rooms are on every room's path, so that only this test sees a
+// wrong arrow before it has grown into a cycle.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace permafrost {
+namespace {
+
+// Path under server/ ("nn/gine.cc") -> content.
+using Tree = std::map<std::string, std::string>;
+
+struct Room {
+  const char* name;
+  // Rooms ("data") or single headers ("train/runner.h") that it may include beside its own, base and telemetry.
+  std::vector<std::string> may_include;
+  bool torch = false;  // its own files may include libtorch
+  bool wire = false;   // its own files may include .pb.h and gRPC
+  const char* why;
+};
+
+const Room kRooms[] = {
+    {.name = "base", .may_include = {}, .why = "base is below every room, so it can know none of them"},
+    {.name = "telemetry", .may_include = {}, .why = "every room may use telemetry, so it can know none of them"},
+    {.name = "data", .may_include = {}, .why = "the store serves any model on any device and builds without torch"},
+    {.name = "graphcache",
+     .may_include = {},
+     .why = "policy and ladder are pure functions over shapes; executables stand behind an interface"},
+    {.name = "nn",
+     .may_include = {},
+     .torch = true,
+     .why = "a model is a function of tensors, wherever they come from"},
+    {.name = "device",
+     .may_include = {"graphcache"},
+     .torch = true,
+     .why = "a device implements graphcache's interfaces and knows neither jobs nor datasets"},
+    {.name = "train",
+     .may_include = {"nn", "data", "graphcache", "device"},
+     .torch = true,
+     .why = "the loop does not know who asked for it: it reports through RunContext"},
+    {.name = "jobs",
+     .may_include = {"data", "graphcache", "train/runner.h", "train/config.h", "nn/config.h"},
+     .why = "jobs runs training through train/runner.h only, so that it builds and is tested without torch"},
+    {.name = "api",
+     .may_include = {"jobs", "data", "graphcache", "train/runner.h", "train/config.h", "nn/config.h"},
+     .wire = true,
+     .why = "handlers parse, enqueue and read snapshots; of training they see only its torch-free options and results"},
+};
+
+constexpr char kWireWhy[] = "wire types stop in api/, so that the contract can change without the rooms behind it";
+constexpr char kTorchWhy[] =
+    "only nn, device and train need libtorch, which costs seconds a file and hides protobuf 3.13 headers";
+constexpr char kClashWhy[] = "libtorch ships protobuf 3.13 headers, which must never meet a .pb.h in one file";
+
+bool StartsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+bool EndsWith(std::string_view text, std::string_view suffix) {
+  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
+}
+
+std::vector<std::string> IncludesOf(const std::string& content) {
+  static const std::regex include(R"re((?:^|\n)[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">])re");
+  std::vector<std::string> found;
+  for (std::sregex_iterator it(content.begin(), content.end(), include), end; it != end; ++it)
+    found.push_back((*it)[1]);
+  return found;
+}
+
+bool IsTorch(std::string_view include) {
+  return StartsWith(include, "torch/") || StartsWith(include, "ATen/") || StartsWith(include, "c10/") ||
+         StartsWith(include, "caffe2/");
+}
+bool IsWire(std::string_view include) {
+  return EndsWith(include, ".pb.h") || StartsWith(include, "grpcpp/") || StartsWith(include, "grpc/") ||
+         StartsWith(include, "google/protobuf/");
+}
+
+// The room of a path or include ("nn/gine.h" -> "nn"); empty: none, as for main.cc.
+std::string RoomOf(const std::string& path) {
+  const size_t slash = path.find('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+const Room* FindRoom(const std::string& name) {
+  const auto* found =
+      std::find_if(std::begin(kRooms), std::end(kRooms), [&](const Room& room) { return room.name == name; });
+  return found == std::end(kRooms) ? nullptr : found;
+}
+
+bool MayInclude(const Room& room, const std::string& include) {
+  const std::string target = RoomOf(include);
+  if (target == room.name || target == "base" || (target == "telemetry" && std::string_view(room.name) != "base")) {
+    return true;
+  }
+  return std::any_of(room.may_include.begin(), room.may_include.end(),
+                     [&](const std::string& allowed) { return allowed == target || allowed == include; });
+}
+
+// The first chain of includes from `path` to an outside header that `wanted` accepts: "a.h -> b.h -> torch/x.h"; or
+// empty.
+std::string ChainTo(const Tree& tree, const std::string& path, bool (*wanted)(std::string_view),
+                    std::set<std::string>& seen) {
+  if (!seen.insert(path).second) return "";
+  const auto file = tree.find(path);
+  if (file == tree.end()) return "";
+  for (const std::string& include : IncludesOf(file->second)) {
+    if (wanted(include)) return path + " -> " + include;
+    const std::string rest = ChainTo(tree, include, wanted, seen);
+    if (!rest.empty()) return path + " -> " + rest;
+  }
+  return "";
+}
+std::string ChainTo(const Tree& tree, const std::string& path, bool (*wanted)(std::string_view)) {
+  std::set<std::string> seen;
+  return ChainTo(tree, path, wanted, seen);
+}
+
+// One line for each breach, with its reason.
+std::vector<std::string> Breaches(const Tree& tree) {
+  std::vector<std::string> breaches;
+  for (const auto& [path, content] : tree) {
+    const std::string torch = ChainTo(tree, path, IsTorch), wire = ChainTo(tree, path, IsWire);
+    if (!torch.empty() && !wire.empty()) {
+      breaches.push_back(path + ": sees torch (" + torch + ") and the wire (" + wire + "): " + kClashWhy);
+    }
+    const std::string name = RoomOf(path);
+    if (name.empty()) continue;  // main.cc and config wire the rooms together and may include every one
+    const Room* room = FindRoom(name);
+    if (room == nullptr) {
+      breaches.push_back(path + ": the room " + name + " is not in the table");
+      continue;
+    }
+    for (const std::string& include : IncludesOf(content)) {
+      if (FindRoom(RoomOf(include)) != nullptr && !MayInclude(*room, include)) {
+        breaches.push_back(path + ": includes " + include + ": " + room->why);
+      }
+      if (IsWire(include) && !room->wire) breaches.push_back(path + ": includes " + include + ": " + kWireWhy);
+    }
+    if (!room->torch && !torch.empty()) breaches.push_back(path + ": sees torch (" + torch + "): " + kTorchWhy);
+  }
+  return breaches;
+}
+
+Tree ReadServer() {
+  const std::filesystem::path root = std::filesystem::path(PERMAFROST_SOURCE_DIR) / "server";
+  Tree tree;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension != ".h" && extension != ".cc") continue;
+    std::ifstream in(entry.path());
+    tree[entry.path().lexically_relative(root).generic_string()].assign(std::istreambuf_iterator<char>(in), {});
+  }
+  return tree;
+}
+
+TEST(Rooms, EveryIncludeUnderServerIsInTheTable) {
+  const Tree tree = ReadServer();
+  ASSERT_TRUE(tree.contains("main.cc") && tree.contains("train/runner.h"))
+      << "read the wrong folder: " << PERMAFROST_SOURCE_DIR;
+  EXPECT_THAT(Breaches(tree), testing::IsEmpty());
+}
+
+TEST(Rooms, HeadersThatTorchFreeRoomsUseAreTorchFree) {
+  const Tree tree = ReadServer();
+  for (const Room& room : kRooms) {
+    for (const std::string& header : room.may_include) {
+      if (room.torch || !EndsWith(header, ".h")) continue;
+      EXPECT_TRUE(tree.contains(header)) << header << " is in the table of " << room.name << " but not there";
+      EXPECT_EQ(ChainTo(tree, header, IsTorch), "") << room.name << " includes it: " << kTorchWhy;
+    }
+  }
+}
+
+// The checker itself: a tree with one planted breach gives one line that names the file and the include.
+TEST(Rooms, PlantedBreachesAreFound) {
+  const Tree sound = {
+      {"main.cc", "#include \"api/service.h\"\n#include \"train/loop.h\"\n"},
+      {"api/service.h", "#include <grpcpp/grpcpp.h>\n#include \"jobs/job.h\"\n"},
+      {"jobs/job.h", "#include \"train/runner.h\"\n"},
+      {"train/runner.h", "#include \"nn/config.h\"\n#include \"data/set.h\"\n"},
+      {"train/loop.cc", "#include \"nn/model.h\"\n"},
+      {"nn/config.h", "#include <string>\n"},
+      {"nn/model.h", "#include <ATen/core/Tensor.h>\n#include \"base/status.h\"\n"},
+      {"data/set.h", "#include \"base/status.h\"\n#include \"telemetry/log.h\"\n"},
+      {"base/status.h", "// #include \"api/service.h\" in a comment is none\n"},
+  };
+  // main.cc above sees the wire but not torch: its train/loop.h is not in the tree.
+  ASSERT_THAT(Breaches(sound), testing::IsEmpty());
+
+  const struct {
+    const char* why;
+    const char* path;
+    const char* content;
+    const char* names;
+  } kCases[] = {
+      {"a wrong arrow", "data/batch.cc", "#include \"nn/config.h\"\n", "data/batch.cc: includes nn/config.h"},
+      {"a wrong arrow with spaces", "nn/x.h", " #  include  \"data/set.h\"\n", "nn/x.h: includes data/set.h"},
+      {"base sees no telemetry", "base/x.h", "#include \"telemetry/log.h\"\n", "base/x.h: includes telemetry/log.h"},
+      {"jobs may use train's interface only", "jobs/x.cc", "#include \"train/loop.h\"\n",
+       "jobs/x.cc: includes train/loop.h"},
+      {"wire outside api", "jobs/x.cc", "#include \"permafrost/v1/job.pb.h\"\n", "includes permafrost/v1/job.pb.h"},
+      {"gRPC outside api", "train/x.cc", "#include <grpcpp/server.h>\n", "includes grpcpp/server.h"},
+      {"torch in a torch-free room", "data/x.cc", "#include <torch/library.h>\n", "data/x.cc: sees torch"},
+      {"torch through a header that jobs may include", "train/config.h", "#include <c10/core/Device.h>\n",
+       "jobs/y.h: sees torch (jobs/y.h -> train/config.h -> c10/core/Device.h)"},
+      {"torch and the wire meet in main", "main2.cc", "#include \"api/service.h\"\n#include \"nn/model.h\"\n",
+       "main2.cc: sees torch (main2.cc -> nn/model.h -> ATen/core/Tensor.h)"},
+      {"a room that nobody planned", "util/x.h", "", "the room util is not in the table"},
+  };
+  for (const auto& c : kCases) {
+    Tree tree = sound;
+    tree["jobs/y.h"] = "#include \"train/config.h\"\n";
+    tree[c.path] = c.content;
+    EXPECT_THAT(Breaches(tree), testing::ElementsAre(testing::HasSubstr(c.names))) << c.why;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost
