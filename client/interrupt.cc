@@ -1,10 +1,10 @@
 #include "client/interrupt.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "client/exit_code.h"
 

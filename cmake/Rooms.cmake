@@ -58,7 +58,7 @@ function(permafrost_room_test name)
   set(properties TIMEOUT 300)
   if(ROOM_WHOLE_MACHINE)
     # Short spins, as permafrostd sets them for itself (server/wait_policy.h).
-    list(APPEND properties PROCESSORS 2 ENVIRONMENT GOMP_SPINCOUNT=100)
+    list(APPEND properties PROCESSORS 2 ENVIRONMENT GOMP_SPINCOUNT=1000)
   endif()
   gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()

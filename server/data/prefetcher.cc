@@ -1,11 +1,14 @@
 #include "data/prefetcher.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
 
@@ -18,6 +21,17 @@ struct Prefetcher::Impl {
 
   PaddedBatch& Slot(int64_t index) { return slots[static_cast<size_t>(index) % slots.size()]; }
 
+  // A batch too large for the memory is this run's error, not the process's end.
+  absl::Status Produce(int64_t index) {
+    try {
+      return producer(index, Slot(index));
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(absl::StrCat("batch ", index, ": out of memory"));
+    } catch (const std::exception& e) {
+      return absl::InternalError(absl::StrCat("batch ", index, ": ", e.what()));
+    }
+  }
+
   void Run() {
     for (int64_t index = 0; index < count; ++index) {
       {
@@ -28,7 +42,7 @@ struct Prefetcher::Impl {
         if (stopping) return;
       }
       // The slot is this thread's until `produced` passes it.
-      absl::Status status = producer(index, Slot(index));
+      absl::Status status = Produce(index);
       absl::MutexLock lock(&mu);
       if (!status.ok()) {
         error = std::move(status);

@@ -40,7 +40,7 @@ int AvailableCores() {
 
 absl::StatusOr<c10::Device> OpenDevice(DeviceKind kind) {
   if (kind == DeviceKind::kAuto) {
-    kind = Has(DeviceKind::kCuda) ? DeviceKind::kCuda : Has(DeviceKind::kMps) ? DeviceKind::kMps : DeviceKind::kCpu;
+    kind = Has(DeviceKind::kMps) ? DeviceKind::kMps : Has(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
   }
   if (!Has(kind)) {
     return absl::FailedPreconditionError(absl::StrCat("device: ", AbslView(kDeviceNames.Name(kind)),

@@ -22,6 +22,8 @@ absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory,
   fs::remove(temporary, error);
   fs::create_hard_link(source, temporary, error);
   if (!error) fs::rename(temporary, target, error);
+  // A rename onto another name of the same file does nothing and leaves both.
+  if (!error) fs::remove(temporary, error);
   if (error) return absl::InternalError(absl::StrCat(target.string(), ": cannot link: ", error.message()));
   return SyncDirectory(directory);
 }

@@ -176,9 +176,16 @@ absl::Status CheckpointStore::RepairAfterCrash() const {
 absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::LoadNewest() const {
   PF_RETURN_IF_ERROR(RepairAfterCrash());
   const std::vector<int64_t> steps = Steps();
-  for (const int64_t step : steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int64_t step = steps[i];
     absl::StatusOr<Checkpoint> checkpoint = Load(step);
-    if (checkpoint.ok()) return *std::move(checkpoint);
+    if (checkpoint.ok()) {
+      // A damaged one that is newer would count among those kept, in place of what the resumed run saves.
+      for (size_t damaged = 0; damaged < i; ++damaged) {
+        PF_RETURN_IF_ERROR(RemoveAll(directory_ / absl::StrCat(steps[damaged])));
+      }
+      return *std::move(checkpoint);
+    }
     warn_(absl::StrCat("checkpoint ", step, " is damaged and passed over: ", checkpoint.status().message()));
   }
   if (!steps.empty()) {

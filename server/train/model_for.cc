@@ -33,9 +33,19 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
 
 double PhysicalMemory() { return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)); }
 
-// Bytes that the weights with their gradients, moments and best copy, and the activations of one mean batch, take at least.
+// Batches on the host at once: those made ready ahead and the one in the step.
+constexpr double kHostBatches = 4;
+
+// Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
+double HostBytesPerRow(const data::FeatureSummary& features) {
+  return static_cast<double>(features.width) * (features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float));
+}
+
+// Bytes that the weights with their gradients, moments and best copy, the activations of one mean batch, and the batches on the
+// host take at least.
 // A model beyond this machine is refused at once rather than left to the kernel's out-of-memory killer.
-double LeastBytes(const nn::GineOptions& model, int64_t batch_size, const data::SizeStatistics& train) {
+double LeastBytes(const nn::GineOptions& model, int64_t batch_size, const data::GraphSetSummary& summary) {
+  const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
   const auto hidden = static_cast<double>(model.model.hidden_channels), layers = static_cast<double>(model.model.num_layers);
   double parameters = layers * 2 * hidden * hidden;
   for (const nn::EncoderInput* input : {&model.node, &model.edge}) {
@@ -44,7 +54,9 @@ double LeastBytes(const nn::GineOptions& model, int64_t batch_size, const data::
   }
   const auto graphs = static_cast<double>(std::min(batch_size, train.graphs));
   const double activations = graphs * layers * hidden * (4 * train.mean_nodes + train.mean_edges);
-  return sizeof(float) * (5 * parameters + activations);
+  const double host = graphs * (train.mean_nodes * (HostBytesPerRow(summary.node_features) + sizeof(int64_t)) +
+                                train.mean_edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t)));
+  return sizeof(float) * (5 * parameters + activations) + kHostBatches * host;
 }
 
 }  // namespace
@@ -60,7 +72,7 @@ absl::StatusOr<nn::GineOptions> ModelFor(const TrainOptions& options, const data
   AddEncoderInput("node feature", summary.node_features, dataset_field, violations, model.node);
   AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  const double needed = LeastBytes(model, options.batch_size, train), memory = PhysicalMemory();
+  const double needed = LeastBytes(model, options.batch_size, summary), memory = PhysicalMemory();
   if (needed > memory) {
     violations.Add(absl::StrCat(AbslView(prefix), "model"),
                    absl::StrCat(options.model.num_layers, " layers of ", options.model.hidden_channels,

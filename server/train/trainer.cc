@@ -79,6 +79,8 @@ absl::Status Trainer::Resume() {
   state_.threads = threads;
   checkpoint_step_ = state_.step;
   seconds_before_ = state_.train_seconds;
+  // The run may have been killed between the checkpoint and its artifacts.
+  PF_RETURN_IF_ERROR(PublishArtifacts());
   context_.Log(LogLevel::kInfo, absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d",
                                                 state_.step, state_.position.epoch + 1, state_.position.batch,
                                                 sampler_.batches_per_epoch()));
@@ -99,7 +101,11 @@ absl::StatusOr<RunOutcome> Trainer::Run() {
     PF_ASSIGN_OR_RETURN(stop, Test(result));
   }
   if (stop != StopRequest::kNone) {
-    if (checkpoint_step_ != state_.step || state_.step == 0) PF_RETURN_IF_ERROR(SaveCheckpoint());
+    // A stop is no failure: without this checkpoint the run resumes from the one before, to the same end.
+    const bool saved_already = checkpoint_step_ == state_.step && state_.step > 0;
+    if (const absl::Status saved = saved_already ? absl::OkStatus() : SaveCheckpoint(); !saved.ok()) {
+      context_.Log(LogLevel::kWarning, absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, saved.message()));
+    }
     return RunOutcome{.end = stop == StopRequest::kCancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
   }
   result.best_epoch = state_.best_epoch;
@@ -211,13 +217,16 @@ absl::Status Trainer::SaveCheckpoint() {
                                         .optimizer = optimizer_.state(),
                                         .accumulators = epoch_losses_.tensors(),
                                         .best = best_}));
-  PF_RETURN_IF_ERROR(LinkArtifact(checkpoints_.WeightsFile(state_.step), job_directory_, kLastWeightsFile));
-  if (!best_.empty()) {
-    PF_RETURN_IF_ERROR(LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile));
-  }
+  PF_RETURN_IF_ERROR(PublishArtifacts());
   checkpoint_step_ = state_.step;
   context_.OnCheckpoint(state_.step, absl::Now() - begin);
   return absl::OkStatus();
+}
+
+absl::Status Trainer::PublishArtifacts() {
+  PF_RETURN_IF_ERROR(LinkArtifact(checkpoints_.WeightsFile(state_.step), job_directory_, kLastWeightsFile));
+  if (best_.empty()) return absl::OkStatus();
+  return LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile);
 }
 
 absl::Status Trainer::CheckFinite(double loss) const {

@@ -39,6 +39,8 @@ class Trainer {
 
   absl::Status Resume();
   absl::Status SaveCheckpoint();
+  // Gives the files of the present step's checkpoint their names among the artifacts.
+  absl::Status PublishArtifacts();
   absl::Status CheckFinite(double loss) const;
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
   void Count(const data::PaddedBatch& batch);

@@ -2,25 +2,26 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #ifdef __APPLE__
 #include <util.h>
+
+// Linux has it in unistd.h.
+extern char** environ;
 #else
 #include <pty.h>
 #endif
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-
-extern char** environ;
 
 namespace permafrost::client {
 namespace {
@@ -55,6 +56,7 @@ std::vector<std::string> Environment(std::map<std::string, std::string> extra) {
   extra.try_emplace("TERM", "xterm");
   extra.try_emplace("LC_ALL", "C");
   std::vector<std::string> all;
+  all.reserve(extra.size());
   for (const auto& [name, value] : extra) all.push_back(absl::StrCat(name, "=", value));
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -65,7 +67,7 @@ std::vector<std::string> Environment(std::map<std::string, std::string> extra) {
 }
 
 std::string ReadAll(std::FILE* file) {
-  std::rewind(file);
+  if (std::fseek(file, 0, SEEK_SET) != 0) std::abort();
   std::string text;
   char buffer[4096];
   while (const size_t n = std::fread(buffer, 1, sizeof buffer, file)) text.append(buffer, n);
@@ -143,7 +145,7 @@ bool TerminalProgram::ReadUntil(const std::string& text) {
   return true;
 }
 
-void TerminalProgram::Type(const std::string& keys) {
+void TerminalProgram::Type(const std::string& keys) const {
   if (write(fd_, keys.data(), keys.size()) != static_cast<ssize_t>(keys.size())) std::abort();
 }
 

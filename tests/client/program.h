@@ -34,7 +34,7 @@ class TerminalProgram {
   // without.
   bool ReadUntil(const std::string& text);
   // As if these keys were pressed.
-  void Type(const std::string& keys);
+  void Type(const std::string& keys) const;
   // Reads the rest and returns the exit code.
   int Wait();
   const std::string& output() const { return output_; }

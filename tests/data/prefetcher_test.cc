@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -61,6 +62,15 @@ TEST(Prefetcher, AnErrorComesInItsPlaceAndStays) {
     EXPECT_EQ((*batch)->real.nodes, i);
   }
   for (int repeat = 0; repeat < 3; ++repeat) EXPECT_EQ(prefetcher.Next().status(), absl::DataLossError("batch 3"));
+}
+
+TEST(Prefetcher, AnExceptionIsAnErrorAndNotTheEndOfTheProcess) {
+  Prefetcher prefetcher(3, 1, [](int64_t index, PaddedBatch&) -> absl::Status {
+    if (index == 1) throw std::bad_alloc();
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(prefetcher.Next().ok());
+  EXPECT_EQ(prefetcher.Next().status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(Prefetcher, DestructionDoesNotWaitForTheRest) {

@@ -106,6 +106,19 @@ TEST_F(CheckpointTest, DamageIsSeenInEveryFileAndTheOlderOneServes) {
   }
 }
 
+TEST_F(CheckpointTest, ADamagedNewerOneDoesNotPushOutWhatTheResumedRunSaves) {
+  CheckpointStore store = Store(1);
+  ASSERT_TRUE(store.Save(Make(5)).ok());
+  // As a crash leaves them before the older one is pruned.
+  fs::copy(dir_.path() / "checkpoints/5", dir_.path() / "elsewhere", fs::copy_options::recursive);
+  ASSERT_TRUE(store.Save(Make(9)).ok());
+  fs::rename(dir_.path() / "elsewhere", dir_.path() / "checkpoints/5");
+  Flip(File(9, "model.safetensors"), 100);
+  EXPECT_EQ((*store.LoadNewest())->state.step, 5);
+  ASSERT_TRUE(store.Save(Make(7)).ok());
+  EXPECT_EQ((*store.LoadNewest())->state.step, 7);
+}
+
 TEST_F(CheckpointTest, MissingFileIsDamage) {
   ASSERT_TRUE(Store().Save(Make(1)).ok());
   ASSERT_TRUE(Store().Save(Make(2)).ok());

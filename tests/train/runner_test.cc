@@ -140,6 +140,33 @@ TEST_F(RunnerTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   }
 }
 
+TEST_F(RunnerTest, AKillBetweenCheckpointAndArtifactsIsMended) {
+  Recorder whole, second;
+  ASSERT_TRUE(Run(Options(), "job", whole).ok());
+  const std::string last = Artifact("job", kLastWeightsFile), best = Artifact("job", kBestWeightsFile);
+  // What the kill leaves: the last checkpoint is complete, the artifacts are those of an earlier one, or none.
+  fs::remove(dir_.path() / "job/artifacts" / kBestWeightsFile);
+  ASSERT_TRUE(WriteFileAtomic(dir_.path() / "job/artifacts" / kLastWeightsFile, "older").ok());
+  ASSERT_TRUE(Run(Options(), "job", second).ok());
+  EXPECT_EQ(Artifact("job", kLastWeightsFile), last);
+  EXPECT_EQ(Artifact("job", kBestWeightsFile), best);
+  for (const auto& entry : fs::directory_iterator(dir_.path() / "job/artifacts")) {
+    EXPECT_NE(entry.path().filename().string()[0], '.') << entry.path() << " is left over";
+  }
+}
+
+TEST_F(RunnerTest, AStopThatCannotWriteItsCheckpointIsStillAStop) {
+  Recorder told;
+  told.stop = [](const Progress& p) { return p.step >= 5 ? StopRequest::kDrain : StopRequest::kNone; };
+  fs::create_directories(dir_.path() / "job");
+  // A file where the folder should be: every write below it fails.
+  ASSERT_TRUE(WriteFileAtomic(dir_.path() / "job/checkpoints", "").ok());
+  const auto outcome = Run(Options(), "job", told);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->end, RunEnd::kDrained);
+  EXPECT_THAT(told.log, HasSubstr("no checkpoint at the stop"));
+}
+
 TEST_F(RunnerTest, CancelLeavesACheckpointAtTheStep) {
   Recorder told;
   told.stop = [](const Progress& p) { return p.step >= 5 ? StopRequest::kCancel : StopRequest::kNone; };
@@ -198,6 +225,12 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
   data::GraphSetSummary many = fine;
   many.splits[0].graphs = 1'000'000;
   many.splits[0].mean_nodes = 1000;
+  // A small model on wide float columns: the batches on the host are what does not fit.
+  TrainOptions wide_options = Options();
+  wide_options.model = {.hidden_channels = 1, .num_layers = 1};
+  wide_options.batch_size = 65536;
+  data::GraphSetSummary wide = many;
+  wide.node_features = {.type = data::DataType::kFloat32, .width = 100'000, .min = {}, .max = {}};
   const struct {
     const char* why;
     TrainOptions options;
@@ -212,6 +245,7 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
       {"ids as categories", Options(), with([](auto& s) { s.edge_features.max = {5e6}; }), "spec.dataset",
        "edge feature column 0"},
       {"beyond the machine's memory", giant, many, "spec.model", "this machine has"},
+      {"batches beyond the machine's memory", wide_options, wide, "spec.model", "this machine has"},
   };
   EXPECT_TRUE(runner_->CheckCompatible(Options(), fine, "spec.").ok());
   for (const auto& c : kCases) {
