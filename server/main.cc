@@ -1,9 +1,12 @@
 // permafrostd: reads the options, wires the rooms together, serves until told to drain.
 #include <prometheus/registry.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -108,15 +111,41 @@ absl::StatusOr<std::vector<fs::path>> ResolveImportRoots(const std::vector<fs::p
   return resolved;
 }
 
-// Whether the device thread ended within `timeout` (0: waits without limit). If not, the process cannot end in order.
-bool JoinWithin(jobs::JobManager& jobs, absl::Duration timeout) {
+// Stops what runs: the import, then the drained device thread. DeadlineExceeded, naming which of them goes on, if that
+// takes longer than `timeout` (0: waits without limit); the process cannot end in order then.
+absl::Status StopWithin(absl::Duration timeout, data::Catalog& catalog, jobs::JobManager& jobs, const JobId& running) {
+  struct Progress {
+    absl::Notification imports_stopped, jobs_ended;
+  };
   // Shared, since the thread may outlive this call.
-  auto joined = std::make_shared<absl::Notification>();
-  std::thread([&jobs, joined] {
+  auto progress = std::make_shared<Progress>();
+  std::thread([&catalog, &jobs, progress] {
+    catalog.StopImports();
+    progress->imports_stopped.Notify();
     jobs.Join();
-    joined->Notify();
+    progress->jobs_ended.Notify();
   }).detach();
-  return joined->WaitForNotificationWithTimeout(timeout == absl::ZeroDuration() ? absl::InfiniteDuration() : timeout);
+  if (timeout == absl::ZeroDuration()) timeout = absl::InfiniteDuration();
+  if (progress->jobs_ended.WaitForNotificationWithTimeout(timeout)) return absl::OkStatus();
+  const std::string limit = absl::StrCat(" within --drain-timeout ", absl::FormatDuration(timeout));
+  if (!progress->imports_stopped.HasBeenNotified()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the running import did not stop", limit, "; it begins anew at the next start"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat("job ", running.value(), " reached no step boundary", limit,
+                                                  "; it resumes from its last checkpoint at the next start"));
+}
+
+// Every watcher of a job is a file descriptor, and a checkpoint must find one free among thousands: the usual soft
+// limit of 1024 is for programs that use select().
+void RaiseOpenFilesLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    Log(Severity::kWarning, absl::StrCat("at most ", before, " open files: cannot raise the limit to ", limit.rlim_max,
+                                         ": ", std::strerror(errno)));
+  }
 }
 
 absl::Status Serve(const Options& options, DrainSignal& drain) {
@@ -180,13 +209,10 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   Log(Severity::kInfo, absl::StrCat("draining: ", drain.Wait()));
   (*server)->SetNotServing();
   const JobId running = jobs->Drain();
-  catalog->StopImports();
   if (!running.empty()) Log(Severity::kInfo, absl::StrCat("job ", running.value(), " writes a checkpoint and stops"));
-  if (!JoinWithin(*jobs, options.drain_timeout)) {
-    Log(Severity::kError, absl::StrCat("job ", running.value(), " reached no step boundary within --drain-timeout ",
-                                       absl::FormatDuration(options.drain_timeout),
-                                       "; it resumes from its last checkpoint at the next start"));
-    // The device thread still runs, so nothing may be destroyed.
+  if (const absl::Status stopped = StopWithin(options.drain_timeout, *catalog, *jobs, running); !stopped.ok()) {
+    Log(Severity::kError, StdView(stopped.message()));
+    // A thread of theirs still runs, so nothing may be destroyed.
     std::_Exit(kExitFailure);
   }
   (*server)->Shutdown(kShutdownGrace);
@@ -205,6 +231,7 @@ int Main(int argc, char** argv) {
     return parsed.exit_code;
   }
   telemetry::InitLog();
+  RaiseOpenFilesLimit();
   // gRPC prints a page about an address that cannot be bound; the daemon says it in a line. Whoever sets it may read
   // it.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);

@@ -196,6 +196,12 @@ v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
 
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations) {
   std::vector<jobs::JobState> states;
+  // Before the loop: a request has room for a million of them.
+  if (static_cast<std::size_t>(wire.states_size()) > kStates.rows.size()) {
+    violations.Add("states", absl::StrCat("has ", wire.states_size(), " entries; accepted: at most the ",
+                                          kStates.rows.size(), " states there are, each once"));
+    return states;
+  }
   for (int i = 0; i < wire.states_size(); ++i) {
     if (const auto state = kStates.FromWire(wire.states(i))) {
       states.push_back(*state);

@@ -2,6 +2,7 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -32,6 +33,9 @@ constexpr int kKeepaliveMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 // Clients may ping this often without being cut off.
 constexpr int kMinClientPingMs = 10'000;
+// Of gRPC's synchronous services, which is reflection alone: each of its open streams holds a thread. Beyond these it
+// answers RESOURCE_EXHAUSTED. Our own calls and health are callbacks and take none of them.
+constexpr int kMaxReflectionThreads = 8;
 
 struct HostPort {
   std::string host, port;
@@ -92,6 +96,9 @@ class GrpcServer final : public Server {
     builder.RegisterService(&dataset_service_);
     builder.RegisterService(&server_service_);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+    grpc::ResourceQuota quota;
+    quota.SetMaxThreads(kMaxReflectionThreads);
+    builder.SetResourceQuota(quota);
     // Off, or a second daemon would silently share the port and get half of the calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // A watcher whose machine vanished is noticed, and its stream freed.

@@ -1,6 +1,7 @@
 // The gRPC server: the three services, health, reflection and the request metrics behind one address.
 // Threads: all methods are safe anywhere; Shutdown once. Handlers run on gRPC's threads, whose number does not depend
-// on the number of open streams. Borrows the job manager and the catalog until destroyed.
+// on the number of open streams; reflection, which holds a thread a stream, is served to a few clients at a time and
+// refused with RESOURCE_EXHAUSTED beyond. Borrows the job manager and the catalog until destroyed.
 #pragma once
 
 #include <functional>

@@ -119,7 +119,7 @@ absl::Status WriteFileAtomic(const fs::path& path, std::string_view data) {
   Descriptor file(mkstemp(temporary.data()));
   if (!file.valid()) return SystemError(errno, temporary, "create");
   fcntl(file.get(), F_SETFD, FD_CLOEXEC);
-  const absl::Status written = [&] {
+  absl::Status written = [&] {
     PF_RETURN_IF_ERROR(WriteAndSync(file, temporary, data));
     if (rename(temporary.c_str(), path.c_str()) != 0) {
       return SystemError(errno, path, absl::StrCat("rename ", temporary, " to it"));

@@ -1,6 +1,5 @@
 #include "base/status.h"
 
-#include <cstddef>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -43,7 +42,11 @@ std::vector<std::string> PiecesOf(const absl::Status& status, absl::string_view 
 }  // namespace
 
 void Violations::Add(std::string_view field, std::string_view description) {
-  list_.push_back({std::string(field), std::string(description)});
+  if (list_.size() < kMax) {
+    list_.push_back({std::string(field), std::string(description)});
+  } else {
+    ++more_;
+  }
 }
 
 absl::Status Violations::ToStatus() const {
@@ -53,6 +56,12 @@ absl::Status Violations::ToStatus() const {
     absl::StrAppend(&message, message.empty() ? "" : "; ", v.field, ": ", v.description);
     AppendPiece(payload, v.field);
     AppendPiece(payload, v.description);
+  }
+  if (more_ > 0) {
+    const std::string more = absl::StrCat("and ", more_, " more");
+    absl::StrAppend(&message, "; ", more);
+    AppendPiece(payload, "");
+    AppendPiece(payload, more);
   }
   absl::Status status = absl::InvalidArgumentError(message);
   status.SetPayload(kViolationsUrl, absl::Cord(payload));

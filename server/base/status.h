@@ -3,6 +3,7 @@
 // details. Threads: everything here is pure.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -20,16 +21,21 @@ struct FieldViolation {
   bool operator==(const FieldViolation&) const = default;
 };
 
-// Collects violations so that a caller learns all of them at once.
+// Collects violations so that a caller learns all of them at once. Keeps the first kMax and counts the rest, so that a
+// bad input cannot make an error of its own size.
 class Violations {
  public:
+  static constexpr std::size_t kMax = 64;
+
   void Add(std::string_view field, std::string_view description);
   bool empty() const { return list_.empty(); }
-  // Ok when empty; else InvalidArgument, message "field: description; field: description".
+  // Ok when empty; else InvalidArgument, message "field: description; field: description". Beyond kMax the last one has
+  // no field and says "and N more".
   absl::Status ToStatus() const;
 
  private:
   std::vector<FieldViolation> list_;
+  std::size_t more_ = 0;
 };
 
 // The violations of a status made by Violations, empty for any other.

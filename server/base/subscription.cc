@@ -1,19 +1,57 @@
 #include "base/subscription.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 
 namespace permafrost {
+namespace {
+
+// Wakes the hub's thread. Abseil's timed waits end at a time of the wall clock: set back by an hour, it would hold up
+// every notice for as long. This one waits by the clock that only goes forward.
+// Threads: Ring is safe anywhere; one thread waits.
+class Doorbell {
+ public:
+  void Ring() {
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      rung_ = true;
+    }
+    bell_.notify_one();
+  }
+  // Until rung since the last wait, or for `timeout`; forever without one.
+  void Wait(std::optional<std::chrono::nanoseconds> timeout) {
+    std::unique_lock<std::mutex> lock(mu_);
+    const auto rung = [this] { return rung_; };
+    if (timeout) {
+      bell_.wait_for(lock, *timeout, rung);
+    } else {
+      bell_.wait(lock, rung);
+    }
+    rung_ = false;
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable bell_;
+  bool rung_ = false;
+};
+
+}  // namespace
 
 struct ChangeHub::Impl {
+  using Clock = std::chrono::steady_clock;
+
   struct Entry {
     std::uint64_t id;
     // Shared so that a listener may drop its own subscription while it runs.
@@ -23,10 +61,10 @@ struct ChangeHub::Impl {
   struct Key {
     std::vector<Entry> entries;
     bool pending = false;
-    absl::Time last_call = absl::InfinitePast();
+    std::optional<Clock::time_point> last_call;
   };
 
-  explicit Impl(absl::Duration interval) : min_interval(interval) {}
+  explicit Impl(absl::Duration interval) : min_interval(absl::ToChronoNanoseconds(interval)) {}
 
   void Unsubscribe(const std::string& name, std::uint64_t id) {
     // Declared before the lock: what the listener captured is destroyed outside it.
@@ -47,11 +85,16 @@ struct ChangeHub::Impl {
     mu.Await(absl::Condition(&not_running));
   }
 
-  // The earliest time at which a pending key may be called; InfiniteFuture if none is pending.
-  absl::Time NextCall() const ABSL_SHARED_LOCKS_REQUIRED(mu) {
-    absl::Time next = absl::InfiniteFuture();
+  // How long until the key may be called; not above 0 if it may be now.
+  std::chrono::nanoseconds Left(const Key& key, Clock::time_point now) const {
+    return key.last_call ? min_interval - (now - *key.last_call) : std::chrono::nanoseconds::zero();
+  }
+
+  // How long until a pending key may be called; nullopt if none is pending.
+  std::optional<std::chrono::nanoseconds> UntilNextCall(Clock::time_point now) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
+    std::optional<std::chrono::nanoseconds> next;
     for (const auto& [name, key] : keys) {
-      if (key.pending) next = std::min(next, key.last_call + min_interval);
+      if (key.pending && (!next || Left(key, now) < *next)) next = Left(key, now);
     }
     return next;
   }
@@ -59,7 +102,7 @@ struct ChangeHub::Impl {
   // Calls the listeners that `name` had when its turn came. A listener dropped meanwhile is skipped.
   void Call(const std::string& name, Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     key.pending = false;
-    key.last_call = absl::Now();
+    key.last_call = Clock::now();
     std::vector<std::uint64_t> ids;
     for (const Entry& entry : key.entries) ids.push_back(entry.id);
     for (const std::uint64_t id : ids) {
@@ -84,17 +127,16 @@ struct ChangeHub::Impl {
     absl::MutexLock lock(&mu);
     thread_id = std::this_thread::get_id();
     while (!stopping) {
-      const absl::Time next = NextCall();
-      const absl::Time now = absl::Now();
-      if (next > now) {
-        changed = false;
-        const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) { return stopping || changed; };
-        mu.AwaitWithDeadline(absl::Condition(&woken), next);
+      const Clock::time_point now = Clock::now();
+      if (const auto next = UntilNextCall(now); !next || next->count() > 0) {
+        mu.Unlock();
+        doorbell.Wait(next);
+        mu.Lock();
         continue;
       }
       std::vector<std::string> due;
       for (const auto& [name, key] : keys) {
-        if (key.pending && key.last_call + min_interval <= now) due.push_back(name);
+        if (key.pending && Left(key, now).count() <= 0) due.push_back(name);
       }
       for (const std::string& name : due) {
         if (const auto it = keys.find(name); it != keys.end() && it->second.pending) Call(name, it->second);
@@ -102,12 +144,12 @@ struct ChangeHub::Impl {
     }
   }
 
-  const absl::Duration min_interval;
+  const std::chrono::nanoseconds min_interval;
+  Doorbell doorbell;  // rung after a change below that Run has to see
   absl::Mutex mu;
   std::map<std::string, Key> keys ABSL_GUARDED_BY(mu);
   std::uint64_t next_id ABSL_GUARDED_BY(mu) = 1;
   std::uint64_t running ABSL_GUARDED_BY(mu) = 0;  // id of the listener being called; 0: none
-  bool changed ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::thread::id thread_id ABSL_GUARDED_BY(mu);
   std::thread thread;
@@ -140,6 +182,7 @@ ChangeHub::~ChangeHub() {
     absl::MutexLock lock(&impl_->mu);
     impl_->stopping = true;
   }
+  impl_->doorbell.Ring();
   impl_->thread.join();
 }
 
@@ -152,11 +195,13 @@ std::unique_ptr<ChangeHub::Subscription> ChangeHub::Subscribe(const std::string&
 }
 
 void ChangeHub::Notify(const std::string& key) {
-  absl::MutexLock lock(&impl_->mu);
-  const auto it = impl_->keys.find(key);
-  if (it == impl_->keys.end() || it->second.pending) return;
-  it->second.pending = true;
-  impl_->changed = true;
+  {
+    absl::MutexLock lock(&impl_->mu);
+    const auto it = impl_->keys.find(key);
+    if (it == impl_->keys.end() || it->second.pending) return;
+    it->second.pending = true;
+  }
+  impl_->doorbell.Ring();
 }
 
 }  // namespace permafrost

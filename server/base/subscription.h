@@ -1,8 +1,8 @@
 // Change notices without a thread per listener: listeners are called on the hub's one thread, at most every
-// `min_interval` a key, with notices in between coalesced into one call.
-// Threads: all methods are safe anywhere. A listener must not block; it may Subscribe or drop subscriptions (its own
-// too). Once a Subscription is destroyed its listener does not run and will not run again (destruction from another
-// thread waits for a running call).
+// `min_interval` a key, with notices in between coalesced into one call. The interval is one of elapsed time: setting
+// the clock holds nothing up. Threads: all methods are safe anywhere. A listener must not block; it may Subscribe or
+// drop subscriptions (its own too). Once a Subscription is destroyed its listener does not run and will not run again
+// (destruction from another thread waits for a running call).
 #pragma once
 
 #include <functional>

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <map>
+#include <new>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -25,6 +27,16 @@ namespace fs = std::filesystem;
 absl::Status NotFound(const DatasetId& id) {
   return WithReason(absl::NotFoundError(absl::StrCat("datasets/", id.value(), ": not found")), "DATASET_NOT_FOUND",
                     {{"dataset", id.value()}});
+}
+
+// Starts of one import that the process may die in before it is given up.
+constexpr int kMaxStarts = 4;
+
+// Why an import of this record is not begun at the start of the process; empty if it is.
+std::string WhyNotBegun(const ImportRecord& record) {
+  if (!record.error.empty() || record.starts < kMaxStarts) return record.error;
+  return absl::StrCat("the server died ", record.starts,
+                      " times while importing it; delete it and import again to retry");
 }
 
 class CatalogImpl final : public Catalog {
@@ -56,17 +68,21 @@ class CatalogImpl final : public Catalog {
  private:
   struct Entry {
     Dataset dataset;
+    int starts = 0;         // of ImportRecord, while kImporting and not running
     bool deleting = false;  // a Delete waits for its import to end
     // Lives while somebody uses it.
     mutable std::weak_ptr<const GraphSet> set;
   };
 
   void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Add(Dataset dataset) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends the import of `id`, running or waiting, without a trace but its record.
   void CancelImport(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
+  // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
   absl::StatusOr<GraphSetSummary> RunImport(const DatasetId& id, const ImportRecord& record, std::stop_token stop);
+  absl::StatusOr<GraphSetSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
+                                                   std::stop_token stop);
   void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<GraphSetSummary>& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -84,10 +100,11 @@ class CatalogImpl final : public Catalog {
   std::thread worker_;
 };
 
-void CatalogImpl::Add(Dataset dataset) {
+void CatalogImpl::Add(Dataset dataset, int starts) {
   const DatasetId id = dataset.id;
   Entry entry;
   entry.dataset = std::move(dataset);
+  entry.starts = starts;
   entries_.insert_or_assign(id, std::move(entry));
 }
 
@@ -119,10 +136,10 @@ absl::Status CatalogImpl::Load() {
       dataset.create_time = record->create_time;
       dataset.options = record->options;
     }
-    dataset.error = record.ok() ? record->error : std::string(record.status().message());
+    dataset.error = record.ok() ? WhyNotBegun(*record) : std::string(record.status().message());
     dataset.state = dataset.error.empty() ? DatasetState::kImporting : DatasetState::kFailed;
     if (dataset.state == DatasetState::kImporting) queue_.push_back(id);
-    Add(std::move(dataset));
+    Add(std::move(dataset), record.ok() ? record->starts : 0);
   }
   std::stable_sort(queue_.begin(), queue_.end(), [this](const DatasetId& a, const DatasetId& b) {
     mu_.AssertHeld();
@@ -157,7 +174,7 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
     dataset.options = std::move(options);
     // Whole microseconds survive every way of writing a time down.
     dataset.create_time = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
-    PF_RETURN_IF_ERROR(files_.WriteImport(id, {dataset.create_time, dataset.options, /*error=*/""}));
+    PF_RETURN_IF_ERROR(files_.WriteImport(id, {dataset.create_time, dataset.options}));
     Add(dataset);
     queue_.push_back(id);
   }
@@ -263,8 +280,9 @@ void CatalogImpl::RunImports() {
     running_ = id;
     stop_running_ = std::stop_source();
     const std::stop_token stop = stop_running_.get_token();
-    const Dataset& dataset = entries_.at(id).dataset;
-    ImportRecord record{dataset.create_time, dataset.options, /*error=*/""};
+    const Entry& entry = entries_.at(id);
+    ImportRecord record{
+        .create_time = entry.dataset.create_time, .options = entry.dataset.options, .starts = entry.starts};
     mu_.Unlock();
     const absl::StatusOr<GraphSetSummary> result = RunImport(id, record, stop);
     mu_.Lock();
@@ -275,6 +293,21 @@ void CatalogImpl::RunImports() {
 
 absl::StatusOr<GraphSetSummary> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
                                                        std::stop_token stop) {
+  absl::StatusOr<GraphSetSummary> result;
+  // Of the standard library, for want of memory above all; they end here.
+  try {
+    result = ImportAndPublish(id, record, std::move(stop));
+  } catch (const std::bad_alloc&) {
+    result = absl::ResourceExhaustedError("the import needs more memory than the server can get");
+  } catch (const std::exception& e) {
+    result = absl::InternalError(absl::StrCat("the import broke off: ", e.what()));
+  }
+  if (!result.ok()) files_.DiscardDataset(id).IgnoreError();  // else the next start does
+  return result;
+}
+
+absl::StatusOr<GraphSetSummary> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
+                                                              std::stop_token stop) {
   const auto observe = [this, &id](const ImportProgress& progress) {
     {
       absl::MutexLock lock(&mu_);
@@ -282,19 +315,20 @@ absl::StatusOr<GraphSetSummary> CatalogImpl::RunImport(const DatasetId& id, cons
     }
     hub_.Notify(id.value());
   };
-  const auto import = [&]() -> absl::StatusOr<GraphSetSummary> {
-    // Again, since the import may have waited, or been accepted by an earlier start with other roots.
-    PF_ASSIGN_OR_RETURN(const fs::path source, ResolveSource(record.options.source, options_.import_roots));
-    PF_RETURN_IF_ERROR(CheckEntriesInRoots(source, options_.import_roots));
-    PF_ASSIGN_OR_RETURN(const fs::path directory, files_.BeginDataset(id));
-    PF_ASSIGN_OR_RETURN(const GraphSetSummary summary, ImportOgbGraphs(record.options, directory, observe, stop));
-    if (stop.stop_requested()) return absl::CancelledError("the import was cancelled");
-    PF_RETURN_IF_ERROR(files_.PublishDataset(id, record));
-    return summary;
-  };
-  auto result = import();
-  if (!result.ok()) files_.DiscardDataset(id).IgnoreError();  // else the next start does
-  return result;
+  ImportRecord begun = record;
+  ++begun.starts;
+  PF_RETURN_IF_ERROR(files_.WriteImport(id, begun));
+  // Again, since the import may have waited, or been accepted by an earlier start with other roots.
+  ImportOptions options = record.options;
+  PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
+  PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
+  ImportLimits limits;
+  limits.may_read = [this](const fs::path& path) { return IsInRoots(path, options_.import_roots); };
+  PF_ASSIGN_OR_RETURN(const fs::path directory, files_.BeginDataset(id));
+  PF_ASSIGN_OR_RETURN(const GraphSetSummary summary, options_.importer(options, directory, observe, stop, limits));
+  if (stop.stop_requested()) return absl::CancelledError("the import was cancelled");
+  PF_RETURN_IF_ERROR(files_.PublishDataset(id, record));
+  return summary;
 }
 
 void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<GraphSetSummary>& result) {
@@ -306,8 +340,12 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     entry.dataset.summary = *result;
     files_.RemoveImport(id).IgnoreError();  // else the next start does
   } else if (absl::IsCancelled(result.status())) {
-    // Deleted, or the server stops and the record lets it begin anew.
-    if (entry.deleting) ++counts_.cancelled;
+    if (entry.deleting) {
+      ++counts_.cancelled;
+    } else {
+      // The server stops, and the record lets it begin anew. If this fails, a start is counted that was none.
+      files_.WriteImport(id, record).IgnoreError();
+    }
   } else {
     ++counts_.failed;
     entry.dataset.state = DatasetState::kFailed;

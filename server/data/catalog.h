@@ -1,13 +1,15 @@
 // The datasets under `state_dir/datasets`: imports in the background, one at a time, atomic, cancelable and durable.
 // Threads: all methods are safe anywhere; imports run on the catalog's one thread.
 // Invariant: datasets/NAME/ exists only whole; an accepted import is a file in datasets/.imports/ until it has ended,
-// so it begins anew after a crash; a failed one keeps that file with its error until deleted or replaced.
+// so it begins anew after a crash, but not for ever: one that the process died in three times has failed. A failed one
+// keeps that file with its error until deleted or replaced.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -36,10 +38,16 @@ struct Dataset {
   std::optional<GraphSetSummary> summary;  // when kReady
 };
 
+// How an import reads its source: ImportOgbGraphs, with its contract.
+using Importer = std::function<absl::StatusOr<GraphSetSummary>(
+    const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
+
 struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
   // Paths that imports may read, resolved; symlinks and `..` cannot leave them. Empty: no import is allowed.
   std::vector<std::filesystem::path> import_roots;
+  // What it throws fails the import, not the process.
+  Importer importer = ImportOgbGraphs;
 };
 
 class Catalog {

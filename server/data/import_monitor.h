@@ -1,5 +1,5 @@
-// Progress of one import and the wish to stop it.
-// Threads: the importing thread. Borrows the observer.
+// What the parts of one import report to and obey: its progress, the wish to stop it, its limits.
+// Threads: the importing thread. Borrows the observer and the limits.
 #pragma once
 
 #include <stop_token>
@@ -13,8 +13,8 @@ namespace permafrost::data {
 
 class ImportMonitor {
  public:
-  ImportMonitor(int64_t bytes_total, const ImportObserver& observer, std::stop_token stop)
-      : observer_(observer), stop_(std::move(stop)) {
+  ImportMonitor(int64_t bytes_total, const ImportObserver& observer, std::stop_token stop, const ImportLimits& limits)
+      : observer_(observer), stop_(std::move(stop)), limits_(limits) {
     progress_.bytes_total = bytes_total;
   }
   // `bytes` of `file` were read; negative when it is begun anew. Cancelled once the import shall stop.
@@ -22,13 +22,19 @@ class ImportMonitor {
     progress_.current_file = file;
     progress_.bytes_read += bytes;
     if (observer_) observer_(progress_);
+    return CheckStop();
+  }
+  // Cancelled once the import shall stop.
+  absl::Status CheckStop() const {
     return stop_.stop_requested() ? absl::CancelledError("the import was cancelled") : absl::OkStatus();
   }
+  const ImportLimits& limits() const { return limits_; }
 
  private:
   ImportProgress progress_;
   const ImportObserver& observer_;
   std::stop_token stop_;
+  const ImportLimits& limits_;
 };
 
 }  // namespace permafrost::data

@@ -17,7 +17,8 @@ std::string RecordToJson(const ImportRecord& record) {
                   {"split_seed", record.options.split_seed},
                   {"train_fraction", record.options.train_fraction},
                   {"valid_fraction", record.options.valid_fraction},
-                  {"error", record.error}};
+                  {"error", record.error},
+                  {"starts", record.starts}};
   // An error may quote a file name that is not UTF-8.
   return j.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -39,6 +40,7 @@ absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text) {
     j.at("train_fraction").get_to(record.options.train_fraction);
     j.at("valid_fraction").get_to(record.options.valid_fraction);
     j.at("error").get_to(record.error);
+    record.starts = j.value("starts", 0);
     return record;
   } catch (const json::exception& e) {
     return absl::DataLossError(e.what());

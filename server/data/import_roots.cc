@@ -39,11 +39,7 @@ absl::Status Outside(const fs::path& shown, std::string_view why) {
 }
 
 absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, std::span<const fs::path> roots) {
-  for (const fs::path& root : roots) {
-    // Resolved each time, since a root may be a link that was moved.
-    const auto resolved_root = Resolve(root);
-    if (resolved_root.ok() && IsBelow(resolved, *resolved_root)) return absl::OkStatus();
-  }
+  if (IsInRoots(resolved, roots)) return absl::OkStatus();
   const std::string accepted =
       roots.empty()
           ? "this server allows no imports (--import-root)"
@@ -82,6 +78,14 @@ absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path>
 }
 
 }  // namespace
+
+bool IsInRoots(const fs::path& path, std::span<const fs::path> roots) {
+  return std::any_of(roots.begin(), roots.end(), [&path](const fs::path& root) {
+    // Resolved each time, since a root may be a link that was moved.
+    const auto resolved = Resolve(root);
+    return resolved.ok() && IsBelow(path, *resolved);
+  });
+}
 
 absl::StatusOr<fs::path> ResolveSource(const fs::path& source, std::span<const fs::path> roots) {
   PF_ASSIGN_OR_RETURN(fs::path resolved, Resolve(source));

@@ -19,4 +19,7 @@ absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path&
 // them. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
+// Whether `path`, already free of links, lies below a root.
+bool IsInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
+
 }  // namespace permafrost::data

@@ -1,5 +1,7 @@
 #include "data/ogb_import.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -28,6 +30,14 @@ namespace fs = std::filesystem;
 // So that an edge's index within its graph fits 32 bits even when inverses double it.
 constexpr int64_t kMaxGraphSize = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxGraphs = std::numeric_limits<uint32_t>::max();
+
+// What the largest moment takes for each graph: two offsets, its place in a split file and its id there, and the room
+// that a vector growing to an unknown length leaves unused.
+constexpr uint64_t kBytesPerGraph = 48;
+// And for each stored edge of one graph, as EdgeRows keeps and sorts them.
+constexpr uint64_t kBytesPerEdge = 56;
+// And for each byte of its edges' features, in a vector that grows.
+constexpr uint64_t kBytesPerFeatureByte = 3;
 
 struct OgbFiles {
   SourceFile node_counts, edge_counts, edges, labels;
@@ -70,7 +80,7 @@ absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
 class OgbImport {
  public:
   OgbImport(const ImportOptions& options, const OgbFiles& files, const fs::path& directory, ImportMonitor& monitor)
-      : options_(options), files_(files), monitor_(monitor), writer_(directory) {}
+      : options_(options), files_(files), monitor_(monitor), writer_(directory, monitor) {}
 
   absl::StatusOr<GraphSetSummary> Run() {
     PF_RETURN_IF_ERROR(ReadCounts());
@@ -111,6 +121,15 @@ class OgbImport {
     return count;
   }
 
+  // Whether `count` things of `bytes_each` fit the memory that an import may take.
+  absl::Status CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things, uint64_t bytes_each) const {
+    const uint64_t limit = monitor_.limits().memory_bytes;
+    if (count <= limit / bytes_each) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(rows.name(), ":", rows.row(), ": ", count, " ", AbslView(things),
+                                                     " take more memory than an import's limit, ", limit, " bytes (",
+                                                     limit / bytes_each, " at ", bytes_each, " bytes each)"));
+  }
+
   absl::Status ReadCounts() {
     node_offsets_ = {0};
     PF_ASSIGN_OR_RETURN(CsvRows nodes, CsvRows::Open(files_.node_counts, monitor_));
@@ -119,16 +138,20 @@ class OgbImport {
       PF_ASSIGN_OR_RETURN(const bool more, nodes.Next(line));
       if (!more) break;
       if (num_graphs() == kMaxGraphs) return nodes.Error(absl::StrCat("more than ", kMaxGraphs, " graphs"));
+      PF_RETURN_IF_ERROR(CheckMemory(nodes, node_offsets_.size(), "graphs", kBytesPerGraph));
       PF_ASSIGN_OR_RETURN(const int64_t count, ParseCount(nodes, "nodes", line));
       node_offsets_.push_back(node_offsets_.back() + static_cast<uint64_t>(count));
     }
+    edge_offsets_.reserve(node_offsets_.size());
     edge_offsets_ = {0};
     const std::string why = absl::StrCat("one a graph, as ", files_.node_counts.name);
     PF_ASSIGN_OR_RETURN(CsvRows edges, CsvRows::Open(files_.edge_counts, monitor_));
     for (int64_t g = 0; g < num_graphs(); ++g) {
       PF_ASSIGN_OR_RETURN(line, edges.NextDue(num_graphs(), why));
       PF_ASSIGN_OR_RETURN(const int64_t count, ParseCount(edges, "edges", line));
-      edge_offsets_.push_back(edge_offsets_.back() + static_cast<uint64_t>(count * edge_factor()));
+      const auto stored = static_cast<uint64_t>(count * edge_factor());
+      PF_RETURN_IF_ERROR(CheckMemory(edges, stored, "edges of one graph", kBytesPerEdge));
+      edge_offsets_.push_back(edge_offsets_.back() + stored);
     }
     PF_RETURN_IF_ERROR(edges.ExpectEnd(num_graphs(), why));
     PF_RETURN_IF_ERROR(
@@ -267,6 +290,9 @@ class OgbImport {
         if (!std::exchange(features_begun, true)) {
           PF_RETURN_IF_ERROR(BeginFeatures(SectionKind::kEdgeFeatures, features.summary()));
         }
+        const uint64_t kept = graph_features.size() + features.row().size();
+        PF_RETURN_IF_ERROR(
+            CheckMemory(*feature_rows, kept, "bytes of one graph's edge features", kBytesPerFeatureByte));
         graph_features.insert(graph_features.end(), features.row().begin(), features.row().end());
       }
       edges.Sort();
@@ -318,11 +344,18 @@ absl::Status CheckImportOptions(const ImportOptions& options) {
   return violations.ToStatus();
 }
 
+uint64_t DefaultImportMemory() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  constexpr uint64_t kUnknown = uint64_t{1} << 30;  // where the system does not tell
+  return pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes) / 4 : kUnknown;
+}
+
 absl::StatusOr<GraphSetSummary> ImportOgbGraphs(const ImportOptions& options, const fs::path& directory,
-                                                const ImportObserver& observer, std::stop_token stop) {
+                                                const ImportObserver& observer, std::stop_token stop,
+                                                const ImportLimits& limits) {
   PF_RETURN_IF_ERROR(CheckImportOptions(options));
   PF_ASSIGN_OR_RETURN(const OgbFiles files, FindFiles(options));
-  ImportMonitor monitor(files.bytes(), observer, std::move(stop));
+  ImportMonitor monitor(files.bytes(), observer, std::move(stop), limits);
   return OgbImport(options, files, directory, monitor).Run();
 }
 

@@ -38,12 +38,28 @@ struct ImportProgress {
 // Called often, on the importing thread; must not block.
 using ImportObserver = std::function<void(const ImportProgress&)>;
 
+// A quarter of the machine's memory.
+uint64_t DefaultImportMemory();
+
+// What an import may take, whatever its source says: a small gzip can hold billions of rows.
+struct ImportLimits {
+  // Bytes of memory that each of these may take: what is kept for every graph, the edges of one graph, their features.
+  // Larger: larger sets can be imported, and a hostile one takes more from the rest of the machine.
+  uint64_t memory_bytes = DefaultImportMemory();
+  // Whether a source file may be read that, now open, turns out to lie at this path, links resolved. Empty: any may.
+  // Asked after opening, so that a link moved since an earlier check cannot lead elsewhere. Not asked where the system
+  // does not tell (no /proc).
+  std::function<bool(const std::filesystem::path&)> may_read = {};
+};
+
 // Writes a complete, synced store into `directory` (which exists and is empty) and returns its summary.
-// Memory: bounded by the largest graph, the offsets and the labels; columns are streamed.
+// Memory: bounded by the largest graph and the offsets, and so by `limits`; columns are streamed.
 // Errors: InvalidArgument with one line "FILE:ROW: FIELD: what, value, what would be accepted" for wrong counts, ids
 // out of range, ragged rows, not-a-number cells, a truncated gzip, duplicate or out-of-range split ids; NotFound for
-// missing files; Cancelled when `stop` is requested. The caller removes `directory` on any error.
+// missing files; ResourceExhausted, "FILE:ROW: ..." too, beyond limits.memory_bytes; PermissionDenied for a file that
+// limits.may_read refuses; Cancelled when `stop` is requested. The caller removes `directory` on any error.
 absl::StatusOr<GraphSetSummary> ImportOgbGraphs(const ImportOptions& options, const std::filesystem::path& directory,
-                                                const ImportObserver& observer, std::stop_token stop);
+                                                const ImportObserver& observer, std::stop_token stop,
+                                                const ImportLimits& limits = {});
 
 }  // namespace permafrost::data

@@ -18,6 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where an open file lies, links resolved; nullopt where the system does not tell.
+std::optional<fs::path> OpenedPath(int fd) {
+  std::error_code error;
+  fs::path path = fs::read_symlink(absl::StrCat("/proc/self/fd/", fd), error);
+  if (error) return std::nullopt;
+  return path;
+}
+
 // The file's own bytes.
 class RawReader final : public SourceReader {
  public:
@@ -125,6 +133,11 @@ absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::Open(const SourceFil
     return errno == ENOENT ? absl::NotFoundError(message) : absl::PermissionDeniedError(message);
   }
   std::unique_ptr<SourceReader> reader = std::make_unique<RawReader>(file.name, fd, monitor);
+  if (const auto& may_read = monitor.limits().may_read) {
+    if (const auto path = OpenedPath(fd); path && !may_read(*path)) {
+      return absl::PermissionDeniedError(absl::StrCat(file.name, ": leads to outside the import roots"));
+    }
+  }
   if (file.gzip) reader = std::make_unique<GzipReader>(std::move(reader));
   return reader;
 }

@@ -29,7 +29,8 @@ absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::
 
 class SourceReader {
  public:
-  // Borrows the monitor, which learns of every byte.
+  // Borrows the monitor, which learns of every byte. PermissionDenied if the file opened lies where the import's limits
+  // do not let it read.
   static absl::StatusOr<std::unique_ptr<SourceReader>> Open(const SourceFile& file, ImportMonitor& monitor);
   virtual ~SourceReader() = default;
   // Up to `capacity` bytes of text; 0 at the end. Errors, without the file's name: InvalidArgument for a truncated or

@@ -42,6 +42,7 @@ absl::Status StoreWriter::AppendPart(SectionKind kind, FileWriter& out) const {
   PF_ASSIGN_OR_RETURN(const auto part, MappedFile::Open(PartPath(kind)));
   constexpr uint64_t kPieceBytes = 1 << 20;
   for (uint64_t at = 0; at < part->size(); at += kPieceBytes) {
+    PF_RETURN_IF_ERROR(monitor_.CheckStop());
     PF_RETURN_IF_ERROR(out.Append(part->data() + at, std::min(kPieceBytes, part->size() - at)));
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 // Writes a store: sections grow side by side in part files, then are joined into one.
 // Threads: one at a time. Memory: a buffer a section.
+// Borrows the monitor.
 // Invariant: graphs.pfg exists only after Finish, complete and synced; the part files are gone then.
 #pragma once
 
@@ -14,13 +15,15 @@
 #include "base/hash.h"
 #include "data/format.h"
 #include "data/graph_set.h"
+#include "data/import_monitor.h"
 
 namespace permafrost::data {
 
 class StoreWriter {
  public:
   // `directory` exists; the caller removes it after an error.
-  explicit StoreWriter(std::filesystem::path directory) : directory_(std::move(directory)) {}
+  StoreWriter(std::filesystem::path directory, const ImportMonitor& monitor)
+      : directory_(std::move(directory)), monitor_(monitor) {}
 
   // Begins a section, or begins it anew, its earlier rows forgotten.
   absl::Status Begin(SectionKind kind, ElementType type, uint32_t width = 1);
@@ -37,7 +40,8 @@ class StoreWriter {
     return Append(kind, values);
   }
 
-  // Joins all sections with `summary`, whose counts go into the header and whose store_bytes is set.
+  // Joins all sections with `summary`, whose counts go into the header and whose store_bytes is set. Copies every
+  // byte, and is Cancelled soon after the import shall stop.
   absl::Status Finish(GraphSetSummary& summary);
 
  private:
@@ -52,6 +56,7 @@ class StoreWriter {
   absl::Status AppendPart(SectionKind kind, FileWriter& out) const;
 
   std::filesystem::path directory_;
+  const ImportMonitor& monitor_;
   std::map<SectionKind, Part> parts_;
 };
 

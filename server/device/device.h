@@ -9,7 +9,8 @@
 
 namespace permafrost::device {
 
-// kAuto: MPS, else CUDA, else CPU, whichever libtorch finds here. Errors: FailedPrecondition for a device that is absent.
+// kAuto: MPS, else CUDA, else CPU, whichever libtorch finds here. Errors: FailedPrecondition for a device that is
+// absent.
 absl::StatusOr<c10::Device> OpenDevice(DeviceKind kind);
 DeviceKind KindOf(c10::Device device);
 // Threads of the math library on the calling thread. 0: as many as the machine has cores for this process.

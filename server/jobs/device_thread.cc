@@ -142,7 +142,10 @@ void JobManagerImpl::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& o
       written = line;
     }
     const bool requeued = next.state == JobState::kQueued;
-    const absl::Status moved = Commit(active, std::move(next));
+    if (requeued) next.crashes = {0, next.progress.checkpoint_step};
+    absl::Status moved = SaveEpochs(active);
+    // A queued job must not be left running on record for an epoch's sake: it would count as a crash.
+    if (moved.ok() || requeued) moved = Commit(active, std::move(next));
     if (moved.ok()) {
       if (requeued) {
         active.live.reset();
@@ -150,7 +153,7 @@ void JobManagerImpl::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& o
       }
       break;
     }
-    telemetry::Log(telemetry::Severity::kError, StdView(moved.message()));
+    telemetry::Log(telemetry::Severity::kError, absl::StrCat("end of job ", id.value(), ": ", moved.message()));
     // Not stored before the process ends: the job stays running on record, and the next start resumes it from its last
     // checkpoint to the same end.
     if (!WaitToRetry()) break;
@@ -163,26 +166,33 @@ void JobManagerImpl::StoreProgress(const JobId& id) {
   absl::MutexLock lock(&mu_);
   Active& active = active_.at(id);
   active.job.progress = active.live->progress();
-  // Not worth the run: a later write brings it up to date, and what training resumes from is its checkpoint.
-  if (const absl::Status stored = store_->Update(active.job); !stored.ok()) {
+  for (const absl::Status& stored : {SaveEpochs(active), store_->Update(active.job)}) {
+    // Not worth the run: a later write brings it up to date, and what training resumes from is its checkpoint.
+    if (stored.ok()) continue;
     telemetry::Log(telemetry::Severity::kWarning, absl::StrCat("progress of job ", id.value(), ": ", stored.message()));
   }
 }
 
 void JobManagerImpl::RecordEpoch(const JobId& id, const train::EpochMetrics& metrics) {
   absl::MutexLock lock(&mu_);
-  if (const absl::Status stored = store_->PutEpoch(id, metrics); !stored.ok()) {
-    telemetry::Log(telemetry::Severity::kWarning,
-                   absl::StrCat("epoch ", metrics.epoch, " of job ", id.value(), ": ", stored.message()));
-  }
+  Active& active = active_.at(id);
+  active.unsaved_epochs.push_back(metrics);
   // A resumed run tells epochs again that the one before had told.
-  std::vector<train::EpochMetrics>& epochs = active_.at(id).job.epochs;
+  std::vector<train::EpochMetrics>& epochs = active.job.epochs;
   const auto at = std::ranges::lower_bound(epochs, metrics.epoch, {}, &train::EpochMetrics::epoch);
   if (at != epochs.end() && at->epoch == metrics.epoch) {
     *at = metrics;
   } else {
     epochs.insert(at, metrics);
   }
+}
+
+absl::Status JobManagerImpl::SaveEpochs(Active& active) {
+  for (auto& unsaved = active.unsaved_epochs; !unsaved.empty(); unsaved.pop_front()) {
+    const absl::Status stored = store_->PutEpoch(active.job.id, unsaved.front());
+    if (!stored.ok()) return Annotate(stored, absl::StrCat("epoch ", unsaved.front().epoch));
+  }
+  return absl::OkStatus();
 }
 
 bool JobManagerImpl::WaitToRetry() {

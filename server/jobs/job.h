@@ -37,6 +37,13 @@ struct JobSpec {
 // Adds a violation for each bad field, named as on the wire ("spec.epochs").
 void Validate(const JobSpec& spec, Violations& violations);
 
+// Deaths of the server while the job ran, since a run last got further.
+struct Crashes {
+  int32_t count = 0;
+  int64_t checkpoint_step = 0;  // at the last of them, or at the drain since
+  bool operator==(const Crashes&) const = default;
+};
+
 // A snapshot.
 struct Job {
   JobId id;
@@ -49,6 +56,7 @@ struct Job {
   std::vector<train::EpochMetrics> epochs;
   std::optional<train::RunResult> result;  // when kSucceeded
   int32_t resumes = 0;
+  Crashes crashes;
   int64_t sequence = 0;  // age: rises with creation
 };
 

@@ -174,6 +174,18 @@ void Fields(A& a, typename A::template Visited<train::Progress>& p) {
 }
 
 template <class A>
+void Fields(A& a, typename A::template Visited<Crashes>& c) {
+  a("count", c.count);
+  a("checkpoint_step", c.checkpoint_step);
+}
+
+template <class A>
+void Fields(A& a, typename A::template Visited<ProgressColumn>& c) {
+  Fields(a, c.progress);
+  a("crashes", c.crashes);
+}
+
+template <class A>
 void Fields(A& a, typename A::template Visited<train::EpochMetrics>& m) {
   a("epoch", m.epoch);
   a("train_loss", m.train_loss);
@@ -239,13 +251,13 @@ absl::StatusOr<T> Read(const char* what, const std::string& text) {
 }  // namespace
 
 std::string ToJson(const JobSpec& spec) { return Write(spec); }
-std::string ToJson(const train::Progress& progress) { return Write(progress); }
+std::string ToJson(const ProgressColumn& column) { return Write(column); }
 std::string ToJson(const train::EpochMetrics& metrics) { return Write(metrics); }
 std::string ToJson(const train::RunResult& result) { return Write(result); }
 
 absl::StatusOr<JobSpec> SpecFromJson(const std::string& text) { return Read<JobSpec>("job spec", text); }
-absl::StatusOr<train::Progress> ProgressFromJson(const std::string& text) {
-  return Read<train::Progress>("job progress", text);
+absl::StatusOr<ProgressColumn> ProgressFromJson(const std::string& text) {
+  return Read<ProgressColumn>("job progress", text);
 }
 absl::StatusOr<train::EpochMetrics> EpochFromJson(const std::string& text) {
   return Read<train::EpochMetrics>("epoch metrics", text);

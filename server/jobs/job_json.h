@@ -12,13 +12,18 @@
 
 namespace permafrost::jobs {
 
+struct ProgressColumn {
+  train::Progress progress;
+  Crashes crashes;
+};
+
 std::string ToJson(const JobSpec& spec);
-std::string ToJson(const train::Progress& progress);
+std::string ToJson(const ProgressColumn& column);
 std::string ToJson(const train::EpochMetrics& metrics);
 std::string ToJson(const train::RunResult& result);
 
 absl::StatusOr<JobSpec> SpecFromJson(const std::string& text);
-absl::StatusOr<train::Progress> ProgressFromJson(const std::string& text);
+absl::StatusOr<ProgressColumn> ProgressFromJson(const std::string& text);
 absl::StatusOr<train::EpochMetrics> EpochFromJson(const std::string& text);
 absl::StatusOr<train::RunResult> ResultFromJson(const std::string& text);
 

@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kDefaultPageSize = 50;
 constexpr int64_t kMaxPageSize = 1000;
+// Deaths of the server while a job ran, with no new checkpoint between, before the job is held to be their cause.
+constexpr int32_t kMaxCrashes = 5;
 
 std::string_view ArtifactFile(Artifact artifact) {
   switch (artifact) {
@@ -30,6 +32,12 @@ std::string_view ArtifactFile(Artifact artifact) {
       return train::kTestPredictionsFile;
   }
   return train::kBestWeightsFile;
+}
+
+// With one more, at which the job's newest checkpoint was of `checkpoint_step`.
+Crashes CountCrash(const Crashes& before, int64_t checkpoint_step) {
+  if (checkpoint_step > before.checkpoint_step) return {0, checkpoint_step};
+  return {before.count + 1, checkpoint_step};
 }
 
 }  // namespace
@@ -96,6 +104,16 @@ absl::Status JobManagerImpl::RecoverJob(const JobId& id) {
   // One that never began has waited since its creation; any other was queued again when its run was cut short.
   Active& active = active_[id] = Active{std::move(job), began ? absl::Now() : next.create_time, nullptr};
   if (was == JobState::kRunning) {
+    next.crashes = CountCrash(next.crashes, next.progress.checkpoint_step);
+    if (next.crashes.count >= kMaxCrashes) {
+      next.state = JobState::kFailed;
+      next.end_time = absl::Now();
+      next.error = absl::StrCat("the server died ", next.crashes.count,
+                                " times while this job ran, without a new checkpoint; if the system's log tells of too "
+                                "little memory, submit it again with a smaller batch_size or model");
+      AppendLog(id, telemetry::Severity::kError, EndedLine(next));
+      return Commit(active, std::move(next));
+    }
     next.state = JobState::kQueued;
     AppendLog(id, telemetry::Severity::kWarning, "interrupted: the server ended without a drain; queued again");
     return Commit(active, std::move(next));

@@ -52,8 +52,9 @@ struct JobManagerOptions {
 
 class JobManager {
  public:
-  // Interrupted jobs (running, cancelling) are queued again (cancelling ones become cancelled). Does not start the
-  // device thread. All references outlive the manager.
+  // Interrupted jobs (running, cancelling) are queued again (cancelling ones become cancelled). A job is failed instead
+  // once the server died five times while it ran without a checkpoint newer than the time before: it would take every
+  // later server down too. Does not start the device thread. All references outlive the manager.
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(JobManagerOptions options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics);
   virtual ~JobManager() = default;  // drains

@@ -179,7 +179,8 @@ absl::StatusOr<Job> ReadRow(SQLite::Statement& row) {
   job.spec = *std::move(spec);
   auto progress = ProgressFromJson(row.getColumn(8).getString());
   if (!progress.ok()) return Annotate(progress.status(), context);
-  job.progress = *progress;
+  job.progress = progress->progress;
+  job.crashes = progress->crashes;
   if (!row.getColumn(9).isNull()) {
     auto result = ResultFromJson(row.getColumn(9).getString());
     if (!result.ok()) return Annotate(result.status(), context);
@@ -233,7 +234,7 @@ class SqliteJobStore : public JobStore {
       BindTime(*insert, 5, job.start_time);
       BindTime(*insert, 6, job.end_time);
       insert->bind(7, ToJson(job.spec));
-      insert->bind(8, ToJson(job.progress));
+      insert->bind(8, ToJson(ProgressColumn{job.progress, job.crashes}));
       BindResult(*insert, 9, job);
       insert->bind(10, job.error);
       insert->bind(11, job.resumes);
@@ -251,7 +252,7 @@ class SqliteJobStore : public JobStore {
       update->bind(1, StateName(job.state));
       BindTime(*update, 2, job.start_time);
       BindTime(*update, 3, job.end_time);
-      update->bind(4, ToJson(job.progress));
+      update->bind(4, ToJson(ProgressColumn{job.progress, job.crashes}));
       BindResult(*update, 5, job);
       update->bind(6, job.error);
       update->bind(7, job.resumes);

@@ -29,7 +29,7 @@ class JobStore {
 
   // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id.
   virtual absl::Status Insert(Job& job) = 0;
-  // State, times, error, progress, result, resumes; not the epochs.
+  // State, times, error, progress, result, resumes, crashes; not the epochs.
   virtual absl::Status Update(const Job& job) = 0;
   // Inserts or replaces.
   virtual absl::Status PutEpoch(const JobId& id, const train::EpochMetrics& metrics) = 0;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -57,7 +58,8 @@ class JobManagerImpl final : public JobManager {
   struct Active {
     Job job;  // as stored, with its epochs
     absl::Time queued_since;
-    std::shared_ptr<LiveRun> live;  // while it is on the device
+    std::shared_ptr<LiveRun> live;                   // while it is on the device
+    std::deque<train::EpochMetrics> unsaved_epochs;  // told, and not yet in the store
   };
   // A job on the device thread.
   struct Run {
@@ -90,6 +92,8 @@ class JobManagerImpl final : public JobManager {
   void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
   void StoreProgress(const JobId& id);
   void RecordEpoch(const JobId& id, const train::EpochMetrics& metrics);
+  // Those that an error kept from the store stay for the next call.
+  absl::Status SaveEpochs(Active& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits a moment before a store write is tried again; false once draining.
   bool WaitToRetry() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

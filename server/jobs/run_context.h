@@ -40,8 +40,8 @@ class LiveRun {
 // Where a run's news go.
 struct RunHooks {
   std::function<void()> notify;                                  // tells watchers; each step
-  std::function<void()> store_progress;                          // of LiveRun
-  std::function<void(const train::EpochMetrics&)> record_epoch;  // stores and publishes it
+  std::function<void()> store_progress;                          // of LiveRun, and the epochs recorded since
+  std::function<void(const train::EpochMetrics&)> record_epoch;  // publishes it
   std::function<absl::Time()> now;
 };
 

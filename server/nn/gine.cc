@@ -37,7 +37,7 @@ Gine::Gine(const GineOptions& options, uint64_t seed, at::Device device)
   head_second_ = AddLinear("head.2", half, options.num_targets);
 }
 
-Tensor Gine::Uniform(std::vector<int64_t> sizes, double bound) {
+Tensor Gine::Uniform(at::IntArrayRef sizes, double bound) {
   return at::empty(sizes, at::kFloat).uniform_(-bound, bound, generator_).to(device_);
 }
 

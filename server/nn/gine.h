@@ -2,8 +2,8 @@
 //   h = sum of embeddings of the categorical node columns (or a linear map of float columns)
 //   h = relu(batch_norm(mlp(h + sum over edges (j, i) of relu(h_j + e_ji))))      num_layers times
 //   prediction = mlp(pool(h))
-// Source: Hu et al. 2020, "Strategies for pre-training graph neural networks", as PyG's GINEConv with eps = 0. Parameter names
-// are those of the equal PyG module, which stands in tests/parity/gine.py.
+// Source: Hu et al. 2020, "Strategies for pre-training graph neural networks", as PyG's GINEConv with eps = 0.
+// Parameter names are those of the equal PyG module, which stands in tests/parity/gine.py.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ enum class Mode { kTrain, kEval };
 // Threads: the device thread. Owns its tensors.
 class Gine {
  public:
-  // Weights drawn on the CPU from `seed` (equal on every device), then moved: PyTorch's defaults for linear layers, Xavier
-  // uniform for embeddings as OGB's encoders.
+  // Weights drawn on the CPU from `seed` (equal on every device), then moved: PyTorch's defaults for linear layers,
+  // Xavier uniform for embeddings as OGB's encoders.
   Gine(const GineOptions& options, uint64_t seed, at::Device device);
 
   // Returns [padded graphs, num_targets]. kTrain also updates the running statistics.
@@ -56,8 +56,8 @@ class Gine {
     at::Tensor operator()(const at::Tensor& x) const;
   };
   struct Encoder {
-    std::vector<at::Tensor> embeddings;   // categorical columns, or the one learned vector
-    std::optional<Linear> linear;         // float columns
+    std::vector<at::Tensor> embeddings;  // categorical columns, or the one learned vector
+    std::optional<Linear> linear;        // float columns
     bool learned_vector = false;
     at::Tensor operator()(const at::Tensor& features, int64_t rows) const;
   };
@@ -68,7 +68,7 @@ class Gine {
 
   Linear AddLinear(const std::string& name, int64_t in, int64_t out);
   Encoder AddEncoder(const std::string& name, const EncoderInput& input);
-  at::Tensor Uniform(std::vector<int64_t> sizes, double bound);
+  at::Tensor Uniform(at::IntArrayRef sizes, double bound);
 
   GineOptions options_;
   at::Device device_;

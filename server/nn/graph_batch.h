@@ -16,7 +16,8 @@ struct GraphBatch {
   at::Tensor edge_target;    // [E] int64, rising
   at::Tensor graph_of_node;  // [N] int64; padding nodes belong to the last graph
   at::Tensor labels;         // [G, targets] float32, NaN where missing and in padding graphs
-  at::Tensor real_nodes;     // [1] int64: rows that batch norm may see. A tensor, so that one executable serves many batches
+  at::Tensor
+      real_nodes;  // [1] int64: rows that batch norm may see. A tensor, so that one executable serves many batches
 };
 
 }  // namespace permafrost::nn

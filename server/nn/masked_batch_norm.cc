@@ -17,13 +17,14 @@ using at::Tensor;
 
 // Columns handled together: their running sums stay in registers and L1 while rows stream by once.
 constexpr int64_t kBlock = 64;
-// Below this many values a parallel region costs more than it saves (measured on 2 cores: a fork and join is 5 to 10 us, and far more
-// when the cores are oversubscribed).
+// Below this many values a parallel region costs more than it saves (measured on 2 cores: a fork and join is 5 to 10
+// us, and far more when the cores are oversubscribed).
 constexpr int64_t kParallelValues = 1 << 18;
 
 int64_t CheckedRows(const Tensor& x, const Tensor& real_rows) {
   const int64_t rows = real_rows.const_data_ptr<int64_t>()[0];
-  TORCH_CHECK(rows >= 1 && rows <= x.size(0), "masked_batch_norm_relu: real_rows: ", rows, " is outside 1..", x.size(0));
+  TORCH_CHECK(rows >= 1 && rows <= x.size(0), "masked_batch_norm_relu: real_rows: ", rows, " is outside 1..",
+              x.size(0));
   return rows;
 }
 
@@ -37,8 +38,9 @@ void ForColumnBlocks(int64_t rows, int64_t columns, Body body) {
 }
 
 template <class T>
-void ForwardBlock(const T* x, int64_t all_rows, int64_t rows, int64_t columns, int64_t c0, int64_t c1, const T* weight,
-                  const T* bias, T* running_mean, T* running_var, double momentum, double eps, T* y, T* mean, T* invstd) {
+void ForwardBlock(const T* __restrict__ x, int64_t all_rows, int64_t rows, int64_t columns, int64_t c0, int64_t c1,
+                  const T* weight, const T* bias, T* running_mean, T* running_var, double momentum, double eps,
+                  T* __restrict__ y, T* mean, T* invstd) {
   const int64_t width = c1 - c0;
   std::array<T, kBlock> sum{}, scale, shift;
   for (int64_t r = 0; r < rows; ++r)
@@ -88,15 +90,17 @@ std::tuple<Tensor, Tensor, Tensor> ForwardCpu(const Tensor& x_in, const Tensor& 
 }
 
 template <class T>
-void BackwardBlock(const T* grad, const T* x, const T* y, int64_t all_rows, int64_t rows, int64_t columns, int64_t c0,
-                   int64_t c1, const T* weight, const T* mean, const T* invstd, T* gx, T* gw, T* gb) {
+void BackwardBlock(const T* __restrict__ grad, const T* __restrict__ x, const T* __restrict__ y, int64_t all_rows,
+                   int64_t rows, int64_t columns, int64_t c0, int64_t c1, const T* weight, const T* mean,
+                   const T* invstd, T* __restrict__ gx, T* gw, T* gb) {
   const int64_t width = c1 - c0;
   std::array<T, kBlock> sum{}, dot{}, scale, mean_grad, mean_dot, center;
   for (int64_t c = 0; c < width; ++c) center[c] = mean[c0 + c];
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
       const int64_t i = r * columns + c0 + c;
-      const T g = y[i] > T(0) ? grad[i] : T(0);
+      const T upstream = grad[i];  // read whatever y is: a branch around the read would keep the loop from vectorising
+      const T g = y[i] > T(0) ? upstream : T(0);
       sum[c] += g;
       dot[c] += g * (x[i] - center[c]);
     }
@@ -111,7 +115,8 @@ void BackwardBlock(const T* grad, const T* x, const T* y, int64_t all_rows, int6
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
       const int64_t i = r * columns + c0 + c;
-      const T g = y[i] > T(0) ? grad[i] : T(0);
+      const T upstream = grad[i];  // read whatever y is: a branch around the read would keep the loop from vectorising
+      const T g = y[i] > T(0) ? upstream : T(0);
       gx[i] = scale[c] * (g - mean_grad[c] - (x[i] - center[c]) * mean_dot[c]);
     }
   for (int64_t r = rows; r < all_rows; ++r) std::fill_n(gx + r * columns + c0, width, T(0));
@@ -126,11 +131,11 @@ std::tuple<Tensor, Tensor, Tensor> BackwardCpu(const Tensor& grad_in, const Tens
   Tensor gw = at::empty_like(weight), gb = at::empty_like(weight);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "masked_batch_norm_relu_backward", [&] {
     ForColumnBlocks(rows, x.size(1), [&](int64_t c0, int64_t c1) {
-      BackwardBlock<scalar_t>(grad.const_data_ptr<scalar_t>(), x.const_data_ptr<scalar_t>(), y.const_data_ptr<scalar_t>(),
-                              x.size(0), rows, x.size(1), c0, c1, weight.const_data_ptr<scalar_t>(),
-                              mean.const_data_ptr<scalar_t>(), invstd.const_data_ptr<scalar_t>(),
-                              gx.mutable_data_ptr<scalar_t>(), gw.mutable_data_ptr<scalar_t>(),
-                              gb.mutable_data_ptr<scalar_t>());
+      BackwardBlock<scalar_t>(grad.const_data_ptr<scalar_t>(), x.const_data_ptr<scalar_t>(),
+                              y.const_data_ptr<scalar_t>(), x.size(0), rows, x.size(1), c0, c1,
+                              weight.const_data_ptr<scalar_t>(), mean.const_data_ptr<scalar_t>(),
+                              invstd.const_data_ptr<scalar_t>(), gx.mutable_data_ptr<scalar_t>(),
+                              gw.mutable_data_ptr<scalar_t>(), gb.mutable_data_ptr<scalar_t>());
     });
   });
   return {gx, gw, gb};

@@ -13,7 +13,8 @@
 namespace permafrost::nn {
 
 // A whole file. float32, float64 and int64 tensors on any device; names unique.
-std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata);
+std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata);
 
 struct SafetensorsFile {
   std::vector<NamedTensor> tensors;  // on the CPU, in file order

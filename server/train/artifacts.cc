@@ -6,9 +6,9 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "base/string_view.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "train/runner.h"
 
 namespace permafrost::train {

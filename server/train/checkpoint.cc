@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "base/string_view.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "nn/safetensors.h"
 
 namespace permafrost::train {
@@ -25,7 +25,7 @@ constexpr std::string_view kReplacedPrefix = ".old-";
 // One table for both directions and for the files' names.
 struct Part {
   std::string_view file;
-  std::vector<nn::NamedTensor> Checkpoint::* tensors;
+  std::vector<nn::NamedTensor> Checkpoint::*tensors;
 };
 constexpr Part kWeights{"model.safetensors", &Checkpoint::model};
 constexpr Part kBest{"best.safetensors", &Checkpoint::best};

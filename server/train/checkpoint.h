@@ -1,6 +1,6 @@
 // Checkpoints of a run: jobs/ID/checkpoints/STEP/, complete or absent.
-// A checkpoint holds weights, optimizer, the best weights so far, and everything else that the rest of the run depends on, so
-// that a run resumed from it ends bit-equal to one that was never interrupted (CPU, equal thread count).
+// A checkpoint holds weights, optimizer, the best weights so far, and everything else that the rest of the run depends
+// on, so that a run resumed from it ends bit-equal to one that was never interrupted (CPU, equal thread count).
 // Threads: the device thread.
 #pragma once
 
@@ -22,23 +22,23 @@ namespace permafrost::train {
 
 // The numbers of a checkpoint.
 struct RunState {
-  int64_t step = 0;                   // optimizer steps done
-  data::SamplerPosition position;     // batches consumed; batch == batches of the epoch: only its evaluation is left
+  int64_t step = 0;                // optimizer steps done
+  data::SamplerPosition position;  // batches consumed; batch == batches of the epoch: only its evaluation is left
   int64_t graphs = 0, nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
-  int64_t best_epoch = 0;             // from 1; 0: none yet
+  int64_t best_epoch = 0;  // from 1; 0: none yet
   double best_valid_mae = std::numeric_limits<double>::infinity();
-  double train_seconds = 0;           // all runs, evaluation included
-  double epoch_seconds = 0;           // training time of the epoch so far
-  uint64_t seed = 0;                  // with `step` the whole state of the counter-based generators
-  int threads = 0;                    // what the weights were computed with
+  double train_seconds = 0;  // all runs, evaluation included
+  double epoch_seconds = 0;  // training time of the epoch so far
+  uint64_t seed = 0;         // with `step` the whole state of the counter-based generators
+  int threads = 0;           // what the weights were computed with
 };
 
 struct Checkpoint {
   RunState state;
-  std::vector<nn::NamedTensor> model;       // parameters and buffers
+  std::vector<nn::NamedTensor> model;  // parameters and buffers
   std::vector<nn::NamedTensor> optimizer;
   std::vector<nn::NamedTensor> accumulators;  // sums over the epoch so far
-  std::vector<nn::NamedTensor> best;        // empty until the first evaluation
+  std::vector<nn::NamedTensor> best;          // empty until the first evaluation
 };
 
 class CheckpointStore {

@@ -10,8 +10,8 @@ namespace {
 template <class T>
 at::Tensor View(const std::vector<T>& values, std::vector<int64_t> sizes, c10::Device device) {
   // from_blob takes a mutable pointer; the step only reads its inputs.
-  const at::Tensor view =
-      at::from_blob(const_cast<T*>(values.data()), sizes, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+  const at::Tensor view = at::from_blob(const_cast<T*>(values.data()), sizes,
+                                        at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
   return device.is_cpu() ? view : view.to(device);
 }
 

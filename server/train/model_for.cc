@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "base/string_view.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "train/trainer.h"
 
 namespace permafrost::train {
@@ -31,22 +31,26 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
   }
 }
 
-double PhysicalMemory() { return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)); }
+double PhysicalMemory() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
 
 // Batches on the host at once: those made ready ahead and the one in the step.
 constexpr double kHostBatches = 4;
 
 // Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
 double HostBytesPerRow(const data::FeatureSummary& features) {
-  return static_cast<double>(features.width) * (features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float));
+  return static_cast<double>(features.width) *
+         (features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float));
 }
 
-// Bytes that the weights with their gradients, moments and best copy, the activations of one mean batch, and the batches on the
-// host take at least.
-// A model beyond this machine is refused at once rather than left to the kernel's out-of-memory killer.
+// Bytes that the weights with their gradients, moments and best copy, the activations of one mean batch, and the
+// batches on the host take at least. A model beyond this machine is refused at once rather than left to the kernel's
+// out-of-memory killer.
 double LeastBytes(const nn::GineOptions& model, int64_t batch_size, const data::GraphSetSummary& summary) {
   const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
-  const auto hidden = static_cast<double>(model.model.hidden_channels), layers = static_cast<double>(model.model.num_layers);
+  const auto hidden = static_cast<double>(model.model.hidden_channels),
+             layers = static_cast<double>(model.model.num_layers);
   double parameters = layers * 2 * hidden * hidden;
   for (const nn::EncoderInput* input : {&model.node, &model.edge}) {
     parameters += static_cast<double>(input->float_columns) * hidden;

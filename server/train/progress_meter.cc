@@ -25,7 +25,8 @@ double ProgressMeter::graphs_per_second() const {
 absl::Duration ProgressMeter::Eta(int64_t steps_left) const {
   const int64_t steps = samples_.back().steps - samples_.front().steps;
   if (steps <= 0) return absl::ZeroDuration();
-  return (samples_.back().time - samples_.front().time) * (static_cast<double>(steps_left) / static_cast<double>(steps));
+  return (samples_.back().time - samples_.front().time) *
+         (static_cast<double>(steps_left) / static_cast<double>(steps));
 }
 
 }  // namespace permafrost::train

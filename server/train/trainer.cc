@@ -57,8 +57,9 @@ Trainer::Trainer(const RunRequest& request, c10::Device device, int threads, Run
 absl::Status Trainer::Resume() {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
   if (!found) {
-    context_.Log(LogLevel::kInfo, absl::StrFormat("new run: %d parameters, %d steps an epoch",
-                                                  model_.tensors().num_parameter_values(), sampler_.batches_per_epoch()));
+    context_.Log(LogLevel::kInfo,
+                 absl::StrFormat("new run: %d parameters, %d steps an epoch", model_.tensors().num_parameter_values(),
+                                 sampler_.batches_per_epoch()));
     return absl::OkStatus();
   }
   PF_RETURN_IF_ERROR(model_.tensors().CopyFrom(found->model));
@@ -69,10 +70,11 @@ absl::Status Trainer::Resume() {
     PF_RETURN_IF_ERROR(nn::CopyByName(found->best, best_));
   }
   if (found->state.threads != state_.threads) {
-    context_.Log(LogLevel::kWarning,
-                 absl::StrFormat("the run began with %d threads and goes on with %d: sums are added in another order, so it "
-                                 "will not be bit-equal to an undisturbed run",
-                                 found->state.threads, state_.threads));
+    context_.Log(
+        LogLevel::kWarning,
+        absl::StrFormat("the run began with %d threads and goes on with %d: sums are added in another order, so it "
+                        "will not be bit-equal to an undisturbed run",
+                        found->state.threads, state_.threads));
   }
   const int threads = state_.threads;
   state_ = found->state;
@@ -81,9 +83,9 @@ absl::Status Trainer::Resume() {
   seconds_before_ = state_.train_seconds;
   // The run may have been killed between the checkpoint and its artifacts.
   PF_RETURN_IF_ERROR(PublishArtifacts());
-  context_.Log(LogLevel::kInfo, absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d",
-                                                state_.step, state_.position.epoch + 1, state_.position.batch,
-                                                sampler_.batches_per_epoch()));
+  context_.Log(LogLevel::kInfo,
+               absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d", state_.step,
+                               state_.position.epoch + 1, state_.position.batch, sampler_.batches_per_epoch()));
   return absl::OkStatus();
 }
 
@@ -104,7 +106,8 @@ absl::StatusOr<RunOutcome> Trainer::Run() {
     // A stop is no failure: without this checkpoint the run resumes from the one before, to the same end.
     const bool saved_already = checkpoint_step_ == state_.step && state_.step > 0;
     if (const absl::Status saved = saved_already ? absl::OkStatus() : SaveCheckpoint(); !saved.ok()) {
-      context_.Log(LogLevel::kWarning, absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, saved.message()));
+      context_.Log(LogLevel::kWarning,
+                   absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, saved.message()));
     }
     return RunOutcome{.end = stop == StopRequest::kCancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
   }
@@ -199,14 +202,15 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   PF_RETURN_IF_ERROR(best.status());
   result.best_test_mae = best->mae;
   result.best_test_loss = best->loss;
-  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, best->graphs, best->predictions, batcher_->summary().num_targets));
+  PF_RETURN_IF_ERROR(
+      WritePredictions(job_directory_, best->graphs, best->predictions, batcher_->summary().num_targets));
   return StopRequest::kNone;
 }
 
 absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_predictions) {
   return Evaluate(model_, *batcher_, batcher_->split(split),
-                  {.loss = options_.loss, .batch_size = options_.batch_size, .keep_predictions = keep_predictions}, device_,
-                  [this] { return context_.stop_requested() == StopRequest::kNone; });
+                  {.loss = options_.loss, .batch_size = options_.batch_size, .keep_predictions = keep_predictions},
+                  device_, [this] { return context_.stop_requested() == StopRequest::kNone; });
 }
 
 absl::Status Trainer::SaveCheckpoint() {
@@ -232,9 +236,9 @@ absl::Status Trainer::PublishArtifacts() {
 absl::Status Trainer::CheckFinite(double loss) const {
   // NaN with nothing counted means an epoch without labels so far; only a count of labels makes it a divergence.
   if (std::isfinite(loss) || epoch_losses_.tensors()[1].value.item().toDouble() == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrFormat("the training loss became %g in epoch %d, step %d: training diverged; a learning rate below %g may help",
-                      loss, state_.position.epoch + 1, state_.step, optimizer_.learning_rate()));
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "the training loss became %g in epoch %d, step %d: training diverged; a learning rate below %g may help", loss,
+      state_.position.epoch + 1, state_.step, optimizer_.learning_rate()));
 }
 
 void Trainer::Count(const data::PaddedBatch& batch) {

@@ -267,6 +267,19 @@ TEST(JobState, TheFilterRefusesUnspecifiedAndUnknown) {
   EXPECT_THAT(FieldsOf(violations.ToStatus()), ElementsAre("states[1]", "states[2]"));
 }
 
+TEST(JobState, AFilterLongerThanTheStatesIsOneViolation) {
+  v1::ListJobsRequest request;
+  for (const auto& [state, name] : jobs::kJobStateNames.rows) {
+    request.add_states(JobToWire(MakeJob("a", state)).state());
+  }
+  Violations violations;
+  EXPECT_EQ(JobStatesFromWire(request, violations).size(), jobs::kJobStateNames.rows.size());
+  EXPECT_TRUE(violations.empty()) << "all of them, each once";
+  for (int i = 0; i < 1000; ++i) request.add_states(static_cast<v1::Job::State>(i % 2 * 42));
+  EXPECT_THAT(JobStatesFromWire(request, violations), testing::IsEmpty());
+  EXPECT_THAT(FieldsOf(violations.ToStatus()), ElementsAre("states"));
+}
+
 TEST(Artifact, ZeroIsBestWeightsAndUnknownIsRefused) {
   Violations violations;
   EXPECT_EQ(ArtifactFromWire(0, violations), jobs::Artifact::kBestWeights);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/synchronization/blocking_counter.h"
+#include "absl/time/clock.h"
 #include "api/request_observer.h"
 #include "server_fixture.h"
 
@@ -21,14 +22,23 @@ using ::testing::HasSubstr;
 // A call whose messages are bytes: health and reflection have no generated code here.
 class RawCall {
  public:
-  RawCall(grpc::Channel& channel, const std::string& method, const std::string& request)
+  RawCall(grpc::Channel& channel, const std::string& method, const std::string& request) : RawCall(channel, method) {
+    const grpc::Slice slice(request);
+    call_->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
+    Next();  // fails where the server has refused the call already
+  }
+  // Says nothing: a stream that stays open.
+  RawCall(grpc::Channel& channel, const std::string& method)
       : stub_(std::shared_ptr<grpc::ChannelInterface>(&channel, [](auto*) {})) {
     call_ = stub_.PrepareCall(&context_, method, &queue_);
     call_->StartCall(nullptr);
     EXPECT_TRUE(Next());
+  }
+  // One more request, with others to follow; false where the server has ended the call.
+  bool Write(const std::string& request) {
     const grpc::Slice slice(request);
-    call_->WriteLast(grpc::ByteBuffer(&slice, 1), grpc::WriteOptions(), nullptr);
-    Next();  // fails where the server has refused the call already
+    call_->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+    return Next();
   }
   // The next message, nullopt at the end.
   std::optional<std::string> Read() {
@@ -68,6 +78,9 @@ std::string HealthRequest(const std::string& service) {
 constexpr char kServing[] = "\x08\x01";
 constexpr char kNotServing[] = "\x08\x02";
 
+constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+constexpr char kListServices[] = "\x3a\x01*";  // request field 7
+
 TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
   const std::vector<std::string> services = {"", "permafrost.v1.JobService", "permafrost.v1.DatasetService",
                                              "permafrost.v1.ServerService"};
@@ -88,8 +101,7 @@ TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
 }
 
 TEST_F(ServerTest, ReflectionListsTheServices) {
-  // Request field 7: list_services.
-  RawCall call(*channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3a\x01*");
+  RawCall call(*channel_, kReflection, kListServices);
   const std::string response = call.Read().value_or("");
   EXPECT_THAT(response, AllOf(HasSubstr("permafrost.v1.JobService"), HasSubstr("permafrost.v1.DatasetService"),
                               HasSubstr("permafrost.v1.ServerService"), HasSubstr("grpc.health.v1.Health")));
@@ -260,6 +272,51 @@ TEST_F(ServerTest, AThousandIdleWatchersCostNoThreads) {
   for (const auto& watcher : watchers) ended_well += watcher->ended_well();
   EXPECT_EQ(ended_well, kWarmUp + kWatchers) << "each got the terminal state";
   EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+}
+
+TEST_F(ServerTest, IdleReflectionStreamsCostFewThreadsAndHoldUpNoCalls) {
+  if (!std::filesystem::exists("/proc/self/task")) GTEST_SKIP() << "threads are counted in /proc";
+  constexpr int kStreams = 200;
+  constexpr int kLimit = 8;
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  const auto get = [&] {
+    grpc::ClientContext context;
+    v1::GetJobRequest request;
+    request.set_name("jobs/a");
+    v1::Job job;
+    return job_stub_->GetJob(&context, request, &job);
+  };
+  ASSERT_TRUE(get().ok());
+  const int before = CountThreads();
+  std::vector<std::unique_ptr<RawCall>> streams;
+  int served = 0;
+  for (int i = 0; i < kStreams; ++i) {
+    auto stream = std::make_unique<RawCall>(*channel_, kReflection);
+    if (stream->Write(kListServices) && stream->Read().has_value()) {
+      ++served;
+      streams.push_back(std::move(stream));
+    } else {
+      EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    }
+  }
+  EXPECT_GE(served, 1);
+  EXPECT_LE(served, kLimit);
+  EXPECT_LE(CountThreads(), before + kLimit + 4) << "before: " << before;
+  EXPECT_TRUE(get().ok());
+  for (auto& stream : streams) {
+    stream->Cancel();
+    EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  // Their threads come back, each when its handler has seen the end.
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (true) {
+    RawCall again(*channel_, kReflection, kListServices);
+    while (again.Read().has_value()) {
+    }
+    const grpc::Status status = again.Finish();
+    if (status.ok()) break;
+    ASSERT_LT(absl::Now(), deadline) << "reflection never came back: " << status.error_message();
+  }
 }
 
 }  // namespace

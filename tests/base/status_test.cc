@@ -12,6 +12,7 @@ namespace permafrost {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::IsEmpty;
 
 TEST(Violations, CollectsAllInOneLine) {
@@ -24,6 +25,17 @@ TEST(Violations, CollectsAllInOneLine) {
   EXPECT_EQ(status.message(), "spec.model.layers: 0 is outside 1..64; spec.epochs: -1 is below 0");
   EXPECT_THAT(GetViolations(status), ElementsAre(FieldViolation{"spec.model.layers", "0 is outside 1..64"},
                                                  FieldViolation{"spec.epochs", "-1 is below 0"}));
+}
+
+TEST(Violations, ManyAreCounted) {
+  Violations violations;
+  for (std::size_t i = 0; i < Violations::kMax; ++i) violations.Add("f", "d");
+  EXPECT_EQ(GetViolations(violations.ToStatus()).size(), Violations::kMax);
+  for (int i = 0; i < 1'000'000; ++i) violations.Add("f", "d");
+  const absl::Status status = violations.ToStatus();
+  EXPECT_EQ(GetViolations(status).size(), Violations::kMax + 1);
+  EXPECT_EQ(GetViolations(status).back(), (FieldViolation{"", "and 1000000 more"}));
+  EXPECT_THAT(std::string(status.message()), EndsWith("f: d; and 1000000 more"));
 }
 
 TEST(Violations, AnyTextSurvivesThePayload) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -100,6 +101,34 @@ TEST(ChangeHub, AListenerMayDropItselfAndSubscribe) {
     std::this_thread::yield();
   }
   EXPECT_EQ(first.count(), 1);
+}
+
+TEST(ChangeHub, CallsOfAKeyAreAtLeastTheIntervalApart) {
+  using Clock = std::chrono::steady_clock;
+  const auto interval = std::chrono::milliseconds(20);
+  ChangeHub hub(absl::FromChrono(interval));
+  Counter calls;
+  const auto s = hub.Subscribe("a", [&] {
+    calls.Add();
+    hub.Notify("a");
+  });
+  const Clock::time_point begin = Clock::now();
+  hub.Notify("a");
+  calls.AwaitAtLeast(4);
+  EXPECT_GE(Clock::now() - begin, 3 * interval);
+}
+
+TEST(ChangeHub, AKeyThatWaitsHoldsUpNoOtherNorTheEnd) {
+  ChangeHub hub(absl::Hours(1));
+  Counter a, b;
+  const auto s1 = hub.Subscribe("a", [&] { a.Add(); });
+  const auto s2 = hub.Subscribe("b", [&] { b.Add(); });
+  hub.Notify("a");
+  a.AwaitAtLeast(1);
+  hub.Notify("a");  // in an hour
+  hub.Notify("b");
+  b.AwaitAtLeast(1);
+  EXPECT_EQ(a.count(), 1);
 }
 
 TEST(ChangeHub, DestructionWaitsForARunningCall) {

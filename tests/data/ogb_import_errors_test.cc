@@ -146,5 +146,55 @@ TEST(OgbImport, EveryBadInputIsOneLineThatNamesIt) {
   }
 }
 
+TEST(OgbImport, MemoryIsBoundedWhateverTheSourceSays) {
+  Files many = SmallSet();
+  std::string counts;
+  for (int i = 0; i < 100000; ++i) counts += "0\n";
+  many.erase("raw/num-node-list.csv");
+  many["raw/num-node-list.csv.gz"] = Gzip(counts);
+  Files wide = SmallSet();
+  std::string row = "1";
+  for (int i = 1; i < 200; ++i) row += ",1";
+  wide["raw/edge-feat.csv"] = row + "\n" + row + "\n" + row + "\n" + row + "\n" + row + "\n";
+  Files dense = SmallSet();
+  dense["raw/num-edge-list.csv"] = "4\n0\n2000000000\n";
+  const struct {
+    const char* why;
+    Files files;
+    uint64_t memory_bytes;
+    const char* want;  // null: Ok
+  } kCases[] = {
+      {"a small gzip of many graphs", many, 48 * 1000,
+       "raw/num-node-list.csv.gz:1001: 1001 graphs take more memory than an import's limit, 48000 bytes (1000 at 48 "
+       "bytes each)"},
+      {"one graph of many edges", dense, 1 << 30,
+       "raw/num-edge-list.csv:3: 4000000000 edges of one graph take more memory than an import's limit, "},
+      {"wide features of one graph's edges", wide, 6000,
+       "raw/edge-feat.csv:3: 2400 bytes of one graph's edge features take more memory than an import's limit, 6000 "
+       "bytes"},
+      {"just enough", SmallSet(), 56 * 8, nullptr},
+      {"just not", SmallSet(), 56 * 8 - 1, "raw/num-edge-list.csv:1: 8 edges of one graph take more memory"},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.why);
+    TempDir temp;
+    WriteFiles(temp.path() / "source", c.files);
+    fs::create_directories(temp.path() / "store");
+    const auto result = ImportOgbGraphs({.source = temp.path() / "source", .split = {}}, temp.path() / "store", {}, {},
+                                        {.memory_bytes = c.memory_bytes});
+    if (c.want == nullptr) {
+      EXPECT_TRUE(result.ok()) << result.status();
+      continue;
+    }
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kResourceExhausted) << result.status();
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(c.want));
+  }
+}
+
+TEST(OgbImport, TheDefaultMemoryIsAShareOfTheMachines) {
+  EXPECT_GE(DefaultImportMemory(), uint64_t{1} << 26) << "no machine that builds this has less than 256 MiB";
+  EXPECT_LT(DefaultImportMemory(), uint64_t{1} << 46) << "nor more than 256 TiB";
+}
+
 }  // namespace
 }  // namespace permafrost::data

@@ -15,9 +15,19 @@ namespace permafrost::e2e {
 
 Daemon::Daemon(const std::filesystem::path& state_dir, const std::filesystem::path& import_root,
                const std::vector<std::string>& more_flags) {
-  std::vector<std::string> argv = {PERMAFROSTD,   "--listen",        "127.0.0.1:0",       "--metrics", "127.0.0.1:0",
-                                   "--state-dir", state_dir.string(), "--import-root",    import_root.string(),
-                                   "--device",    "cpu",             "--threads",         "2"};
+  std::vector<std::string> argv = {PERMAFROSTD,
+                                   "--listen",
+                                   "127.0.0.1:0",
+                                   "--metrics",
+                                   "127.0.0.1:0",
+                                   "--state-dir",
+                                   state_dir.string(),
+                                   "--import-root",
+                                   import_root.string(),
+                                   "--device",
+                                   "cpu",
+                                   "--threads",
+                                   "2"};
   argv.insert(argv.end(), more_flags.begin(), more_flags.end());
   process_ = std::make_unique<Process>(argv, state_dir.string() + ".stderr");
   const std::string line = process_->ReadLine(absl::Seconds(60));
@@ -100,7 +110,8 @@ std::string HttpGet(const std::string& address, const std::string& path) {
     const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", address, "\r\n\r\n");
     if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
       char piece[65536];
-      for (ssize_t got = 0; (got = recv(fd, piece, sizeof(piece), 0)) > 0;) answer.append(piece, static_cast<size_t>(got));
+      for (ssize_t got = 0; (got = recv(fd, piece, sizeof(piece), 0)) > 0;)
+        answer.append(piece, static_cast<size_t>(got));
     }
   }
   close(fd);

@@ -86,7 +86,8 @@ Output RunCommand(const std::vector<std::string>& argv, absl::Duration limit) {
   const TempDir dir;
   // Through a shell that only redirects, so that a full pipe cannot stall the command.
   const std::string out = dir.path() / "out", err = dir.path() / "err";
-  std::vector<std::string> shell = {"/bin/sh", "-c", "out=$1 err=$2; shift 2; exec \"$@\" >\"$out\" 2>\"$err\"", "sh", out, err};
+  std::vector<std::string> shell = {"/bin/sh", "-c", "out=$1 err=$2; shift 2; exec \"$@\" >\"$out\" 2>\"$err\"",
+                                    "sh",      out,  err};
   shell.insert(shell.end(), argv.begin(), argv.end());
   Process process(shell, "");
   Output output;

@@ -30,7 +30,8 @@ std::vector<double> TrainLosses(const v1::Job& job) {
   return losses;
 }
 
-v1::Job Submit(Daemon& daemon, const std::string& id, int64_t epochs, int64_t batch_size, int64_t checkpoint_every = 0) {
+v1::Job Submit(Daemon& daemon, const std::string& id, int64_t epochs, int64_t batch_size,
+               int64_t checkpoint_every = 0) {
   grpc::ClientContext context;
   v1::CreateJobRequest request;
   request.set_job_id(id);
@@ -59,8 +60,9 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   // Every series is there before the first job.
   const std::string before = HttpGet(daemon.metrics(), "/metrics");
   for (const char* series :
-       {"permafrost_train_steps_total", "permafrost_jobs{state=\"succeeded\"}", "permafrost_checkpoint_timestamp_seconds",
-        "permafrost_train_step_seconds_count{phase=\"backward\"}", "permafrost_job_queue_wait_seconds_count"}) {
+       {"permafrost_train_steps_total", "permafrost_jobs{state=\"succeeded\"}",
+        "permafrost_checkpoint_timestamp_seconds", "permafrost_train_step_seconds_count{phase=\"backward\"}",
+        "permafrost_job_queue_wait_seconds_count"}) {
     EXPECT_EQ(Metric(before, series), 0) << series;
   }
 
@@ -80,8 +82,10 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   const std::string after = HttpGet(daemon.metrics(), "/metrics");
   EXPECT_EQ(Metric(after, "permafrost_train_steps_total"), steps);
   EXPECT_EQ(Metric(after, "permafrost_train_graphs_total"), 30000);
-  EXPECT_EQ(Metric(after, "permafrost_train_nodes_total"), 3.0 * static_cast<double>(dataset.summary().train().num_nodes()));
-  EXPECT_EQ(Metric(after, "permafrost_train_edges_total"), 3.0 * static_cast<double>(dataset.summary().train().num_edges()));
+  EXPECT_EQ(Metric(after, "permafrost_train_nodes_total"),
+            3.0 * static_cast<double>(dataset.summary().train().num_nodes()));
+  EXPECT_EQ(Metric(after, "permafrost_train_edges_total"),
+            3.0 * static_cast<double>(dataset.summary().train().num_edges()));
   EXPECT_EQ(Metric(after, "permafrost_train_padding_nodes_total"), steps);
   EXPECT_EQ(Metric(after, "permafrost_train_step_seconds_count{phase=\"backward\"}"), steps);
   EXPECT_EQ(Metric(after, "permafrost_jobs{state=\"succeeded\"}"), 1);
@@ -101,13 +105,14 @@ TEST(EndToEnd, MetricsPassPromtoolAndARealPrometheusScrapesThem) {
   ASSERT_TRUE(daemon.ready());
   {
     std::ofstream(dir.path() / "page") << HttpGet(daemon.metrics(), "/metrics");
-    const Output lint = RunCommand({"/bin/sh", "-c", absl::StrCat("promtool check metrics <", (dir.path() / "page").string())});
+    const Output lint =
+        RunCommand({"/bin/sh", "-c", absl::StrCat("promtool check metrics <", (dir.path() / "page").string())});
     EXPECT_EQ(lint.code, 0) << lint.out << lint.err;
     EXPECT_EQ(lint.err, "");
   }
-  std::ofstream(dir.path() / "prometheus.yml") << "global: {scrape_interval: 1s}\n"
-                                               << "scrape_configs: [{job_name: permafrost, static_configs: [{targets: ['"
-                                               << daemon.metrics() << "']}]}]\n";
+  std::ofstream(dir.path() / "prometheus.yml")
+      << "global: {scrape_interval: 1s}\n"
+      << "scrape_configs: [{job_name: permafrost, static_configs: [{targets: ['" << daemon.metrics() << "']}]}]\n";
   // Prometheus cannot pick a free port itself; a daemon that was just stopped leaves one behind that is free.
   std::string address;
   {
@@ -119,12 +124,10 @@ TEST(EndToEnd, MetricsPassPromtoolAndARealPrometheusScrapesThem) {
                       "--storage.tsdb.path=" + (dir.path() / "tsdb").string(), "--web.listen-address=" + address},
                      dir.path() / "prometheus.log");
   std::string answer;
-  EXPECT_TRUE(WaitUntil(absl::Seconds(60),
-                        [&] {
-                          answer = HttpGet(address, "/api/v1/query?query=permafrost_build_info");
-                          return absl::StrContains(answer, "\"version\":\"");
-                        }))
-      << answer;
+  EXPECT_TRUE(WaitUntil(absl::Seconds(60), [&] {
+    answer = HttpGet(address, "/api/v1/query?query=permafrost_build_info");
+    return absl::StrContains(answer, "\"version\":\"");
+  })) << answer;
   const auto json = nlohmann::json::parse(HttpGet(address, "/api/v1/query?query=up"), nullptr, false);
   ASSERT_TRUE(json.is_object());
   EXPECT_EQ(json["data"]["result"][0]["value"][1], "1") << json.dump();
@@ -215,8 +218,8 @@ TEST(EndToEnd, ASecondDaemonOnTheStateDirIsRefusedInOneLine) {
   const TempDir dir;
   Daemon daemon(dir.path() / "state", ShippedSample());
   ASSERT_TRUE(daemon.ready());
-  const Output second = RunCommand({PERMAFROSTD, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir",
-                                    dir.path() / "state"});
+  const Output second = RunCommand(
+      {PERMAFROSTD, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", dir.path() / "state"});
   EXPECT_EQ(second.code, 1);
   EXPECT_THAT(second.err, HasSubstr(std::to_string(daemon.process().pid())));
   EXPECT_EQ(std::count(second.err.begin(), second.err.end(), '\n'), 1) << second.err;

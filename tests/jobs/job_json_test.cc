@@ -70,13 +70,15 @@ TEST(JobJsonTest, ProgressRoundTrips) {
   progress.padding_edges = 2;
   progress.phase_seconds = {0.1, 0.2, 0.3, 0.4};
   progress.checkpoint_step = 313;
-  const auto back = ProgressFromJson(ToJson(progress));
+  ProgressColumn column{progress, {4, 300}};
+  const auto back = ProgressFromJson(ToJson(column));
   ASSERT_TRUE(back.ok()) << back.status();
-  EXPECT_EQ(back->eta, progress.eta);
-  EXPECT_EQ(back->phase_seconds.optimizer, 0.4);
-  EXPECT_EQ(ToJson(*back), ToJson(progress));
-  progress.eta = absl::InfiniteDuration();
-  EXPECT_EQ(ProgressFromJson(ToJson(progress))->eta, absl::InfiniteDuration());
+  EXPECT_EQ(back->progress.eta, progress.eta);
+  EXPECT_EQ(back->progress.phase_seconds.optimizer, 0.4);
+  EXPECT_EQ(back->crashes, column.crashes);
+  EXPECT_EQ(ToJson(*back), ToJson(column));
+  column.progress.eta = absl::InfiniteDuration();
+  EXPECT_EQ(ProgressFromJson(ToJson(column))->progress.eta, absl::InfiniteDuration());
 }
 
 TEST(JobJsonTest, ResultRoundTrips) {
@@ -94,6 +96,10 @@ TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   JobSpec defaults;
   defaults.train.dataset = DatasetId("zinc");
   EXPECT_EQ(*older, defaults);
+  const auto before_crashes_were_counted = ProgressFromJson(R"({"checkpoint_step":7})");
+  ASSERT_TRUE(before_crashes_were_counted.ok()) << before_crashes_were_counted.status();
+  EXPECT_EQ(before_crashes_were_counted->progress.checkpoint_step, 7);
+  EXPECT_EQ(before_crashes_were_counted->crashes, Crashes{});
   const auto newer = SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"heads":4}})");
   ASSERT_TRUE(newer.ok()) << newer.status();
   EXPECT_EQ(*newer, defaults);

@@ -275,6 +275,34 @@ TEST_F(JobManagerTest, CountsByState) {
   EXPECT_THAT(server_->CountByState(), ElementsAre(1, 1, 0, 0, 0, 1));
 }
 
+TEST_F(JobManagerTest, EpochsThatCouldNotBeStoredAreStoredLater) {
+  SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
+  const auto stored = [&] { return other.execAndGet("SELECT COUNT(*) FROM epochs").getInt(); };
+  other.exec("CREATE TRIGGER full BEFORE INSERT ON epochs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  server_.runner().Hold();
+  server_->Start();
+  server_.Create("job-a", 3);
+  server_.runner().Permit(FakeRunner::kStepsPerEpoch);
+  server_.runner().AwaitHeld();
+  EXPECT_EQ(server_.Get("job-a").epochs.size(), 1u) << "told all the same";
+  EXPECT_EQ(server_.Get("job-a").progress.checkpoint_step, FakeRunner::kStepsPerEpoch) << "the run goes on";
+  EXPECT_EQ(stored(), 0);
+  other.exec("DROP TRIGGER full");
+  server_.runner().Permit(FakeRunner::kStepsPerEpoch);
+  server_.runner().AwaitHeld();
+  EXPECT_EQ(stored(), 2) << "with the next progress";
+  other.exec("CREATE TRIGGER full BEFORE INSERT ON epochs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  server_.runner().Release();
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (server_.Log("job-a").find("succeeded") == std::string::npos && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  EXPECT_EQ(server_.Get("job-a").state, JobState::kRunning) << "no end before the last epoch is stored";
+  other.exec("DROP TRIGGER full");
+  EXPECT_EQ(server_.AwaitEnd("job-a").state, JobState::kSucceeded);
+  EXPECT_EQ(stored(), 3);
+}
+
 TEST_F(JobManagerTest, AnEndThatCannotBeStoredIsNotToldButTriedAgain) {
   SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
   other.exec(

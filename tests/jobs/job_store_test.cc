@@ -65,6 +65,7 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
     job.progress.eta = absl::Milliseconds(3);
     job.result = train::RunResult{2, 0.1, 0.2, 0.3, 0.4, 0.5, 6, 7, 8};
     job.resumes = 3;
+    job.crashes = {2, 40};
     job.error = "an 'odd'\nerror";
     ASSERT_TRUE(store->Update(job).ok());
     ASSERT_TRUE(store->PutEpoch(job.id, second).ok());
@@ -74,12 +75,13 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   const auto back = Open()->Get(JobId("job-a"));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->request_id, "request-1");
+  EXPECT_EQ(back->crashes, job.crashes);
   EXPECT_EQ(back->spec, job.spec);
   EXPECT_EQ(back->state, JobState::kSucceeded);
   EXPECT_EQ(back->create_time, job.create_time);
   EXPECT_EQ(back->start_time, job.start_time);
   EXPECT_EQ(back->end_time, job.end_time);
-  EXPECT_EQ(ToJson(back->progress), ToJson(job.progress));
+  EXPECT_EQ(ToJson(ProgressColumn{back->progress, {}}), ToJson(ProgressColumn{job.progress, {}}));
   ASSERT_TRUE(back->result.has_value());
   EXPECT_EQ(ToJson(*back->result), ToJson(*job.result));
   EXPECT_EQ(back->resumes, 3);

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "jobs/manager_fixture.h"
 
@@ -17,12 +19,13 @@ class RecoveryTest : public testing::Test {
  protected:
   // The state directory as SIGKILL would leave it now. The runner is held, so that nobody writes meanwhile.
   std::filesystem::path Crash(const Server& server) {
-    const std::filesystem::path copy = dir_.path() / "after-the-crash";
+    const std::filesystem::path copy = dir_.path() / ("after-crash-" + std::to_string(++crashes_));
     std::filesystem::copy(server.state_dir(), copy, std::filesystem::copy_options::recursive);
     return copy;
   }
   const TempDir dir_;
   const std::filesystem::path state_ = dir_.path() / "state";
+  int crashes_ = 0;
 };
 
 TEST_F(RecoveryTest, ADrainedJobResumesInTheNextServer) {
@@ -135,6 +138,60 @@ TEST_F(RecoveryTest, ACrashBeforeTheFirstCheckpointBeginsAnew) {
   EXPECT_EQ(job.progress.step, 3);
   EXPECT_EQ(later.Metric("permafrost_train_steps_total"), 3);
   EXPECT_EQ(later.Metric("permafrost_train_graphs_total"), 30);
+}
+
+TEST_F(RecoveryTest, AJobThatTakesTheServerDownEachTimeIsFailed) {
+  // A life of the server a letter. c: it dies while the job runs; k: it dies after a checkpoint; d: it drains;
+  // i: it dies before the job runs.
+  const struct {
+    const char* why;
+    std::string lives;
+    JobState want;
+  } kCases[] = {
+      {"fewer", "cccc", JobState::kQueued},
+      {"five", "ccccc", JobState::kFailed},
+      {"after a checkpoint too", "kccccc", JobState::kFailed},
+      {"a newer checkpoint begins the count anew", "cccckcccc", JobState::kQueued},
+      {"so does a drain, though its checkpoint is of no later step", "ccccdcccc", JobState::kQueued},
+      {"but the ones after it count", "cdccccc", JobState::kFailed},
+      {"a run that gets further each time reaches its end", "kkkkkkk", JobState::kQueued},
+      {"the server's death while the job waits is not its doing", "iicccc", JobState::kQueued},
+  };
+  for (size_t i = 0; i < std::size(kCases); ++i) {
+    const auto& c = kCases[i];
+    std::filesystem::path state = dir_.path() / ("case-" + std::to_string(i));
+    bool created = false;
+    for (const char life : c.lives) {
+      Server server(state);
+      if (!std::exchange(created, true)) server.Create("job-a", 100);
+      ASSERT_EQ(server.Get("job-a").state, JobState::kQueued) << c.why;
+      server.runner().Hold();
+      if (life != 'i') {
+        server->Start();
+        if (life == 'k') server.runner().Permit(FakeRunner::kStepsPerEpoch);
+        server.runner().AwaitHeld();
+      }
+      if (life == 'd') {
+        server->Drain();
+        server.runner().Permit(1);
+        server->Join();
+        continue;
+      }
+      state = Crash(server);
+    }
+    Server server(state);
+    const Job job = server.Get("job-a");
+    EXPECT_EQ(job.state, c.want) << c.why;
+    if (c.want != JobState::kFailed) continue;
+    EXPECT_THAT(job.error, HasSubstr("the server died 5 times")) << c.why;
+    EXPECT_NE(job.end_time, absl::InfinitePast()) << c.why;
+    EXPECT_THAT(server.Log("job-a"), HasSubstr("failed: the server died 5 times")) << c.why;
+    EXPECT_EQ(server.Metric("permafrost_jobs", {{"state", "failed"}}), 1) << c.why;
+    server->Start();
+    server.Create("job-b", 1);
+    EXPECT_EQ(server.AwaitEnd("job-b").state, JobState::kSucceeded) << c.why;
+    EXPECT_THAT(server.runner().runs(), testing::ElementsAre("job-b")) << c.why;
+  }
 }
 
 TEST_F(RecoveryTest, ACancelThatComesAfterTheDrainStillCancels) {

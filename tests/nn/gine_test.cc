@@ -1,5 +1,5 @@
-// The padded form must not change training: every test compares a padded batch with the least padded one, or with the model
-// written out plainly.
+// The padded form must not change training: every test compares a padded batch with the least padded one, or with the
+// model written out plainly.
 #include "nn/gine.h"
 
 #include <ATen/ATen.h>
@@ -45,7 +45,8 @@ GraphBatch MakeBatch(Shape real, Shape padded, uint64_t seed, at::ScalarType typ
   const Tensor node0 = at::randint(0, 7, {real.nodes, 1}, longs), node1 = at::randint(0, 3, {real.nodes, 1}, longs);
   b.node_features = grow(at::cat({node0, node1}, 1), padded.nodes, 0);
   b.edge_features = grow(at::randint(0, 4, {real.edges, 1}, longs), padded.edges, 0);
-  b.edge_source = grow(at::randint(0, real.nodes, {real.edges}, longs), padded.edges, static_cast<double>(padded.nodes - 1));
+  b.edge_source =
+      grow(at::randint(0, real.nodes, {real.edges}, longs), padded.edges, static_cast<double>(padded.nodes - 1));
   b.edge_target = grow(std::get<0>(at::sort(at::randint(0, real.nodes, {real.edges}, longs))), padded.edges,
                        static_cast<double>(padded.nodes - 1));
   b.graph_of_node = grow(std::get<0>(at::sort(at::randint(0, real.graphs, {real.nodes}, longs))), padded.nodes,

@@ -33,8 +33,7 @@ TEST(Loss, CountsPresentLabelsOnly) {
 
 TEST(Loss, MissingLabelsAndWildPaddingHaveNoGradient) {
   for (const Loss loss : {Loss::kL1, Loss::kMse}) {
-    const at::Tensor prediction =
-        at::tensor({1.0F, 5.0F, kMissing}).view({3, 1}).set_requires_grad(true);
+    const at::Tensor prediction = at::tensor({1.0F, 5.0F, kMissing}).view({3, 1}).set_requires_grad(true);
     ComputeLoss(loss, prediction, at::tensor({2.0F, kMissing, kMissing}).view({3, 1})).mean.backward();
     const at::Tensor grad = prediction.grad();
     EXPECT_EQ(grad[0].item<float>(), loss == Loss::kL1 ? -1.0F : -2.0F);

@@ -23,9 +23,12 @@ struct Inputs {
 Inputs MakeInputs(int64_t rows, int64_t columns, at::ScalarType type) {
   at::manual_seed(rows * 1000 + columns);
   const auto options = at::TensorOptions().dtype(type);
-  return {at::randn({rows, columns}, options) * 3 + 1, at::rand({columns}, options) + 0.5,
-          at::randn({columns}, options),                at::randn({columns}, options),
-          at::rand({columns}, options) + 0.5,           at::randn({rows, columns}, options)};
+  return {at::randn({rows, columns}, options) * 3 + 1,
+          at::rand({columns}, options) + 0.5,
+          at::randn({columns}, options),
+          at::randn({columns}, options),
+          at::rand({columns}, options) + 0.5,
+          at::randn({rows, columns}, options)};
 }
 
 Tensor Leaf(const Tensor& t) { return t.detach().clone().set_requires_grad(true); }
@@ -57,7 +60,8 @@ Outcome Reference(const Inputs& in) {
 
 void ExpectClose(const Outcome& a, const Outcome& b, double tolerance, const std::string& why) {
   const auto close = [&](const Tensor& p, const Tensor& q, const char* what) {
-    EXPECT_TRUE(at::allclose(p, q, tolerance, tolerance)) << why << ": " << what << " differs by " << (p - q).abs().max();
+    EXPECT_TRUE(at::allclose(p, q, tolerance, tolerance))
+        << why << ": " << what << " differs by " << (p - q).abs().max();
   };
   close(a.y, b.y, "output");
   close(a.gx, b.gx, "input gradient");
@@ -124,7 +128,8 @@ TEST(MaskedBatchNorm, CountOutsideTheRowsIsRefused) {
 // The form that other devices run, called directly, against the CPU kernel.
 TEST(MaskedBatchNorm, CompositeFormAgreesWithTheKernel) {
   const auto forward = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::masked_batch_norm_relu", "");
-  const auto backward = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::masked_batch_norm_relu_backward", "");
+  const auto backward =
+      c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::masked_batch_norm_relu_backward", "");
   const at::NoGradGuard no_grad;
   const Inputs in = MakeInputs(40, 24, at::kDouble);
   const Tensor x = at::cat({in.x, at::ones({5, 24}, in.x.options())});
@@ -135,8 +140,10 @@ TEST(MaskedBatchNorm, CompositeFormAgreesWithTheKernel) {
     return stack;
   };
   Tensor means[2] = {in.mean.clone(), in.mean.clone()}, vars[2] = {in.var.clone(), in.var.clone()};
-  const auto kernel = call(forward, c10::DispatchKey::CPU, {x, count, in.weight, in.bias, means[0], vars[0], 0.1, 1e-5});
-  const auto composite = call(forward, c10::DispatchKey::CompositeExplicitAutograd, {x, count, in.weight, in.bias, means[1], vars[1], 0.1, 1e-5});
+  const auto kernel =
+      call(forward, c10::DispatchKey::CPU, {x, count, in.weight, in.bias, means[0], vars[0], 0.1, 1e-5});
+  const auto composite = call(forward, c10::DispatchKey::CompositeExplicitAutograd,
+                              {x, count, in.weight, in.bias, means[1], vars[1], 0.1, 1e-5});
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_TRUE(at::allclose(kernel[i].toTensor(), composite[i].toTensor(), 1e-11, 1e-11)) << "forward output " << i;
   }

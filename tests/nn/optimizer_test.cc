@@ -23,8 +23,9 @@ double ReferenceAfter(int steps, const OptimizerOptions& o, double value, double
 }
 
 TEST(Optimizer, FollowsThePapers) {
-  const OptimizerOptions kCases[] = {
-      {OptimizerAlgorithm::kAdam, 1e-2, 0}, {OptimizerAlgorithm::kAdam, 1e-2, 0.1}, {OptimizerAlgorithm::kAdamW, 1e-2, 0.1}};
+  const OptimizerOptions kCases[] = {{OptimizerAlgorithm::kAdam, 1e-2, 0},
+                                     {OptimizerAlgorithm::kAdam, 1e-2, 0.1},
+                                     {OptimizerAlgorithm::kAdamW, 1e-2, 0.1}};
   for (const OptimizerOptions& options : kCases) {
     TensorSet tensors;
     const at::Tensor value = tensors.AddParameter("w", at::full({3}, 1.5, at::kDouble));

@@ -52,9 +52,13 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
 class CheckpointTest : public testing::Test {
  protected:
   CheckpointStore Store(int64_t keep = 2) {
-    return {dir_.path() / "checkpoints", keep, {{"format", "pt"}}, [this](std::string_view w) { warnings_.emplace_back(w); }};
+    return {dir_.path() / "checkpoints", keep, {{"format", "pt"}}, [this](std::string_view w) {
+              warnings_.emplace_back(w);
+            }};
   }
-  fs::path File(int64_t step, const std::string& name) { return dir_.path() / "checkpoints" / std::to_string(step) / name; }
+  fs::path File(int64_t step, const std::string& name) {
+    return dir_.path() / "checkpoints" / std::to_string(step) / name;
+  }
   void Flip(const fs::path& path, std::streamoff at) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(at);
@@ -92,8 +96,8 @@ TEST_F(CheckpointTest, KeepsTheNewest) {
 }
 
 TEST_F(CheckpointTest, DamageIsSeenInEveryFileAndTheOlderOneServes) {
-  for (const char* file : {"state.json", "model.safetensors", "optimizer.safetensors", "accumulators.safetensors",
-                           "best.safetensors"}) {
+  for (const char* file :
+       {"state.json", "model.safetensors", "optimizer.safetensors", "accumulators.safetensors", "best.safetensors"}) {
     ASSERT_TRUE(Store().Save(Make(1)).ok());
     ASSERT_TRUE(Store().Save(Make(2)).ok());
     Flip(File(2, file), static_cast<std::streamoff>(fs::file_size(File(2, file)) / 2));

@@ -111,8 +111,8 @@ TEST_F(RunnerTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   TrainOptions options = Options();
   options.checkpoint.every_steps = 4;
   ASSERT_TRUE(Run(options, "whole", undisturbed).ok());
-  // Before the first step; within an epoch; on a checkpoint; at the end of an epoch, so that its evaluation is what is left; after
-  // the last step.
+  // Before the first step; within an epoch; on a checkpoint; at the end of an epoch, so that its evaluation is what is
+  // left; after the last step.
   for (const int64_t stop_step : {0, 2, 4, 9, 16, 31, 36}) {
     const std::string job = "stopped-" + std::to_string(stop_step);
     Recorder first;
@@ -238,7 +238,8 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
     const char* field;
     const char* says;
   } kCases[] = {
-      {"no training graphs", Options(), with([](auto& s) { s.splits[0] = {}; }), "spec.dataset", "train split is empty"},
+      {"no training graphs", Options(), with([](auto& s) { s.splits[0] = {}; }), "spec.dataset",
+       "train split is empty"},
       {"no labels", Options(), with([](auto& s) { s.num_targets = 0; }), "spec.dataset", "no labels"},
       {"negative categories", Options(), with([](auto& s) { s.node_features.min = {-2}; }), "spec.dataset",
        "node feature column 0 has integers -2..2"},

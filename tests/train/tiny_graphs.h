@@ -12,8 +12,8 @@
 
 namespace permafrost::train {
 
-// `graphs` graphs of 1..12 nodes with one node and one edge category column. The label is learnable: the share of category 0
-// among the nodes; every 11th is missing.
+// `graphs` graphs of 1..12 nodes with one node and one edge category column. The label is learnable: the share of
+// category 0 among the nodes; every 11th is missing.
 inline std::shared_ptr<const data::GraphSet> ImportTinyGraphs(const std::filesystem::path& directory, int graphs) {
   namespace fs = std::filesystem;
   fs::create_directories(directory / "source/raw");
@@ -40,7 +40,8 @@ inline std::shared_ptr<const data::GraphSet> ImportTinyGraphs(const std::filesys
   }
   for (std::ofstream* file : {&nodes, &edges, &edge, &node_features, &edge_features, &labels}) file->close();
   fs::create_directories(directory / "store");
-  const auto summary = data::ImportOgbGraphs({.source = directory / "source"}, directory / "store", [](const auto&) {}, {});
+  const auto summary =
+      data::ImportOgbGraphs({.source = directory / "source"}, directory / "store", [](const auto&) {}, {});
   if (!summary.ok()) throw std::runtime_error(std::string(summary.status().message()));
   return *data::GraphSet::Open(directory / "store");
 }
