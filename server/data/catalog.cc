@@ -30,7 +30,7 @@ absl::Status NotFound(const DatasetId& id) {
 }
 
 // Starts of one import that the process may die in before it is given up.
-constexpr int kMaxStarts = 4;
+constexpr int kMaxStarts = 3;
 
 // Why an import of this record is not begun at the start of the process; empty if it is.
 std::string WhyNotBegun(const ImportRecord& record) {
