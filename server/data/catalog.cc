@@ -80,9 +80,10 @@ class CatalogImpl final : public Catalog {
   void CancelImport(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
-  absl::StatusOr<GraphSetSummary> RunImport(const DatasetId& id, const ImportRecord& record, std::stop_token stop);
+  absl::StatusOr<GraphSetSummary> RunImport(const DatasetId& id, const ImportRecord& record,
+                                            const std::stop_token& stop);
   absl::StatusOr<GraphSetSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
-                                                   std::stop_token stop);
+                                                   const std::stop_token& stop);
   void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<GraphSetSummary>& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -141,9 +142,9 @@ absl::Status CatalogImpl::Load() {
     if (dataset.state == DatasetState::kImporting) queue_.push_back(id);
     Add(std::move(dataset), record.ok() ? record->starts : 0);
   }
-  std::stable_sort(queue_.begin(), queue_.end(), [this](const DatasetId& a, const DatasetId& b) {
+  std::sort(queue_.begin(), queue_.end(), [this](const DatasetId& a, const DatasetId& b) {
     mu_.AssertHeld();
-    return entries_.at(a).dataset.create_time < entries_.at(b).dataset.create_time;
+    return std::pair(entries_.at(a).dataset.create_time, a) < std::pair(entries_.at(b).dataset.create_time, b);
   });
   worker_ = std::thread([this] { RunImports(); });
   return absl::OkStatus();
@@ -193,6 +194,7 @@ absl::StatusOr<Dataset> CatalogImpl::Get(const DatasetId& id) const {
 std::vector<Dataset> CatalogImpl::List() const {
   absl::MutexLock lock(&mu_);
   std::vector<Dataset> list;
+  list.reserve(entries_.size());
   for (const auto& [id, entry] : entries_) list.push_back(entry.dataset);
   return list;
 }
@@ -292,11 +294,11 @@ void CatalogImpl::RunImports() {
 }
 
 absl::StatusOr<GraphSetSummary> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
-                                                       std::stop_token stop) {
+                                                       const std::stop_token& stop) {
   absl::StatusOr<GraphSetSummary> result;
   // Of the standard library, for want of memory above all; they end here.
   try {
-    result = ImportAndPublish(id, record, std::move(stop));
+    result = ImportAndPublish(id, record, stop);
   } catch (const std::bad_alloc&) {
     result = absl::ResourceExhaustedError("the import needs more memory than the server can get");
   } catch (const std::exception& e) {
@@ -307,7 +309,7 @@ absl::StatusOr<GraphSetSummary> CatalogImpl::RunImport(const DatasetId& id, cons
 }
 
 absl::StatusOr<GraphSetSummary> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
-                                                              std::stop_token stop) {
+                                                              const std::stop_token& stop) {
   const auto observe = [this, &id](const ImportProgress& progress) {
     {
       absl::MutexLock lock(&mu_);
@@ -325,7 +327,7 @@ absl::StatusOr<GraphSetSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   ImportLimits limits;
   limits.may_read = [this](const fs::path& path) { return IsInRoots(path, options_.import_roots); };
   PF_ASSIGN_OR_RETURN(const fs::path directory, files_.BeginDataset(id));
-  PF_ASSIGN_OR_RETURN(const GraphSetSummary summary, options_.importer(options, directory, observe, stop, limits));
+  PF_ASSIGN_OR_RETURN(GraphSetSummary summary, options_.importer(options, directory, observe, stop, limits));
   if (stop.stop_requested()) return absl::CancelledError("the import was cancelled");
   PF_RETURN_IF_ERROR(files_.PublishDataset(id, record));
   return summary;

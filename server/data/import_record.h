@@ -14,7 +14,7 @@ namespace permafrost::data {
 struct ImportRecord {
   absl::Time create_time;
   ImportOptions options;
-  std::string error = {};  // why it failed; empty while it has not
+  std::string error;  // why it failed; empty while it has not
   // Times it was begun without an end that was written down: it runs, or the process died while it ran.
   // Absent in a file: 0.
   int starts = 0;

@@ -49,7 +49,7 @@ struct ImportLimits {
   // Whether a source file may be read that, now open, turns out to lie at this path, links resolved. Empty: any may.
   // Asked after opening, so that a link moved since an earlier check cannot lead elsewhere. Not asked where the system
   // does not tell (no /proc).
-  std::function<bool(const std::filesystem::path&)> may_read = {};
+  std::function<bool(const std::filesystem::path&)> may_read;
 };
 
 // Writes a complete, synced store into `directory` (which exists and is empty) and returns its summary.
