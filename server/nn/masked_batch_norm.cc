@@ -17,8 +17,7 @@ using at::Tensor;
 
 // Columns handled together: their running sums stay in registers and L1 while rows stream by once.
 constexpr int64_t kBlock = 64;
-// Below this many values a parallel region costs more than it saves (measured on 2 cores: a fork and join is 5 to 10
-// us, and far more when the cores are oversubscribed).
+// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared.
 constexpr int64_t kParallelValues = 1 << 18;
 
 int64_t CheckedRows(const Tensor& x, const Tensor& real_rows) {
