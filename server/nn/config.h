@@ -20,11 +20,16 @@ enum class OptimizerAlgorithm { kAdam, kAdamW };
 inline constexpr EnumNames<OptimizerAlgorithm, 2> kOptimizerNames{
     {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}}}};
 
+enum class Schedule { kConstant, kCosine };
+inline constexpr EnumNames<Schedule, 2> kScheduleNames{
+    {{{Schedule::kConstant, "constant"}, {Schedule::kCosine, "cosine"}}}};
+
 struct ModelOptions {
   Architecture architecture = Architecture::kGine;
   int64_t hidden_channels = 64;  // 1..4096
   int64_t num_layers = 4;        // 1..64
   Pooling pooling = Pooling::kMean;
+  double dropout = 0;  // 0 <= p < 1, after each layer
   bool operator==(const ModelOptions&) const = default;
 };
 
@@ -32,6 +37,10 @@ struct OptimizerOptions {
   OptimizerAlgorithm algorithm = OptimizerAlgorithm::kAdam;
   double learning_rate = 1e-3;  // > 0
   double weight_decay = 0;      // >= 0; into the gradient for Adam, decoupled for AdamW
+  double max_grad_norm = 0;     // gradients are scaled down to this norm; 0: not clipped
+  // learning_rate is what warm-up rises to and the schedule begins with.
+  Schedule schedule = Schedule::kConstant;
+  int64_t warmup_steps = 0;  // >= 0
   bool operator==(const OptimizerOptions&) const = default;
 };
 

@@ -1,0 +1,25 @@
+// The shape of one mini-batch: what an executable is compiled for.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace permafrost {
+
+// (N nodes, E directed edges, G graphs).
+struct BatchShape {
+  int64_t nodes = 0;
+  int64_t edges = 0;
+  int64_t graphs = 0;
+  auto operator<=>(const BatchShape&) const = default;
+  // Whether a batch of `other` fits, padded up to this.
+  bool Holds(const BatchShape& other) const {
+    return nodes >= other.nodes && edges >= other.edges && graphs >= other.graphs;
+  }
+};
+
+// "(757 nodes, 1630 edges, 33 graphs)"
+std::string ToString(const BatchShape& shape);
+
+}  // namespace permafrost

@@ -1,0 +1,69 @@
+#include "graphcache/command.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/json_fields.h"
+#include "base/string_view.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+struct Schema {
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<PolicyUpdate>& u) {
+    a("policy", u.policy, kPolicyNames);
+    a("freeze_at", u.freeze_at);
+    a("on_miss", u.on_miss, kOnMissNames);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<Command>& c) {
+    a("sequence", c.sequence);
+    a("kind", c.kind, kCommandNames);
+    a("update", c.update);
+    a("step", c.step);
+  }
+};
+
+absl::Status CheckUpdate(const PolicyUpdate& update) {
+  Violations violations;
+  if (update == PolicyUpdate()) {
+    violations.Add("policy", "changes nothing: accepted: at least one of policy, freeze_at and on_miss");
+  }
+  Validate(Updated({}, update), "policy.", violations);
+  return violations.ToStatus();
+}
+
+}  // namespace
+
+PolicyOptions Updated(const PolicyOptions& options, const PolicyUpdate& update) {
+  return {.policy = update.policy.value_or(options.policy),
+          .freeze_at = update.freeze_at.value_or(options.freeze_at),
+          .on_miss = update.on_miss.value_or(options.on_miss)};
+}
+
+absl::Status Check(const Command& command, const PolicyOptions& options) {
+  switch (command.kind) {
+    case CommandKind::kUpdatePolicy:
+      return CheckUpdate(command.update);
+    case CommandKind::kFreeze:
+    case CommandKind::kThaw:
+      if (options.policy == Policy::kNever || options.policy == Policy::kClearPerStep) {
+        return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                              "policy ", AbslView(kPolicyNames.Name(options.policy)), " keeps nothing to ",
+                              AbslView(kCommandNames.Name(command.kind)), "; use it under always or freeze")),
+                          "GRAPH_CACHE_KEEPS_NOTHING", {{"policy", std::string(kPolicyNames.Name(options.policy))}});
+      }
+      return absl::OkStatus();
+    case CommandKind::kClear:
+      return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("the command is of no known kind");
+}
+
+std::string ToJson(const Command& command) { return WriteJson<Schema>(command); }
+
+absl::StatusOr<Command> CommandFromJson(const std::string& text) {
+  return ReadJson<Schema, Command>("graph cache command", text);
+}
+
+}  // namespace permafrost::graphcache

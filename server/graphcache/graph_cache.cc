@@ -1,0 +1,342 @@
+#include "graphcache/graph_cache.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
+
+std::string_view StepName(Mode mode) { return mode == Mode::kTrain ? "training" : "evaluation"; }
+
+BatchShape CeilingOf(const std::vector<BatchShape>& rungs) {
+  ShapeCounter shapes;
+  for (const BatchShape& rung : rungs) shapes.Add(rung);
+  return Ceiling(shapes.Counts());
+}
+
+}  // namespace
+
+GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler) : setup_(std::move(setup)), compiler_(compiler) {
+  state_.options = setup_.options;
+  state_.freeze_point = FindFreezePoint(setup_.options.freeze_at, setup_.batch_size, setup_.sizes);
+  state_.train_ceiling = setup_.plan.train_ceiling;
+  state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);
+  state_.planned_train_shapes = setup_.plan.train_shapes;
+  AnnounceFreezePoint();
+}
+
+absl::Status GraphCache::Run(Mode mode, Batch& batch, int64_t step) {
+  PF_RETURN_IF_ERROR(RunStep(mode, batch, step));
+  if (mode == Mode::kTrain && IsFreezeDue()) return Freeze(step + 1);
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
+  const BatchShape own = batch.least_padded();
+  const BatchShape capture_shape = CaptureShape(mode, own);
+  Entry* held = Find(mode, own);
+  if (held == nullptr) held = Find(mode, capture_shape);
+  Entry* const larger = held == nullptr && state_.frozen ? FindCheapest(mode, own) : nullptr;
+  const Lookup lookup{.exact = held != nullptr, .larger = larger != nullptr, .broken = broken(mode)};
+  if (state_.frozen && Admit(state_.options, /*frozen=*/false, lookup) == Action::kCaptureKeep) {
+    ++stats(mode).rejected_inserts;
+  }
+  switch (Admit(state_.options, state_.frozen, lookup)) {
+    case Action::kReplay:
+    case Action::kReplayPadded:
+      if (Entry* const serving = held != nullptr ? held : larger) return Serve(*serving, batch);
+      break;
+    case Action::kCaptureKeep: {
+      PF_ASSIGN_OR_RETURN(Entry * made, Insert(mode, capture_shape, step));
+      if (made == nullptr) return RunEager(mode, batch);
+      PF_RETURN_IF_ERROR(Replay(*made, batch));
+      ++stats(mode).misses;
+      return absl::OkStatus();
+    }
+    case Action::kCaptureDrop: {
+      PF_ASSIGN_OR_RETURN(const std::unique_ptr<Entry> made, Capture(mode, own, step));
+      if (made == nullptr) return RunEager(mode, batch);
+      if (state_.frozen) ++stats(mode).frozen_captures;
+      PF_RETURN_IF_ERROR(
+          RunPadded(mode, own, batch, [&](const StepInputs& inputs) { return made->executable->Replay(inputs); }));
+      ++stats(mode).misses;
+      ++stats(mode).transient_steps;
+      return absl::OkStatus();
+    }
+    case Action::kRunEager: {
+      bool& told = told_fallback_[static_cast<size_t>(mode)];
+      if (state_.frozen && state_.options.on_miss == OnMiss::kPad && !lookup.broken && !std::exchange(told, true)) {
+        Tell(absl::StrCat("the frozen graph cache holds no executable that a ", AbslView(StepName(mode)), " batch of ",
+                          ToString(own), " fits into: it runs eager, as all others like it will"),
+             /*warning=*/true);
+      }
+      return RunEager(mode, batch);
+    }
+    case Action::kReject:
+      return WithReason(
+          absl::FailedPreconditionError(absl::StrCat("the frozen graph cache holds no executable of ", ToString(own),
+                                                     " for ", AbslView(StepName(mode)), ", and on_miss is reject")),
+          "GRAPH_CACHE_MISS", {{"mode", std::string(kModeNames.Name(mode))}, {"shape", ToString(own)}});
+  }
+  return absl::InternalError("the step was not admitted to any way of running");
+}
+
+absl::Status GraphCache::Serve(Entry& entry, Batch& batch) {
+  const bool padded = entry.info.shape != batch.least_padded();
+  PF_RETURN_IF_ERROR(Replay(entry, batch));
+  ModeStats& mode_stats = stats(entry.info.mode);
+  ++(padded ? mode_stats.padded_hits : mode_stats.hits);
+  ++(padded ? entry.info.padded_hits : entry.info.hits);
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::Replay(Entry& entry, Batch& batch) {
+  PF_RETURN_IF_ERROR(RunPadded(entry.info.mode, entry.info.shape, batch,
+                               [&](const StepInputs& inputs) { return entry.executable->Replay(inputs); }));
+  entry.info.last_use = setup_.now();
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::RunEager(Mode mode, Batch& batch) {
+  PF_RETURN_IF_ERROR(RunPadded(mode, batch.least_padded(), batch,
+                               [&](const StepInputs& inputs) { return compiler_.RunEager(mode, inputs); }));
+  ++stats(mode).misses;
+  ++stats(mode).eager_steps;
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::RunPadded(Mode mode, const BatchShape& shape, Batch& batch,
+                                   const std::function<absl::Status(const StepInputs&)>& run) {
+  const BatchShape real = batch.real();
+  PF_ASSIGN_OR_RETURN(const StepInputs* inputs, batch.PadTo(shape));
+  PF_RETURN_IF_ERROR(run(*inputs));
+  ModeStats& s = stats(mode);
+  s.graphs += real.graphs;
+  s.nodes += real.nodes;
+  s.edges += real.edges;
+  s.padding_graphs += shape.graphs - real.graphs;
+  s.padding_nodes += shape.nodes - real.nodes;
+  s.padding_edges += shape.edges - real.edges;
+  return absl::OkStatus();
+}
+
+BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
+  if (mode != Mode::kEval || state_.options.policy != Policy::kFreeze) return own;
+  const BatchShape* best = nullptr;
+  for (const BatchShape& rung : setup_.plan.eval_rungs) {
+    if (rung.Holds(own) && (best == nullptr || Rows(rung) < Rows(*best))) best = &rung;
+  }
+  return best == nullptr ? own : *best;
+}
+
+GraphCache::Entry* GraphCache::Find(Mode mode, const BatchShape& shape) const {
+  const auto it = by_key_.find(Key(mode, shape));
+  return it == by_key_.end() ? nullptr : it->second;
+}
+
+GraphCache::Entry* GraphCache::FindCheapest(Mode mode, const BatchShape& shape) const {
+  const std::vector<Entry*>& entries = by_rows_[static_cast<size_t>(mode)];
+  const auto first = std::ranges::lower_bound(entries, Rows(shape), {}, RowsOf);
+  const auto found = std::find_if(first, entries.end(), [&](const Entry* e) { return e->info.shape.Holds(shape); });
+  return found == entries.end() ? nullptr : *found;
+}
+
+absl::StatusOr<std::unique_ptr<GraphCache::Entry>> GraphCache::Capture(Mode mode, const BatchShape& shape,
+                                                                       int64_t step) {
+  const absl::Time begin = setup_.now();
+  absl::StatusOr<std::unique_ptr<Executable>> made = compiler_.Capture(mode, shape);
+  // The wall clock may have been set back meanwhile.
+  const double seconds = std::max(0.0, absl::ToDoubleSeconds(setup_.now() - begin));
+  ModeStats& s = stats(mode);
+  s.capture_seconds += seconds;
+  if (!made.ok()) {
+    if (GetReason(made.status()).reason != kGraphBreakReason) return made.status();
+    RecordBreak(mode, made.status());
+    return nullptr;
+  }
+  ++s.captures;
+  auto entry = std::make_unique<Entry>();
+  entry->info.mode = mode;
+  entry->info.shape = shape;
+  entry->info.capture_seconds = seconds;
+  entry->info.created_step = step;
+  entry->executable = *std::move(made);
+  return entry;
+}
+
+absl::StatusOr<GraphCache::Entry*> GraphCache::Insert(Mode mode, const BatchShape& shape, int64_t step) {
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<Entry> made, Capture(mode, shape, step));
+  return made == nullptr ? nullptr : &Keep(std::move(made));
+}
+
+GraphCache::Entry& GraphCache::Keep(std::unique_ptr<Entry> entry) {
+  entry->info.bytes = entry->executable->bytes();
+  ModeStats& s = stats(entry->info.mode);
+  ++s.entries;
+  s.entry_bytes += entry->info.bytes;
+  by_key_[Key(entry->info.mode, entry->info.shape)] = entry.get();
+  std::vector<Entry*>& by_rows = by_rows_[static_cast<size_t>(entry->info.mode)];
+  by_rows.insert(std::ranges::upper_bound(by_rows, Rows(entry->info.shape), {}, RowsOf), entry.get());
+  return *entries_.emplace_back(std::move(entry));
+}
+
+void GraphCache::RecordBreak(Mode mode, const absl::Status& error) {
+  ++stats(mode).graph_breaks;
+  const ErrorReason reason = GetReason(error);
+  const auto detail = [&](const char* key) {
+    const auto it = reason.metadata.find(key);
+    return it == reason.metadata.end() ? std::string() : it->second;
+  };
+  const std::string op = detail("op"), why = detail("why");
+  const auto same = [&](const GraphBreak& b) { return b.mode == mode && b.op == op && b.why == why; };
+  if (const auto it = std::ranges::find_if(state_.graph_breaks, same); it != state_.graph_breaks.end()) {
+    ++it->count;
+  } else if (state_.graph_breaks.size() < kMaxGraphBreaks) {
+    state_.graph_breaks.push_back({mode, op, why, 1});
+  }
+  if (!std::exchange(broken(mode), true)) {
+    Tell(absl::StrCat("graph break: the ", AbslView(StepName(mode)),
+                      " step cannot be captured and runs eager: ", op.empty() ? "" : absl::StrCat(op, ": "), why),
+         /*warning=*/true);
+  }
+}
+
+void GraphCache::DropAll() {
+  by_key_.clear();
+  by_rows_ = {};
+  entries_.clear();
+  for (ModeStats& s : state_.modes) {
+    s.entries = 0;
+    s.entry_bytes = 0;
+  }
+}
+
+bool GraphCache::IsFreezeDue() const {
+  return state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen &&
+         state_.freeze_point.freeze_at > 0 && state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at;
+}
+
+absl::Status GraphCache::Freeze(int64_t step) {
+  PF_RETURN_IF_ERROR(CaptureCeilings(step));
+  state_.frozen = true;
+  state_.freeze_step = step;
+  state_.freeze_time = setup_.now();
+  Tell(absl::StrCat("graph cache frozen after step ", step, " with ", state_.of(Mode::kTrain).entries, " training and ",
+                    state_.of(Mode::kEval).entries, " evaluation executables"),
+       /*warning=*/false);
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::CaptureCeilings(int64_t step) {
+  std::vector<Key> wanted;
+  // Nothing was planned where the ceiling holds no graph.
+  if (setup_.plan.train_ceiling.graphs > 0) wanted.emplace_back(Mode::kTrain, setup_.plan.train_ceiling);
+  for (const BatchShape& rung : setup_.plan.eval_rungs) wanted.emplace_back(Mode::kEval, rung);
+  for (const auto& [mode, shape] : wanted) {
+    if (broken(mode) || Find(mode, shape) != nullptr) continue;
+    PF_RETURN_IF_ERROR(Insert(mode, shape, step).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::Apply(const Command& command, int64_t step) {
+  state_.command_sequence = command.sequence;
+  state_.command_step = step;
+  if (const absl::Status sensible = Check(command, state_.options); !sensible.ok()) {
+    Tell(absl::StrCat("graph cache command ", command.sequence, " (", AbslView(kCommandNames.Name(command.kind)),
+                      ") changes nothing: ", sensible.message()),
+         /*warning=*/true);
+    return absl::OkStatus();
+  }
+  switch (command.kind) {
+    case CommandKind::kUpdatePolicy:
+      return UpdatePolicy(command.update, step);
+    case CommandKind::kFreeze:
+      return state_.frozen ? absl::OkStatus() : Freeze(step);
+    case CommandKind::kThaw:
+      state_.frozen = false;
+      state_.armed = false;
+      return absl::OkStatus();
+    case CommandKind::kClear:
+      DropAll();
+      ForgetBreaks();
+      return state_.frozen ? CaptureCeilings(step) : absl::OkStatus();
+  }
+  return absl::InternalError("the command is of no known kind");
+}
+
+absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
+  state_.options = Updated(state_.options, update);
+  // What a miss means is no reason to thaw.
+  if (!update.policy && !update.freeze_at) return absl::OkStatus();
+  state_.freeze_point = FindFreezePoint(state_.options.freeze_at, setup_.batch_size, setup_.sizes);
+  state_.frozen = false;
+  state_.armed = true;
+  ForgetBreaks();
+  if (KeepsNothing(state_.options.policy)) DropAll();
+  AnnounceFreezePoint();
+  return IsFreezeDue() ? Freeze(step) : absl::OkStatus();
+}
+
+absl::Status GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries,
+                                 const std::function<bool()>& keep_going) {
+  state_ = snapshot;
+  state_.train_ceiling = setup_.plan.train_ceiling;
+  state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);
+  state_.planned_train_shapes = setup_.plan.train_shapes;
+  DropAll();
+  for (const EntryInfo& info : entries) {
+    if (!keep_going()) return absl::CancelledError("stopped while executables were captured again");
+    if (broken(info.mode)) continue;
+    PF_ASSIGN_OR_RETURN(std::unique_ptr<Entry> made, Capture(info.mode, info.shape, info.created_step));
+    if (made == nullptr) continue;
+    ++stats(info.mode).recaptures;
+    made->info = info;
+    Keep(std::move(made));
+  }
+  Tell(absl::StrCat("graph cache resumed", state_.frozen ? ", frozen," : "", " with ", state_.of(Mode::kTrain).entries,
+                    " training and ", state_.of(Mode::kEval).entries, " evaluation executables captured again"),
+       /*warning=*/false);
+  return absl::OkStatus();
+}
+
+int64_t GraphCache::Capacity(Mode mode) const {
+  if (KeepsNothing(state_.options.policy)) return 0;
+  const int64_t entries = state_.of(mode).entries;
+  if (state_.frozen) return entries;
+  if (state_.options.policy != Policy::kFreeze) return -1;
+  if (mode == Mode::kEval) return std::max(entries, static_cast<int64_t>(setup_.plan.eval_rungs.size()));
+  if (state_.freeze_point.freeze_at == 0 || !state_.armed) return -1;
+  return std::max(entries, state_.freeze_point.freeze_at + 1);
+}
+
+void GraphCache::AnnounceFreezePoint() const {
+  if (state_.options.policy != Policy::kFreeze) return;
+  const FreezePoint& point = state_.freeze_point;
+  if (point.freeze_at == 0) {
+    Tell(absl::StrCat("the graph cache never freezes by itself: ", point.no_op_reason), /*warning=*/true);
+  } else {
+    Tell(absl::StrCat("the graph cache freezes after ", point.freeze_at, " training shapes"), /*warning=*/false);
+  }
+}
+
+Snapshot GraphCache::snapshot() const {
+  Snapshot snapshot = state_;
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) snapshot.of(mode).capacity = Capacity(mode);
+  snapshot.shared_bytes = compiler_.shared_bytes();
+  return snapshot;
+}
+
+std::vector<EntryInfo> GraphCache::entries() const {
+  std::vector<EntryInfo> infos;
+  infos.reserve(entries_.size());
+  for (const std::unique_ptr<Entry>& entry : entries_) infos.push_back(entry->info);
+  return infos;
+}
+
+}  // namespace permafrost::graphcache

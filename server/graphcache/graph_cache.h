@@ -1,0 +1,118 @@
+// The executables of one job, and what each step does with them.
+// Threads: the device thread only.
+// Invariant: while frozen, no executable is inserted by a step. Owns every executable; borrows the compiler.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "graphcache/admission.h"
+#include "graphcache/command.h"
+#include "graphcache/executable.h"
+#include "graphcache/freeze_point.h"
+#include "graphcache/shape_plan.h"
+#include "graphcache/snapshot.h"
+
+namespace permafrost::graphcache {
+
+struct GraphCacheSetup {
+  PolicyOptions options;
+  int64_t batch_size = 32;
+  GraphSizes sizes;  // for the freeze point, also after a policy command
+  ShapePlan plan;
+  std::function<absl::Time()> now;
+  // Told once about each thing that a user should know: a freeze, a no-op freeze point, a graph break, a fallback.
+  std::function<void(std::string_view line, bool warning)> log;
+};
+
+class GraphCache {
+ public:
+  GraphCache(GraphCacheSetup setup, Compiler& compiler);
+
+  // Runs one step of `mode`. `step`: optimizer steps done before it. Under kFreeze, the step that brings the cache to
+  // its freeze point ends with freezing it. Under kFreeze evaluation batches are padded to the plan's rungs from the
+  // start, but for those whose own shape is held already. A step whose program cannot be captured runs eager, and no
+  // capture is tried again for its mode until the cache is cleared or its policy changes. Errors: FailedPrecondition
+  // (reason GRAPH_CACHE_MISS, naming the shape) for kReject, where the step is none: it is counted as a rejected insert
+  // and nothing else; whatever the compiler or the batch returns.
+  absl::Status Run(Mode mode, Batch& batch, int64_t step);
+
+  // Applies a command at a step boundary. One that makes no sense by now is logged and changes nothing but
+  // command_sequence and command_step. Errors: the compiler's.
+  absl::Status Apply(const Command& command, int64_t step);
+
+  // Makes the executables of a checkpoint again, in their order, with its statistics. For an empty cache. `keep_going`
+  // is asked before each; false ends with Cancelled.
+  absl::Status Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries,
+                       const std::function<bool()>& keep_going);
+
+  // Sequence of the newest command applied; 0: none.
+  int64_t last_command() const { return state_.command_sequence; }
+  // Entry and byte counts are of this moment.
+  Snapshot snapshot() const;
+  // In the order in which they were inserted.
+  std::vector<EntryInfo> entries() const;
+
+ private:
+  struct Entry {
+    EntryInfo info;
+    std::unique_ptr<Executable> executable;
+  };
+  using Key = std::pair<Mode, BatchShape>;
+
+  ModeStats& stats(Mode mode) { return state_.of(mode); }
+  bool& broken(Mode mode) { return stats(mode).broken; }
+  // Captures may be tried again.
+  void ForgetBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
+
+  absl::Status RunStep(Mode mode, Batch& batch, int64_t step);
+  // Serves the batch from an executable that was there before.
+  absl::Status Serve(Entry& entry, Batch& batch);
+  absl::Status Replay(Entry& entry, Batch& batch);
+  absl::Status RunEager(Mode mode, Batch& batch);
+  // Pads the batch to `shape`, runs it, and counts its rows.
+  absl::Status RunPadded(Mode mode, const BatchShape& shape, Batch& batch,
+                         const std::function<absl::Status(const StepInputs&)>& run);
+
+  // The shape that a batch is captured at: its own, or the evaluation rung that is to serve it.
+  BatchShape CaptureShape(Mode mode, const BatchShape& own) const;
+  static int64_t RowsOf(const Entry* entry) { return Rows(entry->info.shape); }
+  Entry* Find(Mode mode, const BatchShape& shape) const;
+  // The one of the fewest rows that holds `shape`.
+  Entry* FindCheapest(Mode mode, const BatchShape& shape) const;
+  // nullptr after a graph break, which is counted.
+  absl::StatusOr<std::unique_ptr<Entry>> Capture(Mode mode, const BatchShape& shape, int64_t step);
+  absl::StatusOr<Entry*> Insert(Mode mode, const BatchShape& shape, int64_t step);
+  Entry& Keep(std::unique_ptr<Entry> entry);
+  void RecordBreak(Mode mode, const absl::Status& error);
+  void DropAll();
+
+  bool IsFreezeDue() const;
+  // Captures the training ceiling and the evaluation rungs (where they are missing), then seals.
+  absl::Status Freeze(int64_t step);
+  absl::Status CaptureCeilings(int64_t step);
+  absl::Status UpdatePolicy(const PolicyUpdate& update, int64_t step);
+  int64_t Capacity(Mode mode) const;
+  void AnnounceFreezePoint() const;
+  void Tell(std::string_view line, bool warning) const { setup_.log(line, warning); }
+
+  const GraphCacheSetup setup_;  // its options are those of the start; state_ has the present ones
+  Compiler& compiler_;
+  Snapshot state_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // in the order of insertion
+  std::map<Key, Entry*> by_key_;
+  // By Mode, in the order of their rows, then of their insertion.
+  std::array<std::vector<Entry*>, 2> by_rows_;
+  // By Mode: a graph break was found, and nothing that could have changed it has happened since.
+  std::array<bool, 2> told_fallback_{};  // by Mode
+};
+
+}  // namespace permafrost::graphcache

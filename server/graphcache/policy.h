@@ -1,0 +1,55 @@
+// When a job's graph cache may keep executables, and what a step does that finds none.
+// Source of the policies and of their names: pyg-team/pytorch_geometric#10689.
+// Threads: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/enum_names.h"
+#include "base/status.h"
+
+namespace permafrost::graphcache {
+
+enum class Policy {
+  kAlways,        // each new shape is captured and kept
+  kNever,         // every step runs eager; nothing is kept
+  kClearPerStep,  // each step is captured, replayed and dropped
+  kFreeze,        // as kAlways until freeze_at training shapes are kept, then frozen
+};
+inline constexpr EnumNames<Policy, 4> kPolicyNames{{{{Policy::kAlways, "always"},
+                                                     {Policy::kNever, "never"},
+                                                     {Policy::kClearPerStep, "clear-per-step"},
+                                                     {Policy::kFreeze, "freeze"}}}};
+
+// What a frozen cache does with a shape that it does not hold.
+enum class OnMiss {
+  kPad,        // pads the batch up to the cheapest executable that holds it; eager if none does
+  kEager,      // runs it uncached
+  kTransient,  // captures, replays, drops: what #10689 does
+  kReject,     // fails the job: for tests and audits
+};
+inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
+                                                     {OnMiss::kEager, "eager"},
+                                                     {OnMiss::kTransient, "transient"},
+                                                     {OnMiss::kReject, "reject"}}}};
+
+// An executable is of one mode: a training step (forward, backward, optimizer) or an evaluation step (forward only).
+enum class Mode { kTrain, kEval };
+inline constexpr EnumNames<Mode, 2> kModeNames{{{{Mode::kTrain, "train"}, {Mode::kEval, "eval"}}}};
+
+inline constexpr int64_t kMaxFreezeAt = 100'000;
+
+struct PolicyOptions {
+  Policy policy = Policy::kFreeze;
+  // Distinct training shapes kept before the cache freezes, 1..kMaxFreezeAt. Larger: fewer padded steps, more memory.
+  // 0: derived from the dataset (freeze_point.h).
+  int64_t freeze_at = 0;
+  OnMiss on_miss = OnMiss::kPad;
+  bool operator==(const PolicyOptions&) const = default;
+};
+
+// Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.graph_cache.").
+void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations);
+
+}  // namespace permafrost::graphcache

@@ -1,0 +1,121 @@
+#include "graphcache/shape_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace permafrost::graphcache {
+namespace {
+
+BatchShape Join(const BatchShape& a, const BatchShape& b) {
+  return {std::max(a.nodes, b.nodes), std::max(a.edges, b.edges), std::max(a.graphs, b.graphs)};
+}
+
+bool FewerRows(const BatchShape& a, const BatchShape& b) { return std::tuple(Rows(a), a) < std::tuple(Rows(b), b); }
+
+// Distinct, ordered by rows.
+std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
+  ShapeCounter counter;
+  for (const ShapeCount& s : shapes) counter.Add(s.shape, s.count);
+  std::vector<ShapeCount> ordered = counter.Counts();
+  std::ranges::sort(ordered, FewerRows, &ShapeCount::shape);
+  return ordered;
+}
+
+// At most kMaxLadderShapes, each the ceiling of neighbours.
+std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& ordered) {
+  const size_t width = (ordered.size() + kMaxLadderShapes - 1) / kMaxLadderShapes;
+  std::vector<ShapeCount> merged;
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    if (i % width == 0) merged.emplace_back();
+    merged.back().shape = Join(merged.back().shape, ordered[i].shape);
+    merged.back().count += ordered[i].count;
+  }
+  return merged;
+}
+
+// Where each group of neighbours ends so that their ceilings, the last group's being `top`, have the fewest rows over
+// all batches: dynamic programming over (shapes taken, groups made). The rows of the batches themselves are the same
+// for every choice and so left out.
+std::vector<size_t> GroupEnds(const std::vector<ShapeCount>& ordered, const BatchShape& top, size_t max_groups) {
+  const size_t n = ordered.size();
+  const size_t width = max_groups + 1;
+  // best[j * width + k]: the fewest rows of the first j shapes in k groups; first[...]: where the last of them begins.
+  std::vector<int64_t> best((n + 1) * width, std::numeric_limits<int64_t>::max() / 2);
+  std::vector<int32_t> first((n + 1) * width, 0);
+  best[0] = 0;
+  for (size_t j = 1; j <= n; ++j) {
+    int64_t* const best_j = &best[j * width];
+    int32_t* const first_j = &first[j * width];
+    BatchShape ceiling = j == n ? top : BatchShape();
+    int64_t count = 0;
+    for (size_t i = j; i-- > 0;) {
+      ceiling = Join(ceiling, ordered[i].shape);
+      count += ordered[i].count;
+      const int64_t rows = Rows(ceiling) * count;
+      const int64_t* const best_i = &best[i * width];
+      // Groups before these begin with one each: more than i of them cannot be.
+      const size_t groups = std::min(max_groups - 1, i);
+      for (size_t k = 0; k <= groups; ++k) {
+        const int64_t total = best_i[k] + rows;
+        const bool better = total < best_j[k + 1];
+        best_j[k + 1] = better ? total : best_j[k + 1];
+        first_j[k + 1] = better ? static_cast<int32_t>(i) : first_j[k + 1];
+      }
+    }
+  }
+  const int64_t* const last = &best[n * width];
+  auto groups = static_cast<size_t>(std::min_element(last, last + width) - last);
+  std::vector<size_t> ends;
+  for (size_t j = n; groups > 0; --groups) {
+    ends.push_back(j);
+    j = static_cast<size_t>(first[j * width + groups]);
+  }
+  std::ranges::reverse(ends);
+  return ends;
+}
+
+}  // namespace
+
+void ShapeCounter::Add(const BatchShape& shape, int64_t count) {
+  counts_[shape] += count;
+  batches_ += count;
+}
+
+std::vector<ShapeCount> ShapeCounter::Counts() const {
+  std::vector<ShapeCount> out;
+  out.reserve(counts_.size());
+  for (const auto& [shape, count] : counts_) out.push_back({shape, count});
+  return out;
+}
+
+BatchShape Ceiling(const std::vector<ShapeCount>& shapes) {
+  BatchShape ceiling;
+  for (const ShapeCount& s : shapes) ceiling = Join(ceiling, s.shape);
+  return ceiling;
+}
+
+int64_t Rows(const BatchShape& shape) { return shape.nodes + shape.edges; }
+
+std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs) {
+  std::vector<ShapeCount> ordered = InOrder(shapes);
+  const auto max_groups = static_cast<size_t>(std::max<int64_t>(max_rungs, 1));
+  std::vector<BatchShape> rungs;
+  if (ordered.size() <= max_groups) {
+    for (const ShapeCount& s : ordered) rungs.push_back(s.shape);
+    return rungs;
+  }
+  if (ordered.size() > kMaxLadderShapes) ordered = MergeNeighbours(ordered);
+  const BatchShape top = Ceiling(ordered);
+  size_t begin = 0;
+  for (const size_t end : GroupEnds(ordered, top, std::min(max_groups, ordered.size()))) {
+    BatchShape rung = end == ordered.size() ? top : BatchShape();
+    for (; begin < end; ++begin) rung = Join(rung, ordered[begin].shape);
+    rungs.push_back(rung);
+  }
+  std::ranges::sort(rungs, FewerRows);
+  rungs.erase(std::ranges::unique(rungs).begin(), rungs.end());
+  return rungs;
+}
+
+}  // namespace permafrost::graphcache

@@ -1,0 +1,58 @@
+// What is known of a job's batch shapes before its first step. The sampler is seeded, so that every batch of every
+// planned epoch is known; train/ tells the shapes, this file sums them up. All shapes are least padded shapes: one node
+// and one graph more than the batch has. Threads: values and pure functions; ShapeCounter from one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/batch_shape.h"
+
+namespace permafrost::graphcache {
+
+struct ShapeCount {
+  BatchShape shape;
+  int64_t count = 0;  // batches
+  bool operator==(const ShapeCount&) const = default;
+};
+
+class ShapeCounter {
+ public:
+  void Add(const BatchShape& shape, int64_t count = 1);
+  // Ordered by shape.
+  std::vector<ShapeCount> Counts() const;
+  int64_t distinct() const { return static_cast<int64_t>(counts_.size()); }
+  int64_t batches() const { return batches_; }
+
+ private:
+  std::map<BatchShape, int64_t> counts_;
+  int64_t batches_ = 0;
+};
+
+// The least shape that holds all; zeros for none.
+BatchShape Ceiling(const std::vector<ShapeCount>& shapes);
+
+// Rows (nodes + edges) of a step at `shape`: what padding is measured by, and what "cheapest" means.
+int64_t Rows(const BatchShape& shape);
+
+// At most `max_rungs` shapes that hold every one of `shapes`, each of them by some rung, so that the rows added by
+// padding are as few as dynamic programming over the shapes in order of their rows finds, where the last rung holds
+// all. Not more than `max_rungs` distinct shapes: exactly those, none of which need hold all. Ordered by rows. More
+// than kMaxLadderShapes distinct shapes are first merged with their neighbours. `max_rungs` below 1 counts as 1.
+inline constexpr int64_t kMaxLadderShapes = 2048;
+std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs);
+
+// A job's plan.
+struct ShapePlan {
+  // Holds every training batch.
+  BatchShape train_ceiling;
+  // Distinct shapes of the training schedule; 0 where it was too long to be walked and the ceiling is the
+  // proven bound: the largest graphs of the split together.
+  int64_t train_shapes = 0;
+  // What evaluation batches are padded to under kFreeze; some rung holds each of them. At most kMaxEvalRungs.
+  std::vector<BatchShape> eval_rungs;
+};
+inline constexpr int64_t kMaxEvalRungs = 32;
+
+}  // namespace permafrost::graphcache

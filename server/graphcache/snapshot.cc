@@ -1,0 +1,107 @@
+#include "graphcache/snapshot.h"
+
+#include "base/json_fields.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+struct Schema {
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<PolicyOptions>& o) {
+    a("policy", o.policy, kPolicyNames);
+    a("freeze_at", o.freeze_at);
+    a("on_miss", o.on_miss, kOnMissNames);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<FreezePoint>& p) {
+    a("freeze_at", p.freeze_at);
+    a("effective_size", p.effective_size);
+    a("no_op_reason", p.no_op_reason);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<BatchShape>& s) {
+    a("nodes", s.nodes);
+    a("edges", s.edges);
+    a("graphs", s.graphs);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<ModeStats>& s) {
+    a("entries", s.entries);
+    a("entry_bytes", s.entry_bytes);
+    a("capacity", s.capacity);
+    a("hits", s.hits);
+    a("padded_hits", s.padded_hits);
+    a("misses", s.misses);
+    a("captures", s.captures);
+    a("recaptures", s.recaptures);
+    a("frozen_captures", s.frozen_captures);
+    a("rejected_inserts", s.rejected_inserts);
+    a("broken", s.broken);
+    a("graph_breaks", s.graph_breaks);
+    a("eager_steps", s.eager_steps);
+    a("transient_steps", s.transient_steps);
+    a("capture_seconds", s.capture_seconds);
+    a("graphs", s.graphs);
+    a("nodes", s.nodes);
+    a("edges", s.edges);
+    a("padding_graphs", s.padding_graphs);
+    a("padding_nodes", s.padding_nodes);
+    a("padding_edges", s.padding_edges);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<GraphBreak>& b) {
+    a("mode", b.mode, kModeNames);
+    a("op", b.op);
+    a("why", b.why);
+    a("count", b.count);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<Snapshot>& s) {
+    a("options", s.options);
+    a("freeze_point", s.freeze_point);
+    a("frozen", s.frozen);
+    a("armed", s.armed);
+    a("freeze_step", s.freeze_step);
+    a("freeze_time", s.freeze_time);
+    a("train", s.of(Mode::kTrain));
+    a("eval", s.of(Mode::kEval));
+    a("shared_bytes", s.shared_bytes);
+    a("train_ceiling", s.train_ceiling);
+    a("eval_ceiling", s.eval_ceiling);
+    a("planned_train_shapes", s.planned_train_shapes);
+    a("graph_breaks", s.graph_breaks);
+    a("command_sequence", s.command_sequence);
+    a("command_step", s.command_step);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<EntryInfo>& e) {
+    a("mode", e.mode, kModeNames);
+    a("shape", e.shape);
+    a("bytes", e.bytes);
+    a("hits", e.hits);
+    a("padded_hits", e.padded_hits);
+    a("capture_seconds", e.capture_seconds);
+    a("created_step", e.created_step);
+    a("last_use", e.last_use);
+  }
+};
+
+}  // namespace
+
+std::string ToJson(const Snapshot& snapshot) { return WriteJson<Schema>(snapshot); }
+std::string ToJson(const std::vector<EntryInfo>& entries) { return WriteJsonList<Schema>(entries); }
+
+absl::StatusOr<Snapshot> SnapshotFromJson(const std::string& text) {
+  return ReadJson<Schema, Snapshot>("graph cache", text);
+}
+absl::StatusOr<std::vector<EntryInfo>> EntriesFromJson(const std::string& text) {
+  return ReadJsonList<Schema, EntryInfo>("graph cache entries", text);
+}
+
+}  // namespace permafrost::graphcache

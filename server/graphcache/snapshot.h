@@ -1,0 +1,91 @@
+// A job's graph cache as others see it, and as a checkpoint keeps it.
+// Threads: values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/batch_shape.h"
+#include "graphcache/freeze_point.h"
+#include "graphcache/policy.h"
+
+namespace permafrost::graphcache {
+
+// Counters begin at the job's first step and survive resumes. Each step of the mode is one of: hit, padded hit, eager,
+// transient, or one that captured (and kept) its own executable.
+struct ModeStats {
+  int64_t entries = 0;
+  int64_t entry_bytes = 0;
+  // Executables that the policy may keep; -1: no bound.
+  int64_t capacity = 0;
+  int64_t hits = 0;              // replayed at their own shape
+  int64_t padded_hits = 0;       // replayed in a larger one
+  int64_t misses = 0;            // neither
+  int64_t captures = 0;          // executables made, ceilings and rungs included
+  int64_t recaptures = 0;        // of them, made again when the job was resumed
+  int64_t frozen_captures = 0;   // of captures, made by steps while the cache was frozen (on_miss transient)
+  int64_t rejected_inserts = 0;  // steps whose shape would have been captured and kept had the cache not been frozen
+  bool broken = false;           // a capture found a graph break: none is tried again until a clear or a new policy
+  int64_t graph_breaks = 0;      // captures that found the step not capturable
+  int64_t eager_steps = 0;
+  int64_t transient_steps = 0;
+  double capture_seconds = 0;
+  // Rows of all steps of the mode, and rows added to them: the step's shape less the batch's.
+  int64_t graphs = 0, nodes = 0, edges = 0;
+  int64_t padding_graphs = 0, padding_nodes = 0, padding_edges = 0;
+  bool operator==(const ModeStats&) const = default;
+};
+
+struct GraphBreak {
+  Mode mode = Mode::kTrain;
+  std::string op;   // schema name; empty where no single operator is to blame
+  std::string why;  // one line
+  int64_t count = 0;
+  bool operator==(const GraphBreak&) const = default;
+};
+
+struct Snapshot {
+  PolicyOptions options;
+  FreezePoint freeze_point;
+  bool frozen = false;
+  // Reaching the freeze point freezes. Off after a thaw.
+  bool armed = true;
+  int64_t freeze_step = 0;                        // optimizer steps done when it froze last
+  absl::Time freeze_time = absl::InfinitePast();  // InfinitePast: never
+  std::array<ModeStats, 2> modes;                 // by Mode
+  int64_t shared_bytes = 0;                       // the arena of all executables of the job
+  BatchShape train_ceiling, eval_ceiling;         // padded
+  int64_t planned_train_shapes = 0;               // distinct shapes of the whole schedule; 0: not walked
+  std::vector<GraphBreak> graph_breaks;           // at most kMaxGraphBreaks different ones
+  // The newest command that took effect, and the optimizer steps done before it.
+  int64_t command_sequence = 0;
+  int64_t command_step = 0;
+
+  const ModeStats& of(Mode mode) const { return modes[static_cast<size_t>(mode)]; }
+  ModeStats& of(Mode mode) { return modes[static_cast<size_t>(mode)]; }
+  bool operator==(const Snapshot&) const = default;
+};
+inline constexpr size_t kMaxGraphBreaks = 16;
+
+struct EntryInfo {
+  Mode mode = Mode::kTrain;
+  BatchShape shape;  // padded
+  int64_t bytes = 0;
+  int64_t hits = 0, padded_hits = 0;
+  double capture_seconds = 0;
+  int64_t created_step = 0;                    // optimizer steps done when it was captured first
+  absl::Time last_use = absl::InfinitePast();  // InfinitePast: not used yet
+  bool operator==(const EntryInfo&) const = default;
+};
+
+// JSON, for the job store and checkpoints; what one writes the other reads. Errors: DataLoss.
+std::string ToJson(const Snapshot& snapshot);
+std::string ToJson(const std::vector<EntryInfo>& entries);
+absl::StatusOr<Snapshot> SnapshotFromJson(const std::string& text);
+absl::StatusOr<std::vector<EntryInfo>> EntriesFromJson(const std::string& text);
+
+}  // namespace permafrost::graphcache

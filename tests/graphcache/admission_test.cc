@@ -1,0 +1,81 @@
+#include "graphcache/admission.h"
+
+#include <gtest/gtest.h>
+
+namespace permafrost::graphcache {
+
+std::ostream& operator<<(std::ostream& out, Action action) { return out << static_cast<int>(action); }
+
+namespace {
+
+constexpr bool kFrozen = true, kOpen = false;
+constexpr Lookup kNothing{}, kExact{.exact = true}, kLarger{.larger = true}, kBroken{.broken = true};
+constexpr Lookup kBrokenLarger{.larger = true, .broken = true}, kBrokenExact{.exact = true, .broken = true};
+
+constexpr PolicyOptions Always(OnMiss on_miss) { return {.policy = Policy::kAlways, .on_miss = on_miss}; }
+constexpr PolicyOptions Freeze(OnMiss on_miss) { return {.policy = Policy::kFreeze, .on_miss = on_miss}; }
+constexpr PolicyOptions kNever{.policy = Policy::kNever}, kClearPerStep{.policy = Policy::kClearPerStep};
+
+TEST(AdmissionTest, EachPolicyAtItsLetter) {
+  const struct {
+    const char* why;
+    PolicyOptions options;
+    bool frozen;
+    Lookup lookup;
+    Action want;
+  } kCases[] = {
+      {"never runs eager", kNever, kOpen, kNothing, Action::kRunEager},
+      {"never serves nothing, even what is held", kNever, kOpen, kExact, Action::kRunEager},
+      {"never captures nothing, broken or not", kNever, kOpen, kBroken, Action::kRunEager},
+      {"never does not freeze", kNever, kFrozen, kLarger, Action::kRunEager},
+      {"clear-per-step captures and drops", kClearPerStep, kOpen, kNothing, Action::kCaptureDrop},
+      {"clear-per-step serves nothing", kClearPerStep, kOpen, kExact, Action::kCaptureDrop},
+      {"clear-per-step cannot capture a broken step", kClearPerStep, kOpen, kBroken, Action::kRunEager},
+      {"clear-per-step does not freeze", kClearPerStep, kFrozen, kLarger, Action::kCaptureDrop},
+
+      {"open, exact hit", Always(OnMiss::kPad), kOpen, kExact, Action::kReplay},
+      {"open, miss: a larger one is no reason not to capture", Always(OnMiss::kPad), kOpen, kLarger,
+       Action::kCaptureKeep},
+      {"open, miss of a broken step", Always(OnMiss::kPad), kOpen, kBroken, Action::kRunEager},
+      {"open, on_miss is of frozen caches", Always(OnMiss::kReject), kOpen, kNothing, Action::kCaptureKeep},
+      {"open, exact hit of a mode that broke later", Always(OnMiss::kPad), kOpen, kBrokenExact, Action::kReplay},
+      {"freeze before its point is as always: hit", Freeze(OnMiss::kPad), kOpen, kExact, Action::kReplay},
+      {"freeze before its point is as always: miss", Freeze(OnMiss::kPad), kOpen, kLarger, Action::kCaptureKeep},
+      {"freeze before its point, broken", Freeze(OnMiss::kPad), kOpen, kBroken, Action::kRunEager},
+
+      {"frozen, exact hit, pad", Freeze(OnMiss::kPad), kFrozen, kExact, Action::kReplay},
+      {"frozen, exact hit, eager", Freeze(OnMiss::kEager), kFrozen, kExact, Action::kReplay},
+      {"frozen, exact hit, transient", Freeze(OnMiss::kTransient), kFrozen, kExact, Action::kReplay},
+      {"frozen, exact hit, reject", Freeze(OnMiss::kReject), kFrozen, kExact, Action::kReplay},
+      {"frozen, pads into a larger one", Freeze(OnMiss::kPad), kFrozen, kLarger, Action::kReplayPadded},
+      {"frozen, pad, nothing holds it", Freeze(OnMiss::kPad), kFrozen, kNothing, Action::kRunEager},
+      {"frozen, pads into a larger one made before the break", Freeze(OnMiss::kPad), kFrozen, kBrokenLarger,
+       Action::kReplayPadded},
+      {"frozen, eager although it would fit", Freeze(OnMiss::kEager), kFrozen, kLarger, Action::kRunEager},
+      {"frozen, transient although it would fit", Freeze(OnMiss::kTransient), kFrozen, kLarger, Action::kCaptureDrop},
+      {"frozen, transient, broken", Freeze(OnMiss::kTransient), kFrozen, kBroken, Action::kRunEager},
+      {"frozen, reject although it would fit", Freeze(OnMiss::kReject), kFrozen, kLarger, Action::kReject},
+      {"frozen, reject stays for a broken step", Freeze(OnMiss::kReject), kFrozen, kBroken, Action::kReject},
+      {"always, frozen by command: hit", Always(OnMiss::kPad), kFrozen, kExact, Action::kReplay},
+      {"always, frozen by command: pad", Always(OnMiss::kPad), kFrozen, kLarger, Action::kReplayPadded},
+      {"always, frozen by command: eager", Always(OnMiss::kEager), kFrozen, kLarger, Action::kRunEager},
+      {"always, frozen by command: transient", Always(OnMiss::kTransient), kFrozen, kNothing, Action::kCaptureDrop},
+      {"always, frozen by command: reject", Always(OnMiss::kReject), kFrozen, kNothing, Action::kReject},
+  };
+  for (const auto& c : kCases) EXPECT_EQ(Admit(c.options, c.frozen, c.lookup), c.want) << c.why;
+}
+
+TEST(AdmissionTest, AFrozenCacheNeverInserts) {
+  for (const auto& [policy, policy_name] : kPolicyNames.rows) {
+    for (const auto& [on_miss, name] : kOnMissNames.rows) {
+      for (int bits = 0; bits < 8; ++bits) {
+        const Lookup lookup{.exact = (bits & 1) != 0, .larger = (bits & 2) != 0, .broken = (bits & 4) != 0};
+        EXPECT_NE(Admit({.policy = policy, .on_miss = on_miss}, kFrozen, lookup), Action::kCaptureKeep)
+            << policy_name << " " << name << " " << bits;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::graphcache

@@ -1,0 +1,73 @@
+// A graph cache over the fakes. Batches are told by their nodes; edges and graphs follow from them.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graphcache/fakes.h"
+#include "graphcache/graph_cache.h"
+
+namespace permafrost::graphcache {
+
+// The least padded shape of a batch of `nodes` - 1 real nodes.
+constexpr BatchShape Padded(int64_t nodes) { return {nodes, 2 * nodes, 5}; }
+
+class CacheFixture : public testing::Test {
+ protected:
+  ~CacheFixture() override { compiler_.recording_drops = false; }
+
+  GraphCache& Make(const PolicyOptions& options) {
+    GraphCacheSetup setup;
+    setup.options = options;
+    setup.batch_size = 32;
+    setup.sizes = sizes_;
+    setup.plan = plan_;
+    setup.now = [this] { return compiler_.now; };
+    setup.log = [this](std::string_view line, bool warning) {
+      (warning ? warnings_ : infos_).push_back(std::string(line));
+    };
+    // Drops of the one before are none of this one's.
+    compiler_.recording_drops = false;
+    cache_ = std::make_unique<GraphCache>(std::move(setup), compiler_);
+    compiler_.recording_drops = true;
+    return *cache_;
+  }
+  absl::Status TryRun(Mode mode, int64_t nodes, int64_t step = 0) {
+    const BatchShape padded = Padded(nodes);
+    FakeBatch batch(compiler_, {padded.nodes - 1, padded.edges, padded.graphs - 1});
+    return cache_->Run(mode, batch, step);
+  }
+  // What the step did.
+  Events Train(int64_t nodes, int64_t step = 0) {
+    EXPECT_EQ(TryRun(Mode::kTrain, nodes, step), absl::OkStatus());
+    return compiler_.Take();
+  }
+  Events Eval(int64_t nodes, int64_t step = 0) {
+    EXPECT_EQ(TryRun(Mode::kEval, nodes, step), absl::OkStatus());
+    return compiler_.Take();
+  }
+  Events Apply(CommandKind kind, int64_t step = 0, const PolicyUpdate& update = {}) {
+    EXPECT_EQ(cache_->Apply({.sequence = ++sequence_, .kind = kind, .update = update}, step), absl::OkStatus());
+    return compiler_.Take();
+  }
+  ModeStats Stats(Mode mode = Mode::kTrain) const { return cache_->snapshot().of(mode); }
+  // "train 5", in order.
+  std::vector<std::string> Held() const {
+    std::vector<std::string> held;
+    for (const EntryInfo& info : cache_->entries()) held.push_back(EventOf("", info.mode, info.shape).substr(1));
+    return held;
+  }
+
+  FakeCompiler compiler_;
+  GraphSizes sizes_{.graphs = 100, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
+  ShapePlan plan_{.train_ceiling = Padded(90), .train_shapes = 40, .eval_rungs = {Padded(20), Padded(40)}};
+  std::vector<std::string> warnings_, infos_;
+  int64_t sequence_ = 0;
+  std::unique_ptr<GraphCache> cache_;
+};
+
+}  // namespace permafrost::graphcache

@@ -1,0 +1,67 @@
+#include "graphcache/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/status.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+Command Of(CommandKind kind, PolicyUpdate update = {}) { return {.kind = kind, .update = update}; }
+
+TEST(CommandTest, AnUpdateChangesOnlyWhatItHolds) {
+  const PolicyOptions before{.policy = Policy::kAlways, .freeze_at = 7, .on_miss = OnMiss::kEager};
+  EXPECT_EQ(Updated(before, {}), before);
+  EXPECT_EQ(Updated(before, {.policy = Policy::kFreeze}),
+            (PolicyOptions{.policy = Policy::kFreeze, .freeze_at = 7, .on_miss = OnMiss::kEager}));
+  // 0 is a value: derive it again.
+  EXPECT_EQ(Updated(before, {.freeze_at = 0, .on_miss = OnMiss::kPad}),
+            (PolicyOptions{.policy = Policy::kAlways, .freeze_at = 0, .on_miss = OnMiss::kPad}));
+}
+
+TEST(CommandTest, FreezeAndThawNeedAPolicyThatKeeps) {
+  for (const auto& [policy, name] : kPolicyNames.rows) {
+    const bool keeps = policy == Policy::kAlways || policy == Policy::kFreeze;
+    for (const CommandKind kind : {CommandKind::kFreeze, CommandKind::kThaw}) {
+      const absl::Status status = Check(Of(kind), {.policy = policy});
+      EXPECT_EQ(status.ok(), keeps) << name;
+      if (keeps) continue;
+      EXPECT_TRUE(absl::IsFailedPrecondition(status)) << name;
+      EXPECT_EQ(GetReason(status).reason, "GRAPH_CACHE_KEEPS_NOTHING") << name;
+    }
+    EXPECT_TRUE(Check(Of(CommandKind::kClear), {.policy = policy}).ok()) << name;
+    EXPECT_TRUE(Check(Of(CommandKind::kUpdatePolicy, {.on_miss = OnMiss::kPad}), {.policy = policy}).ok()) << name;
+  }
+}
+
+TEST(CommandTest, AnUpdateHasFieldsAndTheyAreInRange) {
+  const auto fields = [](const PolicyUpdate& update) {
+    std::vector<std::string> names;
+    for (const FieldViolation& v : GetViolations(Check(Of(CommandKind::kUpdatePolicy, update), {}))) {
+      names.push_back(v.field);
+    }
+    return names;
+  };
+  EXPECT_THAT(fields({}), testing::ElementsAre("policy"));
+  EXPECT_THAT(fields({.freeze_at = -1}), testing::ElementsAre("policy.freeze_at"));
+  EXPECT_THAT(fields({.freeze_at = kMaxFreezeAt + 1}), testing::ElementsAre("policy.freeze_at"));
+  EXPECT_THAT(fields({.freeze_at = 0}), testing::IsEmpty());
+}
+
+TEST(CommandTest, SurvivesJson) {
+  const Command full{
+      .sequence = 3,
+      .kind = CommandKind::kUpdatePolicy,
+      .update = {.policy = Policy::kClearPerStep, .freeze_at = 0, .on_miss = OnMiss::kReject},
+      .step = 0,
+  };
+  EXPECT_EQ(CommandFromJson(ToJson(full)).value(), full);
+  // What is absent stays absent: a step of 0 is not the same as none.
+  const Command bare{.sequence = 4, .kind = CommandKind::kThaw};
+  EXPECT_EQ(CommandFromJson(ToJson(bare)).value(), bare);
+  EXPECT_TRUE(absl::IsDataLoss(CommandFromJson(R"({"kind": "melt"})").status()));
+}
+
+}  // namespace
+}  // namespace permafrost::graphcache

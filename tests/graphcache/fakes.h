@@ -1,0 +1,106 @@
+// A compiler and batches that record what the cache asks of them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "graphcache/executable.h"
+
+namespace permafrost::graphcache {
+
+// What device/ knows of a batch; here, the shape that it was padded to.
+class StepInputs {
+ public:
+  BatchShape shape;
+};
+
+// What happened, in order: "capture train 5", "replay train 5", "pad 5", "drop train 5", "eager eval 5"; a shape is
+// told by its nodes.
+using Events = std::vector<std::string>;
+
+inline std::string EventOf(const char* what, Mode mode, const BatchShape& shape) {
+  return absl::StrCat(what, " ", std::string(kModeNames.Name(mode)), " ", shape.nodes);
+}
+
+class FakeCompiler : public Compiler {
+ public:
+  static constexpr int64_t kBytes = 100;
+
+  absl::StatusOr<std::unique_ptr<Executable>> Capture(Mode mode, const BatchShape& shape) override {
+    now += absl::Seconds(2);
+    if (fail_captures.contains(mode)) return absl::ResourceExhaustedError("no memory for a capture");
+    if (const auto it = breaks.find(mode); it != breaks.end()) {
+      events.push_back(EventOf("break", mode, shape));
+      return WithReason(absl::FailedPreconditionError("graph break"), kGraphBreakReason,
+                        {{"op", it->second}, {"why", "reads a value back"}});
+    }
+    events.push_back(EventOf("capture", mode, shape));
+    return std::make_unique<FakeExecutable>(*this, mode, shape);
+  }
+  absl::Status RunEager(Mode mode, const StepInputs& inputs) override {
+    events.push_back(EventOf("eager", mode, inputs.shape));
+    return absl::OkStatus();
+  }
+  int64_t shared_bytes() const override { return 1000; }
+
+  // The events since the last call.
+  Events Take() { return std::exchange(events, {}); }
+
+  Events events;
+  std::map<Mode, std::string> breaks;  // the op that cannot be captured
+  std::set<Mode> fail_captures;        // for another reason
+  absl::Time now = absl::FromUnixSeconds(1000);
+  bool recording_drops = true;
+
+ private:
+  class FakeExecutable : public Executable {
+   public:
+    FakeExecutable(FakeCompiler& compiler, Mode mode, const BatchShape& shape)
+        : compiler_(compiler), mode_(mode), shape_(shape) {}
+    ~FakeExecutable() override {
+      if (compiler_.recording_drops) compiler_.events.push_back(EventOf("drop", mode_, shape_));
+    }
+    absl::Status Replay(const StepInputs& inputs) override {
+      if (inputs.shape != shape_) {
+        return absl::InternalError(absl::StrCat(ToString(inputs.shape), " replayed in ", ToString(shape_)));
+      }
+      compiler_.events.push_back(EventOf("replay", mode_, shape_));
+      return absl::OkStatus();
+    }
+    int64_t bytes() const override { return kBytes; }
+
+   private:
+    FakeCompiler& compiler_;
+    const Mode mode_;
+    const BatchShape shape_;
+  };
+};
+
+class FakeBatch : public Batch {
+ public:
+  FakeBatch(FakeCompiler& compiler, const BatchShape& real) : compiler_(compiler), real_(real) {}
+  const BatchShape& real() const override { return real_; }
+  BatchShape least_padded() const override { return {real_.nodes + 1, real_.edges, real_.graphs + 1}; }
+  absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape) override {
+    if (std::exchange(padded_, true)) return absl::InternalError("a batch was padded twice");
+    if (!shape.Holds(least_padded())) return absl::InternalError(absl::StrCat("padded to ", ToString(shape)));
+    compiler_.events.push_back(absl::StrCat("pad ", shape.nodes));
+    inputs_.shape = shape;
+    return &inputs_;
+  }
+
+ private:
+  FakeCompiler& compiler_;
+  const BatchShape real_;
+  bool padded_ = false;
+  StepInputs inputs_;
+};
+
+}  // namespace permafrost::graphcache

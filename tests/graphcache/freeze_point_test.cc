@@ -1,0 +1,65 @@
+#include "graphcache/freeze_point.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace permafrost::graphcache {
+namespace {
+
+// Of ZINC 12k's train split, computed from its files with Python: directed edges are twice the stored ones.
+constexpr GraphSizes kZinc{.graphs = 10'000, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
+
+TEST(FreezePointTest, FollowsTheFormulaOnZinc) {
+  const FreezePoint point = FindFreezePoint(0, 32, kZinc);
+  EXPECT_EQ(point.freeze_at, 97);
+  EXPECT_NEAR(point.effective_size, 9500.5526, 1e-4);
+  EXPECT_EQ(point.no_op_reason, "");
+}
+
+TEST(FreezePointTest, GrowsWithTheSquareRootOfTheBatchSize) {
+  // sqrt(9500.55 * 4) = 194.94, truncated.
+  EXPECT_EQ(FindFreezePoint(0, 128, kZinc).freeze_at, 194);
+}
+
+TEST(FreezePointTest, IsAtLeastFive) {
+  // sqrt(1 * 0.5 * 0.5 * 2 pi) is below 2.
+  EXPECT_EQ(FindFreezePoint(0, 1, {.graphs = 10, .std_nodes = 0.5, .std_edges = 0.5}).freeze_at, 5);
+}
+
+TEST(FreezePointTest, AnExplicitOneWinsEvenWithoutStatistics) {
+  EXPECT_EQ(FindFreezePoint(3, 32, kZinc), (FreezePoint{.freeze_at = 3}));
+  EXPECT_EQ(FindFreezePoint(3, 32, {}), (FreezePoint{.freeze_at = 3}));
+}
+
+TEST(FreezePointTest, WithoutUsableStatisticsItIsANoOpThatSaysWhy) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const struct {
+    const char* why;
+    GraphSizes sizes;
+    const char* reason;
+  } kCases[] = {
+      {"no graphs", {.graphs = 0, .std_nodes = 1, .std_edges = 1}, "no graphs"},
+      {"equal nodes", {.graphs = 9, .std_nodes = 0, .std_edges = 1}, "equally many nodes"},
+      {"equal edges", {.graphs = 9, .std_nodes = 1, .std_edges = 0}, "equally many edges"},
+      {"not a number", {.graphs = 9, .std_nodes = kNan, .std_edges = 1}, "finite"},
+      {"infinite", {.graphs = 9, .std_nodes = 1, .std_edges = kInfinity}, "finite"},
+      {"overflows", {.graphs = 9, .std_nodes = 1e200, .std_edges = 1e200}, "finite"},
+  };
+  for (const auto& c : kCases) {
+    const FreezePoint point = FindFreezePoint(0, 32, c.sizes);
+    EXPECT_EQ(point.freeze_at, 0) << c.why;
+    EXPECT_EQ(point.effective_size, 0) << c.why;
+    EXPECT_THAT(point.no_op_reason, testing::HasSubstr(c.reason)) << c.why;
+  }
+}
+
+TEST(FreezePointTest, HugeSizesStayCountable) {
+  EXPECT_GT(FindFreezePoint(0, 32, {.graphs = 9, .std_nodes = 1e150, .std_edges = 1e150}).freeze_at, kZinc.graphs);
+}
+
+}  // namespace
+}  // namespace permafrost::graphcache

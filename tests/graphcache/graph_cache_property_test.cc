@@ -1,0 +1,104 @@
+// What holds for any steps and commands.
+#include <random>
+
+#include "graphcache/cache_fixture.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+class GraphCachePropertyTest : public CacheFixture {
+ protected:
+  static constexpr Mode kModes[] = {Mode::kTrain, Mode::kEval};
+
+  // A random batch. Few enough shapes that some come again; some are above the ceiling.
+  BatchShape RandomReal(std::mt19937& random) {
+    const auto pick = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    return {8 * pick(1, 12), 20 * pick(1, 9), pick(3, 4)};
+  }
+  void RunOne(Mode mode, const BatchShape& real, int64_t step) {
+    FakeBatch batch(compiler_, real);
+    ASSERT_EQ(cache_->Run(mode, batch, step), absl::OkStatus());
+    ++steps_[static_cast<size_t>(mode)];
+    real_nodes_[static_cast<size_t>(mode)] += real.nodes;
+    compiler_.events.clear();
+  }
+  void ExpectTheCountsAddUp() {
+    const Snapshot snapshot = cache_->snapshot();
+    std::array<int64_t, 2> held{};
+    for (const EntryInfo& info : cache_->entries()) ++held[static_cast<size_t>(info.mode)];
+    for (const Mode mode : kModes) {
+      const ModeStats& s = snapshot.of(mode);
+      const size_t m = static_cast<size_t>(mode);
+      ASSERT_EQ(s.hits + s.padded_hits + s.misses, steps_[m]);
+      ASSERT_LE(s.eager_steps + s.transient_steps, s.misses);
+      ASSERT_LE(s.misses - s.eager_steps, s.captures);
+      ASSERT_EQ(s.nodes, real_nodes_[m]);
+      ASSERT_GE(s.padding_nodes, steps_[m]) << "each step has a padding node";
+      ASSERT_GE(s.padding_graphs, steps_[m]) << "and a padding graph";
+      ASSERT_EQ(s.entries, held[m]);
+      ASSERT_TRUE(s.capacity == -1 || s.capacity >= s.entries);
+    }
+  }
+
+  std::array<int64_t, 2> steps_{}, real_nodes_{};
+};
+
+TEST_F(GraphCachePropertyTest, AFrozenCacheNeitherGrowsNorCaptures) {
+  for (const OnMiss on_miss : {OnMiss::kPad, OnMiss::kEager, OnMiss::kTransient}) {
+    std::mt19937 random(static_cast<uint32_t>(on_miss));
+    steps_ = real_nodes_ = {};
+    Make({.freeze_at = 10, .on_miss = on_miss});
+    int64_t step = 0;
+    while (!cache_->snapshot().frozen) {
+      RunOne(Mode::kTrain, RandomReal(random), step++);
+      ASSERT_LT(step, 1000);
+    }
+    const Snapshot sealed = cache_->snapshot();
+    EXPECT_EQ(sealed.of(Mode::kTrain).entries, 11);
+    for (int i = 0; i < 2000; ++i) {
+      const Mode mode = kModes[i % 3 == 0];
+      RunOne(mode, RandomReal(random), step);
+      step += mode == Mode::kTrain;
+      ExpectTheCountsAddUp();
+      const Snapshot now = cache_->snapshot();
+      for (const Mode m : kModes) {
+        ASSERT_EQ(now.of(m).entries, sealed.of(m).entries);
+        ASSERT_EQ(now.of(m).captures - now.of(m).frozen_captures, sealed.of(m).captures);
+        if (on_miss != OnMiss::kTransient) {
+          ASSERT_EQ(now.of(m).frozen_captures, 0);
+        }
+      }
+    }
+    const ModeStats train = cache_->snapshot().of(Mode::kTrain);
+    EXPECT_GT(train.hits + train.padded_hits, 0);
+    EXPECT_GT(train.rejected_inserts, 0);
+  }
+}
+
+TEST_F(GraphCachePropertyTest, CountsAddUpUnderAnyCommands) {
+  std::mt19937 random(11);
+  const auto pick = [&](int high) { return std::uniform_int_distribution<int>(0, high)(random); };
+  Make({.freeze_at = 6});
+  for (int64_t step = 0; step < 4000; ++step) {
+    if (pick(40) == 0) {
+      PolicyUpdate update;
+      update.policy = kPolicyNames.rows[static_cast<size_t>(pick(3))].first;
+      update.on_miss = kOnMissNames.rows[static_cast<size_t>(pick(2))].first;
+      Apply(kCommandNames.rows[static_cast<size_t>(pick(3))].first, step, update);
+    }
+    if (pick(200) == 0) compiler_.breaks[kModes[pick(1)]] = "aten::item";
+    if (pick(100) == 0) compiler_.breaks.clear();
+    const bool was_frozen = cache_->snapshot().frozen;
+    const size_t before = cache_->entries().size();
+    RunOne(kModes[pick(3) == 0], RandomReal(random), step);
+    ExpectTheCountsAddUp();
+    if (was_frozen) {
+      ASSERT_EQ(cache_->entries().size(), before);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::graphcache

@@ -1,0 +1,337 @@
+#include "graphcache/graph_cache.h"
+
+#include "graphcache/cache_fixture.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class GraphCacheTest : public CacheFixture {};
+
+TEST_F(GraphCacheTest, AlwaysKeepsEachNewShape) {
+  Make({.policy = Policy::kAlways});
+  // The capture comes before the batch is padded, and its replay is that same step.
+  EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5"));
+  EXPECT_THAT(Train(5), ElementsAre("pad 5", "replay train 5"));
+  EXPECT_THAT(Train(4), ElementsAre("capture train 4", "pad 4", "replay train 4"));
+  EXPECT_THAT(Eval(5), ElementsAre("capture eval 5", "pad 5", "replay eval 5"));
+  EXPECT_THAT(Held(), ElementsAre("train 5", "train 4", "eval 5"));
+  EXPECT_EQ(Stats().hits, 1);
+  EXPECT_EQ(Stats().misses, 2);
+  EXPECT_EQ(Stats().captures, 2);
+  EXPECT_EQ(Stats().entries, 2);
+  EXPECT_EQ(Stats().capacity, -1);
+  EXPECT_EQ(Stats(Mode::kEval).captures, 1);
+  EXPECT_EQ(Stats(Mode::kEval).capacity, -1);
+}
+
+TEST_F(GraphCacheTest, NeverRunsEagerAndKeepsNothing) {
+  Make({.policy = Policy::kNever});
+  EXPECT_THAT(Train(5), ElementsAre("pad 5", "eager train 5"));
+  EXPECT_THAT(Eval(5), ElementsAre("pad 5", "eager eval 5"));
+  EXPECT_EQ(Stats().eager_steps, 1);
+  EXPECT_EQ(Stats().misses, 1);
+  EXPECT_EQ(Stats().captures, 0);
+  EXPECT_EQ(Stats().capacity, 0);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(GraphCacheTest, ClearPerStepDropsAtTheEndOfTheStep) {
+  Make({.policy = Policy::kClearPerStep});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5", "drop train 5"));
+  }
+  EXPECT_EQ(Stats().transient_steps, 2);
+  EXPECT_EQ(Stats().captures, 2);
+  EXPECT_EQ(Stats().frozen_captures, 0);
+  EXPECT_EQ(Stats().misses, 2);
+  EXPECT_EQ(Stats().entries, 0);
+  EXPECT_EQ(Stats().entry_bytes, 0);
+  EXPECT_EQ(Stats().capacity, 0);
+}
+
+TEST_F(GraphCacheTest, TheStepThatReachesTheFreezePointEndsWithTheFreeze) {
+  Make({.freeze_at = 2});
+  EXPECT_THAT(infos_, ElementsAre("the graph cache freezes after 2 training shapes"));
+  EXPECT_EQ(Stats().capacity, 3);
+  EXPECT_EQ(Stats(Mode::kEval).capacity, 2);
+  Train(5, 0);
+  Train(5, 1);
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  compiler_.now += absl::Seconds(7);
+  EXPECT_THAT(Train(6, 2), ElementsAre("capture train 6", "pad 6", "replay train 6", "capture train 90",
+                                       "capture eval 20", "capture eval 40"));
+  const Snapshot s = cache_->snapshot();
+  EXPECT_TRUE(s.frozen);
+  EXPECT_TRUE(s.armed);
+  EXPECT_EQ(s.freeze_step, 3);
+  EXPECT_EQ(s.freeze_time, compiler_.now);
+  EXPECT_EQ(s.of(Mode::kTrain).entries, 3);
+  EXPECT_EQ(s.of(Mode::kTrain).capacity, 3);
+  EXPECT_EQ(s.of(Mode::kEval).capacity, 2);
+  // The ceilings are captures, and no step's.
+  EXPECT_EQ(s.of(Mode::kTrain).captures, 3);
+  EXPECT_EQ(s.of(Mode::kTrain).misses, 2);
+  EXPECT_EQ(s.of(Mode::kTrain).frozen_captures, 0);
+  EXPECT_EQ(s.of(Mode::kEval).captures, 2);
+  EXPECT_EQ(s.of(Mode::kEval).misses, 0);
+  EXPECT_THAT(infos_.back(), HasSubstr("frozen after step 3 with 3 training and 2 evaluation"));
+  EXPECT_EQ(cache_->entries()[2].created_step, 3);
+}
+
+TEST_F(GraphCacheTest, WhatIsHeldIsNotCapturedAgainByTheFreeze) {
+  Make({.freeze_at = 2});
+  Eval(30);
+  Train(90);
+  EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5", "capture eval 20"));
+}
+
+TEST_F(GraphCacheTest, TheFreezePointIsDerivedFromTheSizes) {
+  Make({});
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 97);
+  EXPECT_EQ(Stats().capacity, 98);
+}
+
+TEST_F(GraphCacheTest, WithoutAFreezePointItNeverFreezesAndSaysSoOnce) {
+  sizes_ = {};
+  Make({});
+  for (int i = 1; i < 20; ++i) Train(i);
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  EXPECT_EQ(Stats().capacity, -1);
+  EXPECT_EQ(Stats(Mode::kEval).capacity, 2);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("never freezes by itself: the train split has no graphs")));
+}
+
+TEST_F(GraphCacheTest, WithoutAPlanTheFreezeCapturesNothing) {
+  plan_ = {};
+  Make({.freeze_at = 1});
+  EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5"));
+  EXPECT_TRUE(cache_->snapshot().frozen);
+}
+
+TEST_F(GraphCacheTest, EvaluationIsPaddedToItsRungsFromTheStart) {
+  Make({.freeze_at = 50});
+  EXPECT_THAT(Eval(10), ElementsAre("capture eval 20", "pad 20", "replay eval 20"));
+  EXPECT_THAT(Eval(12), ElementsAre("pad 20", "replay eval 20"));
+  EXPECT_THAT(Eval(20), ElementsAre("pad 20", "replay eval 20"));
+  EXPECT_THAT(Eval(21), ElementsAre("capture eval 40", "pad 40", "replay eval 40"));
+  // Beyond every rung: a miss like any other.
+  EXPECT_THAT(Eval(41), ElementsAre("capture eval 41", "pad 41", "replay eval 41"));
+  const ModeStats s = Stats(Mode::kEval);
+  EXPECT_EQ(s.padded_hits, 1);
+  EXPECT_EQ(s.hits, 1);
+  EXPECT_EQ(s.misses, 3);
+  EXPECT_EQ(s.rejected_inserts, 0);
+  EXPECT_EQ(s.capacity, 3) << "never below the entries";
+}
+
+TEST_F(GraphCacheTest, EvaluationOfAFrozenCacheIsServedFromTheRungs) {
+  Make({.freeze_at = 1, .on_miss = OnMiss::kReject});
+  Train(5);
+  EXPECT_THAT(Eval(10), ElementsAre("pad 20", "replay eval 20"));
+  EXPECT_THAT(Eval(21), ElementsAre("pad 40", "replay eval 40"));
+  EXPECT_EQ(Stats(Mode::kEval).padded_hits, 2);
+  EXPECT_EQ(Stats(Mode::kEval).rejected_inserts, 0);
+}
+
+TEST_F(GraphCacheTest, EvaluationUnderAlwaysHasShapesOfItsOwn) {
+  Make({.policy = Policy::kAlways});
+  EXPECT_THAT(Eval(10), ElementsAre("capture eval 10", "pad 10", "replay eval 10"));
+}
+
+TEST_F(GraphCacheTest, AnEvaluationShapeThatIsHeldIsNotPaddedToItsRung) {
+  Make({.policy = Policy::kAlways});
+  Eval(10);
+  Apply(CommandKind::kUpdatePolicy, 0, {.policy = Policy::kFreeze});
+  EXPECT_THAT(Eval(10), ElementsAre("pad 10", "replay eval 10"));
+  EXPECT_EQ(Stats(Mode::kEval).hits, 1);
+}
+
+TEST_F(GraphCacheTest, FrozenPadsIntoTheCheapestThatHoldsTheBatch) {
+  Make({.freeze_at = 3, .on_miss = OnMiss::kPad});
+  for (const int64_t nodes : {30, 10, 20}) Train(nodes);
+  EXPECT_THAT(Train(10), ElementsAre("pad 10", "replay train 10"));
+  EXPECT_THAT(Train(9), ElementsAre("pad 10", "replay train 10"));
+  EXPECT_THAT(Train(11), ElementsAre("pad 20", "replay train 20"));
+  EXPECT_THAT(Train(31), ElementsAre("pad 90", "replay train 90"));
+  const ModeStats s = Stats();
+  EXPECT_EQ(s.hits, 1);
+  EXPECT_EQ(s.padded_hits, 3);
+  EXPECT_EQ(s.misses, 3);
+  EXPECT_EQ(s.rejected_inserts, 3);
+  EXPECT_EQ(s.captures, 4);
+  EXPECT_THAT(warnings_, IsEmpty());
+  const std::vector<EntryInfo> entries = cache_->entries();
+  EXPECT_EQ(entries[1].hits, 1);
+  EXPECT_EQ(entries[1].padded_hits, 1);
+  EXPECT_EQ(entries[0].padded_hits, 0);
+}
+
+TEST_F(GraphCacheTest, CheapestIsByRowsAndNeedsEachDimension) {
+  plan_ = {};
+  Make({.freeze_at = 2});
+  const auto run = [&](const BatchShape& padded) {
+    FakeBatch batch(compiler_, {padded.nodes - 1, padded.edges, padded.graphs - 1});
+    EXPECT_EQ(cache_->Run(Mode::kTrain, batch, 0), absl::OkStatus());
+    return compiler_.Take();
+  };
+  run({50, 10, 5});
+  run({20, 60, 5});
+  EXPECT_THAT(run({15, 9, 5}), ElementsAre("pad 50", "replay train 50")) << "60 rows are fewer than 80";
+  EXPECT_THAT(run({15, 11, 5}), ElementsAre("pad 20", "replay train 20")) << "the other has too few edges";
+  EXPECT_THAT(run({15, 9, 6}), ElementsAre("pad 15", "eager train 15")) << "both have too few graphs";
+}
+
+TEST_F(GraphCacheTest, AboveEveryExecutableItRunsEagerAndSaysSoOnce) {
+  Make({.freeze_at = 1});
+  Train(5);
+  EXPECT_THAT(Train(91), ElementsAre("pad 91", "eager train 91"));
+  Train(92);
+  EXPECT_EQ(Stats().eager_steps, 2);
+  EXPECT_EQ(Stats().rejected_inserts, 2);
+  EXPECT_EQ(Stats().misses, 3);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("(91 nodes, 182 edges, 5 graphs)")));
+}
+
+TEST_F(GraphCacheTest, FrozenEagerRunsUncached) {
+  Make({.freeze_at = 1, .on_miss = OnMiss::kEager});
+  Train(5);
+  EXPECT_THAT(Train(4), ElementsAre("pad 4", "eager train 4"));
+  EXPECT_EQ(Stats().eager_steps, 1);
+  EXPECT_EQ(Stats().rejected_inserts, 1);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(GraphCacheTest, FrozenTransientCapturesAndDrops) {
+  Make({.freeze_at = 1, .on_miss = OnMiss::kTransient});
+  Train(5);
+  EXPECT_THAT(Train(4), ElementsAre("capture train 4", "pad 4", "replay train 4", "drop train 4"));
+  EXPECT_EQ(Stats().frozen_captures, 1);
+  EXPECT_EQ(Stats().captures, 3);
+  EXPECT_EQ(Stats().transient_steps, 1);
+  EXPECT_EQ(Stats().rejected_inserts, 1);
+  EXPECT_EQ(Stats().entries, 2);
+}
+
+TEST_F(GraphCacheTest, FrozenRejectFailsAndNamesTheShape) {
+  Make({.freeze_at = 1, .on_miss = OnMiss::kReject});
+  Train(5);
+  const ModeStats before = Stats();
+  const absl::Status status = TryRun(Mode::kTrain, 4);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(GetReason(status).reason, "GRAPH_CACHE_MISS");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("(4 nodes, 8 edges, 5 graphs)"));
+  ModeStats want = before;
+  ++want.rejected_inserts;
+  EXPECT_EQ(Stats(), want) << "it was no step";
+}
+
+TEST_F(GraphCacheTest, AGraphBreakIsToldOnceAndTheModeRunsEager) {
+  Make({.policy = Policy::kAlways});
+  Train(3);
+  compiler_.breaks[Mode::kTrain] = "aten::_local_scalar_dense";
+  EXPECT_THAT(Train(5), ElementsAre("break train 5", "pad 5", "eager train 5"));
+  EXPECT_THAT(Train(6), ElementsAre("pad 6", "eager train 6")) << "it is not tried again";
+  EXPECT_THAT(Train(3), ElementsAre("pad 3", "replay train 3")) << "what was captured stays of use";
+  EXPECT_THAT(Eval(5), ElementsAre("capture eval 5", "pad 5", "replay eval 5")) << "the other mode is not broken";
+  EXPECT_EQ(Stats().graph_breaks, 1);
+  EXPECT_EQ(Stats().eager_steps, 2);
+  EXPECT_EQ(Stats().captures, 1);
+  EXPECT_EQ(Stats().rejected_inserts, 0);
+  EXPECT_THAT(cache_->snapshot().graph_breaks,
+              ElementsAre(GraphBreak{Mode::kTrain, "aten::_local_scalar_dense", "reads a value back", 1}));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("aten::_local_scalar_dense: reads a value back")));
+}
+
+TEST_F(GraphCacheTest, AClearTriesABrokenStepAgainAndBreaksAreCountedByCause) {
+  Make({.policy = Policy::kAlways});
+  compiler_.breaks[Mode::kTrain] = "aten::item";
+  Train(5);
+  Apply(CommandKind::kClear);
+  Train(5);
+  Apply(CommandKind::kUpdatePolicy, 0, {.policy = Policy::kAlways});
+  Train(5);
+  EXPECT_THAT(cache_->snapshot().graph_breaks,
+              ElementsAre(GraphBreak{Mode::kTrain, "aten::item", "reads a value back", 3}));
+  Apply(CommandKind::kClear);
+  compiler_.breaks.clear();
+  EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5"));
+}
+
+TEST_F(GraphCacheTest, GraphBreaksAreBounded) {
+  Make({.policy = Policy::kAlways});
+  for (size_t i = 0; i < kMaxGraphBreaks + 5; ++i) {
+    compiler_.breaks[Mode::kTrain] = absl::StrCat("op", i);
+    Train(5);
+    Apply(CommandKind::kClear);
+  }
+  EXPECT_EQ(cache_->snapshot().graph_breaks.size(), kMaxGraphBreaks);
+  EXPECT_EQ(Stats().graph_breaks, kMaxGraphBreaks + 5);
+}
+
+TEST_F(GraphCacheTest, ABrokenClearPerStepRunsEager) {
+  Make({.policy = Policy::kClearPerStep});
+  compiler_.breaks[Mode::kTrain] = "aten::item";
+  EXPECT_THAT(Train(5), ElementsAre("break train 5", "pad 5", "eager train 5"));
+  EXPECT_THAT(Train(5), ElementsAre("pad 5", "eager train 5"));
+  EXPECT_EQ(Stats().transient_steps, 0);
+  EXPECT_EQ(Stats().eager_steps, 2);
+}
+
+TEST_F(GraphCacheTest, ABrokenModeStillFreezes) {
+  Make({.freeze_at = 1});
+  compiler_.breaks[Mode::kEval] = "aten::item";
+  EXPECT_THAT(Train(5), ElementsAre("capture train 5", "pad 5", "replay train 5", "capture train 90", "break eval 20"))
+      << "the second rung is not tried";
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_THAT(Eval(10), ElementsAre("pad 10", "eager eval 10"));
+  EXPECT_EQ(Stats(Mode::kEval).rejected_inserts, 0) << "it would not have been captured";
+  EXPECT_EQ(warnings_.size(), 1u) << "the break, and not that nothing is held";
+}
+
+TEST_F(GraphCacheTest, OtherErrorsOfTheCompilerFailTheStep) {
+  Make({.policy = Policy::kAlways});
+  compiler_.fail_captures = {Mode::kTrain};
+  EXPECT_TRUE(absl::IsResourceExhausted(TryRun(Mode::kTrain, 5)));
+  EXPECT_EQ(Stats().misses, 0);
+  EXPECT_EQ(Stats().entries, 0);
+}
+
+TEST_F(GraphCacheTest, RowsAreCountedRealAndPadded) {
+  Make({.freeze_at = 1});
+  Train(5);   // itself: one node and one graph of padding
+  Train(80);  // in 90: 79 nodes, 160 edges and 4 graphs are real
+  const ModeStats s = Stats();
+  EXPECT_EQ(s.graphs, 4 + 4);
+  EXPECT_EQ(s.nodes, 4 + 79);
+  EXPECT_EQ(s.edges, 10 + 160);
+  EXPECT_EQ(s.padding_graphs, 1 + 1);
+  EXPECT_EQ(s.padding_nodes, 1 + 11);
+  EXPECT_EQ(s.padding_edges, 0 + 20);
+}
+
+TEST_F(GraphCacheTest, BytesSecondsAndUseAreOfThisMoment) {
+  Make({.policy = Policy::kAlways});
+  Train(5, 7);
+  compiler_.now += absl::Seconds(10);
+  Train(5, 8);
+  const EntryInfo entry = cache_->entries().at(0);
+  EXPECT_EQ(entry.bytes, FakeCompiler::kBytes);
+  EXPECT_EQ(entry.last_use, compiler_.now);
+  EXPECT_EQ(entry.created_step, 7);
+  EXPECT_EQ(entry.capture_seconds, 2);
+  EXPECT_EQ(entry.hits, 1);
+  const Snapshot s = cache_->snapshot();
+  EXPECT_EQ(s.of(Mode::kTrain).entry_bytes, FakeCompiler::kBytes);
+  EXPECT_EQ(s.of(Mode::kTrain).capture_seconds, 2);
+  EXPECT_EQ(s.shared_bytes, 1000);
+  EXPECT_EQ(s.train_ceiling, Padded(90));
+  EXPECT_EQ(s.eval_ceiling, Padded(40));
+  EXPECT_EQ(s.planned_train_shapes, 40);
+}
+
+}  // namespace
+}  // namespace permafrost::graphcache

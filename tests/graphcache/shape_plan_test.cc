@@ -1,0 +1,155 @@
+#include "graphcache/shape_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+
+#include "absl/time/clock.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<ShapeCount> RandomShapes(std::mt19937& random, size_t distinct, int64_t largest) {
+  std::uniform_int_distribution<int64_t> size(1, largest), count(1, 9), graphs(2, 4);
+  ShapeCounter counter;
+  while (counter.distinct() < static_cast<int64_t>(distinct)) {
+    counter.Add({size(random), size(random), graphs(random)}, count(random));
+  }
+  return counter.Counts();
+}
+
+// Rows of all batches, each in the cheapest rung that holds it; -1 where one fits nowhere.
+int64_t RowsServed(const std::vector<ShapeCount>& shapes, const std::vector<BatchShape>& rungs) {
+  int64_t rows = 0;
+  for (const ShapeCount& s : shapes) {
+    int64_t cheapest = -1;
+    for (const BatchShape& rung : rungs) {
+      if (rung.Holds(s.shape) && (cheapest < 0 || Rows(rung) < cheapest)) cheapest = Rows(rung);
+    }
+    if (cheapest < 0) return -1;
+    rows += cheapest * s.count;
+  }
+  return rows;
+}
+
+// The fewest rows over every way to cut the shapes, ordered by rows, into at most `groups` runs of neighbours, the last
+// of which is padded to the ceiling of all.
+int64_t BestByTryingAll(std::vector<ShapeCount> shapes, int64_t groups) {
+  std::ranges::sort(shapes, [](const ShapeCount& a, const ShapeCount& b) {
+    return std::pair(Rows(a.shape), a.shape) < std::pair(Rows(b.shape), b.shape);
+  });
+  const size_t n = shapes.size();
+  int64_t best = std::numeric_limits<int64_t>::max();
+  for (uint32_t cuts = 0; cuts < (1u << (n - 1)); ++cuts) {
+    if (std::popcount(cuts) + 1 > groups) continue;
+    int64_t rows = 0;
+    std::vector<ShapeCount> group;
+    for (size_t i = 0; i < n; ++i) {
+      group.push_back(shapes[i]);
+      if (i + 1 < n && (cuts >> i & 1) == 0) continue;
+      const int64_t rung = Rows(Ceiling(i + 1 == n ? shapes : group));
+      for (const ShapeCount& s : group) rows += rung * s.count;
+      group.clear();
+    }
+    best = std::min(best, rows);
+  }
+  return best;
+}
+
+TEST(ShapeCounterTest, CountsBatchesByShapeInOrder) {
+  ShapeCounter counter;
+  counter.Add({9, 20, 3});
+  counter.Add({7, 30, 3}, 2);
+  counter.Add({9, 20, 3});
+  EXPECT_EQ(counter.distinct(), 2);
+  EXPECT_EQ(counter.batches(), 4);
+  EXPECT_THAT(counter.Counts(), ElementsAre(ShapeCount{{7, 30, 3}, 2}, ShapeCount{{9, 20, 3}, 2}));
+}
+
+TEST(CeilingTest, HoldsAllInEachDimension) {
+  EXPECT_EQ(Ceiling({{{9, 20, 3}, 1}, {{7, 30, 2}, 5}}), (BatchShape{9, 30, 3}));
+  EXPECT_EQ(Ceiling({}), BatchShape());
+}
+
+TEST(LadderTest, OfNothingIsEmpty) { EXPECT_THAT(Ladder({}, 4), IsEmpty()); }
+
+TEST(LadderTest, FewShapesAreTheirOwnRungs) {
+  // By rows: 27, 30 and 31; the last does not hold the second, and need not.
+  EXPECT_THAT(Ladder({{{9, 22, 3}, 1}, {{20, 10, 3}, 1}, {{7, 20, 3}, 1}}, 3),
+              ElementsAre(BatchShape{7, 20, 3}, BatchShape{20, 10, 3}, BatchShape{9, 22, 3}));
+}
+
+TEST(LadderTest, OneRungIsTheCeiling) {
+  EXPECT_THAT(Ladder({{{9, 22, 3}, 1}, {{20, 10, 2}, 1}}, 1), ElementsAre(BatchShape{20, 22, 3}));
+  EXPECT_THAT(Ladder({{{9, 22, 3}, 1}, {{20, 10, 2}, 1}}, 0), ElementsAre(BatchShape{20, 22, 3}));
+}
+
+TEST(LadderTest, FrequentShapesGetTheRungs) {
+  // 100 batches of (11, 20) would pay for the room that one of (12, 20) leaves.
+  EXPECT_THAT(Ladder({{{10, 20, 3}, 1}, {{11, 20, 3}, 100}, {{12, 20, 3}, 1}}, 2),
+              ElementsAre(BatchShape{11, 20, 3}, BatchShape{12, 20, 3}));
+  EXPECT_THAT(Ladder({{{10, 20, 3}, 100}, {{11, 20, 3}, 1}, {{12, 20, 3}, 1}}, 2),
+              ElementsAre(BatchShape{10, 20, 3}, BatchShape{12, 20, 3}));
+}
+
+TEST(LadderTest, NoCutPadsLess) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 60; ++round) {
+    const auto shapes = RandomShapes(random, 2 + static_cast<size_t>(round % 10), 30);
+    const int64_t rungs = 1 + round % 4;
+    if (static_cast<int64_t>(shapes.size()) <= rungs) continue;
+    const std::vector<BatchShape> ladder = Ladder(shapes, rungs);
+    EXPECT_LE(ladder.size(), rungs);
+    EXPECT_TRUE(std::ranges::is_sorted(ladder, {}, Rows));
+    EXPECT_EQ(ladder.back(), Ceiling(shapes)) << "round " << round;
+    const int64_t served = RowsServed(shapes, ladder);
+    ASSERT_GE(served, 0) << "a shape fits no rung, round " << round;
+    // A batch may find a cheaper rung than its group's, never needs a dearer one.
+    EXPECT_LE(served, BestByTryingAll(shapes, rungs)) << "round " << round;
+  }
+}
+
+TEST(LadderTest, IsTheBestCutWhereShapesAreNested) {
+  // Each shape holds those before it, so that a batch's cheapest rung is its group's.
+  std::mt19937 random(2);
+  std::uniform_int_distribution<int64_t> growth(1, 9), count(1, 20);
+  for (int round = 0; round < 60; ++round) {
+    std::vector<ShapeCount> shapes;
+    BatchShape shape{1, 1, 3};
+    for (int i = 0; i < 3 + round % 9; ++i) {
+      shape.nodes += growth(random);
+      shape.edges += growth(random);
+      shapes.push_back({shape, count(random)});
+    }
+    const int64_t rungs = 1 + round % 3;
+    if (static_cast<int64_t>(shapes.size()) <= rungs) continue;
+    EXPECT_EQ(RowsServed(shapes, Ladder(shapes, rungs)), BestByTryingAll(shapes, rungs)) << "round " << round;
+  }
+}
+
+TEST(LadderTest, ManyShapesAreMergedAndStillHeld) {
+  std::mt19937 random(3);
+  const auto shapes = RandomShapes(random, 5000, 400);
+  const std::vector<BatchShape> ladder = Ladder(shapes, 32);
+  EXPECT_LE(ladder.size(), 32u);
+  EXPECT_GE(RowsServed(shapes, ladder), 0);
+  EXPECT_EQ(ladder.back(), Ceiling(shapes));
+}
+
+TEST(LadderTest, TheLargestIsPlannedQuickly) {
+  std::mt19937 random(4);
+  const auto shapes = RandomShapes(random, kMaxLadderShapes, 2000);
+  const absl::Time begin = absl::Now();
+  EXPECT_EQ(Ladder(shapes, kMaxEvalRungs).size(), static_cast<size_t>(kMaxEvalRungs));
+  // It takes 0.1 s; the bound is for slow machines and sanitizers, and far below what a naive one would take.
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+}
+
+}  // namespace
+}  // namespace permafrost::graphcache
