@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "nn/dropout.h"
 
 namespace permafrost::nn {
 
 using at::Tensor;
 
 Gine::Gine(const GineOptions& options, uint64_t seed, at::Device device)
-    : options_(options), device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {
+    : options_(options), seed_(seed), device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {
   const int64_t hidden = options.model.hidden_channels;
   node_encoder_ = AddEncoder("node_encoder", options.node);
   edge_encoder_ = AddEncoder("edge_encoder", options.edge);
@@ -81,7 +82,8 @@ Tensor Gine::Forward(const GraphBatch& batch, Mode mode) {
   const int64_t rows = batch.graph_of_node.size(0);
   Tensor h = node_encoder_(batch.node_features, rows);
   const Tensor e = edge_encoder_(batch.edge_features, batch.edge_source.size(0));
-  for (Layer& layer : layers_) {
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    Layer& layer = layers_[l];
     const Tensor messages = (h.index_select(0, batch.edge_source) + e).relu_();
     const Tensor update = h.index_add(0, batch.edge_target, messages);
     const Tensor out = layer.second(layer.first(update).relu_());
@@ -89,6 +91,7 @@ Tensor Gine::Forward(const GraphBatch& batch, Mode mode) {
       h = MaskedBatchNormRelu(out, batch.real_nodes, layer.norm_weight, layer.norm_bias, layer.running_mean,
                               layer.running_var);
       layer.batches_tracked.add_(1);
+      h = Dropout(h, batch.step, {.seed = seed_, .layer = static_cast<int64_t>(l)}, options_.model.dropout);
     } else {
       h = BatchNormReluEval(out, layer.norm_weight, layer.norm_bias, layer.running_mean, layer.running_var);
     }
@@ -110,6 +113,7 @@ std::string Gine::Describe() const {
                         {"hidden_channels", options_.model.hidden_channels},
                         {"num_layers", options_.model.num_layers},
                         {"pooling", kPoolingNames.Name(options_.model.pooling)},
+                        {"dropout", options_.model.dropout},
                         {"num_targets", options_.num_targets},
                         {"node", encoder(options_.node)},
                         {"edge", encoder(options_.edge)}}

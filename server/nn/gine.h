@@ -1,6 +1,6 @@
 // GINE for graph-level targets: encoders, message passing with batch norm, pooling, an MLP head.
 //   h = sum of embeddings of the categorical node columns (or a linear map of float columns)
-//   h = relu(batch_norm(mlp(h + sum over edges (j, i) of relu(h_j + e_ji))))      num_layers times
+//   h = dropout(relu(batch_norm(mlp(h + sum over edges (j, i) of relu(h_j + e_ji)))))      num_layers times
 //   prediction = mlp(pool(h))
 // Source: Hu et al. 2020, "Strategies for pre-training graph neural networks", as PyG's GINEConv with eps = 0.
 // Parameter names are those of the equal PyG module, which stands in tests/parity/gine.py.
@@ -71,6 +71,7 @@ class Gine {
   at::Tensor Uniform(at::IntArrayRef sizes, double bound);
 
   GineOptions options_;
+  uint64_t seed_;
   at::Device device_;
   at::Generator generator_;
   TensorSet tensors_;

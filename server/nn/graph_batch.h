@@ -16,8 +16,9 @@ struct GraphBatch {
   at::Tensor edge_target;    // [E] int64, rising
   at::Tensor graph_of_node;  // [N] int64; padding nodes belong to the last graph
   at::Tensor labels;         // [G, targets] float32, NaN where missing and in padding graphs
-  at::Tensor
-      real_nodes;  // [1] int64: rows that batch norm may see. A tensor, so that one executable serves many batches
+  // Tensors, so that one executable serves many batches and steps.
+  at::Tensor real_nodes;  // [1] int64: rows that batch norm may see
+  at::Tensor step;        // [1] int64: optimizer steps done; which masks dropout draws
 };
 
 }  // namespace permafrost::nn

@@ -199,7 +199,7 @@ class MaskedBatchNormReluFunction : public torch::autograd::Function<MaskedBatch
 
 }  // namespace
 
-TORCH_LIBRARY(permafrost, library) {
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   library.def(
       "masked_batch_norm_relu(Tensor x, Tensor real_rows, Tensor weight, Tensor bias, Tensor(a!) running_mean, "
       "Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)");

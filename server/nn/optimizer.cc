@@ -3,10 +3,15 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 namespace permafrost::nn {
 namespace {
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8;
-}
+constexpr double kClipEps = 1e-6;  // as PyTorch's
+}  // namespace
 
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<NamedTensor>& parameters) : options_(options) {
   const auto device = parameters.at(0).value.device();
@@ -26,18 +31,30 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<NamedTen
   state_.push_back({"learning_rate", learning_rate_});
 }
 
-void Optimizer::ZeroGrad() {
-  for (at::Tensor& p : parameters_) p.mutable_grad() = at::Tensor();
+double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t total_steps) {
+  const int64_t warmup = options.warmup_steps;
+  if (step < warmup) return options.learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  if (options.schedule == Schedule::kConstant || total_steps <= warmup) return options.learning_rate;
+  const double done = static_cast<double>(step - warmup) / static_cast<double>(total_steps - warmup);
+  return options.learning_rate * (1 + std::cos(std::numbers::pi * std::min(1.0, done))) / 2;
 }
 
-void Optimizer::Step() {
+std::vector<at::Tensor> ClipGradientNorm(const std::vector<at::Tensor>& gradients, double max_norm) {
+  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+  return at::_foreach_mul(gradients, (norm + kClipEps).reciprocal().mul(max_norm).clamp_max(1));
+}
+
+void Optimizer::Step(std::vector<at::Tensor> gradients) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> grads;
-  grads.reserve(parameters_.size());
-  for (const at::Tensor& p : parameters_) {
-    TORCH_CHECK(p.grad().defined(), "Optimizer::Step: a parameter of shape ", p.sizes(), " has no gradient");
-    grads.push_back(p.grad());
+  TORCH_CHECK(gradients.size() == parameters_.size(), "Optimizer::Step: ", gradients.size(), " gradients for ",
+              parameters_.size(), " parameters");
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    TORCH_CHECK(gradients[i].defined() && gradients[i].sizes() == parameters_[i].sizes(),
+                "Optimizer::Step: a parameter of shape ", parameters_[i].sizes(), " has no gradient of its shape");
+    // The fused kernels walk both by one index.
+    if (gradients[i].strides() != parameters_[i].strides()) gradients[i] = gradients[i].contiguous();
   }
+  if (options_.max_grad_norm > 0) gradients = ClipGradientNorm(gradients, options_.max_grad_norm);
   step_.add_(1);
   // Both are overloaded and of one signature.
   using Update = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
@@ -45,9 +62,11 @@ void Optimizer::Step() {
                       const std::optional<at::Tensor>&);
   Update* const update = options_.algorithm == OptimizerAlgorithm::kAdam ? static_cast<Update*>(&at::_fused_adam_)
                                                                          : static_cast<Update*>(&at::_fused_adamw_);
-  update(parameters_, grads, exp_avgs_, exp_avg_sqs_, {}, steps_, learning_rate_, kBeta1, kBeta2, options_.weight_decay,
-         kEps, /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
+  update(parameters_, gradients, exp_avgs_, exp_avg_sqs_, {}, steps_, learning_rate_, kBeta1, kBeta2,
+         options_.weight_decay, kEps, /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
 }
+
+void Optimizer::SetLearningRate(double learning_rate) { learning_rate_.fill_(learning_rate); }
 
 double Optimizer::learning_rate() const { return learning_rate_.item<double>(); }
 

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "nn/config.h"
@@ -12,17 +13,26 @@
 
 namespace permafrost::nn {
 
+// The learning rate of the step after `step` steps of `total_steps`: warm-up, then the schedule.
+double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t total_steps);
+
+// Gradients scaled down so that their norm over all of them is at most `max_norm`, as torch.nn.utils.clip_grad_norm_
+// but without reading the norm back to the host. Source: Pascanu et al. 2013.
+std::vector<at::Tensor> ClipGradientNorm(const std::vector<at::Tensor>& gradients, double max_norm);
+
 // Threads: the device thread. Borrows the parameters' storage.
 class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const std::vector<NamedTensor>& parameters);
 
-  // Forgets the gradients, so that backward hands over fresh ones instead of adding.
-  void ZeroGrad();
-  // One update from the parameters' gradients. Every parameter must have one.
-  void Step();
+  // One update. `gradients`: one for each parameter, in their order and of their shapes; scaled down first where
+  // max_grad_norm says so.
+  void Step(std::vector<at::Tensor> gradients);
 
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
   double learning_rate() const;
+  // Takes effect at the next Step, captured or not.
+  void SetLearningRate(double learning_rate);
   // Moments ("exp_avg.NAME", "exp_avg_sq.NAME"), the step count ("step") and the learning rate ("learning_rate").
   const std::vector<NamedTensor>& state() const { return state_; }
 

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <limits>
@@ -19,8 +20,8 @@ using at::Tensor;
 
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 
-GineOptions Options(int64_t hidden = 16, int64_t layers = 3, Pooling pooling = Pooling::kMean) {
-  return {.model = {.hidden_channels = hidden, .num_layers = layers, .pooling = pooling},
+GineOptions Options(int64_t hidden = 16, int64_t layers = 3, Pooling pooling = Pooling::kMean, double dropout = 0.3) {
+  return {.model = {.hidden_channels = hidden, .num_layers = layers, .pooling = pooling, .dropout = dropout},
           .node = {.categories = {7, 3}},
           .edge = {.categories = {4}},
           .num_targets = 2};
@@ -53,6 +54,7 @@ GraphBatch MakeBatch(Shape real, Shape padded, uint64_t seed, at::ScalarType typ
                          static_cast<double>(padded.graphs - 1));
   b.labels = grow(at::randn({real.graphs, 2}).to(type), padded.graphs, kMissing);
   b.real_nodes = at::full({1}, real.nodes, longs);
+  b.step = at::full({1}, static_cast<int64_t>(seed), longs);
   return b;
 }
 
@@ -107,9 +109,8 @@ TEST(Gine, FiftyPaddedStepsAgreeInFloat64) {
     const Shape real{nodes, edges, 4};
     const auto run = [&](Gine& model, Optimizer& optimizer, Shape shape) {
       const GraphBatch batch = MakeBatch(real, shape, step, at::kDouble);
-      optimizer.ZeroGrad();
-      ComputeLoss(Loss::kMse, model.Forward(batch, Mode::kTrain), batch.labels).mean.backward();
-      optimizer.Step();
+      const Tensor loss = ComputeLoss(Loss::kMse, model.Forward(batch, Mode::kTrain), batch.labels).mean;
+      optimizer.Step(torch::autograd::grad({loss}, optimizer.parameters()));
     };
     run(exact, exact_optimizer, {nodes + 1, edges, 5});
     run(padded, padded_optimizer, {64, 100, 8});

@@ -31,9 +31,7 @@ TEST(Optimizer, FollowsThePapers) {
     const at::Tensor value = tensors.AddParameter("w", at::full({3}, 1.5, at::kDouble));
     Optimizer optimizer(options, tensors.parameters());
     for (int t = 1; t <= 5; ++t) {
-      optimizer.ZeroGrad();
-      (value * 0.3 * t).sum().backward();
-      optimizer.Step();
+      optimizer.Step({at::full({3}, 0.3 * t, at::kDouble)});
     }
     EXPECT_NEAR(value[1].item<double>(), ReferenceAfter(5, options, 1.5, 0.3), 1e-9)
         << kOptimizerNames.Name(options.algorithm) << " with weight decay " << options.weight_decay;
@@ -41,11 +39,7 @@ TEST(Optimizer, FollowsThePapers) {
 }
 
 TEST(Optimizer, StateCarriesTheWholeUpdate) {
-  const auto step = [](Optimizer& optimizer, const at::Tensor& value) {
-    optimizer.ZeroGrad();
-    (value * value).sum().backward();
-    optimizer.Step();
-  };
+  const auto step = [](Optimizer& optimizer, const at::Tensor& value) { optimizer.Step({2 * value.detach()}); };
   TensorSet first, second;
   const at::Tensor a = first.AddParameter("w", at::full({4}, 2.0)), b = second.AddParameter("w", at::zeros({4}));
   Optimizer one({}, first.parameters()), two({.learning_rate = 0.5}, second.parameters());
@@ -57,11 +51,67 @@ TEST(Optimizer, StateCarriesTheWholeUpdate) {
   EXPECT_TRUE(at::equal(a, b)) << "learning rate, step count and moments are all in the state";
 }
 
-TEST(Optimizer, AMissingGradientIsAnError) {
+TEST(Optimizer, AGradientThatDoesNotMatchIsAnError) {
   TensorSet tensors;
   tensors.AddParameter("w", at::zeros({2}));
   Optimizer optimizer({}, tensors.parameters());
-  EXPECT_THROW(optimizer.Step(), c10::Error);
+  EXPECT_THROW(optimizer.Step({}), c10::Error);
+  EXPECT_THROW(optimizer.Step({at::Tensor()}), c10::Error);
+  EXPECT_THROW(optimizer.Step({at::zeros({3})}), c10::Error);
+}
+
+// The fused kernels walk parameter and gradient by one index, whatever their strides.
+TEST(Optimizer, TheLayoutOfAGradientDoesNotMatter) {
+  TensorSet first, second;
+  const at::Tensor a = first.AddParameter("w", at::zeros({2, 3})), b = second.AddParameter("w", at::zeros({2, 3}));
+  const at::Tensor gradient = at::arange(6, at::kFloat).view({2, 3}) - 2.5;
+  Optimizer({}, first.parameters()).Step({gradient});
+  Optimizer({}, second.parameters()).Step({gradient.t().contiguous().t()});
+  EXPECT_TRUE(at::equal(a, b)) << a << b;
+}
+
+TEST(Optimizer, ClipsAsPyTorchDoes) {
+  const std::vector<at::Tensor> gradients{at::full({2}, 3.0), at::full({2, 2}, -4.0)};
+  const double norm = std::sqrt(2 * 9 + 4 * 16.0);
+  for (const double max_norm : {0.5, 5.0, 100.0}) {
+    const std::vector<at::Tensor> clipped = ClipGradientNorm(gradients, max_norm);
+    const double scale = std::min(1.0, max_norm / (norm + 1e-6));
+    EXPECT_NEAR(clipped[0][0].item<double>(), 3 * scale, 1e-6) << max_norm;
+    EXPECT_NEAR(clipped[1][1][0].item<double>(), -4 * scale, 1e-6) << max_norm;
+  }
+  EXPECT_EQ(gradients[0][0].item<double>(), 3) << "the gradients themselves stay";
+}
+
+TEST(Optimizer, ClipsBeforeItSteps) {
+  TensorSet first, second;
+  const at::Tensor a = first.AddParameter("w", at::zeros({3})), b = second.AddParameter("w", at::zeros({3}));
+  Optimizer clipping({.max_grad_norm = 1}, first.parameters()), plain({}, second.parameters());
+  const at::Tensor gradient = at::full({3}, 10.0);
+  for (int i = 0; i < 3; ++i) {
+    clipping.Step({gradient * (i + 1)});
+    plain.Step(ClipGradientNorm({gradient * (i + 1)}, 1));
+  }
+  EXPECT_TRUE(at::equal(a, b));
+}
+
+TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
+  const OptimizerOptions cosine{.learning_rate = 2, .schedule = Schedule::kCosine, .warmup_steps = 4};
+  const OptimizerOptions constant{.learning_rate = 2, .warmup_steps = 4};
+  const struct {
+    const char* why;
+    OptimizerOptions options;
+    int64_t step, total;
+    double want;
+  } kCases[] = {{"first step of warm-up", cosine, 0, 104, 0.5},
+                {"last step of warm-up", cosine, 3, 104, 2},
+                {"the cosine begins at the top", cosine, 4, 104, 2},
+                {"half way", cosine, 54, 104, 1},
+                {"the end", cosine, 104, 104, 0},
+                {"beyond the end", cosine, 200, 104, 0},
+                {"constant after warm-up", constant, 54, 104, 2},
+                {"no schedule at all", {.learning_rate = 3}, 7, 104, 3},
+                {"warm-up longer than the job", cosine, 2, 3, 1.5}};
+  for (const auto& c : kCases) EXPECT_NEAR(LearningRateAt(c.options, c.step, c.total), c.want, 1e-12) << c.why;
 }
 
 }  // namespace
