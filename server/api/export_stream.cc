@@ -21,6 +21,7 @@ absl::StatusOr<Pull> ExportStream::Next(v1::ExportJobResponse& response) {
   const uint64_t bytes = std::min(kPieceBytes, file_->size() - offset_);
   if (bytes > 0) {
     response.set_data(file_->data() + offset_, bytes);
+    PF_RETURN_IF_ERROR(file_->CheckIntact());
     hash_.Update(response.data().data(), bytes);
   }
   offset_ += bytes;

@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "api/stream.h"
-#include "base/file.h"
 #include "base/hash.h"
+#include "base/mapped_file.h"
 #include "permafrost/v1/job.pb.h"
 
 namespace permafrost::api {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/descriptor.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
@@ -21,47 +21,6 @@ namespace permafrost {
 namespace {
 
 namespace fs = std::filesystem;
-
-absl::Status SystemError(int error, const fs::path& path, std::string_view action) {
-  const std::string message =
-      absl::StrCat(path.string(), ": cannot ", AbslView(action), ": ", std::generic_category().message(error));
-  switch (error) {
-    case ENOENT:
-      return absl::NotFoundError(message);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(message);
-    default:
-      return absl::InternalError(message);
-  }
-}
-
-// Closes on every way out; Close() reports what a deferred write could not do.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int Release() { return std::exchange(fd_, -1); }
-  bool Close() { return close(Release()) == 0; }
-
- private:
-  int fd_;
-};
-
-int OpenRetrying(const fs::path& path, int flags, mode_t mode = 0) {
-  int fd;
-  do {
-    fd = open(path.c_str(), flags | O_CLOEXEC, mode);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
-}
 
 absl::Status WriteAll(int fd, const fs::path& path, std::string_view data) {
   while (!data.empty()) {
@@ -99,7 +58,7 @@ fs::path ParentOf(const fs::path& path) { return path.has_parent_path() ? path.p
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const fs::path& path) {
-  Descriptor file(OpenRetrying(path, O_RDONLY));
+  Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid()) return SystemError(errno, path, "open");
   std::string data;
   char buffer[1 << 16];
@@ -134,13 +93,13 @@ absl::Status WriteFileAtomic(const fs::path& path, std::string_view data) {
 }
 
 absl::Status WriteFileSynced(const fs::path& path, std::string_view data) {
-  Descriptor file(OpenRetrying(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+  Descriptor file = OpenRetrying(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   if (!file.valid()) return SystemError(errno, path, "create");
   return WriteAndSync(file, path, data);
 }
 
 absl::Status SyncDirectory(const fs::path& path) {
-  Descriptor directory(OpenRetrying(path, O_RDONLY | O_DIRECTORY));
+  Descriptor directory = OpenRetrying(path, O_RDONLY | O_DIRECTORY);
   if (!directory.valid()) return SystemError(errno, path, "open");
   return Sync(directory.get(), path);
 }
@@ -170,9 +129,9 @@ absl::Status RemoveAll(const fs::path& path) {
 }
 
 absl::StatusOr<FileWriter> FileWriter::Create(const fs::path& path) {
-  const int fd = OpenRetrying(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  if (fd < 0) return SystemError(errno, path, "create");
-  return FileWriter(path, fd);
+  Descriptor file = OpenRetrying(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (!file.valid()) return SystemError(errno, path, "create");
+  return FileWriter(path, file.Release());
 }
 
 FileWriter::FileWriter(FileWriter&& other) noexcept
@@ -211,7 +170,7 @@ absl::Status FileWriter::SyncAndClose() {
 }
 
 absl::StatusOr<FileLock> FileLock::Acquire(const fs::path& path) {
-  Descriptor file(OpenRetrying(path, O_RDWR | O_CREAT, 0644));
+  Descriptor file = OpenRetrying(path, O_RDWR | O_CREAT, 0644);
   if (!file.valid()) return SystemError(errno, path, "open");
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return SystemError(errno, path, "lock");
@@ -232,26 +191,6 @@ FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)
 FileLock::~FileLock() {
   // The file stays: unlinking it would let a third process lock a new file while a second holds the old one.
   if (fd_ >= 0) close(fd_);
-}
-
-absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const fs::path& path) {
-  Descriptor file(OpenRetrying(path, O_RDONLY));
-  if (!file.valid()) return SystemError(errno, path, "open");
-  struct stat info;
-  if (fstat(file.get(), &info) != 0) return SystemError(errno, path, "stat");
-  if (!S_ISREG(info.st_mode)) return absl::InternalError(absl::StrCat(path.string(), ": not a regular file"));
-  const auto size = static_cast<std::size_t>(info.st_size);
-  const std::byte* data = nullptr;
-  if (size > 0) {  // mmap refuses a length of 0
-    void* mapping = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
-    if (mapping == MAP_FAILED) return SystemError(errno, path, "map");
-    data = static_cast<const std::byte*>(mapping);
-  }
-  return std::unique_ptr<MappedFile>(new MappedFile(path, data, size));
-}
-
-MappedFile::~MappedFile() {
-  if (size_ > 0) munmap(const_cast<std::byte*>(data_), size_);
 }
 
 }  // namespace permafrost

@@ -64,24 +64,4 @@ class FileLock {
   int fd_;
 };
 
-// A read-only, shared mapping of a whole file. The page cache is the only copy.
-// Owns the mapping; the file may be unlinked meanwhile.
-class MappedFile {
- public:
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path);
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile();
-  const std::byte* data() const { return data_; }
-  std::uint64_t size() const { return size_; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  MappedFile(std::filesystem::path path, const std::byte* data, std::uint64_t size)
-      : path_(std::move(path)), data_(data), size_(size) {}
-  std::filesystem::path path_;
-  const std::byte* data_;
-  std::uint64_t size_;
-};
-
 }  // namespace permafrost

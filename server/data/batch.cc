@@ -9,10 +9,6 @@
 namespace permafrost::data {
 namespace {
 
-std::string ToString(const BatchShape& s) {
-  return absl::StrCat("(", s.nodes, " nodes, ", s.edges, " edges, ", s.graphs, " graphs)");
-}
-
 // Copies rows first..last of a [rows, width] table to row `at` of `out`, converting as it goes.
 template <class From, class To>
 void CopyRows(std::span<const From> table, int64_t width, uint64_t first, uint64_t last, int64_t at,
@@ -54,15 +50,26 @@ absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const G
   for (const auto& [split, name] : kSplitNames.rows) {
     PF_ASSIGN_OR_RETURN(batcher->splits_[static_cast<size_t>(split)], s.split(split));
   }
+  batcher->nodes_ = batcher->node_offsets_.back();
+  batcher->edges_ = batcher->edge_offsets_.back();
   return batcher;
+}
+
+Batcher::Extent Batcher::ExtentOf(uint32_t graph) const {
+  const Extent e{node_offsets_[graph], node_offsets_[graph + size_t{1}], edge_offsets_[graph],
+                 edge_offsets_[graph + size_t{1}]};
+  const bool verified =
+      e.first_node <= e.last_node && e.last_node <= nodes_ && e.first_edge <= e.last_edge && e.last_edge <= edges_;
+  return verified ? e : Extent{};
 }
 
 BatchShape Batcher::ShapeOf(std::span<const uint32_t> graphs) const {
   BatchShape shape;
   shape.graphs = static_cast<int64_t>(graphs.size());
   for (const uint32_t g : graphs) {
-    shape.nodes += static_cast<int64_t>(node_offsets_[g + size_t{1}] - node_offsets_[g]);
-    shape.edges += static_cast<int64_t>(edge_offsets_[g + size_t{1}] - edge_offsets_[g]);
+    const Extent e = ExtentOf(g);
+    shape.nodes += static_cast<int64_t>(e.last_node - e.first_node);
+    shape.edges += static_cast<int64_t>(e.last_edge - e.first_edge);
   }
   return shape;
 }
@@ -73,42 +80,52 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
       return absl::InvalidArgumentError(absl::StrCat("graph id ", g, " is not below ", node_offsets_.size() - 1));
     }
   }
-  const BatchShape real = ShapeOf(graphs), least = LeastPadded(real);
-  if (padded.nodes < least.nodes || padded.edges < least.edges || padded.graphs < least.graphs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("padded shape ", ToString(padded), " does not hold ", ToString(least)));
-  }
-  out.real = real;
-  out.padded = padded;
+  out.real = ShapeOf(graphs);
   out.graph_ids.assign(graphs.begin(), graphs.end());
-  ResizeFeatures(node_features_, real.nodes, padded.nodes, out.node_ints, out.node_floats);
-  ResizeFeatures(edge_features_, real.edges, padded.edges, out.edge_ints, out.edge_floats);
-  out.edge_source.resize(static_cast<size_t>(padded.edges));
-  out.edge_target.resize(static_cast<size_t>(padded.edges));
-  out.graph_of_node.resize(static_cast<size_t>(padded.nodes));
-  const int64_t targets = summary().num_targets;
-  out.labels.resize(static_cast<size_t>(padded.graphs * targets));
+  // Sizes that changed under us are no reason to blame the caller.
+  if (!padded.Holds(LeastPadded(out.real))) PF_RETURN_IF_ERROR(set_->CheckIntact());
+  PF_RETURN_IF_ERROR(Pad(padded, out));
 
+  const int64_t targets = summary().num_targets;
   int64_t node = 0, edge = 0, row = 0;
   for (const uint32_t g : graphs) {
-    const uint64_t first_node = node_offsets_[g], last_node = node_offsets_[g + size_t{1}];
-    const uint64_t first_edge = edge_offsets_[g], last_edge = edge_offsets_[g + size_t{1}];
-    CopyFeatures(node_features_, first_node, last_node, node, out.node_ints, out.node_floats);
-    CopyFeatures(edge_features_, first_edge, last_edge, edge, out.edge_ints, out.edge_floats);
+    const Extent at = ExtentOf(g);
+    const auto nodes = static_cast<int64_t>(at.last_node - at.first_node);
+    const auto edges = static_cast<int64_t>(at.last_edge - at.first_edge);
+    // The offsets changed since the shape was summed up: nothing may be written beyond it.
+    if (node + nodes > out.real.nodes || edge + edges > out.real.edges) break;
+    CopyFeatures(node_features_, at.first_node, at.last_node, node, out.node_ints, out.node_floats);
+    CopyFeatures(edge_features_, at.first_edge, at.last_edge, edge, out.edge_ints, out.edge_floats);
     CopyRows(labels_, targets, g, g + uint64_t{1}, row, out.labels);
-    for (uint64_t e = first_edge; e < last_edge; ++e, ++edge) {
+    for (uint64_t e = at.first_edge; e < at.last_edge; ++e, ++edge) {
       out.edge_source[static_cast<size_t>(edge)] = node + edge_source_[e];
       out.edge_target[static_cast<size_t>(edge)] = node + edge_target_[e];
     }
-    const auto nodes = static_cast<int64_t>(last_node - first_node);
     std::fill_n(out.graph_of_node.begin() + node, nodes, row);
     node += nodes;
     ++row;
   }
-  std::fill(out.edge_source.begin() + edge, out.edge_source.end(), padded.nodes - 1);
-  std::fill(out.edge_target.begin() + edge, out.edge_target.end(), padded.nodes - 1);
-  std::fill(out.graph_of_node.begin() + node, out.graph_of_node.end(), padded.graphs - 1);
-  std::fill(out.labels.begin() + row * targets, out.labels.end(), std::numeric_limits<float>::quiet_NaN());
+  return set_->CheckIntact();
+}
+
+absl::Status Batcher::Pad(const BatchShape& padded, PaddedBatch& batch) const {
+  const BatchShape& real = batch.real;
+  if (const BatchShape least = LeastPadded(real); !padded.Holds(least)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("padded shape ", ToString(padded), " does not hold ", ToString(least)));
+  }
+  batch.padded = padded;
+  ResizeFeatures(node_features_, real.nodes, padded.nodes, batch.node_ints, batch.node_floats);
+  ResizeFeatures(edge_features_, real.edges, padded.edges, batch.edge_ints, batch.edge_floats);
+  const auto fill = [](auto& rows, int64_t first, int64_t count, auto value) {
+    rows.resize(static_cast<size_t>(count));
+    std::fill(rows.begin() + first, rows.end(), value);
+  };
+  const int64_t targets = summary().num_targets;
+  fill(batch.edge_source, real.edges, padded.edges, padded.nodes - 1);
+  fill(batch.edge_target, real.edges, padded.edges, padded.nodes - 1);
+  fill(batch.graph_of_node, real.nodes, padded.nodes, padded.graphs - 1);
+  fill(batch.labels, real.graphs * targets, padded.graphs * targets, std::numeric_limits<float>::quiet_NaN());
   return absl::OkStatus();
 }
 

@@ -43,13 +43,23 @@ class Batcher {
   BatchShape ShapeOf(std::span<const uint32_t> graphs) const;
   // The least padded shape of `real`: one node and one graph more.
   static BatchShape LeastPadded(const BatchShape& real) { return {real.nodes + 1, real.edges, real.graphs + 1}; }
-  // Fills `out`, reusing its memory. InvalidArgument if the graphs do not fit `padded`.
+  // Fills `out`, reusing its memory. Errors: InvalidArgument if the graphs do not fit `padded`; DataLoss if the set's
+  // file changed (GraphSet::CheckIntact).
   absl::Status Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const;
+  // Gives an assembled batch another padded shape: only padding rows are touched. InvalidArgument if it does not fit.
+  absl::Status Pad(const BatchShape& padded, PaddedBatch& batch) const;
 
  private:
+  // Where a graph's rows are. Empty, where the offsets are none that were verified: their file changed.
+  struct Extent {
+    uint64_t first_node = 0, last_node = 0, first_edge = 0, last_edge = 0;
+  };
+  Extent ExtentOf(uint32_t graph) const;
+
   explicit Batcher(std::shared_ptr<const GraphSet> set) : set_(std::move(set)) {}
   std::shared_ptr<const GraphSet> set_;
   std::span<const uint64_t> node_offsets_, edge_offsets_;
+  uint64_t nodes_ = 0, edges_ = 0;  // of the set
   std::span<const uint32_t> edge_source_, edge_target_;
   FeatureTable node_features_, edge_features_;
   std::span<const float> labels_;

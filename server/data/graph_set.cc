@@ -61,6 +61,7 @@ class MappedGraphSet final : public GraphSet {
   absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
     return Verified<uint32_t>(KindOf(split), [this](std::span<const uint32_t> ids) { return CheckGraphIds(ids); });
   }
+  absl::Status CheckIntact() const override { return file_->CheckIntact(); }
   uint64_t mapped_bytes() const override { return file_->size(); }
 
  private:
@@ -262,6 +263,8 @@ class MappedGraphSet final : public GraphSet {
       absl::Status status = CheckChecksum(section);
       if (status.ok()) status = Annotate(check(Span<T>(section)), SectionField(kind, "content"));
       if (!status.ok()) section.status = Annotate(status, file_->path().string());
+      // Rather than what reading a changed file came upon.
+      if (const absl::Status intact = file_->CheckIntact(); !intact.ok()) section.status = intact;
     });
     PF_RETURN_IF_ERROR(section.status);
     return Span<T>(section);
@@ -338,7 +341,9 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> GraphSet::Open(const std::filesy
   const std::filesystem::path path = directory / kFileName;
   PF_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));
   auto set = std::make_shared<MappedGraphSet>(std::move(file));
-  if (const absl::Status status = set->Init(); !status.ok()) return Annotate(status, path.string());
+  const absl::Status status = set->Init();
+  PF_RETURN_IF_ERROR(set->CheckIntact());
+  if (!status.ok()) return Annotate(status, path.string());
   return set;
 }
 

@@ -14,18 +14,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/batch_shape.h"
 #include "base/enum_names.h"
-#include "base/file.h"
+#include "base/mapped_file.h"
 
 namespace permafrost::data {
 
-// (N nodes, E directed edges, G graphs) of one mini-batch.
-struct BatchShape {
-  int64_t nodes = 0;
-  int64_t edges = 0;
-  int64_t graphs = 0;
-  auto operator<=>(const BatchShape&) const = default;
-};
+using permafrost::BatchShape;
 
 enum class DataType : uint32_t { kNone = 0, kInt32 = 1, kFloat32 = 2 };
 inline constexpr EnumNames<DataType, 3> kDataTypeNames{
@@ -99,6 +94,10 @@ class GraphSet {
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
   // Graph ids of a split, in file order.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
+  // DataLoss, naming the file, once it was cut short or written to since Open. What was read from spans before may be
+  // anything then, and is to be taken for true only where this is Ok after the reading; until then it may be zeros or
+  // break the invariant.
+  virtual absl::Status CheckIntact() const = 0;
   // Bytes mapped.
   virtual uint64_t mapped_bytes() const = 0;
 };

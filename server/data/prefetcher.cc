@@ -77,7 +77,7 @@ Prefetcher::~Prefetcher() {
   impl_->thread.join();
 }
 
-absl::StatusOr<const PaddedBatch*> Prefetcher::Next() {
+absl::StatusOr<PaddedBatch*> Prefetcher::Next() {
   Impl& impl = *impl_;
   absl::MutexLock lock(&impl.mu);
   impl.released = impl.handed_out;

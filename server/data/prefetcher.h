@@ -20,9 +20,9 @@ class Prefetcher {
   Prefetcher(int64_t count, int64_t depth, Producer producer);
   ~Prefetcher();
 
-  // The next batch, valid until the following call; nullptr after the last one. An error of the producer is returned in
-  // its place and again on every later call.
-  absl::StatusOr<const PaddedBatch*> Next();
+  // The next batch, the caller's until the following call; nullptr after the last one. An error of the producer is
+  // returned in its place and again on every later call.
+  absl::StatusOr<PaddedBatch*> Next();
 
  private:
   struct Impl;

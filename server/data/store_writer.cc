@@ -45,7 +45,7 @@ absl::Status StoreWriter::AppendPart(SectionKind kind, FileWriter& out) const {
     PF_RETURN_IF_ERROR(monitor_.CheckStop());
     PF_RETURN_IF_ERROR(out.Append(part->data() + at, std::min(kPieceBytes, part->size() - at)));
   }
-  return absl::OkStatus();
+  return part->CheckIntact();
 }
 
 absl::Status StoreWriter::Finish(GraphSetSummary& summary) {

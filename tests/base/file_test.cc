@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapped_file.h"
 #include "temp_dir.h"
 
 namespace permafrost {
@@ -95,25 +96,6 @@ TEST(FileLock, DiesWithItsProcess) {
   ASSERT_EQ(waitpid(child, &result, 0), child);
   ASSERT_EQ(result, 0);
   EXPECT_TRUE(FileLock::Acquire(path).ok());
-}
-
-TEST(MappedFile, SurvivesUnlink) {
-  TempDir temp;
-  const fs::path path = temp.path() / "a";
-  ASSERT_TRUE(WriteFileSynced(path, "hello").ok());
-  const auto mapped = MappedFile::Open(path);
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  fs::remove(path);
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>((*mapped)->data()), (*mapped)->size()), "hello");
-}
-
-TEST(MappedFile, EmptyFileAndDirectory) {
-  TempDir temp;
-  ASSERT_TRUE(WriteFileSynced(temp.path() / "a", "").ok());
-  const auto mapped = MappedFile::Open(temp.path() / "a");
-  ASSERT_TRUE(mapped.ok());
-  EXPECT_EQ((*mapped)->size(), 0u);
-  EXPECT_FALSE(MappedFile::Open(temp.path()).ok());
 }
 
 }  // namespace

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -141,6 +144,42 @@ TEST(Batcher, AnEpochOfZinc) {
   const SizeStatistics& want = (*batcher)->summary().splits[0];
   EXPECT_EQ(sum, (BatchShape{want.nodes, want.edges, want.graphs}));
   EXPECT_NEAR(label_sum / 10000, 0.0183, 5e-5);
+}
+
+// Whoever cuts a store short while a job reads it costs that job, and nothing else.
+TEST_F(BatcherTest, AStoreCutShortIsDataLoss) {
+  const std::filesystem::path store = temp_.path() / "store" / GraphSet::kFileName;
+  const std::vector<uint32_t> graphs = {2, 0};
+  const BatchShape padded = Batcher::LeastPadded(batcher_->ShapeOf(graphs));
+  PaddedBatch batch;
+  ASSERT_TRUE(batcher_->Assemble(graphs, padded, batch).ok());
+  std::filesystem::resize_file(store, 0);
+  for (const BatchShape& shape : {padded, BatchShape{1000, 1000, 1000}}) {
+    const absl::Status status = batcher_->Assemble(graphs, shape, batch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cut short while it was in use"));
+  }
+  EXPECT_EQ(set_->labels().status().code(), absl::StatusCode::kOk) << "verified before";
+  EXPECT_EQ(set_->CheckIntact().code(), absl::StatusCode::kDataLoss);
+}
+
+// Offsets that were verified once may say anything after a write: no row outside of the set may be read or written.
+TEST_F(BatcherTest, OffsetsWrittenOverAreDataLoss) {
+  const std::filesystem::path store = temp_.path() / "store" / GraphSet::kFileName;
+  const std::vector<uint32_t> graphs = {2, 0, 1};
+  const BatchShape padded = Batcher::LeastPadded(batcher_->ShapeOf(graphs));
+  {
+    std::fstream file(store, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(0, std::ios::end);
+    const std::string garbage(static_cast<size_t>(file.tellp()), '\xa5');
+    file.seekp(0);
+    file << garbage;
+  }
+  std::filesystem::last_write_time(store, std::filesystem::last_write_time(store) + std::chrono::seconds(1));
+  PaddedBatch batch;
+  for (const BatchShape& shape : {padded, BatchShape{1000, 1000, 1000}}) {
+    EXPECT_EQ(batcher_->Assemble(graphs, shape, batch).code(), absl::StatusCode::kDataLoss);
+  }
 }
 
 }  // namespace

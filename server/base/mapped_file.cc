@@ -1,0 +1,149 @@
+#include "base/mapped_file.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace permafrost {
+
+// Read by the signal handler, so without locks. `end` is 0 while it is free, and is written last and cleared first.
+struct MappedWatch {
+  std::atomic<bool> taken{false};
+  std::atomic<std::uintptr_t> begin{0}, end{0};
+  std::atomic<bool> cut{false};
+};
+
+namespace {
+
+static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+std::array<MappedWatch, MappedFile::kMaxMappings> watches;
+struct sigaction previous_action;
+std::uintptr_t page_size = 0;  // written before the handler is installed
+
+// Puts zeros where the file has gone, from the page that was read to the mapping's end, and lets the read be done
+// again.
+void OnBusError(int signal, siginfo_t* info, void* context) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (MappedWatch& watch : watches) {
+    const std::uintptr_t end = watch.end.load(std::memory_order_acquire);
+    if (address < watch.begin.load(std::memory_order_acquire) || address >= end) continue;
+    const int error = errno;
+    const std::uintptr_t page = address / page_size * page_size;
+    void* const zeros =
+        mmap(reinterpret_cast<void*>(page), end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = error;
+    if (zeros == MAP_FAILED) break;
+    watch.cut.store(true, std::memory_order_release);
+    return;
+  }
+  // None of ours: as if this handler were not there.
+  if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
+    previous_action.sa_sigaction(signal, info, context);
+  } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
+    previous_action.sa_handler(signal);
+  } else {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
+void InstallHandler() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    struct sigaction action {};
+    action.sa_sigaction = &OnBusError;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, &previous_action);
+  });
+}
+
+MappedWatch* TakeWatch() {
+  for (MappedWatch& watch : watches) {
+    if (!watch.taken.exchange(true, std::memory_order_acq_rel)) return &watch;
+  }
+  return nullptr;
+}
+
+std::int64_t ModifiedNanoseconds(const struct stat& info) {
+#ifdef __APPLE__
+  const timespec& time = info.st_mtimespec;
+#else
+  const timespec& time = info.st_mtim;
+#endif
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesystem::path& path) {
+  InstallHandler();
+  Descriptor file = OpenRetrying(path, O_RDONLY);
+  if (!file.valid()) return SystemError(errno, path, "open");
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return SystemError(errno, path, "stat");
+  if (!S_ISREG(info.st_mode)) return absl::InternalError(absl::StrCat(path.string(), ": not a regular file"));
+  const auto size = static_cast<std::size_t>(info.st_size);
+  const std::byte* data = nullptr;
+  MappedWatch* watch = nullptr;
+  if (size > 0) {  // mmap refuses a length of 0
+    watch = TakeWatch();
+    if (watch == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(path.string(), ": ", kMaxMappings, " files are mapped already, which is the most at once"));
+    }
+    void* mapping = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (mapping == MAP_FAILED) {
+      const int error = errno;
+      watch->taken.store(false, std::memory_order_release);
+      return SystemError(error, path, "map");
+    }
+    data = static_cast<const std::byte*>(mapping);
+    const auto begin = reinterpret_cast<std::uintptr_t>(mapping);
+    watch->cut.store(false, std::memory_order_release);
+    watch->begin.store(begin, std::memory_order_release);
+    // To the end of its last page: what is put there must be unmapped whole.
+    watch->end.store(begin + (size + page_size - 1) / page_size * page_size, std::memory_order_release);
+  }
+  return std::unique_ptr<MappedFile>(
+      new MappedFile(path, std::move(file), data, size, ModifiedNanoseconds(info), watch));
+}
+
+MappedFile::MappedFile(std::filesystem::path path, Descriptor file, const std::byte* data, std::uint64_t size,
+                       std::int64_t modified, MappedWatch* watch)
+    : path_(std::move(path)), file_(std::move(file)), data_(data), size_(size), modified_(modified), watch_(watch) {}
+
+MappedFile::~MappedFile() {
+  if (watch_ == nullptr) return;
+  watch_->end.store(0, std::memory_order_release);
+  munmap(const_cast<std::byte*>(data_), size_);
+  watch_->taken.store(false, std::memory_order_release);
+}
+
+absl::Status MappedFile::CheckIntact() const {
+  const auto changed = [this](std::string_view how) {
+    return absl::DataLossError(absl::StrCat(path_.string(), ": was ", absl::string_view(how.data(), how.size()),
+                                            " while it was in use; import it again"));
+  };
+  struct stat info;
+  if (fstat(file_.get(), &info) != 0) return SystemError(errno, path_, "stat");
+  const bool cut = watch_ != nullptr && watch_->cut.load(std::memory_order_acquire);
+  if (cut || static_cast<std::uint64_t>(info.st_size) < size_) return changed("cut short");
+  if (static_cast<std::uint64_t>(info.st_size) != size_ || ModifiedNanoseconds(info) != modified_) {
+    return changed("written to");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost

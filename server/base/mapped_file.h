@@ -1,0 +1,51 @@
+// A read-only, shared mapping of a whole file. The page cache is the only copy.
+// Someone may cut the file short or write into it meanwhile. The kernel answers a read beyond the new end with SIGBUS,
+// which would end the process: here such a read finds zeros instead, and CheckIntact says so from then on. Whoever
+// reads must take nothing that it read for true before CheckIntact is Ok after the read, and must survive zeros until
+// then. Threads: all methods are safe anywhere. Owns the mapping; the file may be unlinked or replaced by a rename
+// meanwhile, which changes nothing here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/descriptor.h"
+
+namespace permafrost {
+
+struct MappedWatch;
+
+class MappedFile {
+ public:
+  // Errors: as ReadFile; ResourceExhausted beyond kMaxMappings at once.
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path);
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  const std::byte* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+
+  // DataLoss, naming the path, once the file was cut short or written to since Open. One system call.
+  absl::Status CheckIntact() const;
+
+  static constexpr size_t kMaxMappings = 4096;
+
+ private:
+  MappedFile(std::filesystem::path path, Descriptor file, const std::byte* data, std::uint64_t size,
+             std::int64_t modified, MappedWatch* watch);
+
+  const std::filesystem::path path_;
+  const Descriptor file_;
+  const std::byte* const data_;
+  const std::uint64_t size_;
+  const std::int64_t modified_;  // nanoseconds
+  MappedWatch* const watch_;     // where the signal handler finds it; nullptr for an empty file
+};
+
+}  // namespace permafrost

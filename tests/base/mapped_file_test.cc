@@ -1,0 +1,128 @@
+#include "base/mapped_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+#include "temp_dir.h"
+
+namespace permafrost {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class MappedFileTest : public testing::Test {
+ protected:
+  static constexpr size_t kBytes = 64 << 10;
+
+  void SetUp() override {
+    ASSERT_TRUE(WriteFileAtomic(path_, std::string(kBytes, 'x')).ok());
+    auto file = MappedFile::Open(path_);
+    ASSERT_TRUE(file.ok()) << file.status();
+    file_ = *std::move(file);
+  }
+  std::string_view Content() const { return {reinterpret_cast<const char*>(file_->data()), file_->size()}; }
+  void ExpectDataLoss(std::string_view how) const {
+    const absl::Status status = file_->CheckIntact();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path_.string()));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::string(how)));
+  }
+
+  TempDir dir_;
+  const fs::path path_ = dir_.path() / "file";
+  std::unique_ptr<MappedFile> file_;
+};
+
+TEST_F(MappedFileTest, IsTheFile) {
+  EXPECT_EQ(Content(), std::string(kBytes, 'x'));
+  EXPECT_TRUE(file_->CheckIntact().ok());
+}
+
+TEST_F(MappedFileTest, WhatIsCutOffReadsAsZerosAndIsDataLoss) {
+  fs::resize_file(path_, 10'000);
+  // Each page by itself, the last first: without the handler the first of them ends the process.
+  for (size_t at = kBytes; at > 0; at -= 4096) EXPECT_TRUE(Content()[at - 1] == 'x' || Content()[at - 1] == '\0');
+  EXPECT_EQ(Content()[kBytes - 1], '\0');
+  EXPECT_EQ(Content()[100], 'x') << "what is left is still there";
+  ExpectDataLoss("cut short");
+  // Growing back does not bring it back.
+  fs::resize_file(path_, kBytes);
+  ExpectDataLoss("cut short");
+}
+
+TEST_F(MappedFileTest, ACutThatNobodyReadBeyondIsDataLossToo) {
+  fs::resize_file(path_, 10'000);
+  ExpectDataLoss("cut short");
+}
+
+TEST_F(MappedFileTest, AFileEmptiedReadsAsZeros) {
+  fs::resize_file(path_, 0);
+  EXPECT_EQ(std::ranges::count(Content(), '\0'), static_cast<std::ptrdiff_t>(kBytes));
+  ExpectDataLoss("cut short");
+}
+
+TEST_F(MappedFileTest, AWriteIsDataLoss) {
+  std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary) << "other";
+  // Where the clock of the file system is too coarse to tell, the writer is helped to a later time.
+  fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(1));
+  ExpectDataLoss("written to");
+}
+
+TEST_F(MappedFileTest, AFilePutInItsPlaceChangesNothing) {
+  ASSERT_TRUE(WriteFileAtomic(path_, "another").ok());
+  EXPECT_EQ(Content(), std::string(kBytes, 'x'));
+  EXPECT_TRUE(file_->CheckIntact().ok());
+  fs::remove(path_);
+  EXPECT_TRUE(file_->CheckIntact().ok());
+}
+
+TEST_F(MappedFileTest, ManyThreadsMayFindTheEndAtOnce) {
+  fs::resize_file(path_, 0);
+  std::vector<std::thread> threads;
+  std::atomic<int64_t> zeros{0};
+  for (int t = 0; t < 8; ++t) threads.emplace_back([&] { zeros += std::ranges::count(Content(), '\0'); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(zeros, 8 * static_cast<int64_t>(kBytes));
+}
+
+TEST_F(MappedFileTest, OtherFilesAreNotTouched) {
+  const fs::path other_path = dir_.path() / "other";
+  ASSERT_TRUE(WriteFileAtomic(other_path, std::string(kBytes, 'y')).ok());
+  const auto other = MappedFile::Open(other_path);
+  ASSERT_TRUE(other.ok());
+  fs::resize_file(path_, 0);
+  EXPECT_EQ(Content()[0], '\0');
+  EXPECT_TRUE((*other)->CheckIntact().ok());
+  EXPECT_EQ(static_cast<char>((*other)->data()[kBytes - 1]), 'y');
+}
+
+// A bus error that is none of the mappings' still ends the process.
+TEST_F(MappedFileTest, ABusErrorElsewhereIsNotSwallowed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST(MappedFile, EmptyAndMissingFiles) {
+  const TempDir dir;
+  ASSERT_TRUE(WriteFileAtomic(dir.path() / "empty", "").ok());
+  const auto empty = MappedFile::Open(dir.path() / "empty");
+  ASSERT_TRUE(empty.ok());
+  EXPECT_EQ((*empty)->size(), 0U);
+  EXPECT_TRUE((*empty)->CheckIntact().ok());
+  EXPECT_FALSE(MappedFile::Open(dir.path()).ok()) << "a directory";
+  EXPECT_EQ(MappedFile::Open(dir.path() / "none").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace permafrost
