@@ -106,7 +106,11 @@ absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
     PF_RETURN_IF_ERROR(WriteFileSynced(temporary / part.file, data));
     files[std::string(part.file)] = {{"bytes", data.size()}, {"xxh3", HashHex(Hash64(data))}};
   }
-  const json state = {{"version", kVersion}, {"state", ToJson(checkpoint.state)}, {"files", files}};
+  json state = {{"version", kVersion}, {"state", ToJson(checkpoint.state)}, {"files", files}};
+  if (checkpoint.cache) {
+    state["graph_cache"] = {{"snapshot", json::parse(graphcache::ToJson(*checkpoint.cache))},
+                            {"entries", json::parse(graphcache::ToJson(checkpoint.cache_entries))}};
+  }
   // The manifest checks itself, too: its hash is over the dump of what it wraps.
   const json manifest = {{"checkpoint", state}, {"xxh3", HashHex(Hash64(state.dump()))}};
   PF_RETURN_IF_ERROR(WriteFileSynced(temporary / kStateFile, manifest.dump(1)));
@@ -140,6 +144,10 @@ absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step) const {
   }
   Checkpoint checkpoint;
   checkpoint.state = FromJson(body.at("state"));
+  if (const auto cache = body.find("graph_cache"); cache != body.end()) {
+    PF_ASSIGN_OR_RETURN(checkpoint.cache, graphcache::SnapshotFromJson(cache->at("snapshot").dump()));
+    PF_ASSIGN_OR_RETURN(checkpoint.cache_entries, graphcache::EntriesFromJson(cache->at("entries").dump()));
+  }
   for (const Part& part : kParts) {
     const auto entry = body.at("files").find(std::string(part.file));
     if (entry == body.at("files").end()) continue;

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/sampler.h"
+#include "graphcache/snapshot.h"
 #include "nn/module.h"
 
 namespace permafrost::train {
@@ -39,6 +40,9 @@ struct Checkpoint {
   std::vector<nn::NamedTensor> optimizer;
   std::vector<nn::NamedTensor> accumulators;  // sums over the epoch so far
   std::vector<nn::NamedTensor> best;          // empty until the first evaluation
+  // The graph cache with its executables in order; nullopt: of a version that had none.
+  std::optional<graphcache::Snapshot> cache;
+  std::vector<graphcache::EntryInfo> cache_entries;
 };
 
 class CheckpointStore {

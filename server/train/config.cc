@@ -47,12 +47,24 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   if (!std::isfinite(decay) || decay < 0) {
     check.Add("optimizer.weight_decay", absl::StrCat(decay, " is not a finite number of at least 0"));
   }
+  const double dropout = options.model.dropout;
+  if (!(dropout >= 0 && dropout < 1)) {
+    check.Add("model.dropout", absl::StrCat(dropout, " is not a number of at least 0 and below 1"));
+  }
+  const double norm = options.optimizer.max_grad_norm;
+  if (!std::isfinite(norm) || norm < 0) {
+    check.Add("optimizer.max_grad_norm", absl::StrCat(norm, " is not a finite number of at least 0"));
+  }
+  if (options.optimizer.warmup_steps < 0) {
+    check.Add("optimizer.warmup_steps", absl::StrCat(options.optimizer.warmup_steps, " is below 0"));
+  }
   check.InRange("epochs", options.epochs, 1, 1'000'000);
   check.InRange("batch_size", options.batch_size, 1, 65'536);
   if (options.checkpoint.every_steps < 0) {
     check.Add("checkpoint.every_steps", absl::StrCat(options.checkpoint.every_steps, " is below 0"));
   }
   check.InRange("checkpoint.keep", options.checkpoint.keep, 1, 100);
+  graphcache::Validate(options.graph_cache, absl::StrCat(AbslView(prefix), "graph_cache."), violations);
 }
 
 }  // namespace permafrost::train

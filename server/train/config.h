@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "base/id.h"
 #include "base/status.h"
+#include "graphcache/policy.h"
 #include "nn/config.h"
 
 namespace permafrost::train {
@@ -28,6 +29,7 @@ struct TrainOptions {
   int64_t batch_size = 32;  // graphs, 1..65,536
   uint64_t seed = 0;
   CheckpointOptions checkpoint;
+  graphcache::PolicyOptions graph_cache;
   bool operator==(const TrainOptions&) const = default;
 };
 

@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "c10/core/Device.h"
 #include "data/batch.h"
-#include "nn/config.h"
-#include "nn/gine.h"
+#include "train/step_engine.h"
 
 namespace permafrost::train {
 
@@ -24,14 +22,13 @@ struct Evaluation {
 };
 
 struct EvaluationOptions {
-  nn::Loss loss = nn::Loss::kL1;
   int64_t batch_size = 32;
+  int64_t step = 0;  // optimizer steps done
   bool keep_predictions = false;
 };
 
 // `keep_going` is asked before each batch; false ends with Cancelled.
-absl::StatusOr<Evaluation> Evaluate(nn::Gine& model, const data::Batcher& batcher, std::span<const uint32_t> split,
-                                    const EvaluationOptions& options, c10::Device device,
-                                    const std::function<bool()>& keep_going);
+absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, const data::Batcher& batcher, std::span<const uint32_t> split,
+                                    const EvaluationOptions& options, const std::function<bool()>& keep_going);
 
 }  // namespace permafrost::train

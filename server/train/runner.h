@@ -6,12 +6,15 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/device_kind.h"
 #include "data/graph_set.h"
+#include "graphcache/command.h"
+#include "graphcache/snapshot.h"
 #include "train/config.h"
 
 namespace permafrost::train {
@@ -64,6 +67,14 @@ class RunContext {
   virtual StopRequest stop_requested() const = 0;
   // After each step; cheap.
   virtual void OnProgress(const Progress& progress) = 0;
+  // After each step of training and evaluation; cheap. `entries`: nullptr while they are as told before, in statistics
+  // a moment old; never nullptr after a command or at a run's end.
+  virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
+                            std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
+  // Asked at each boundary of a training step. The commands after `after_sequence` that take effect now, in order:
+  // those stamped with `step` (optimizer steps done) or an earlier one, and, where no stamped one is ahead of them,
+  // those not yet stamped, which are stamped with `step` and on disk with it when this returns.
+  virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
   // A resumed run may report an epoch again, with equal metrics.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;
   // A checkpoint is complete on disk.

@@ -3,7 +3,9 @@
 #include <torch/headeronly/version.h>
 
 #include "base/status.h"
+#include "device/capture.h"
 #include "device/device.h"
+#include "device/storage.h"
 #include "train/guard.h"
 #include "train/trainer.h"
 
@@ -17,8 +19,13 @@ class TorchRunner final : public Runner {
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return CatchTorch([&]() -> absl::StatusOr<RunOutcome> {
       device::UseThreads(threads_);  // a setting of the calling thread
-      PF_ASSIGN_OR_RETURN(const auto trainer, Trainer::Create(request, device_, threads_, context));
-      return trainer->Run();
+      const auto trainer = Trainer::Create(request, device_, threads_, context);
+      if (absl::IsCancelled(trainer.status())) {
+        const bool cancel = context.stop_requested() == StopRequest::kCancel;
+        return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
+      }
+      PF_RETURN_IF_ERROR(trainer.status());
+      return (*trainer)->Run();
     });
   }
 
@@ -39,8 +46,15 @@ class TorchRunner final : public Runner {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options) {
+  device::InstallStorageAllocator();
   PF_ASSIGN_OR_RETURN(const c10::Device device, device::OpenDevice(options.device));
+  PF_RETURN_IF_ERROR(device::CheckCapture(device));
   return std::make_unique<TorchRunner>(device, device::UseThreads(options.threads));
+}
+
+StorageUse CurrentStorageUse() {
+  const device::StorageCounters now = device::ReadStorageCounters();
+  return {now.bytes, now.allocations};
 }
 
 }  // namespace permafrost::train

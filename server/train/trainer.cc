@@ -10,8 +10,6 @@
 #include "data/prefetcher.h"
 #include "device/device.h"
 #include "train/artifacts.h"
-#include "train/device_batch.h"
-#include "train/step.h"
 
 namespace permafrost::train {
 namespace {
@@ -44,7 +42,7 @@ Trainer::Trainer(const RunRequest& request, c10::Device device, int threads, Run
       sampler_(batcher_->split(data::Split::kTrain), {.batch_size = options_.batch_size, .seed = options_.seed}),
       model_(*ModelFor(options_, batcher_->summary(), "spec."), options_.seed, device),
       optimizer_(options_.optimizer, model_.tensors().parameters()),
-      epoch_losses_(device),
+      engine_(options_, *batcher_, model_, optimizer_, device, context),
       checkpoints_(job_directory_ / "checkpoints", options_.checkpoint.keep,
                    {{"format", "pt"}, {"permafrost.model", model_.Describe()}},
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
@@ -57,6 +55,7 @@ Trainer::Trainer(const RunRequest& request, c10::Device device, int threads, Run
 absl::Status Trainer::Resume() {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
   if (!found) {
+    engine_.Tell(/*with_entries=*/true);
     context_.Log(LogLevel::kInfo,
                  absl::StrFormat("new run: %d parameters, %d steps an epoch", model_.tensors().num_parameter_values(),
                                  sampler_.batches_per_epoch()));
@@ -64,7 +63,7 @@ absl::Status Trainer::Resume() {
   }
   PF_RETURN_IF_ERROR(model_.tensors().CopyFrom(found->model));
   PF_RETURN_IF_ERROR(nn::CopyByName(found->optimizer, optimizer_.state()));
-  PF_RETURN_IF_ERROR(nn::CopyByName(found->accumulators, epoch_losses_.tensors()));
+  PF_RETURN_IF_ERROR(nn::CopyByName(found->accumulators, engine_.losses().tensors()));
   if (!found->best.empty()) {
     best_ = nn::Clone(model_.tensors().All());
     PF_RETURN_IF_ERROR(nn::CopyByName(found->best, best_));
@@ -81,6 +80,7 @@ absl::Status Trainer::Resume() {
   state_.threads = threads;
   checkpoint_step_ = state_.step;
   seconds_before_ = state_.train_seconds;
+  PF_RETURN_IF_ERROR(RestoreCache(*found));
   // The run may have been killed between the checkpoint and its artifacts.
   PF_RETURN_IF_ERROR(PublishArtifacts());
   context_.Log(LogLevel::kInfo,
@@ -89,8 +89,33 @@ absl::Status Trainer::Resume() {
   return absl::OkStatus();
 }
 
+// The entries decide which shape each batch is padded to, and so the last bits of every sum: a resumed run needs the
+// same.
+absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
+  if (!checkpoint.cache) return absl::OkStatus();
+  PF_RETURN_IF_ERROR(engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries,
+                                             [this] { return context_.stop_requested() == StopRequest::kNone; }));
+  engine_.Tell(/*with_entries=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::ObeyCommands() {
+  const int64_t last = engine_.cache().last_command();
+  for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
+    PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
+    engine_.Tell(/*with_entries=*/true);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RunOutcome> Trainer::Run() {
   Tell();
+  absl::StatusOr<RunOutcome> outcome = RunToEnd();
+  engine_.Tell(/*with_entries=*/true);
+  return outcome;
+}
+
+absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
   RunResult result;
   StopRequest stop = StopRequest::kNone;
   while (stop == StopRequest::kNone && state_.position.epoch < options_.epochs) {
@@ -126,24 +151,28 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     const auto graphs = sampler_.Batch(order, first + index);
     return batcher_->Assemble(graphs, data::Batcher::LeastPadded(batcher_->ShapeOf(graphs)), out);
   });
-  TrainStep step{model_, optimizer_, options_.loss};
+  const bool scheduled = options_.optimizer.schedule != nn::Schedule::kConstant || options_.optimizer.warmup_steps > 0;
   while (state_.position.batch < batches) {
     if (const StopRequest stop = context_.stop_requested(); stop != StopRequest::kNone) return stop;
+    PF_RETURN_IF_ERROR(ObeyCommands());
     const absl::Time begin = absl::Now();
-    PF_ASSIGN_OR_RETURN(const data::PaddedBatch* host, prefetcher.Next());
-    const nn::GraphBatch batch = ToDevice(*host, batcher_->summary(), device_);
+    PF_ASSIGN_OR_RETURN(data::PaddedBatch * host, prefetcher.Next());
     progress_.phase_seconds.batch += Seconds(absl::Now() - begin);
-    epoch_losses_.Add(step.Run(batch, progress_.phase_seconds));
+    if (scheduled) {
+      optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches * options_.epochs));
+    }
+    PF_RETURN_IF_ERROR(engine_.Train(*host, state_.step, progress_.phase_seconds));
     Count(*host);
     const absl::Time end = absl::Now();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
     if (end >= next_loss_read_) {
-      progress_.loss = epoch_losses_.Mean();
+      progress_.loss = engine_.losses().Mean();
       PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));
       next_loss_read_ = end + kLossInterval;
     }
     meter_.Add(end, run_steps_, run_graphs_);
+    engine_.Tell();
     Tell();
     const int64_t every = options_.checkpoint.every_steps;
     // The end of the epoch has its own.
@@ -154,7 +183,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
 
 absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   device::Synchronize(device_);
-  const double train_loss = epoch_losses_.Mean();
+  const double train_loss = engine_.losses().Mean();
   PF_RETURN_IF_ERROR(CheckFinite(train_loss));
   const absl::Time begin = absl::Now();
   const absl::StatusOr<Evaluation> valid = EvaluateSplit(data::Split::kValid, /*keep_predictions=*/false);
@@ -180,7 +209,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   }
   state_.position = {epoch, 0};
   state_.epoch_seconds = 0;
-  epoch_losses_.Reset();
+  engine_.losses().Reset();
   // Metrics first: a crash after the checkpoint would not run this epoch again, one before it tells them twice.
   context_.OnEpoch(metrics);
   PF_RETURN_IF_ERROR(SaveCheckpoint());
@@ -208,9 +237,9 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
 }
 
 absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_predictions) {
-  return Evaluate(model_, *batcher_, batcher_->split(split),
-                  {.loss = options_.loss, .batch_size = options_.batch_size, .keep_predictions = keep_predictions},
-                  device_, [this] { return context_.stop_requested() == StopRequest::kNone; });
+  return Evaluate(engine_, *batcher_, batcher_->split(split),
+                  {.batch_size = options_.batch_size, .step = state_.step, .keep_predictions = keep_predictions},
+                  [this] { return context_.stop_requested() == StopRequest::kNone; });
 }
 
 absl::Status Trainer::SaveCheckpoint() {
@@ -219,8 +248,10 @@ absl::Status Trainer::SaveCheckpoint() {
   PF_RETURN_IF_ERROR(checkpoints_.Save({.state = state_,
                                         .model = model_.tensors().All(),
                                         .optimizer = optimizer_.state(),
-                                        .accumulators = epoch_losses_.tensors(),
-                                        .best = best_}));
+                                        .accumulators = engine_.losses().tensors(),
+                                        .best = best_,
+                                        .cache = engine_.cache().snapshot(),
+                                        .cache_entries = engine_.cache().entries()}));
   PF_RETURN_IF_ERROR(PublishArtifacts());
   checkpoint_step_ = state_.step;
   context_.OnCheckpoint(state_.step, absl::Now() - begin);
@@ -235,7 +266,7 @@ absl::Status Trainer::PublishArtifacts() {
 
 absl::Status Trainer::CheckFinite(double loss) const {
   // NaN with nothing counted means an epoch without labels so far; only a count of labels makes it a divergence.
-  if (std::isfinite(loss) || epoch_losses_.tensors()[1].value.item().toDouble() == 0) return absl::OkStatus();
+  if (std::isfinite(loss) || engine_.losses().tensors()[1].value.item().toDouble() == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrFormat(
       "the training loss became %g in epoch %d, step %d: training diverged; a learning rate below %g may help", loss,
       state_.position.epoch + 1, state_.step, optimizer_.learning_rate()));

@@ -14,16 +14,17 @@
 #include "nn/gine.h"
 #include "nn/optimizer.h"
 #include "train/checkpoint.h"
-#include "train/error_sums.h"
 #include "train/evaluator.h"
 #include "train/progress_meter.h"
 #include "train/runner.h"
+#include "train/step_engine.h"
 
 namespace permafrost::train {
 
 class Trainer {
  public:
   // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `context` outlives the trainer.
+  // Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, c10::Device device, int threads,
                                                          RunContext& context);
   absl::StatusOr<RunOutcome> Run();
@@ -37,12 +38,16 @@ class Trainer {
   absl::StatusOr<StopRequest> FinishEpoch();
   absl::StatusOr<StopRequest> Test(RunResult& result);
 
+  absl::StatusOr<RunOutcome> RunToEnd();
   absl::Status Resume();
+  absl::Status RestoreCache(const Checkpoint& checkpoint);
   absl::Status SaveCheckpoint();
   // Gives the files of the present step's checkpoint their names among the artifacts.
   absl::Status PublishArtifacts();
   absl::Status CheckFinite(double loss) const;
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
+  // Applies what clients told the cache since the last step boundary.
+  absl::Status ObeyCommands();
   void Count(const data::PaddedBatch& batch);
   void Tell();
 
@@ -54,7 +59,7 @@ class Trainer {
   data::ShapeSampler sampler_;
   nn::Gine model_;
   nn::Optimizer optimizer_;
-  ErrorSums epoch_losses_;
+  StepEngine engine_;
   CheckpointStore checkpoints_;
   std::vector<nn::NamedTensor> best_;  // weights of the best epoch; empty before the first evaluation
   RunState state_;

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/file.h"
+#include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
 #include "train/torch_runner.h"
@@ -14,22 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-// Records what a run tells; asks it to stop when `stop` says so.
-class Recorder : public RunContext {
- public:
-  StopRequest stop_requested() const override { return stop ? stop(progress) : StopRequest::kNone; }
-  void OnProgress(const Progress& p) override { progress = p; }
-  void OnEpoch(const EpochMetrics& m) override { epochs.push_back(m); }
-  void OnCheckpoint(int64_t step, absl::Duration) override { checkpoints.push_back(step); }
-  void Log(LogLevel, std::string_view line) override { log += std::string(line) + "\n"; }
-
-  std::function<StopRequest(const Progress&)> stop;
-  Progress progress;
-  std::vector<EpochMetrics> epochs;
-  std::vector<int64_t> checkpoints;
-  std::string log;
-};
 
 class RunnerTest : public testing::Test {
  protected:
@@ -66,6 +51,7 @@ TEST_F(RunnerTest, LearnsAndTellsOfIt) {
   Recorder told;
   TrainOptions options = Options();
   options.epochs = 30;
+  options.graph_cache.policy = graphcache::Policy::kAlways;
   const auto outcome = Run(options, "job", told);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->end, RunEnd::kSucceeded);
@@ -138,6 +124,154 @@ TEST_F(RunnerTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
       EXPECT_EQ(epochs[e].valid_mae, undisturbed.epochs[e].valid_mae);
     }
   }
+}
+
+// Which executable serves a batch decides the last bits of its sums: a resumed run must have the same ones, and obey
+// the same commands at the same steps.
+TEST_F(RunnerTest, AStopAmidCacheCommandsEndsBitEqual) {
+  using graphcache::CommandKind;
+  using graphcache::Policy;
+  TrainOptions options = Options();
+  options.model.dropout = 0.2;
+  options.optimizer.max_grad_norm = 0.5;
+  options.optimizer.schedule = nn::Schedule::kCosine;
+  options.optimizer.warmup_steps = 5;
+  options.graph_cache = {.policy = Policy::kFreeze, .freeze_at = 3};
+  options.checkpoint.every_steps = 5;
+  const std::vector<graphcache::Command> commands{
+      {.sequence = 1, .kind = CommandKind::kThaw, .step = 7},
+      {.sequence = 2, .kind = CommandKind::kFreeze, .step = 12},
+      {.sequence = 3, .kind = CommandKind::kClear, .step = 17},
+      {.sequence = 4, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}, .step = 21},
+      {.sequence = 5,
+       .kind = CommandKind::kUpdatePolicy,
+       .update = {.policy = Policy::kFreeze, .freeze_at = 2},
+       .step = 24},
+  };
+  Recorder undisturbed;
+  undisturbed.commands = commands;
+  ASSERT_TRUE(Run(options, "whole", undisturbed).ok());
+  const graphcache::Snapshot& whole = undisturbed.cache;
+  EXPECT_EQ(whole.command_sequence, 5);
+  EXPECT_EQ(whole.command_step, 24);
+  EXPECT_TRUE(whole.frozen);
+  for (const int64_t stop_step : {4, 7, 8, 13, 17, 18, 22, 25, 36}) {
+    const std::string job = "stopped-" + std::to_string(stop_step);
+    Recorder first, second;
+    first.commands = second.commands = commands;
+    first.stop = [&](const Progress& p) { return p.step >= stop_step ? StopRequest::kDrain : StopRequest::kNone; };
+    ASSERT_TRUE(Run(options, job, first).ok());
+    ASSERT_TRUE(Run(options, job, second).ok());
+    EXPECT_EQ(Artifact(job, kLastWeightsFile), Artifact("whole", kLastWeightsFile)) << stop_step;
+    EXPECT_EQ(Artifact(job, kTestPredictionsFile), Artifact("whole", kTestPredictionsFile)) << stop_step;
+    for (const graphcache::Mode mode : {graphcache::Mode::kTrain, graphcache::Mode::kEval}) {
+      const graphcache::ModeStats &a = second.cache.of(mode), &b = whole.of(mode);
+      EXPECT_EQ(a.entries, b.entries) << stop_step;
+      EXPECT_EQ(a.captures - a.recaptures, b.captures) << stop_step;
+      if (mode == graphcache::Mode::kEval) continue;  // an evaluation that a stop broke off begins anew
+      EXPECT_EQ(a.hits, b.hits) << stop_step;
+      EXPECT_EQ(a.padded_hits, b.padded_hits) << stop_step;
+      EXPECT_EQ(a.padding_nodes, b.padding_nodes) << stop_step;
+    }
+    std::vector<BatchShape> shapes, expected;
+    for (const auto& entry : second.entries) shapes.push_back(entry.shape);
+    for (const auto& entry : undisturbed.entries) expected.push_back(entry.shape);
+    EXPECT_EQ(shapes, expected) << stop_step;
+  }
+}
+
+TEST_F(RunnerTest, AStopUnderAnyPolicyEndsBitEqual) {
+  using graphcache::OnMiss;
+  using graphcache::Policy;
+  const graphcache::PolicyOptions kPolicies[] = {{Policy::kAlways},
+                                                 {Policy::kNever},
+                                                 {Policy::kClearPerStep},
+                                                 {Policy::kFreeze, 4, OnMiss::kEager},
+                                                 {Policy::kFreeze, 4, OnMiss::kTransient}};
+  int n = 0;
+  for (const auto& policy : kPolicies) {
+    TrainOptions options = Options();
+    options.graph_cache = policy;
+    options.epochs = 2;
+    const std::string whole = "whole-" + std::to_string(n), stopped = "stopped-" + std::to_string(n++);
+    Recorder undisturbed, first, second;
+    ASSERT_TRUE(Run(options, whole, undisturbed).ok());
+    first.stop = [](const Progress& p) { return p.step >= 7 ? StopRequest::kDrain : StopRequest::kNone; };
+    ASSERT_TRUE(Run(options, stopped, first).ok());
+    ASSERT_TRUE(Run(options, stopped, second).ok());
+    EXPECT_EQ(Artifact(stopped, kLastWeightsFile), Artifact(whole, kLastWeightsFile)) << n;
+    EXPECT_EQ(second.cache.of(graphcache::Mode::kTrain).hits, undisturbed.cache.of(graphcache::Mode::kTrain).hits) << n;
+  }
+}
+
+TEST_F(RunnerTest, AStopWhileExecutablesAreCapturedAgainLosesNothing) {
+  Recorder first, stopped, last, undisturbed;
+  ASSERT_TRUE(Run(Options(), "whole", undisturbed).ok());
+  first.stop = [](const Progress& p) { return p.step >= 12 ? StopRequest::kDrain : StopRequest::kNone; };
+  ASSERT_TRUE(Run(Options(), "job", first).ok());
+  stopped.stop = [](const Progress&) { return StopRequest::kCancel; };
+  const auto outcome = Run(Options(), "job", stopped);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->end, RunEnd::kCancelled);
+  EXPECT_THAT(stopped.checkpoints, testing::IsEmpty());
+  ASSERT_TRUE(Run(Options(), "job", last).ok());
+  EXPECT_EQ(Artifact("job", kLastWeightsFile), Artifact("whole", kLastWeightsFile));
+}
+
+TEST_F(RunnerTest, EveryStepIsCountedOnce) {
+  using graphcache::Mode;
+  using graphcache::OnMiss;
+  using graphcache::Policy;
+  const graphcache::PolicyOptions kPolicies[] = {{Policy::kAlways},
+                                                 {Policy::kNever},
+                                                 {Policy::kClearPerStep},
+                                                 {Policy::kFreeze, 4, OnMiss::kPad},
+                                                 {Policy::kFreeze, 4, OnMiss::kEager},
+                                                 {Policy::kFreeze, 4, OnMiss::kTransient}};
+  std::vector<double> losses;
+  for (const auto& policy : kPolicies) {
+    Recorder told;
+    TrainOptions options = Options();
+    options.graph_cache = policy;
+    const std::string job = std::string(graphcache::kPolicyNames.Name(policy.policy)) + "-" +
+                            std::string(graphcache::kOnMissNames.Name(policy.on_miss));
+    ASSERT_TRUE(Run(options, job, told).ok()) << job;
+    const graphcache::ModeStats &train = told.cache.of(Mode::kTrain), &eval = told.cache.of(Mode::kEval);
+    EXPECT_EQ(train.hits + train.padded_hits + train.misses, 4 * 9) << job;
+    EXPECT_EQ(eval.hits + eval.padded_hits + eval.misses, (4 + 2) * 2) << job << ": 10 graphs a split";
+    EXPECT_EQ(train.nodes, told.progress.nodes) << job;
+    EXPECT_EQ(train.padding_nodes, told.progress.padding_nodes) << job;
+    EXPECT_EQ(train.graph_breaks + eval.graph_breaks, 0) << job;
+    EXPECT_EQ(static_cast<int64_t>(told.entries.size()), train.entries + eval.entries) << job;
+    if (policy.policy == Policy::kNever) {
+      EXPECT_EQ(train.eager_steps, 36);
+      EXPECT_EQ(train.captures, 0);
+    }
+    if (policy.policy == Policy::kClearPerStep) {
+      EXPECT_EQ(train.captures, 36);
+    }
+    if (policy.policy == Policy::kFreeze) {
+      EXPECT_TRUE(told.cache.frozen) << job;
+      EXPECT_LE(train.entries, 5) << job;
+    }
+    if (policy.policy == Policy::kFreeze && policy.on_miss == OnMiss::kPad) {
+      EXPECT_EQ(train.eager_steps + train.transient_steps + train.frozen_captures, 0);
+    }
+    losses.push_back(told.epochs.back().train_loss);
+  }
+  // always, never and clear-per-step run the very same sums.
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_EQ(losses[0], losses[2]);
+  for (const double loss : losses) EXPECT_NEAR(loss, losses[0], 1e-3 * std::abs(losses[0]));
+}
+
+TEST_F(RunnerTest, RejectFailsTheJobAtTheFirstMiss) {
+  Recorder told;
+  TrainOptions options = Options();
+  options.graph_cache = {graphcache::Policy::kFreeze, 2, graphcache::OnMiss::kReject};
+  const auto outcome = Run(options, "job", told);
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(GetReason(outcome.status()).reason, "GRAPH_CACHE_MISS");
 }
 
 TEST_F(RunnerTest, AKillBetweenCheckpointAndArtifactsIsMended) {

@@ -1,0 +1,65 @@
+// Where every step of a run is done: batches go through the job's graph cache and come out as a replay, a capture or an
+// eager step.
+// Threads: the device thread. Borrows what it is made of; lives for one run.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <chrono>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/batch.h"
+#include "graphcache/graph_cache.h"
+#include "nn/gine.h"
+#include "nn/optimizer.h"
+#include "train/error_sums.h"
+#include "train/runner.h"
+#include "train/step_compiler.h"
+#include "train/step_programs.h"
+
+namespace permafrost::train {
+
+class StepEngine {
+ public:
+  // Walks the planned schedule (see PlanShapes).
+  StepEngine(const TrainOptions& options, const data::Batcher& batcher, nn::Gine& model, nn::Optimizer& optimizer,
+             c10::Device device, RunContext& context);
+  StepEngine(const StepEngine&) = delete;
+
+  // One training step on `batch`, which is padded to what the cache chose. `step`: optimizer steps done. Adds what each
+  // phase took to `seconds`; on asynchronous devices that is the time to enqueue it.
+  absl::Status Train(data::PaddedBatch& batch, int64_t step, PhaseSeconds& seconds);
+  // One evaluation step. Returns [padded graphs, targets], valid until the next step.
+  absl::StatusOr<at::Tensor> Evaluate(data::PaddedBatch& batch, int64_t step);
+
+  // Sums over the training steps, and of loss and absolute error over the evaluation steps, since each was reset.
+  ErrorSums& losses() { return losses_; }
+  const ErrorSums& losses() const { return losses_; }
+  ErrorSums& eval_losses() { return eval_losses_; }
+  ErrorSums& eval_errors() { return eval_errors_; }
+  graphcache::GraphCache& cache() { return cache_; }
+
+  // Tells the context of the cache, and of its entries where it is time to or `with_entries` says so.
+  void Tell(bool with_entries = false);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  absl::Status Run(graphcache::Mode mode, data::PaddedBatch& batch, int64_t step);
+  void OnPhase(int phase);
+
+  const data::Batcher& batcher_;
+  const c10::Device device_;
+  RunContext& context_;
+  ErrorSums losses_, eval_losses_, eval_errors_;
+  const device::StepProgram train_, eval_;
+  StepCompiler compiler_;
+  graphcache::GraphCache cache_;
+  Clock::time_point phase_begin_;
+  PhaseSeconds* phase_seconds_ = nullptr;  // of the step that runs
+  absl::Time next_entries_ = absl::InfinitePast();
+};
+
+}  // namespace permafrost::train

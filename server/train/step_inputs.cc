@@ -1,0 +1,76 @@
+#include "train/step_inputs.h"
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+namespace permafrost::train {
+namespace {
+
+// Places among StepInputs::tensors.
+enum Place : size_t {
+  kNodeFeatures,
+  kEdgeFeatures,
+  kEdgeSource,
+  kEdgeTarget,
+  kGraphOfNode,
+  kLabels,
+  kRealNodes,
+  kStep,
+  kPlaces
+};
+
+template <class T>
+at::Tensor View(const T* values, std::vector<int64_t> sizes, c10::Device device) {
+  // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
+  const at::Tensor view =
+      at::from_blob(const_cast<T*>(values), sizes, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+  return device.is_cpu() ? view : view.to(device);
+}
+
+at::Tensor Features(const std::vector<int64_t>& ints, const std::vector<float>& floats,
+                    const data::FeatureSummary& summary, int64_t rows, c10::Device device) {
+  switch (summary.type) {
+    case data::DataType::kInt32:
+      return View(ints.data(), {rows, summary.width}, device);
+    case data::DataType::kFloat32:
+      return View(floats.data(), {rows, summary.width}, device);
+    case data::DataType::kNone:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::GraphSetSummary& summary,
+                                  const int64_t& step, c10::Device device) {
+  const BatchShape& shape = host.padded;
+  graphcache::StepInputs inputs;
+  auto& t = inputs.tensors;
+  t.resize(kPlaces);
+  t[kNodeFeatures] = Features(host.node_ints, host.node_floats, summary.node_features, shape.nodes, device);
+  t[kEdgeFeatures] = Features(host.edge_ints, host.edge_floats, summary.edge_features, shape.edges, device);
+  t[kEdgeSource] = View(host.edge_source.data(), {shape.edges}, device);
+  t[kEdgeTarget] = View(host.edge_target.data(), {shape.edges}, device);
+  t[kGraphOfNode] = View(host.graph_of_node.data(), {shape.nodes}, device);
+  t[kLabels] = View(host.labels.data(), {shape.graphs, summary.num_targets}, device);
+  t[kRealNodes] = View(&host.real.nodes, {1}, device);
+  t[kStep] = View(&step, {1}, device);
+  return inputs;
+}
+
+nn::GraphBatch BatchOf(const graphcache::StepInputs& inputs) {
+  const auto& t = inputs.tensors;
+  return {.padded_graphs = t.at(kLabels).size(0),
+          .node_features = t[kNodeFeatures],
+          .edge_features = t[kEdgeFeatures],
+          .edge_source = t[kEdgeSource],
+          .edge_target = t[kEdgeTarget],
+          .graph_of_node = t[kGraphOfNode],
+          .labels = t[kLabels],
+          .real_nodes = t[kRealNodes],
+          .step = t[kStep]};
+}
+
+}  // namespace permafrost::train

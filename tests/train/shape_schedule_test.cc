@@ -1,0 +1,66 @@
+#include "train/shape_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "data/sampler.h"
+#include "temp_dir.h"
+#include "tiny_graphs.h"
+
+namespace permafrost::train {
+namespace {
+
+class ShapeScheduleTest : public testing::Test {
+ protected:
+  void SetUp() override { batcher_ = *data::Batcher::Create(ImportTinyGraphs(dir_.path(), 100)); }
+  TempDir dir_;
+  std::unique_ptr<data::Batcher> batcher_;
+};
+
+TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
+  const graphcache::ShapePlan plan = PlanShapes(*batcher_, {.epochs = 5, .batch_size = 9, .seed = 3});
+  const data::ShapeSampler sampler(batcher_->split(data::Split::kTrain), {.batch_size = 9, .seed = 3});
+  std::set<BatchShape> shapes;
+  BatchShape ceiling;
+  for (int64_t epoch = 0; epoch < 5; ++epoch) {
+    const auto order = sampler.EpochOrder(epoch);
+    for (int64_t b = 0; b < sampler.batches_per_epoch(); ++b) {
+      data::PaddedBatch batch;
+      const auto graphs = sampler.Batch(order, b);
+      ASSERT_TRUE(batcher_->Assemble(graphs, data::Batcher::LeastPadded(batcher_->ShapeOf(graphs)), batch).ok());
+      shapes.insert(batch.padded);
+      ceiling = {std::max(ceiling.nodes, batch.padded.nodes), std::max(ceiling.edges, batch.padded.edges),
+                 std::max(ceiling.graphs, batch.padded.graphs)};
+    }
+  }
+  EXPECT_EQ(plan.train_shapes, static_cast<int64_t>(shapes.size()));
+  EXPECT_EQ(plan.train_ceiling, ceiling);
+  // 10 graphs a split in batches of 9: four batches of at most four shapes, each with a rung of its own.
+  EXPECT_LE(plan.eval_rungs.size(), 4U);
+  for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
+    const auto graphs = batcher_->split(split);
+    for (const auto& batch : {graphs.subspan(0, 9), graphs.subspan(9)}) {
+      const BatchShape shape = data::Batcher::LeastPadded(batcher_->ShapeOf(batch));
+      EXPECT_NE(std::ranges::find(plan.eval_rungs, shape), plan.eval_rungs.end()) << ToString(shape);
+    }
+  }
+}
+
+TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
+  const ScheduleOptions walked{.epochs = 200, .batch_size = 9, .seed = 3};
+  ScheduleOptions bounded = walked;
+  bounded.max_batches = 200 * 9 - 1;
+  const graphcache::ShapePlan exact = PlanShapes(*batcher_, walked), proven = PlanShapes(*batcher_, bounded);
+  EXPECT_EQ(proven.train_shapes, 0);
+  EXPECT_GT(exact.train_shapes, 0);
+  EXPECT_TRUE(proven.train_ceiling.Holds(exact.train_ceiling));
+  EXPECT_GT(proven.train_ceiling.nodes, exact.train_ceiling.nodes);
+  // Nine graphs of at most 12 nodes.
+  EXPECT_LE(proven.train_ceiling.nodes, 9 * 12 + 1);
+  EXPECT_EQ(proven.train_ceiling.graphs, 10);
+}
+
+}  // namespace
+}  // namespace permafrost::train
