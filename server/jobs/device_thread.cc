@@ -86,15 +86,15 @@ std::optional<JobManagerImpl::Run> JobManagerImpl::TakeNext() {
     } else {
       next.start_time = now;
     }
-    if (const absl::Status moved = Commit(best, next); !moved.ok()) {
+    absl::StatusOr<std::shared_ptr<LiveRun>> live = MakeLiveRun(next);
+    if (const absl::Status moved = live.ok() ? Commit(best, next) : live.status(); !moved.ok()) {
       telemetry::Log(telemetry::Severity::kError, StdView(moved.message()));
       if (!WaitToRetry()) return std::nullopt;
       continue;
     }
-    if (resumes) metrics_.CountResume();
-    metrics_.ObserveQueueWait(now - best.queued_since);
-    best.live = std::make_shared<LiveRun>();
-    best.live->SetProgress(next.progress);
+    if (resumes) metrics_.job.CountResume();
+    metrics_.job.ObserveQueueWait(now - best.queued_since);
+    best.live = *std::move(live);
     running_ = next.id;
     next.epochs.clear();
     return Run{std::move(next), best.live, nullptr};
@@ -118,6 +118,9 @@ absl::StatusOr<train::RunOutcome> JobManagerImpl::Execute(Run& run) {
   hooks.notify = [this, &id] { hub_.Notify(id.value()); };
   hooks.store_progress = [this, &id] { StoreProgress(id); };
   hooks.record_epoch = [this, &id](const train::EpochMetrics& metrics) { RecordEpoch(id, metrics); };
+  hooks.store_commands = [this, &id](const std::vector<graphcache::Command>& commands) {
+    return store_->PutCacheCommands(id, commands, nullptr);
+  };
   hooks.now = [] { return absl::Now(); };
   JobRunContext context(options, run.job.resumes > 0, draining_, *run.live, *run.log, metrics_, std::move(hooks));
   return runner_.Run({options, *std::move(graphs), files_.Directory(id)}, context);
@@ -125,7 +128,22 @@ absl::StatusOr<train::RunOutcome> JobManagerImpl::Execute(Run& run) {
 
 void JobManagerImpl::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome) {
   const JobId& id = run.job.id;
+  const absl::Status unanswered =
+      MoveOn(run, outcome)
+          ? WithReason(
+                absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " ended before its next step boundary")),
+                "JOB_ENDED", {{"job", id.value()}})
+          : WithReason(
+                absl::UnavailableError(absl::StrCat(
+                    "the server drains: the command is on record and takes effect when job ", id.value(), " goes on")),
+                "SERVER_DRAINING", {{"job", id.value()}});
+  for (const CommandDone& done : run.live->commands().Close()) done(unanswered);
+}
+
+bool JobManagerImpl::MoveOn(Run& run, const absl::StatusOr<train::RunOutcome>& outcome) {
+  const JobId& id = run.job.id;
   std::string written;
+  bool ended = false;
   absl::MutexLock lock(&mu_);
   while (true) {
     Active& active = active_.at(id);
@@ -144,9 +162,11 @@ void JobManagerImpl::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& o
     const bool requeued = next.state == JobState::kQueued;
     if (requeued) next.crashes = {0, next.progress.checkpoint_step};
     absl::Status moved = SaveEpochs(active);
+    if (moved.ok()) moved = SaveGraphCache(active);
     // A queued job must not be left running on record for an epoch's sake: it would count as a crash.
     if (moved.ok() || requeued) moved = Commit(active, std::move(next));
     if (moved.ok()) {
+      ended = !requeued;
       if (requeued) {
         active.live.reset();
         active.queued_since = absl::Now();
@@ -159,14 +179,16 @@ void JobManagerImpl::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& o
     if (!WaitToRetry()) break;
   }
   running_ = JobId();
-  metrics_.SetRunning(0, 0, 0);
+  metrics_.job.SetRunning(0, 0, 0);
+  metrics_.graph_cache.SetRunning({});
+  return ended;
 }
 
 void JobManagerImpl::StoreProgress(const JobId& id) {
   absl::MutexLock lock(&mu_);
   Active& active = active_.at(id);
   active.job.progress = active.live->progress();
-  for (const absl::Status& stored : {SaveEpochs(active), store_->Update(active.job)}) {
+  for (const absl::Status& stored : {SaveEpochs(active), store_->Update(active.job), SaveGraphCache(active)}) {
     // Not worth the run: a later write brings it up to date, and what training resumes from is its checkpoint.
     if (stored.ok()) continue;
     telemetry::Log(telemetry::Severity::kWarning, absl::StrCat("progress of job ", id.value(), ": ", stored.message()));

@@ -43,17 +43,19 @@ Crashes CountCrash(const Crashes& before, int64_t checkpoint_step) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(JobManagerOptions options, data::Catalog& catalog,
-                                                             train::Runner& runner, telemetry::JobMetrics& metrics) {
+                                                             train::Runner& runner, telemetry::JobMetrics& metrics,
+                                                             telemetry::GraphCacheMetrics& cache_metrics) {
   const fs::path state_dir = std::move(options.state_dir);
   PF_RETURN_IF_ERROR(CreateDirectories(state_dir / "jobs"));
   PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(state_dir / "permafrost.db"));
-  auto manager = std::make_unique<JobManagerImpl>(state_dir / "jobs", std::move(store), catalog, runner, metrics);
+  auto manager = std::make_unique<JobManagerImpl>(state_dir / "jobs", std::move(store), catalog, runner,
+                                                  RunMetrics{metrics, cache_metrics});
   PF_RETURN_IF_ERROR(manager->Recover());
   return manager;
 }
 
 JobManagerImpl::JobManagerImpl(fs::path jobs_directory, std::unique_ptr<JobStore> store, data::Catalog& catalog,
-                               train::Runner& runner, telemetry::JobMetrics& metrics)
+                               train::Runner& runner, const RunMetrics& metrics)
     : files_(std::move(jobs_directory)),
       store_(std::move(store)),
       catalog_(catalog),
@@ -98,6 +100,8 @@ absl::Status JobManagerImpl::Recover() {
 
 absl::Status JobManagerImpl::RecoverJob(const JobId& id) {
   PF_ASSIGN_OR_RETURN(Job job, store_->Get(id));
+  // Not used yet: a run could not do without them.
+  PF_RETURN_IF_ERROR(store_->GetCacheCommands(id).status());
   const bool began = job.start_time != absl::InfinitePast();
   const JobState was = job.state;
   Job next = job;
@@ -282,7 +286,7 @@ absl::Status JobManagerImpl::Commit(Active& active, Job next) {
   CountJob(to, +1);
   const std::string key = next.id.value();
   if (IsTerminal(to)) {
-    metrics_.CountFinished(kJobStateNames.Name(to));
+    metrics_.job.CountFinished(kJobStateNames.Name(to));
     active_.erase(next.id);
   } else {
     active.job = std::move(next);
@@ -294,7 +298,7 @@ absl::Status JobManagerImpl::Commit(Active& active, Job next) {
 void JobManagerImpl::CountJob(JobState state, int64_t change) {
   int64_t& count = counts_[static_cast<size_t>(state)];
   count += change;
-  metrics_.SetJobs(kJobStateNames.Name(state), count);
+  metrics_.job.SetJobs(kJobStateNames.Name(state), count);
 }
 
 void JobManagerImpl::AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const {

@@ -15,8 +15,11 @@
 #include "absl/status/statusor.h"
 #include "base/subscription.h"
 #include "data/catalog.h"
+#include "graphcache/command.h"
+#include "graphcache/snapshot.h"
 #include "jobs/job.h"
 #include "jobs/job_store.h"
+#include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "train/runner.h"
 
@@ -56,7 +59,8 @@ class JobManager {
   // once the server died five times while it ran without a checkpoint newer than the time before: it would take every
   // later server down too. Does not start the device thread. All references outlive the manager.
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(JobManagerOptions options, data::Catalog& catalog,
-                                                          train::Runner& runner, telemetry::JobMetrics& metrics);
+                                                          train::Runner& runner, telemetry::JobMetrics& metrics,
+                                                          telemetry::GraphCacheMetrics& cache_metrics);
   virtual ~JobManager() = default;  // drains
 
   virtual void Start() = 0;
@@ -79,6 +83,19 @@ class JobManager {
   virtual absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, Artifact artifact) const = 0;
   // FailedPrecondition (reason DATASET_IN_USE) naming the job, if a job that has not ended uses the dataset.
   virtual absl::Status CheckDatasetUnused(const DatasetId& id) const = 0;
+
+  // The job's graph cache as it is now; of an ended job as it was last. Before its first step: its options and nothing
+  // else.
+  virtual absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const = 0;
+  // In the order in which they were inserted; a moment old.
+  virtual absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const = 0;
+  // Records a command (its sequence and step are set here) and calls `done` once: with the cache after it took effect
+  // at a step boundary of the running job; at once, as recorded, for a queued job (command_step: where it goes on); or
+  // with an error: InvalidArgument, NotFound, FailedPrecondition (reason JOB_ENDED, also where the job ends first),
+  // Unavailable (reason SERVER_DRAINING: on record, takes effect when the job goes on). `done` is called on any thread,
+  // possibly before this returns, and must not call back into the manager.
+  using CommandDone = std::function<void(absl::StatusOr<graphcache::Snapshot>)>;
+  virtual void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) = 0;
 
   // Jobs by JobState.
   virtual std::array<int64_t, 6> CountByState() const = 0;

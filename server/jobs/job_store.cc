@@ -1,7 +1,6 @@
 #include "jobs/job_store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <sqlite3.h>
 
 #include <algorithm>
 #include <limits>
@@ -12,38 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "jobs/job_json.h"
+#include "jobs/job_schema.h"
 
 namespace permafrost::jobs {
 namespace {
 
-constexpr int kSchemaVersion = 1;
 // How long another process that looks into the file (sqlite3, a backup) may hold it before a call fails.
 constexpr int kBusyTimeoutMilliseconds = 5000;
-
-// AUTOINCREMENT: a sequence is never given twice, so that page tokens and ages outlive deletions.
-constexpr char kSchema[] = R"sql(
-  CREATE TABLE jobs (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    request_id TEXT UNIQUE,
-    state TEXT NOT NULL,
-    create_time INTEGER NOT NULL,
-    start_time INTEGER,
-    end_time INTEGER,
-    spec TEXT NOT NULL,
-    progress TEXT NOT NULL,
-    result TEXT,
-    error TEXT NOT NULL,
-    resumes INTEGER NOT NULL
-  );
-  CREATE INDEX jobs_by_state ON jobs (state, sequence);
-  CREATE TABLE epochs (
-    job INTEGER NOT NULL REFERENCES jobs (sequence) ON DELETE CASCADE,
-    epoch INTEGER NOT NULL,
-    metrics TEXT NOT NULL,
-    PRIMARY KEY (job, epoch)
-  ) WITHOUT ROWID;
-)sql";
 
 // In ReadRow's order. Times are Unix nanoseconds.
 constexpr char kSelectJob[] =
@@ -82,49 +56,9 @@ absl::Status NotFound(const JobId& id) {
                     {{"job", id.value()}});
 }
 
-// Sets the connection up and brings its file to the schema. Throws SQLite::Exception.
-absl::Status Prepare(SQLite::Database& database) {
-  database.exec("PRAGMA journal_mode = WAL");
-  database.exec("PRAGMA synchronous = FULL");
-  database.exec("PRAGMA fullfsync = ON");  // macOS: through the drive's cache; nothing elsewhere
-  database.exec("PRAGMA foreign_keys = ON");
-  // IMMEDIATE: of two processes that find an empty file one makes the schema and the other waits.
-  SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
-  const int version = database.execAndGet("PRAGMA user_version").getInt();
-  if (version == 0) {
-    database.exec(kSchema);
-    database.exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
-  } else if (version != kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(database.getFilename(), ": schema version ", version,
-                                                      " is not known; this build reads version ", kSchemaVersion));
-  }
-  transaction.commit();
-  return absl::OkStatus();
-}
-
-absl::Status ToStatus(const std::string& file, const SQLite::Exception& error) {
-  const std::string message = absl::StrCat(file, ": ", error.what());
-  switch (error.getErrorCode()) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return absl::UnavailableError(message);
-    case SQLITE_FULL:
-      return absl::ResourceExhaustedError(message);
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return absl::DataLossError(message);
-    case SQLITE_CANTOPEN:
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-      return absl::FailedPreconditionError(message);
-    default:
-      return absl::InternalError(message);
-  }
-}
-
 // The connection and its statements, each for one call at a time.
 struct Connection {
-  // Throws SQLite::Exception. `prepared`: see Prepare.
+  // Throws SQLite::Exception. `prepared`: see PrepareDatabase.
   explicit Connection(SQLite::Database prepared)
       : database(std::move(prepared)),
         insert(database,
@@ -140,10 +74,22 @@ struct Connection {
         list(database, absl::StrCat(kSelectJob,
                                     "WHERE sequence < ? AND state IN (?, ?, ?, ?, ?, ?) "
                                     "ORDER BY sequence DESC LIMIT ?")),
-        erase(database, "DELETE FROM jobs WHERE id = ?") {}
+        erase(database, "DELETE FROM jobs WHERE id = ?"),
+        put_cache(database,
+                  "INSERT INTO graph_caches SELECT sequence, ?, '[]' FROM jobs WHERE id = ? "
+                  "ON CONFLICT (job) DO UPDATE SET snapshot = excluded.snapshot"),
+        put_entries(database,
+                    "UPDATE graph_caches SET entries = ? WHERE job = (SELECT sequence FROM jobs WHERE id = ?)"),
+        cache(database, "SELECT snapshot FROM jobs LEFT JOIN graph_caches ON job = sequence WHERE id = ?"),
+        entries(database, "SELECT entries FROM jobs LEFT JOIN graph_caches ON job = sequence WHERE id = ?"),
+        put_command(database, "INSERT OR REPLACE INTO cache_commands SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
+        commands(database,
+                 "SELECT command FROM cache_commands WHERE job = (SELECT sequence FROM jobs WHERE id = ?) "
+                 "ORDER BY sequence") {}
 
   SQLite::Database database;
   SQLite::Statement insert, update, put_epoch, by_id, by_request, epochs, list, erase;
+  SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
 };
 
 void BindResult(SQLite::Statement& statement, int index, const Job& job) {
@@ -204,6 +150,13 @@ absl::StatusOr<std::optional<Job>> Find(SQLite::Statement& by, const std::string
     job.epochs.push_back(metrics);
   }
   return job;
+}
+
+absl::Status PutCache(Connection& c, const JobId& id, const graphcache::Snapshot& snapshot) {
+  Use put(c.put_cache);
+  put->bind(1, graphcache::ToJson(snapshot));
+  put->bind(2, id.value());
+  return put->exec() == 1 ? absl::OkStatus() : NotFound(id);
 }
 
 class SqliteJobStore : public JobStore {
@@ -318,6 +271,77 @@ class SqliteJobStore : public JobStore {
     });
   }
 
+  absl::Status PutGraphCache(const JobId& id, const graphcache::Snapshot& snapshot,
+                             const std::vector<graphcache::EntryInfo>* entries) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
+      PF_RETURN_IF_ERROR(PutCache(c, id, snapshot));
+      if (entries != nullptr) {
+        Use put(c.put_entries);
+        put->bind(1, graphcache::ToJson(*entries));
+        put->bind(2, id.value());
+        put->exec();
+      }
+      transaction.commit();
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::optional<graphcache::Snapshot>> GetGraphCache(const JobId& id) const override {
+    return WithConnection([&](Connection& c) -> absl::StatusOr<std::optional<graphcache::Snapshot>> {
+      Use select(c.cache);
+      select->bind(1, id.value());
+      if (!select->executeStep()) return NotFound(id);
+      if (select->getColumn(0).isNull()) return std::nullopt;
+      auto snapshot = graphcache::SnapshotFromJson(select->getColumn(0).getString());
+      if (!snapshot.ok()) return Annotate(snapshot.status(), absl::StrCat("job ", id.value()));
+      return std::optional<graphcache::Snapshot>(*std::move(snapshot));
+    });
+  }
+
+  absl::StatusOr<std::vector<graphcache::EntryInfo>> GetGraphCacheEntries(const JobId& id) const override {
+    return WithConnection([&](Connection& c) -> absl::StatusOr<std::vector<graphcache::EntryInfo>> {
+      Use select(c.entries);
+      select->bind(1, id.value());
+      if (!select->executeStep()) return NotFound(id);
+      if (select->getColumn(0).isNull()) return std::vector<graphcache::EntryInfo>();
+      auto entries = graphcache::EntriesFromJson(select->getColumn(0).getString());
+      if (!entries.ok()) return Annotate(entries.status(), absl::StrCat("job ", id.value()));
+      return entries;
+    });
+  }
+
+  absl::Status PutCacheCommands(const JobId& id, const std::vector<graphcache::Command>& commands,
+                                const graphcache::Snapshot* snapshot) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
+      for (const graphcache::Command& command : commands) {
+        Use put(c.put_command);
+        put->bind(1, command.sequence);
+        put->bind(2, graphcache::ToJson(command));
+        put->bind(3, id.value());
+        if (put->exec() != 1) return NotFound(id);
+      }
+      if (snapshot != nullptr) PF_RETURN_IF_ERROR(PutCache(c, id, *snapshot));
+      transaction.commit();
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<std::vector<graphcache::Command>> GetCacheCommands(const JobId& id) const override {
+    return WithConnection([&](Connection& c) -> absl::StatusOr<std::vector<graphcache::Command>> {
+      Use select(c.commands);
+      select->bind(1, id.value());
+      std::vector<graphcache::Command> commands;
+      while (select->executeStep()) {
+        auto command = graphcache::CommandFromJson(select->getColumn(0).getString());
+        if (!command.ok()) return Annotate(command.status(), absl::StrCat("job ", id.value()));
+        commands.push_back(*std::move(command));
+      }
+      return commands;
+    });
+  }
+
  private:
   // The one way to the connection: takes the lock and turns SQLite's exceptions into Status.
   template <class F>
@@ -339,7 +363,7 @@ class SqliteJobStore : public JobStore {
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::filesystem::path& path) {
   try {
     SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMilliseconds);
-    PF_RETURN_IF_ERROR(Prepare(database));
+    PF_RETURN_IF_ERROR(PrepareDatabase(database));
     return std::make_unique<SqliteJobStore>(std::move(database));
   } catch (const SQLite::Exception& error) {
     return ToStatus(path.string(), error);

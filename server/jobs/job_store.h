@@ -1,6 +1,7 @@
 // Jobs in SQLite (WAL, synchronous=FULL): what a method returned Ok for survives the death of the process.
 // Threads: all methods are safe anywhere; one connection under one lock.
-// Specs, progress and results are JSON columns, so that a new field needs no migration; the schema version is checked.
+// Specs, progress, results, graph caches and commands are JSON columns, so that a new field needs no migration; the
+// schema version is checked, and an older one brought up to date.
 #pragma once
 
 #include <filesystem>
@@ -11,6 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "graphcache/command.h"
+#include "graphcache/snapshot.h"
 #include "jobs/job.h"
 
 namespace permafrost::jobs {
@@ -38,7 +41,20 @@ class JobStore {
   virtual absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const = 0;
   // Newest first, without epochs.
   virtual absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const = 0;
+  // With its epochs, graph cache and commands.
   virtual absl::Status Delete(const JobId& id) = 0;
+
+  // Inserts or replaces. `entries`: nullptr leaves those stored before.
+  virtual absl::Status PutGraphCache(const JobId& id, const graphcache::Snapshot& snapshot,
+                                     const std::vector<graphcache::EntryInfo>* entries) = 0;
+  // nullopt where none was put yet.
+  virtual absl::StatusOr<std::optional<graphcache::Snapshot>> GetGraphCache(const JobId& id) const = 0;
+  virtual absl::StatusOr<std::vector<graphcache::EntryInfo>> GetGraphCacheEntries(const JobId& id) const = 0;
+  // All or none: each is inserted, or replaces the one of its sequence; the snapshot as by PutGraphCache, if given.
+  virtual absl::Status PutCacheCommands(const JobId& id, const std::vector<graphcache::Command>& commands,
+                                        const graphcache::Snapshot* snapshot) = 0;
+  // In order of their sequence; none for a job that does not exist.
+  virtual absl::StatusOr<std::vector<graphcache::Command>> GetCacheCommands(const JobId& id) const = 0;
 };
 
 }  // namespace permafrost::jobs

@@ -1,5 +1,5 @@
-// The one JobManager. Create and Delete are in admission.cc, the device thread's half in device_thread.cc, the rest in
-// job_manager.cc.
+// The one JobManager. Create and Delete are in admission.cc, the device thread's half in device_thread.cc, graph caches
+// in cache_commands.cc, the rest in job_manager.cc.
 //
 // Locks, in the order in which they are taken: admission_mu_, then the catalog's (inside its methods), then mu_, then
 // the store's. mu_ is held across store writes, so that memory and store change together; what a training step touches
@@ -31,7 +31,7 @@ class JobManagerImpl final : public JobManager {
  public:
   // `jobs_directory`: state_dir/jobs.
   JobManagerImpl(std::filesystem::path jobs_directory, std::unique_ptr<JobStore> store, data::Catalog& catalog,
-                 train::Runner& runner, telemetry::JobMetrics& metrics);
+                 train::Runner& runner, const RunMetrics& metrics);
   ~JobManagerImpl() override;
 
   // Takes up what the store holds; called once, before any other method.
@@ -48,6 +48,9 @@ class JobManagerImpl final : public JobManager {
   absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const override;
   absl::StatusOr<std::filesystem::path> ArtifactPath(const JobId& id, Artifact artifact) const override;
   absl::Status CheckDatasetUnused(const DatasetId& id) const override;
+  absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const override;
+  absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const override;
+  void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) override;
   std::array<int64_t, 6> CountByState() const override;
   JobId Drain() override;
   bool draining() const override { return draining_.load(std::memory_order_acquire); }
@@ -60,6 +63,7 @@ class JobManagerImpl final : public JobManager {
     absl::Time queued_since;
     std::shared_ptr<LiveRun> live;                   // while it is on the device
     std::deque<train::EpochMetrics> unsaved_epochs;  // told, and not yet in the store
+    LiveRun::Entries stored_entries;                 // of the graph cache: those that the run stored last
   };
   // A job on the device thread.
   struct Run {
@@ -76,6 +80,21 @@ class JobManagerImpl final : public JobManager {
   absl::Status CheckDataset(const JobSpec& spec) const;
   absl::StatusOr<Job> Admit(Job job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(admission_mu_);
 
+  // cache_commands.cc
+  // The running job's cache; nullopt for any other.
+  std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
+  // What a run of the job begins with.
+  absl::StatusOr<std::shared_ptr<LiveRun>> MakeLiveRun(const Job& job) const;
+  // Records a command of a job that has not ended. The answer, if it is known already; nullopt: `done` was kept.
+  std::optional<absl::StatusOr<graphcache::Snapshot>> Record(Active& active, graphcache::Command command,
+                                                             const CommandDone& done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<graphcache::Snapshot> RecordQueued(const Job& job, const graphcache::Command& command,
+                                                    std::vector<graphcache::Command> commands)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Stores the live run's graph cache.
+  absl::Status SaveGraphCache(Active& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // job_manager.cc
   // The job as it is this moment.
   static Job Snapshot(const Active& active);
@@ -90,6 +109,8 @@ class JobManagerImpl final : public JobManager {
   std::optional<Run> TakeNext();
   absl::StatusOr<train::RunOutcome> Execute(Run& run);
   void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
+  // Stores and tells where the job goes; whether it ended.
+  bool MoveOn(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
   void StoreProgress(const JobId& id);
   void RecordEpoch(const JobId& id, const train::EpochMetrics& metrics);
   // Those that an error kept from the store stay for the next call.
@@ -101,7 +122,7 @@ class JobManagerImpl final : public JobManager {
   const std::unique_ptr<JobStore> store_;
   data::Catalog& catalog_;
   train::Runner& runner_;
-  telemetry::JobMetrics& metrics_;
+  const RunMetrics metrics_;
 
   // Serializes Create and Delete, which change job directories. Held across calls into the catalog.
   absl::Mutex admission_mu_ ABSL_ACQUIRED_BEFORE(mu_);

@@ -1,7 +1,9 @@
 #include "jobs/run_context.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "jobs/job_log_text.h"
 
 namespace permafrost::jobs {
@@ -24,7 +26,7 @@ telemetry::Severity ToSeverity(train::LogLevel level) {
 }  // namespace
 
 JobRunContext::JobRunContext(const train::TrainOptions& options, bool resumed, const std::atomic<bool>& draining,
-                             LiveRun& live, telemetry::JobLog& log, telemetry::JobMetrics& metrics, RunHooks hooks)
+                             LiveRun& live, telemetry::JobLog& log, const RunMetrics& metrics, RunHooks hooks)
     : options_(options),
       draining_(draining),
       live_(live),
@@ -32,6 +34,7 @@ JobRunContext::JobRunContext(const train::TrainOptions& options, bool resumed, c
       metrics_(metrics),
       hooks_(std::move(hooks)),
       counters_(resumed),
+      cache_counters_(resumed),
       last_store_(hooks_.now()) {}
 
 train::StopRequest JobRunContext::stop_requested() const {
@@ -42,15 +45,49 @@ train::StopRequest JobRunContext::stop_requested() const {
 void JobRunContext::OnProgress(const train::Progress& progress) {
   live_.SetProgress(progress);
   const RunCounters::Increment increment = counters_.Advance(progress);
-  metrics_.AddSteps(increment.counts);
-  if (increment.step) metrics_.ObserveStep(*increment.step);
-  metrics_.SetRunning(progress.epoch, progress.loss, progress.graphs_per_second);
+  metrics_.job.AddSteps(increment.counts);
+  if (increment.step) metrics_.job.ObserveStep(*increment.step);
+  metrics_.job.SetRunning(progress.epoch, progress.loss, progress.graphs_per_second);
   if (hooks_.now() - last_store_ >= kStoreInterval) StoreProgress();
   hooks_.notify();
 }
 
+void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::Entries entries) {
+  live_.SetCache(snapshot, std::move(entries));
+  const auto increments = cache_counters_.Advance(snapshot);
+  for (size_t mode = 0; mode < increments.size(); ++mode) metrics_.graph_cache.Add(mode, increments[mode]);
+  metrics_.graph_cache.SetRunning(ToMetrics(snapshot));
+  for (const CommandLog::Done& done : live_.commands().TakeWaiting(snapshot.command_sequence)) done(snapshot);
+  hooks_.notify();
+}
+
+std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_sequence, int64_t step) {
+  if (live_.commands().newest() <= after_sequence) return {};
+  std::vector<graphcache::Command> due = live_.commands().Due(after_sequence, step);
+  const auto has_step = [](const graphcache::Command& command) { return command.step.has_value(); };
+  const auto pending = std::ranges::find_if_not(due, has_step);
+  if (pending == due.end()) return due;
+  const absl::Time now = hooks_.now();
+  if (now >= next_stamp_) {
+    std::vector<graphcache::Command> stamped(pending, due.end());
+    for (graphcache::Command& command : stamped) command.step = step;
+    const absl::Status stored = hooks_.store_commands(stamped);
+    if (stored.ok()) {
+      live_.commands().Stamp(stamped);
+      std::ranges::copy(stamped, pending);
+      return due;
+    }
+    // A command whose step is not on record must not take effect: a resumed run would apply it at another one.
+    next_stamp_ = now + kStoreInterval;
+    Log(train::LogLevel::kWarning,
+        absl::StrCat("graph cache command ", stamped.front().sequence, " waits: ", stored.message()));
+  }
+  due.erase(pending, due.end());
+  return due;
+}
+
 void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
-  metrics_.ObserveEpoch(absl::Seconds(metrics.train_seconds + metrics.valid_seconds));
+  metrics_.job.ObserveEpoch(absl::Seconds(metrics.train_seconds + metrics.valid_seconds));
   hooks_.record_epoch(metrics);
   log_.Write(telemetry::Severity::kInfo, EpochLine(metrics, options_.epochs));
   StoreProgress();
@@ -58,7 +95,7 @@ void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
 }
 
 void JobRunContext::OnCheckpoint(int64_t step, absl::Duration duration) {
-  metrics_.ObserveCheckpoint(duration);
+  metrics_.job.ObserveCheckpoint(duration);
   train::Progress progress = live_.progress();
   progress.checkpoint_step = step;
   live_.SetProgress(progress);

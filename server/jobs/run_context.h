@@ -3,12 +3,21 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "graphcache/command.h"
+#include "graphcache/snapshot.h"
+#include "jobs/cache_counters.h"
+#include "jobs/command_log.h"
 #include "jobs/run_counters.h"
+#include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/log.h"
 #include "train/runner.h"
@@ -19,6 +28,16 @@ namespace permafrost::jobs {
 // Threads: all methods are safe anywhere.
 class LiveRun {
  public:
+  using Entries = std::shared_ptr<const std::vector<graphcache::EntryInfo>>;  // never nullptr
+  struct Cache {
+    graphcache::Snapshot snapshot;
+    Entries entries = std::make_shared<const std::vector<graphcache::EntryInfo>>();
+  };
+
+  // `cache`: as it was last, where the job ran before.
+  LiveRun(Cache cache, std::vector<graphcache::Command> commands)
+      : commands_(std::move(commands)), cache_(std::move(cache)) {}
+
   void RequestCancel() { cancel_.store(true, std::memory_order_release); }
   bool cancel_requested() const { return cancel_.load(std::memory_order_acquire); }
 
@@ -31,29 +50,55 @@ class LiveRun {
     return progress_;
   }
 
+  // `entries`: nullptr leaves those told before.
+  void SetCache(const graphcache::Snapshot& snapshot, Entries entries) {
+    absl::MutexLock lock(&mu_);
+    cache_.snapshot = snapshot;
+    // What was told before is let go after the lock.
+    if (entries != nullptr) cache_.entries.swap(entries);
+  }
+  Cache cache() const {
+    absl::MutexLock lock(&mu_);
+    return cache_;
+  }
+  CommandLog& commands() { return commands_; }
+
  private:
   std::atomic<bool> cancel_{false};
+  CommandLog commands_;
   mutable absl::Mutex mu_;  // held for a copy only: a training step never waits for the store
   train::Progress progress_ ABSL_GUARDED_BY(mu_);
+  Cache cache_ ABSL_GUARDED_BY(mu_);
 };
 
 // Where a run's news go.
 struct RunHooks {
-  std::function<void()> notify;                                  // tells watchers; each step
-  std::function<void()> store_progress;                          // of LiveRun, and the epochs recorded since
+  std::function<void()> notify;  // tells watchers; each step
+  // Of LiveRun, with its cache, and the epochs recorded since.
+  std::function<void()> store_progress;
   std::function<void(const train::EpochMetrics&)> record_epoch;  // publishes it
+  // Replaces those of equal sequence; on disk when it returns Ok.
+  std::function<absl::Status(const std::vector<graphcache::Command>&)> store_commands;
   std::function<absl::Time()> now;
 };
 
-// Progress is in memory after each step, and in the store at most once a second and after each epoch and checkpoint.
+struct RunMetrics {
+  telemetry::JobMetrics& job;
+  telemetry::GraphCacheMetrics& graph_cache;
+};
+
+// Progress and the graph cache are in memory after each step, and in the store at most once a second and after each
+// epoch and checkpoint.
 // Threads: the device thread only. Borrows everything.
 class JobRunContext : public train::RunContext {
  public:
   JobRunContext(const train::TrainOptions& options, bool resumed, const std::atomic<bool>& draining, LiveRun& live,
-                telemetry::JobLog& log, telemetry::JobMetrics& metrics, RunHooks hooks);
+                telemetry::JobLog& log, const RunMetrics& metrics, RunHooks hooks);
 
   train::StopRequest stop_requested() const override;
   void OnProgress(const train::Progress& progress) override;
+  void OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::Entries entries) override;
+  std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) override;
   void OnEpoch(const train::EpochMetrics& metrics) override;
   void OnCheckpoint(int64_t step, absl::Duration duration) override;
   void Log(train::LogLevel level, std::string_view line) override;
@@ -65,10 +110,12 @@ class JobRunContext : public train::RunContext {
   const std::atomic<bool>& draining_;
   LiveRun& live_;
   telemetry::JobLog& log_;
-  telemetry::JobMetrics& metrics_;
+  const RunMetrics metrics_;
   const RunHooks hooks_;
   RunCounters counters_;
+  CacheCounters cache_counters_;
   absl::Time last_store_;
+  absl::Time next_stamp_ = absl::InfinitePast();  // no commands are stamped before: the store failed just now
 };
 
 }  // namespace permafrost::jobs

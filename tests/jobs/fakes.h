@@ -12,8 +12,11 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "data/catalog.h"
+#include "graphcache/command.h"
+#include "graphcache/snapshot.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {
@@ -29,6 +32,7 @@ class FakeGraphSet : public data::GraphSet {
   absl::StatusOr<data::FeatureTable> edge_features() const override { return Empty(); }
   absl::StatusOr<std::span<const float>> labels() const override { return Empty(); }
   absl::StatusOr<std::span<const uint32_t>> split(data::Split) const override { return Empty(); }
+  absl::Status CheckIntact() const override { return absl::OkStatus(); }
   uint64_t mapped_bytes() const override { return 0; }
 
  private:
@@ -86,7 +90,7 @@ class FakeCatalog : public data::Catalog {
 };
 
 // Epochs of three steps of ten graphs each. Checkpoints at each epoch's end and at a stop, in a file that a later run
-// of the job resumes from.
+// of the job resumes from. Its graph cache captures at the first step, hits at all others, and obeys commands.
 class FakeRunner : public train::Runner {
  public:
   static constexpr int64_t kStepsPerEpoch = 3;
@@ -125,6 +129,12 @@ class FakeRunner : public train::Runner {
     return runs_;
   }
 
+  // The commands that took effect, in order: "JOB SEQUENCE@STEP".
+  std::vector<std::string> applied() const {
+    absl::MutexLock lock(&mu_);
+    return applied_;
+  }
+
   absl::StatusOr<train::RunOutcome> Run(const train::RunRequest& request, train::RunContext& context) override {
     {
       absl::MutexLock lock(&mu_);
@@ -148,10 +158,17 @@ class FakeRunner : public train::Runner {
     const std::filesystem::path checkpoint = request.job_directory / "checkpoint";
     train::Progress progress;
     progress.steps_per_epoch = kStepsPerEpoch;
-    std::ifstream(checkpoint) >> progress.step;
+    graphcache::Snapshot cache;
+    cache.options = request.options.graph_cache;
+    if (std::ifstream in(checkpoint); in) {
+      std::string json;
+      in >> progress.step >> std::ws;
+      std::getline(in, json);
+      PF_ASSIGN_OR_RETURN(cache, graphcache::SnapshotFromJson(json));
+    }
     const int64_t total = request.options.epochs * kStepsPerEpoch;
     const auto save = [&] {
-      std::ofstream(checkpoint) << progress.step;
+      std::ofstream(checkpoint) << progress.step << "\n" << graphcache::ToJson(cache) << "\n";
       context.OnCheckpoint(progress.step, absl::Milliseconds(1));
       progress.checkpoint_step = progress.step;
     };
@@ -163,6 +180,7 @@ class FakeRunner : public train::Runner {
         const bool cancel = stop == train::StopRequest::kCancel;
         return train::RunOutcome{cancel ? train::RunEnd::kCancelled : train::RunEnd::kDrained, {}};
       }
+      const bool commanded = Obey(request, context, progress.step, cache);
       ++progress.step;
       progress.epoch = (progress.step - 1) / kStepsPerEpoch + 1;
       progress.step_in_epoch = (progress.step - 1) % kStepsPerEpoch + 1;
@@ -173,6 +191,8 @@ class FakeRunner : public train::Runner {
       progress.phase_seconds.forward += 0.001;
       progress.loss = 1.0 / static_cast<double>(progress.step);
       context.OnProgress(progress);
+      const bool news = progress.step == 1 || progress.step == total || commanded;
+      context.OnGraphCache(Advance(progress.step, cache), news ? EntriesAt(progress.step) : nullptr);
       if (progress.step_in_epoch == kStepsPerEpoch) {
         train::EpochMetrics metrics;
         metrics.epoch = progress.epoch;
@@ -190,6 +210,40 @@ class FakeRunner : public train::Runner {
     return train::RunOutcome{train::RunEnd::kSucceeded, result};
   }
 
+  // Whether there were commands.
+  bool Obey(const train::RunRequest& request, train::RunContext& context, int64_t step, graphcache::Snapshot& cache) {
+    const auto commands = context.TakeCacheCommands(cache.command_sequence, step);
+    for (const graphcache::Command& command : commands) {
+      cache.options = graphcache::Updated(cache.options, command.update);
+      cache.frozen = command.kind == graphcache::CommandKind::kFreeze;
+      cache.command_sequence = command.sequence;
+      cache.command_step = step;
+      absl::MutexLock lock(&mu_);
+      applied_.push_back(absl::StrCat(request.job_directory.filename().string(), " ", command.sequence, "@", step));
+    }
+    return !commands.empty();
+  }
+  // After the step that made it `step`.
+  static const graphcache::Snapshot& Advance(int64_t step, graphcache::Snapshot& cache) {
+    graphcache::ModeStats& train = cache.of(graphcache::Mode::kTrain);
+    train.misses = 1;
+    train.captures = 1;
+    train.entries = 1;
+    train.entry_bytes = 1000;
+    train.capacity = -1;
+    train.hits = step - 1;
+    train.nodes = 200 * step;
+    train.padding_nodes = step;
+    cache.shared_bytes = 5000;
+    return cache;
+  }
+  static std::shared_ptr<const std::vector<graphcache::EntryInfo>> EntriesAt(int64_t step) {
+    graphcache::EntryInfo info;
+    info.shape = {201, 400, 11};
+    info.hits = step - 1;
+    return std::make_shared<const std::vector<graphcache::EntryInfo>>(1, info);
+  }
+
   void TakePermit() {
     absl::MutexLock lock(&mu_);
     waiting_ = true;
@@ -201,6 +255,7 @@ class FakeRunner : public train::Runner {
 
   mutable absl::Mutex mu_;
   std::vector<std::string> runs_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> applied_ ABSL_GUARDED_BY(mu_);
   int64_t permits_ ABSL_GUARDED_BY(mu_) = kFree;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
   Script script_;

@@ -41,17 +41,30 @@ TEST(JobJsonTest, DoublesRoundTripBitByBit) {
 TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   JobSpec spec;
   spec.train.dataset = DatasetId("zinc-12k");
-  spec.train.model = {nn::Architecture::kGine, 17, 3, nn::Pooling::kSum};
-  spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17};
+  spec.train.model = {nn::Architecture::kGine, 17, 3, nn::Pooling::kSum, 0.25};
+  spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100};
   spec.train.loss = nn::Loss::kMse;
   spec.train.epochs = 7;
   spec.train.batch_size = 9;
   spec.train.seed = std::numeric_limits<uint64_t>::max();
   spec.train.checkpoint = {11, 5};
+  spec.train.graph_cache = {graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject};
   spec.priority = -42;
   const auto back = SpecFromJson(ToJson(spec));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, spec);
+}
+
+TEST(JobJsonTest, ASpecOfBeforeGraphCachesReadsAsTheDefaults) {
+  const auto back = SpecFromJson(
+      R"({"dataset": "zinc", "model": {"hidden_channels": 8}, "optimizer": {"algorithm": "adamw"}, "epochs": 3})");
+  ASSERT_TRUE(back.ok()) << back.status();
+  JobSpec want;
+  want.train.dataset = DatasetId("zinc");
+  want.train.model.hidden_channels = 8;
+  want.train.optimizer.algorithm = nn::OptimizerAlgorithm::kAdamW;
+  want.train.epochs = 3;
+  EXPECT_EQ(*back, want);
 }
 
 TEST(JobJsonTest, ProgressRoundTrips) {

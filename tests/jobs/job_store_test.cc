@@ -22,6 +22,36 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// What the first release wrote: its schema, and a job with an epoch.
+constexpr char kVersion1[] = R"sql(
+  PRAGMA journal_mode = WAL;
+  CREATE TABLE jobs (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    request_id TEXT UNIQUE,
+    state TEXT NOT NULL,
+    create_time INTEGER NOT NULL,
+    start_time INTEGER,
+    end_time INTEGER,
+    spec TEXT NOT NULL,
+    progress TEXT NOT NULL,
+    result TEXT,
+    error TEXT NOT NULL,
+    resumes INTEGER NOT NULL
+  );
+  CREATE INDEX jobs_by_state ON jobs (state, sequence);
+  CREATE TABLE epochs (
+    job INTEGER NOT NULL REFERENCES jobs (sequence) ON DELETE CASCADE,
+    epoch INTEGER NOT NULL,
+    metrics TEXT NOT NULL,
+    PRIMARY KEY (job, epoch)
+  ) WITHOUT ROWID;
+  INSERT INTO jobs VALUES (1, 'job-old', NULL, 'queued', 1700000000000000000, NULL, NULL,
+                           '{"dataset":"zinc","epochs":3}', '{"step":7}', NULL, '', 0);
+  INSERT INTO epochs VALUES (1, 1, '{"epoch":1}');
+  PRAGMA user_version = 1;
+)sql";
+
 class JobStoreTest : public testing::Test {
  protected:
   std::unique_ptr<JobStore> Open() {
@@ -131,8 +161,11 @@ TEST_F(JobStoreTest, FindsByRequestId) {
 
 TEST_F(JobStoreTest, WhatIsNotThereIsNotFound) {
   const auto store = Open();
-  for (const absl::Status& status : {store->Get(JobId("job-x")).status(), store->Update(NewJob("job-x")),
-                                     store->Delete(JobId("job-x")), store->PutEpoch(JobId("job-x"), {})}) {
+  for (const absl::Status& status :
+       {store->Get(JobId("job-x")).status(), store->Update(NewJob("job-x")), store->Delete(JobId("job-x")),
+        store->PutEpoch(JobId("job-x"), {}), store->PutGraphCache(JobId("job-x"), {}, nullptr),
+        store->GetGraphCache(JobId("job-x")).status(), store->GetGraphCacheEntries(JobId("job-x")).status(),
+        store->PutCacheCommands(JobId("job-x"), {{.sequence = 1}}, nullptr)}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
     EXPECT_EQ(GetReason(status).reason, "JOB_NOT_FOUND");
     EXPECT_THAT(std::string(status.message()), HasSubstr("job-x"));
@@ -198,6 +231,86 @@ TEST_F(JobStoreTest, TwoStoresShareAFile) {
   std::set<int64_t> sequences;
   for (const Job& job : *jobs) sequences.insert(job.sequence);
   EXPECT_EQ(sequences.size(), 2u * kJobs);
+}
+
+TEST_F(JobStoreTest, AGraphCacheComesBackFromAnotherProcess) {
+  Job job = NewJob("job-a");
+  graphcache::Snapshot snapshot;
+  snapshot.frozen = true;
+  snapshot.command_sequence = 3;
+  const std::vector<graphcache::EntryInfo> entries = {{graphcache::Mode::kEval, {7, 8, 9}, 10, 11}};
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Insert(job).ok());
+    EXPECT_EQ(store->GetGraphCache(job.id).value(), std::nullopt);
+    EXPECT_TRUE(store->GetGraphCacheEntries(job.id).value().empty());
+    ASSERT_TRUE(store->PutGraphCache(job.id, {}, &entries).ok());
+    ASSERT_TRUE(store->PutGraphCache(job.id, snapshot, nullptr).ok());
+  }
+  const auto store = Open();
+  EXPECT_EQ(store->GetGraphCache(job.id).value(), snapshot);
+  EXPECT_EQ(store->GetGraphCacheEntries(job.id).value(), entries) << "they stay where none are given";
+  const std::vector<graphcache::EntryInfo> none;
+  ASSERT_TRUE(store->PutGraphCache(job.id, snapshot, &none).ok());
+  EXPECT_TRUE(store->GetGraphCacheEntries(job.id).value().empty());
+}
+
+TEST_F(JobStoreTest, CommandsAreKeptInOrderAndReplacedByTheirStamp) {
+  using graphcache::Command;
+  Job a = NewJob("job-a"), b = NewJob("job-b");
+  const Command thaw{.sequence = 1, .kind = graphcache::CommandKind::kThaw, .step = 4};
+  Command clear{.sequence = 2, .kind = graphcache::CommandKind::kClear};
+  const Command others{.sequence = 1, .kind = graphcache::CommandKind::kFreeze};
+  graphcache::Snapshot snapshot;
+  snapshot.command_step = 8;
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->Insert(a).ok() && store->Insert(b).ok());
+    ASSERT_TRUE(store->PutCacheCommands(a.id, {clear, thaw}, nullptr).ok());
+    EXPECT_EQ(store->GetGraphCache(a.id).value(), std::nullopt);
+    ASSERT_TRUE(store->PutCacheCommands(b.id, {others}, nullptr).ok());
+    clear.step = 8;
+    ASSERT_TRUE(store->PutCacheCommands(a.id, {clear}, &snapshot).ok());
+  }
+  const auto store = Open();
+  EXPECT_THAT(store->GetCacheCommands(a.id).value(), ElementsAre(thaw, clear));
+  EXPECT_THAT(store->GetCacheCommands(b.id).value(), ElementsAre(others));
+  EXPECT_EQ(store->GetGraphCache(a.id).value(), snapshot);
+}
+
+TEST_F(JobStoreTest, DeletionTakesTheGraphCacheAndItsCommands) {
+  const auto store = Open();
+  Job job = NewJob("job-a");
+  const std::vector<graphcache::EntryInfo> entries(1);
+  ASSERT_TRUE(store->Insert(job).ok());
+  ASSERT_TRUE(store->PutGraphCache(job.id, {}, &entries).ok());
+  ASSERT_TRUE(store->PutCacheCommands(job.id, {{.sequence = 1}}, nullptr).ok());
+  ASSERT_TRUE(store->Delete(job.id).ok());
+  SQLite::Database database(path_.string());
+  EXPECT_EQ(database.execAndGet("SELECT COUNT(*) FROM graph_caches").getInt(), 0);
+  EXPECT_EQ(database.execAndGet("SELECT COUNT(*) FROM cache_commands").getInt(), 0);
+}
+
+TEST_F(JobStoreTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
+  {
+    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    old.exec(kVersion1);
+  }
+  Job job;
+  {
+    const auto store = Open();
+    auto found = store->Get(JobId("job-old"));
+    ASSERT_TRUE(found.ok()) << found.status();
+    job = *found;
+    EXPECT_EQ(job.spec.train.epochs, 3);
+    EXPECT_EQ(job.spec.train.graph_cache, graphcache::PolicyOptions());
+    EXPECT_EQ(job.epochs.size(), 1u);
+    EXPECT_EQ(store->GetGraphCache(job.id).value(), std::nullopt);
+    EXPECT_TRUE(store->PutGraphCache(job.id, {}, nullptr).ok());
+    EXPECT_TRUE(store->PutCacheCommands(job.id, {{.sequence = 1}}, nullptr).ok());
+  }
+  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 2);
+  EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 2 from then on";
 }
 
 TEST_F(JobStoreTest, AnUnknownSchemaIsRefused) {

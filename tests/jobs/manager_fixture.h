@@ -18,6 +18,7 @@
 #include "jobs/fakes.h"
 #include "jobs/job_manager.h"
 #include "metric_values.h"
+#include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "temp_dir.h"
 
@@ -34,7 +35,7 @@ class Server {
  public:
   explicit Server(std::filesystem::path state_dir) : state_dir_(std::move(state_dir)) {
     catalog_.Put("zinc");
-    auto opened = JobManager::Open({state_dir_}, catalog_, runner_, metrics_);
+    auto opened = JobManager::Open({state_dir_}, catalog_, runner_, metrics_, cache_metrics_);
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
       std::abort();
@@ -111,6 +112,7 @@ class Server {
   const std::filesystem::path state_dir_;
   prometheus::Registry registry_;
   telemetry::JobMetrics metrics_{registry_, StateNames()};
+  telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}};
   FakeCatalog catalog_;
   FakeRunner runner_;
   std::unique_ptr<JobManager> manager_;

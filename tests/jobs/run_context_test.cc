@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "metric_values.h"
@@ -30,21 +32,30 @@ class RunContextTest : public testing::Test {
   telemetry::JobMetrics metrics_{registry_, {}};
   std::unique_ptr<telemetry::JobLog> log_ = *telemetry::JobLog::Open(dir_.path() / "log");
   std::atomic<bool> draining_{false};
-  LiveRun live_;
+  telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}};
+  LiveRun live_{LiveRun::Cache(), {}};
   train::TrainOptions options_;
   absl::Time now_ = absl::UnixEpoch();
   int notices_ = 0;
   std::vector<int64_t> stored_steps_;
   std::vector<int64_t> epochs_;
+  std::vector<std::vector<graphcache::Command>> stored_commands_;
+  absl::Status store_error_;
   JobRunContext context_{options_,
                          false,
                          draining_,
                          live_,
                          *log_,
-                         metrics_,
+                         RunMetrics{metrics_, cache_metrics_},
                          {.notify = [this] { ++notices_; },
                           .store_progress = [this] { stored_steps_.push_back(live_.progress().step); },
                           .record_epoch = [this](const train::EpochMetrics& m) { epochs_.push_back(m.epoch); },
+                          .store_commands =
+                              [this](const std::vector<graphcache::Command>& commands) {
+                                if (!store_error_.ok()) return store_error_;
+                                stored_commands_.push_back(commands);
+                                return absl::OkStatus();
+                              },
                           .now = [this] { return now_; }}};
 };
 
@@ -89,6 +100,66 @@ TEST_F(RunContextTest, FeedsTheMetrics) {
   EXPECT_EQ(MetricValue(registry_, "permafrost_train_epoch_seconds"), 1);
   EXPECT_EQ(MetricValue(registry_, "permafrost_checkpoint_seconds"), 1);
   EXPECT_EQ(MetricValue(registry_, "permafrost_train_epoch"), 1);
+}
+
+graphcache::Command Freeze(int64_t sequence, std::optional<int64_t> step = std::nullopt) {
+  return {.sequence = sequence, .kind = graphcache::CommandKind::kFreeze, .step = step};
+}
+
+TEST_F(RunContextTest, TheCacheIsVisibleAtOnceWithTheEntriesToldLast) {
+  graphcache::Snapshot snapshot;
+  snapshot.of(graphcache::Mode::kTrain).hits = 7;
+  const auto entries = std::make_shared<const std::vector<graphcache::EntryInfo>>(3);
+  context_.OnGraphCache(snapshot, entries);
+  snapshot.of(graphcache::Mode::kTrain).hits = 8;
+  context_.OnGraphCache(snapshot, nullptr);
+  EXPECT_EQ(live_.cache().snapshot, snapshot);
+  EXPECT_EQ(live_.cache().entries, entries);
+  EXPECT_EQ(notices_, 2);
+  EXPECT_EQ(MetricValue(registry_, "permafrost_graph_cache_hits_total", {{"mode", "train"}}), 8);
+}
+
+TEST_F(RunContextTest, CommandsAreStampedOnDiskBeforeTheyTakeEffect) {
+  EXPECT_THAT(context_.TakeCacheCommands(0, 4), testing::IsEmpty());
+  live_.commands().Append(Freeze(1), nullptr);
+  live_.commands().Append(Freeze(2), nullptr);
+  EXPECT_THAT(context_.TakeCacheCommands(0, 5), testing::ElementsAre(Freeze(1, 5), Freeze(2, 5)));
+  EXPECT_THAT(stored_commands_, testing::ElementsAre(testing::ElementsAre(Freeze(1, 5), Freeze(2, 5))));
+  EXPECT_THAT(context_.TakeCacheCommands(2, 6), testing::IsEmpty());
+  EXPECT_THAT(context_.TakeCacheCommands(0, 6), testing::ElementsAre(Freeze(1, 5), Freeze(2, 5)))
+      << "as they were stamped";
+  EXPECT_EQ(stored_commands_.size(), 1u);
+}
+
+TEST_F(RunContextTest, ACommandThatCannotBeStampedWaits) {
+  live_.commands().Append(Freeze(1), nullptr);
+  store_error_ = absl::ResourceExhaustedError("disk full");
+  EXPECT_THAT(context_.TakeCacheCommands(0, 5), testing::IsEmpty());
+  store_error_ = absl::OkStatus();
+  EXPECT_THAT(context_.TakeCacheCommands(0, 6), testing::IsEmpty()) << "not tried at each step";
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(context_.TakeCacheCommands(0, 7), testing::ElementsAre(Freeze(1, 7)));
+}
+
+TEST_F(RunContextTest, WhoWaitsForACommandIsToldTheCacheThatHasIt) {
+  std::vector<std::pair<int, int64_t>> told;  // who, hits
+  for (const int who : {1, 2}) {
+    live_.commands().Append(Freeze(who), [&told, who](const absl::StatusOr<graphcache::Snapshot>& snapshot) {
+      told.emplace_back(who, snapshot.value().of(graphcache::Mode::kTrain).hits);
+    });
+  }
+  graphcache::Snapshot snapshot;
+  context_.OnGraphCache(snapshot, nullptr);
+  EXPECT_THAT(told, testing::IsEmpty());
+  snapshot.command_sequence = 1;
+  snapshot.of(graphcache::Mode::kTrain).hits = 10;
+  context_.OnGraphCache(snapshot, nullptr);
+  context_.OnGraphCache(snapshot, nullptr);
+  EXPECT_THAT(told, testing::ElementsAre(std::pair(1, 10)));
+  snapshot.command_sequence = 2;
+  snapshot.of(graphcache::Mode::kTrain).hits = 20;
+  context_.OnGraphCache(snapshot, nullptr);
+  EXPECT_THAT(told, testing::ElementsAre(std::pair(1, 10), std::pair(2, 20)));
 }
 
 }  // namespace

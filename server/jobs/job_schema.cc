@@ -1,0 +1,95 @@
+#include "jobs/job_schema.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <sqlite3.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace permafrost::jobs {
+namespace {
+
+// 1: jobs and epochs. 2: graph caches and their commands.
+constexpr int kSchemaVersion = 2;
+
+// AUTOINCREMENT: a sequence is never given twice, so that page tokens and ages outlive deletions.
+constexpr char kJobTables[] = R"sql(
+  CREATE TABLE jobs (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    request_id TEXT UNIQUE,
+    state TEXT NOT NULL,
+    create_time INTEGER NOT NULL,
+    start_time INTEGER,
+    end_time INTEGER,
+    spec TEXT NOT NULL,
+    progress TEXT NOT NULL,
+    result TEXT,
+    error TEXT NOT NULL,
+    resumes INTEGER NOT NULL
+  );
+  CREATE INDEX jobs_by_state ON jobs (state, sequence);
+  CREATE TABLE epochs (
+    job INTEGER NOT NULL REFERENCES jobs (sequence) ON DELETE CASCADE,
+    epoch INTEGER NOT NULL,
+    metrics TEXT NOT NULL,
+    PRIMARY KEY (job, epoch)
+  ) WITHOUT ROWID;
+)sql";
+
+constexpr char kGraphCacheTables[] = R"sql(
+  CREATE TABLE graph_caches (
+    job INTEGER PRIMARY KEY REFERENCES jobs (sequence) ON DELETE CASCADE,
+    snapshot TEXT NOT NULL,
+    entries TEXT NOT NULL
+  );
+  CREATE TABLE cache_commands (
+    job INTEGER NOT NULL REFERENCES jobs (sequence) ON DELETE CASCADE,
+    sequence INTEGER NOT NULL,
+    command TEXT NOT NULL,
+    PRIMARY KEY (job, sequence)
+  ) WITHOUT ROWID;
+)sql";
+
+}  // namespace
+
+absl::Status PrepareDatabase(SQLite::Database& database) {
+  database.exec("PRAGMA journal_mode = WAL");
+  database.exec("PRAGMA synchronous = FULL");
+  database.exec("PRAGMA fullfsync = ON");  // macOS: through the drive's cache; nothing elsewhere
+  database.exec("PRAGMA foreign_keys = ON");
+  // IMMEDIATE: of two processes that find an empty file one makes the schema and the other waits.
+  SQLite::Transaction transaction(database, SQLite::TransactionBehavior::IMMEDIATE);
+  const int version = database.execAndGet("PRAGMA user_version").getInt();
+  if (version < 0 || version > kSchemaVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(database.getFilename(), ": schema version ", version,
+                                                      " is not known; this build reads versions 1 to ",
+                                                      kSchemaVersion));
+  }
+  if (version < 1) database.exec(kJobTables);
+  if (version < 2) database.exec(kGraphCacheTables);
+  if (version < kSchemaVersion) database.exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
+  transaction.commit();
+  return absl::OkStatus();
+}
+
+absl::Status ToStatus(const std::string& file, const SQLite::Exception& error) {
+  const std::string message = absl::StrCat(file, ": ", error.what());
+  switch (error.getErrorCode()) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return absl::UnavailableError(message);
+    case SQLITE_FULL:
+      return absl::ResourceExhaustedError(message);
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::DataLossError(message);
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+      return absl::FailedPreconditionError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+}  // namespace permafrost::jobs

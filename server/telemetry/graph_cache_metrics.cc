@@ -1,0 +1,146 @@
+#include "telemetry/graph_cache_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <limits>
+#include <string>
+
+#include "absl/synchronization/mutex.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+
+prometheus::Family<Counter>& CounterFamily(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+}
+prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
+}
+
+}  // namespace
+
+// References into the registry, which owns every metric; all of them are safe to update anywhere.
+struct GraphCacheMetrics::Families {
+  struct ByMode {
+    Gauge &entries, &entry_bytes, &capacity;
+    Counter &hits, &padded_hits, &misses, &captures, &rejected_inserts, &graph_breaks, &eager_steps, &transient_steps,
+        &capture_seconds;
+    Counter &nodes, &edges, &padding_nodes, &padding_edges;
+  };
+
+  Families(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names)
+      : shared_bytes(GaugeFamily(registry, "permafrost_graph_cache_shared_bytes",
+                                 "Bytes that all executables of the running job share; 0 when none runs.")
+                         .Add({})),
+        bytes(GaugeFamily(registry, "permafrost_graph_cache_bytes",
+                          "Bytes of the running job's executables, shared ones included; 0 when none runs.")
+                  .Add({})),
+        frozen(GaugeFamily(registry, "permafrost_graph_cache_frozen",
+                           "Whether the running job's graph cache is frozen; 0 when none runs.")
+                   .Add({})),
+        frozen_timestamp(GaugeFamily(registry, "permafrost_graph_cache_frozen_timestamp_seconds",
+                                     "Unix time at which the running job's graph cache froze last, 0 before that.")
+                             .Add({})),
+        storage_bytes(
+            GaugeFamily(registry, "permafrost_torch_storage_bytes", "Bytes of tensor storage that torch holds.")
+                .Add({})),
+        storage_allocations(CounterFamily(registry, "permafrost_torch_storage_allocations_total",
+                                          "Allocations of tensor storage by torch.")
+                                .Add({})) {
+    auto& entries = GaugeFamily(registry, "permafrost_graph_cache_entries",
+                                "Executables that the running job's graph cache holds; 0 when none runs.");
+    auto& entry_bytes = GaugeFamily(registry, "permafrost_graph_cache_entry_bytes",
+                                    "Bytes that those executables keep for themselves; 0 when none runs.");
+    auto& capacity = GaugeFamily(registry, "permafrost_graph_cache_capacity_entries",
+                                 "Executables that the policy may keep, +Inf without bound; 0 when none runs.");
+    auto& hits = CounterFamily(registry, "permafrost_graph_cache_hits_total", "Steps replayed at their own shape.");
+    auto& padded_hits =
+        CounterFamily(registry, "permafrost_graph_cache_padded_hits_total", "Steps replayed in a larger shape.");
+    auto& misses = CounterFamily(registry, "permafrost_graph_cache_misses_total",
+                                 "Steps that no executable made before them could run.");
+    auto& captures = CounterFamily(registry, "permafrost_graph_cache_captures_total", "Executables made.");
+    auto& rejected = CounterFamily(registry, "permafrost_graph_cache_rejected_inserts_total",
+                                   "Steps whose shape would have been kept had the graph cache not been frozen.");
+    auto& breaks = CounterFamily(registry, "permafrost_graph_cache_graph_breaks_total",
+                                 "Captures that found the step not capturable.");
+    auto& eager = CounterFamily(registry, "permafrost_graph_cache_eager_steps_total", "Steps that ran uncaptured.");
+    auto& transient = CounterFamily(registry, "permafrost_graph_cache_transient_steps_total",
+                                    "Steps whose executable was dropped at their end.");
+    auto& seconds = CounterFamily(registry, "permafrost_graph_cache_capture_seconds_total", "Time spent on captures.");
+    auto& rows =
+        CounterFamily(registry, "permafrost_graph_cache_rows_total", "Rows of the batches of steps, padding apart.");
+    auto& padding =
+        CounterFamily(registry, "permafrost_graph_cache_padding_rows_total", "Rows that padding added to steps.");
+    for (const std::string_view name : mode_names) {
+      const prometheus::Labels mode{{"mode", std::string(name)}};
+      const prometheus::Labels nodes{{"mode", std::string(name)}, {"kind", "nodes"}};
+      const prometheus::Labels edges{{"mode", std::string(name)}, {"kind", "edges"}};
+      modes.push_back({entries.Add(mode), entry_bytes.Add(mode), capacity.Add(mode), hits.Add(mode),
+                       padded_hits.Add(mode), misses.Add(mode), captures.Add(mode), rejected.Add(mode),
+                       breaks.Add(mode), eager.Add(mode), transient.Add(mode), seconds.Add(mode), rows.Add(nodes),
+                       rows.Add(edges), padding.Add(nodes), padding.Add(edges)});
+    }
+  }
+
+  std::vector<ByMode> modes;
+  Gauge &shared_bytes, &bytes, &frozen, &frozen_timestamp;
+  Gauge& storage_bytes;
+  Counter& storage_allocations;
+  absl::Mutex raise_mu;  // makes reading and raising a counter one step
+};
+
+GraphCacheMetrics::GraphCacheMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names)
+    : families_(std::make_unique<Families>(registry, mode_names)) {}
+
+GraphCacheMetrics::~GraphCacheMetrics() = default;
+
+void GraphCacheMetrics::Add(size_t mode, const GraphCacheCounts& increments) {
+  Families::ByMode& m = families_->modes.at(mode);
+  const auto add = [](Counter& counter, int64_t increment) { counter.Increment(static_cast<double>(increment)); };
+  add(m.hits, increments.hits);
+  add(m.padded_hits, increments.padded_hits);
+  add(m.misses, increments.misses);
+  add(m.captures, increments.captures);
+  add(m.rejected_inserts, increments.rejected_inserts);
+  add(m.graph_breaks, increments.graph_breaks);
+  add(m.eager_steps, increments.eager_steps);
+  add(m.transient_steps, increments.transient_steps);
+  m.capture_seconds.Increment(increments.capture_seconds);
+  add(m.nodes, increments.nodes);
+  add(m.edges, increments.edges);
+  add(m.padding_nodes, increments.padding_nodes);
+  add(m.padding_edges, increments.padding_edges);
+}
+
+void GraphCacheMetrics::SetRunning(const GraphCacheState& state) {
+  int64_t total = state.shared_bytes;
+  for (size_t i = 0; i < families_->modes.size(); ++i) {
+    const GraphCacheUse use = i < state.modes.size() ? state.modes[i] : GraphCacheUse();
+    const Families::ByMode& m = families_->modes[i];
+    m.entries.Set(static_cast<double>(use.entries));
+    m.entry_bytes.Set(static_cast<double>(use.entry_bytes));
+    m.capacity.Set(use.capacity < 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(use.capacity));
+    total += use.entry_bytes;
+  }
+  families_->shared_bytes.Set(static_cast<double>(state.shared_bytes));
+  families_->bytes.Set(static_cast<double>(total));
+  families_->frozen.Set(state.frozen ? 1 : 0);
+  const bool ever = state.freeze_time != absl::InfinitePast();
+  families_->frozen_timestamp.Set(ever ? absl::ToDoubleSeconds(state.freeze_time - absl::UnixEpoch()) : 0);
+}
+
+void GraphCacheMetrics::SetTorchStorage(int64_t bytes, int64_t allocations_total) {
+  families_->storage_bytes.Set(static_cast<double>(bytes));
+  absl::MutexLock lock(&families_->raise_mu);
+  Counter& allocations = families_->storage_allocations;
+  // Two scrapes at once may come with their readings in the wrong order: a total never falls.
+  const double missing = static_cast<double>(allocations_total) - allocations.Value();
+  if (missing > 0) allocations.Increment(missing);
+}
+
+}  // namespace permafrost::telemetry

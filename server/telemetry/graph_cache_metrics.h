@@ -1,0 +1,62 @@
+// Metrics of graph caches and of the memory that torch holds. Every series exists from the start; labels are bounded.
+// Counters are of this process: they hold no work that an earlier run of a resumed job did.
+// Threads: all methods are safe anywhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+
+namespace prometheus {
+class Registry;
+}
+
+namespace permafrost::telemetry {
+
+// Plain numbers: telemetry sees no other room.
+struct GraphCacheCounts {
+  int64_t hits = 0, padded_hits = 0, misses = 0;
+  int64_t captures = 0, rejected_inserts = 0, graph_breaks = 0;
+  int64_t eager_steps = 0, transient_steps = 0;
+  double capture_seconds = 0;
+  int64_t nodes = 0, edges = 0;  // real rows
+  int64_t padding_nodes = 0, padding_edges = 0;
+};
+struct GraphCacheUse {
+  int64_t entries = 0, entry_bytes = 0;
+  int64_t capacity = 0;  // -1: no bound
+};
+struct GraphCacheState {
+  std::vector<GraphCacheUse> modes;  // by the index of the mode's name; those that are missing hold nothing
+  int64_t shared_bytes = 0;
+  bool frozen = false;
+  absl::Time freeze_time = absl::InfinitePast();  // InfinitePast: never
+};
+
+class GraphCacheMetrics {
+ public:
+  // `mode_names`: the label values of {mode}. Borrows the registry.
+  GraphCacheMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names);
+  ~GraphCacheMetrics();
+
+  // permafrost_graph_cache_{hits,padded_hits,misses,captures,rejected_inserts,graph_breaks,eager_steps,transient_steps,
+  // capture_seconds}_total{mode}, permafrost_graph_cache_{rows,padding_rows}_total{mode,kind="nodes"|"edges"}.
+  // `mode`: index of its name.
+  void Add(size_t mode, const GraphCacheCounts& increments);
+  // Of the running job; a default state when none runs: permafrost_graph_cache_{entries,entry_bytes,
+  // capacity_entries}{mode} (capacity without bound: +Inf), permafrost_graph_cache_{shared_bytes,bytes,frozen,
+  // frozen_timestamp_seconds} (0: not frozen yet)
+  void SetRunning(const GraphCacheState& state);
+  // permafrost_torch_storage_bytes, permafrost_torch_storage_allocations_total; called before each scrape.
+  void SetTorchStorage(int64_t bytes, int64_t allocations_total);
+
+ private:
+  struct Families;
+  std::unique_ptr<Families> families_;
+};
+
+}  // namespace permafrost::telemetry

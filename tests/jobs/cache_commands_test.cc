@@ -1,0 +1,343 @@
+// Graph caches of jobs: what is told of them, and the commands to them, across runs and servers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "jobs/manager_fixture.h"
+
+namespace permafrost::jobs {
+namespace {
+
+using graphcache::Command;
+using graphcache::CommandKind;
+using graphcache::Policy;
+using graphcache::PolicyUpdate;
+using graphcache::Snapshot;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// The answer to one command.
+class Answer {
+ public:
+  Answer(Server& server, const std::string& id, const Command& command) {
+    server->CommandGraphCache(JobId(id), command, [this](absl::StatusOr<Snapshot> answer) {
+      absl::MutexLock lock(&mu_);
+      EXPECT_FALSE(answer_) << "answered twice";
+      answer_ = std::move(answer);
+    });
+  }
+  bool is_there() const {
+    absl::MutexLock lock(&mu_);
+    return answer_.has_value();
+  }
+  absl::StatusOr<Snapshot> Await() const {
+    absl::MutexLock lock(&mu_);
+    const auto there = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return answer_.has_value(); };
+    if (!mu_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(60))) {
+      return absl::DeadlineExceededError("no answer in a minute");
+    }
+    return *answer_;
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  std::optional<absl::StatusOr<Snapshot>> answer_ ABSL_GUARDED_BY(mu_);
+};
+
+Command Freeze() { return {.kind = CommandKind::kFreeze}; }
+Command Update(const PolicyUpdate& update) { return {.kind = CommandKind::kUpdatePolicy, .update = update}; }
+
+class CacheCommandsTest : public testing::Test {
+ protected:
+  // The state directory as SIGKILL would leave it now. The runner is held, so that nobody writes meanwhile.
+  std::filesystem::path Crash(const Server& server) {
+    const std::filesystem::path copy = dir_.path() / ("after-crash-" + std::to_string(++crashes_));
+    std::filesystem::copy(server.state_dir(), copy, std::filesystem::copy_options::recursive);
+    return copy;
+  }
+  // A job that stands before its step `boundary`.
+  void RunTo(Server& server, int64_t boundary, int64_t epochs = 3) {
+    server.runner().Hold();
+    server->Start();
+    server.Create("job-a", epochs);
+    server.runner().Permit(boundary);
+    server.runner().AwaitHeld();
+  }
+  const TempDir dir_;
+  const std::filesystem::path state_ = dir_.path() / "state";
+  int crashes_ = 0;
+};
+
+TEST_F(CacheCommandsTest, BeforeItsFirstStepAJobHasItsOptionsAndNothingElse) {
+  Server server(state_);
+  CreateRequest request = Server::Request("job-a");
+  request.spec.train.graph_cache = {.policy = Policy::kAlways, .freeze_at = 9};
+  ASSERT_TRUE(server->Create(request).ok());
+  Snapshot want;
+  want.options = request.spec.train.graph_cache;
+  EXPECT_EQ(server->GetGraphCache(JobId("job-a")).value(), want);
+  EXPECT_THAT(server->GraphCacheEntries(JobId("job-a")).value(), IsEmpty());
+}
+
+TEST_F(CacheCommandsTest, ARunningJobsCacheIsOfThisMoment) {
+  Server server(state_);
+  RunTo(server, 2);
+  const Snapshot snapshot = server->GetGraphCache(JobId("job-a")).value();
+  EXPECT_EQ(snapshot.of(graphcache::Mode::kTrain).hits, 1);
+  EXPECT_EQ(snapshot.shared_bytes, 5000);
+  EXPECT_EQ(server->GraphCacheEntries(JobId("job-a")).value().size(), 1u);
+}
+
+TEST_F(CacheCommandsTest, TheLastStatisticsOutliveTheJobAndTheServer) {
+  {
+    Server server(state_);
+    server->Start();
+    server.Create("job-a", 2);
+    server.AwaitEnd("job-a");
+  }
+  Server later(state_);
+  EXPECT_EQ(later->GetGraphCache(JobId("job-a")).value().of(graphcache::Mode::kTrain).hits, 5);
+  const auto entries = later->GraphCacheEntries(JobId("job-a")).value();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].hits, 5) << "as told at the end";
+}
+
+TEST_F(CacheCommandsTest, WhatIsToldLastIsStoredHoweverTheRunEnds) {
+  for (const bool fails : {false, true}) {
+    const std::string id = fails ? "job-fails" : "job-succeeds";
+    Server server(state_);
+    server.runner().SetScript(
+        [&](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+          Snapshot snapshot;
+          snapshot.of(graphcache::Mode::kTrain).hits = 42;
+          context.OnGraphCache(snapshot, std::make_shared<const std::vector<graphcache::EntryInfo>>(3));
+          if (fails) return absl::ResourceExhaustedError("no memory");
+          return train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()};
+        });
+    server->Start();
+    server.Create(id);
+    server.AwaitEnd(id);
+    EXPECT_EQ(server->GetGraphCache(JobId(id)).value().of(graphcache::Mode::kTrain).hits, 42) << id;
+    EXPECT_EQ(server->GraphCacheEntries(JobId(id)).value().size(), 3u) << id;
+  }
+}
+
+TEST_F(CacheCommandsTest, ACommandToARunningJobAnswersWhenItTookEffect) {
+  Server server(state_);
+  RunTo(server, 2);
+  Answer freeze(server, "job-a", Freeze());
+  Answer update(server, "job-a", Update({.policy = Policy::kAlways}));
+  EXPECT_FALSE(freeze.is_there()) << "no step boundary came yet";
+  server.runner().Permit(1);
+  const auto first = freeze.Await();
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->command_step, 2);
+  EXPECT_EQ(update.Await()->options.policy, Policy::kAlways);
+  EXPECT_THAT(server.runner().applied(), ElementsAre("job-a 1@2", "job-a 2@2"));
+  server.runner().AwaitHeld();
+  Answer next(server, "job-a", Freeze());
+  server.runner().Release();
+  EXPECT_EQ(next.Await()->command_sequence, 3);
+  server.AwaitEnd("job-a");
+  EXPECT_THAT(server.runner().applied(), ElementsAre("job-a 1@2", "job-a 2@2", "job-a 3@3"));
+}
+
+TEST_F(CacheCommandsTest, ACommandIsOnRecordBeforeItTakesEffect) {
+  Server server(state_);
+  RunTo(server, 4);
+  Answer freeze(server, "job-a", Freeze());
+  Server later(Crash(server));
+  later->Start();
+  later.AwaitEnd("job-a");
+  EXPECT_THAT(later.runner().applied(), ElementsAre("job-a 1@3")) << "where the job went on";
+}
+
+TEST_F(CacheCommandsTest, AResumedRunAppliesCommandsWhereTheyTookEffect) {
+  Server server(state_);
+  RunTo(server, 4);  // the checkpoint is at step 3
+  Answer at_4(server, "job-a", Freeze());
+  server.runner().Permit(1);
+  ASSERT_TRUE(at_4.Await().ok());
+  server.runner().AwaitHeld();
+  Answer pending(server, "job-a", Update({.freeze_at = 7}));
+  Server later(Crash(server));
+  later->Start();
+  later.AwaitEnd("job-a");
+  EXPECT_THAT(later.runner().applied(), ElementsAre("job-a 1@4", "job-a 2@4"))
+      << "not at step 3, and the one that had no step after it";
+  EXPECT_EQ(later->GetGraphCache(JobId("job-a")).value().options.freeze_at, 7);
+}
+
+TEST_F(CacheCommandsTest, WhatACheckpointHasIsNotAppliedAgain) {
+  {
+    Server server(state_);
+    RunTo(server, 2);
+    Answer freeze(server, "job-a", Freeze());
+    server.runner().Permit(2);
+    ASSERT_TRUE(freeze.Await().ok());
+    server.runner().AwaitHeld();
+  }
+  Server later(state_);
+  later->Start();
+  later.AwaitEnd("job-a");
+  EXPECT_THAT(later.runner().applied(), IsEmpty());
+  EXPECT_TRUE(later->GetGraphCache(JobId("job-a")).value().frozen);
+}
+
+TEST_F(CacheCommandsTest, ACommandToAQueuedJobAnswersAtOnce) {
+  Server server(state_);
+  server.Create("job-a");
+  const auto answer = Answer(server, "job-a", Update({.policy = Policy::kAlways})).Await();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->options.policy, Policy::kAlways);
+  EXPECT_EQ(answer->command_step, 0);
+  EXPECT_EQ(server->GetGraphCache(JobId("job-a")).value(), *answer);
+  Server later(Crash(server));
+  EXPECT_EQ(later->GetGraphCache(JobId("job-a")).value(), *answer);
+  later->Start();
+  later.AwaitEnd("job-a");
+  EXPECT_THAT(later.runner().applied(), ElementsAre("job-a 1@0"));
+}
+
+TEST_F(CacheCommandsTest, AQueuedJobsCommandsAreCheckedAgainstThoseBefore) {
+  Server server(state_);
+  server.Create("job-a");
+  ASSERT_TRUE(Answer(server, "job-a", Update({.policy = Policy::kNever})).Await().ok());
+  EXPECT_EQ(ReasonOf(Answer(server, "job-a", Freeze()).Await().status()), "GRAPH_CACHE_KEEPS_NOTHING");
+  ASSERT_TRUE(Answer(server, "job-a", Update({.policy = Policy::kFreeze})).Await().ok());
+  EXPECT_TRUE(Answer(server, "job-a", Freeze()).Await().ok());
+  server->Start();
+  server.AwaitEnd("job-a");
+  EXPECT_THAT(server.runner().applied(), ElementsAre("job-a 1@0", "job-a 2@0", "job-a 3@0"))
+      << "what was refused took no number";
+}
+
+TEST_F(CacheCommandsTest, ARunningJobsCommandsAreCheckedAgainstThosePending) {
+  Server server(state_);
+  RunTo(server, 1);
+  Answer never(server, "job-a", Update({.policy = Policy::kNever}));
+  Answer refused(server, "job-a", Freeze());
+  ASSERT_TRUE(refused.is_there());
+  EXPECT_EQ(ReasonOf(refused.Await().status()), "GRAPH_CACHE_KEEPS_NOTHING");
+  Answer bad(server, "job-a", Update({.freeze_at = -1}));
+  EXPECT_THAT(FieldsOf(bad.Await().status()), ElementsAre("policy.freeze_at"));
+  server.runner().Release();
+  EXPECT_TRUE(never.Await().ok());
+}
+
+TEST_F(CacheCommandsTest, AQueuedJobGoesOnWhereItsCheckpointIsButNotBeforeEarlierCommands) {
+  Server server(state_);
+  RunTo(server, 5);  // the checkpoint is at step 3
+  {
+    Server later(Crash(server));
+    EXPECT_EQ(Answer(later, "job-a", Freeze()).Await()->command_step, 3);
+  }
+  Answer at_5(server, "job-a", Freeze());
+  server.runner().Permit(1);
+  ASSERT_EQ(at_5.Await()->command_step, 5);
+  server.runner().AwaitHeld();  // step 6 and its checkpoint are done; a crash before that is what is simulated next
+  Answer pending(server, "job-a", Freeze());
+  Server later(Crash(server));
+  EXPECT_EQ(Answer(later, "job-a", Update({.policy = Policy::kAlways})).Await()->command_step, 6);
+  later->Start();
+  later.AwaitEnd("job-a");
+  EXPECT_THAT(later.runner().applied(), ElementsAre("job-a 2@6", "job-a 3@6"));
+}
+
+TEST_F(CacheCommandsTest, AQueuedCommandComesAfterThoseThatALostRunHadApplied) {
+  Server server(state_);
+  RunTo(server, 4);  // the checkpoint is at step 3
+  Answer at_4(server, "job-a", Freeze());
+  server.runner().Permit(1);
+  ASSERT_EQ(at_4.Await()->command_step, 4);
+  server.runner().AwaitHeld();
+  Server later(Crash(server));
+  EXPECT_EQ(Answer(later, "job-a", Update({.policy = Policy::kAlways})).Await()->command_step, 4);
+  later->Start();
+  later.AwaitEnd("job-a");
+  EXPECT_THAT(later.runner().applied(), ElementsAre("job-a 1@4", "job-a 2@4"));
+}
+
+TEST_F(CacheCommandsTest, AJobThatHasEndedTakesNone) {
+  Server server(state_);
+  server->Start();
+  server.Create("job-a");
+  server.AwaitEnd("job-a");
+  const absl::Status status = Answer(server, "job-a", Freeze()).Await().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(ReasonOf(status), "JOB_ENDED");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("succeeded"));
+}
+
+TEST_F(CacheCommandsTest, AJobThatIsNotThereIsNotFound) {
+  Server server(state_);
+  EXPECT_EQ(ReasonOf(Answer(server, "job-x", Freeze()).Await().status()), "JOB_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(server->GetGraphCache(JobId("job-x")).status()), "JOB_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(server->GraphCacheEntries(JobId("job-x")).status()), "JOB_NOT_FOUND");
+}
+
+TEST_F(CacheCommandsTest, ACommandThatFoundNoStepBoundaryIsToldSo) {
+  Server server(state_);
+  RunTo(server, 2);
+  Answer freeze(server, "job-a", Freeze());
+  ASSERT_TRUE(server->Cancel(JobId("job-a")).ok());
+  EXPECT_FALSE(freeze.is_there());
+  server.runner().Release();
+  const absl::Status status = freeze.Await().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_EQ(ReasonOf(status), "JOB_ENDED");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("before its next step boundary"));
+}
+
+TEST_F(CacheCommandsTest, ACommandThatADrainCutsOffTakesEffectInTheNextServer) {
+  {
+    Server server(state_);
+    RunTo(server, 4);
+    Answer freeze(server, "job-a", Freeze());
+    server->Drain();
+    server.runner().Release();
+    const absl::Status status = freeze.Await().status();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_EQ(ReasonOf(status), "SERVER_DRAINING");
+    server->Join();
+    EXPECT_THAT(server.runner().applied(), IsEmpty());
+  }
+  Server later(state_);
+  EXPECT_EQ(Answer(later, "job-a", Update({.freeze_at = 5})).Await()->command_step, 4);
+  later->Start();
+  later.AwaitEnd("job-a");
+  EXPECT_THAT(later.runner().applied(), ElementsAre("job-a 1@4", "job-a 2@4"));
+}
+
+TEST_F(CacheCommandsTest, MetricsCountThisProcessAndShowTheRunningJob) {
+  const MetricLabels train{{"mode", "train"}};
+  {
+    Server server(state_);
+    RunTo(server, 4);
+    EXPECT_EQ(server.Metric("permafrost_graph_cache_hits_total", train), 3);
+    EXPECT_EQ(server.Metric("permafrost_graph_cache_captures_total", train), 1);
+    EXPECT_EQ(server.Metric("permafrost_graph_cache_bytes"), 6000);
+    EXPECT_EQ(server.Metric("permafrost_graph_cache_entries", train), 1);
+  }
+  Server later(state_);
+  later->Start();
+  later.AwaitEnd("job-a");
+  EXPECT_EQ(later.Metric("permafrost_graph_cache_hits_total", train), 9 - 4 - 1)
+      << "the first of the five is what counting begins from";
+  EXPECT_EQ(later.Metric("permafrost_graph_cache_captures_total", train), 0);
+  later->Drain();
+  later->Join();
+  EXPECT_EQ(later.Metric("permafrost_graph_cache_bytes"), 0) << "none runs";
+  EXPECT_EQ(later.Metric("permafrost_graph_cache_entries", train), 0);
+}
+
+}  // namespace
+}  // namespace permafrost::jobs

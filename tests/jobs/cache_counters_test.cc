@@ -1,0 +1,82 @@
+#include "jobs/cache_counters.h"
+
+#include <gtest/gtest.h>
+
+namespace permafrost::jobs {
+namespace {
+
+using graphcache::Mode;
+using graphcache::Snapshot;
+
+constexpr size_t kTrain = 0, kEval = 1;
+
+Snapshot Hits(int64_t train, int64_t eval, int64_t misses = 0) {
+  Snapshot snapshot;
+  snapshot.of(Mode::kTrain).hits = train;
+  snapshot.of(Mode::kTrain).misses = misses;
+  snapshot.of(Mode::kEval).hits = eval;
+  return snapshot;
+}
+
+TEST(CacheCountersTest, ANewJobsFirstSnapshotCounts) {
+  CacheCounters counters(false);
+  EXPECT_EQ(counters.Advance(Hits(1, 0))[kTrain].hits, 1);
+  const auto next = counters.Advance(Hits(3, 4));
+  EXPECT_EQ(next[kTrain].hits, 2);
+  EXPECT_EQ(next[kEval].hits, 4);
+}
+
+TEST(CacheCountersTest, AResumedJobsFirstSnapshotIsWhereItBegins) {
+  CacheCounters counters(true);
+  EXPECT_EQ(counters.Advance(Hits(100, 50))[kTrain].hits, 0);
+  const auto next = counters.Advance(Hits(101, 50));
+  EXPECT_EQ(next[kTrain].hits, 1);
+  EXPECT_EQ(next[kEval].hits, 0);
+}
+
+TEST(CacheCountersTest, AResumedJobWithoutACheckpointCountsFromNothing) {
+  CacheCounters counters(true);
+  EXPECT_EQ(counters.Advance(Hits(0, 0, 1))[kTrain].misses, 1);
+}
+
+TEST(CacheCountersTest, EveryCounterAdvances) {
+  graphcache::ModeStats s;
+  s.hits = 1;
+  s.padded_hits = 2;
+  s.misses = 3;
+  s.captures = 4;
+  s.rejected_inserts = 5;
+  s.graph_breaks = 6;
+  s.eager_steps = 7;
+  s.transient_steps = 8;
+  s.capture_seconds = 0.5;
+  s.nodes = 9;
+  s.edges = 10;
+  s.padding_nodes = 11;
+  s.padding_edges = 12;
+  Snapshot snapshot;
+  snapshot.of(Mode::kEval) = s;
+  const telemetry::GraphCacheCounts counts = CacheCounters(false).Advance(snapshot)[kEval];
+  EXPECT_EQ(counts.hits, 1);
+  EXPECT_EQ(counts.padded_hits, 2);
+  EXPECT_EQ(counts.misses, 3);
+  EXPECT_EQ(counts.captures, 4);
+  EXPECT_EQ(counts.rejected_inserts, 5);
+  EXPECT_EQ(counts.graph_breaks, 6);
+  EXPECT_EQ(counts.eager_steps, 7);
+  EXPECT_EQ(counts.transient_steps, 8);
+  EXPECT_EQ(counts.capture_seconds, 0.5);
+  EXPECT_EQ(counts.nodes, 9);
+  EXPECT_EQ(counts.edges, 10);
+  EXPECT_EQ(counts.padding_nodes, 11);
+  EXPECT_EQ(counts.padding_edges, 12);
+}
+
+TEST(CacheCountersTest, NoIncrementIsNegative) {
+  CacheCounters counters(false);
+  counters.Advance(Hits(5, 0));
+  EXPECT_EQ(counters.Advance(Hits(3, 0))[kTrain].hits, 0);
+}
+
+}  // namespace
+}  // namespace permafrost::jobs

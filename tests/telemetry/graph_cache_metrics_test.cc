@@ -1,0 +1,121 @@
+#include "telemetry/graph_cache_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/registry.h>
+
+#include <limits>
+
+#include "metric_values.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+constexpr size_t kTrain = 0, kEval = 1;
+
+class GraphCacheMetricsTest : public testing::Test {
+ protected:
+  double Value(const std::string& name, const MetricLabels& labels = {}) const {
+    const auto value = MetricValue(registry_, "permafrost_" + name, labels);
+    EXPECT_TRUE(value) << name;
+    return value.value_or(-1);
+  }
+  double OfMode(const std::string& name, const char* mode) const {
+    return Value("graph_cache_" + name, {{"mode", mode}});
+  }
+
+  prometheus::Registry registry_;
+  GraphCacheMetrics metrics_{registry_, {"train", "eval"}};
+};
+
+TEST_F(GraphCacheMetricsTest, EverySeriesExistsFromTheStart) {
+  for (const char* mode : {"train", "eval"}) {
+    for (const char* name : {"entries", "entry_bytes", "capacity_entries", "hits_total", "padded_hits_total",
+                             "misses_total", "captures_total", "rejected_inserts_total", "graph_breaks_total",
+                             "eager_steps_total", "transient_steps_total", "capture_seconds_total"}) {
+      EXPECT_EQ(OfMode(name, mode), 0) << name;
+    }
+    for (const char* kind : {"nodes", "edges"}) {
+      EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", mode}, {"kind", kind}}), 0);
+      EXPECT_EQ(Value("graph_cache_padding_rows_total", {{"mode", mode}, {"kind", kind}}), 0);
+    }
+  }
+  for (const char* name :
+       {"graph_cache_shared_bytes", "graph_cache_bytes", "graph_cache_frozen", "graph_cache_frozen_timestamp_seconds",
+        "torch_storage_bytes", "torch_storage_allocations_total"}) {
+    EXPECT_EQ(Value(name), 0) << name;
+  }
+}
+
+TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
+  GraphCacheCounts counts;
+  counts.hits = 1;
+  counts.padded_hits = 2;
+  counts.misses = 3;
+  counts.captures = 4;
+  counts.rejected_inserts = 5;
+  counts.graph_breaks = 6;
+  counts.eager_steps = 7;
+  counts.transient_steps = 8;
+  counts.capture_seconds = 0.5;
+  counts.nodes = 9;
+  counts.edges = 10;
+  counts.padding_nodes = 11;
+  counts.padding_edges = 12;
+  metrics_.Add(kTrain, counts);
+  metrics_.Add(kTrain, counts);
+  metrics_.Add(kEval, {.hits = 100});
+  EXPECT_EQ(OfMode("hits_total", "train"), 2);
+  EXPECT_EQ(OfMode("hits_total", "eval"), 100);
+  EXPECT_EQ(OfMode("padded_hits_total", "train"), 4);
+  EXPECT_EQ(OfMode("misses_total", "train"), 6);
+  EXPECT_EQ(OfMode("captures_total", "train"), 8);
+  EXPECT_EQ(OfMode("rejected_inserts_total", "train"), 10);
+  EXPECT_EQ(OfMode("graph_breaks_total", "train"), 12);
+  EXPECT_EQ(OfMode("eager_steps_total", "train"), 14);
+  EXPECT_EQ(OfMode("transient_steps_total", "train"), 16);
+  EXPECT_EQ(OfMode("capture_seconds_total", "train"), 1);
+  EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "train"}, {"kind", "nodes"}}), 18);
+  EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "train"}, {"kind", "edges"}}), 20);
+  EXPECT_EQ(Value("graph_cache_padding_rows_total", {{"mode", "train"}, {"kind", "nodes"}}), 22);
+  EXPECT_EQ(Value("graph_cache_padding_rows_total", {{"mode", "train"}, {"kind", "edges"}}), 24);
+  EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "eval"}, {"kind", "nodes"}}), 0);
+}
+
+TEST_F(GraphCacheMetricsTest, GaugesAreOfTheRunningJob) {
+  metrics_.SetRunning({.modes = {{.entries = 98, .entry_bytes = 1000, .capacity = -1},
+                                 {.entries = 12, .entry_bytes = 200, .capacity = 32}},
+                       .shared_bytes = 5000,
+                       .frozen = true,
+                       .freeze_time = absl::FromUnixMillis(1'700'000'000'500)});
+  EXPECT_EQ(OfMode("entries", "train"), 98);
+  EXPECT_EQ(OfMode("entries", "eval"), 12);
+  EXPECT_EQ(OfMode("entry_bytes", "train"), 1000);
+  EXPECT_EQ(OfMode("capacity_entries", "train"), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(OfMode("capacity_entries", "eval"), 32);
+  EXPECT_THAT(MetricsText(registry_),
+              testing::HasSubstr("permafrost_graph_cache_capacity_entries{mode=\"train\"} +Inf"));
+  EXPECT_EQ(Value("graph_cache_shared_bytes"), 5000);
+  EXPECT_EQ(Value("graph_cache_bytes"), 6200);
+  EXPECT_EQ(Value("graph_cache_frozen"), 1);
+  EXPECT_EQ(Value("graph_cache_frozen_timestamp_seconds"), 1'700'000'000.5);
+
+  metrics_.SetRunning({});
+  EXPECT_EQ(OfMode("entries", "train"), 0);
+  EXPECT_EQ(OfMode("capacity_entries", "train"), 0);
+  EXPECT_EQ(Value("graph_cache_bytes"), 0);
+  EXPECT_EQ(Value("graph_cache_frozen"), 0);
+  EXPECT_EQ(Value("graph_cache_frozen_timestamp_seconds"), 0);
+}
+
+TEST_F(GraphCacheMetricsTest, StorageBytesRiseAndFallAllocationsOnlyRise) {
+  metrics_.SetTorchStorage(100, 10);
+  metrics_.SetTorchStorage(50, 12);
+  EXPECT_EQ(Value("torch_storage_bytes"), 50);
+  EXPECT_EQ(Value("torch_storage_allocations_total"), 12);
+  metrics_.SetTorchStorage(60, 11);
+  EXPECT_EQ(Value("torch_storage_allocations_total"), 12);
+}
+
+}  // namespace
+}  // namespace permafrost::telemetry
