@@ -72,6 +72,7 @@ int Main(int argc, char** argv) {
   AddGlobalOptions(app, options);
   AddDatasetCommands(app, chosen);
   AddJobCommands(app, chosen);
+  AddCacheCommands(app, chosen);
   AddServerCommands(app, chosen);
   try {
     app.parse(argc, argv);

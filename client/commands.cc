@@ -12,6 +12,12 @@ CLI::Validator NotNegative() {
       "");
 }
 
+void AddEnumOption(CLI::App& command, const std::string& flag, std::optional<std::string>& value,
+                   const google::protobuf::EnumDescriptor& type, const std::string& help) {
+  const auto names = EnumShortNames(type);
+  command.add_option(flag, value, help)->check(OneOf(names))->type_name(CLI::detail::join(names, "|"));
+}
+
 void AddReconnectOption(CLI::App& command, double& seconds) {
   command.add_option("--reconnect", seconds, "How long a server that goes away is waited for")
       ->check(CLI::Range(0.0, 1e9).description(""))

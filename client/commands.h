@@ -3,11 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "client/enum_text.h"
 #include "client/session.h"
+#include "google/protobuf/descriptor.h"
 
 namespace permafrost::client {
 
@@ -15,6 +18,7 @@ using Command = std::function<ExitCode(Session&)>;
 
 void AddDatasetCommands(CLI::App& app, Command& chosen);
 void AddJobCommands(CLI::App& app, Command& chosen);
+void AddCacheCommands(CLI::App& app, Command& chosen);
 void AddServerCommands(CLI::App& app, Command& chosen);
 
 // Parts of `job`, each in its own file.
@@ -23,10 +27,22 @@ void AddJobWatch(CLI::App& job, Command& chosen);
 void AddJobLogs(CLI::App& job, Command& chosen);
 void AddJobExport(CLI::App& job, Command& chosen);
 
+// Part of `cache`.
+void AddCacheWatch(CLI::App& cache, Command& chosen);
+
 // Checks whose accepted values the help text says already, so that CLI11 does not repeat them.
 CLI::Validator OneOf(const std::vector<std::string>& names);
 // CLI11 would read -1 as a large unsigned number.
 CLI::Validator NotNegative();
+
+// A flag that takes the short names of an enum of the contract.
+void AddEnumOption(CLI::App& command, const std::string& flag, std::optional<std::string>& value,
+                   const google::protobuf::EnumDescriptor& type, const std::string& help);
+// The value of such a flag, whose check has let only known names through.
+template <class E>
+E EnumOf(const google::protobuf::EnumDescriptor& type, const std::string& name) {
+  return static_cast<E>(ParseEnum(type, name).value_or(0));
+}
 
 // --reconnect, for the commands that follow a stream.
 void AddReconnectOption(CLI::App& command, double& seconds);

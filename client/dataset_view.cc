@@ -10,8 +10,6 @@
 namespace permafrost::client {
 namespace {
 
-constexpr char kNothing[] = "-";
-
 Cell StateCell(v1::Dataset::State state) {
   const Tone tone = state == v1::Dataset::STATE_READY    ? Tone::kGood
                     : state == v1::Dataset::STATE_FAILED ? Tone::kBad

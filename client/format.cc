@@ -7,10 +7,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "base/string_view.h"
 
 namespace permafrost::client {
 namespace {
+
+constexpr std::string_view kGraphCache = "/graphCache";
 
 // From a minute on; seconds are whole.
 std::string LongDuration(int64_t seconds) {
@@ -55,7 +58,7 @@ std::string AgeText(absl::Time t, absl::Time now, absl::TimeZone zone) {
   if (seconds < 60) return absl::StrCat(seconds, "s ago");
   if (seconds < 3600) return absl::StrCat(seconds / 60, "m ago");
   if (seconds < 86400) return absl::StrCat(seconds / 3600, "h ago");
-  if (seconds < 7 * 86400) return absl::StrCat(seconds / 86400, "d ago");
+  if (seconds < int64_t{7} * 86400) return absl::StrCat(seconds / 86400, "d ago");
   return absl::FormatTime("%Y-%m-%d", t, zone);
 }
 
@@ -101,6 +104,15 @@ std::string ExactText(double value) {
   return absl::StrFormat("%.17g", value);
 }
 
+std::string ShareText(int64_t part, int64_t whole) {
+  if (part <= 0 || whole <= 0) return "0.0 %";
+  if (part >= whole) return "100 %";
+  const double percent = 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  if (percent < 0.05) return "<0.1 %";
+  if (percent >= 99.95) return ">99.9 %";
+  return absl::StrFormat("%.1f %%", percent);
+}
+
 std::string OneLine(std::string_view text) {
   std::string out(text);
   for (char& c : out)
@@ -122,6 +134,16 @@ std::string_view StripCollection(std::string_view collection, std::string_view n
 
 std::string WithCollection(std::string_view collection, std::string_view name) {
   return absl::StrCat(AbslView(collection), "/", AbslView(StripCollection(collection, name)));
+}
+
+std::string CacheName(std::string_view name) {
+  return absl::StrCat("jobs/", AbslView(CacheJob(name)), AbslView(kGraphCache));
+}
+
+std::string_view CacheJob(std::string_view name) {
+  absl::string_view job = AbslView(StripCollection("jobs", name));
+  absl::ConsumeSuffix(&job, AbslView(kGraphCache));
+  return StdView(job);
 }
 
 }  // namespace permafrost::client

@@ -29,6 +29,12 @@ std::string MetricText(double value);
 // The shortest decimal that reads back as `value`: "0.001".
 std::string ExactText(double value);
 
+// Part of a whole: "0.0 %", "9.1 %", "100 %". Only none is zero and only all is 100: else "<0.1 %" and ">99.9 %".
+std::string ShareText(int64_t part, int64_t whole);
+
+// What stands where there is nothing to tell.
+inline constexpr char kNothing[] = "-";
+
 // `text` without control characters: what a server sent may not move the cursor. Each one becomes a space.
 std::string OneLine(std::string_view text);
 // Columns that `text` takes on a terminal: its code points.
@@ -37,5 +43,8 @@ int DisplayWidth(std::string_view text);
 std::string_view StripCollection(std::string_view collection, std::string_view name);
 // "x" -> "jobs/x" for collection "jobs"; names that have the prefix as they are.
 std::string WithCollection(std::string_view collection, std::string_view name);
+// "x", "jobs/x" or "jobs/x/graphCache" -> "jobs/x/graphCache", and the "x" of it.
+std::string CacheName(std::string_view name);
+std::string_view CacheJob(std::string_view name);
 
 }  // namespace permafrost::client

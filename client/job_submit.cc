@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "client/cache_policy_flags.h"
 #include "client/commands.h"
-#include "client/enum_text.h"
 #include "client/format.h"
 #include "client/job_view.h"
 #include "client/job_watch.h"
@@ -23,21 +23,16 @@ constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 // What flags say; it overrides the file.
 struct SubmitFlags {
   std::string file;
-  std::optional<std::string> id, dataset, model, pooling, optimizer, loss;
+  std::optional<std::string> id, dataset, model, pooling, optimizer, schedule, loss;
   std::optional<int32_t> hidden, layers, priority, checkpoint_keep;
-  std::optional<int64_t> epochs, batch_size, checkpoint_every;
+  std::optional<int64_t> epochs, batch_size, checkpoint_every, warmup_steps;
   std::optional<uint64_t> seed;
-  std::optional<double> learning_rate, weight_decay;
+  std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
+  CachePolicyFlags cache;
   bool validate_only = false;
   bool watch = false;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
-
-// The flag's check has let only known names through.
-template <class E>
-E EnumOf(const google::protobuf::EnumDescriptor& type, const std::string& name) {
-  return static_cast<E>(ParseEnum(type, name).value_or(0));
-}
 
 void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
   v1::JobSpec& spec = *request.mutable_spec();
@@ -53,6 +48,7 @@ void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
   if (flags.layers) model.set_num_layers(*flags.layers);
   if (flags.pooling)
     model.set_pooling(EnumOf<v1::ModelSpec::Pooling>(*v1::ModelSpec::Pooling_descriptor(), *flags.pooling));
+  if (flags.dropout) model.set_dropout(*flags.dropout);
   v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
   if (flags.optimizer) {
     optimizer.set_algorithm(
@@ -60,6 +56,12 @@ void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
   }
   if (flags.learning_rate) optimizer.set_learning_rate(*flags.learning_rate);
   if (flags.weight_decay) optimizer.set_weight_decay(*flags.weight_decay);
+  if (flags.max_grad_norm) optimizer.set_max_grad_norm(*flags.max_grad_norm);
+  if (flags.schedule) {
+    optimizer.set_schedule(
+        EnumOf<v1::OptimizerSpec::Schedule>(*v1::OptimizerSpec::Schedule_descriptor(), *flags.schedule));
+  }
+  if (flags.warmup_steps) optimizer.set_warmup_steps(*flags.warmup_steps);
   if (flags.loss) spec.set_loss(EnumOf<v1::JobSpec::Loss>(*v1::JobSpec::Loss_descriptor(), *flags.loss));
   if (flags.epochs) spec.set_epochs(*flags.epochs);
   if (flags.batch_size) spec.set_batch_size(*flags.batch_size);
@@ -68,6 +70,7 @@ void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
   v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
   if (flags.checkpoint_every) checkpoint.set_every_steps(*flags.checkpoint_every);
   if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
+  if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
 }
 
 // A random (version 4) UUID.
@@ -128,12 +131,6 @@ ExitCode Submit(Session& session, const SubmitFlags& flags) {
   return ExitCode::kOk;
 }
 
-void AddEnumOption(CLI::App& command, const char* flag, std::optional<std::string>& value,
-                   const google::protobuf::EnumDescriptor& type, const char* help) {
-  const auto names = EnumShortNames(type);
-  command.add_option(flag, value, help)->check(OneOf(names))->type_name(CLI::detail::join(names, "|"));
-}
-
 }  // namespace
 
 void AddJobSubmit(CLI::App& job, Command& chosen) {
@@ -147,12 +144,21 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
   submit->add_option("--layers", flags->layers, "Message-passing layers, 1..64 (default 4)")->type_name("N");
   AddEnumOption(*submit, "--pooling", flags->pooling, *v1::ModelSpec::Pooling_descriptor(),
                 "How nodes become a graph (default mean)");
+  submit->add_option("--dropout", flags->dropout, "Part of a layer's outputs zeroed in training (default 0)")
+      ->type_name("P");
   submit->add_option("--epochs", flags->epochs, "Passes over the train split (default 20)")->type_name("N");
   submit->add_option("--batch-size", flags->batch_size, "Graphs a batch (default 32)")->type_name("N");
   submit->add_option("--lr", flags->learning_rate, "Learning rate (default 0.001)")->type_name("X");
   submit->add_option("--weight-decay", flags->weight_decay, "Weight decay (default 0)")->type_name("X");
   AddEnumOption(*submit, "--optimizer", flags->optimizer, *v1::OptimizerSpec::Algorithm_descriptor(),
                 "Optimizer (default adam)");
+  submit->add_option("--max-grad-norm", flags->max_grad_norm, "Gradients are clipped to this norm (default 0: not)")
+      ->type_name("X");
+  AddEnumOption(*submit, "--schedule", flags->schedule, *v1::OptimizerSpec::Schedule_descriptor(),
+                "How the learning rate changes (default constant)");
+  submit
+      ->add_option("--warmup-steps", flags->warmup_steps, "Steps over which the learning rate rises from 0 (default 0)")
+      ->type_name("N");
   AddEnumOption(*submit, "--loss", flags->loss, *v1::JobSpec::Loss_descriptor(), "Loss (default l1)");
   submit->add_option("--seed", flags->seed, "Seed of weights and shuffling (default 0)")
       ->check(NotNegative())
@@ -164,6 +170,7 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
       ->type_name("STEPS");
   submit->add_option("--checkpoint-keep", flags->checkpoint_keep, "Checkpoints kept, 1..100 (default 2)")
       ->type_name("N");
+  AddCachePolicyOptions(*submit, "--cache-policy", "default: the server's", flags->cache);
   submit->add_flag("--validate-only", flags->validate_only, "Check everything, create nothing");
   submit->add_flag("--watch", flags->watch, "Show progress until the job ends; Ctrl-C leaves it running");
   AddReconnectOption(*submit, flags->reconnect_seconds);

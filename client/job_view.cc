@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cache_view.h"
 #include "client/enum_text.h"
 #include "client/format.h"
 #include "client/table.h"
@@ -9,8 +10,6 @@
 
 namespace permafrost::client {
 namespace {
-
-constexpr char kNothing[] = "-";
 
 std::string JobId(const v1::Job& job) { return std::string(StripCollection("jobs", job.name())); }
 
@@ -42,15 +41,28 @@ std::string RunTimeText(const v1::Job& job, absl::Time now) {
 }
 
 std::string ModelText(const v1::ModelSpec& model) {
-  return absl::StrCat(EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture()), ", ",
-                      model.hidden_channels(), " channels, ", model.num_layers(), " layers, ",
-                      EnumShortName(*v1::ModelSpec::Pooling_descriptor(), model.pooling()), " pooling");
+  std::string text = absl::StrCat(EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture()), ", ",
+                                  model.hidden_channels(), " channels, ", model.num_layers(), " layers, ",
+                                  EnumShortName(*v1::ModelSpec::Pooling_descriptor(), model.pooling()), " pooling");
+  if (model.dropout() > 0) absl::StrAppend(&text, ", dropout ", ExactText(model.dropout()));
+  return text;
 }
 
 std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
-  return absl::StrCat(EnumShortName(*v1::OptimizerSpec::Algorithm_descriptor(), optimizer.algorithm()),
-                      ", learning rate ", ExactText(optimizer.learning_rate()), ", weight decay ",
-                      ExactText(optimizer.weight_decay()));
+  std::string text =
+      absl::StrCat(EnumShortName(*v1::OptimizerSpec::Algorithm_descriptor(), optimizer.algorithm()), ", learning rate ",
+                   ExactText(optimizer.learning_rate()), ", weight decay ", ExactText(optimizer.weight_decay()));
+  if (optimizer.schedule() > v1::OptimizerSpec::SCHEDULE_CONSTANT) {
+    absl::StrAppend(&text, ", ", EnumShortName(*v1::OptimizerSpec::Schedule_descriptor(), optimizer.schedule()),
+                    " schedule");
+  }
+  if (optimizer.warmup_steps() > 0) {
+    absl::StrAppend(&text, ", ", CountText(optimizer.warmup_steps()), " steps of warm-up");
+  }
+  if (optimizer.max_grad_norm() > 0) {
+    absl::StrAppend(&text, ", gradients clipped to norm ", ExactText(optimizer.max_grad_norm()));
+  }
+  return text;
 }
 
 std::string CheckpointText(const v1::Job& job) {
@@ -62,12 +74,6 @@ std::string CheckpointText(const v1::Job& job) {
     absl::StrAppend(&text, "; the newest at step ", CountText(job.progress().checkpoint_step()));
   }
   return text;
-}
-
-// "2026-01-31 13:22:10 (3m ago)"
-std::string WhenText(const google::protobuf::Timestamp& wire, const ViewTime& time) {
-  const absl::Time t = ToTime(wire);
-  return absl::StrCat(ClockText(t, time.zone), " (", AgeText(t, time.now, time.zone), ")");
 }
 
 void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
@@ -91,6 +97,11 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
 }
 
 }  // namespace
+
+std::string WhenText(const google::protobuf::Timestamp& wire, const ViewTime& time) {
+  const absl::Time t = ToTime(wire);
+  return absl::StrCat(ClockText(t, time.zone), " (", AgeText(t, time.now, time.zone), ")");
+}
 
 bool IsTerminal(v1::Job::State state) {
   return state == v1::Job::STATE_SUCCEEDED || state == v1::Job::STATE_FAILED || state == v1::Job::STATE_CANCELLED;
@@ -120,6 +131,7 @@ EpochRow ToEpochRow(const v1::EpochMetrics& epoch) {
 
 std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time, const RenderStyle& style) {
   std::vector<std::vector<Cell>> rows;
+  rows.reserve(jobs.size());
   for (const v1::Job& job : jobs) {
     rows.push_back({JobId(job), StateCell(job.state()), std::string(StripCollection("datasets", job.spec().dataset())),
                     EpochText(job), job.has_result() ? MetricText(job.result().best_valid_mae()) : kNothing,
@@ -150,6 +162,7 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
       {"priority", absl::StrCat(spec.priority())},
       {"checkpoints", CheckpointText(job)},
   };
+  if (spec.has_graph_cache()) fields.push_back({"graph cache", PolicyText(spec.graph_cache())});
   if (job.has_create_time()) fields.push_back({"created", WhenText(job.create_time(), time)});
   if (job.has_start_time()) fields.push_back({"started", WhenText(job.start_time(), time)});
   if (job.has_end_time()) fields.push_back({"ended", WhenText(job.end_time(), time)});

@@ -17,6 +17,9 @@ struct ViewTime {
   absl::TimeZone zone;
 };
 
+// "2026-01-31 13:22:10 (3m ago)".
+std::string WhenText(const google::protobuf::Timestamp& wire, const ViewTime& time);
+
 bool IsTerminal(v1::Job::State state);
 // "running".
 std::string StateName(v1::Job::State state);

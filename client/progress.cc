@@ -45,16 +45,21 @@ std::string Truncate(std::string text, int width) {
   return text;
 }
 
+// Drops the least important part. False: only what stays is left.
+bool DropLeast(std::vector<Part>& parts) {
+  const auto least =
+      std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.rank < b.rank; });
+  if (least == parts.end() || least->rank == 0) return false;
+  parts.erase(least);
+  return true;
+}
+
 // head, bar, then the other parts, in `style.width - 1` columns.
 std::string Compose(std::string head, double fraction, std::vector<Part> parts, const RenderStyle& style) {
   const int width = std::max(1, style.width - 1);
   parts.insert(parts.begin(), {absl::StrFormat("%3d%%", static_cast<int>(std::floor(fraction * 100))), 0});
   const auto room = [&] { return width - DisplayWidth(head) - TotalWidth(parts) - 2 * kGap; };
-  while (room() < kMinBar) {
-    const auto least =
-        std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.rank < b.rank; });
-    if (least->rank == 0) break;
-    parts.erase(least);
+  while (room() < kMinBar && DropLeast(parts)) {
   }
   const std::string gap(kGap, ' ');
   std::vector<std::string> texts{OneLine(head)};
@@ -64,6 +69,17 @@ std::string Compose(std::string head, double fraction, std::vector<Part> parts, 
   std::string line = absl::StrJoin(texts, gap);
   // Only a line without a bar can be too long, and such a line has no colours that a cut could leave open.
   return has_bar ? line : Truncate(std::move(line), width);
+}
+
+// The parts alone, the least important dropped where they do not fit.
+std::string ComposeWithoutBar(std::vector<Part> parts, const RenderStyle& style) {
+  const int width = std::max(1, style.width - 1);
+  while (TotalWidth(parts) > width && DropLeast(parts)) {
+  }
+  std::vector<std::string> texts;
+  texts.reserve(parts.size());
+  for (const Part& part : parts) texts.push_back(part.text);
+  return Truncate(absl::StrJoin(texts, std::string(kGap, ' ')), width);
 }
 
 double Fraction(int64_t done, int64_t total) {
@@ -87,6 +103,24 @@ std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style) 
   }
   return Compose(absl::StrCat("epoch ", job.epoch, "/", job.epochs), Fraction(job.step, job.steps_total),
                  std::move(parts), style);
+}
+
+std::string RenderCacheProgress(const CacheSnapshot& cache, const RenderStyle& style) {
+  std::vector<Part> parts;
+  if (cache.steps > 0) {
+    parts.push_back({absl::StrCat(ShareText(cache.hits, cache.steps), " exact"), 2});
+    parts.push_back({absl::StrCat(ShareText(cache.padded_hits, cache.steps), " padded"), 1});
+  }
+  parts.push_back({absl::StrCat(CountText(cache.executables), " executables"), 4});
+  parts.push_back({BytesText(cache.bytes), 3});
+  if (!cache.frozen && cache.freeze_at > 0) {
+    return Compose(absl::StrCat(CountText(cache.kept_shapes), " of ", CountText(cache.freeze_at), " shapes"),
+                   Fraction(cache.kept_shapes, cache.freeze_at), std::move(parts), style);
+  }
+  if (cache.frozen) parts.push_back({absl::StrCat(CountText(cache.frozen_captures), " compiled while frozen"), 2});
+  const std::string head = cache.frozen ? absl::StrCat("frozen at step ", CountText(cache.freeze_step)) : cache.state;
+  parts.insert(parts.begin(), {{head, 0}, {absl::StrCat(CountText(cache.steps), " steps"), 1}});
+  return ComposeWithoutBar(std::move(parts), style);
 }
 
 std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle& style) {

@@ -31,6 +31,27 @@ struct JobSnapshot {
 // least important parts. Before the first step: the state.
 std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style);
 
+struct CacheSnapshot {
+  // What it does where it is neither frozen nor on the way there: "always", "thawed", ...
+  std::string state;
+  bool frozen = false;
+  int64_t freeze_step = 0;
+  // Distinct training shapes kept, and how many freeze it; 0: it does not freeze by itself.
+  int64_t kept_shapes = 0;
+  int64_t freeze_at = 0;
+  int64_t executables = 0;
+  int64_t bytes = 0;
+  // Of both modes.
+  int64_t steps = 0;
+  int64_t hits = 0;
+  int64_t padded_hits = 0;
+  int64_t frozen_captures = 0;
+};
+
+// "41 of 97 shapes  ━━━━──────   42%  ..." on the way to the freeze point, then "frozen at step 312  130 executables
+// ...".
+std::string RenderCacheProgress(const CacheSnapshot& cache, const RenderStyle& style);
+
 struct ImportSnapshot {
   std::string file;
   int64_t bytes_read = 0;

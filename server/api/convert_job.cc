@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/convert_graph_cache.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
 #include "api/text.h"
@@ -36,6 +37,10 @@ constexpr WireEnum<v1::OptimizerSpec::Algorithm, nn::OptimizerAlgorithm, 2> kAlg
     {v1::OptimizerSpec::ALGORITHM_ADAM, nn::OptimizerAlgorithm::kAdam},
     {v1::OptimizerSpec::ALGORITHM_ADAMW, nn::OptimizerAlgorithm::kAdamW},
 }}};
+constexpr WireEnum<v1::OptimizerSpec::Schedule, nn::Schedule, 2> kSchedules{{{
+    {v1::OptimizerSpec::SCHEDULE_CONSTANT, nn::Schedule::kConstant},
+    {v1::OptimizerSpec::SCHEDULE_COSINE, nn::Schedule::kCosine},
+}}};
 constexpr WireEnum<v1::ExportJobRequest::Artifact, jobs::Artifact, 3> kArtifacts{{{
     {v1::ExportJobRequest::ARTIFACT_BEST_WEIGHTS, jobs::Artifact::kBestWeights},
     {v1::ExportJobRequest::ARTIFACT_LAST_WEIGHTS, jobs::Artifact::kLastWeights},
@@ -54,7 +59,8 @@ void Merge(const absl::Status& status, Violations& violations) {
   for (const FieldViolation& v : GetViolations(status)) violations.Add(v.field, v.description);
 }
 
-jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, Violations& violations) {
+jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOptions& default_graph_cache,
+                           Violations& violations) {
   jobs::JobSpec spec;
   train::TrainOptions& train = spec.train;
   if (auto dataset = ParseDatasetName("spec.dataset", wire.dataset()); dataset.ok()) {
@@ -67,16 +73,22 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, Violations& violations) {
   kPoolings.Read(model.pooling(), "spec.model.pooling", train.model.pooling, violations);
   ReadNumber(model.hidden_channels(), train.model.hidden_channels);
   ReadNumber(model.num_layers(), train.model.num_layers);
+  train.model.dropout = model.dropout();
   const v1::OptimizerSpec& optimizer = wire.optimizer();
   kAlgorithms.Read(optimizer.algorithm(), "spec.optimizer.algorithm", train.optimizer.algorithm, violations);
   ReadNumber(optimizer.learning_rate(), train.optimizer.learning_rate);
   train.optimizer.weight_decay = optimizer.weight_decay();
+  train.optimizer.max_grad_norm = optimizer.max_grad_norm();
+  kSchedules.Read(optimizer.schedule(), "spec.optimizer.schedule", train.optimizer.schedule, violations);
+  train.optimizer.warmup_steps = optimizer.warmup_steps();
   kLosses.Read(wire.loss(), "spec.loss", train.loss, violations);
   ReadNumber(wire.epochs(), train.epochs);
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
   train.checkpoint.every_steps = wire.checkpoint().every_steps();
   ReadNumber(wire.checkpoint().keep(), train.checkpoint.keep);
+  train.graph_cache =
+      GraphCachePolicyFromWire(wire.graph_cache(), "spec.graph_cache.", default_graph_cache, violations);
   spec.priority = wire.priority();
   return spec;
 }
@@ -99,9 +111,13 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_model()->set_hidden_channels(static_cast<int32_t>(train.model.hidden_channels));
   wire.mutable_model()->set_num_layers(static_cast<int32_t>(train.model.num_layers));
   wire.mutable_model()->set_pooling(kPoolings.ToWire(train.model.pooling));
+  wire.mutable_model()->set_dropout(train.model.dropout);
   wire.mutable_optimizer()->set_algorithm(kAlgorithms.ToWire(train.optimizer.algorithm));
   wire.mutable_optimizer()->set_learning_rate(train.optimizer.learning_rate);
   wire.mutable_optimizer()->set_weight_decay(train.optimizer.weight_decay);
+  wire.mutable_optimizer()->set_max_grad_norm(train.optimizer.max_grad_norm);
+  wire.mutable_optimizer()->set_schedule(kSchedules.ToWire(train.optimizer.schedule));
+  wire.mutable_optimizer()->set_warmup_steps(train.optimizer.warmup_steps);
   wire.set_loss(kLosses.ToWire(train.loss));
   wire.set_epochs(train.epochs);
   wire.set_batch_size(train.batch_size);
@@ -109,6 +125,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.set_priority(spec.priority);
   wire.mutable_checkpoint()->set_every_steps(train.checkpoint.every_steps);
   wire.mutable_checkpoint()->set_keep(static_cast<int32_t>(train.checkpoint.keep));
+  *wire.mutable_graph_cache() = GraphCachePolicyToWire(train.graph_cache);
 }
 
 void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
@@ -156,7 +173,8 @@ void ResultToWire(const train::RunResult& result, v1::JobResult& wire) {
 
 }  // namespace
 
-absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire) {
+absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
+                                                          const graphcache::PolicyOptions& default_graph_cache) {
   Violations violations;
   jobs::CreateRequest request;
   request.id = JobId(wire.job_id());
@@ -167,7 +185,7 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   }
   request.validate_only = wire.validate_only();
   if (wire.has_spec()) {
-    request.spec = SpecFromWire(wire.spec(), violations);
+    request.spec = SpecFromWire(wire.spec(), default_graph_cache, violations);
     AddRangeViolations(request.spec, violations);
   } else {
     violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");

@@ -6,14 +6,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "graphcache/policy.h"
 #include "jobs/job.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/job.pb.h"
 
 namespace permafrost::api {
 
-// Defaults are filled in. Errors: InvalidArgument with a violation for every bad field at once.
-absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire);
+// Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument with a violation for every
+// bad field at once.
+absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
+                                                          const graphcache::PolicyOptions& default_graph_cache);
 
 // Epochs up to `after_epoch` are left out.
 v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch = 0);

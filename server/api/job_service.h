@@ -4,6 +4,7 @@
 #pragma once
 
 #include "api/stream.h"
+#include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
@@ -11,7 +12,9 @@ namespace permafrost::api {
 
 class JobService final : public v1::JobService::CallbackService {
  public:
-  JobService(jobs::JobManager& jobs, StreamSet& streams) : jobs_(jobs), streams_(streams) {}
+  // `default_graph_cache`: of jobs that do not say.
+  JobService(const graphcache::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, StreamSet& streams)
+      : default_graph_cache_(default_graph_cache), jobs_(jobs), streams_(streams) {}
 
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context, const v1::CreateJobRequest* request,
                                       v1::Job* response) override;
@@ -37,6 +40,7 @@ class JobService final : public v1::JobService::CallbackService {
   absl::Status Cancel(const v1::CancelJobRequest& request, v1::Job& response);
   absl::Status Delete(const v1::DeleteJobRequest& request);
 
+  const graphcache::PolicyOptions default_graph_cache_;
   jobs::JobManager& jobs_;
   StreamSet& streams_;
 };

@@ -1,10 +1,13 @@
 #include "api/paging.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "base/string_view.h"
 
 namespace permafrost::api {
@@ -14,6 +17,11 @@ constexpr int64_t kDefaultPageSize = 50;
 constexpr int64_t kMaxPageSize = 1000;
 // Tokens are opaque to clients; the prefix tells ours from any other base64.
 constexpr std::string_view kTokenPrefix = "datasets>";
+
+void AddTokenViolation(const std::string& token, std::string_view accepted, Violations& violations) {
+  violations.Add("page_token", absl::StrCat("\"", absl::CHexEscape(token.substr(0, 96)), "\" is no next_page_token of ",
+                                            AbslView(accepted), "; accepted: one, or empty"));
+}
 
 }  // namespace
 
@@ -33,9 +41,26 @@ DatasetId ReadDatasetPageToken(const std::string& token, Violations& violations)
     DatasetId id(text.substr(kTokenPrefix.size()));
     if (CheckIdSyntax("page_token", id.value()).ok()) return id;
   }
-  violations.Add("page_token", absl::StrCat("\"", absl::CHexEscape(token.substr(0, 96)),
-                                            "\" is no next_page_token of ListDatasets; accepted: one, or empty"));
+  AddTokenViolation(token, "ListDatasets", violations);
   return DatasetId();
+}
+
+std::string MakeEntryPageToken(const JobId& job, int64_t position) {
+  const std::string checksum = HashHex(Hash64(absl::StrCat("entries-page-1 ", job.value(), " ", position)));
+  return absl::WebSafeBase64Escape(absl::StrCat(position, ".", checksum));
+}
+
+int64_t ReadEntryPageToken(const std::string& token, const JobId& job, Violations& violations) {
+  if (token.empty()) return 0;
+  std::string text;
+  if (absl::WebSafeBase64Unescape(token, &text)) {
+    int64_t position = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), position);
+    // Made again rather than taken apart: only the one true spelling passes.
+    if (error == std::errc() && position > 0 && MakeEntryPageToken(job, position) == token) return position;
+  }
+  AddTokenViolation(token, "ListGraphCacheEntries of this job", violations);
+  return 0;
 }
 
 }  // namespace permafrost::api

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "api/dataset_service.h"
+#include "api/graph_cache_service.h"
 #include "api/job_service.h"
 #include "api/request_metrics.h"
 #include "api/server_service.h"
@@ -75,7 +76,8 @@ std::string WhyNotBound(const std::string& address) {
 class GrpcServer final : public Server {
  public:
   GrpcServer(ServerOptions options, jobs::JobManager& jobs, data::Catalog& catalog)
-      : job_service_(jobs, streams_),
+      : job_service_(options.default_graph_cache, jobs, streams_),
+        graph_cache_service_(jobs, streams_),
         dataset_service_(catalog, jobs, streams_),
         server_service_(std::move(options.info), std::move(options.request_drain), jobs, catalog),
         address_(std::move(options.address)),
@@ -93,6 +95,7 @@ class GrpcServer final : public Server {
     int port = 0;
     builder.AddListeningPort(address_, grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&job_service_);
+    builder.RegisterService(&graph_cache_service_);
     builder.RegisterService(&dataset_service_);
     builder.RegisterService(&server_service_);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
@@ -137,14 +140,15 @@ class GrpcServer final : public Server {
  private:
   void SetServing(bool serving) {
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-    for (const char* service : {"", v1::JobService::service_full_name(), v1::DatasetService::service_full_name(),
-                                v1::ServerService::service_full_name()}) {
+    for (const char* service : {"", v1::JobService::service_full_name(), v1::GraphCacheService::service_full_name(),
+                                v1::DatasetService::service_full_name(), v1::ServerService::service_full_name()}) {
       health->SetServingStatus(service, serving);
     }
   }
 
   StreamSet streams_;
   JobService job_service_;
+  GraphCacheService graph_cache_service_;
   DatasetService dataset_service_;
   ServerService server_service_;
   std::string address_;

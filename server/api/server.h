@@ -1,4 +1,4 @@
-// The gRPC server: the three services, health, reflection and the request metrics behind one address.
+// The gRPC server: the four services, health, reflection and the request metrics behind one address.
 // Threads: all methods are safe anywhere; Shutdown once. Handlers run on gRPC's threads, whose number does not depend
 // on the number of open streams; reflection, which holds a thread a stream, is served to a few clients at a time and
 // refused with RESOURCE_EXHAUSTED beyond. Borrows the job manager and the catalog until destroyed.
@@ -13,6 +13,7 @@
 #include "api/request_observer.h"
 #include "api/server_info.h"
 #include "data/catalog.h"
+#include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 
 namespace permafrost::api {
@@ -20,6 +21,8 @@ namespace permafrost::api {
 struct ServerOptions {
   std::string address = "127.0.0.1:0";  // host:port; port 0 picks one
   ServerInfo info;
+  // Policy of a job's graph cache where its spec does not say.
+  graphcache::PolicyOptions default_graph_cache;
   RequestObserver observe_request;      // must not block
   std::function<void()> request_drain;  // as ServerService
 };

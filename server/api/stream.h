@@ -33,6 +33,7 @@ class StreamSource {
   // Fills `response`, which comes empty. An error ends the stream with it.
   virtual absl::StatusOr<Pull> Next(Response& response) = 0;
   // Asked once, before the first Next; null for a source that never says kWait.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): a source that subscribes keeps it.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener /*listener*/) { return nullptr; }
 };
 

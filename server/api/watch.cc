@@ -1,6 +1,7 @@
 #include "api/watch.h"
 
 #include "api/convert_dataset.h"
+#include "api/convert_graph_cache.h"
 #include "api/convert_job.h"
 
 namespace permafrost::api {
@@ -19,6 +20,22 @@ absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
 }
 
 std::unique_ptr<ChangeHub::Subscription> JobWatch::Subscribe(ChangeHub::Listener listener) {
+  return jobs_.Subscribe(id_, std::move(listener));
+}
+
+absl::StatusOr<Pull> GraphCacheWatch::Next(v1::GraphCache& response) {
+  // The job before its cache: where it has ended, the cache that is read after it is the last one.
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Get(id_));
+  PF_ASSIGN_OR_RETURN(const graphcache::Snapshot snapshot, jobs_.GetGraphCache(id_));
+  const bool ended = jobs::IsTerminal(job.state);
+  response = GraphCacheToWire(id_, snapshot);
+  std::string bytes = response.SerializeAsString();
+  if (bytes == sent_) return ended ? Pull::kEnd : Pull::kWait;
+  sent_ = std::move(bytes);
+  return ended ? Pull::kLast : Pull::kMore;
+}
+
+std::unique_ptr<ChangeHub::Subscription> GraphCacheWatch::Subscribe(ChangeHub::Listener listener) {
   return jobs_.Subscribe(id_, std::move(listener));
 }
 

@@ -1,4 +1,4 @@
-// Sources of WatchJob and WatchDataset: the resource as it is, then each change of it, the terminal state last.
+// Sources of the Watch methods: the resource as it is, then each change of it, the terminal state last.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "data/catalog.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/dataset.pb.h"
+#include "permafrost/v1/graph_cache.pb.h"
 #include "permafrost/v1/job.pb.h"
 
 namespace permafrost::api {
@@ -27,6 +28,19 @@ class JobWatch final : public StreamSource<v1::Job> {
   const JobId id_;
   int64_t sent_epoch_ = 0;
   std::string sent_state_;  // the last response, epochs apart
+};
+
+// Ends with the cache as the ended job left it.
+class GraphCacheWatch final : public StreamSource<v1::GraphCache> {
+ public:
+  GraphCacheWatch(jobs::JobManager& jobs, JobId id) : jobs_(jobs), id_(std::move(id)) {}
+  absl::StatusOr<Pull> Next(v1::GraphCache& response) override;
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override;
+
+ private:
+  jobs::JobManager& jobs_;
+  const JobId id_;
+  std::string sent_;  // the last response
 };
 
 class DatasetWatch final : public StreamSource<v1::Dataset> {

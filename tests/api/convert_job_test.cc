@@ -23,6 +23,14 @@ v1::CreateJobRequest Minimal() {
   return request;
 }
 
+// Unlike the domain's own default in every field.
+constexpr graphcache::PolicyOptions kServerDefault{
+    .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
+
+absl::StatusOr<jobs::CreateRequest> FromWire(const v1::CreateJobRequest& wire) {
+  return CreateRequestFromWire(wire, graphcache::PolicyOptions());
+}
+
 std::vector<std::string> FieldsOf(const absl::Status& status) {
   std::vector<std::string> fields;
   for (const FieldViolation& v : GetViolations(status)) fields.push_back(v.field);
@@ -30,7 +38,7 @@ std::vector<std::string> FieldsOf(const absl::Status& status) {
 }
 
 TEST(CreateRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
-  const auto request = CreateRequestFromWire(Minimal());
+  const auto request = FromWire(Minimal());
   ASSERT_TRUE(request.ok()) << request.status();
   jobs::JobSpec want;
   want.train.dataset = DatasetId("zinc");
@@ -40,7 +48,7 @@ TEST(CreateRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
 }
 
 TEST(CreateRequestFromWire, TheDefaultsAreThoseOfTheProtosComments) {
-  const jobs::JobSpec spec = CreateRequestFromWire(Minimal())->spec;
+  const jobs::JobSpec spec = FromWire(Minimal())->spec;
   EXPECT_EQ(spec.train.epochs, 20);
   EXPECT_EQ(spec.train.batch_size, 32);
   EXPECT_EQ(spec.train.model.architecture, nn::Architecture::kGine);
@@ -54,26 +62,69 @@ TEST(CreateRequestFromWire, TheDefaultsAreThoseOfTheProtosComments) {
   EXPECT_EQ(spec.train.checkpoint.every_steps, 0);
   EXPECT_EQ(spec.train.checkpoint.keep, 2);
   EXPECT_EQ(spec.priority, 0);
+  EXPECT_EQ(spec.train.model.dropout, 0);
+  EXPECT_EQ(spec.train.optimizer.max_grad_norm, 0);
+  EXPECT_EQ(spec.train.optimizer.schedule, nn::Schedule::kConstant);
+  EXPECT_EQ(spec.train.optimizer.warmup_steps, 0);
+}
+
+TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
+  using graphcache::OnMiss;
+  using graphcache::Policy;
+  const struct {
+    const char* why;
+    const char* wire;
+    graphcache::PolicyOptions want;
+  } kCases[] = {
+      {"nothing is given", "", kServerDefault},
+      {"an empty message", "graph_cache {}", kServerDefault},
+      {"on_miss alone", "graph_cache { on_miss: ON_MISS_REJECT }", {Policy::kFreeze, 40, OnMiss::kReject}},
+      {"freeze_at alone", "graph_cache { freeze_at: 7 }", {Policy::kFreeze, 7, OnMiss::kEager}},
+      {"0 is given, too", "graph_cache { freeze_at: 0 }", {Policy::kFreeze, 0, OnMiss::kEager}},
+      {"the default's own policy", "graph_cache { policy: POLICY_FREEZE }", kServerDefault},
+      {"another policy has no use for the default's freeze point",
+       "graph_cache { policy: POLICY_ALWAYS }",
+       {Policy::kAlways, 0, OnMiss::kEager}},
+      {"another policy with a freeze point of its own",
+       "graph_cache { policy: POLICY_ALWAYS freeze_at: 9 on_miss: ON_MISS_TRANSIENT }",
+       {Policy::kAlways, 9, OnMiss::kTransient}},
+  };
+  for (const auto& c : kCases) {
+    v1::CreateJobRequest request = Minimal();
+    v1::JobSpec open;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(c.wire, &open)) << c.why;
+    request.mutable_spec()->MergeFrom(open);
+    const auto got = CreateRequestFromWire(request, kServerDefault);
+    ASSERT_TRUE(got.ok()) << c.why << got.status();
+    EXPECT_EQ(got->spec.train.graph_cache, c.want) << c.why;
+  }
 }
 
 TEST(JobSpec, RoundTripsEveryField) {
   jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
   job.spec.train = {
       .dataset = DatasetId("set"),
-      .model = {.hidden_channels = 7, .num_layers = 3, .pooling = nn::Pooling::kSum},
-      .optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW, .learning_rate = 0.5, .weight_decay = 0.25},
+      .model = {.hidden_channels = 7, .num_layers = 3, .pooling = nn::Pooling::kSum, .dropout = 0.125},
+      .optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
+                    .learning_rate = 0.5,
+                    .weight_decay = 0.25,
+                    .max_grad_norm = 2.5,
+                    .schedule = nn::Schedule::kCosine,
+                    .warmup_steps = 19},
       .loss = nn::Loss::kMse,
       .epochs = 11,
       .batch_size = 13,
       .seed = std::numeric_limits<uint64_t>::max(),
-      .checkpoint = {.every_steps = 17, .keep = 5}};
+      .checkpoint = {.every_steps = 17, .keep = 5},
+      .graph_cache = {
+          .policy = graphcache::Policy::kAlways, .freeze_at = 23, .on_miss = graphcache::OnMiss::kTransient}};
   job.spec.priority = -100;
   v1::CreateJobRequest request;
   *request.mutable_spec() = JobToWire(job).spec();
   request.set_job_id("mine");
   request.set_request_id("r");
   request.set_validate_only(true);
-  const auto got = CreateRequestFromWire(request);
+  const auto got = FromWire(request);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->spec, job.spec);
   EXPECT_EQ(got->id, JobId("mine"));
@@ -91,7 +142,23 @@ TEST(JobSpec, RoundTripsEveryEnumValue) {
         job.spec.train.optimizer.algorithm = algorithm;
         v1::CreateJobRequest request;
         *request.mutable_spec() = JobToWire(job).spec();
-        EXPECT_EQ(CreateRequestFromWire(request)->spec, job.spec) << name << pooling_name << algorithm_name;
+        EXPECT_EQ(FromWire(request)->spec, job.spec) << name << pooling_name << algorithm_name;
+      }
+    }
+  }
+}
+
+TEST(JobSpec, RoundTripsEveryEnumValueOfTheGraphCacheAndTheSchedule) {
+  for (const auto& [policy, name] : graphcache::kPolicyNames.rows) {
+    for (const auto& [on_miss, on_miss_name] : graphcache::kOnMissNames.rows) {
+      for (const auto& [schedule, schedule_name] : nn::kScheduleNames.rows) {
+        jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+        job.spec.train.graph_cache = {.policy = policy, .freeze_at = 0, .on_miss = on_miss};
+        job.spec.train.optimizer.schedule = schedule;
+        v1::CreateJobRequest request;
+        *request.mutable_spec() = JobToWire(job).spec();
+        EXPECT_EQ(CreateRequestFromWire(request, kServerDefault)->spec, job.spec)
+            << name << on_miss_name << schedule_name << ": what was told is what is kept";
       }
     }
   }
@@ -125,11 +192,27 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
       {"spec.optimizer.learning_rate",
        [](auto& r) { r.mutable_spec()->mutable_optimizer()->set_learning_rate(std::nan("")); }},
       {"spec.priority", [](auto& r) { r.mutable_spec()->set_priority(101); }},
+      {"spec.model.dropout", [](auto& r) { r.mutable_spec()->mutable_model()->set_dropout(1); }},
+      {"spec.optimizer.max_grad_norm", [](auto& r) { r.mutable_spec()->mutable_optimizer()->set_max_grad_norm(-1); }},
+      {"spec.optimizer.schedule",
+       [](auto& r) {
+         r.mutable_spec()->mutable_optimizer()->set_schedule(static_cast<v1::OptimizerSpec::Schedule>(9));
+       }},
+      {"spec.optimizer.warmup_steps", [](auto& r) { r.mutable_spec()->mutable_optimizer()->set_warmup_steps(-1); }},
+      {"spec.graph_cache.policy",
+       [](auto& r) {
+         r.mutable_spec()->mutable_graph_cache()->set_policy(static_cast<v1::GraphCachePolicy::Policy>(9));
+       }},
+      {"spec.graph_cache.on_miss",
+       [](auto& r) {
+         r.mutable_spec()->mutable_graph_cache()->set_on_miss(static_cast<v1::GraphCachePolicy::OnMiss>(9));
+       }},
+      {"spec.graph_cache.freeze_at", [](auto& r) { r.mutable_spec()->mutable_graph_cache()->set_freeze_at(-1); }},
   };
   for (const auto& c : kCases) {
     v1::CreateJobRequest request = Minimal();
     c.edit(request);
-    EXPECT_THAT(FieldsOf(CreateRequestFromWire(request).status()), ElementsAre(c.field));
+    EXPECT_THAT(FieldsOf(FromWire(request).status()), ElementsAre(c.field));
   }
 }
 
@@ -141,14 +224,14 @@ TEST(CreateRequestFromWire, TellsAllBadFieldsAtOnceAndEachOnce) {
   spec.set_loss(static_cast<v1::JobSpec::Loss>(9));
   spec.set_epochs(-1);
   spec.mutable_model()->set_num_layers(65);
-  EXPECT_THAT(FieldsOf(CreateRequestFromWire(request).status()),
+  EXPECT_THAT(FieldsOf(FromWire(request).status()),
               UnorderedElementsAre("job_id", "spec.dataset", "spec.loss", "spec.epochs", "spec.model.num_layers"));
 }
 
 TEST(CreateRequestFromWire, AnUnknownEnumSaysWhatIsAccepted) {
   v1::CreateJobRequest request = Minimal();
   request.mutable_spec()->set_loss(static_cast<v1::JobSpec::Loss>(9));
-  const auto violations = GetViolations(CreateRequestFromWire(request).status());
+  const auto violations = GetViolations(FromWire(request).status());
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_THAT(violations[0].description, HasSubstr("9 is unknown"));
   EXPECT_THAT(violations[0].description, HasSubstr("LOSS_L1, LOSS_MSE"));

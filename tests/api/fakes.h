@@ -112,6 +112,31 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return listed_page_size_;
   }
+  void SetGraphCache(const std::string& id, graphcache::Snapshot snapshot,
+                     std::vector<graphcache::EntryInfo> entries = {}) {
+    {
+      absl::MutexLock lock(&mu_);
+      caches_[id] = {std::move(snapshot), std::move(entries)};
+    }
+    hub_.Notify(id);
+  }
+  // From now on commands wait until the test answers them, as those of a running job wait for its next step boundary.
+  void HoldCommands() {
+    absl::MutexLock lock(&mu_);
+    hold_commands_ = true;
+  }
+  // The outcomes that are held, once there are that many; fewer where they never come.
+  std::vector<CommandDone> TakeHeldCommands(size_t count) {
+    absl::MutexLock lock(&mu_);
+    const auto reached = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return held_.size() >= count; };
+    mu_.AwaitWithTimeout(absl::Condition(&reached), kPatience);
+    return std::exchange(held_, {});
+  }
+  // In the order in which they came.
+  std::vector<graphcache::Command> commands() const {
+    absl::MutexLock lock(&mu_);
+    return commands_;
+  }
   CountedHub& hub() { return hub_; }
 
   void Start() override {}
@@ -184,6 +209,28 @@ class FakeJobManager : public jobs::JobManager {
     }
     return absl::OkStatus();
   }
+  absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const override {
+    absl::MutexLock lock(&mu_);
+    if (!jobs_.contains(id.value())) return NotFound(id);
+    const auto it = caches_.find(id.value());
+    return it == caches_.end() ? graphcache::Snapshot() : it->second.snapshot;
+  }
+  absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const override {
+    absl::MutexLock lock(&mu_);
+    if (!jobs_.contains(id.value())) return NotFound(id);
+    const auto it = caches_.find(id.value());
+    return it == caches_.end() ? std::vector<graphcache::EntryInfo>() : it->second.entries;
+  }
+  void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) override {
+    absl::StatusOr<graphcache::Snapshot> outcome = GetGraphCache(id);
+    {
+      absl::MutexLock lock(&mu_);
+      commands_.push_back(command);
+      if (hold_commands_) return held_.push_back(std::move(done));
+      if (absl::Status error = std::exchange(next_error_, absl::OkStatus()); !error.ok()) outcome = std::move(error);
+    }
+    done(std::move(outcome));
+  }
   std::array<int64_t, 6> CountByState() const override {
     absl::MutexLock lock(&mu_);
     std::array<int64_t, 6> counts{};
@@ -209,8 +256,17 @@ class FakeJobManager : public jobs::JobManager {
                       {{"job", id.value()}});
   }
 
+  struct Cache {
+    graphcache::Snapshot snapshot;
+    std::vector<graphcache::EntryInfo> entries;
+  };
+
   CountedHub hub_;
   mutable absl::Mutex mu_;
+  std::map<std::string, Cache> caches_ ABSL_GUARDED_BY(mu_);
+  bool hold_commands_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<CommandDone> held_ ABSL_GUARDED_BY(mu_);
+  std::vector<graphcache::Command> commands_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, jobs::Job> jobs_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::string> logs_ ABSL_GUARDED_BY(mu_);
   std::filesystem::path artifact_ ABSL_GUARDED_BY(mu_);
@@ -249,6 +305,7 @@ class FakeCatalog : public data::Catalog {
   std::vector<data::Dataset> List() const override {
     absl::MutexLock lock(&mu_);
     std::vector<data::Dataset> all;
+    all.reserve(datasets_.size());
     for (const auto& [id, dataset] : datasets_) all.push_back(dataset);
     return all;
   }

@@ -13,6 +13,8 @@ using ::testing::HasSubstr;
 TEST(ResourceName, RoundTrips) {
   EXPECT_EQ(*ParseJobName("name", "jobs/a-1"), JobId("a-1"));
   EXPECT_EQ(FormatJobName(JobId("a-1")), "jobs/a-1");
+  EXPECT_EQ(*ParseGraphCacheName("name", "jobs/a-1/graphCache"), JobId("a-1"));
+  EXPECT_EQ(FormatGraphCacheName(JobId("a-1")), "jobs/a-1/graphCache");
   EXPECT_EQ(*ParseDatasetName("name", "datasets/zinc"), DatasetId("zinc"));
   EXPECT_EQ(FormatDatasetName(DatasetId("zinc")), "datasets/zinc");
 }
@@ -29,6 +31,17 @@ TEST(ResourceName, ABadNameIsAViolationThatSaysValueAndForm) {
   }
   EXPECT_THAT(GetViolations(ParseDatasetName("spec.dataset", "jobs/a").status())[0].description,
               HasSubstr("datasets/NAME"));
+}
+
+TEST(ResourceName, AGraphCacheIsNamedAfterItsJob) {
+  for (const char* bad : {"", "jobs/a", "jobs//graphCache", "jobs/graphCache", "a/graphCache", "jobs/a/graphcache",
+                          "jobs/a/graphCache/", "jobs/a/b/graphCache", "jobs/A/graphCache", "/graphCache"}) {
+    const auto violations = GetViolations(ParseGraphCacheName("parent", bad).status());
+    ASSERT_EQ(violations.size(), 1u) << bad;
+    EXPECT_EQ(violations[0].field, "parent");
+    EXPECT_THAT(violations[0].description, HasSubstr(std::string("\"") + bad + "\" is not jobs/ID/graphCache"));
+  }
+  EXPECT_FALSE(ParseJobName("name", "jobs/a/graphCache").ok());
 }
 
 TEST(PageSize, ZeroIsTheDefaultAndLargeOnesAreCapped) {
@@ -54,6 +67,32 @@ TEST(DatasetPageToken, RoundTripsAndRefusesOthers) {
   for (const char* bad : {"zinc", "!", "emluYw=="}) {
     Violations refused;
     ReadDatasetPageToken(bad, refused);
+    ASSERT_FALSE(refused.empty()) << bad;
+    EXPECT_EQ(GetViolations(refused.ToStatus())[0].field, "page_token");
+  }
+}
+
+TEST(EntryPageToken, RoundTripsAndRefusesOthers) {
+  const JobId job("a");
+  Violations violations;
+  EXPECT_EQ(ReadEntryPageToken("", job, violations), 0);
+  for (const int64_t position : {int64_t{1}, int64_t{50}, INT64_MAX}) {
+    EXPECT_EQ(ReadEntryPageToken(MakeEntryPageToken(job, position), job, violations), position);
+  }
+  EXPECT_TRUE(violations.empty());
+  const std::string good = MakeEntryPageToken(job, 50);
+  const std::string others[] = {
+      "50",
+      "!",
+      good + "=",
+      good.substr(1),
+      MakeEntryPageToken(JobId("b"), 50),
+      MakeEntryPageToken(job, -50),
+      MakeDatasetPageToken(DatasetId("a")),
+  };
+  for (const std::string& bad : others) {
+    Violations refused;
+    EXPECT_EQ(ReadEntryPageToken(bad, job, refused), 0) << bad;
     ASSERT_FALSE(refused.empty()) << bad;
     EXPECT_EQ(GetViolations(refused.ToStatus())[0].field, "page_token");
   }

@@ -19,6 +19,7 @@
 #include "fakes.h"
 #include "google/rpc/status.pb.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
+#include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
@@ -55,6 +56,7 @@ class ServerTest : public ::testing::Test {
     options.info.threads = 2;
     options.info.start_time = absl::FromUnixSeconds(5);
     options.info.import_roots = {"/data"};
+    options.default_graph_cache = default_graph_cache_;
     options.observe_request = [this](std::string_view method, std::string_view code, absl::Duration duration) {
       EXPECT_GE(duration, absl::ZeroDuration());
       counts_.Add(method, code);
@@ -65,6 +67,7 @@ class ServerTest : public ::testing::Test {
     server_ = *std::move(server);
     channel_ = grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials());
     job_stub_ = v1::JobService::NewStub(channel_);
+    cache_stub_ = v1::GraphCacheService::NewStub(channel_);
     dataset_stub_ = v1::DatasetService::NewStub(channel_);
     server_stub_ = v1::ServerService::NewStub(channel_);
   }
@@ -80,6 +83,8 @@ class ServerTest : public ::testing::Test {
     return std::nullopt;
   }
 
+  const graphcache::PolicyOptions default_graph_cache_{
+      .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
   FakeJobManager manager_;
   FakeCatalog catalog_;
   RequestCounts counts_;
@@ -87,6 +92,7 @@ class ServerTest : public ::testing::Test {
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> job_stub_;
+  std::unique_ptr<v1::GraphCacheService::Stub> cache_stub_;
   std::unique_ptr<v1::DatasetService::Stub> dataset_stub_;
   std::unique_ptr<v1::ServerService::Stub> server_stub_;
 };

@@ -82,8 +82,8 @@ constexpr char kReflection[] = "/grpc.reflection.v1alpha.ServerReflection/Server
 constexpr char kListServices[] = "\x3a\x01*";  // request field 7
 
 TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
-  const std::vector<std::string> services = {"", "permafrost.v1.JobService", "permafrost.v1.DatasetService",
-                                             "permafrost.v1.ServerService"};
+  const std::vector<std::string> services = {"", "permafrost.v1.JobService", "permafrost.v1.GraphCacheService",
+                                             "permafrost.v1.DatasetService", "permafrost.v1.ServerService"};
   const auto check = [&](const std::string& service) {
     RawCall call(*channel_, "/grpc.health.v1.Health/Check", HealthRequest(service));
     const auto response = call.Read();
@@ -103,8 +103,9 @@ TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
 TEST_F(ServerTest, ReflectionListsTheServices) {
   RawCall call(*channel_, kReflection, kListServices);
   const std::string response = call.Read().value_or("");
-  EXPECT_THAT(response, AllOf(HasSubstr("permafrost.v1.JobService"), HasSubstr("permafrost.v1.DatasetService"),
-                              HasSubstr("permafrost.v1.ServerService"), HasSubstr("grpc.health.v1.Health")));
+  EXPECT_THAT(response, AllOf(HasSubstr("permafrost.v1.JobService"), HasSubstr("permafrost.v1.GraphCacheService"),
+                              HasSubstr("permafrost.v1.DatasetService"), HasSubstr("permafrost.v1.ServerService"),
+                              HasSubstr("grpc.health.v1.Health")));
   EXPECT_FALSE(call.Read().has_value());
   EXPECT_TRUE(call.Finish().ok());
 }
@@ -168,9 +169,10 @@ TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
 
 TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
   const std::vector<std::string> methods = RequestMethods();
-  EXPECT_EQ(methods.size(), 17u);
-  for (const char* method : {"JobService/CreateJob", "JobService/ExportJob", "DatasetService/WatchDataset",
-                             "ServerService/Drain", "Health/Check", "Health/Watch"}) {
+  EXPECT_EQ(methods.size(), 24u);
+  for (const char* method : {"JobService/CreateJob", "JobService/ExportJob", "GraphCacheService/GetGraphCache",
+                             "GraphCacheService/WatchGraphCache", "DatasetService/WatchDataset", "ServerService/Drain",
+                             "Health/Check", "Health/Watch"}) {
     EXPECT_THAT(methods, Contains(method));
   }
 }

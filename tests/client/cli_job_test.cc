@@ -71,7 +71,21 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
                                     "--checkpoint-every",
                                     "50",
                                     "--checkpoint-keep",
-                                    "4"});
+                                    "4",
+                                    "--dropout",
+                                    "0.1",
+                                    "--max-grad-norm",
+                                    "2.5",
+                                    "--schedule",
+                                    "cosine",
+                                    "--warmup-steps",
+                                    "100",
+                                    "--cache-policy",
+                                    "clear-per-step",
+                                    "--freeze-at",
+                                    "50",
+                                    "--on-miss",
+                                    "transient"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out,
             "job zinc-1 queued; watch it with: permafrost --server " + fake_.address() + " job watch zinc-1\n");
@@ -82,9 +96,11 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
   sent.clear_request_id();
   EXPECT_EQ(sent.ShortDebugString(),
             "job_id: \"zinc-1\" spec { dataset: \"datasets/zinc\" model { architecture: ARCHITECTURE_GINE "
-            "hidden_channels: 128 num_layers: 3 pooling: POOLING_SUM } optimizer { algorithm: ALGORITHM_ADAMW "
-            "learning_rate: 0.0005 weight_decay: 0.1 } loss: LOSS_MSE epochs: 7 batch_size: 16 "
-            "seed: 18446744073709551615 priority: -5 checkpoint { every_steps: 50 keep: 4 } }");
+            "hidden_channels: 128 num_layers: 3 pooling: POOLING_SUM dropout: 0.1 } optimizer { algorithm: "
+            "ALGORITHM_ADAMW learning_rate: 0.0005 weight_decay: 0.1 max_grad_norm: 2.5 schedule: SCHEDULE_COSINE "
+            "warmup_steps: 100 } loss: LOSS_MSE epochs: 7 batch_size: 16 seed: 18446744073709551615 priority: -5 "
+            "checkpoint { every_steps: 50 keep: 4 } graph_cache { policy: POLICY_CLEAR_PER_STEP freeze_at: 50 "
+            "on_miss: ON_MISS_TRANSIENT } }");
 }
 
 TEST_F(JobCommandTest, FlagsOverrideTheFile) {
@@ -97,9 +113,10 @@ TEST_F(JobCommandTest, FlagsOverrideTheFile) {
   fake_.Start();
   const TempDir directory;
   const std::string path = directory.path() / "job.yaml";
-  std::ofstream(path) << "dataset: other\nepochs: 5\nseed: 3\nmodel: {hidden_channels: 32}\n";
-  const ProgramResult result =
-      Run({"job", "submit", "--file", path, "--dataset", "zinc", "--seed", "0", "--validate-only"});
+  std::ofstream(path) << "dataset: other\nepochs: 5\nseed: 3\nmodel: {hidden_channels: 32}\n"
+                      << "graph_cache: {freeze_at: 50, on_miss: eager}\n";
+  const ProgramResult result = Run({"job", "submit", "--file", path, "--dataset", "zinc", "--seed", "0",
+                                    "--validate-only", "--freeze-at", "derived"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "the job is valid; nothing was created\n");
   ASSERT_EQ(requests.seen().size(), 1u);
@@ -109,6 +126,7 @@ TEST_F(JobCommandTest, FlagsOverrideTheFile) {
   EXPECT_EQ(sent.spec().epochs(), 5);
   EXPECT_EQ(sent.spec().seed(), 0u) << "a flag at the default is a flag all the same";
   EXPECT_EQ(sent.spec().model().hidden_channels(), 32);
+  EXPECT_EQ(sent.spec().graph_cache().ShortDebugString(), "freeze_at: 0 on_miss: ON_MISS_EAGER");
 }
 
 TEST_F(JobCommandTest, SubmitTriesAgainWithTheSameRequestId) {
@@ -160,6 +178,15 @@ TEST_F(JobCommandTest, BadFilesAndFlagsAreToldInOneLineWithoutAServer) {
        {"job", "submit", "--dataset", "d", "--loss", "l2"},
        2,
        "permafrost: --loss: l2 not in {l1,mse} (see permafrost job submit --help)\n"},
+      {"a freeze point that is neither a number nor derived",
+       {"job", "submit", "--dataset", "d", "--freeze-at", "soon"},
+       2,
+       "permafrost: Could not convert: --freeze-at = soon (see permafrost job submit --help)\n"},
+      {"an unknown policy",
+       {"job", "submit", "--dataset", "d", "--cache-policy", "sometimes"},
+       2,
+       "permafrost: --cache-policy: sometimes not in {always,never,clear-per-step,freeze} (see permafrost job submit "
+       "--help)\n"},
       {"an unknown command", {"job", "frob"}, 2, "permafrost: 'frob' is not known here (see permafrost job --help)\n"},
       {"no command", {}, 2, "permafrost: A subcommand is required (see permafrost --help)\n"},
   };

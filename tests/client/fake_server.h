@@ -16,6 +16,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
+#include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
@@ -91,6 +92,47 @@ class FakeJobs final : public v1::JobService::Service {
   }
 };
 
+class FakeCaches final : public v1::GraphCacheService::Service {
+ public:
+  UnaryScript<v1::GetGraphCacheRequest, v1::GraphCache> get;
+  UnaryScript<v1::ListGraphCacheEntriesRequest, v1::ListGraphCacheEntriesResponse> entries;
+  UnaryScript<v1::UpdateGraphCachePolicyRequest, v1::GraphCache> policy;
+  UnaryScript<v1::FreezeGraphCacheRequest, v1::GraphCache> freeze;
+  UnaryScript<v1::ThawGraphCacheRequest, v1::GraphCache> thaw;
+  UnaryScript<v1::ClearGraphCacheRequest, v1::GraphCache> clear;
+  StreamScript<v1::WatchGraphCacheRequest, v1::GraphCache> watch;
+
+ private:
+  grpc::Status GetGraphCache(grpc::ServerContext*, const v1::GetGraphCacheRequest* request,
+                             v1::GraphCache* response) override {
+    return get ? get(*request, *response) : NotScripted();
+  }
+  grpc::Status ListGraphCacheEntries(grpc::ServerContext*, const v1::ListGraphCacheEntriesRequest* request,
+                                     v1::ListGraphCacheEntriesResponse* response) override {
+    return entries ? entries(*request, *response) : NotScripted();
+  }
+  grpc::Status UpdateGraphCachePolicy(grpc::ServerContext*, const v1::UpdateGraphCachePolicyRequest* request,
+                                      v1::GraphCache* response) override {
+    return policy ? policy(*request, *response) : NotScripted();
+  }
+  grpc::Status FreezeGraphCache(grpc::ServerContext*, const v1::FreezeGraphCacheRequest* request,
+                                v1::GraphCache* response) override {
+    return freeze ? freeze(*request, *response) : NotScripted();
+  }
+  grpc::Status ThawGraphCache(grpc::ServerContext*, const v1::ThawGraphCacheRequest* request,
+                              v1::GraphCache* response) override {
+    return thaw ? thaw(*request, *response) : NotScripted();
+  }
+  grpc::Status ClearGraphCache(grpc::ServerContext*, const v1::ClearGraphCacheRequest* request,
+                               v1::GraphCache* response) override {
+    return clear ? clear(*request, *response) : NotScripted();
+  }
+  grpc::Status WatchGraphCache(grpc::ServerContext* context, const v1::WatchGraphCacheRequest* request,
+                               grpc::ServerWriter<v1::GraphCache>* writer) override {
+    return watch ? watch(*request, *writer, *context) : NotScripted();
+  }
+};
+
 class FakeDatasets final : public v1::DatasetService::Service {
  public:
   UnaryScript<v1::ImportDatasetRequest, v1::Dataset> import;
@@ -139,6 +181,7 @@ class FakeInfo final : public v1::ServerService::Service {
 class FakeServer {
  public:
   FakeJobs jobs;
+  FakeCaches caches;
   FakeDatasets datasets;
   FakeInfo server;
 
@@ -150,6 +193,7 @@ class FakeServer {
     // A second start takes the first one's port, as a daemon that restarts does.
     builder.AddListeningPort(absl::StrCat("127.0.0.1:", port_), grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&jobs);
+    builder.RegisterService(&caches);
     builder.RegisterService(&datasets);
     builder.RegisterService(&server);
     running_ = builder.BuildAndStart();

@@ -78,6 +78,18 @@ TEST(Format, MetricsKeepWhatMatters) {
   EXPECT_EQ(ExactText(0.1 + 0.2), "0.30000000000000004");
 }
 
+TEST(Format, SharesAreZeroOrWholeOnlyWhereTheyAre) {
+  const struct {
+    int64_t part, whole;
+    const char* want;
+  } kCases[] = {
+      {0, 0, "0.0 %"},        {0, 10, "0.0 %"},         {10, 10, "100 %"},
+      {1, 3, "33.3 %"},       {1, 1'000'000, "<0.1 %"}, {999'999, 1'000'000, ">99.9 %"},
+      {999, 1'000, "99.9 %"}, {1, 1'000, "0.1 %"},
+  };
+  for (const auto& c : kCases) EXPECT_EQ(ShareText(c.part, c.whole), c.want) << c.part << "/" << c.whole;
+}
+
 TEST(Format, ServerTextCannotMoveTheCursor) {
   EXPECT_EQ(OneLine("a\nb\x1b[2Jc\x7f"), "a b [2Jc ");
   EXPECT_EQ(OneLine("±"), "±");
@@ -90,6 +102,10 @@ TEST(Format, ResourceNamesAreOptional) {
   EXPECT_EQ(StripCollection("jobs", "zinc"), "zinc");
   EXPECT_EQ(WithCollection("jobs", "zinc"), "jobs/zinc");
   EXPECT_EQ(WithCollection("jobs", "jobs/zinc"), "jobs/zinc");
+  for (const char* name : {"zinc", "jobs/zinc", "jobs/zinc/graphCache", "zinc/graphCache"}) {
+    EXPECT_EQ(CacheName(name), "jobs/zinc/graphCache") << name;
+    EXPECT_EQ(CacheJob(name), "zinc") << name;
+  }
 }
 
 }  // namespace

@@ -34,10 +34,14 @@ v1::Job QueuedJob() {
   spec.mutable_model()->set_pooling(v1::ModelSpec::POOLING_MEAN);
   spec.mutable_optimizer()->set_algorithm(v1::OptimizerSpec::ALGORITHM_ADAM);
   spec.mutable_optimizer()->set_learning_rate(1e-3);
+  spec.mutable_optimizer()->set_schedule(v1::OptimizerSpec::SCHEDULE_CONSTANT);
   spec.set_loss(v1::JobSpec::LOSS_L1);
   spec.set_epochs(3);
   spec.set_batch_size(32);
   spec.mutable_checkpoint()->set_keep(2);
+  spec.mutable_graph_cache()->set_policy(v1::GraphCachePolicy::POLICY_FREEZE);
+  spec.mutable_graph_cache()->set_freeze_at(0);
+  spec.mutable_graph_cache()->set_on_miss(v1::GraphCachePolicy::ON_MISS_PAD);
   return job;
 }
 

@@ -27,6 +27,13 @@ v1::CreateJobRequest Full() {
   spec.set_seed(18446744073709551615ULL);
   spec.set_priority(-5);
   spec.mutable_checkpoint()->set_every_steps(50);
+  spec.mutable_model()->set_dropout(0.1);
+  spec.mutable_optimizer()->set_max_grad_norm(2.5);
+  spec.mutable_optimizer()->set_schedule(v1::OptimizerSpec::SCHEDULE_COSINE);
+  spec.mutable_optimizer()->set_warmup_steps(100);
+  spec.mutable_graph_cache()->set_policy(v1::GraphCachePolicy::POLICY_CLEAR_PER_STEP);
+  spec.mutable_graph_cache()->set_freeze_at(50);
+  spec.mutable_graph_cache()->set_on_miss(v1::GraphCachePolicy::ON_MISS_EAGER);
   return request;
 }
 
@@ -39,13 +46,18 @@ model:
   architecture: gine
   hidden_channels: 128
   pooling: sum
-optimizer: {learning_rate: 5e-4}
+  dropout: 0.1
+optimizer: {learning_rate: 5e-4, max_grad_norm: 2.5, schedule: cosine, warmup_steps: 100}
 loss: l1
 epochs: 100
 seed: 18446744073709551615
 priority: -5
 checkpoint:
   every_steps: 50
+graph_cache:
+  policy: clear-per-step
+  freeze_at: 50
+  on_miss: eager
 )");
   EXPECT_EQ(request.DebugString(), Full().DebugString());
 }
@@ -53,8 +65,11 @@ checkpoint:
 TEST(SpecFile, JsonWithCamelCaseAndFullNames) {
   const v1::CreateJobRequest request = Parsed(SpecSyntax::kJson, R"({
 	"jobId": "zinc-1", "dataset": "zinc",
-	"model": {"architecture": "ARCHITECTURE_GINE", "hiddenChannels": 128, "pooling": "POOLING_SUM"},
-	"optimizer": {"learningRate": 0.0005}, "loss": "LOSS_L1", "epochs": "100", "seed": "18446744073709551615",
+	"model": {"architecture": "ARCHITECTURE_GINE", "hiddenChannels": 128, "pooling": "POOLING_SUM",
+	          "dropout": 0.1},
+	"optimizer": {"learningRate": 0.0005, "maxGradNorm": 2.5, "schedule": "SCHEDULE_COSINE", "warmupSteps": "100"},
+	"graphCache": {"policy": "POLICY_CLEAR_PER_STEP", "freezeAt": "50", "onMiss": "ON_MISS_EAGER"},
+	 "loss": "LOSS_L1", "epochs": "100", "seed": "18446744073709551615",
 	"priority": -5, "checkpoint": {"everySteps": 50}
 })");
   EXPECT_EQ(request.DebugString(), Full().DebugString()) << "64-bit numbers may be quoted, as protobuf's JSON writes";
@@ -62,6 +77,13 @@ TEST(SpecFile, JsonWithCamelCaseAndFullNames) {
 
 TEST(SpecFile, NullIsTheDefault) {
   EXPECT_EQ(Parsed(SpecSyntax::kYaml, "dataset: d\nmodel:\nepochs: ~\n").spec().DebugString(), "dataset: \"d\"\n");
+}
+
+TEST(SpecFile, AFieldWithPresenceTellsZeroFromAbsent) {
+  EXPECT_EQ(Parsed(SpecSyntax::kYaml, "graph_cache: {freeze_at: 0}").spec().ShortDebugString(),
+            "graph_cache { freeze_at: 0 }");
+  EXPECT_EQ(Parsed(SpecSyntax::kYaml, "graph_cache: {freeze_at: ~, policy: freeze}").spec().ShortDebugString(),
+            "graph_cache { policy: POLICY_FREEZE }");
 }
 
 TEST(SpecFile, BadInputGetsOneLine) {
@@ -74,11 +96,11 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"unknown key at the top", SpecSyntax::kYaml, "dataset: d\nepoch: 3\n",
        "job:2: epoch: unknown key; accepted: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, "
        "priority, "
-       "checkpoint"},
+       "checkpoint, graph_cache"},
       {"unknown key within", SpecSyntax::kYaml, "model:\n  layers: 3\n",
-       "job:2: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling"},
+       "job:2: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout"},
       {"unknown key of JSON, with its line", SpecSyntax::kJson, "{\n\"model\": {\n\"layers\": 3}}",
-       "job:3: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling"},
+       "job:3: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout"},
       {"no number", SpecSyntax::kYaml, "epochs: ten\n", "job:1: epochs: 'ten'; accepted: a whole number"},
       {"a fraction where none can be", SpecSyntax::kYaml, "epochs: 1.5\n",
        "job:1: epochs: '1.5'; accepted: a whole number"},
@@ -90,10 +112,14 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"no such name", SpecSyntax::kYaml, "\n\nloss: l2\n", "job:3: loss: 'l2'; accepted: l1, mse"},
       {"the unset value has no name", SpecSyntax::kYaml, "loss: unspecified\n",
        "job:1: loss: 'unspecified'; accepted: l1, mse"},
+      {"no such policy", SpecSyntax::kYaml, "graph_cache:\n  policy: sometimes\n",
+       "job:2: graph_cache.policy: 'sometimes'; accepted: always, never, clear-per-step, freeze"},
+      {"a freeze point that is no number", SpecSyntax::kYaml, "graph_cache: {freeze_at: soon}\n",
+       "job:1: graph_cache.freeze_at: 'soon'; accepted: a whole number"},
       {"a list where a value belongs", SpecSyntax::kYaml, "epochs: [1, 2]\n",
        "job:1: epochs: is no single value; accepted: a whole number"},
       {"a value where keys belong", SpecSyntax::kYaml, "model: gine\n",
-       "job:1: model: is no mapping; accepted keys: architecture, hidden_channels, num_layers, pooling"},
+       "job:1: model: is no mapping; accepted keys: architecture, hidden_channels, num_layers, pooling, dropout"},
       {"twice, in both spellings", SpecSyntax::kYaml, "batch_size: 3\nbatchSize: 4\n",
        "job:2: batchSize: is given twice"},
       {"the ID twice", SpecSyntax::kYaml, "job_id: a\njobId: b\n", "job:2: jobId: is given twice"},
@@ -101,7 +127,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"nothing", SpecSyntax::kYaml, "", "job: holds 0 YAML documents; accepted: one, a job's keys and values"},
       {"an empty mapping", SpecSyntax::kYaml, "{}",
        "job:1: is empty; accepted keys: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, priority, "
-       "checkpoint"},
+       "checkpoint, graph_cache"},
       {"two documents", SpecSyntax::kYaml, "dataset: d\n---\ndataset: e\n",
        "job: holds 2 YAML documents; accepted: one, a job's keys and values"},
       {"no YAML", SpecSyntax::kYaml, "dataset: d\nmodel: {\n", "job:3: is no YAML: end of map flow not found"},

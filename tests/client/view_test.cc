@@ -38,6 +38,7 @@ TEST(JobView, ShowOfARunningJob) {
             "  seed           0\n"
             "  priority       0\n"
             "  checkpoints    each epoch and every 50 steps, 2 kept; the newest at step 100\n"
+            "  graph cache    freeze after a number of training shapes derived from the dataset, on a miss: pad\n"
             "  created        2026-03-10 12:00:00 (5m ago)\n"
             "  started        2026-03-10 12:00:01 (4m ago)\n"
             "  resumes        1\n"
@@ -51,6 +52,25 @@ TEST(JobView, ShowOfARunningJob) {
             "\n"
             "epoch  train loss  valid loss  valid MAE  graphs/s     time\n"
             "  1/3      0.9000      0.8000     0.7000     20.0k   0.52 s\n");
+}
+
+TEST(JobView, ShowTellsWhatIsSetBeyondTheDefaults) {
+  v1::Job job = QueuedJob();
+  v1::JobSpec& spec = *job.mutable_spec();
+  spec.mutable_model()->set_dropout(0.1);
+  spec.mutable_optimizer()->set_schedule(v1::OptimizerSpec::SCHEDULE_COSINE);
+  spec.mutable_optimizer()->set_warmup_steps(1'000);
+  spec.mutable_optimizer()->set_max_grad_norm(2.5);
+  spec.mutable_graph_cache()->set_policy(v1::GraphCachePolicy::POLICY_NEVER);
+  const std::string text = RenderJob(job, kTime, {});
+  for (const char* line : {
+           "  model        gine, 64 channels, 4 layers, mean pooling, dropout 0.1\n",
+           "  optimizer    adam, learning rate 0.001, weight decay 0, cosine schedule, 1,000 steps of warm-up, "
+           "gradients clipped to norm 2.5\n",
+           "  graph cache  never\n",
+       }) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
 }
 
 TEST(JobView, ShowOfAFailedJobNamesTheError) {

@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cache_policy_flags.h"
+#include "client/cache_view.h"
+#include "client/commands.h"
+#include "client/format.h"
+#include "permafrost/v1/graph_cache.grpc.pb.h"
+#include "permafrost/v1/job.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+using Stub = v1::GraphCacheService::Stub;
+
+constexpr int64_t kMaxPage = 1000;
+
+ViewTime Now() { return {absl::Now(), absl::LocalTimeZone()}; }
+
+ExitCode Show(Session& session, const std::string& job) {
+  const auto stub = v1::GraphCacheService::NewStub(session.channel());
+  v1::GetGraphCacheRequest request;
+  request.set_name(CacheName(job));
+  v1::GraphCache cache;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub->GetGraphCache(context, request, &cache); });
+  if (!status.ok()) return session.Fail(status);
+  if (session.json()) {
+    session.PrintJson(cache);
+  } else {
+    session.Print(RenderCache(cache, Now(), session.terminal().style()));
+  }
+  return ExitCode::kOk;
+}
+
+struct EntryFlags {
+  std::string job;
+  // 0: all.
+  int64_t limit = 0;
+};
+
+ExitCode Entries(Session& session, const EntryFlags& flags) {
+  const auto stub = v1::GraphCacheService::NewStub(session.channel());
+  v1::ListGraphCacheEntriesRequest request;
+  request.set_parent(CacheName(flags.job));
+  v1::ListGraphCacheEntriesResponse all;
+  do {
+    const int64_t missing = flags.limit > 0 ? flags.limit - all.entries_size() : kMaxPage;
+    request.set_page_size(static_cast<int32_t>(std::min(kMaxPage, missing)));
+    v1::ListGraphCacheEntriesResponse page;
+    const grpc::Status status = session.Unary(
+        [&](grpc::ClientContext* context) { return stub->ListGraphCacheEntries(context, request, &page); });
+    if (!status.ok()) return session.Fail(status);
+    all.mutable_entries()->MergeFrom(page.entries());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && (flags.limit == 0 || all.entries_size() < flags.limit));
+  if (session.json()) {
+    session.PrintJson(all);
+  } else if (all.entries().empty()) {
+    session.Print(absl::StrCat("the cache of job ", OneLine(CacheJob(flags.job)), " holds no executables\n"));
+  } else {
+    session.Print(RenderCacheEntries({all.entries().begin(), all.entries().end()}, Now(), session.terminal().style()));
+  }
+  return ExitCode::kOk;
+}
+
+// What a command did, from its answer and whether the job waits: it is then on record only.
+using Outcome = std::string (*)(const v1::GraphCache& cache, bool queued);
+
+std::string LaterText(const char* what, const v1::GraphCache& cache) {
+  return absl::StrCat("to be ", what, " at step ", CountText(cache.command_step()), ", where the job goes on");
+}
+
+std::string FreezeOutcome(const v1::GraphCache& cache, bool queued) {
+  if (cache.frozen()) return absl::StrCat("frozen at step ", CountText(cache.freeze_step()));
+  return queued ? LaterText("frozen", cache) : "not frozen: its policy has changed meanwhile";
+}
+
+std::string ThawOutcome(const v1::GraphCache& cache, bool queued) {
+  if (!cache.frozen()) return absl::StrCat("thawed at step ", CountText(cache.command_step()));
+  return queued ? LaterText("thawed", cache) : "not thawed: its policy has changed meanwhile";
+}
+
+std::string ClearOutcome(const v1::GraphCache& cache, bool queued) {
+  if (queued) return LaterText("cleared", cache);
+  return absl::StrCat("cleared at step ", CountText(cache.command_step()), cache.frozen() ? ", still frozen" : "");
+}
+
+std::string PolicyOutcome(const v1::GraphCache& cache, bool queued) {
+  // A queued job's freeze point is still that of the policy before.
+  return absl::StrCat("from step ", CountText(cache.command_step()),
+                      " on: ", PolicyText(cache.policy(), queued ? 0 : cache.freeze_at()));
+}
+
+// Whether the job waits for the device; false where that cannot be told.
+bool IsQueued(Session& session, const std::string& job) {
+  const auto stub = v1::JobService::NewStub(session.channel());
+  v1::GetJobRequest request;
+  request.set_name(WithCollection("jobs", CacheJob(job)));
+  v1::Job answer;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub->GetJob(context, request, &answer); });
+  return status.ok() && answer.state() == v1::Job::STATE_QUEUED;
+}
+
+// `send` is the stub's method with everything but context and answer bound.
+ExitCode Tell(Session& session, const std::string& job, Outcome outcome,
+              const std::function<grpc::Status(Stub&, grpc::ClientContext*, v1::GraphCache*)>& send) {
+  const auto stub = v1::GraphCacheService::NewStub(session.channel());
+  v1::GraphCache cache;
+  const grpc::Status status = session.Unary([&](grpc::ClientContext* context) { return send(*stub, context, &cache); });
+  const std::string short_name = OneLine(CacheJob(job));
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    // The job's step takes longer than this client waited; the command may well be on record.
+    Failure failure = RpcFailure(status, {session.options().server, /*connected=*/true, session.options().timeout()});
+    absl::StrAppend(&failure.message, "; the command may take effect yet, see: ",
+                    session.CommandLine(absl::StrCat("cache show ", short_name)));
+    return session.Fail(failure);
+  }
+  if (!status.ok()) return session.Fail(status);
+  if (session.json()) {
+    session.PrintJson(cache);
+  } else {
+    session.Print(absl::StrCat("cache of job ", short_name, ": ", outcome(cache, IsQueued(session, job)), " (",
+                               CacheSizeText(cache), ")\n"));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode Freeze(Session& session, const std::string& job) {
+  return Tell(session, job, FreezeOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
+    v1::FreezeGraphCacheRequest request;
+    request.set_name(CacheName(job));
+    return stub.FreezeGraphCache(context, request, cache);
+  });
+}
+
+ExitCode Thaw(Session& session, const std::string& job) {
+  return Tell(session, job, ThawOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
+    v1::ThawGraphCacheRequest request;
+    request.set_name(CacheName(job));
+    return stub.ThawGraphCache(context, request, cache);
+  });
+}
+
+ExitCode Clear(Session& session, const std::string& job) {
+  return Tell(session, job, ClearOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
+    v1::ClearGraphCacheRequest request;
+    request.set_name(CacheName(job));
+    return stub.ClearGraphCache(context, request, cache);
+  });
+}
+
+struct PolicyFlags {
+  std::string job;
+  CachePolicyFlags policy;
+};
+
+ExitCode ChangePolicy(Session& session, const PolicyFlags& flags) {
+  if (!flags.policy.any()) {
+    return session.Fail(UsageFailure("nothing to change: give --policy, --freeze-at or --on-miss"));
+  }
+  return Tell(session, flags.job, PolicyOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
+    v1::UpdateGraphCachePolicyRequest request;
+    request.set_name(CacheName(flags.job));
+    Override(flags.policy, *request.mutable_policy());
+    return stub.UpdateGraphCachePolicy(context, request, cache);
+  });
+}
+
+void AddJobArgument(CLI::App& command, std::string& job) {
+  command.add_option("JOB", job, "The job")->type_name("")->required();
+}
+
+void AddForOneJob(CLI::App& cache, const char* name, const char* help, ExitCode (*run)(Session&, const std::string&),
+                  Command& chosen) {
+  CLI::App* command = cache.add_subcommand(name, help);
+  const auto job = std::make_shared<std::string>();
+  AddJobArgument(*command, *job);
+  command->callback([job, run, &chosen] { chosen = [job, run](Session& session) { return run(session, *job); }; });
+}
+
+void AddEntries(CLI::App& cache, Command& chosen) {
+  CLI::App* command = cache.add_subcommand("entries", "The executables that a job's cache holds, the oldest first");
+  const auto flags = std::make_shared<EntryFlags>();
+  AddJobArgument(*command, flags->job);
+  command->add_option("--limit", flags->limit, "At most that many (default: all)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30).description(""))
+      ->type_name("N");
+  command->callback([flags, &chosen] { chosen = [flags](Session& session) { return Entries(session, *flags); }; });
+}
+
+void AddPolicy(CLI::App& cache, Command& chosen) {
+  CLI::App* command =
+      cache.add_subcommand("policy", "Change when a job's cache keeps executables, from its next step on");
+  const auto flags = std::make_shared<PolicyFlags>();
+  AddJobArgument(*command, flags->job);
+  AddCachePolicyOptions(*command, "--policy", "default: as it is", flags->policy);
+  command->callback([flags, &chosen] { chosen = [flags](Session& session) { return ChangePolicy(session, *flags); }; });
+}
+
+}  // namespace
+
+void AddCacheCommands(CLI::App& app, Command& chosen) {
+  CLI::App* cache = app.add_subcommand("cache", "The graph caches of jobs: executables kept, one for each batch shape")
+                        ->require_subcommand(1);
+  AddForOneJob(*cache, "show", "A job's cache: policy, freeze, memory, what became of its steps", Show, chosen);
+  AddEntries(*cache, chosen);
+  AddPolicy(*cache, chosen);
+  AddForOneJob(*cache, "freeze", "Keep nothing new from the job's next step on; what is kept is still used", Freeze,
+               chosen);
+  AddForOneJob(*cache, "thaw", "Keep new shapes again, and do not freeze without being told", Thaw, chosen);
+  AddForOneJob(*cache, "clear", "Drop every executable at the job's next step; a frozen cache stays frozen", Clear,
+               chosen);
+  AddCacheWatch(*cache, chosen);
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,36 @@
+#include "client/cache_policy_flags.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands.h"
+#include "client/enum_text.h"
+
+namespace permafrost::client {
+
+void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, const std::string& absent,
+                           CachePolicyFlags& flags) {
+  const std::string otherwise = absl::StrCat(" (", absent, ")");
+  AddEnumOption(command, policy_flag, flags.policy, *v1::GraphCachePolicy::Policy_descriptor(),
+                absl::StrCat("When the graph cache keeps an executable", otherwise));
+  command
+      .add_option("--freeze-at", flags.freeze_at,
+                  absl::StrCat("Distinct training shapes kept before policy freeze freezes", otherwise))
+      ->transform(CLI::Transformer(std::map<std::string, int64_t>{{"derived", 0}}).description(""))
+      ->type_name("N|derived");
+  AddEnumOption(command, "--on-miss", flags.on_miss, *v1::GraphCachePolicy::OnMiss_descriptor(),
+                absl::StrCat("What a frozen cache does with a shape that it does not hold", otherwise));
+}
+
+void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy) {
+  if (flags.policy) {
+    policy.set_policy(EnumOf<v1::GraphCachePolicy::Policy>(*v1::GraphCachePolicy::Policy_descriptor(), *flags.policy));
+  }
+  if (flags.freeze_at) policy.set_freeze_at(*flags.freeze_at);
+  if (flags.on_miss) {
+    policy.set_on_miss(
+        EnumOf<v1::GraphCachePolicy::OnMiss>(*v1::GraphCachePolicy::OnMiss_descriptor(), *flags.on_miss));
+  }
+}
+
+}  // namespace permafrost::client

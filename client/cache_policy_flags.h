@@ -1,0 +1,30 @@
+// Flags that say a graph cache's policy, for a new job and for one that runs.
+// Threads: everything here is pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "permafrost/v1/graph_cache.pb.h"
+
+namespace permafrost::client {
+
+struct CachePolicyFlags {
+  std::optional<std::string> policy, on_miss;
+  // 0: derived from the dataset.
+  std::optional<int64_t> freeze_at;
+
+  bool any() const { return policy || on_miss || freeze_at; }
+};
+
+// `policy_flag` is "--policy" or what it is called among other flags; --freeze-at and --on-miss have one name. `absent`
+// says what becomes of a flag that is not given.
+void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, const std::string& absent,
+                           CachePolicyFlags& flags);
+
+// Overwrites what flags say.
+void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy);
+
+}  // namespace permafrost::client

@@ -1,0 +1,154 @@
+#include "api/convert_graph_cache.h"
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "api/convert_time.h"
+#include "api/resource_name.h"
+#include "api/text.h"
+#include "api/wire_enum.h"
+#include "base/string_view.h"
+
+namespace permafrost::api {
+namespace {
+
+constexpr WireEnum<v1::GraphCachePolicy::Policy, graphcache::Policy, 4> kPolicies{{{
+    {v1::GraphCachePolicy::POLICY_ALWAYS, graphcache::Policy::kAlways},
+    {v1::GraphCachePolicy::POLICY_NEVER, graphcache::Policy::kNever},
+    {v1::GraphCachePolicy::POLICY_CLEAR_PER_STEP, graphcache::Policy::kClearPerStep},
+    {v1::GraphCachePolicy::POLICY_FREEZE, graphcache::Policy::kFreeze},
+}}};
+constexpr WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::OnMiss, 4> kOnMisses{{{
+    {v1::GraphCachePolicy::ON_MISS_PAD, graphcache::OnMiss::kPad},
+    {v1::GraphCachePolicy::ON_MISS_EAGER, graphcache::OnMiss::kEager},
+    {v1::GraphCachePolicy::ON_MISS_TRANSIENT, graphcache::OnMiss::kTransient},
+    {v1::GraphCachePolicy::ON_MISS_REJECT, graphcache::OnMiss::kReject},
+}}};
+constexpr WireEnum<v1::GraphCacheMode, graphcache::Mode, 2> kModes{{{
+    {v1::GRAPH_CACHE_MODE_TRAIN, graphcache::Mode::kTrain},
+    {v1::GRAPH_CACHE_MODE_EVAL, graphcache::Mode::kEval},
+}}};
+
+void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
+  wire.set_nodes(shape.nodes);
+  wire.set_edges(shape.edges);
+  wire.set_graphs(shape.graphs);
+}
+
+void StatisticsToWire(graphcache::Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
+  wire.set_mode(kModes.ToWire(mode));
+  wire.set_entries(stats.entries);
+  wire.set_entry_bytes(stats.entry_bytes);
+  wire.set_capacity(stats.capacity);
+  wire.set_hits(stats.hits);
+  wire.set_padded_hits(stats.padded_hits);
+  wire.set_misses(stats.misses);
+  wire.set_captures(stats.captures);
+  wire.set_recaptures(stats.recaptures);
+  wire.set_frozen_captures(stats.frozen_captures);
+  wire.set_rejected_inserts(stats.rejected_inserts);
+  wire.set_graph_breaks(stats.graph_breaks);
+  wire.set_eager_steps(stats.eager_steps);
+  wire.set_transient_steps(stats.transient_steps);
+  wire.set_capture_seconds(stats.capture_seconds);
+  wire.set_graphs(stats.graphs);
+  wire.set_nodes(stats.nodes);
+  wire.set_edges(stats.edges);
+  wire.set_padding_graphs(stats.padding_graphs);
+  wire.set_padding_nodes(stats.padding_nodes);
+  wire.set_padding_edges(stats.padding_edges);
+}
+
+// The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.
+template <class Table, class Domain>
+std::optional<Domain> ReadOptional(const Table& table, int value, std::string_view field, Domain any,
+                                   Violations& violations) {
+  if (value == 0) return std::nullopt;
+  table.Read(value, field, any, violations);
+  return any;
+}
+
+graphcache::PolicyUpdate ReadPolicy(const v1::GraphCachePolicy& wire, std::string_view prefix, Violations& violations) {
+  const std::string path(prefix);
+  graphcache::PolicyUpdate update;
+  update.policy = ReadOptional(kPolicies, wire.policy(), path + "policy", graphcache::Policy::kFreeze, violations);
+  if (wire.has_freeze_at()) update.freeze_at = wire.freeze_at();
+  update.on_miss = ReadOptional(kOnMisses, wire.on_miss(), path + "on_miss", graphcache::OnMiss::kPad, violations);
+  return update;
+}
+
+}  // namespace
+
+v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& snapshot) {
+  v1::GraphCache wire;
+  wire.set_name(FormatGraphCacheName(job));
+  *wire.mutable_policy() = GraphCachePolicyToWire(snapshot.options);
+  wire.set_freeze_at(snapshot.freeze_point.freeze_at);
+  wire.set_no_op_reason(ValidUtf8(snapshot.freeze_point.no_op_reason));
+  wire.set_frozen(snapshot.frozen);
+  wire.set_armed(snapshot.armed);
+  wire.set_freeze_step(snapshot.freeze_step);
+  SetTime(snapshot.freeze_time, [&wire] { return wire.mutable_freeze_time(); });
+  for (const graphcache::Mode mode : {graphcache::Mode::kTrain, graphcache::Mode::kEval}) {
+    StatisticsToWire(mode, snapshot.of(mode), *wire.add_statistics());
+  }
+  int64_t total = snapshot.shared_bytes;
+  for (const graphcache::ModeStats& stats : snapshot.modes) total += stats.entry_bytes;
+  wire.set_shared_bytes(snapshot.shared_bytes);
+  wire.set_total_bytes(total);
+  if (snapshot.train_ceiling != BatchShape{}) ShapeToWire(snapshot.train_ceiling, *wire.mutable_train_ceiling());
+  if (snapshot.eval_ceiling != BatchShape{}) ShapeToWire(snapshot.eval_ceiling, *wire.mutable_eval_ceiling());
+  wire.set_planned_train_shapes(snapshot.planned_train_shapes);
+  for (const graphcache::GraphBreak& graph_break : snapshot.graph_breaks) {
+    v1::GraphBreak& out = *wire.add_graph_breaks();
+    out.set_mode(kModes.ToWire(graph_break.mode));
+    out.set_op(ValidUtf8(graph_break.op));
+    out.set_why(ValidUtf8(graph_break.why));
+    out.set_count(graph_break.count);
+  }
+  wire.set_command_step(snapshot.command_step);
+  return wire;
+}
+
+v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
+  v1::GraphCacheEntry wire;
+  wire.set_mode(kModes.ToWire(entry.mode));
+  ShapeToWire(entry.shape, *wire.mutable_shape());
+  wire.set_bytes(entry.bytes);
+  wire.set_hits(entry.hits);
+  wire.set_padded_hits(entry.padded_hits);
+  wire.set_capture_seconds(entry.capture_seconds);
+  wire.set_created_step(entry.created_step);
+  SetTime(entry.last_use, [&wire] { return wire.mutable_last_use_time(); });
+  return wire;
+}
+
+v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& options) {
+  v1::GraphCachePolicy wire;
+  wire.set_policy(kPolicies.ToWire(options.policy));
+  wire.set_freeze_at(options.freeze_at);
+  wire.set_on_miss(kOnMisses.ToWire(options.on_miss));
+  return wire;
+}
+
+graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
+                                                   const graphcache::PolicyOptions& defaults, Violations& violations) {
+  const graphcache::PolicyUpdate given = ReadPolicy(wire, prefix, violations);
+  graphcache::PolicyOptions options = defaults;
+  if (given.policy && *given.policy != defaults.policy) options.freeze_at = 0;
+  if (given.policy) options.policy = *given.policy;
+  if (given.freeze_at) options.freeze_at = *given.freeze_at;
+  if (given.on_miss) options.on_miss = *given.on_miss;
+  return options;
+}
+
+graphcache::PolicyUpdate PolicyUpdateFromWire(const v1::UpdateGraphCachePolicyRequest& wire, Violations& violations) {
+  if (!wire.has_policy()) {
+    violations.Add("policy", "is missing; accepted: a GraphCachePolicy with at least one field");
+  }
+  return ReadPolicy(wire.policy(), "policy.", violations);
+}
+
+}  // namespace permafrost::api

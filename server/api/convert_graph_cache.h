@@ -1,0 +1,29 @@
+// Graph caches between the wire and the domain.
+// Threads: pure functions.
+#pragma once
+
+#include <string_view>
+
+#include "base/id.h"
+#include "base/status.h"
+#include "graphcache/command.h"
+#include "graphcache/policy.h"
+#include "graphcache/snapshot.h"
+#include "permafrost/v1/graph_cache.pb.h"
+
+namespace permafrost::api {
+
+v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& snapshot);
+v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry);
+v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& options);
+
+// A job's policy: what is not given is as in `defaults`, but the freeze point of a policy other than theirs is derived.
+// Adds a violation for each enum value that is unknown; fields are named after `prefix` ("spec.graph_cache.").
+graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
+                                                   const graphcache::PolicyOptions& defaults, Violations& violations);
+
+// Adds a violation of `policy` where it is missing, or of its field for each enum value that is unknown. Whether any of
+// it makes sense for the cache is graphcache::Check's.
+graphcache::PolicyUpdate PolicyUpdateFromWire(const v1::UpdateGraphCachePolicyRequest& wire, Violations& violations);
+
+}  // namespace permafrost::api

@@ -1,0 +1,139 @@
+#include "api/graph_cache_service.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/convert_graph_cache.h"
+#include "api/paging.h"
+#include "api/resource_name.h"
+#include "api/unary.h"
+#include "api/watch.h"
+
+namespace permafrost::api {
+namespace {
+
+using graphcache::Command;
+using graphcache::CommandKind;
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+// A command's call. It is answered when the manager tells the outcome, or given up when the client is gone or the call
+// is past its deadline: whichever comes first. The manager's word may come long after the call, and after the server.
+// Threads: the manager's and gRPC's. Invariant: Finish is called once, by whoever raised `ended` first. Owns itself:
+// deleted in OnDone, which comes after Finish, so that whoever raised the flag finds it alive.
+class CommandCall final : public ServerUnaryReactor {
+ public:
+  static ServerUnaryReactor* Start(jobs::JobManager& jobs, const JobId& job, const Command& command,
+                                   v1::GraphCache* response) {
+    auto* call = new CommandCall();
+    jobs.CommandGraphCache(
+        job, command, [call, ended = call->ended_, job, response](const absl::StatusOr<graphcache::Snapshot>& outcome) {
+          if (ended->exchange(true)) return;
+          if (outcome.ok()) *response = GraphCacheToWire(job, *outcome);
+          call->Finish(ToGrpcStatus(outcome.status()));
+        });
+    // The outcome may have been told by now, but OnDone cannot come before gRPC has the call, so it is still here.
+    return call;
+  }
+
+  void OnCancel() override {
+    if (!ended_->exchange(true)) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  CommandCall() = default;
+
+  const std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+// Freeze, thaw and clear: commands that are all said by their kind.
+ServerUnaryReactor* StartCommand(jobs::JobManager& jobs, CallbackServerContext* context, const std::string& name,
+                                 CommandKind kind, v1::GraphCache* response) {
+  const absl::StatusOr<JobId> job = ParseGraphCacheName("name", name);
+  if (!job.ok()) return Reply(context, job.status());
+  Command command;
+  command.kind = kind;
+  return CommandCall::Start(jobs, *job, command, response);
+}
+
+}  // namespace
+
+ServerUnaryReactor* GraphCacheService::GetGraphCache(CallbackServerContext* context,
+                                                     const v1::GetGraphCacheRequest* request,
+                                                     v1::GraphCache* response) {
+  return Reply(context, Get(*request, *response));
+}
+
+ServerUnaryReactor* GraphCacheService::ListGraphCacheEntries(CallbackServerContext* context,
+                                                             const v1::ListGraphCacheEntriesRequest* request,
+                                                             v1::ListGraphCacheEntriesResponse* response) {
+  return Reply(context, List(*request, *response));
+}
+
+ServerUnaryReactor* GraphCacheService::UpdateGraphCachePolicy(CallbackServerContext* context,
+                                                              const v1::UpdateGraphCachePolicyRequest* request,
+                                                              v1::GraphCache* response) {
+  Violations violations;
+  const absl::StatusOr<JobId> job = ParseGraphCacheName("name", request->name());
+  for (const FieldViolation& v : GetViolations(job.status())) violations.Add(v.field, v.description);
+  Command command;
+  command.kind = CommandKind::kUpdatePolicy;
+  command.update = PolicyUpdateFromWire(*request, violations);
+  if (!violations.empty()) return Reply(context, violations.ToStatus());
+  return CommandCall::Start(jobs_, *job, command, response);
+}
+
+ServerUnaryReactor* GraphCacheService::FreezeGraphCache(CallbackServerContext* context,
+                                                        const v1::FreezeGraphCacheRequest* request,
+                                                        v1::GraphCache* response) {
+  return StartCommand(jobs_, context, request->name(), CommandKind::kFreeze, response);
+}
+
+ServerUnaryReactor* GraphCacheService::ThawGraphCache(CallbackServerContext* context,
+                                                      const v1::ThawGraphCacheRequest* request,
+                                                      v1::GraphCache* response) {
+  return StartCommand(jobs_, context, request->name(), CommandKind::kThaw, response);
+}
+
+ServerUnaryReactor* GraphCacheService::ClearGraphCache(CallbackServerContext* context,
+                                                       const v1::ClearGraphCacheRequest* request,
+                                                       v1::GraphCache* response) {
+  return StartCommand(jobs_, context, request->name(), CommandKind::kClear, response);
+}
+
+grpc::ServerWriteReactor<v1::GraphCache>* GraphCacheService::WatchGraphCache(
+    CallbackServerContext* /*context*/, const v1::WatchGraphCacheRequest* request) {
+  absl::StatusOr<JobId> job = ParseGraphCacheName("name", request->name());
+  if (!job.ok()) return new FailedStream<v1::GraphCache>(job.status());
+  return StreamReactor<v1::GraphCache>::Start(std::make_unique<GraphCacheWatch>(jobs_, *std::move(job)), streams_);
+}
+
+absl::Status GraphCacheService::Get(const v1::GetGraphCacheRequest& request, v1::GraphCache& response) {
+  PF_ASSIGN_OR_RETURN(const JobId job, ParseGraphCacheName("name", request.name()));
+  PF_ASSIGN_OR_RETURN(const graphcache::Snapshot snapshot, jobs_.GetGraphCache(job));
+  response = GraphCacheToWire(job, snapshot);
+  return absl::OkStatus();
+}
+
+absl::Status GraphCacheService::List(const v1::ListGraphCacheEntriesRequest& request,
+                                     v1::ListGraphCacheEntriesResponse& response) {
+  PF_ASSIGN_OR_RETURN(const JobId job, ParseGraphCacheName("parent", request.parent()));
+  Violations violations;
+  const int64_t page_size = ReadPageSize(request.page_size(), violations);
+  const int64_t begin = ReadEntryPageToken(request.page_token(), job, violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  PF_ASSIGN_OR_RETURN(const std::vector<graphcache::EntryInfo> entries, jobs_.GraphCacheEntries(job));
+  const auto count = static_cast<int64_t>(entries.size());
+  // A cache that was cleared since the last page may end before `begin`.
+  const int64_t end = std::min(begin + page_size, count);
+  for (int64_t i = begin; i < end; ++i) *response.add_entries() = GraphCacheEntryToWire(entries[i]);
+  if (end < count) response.set_next_page_token(MakeEntryPageToken(job, end));
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,178 @@
+#include "api/convert_graph_cache.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace permafrost::api {
+namespace {
+
+using graphcache::OnMiss;
+using graphcache::Policy;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+
+template <class Message>
+Message Parsed(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
+}
+
+TEST(GraphCacheToWire, CarriesEveryField) {
+  graphcache::Snapshot snapshot;
+  snapshot.options = {.policy = Policy::kFreeze, .freeze_at = 1, .on_miss = OnMiss::kTransient};
+  snapshot.freeze_point = {.freeze_at = 2, .effective_size = 3, .no_op_reason = "bad \xFF byte"};
+  snapshot.frozen = true;
+  snapshot.armed = true;
+  snapshot.freeze_step = 4;
+  snapshot.freeze_time = absl::FromUnixMillis(5500);
+  snapshot.of(graphcache::Mode::kTrain) = {.entries = 6,
+                                           .entry_bytes = 7,
+                                           .capacity = -1,
+                                           .hits = 8,
+                                           .padded_hits = 9,
+                                           .misses = 10,
+                                           .captures = 11,
+                                           .recaptures = 12,
+                                           .frozen_captures = 13,
+                                           .rejected_inserts = 14,
+                                           .graph_breaks = 15,
+                                           .eager_steps = 16,
+                                           .transient_steps = 17,
+                                           .capture_seconds = 18,
+                                           .graphs = 19,
+                                           .nodes = 20,
+                                           .edges = 21,
+                                           .padding_graphs = 22,
+                                           .padding_nodes = 23,
+                                           .padding_edges = 24};
+  snapshot.of(graphcache::Mode::kEval).entry_bytes = 1000;
+  snapshot.shared_bytes = 30'000;
+  snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};
+  snapshot.eval_ceiling = {.nodes = 28, .edges = 29, .graphs = 30};
+  snapshot.planned_train_shapes = 31;
+  snapshot.graph_breaks = {{graphcache::Mode::kEval, "aten::x", "why \xFF", 32}};
+  snapshot.command_sequence = 33;
+  snapshot.command_step = 34;
+  const auto want = Parsed<v1::GraphCache>(R"pb(
+    name: "jobs/a/graphCache"
+    policy { policy: POLICY_FREEZE freeze_at: 1 on_miss: ON_MISS_TRANSIENT }
+    freeze_at: 2
+    no_op_reason: "bad \357\277\275 byte"
+    frozen: true
+    armed: true
+    freeze_step: 4
+    freeze_time { seconds: 5 nanos: 500000000 }
+    statistics {
+      mode: GRAPH_CACHE_MODE_TRAIN
+      entries: 6
+      entry_bytes: 7
+      capacity: -1
+      hits: 8
+      padded_hits: 9
+      misses: 10
+      captures: 11
+      recaptures: 12
+      frozen_captures: 13
+      rejected_inserts: 14
+      graph_breaks: 15
+      eager_steps: 16
+      transient_steps: 17
+      capture_seconds: 18
+      graphs: 19
+      nodes: 20
+      edges: 21
+      padding_graphs: 22
+      padding_nodes: 23
+      padding_edges: 24
+    }
+    statistics { mode: GRAPH_CACHE_MODE_EVAL entry_bytes: 1000 }
+    shared_bytes: 30000
+    total_bytes: 31007
+    train_ceiling { nodes: 25 edges: 26 graphs: 27 }
+    eval_ceiling { nodes: 28 edges: 29 graphs: 30 }
+    planned_train_shapes: 31
+    graph_breaks { mode: GRAPH_CACHE_MODE_EVAL op: "aten::x" why: "why \357\277\275" count: 32 }
+    command_step: 34
+  )pb");
+  EXPECT_EQ(GraphCacheToWire(JobId("a"), snapshot).DebugString(), want.DebugString());
+}
+
+TEST(GraphCacheToWire, LeavesOutWhatIsNotKnownBeforeTheFirstStep) {
+  const v1::GraphCache cache = GraphCacheToWire(JobId("a"), {});
+  EXPECT_FALSE(cache.has_freeze_time());
+  EXPECT_FALSE(cache.has_train_ceiling());
+  EXPECT_FALSE(cache.has_eval_ceiling());
+  EXPECT_TRUE(cache.policy().has_freeze_at()) << "0 is told: derived";
+  EXPECT_EQ(cache.statistics_size(), 2);
+}
+
+TEST(GraphCacheEntryToWire, CarriesEveryField) {
+  graphcache::EntryInfo entry{.mode = graphcache::Mode::kTrain,
+                              .shape = {.nodes = 1, .edges = 2, .graphs = 3},
+                              .bytes = 4,
+                              .hits = 5,
+                              .padded_hits = 6,
+                              .capture_seconds = 7,
+                              .created_step = 8,
+                              .last_use = absl::FromUnixSeconds(9)};
+  const auto want = Parsed<v1::GraphCacheEntry>(R"pb(
+    mode: GRAPH_CACHE_MODE_TRAIN
+    shape { nodes: 1 edges: 2 graphs: 3 }
+    bytes: 4
+    hits: 5
+    padded_hits: 6
+    capture_seconds: 7
+    created_step: 8
+    last_use_time { seconds: 9 }
+  )pb");
+  EXPECT_EQ(GraphCacheEntryToWire(entry).DebugString(), want.DebugString());
+  entry.last_use = absl::InfinitePast();
+  EXPECT_FALSE(GraphCacheEntryToWire(entry).has_last_use_time()) << "not used yet";
+}
+
+TEST(PolicyUpdateFromWire, TakesOnlyWhatIsGiven) {
+  const struct {
+    const char* why;
+    const char* wire;
+    graphcache::PolicyUpdate want;
+  } kCases[] = {
+      {"no field: graphcache::Check says what is missing", "policy {}", {}},
+      {"the policy", "policy { policy: POLICY_NEVER }", {.policy = Policy::kNever}},
+      {"derived is a value of its own", "policy { freeze_at: 0 }", {.freeze_at = 0}},
+      {"out of range is not ours to judge", "policy { freeze_at: -5 }", {.freeze_at = -5}},
+      {"on_miss", "policy { on_miss: ON_MISS_REJECT }", {.on_miss = OnMiss::kReject}},
+      {"everything",
+       "policy { policy: POLICY_FREEZE freeze_at: 9 on_miss: ON_MISS_EAGER }",
+       {.policy = Policy::kFreeze, .freeze_at = 9, .on_miss = OnMiss::kEager}},
+  };
+  for (const auto& c : kCases) {
+    Violations violations;
+    EXPECT_EQ(PolicyUpdateFromWire(Parsed<v1::UpdateGraphCachePolicyRequest>(c.wire), violations), c.want) << c.why;
+    EXPECT_TRUE(violations.empty()) << c.why;
+  }
+}
+
+TEST(PolicyUpdateFromWire, NamesWhatIsMissingOrUnknown) {
+  v1::UpdateGraphCachePolicyRequest request;
+  Violations missing;
+  PolicyUpdateFromWire(request, missing);
+  EXPECT_THAT(GetViolations(missing.ToStatus()), ElementsAre(Field(&FieldViolation::field, "policy")));
+  request.mutable_policy()->set_policy(static_cast<v1::GraphCachePolicy::Policy>(9));
+  request.mutable_policy()->set_on_miss(static_cast<v1::GraphCachePolicy::OnMiss>(8));
+  Violations unknown;
+  PolicyUpdateFromWire(request, unknown);
+  EXPECT_THAT(
+      GetViolations(unknown.ToStatus()),
+      ElementsAre(AllOf(Field(&FieldViolation::field, "policy.policy"),
+                        Field(&FieldViolation::description, HasSubstr("9 is unknown; accepted: POLICY_ALWAYS"))),
+                  Field(&FieldViolation::field, "policy.on_miss")));
+}
+
+}  // namespace
+}  // namespace permafrost::api

@@ -1,0 +1,422 @@
+// GraphCacheService over a real channel: answers, errors with their details, commands that wait, the watch.
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "google/rpc/error_details.pb.h"
+#include "server_fixture.h"
+
+namespace permafrost::api {
+namespace {
+
+using graphcache::CommandKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kName[] = "jobs/a/graphCache";
+
+graphcache::Snapshot Frozen(int64_t step) {
+  graphcache::Snapshot snapshot;
+  snapshot.frozen = true;
+  snapshot.freeze_step = step;
+  snapshot.command_step = step;
+  return snapshot;
+}
+
+class GraphCacheTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    ServerTest::SetUp();
+    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  }
+
+  grpc::Status Freeze(grpc::ClientContext& context, v1::GraphCache& response, const std::string& name = kName) {
+    v1::FreezeGraphCacheRequest request;
+    request.set_name(name);
+    return cache_stub_->FreezeGraphCache(&context, request, &response);
+  }
+  std::unique_ptr<grpc::ClientReader<v1::GraphCache>> Watch(grpc::ClientContext& context,
+                                                            const std::string& name = kName) {
+    v1::WatchGraphCacheRequest request;
+    request.set_name(name);
+    return cache_stub_->WatchGraphCache(&context, request);
+  }
+};
+
+// A freeze on a thread of its own, since it waits for its answer.
+class FreezeCall {
+ public:
+  explicit FreezeCall(v1::GraphCacheService::Stub& stub, absl::Time deadline = absl::InfiniteFuture()) {
+    if (deadline != absl::InfiniteFuture()) context_.set_deadline(absl::ToChronoTime(deadline));
+    thread_ = std::thread([this, &stub] {
+      v1::FreezeGraphCacheRequest request;
+      request.set_name(kName);
+      status_ = stub.FreezeGraphCache(&context_, request, &response_);
+    });
+  }
+  void Cancel() { context_.TryCancel(); }
+  const grpc::Status& Wait() {
+    thread_.join();
+    return status_;
+  }
+  const v1::GraphCache& response() const { return response_; }
+
+ private:
+  grpc::ClientContext context_;
+  v1::GraphCache response_;
+  grpc::Status status_;
+  std::thread thread_;
+};
+
+TEST_F(GraphCacheTest, JobsThatDoNotSayGetTheServersPolicy) {
+  grpc::ClientContext context;
+  v1::CreateJobRequest request;
+  request.mutable_spec()->set_dataset("datasets/zinc");
+  v1::Job job;
+  ASSERT_TRUE(job_stub_->CreateJob(&context, request, &job).ok());
+  EXPECT_EQ(manager_.created().spec.train.graph_cache, default_graph_cache_);
+  EXPECT_EQ(job.spec().graph_cache().ShortDebugString(), "policy: POLICY_FREEZE freeze_at: 40 on_miss: ON_MISS_EAGER");
+}
+
+TEST_F(GraphCacheTest, GetTellsTheCache) {
+  manager_.SetGraphCache("a", Frozen(312));
+  grpc::ClientContext context;
+  v1::GetGraphCacheRequest request;
+  request.set_name(kName);
+  v1::GraphCache cache;
+  ASSERT_TRUE(cache_stub_->GetGraphCache(&context, request, &cache).ok());
+  EXPECT_EQ(cache.name(), kName);
+  EXPECT_TRUE(cache.frozen());
+  EXPECT_EQ(cache.freeze_step(), 312);
+}
+
+TEST_F(GraphCacheTest, EveryMethodRefusesBadAndUnknownNames) {
+  using Call = std::function<grpc::Status(grpc::ClientContext&, const std::string&)>;
+  const auto named = [](auto request, const std::string& name) {
+    request.set_name(name);
+    return request;
+  };
+  v1::GraphCache cache;
+  const struct {
+    const char* field;
+    Call call;
+  } kCalls[] = {
+      {"name",
+       [&](auto& context, const auto& name) {
+         return cache_stub_->GetGraphCache(&context, named(v1::GetGraphCacheRequest(), name), &cache);
+       }},
+      {"parent",
+       [&](auto& context, const auto& name) {
+         v1::ListGraphCacheEntriesRequest request;
+         request.set_parent(name);
+         v1::ListGraphCacheEntriesResponse response;
+         return cache_stub_->ListGraphCacheEntries(&context, request, &response);
+       }},
+      {"name",
+       [&](auto& context, const auto& name) {
+         auto request = named(v1::UpdateGraphCachePolicyRequest(), name);
+         request.mutable_policy()->set_freeze_at(3);
+         return cache_stub_->UpdateGraphCachePolicy(&context, request, &cache);
+       }},
+      {"name",
+       [&](auto& context, const auto& name) {
+         return cache_stub_->FreezeGraphCache(&context, named(v1::FreezeGraphCacheRequest(), name), &cache);
+       }},
+      {"name",
+       [&](auto& context, const auto& name) {
+         return cache_stub_->ThawGraphCache(&context, named(v1::ThawGraphCacheRequest(), name), &cache);
+       }},
+      {"name",
+       [&](auto& context, const auto& name) {
+         return cache_stub_->ClearGraphCache(&context, named(v1::ClearGraphCacheRequest(), name), &cache);
+       }},
+      {"name",
+       [&](auto& context, const auto& name) {
+         auto reader = Watch(context, name);
+         EXPECT_FALSE(reader->Read(&cache));
+         return reader->Finish();
+       }},
+  };
+  int index = 0;
+  for (const auto& c : kCalls) {
+    {
+      grpc::ClientContext context;
+      const grpc::Status status = c.call(context, "jobs/a");
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << index;
+      const auto bad = Detail<google::rpc::BadRequest>(status);
+      ASSERT_TRUE(bad.has_value()) << index;
+      ASSERT_EQ(bad->field_violations_size(), 1) << index;
+      EXPECT_EQ(bad->field_violations(0).field(), c.field) << index;
+      EXPECT_THAT(bad->field_violations(0).description(), HasSubstr("jobs/ID/graphCache")) << index;
+    }
+    grpc::ClientContext context;
+    const grpc::Status status = c.call(context, "jobs/none/graphCache");
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND) << index;
+    EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status)->reason(), "JOB_NOT_FOUND") << index;
+    ++index;
+  }
+}
+
+TEST_F(GraphCacheTest, EntriesComeInPages) {
+  std::vector<graphcache::EntryInfo> entries;
+  for (int64_t i = 1; i <= 5; ++i) entries.push_back({.shape = {.nodes = i}});
+  manager_.SetGraphCache("a", {}, entries);
+  std::vector<int64_t> nodes;
+  std::vector<int> sizes;
+  v1::ListGraphCacheEntriesRequest request;
+  request.set_parent(kName);
+  request.set_page_size(2);
+  std::string token;
+  do {
+    grpc::ClientContext context;
+    v1::ListGraphCacheEntriesResponse response;
+    ASSERT_TRUE(cache_stub_->ListGraphCacheEntries(&context, request, &response).ok());
+    for (const auto& entry : response.entries()) nodes.push_back(entry.shape().nodes());
+    sizes.push_back(response.entries_size());
+    if (!request.page_token().empty()) token = request.page_token();
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_THAT(nodes, ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(sizes, ElementsAre(2, 2, 1));
+
+  manager_.SetGraphCache("a", {}, {entries[0]});
+  request.set_page_token(token);
+  grpc::ClientContext context;
+  v1::ListGraphCacheEntriesResponse response;
+  ASSERT_TRUE(cache_stub_->ListGraphCacheEntries(&context, request, &response).ok());
+  EXPECT_EQ(response.entries_size(), 0) << "cleared meanwhile";
+  EXPECT_EQ(response.next_page_token(), "");
+}
+
+TEST_F(GraphCacheTest, EntriesRefuseABadPageSizeAndToken) {
+  grpc::ClientContext context;
+  v1::ListGraphCacheEntriesRequest request;
+  request.set_parent(kName);
+  request.set_page_size(-1);
+  request.set_page_token("50");
+  v1::ListGraphCacheEntriesResponse response;
+  const grpc::Status status = cache_stub_->ListGraphCacheEntries(&context, request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  const auto bad = Detail<google::rpc::BadRequest>(status);
+  ASSERT_EQ(bad->field_violations_size(), 2);
+  EXPECT_EQ(bad->field_violations(0).field(), "page_size");
+  EXPECT_EQ(bad->field_violations(1).field(), "page_token");
+}
+
+TEST_F(GraphCacheTest, CommandsSayWhatTheyAre) {
+  manager_.SetGraphCache("a", Frozen(312));
+  v1::GraphCache cache;
+  {
+    grpc::ClientContext context;
+    v1::UpdateGraphCachePolicyRequest request;
+    request.set_name(kName);
+    request.mutable_policy()->set_freeze_at(7);
+    ASSERT_TRUE(cache_stub_->UpdateGraphCachePolicy(&context, request, &cache).ok());
+  }
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(Freeze(context, cache).ok());
+    EXPECT_EQ(cache.command_step(), 312) << "the cache is the answer";
+  }
+  {
+    grpc::ClientContext context;
+    v1::ThawGraphCacheRequest request;
+    request.set_name(kName);
+    ASSERT_TRUE(cache_stub_->ThawGraphCache(&context, request, &cache).ok());
+  }
+  {
+    grpc::ClientContext context;
+    v1::ClearGraphCacheRequest request;
+    request.set_name(kName);
+    ASSERT_TRUE(cache_stub_->ClearGraphCache(&context, request, &cache).ok());
+  }
+  const std::vector<graphcache::Command> got = manager_.commands();
+  EXPECT_THAT(got, ElementsAre(graphcache::Command{.kind = CommandKind::kUpdatePolicy, .update = {.freeze_at = 7}},
+                               graphcache::Command{.kind = CommandKind::kFreeze},
+                               graphcache::Command{.kind = CommandKind::kThaw},
+                               graphcache::Command{.kind = CommandKind::kClear}));
+}
+
+TEST_F(GraphCacheTest, APolicyThatIsBadOnTheWireReachesNoJob) {
+  grpc::ClientContext context;
+  v1::UpdateGraphCachePolicyRequest request;
+  request.set_name("a");
+  request.mutable_policy()->set_on_miss(static_cast<v1::GraphCachePolicy::OnMiss>(9));
+  v1::GraphCache cache;
+  const grpc::Status status = cache_stub_->UpdateGraphCachePolicy(&context, request, &cache);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  const auto bad = Detail<google::rpc::BadRequest>(status);
+  ASSERT_EQ(bad->field_violations_size(), 2) << "all at once";
+  EXPECT_EQ(bad->field_violations(0).field(), "name");
+  EXPECT_EQ(bad->field_violations(1).field(), "policy.on_miss");
+  EXPECT_TRUE(manager_.commands().empty());
+}
+
+TEST_F(GraphCacheTest, ErrorsOfCommandsReachTheClientWithTheirDetails) {
+  Violations violations;
+  violations.Add("policy.freeze_at", "-1 is outside 0..100000");
+  const struct {
+    absl::Status error;
+    grpc::StatusCode code;
+    const char* reason;
+  } kCases[] = {
+      {violations.ToStatus(), grpc::StatusCode::INVALID_ARGUMENT, ""},
+      {WithReason(absl::FailedPreconditionError("job a has ended"), "JOB_ENDED"), grpc::StatusCode::FAILED_PRECONDITION,
+       "JOB_ENDED"},
+      {WithReason(absl::FailedPreconditionError("never keeps nothing"), "GRAPH_CACHE_KEEPS_NOTHING"),
+       grpc::StatusCode::FAILED_PRECONDITION, "GRAPH_CACHE_KEEPS_NOTHING"},
+      {WithReason(absl::UnavailableError("the server drains"), "SERVER_DRAINING"), grpc::StatusCode::UNAVAILABLE,
+       "SERVER_DRAINING"},
+  };
+  for (const auto& c : kCases) {
+    manager_.FailNext(c.error);
+    grpc::ClientContext context;
+    v1::GraphCache cache;
+    const grpc::Status status = Freeze(context, cache);
+    EXPECT_EQ(status.error_code(), c.code) << c.error;
+    EXPECT_EQ(status.error_message(), std::string(c.error.message()));
+    const auto info = Detail<google::rpc::ErrorInfo>(status);
+    EXPECT_EQ(info ? info->reason() : "", c.reason);
+    const auto bad = Detail<google::rpc::BadRequest>(status);
+    EXPECT_EQ(bad ? bad->field_violations(0).field() : "", *c.reason == '\0' ? "policy.freeze_at" : "");
+    EXPECT_EQ(Detail<google::rpc::RetryInfo>(status).has_value(), c.code == grpc::StatusCode::UNAVAILABLE);
+  }
+}
+
+TEST_F(GraphCacheTest, ACommandWaitsForItsStepAndHoldsUpNothing) {
+  manager_.HoldCommands();
+  FreezeCall freeze(*cache_stub_);
+  auto held = manager_.TakeHeldCommands(1);
+  ASSERT_EQ(held.size(), 1u);
+  grpc::ClientContext context;
+  v1::GetGraphCacheRequest request;
+  request.set_name(kName);
+  v1::GraphCache cache;
+  EXPECT_TRUE(cache_stub_->GetGraphCache(&context, request, &cache).ok()) << "others are answered meanwhile";
+  EXPECT_EQ(counts_.all().count("GraphCacheService/FreezeGraphCache OK"), 0u);
+  held[0](Frozen(312));
+  EXPECT_TRUE(freeze.Wait().ok());
+  EXPECT_EQ(freeze.response().command_step(), 312);
+  EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache OK", 1));
+}
+
+TEST_F(GraphCacheTest, TheOutcomeOfACommandWhoseClientHasGoneIsDropped) {
+  manager_.HoldCommands();
+  FreezeCall late(*cache_stub_, absl::Now() + absl::Milliseconds(200));
+  auto held = manager_.TakeHeldCommands(1);
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_EQ(late.Wait().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache CANCELLED", 1))
+      << "the call has ended though the command still waits";
+  held[0](Frozen(1));
+
+  FreezeCall cancelled(*cache_stub_);
+  held = manager_.TakeHeldCommands(1);
+  ASSERT_EQ(held.size(), 1u);
+  cancelled.Cancel();
+  EXPECT_EQ(cancelled.Wait().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache CANCELLED", 2));
+  held[0](absl::UnavailableError("the server drains"));
+}
+
+TEST_F(GraphCacheTest, OutcomesRaceWithCancels) {
+  manager_.HoldCommands();
+  for (int i = 0; i < 50; ++i) {
+    FreezeCall freeze(*cache_stub_);
+    auto held = manager_.TakeHeldCommands(1);
+    ASSERT_EQ(held.size(), 1u);
+    std::thread answer([&held] { held[0](Frozen(7)); });
+    freeze.Cancel();
+    const grpc::Status status = freeze.Wait();
+    answer.join();
+    EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) << status.error_message();
+  }
+  // Waits for every call: one that was never finished would hold it up for all of the grace.
+  const absl::Time before = absl::Now();
+  server_->Shutdown(kPatience);
+  EXPECT_LT(absl::Now() - before, kPatience);
+}
+
+TEST_F(GraphCacheTest, ShutdownGivesUpCommandsAfterItsGrace) {
+  manager_.HoldCommands();
+  FreezeCall freeze(*cache_stub_);
+  auto held = manager_.TakeHeldCommands(1);
+  ASSERT_EQ(held.size(), 1u);
+  server_->Shutdown(absl::Milliseconds(50));
+  EXPECT_FALSE(freeze.Wait().ok());
+  server_.reset();
+  held[0](Frozen(7));  // the server and its call are gone
+}
+
+TEST_F(GraphCacheTest, ShutdownLetsCommandsBeAnswered) {
+  manager_.HoldCommands();
+  FreezeCall freeze(*cache_stub_);
+  auto held = manager_.TakeHeldCommands(1);
+  ASSERT_EQ(held.size(), 1u);
+  std::thread shutdown([this] { server_->Shutdown(kPatience); });
+  held[0](WithReason(absl::UnavailableError("the server drains"), "SERVER_DRAINING"));
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(freeze.Wait())->reason(), "SERVER_DRAINING");
+  shutdown.join();
+}
+
+TEST_F(GraphCacheTest, WatchSendsEachChangeAndEndsWithTheJob) {
+  grpc::ClientContext context;
+  auto reader = Watch(context);
+  v1::GraphCache got;
+  ASSERT_TRUE(reader->Read(&got));
+  EXPECT_EQ(got.name(), kName);
+  EXPECT_FALSE(got.frozen());
+  manager_.SetGraphCache("a", Frozen(312));
+  ASSERT_TRUE(reader->Read(&got));
+  EXPECT_TRUE(got.frozen());
+  for (int i = 0; i < 20; ++i) manager_.AppendLog("a", "line\n");
+  graphcache::Snapshot last = Frozen(312);
+  last.of(graphcache::Mode::kTrain).hits = 9;
+  manager_.SetGraphCache("a", last);
+  ASSERT_TRUE(reader->Read(&got));
+  EXPECT_EQ(got.statistics(0).hits(), 9) << "log lines alone send nothing";
+  manager_.Change("a", [](jobs::Job& job) { job.state = jobs::JobState::kSucceeded; });
+  EXPECT_FALSE(reader->Read(&got)) << "the last state was sent already";
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+}
+
+TEST_F(GraphCacheTest, ASlowWatcherSkipsStatesButNotTheLast) {
+  constexpr int kChanges = 60;
+  graphcache::Snapshot snapshot;
+  // Larger than what flow control buffers, so that the writes wait for the reader.
+  snapshot.freeze_point.no_op_reason = std::string(512 << 10, 'x');
+  manager_.SetGraphCache("a", snapshot);
+  grpc::ClientContext context;
+  auto reader = Watch(context);
+  v1::GraphCache got;
+  ASSERT_TRUE(reader->Read(&got));
+  for (int i = 1; i <= kChanges; ++i) {
+    snapshot.command_step = i;
+    manager_.SetGraphCache("a", snapshot);
+    // Each change reaches the stream by itself, and would give a response of its own if the stream coalesced nothing.
+    ASSERT_TRUE(manager_.hub().AwaitCalls(i));
+  }
+  manager_.Change("a", [](jobs::Job& job) { job.state = jobs::JobState::kFailed; });
+  int responses = 0;
+  while (reader->Read(&got)) ++responses;
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(got.command_step(), kChanges);
+  EXPECT_LT(responses, kChanges);
+}
+
+TEST_F(GraphCacheTest, WatchOfAnEndedJobSendsOneResponse) {
+  manager_.Put(MakeJob("a", jobs::JobState::kSucceeded));
+  grpc::ClientContext context;
+  auto reader = Watch(context);
+  v1::GraphCache got;
+  EXPECT_TRUE(reader->Read(&got));
+  EXPECT_FALSE(reader->Read(&got));
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+}  // namespace
+}  // namespace permafrost::api

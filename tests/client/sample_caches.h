@@ -1,0 +1,19 @@
+// Graph caches as a server would show them.
+#pragma once
+
+#include <vector>
+
+#include "permafrost/v1/graph_cache.pb.h"
+
+namespace permafrost::client {
+
+// Of job zinc-1 before its first step, under FREEZE with a derived freeze point.
+v1::GraphCache NewCache();
+// 41 of 97 training shapes kept.
+v1::GraphCache WarmingCache();
+// After 100 epochs of ZINC, frozen since step 106.
+v1::GraphCache FrozenCache();
+// One used, one not yet.
+std::vector<v1::GraphCacheEntry> SampleEntries();
+
+}  // namespace permafrost::client
