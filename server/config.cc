@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/enum_names.h"
 #include "base/status.h"
 #include "host_port.h"
 #include "version.h"
@@ -34,6 +35,15 @@ absl::Status ReadAddress(const std::string& value, std::string& out) {
 
 absl::Status ReadBool(const std::string& value, bool& out) {
   return absl::SimpleAtob(value, &out) ? absl::OkStatus() : Refuse(value, "true or false");
+}
+
+// Underscores are as good as hyphens: pyg-team/pytorch_geometric#10689 writes clear_per_step.
+template <class E, std::size_t N>
+absl::Status ReadName(const std::string& value, const EnumNames<E, N>& names, E& out) {
+  const std::optional<E> parsed = names.Parse(absl::StrReplaceAll(value, {{"_", "-"}}));
+  if (!parsed) return Refuse(value, names.Accepted());
+  out = *parsed;
+  return absl::OkStatus();
 }
 
 // One row a setting: its flag, its key in the file, and its variable PERMAFROST_NAME.
@@ -93,6 +103,25 @@ constexpr Setting kSettings[] = {
        o.drain_timeout = absl::Seconds(seconds);
        return absl::OkStatus();
      }},
+    {"cache-policy", "NAME", "freeze",
+     "What the graph cache of a job that does not say keeps: freeze, always, never or\n"
+     "clear-per-step.",
+     false,
+     [](const std::string& v, Options& o) { return ReadName(v, graphcache::kPolicyNames, o.graph_cache.policy); }},
+    {"freeze-at", "N", "0",
+     "Training shapes that such a cache keeps before it freezes, 1 to 100000. 0: derived\n"
+     "from the dataset.",
+     false,
+     [](const std::string& v, Options& o) {
+       int64_t& n = o.graph_cache.freeze_at;
+       const bool ok = absl::SimpleAtoi(v, &n) && n >= 0 && n <= graphcache::kMaxFreezeAt;
+       return ok ? absl::OkStatus() : Refuse(v, absl::StrCat("0 to ", graphcache::kMaxFreezeAt));
+     }},
+    {"on-miss", "NAME", "pad",
+     "What a frozen cache does with a shape that it does not hold: pad, eager, transient\n"
+     "or reject.",
+     false,
+     [](const std::string& v, Options& o) { return ReadName(v, graphcache::kOnMissNames, o.graph_cache.on_miss); }},
 };
 
 constexpr char kExitCodes[] =

@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "base/device_kind.h"
+#include "graphcache/policy.h"
 
 namespace permafrost {
 
@@ -29,6 +30,8 @@ struct Options {
   // How long a drain waits for the running job's checkpoint. A step takes milliseconds, so running into this means that
   // the device hangs; the job then loses what came after its last checkpoint. 0: without limit.
   absl::Duration drain_timeout = absl::Seconds(60);
+  // The graph cache of jobs that do not say otherwise.
+  graphcache::PolicyOptions graph_cache;
 };
 
 // Exit codes of permafrostd, as --help lists them. A second signal while it drains: 128 + the signal's number.

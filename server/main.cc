@@ -28,8 +28,10 @@
 #include "config.h"
 #include "data/catalog.h"
 #include "drain.h"
+#include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "telemetry/exposer.h"
+#include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/log.h"
 #include "telemetry/server_metrics.h"
@@ -78,12 +80,14 @@ std::vector<std::string_view> NamesOf(const Names& names) {
 
 // What is read from the rooms when /metrics is asked, rather than told by them.
 void Refresh(const jobs::JobManager& jobs, const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
-             telemetry::ServerMetrics& server_metrics) {
+             telemetry::GraphCacheMetrics& cache_metrics, telemetry::ServerMetrics& server_metrics) {
   const auto by_state = jobs.CountByState();
   for (const auto& [state, name] : jobs::kJobStateNames.rows) {
     job_metrics.SetJobs(name, by_state[static_cast<size_t>(state)]);
   }
   job_metrics.BeforeScrape();
+  const train::StorageUse storage = train::CurrentStorageUse();
+  cache_metrics.SetTorchStorage(storage.bytes, storage.allocations);
 
   std::array<int64_t, data::kDatasetStateNames.rows.size()> datasets{};
   for (const data::Dataset& dataset : catalog.List()) ++datasets[static_cast<size_t>(dataset.state)];
@@ -162,6 +166,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   const auto registry = std::make_shared<prometheus::Registry>();
   telemetry::JobMetrics job_metrics(*registry, NamesOf(jobs::kJobStateNames));
+  telemetry::GraphCacheMetrics cache_metrics(*registry, NamesOf(graphcache::kModeNames));
   telemetry::ServerMetrics server_metrics(*registry,
                                           {.version = std::string(Version()),
                                            .git_commit = std::string(GitCommit()),
@@ -172,11 +177,11 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
                       data::Catalog::Open({.directory = state_dir / "datasets", .import_roots = import_roots}));
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
-                      jobs::JobManager::Open({.state_dir = state_dir}, *catalog, *runner, job_metrics));
+                      jobs::JobManager::Open({.state_dir = state_dir}, *catalog, *runner, job_metrics, cache_metrics));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
-  auto exposer = telemetry::Exposer::Start(options.metrics, registry,
-                                           [&] { Refresh(*jobs, *catalog, job_metrics, server_metrics); });
+  auto exposer = telemetry::Exposer::Start(
+      options.metrics, registry, [&] { Refresh(*jobs, *catalog, job_metrics, cache_metrics, server_metrics); });
   if (!exposer.ok()) return Annotate(exposer.status(), "--metrics");
 
   api::ServerOptions server_options;
@@ -194,6 +199,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                                      absl::Duration duration) {
     server_metrics.ObserveRequest(method, code, duration);
   };
+  server_options.default_graph_cache = options.graph_cache;
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);
   if (!server.ok()) return Annotate(server.status(), "--listen");

@@ -51,12 +51,32 @@ TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
   EXPECT_EQ(got.import_roots, want.import_roots);
   EXPECT_EQ(got.insecure, want.insecure);
   EXPECT_EQ(got.drain_timeout, want.drain_timeout);
+  EXPECT_EQ(got.graph_cache, want.graph_cache);
 }
 
 TEST(ParseOptions, ReadsEveryFlag) {
-  const Options got =
-      Parsed({"--listen", "localhost:0", "--metrics=[::1]:0", "--state-dir", "/s", "--device", "cpu", "--threads", "3",
-              "--import-root", "/a", "--import-root", "/b:c", "--insecure", "--drain-timeout", "1.5"});
+  const Options got = Parsed({"--listen",
+                              "localhost:0",
+                              "--metrics=[::1]:0",
+                              "--state-dir",
+                              "/s",
+                              "--device",
+                              "cpu",
+                              "--threads",
+                              "3",
+                              "--import-root",
+                              "/a",
+                              "--import-root",
+                              "/b:c",
+                              "--insecure",
+                              "--drain-timeout",
+                              "1.5",
+                              "--cache-policy",
+                              "clear-per-step",
+                              "--freeze-at",
+                              "12",
+                              "--on-miss",
+                              "reject"});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/s");
@@ -65,6 +85,9 @@ TEST(ParseOptions, ReadsEveryFlag) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b:c"));
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
+  EXPECT_EQ(got.graph_cache,
+            (graphcache::PolicyOptions{
+                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
 }
 
 TEST(ParseOptions, ReadsEveryVariable) {
@@ -75,7 +98,10 @@ TEST(ParseOptions, ReadsEveryVariable) {
                                   {"PERMAFROST_THREADS", "3"},
                                   {"PERMAFROST_IMPORT_ROOT", "/a::/b:"},
                                   {"PERMAFROST_INSECURE", "1"},
-                                  {"PERMAFROST_DRAIN_TIMEOUT", "0"}});
+                                  {"PERMAFROST_DRAIN_TIMEOUT", "0"},
+                                  {"PERMAFROST_CACHE_POLICY", "clear_per_step"},
+                                  {"PERMAFROST_FREEZE_AT", "12"},
+                                  {"PERMAFROST_ON_MISS", "reject"}});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/s");
@@ -84,6 +110,9 @@ TEST(ParseOptions, ReadsEveryVariable) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.drain_timeout, absl::ZeroDuration());
+  EXPECT_EQ(got.graph_cache,
+            (graphcache::PolicyOptions{
+                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
 }
 
 TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
@@ -97,7 +126,10 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
                                        "threads = 3\n"
                                        "import-root = [\"/a\", \"/b\"]\n"
                                        "insecure = true\n"
-                                       "drain-timeout = 1.5\n");
+                                       "drain-timeout = 1.5\n"
+                                       "cache-policy = \"clear_per_step\"\n"
+                                       "freeze-at = 12\n"
+                                       "on-miss = \"reject\"\n");
   const Options got = Parsed({"--config", file});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
@@ -107,6 +139,9 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
+  EXPECT_EQ(got.graph_cache,
+            (graphcache::PolicyOptions{
+                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
 }
 
 TEST(ParseOptions, FlagOverVariableOverFileOverDefault) {
@@ -158,6 +193,16 @@ TEST(ParseOptions, RefusesInOneLine) {
       {"empty state dir", {"--state-dir", ""}, {}, {"--state-dir \"\"", "a directory"}},
       {"timeout not a number", {"--drain-timeout", "nan"}, {}, {"--drain-timeout \"nan\"", "seconds"}},
       {"timeout endless", {"--drain-timeout", "inf"}, {}, {"\"inf\""}},
+      {"unknown policy",
+       {"--cache-policy", "sometimes"},
+       {},
+       {"--cache-policy \"sometimes\"", "always, never, clear-per-step, freeze"}},
+      {"unknown way at a miss",
+       {},
+       {{"PERMAFROST_ON_MISS", "wait"}},
+       {"PERMAFROST_ON_MISS \"wait\"", "pad, eager, transient, reject"}},
+      {"freeze point below 0", {"--freeze-at=-1"}, {}, {"--freeze-at \"-1\"", "0 to 100000"}},
+      {"freeze point too high", {"--freeze-at", "100001"}, {}, {"--freeze-at \"100001\""}},
       {"switch in the environment", {}, {{"PERMAFROST_INSECURE", "maybe"}}, {"PERMAFROST_INSECURE \"maybe\"", "true"}},
       {"no port", {"--listen", "localhost"}, {}, {"--listen \"localhost\"", "HOST:PORT"}},
       {"port too high", {"--listen", "127.0.0.1:65536"}, {}, {"0 to 65535"}},
@@ -200,7 +245,8 @@ TEST(ParseOptions, HelpNamesEveryFlagItsVariableAndDefault) {
   EXPECT_EQ(parsed.exit_code, 0);
   for (const char* part : {"--listen", "PERMAFROST_LISTEN; default 127.0.0.1:7433", "--metrics", "127.0.0.1:9464",
                            "--state-dir", "./permafrost-state", "--device", "--threads", "--import-root", "--insecure",
-                           "--config", "PERMAFROST_CONFIG", "--drain-timeout SECONDS", "Exit codes", "143"}) {
+                           "--config", "PERMAFROST_CONFIG", "--drain-timeout SECONDS", "--cache-policy NAME",
+                           "PERMAFROST_FREEZE_AT; default 0", "--on-miss NAME", "Exit codes", "143"}) {
     EXPECT_THAT(parsed.text, HasSubstr(part));
   }
 }
