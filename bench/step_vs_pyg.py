@@ -4,16 +4,14 @@ Interleaved pairs: in each pair Permafrost trains one epoch, then PyG trains one
 size, fused Adam, threads), once over batches collated beforehand and once through PyG's DataLoader. A step's time is an epoch's
 training time over its steps; the first pair warms up and is not counted. Ratios are taken pair by pair.
 
-usage: step_vs_pyg.py BIN_DIR DATASET_DIR [--pairs 7] [--batch-size 32] [--hidden 64] [--layers 4] [--threads 2] [--json FILE]
+usage: step_vs_pyg.py BIN_DIR DATASET_DIR [--pairs 7] [--batch-size 32] [--hidden 64] [--layers 4] [--threads 2]
+                      [--cache-policy never] [--json FILE]
 """
 
 import argparse
 import json
 import pathlib
-import re
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,40 +22,30 @@ from torch_geometric.loader import DataLoader
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "parity"))
 import gine  # noqa: E402
+from daemon import Daemon  # noqa: E402
 import ogb  # noqa: E402
 
 
 class Permafrost:
     def __init__(self, arguments, work):
         self.arguments = arguments
-        self.daemon = subprocess.Popen(
-            [arguments.bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", work,
-             "--import-root", arguments.dataset, "--device", "cpu", "--threads", str(arguments.threads)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.server = re.search(r"grpc (\S+),", self.daemon.stdout.readline()).group(1)
-        self.client("dataset", "import", "set", arguments.dataset)
+        self.daemon = Daemon(arguments.bin_dir, work, arguments.dataset, arguments.threads)
         self.jobs = 0
-
-    def client(self, *arguments):
-        return subprocess.run([self.arguments.bin_dir / "permafrost", "--server", self.server, *arguments], check=True,
-                              capture_output=True, text=True).stdout
 
     def epoch(self):
         """Mean step of a job of one epoch, waiting for batches included; and its best model's description."""
         name = f"bench-{self.jobs}"
         self.jobs += 1
         a = self.arguments
-        self.client("job", "submit", "--id", name, "--dataset", "set", "--epochs", "1", "--batch-size", str(a.batch_size),
-                    "--hidden", str(a.hidden), "--layers", str(a.layers), "--watch")
-        job = json.loads(self.client("--output", "json", "job", "show", name))
-        return job["result"]["meanStepMilliseconds"]
+        self.daemon.client("job", "submit", "--id", name, "--dataset", "set", "--epochs", 1, "--batch-size", a.batch_size,
+                           "--hidden", a.hidden, "--layers", a.layers, "--cache-policy", a.cache_policy, "--watch")
+        return self.daemon.json("job", "show", name)["result"]["meanStepMilliseconds"]
 
     def export(self, path):
-        self.client("job", "export", f"bench-{self.jobs - 1}", "--artifact", "last-weights", "--to", path)
+        self.daemon.client("job", "export", f"bench-{self.jobs - 1}", "--artifact", "last-weights", "--to", path)
 
     def stop(self):
-        self.daemon.send_signal(signal.SIGTERM)
-        self.daemon.wait(timeout=60)
+        self.daemon.stop()
 
 
 class Pyg:
@@ -98,6 +86,8 @@ def main():
     parser.add_argument("dataset", type=lambda p: pathlib.Path(p).resolve())
     for flag, value in (("--pairs", 7), ("--batch-size", 32), ("--hidden", 64), ("--layers", 4), ("--threads", 2)):
         parser.add_argument(flag, type=int, default=value)
+    # An epoch is a job here: freezing would spend much of it on captures.
+    parser.add_argument("--cache-policy", default="never")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
