@@ -55,8 +55,8 @@ Cell FrozenCell(const v1::GraphCache& cache, const ViewTime& time) {
   std::string text = absl::StrCat("frozen since step ", CountText(cache.freeze_step()));
   if (cache.has_freeze_time()) absl::StrAppend(&text, ", ", WhenText(cache.freeze_time(), time));
   const int64_t compiled = Sum(cache, FrozenCaptures);
-  if (compiled == 0) return {absl::StrCat(text, "; nothing compiled while frozen"), Tone::kGood};
-  return {absl::StrCat(text, "; ", CountText(compiled), " compiled while frozen"), Tone::kWarn};
+  if (compiled == 0) return {absl::StrCat(text, "; no step compiled anything since"), Tone::kGood};
+  return {absl::StrCat(text, "; ", CountText(compiled), " steps compiled something since"), Tone::kWarn};
 }
 
 Cell StateCell(const v1::GraphCache& cache, const ViewTime& time) {

@@ -37,6 +37,8 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
   for (MappedWatch& watch : watches) {
     const std::uintptr_t end = watch.end.load(std::memory_order_acquire);
     if (address < watch.begin.load(std::memory_order_acquire) || address >= end) continue;
+    // Another mapping's by now: both must be of one.
+    if (watch.end.load(std::memory_order_acquire) != end) continue;
     const int error = errno;
     const std::uintptr_t page = address / page_size * page_size;
     void* const zeros =
@@ -133,8 +135,8 @@ MappedFile::~MappedFile() {
 
 absl::Status MappedFile::CheckIntact() const {
   const auto changed = [this](std::string_view how) {
-    return absl::DataLossError(absl::StrCat(path_.string(), ": was ", absl::string_view(how.data(), how.size()),
-                                            " while it was in use; import it again"));
+    return absl::DataLossError(
+        absl::StrCat(path_.string(), ": was ", absl::string_view(how.data(), how.size()), " while it was in use"));
   };
   struct stat info;
   if (fstat(file_.get(), &info) != 0) return SystemError(errno, path_, "stat");

@@ -56,6 +56,8 @@ absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const G
 }
 
 Batcher::Extent Batcher::ExtentOf(uint32_t graph) const {
+  // Ids, too, may come from the file.
+  if (graph + size_t{1} >= node_offsets_.size()) return {};
   const Extent e{node_offsets_[graph], node_offsets_[graph + size_t{1}], edge_offsets_[graph],
                  edge_offsets_[graph + size_t{1}]};
   const bool verified =
@@ -77,6 +79,7 @@ BatchShape Batcher::ShapeOf(std::span<const uint32_t> graphs) const {
 absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const {
   for (const uint32_t g : graphs) {
     if (g + size_t{1} >= node_offsets_.size()) {
+      PF_RETURN_IF_ERROR(set_->CheckIntact());
       return absl::InvalidArgumentError(absl::StrCat("graph id ", g, " is not below ", node_offsets_.size() - 1));
     }
   }

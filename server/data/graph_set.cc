@@ -61,7 +61,10 @@ class MappedGraphSet final : public GraphSet {
   absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
     return Verified<uint32_t>(KindOf(split), [this](std::span<const uint32_t> ids) { return CheckGraphIds(ids); });
   }
-  absl::Status CheckIntact() const override { return file_->CheckIntact(); }
+  absl::Status CheckIntact() const override {
+    const absl::Status status = file_->CheckIntact();
+    return status.ok() ? status : absl::DataLossError(absl::StrCat(status.message(), "; import it again"));
+  }
   uint64_t mapped_bytes() const override { return file_->size(); }
 
  private:
@@ -264,7 +267,7 @@ class MappedGraphSet final : public GraphSet {
       if (status.ok()) status = Annotate(check(Span<T>(section)), SectionField(kind, "content"));
       if (!status.ok()) section.status = Annotate(status, file_->path().string());
       // Rather than what reading a changed file came upon.
-      if (const absl::Status intact = file_->CheckIntact(); !intact.ok()) section.status = intact;
+      if (const absl::Status intact = CheckIntact(); !intact.ok()) section.status = intact;
     });
     PF_RETURN_IF_ERROR(section.status);
     return Span<T>(section);
@@ -309,6 +312,9 @@ class MappedGraphSet final : public GraphSet {
                                     std::span<const uint32_t> ends, bool rising) {
     for (size_t g = 0; g + 1 < nodes.size(); ++g) {
       const uint64_t count = nodes[g + 1] - nodes[g];
+      if (edges[g + 1] > ends.size()) {  // it was verified: the file changes under us
+        return Mismatch(absl::StrCat("edge offset ", g + 1), edges[g + 1], absl::StrCat("at most ", ends.size()));
+      }
       for (uint64_t e = edges[g]; e < edges[g + 1]; ++e) {
         if (ends[e] >= count) {
           return absl::DataLossError(

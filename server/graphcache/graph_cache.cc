@@ -245,14 +245,20 @@ absl::Status GraphCache::CaptureCeilings(int64_t step) {
 }
 
 absl::Status GraphCache::Apply(const Command& command, int64_t step) {
-  state_.command_sequence = command.sequence;
-  state_.command_step = step;
   if (const absl::Status sensible = Check(command, state_.options); !sensible.ok()) {
     Tell(absl::StrCat("graph cache command ", command.sequence, " (", AbslView(kCommandNames.Name(command.kind)),
                       ") changes nothing: ", sensible.message()),
          /*warning=*/true);
-    return absl::OkStatus();
+  } else {
+    PF_RETURN_IF_ERROR(Obey(command, step));
   }
+  // Only now: who waits for the command reads these.
+  state_.command_sequence = command.sequence;
+  state_.command_step = step;
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::Obey(const Command& command, int64_t step) {
   switch (command.kind) {
     case CommandKind::kUpdatePolicy:
       return UpdatePolicy(command.update, step);

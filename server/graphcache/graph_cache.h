@@ -99,6 +99,7 @@ class GraphCache {
   // Captures the training ceiling and the evaluation rungs (where they are missing), then seals.
   absl::Status Freeze(int64_t step);
   absl::Status CaptureCeilings(int64_t step);
+  absl::Status Obey(const Command& command, int64_t step);
   absl::Status UpdatePolicy(const PolicyUpdate& update, int64_t step);
   int64_t Capacity(Mode mode) const;
   void AnnounceFreezePoint() const;

@@ -124,6 +124,12 @@ absl::StatusOr<graphcache::Snapshot> JobManagerImpl::RecordQueued(const Job& job
   if (!stored.ok()) return stored.status();
   graphcache::Snapshot snapshot = stored->value_or(NoStepYet(job.spec));
   snapshot.options = OptionsAfter(job.spec.train.graph_cache, commands);
+  if (command.update.policy || command.update.freeze_at) {
+    // A derived freeze point is not known before the run.
+    snapshot.freeze_point = {.freeze_at = snapshot.options.freeze_at};
+    snapshot.frozen = false;
+    snapshot.armed = true;
+  }
   snapshot.command_sequence = command.sequence;
   snapshot.command_step = step;
   PF_RETURN_IF_ERROR(store_->PutCacheCommands(job.id, changed, &snapshot));

@@ -17,8 +17,8 @@ std::vector<Command> CommandLog::commands() const {
 
 bool CommandLog::Append(const Command& command, Done done) {
   absl::MutexLock lock(&mu_);
-  if (closed_) return false;
   commands_.push_back(command);
+  if (closed_) return false;
   waiting_.emplace_back(command.sequence, std::move(done));
   // After the command is there: who sees the number finds it.
   newest_.store(command.sequence, std::memory_order_release);

@@ -128,16 +128,16 @@ absl::StatusOr<train::RunOutcome> JobManagerImpl::Execute(Run& run) {
 
 void JobManagerImpl::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome) {
   const JobId& id = run.job.id;
-  const absl::Status unanswered =
-      MoveOn(run, outcome)
-          ? WithReason(
-                absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " ended before its next step boundary")),
-                "JOB_ENDED", {{"job", id.value()}})
-          : WithReason(
-                absl::UnavailableError(absl::StrCat(
-                    "the server drains: the command is on record and takes effect when job ", id.value(), " goes on")),
-                "SERVER_DRAINING", {{"job", id.value()}});
-  for (const CommandDone& done : run.live->commands().Close()) done(unanswered);
+  const bool ended = MoveOn(run, outcome);
+  for (const CommandDone& done : run.live->commands().Close()) {
+    done(ended ? WithReason(absl::FailedPreconditionError(
+                                absl::StrCat("job ", id.value(), " ended before its next step boundary")),
+                            "JOB_ENDED", {{"job", id.value()}})
+               : WithReason(absl::UnavailableError(
+                                absl::StrCat("the server drains: the command is on record and takes effect when job ",
+                                             id.value(), " goes on")),
+                            "SERVER_DRAINING", {{"job", id.value()}}));
+  }
 }
 
 bool JobManagerImpl::MoveOn(Run& run, const absl::StatusOr<train::RunOutcome>& outcome) {

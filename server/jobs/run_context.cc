@@ -64,8 +64,10 @@ void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::
 std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_sequence, int64_t step) {
   if (live_.commands().newest() <= after_sequence) return {};
   std::vector<graphcache::Command> due = live_.commands().Due(after_sequence, step);
-  const auto has_step = [](const graphcache::Command& command) { return command.step.has_value(); };
-  const auto pending = std::ranges::find_if_not(due, has_step);
+  // One that was given an earlier step while the job waited, by a checkpoint older than the one that it went on from,
+  // never took effect: it does now, and the record must say so.
+  const auto has_this_step = [step](const graphcache::Command& command) { return command.step == step; };
+  const auto pending = std::ranges::find_if_not(due, has_this_step);
   if (pending == due.end()) return due;
   const absl::Time now = hooks_.now();
   if (now >= next_stamp_) {

@@ -72,8 +72,8 @@ class RunContext {
   virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
                             std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
   // Asked at each boundary of a training step. The commands after `after_sequence` that take effect now, in order:
-  // those stamped with `step` (optimizer steps done) or an earlier one, and, where no stamped one is ahead of them,
-  // those not yet stamped, which are stamped with `step` and on disk with it when this returns.
+  // those stamped with `step` (optimizer steps done), and, where none with a later step is ahead of them, those without
+  // a stamp or with an earlier one, which are stamped with `step` and on disk with it when this returns.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
   // A resumed run may report an epoch again, with equal metrics.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;

@@ -21,7 +21,7 @@ TEST(CacheView, TellsTheWholeStory) {
   EXPECT_EQ(RenderCache(FrozenCache(), kTime, {}),
             "graph cache of job zinc-1\n"
             "  policy         freeze after 97 training shapes (derived from the dataset), on a miss: pad\n"
-            "  state          frozen since step 106, 2026-03-10 12:00:07 (4m ago); nothing compiled while frozen\n"
+            "  state          frozen since step 106, 2026-03-10 12:00:07 (4m ago); no step compiled anything since\n"
             "  memory         14.2 MB: 130 executables, 10.8 MB of it shared\n"
             "  schedule       2,830 distinct training shapes\n"
             "  train ceiling  892 nodes, 1,931 edges, 33 graphs\n"
@@ -77,13 +77,13 @@ TEST(CacheView, TheStateSaysWhatComesNextOrWhyNothingDoes) {
       {"clear-per-step", WarmingCache(), policy(Policy::POLICY_CLEAR_PER_STEP),
        "keeps nothing: each step is captured, replayed and dropped"},
       {"frozen by a command under always", FrozenCache(), policy(Policy::POLICY_ALWAYS),
-       "frozen since step 106, 2026-03-10 12:00:07 (4m ago); nothing compiled while frozen"},
+       "frozen since step 106, 2026-03-10 12:00:07 (4m ago); no step compiled anything since"},
       {"what a frozen cache compiled is not hushed up", FrozenCache(),
        [](auto& c) {
          c.mutable_statistics(0)->set_frozen_captures(1'200);
          c.mutable_statistics(1)->set_frozen_captures(34);
        },
-       "frozen since step 106, 2026-03-10 12:00:07 (4m ago); 1,234 compiled while frozen"},
+       "frozen since step 106, 2026-03-10 12:00:07 (4m ago); 1,234 steps compiled something since"},
   };
   for (const auto& c : kCases) {
     v1::GraphCache cache = c.cache;

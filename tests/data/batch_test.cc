@@ -180,6 +180,11 @@ TEST_F(BatcherTest, OffsetsWrittenOverAreDataLoss) {
   for (const BatchShape& shape : {padded, BatchShape{1000, 1000, 1000}}) {
     EXPECT_EQ(batcher_->Assemble(graphs, shape, batch).code(), absl::StatusCode::kDataLoss);
   }
+  // The ids of a split are the file's, too.
+  const auto split = batcher_->split(Split::kTrain);
+  ASSERT_FALSE(split.empty());
+  EXPECT_EQ(batcher_->ShapeOf(split).nodes, 0);
+  EXPECT_EQ(batcher_->Assemble(split, padded, batch).code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -87,7 +87,6 @@ void Submit(Daemon& daemon, int64_t epochs) {
   spec.mutable_model()->set_hidden_channels(16);
   spec.mutable_model()->set_num_layers(2);
   spec.mutable_model()->set_dropout(0.1);
-  spec.mutable_checkpoint()->set_every_steps(10);
   spec.mutable_graph_cache()->set_policy(v1::GraphCachePolicy::POLICY_FREEZE);
   spec.mutable_graph_cache()->set_freeze_at(5);
   v1::Job job;

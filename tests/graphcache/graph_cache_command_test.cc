@@ -222,5 +222,15 @@ TEST_F(GraphCacheCommandTest, AnotherAnswerToAMissDoesNotThaw) {
   EXPECT_FALSE(cache_->snapshot().armed);
 }
 
+// Who waits for a command must not take a failed one for done.
+TEST_F(GraphCacheCommandTest, ACommandThatFailsIsNotSaidToHaveTakenEffect) {
+  Make({.freeze_at = 3});
+  Train(5);
+  compiler_.fail_captures.insert(Mode::kTrain);
+  EXPECT_TRUE(absl::IsResourceExhausted(cache_->Apply({.sequence = 4, .kind = CommandKind::kFreeze}, 1)));
+  EXPECT_EQ(cache_->snapshot().command_sequence, 0);
+  EXPECT_FALSE(cache_->snapshot().frozen);
+}
+
 }  // namespace
 }  // namespace permafrost::graphcache

@@ -126,8 +126,17 @@ TEST_F(RunContextTest, CommandsAreStampedOnDiskBeforeTheyTakeEffect) {
   EXPECT_THAT(context_.TakeCacheCommands(0, 5), testing::ElementsAre(Freeze(1, 5), Freeze(2, 5)));
   EXPECT_THAT(stored_commands_, testing::ElementsAre(testing::ElementsAre(Freeze(1, 5), Freeze(2, 5))));
   EXPECT_THAT(context_.TakeCacheCommands(2, 6), testing::IsEmpty());
-  EXPECT_THAT(context_.TakeCacheCommands(0, 6), testing::ElementsAre(Freeze(1, 5), Freeze(2, 5)))
+  EXPECT_THAT(context_.TakeCacheCommands(0, 5), testing::ElementsAre(Freeze(1, 5), Freeze(2, 5)))
       << "as they were stamped";
+  EXPECT_EQ(stored_commands_.size(), 1u);
+}
+
+// A queued job's command is stamped by the checkpoint that is known then; the run may go on from a newer one.
+TEST_F(RunContextTest, ACommandStampedTooEarlyIsStampedAnew) {
+  live_.commands().Append(Freeze(1, 3), nullptr);
+  EXPECT_THAT(context_.TakeCacheCommands(0, 6), testing::ElementsAre(Freeze(1, 6)));
+  EXPECT_THAT(stored_commands_, testing::ElementsAre(testing::ElementsAre(Freeze(1, 6))));
+  EXPECT_THAT(context_.TakeCacheCommands(0, 6), testing::ElementsAre(Freeze(1, 6)));
   EXPECT_EQ(stored_commands_.size(), 1u);
 }
 
