@@ -23,6 +23,7 @@
 #include "device/storage.h"
 #include "train/step_engine.h"
 #include "train/trainer.h"
+#include "wait_policy.h"
 
 namespace permafrost::train {
 namespace {
@@ -193,6 +194,7 @@ int Run(const Settings& settings) {
 }  // namespace permafrost::train
 
 int main(int argc, char** argv) {
+  permafrost::UseShortSpins(argv);  // as permafrostd
   permafrost::train::Settings settings;
   CLI::App app("Times training steps replayed exactly, replayed padded, and run eager, on the same batches.");
   app.add_option("STORE", settings.store, "Folder of an imported dataset: STATE_DIR/datasets/NAME")->required();

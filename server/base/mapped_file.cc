@@ -40,9 +40,10 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
     // Another mapping's by now: both must be of one.
     if (watch.end.load(std::memory_order_acquire) != end) continue;
     const int error = errno;
-    const std::uintptr_t page = address / page_size * page_size;
+    const std::uintptr_t into_page = address % page_size;
+    void* const page = static_cast<char*>(info->si_addr) - into_page;
     void* const zeros =
-        mmap(reinterpret_cast<void*>(page), end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        mmap(page, end - (address - into_page), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     errno = error;
     if (zeros == MAP_FAILED) break;
     watch.cut.store(true, std::memory_order_release);

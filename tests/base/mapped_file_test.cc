@@ -90,6 +90,7 @@ TEST_F(MappedFileTest, AFilePutInItsPlaceChangesNothing) {
 TEST_F(MappedFileTest, ManyThreadsMayFindTheEndAtOnce) {
   fs::resize_file(path_, 0);
   std::vector<std::thread> threads;
+  threads.reserve(8);
   std::atomic<int64_t> zeros{0};
   for (int t = 0; t < 8; ++t) threads.emplace_back([&] { zeros += std::ranges::count(Content(), '\0'); });
   for (std::thread& thread : threads) thread.join();

@@ -82,10 +82,11 @@ TEST(ChangeHub, ANoticeDuringACallLeadsToAnother) {
 }
 
 TEST(ChangeHub, AListenerMayDropItselfAndSubscribe) {
-  ChangeHub hub(absl::ZeroDuration());
-  std::unique_ptr<ChangeHub::Subscription> self, other;
+  // Before the subscriptions, which may still be called until they are dropped.
   Counter first, second;
   absl::Notification ready;
+  ChangeHub hub(absl::ZeroDuration());
+  std::unique_ptr<ChangeHub::Subscription> self, other;
   self = hub.Subscribe("a", [&] {
     ready.WaitForNotification();  // the test has stored `self`
     first.Add();

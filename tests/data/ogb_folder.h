@@ -66,7 +66,7 @@ inline void WriteFiles(const std::filesystem::path& source, const Files& files) 
 }
 
 // Imports `source` into the fresh directory `store`.
-inline absl::StatusOr<GraphSetSummary> ImportInto(const std::filesystem::path& store, ImportOptions options) {
+inline absl::StatusOr<GraphSetSummary> ImportInto(const std::filesystem::path& store, const ImportOptions& options) {
   std::filesystem::create_directories(store);
   return ImportOgbGraphs(options, store, /*observer=*/{}, std::stop_token());
 }

@@ -17,9 +17,10 @@ namespace permafrost::graphcache {
 constexpr BatchShape Padded(int64_t nodes) { return {nodes, 2 * nodes, 5}; }
 
 class CacheFixture : public testing::Test {
- protected:
+ public:
   ~CacheFixture() override { compiler_.recording_drops = false; }
 
+ protected:
   GraphCache& Make(const PolicyOptions& options) {
     GraphCacheSetup setup;
     setup.options = options;
@@ -27,9 +28,7 @@ class CacheFixture : public testing::Test {
     setup.sizes = sizes_;
     setup.plan = plan_;
     setup.now = [this] { return compiler_.now; };
-    setup.log = [this](std::string_view line, bool warning) {
-      (warning ? warnings_ : infos_).push_back(std::string(line));
-    };
+    setup.log = [this](std::string_view line, bool warning) { (warning ? warnings_ : infos_).emplace_back(line); };
     // Drops of the one before are none of this one's.
     compiler_.recording_drops = false;
     cache_ = std::make_unique<GraphCache>(std::move(setup), compiler_);
