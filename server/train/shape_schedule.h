@@ -12,8 +12,8 @@ namespace permafrost::train {
 struct ScheduleOptions {
   int64_t epochs = 0, batch_size = 0;
   uint64_t seed = 0;
-  // Longer training schedules are not walked; their ceiling is the proven bound. 2 million batches of 32 take half a
-  // second.
+  // Longer training schedules are not walked; their ceiling is the proven bound. 2 million batches of 32 take 0.7
+  // seconds.
   int64_t max_batches = 2'000'000;
 };
 
