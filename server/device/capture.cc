@@ -86,7 +86,7 @@ Left Record(const StepProgram& program, const graphcache::StepInputs& inputs, Ta
 
 // The first thing that a replay left otherwise than the recorded step.
 std::optional<TapeBreak> Disagreement(const StepProgram& program, const Tensors& outputs, const Left& step) {
-  const auto not_seen = [](std::string what) {
+  const auto not_seen = [](const std::string& what) {
     return TapeBreak{"", absl::StrCat("a replay leaves ", what,
                                       " otherwise than the step did: a part of the step is no dispatched operator")};
   };

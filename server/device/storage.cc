@@ -200,7 +200,10 @@ void Arena::Reserve(size_t bytes) {
 void InstallStorageAllocator() {
   static std::once_flag once;
   // Never destroyed: tensors of static storage may outlive anything.
-  std::call_once(once, [] { c10::SetCPUAllocator(new StorageAllocator); });
+  std::call_once(once, [] {
+    static auto* const allocator = new StorageAllocator;
+    c10::SetCPUAllocator(allocator);
+  });
 }
 
 StorageCounters ReadStorageCounters() {

@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <sstream>
 
@@ -31,7 +32,7 @@ std::string Text(const T& value) {
 std::string ArgumentName(const Tape::Op& op, size_t arg) { return op.handle.schema().arguments()[arg].name(); }
 
 // Values that reach a kernel's code path: equal bits, so that NaN equals itself and 0.0 is not -0.0.
-bool SameBits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // Of arguments that hold no tensors.
 bool SameValue(const c10::IValue& a, const c10::IValue& b) {

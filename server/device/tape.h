@@ -83,7 +83,7 @@ class Tape {
   using Key = std::tuple<const void*, int64_t, c10::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
   static Key KeyOf(const at::Tensor& tensor);
 
-  void OnCall(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack);
+  void OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack);
   bool IsInputStorage(const at::Tensor& tensor) const;
   void AddUse(Op& op, size_t arg, std::optional<size_t> element, const at::Tensor& tensor, bool written);
   size_t SlotOfResult(const at::Tensor& tensor);
