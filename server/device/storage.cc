@@ -147,7 +147,9 @@ StoragePlan PlanSession::MakePlan() const {
   plan.slots_.resize(lifetimes_.size());
   std::vector<size_t> order(lifetimes_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return lifetimes_[a].size > lifetimes_[b].size; });
+  std::ranges::sort(order, [&](size_t a, size_t b) {
+    return lifetimes_[a].size != lifetimes_[b].size ? lifetimes_[a].size > lifetimes_[b].size : a < b;
+  });
   std::vector<size_t> by_offset;  // placed ones
   for (const size_t i : order) {
     const Lifetime& mine = lifetimes_[i];
