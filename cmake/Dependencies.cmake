@@ -2,6 +2,7 @@
 # would otherwise make protobuf::libprotobuf an empty dummy.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
 if(PERMAFROST_SERVER)
   # Homebrew's Protobuf comes with a config that brings Abseil along; Debian's has none.
   find_package(Protobuf CONFIG QUIET)
@@ -20,6 +21,8 @@ find_package(spdlog CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
 find_package(FastFloat REQUIRED)
 if(PERMAFROST_TORCH)
   include(${CMAKE_CURRENT_LIST_DIR}/Torch.cmake)

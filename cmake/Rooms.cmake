@@ -14,6 +14,10 @@ elseif(PERMAFROST_SANITIZE STREQUAL "thread")
 elseif(NOT PERMAFROST_SANITIZE STREQUAL "")
   message(FATAL_ERROR "PERMAFROST_SANITIZE=${PERMAFROST_SANITIZE}: use empty, `address` or `thread`")
 endif()
+if(PERMAFROST_FUZZ)
+  set(PERMAFROST_SANITIZE_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+      -fno-omit-frame-pointer)
+endif()
 add_compile_options(${PERMAFROST_SANITIZE_FLAGS})
 add_link_options(${PERMAFROST_SANITIZE_FLAGS})
 

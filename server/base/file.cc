@@ -146,9 +146,37 @@ FileWriter::~FileWriter() {
 
 absl::Status FileWriter::Append(const void* data, std::size_t bytes) {
   constexpr std::size_t kBufferBytes = 1 << 18;
-  buffer_.append(static_cast<const char*>(data), bytes);
   size_ += bytes;
+  if (bytes >= kBufferBytes) {
+    PF_RETURN_IF_ERROR(Flush());
+    return WriteAll(fd_, path_, {static_cast<const char*>(data), bytes});
+  }
+  buffer_.append(static_cast<const char*>(data), bytes);
   return buffer_.size() >= kBufferBytes ? Flush() : absl::OkStatus();
+}
+
+absl::Status FileWriter::Skip(std::uint64_t bytes) {
+  PF_RETURN_IF_ERROR(Flush());
+  size_ += bytes;
+  // Both: the bytes are there even if nothing follows.
+  if (ftruncate(fd_, static_cast<off_t>(size_)) != 0) return SystemError(errno, path_, "truncate");
+  return lseek(fd_, static_cast<off_t>(size_), SEEK_SET) < 0 ? SystemError(errno, path_, "seek") : absl::OkStatus();
+}
+
+absl::Status FileWriter::PutAt(std::uint64_t offset, const void* data, std::size_t bytes) {
+  PF_RETURN_IF_ERROR(Flush());
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = pwrite(fd_, at, bytes, static_cast<off_t>(offset));
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return SystemError(errno, path_, "write");
+    }
+    at += n;
+    offset += static_cast<std::uint64_t>(n);
+    bytes -= static_cast<std::size_t>(n);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FileWriter::Flush() {

@@ -27,7 +27,7 @@ absl::Status PublishDirectory(const std::filesystem::path& from, const std::file
 // No error if it does not exist.
 absl::Status RemoveAll(const std::filesystem::path& path);
 
-// A new file written piece by piece through a buffer; replaces what was at the path.
+// A new file written piece by piece through a buffer, which large pieces pass by; replaces what was at the path.
 // Threads: one at a time. What was appended is on disk only after Close or SyncAndClose.
 class FileWriter {
  public:
@@ -36,7 +36,11 @@ class FileWriter {
   FileWriter& operator=(FileWriter&&) = delete;
   ~FileWriter();
   absl::Status Append(const void* data, std::size_t bytes);
-  // Bytes appended so far.
+  // Leaves so many bytes out: they are zero until PutAt.
+  absl::Status Skip(std::uint64_t bytes);
+  // Writes over bytes that were appended or skipped.
+  absl::Status PutAt(std::uint64_t offset, const void* data, std::size_t bytes);
+  // Bytes appended and skipped so far.
   std::uint64_t size() const { return size_; }
   absl::Status Close();
   absl::Status SyncAndClose();

@@ -33,5 +33,6 @@ StreamHash& StreamHash::operator=(StreamHash&&) noexcept = default;
 
 void StreamHash::Update(const void* data, std::size_t bytes) { XXH3_64bits_update(state_->xxh, data, bytes); }
 std::uint64_t StreamHash::Digest() const { return XXH3_64bits_digest(state_->xxh); }
+void StreamHash::Reset() { XXH3_64bits_reset(state_->xxh); }
 
 }  // namespace permafrost

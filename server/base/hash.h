@@ -23,6 +23,8 @@ class StreamHash {
   StreamHash& operator=(StreamHash&&) noexcept;
   void Update(const void* data, std::size_t bytes);
   std::uint64_t Digest() const;
+  // As new.
+  void Reset();
 
  private:
   struct State;

@@ -43,13 +43,7 @@ class JsonWriter {
   void operator()(const char* name, const T& value) {
     object_[name] = value;
   }
-  void operator()(const char* name, const double& value) {
-    if (std::isfinite(value)) {
-      object_[name] = value;
-    } else {
-      object_[name] = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-    }
-  }
+  void operator()(const char* name, const double& value) { object_[name] = Number(value); }
   void operator()(const char* name, const std::string& value) { object_[name] = value; }
   void operator()(const char* name, const absl::Duration& value) { object_[name] = absl::FormatDuration(value); }
   void operator()(const char* name, const absl::Time& value) {
@@ -74,6 +68,21 @@ class JsonWriter {
     for (const T& value : values) list.push_back(Object(value));
     object_[name] = std::move(list);
   }
+  template <std::integral T>
+  void operator()(const char* name, const std::vector<T>& values) {
+    object_[name] = values;
+  }
+  void operator()(const char* name, const std::vector<double>& values) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const double value : values) list.push_back(Number(value));
+    object_[name] = std::move(list);
+  }
+  template <class E, std::size_t N>
+  void operator()(const char* name, const std::vector<E>& values, const EnumNames<E, N>& names) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const E value : values) list.push_back(std::string(names.Name(value)));
+    object_[name] = std::move(list);
+  }
   template <class T>
   requires std::is_class_v<T>
   void operator()(const char* name, const T& value) { object_[name] = Object(value); }
@@ -86,6 +95,10 @@ class JsonWriter {
   }
 
  private:
+  static nlohmann::json Number(double value) {
+    if (std::isfinite(value)) return value;
+    return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  }
   nlohmann::json object_ = nlohmann::json::object();
 };
 
@@ -109,22 +122,7 @@ class JsonReader {
     if (const nlohmann::json* field = Find(name)) field->get_to(value);
   }
   void operator()(const char* name, double& value) {
-    const nlohmann::json* field = Find(name);
-    if (field == nullptr) return;
-    if (!field->is_string()) {
-      field->get_to(value);
-      return;
-    }
-    const auto& text = field->get_ref<const std::string&>();
-    if (text == "nan") {
-      value = std::numeric_limits<double>::quiet_NaN();
-    } else if (text == "inf") {
-      value = std::numeric_limits<double>::infinity();
-    } else if (text == "-inf") {
-      value = -std::numeric_limits<double>::infinity();
-    } else {
-      throw BadJsonField{absl::StrCat(name, ": \"", text, "\" is not a number, nan, inf or -inf")};
-    }
+    if (const nlohmann::json* field = Find(name)) value = Number(name, *field);
   }
   void operator()(const char* name, std::string& value) {
     if (const nlohmann::json* field = Find(name)) field->get_to(value);
@@ -152,12 +150,7 @@ class JsonReader {
   }
   template <class E, std::size_t N>
   void operator()(const char* name, E& value, const EnumNames<E, N>& names) {
-    const nlohmann::json* field = Find(name);
-    if (field == nullptr) return;
-    const auto& text = field->get_ref<const std::string&>();
-    const auto parsed = names.Parse(text);
-    if (!parsed) throw BadJsonField{absl::StrCat(name, ": \"", text, "\" is none of ", names.Accepted())};
-    value = *parsed;
+    if (const nlohmann::json* field = Find(name)) value = Named(name, *field, names);
   }
   template <class T, class... Names>
   void operator()(const char* name, std::optional<T>& value, const Names&... names) {
@@ -168,6 +161,26 @@ class JsonReader {
   template <class T>
   void operator()(const char* name, std::vector<T>& values) {
     if (const nlohmann::json* field = Find(name)) values = List<T>(name, *field);
+  }
+  template <std::integral T>
+  void operator()(const char* name, std::vector<T>& values) {
+    const nlohmann::json* field = Find(name);
+    if (field == nullptr) return;
+    values.clear();
+    for (const nlohmann::json& element : Checked(name, *field)) values.push_back(element.get<T>());
+  }
+  void operator()(const char* name, std::vector<double>& values) {
+    const nlohmann::json* field = Find(name);
+    if (field == nullptr) return;
+    values.clear();
+    for (const nlohmann::json& element : Checked(name, *field)) values.push_back(Number(name, element));
+  }
+  template <class E, std::size_t N>
+  void operator()(const char* name, std::vector<E>& values, const EnumNames<E, N>& names) {
+    const nlohmann::json* field = Find(name);
+    if (field == nullptr) return;
+    values.clear();
+    for (const nlohmann::json& element : Checked(name, *field)) values.push_back(Named(name, element, names));
   }
   template <class T>
   requires std::is_class_v<T>
@@ -180,9 +193,8 @@ class JsonReader {
 
   template <class T>
   static std::vector<T> List(const char* name, const nlohmann::json& list) {
-    if (!list.is_array()) throw BadJsonField{absl::StrCat(name, ": a list was expected, not ", list.type_name())};
     std::vector<T> values;
-    for (const nlohmann::json& element : list) {
+    for (const nlohmann::json& element : Checked(name, list)) {
       JsonReader inner(element);
       Schema::Fields(inner, values.emplace_back());
     }
@@ -190,6 +202,25 @@ class JsonReader {
   }
 
  private:
+  static const nlohmann::json& Checked(const char* name, const nlohmann::json& list) {
+    if (!list.is_array()) throw BadJsonField{absl::StrCat(name, ": a list was expected, not ", list.type_name())};
+    return list;
+  }
+  static double Number(const char* name, const nlohmann::json& field) {
+    if (!field.is_string()) return field.get<double>();
+    const auto& text = field.get_ref<const std::string&>();
+    if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+    if (text == "inf") return std::numeric_limits<double>::infinity();
+    if (text == "-inf") return -std::numeric_limits<double>::infinity();
+    throw BadJsonField{absl::StrCat(name, ": \"", text, "\" is not a number, nan, inf or -inf")};
+  }
+  template <class E, std::size_t N>
+  static E Named(const char* name, const nlohmann::json& field, const EnumNames<E, N>& names) {
+    const auto& text = field.get_ref<const std::string&>();
+    const auto parsed = names.Parse(text);
+    if (!parsed) throw BadJsonField{absl::StrCat(name, ": \"", text, "\" is none of ", names.Accepted())};
+    return *parsed;
+  }
   const nlohmann::json* Find(const char* name) const {
     const auto it = object_.find(name);
     return it == object_.end() ? nullptr : &*it;

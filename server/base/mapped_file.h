@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,10 +20,18 @@ namespace permafrost {
 
 struct MappedWatch;
 
+// Asks the kernel to begin reading all of `bytes`, of any mapping, rather than page by page as they are touched.
+void AdviseWillNeed(std::span<const std::byte> bytes);
+
 class MappedFile {
  public:
+  // How the file will be read. kRandom: a page that is touched brings no neighbours with it, which would push out pages
+  // that are wanted.
+  enum class Access { kNormal, kRandom };
+
   // Errors: as ReadFile; ResourceExhausted beyond kMaxMappings at once.
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path);
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path,
+                                                          Access access = Access::kNormal);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();

@@ -26,6 +26,8 @@ TEST(Hash, PiecesEqualTheWhole) {
       hash.Update(data.data() + at, std::min(piece, data.size() - at));
     }
     EXPECT_EQ(hash.Digest(), Hash64(data)) << piece;
+    hash.Reset();
+    EXPECT_EQ(hash.Digest(), Hash64("")) << "as new";
   }
 }
 

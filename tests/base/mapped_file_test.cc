@@ -117,6 +117,20 @@ TEST_F(MappedFileTest, ABusErrorElsewhereIsNotSwallowed) {
   EXPECT_EXIT(std::raise(SIGBUS), testing::KilledBySignal(SIGBUS), "");
 }
 
+// Advice changes no byte, whatever range it is given for.
+TEST_F(MappedFileTest, AdviceIsOnlyAdvice) {
+  const auto random = MappedFile::Open(path_, MappedFile::Access::kRandom);
+  ASSERT_TRUE(random.ok()) << random.status();
+  const std::span all((*random)->data(), (*random)->size());
+  AdviseWillNeed(all);
+  AdviseWillNeed(all.subspan(5'000, 1));
+  AdviseWillNeed({});
+  EXPECT_TRUE(std::ranges::all_of(all, [](std::byte b) { return b == std::byte{'x'}; }));
+  fs::resize_file(path_, 0);
+  AdviseWillNeed(all);
+  EXPECT_EQ((*random)->data()[0], std::byte{0});
+}
+
 TEST(MappedFile, EmptyAndMissingFiles) {
   const TempDir dir;
   ASSERT_TRUE(WriteFileAtomic(dir.path() / "empty", "").ok());
