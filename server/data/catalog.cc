@@ -4,10 +4,13 @@
 #include <deque>
 #include <exception>
 #include <map>
+#include <memory>
 #include <new>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -39,6 +42,26 @@ std::string WhyNotBegun(const ImportRecord& record) {
                       " times while importing it; delete it and import again to retry");
 }
 
+// A store that lives while somebody uses it.
+class WeakDataset {
+ public:
+  WeakDataset() = default;
+  explicit WeakDataset(const OpenedDataset& dataset) {
+    std::visit([this](const auto& store) { store_ = std::weak_ptr(store); }, dataset);
+  }
+  std::optional<OpenedDataset> Lock() const {
+    return std::visit(
+        [](const auto& weak) -> std::optional<OpenedDataset> {
+          if (auto store = weak.lock()) return store;
+          return std::nullopt;
+        },
+        store_);
+  }
+
+ private:
+  std::variant<std::weak_ptr<const GraphSet>, std::weak_ptr<const Graph>> store_;
+};
+
 class CatalogImpl final : public Catalog {
  public:
   explicit CatalogImpl(CatalogOptions options) : options_(std::move(options)), files_(options_.directory) {}
@@ -54,7 +77,7 @@ class CatalogImpl final : public Catalog {
   absl::StatusOr<Dataset> Get(const DatasetId& id) const override;
   std::vector<Dataset> List() const override;
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override;
-  absl::StatusOr<std::shared_ptr<const GraphSet>> OpenGraphSet(const DatasetId& id) const override;
+  absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const override;
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
     return hub_.Subscribe(id.value(), std::move(listener));
   }
@@ -70,8 +93,7 @@ class CatalogImpl final : public Catalog {
     Dataset dataset;
     int starts = 0;         // of ImportRecord, while kImporting and not running
     bool deleting = false;  // a Delete waits for its import to end
-    // Lives while somebody uses it.
-    mutable std::weak_ptr<const GraphSet> set;
+    mutable WeakDataset store;
   };
 
   void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -80,11 +102,11 @@ class CatalogImpl final : public Catalog {
   void CancelImport(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
-  absl::StatusOr<GraphSetSummary> RunImport(const DatasetId& id, const ImportRecord& record,
+  absl::StatusOr<ImportedSummary> RunImport(const DatasetId& id, const ImportRecord& record,
                                             const std::stop_token& stop);
-  absl::StatusOr<GraphSetSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
+  absl::StatusOr<ImportedSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                    const std::stop_token& stop);
-  void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<GraphSetSummary>& result)
+  void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const CatalogOptions options_;
@@ -112,15 +134,15 @@ void CatalogImpl::Add(Dataset dataset, int starts) {
 void CatalogImpl::AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record) {
   Dataset dataset;
   dataset.id = id;
-  const auto set = GraphSet::Open(files_.DatasetPath(id));
-  const absl::Status status = record.ok() ? set.status() : record.status();
+  const auto store = OpenDataset(files_.DatasetPath(id));
+  const absl::Status status = record.ok() ? store.status() : record.status();
   if (record.ok()) {
     dataset.create_time = record->create_time;
     dataset.options = record->options;
   }
   dataset.state = status.ok() ? DatasetState::kReady : DatasetState::kFailed;
   dataset.error = std::string(status.message());
-  if (status.ok()) dataset.summary = (*set)->summary();
+  if (status.ok()) dataset.summary = SummaryOf(*store);
   Add(std::move(dataset));
 }
 
@@ -237,7 +259,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::
   return removed.empty() ? absl::OkStatus() : RemoveAll(removed);
 }
 
-absl::StatusOr<std::shared_ptr<const GraphSet>> CatalogImpl::OpenGraphSet(const DatasetId& id) const {
+absl::StatusOr<OpenedDataset> CatalogImpl::Open(const DatasetId& id) const {
   absl::MutexLock lock(&mu_);
   const auto it = entries_.find(id);
   if (it == entries_.end()) return NotFound(id);
@@ -248,17 +270,18 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> CatalogImpl::OpenGraphSet(const 
             "datasets/", id.value(), ": is ", AbslView(kDatasetStateNames.Name(entry.dataset.state)), ", not ready")),
         "DATASET_NOT_READY", {{"dataset", id.value()}});
   }
-  if (auto set = entry.set.lock()) return set;
-  PF_ASSIGN_OR_RETURN(auto set, GraphSet::Open(files_.DatasetPath(id)));
-  entry.set = set;
-  return set;
+  if (auto store = entry.store.Lock()) return *std::move(store);
+  PF_ASSIGN_OR_RETURN(OpenedDataset store, OpenDataset(files_.DatasetPath(id)));
+  entry.store = WeakDataset(store);
+  return store;
 }
 
 uint64_t CatalogImpl::mapped_bytes() const {
   absl::MutexLock lock(&mu_);
   uint64_t bytes = 0;
   for (const auto& [id, entry] : entries_) {
-    if (const auto set = entry.set.lock()) bytes += set->mapped_bytes();
+    const auto store = entry.store.Lock();
+    if (store) bytes += std::visit([](const auto& s) { return s->mapped_bytes(); }, *store);
   }
   return bytes;
 }
@@ -286,16 +309,16 @@ void CatalogImpl::RunImports() {
     ImportRecord record{
         .create_time = entry.dataset.create_time, .options = entry.dataset.options, .starts = entry.starts};
     mu_.Unlock();
-    const absl::StatusOr<GraphSetSummary> result = RunImport(id, record, stop);
+    const absl::StatusOr<ImportedSummary> result = RunImport(id, record, stop);
     mu_.Lock();
     EndImport(id, std::move(record), result);
     running_ = DatasetId();
   }
 }
 
-absl::StatusOr<GraphSetSummary> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
+absl::StatusOr<ImportedSummary> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
                                                        const std::stop_token& stop) {
-  absl::StatusOr<GraphSetSummary> result;
+  absl::StatusOr<ImportedSummary> result;
   // Of the standard library, for want of memory above all; they end here.
   try {
     result = ImportAndPublish(id, record, stop);
@@ -308,7 +331,7 @@ absl::StatusOr<GraphSetSummary> CatalogImpl::RunImport(const DatasetId& id, cons
   return result;
 }
 
-absl::StatusOr<GraphSetSummary> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
+absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                               const std::stop_token& stop) {
   const auto observe = [this, &id](const ImportProgress& progress) {
     {
@@ -327,13 +350,13 @@ absl::StatusOr<GraphSetSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   ImportLimits limits;
   limits.may_read = [this](const fs::path& path) { return IsInRoots(path, options_.import_roots); };
   PF_ASSIGN_OR_RETURN(const fs::path directory, files_.BeginDataset(id));
-  PF_ASSIGN_OR_RETURN(GraphSetSummary summary, options_.importer(options, directory, observe, stop, limits));
+  PF_ASSIGN_OR_RETURN(ImportedSummary summary, options_.importer(options, directory, observe, stop, limits));
   if (stop.stop_requested()) return absl::CancelledError("the import was cancelled");
   PF_RETURN_IF_ERROR(files_.PublishDataset(id, record));
   return summary;
 }
 
-void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<GraphSetSummary>& result) {
+void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result) {
   Entry& entry = entries_.at(id);
   entry.dataset.progress = {};
   if (result.ok()) {
@@ -361,7 +384,7 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(CatalogOptions options) {
+absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Create(CatalogOptions options) {
   auto catalog = std::make_unique<CatalogImpl>(std::move(options));
   PF_RETURN_IF_ERROR(catalog->Load());
   return catalog;

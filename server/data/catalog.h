@@ -18,8 +18,8 @@
 #include "absl/time/time.h"
 #include "base/id.h"
 #include "base/subscription.h"
-#include "data/graph_set.h"
-#include "data/ogb_import.h"
+#include "data/dataset.h"
+#include "data/import.h"
 
 namespace permafrost::data {
 
@@ -35,11 +35,11 @@ struct Dataset {
   ImportOptions options;
   ImportProgress progress;                 // while kImporting
   std::string error;                       // when kFailed
-  std::optional<GraphSetSummary> summary;  // when kReady
+  std::optional<ImportedSummary> summary;  // when kReady
 };
 
-// How an import reads its source: ImportOgbGraphs, with its contract.
-using Importer = std::function<absl::StatusOr<GraphSetSummary>(
+// How an import reads its source: data::Import, with its contract.
+using Importer = std::function<absl::StatusOr<ImportedSummary>(
     const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
 
 struct CatalogOptions {
@@ -47,14 +47,14 @@ struct CatalogOptions {
   // Paths that imports may read, resolved; symlinks and `..` cannot leave them. Empty: no import is allowed.
   std::vector<std::filesystem::path> import_roots;
   // What it throws fails the import, not the process.
-  Importer importer = ImportOgbGraphs;
+  Importer importer = data::Import;
 };
 
 class Catalog {
  public:
   // Removes leavings of interrupted imports and restarts the accepted ones. A dataset that cannot be opened is listed
   // as kFailed with its error; it does not stop the daemon.
-  static absl::StatusOr<std::unique_ptr<Catalog>> Open(CatalogOptions options);
+  static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
   virtual ~Catalog() = default;
 
   // Durable when Ok. Errors: InvalidArgument (id, options), AlreadyExists (reason DATASET_ALREADY_EXISTS),
@@ -69,7 +69,7 @@ class Catalog {
   virtual absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) = 0;
   // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)
   // otherwise.
-  virtual absl::StatusOr<std::shared_ptr<const GraphSet>> OpenGraphSet(const DatasetId& id) const = 0;
+  virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
   // Told on every change of the dataset, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
   // Bytes mapped by open stores.

@@ -1,8 +1,9 @@
 // Where a catalog keeps what, and the steps that move a dataset from one state to another on disk. Each step is one
 // rename or one atomic write, so that a crash leaves the state before or after it.
-//   NAME/                 a whole dataset: graphs.pfg and dataset.json
+//   NAME/                 a whole dataset: graphs.pfg or graph.pfg, and dataset.json
 //   .imports/NAME.json    an import that is wanted, or has failed
-//   .tmp-*                leavings, removed at the next start
+//   .tmp-*                datasets in the making, with all that their importers keep meanwhile; removed at the next
+//   start
 // Threads: safe anywhere; the catalog keeps two writers from one name.
 #pragma once
 

@@ -1,7 +1,11 @@
-// The store's file format, version 1.
-//   FileHeader | SectionEntry[section_count] | sections, each at the next multiple of 64 bytes, in the table's order
+// The store's file format, version 2: one container for many small graphs (graphs.pfg) and for one large graph
+// (graph.pfg).
+//   FileHeader | SectionEntry[section_count] | zeros up to kFirstSection | sections, each at the next multiple of 64
 // Numbers are little-endian as the machine that wrote them; `endianness` refuses a machine that reads them otherwise.
-// Gaps between sections are zero. The last section ends the file.
+// Sections stand in the table's order; gaps between them are zero. The last one ends the file and is block_checksums:
+// the XXH3-64 of every kBlockBytes of every other section (its last block being shorter), in the table's order.
+// Version 1, still read: a graph set without `layout` and `block_bytes` (kHeaderBytesV1), sections right behind the
+// table, no block_checksums, and each SectionEntry::checksum the XXH3-64 of the section's bytes.
 #pragma once
 
 #include <array>
@@ -13,72 +17,145 @@
 namespace permafrost::data {
 
 inline constexpr std::array<char, 8> kStoreMagic = {'P', 'F', 'G', 'R', 'A', 'P', 'H', 'S'};
-inline constexpr uint32_t kStoreVersion = 1;
+inline constexpr uint32_t kStoreVersion = 2;
 inline constexpr uint32_t kStoreEndianness = 0x01020304;
 inline constexpr uint64_t kSectionAlignment = 64;
+// The header and the table have the first page to themselves, so that sections can be written before either is known.
+inline constexpr uint64_t kFirstSection = 4096;
+
+enum class StoreLayout : uint32_t { kGraphSet = 1, kGraph = 2 };
+inline constexpr EnumNames<StoreLayout, 2> kStoreLayoutNames{
+    {{{StoreLayout::kGraphSet, "graph_set"}, {StoreLayout::kGraph, "graph"}}}};
 
 struct FileHeader {
   std::array<char, 8> magic;
   uint32_t version;
   uint32_t endianness;
   uint64_t file_bytes;
-  uint64_t graphs;
+  uint64_t graphs;  // 1 in a graph's
   uint64_t nodes;
   uint64_t edges;
   uint32_t targets;
   uint32_t section_count;
+  StoreLayout layout;
+  uint32_t block_bytes;  // BlockGuard::kBlockBytes
   // XXH3-64 of the header up to this field, followed by the section table.
   uint64_t checksum;
 };
-static_assert(sizeof(FileHeader) == 64 && offsetof(FileHeader, checksum) == 56);
+static_assert(sizeof(FileHeader) == 72 && offsetof(FileHeader, checksum) == 64);
+// Version 1: the same up to `layout`, in whose place the checksum stood.
+inline constexpr uint64_t kHeaderBytesV1 = 64;
+static_assert(offsetof(FileHeader, layout) + sizeof(uint64_t) == kHeaderBytesV1);
 
-enum class ElementType : uint32_t { kBytes = 1, kInt32 = 2, kFloat32 = 3, kUint32 = 4, kUint64 = 5 };
-inline constexpr EnumNames<ElementType, 5> kElementTypeNames{{{{ElementType::kBytes, "bytes"},
+enum class ElementType : uint32_t {
+  kBytes = 1,
+  kInt32 = 2,
+  kFloat32 = 3,
+  kUint32 = 4,
+  kUint64 = 5,
+  kFloat16 = 6,
+  kBfloat16 = 7,
+  kUint8 = 8,
+  kInt64 = 9,
+};
+inline constexpr EnumNames<ElementType, 9> kElementTypeNames{{{{ElementType::kBytes, "bytes"},
                                                                {ElementType::kInt32, "int32"},
                                                                {ElementType::kFloat32, "float32"},
                                                                {ElementType::kUint32, "uint32"},
-                                                               {ElementType::kUint64, "uint64"}}}};
+                                                               {ElementType::kUint64, "uint64"},
+                                                               {ElementType::kFloat16, "float16"},
+                                                               {ElementType::kBfloat16, "bfloat16"},
+                                                               {ElementType::kUint8, "uint8"},
+                                                               {ElementType::kInt64, "int64"}}}};
 
 // 0 for a value that is no ElementType.
 constexpr uint64_t ElementBytes(ElementType type) {
   switch (type) {
     case ElementType::kBytes:
+    case ElementType::kUint8:
       return 1;
+    case ElementType::kFloat16:
+    case ElementType::kBfloat16:
+      return 2;
     case ElementType::kInt32:
     case ElementType::kFloat32:
     case ElementType::kUint32:
       return 4;
     case ElementType::kUint64:
+    case ElementType::kInt64:
       return 8;
   }
   return 0;
 }
 
+// [rows, width]; width 1 where none is named.
 enum class SectionKind : uint32_t {
-  kSummary = 1,       // JSON of GraphSetSummary, [bytes]
-  kNodeOffsets = 2,   // uint64 [graphs + 1]
-  kEdgeOffsets = 3,   // uint64 [graphs + 1]
-  kEdgeSource = 4,    // uint32 [edges]
-  kEdgeTarget = 5,    // uint32 [edges]
-  kNodeFeatures = 6,  // int32 or float32 [nodes, width]; absent without features
-  kEdgeFeatures = 7,  // int32 or float32 [edges, width]; absent without features
-  kLabels = 8,        // float32 [graphs, targets]
-  kTrainGraphs = 9,   // uint32 [graphs of the split]
+  kSummary = 1,       // JSON of GraphSetSummary or GraphSummary, [bytes]
+  kNodeOffsets = 2,   // graph set: uint64 [graphs + 1]
+  kEdgeOffsets = 3,   // graph set: uint64 [graphs + 1]
+  kEdgeSource = 4,    // graph set: uint32 [edges]
+  kEdgeTarget = 5,    // graph set: uint32 [edges]
+  kNodeFeatures = 6,  // [nodes, width]; graph set: int32 or float32; graph: any type of DenseFeatures
+  kEdgeFeatures = 7,  // [edges, width], the same; graph: any rows where in_edge_ids says which is whose
+  kLabels = 8,        // float32 [graphs, targets]; graph: [nodes, targets], absent without targets
+  kTrainGraphs = 9,   // graph set: uint32 [graphs of the split]
   kValidGraphs = 10,  // uint32
   kTestGraphs = 11,   // uint32
+  // Of one large graph from here on; all may be absent but in_offsets and in_neighbors.
+  kInOffsets = 12,           // uint64 [nodes + 1]
+  kInNeighbors = 13,         // uint32 [edges] < nodes
+  kInWeights = 14,           // float32 [edges]
+  kInTimestamps = 15,        // int64 [edges]
+  kInEdgeIds = 16,           // uint64 [edges] < rows of edge_features
+  kOutOffsets = 17,          // as in_*; absent where the graph is symmetric or was asked to have none
+  kOutNeighbors = 18,        //
+  kOutWeights = 19,          //
+  kOutTimestamps = 20,       //
+  kOutEdgeIds = 21,          //
+  kNodeFeatureOffsets = 22,  // sparse: uint64 [nodes + 1]
+  kNodeFeatureColumns = 23,  // uint32 [nonzeros] < the summary's node_features.width
+  kNodeFeatureValues = 24,   // float32 [nonzeros]; absent: all are 1
+  kTrainNodes = 25,          // uint32 [nodes of the split] < nodes
+  kValidNodes = 26,          // uint32
+  kTestNodes = 27,           // uint32
+  kNodeNumbers = 28,         // uint64 [nodes]
+  kNodeNameOffsets = 29,     // uint64 [nodes + 1]
+  kNodeNameText = 30,        // bytes
+  kBlockChecksums = 31,      // uint64; see above
 };
-inline constexpr std::size_t kSectionKinds = 11;
-inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{{{{SectionKind::kSummary, "summary"},
-                                                                       {SectionKind::kNodeOffsets, "node_offsets"},
-                                                                       {SectionKind::kEdgeOffsets, "edge_offsets"},
-                                                                       {SectionKind::kEdgeSource, "edge_source"},
-                                                                       {SectionKind::kEdgeTarget, "edge_target"},
-                                                                       {SectionKind::kNodeFeatures, "node_features"},
-                                                                       {SectionKind::kEdgeFeatures, "edge_features"},
-                                                                       {SectionKind::kLabels, "labels"},
-                                                                       {SectionKind::kTrainGraphs, "train_graphs"},
-                                                                       {SectionKind::kValidGraphs, "valid_graphs"},
-                                                                       {SectionKind::kTestGraphs, "test_graphs"}}}};
+inline constexpr std::size_t kSectionKinds = 31;
+inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
+    {{{SectionKind::kSummary, "summary"},
+      {SectionKind::kNodeOffsets, "node_offsets"},
+      {SectionKind::kEdgeOffsets, "edge_offsets"},
+      {SectionKind::kEdgeSource, "edge_source"},
+      {SectionKind::kEdgeTarget, "edge_target"},
+      {SectionKind::kNodeFeatures, "node_features"},
+      {SectionKind::kEdgeFeatures, "edge_features"},
+      {SectionKind::kLabels, "labels"},
+      {SectionKind::kTrainGraphs, "train_graphs"},
+      {SectionKind::kValidGraphs, "valid_graphs"},
+      {SectionKind::kTestGraphs, "test_graphs"},
+      {SectionKind::kInOffsets, "in_offsets"},
+      {SectionKind::kInNeighbors, "in_neighbors"},
+      {SectionKind::kInWeights, "in_weights"},
+      {SectionKind::kInTimestamps, "in_timestamps"},
+      {SectionKind::kInEdgeIds, "in_edge_ids"},
+      {SectionKind::kOutOffsets, "out_offsets"},
+      {SectionKind::kOutNeighbors, "out_neighbors"},
+      {SectionKind::kOutWeights, "out_weights"},
+      {SectionKind::kOutTimestamps, "out_timestamps"},
+      {SectionKind::kOutEdgeIds, "out_edge_ids"},
+      {SectionKind::kNodeFeatureOffsets, "node_feature_offsets"},
+      {SectionKind::kNodeFeatureColumns, "node_feature_columns"},
+      {SectionKind::kNodeFeatureValues, "node_feature_values"},
+      {SectionKind::kTrainNodes, "train_nodes"},
+      {SectionKind::kValidNodes, "valid_nodes"},
+      {SectionKind::kTestNodes, "test_nodes"},
+      {SectionKind::kNodeNumbers, "node_numbers"},
+      {SectionKind::kNodeNameOffsets, "node_name_offsets"},
+      {SectionKind::kNodeNameText, "node_name_text"},
+      {SectionKind::kBlockChecksums, "block_checksums"}}}};
 
 struct SectionEntry {
   SectionKind kind;
@@ -88,9 +165,10 @@ struct SectionEntry {
   uint64_t rows;
   uint64_t offset;    // from the start of the file
   uint64_t bytes;     // rows * width * ElementBytes(type)
-  uint64_t checksum;  // XXH3-64 of those bytes
+  uint64_t checksum;  // of block_checksums: XXH3-64 of those bytes; of others 0, their blocks' stand there
 };
 static_assert(sizeof(SectionEntry) == 48);
+static_assert(sizeof(FileHeader) + kSectionKinds * sizeof(SectionEntry) <= kFirstSection);
 
 constexpr uint64_t AlignSection(uint64_t offset) {
   return (offset + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;

@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,9 +23,25 @@ namespace permafrost::data {
 
 using permafrost::BatchShape;
 
-enum class DataType : uint32_t { kNone = 0, kInt32 = 1, kFloat32 = 2 };
-inline constexpr EnumNames<DataType, 3> kDataTypeNames{
-    {{{DataType::kNone, "none"}, {DataType::kInt32, "int32"}, {DataType::kFloat32, "float32"}}}};
+// kSparse: rows of (column, value) in a large graph.
+enum class DataType : uint32_t {
+  kNone = 0,
+  kInt32 = 1,
+  kFloat32 = 2,
+  kFloat16 = 3,
+  kBfloat16 = 4,
+  kUint8 = 5,
+  kInt64 = 6,
+  kSparse = 7,
+};
+inline constexpr EnumNames<DataType, 8> kDataTypeNames{{{{DataType::kNone, "none"},
+                                                         {DataType::kInt32, "int32"},
+                                                         {DataType::kFloat32, "float32"},
+                                                         {DataType::kFloat16, "float16"},
+                                                         {DataType::kBfloat16, "bfloat16"},
+                                                         {DataType::kUint8, "uint8"},
+                                                         {DataType::kInt64, "int64"},
+                                                         {DataType::kSparse, "sparse"}}}};
 
 // A row-major table of features, one row a node or an edge. kNone has width 0.
 struct FeatureTable {
@@ -98,6 +115,9 @@ class GraphSet {
   // anything then, and is to be taken for true only where this is Ok after the reading; until then it may be zeros or
   // break the invariant.
   virtual absl::Status CheckIntact() const = 0;
+  // Verifies every section there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
+  // when not.
+  virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   // Bytes mapped.
   virtual uint64_t mapped_bytes() const = 0;
 };

@@ -1,50 +1,57 @@
 #include "data/import_record.h"
 
-#include <nlohmann/json.hpp>
+#include <type_traits>
 
-#include "absl/strings/str_cat.h"
-#include "base/string_view.h"
+#include "base/json_fields.h"
 
 namespace permafrost::data {
+namespace {
 
-using nlohmann::json;
+struct RecordSchema {
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<ImportRecord>& r) {
+    auto& options = r.options;
+    a("create_time", r.create_time);
+    std::string source = options.source.string();
+    a("source", source);
+    if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) options.source = source;
+    a("format", options.format, kImportFormatNames);
+    a("add_inverse_edges", options.add_inverse_edges);
+    a("coalesce", options.coalesce);
+    a("keep_out_edges", options.keep_out_edges);
+    a("split", options.split);
+    a("split_seed", options.split_seed);
+    a("train_fraction", options.train_fraction);
+    a("valid_fraction", options.valid_fraction);
+    a("edge_list", options.edge_list);
+    a("node_features", options.node_features, kNodeFeatureChoiceNames);
+    a("memory_bytes", options.memory_bytes);
+    a("error", r.error);
+    a("starts", r.starts);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<EdgeListOptions>& e) {
+    a("node_ids", e.node_ids, kNodeIdsNames);
+    a("columns", e.columns, kEdgeColumnNames);
+    a("header", e.header, kHeaderNames);
+    // As numbers: a character by itself may be no UTF-8.
+    a("delimiter", e.delimiter);
+    a("comment", e.comment);
+    a("num_nodes", e.num_nodes);
+  }
+};
 
-std::string RecordToJson(const ImportRecord& record) {
-  const json j = {{"create_time", absl::FormatTime(absl::RFC3339_full, record.create_time, absl::UTCTimeZone())},
-                  {"source", record.options.source.string()},
-                  {"add_inverse_edges", record.options.add_inverse_edges},
-                  {"split", record.options.split},
-                  {"split_seed", record.options.split_seed},
-                  {"train_fraction", record.options.train_fraction},
-                  {"valid_fraction", record.options.valid_fraction},
-                  {"error", record.error},
-                  {"starts", record.starts}};
-  // An error may quote a file name that is not UTF-8.
-  return j.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-}
+}  // namespace
+
+std::string RecordToJson(const ImportRecord& record) { return WriteJson<RecordSchema>(record) + "\n"; }
 
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text) {
-  // nlohmann reports by exceptions; they end here.
-  try {
-    const json j = json::parse(text);
-    ImportRecord record;
-    const auto time = j.at("create_time").get<std::string>();
-    std::string error;
-    if (!absl::ParseTime(absl::RFC3339_full, time, &record.create_time, &error)) {
-      return absl::DataLossError(absl::StrCat("create_time: ", error));
-    }
-    record.options.source = j.at("source").get<std::string>();
-    j.at("add_inverse_edges").get_to(record.options.add_inverse_edges);
-    j.at("split").get_to(record.options.split);
-    j.at("split_seed").get_to(record.options.split_seed);
-    j.at("train_fraction").get_to(record.options.train_fraction);
-    j.at("valid_fraction").get_to(record.options.valid_fraction);
-    j.at("error").get_to(record.error);
-    record.starts = j.value("starts", 0);
-    return record;
-  } catch (const json::exception& e) {
-    return absl::DataLossError(e.what());
+  auto record = ReadJson<RecordSchema, ImportRecord>("import record", std::string(text));
+  if (record.ok() && record->create_time == absl::InfinitePast()) {
+    return absl::DataLossError("import record: create_time: is missing");
   }
+  if (record.ok() && record->options.source.empty()) return absl::DataLossError("import record: source: is missing");
+  return record;
 }
 
 }  // namespace permafrost::data

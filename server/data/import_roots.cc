@@ -77,6 +77,17 @@ absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path>
   return absl::OkStatus();
 }
 
+// The arrays in `directory`; what else lies there no import reads.
+absl::Status CheckArrays(const fs::path& directory, std::span<const fs::path> roots) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const fs::path extension = it->path().extension();
+    if (extension == ".npy" || extension == ".npz") PF_RETURN_IF_ERROR(CheckEntry(it->path(), roots));
+  }
+  if (error) return absl::PermissionDeniedError(absl::StrCat(directory.string(), ": ", error.message()));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool IsInRoots(const fs::path& path, std::span<const fs::path> roots) {
@@ -93,15 +104,19 @@ absl::StatusOr<fs::path> ResolveSource(const fs::path& source, std::span<const f
   std::error_code error;
   const fs::file_status status = fs::status(resolved, error);
   if (!fs::exists(status)) return absl::NotFoundError(absl::StrCat(source.string(), ": not found"));
-  if (!fs::is_directory(status)) {
+  // Not a pipe, say, whose reader would wait for ever.
+  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
     Violations violations;
-    violations.Add("options.source_path", absl::StrCat(source.string(), " is not a directory"));
+    violations.Add("options.source_path", absl::StrCat(source.string(), " is neither a file nor a directory"));
     return violations.ToStatus();
   }
   return resolved;
 }
 
 absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::path> roots) {
+  std::error_code error;
+  if (!fs::is_directory(source, error)) return CheckEntry(source, roots);
+  PF_RETURN_IF_ERROR(CheckArrays(source, roots));
   PF_RETURN_IF_ERROR(CheckDirectory(source / "raw", roots, 0));
   return CheckDirectory(source / "split", roots, 1);
 }

@@ -10,13 +10,15 @@
 
 namespace permafrost::data {
 
-// `source` resolved, a directory below a root (or a root itself). Whether a path outside exists is not told.
-// Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound, InvalidArgument for what is no directory.
+// `source` resolved, a file or a directory below a root (or a root itself). Whether a path outside exists is not told.
+// Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound, InvalidArgument for what is neither.
 absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path& source,
                                                     std::span<const std::filesystem::path> roots);
 
-// Whether everything that an import of `source` (resolved) reads lies below a root too: raw/, split/ and what is in
-// them. Errors: PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
+// Whether everything that an import of `source` (resolved) may read lies below a root too. Of a directory: its
+// arrays (*.npy, *.npz), raw/, split/ and what is in them. Of a file: itself; what stands beside it is asked about when
+// it is opened (ImportLimits::may_read), since a folder of many files has others that do not matter. Errors:
+// PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
 // Whether `path`, already free of links, lies below a root.

@@ -12,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "data/format.h"
 #include "data/graph_set.h"
 #include "data/import_monitor.h"
+#include "data/store_file_writer.h"
 
 namespace permafrost::data {
 
@@ -49,11 +49,10 @@ class StoreWriter {
     ElementType type;
     uint32_t width;
     FileWriter file;
-    StreamHash hash;
   };
 
   std::filesystem::path PartPath(SectionKind kind) const;
-  absl::Status AppendPart(SectionKind kind, FileWriter& out) const;
+  absl::Status AppendPart(SectionKind kind, StoreFileWriter& out) const;
 
   std::filesystem::path directory_;
   const ImportMonitor& monitor_;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_fields.h"
 
 namespace permafrost::data {
 namespace {
@@ -48,6 +49,42 @@ std::optional<FeatureSummary> FeaturesFromJson(const json& j) {
   return f;
 }
 
+struct GraphSchema {
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<GraphSummary>& s) {
+    a("nodes", s.nodes);
+    a("edges", s.edges);
+    a("symmetric", s.symmetric);
+    a("inverse_edges_added", s.inverse_edges_added);
+    a("weighted", s.weighted);
+    a("timestamped", s.timestamped);
+    a("named", s.named);
+    a("self_loops", s.self_loops);
+    a("isolated_nodes", s.isolated_nodes);
+    a("max_degree", s.max_degree);
+    a("duplicate_edges", s.duplicate_edges);
+    a("node_features", s.node_features);
+    a("edge_features", s.edge_features);
+    a("node_feature_nonzeros", s.node_feature_nonzeros);
+    a("num_targets", s.num_targets);
+    a("num_missing_labels", s.num_missing_labels);
+    a("min_label", s.min_label);
+    a("max_label", s.max_label);
+    a("integer_labels", s.integer_labels);
+    a("train_nodes", s.split_nodes[0]);
+    a("valid_nodes", s.split_nodes[1]);
+    a("test_nodes", s.split_nodes[2]);
+    a("split_name", s.split_name);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<FeatureSummary>& f) {
+    a("type", f.type, kDataTypeNames);
+    a("width", f.width);
+    a("min", f.min);
+    a("max", f.max);
+  }
+};
+
 }  // namespace
 
 std::string SummaryToJson(const GraphSetSummary& summary) {
@@ -91,6 +128,12 @@ absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
   } catch (const json::exception& e) {
     return absl::DataLossError(e.what());
   }
+}
+
+std::string GraphSummaryToJson(const GraphSummary& summary) { return WriteJson<GraphSchema>(summary); }
+
+absl::StatusOr<GraphSummary> GraphSummaryFromJson(std::string_view text) {
+  return ReadJson<GraphSchema, GraphSummary>("section summary", std::string(text));
 }
 
 }  // namespace permafrost::data

@@ -44,7 +44,7 @@ class CatalogFaultsTest : public CatalogTest {
     return [first](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
                    std::stop_token stop, const ImportLimits& limits) {
       first(options);
-      return ImportOgbGraphs(options, directory, observer, std::move(stop), limits);
+      return data::Import(options, directory, observer, std::move(stop), limits);
     };
   }
 };
@@ -116,7 +116,7 @@ TEST_F(CatalogFaultsTest, ADrainCountsAsNoStart) {
   absl::Notification begun;
   {
     const auto catalog = Open([&](const ImportOptions&, const fs::path&, const ImportObserver&, std::stop_token stop,
-                                  const ImportLimits&) -> absl::StatusOr<GraphSetSummary> {
+                                  const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
       EXPECT_EQ(Record().starts, 2);
       absl::Notification stopped;
       const std::stop_callback on_stop(stop, [&stopped] { stopped.Notify(); });

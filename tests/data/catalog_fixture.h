@@ -30,8 +30,9 @@ class CatalogTest : public ::testing::Test {
     options.source = source();
     return options;
   }
-  std::unique_ptr<Catalog> Open(Importer importer = ImportOgbGraphs) {
-    auto catalog = Catalog::Open({.directory = directory(), .import_roots = {root()}, .importer = std::move(importer)});
+  std::unique_ptr<Catalog> Open(Importer importer = data::Import) {
+    auto catalog =
+        Catalog::Create({.directory = directory(), .import_roots = {root()}, .importer = std::move(importer)});
     EXPECT_TRUE(catalog.ok()) << catalog.status();
     return *std::move(catalog);
   }

@@ -2,15 +2,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/file.h"
 #include "base/status.h"
 #include "data/catalog_fixture.h"
+#include "data/graph_fixture.h"
 #include "data/import_record.h"
 #include "data/ogb_folder.h"
 
@@ -39,7 +43,7 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
     const auto ready = AwaitEnd(*catalog, Id("small"));
     ASSERT_TRUE(ready.ok());
     ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
-    EXPECT_EQ(ready->summary->all.nodes, 5);
+    EXPECT_EQ(std::get<GraphSetSummary>(*ready->summary).all.nodes, 5);
     EXPECT_EQ(ready->create_time, accepted.create_time);
     EXPECT_EQ(catalog->import_counts().succeeded, 1);
   }
@@ -54,7 +58,7 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
   EXPECT_EQ(dataset->options.split, "plain");
   EXPECT_EQ(dataset->options.split_seed, UINT64_MAX);
   EXPECT_EQ(dataset->options.train_fraction, 0.1);
-  EXPECT_EQ(dataset->summary->all.edges, 5);
+  EXPECT_EQ(std::get<GraphSetSummary>(*dataset->summary).all.edges, 5);
 }
 
 TEST_F(CatalogTest, StoresAreSharedAndCountedWhileUsed) {
@@ -62,13 +66,52 @@ TEST_F(CatalogTest, StoresAreSharedAndCountedWhileUsed) {
   ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
   ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
   EXPECT_EQ(catalog->mapped_bytes(), 0u);
-  auto first = catalog->OpenGraphSet(Id("small")), second = catalog->OpenGraphSet(Id("small"));
+  auto first = catalog->Open(Id("small")), second = catalog->Open(Id("small"));
   ASSERT_TRUE(first.ok() && second.ok());
-  EXPECT_EQ(first->get(), second->get());
-  EXPECT_EQ(catalog->mapped_bytes(), (*first)->summary().store_bytes);
+  EXPECT_EQ(*first, *second);
+  EXPECT_EQ(catalog->mapped_bytes(), StoreBytes(SummaryOf(*first)));
   first = second = absl::UnknownError("");
   EXPECT_EQ(catalog->mapped_bytes(), 0u);
-  EXPECT_EQ(GetReason(catalog->OpenGraphSet(Id("other")).status()).reason, "DATASET_NOT_FOUND");
+  EXPECT_EQ(GetReason(catalog->Open(Id("other")).status()).reason, "DATASET_NOT_FOUND");
+}
+
+TEST_F(CatalogTest, OneLargeGraphIsADatasetToo) {
+  TestGraph graph = MakeTestGraph({.nodes = 10, .edges = 20});
+  ImportOptions options = Options();
+  options.source = root() / "edges.csv";
+  options.format = ImportFormat::kEdgeList;
+  options.edge_list.columns = {EdgeColumn::kTimestamp};
+  WriteText(options.source, "0,1,2\n");
+  {
+    const auto catalog = Open([&graph](const ImportOptions&, const fs::path& store, const ImportObserver&,
+                                       std::stop_token, const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
+      if (absl::Status written = graph.Write(store); !written.ok()) return written;
+      return graph.summary;
+    });
+    ASSERT_TRUE(catalog->Import(Id("large"), options).ok());
+    ASSERT_TRUE(catalog->Import(Id("spare"), options).ok());
+    const auto ready = AwaitEnd(*catalog, Id("large"));
+    ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
+    EXPECT_EQ(std::get<GraphSummary>(*ready->summary).edges, 20);
+    ASSERT_EQ(AwaitEnd(*catalog, Id("spare"))->state, DatasetState::kReady);
+  }
+  const auto catalog = Open();
+  const auto ready = catalog->Get(Id("large"));
+  ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
+  EXPECT_EQ(std::get<GraphSummary>(*ready->summary).store_bytes, graph.summary.store_bytes);
+  EXPECT_EQ(ready->options.format, ImportFormat::kEdgeList);
+  EXPECT_EQ(ready->options.edge_list, options.edge_list);
+  {
+    const auto first = catalog->Open(Id("large")), second = catalog->Open(Id("large"));
+    ASSERT_TRUE(first.ok() && second.ok()) << first.status();
+    EXPECT_EQ(*first, *second) << "shared";
+    EXPECT_EQ(std::get<std::shared_ptr<const Graph>>(*first)->view().nodes, 10u);
+    EXPECT_EQ(catalog->mapped_bytes(), graph.summary.store_bytes);
+  }
+  EXPECT_EQ(catalog->mapped_bytes(), 0u);
+  WriteText(directory() / "spare" / "graph.pfg", "short");
+  EXPECT_EQ(catalog->Open(Id("spare")).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Open()->Get(Id("spare"))->error, HasSubstr("graph.pfg: file length: is 5"));
 }
 
 TEST_F(CatalogTest, RefusesWhatCannotBe) {
@@ -111,7 +154,19 @@ TEST_F(CatalogTest, ImportRootsCannotBeLeft) {
   relink(copy("split-file") / "split" / "plain" / "test.csv", outside / "split" / "plain" / "test.csv");
   relink(copy("dangling") / "raw" / "edge.csv", outside / "raw" / "nothing");
   relink(copy("inside") / "raw" / "edge.csv", source() / "raw" / "edge.csv");
-  const auto catalog = Open();
+  relink(copy("arrays") / "edge_index.npy", outside / "raw" / "edge.csv");
+  relink(copy("others") / "README", outside / "raw" / "edge.csv");
+  fs::create_symlink(outside / "raw" / "edge.csv", root() / "linked.csv");
+  fs::create_symlink(source() / "raw" / "edge.csv", root() / "alias.csv");
+  ASSERT_EQ(mkfifo((root() / "pipe").c_str(), 0600), 0);
+  // A file, or else a set of graphs.
+  const auto catalog = Open([](const ImportOptions& options, const fs::path& store, const ImportObserver& observer,
+                               std::stop_token stop, const ImportLimits& limits) -> absl::StatusOr<ImportedSummary> {
+    if (fs::is_directory(options.source)) return data::Import(options, store, observer, std::move(stop), limits);
+    TestGraph graph = MakeTestGraph({.nodes = 3, .edges = 3});
+    if (absl::Status written = graph.Write(store); !written.ok()) return written;
+    return graph.summary;
+  });
   const struct {
     const char* why;
     fs::path source;
@@ -131,7 +186,13 @@ TEST_F(CatalogTest, ImportRootsCannotBeLeft) {
       {"a link to nothing outside", root() / "dangling", absl::StatusCode::kPermissionDenied},
       {"outside and not there: existence is not told", temp_.path() / "nothing", absl::StatusCode::kPermissionDenied},
       {"inside and not there", root() / "nothing", absl::StatusCode::kNotFound},
-      {"a file", source() / "raw" / "edge.csv", absl::StatusCode::kInvalidArgument},
+      {"a linked array", root() / "arrays", absl::StatusCode::kPermissionDenied},
+      {"a linked file by itself", root() / "linked.csv", absl::StatusCode::kPermissionDenied},
+      {"a file outside", outside / "raw" / "edge.csv", absl::StatusCode::kPermissionDenied},
+      {"a pipe", root() / "pipe", absl::StatusCode::kInvalidArgument},
+      {"a link that no import reads", root() / "others", absl::StatusCode::kOk},
+      {"a file", source() / "raw" / "edge.csv", absl::StatusCode::kOk},
+      {"a link to a file inside", root() / "alias.csv", absl::StatusCode::kOk},
       {"a link that stays inside", root() / "inside", absl::StatusCode::kOk},
       {"a linked directory that stays inside", root() / "alias", absl::StatusCode::kOk},
       {"up and in again", root() / "small" / ".." / "small", absl::StatusCode::kOk},
@@ -150,14 +211,14 @@ TEST_F(CatalogTest, ImportRootsCannotBeLeft) {
     ++accepted;
     EXPECT_EQ(AwaitEnd(*catalog, id)->state, DatasetState::kReady) << c.why;
   }
-  EXPECT_EQ(accepted, 3);
+  EXPECT_EQ(accepted, 6);
 }
 
 TEST_F(CatalogTest, WithoutRootsNothingIsImportedAndTheRootOfAllAllowsAll) {
-  const auto closed = Catalog::Open({.directory = directory(), .import_roots = {}});
+  const auto closed = Catalog::Create({.directory = directory(), .import_roots = {}});
   ASSERT_TRUE(closed.ok());
   EXPECT_EQ((*closed)->Import(Id("a"), Options()).status().code(), absl::StatusCode::kPermissionDenied);
-  const auto open = Catalog::Open({.directory = temp_.path() / "other", .import_roots = {"/"}});
+  const auto open = Catalog::Create({.directory = temp_.path() / "other", .import_roots = {"/"}});
   ASSERT_TRUE(open.ok());
   EXPECT_TRUE((*open)->Import(Id("a"), Options()).ok());
   EXPECT_EQ(AwaitEnd(**open, Id("a"))->state, DatasetState::kReady);
@@ -173,7 +234,7 @@ TEST_F(CatalogTest, AFailedImportKeepsItsErrorAndMayBeReplaced) {
     ASSERT_EQ(failed->state, DatasetState::kFailed);
     EXPECT_EQ(failed->error, "raw/edge.csv:2: target: 9 is outside 0..2 (graph 0 has 3 nodes)");
     EXPECT_EQ(catalog->import_counts().failed, 1);
-    EXPECT_EQ(GetReason(catalog->OpenGraphSet(Id("small")).status()).reason, "DATASET_NOT_READY");
+    EXPECT_EQ(GetReason(catalog->Open(Id("small")).status()).reason, "DATASET_NOT_READY");
     create_time = failed->create_time;
   }
   EXPECT_THAT(OnDisk(), ElementsAre("small.json")) << "nothing half-imported remains";
@@ -194,14 +255,15 @@ TEST_F(CatalogTest, DeletesInEveryState) {
   const auto catalog = Open();
   ASSERT_TRUE(catalog->Import(Id("ready"), Options()).ok());
   ASSERT_EQ(AwaitEnd(*catalog, Id("ready"))->state, DatasetState::kReady);
-  const auto held = catalog->OpenGraphSet(Id("ready"));
+  const auto held = catalog->Open(Id("ready"));
   const absl::Status refused =
       catalog->Delete(Id("ready"), [] { return absl::FailedPreconditionError("job x uses it"); });
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(catalog->Get(Id("ready")).ok());
   ASSERT_TRUE(catalog->Delete(Id("ready"), Unused).ok());
   EXPECT_EQ(catalog->Get(Id("ready")).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE((*held)->edge_target().ok()) << "who has it open keeps it";
+  ASSERT_TRUE(held.ok());
+  EXPECT_TRUE(std::get<0>(*held)->edge_target().ok()) << "who has it open keeps it";
 
   WriteText(source() / "raw" / "edge.csv", "x\n");
   ASSERT_TRUE(catalog->Import(Id("failed"), Options()).ok());
@@ -256,6 +318,7 @@ TEST_F(CatalogTest, StartsFromWhateverAKillLeft) {
   // In the middle of an import.
   WriteText(directory() / ".imports" / "begun.json", RecordToJson(record));
   WriteText(directory() / ".tmp-begun" / "labels.part", "half");
+  WriteText(directory() / ".tmp-begun" / "sort" / "run-0", "half");
   // In the middle of a deletion, and of an atomic write.
   WriteText(directory() / ".tmp-deleted-3-gone" / "graphs.pfg", "half");
   WriteText(directory() / ".imports" / "new.json.tmp.abc123", "{");
@@ -307,7 +370,7 @@ TEST_F(CatalogTest, ManyThreads) {
         const auto dataset = catalog->Import(id, Options());
         if (dataset.ok()) catalog->Get(id).status().IgnoreError();
         if (i % 2 == 0) AwaitEnd(*catalog, id).status().IgnoreError();
-        catalog->OpenGraphSet(id).status().IgnoreError();
+        catalog->Open(id).status().IgnoreError();
         catalog->List();
         catalog->mapped_bytes();
         const absl::Status deleted = catalog->Delete(id, Unused);

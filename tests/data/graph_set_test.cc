@@ -5,17 +5,17 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <fstream>
 #include <functional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "data/format.h"
 #include "data/ogb_folder.h"
+#include "data/store_bytes.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -23,56 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-// The bytes of a small store, to be damaged.
-class StoreBytes {
- public:
-  explicit StoreBytes(std::string bytes) : bytes_(std::move(bytes)) {}
-  std::string& bytes() { return bytes_; }
-  FileHeader header() const { return Load<FileHeader>(0); }
-  void set_header(const FileHeader& header) { std::memcpy(bytes_.data(), &header, sizeof header); }
-  SectionEntry entry(SectionKind kind) const { return Load<SectionEntry>(EntryOffset(kind)); }
-  void set_entry(SectionKind kind, const SectionEntry& entry) {
-    std::memcpy(bytes_.data() + EntryOffset(kind), &entry, sizeof entry);
-  }
-  template <class T>
-  void SetElement(SectionKind kind, size_t index, T value) {
-    std::memcpy(bytes_.data() + entry(kind).offset + index * sizeof(T), &value, sizeof value);
-  }
-  // Makes all checksums true again.
-  void Seal() {
-    for (const auto& [kind, name] : kSectionNames.rows) {
-      if (EntryOffset(kind) == 0) continue;
-      SectionEntry e = entry(kind);
-      if (e.offset > bytes_.size() || e.bytes > bytes_.size() - e.offset) continue;
-      e.checksum = Hash64(bytes_.data() + e.offset, e.bytes);
-      set_entry(kind, e);
-    }
-    FileHeader h = header();
-    StreamHash hash;
-    hash.Update(bytes_.data(), offsetof(FileHeader, checksum));
-    hash.Update(bytes_.data() + sizeof h,
-                std::min<size_t>(h.section_count * sizeof(SectionEntry), bytes_.size() - sizeof h));
-    h.checksum = hash.Digest();
-    set_header(h);
-  }
-
- private:
-  template <class T>
-  T Load(size_t offset) const {
-    T value;
-    std::memcpy(&value, bytes_.data() + offset, sizeof value);
-    return value;
-  }
-  size_t EntryOffset(SectionKind kind) const {
-    for (size_t i = 0; i < kSectionKinds; ++i) {
-      const size_t at = sizeof(FileHeader) + i * sizeof(SectionEntry);
-      if (Load<SectionEntry>(at).kind == kind) return at;
-    }
-    return 0;
-  }
-  std::string bytes_;
-};
 
 class GraphSetTest : public ::testing::Test {
  protected:
@@ -98,6 +48,24 @@ class GraphSetTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
+  void FlipEveryByte() const {
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    const auto put = [&file](size_t at, char byte) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file.put(byte);
+      file.flush();
+      ASSERT_TRUE(file.good());
+    };
+    for (size_t at = 0; at < bytes_.size(); ++at) {
+      put(at, static_cast<char>(bytes_[at] ^ 0x10));
+      const absl::Status status = OpenAndTouch();
+      ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << "byte " << at << ": " << status;
+      ASSERT_THAT(std::string(status.message()), HasSubstr(path_.string())) << "byte " << at;
+      put(at, bytes_[at]);
+    }
+    EXPECT_TRUE(OpenAndTouch().ok());
+  }
+
   TempDir temp_;
   std::shared_ptr<const GraphSet> set_;
   fs::path path_;
@@ -121,23 +89,56 @@ TEST_F(GraphSetTest, MissingFile) {
   EXPECT_EQ(set.status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(GraphSetTest, Version1IsReadAsItWas) {
+  const auto edges = ToVector(*set_->edge_source());
+  const auto labels = set_->labels()->size();
+  Write(StoreBytes(bytes_).Version1());
+  const auto old = Open();
+  ASSERT_TRUE(old.ok()) << old.status();
+  EXPECT_TRUE(Touch(**old).ok()) << Touch(**old);
+  EXPECT_TRUE((*old)->VerifyAll(nullptr).ok());
+  EXPECT_EQ(ToVector(*(*old)->edge_source()), edges);
+  EXPECT_EQ((*old)->labels()->size(), labels);
+  EXPECT_EQ((*old)->summary().all.edges, set_->summary().all.edges);
+}
+
+TEST_F(GraphSetTest, VerifyAllTellsOfItsProgressAndMayBeStopped) {
+  uint64_t last = 0, all = 0;
+  ASSERT_TRUE(set_->VerifyAll([&](uint64_t done, uint64_t total) {
+                    EXPECT_GT(done, last);
+                    last = done;
+                    all = total;
+                    return true;
+                  })
+                  .ok());
+  EXPECT_EQ(last, all);
+  EXPECT_EQ(set_->VerifyAll([](uint64_t, uint64_t) { return false; }).code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(GraphSetTest, AnyFlippedByteIsFound) {
   set_.reset();
-  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
-  const auto put = [&file](size_t at, char byte) {
-    file.seekp(static_cast<std::streamoff>(at));
-    file.put(byte);
-    file.flush();
-    ASSERT_TRUE(file.good());
-  };
-  for (size_t at = 0; at < bytes_.size(); ++at) {
-    put(at, static_cast<char>(bytes_[at] ^ 0x10));
-    const absl::Status status = OpenAndTouch();
-    ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << "byte " << at << ": " << status;
-    ASSERT_THAT(std::string(status.message()), HasSubstr(path_.string())) << "byte " << at;
-    put(at, bytes_[at]);
+  for (const bool first_version : {false, true}) {
+    if (first_version) bytes_ = StoreBytes(bytes_).Version1();
+    Write(bytes_);
+    FlipEveryByte();
   }
-  EXPECT_TRUE(OpenAndTouch().ok());
+}
+
+// At seeded places, by the other way.
+TEST_F(GraphSetTest, VerifyAllFindsAnyFlippedByteThatOpenLetPass) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 1000; ++i) {
+    const size_t at = random() % bytes_.size();
+    std::string damaged = bytes_;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8));
+    Write(damaged);
+    const auto set = Open();
+    const absl::Status status = set.ok() ? (*set)->VerifyAll(nullptr) : set.status();
+    ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << "byte " << at << ": " << status;
+    if (!set.ok()) continue;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(": section ")) << "byte " << at;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(": bytes ")) << "byte " << at;
+  }
 }
 
 TEST_F(GraphSetTest, AnyOtherLengthIsRefusedAtOpen) {
@@ -160,7 +161,7 @@ TEST_F(GraphSetTest, ADamagedSectionSpoilsOnlyItsReadersAndStaysKnown) {
   EXPECT_TRUE((*set)->edge_target().ok());
   const absl::Status first = (*set)->labels().status();
   EXPECT_EQ(first.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(first.message()), HasSubstr("section labels: checksum: is "));
+  EXPECT_THAT(std::string(first.message()), HasSubstr("section labels: bytes 0..11: checksum: is "));
   Write(bytes_);
   EXPECT_EQ((*set)->labels().status(), first) << "the first finding stands";
 }
@@ -188,11 +189,18 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
     const char* want;
   } kCases[] = {
       {"another file", edit_header([](FileHeader& h) { h.magic[0] = 'X'; }), "magic: not a Permafrost graph store"},
-      {"a later version", edit_header([](FileHeader& h) { h.version = 2; }), "version: is 2, expected 1"},
-      {"the other byte order", edit_header([](FileHeader& h) { h.endianness = 0x04030201; }), "endianness"},
+      {"a later version", edit_header([](FileHeader& h) { h.version = 3; }), "version: is 3, expected 1 or 2"},
+      {"the other byte order", edit_header([](FileHeader& h) { h.endianness = 0x04030201; }),
+       "endianness: is 04030201, expected 01020304: written by a machine of the other byte order"},
+      {"one large graph's", edit_header([](FileHeader& h) { h.layout = StoreLayout::kGraph; }),
+       "layout: is 2 (graph), expected 1 (graph_set)"},
+      {"an unknown layout", edit_header([](FileHeader& h) { h.layout = static_cast<StoreLayout>(9); }),
+       "layout: is 9 (unknown), expected 1 (graph_set)"},
+      {"other blocks", edit_header([](FileHeader& h) { h.block_bytes = 4096; }),
+       "block_bytes: is 4096, expected 65536"},
       {"a length it has not", edit_header([](FileHeader& h) { h.file_bytes += 64; }), "file length"},
       {"too many sections", edit_header([](FileHeader& h) { h.section_count = 1000; }), "section_count: is 1000"},
-      {"sections missing", edit_header([](FileHeader& h) { h.section_count = 1; }), "offset: is "},
+      {"sections missing", edit_header([](FileHeader& h) { h.section_count = 1; }), "the sections' end"},
       {"a graph more", edit_header([](FileHeader& h) { h.graphs += 1; }),
        "section node_offsets: rows: is 4, expected 5"},
       {"graphs beyond every id", edit_header([](FileHeader& h) { h.graphs = UINT64_MAX; }), "graphs: is "},
@@ -205,9 +213,17 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
       {"a section twice", edit_entry(K::kLabels, [](SectionEntry& e) { e.kind = K::kEdgeSource; }),
        "section edge_source: stands twice"},
       {"a type that is none", edit_entry(K::kLabels, [](SectionEntry& e) { e.type = static_cast<ElementType>(77); }),
-       "section labels: type: is unknown, expected float32"},
+       "section labels: type: is 77, expected 1..9"},
+      {"another type", edit_entry(K::kLabels, [](SectionEntry& e) { e.type = ElementType::kInt32; }),
+       "section labels: type: is int32, expected float32"},
       {"features of width 0", edit_entry(K::kNodeFeatures, [](SectionEntry& e) { e.width = 0; }),
-       "section node_features: width: is 0"},
+       "section node_features: bytes: is 40, expected 5 rows of 0"},
+      {"a section of the other layout", edit_entry(K::kLabels, [](SectionEntry& e) { e.kind = K::kInOffsets; }),
+       "section in_offsets: has no place in the store of a set of graphs"},
+      {"a checksum beside the blocks'", edit_entry(K::kLabels, [](SectionEntry& e) { e.checksum = 1; }),
+       "section labels: checksum: is set, expected 0"},
+      {"reserved bits", edit_entry(K::kLabels, [](SectionEntry& e) { e.reserved = 1; }),
+       "section labels: reserved: is 1, expected 0"},
       {"a width that wraps", edit_entry(K::kNodeFeatures, [](SectionEntry& e) { e.width = UINT32_MAX; }),
        "section node_features: bytes"},
       {"an offset off the grid", edit_entry(K::kEdgeTarget, [](SectionEntry& e) { e.offset += 4; }),
@@ -216,8 +232,8 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
        "section test_graphs: bytes"},
       {"bytes that are not the rows'", edit_entry(K::kEdgeSource, [](SectionEntry& e) { e.bytes -= 4; }),
        "section edge_source: bytes: is 36, expected 10 rows of 4"},
-      {"a split larger than the set", edit_entry(K::kTrainGraphs, [](SectionEntry& e) { e.rows = 4; }),
-       "section train_graphs: rows: is 4, expected at most 3"},
+      {"rows that are not the bytes'", edit_entry(K::kTrainGraphs, [](SectionEntry& e) { e.rows = 4; }),
+       "section train_graphs: bytes: is 8, expected 4 rows of 4"},
       {"a summary that is no JSON", [](StoreBytes& s) { s.SetElement(K::kSummary, 0, 'x'); }, "section summary: "},
       {"first offset not 0", [](StoreBytes& s) { s.SetElement<uint64_t>(K::kNodeOffsets, 0, 1); },
        "section node_offsets: content: first offset: is 1, expected 0"},

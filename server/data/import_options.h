@@ -1,0 +1,121 @@
+// What an import is asked to do, what it tells, and what it may take.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/enum_names.h"
+
+namespace permafrost::data {
+
+enum class ImportFormat {
+  kAuto,       // from what the source holds; see data/import.h
+  kOgbGraphs,  // many small graphs: OGB's graph-property CSV layout
+  kOgbNodes,   // one graph: OGB's node-property CSV layout
+  kEdgeList,   // one graph: a file of edges, and what stands beside it
+  kNpy,        // one graph: a directory of NPY and NPZ files
+};
+inline constexpr EnumNames<ImportFormat, 5> kImportFormatNames{{{{ImportFormat::kAuto, "auto"},
+                                                                 {ImportFormat::kOgbGraphs, "ogb-graphs"},
+                                                                 {ImportFormat::kOgbNodes, "ogb-nodes"},
+                                                                 {ImportFormat::kEdgeList, "edge-list"},
+                                                                 {ImportFormat::kNpy, "npy"}}}};
+
+// How the cells of an edge list name nodes.
+enum class NodeIds {
+  kRows,     // 0-based rows; the largest one, or num_nodes, sets the number of nodes
+  kNumbers,  // any whole numbers below 2^64; rows are given in rising order, and the numbers kept
+  kText,     // any text without the delimiter; rows are given in the order of first appearance, and the text kept
+};
+inline constexpr EnumNames<NodeIds, 3> kNodeIdsNames{
+    {{{NodeIds::kRows, "rows"}, {NodeIds::kNumbers, "numbers"}, {NodeIds::kText, "text"}}}};
+
+// What the third and later columns of an edge list are.
+enum class EdgeColumn { kWeight, kTimestamp, kIgnore };
+inline constexpr EnumNames<EdgeColumn, 3> kEdgeColumnNames{
+    {{{EdgeColumn::kWeight, "weight"}, {EdgeColumn::kTimestamp, "timestamp"}, {EdgeColumn::kIgnore, "ignore"}}}};
+
+enum class Header { kAuto, kNo, kYes };
+inline constexpr EnumNames<Header, 3> kHeaderNames{
+    {{{Header::kAuto, "auto"}, {Header::kNo, "no"}, {Header::kYes, "yes"}}}};
+
+// Which features to take where a source has a dense and a sparse table for its nodes.
+enum class NodeFeatureChoice {
+  kAuto,    // the sparse one, unless the dense one has as many columns and a tenth or more of them is not zero
+  kDense,   // refused where there is none
+  kSparse,  // the same
+};
+inline constexpr EnumNames<NodeFeatureChoice, 3> kNodeFeatureChoiceNames{{{{NodeFeatureChoice::kAuto, "auto"},
+                                                                           {NodeFeatureChoice::kDense, "dense"},
+                                                                           {NodeFeatureChoice::kSparse, "sparse"}}}};
+
+struct EdgeListOptions {
+  NodeIds node_ids = NodeIds::kRows;
+  // Columns after source and target, in order. Empty: from the header where there is one (weight, timestamp, time),
+  // else a third column is a weight and more are refused.
+  std::vector<EdgeColumn> columns;
+  // kAuto: the first line is one if its first two cells are no ids (only where node_ids is not kText).
+  Header header = Header::kAuto;
+  // '\0': found from the first line that is no comment: tab, comma, semicolon or spaces. ' ' is any run of spaces/tabs.
+  char delimiter = '\0';
+  // Lines that begin with it are passed over. '\0': none. Empty lines are passed over always.
+  char comment = '#';
+  // For kRows: at least so many nodes. 0: as the edges say.
+  int64_t num_nodes = 0;
+  bool operator==(const EdgeListOptions&) const = default;
+};
+
+struct ImportOptions {
+  std::filesystem::path source;
+  ImportFormat format = ImportFormat::kAuto;
+  // Store each edge with its inverse, as OGB's reader does. In one large graph a self-loop is its own inverse.
+  bool add_inverse_edges = true;
+  // One large graph: of several edges with equal ends one is kept, their weights added, the latest timestamp kept.
+  bool coalesce = false;
+  // One large graph, directed: keep the edges in both orders (walks need the second). Ignored for symmetric ones.
+  bool keep_out_edges = true;
+  // One large graph, of the OGB layout.
+  NodeFeatureChoice node_features = NodeFeatureChoice::kAuto;
+  // Which of split/* to read; empty: the only one; none there: a seeded random one.
+  std::string split;
+  uint64_t split_seed = 0;
+  // Of the random split; the rest is test.
+  double train_fraction = 0.8;
+  double valid_fraction = 0.1;
+  EdgeListOptions edge_list;
+  // Bytes of memory for sorting and buffers of one large graph; 0: ImportLimits::memory_bytes. 16 MiB at least.
+  uint64_t memory_bytes = 0;
+};
+
+// Ok, or InvalidArgument with a violation for each option that cannot be, as "options.train_fraction".
+absl::Status CheckImportOptions(const ImportOptions& options);
+
+struct ImportProgress {
+  std::string current_file;
+  int64_t bytes_read = 0;
+  int64_t bytes_total = 0;
+};
+
+// Called often, on the importing thread; must not block.
+using ImportObserver = std::function<void(const ImportProgress&)>;
+
+// A quarter of the memory that this process may use (base/memory_limit.h).
+uint64_t DefaultImportMemory();
+
+// What an import may take, whatever its source says: a small gzip can hold billions of rows.
+struct ImportLimits {
+  // Many small graphs: bytes of memory that each of these may take: what is kept for every graph, the edges of one
+  // graph, their features. One large graph: bytes for sorting and buffers in all.
+  // Larger: larger sets can be imported, and a hostile one takes more from the rest of the machine.
+  uint64_t memory_bytes = DefaultImportMemory();
+  // Whether a source file may be read that, now open, turns out to lie at this path, links resolved. Empty: any may.
+  // Asked after opening, so that a link moved since an earlier check cannot lead elsewhere. Not asked where the system
+  // does not tell (no /proc).
+  std::function<bool(const std::filesystem::path&)> may_read;
+};
+
+}  // namespace permafrost::data
