@@ -1,7 +1,5 @@
 #include "data/ogb_import.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -322,33 +320,6 @@ class OgbImport {
 };
 
 }  // namespace
-
-absl::Status CheckImportOptions(const ImportOptions& options) {
-  Violations violations;
-  if (options.source.empty()) violations.Add("options.source_path", "empty; name a directory on the server");
-  if (options.split.find('/') != std::string::npos || options.split == "." || options.split == "..") {
-    violations.Add("options.split", absl::StrCat(Quote(options.split), " is not the name of a folder in split/"));
-  }
-  const auto check_fraction = [&violations](std::string_view field, double fraction) {
-    // Written so that NaN is outside.
-    if (fraction >= 0 && fraction <= 1) return;
-    violations.Add(field, absl::StrCat(fraction, " is outside 0..1"));
-  };
-  check_fraction("options.train_fraction", options.train_fraction);
-  check_fraction("options.valid_fraction", options.valid_fraction);
-  constexpr double kRounding = 1e-9;
-  if (const double sum = options.train_fraction + options.valid_fraction; violations.empty() && sum > 1 + kRounding) {
-    violations.Add("options.valid_fraction",
-                   absl::StrCat("with options.train_fraction it makes ", sum, ", more than 1"));
-  }
-  return violations.ToStatus();
-}
-
-uint64_t DefaultImportMemory() {
-  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-  constexpr uint64_t kUnknown = uint64_t{1} << 30;  // where the system does not tell
-  return pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes) / 4 : kUnknown;
-}
 
 absl::StatusOr<GraphSetSummary> ImportOgbGraphs(const ImportOptions& options, const fs::path& directory,
                                                 const ImportObserver& observer, std::stop_token stop,

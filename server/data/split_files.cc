@@ -33,7 +33,7 @@ std::vector<std::string> SplitFolders(const fs::path& source) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, const std::string& wanted) {
+absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, const std::string& wanted, bool or_masks) {
   const std::vector<std::string> folders = SplitFolders(source);
   SplitFiles split{.name = wanted, .files = {}};
   if (wanted.empty()) {
@@ -47,8 +47,13 @@ absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, cons
     return absl::NotFoundError(absl::StrCat("split/", wanted, ": not found; the source has ",
                                             folders.empty() ? "no split folders" : absl::StrJoin(folders, ", ")));
   }
+  if (or_masks) {
+    PF_ASSIGN_OR_RETURN(const auto ids, FindSourceFile(source, absl::StrCat("split/", split.name, "/train")));
+    PF_ASSIGN_OR_RETURN(const auto mask, FindSourceFile(source, absl::StrCat("split/", split.name, "/train_mask")));
+    split.masks = mask && !ids;
+  }
   for (const auto& [kind, name] : kSplitNames.rows) {
-    const std::string stem = absl::StrCat("split/", split.name, "/", AbslView(name));
+    const std::string stem = absl::StrCat("split/", split.name, "/", AbslView(name), split.masks ? "_mask" : "");
     PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
     if (!file) return absl::NotFoundError(absl::StrCat(stem, ".csv.gz: not found, nor ", stem, ".csv"));
     split.files[static_cast<size_t>(kind)] = *std::move(file);
@@ -56,7 +61,8 @@ absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, cons
   return split;
 }
 
-absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor) {
+absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,
+                                      std::string_view item) {
   // Where each graph was seen: split, and its row; row 0 is nowhere.
   struct Place {
     uint32_t split = 0;
@@ -64,31 +70,52 @@ absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graph
   };
   std::vector<Place> places(static_cast<size_t>(num_graphs));
   SplitGraphs out{.name = files.name, .graphs = {}};
+  const auto place = [&](const CsvRows& rows, uint32_t split, int64_t graph) {
+    Place& at = places[static_cast<size_t>(graph)];
+    if (at.row != 0) {
+      return rows.Error(item, absl::StrCat(graph, " stands already in ", files.files[at.split].name, ":", at.row));
+    }
+    at = {split, static_cast<uint32_t>(rows.row())};
+    out.graphs[split].push_back(static_cast<uint32_t>(graph));
+    return absl::OkStatus();
+  };
   for (uint32_t split = 0; split < files.files.size(); ++split) {
     PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files.files[split], monitor));
+    if (files.masks) {
+      const std::string why = absl::StrCat("one a ", AbslView(item));
+      for (int64_t graph = 0; graph < num_graphs; ++graph) {
+        PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(num_graphs, why));
+        Cells cells(line);
+        std::string_view cell;
+        cells.Next(cell);
+        if (CountCells(line) != 1 || (cell != "0" && cell != "1")) {
+          return rows.Error("mask", absl::StrCat(Quote(line), " is neither 0 nor 1"));
+        }
+        if (cell == "1") PF_RETURN_IF_ERROR(place(rows, split, graph));
+      }
+      PF_RETURN_IF_ERROR(rows.ExpectEnd(num_graphs, why));
+      continue;
+    }
     std::string_view line;
     for (;;) {
       PF_ASSIGN_OR_RETURN(const bool more, rows.Next(line));
       if (!more) break;
-      if (const int64_t cells = CountCells(line); cells != 1) return rows.WidthError(cells, 1, "a graph id");
+      if (const int64_t cells = CountCells(line); cells != 1) {
+        return rows.WidthError(cells, 1, absl::StrCat("a ", AbslView(item), " id"));
+      }
       Cells cells(line);
       std::string_view cell;
       cells.Next(cell);
       int64_t graph = 0;
       const IntegerCell parsed = ParseInteger(cell, graph);
-      if (parsed == IntegerCell::kNotInteger)
-        return rows.Error("graph", absl::StrCat(Quote(cell), " is not an integer"));
+      if (parsed == IntegerCell::kNotInteger) {
+        return rows.Error(item, absl::StrCat(Quote(cell), " is not an integer"));
+      }
       if (parsed == IntegerCell::kOutOfRange || graph < 0 || graph >= num_graphs) {
-        return rows.Error("graph", num_graphs == 0 ? absl::StrCat(AbslView(cell), " cannot be: the set has no graphs")
-                                                   : absl::StrCat(AbslView(cell), " is outside 0..", num_graphs - 1));
+        return rows.Error(item, num_graphs == 0 ? absl::StrCat(AbslView(cell), " cannot be: the set has no graphs")
+                                                : absl::StrCat(AbslView(cell), " is outside 0..", num_graphs - 1));
       }
-      Place& place = places[static_cast<size_t>(graph)];
-      if (place.row != 0) {
-        return rows.Error("graph",
-                          absl::StrCat(graph, " stands already in ", files.files[place.split].name, ":", place.row));
-      }
-      place = {split, static_cast<uint32_t>(rows.row())};
-      out.graphs[split].push_back(static_cast<uint32_t>(graph));
+      PF_RETURN_IF_ERROR(place(rows, split, graph));
     }
   }
   return out;

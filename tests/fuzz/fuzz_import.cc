@@ -1,0 +1,64 @@
+#include "fuzz_import.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stop_token>
+
+#include "data/graph.h"
+#include "data/import.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One directory a process, in memory where there is such a file system.
+fs::path Root() {
+  static const fs::path root = [] {
+    const fs::path parent = fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
+    fs::path made = parent / ("permafrost-fuzz." + std::to_string(getpid()));
+    fs::create_directories(made);
+    return made;
+  }();
+  return root;
+}
+
+void Check(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzz: %s\n", what.c_str());
+  std::abort();
+}
+
+}  // namespace
+
+void FuzzImport(const FuzzFiles& files, const std::string& source, ImportOptions options) {
+  const fs::path directory = Root() / "source", store = Root() / "store";
+  fs::remove_all(directory);
+  fs::remove_all(store);
+  fs::create_directories(store);
+  for (const auto& [name, bytes] : files) {
+    fs::create_directories((directory / name).parent_path());
+    std::ofstream(directory / name, std::ios::binary) << bytes;
+  }
+  options.source = source.empty() ? directory : directory / source;
+  // Small enough that an input of a few bytes cannot ask for minutes.
+  const ImportLimits limits{.memory_bytes = uint64_t{16} << 20};
+  const auto summary = ImportGraph(options, store, /*observer=*/{}, std::stop_token(), limits);
+  if (!summary.ok()) {
+    const std::string message(summary.status().message());
+    Check(!message.empty() && message.find('\n') == message.npos, "not one line: " + message);
+    Check(summary.status().code() != absl::StatusCode::kInternal, "internal: " + message);
+    return;
+  }
+  const auto graph = Graph::Open(store);
+  Check(graph.ok(), "not opened: " + graph.status().ToString());
+  const absl::Status whole = (*graph)->VerifyAll([](uint64_t, uint64_t) { return true; });
+  Check(whole.ok(), "not whole: " + whole.ToString());
+  Check((*graph)->summary().edges == summary->edges && (*graph)->summary().nodes == summary->nodes, "another summary");
+}
+
+}  // namespace permafrost::data

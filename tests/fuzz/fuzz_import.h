@@ -1,0 +1,35 @@
+// What the fuzz targets of the importers share: a source of given files is imported, and a store that came of it opened
+// and verified. Aborts where an import that succeeded left no whole store, or one that failed said no line of text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/import_options.h"
+
+namespace permafrost::data {
+
+// Takes values off the end of what the fuzzer made up, so that its beginning stays a file.
+class FuzzInput {
+ public:
+  FuzzInput(const uint8_t* data, size_t size) : data_(reinterpret_cast<const char*>(data), size) {}
+  uint8_t TakeByte() {
+    if (data_.empty()) return 0;
+    const auto byte = static_cast<uint8_t>(data_.back());
+    data_.pop_back();
+    return byte;
+  }
+  const std::string& rest() const { return data_; }
+
+ private:
+  std::string data_;
+};
+
+using FuzzFiles = std::vector<std::pair<std::string, std::string>>;  // path below the source -> bytes
+
+// `source`: the one of `files` that is the source, or empty for their directory.
+void FuzzImport(const FuzzFiles& files, const std::string& source, ImportOptions options);
+
+}  // namespace permafrost::data
