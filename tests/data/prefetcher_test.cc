@@ -8,6 +8,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "data/batch.h"
 
 namespace permafrost::data {
 namespace {
@@ -20,7 +21,7 @@ absl::Status Mark(int64_t index, PaddedBatch& out) {
 
 TEST(Prefetcher, AllInOrderThenNull) {
   for (const int64_t depth : {1, 2, 7, 100}) {
-    Prefetcher prefetcher(50, depth, Mark);
+    Prefetcher<PaddedBatch> prefetcher(50, depth, Mark);
     for (int64_t i = 0; i < 50; ++i) {
       const auto batch = prefetcher.Next();
       ASSERT_TRUE(batch.ok());
@@ -34,14 +35,14 @@ TEST(Prefetcher, AllInOrderThenNull) {
 }
 
 TEST(Prefetcher, NoBatches) {
-  Prefetcher prefetcher(0, 2, Mark);
+  Prefetcher<PaddedBatch> prefetcher(0, 2, Mark);
   EXPECT_EQ(*prefetcher.Next(), nullptr);
 }
 
 TEST(Prefetcher, RunsAheadByDepthAndNoFurther) {
   absl::Mutex mu;
   int64_t produced = 0;
-  Prefetcher prefetcher(100, 3, [&](int64_t index, PaddedBatch& out) {
+  Prefetcher<PaddedBatch> prefetcher(100, 3, [&](int64_t index, PaddedBatch& out) {
     absl::MutexLock lock(&mu);
     produced = index + 1;
     return Mark(index, out);
@@ -53,7 +54,7 @@ TEST(Prefetcher, RunsAheadByDepthAndNoFurther) {
 }
 
 TEST(Prefetcher, AnErrorComesInItsPlaceAndStays) {
-  Prefetcher prefetcher(10, 5, [](int64_t index, PaddedBatch& out) {
+  Prefetcher<PaddedBatch> prefetcher(10, 5, [](int64_t index, PaddedBatch& out) {
     return index == 3 ? absl::DataLossError("batch 3") : Mark(index, out);
   });
   for (int64_t i = 0; i < 3; ++i) {
@@ -65,7 +66,7 @@ TEST(Prefetcher, AnErrorComesInItsPlaceAndStays) {
 }
 
 TEST(Prefetcher, AnExceptionIsAnErrorAndNotTheEndOfTheProcess) {
-  Prefetcher prefetcher(3, 1, [](int64_t index, PaddedBatch&) -> absl::Status {
+  Prefetcher<PaddedBatch> prefetcher(3, 1, [](int64_t index, PaddedBatch&) -> absl::Status {
     if (index == 1) throw std::bad_alloc();
     return absl::OkStatus();
   });
@@ -77,7 +78,7 @@ TEST(Prefetcher, DestructionDoesNotWaitForTheRest) {
   std::atomic<int64_t> produced = 0;
   {
     absl::Notification begun;
-    Prefetcher prefetcher(1'000'000'000, 2, [&](int64_t index, PaddedBatch& out) {
+    Prefetcher<PaddedBatch> prefetcher(1'000'000'000, 2, [&](int64_t index, PaddedBatch& out) {
       if (index == 0) begun.Notify();
       ++produced;
       return Mark(index, out);
