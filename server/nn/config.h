@@ -7,14 +7,35 @@
 
 namespace permafrost::nn {
 
-enum class Architecture { kGine };
-inline constexpr EnumNames<Architecture, 1> kArchitectureNames{{{{Architecture::kGine, "gine"}}}};
+enum class Architecture { kGine, kSage, kGcn };
+inline constexpr EnumNames<Architecture, 3> kArchitectureNames{
+    {{{Architecture::kGine, "gine"}, {Architecture::kSage, "sage"}, {Architecture::kGcn, "gcn"}}}};
+// Whether it predicts a value for each node of one large graph rather than for each graph of a set.
+constexpr bool IsNodeLevel(Architecture architecture) { return architecture != Architecture::kGine; }
 
 enum class Pooling { kMean, kSum };
 inline constexpr EnumNames<Pooling, 2> kPoolingNames{{{{Pooling::kMean, "mean"}, {Pooling::kSum, "sum"}}}};
 
-enum class Loss { kL1, kMse };
-inline constexpr EnumNames<Loss, 2> kLossNames{{{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}}}};
+// kCrossEntropy: one label a row, a class 0..C-1. kBce: binary cross-entropy on logits, each target by itself 0 or 1.
+enum class Loss { kL1, kMse, kCrossEntropy, kBce };
+inline constexpr EnumNames<Loss, 4> kLossNames{
+    {{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}, {Loss::kCrossEntropy, "cross-entropy"}, {Loss::kBce, "bce"}}}};
+
+// What evaluation reports beside the loss.
+enum class Metric { kMae, kAccuracy, kRocAuc };
+inline constexpr EnumNames<Metric, 3> kMetricNames{
+    {{{Metric::kMae, "mae"}, {Metric::kAccuracy, "accuracy"}, {Metric::kRocAuc, "roc_auc"}}}};
+constexpr Metric MetricOf(Loss loss) {
+  switch (loss) {
+    case Loss::kCrossEntropy:
+      return Metric::kAccuracy;
+    case Loss::kBce:
+      return Metric::kRocAuc;
+    default:
+      return Metric::kMae;
+  }
+}
+constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae; }
 
 enum class OptimizerAlgorithm { kAdam, kAdamW };
 inline constexpr EnumNames<OptimizerAlgorithm, 2> kOptimizerNames{

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
 
 // Values a thread should have at least.
 constexpr int64_t kGrain = 1 << 15;
@@ -39,16 +41,22 @@ uint32_t MixSeed(int64_t seed, int64_t layer) {
 // Hashes below it are dropped.
 uint32_t Threshold(double p) { return static_cast<uint32_t>(std::min(std::ldexp(p, 32), 4294967295.0)); }
 
-void Check(const Tensor& x, const Tensor& step, double p) {
+void Check(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, double p) {
   TORCH_CHECK(x.dim() == 2 && x.is_floating_point(), "dropout: x must be a floating [N, C], not ", x.toString(),
               x.sizes());
   TORCH_CHECK(step.numel() == 1 && step.scalar_type() == at::kLong, "dropout: step must be [1] int64");
+  TORCH_CHECK(
+      !row_keys || (row_keys->dim() == 1 && row_keys->size(0) == x.size(0) && row_keys->scalar_type() == at::kLong),
+      "dropout: row_keys must be [N] int64");
   TORCH_CHECK(p >= 0 && p < 1, "dropout: p: ", p, " is not in 0 <= p < 1");
 }
 
-Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, int64_t seed, int64_t layer, double p) {
-  Check(x_in, step, p);
+Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, const OptionalTensor& row_keys_in, int64_t seed,
+                  int64_t layer, double p) {
+  Check(x_in, step, row_keys_in, p);
   const Tensor x = x_in.contiguous();
+  const Tensor row_keys = row_keys_in ? row_keys_in->contiguous() : Tensor();
+  const int64_t* const row_key = row_keys.defined() ? row_keys.const_data_ptr<int64_t>() : nullptr;
   Tensor y = at::empty_like(x);
   const int64_t columns = x.size(1);
   const auto now = static_cast<uint64_t>(step.const_data_ptr<int64_t>()[0]);
@@ -61,7 +69,7 @@ Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, int64_t seed, int64_t 
     at::parallel_for(
         0, x.size(0), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, columns)), [&](int64_t begin, int64_t end) {
           for (int64_t r = begin; r < end; ++r) {
-            const uint32_t row = Mix(key ^ static_cast<uint32_t>(r));
+            const uint32_t row = Mix(key ^ static_cast<uint32_t>(row_key == nullptr ? r : row_key[r]));
             const scalar_t* __restrict__ in = from + r * columns;
             scalar_t* __restrict__ out = to + r * columns;
             for (int64_t c = 0; c < columns; ++c) {
@@ -91,12 +99,14 @@ Tensor MixTensor(Tensor h) {
 }
 
 // The same masks by tensor operators: for devices where `step` cannot be read.
-Tensor DropoutComposite(const Tensor& x, const Tensor& step, int64_t seed, int64_t layer, double p) {
-  Check(x, step, p);
+Tensor DropoutComposite(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed,
+                        int64_t layer, double p) {
+  Check(x, step, row_keys, p);
   const Tensor low = at::bitwise_and(step, kLow32), high = at::bitwise_and(at::bitwise_right_shift(step, 32), kLow32);
   const Tensor seeded = at::bitwise_xor(low, static_cast<int64_t>(MixSeed(seed, layer)));
   const Tensor key = MixTensor(at::bitwise_xor(MixTensor(seeded), high));
-  const Tensor rows = MixTensor(at::bitwise_xor(at::arange(x.size(0), step.options()), key)).unsqueeze(1);
+  const Tensor places = row_keys ? at::bitwise_and(*row_keys, kLow32) : at::arange(x.size(0), step.options());
+  const Tensor rows = MixTensor(at::bitwise_xor(places, key)).unsqueeze(1);
   const Tensor columns = MultiplyLow(at::arange(x.size(1), step.options()), kColumnStride).unsqueeze(0);
   const Tensor dropped = MixTensor(at::bitwise_xor(rows, columns)).lt(static_cast<int64_t>(Threshold(p)));
   return at::where(dropped, at::zeros({}, x.options()), x * (1 / (1 - p)));
@@ -106,41 +116,48 @@ constexpr const char* kDropout = "permafrost::dropout";
 
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& step, int64_t seed,
-                        int64_t layer, double p) {
-    context->save_for_backward({step});
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& step,
+                        const OptionalTensor& row_keys, int64_t seed, int64_t layer, double p) {
+    context->save_for_backward({step, row_keys.value_or(Tensor())});
     context->saved_data["seed"] = seed;
     context->saved_data["layer"] = layer;
     context->saved_data["p"] = p;
-    return Call(x, step, seed, layer, p);
+    return Call(x, step, row_keys, seed, layer, p);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
     auto& data = context->saved_data;
-    return {Call(grads[0], context->get_saved_variables()[0], data["seed"].toInt(), data["layer"].toInt(),
-                 data["p"].toDouble()),
-            Tensor(), Tensor(), Tensor(), Tensor()};
+    const auto saved = context->get_saved_variables();
+    const OptionalTensor row_keys = saved[1].defined() ? OptionalTensor(saved[1]) : std::nullopt;
+    return {Call(grads[0], saved[0], row_keys, data["seed"].toInt(), data["layer"].toInt(), data["p"].toDouble()),
+            Tensor(),
+            Tensor(),
+            Tensor(),
+            Tensor(),
+            Tensor()};
   }
 
  private:
-  static Tensor Call(const Tensor& x, const Tensor& step, int64_t seed, int64_t layer, double p) {
+  static Tensor Call(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed, int64_t layer,
+                     double p) {
     static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kDropout, "").typed<decltype(DropoutCpu)>();
     const at::AutoDispatchBelowADInplaceOrView below;
-    return op.call(x, step, seed, layer, p);
+    return op.call(x, step, row_keys, seed, layer, p);
   }
 };
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def("dropout(Tensor x, Tensor step, int seed, int layer, float p) -> Tensor");
+  library.def("dropout(Tensor x, Tensor step, Tensor? row_keys, int seed, int layer, float p) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(permafrost, CPU, library) { library.impl("dropout", DropoutCpu); }
 TORCH_LIBRARY_IMPL(permafrost, CompositeExplicitAutograd, library) { library.impl("dropout", DropoutComposite); }
 
-Tensor Dropout(const Tensor& x, const Tensor& step, const DropoutKey& key, double p) {
+Tensor Dropout(const Tensor& x, const Tensor& step, const DropoutKey& key, double p, const Tensor& row_keys) {
   if (p == 0) return x;
-  return DropoutFunction::apply(x, step, static_cast<int64_t>(key.seed), key.layer, p);
+  return DropoutFunction::apply(x, step, row_keys.defined() ? OptionalTensor(row_keys) : std::nullopt,
+                                static_cast<int64_t>(key.seed), key.layer, p);
 }
 
 }  // namespace permafrost::nn

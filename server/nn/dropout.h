@@ -15,9 +15,11 @@ struct DropoutKey {
   int64_t layer = 0;
 };
 
-// x: [N, C] floating; step: [1] int64, steps done. Returns [N, C]: x / (1 - p) where kept, 0 with probability p.
+// x: [N, C] floating; step: [1] int64, steps done; row_keys: [N] int64, what stands for each row in the key (its low 32
+// bits count), or undefined: its place. Returns [N, C]: x / (1 - p) where kept, 0 with probability p.
 // 0 <= p < 1; p = 0 returns x. Equal on every device. Source: Srivastava et al. 2014; the hash is MurmurHash3's
 // finalizer (Appleby), chained over the key, the row and the column.
-at::Tensor Dropout(const at::Tensor& x, const at::Tensor& step, const DropoutKey& key, double p);
+at::Tensor Dropout(const at::Tensor& x, const at::Tensor& step, const DropoutKey& key, double p,
+                   const at::Tensor& row_keys = {});
 
 }  // namespace permafrost::nn

@@ -2,16 +2,49 @@
 
 #include <ATen/ATen.h>
 
-namespace permafrost::nn {
+#include <limits>
 
-LossTerms ComputeLoss(Loss loss, const at::Tensor& prediction, const at::Tensor& labels) {
-  const at::Tensor present = labels.eq(labels);
-  const at::Tensor zero = at::zeros({}, prediction.options());
-  // `where` on both sides: neither a NaN label nor a NaN prediction of a padding row reaches the sum or the gradient.
-  const at::Tensor difference = at::where(present, prediction - at::where(present, labels, zero), zero);
-  const at::Tensor sum = loss == Loss::kL1 ? difference.abs().sum() : (difference * difference).sum();
-  const at::Tensor count = present.sum().to(prediction.scalar_type());
-  return {sum / count.clamp_min(1), sum.detach(), count};
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// The loss of every label by itself, [G, T]. Both tensors are 0 where the label is missing.
+Tensor Elementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
+  switch (loss) {
+    case Loss::kL1:
+      return (prediction - labels).abs();
+    case Loss::kMse:
+      return (prediction - labels).square();
+    case Loss::kCrossEntropy:
+      return -at::log_softmax(prediction, 1).gather(1, labels.to(at::kLong));
+    case Loss::kBce:
+      return at::binary_cross_entropy_with_logits(prediction, labels, {}, {}, at::Reduction::None);
+  }
+  TORCH_CHECK(false, "ComputeLoss: no such loss: ", static_cast<int>(loss));
+}
+
+}  // namespace
+
+LossTerms ComputeLoss(Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
+  const bool has_classes = loss == Loss::kCrossEntropy || loss == Loss::kBce;
+  TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", kLossNames.Name(loss), " has no class weights");
+  const Tensor present = labels.eq(labels);
+  const Tensor zero = at::zeros({}, prediction.options());
+  // `where` before and after: neither a NaN label nor a NaN prediction of a padding row reaches the sum or the
+  // gradient.
+  const Tensor known = at::where(present, labels.to(prediction.scalar_type()), zero);
+  Tensor terms = at::where(present, Elementwise(loss, at::where(present, prediction, zero), known), zero);
+  Tensor count = present.sum().to(prediction.scalar_type());
+  if (class_weights.defined()) {
+    const Tensor of_label =
+        class_weights.to(prediction.scalar_type()).index_select(0, known.to(at::kLong).flatten()).view(known.sizes());
+    terms = terms * of_label;
+    count = at::where(present, of_label, zero).sum();
+  }
+  const Tensor sum = terms.sum();
+  // A sum of weights may lie below 1; where it is 0 the sum of the terms is 0 too.
+  return {sum / count.clamp_min(std::numeric_limits<float>::min()), sum.detach(), count};
 }
 
 }  // namespace permafrost::nn

@@ -13,7 +13,11 @@ struct LossTerms {
   at::Tensor count;  // scalar, detached: labels present
 };
 
-// prediction: [G, T]; labels: [G, T], NaN where missing.
-LossTerms ComputeLoss(Loss loss, const at::Tensor& prediction, const at::Tensor& labels);
+// prediction: [G, T]; labels: [G, T], NaN where missing. kCrossEntropy: prediction [G, classes] logits, labels [G, 1]
+// of whole numbers 0..classes-1. kBce: prediction [G, T] logits, labels 0 or 1. class_weights: undefined, or [classes]
+// ([2] for kBce: of labels 0 and 1), float32: each term is weighted by its label's class, `count` is then the sum of
+// these weights and `mean` is divided by it, as torch.nn.CrossEntropyLoss(weight).
+LossTerms ComputeLoss(Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
+                      const at::Tensor& class_weights = {});
 
 }  // namespace permafrost::nn

@@ -53,9 +53,15 @@ TEST(Dropout, RowsAddedByPaddingShiftNothing) {
   EXPECT_TRUE(Mask(50, 16, 9, {.seed = 1}, 0.3).equal(Mask(80, 16, 9, {.seed = 1}, 0.3).narrow(0, 0, 50)));
 }
 
+TEST(Dropout, KeysStandForRows) {
+  const Tensor keys = at::tensor({7, 0, 3, 3, 49}, at::kLong);
+  const Tensor keyed = Dropout(at::ones({5, 16}), Step(9), {.seed = 1}, 0.3, keys).ne(0);
+  EXPECT_TRUE(keyed.equal(Mask(50, 16, 9, {.seed = 1}, 0.3).index_select(0, keys)));
+}
+
 TEST(Dropout, TheGradientTakesTheSameMask) {
   Tensor x = at::randn({40, 8}, at::kDouble).requires_grad_(true);
-  const Tensor y = Dropout(x, Step(2), {.seed = 3, .layer = 4}, 0.4);
+  const Tensor y = Dropout(x, Step(2), {.seed = 3, .layer = 4}, 0.4, at::randperm(40, at::kLong));
   const Tensor upstream = at::randn({40, 8}, at::kDouble);
   const Tensor gradient = torch::autograd::grad({y}, {x}, {upstream})[0];
   EXPECT_TRUE(gradient.allclose(upstream * y.ne(0) / 0.6));
@@ -68,13 +74,15 @@ TEST(Dropout, TheCompositeDrawsTheSameMasks) {
   const Tensor x = at::randn({300, 33});
   for (const int64_t step : {int64_t{0}, int64_t{12345}, (int64_t{1} << 35) + 3}) {
     for (const double p : {0.0, 0.25, 0.999}) {
-      torch::jit::Stack stack{x, Step(step), static_cast<int64_t>(-5), int64_t{2}, p};
-      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
-      const Tensor composite = stack[0].toTensor();
-      stack = {x, Step(step), static_cast<int64_t>(-5), int64_t{2}, p};
-      op.callBoxedForDispatchKey(c10::DispatchKey::CPU, stack);
-      EXPECT_TRUE(composite.eq(0).equal(stack[0].toTensor().eq(0))) << step << " " << p;
-      EXPECT_TRUE(composite.allclose(stack[0].toTensor())) << step << " " << p;
+      for (const c10::IValue& keys : {c10::IValue(), c10::IValue(at::randint(0, int64_t{1} << 40, {300}, at::kLong))}) {
+        torch::jit::Stack stack{x, Step(step), keys, static_cast<int64_t>(-5), int64_t{2}, p};
+        op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
+        const Tensor composite = stack[0].toTensor();
+        stack = {x, Step(step), keys, static_cast<int64_t>(-5), int64_t{2}, p};
+        op.callBoxedForDispatchKey(c10::DispatchKey::CPU, stack);
+        EXPECT_TRUE(composite.eq(0).equal(stack[0].toTensor().eq(0))) << step << " " << p;
+        EXPECT_TRUE(composite.allclose(stack[0].toTensor())) << step << " " << p;
+      }
     }
   }
 }

@@ -1,0 +1,32 @@
+// Message passing over CSR, and linear maps of sparse rows, as registered operators (so that a capture sees them).
+// Offsets begin at 0 and rise. Indices come from our own batcher, which keeps them in range: release builds do not look
+// at each. Entries beyond the last offset are padding, which no row reaches and whose values may be anything in range.
+// Threads: any; kernels use ATen's threads. Results do not depend on the number of threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace permafrost::nn {
+
+// out[r] = sum over e in [offsets[r], offsets[r + 1]) of weights[e] * x[sources[e]].
+// x: [N, C] float32 or float64, whose rows may lie apart; offsets: [R + 1] int64; sources: [E] int64, those up to the
+// last offset < N; weights: [E] of x's type or undefined (all 1), not differentiated. Returns [R, C]. Differentiable in
+// x. On devices other than the CPU it is made of index_select and index_add.
+at::Tensor SegmentSum(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& sources,
+                      const at::Tensor& weights);
+
+// The mean over each segment; 0 where it is empty. As SegmentSum without weights, divided by the counts.
+at::Tensor SegmentMean(const at::Tensor& x, const at::Tensor& offsets, const at::Tensor& sources);
+
+// y[r] = sum over e in [offsets[r], offsets[r + 1]) of values[e] * weight[:, columns[e]]: a linear map without bias of
+// sparse rows. weight: [out, in] float32 or float64; values: undefined (all 1) or of its type, not differentiated.
+// Returns [R, out]. Differentiable in weight.
+at::Tensor SparseLinear(const at::Tensor& weight, const at::Tensor& offsets, const at::Tensor& columns,
+                        const at::Tensor& values);
+
+// [entries] int64: the r whose segment holds each entry; R for padding.
+at::Tensor SegmentOfEntry(const at::Tensor& offsets, int64_t entries);
+
+}  // namespace permafrost::nn
