@@ -23,7 +23,7 @@ BatchShape CeilingOf(const std::vector<BatchShape>& rungs) {
 
 GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler) : setup_(std::move(setup)), compiler_(compiler) {
   state_.options = setup_.options;
-  state_.freeze_point = FindFreezePoint(setup_.options.freeze_at, setup_.batch_size, setup_.sizes);
+  state_.freeze_point = FindPoint();
   state_.train_ceiling = setup_.plan.train_ceiling;
   state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);
   state_.planned_train_shapes = setup_.plan.train_shapes;
@@ -216,6 +216,13 @@ void GraphCache::DropAll() {
   }
 }
 
+FreezePoint GraphCache::FindPoint() const {
+  const int64_t rungs = std::ssize(setup_.plan.train_rungs), wanted = state_.options.freeze_at;
+  if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes);
+  // There will never be more shapes than rungs.
+  return {.freeze_at = wanted > 0 ? std::min(wanted, rungs) : 1};
+}
+
 bool GraphCache::IsFreezeDue() const {
   return state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen &&
          state_.freeze_point.freeze_at > 0 && state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at;
@@ -236,6 +243,9 @@ absl::Status GraphCache::CaptureCeilings(int64_t step) {
   std::vector<Key> wanted;
   // Nothing was planned where the ceiling holds no graph.
   if (setup_.plan.train_ceiling.graphs > 0) wanted.emplace_back(Mode::kTrain, setup_.plan.train_ceiling);
+  for (const BatchShape& rung : setup_.plan.train_rungs) {
+    if (rung != setup_.plan.train_ceiling) wanted.emplace_back(Mode::kTrain, rung);
+  }
   for (const BatchShape& rung : setup_.plan.eval_rungs) wanted.emplace_back(Mode::kEval, rung);
   for (const auto& [mode, shape] : wanted) {
     if (broken(mode) || Find(mode, shape) != nullptr) continue;
@@ -280,7 +290,7 @@ absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) 
   state_.options = Updated(state_.options, update);
   // What a miss means is no reason to thaw.
   if (!update.policy && !update.freeze_at) return absl::OkStatus();
-  state_.freeze_point = FindFreezePoint(state_.options.freeze_at, setup_.batch_size, setup_.sizes);
+  state_.freeze_point = FindPoint();
   state_.frozen = false;
   state_.armed = true;
   ForgetBreaks();
@@ -318,7 +328,7 @@ int64_t GraphCache::Capacity(Mode mode) const {
   if (state_.options.policy != Policy::kFreeze) return -1;
   if (mode == Mode::kEval) return std::max(entries, static_cast<int64_t>(setup_.plan.eval_rungs.size()));
   if (state_.freeze_point.freeze_at == 0 || !state_.armed) return -1;
-  return std::max(entries, state_.freeze_point.freeze_at + 1);
+  return std::max({entries, state_.freeze_point.freeze_at + 1, static_cast<int64_t>(setup_.plan.train_rungs.size())});
 }
 
 void GraphCache::AnnounceFreezePoint() const {
@@ -327,7 +337,11 @@ void GraphCache::AnnounceFreezePoint() const {
   if (point.freeze_at == 0) {
     Tell(absl::StrCat("the graph cache never freezes by itself: ", point.no_op_reason), /*warning=*/true);
   } else {
-    Tell(absl::StrCat("the graph cache freezes after ", point.freeze_at, " training shapes"), /*warning=*/false);
+    const size_t rungs = setup_.plan.train_rungs.size();
+    Tell(absl::StrCat("the graph cache freezes after ", point.freeze_at, " training shape",
+                      point.freeze_at == 1 ? "" : "s",
+                      rungs > 0 ? absl::StrCat(": batches are rounded up to ", rungs, " planned ones") : ""),
+         /*warning=*/false);
   }
 }
 

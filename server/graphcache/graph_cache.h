@@ -95,8 +95,9 @@ class GraphCache {
   void RecordBreak(Mode mode, const absl::Status& error);
   void DropAll();
 
+  FreezePoint FindPoint() const;
   bool IsFreezeDue() const;
-  // Captures the training ceiling and the evaluation rungs (where they are missing), then seals.
+  // Captures the training ceiling and all planned rungs (where they are missing), then seals.
   absl::Status Freeze(int64_t step);
   absl::Status CaptureCeilings(int64_t step);
   absl::Status Obey(const Command& command, int64_t step);

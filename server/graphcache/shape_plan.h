@@ -50,6 +50,10 @@ struct ShapePlan {
   // Distinct shapes of the training schedule; 0 where it was too long to be walked and the ceiling is the
   // proven bound: the largest graphs of the split together.
   int64_t train_shapes = 0;
+  // Where training batches are rounded up to a few shapes before they reach the cache: those, rising, the ceiling last.
+  // Freezing captures them all, and without an explicit freeze point the cache freezes after its first step. Empty:
+  // batches come at their own shapes.
+  std::vector<BatchShape> train_rungs;
   // What evaluation batches are padded to under kFreeze; some rung holds each of them. At most kMaxEvalRungs.
   std::vector<BatchShape> eval_rungs;
 };

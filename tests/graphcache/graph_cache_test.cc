@@ -112,6 +112,29 @@ TEST_F(GraphCacheTest, WithoutAPlanTheFreezeCapturesNothing) {
   EXPECT_TRUE(cache_->snapshot().frozen);
 }
 
+TEST_F(GraphCacheTest, PlannedTrainingShapesAreCapturedByAFreezeAfterTheFirstStep) {
+  sizes_ = {};
+  plan_.train_rungs = {Padded(30), Padded(60), plan_.train_ceiling};
+  Make({});
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 1);
+  EXPECT_EQ(Stats().capacity, 3);
+  EXPECT_THAT(Train(60), ElementsAre("capture train 60", "pad 60", "replay train 60", "capture train 90",
+                                     "capture train 30", "capture eval 20", "capture eval 40"));
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_THAT(Train(30), ElementsAre("pad 30", "replay train 30"));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(GraphCacheTest, AnExplicitFreezePointIsReachedWithFewPlannedShapes) {
+  plan_.train_rungs = {Padded(30), plan_.train_ceiling};
+  Make({.freeze_at = 50});
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 2);
+  Train(30);
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  Train(90);
+  EXPECT_TRUE(cache_->snapshot().frozen);
+}
+
 TEST_F(GraphCacheTest, EvaluationIsPaddedToItsRungsFromTheStart) {
   Make({.freeze_at = 50});
   EXPECT_THAT(Eval(10), ElementsAre("capture eval 20", "pad 20", "replay eval 20"));
