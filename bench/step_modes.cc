@@ -21,8 +21,8 @@
 #include "data/sampler.h"
 #include "device/device.h"
 #include "device/storage.h"
+#include "train/graph_task.h"
 #include "train/step_engine.h"
-#include "train/trainer.h"
 #include "wait_policy.h"
 
 namespace permafrost::train {
@@ -53,18 +53,18 @@ class Silent : public RunContext {
 
 // One way of serving a step, with a model of its own.
 struct Arm {
-  Arm(const char* arm_name, TrainOptions options, const data::Batcher& set)
+  Arm(const char* arm_name, TrainOptions options, const std::shared_ptr<const data::GraphSet>& set)
       : name(arm_name),
-        batcher(set),
-        model(*ModelFor(options, set.summary(), ""), options.seed, at::kCPU),
-        optimizer(options.optimizer, model.tensors().parameters()),
-        engine(options, set, model, optimizer, at::kCPU, context) {}
+        task(*GraphTask::Create(options, set, at::kCPU)),
+        batcher(task->batcher()),
+        optimizer(options.optimizer, task->tensors().parameters()),
+        engine(options, *task, optimizer, at::kCPU, context) {}
 
   // Milliseconds of a step on `graphs`, padding included and the gathering of the batch not.
   double Step(std::span<const uint32_t> graphs) {
     const auto assembled = batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), batch);
     const Clock::time_point begin = Clock::now();
-    const auto trained = assembled.ok() ? engine.Train(batch, step++, seconds) : assembled;
+    const auto trained = assembled.ok() ? engine.Train(view, step++, seconds) : assembled;
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
     if (!trained.ok()) throw std::runtime_error(std::string(trained.message()));
     return ms;
@@ -72,12 +72,13 @@ struct Arm {
   graphcache::ModeStats stats() { return engine.cache().snapshot().of(Mode::kTrain); }
 
   const char* name;
+  const std::unique_ptr<GraphTask> task;
   const data::Batcher& batcher;
   Silent context;
-  nn::Gine model;
   nn::Optimizer optimizer;
   StepEngine engine;
   data::PaddedBatch batch;
+  SmallGraphsBatch view{batcher, batch};
   PhaseSeconds seconds;
   int64_t step = 0;
   std::vector<double> times;
@@ -123,8 +124,8 @@ int Run(const Settings& settings) {
     o.graph_cache = policy;
     return o;
   };
-  Arm exact("exact", with({Policy::kAlways}), **batcher), eager("eager", with({Policy::kNever}), **batcher);
-  Arm padded("padded", with({Policy::kFreeze, settings.freeze_at}), **batcher);
+  Arm exact("exact", with({Policy::kAlways}), *set), eager("eager", with({Policy::kNever}), *set);
+  Arm padded("padded", with({Policy::kFreeze, settings.freeze_at}), *set);
   const data::ShapeSampler sampler((*batcher)->split(data::Split::kTrain),
                                    {.batch_size = options.batch_size, .seed = options.seed});
 

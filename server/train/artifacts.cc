@@ -28,16 +28,17 @@ absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory,
   return SyncDirectory(directory);
 }
 
-absl::Status WritePredictions(const fs::path& job_directory, const std::vector<uint32_t>& graphs,
-                              const std::vector<float>& predictions, int64_t num_targets) {
-  std::string csv = "graph";
-  for (int64_t t = 0; t < num_targets; ++t) absl::StrAppend(&csv, ",prediction_", t);
+absl::Status WritePredictions(const fs::path& job_directory, std::string_view row_name,
+                              const std::vector<uint32_t>& ids, const std::vector<float>& predictions,
+                              int64_t outputs) {
+  std::string csv(row_name);
+  for (int64_t t = 0; t < outputs; ++t) absl::StrAppend(&csv, ",prediction_", t);
   csv += '\n';
   std::array<char, 32> digits;
-  for (size_t g = 0; g < graphs.size(); ++g) {
-    absl::StrAppend(&csv, graphs[g]);
-    for (int64_t t = 0; t < num_targets; ++t) {
-      const float value = predictions[g * static_cast<size_t>(num_targets) + static_cast<size_t>(t)];
+  for (size_t i = 0; i < ids.size(); ++i) {
+    absl::StrAppend(&csv, ids[i]);
+    for (int64_t t = 0; t < outputs; ++t) {
+      const float value = predictions[i * static_cast<size_t>(outputs) + static_cast<size_t>(t)];
       const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
       absl::StrAppend(&csv, ",", absl::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
     }

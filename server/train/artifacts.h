@@ -15,8 +15,9 @@ namespace permafrost::train {
 absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesystem::path& job_directory,
                           std::string_view name);
 
-// CSV with the header `graph,prediction_0,...`; floats with the digits that give them back exactly.
-absl::Status WritePredictions(const std::filesystem::path& job_directory, const std::vector<uint32_t>& graphs,
-                              const std::vector<float>& predictions, int64_t num_targets);
+// CSV with the header `ROW,prediction_0,...`, where `row_name` says what `ids` are ("graph", "node"); floats with the
+// digits that give them back exactly. predictions: [ids, outputs].
+absl::Status WritePredictions(const std::filesystem::path& job_directory, std::string_view row_name,
+                              const std::vector<uint32_t>& ids, const std::vector<float>& predictions, int64_t outputs);
 
 }  // namespace permafrost::train

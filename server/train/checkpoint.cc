@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -44,8 +45,8 @@ json ToJson(const RunState& s) {
           {"padding_nodes", s.padding_nodes},
           {"padding_edges", s.padding_edges},
           {"best_epoch", s.best_epoch},
-          // JSON has no infinity: absent while there is no best epoch.
-          {"best_valid_mae", s.best_epoch > 0 ? json(s.best_valid_mae) : json()},
+          // JSON has no NaN.
+          {"best_valid_metric", std::isnan(s.best_valid_metric) ? json() : json(s.best_valid_metric)},
           {"train_seconds", s.train_seconds},
           {"epoch_seconds", s.epoch_seconds},
           {"seed", s.seed},
@@ -62,7 +63,9 @@ RunState FromJson(const json& j) {
   s.padding_nodes = j.at("padding_nodes");
   s.padding_edges = j.at("padding_edges");
   s.best_epoch = j.at("best_epoch");
-  if (!j.at("best_valid_mae").is_null()) s.best_valid_mae = j.at("best_valid_mae");
+  // Its name before there were other metrics.
+  const json& best = j.contains("best_valid_mae") ? j.at("best_valid_mae") : j.at("best_valid_metric");
+  if (!best.is_null()) s.best_valid_metric = best;
   s.train_seconds = j.at("train_seconds");
   s.epoch_seconds = j.at("epoch_seconds");
   s.seed = j.at("seed");

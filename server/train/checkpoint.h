@@ -27,7 +27,8 @@ struct RunState {
   data::SamplerPosition position;  // batches consumed; batch == batches of the epoch: only its evaluation is left
   int64_t graphs = 0, nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
   int64_t best_epoch = 0;  // from 1; 0: none yet
-  double best_valid_mae = std::numeric_limits<double>::infinity();
+  // NaN before the first evaluation, and where there is nothing to evaluate on.
+  double best_valid_metric = std::numeric_limits<double>::quiet_NaN();
   double train_seconds = 0;  // all runs, evaluation included
   double epoch_seconds = 0;  // training time of the epoch so far
   uint64_t seed = 0;         // with `step` the whole state of the counter-based generators

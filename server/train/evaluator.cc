@@ -2,38 +2,77 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "base/status.h"
-#include "data/prefetcher.h"
-#include "data/sampler.h"
+#include "nn/metrics.h"
 
 namespace permafrost::train {
+namespace {
 
-absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, const data::Batcher& batcher, std::span<const uint32_t> split,
-                                    const EvaluationOptions& options, const std::function<bool()>& keep_going) {
-  const data::ShapeSampler sampler(split, {.batch_size = options.batch_size, .shuffle = false});
-  const std::vector<uint32_t> order = sampler.EpochOrder(0);
-  data::Prefetcher batches(sampler.batches_per_epoch(), /*depth=*/2, [&](int64_t index, data::PaddedBatch& out) {
-    const auto graphs = sampler.Batch(order, index);
-    return batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), out);
-  });
+// Appends the rows of a prediction that belong to the batch's ids.
+void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<float>& out) {
+  const auto rows = batch.prediction_rows();
+  const auto ids = static_cast<int64_t>(batch.ids().size());
+  const at::Tensor host = (rows.empty() ? prediction.narrow(0, 0, ids) : prediction).to(at::kCPU).contiguous();
+  const float* values = host.const_data_ptr<float>();
+  if (rows.empty()) {
+    out.insert(out.end(), values, values + host.numel());
+    return;
+  }
+  const int64_t width = host.size(1);
+  for (const int64_t row : rows) out.insert(out.end(), values + row * width, values + (row + 1) * width);
+}
+
+}  // namespace
+
+double ComputeMetric(nn::Metric metric, std::span<const float> predictions, std::span<const float> labels,
+                     int64_t outputs) {
+  switch (metric) {
+    case nn::Metric::kAccuracy:
+      return nn::Accuracy(predictions, labels, outputs);
+    case nn::Metric::kRocAuc:
+      return nn::RocAuc(predictions, labels, outputs);
+    case nn::Metric::kMae:
+      break;
+  }
+  double sum = 0;
+  int64_t present = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (std::isnan(labels[i])) continue;
+    sum += std::abs(static_cast<double>(predictions[i]) - static_cast<double>(labels[i]));
+    ++present;
+  }
+  return present > 0 ? sum / static_cast<double>(present) : std::numeric_limits<double>::quiet_NaN();
+}
+
+absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split split, const EvaluationOptions& options,
+                                    const std::function<bool()>& keep_going) {
+  PF_ASSIGN_OR_RETURN(std::optional<Evaluation> whole, task.EvaluateWhole(split, options.keep_predictions, keep_going));
+  if (whole) return *std::move(whole);
+  const std::unique_ptr<BatchStream> batches = task.EvalBatches(split);
+  // The mean absolute error is summed on the device; other metrics need all predictions together.
+  const bool sums = options.metric == nn::Metric::kMae, keep = options.keep_predictions || !sums;
   Evaluation result;
+  std::vector<float> labels;
   engine.eval_losses().Reset();
   engine.eval_errors().Reset();
   while (true) {
-    PF_ASSIGN_OR_RETURN(data::PaddedBatch * host, batches.Next());
+    PF_ASSIGN_OR_RETURN(HostBatch * host, batches->Next());
     if (host == nullptr) break;
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     PF_ASSIGN_OR_RETURN(const at::Tensor prediction, engine.Evaluate(*host, options.step));
     engine.Tell();
-    if (options.keep_predictions) {
-      const at::Tensor real = prediction.narrow(0, 0, host->real.graphs).to(at::kCPU).contiguous();
-      const float* values = real.const_data_ptr<float>();
-      result.predictions.insert(result.predictions.end(), values, values + real.numel());
-      result.graphs.insert(result.graphs.end(), host->graph_ids.begin(), host->graph_ids.end());
-    }
+    if (!keep) continue;
+    Keep(prediction, *host, result.predictions);
+    if (!sums) labels.insert(labels.end(), host->labels().begin(), host->labels().end());
+    result.ids.insert(result.ids.end(), host->ids().begin(), host->ids().end());
   }
   result.loss = engine.eval_losses().Mean();
-  result.mae = engine.eval_errors().Mean();
+  result.metric = sums ? engine.eval_errors().Mean()
+                       : ComputeMetric(options.metric, result.predictions, labels, task.num_outputs());
   return result;
 }
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "train/trainer.h"
+#include "train/graph_task.h"
 
 namespace permafrost::train {
 namespace {
@@ -68,6 +68,13 @@ double LeastBytes(const nn::GineOptions& model, int64_t batch_size, const data::
 absl::StatusOr<nn::GineOptions> ModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
                                          std::string_view prefix) {
   Violations violations;
+  if (nn::IsNodeLevel(options.model.architecture)) {
+    violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
+                   absl::StrCat(AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
+                                " predicts for the nodes of one large graph, and the dataset is a set of ",
+                                summary.all.graphs, " graphs; use gine"));
+    return violations.ToStatus();
+  }
   nn::GineOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets};
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   if (summary.num_targets < 1) violations.Add(dataset_field, "has no labels; at least one target column is needed");

@@ -12,7 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/device_kind.h"
-#include "data/graph_set.h"
+#include "data/dataset.h"
+#include "data/look_ahead.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "train/config.h"
@@ -23,24 +24,29 @@ struct PhaseSeconds {
   double batch = 0, forward = 0, backward = 0, optimizer = 0;
 };
 
+// Of this run.
+using LookAhead = data::LookAhead;
+
 // Counters begin at the job's first step and survive resumes, but for phase_seconds (since Run began).
 struct Progress {
   int64_t epoch = 0;  // from 1; 0 before the first step
   int64_t step_in_epoch = 0;
   int64_t steps_per_epoch = 0;
   int64_t step = 0;
-  double loss = 0;  // mean over this epoch's graphs so far
-  double graphs_per_second = 0;
+  double loss = 0;               // mean over this epoch's graphs so far
+  double graphs_per_second = 0;  // "graphs" are the seed nodes of a node-level job, here and below
   absl::Duration eta = absl::ZeroDuration();
   int64_t graphs = 0, nodes = 0, edges = 0;  // real rows
   int64_t padding_nodes = 0, padding_edges = 0;
   PhaseSeconds phase_seconds;
-  int64_t checkpoint_step = 0;  // newest complete checkpoint
+  int64_t checkpoint_step = 0;          // newest complete checkpoint
+  std::optional<LookAhead> look_ahead;  // of jobs that sample one large graph
 };
 
 struct EpochMetrics {
   int64_t epoch = 0;  // from 1
-  double train_loss = 0, valid_loss = 0, valid_mae = 0;
+  double train_loss = 0, valid_loss = 0;
+  double valid_metric = 0;  // nn::MetricOf the job's loss
   double learning_rate = 0;
   double train_seconds = 0, valid_seconds = 0;
   double graphs_per_second = 0;
@@ -48,9 +54,9 @@ struct EpochMetrics {
 
 struct RunResult {
   int64_t best_epoch = 0;
-  double best_valid_mae = 0;
-  double best_test_mae = 0, best_test_loss = 0;
-  double final_test_mae = 0, final_test_loss = 0;
+  double best_valid_metric = 0;
+  double best_test_metric = 0, best_test_loss = 0;
+  double final_test_metric = 0, final_test_loss = 0;
   double train_seconds = 0;           // all runs of the job
   double mean_step_milliseconds = 0;  // this run, evaluation apart
   int64_t num_parameters = 0;
@@ -84,7 +90,7 @@ class RunContext {
 
 struct RunRequest {
   TrainOptions options;
-  std::shared_ptr<const data::GraphSet> graphs;
+  data::OpenedDataset dataset;
   // jobs/ID: checkpoints/STEP/ and artifacts/ are written under it. A complete checkpoint there is resumed from.
   std::filesystem::path job_directory;
 };
@@ -108,7 +114,7 @@ class Runner {
   // Any exception of the math library becomes a Status here.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
-  virtual absl::Status CheckCompatible(const TrainOptions& options, const data::GraphSetSummary& summary,
+  virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;

@@ -1,5 +1,7 @@
 #include "train/step_engine.h"
 
+#include <ATen/ATen.h>
+
 #include <functional>
 #include <memory>
 #include <utility>
@@ -7,8 +9,6 @@
 
 #include "absl/time/clock.h"
 #include "base/status.h"
-#include "train/shape_schedule.h"
-#include "train/step_inputs.h"
 
 namespace permafrost::train {
 namespace {
@@ -19,68 +19,72 @@ constexpr absl::Duration kEntriesInterval = absl::Milliseconds(500);
 class CachedBatch final : public graphcache::Batch {
  public:
   // `on_ready` is told when the batch is padded, right before the step runs.
-  CachedBatch(data::PaddedBatch& host, const data::Batcher& batcher, const int64_t& step, c10::Device device,
-              std::function<void()> on_ready)
-      : host_(host), batcher_(batcher), step_(step), device_(device), on_ready_(std::move(on_ready)) {}
+  CachedBatch(HostBatch& host, const int64_t& step, c10::Device device, std::function<void()> on_ready)
+      : host_(host), real_(host.real()), step_(step), device_(device), on_ready_(std::move(on_ready)) {}
 
-  const BatchShape& real() const override { return host_.real; }
-  BatchShape least_padded() const override { return data::Batcher::LeastPadded(host_.real); }
+  const BatchShape& real() const override { return real_; }
+  BatchShape least_padded() const override { return host_.least_padded(); }
   absl::StatusOr<const graphcache::StepInputs*> PadTo(const BatchShape& shape) override {
-    if (shape != host_.padded) PF_RETURN_IF_ERROR(batcher_.Pad(shape, host_));
-    inputs_ = MakeInputs(host_, batcher_.summary(), step_, device_);
+    if (shape != host_.padded()) PF_RETURN_IF_ERROR(host_.Pad(shape));
+    inputs_ = host_.Inputs(step_, device_);
     on_ready_();
     return &inputs_;
   }
 
  private:
-  data::PaddedBatch& host_;
-  const data::Batcher& batcher_;
+  HostBatch& host_;
+  const BatchShape real_;
   const int64_t& step_;
   const c10::Device device_;
   const std::function<void()> on_ready_;
   graphcache::StepInputs inputs_;
 };
 
-graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const data::Batcher& batcher, RunContext& context) {
-  const data::SizeStatistics& train = batcher.summary().splits[static_cast<size_t>(data::Split::kTrain)];
-  return {
-      .options = options.graph_cache,
-      .batch_size = options.batch_size,
-      .sizes = {.graphs = train.graphs, .std_nodes = train.std_nodes, .std_edges = train.std_edges},
-      .plan = PlanShapes(batcher, {.epochs = options.epochs, .batch_size = options.batch_size, .seed = options.seed}),
-      .now = [] { return absl::Now(); },
-      .log = [&context](std::string_view line,
-                        bool warning) { context.Log(warning ? LogLevel::kWarning : LogLevel::kInfo, line); }};
+graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& task, RunContext& context) {
+  return {.options = options.graph_cache,
+          .batch_size = options.batch_size,
+          .sizes = task.sizes(),
+          .plan = task.plan(),
+          .now = [] { return absl::Now(); },
+          .log = [&context](std::string_view line,
+                            bool warning) { context.Log(warning ? LogLevel::kWarning : LogLevel::kInfo, line); }};
+}
+
+LossOptions LossOf(const TrainOptions& options, c10::Device device) {
+  LossOptions loss{.loss = options.loss, .class_weights = {}};
+  if (!options.class_weights.empty()) {
+    loss.class_weights = at::tensor(options.class_weights, at::TensorOptions().dtype(at::kFloat)).to(device);
+  }
+  return loss;
 }
 
 }  // namespace
 
-StepEngine::StepEngine(const TrainOptions& options, const data::Batcher& batcher, nn::Gine& model,
-                       nn::Optimizer& optimizer, c10::Device device, RunContext& context)
-    : batcher_(batcher),
-      device_(device),
+StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, c10::Device device,
+                       RunContext& context)
+    : device_(device),
       context_(context),
       losses_(device),
       eval_losses_(device),
       eval_errors_(device),
-      train_(TrainProgram(model, optimizer, options.loss, losses_, [this](int phase) { OnPhase(phase); })),
-      eval_(EvalProgram(model, options.loss, eval_losses_, eval_errors_)),
-      compiler_(train_, eval_, batcher, device),
-      cache_(SetupOf(options, batcher, context), compiler_) {}
+      train_(TrainProgram(task, optimizer, LossOf(options, device), losses_, [this](int phase) { OnPhase(phase); })),
+      eval_(EvalProgram(task, LossOf(options, device), eval_losses_, eval_errors_)),
+      compiler_(train_, eval_, task, device),
+      cache_(SetupOf(options, task, context), compiler_) {}
 
-absl::Status StepEngine::Train(data::PaddedBatch& batch, int64_t step, PhaseSeconds& seconds) {
+absl::Status StepEngine::Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds) {
   phase_seconds_ = &seconds;
   return Run(graphcache::Mode::kTrain, batch, step);
 }
 
-absl::StatusOr<at::Tensor> StepEngine::Evaluate(data::PaddedBatch& batch, int64_t step) {
+absl::StatusOr<at::Tensor> StepEngine::Evaluate(HostBatch& batch, int64_t step) {
   PF_RETURN_IF_ERROR(Run(graphcache::Mode::kEval, batch, step));
   return compiler_.outputs().at(0);
 }
 
-absl::Status StepEngine::Run(graphcache::Mode mode, data::PaddedBatch& batch, int64_t step) {
+absl::Status StepEngine::Run(graphcache::Mode mode, HostBatch& batch, int64_t step) {
   // A capture is no phase of the step; the cache counts what it took.
-  CachedBatch cached(batch, batcher_, step, device_, [this] { phase_begin_ = Clock::now(); });
+  CachedBatch cached(batch, step, device_, [this] { phase_begin_ = Clock::now(); });
   return cache_.Run(mode, cached, step);
 }
 

@@ -11,29 +11,27 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/batch.h"
 #include "graphcache/graph_cache.h"
-#include "nn/gine.h"
 #include "nn/optimizer.h"
 #include "train/error_sums.h"
 #include "train/runner.h"
 #include "train/step_compiler.h"
 #include "train/step_programs.h"
+#include "train/task.h"
 
 namespace permafrost::train {
 
 class StepEngine {
  public:
-  // Walks the planned schedule (see PlanShapes).
-  StepEngine(const TrainOptions& options, const data::Batcher& batcher, nn::Gine& model, nn::Optimizer& optimizer,
-             c10::Device device, RunContext& context);
+  StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, c10::Device device,
+             RunContext& context);
   StepEngine(const StepEngine&) = delete;
 
   // One training step on `batch`, which is padded to what the cache chose. `step`: optimizer steps done. Adds what each
   // phase took to `seconds`; on asynchronous devices that is the time to enqueue it.
-  absl::Status Train(data::PaddedBatch& batch, int64_t step, PhaseSeconds& seconds);
-  // One evaluation step. Returns [padded graphs, targets], valid until the next step.
-  absl::StatusOr<at::Tensor> Evaluate(data::PaddedBatch& batch, int64_t step);
+  absl::Status Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds);
+  // One evaluation step. Returns [padded graphs, outputs], valid until the next step.
+  absl::StatusOr<at::Tensor> Evaluate(HostBatch& batch, int64_t step);
 
   // Sums over the training steps, and of loss and absolute error over the evaluation steps, since each was reset.
   ErrorSums& losses() { return losses_; }
@@ -47,10 +45,9 @@ class StepEngine {
 
  private:
   using Clock = std::chrono::steady_clock;
-  absl::Status Run(graphcache::Mode mode, data::PaddedBatch& batch, int64_t step);
+  absl::Status Run(graphcache::Mode mode, HostBatch& batch, int64_t step);
   void OnPhase(int phase);
 
-  const data::Batcher& batcher_;
   const c10::Device device_;
   RunContext& context_;
   ErrorSums losses_, eval_losses_, eval_errors_;

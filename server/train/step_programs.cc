@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "nn/loss.h"
-#include "train/step_inputs.h"
 
 namespace permafrost::train {
 namespace {
@@ -18,19 +17,25 @@ void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tens
   for (const nn::NamedTensor& t : tensors) state.push_back({prefix + t.name, t.value});
 }
 
+// A step only reads them, but they outlive it.
+void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
+  if (loss.class_weights.defined()) state.push_back({"loss.class_weights", loss.class_weights});
+}
+
 }  // namespace
 
-device::StepProgram TrainProgram(nn::Gine& model, nn::Optimizer& optimizer, nn::Loss loss, ErrorSums& losses,
+device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const LossOptions& loss, ErrorSums& losses,
                                  std::function<void(int)> on_phase) {
   device::StepProgram program;
-  Declare("", model.tensors().All(), program.state);
+  Declare("", task.tensors().All(), program.state);
   Declare("optimizer.", optimizer.state(), program.state);
   Declare("train.", losses.tensors(), program.state);
+  Declare(loss, program.state);
   program.on_phase = on_phase;
-  program.run = [&model, &optimizer, loss, &losses,
+  program.run = [&task, &optimizer, loss, &losses,
                  on_phase = std::move(on_phase)](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
-    const nn::GraphBatch batch = BatchOf(inputs);
-    const nn::LossTerms terms = nn::ComputeLoss(loss, model.Forward(batch, nn::Mode::kTrain), batch.labels);
+    const Task::Output output = task.Forward(inputs, nn::Mode::kTrain);
+    const nn::LossTerms terms = nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights);
     device::MarkPhase(kForward, on_phase);
     // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
@@ -43,18 +48,20 @@ device::StepProgram TrainProgram(nn::Gine& model, nn::Optimizer& optimizer, nn::
   return program;
 }
 
-device::StepProgram EvalProgram(nn::Gine& model, nn::Loss loss, ErrorSums& losses, ErrorSums& errors) {
+device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& losses, ErrorSums& errors) {
   device::StepProgram program;
-  Declare("", model.tensors().All(), program.state);
+  Declare("", task.tensors().All(), program.state);
   Declare("eval.", losses.tensors(), program.state);
   Declare("eval.absolute_", errors.tensors(), program.state);
-  program.run = [&model, loss, &losses, &errors](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
+  Declare(loss, program.state);
+  program.run = [&task, loss, &losses, &errors](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
     const at::NoGradGuard no_grad;
-    const nn::GraphBatch batch = BatchOf(inputs);
-    at::Tensor prediction = model.Forward(batch, nn::Mode::kEval);
-    losses.Add(nn::ComputeLoss(loss, prediction, batch.labels));
-    errors.Add(nn::ComputeLoss(nn::Loss::kL1, prediction, batch.labels));
-    return {std::move(prediction)};
+    Task::Output output = task.Forward(inputs, nn::Mode::kEval);
+    losses.Add(nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights));
+    if (nn::MetricOf(loss.loss) == nn::Metric::kMae) {
+      errors.Add(nn::ComputeLoss(nn::Loss::kL1, output.prediction, output.labels));
+    }
+    return {std::move(output.prediction)};
   };
   return program;
 }

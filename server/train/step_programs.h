@@ -6,22 +6,27 @@
 
 #include "device/step_program.h"
 #include "nn/config.h"
-#include "nn/gine.h"
 #include "nn/optimizer.h"
 #include "train/error_sums.h"
+#include "train/task.h"
 
 namespace permafrost::train {
 
 // Phases of a training step, told to on_phase as each ends.
 enum Phase : int { kForward, kBackward, kOptimizer };
 
+struct LossOptions {
+  nn::Loss loss = nn::Loss::kL1;
+  at::Tensor class_weights;  // undefined: all 1
+};
+
 // Forward, loss, backward, clipping, optimizer; the batch's loss is added to `losses`. Returns nothing. Borrows
 // everything.
-device::StepProgram TrainProgram(nn::Gine& model, nn::Optimizer& optimizer, nn::Loss loss, ErrorSums& losses,
+device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const LossOptions& loss, ErrorSums& losses,
                                  std::function<void(int phase)> on_phase);
 
-// Forward only; the batch's loss and absolute error are added to `losses` and `errors`. Returns the predictions
-// [padded graphs, targets]. Borrows everything.
-device::StepProgram EvalProgram(nn::Gine& model, nn::Loss loss, ErrorSums& losses, ErrorSums& errors);
+// Forward only; the batch's loss, and its absolute error where that is the loss's metric, are added to `losses` and
+// `errors`. Returns the predictions [padded graphs, outputs]. Borrows everything.
+device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& losses, ErrorSums& errors);
 
 }  // namespace permafrost::train

@@ -29,9 +29,9 @@ class TorchRunner final : public Runner {
     });
   }
 
-  absl::Status CheckCompatible(const TrainOptions& options, const data::GraphSetSummary& summary,
+  absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
-    return ModelFor(options, summary, prefix).status();
+    return Task::Check(options, summary, prefix);
   }
 
   DeviceKind device() const override { return device::KindOf(device_); }

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "data/prefetcher.h"
 #include "device/device.h"
 #include "train/artifacts.h"
 
@@ -16,8 +15,9 @@ namespace {
 
 // How often the loss is read back from the device: reading synchronises.
 constexpr absl::Duration kLossInterval = absl::Milliseconds(200);
-// Batches made ready ahead of the step.
-constexpr int64_t kPrefetchDepth = 3;
+
+// Heading of the predictions' first column.
+std::string_view RowName(nn::Architecture architecture) { return nn::IsNodeLevel(architecture) ? "node" : "graph"; }
 
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
@@ -25,26 +25,25 @@ double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration)
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, c10::Device device, int threads,
                                                          RunContext& context) {
-  PF_RETURN_IF_ERROR(ModelFor(request.options, request.graphs->summary(), "spec.").status());
-  PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(request.graphs));
-  std::unique_ptr<Trainer> trainer(new Trainer(request, device, threads, context, std::move(batcher)));
+  PF_ASSIGN_OR_RETURN(auto task, Task::Create(request.options, request.dataset, device, threads,
+                                              [&context] { return context.stop_requested() == StopRequest::kNone; }));
+  std::unique_ptr<Trainer> trainer(new Trainer(request, device, threads, context, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   return trainer;
 }
 
 Trainer::Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context,
-                 std::unique_ptr<data::Batcher> batcher)
+                 std::unique_ptr<Task> task)
     : options_(request.options),
       job_directory_(request.job_directory),
       device_(device),
       context_(context),
-      batcher_(std::move(batcher)),
-      sampler_(batcher_->split(data::Split::kTrain), {.batch_size = options_.batch_size, .seed = options_.seed}),
-      model_(*ModelFor(options_, batcher_->summary(), "spec."), options_.seed, device),
-      optimizer_(options_.optimizer, model_.tensors().parameters()),
-      engine_(options_, *batcher_, model_, optimizer_, device, context),
+      metric_(nn::MetricOf(options_.loss)),
+      task_(std::move(task)),
+      optimizer_(options_.optimizer, task_->tensors().parameters()),
+      engine_(options_, *task_, optimizer_, device, context),
       checkpoints_(job_directory_ / "checkpoints", options_.checkpoint.keep,
-                   {{"format", "pt"}, {"permafrost.model", model_.Describe()}},
+                   {{"format", "pt"}, {"permafrost.model", task_->Describe()}},
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
       run_start_(absl::Now()),
       meter_(run_start_) {
@@ -56,16 +55,15 @@ absl::Status Trainer::Resume() {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
   if (!found) {
     engine_.Tell(/*with_entries=*/true);
-    context_.Log(LogLevel::kInfo,
-                 absl::StrFormat("new run: %d parameters, %d steps an epoch", model_.tensors().num_parameter_values(),
-                                 sampler_.batches_per_epoch()));
+    context_.Log(LogLevel::kInfo, absl::StrFormat("new run: %d parameters, %d steps an epoch",
+                                                  task_->tensors().num_parameter_values(), task_->batches_per_epoch()));
     return absl::OkStatus();
   }
-  PF_RETURN_IF_ERROR(model_.tensors().CopyFrom(found->model));
+  PF_RETURN_IF_ERROR(task_->tensors().CopyFrom(found->model));
   PF_RETURN_IF_ERROR(nn::CopyByName(found->optimizer, optimizer_.state()));
   PF_RETURN_IF_ERROR(nn::CopyByName(found->accumulators, engine_.losses().tensors()));
   if (!found->best.empty()) {
-    best_ = nn::Clone(model_.tensors().All());
+    best_ = nn::Clone(task_->tensors().All());
     PF_RETURN_IF_ERROR(nn::CopyByName(found->best, best_));
   }
   if (found->state.threads != state_.threads) {
@@ -85,7 +83,7 @@ absl::Status Trainer::Resume() {
   PF_RETURN_IF_ERROR(PublishArtifacts());
   context_.Log(LogLevel::kInfo,
                absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d", state_.step,
-                               state_.position.epoch + 1, state_.position.batch, sampler_.batches_per_epoch()));
+                               state_.position.epoch + 1, state_.position.batch, task_->batches_per_epoch()));
   return absl::OkStatus();
 }
 
@@ -139,26 +137,23 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
     return RunOutcome{.end = stop == StopRequest::kCancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
   }
   result.best_epoch = state_.best_epoch;
-  result.best_valid_mae = state_.best_valid_mae;
+  result.best_valid_metric = state_.best_valid_metric;
   result.train_seconds = seconds_before_ + Seconds(absl::Now() - run_start_);
   result.mean_step_milliseconds = run_steps_ > 0 ? 1e3 * step_seconds_ / static_cast<double>(run_steps_) : 0;
-  result.num_parameters = model_.tensors().num_parameter_values();
+  result.num_parameters = task_->tensors().num_parameter_values();
   return RunOutcome{.end = RunEnd::kSucceeded, .result = result};
 }
 
 absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
-  const int64_t batches = sampler_.batches_per_epoch(), first = state_.position.batch;
-  const std::vector<uint32_t> order = sampler_.EpochOrder(state_.position.epoch);
-  data::Prefetcher prefetcher(batches - first, kPrefetchDepth, [&](int64_t index, data::PaddedBatch& out) {
-    const auto graphs = sampler_.Batch(order, first + index);
-    return batcher_->Assemble(graphs, data::Batcher::LeastPadded(batcher_->ShapeOf(graphs)), out);
-  });
+  const int64_t batches = task_->batches_per_epoch(), first = state_.position.batch;
+  const std::unique_ptr<BatchStream> stream = task_->TrainBatches(state_.position.epoch, first);
+  look_ahead_before_ = progress_.look_ahead.value_or(LookAhead());
   const bool scheduled = options_.optimizer.schedule != nn::Schedule::kConstant || options_.optimizer.warmup_steps > 0;
   while (state_.position.batch < batches) {
     if (const StopRequest stop = context_.stop_requested(); stop != StopRequest::kNone) return stop;
     PF_RETURN_IF_ERROR(ObeyCommands());
     const absl::Time begin = absl::Now();
-    PF_ASSIGN_OR_RETURN(data::PaddedBatch * host, prefetcher.Next());
+    PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
     progress_.phase_seconds.batch += Seconds(absl::Now() - begin);
     if (scheduled) {
       optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches * options_.epochs));
@@ -174,6 +169,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
       next_loss_read_ = end + kLossInterval;
     }
     meter_.Add(end, run_steps_, run_graphs_);
+    TellLookAhead(*stream);
     engine_.Tell();
     Tell();
     const int64_t every = options_.checkpoint.every_steps;
@@ -193,21 +189,21 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   PF_RETURN_IF_ERROR(valid.status());
 
   const int64_t epoch = state_.position.epoch + 1;
-  const auto graphs = static_cast<double>(batcher_->split(data::Split::kTrain).size());
+  const auto graphs = static_cast<double>(task_->size(data::Split::kTrain));
   const EpochMetrics metrics{.epoch = epoch,
                              .train_loss = train_loss,
                              .valid_loss = valid->loss,
-                             .valid_mae = valid->mae,
+                             .valid_metric = valid->metric,
                              .learning_rate = optimizer_.learning_rate(),
                              .train_seconds = state_.epoch_seconds,
                              .valid_seconds = Seconds(absl::Now() - begin),
                              .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0};
   // Without a validation split the last epoch counts as the best.
-  if (best_.empty() || valid->mae < state_.best_valid_mae || std::isnan(valid->mae)) {
-    if (best_.empty()) best_ = nn::Clone(model_.tensors().All());
-    nn::CopyInto(model_.tensors().All(), best_);
+  if (best_.empty() || IsBest(valid->metric)) {
+    if (best_.empty()) best_ = nn::Clone(task_->tensors().All());
+    nn::CopyInto(task_->tensors().All(), best_);
     state_.best_epoch = epoch;
-    state_.best_valid_mae = valid->mae;
+    state_.best_valid_metric = valid->metric;
   }
   state_.position = {epoch, 0};
   state_.epoch_seconds = 0;
@@ -222,25 +218,25 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   const absl::StatusOr<Evaluation> last = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/false);
   if (absl::IsCancelled(last.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(last.status());
-  result.final_test_mae = last->mae;
+  result.final_test_metric = last->metric;
   result.final_test_loss = last->loss;
 
-  const std::vector<nn::NamedTensor> last_weights = nn::Clone(model_.tensors().All());
-  nn::CopyInto(best_, model_.tensors().All());
+  const std::vector<nn::NamedTensor> last_weights = nn::Clone(task_->tensors().All());
+  nn::CopyInto(best_, task_->tensors().All());
   const absl::StatusOr<Evaluation> best = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
-  nn::CopyInto(last_weights, model_.tensors().All());  // a checkpoint after a stop must hold the last weights
+  nn::CopyInto(last_weights, task_->tensors().All());  // a checkpoint after a stop must hold the last weights
   if (absl::IsCancelled(best.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(best.status());
-  result.best_test_mae = best->mae;
+  result.best_test_metric = best->metric;
   result.best_test_loss = best->loss;
-  PF_RETURN_IF_ERROR(
-      WritePredictions(job_directory_, best->graphs, best->predictions, batcher_->summary().num_targets));
+  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, RowName(options_.model.architecture), best->ids,
+                                      best->predictions, task_->num_outputs()));
   return StopRequest::kNone;
 }
 
 absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_predictions) {
-  return Evaluate(engine_, *batcher_, batcher_->split(split),
-                  {.batch_size = options_.batch_size, .step = state_.step, .keep_predictions = keep_predictions},
+  return Evaluate(engine_, *task_, split,
+                  {.metric = metric_, .step = state_.step, .keep_predictions = keep_predictions},
                   [this] { return context_.stop_requested() == StopRequest::kNone; });
 }
 
@@ -248,7 +244,7 @@ absl::Status Trainer::SaveCheckpoint() {
   const absl::Time begin = absl::Now();
   state_.train_seconds = seconds_before_ + Seconds(begin - run_start_);
   PF_RETURN_IF_ERROR(checkpoints_.Save({.state = state_,
-                                        .model = model_.tensors().All(),
+                                        .model = task_->tensors().All(),
                                         .optimizer = optimizer_.state(),
                                         .accumulators = engine_.losses().tensors(),
                                         .best = best_,
@@ -274,20 +270,37 @@ absl::Status Trainer::CheckFinite(double loss) const {
       state_.position.epoch + 1, state_.step, optimizer_.learning_rate()));
 }
 
-void Trainer::Count(const data::PaddedBatch& batch) {
+bool Trainer::IsBest(double metric) const {
+  if (std::isnan(metric) || std::isnan(state_.best_valid_metric)) return true;
+  return nn::HigherIsBetter(metric_) ? metric > state_.best_valid_metric : metric < state_.best_valid_metric;
+}
+
+void Trainer::Count(const HostBatch& batch) {
+  const BatchShape real = batch.real(), padded = batch.padded();
   ++state_.step;
   ++state_.position.batch;
   ++run_steps_;
-  run_graphs_ += batch.real.graphs;
-  state_.graphs += batch.real.graphs;
-  state_.nodes += batch.real.nodes;
-  state_.edges += batch.real.edges;
-  state_.padding_nodes += batch.padded.nodes - batch.real.nodes;
-  state_.padding_edges += batch.padded.edges - batch.real.edges;
+  run_graphs_ += real.graphs;
+  state_.graphs += real.graphs;
+  state_.nodes += real.nodes;
+  state_.edges += real.edges;
+  state_.padding_nodes += padded.nodes - real.nodes;
+  state_.padding_edges += padded.edges - real.edges;
+}
+
+// Each epoch has a stream of its own, which counts from nothing.
+void Trainer::TellLookAhead(const BatchStream& stream) {
+  std::optional<LookAhead> now = stream.look_ahead();
+  if (!now) return;
+  const LookAhead& before = look_ahead_before_;
+  now->sampled_edges += before.sampled_edges;
+  now->stalls += before.stalls;
+  now->pages += before.pages;
+  progress_.look_ahead = now;
 }
 
 void Trainer::Tell() {
-  const int64_t batches = sampler_.batches_per_epoch();
+  const int64_t batches = task_->batches_per_epoch();
   progress_.epoch = std::min(state_.position.epoch + 1, options_.epochs);
   progress_.step_in_epoch = state_.position.batch;
   progress_.steps_per_epoch = batches;

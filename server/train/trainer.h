@@ -9,15 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/batch.h"
 #include "data/sampler.h"
-#include "nn/gine.h"
 #include "nn/optimizer.h"
 #include "train/checkpoint.h"
 #include "train/evaluator.h"
 #include "train/progress_meter.h"
 #include "train/runner.h"
 #include "train/step_engine.h"
+#include "train/task.h"
 
 namespace permafrost::train {
 
@@ -30,8 +29,7 @@ class Trainer {
   absl::StatusOr<RunOutcome> Run();
 
  private:
-  Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context,
-          std::unique_ptr<data::Batcher> batcher);
+  Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context, std::unique_ptr<Task> task);
 
   // Each returns a StopRequest that ended it early, or kNone.
   absl::StatusOr<StopRequest> TrainEpoch();
@@ -45,19 +43,21 @@ class Trainer {
   // Gives the files of the present step's checkpoint their names among the artifacts.
   absl::Status PublishArtifacts();
   absl::Status CheckFinite(double loss) const;
+  // Whether the metric of an evaluation is better than that of the best epoch so far.
+  bool IsBest(double metric) const;
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
   // Applies what clients told the cache since the last step boundary.
   absl::Status ObeyCommands();
-  void Count(const data::PaddedBatch& batch);
+  void Count(const HostBatch& batch);
+  void TellLookAhead(const BatchStream& stream);
   void Tell();
 
   const TrainOptions options_;
   const std::filesystem::path job_directory_;
   const c10::Device device_;
   RunContext& context_;
-  std::unique_ptr<data::Batcher> batcher_;
-  data::ShapeSampler sampler_;
-  nn::Gine model_;
+  const nn::Metric metric_;
+  const std::unique_ptr<Task> task_;
   nn::Optimizer optimizer_;
   StepEngine engine_;
   CheckpointStore checkpoints_;
@@ -71,12 +71,9 @@ class Trainer {
   double step_seconds_ = 0;
   int64_t checkpoint_step_ = 0;
   Progress progress_;
+  LookAhead look_ahead_before_;  // of earlier epochs
   ProgressMeter meter_;
   absl::Time next_loss_read_ = absl::InfinitePast();
 };
-
-// What the encoders of a model need to know of a set. Errors: InvalidArgument with violations under `prefix`.
-absl::StatusOr<nn::GineOptions> ModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
-                                         std::string_view prefix);
 
 }  // namespace permafrost::train

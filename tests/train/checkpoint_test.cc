@@ -29,7 +29,7 @@ Checkpoint Make(int64_t step, bool with_best = true) {
   c.accumulators = {{"loss_sum", at::randn({}, at::kDouble)}};
   if (with_best) {
     c.state.best_epoch = 2;
-    c.state.best_valid_mae = 1.0 / 3;
+    c.state.best_valid_metric = 1.0 / 3;
     c.best = {{"w", at::randn({4, 4})}};
   }
   return c;
@@ -42,7 +42,7 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
   EXPECT_EQ(a.state.train_seconds, b.state.train_seconds);
   EXPECT_EQ(a.state.seed, b.state.seed);
   EXPECT_EQ(a.state.best_epoch, b.state.best_epoch);
-  EXPECT_EQ(a.state.best_valid_mae, b.state.best_valid_mae);
+  EXPECT_THAT(a.state.best_valid_metric, testing::NanSensitiveDoubleEq(b.state.best_valid_metric));
   for (const auto part : {&Checkpoint::model, &Checkpoint::optimizer, &Checkpoint::accumulators, &Checkpoint::best}) {
     ASSERT_EQ((a.*part).size(), (b.*part).size());
     for (size_t i = 0; i < (a.*part).size(); ++i) EXPECT_TRUE(at::equal((a.*part)[i].value, (b.*part)[i].value));

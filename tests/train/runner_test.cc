@@ -34,7 +34,7 @@ class RunnerTest : public testing::Test {
     return options;
   }
   absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::string& job, RunContext& context) {
-    return runner_->Run({.options = options, .graphs = graphs_, .job_directory = dir_.path() / job}, context);
+    return runner_->Run({.options = options, .dataset = graphs_, .job_directory = dir_.path() / job}, context);
   }
   std::string Artifact(const std::string& job, std::string_view name) {
     const auto data = ReadFile(dir_.path() / job / "artifacts" / name);
@@ -70,11 +70,11 @@ TEST_F(RunnerTest, LearnsAndTellsOfIt) {
 
   const RunResult& result = *outcome->result;
   const auto best = std::min_element(told.epochs.begin(), told.epochs.end(),
-                                     [](const auto& a, const auto& b) { return a.valid_mae < b.valid_mae; });
+                                     [](const auto& a, const auto& b) { return a.valid_metric < b.valid_metric; });
   EXPECT_EQ(result.best_epoch, best->epoch);
-  EXPECT_EQ(result.best_valid_mae, best->valid_mae);
-  EXPECT_TRUE(std::isfinite(result.best_test_mae));
-  EXPECT_EQ(result.final_test_mae, result.final_test_loss) << "the loss is L1";
+  EXPECT_EQ(result.best_valid_metric, best->valid_metric);
+  EXPECT_TRUE(std::isfinite(result.best_test_metric));
+  EXPECT_EQ(result.final_test_metric, result.final_test_loss) << "the loss is L1";
   EXPECT_GT(result.num_parameters, 0);
   EXPECT_THAT(Artifact("job", kTestPredictionsFile), testing::StartsWith("graph,prediction_0\n"));
   const std::string predictions = Artifact("job", kTestPredictionsFile);
@@ -121,7 +121,7 @@ TEST_F(RunnerTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
     for (size_t e = 0; e < epochs.size(); ++e) {
       EXPECT_EQ(epochs[e].epoch, undisturbed.epochs[e].epoch);
       EXPECT_EQ(epochs[e].train_loss, undisturbed.epochs[e].train_loss) << "epoch " << e + 1 << ", stop " << stop_step;
-      EXPECT_EQ(epochs[e].valid_mae, undisturbed.epochs[e].valid_mae);
+      EXPECT_EQ(epochs[e].valid_metric, undisturbed.epochs[e].valid_metric);
     }
   }
 }

@@ -13,7 +13,7 @@
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/trainer.h"
+#include "train/graph_task.h"
 
 namespace permafrost::train {
 namespace {
@@ -23,44 +23,46 @@ using graphcache::Policy;
 
 // A model with its optimizer and engine, as a run has them.
 struct Rig {
-  Rig(const TrainOptions& train_options, const data::Batcher& set, at::ScalarType type = at::kFloat)
+  Rig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
+      at::ScalarType type = at::kFloat)
       : options(train_options),
-        batcher(set),
-        model(*ModelFor(options, batcher.summary(), ""), options.seed, at::kCPU),
-        optimizer(options.optimizer, Convert(model, type)),
-        engine(options, batcher, model, optimizer, at::kCPU, context) {}
-  static const std::vector<nn::NamedTensor>& Convert(nn::Gine& model, at::ScalarType type) {
-    for (const nn::NamedTensor& t : model.tensors().All())
+        task(*GraphTask::Create(options, set, at::kCPU)),
+        batcher(task->batcher()),
+        optimizer(options.optimizer, Convert(*task, type)),
+        engine(options, *task, optimizer, at::kCPU, context) {}
+  static const std::vector<nn::NamedTensor>& Convert(Task& task, at::ScalarType type) {
+    for (const nn::NamedTensor& t : task.tensors().All())
       if (t.value.is_floating_point()) at::Tensor(t.value).set_data(t.value.detach().to(type));
-    return model.tensors().parameters();
+    return task.tensors().parameters();
   }
   // Trains on `graphs`, as the step after `step`.
   absl::Status Train(std::span<const uint32_t> graphs, int64_t step) {
     const absl::Status assembled = batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), batch);
     if (!assembled.ok()) return assembled;
-    return engine.Train(batch, step, seconds);
+    return engine.Train(view, step, seconds);
   }
   at::Tensor Evaluate(std::span<const uint32_t> graphs) {
     EXPECT_TRUE(batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), batch).ok());
-    auto out = engine.Evaluate(batch, 0);
+    auto out = engine.Evaluate(view, 0);
     EXPECT_TRUE(out.ok()) << out.status();
     return out->narrow(0, 0, static_cast<int64_t>(graphs.size())).clone();
   }
   // Everything that a step changes.
   std::vector<nn::NamedTensor> State() const {
-    std::vector<nn::NamedTensor> all = model.tensors().All();
+    std::vector<nn::NamedTensor> all = task->tensors().All();
     all.insert(all.end(), optimizer.state().begin(), optimizer.state().end());
     all.insert(all.end(), engine.losses().tensors().begin(), engine.losses().tensors().end());
     return all;
   }
 
   const TrainOptions options;
+  const std::unique_ptr<GraphTask> task;
   const data::Batcher& batcher;
   Recorder context;
-  nn::Gine model;
   nn::Optimizer optimizer;
   StepEngine engine;
   data::PaddedBatch batch;
+  SmallGraphsBatch view{batcher, batch};
   PhaseSeconds seconds;
 };
 
@@ -106,7 +108,8 @@ class StepEngineTest : public testing::Test {
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
   void SetUp() override {
     device::UseThreads(2);
-    batcher_ = *data::Batcher::Create(ImportTinyGraphs(dir_.path(), 100));
+    set_ = ImportTinyGraphs(dir_.path(), 100);
+    batcher_ = *data::Batcher::Create(set_);
     const auto summary = batcher_->summary();
     const auto split = batcher_->split(data::Split::kTrain);
     // Full batches, the last partial one, one graph, and graphs without edges (a single node).
@@ -132,13 +135,14 @@ class StepEngineTest : public testing::Test {
   }
 
   TempDir dir_;
+  std::shared_ptr<const data::GraphSet> set_;
   std::unique_ptr<data::Batcher> batcher_;
   std::vector<std::vector<uint32_t>> batches_;
 };
 
 TEST_F(StepEngineTest, ExactReplaysAreBitEqualToEagerSteps) {
   for (const Model& m : Models()) {
-    Rig eager(With(m.options, {Policy::kNever}), *batcher_), cached(With(m.options, {Policy::kAlways}), *batcher_);
+    Rig eager(With(m.options, {Policy::kNever}), set_), cached(With(m.options, {Policy::kAlways}), set_);
     int64_t step = 0;
     // Twice: captured first, replayed by an old executable then.
     for (int round = 0; round < 2; ++round) {
@@ -164,8 +168,8 @@ TEST_F(StepEngineTest, ExactReplaysAreBitEqualToEagerSteps) {
 // Each batch is trained on from equal states: small differences must not add up before they are compared.
 TEST_F(StepEngineTest, OnePaddedReplayAgreesWithTheExactStep) {
   for (const Model& m : Models()) {
-    Rig eager(With(m.options, {Policy::kNever}), *batcher_);
-    Rig padded(With(m.options, {Policy::kFreeze, 1}), *batcher_);
+    Rig eager(With(m.options, {Policy::kNever}), set_);
+    Rig padded(With(m.options, {Policy::kFreeze, 1}), set_);
     int64_t step = 0;
     for (const auto& graphs : batches_) {
       nn::CopyInto(eager.State(), padded.State());
@@ -202,8 +206,8 @@ TEST_F(StepEngineTest, OnePaddedReplayAgreesWithTheExactStep) {
 
 TEST_F(StepEngineTest, FiftyPaddedReplaysAgreeInFloat64) {
   for (const Model& m : Models()) {
-    Rig eager(With(m.options, {Policy::kNever}), *batcher_, at::kDouble);
-    Rig padded(With(m.options, {Policy::kFreeze, 1}), *batcher_, at::kDouble);
+    Rig eager(With(m.options, {Policy::kNever}), set_, at::kDouble);
+    Rig padded(With(m.options, {Policy::kFreeze, 1}), set_, at::kDouble);
     for (int64_t step = 0; step < 50; ++step) {
       ASSERT_TRUE(eager.Train(batches_[static_cast<size_t>(step)], step).ok());
       ASSERT_TRUE(padded.Train(batches_[static_cast<size_t>(step)], step).ok());
@@ -223,7 +227,7 @@ TEST_F(StepEngineTest, FiftyPaddedReplaysAgreeInFloat64) {
 
 TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
   for (const Model& m : Models()) {
-    Rig rig(With(m.options, {Policy::kFreeze, 3}), *batcher_);
+    Rig rig(With(m.options, {Policy::kFreeze, 3}), set_);
     const auto valid = batcher_->split(data::Split::kValid).subspan(0, 9);
     int64_t step = 0;
     for (const auto& graphs : batches_) ASSERT_TRUE(rig.Train(graphs, step++).ok());
@@ -232,7 +236,7 @@ TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
     const device::StorageCounters before = device::ReadStorageCounters();
     for (const auto& graphs : batches_) ASSERT_TRUE(rig.Train(graphs, step++).ok());
     ASSERT_TRUE(rig.batcher.Assemble(valid, data::Batcher::LeastPadded(batcher_->ShapeOf(valid)), rig.batch).ok());
-    ASSERT_TRUE(rig.engine.Evaluate(rig.batch, step).ok());
+    ASSERT_TRUE(rig.engine.Evaluate(rig.view, step).ok());
     EXPECT_EQ(device::ReadStorageCounters().allocations, before.allocations) << m.why;
     EXPECT_EQ(device::ReadStorageCounters().bytes, before.bytes) << m.why;
   }
@@ -240,7 +244,7 @@ TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
 
 TEST_F(StepEngineTest, FreezingDoesNotChangeTheState) {
   const Model m = Models()[2];
-  Rig rig(With(m.options, {Policy::kFreeze, 1000}), *batcher_);
+  Rig rig(With(m.options, {Policy::kFreeze, 1000}), set_);
   for (int64_t step = 0; step < 4; ++step) ASSERT_TRUE(rig.Train(batches_[static_cast<size_t>(step)], step).ok());
   const auto before = nn::Clone(rig.State());
   ASSERT_TRUE(rig.engine.cache().Apply({.sequence = 1, .kind = graphcache::CommandKind::kFreeze}, 4).ok());
@@ -251,7 +255,7 @@ TEST_F(StepEngineTest, FreezingDoesNotChangeTheState) {
 
 TEST_F(StepEngineTest, ALearningRateThatChangesCapturesNothing) {
   const Model m = Models()[0];
-  Rig eager(With(m.options, {Policy::kNever}), *batcher_), cached(With(m.options, {Policy::kAlways}), *batcher_);
+  Rig eager(With(m.options, {Policy::kNever}), set_), cached(With(m.options, {Policy::kAlways}), set_);
   for (int64_t step = 0; step < 10; ++step) {
     const double rate = 1e-3 * static_cast<double>(step + 1);
     eager.optimizer.SetLearningRate(rate);

@@ -1,0 +1,58 @@
+// The few padded sizes that a job's sampled blocks are rounded up to.
+// A schedule of sampled blocks is not walked ahead: that would cost as much as sampling for the whole job. Instead some
+// of its batches are sampled before the first step. Sizes of full batches lie close together (sums over many seeds), so
+// that a few multiples of their mean serve all: each rung is the mean block times a scale, in every dimension at once,
+// and the rungs form a chain. The scales are those that pad the sampled batches least; the top one has a margin. Above
+// it the chain goes on in steps of a half up to the proven bound, for the batch that comes against all odds.
+// Threads: a value; pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/batch_shape.h"
+#include "data/block_batch.h"
+
+namespace permafrost::train {
+
+class BlockRungs {
+ public:
+  static constexpr int64_t kMaxRungs = 4;
+
+  BlockRungs() = default;
+  // `probes`: sizes of batches of equally many seeds, at least one, without padding. `bound`: no block of so many
+  // seeds, or of fewer, can be larger. The top rung is the smaller of the bound and what lies eight standard deviations
+  // (in each batch's largest scale) above the mean, or above the largest probe: a batch beyond it is one in 10^15 where
+  // sums are normal.
+  static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
+                         int64_t max_rungs = kMaxRungs);
+  // One rung for the last, partial batch of each epoch below this chain: the top one of its own chain, where that is
+  // smaller in every dimension than the lowest rung; else nothing changes. An empty chain becomes `partial`.
+  void AddPartial(const BlockRungs& partial);
+
+  // Rising, each holding the one before: those that batches are expected at, then those above.
+  const std::vector<data::BlockSizes>& rungs() const { return rungs_; }
+  int64_t num_planned() const { return num_planned_; }
+  // Keys of the planned ones.
+  std::vector<BatchShape> PlannedShapes() const;
+  // The least that holds a block of these sizes with its padding row. For batches of the seeds that were planned for.
+  const data::BlockSizes& Fit(const data::BlockSizes& real) const;
+  // The one of this key; nullptr: there is none.
+  const data::BlockSizes* Find(const BatchShape& shape) const;
+
+ private:
+  // Above all others. One that differs from the last in nonzeros alone, which the key leaves out, takes its place.
+  void Push(data::BlockSizes rung);
+
+  std::vector<data::BlockSizes> rungs_;
+  int64_t num_planned_ = 0;
+};
+
+// No block of at most so many seeds can be larger.
+data::BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds,
+                            const data::GraphSummary& graph);
+
+// The sizes of a block with the one padding row that every step includes.
+data::BlockSizes LeastPadded(data::BlockSizes real);
+
+}  // namespace permafrost::train

@@ -1,0 +1,39 @@
+// Predictions for every node of a large graph with all of its neighbours, layer by layer: each layer is computed for
+// all nodes before the next, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
+// `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows; one matrix of [nodes, hidden]
+// floats and one of [nodes, 2 * hidden] are in memory at a time. Threads: the device thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/graph.h"
+#include "nn/node_model.h"
+#include "train/task.h"
+
+namespace permafrost::train {
+
+// The features of rows [begin, end) as float32, or as CSR where they are sparse. Errors: DataLoss.
+absl::StatusOr<nn::NodeModel::InputRows> ReadFeatureRows(const data::Graph& graph, uint64_t begin, uint64_t end);
+
+// The in-edges of rows [begin, end) over all rows, without the degrees of GCN's normalisation. Errors: DataLoss.
+absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
+                                                 bool edge_weights);
+
+struct LayerWiseOptions {
+  int64_t num_layers = 2;
+  bool edge_weights = false;
+  c10::Device device = c10::kCPU;
+};
+
+// Returns [nodes, outputs] on the CPU. `keep_going` is asked before each chunk; false ends with Cancelled.
+absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeModel& model,
+                                            const LayerWiseOptions& options, const std::function<bool()>& keep_going);
+
+}  // namespace permafrost::train

@@ -1,0 +1,114 @@
+#include "train/node_inputs.h"
+
+#include <ATen/ATen.h>
+
+#include <numeric>
+
+namespace permafrost::train {
+namespace {
+
+// Places among StepInputs::tensors. The row keys stand there once for each depth, cut to the rows of that depth: their
+// sizes are the block's row_ends.
+enum Place : size_t {
+  kFeatures,
+  kFeatureOffsets,
+  kFeatureColumns,
+  kFeatureValues,
+  kOffsets,
+  kSources,
+  kEdgeWeights,
+  kLabels,
+  kStep,
+  kRowKeys
+};
+
+template <class T>
+at::Tensor View(const std::vector<T>& values, std::vector<int64_t> sizes, c10::Device device) {
+  // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
+  const at::Tensor view = at::from_blob(const_cast<T*>(values.data()), sizes,
+                                        at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+  return device.is_cpu() ? view : view.to(device);
+}
+
+template <class T>
+at::Tensor ViewAll(const std::vector<T>& values, c10::Device device) {
+  if (values.empty()) return {};
+  return View(values, {static_cast<int64_t>(values.size())}, device);
+}
+
+}  // namespace
+
+const std::vector<int64_t>& RowKeys::For(const data::BlockSizes& real, const data::BlockSizes& padded) {
+  if (real == real_ && padded == padded_) return keys_;
+  real_ = real;
+  padded_ = padded;
+  keys_.assign(static_cast<size_t>(padded.total_nodes()), 0);
+  auto segment = keys_.begin();
+  int64_t first = 0;
+  for (size_t h = 0; h < padded.nodes.size(); ++h) {
+    std::iota(segment, segment + real.nodes[h], first);
+    first += real.nodes[h];
+    segment += padded.nodes[h];
+  }
+  return keys_;
+}
+
+graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const std::vector<int64_t>& keys, int64_t width,
+                                  int64_t targets, const int64_t& step, c10::Device device) {
+  const data::BlockSizes& sizes = host.padded;
+  nn::NodeBlock block;
+  const bool sparse = !host.feature_offsets.empty();
+  if (sparse) {
+    block.feature_offsets = ViewAll(host.feature_offsets, device);
+    block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)}, device);
+    block.feature_values = ViewAll(host.feature_values, device);
+  } else {
+    block.features = View(host.features, {sizes.total_nodes(), width}, device);
+  }
+  block.offsets = ViewAll(host.offsets, device);
+  block.sources = View(host.sources, {sizes.edges}, device);
+  block.edge_weights = ViewAll(host.edge_weights, device);
+  block.labels = View(host.labels, {sizes.nodes.front(), targets}, device);
+  block.row_keys = ViewAll(keys, device);
+  int64_t rows = 0;
+  for (const int64_t segment : sizes.nodes) block.row_ends.push_back(rows += segment);
+  const at::Tensor host_step = at::from_blob(const_cast<int64_t*>(&step), {1}, at::kLong);
+  block.step = device.is_cpu() ? host_step : host_step.to(device);
+  return MakeInputs(block);
+}
+
+graphcache::StepInputs MakeInputs(const nn::NodeBlock& block) {
+  graphcache::StepInputs inputs;
+  auto& t = inputs.tensors;
+  t.resize(kRowKeys);
+  t[kFeatures] = block.features;
+  t[kFeatureOffsets] = block.feature_offsets;
+  t[kFeatureColumns] = block.feature_columns;
+  t[kFeatureValues] = block.feature_values;
+  t[kOffsets] = block.offsets;
+  t[kSources] = block.sources;
+  t[kEdgeWeights] = block.edge_weights;
+  t[kLabels] = block.labels;
+  t[kStep] = block.step;
+  for (const int64_t rows : block.row_ends) t.push_back(block.row_keys.narrow(0, 0, rows));
+  return inputs;
+}
+
+nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
+  const auto& t = inputs.tensors;
+  nn::NodeBlock block{.row_ends = {},
+                      .features = t.at(kFeatures),
+                      .feature_offsets = t[kFeatureOffsets],
+                      .feature_columns = t[kFeatureColumns],
+                      .feature_values = t[kFeatureValues],
+                      .offsets = t[kOffsets],
+                      .sources = t[kSources],
+                      .edge_weights = t[kEdgeWeights],
+                      .labels = t[kLabels],
+                      .row_keys = t.back(),
+                      .step = t[kStep]};
+  for (size_t depth = kRowKeys; depth < t.size(); ++depth) block.row_ends.push_back(t[depth].size(0));
+  return block;
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,30 @@
+// Which node-level model a graph needs, whether this machine can hold it, and what of the graph every such job reads.
+// Threads: pure functions, but for ReadSplits, which reads the store.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/graph.h"
+#include "nn/node_model.h"
+#include "train/config.h"
+
+namespace permafrost::train {
+
+// Errors: InvalidArgument with violations under `prefix` ("spec.").
+absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
+                                                  std::string_view prefix);
+
+// Whether messages are weighted: of GCN on a graph with weights, as PyG's SAGEConv has none.
+bool UsesEdgeWeights(const TrainOptions& options, const data::Graph& graph);
+
+// The nodes of each split, by Split. DataLoss.
+absl::StatusOr<std::array<std::vector<data::NodeId>, 3>> ReadSplits(const data::Graph& graph);
+
+// [nodes, targets] of some nodes, all below the graph's number. DataLoss.
+absl::StatusOr<at::Tensor> ReadLabels(const data::Graph& graph, std::span<const data::NodeId> nodes);
+
+}  // namespace permafrost::train

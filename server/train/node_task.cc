@@ -1,0 +1,278 @@
+#include "train/node_task.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/memory_limit.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "nn/loss.h"
+#include "train/evaluator.h"
+#include "train/layer_wise.h"
+#include "train/node_model_for.h"
+
+namespace permafrost::train {
+namespace {
+
+using data::BlockSizes;
+using data::NodeId;
+using graphcache::Mode;
+
+// Batches sampled to plan the rungs.
+constexpr int64_t kProbeBatches = 32, kPartialProbes = 4;
+// Streams of sampling: training batches count from 0; others must not meet them.
+constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStreams + (uint64_t{1} << 61);
+// Part of the memory that open advice may fill.
+constexpr uint64_t kAdviceShare = 4;
+
+std::vector<data::Split> SplitsOf(Mode mode) {
+  if (mode == Mode::kTrain) return {data::Split::kTrain};
+  return {data::Split::kValid, data::Split::kTest};
+}
+
+data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode) {
+  const NodeTrainingOptions& nodes = options.nodes;
+  const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();
+  return {.fan_outs = own ? nodes.eval_fan_outs : nodes.fan_outs,
+          .replace = nodes.replace,
+          .weighted = nodes.weighted,
+          .seed = options.seed};
+}
+
+class SampledStream final : public BatchStream {
+ public:
+  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, data::ShapeSampler sampler, int64_t epoch,
+                int64_t first, uint64_t first_stream, data::BlockStream::Fit fit,
+                const data::BlockStream::Options& options)
+      : sampler_(std::move(sampler)),
+        order_(sampler_.EpochOrder(epoch)),
+        view_(batcher, rungs),
+        stream_(
+            batcher, sampler_.batches_per_epoch() - first,
+            [this, first, first_stream](int64_t index) {
+              return data::BlockStream::Request{.seeds = sampler_.Batch(order_, first + index),
+                                                .stream = first_stream + static_cast<uint64_t>(first + index)};
+            },
+            std::move(fit), options) {}
+
+  absl::StatusOr<HostBatch*> Next() override {
+    PF_ASSIGN_OR_RETURN(data::BlockBatch * host, stream_.Next());
+    if (host == nullptr) return nullptr;
+    view_.Show(*host);
+    return &view_;
+  }
+  std::optional<LookAhead> look_ahead() const override { return stream_.state(); }
+
+ private:
+  const data::ShapeSampler sampler_;
+  const std::vector<uint32_t> order_;
+  SampledBatch view_;
+  data::BlockStream stream_;
+};
+
+}  // namespace
+
+BatchShape SampledBatch::least_padded() const { return rungs_->Fit(host_->real).shape(); }
+
+absl::Status SampledBatch::Pad(const BatchShape& shape) {
+  if (const BlockSizes* rung = rungs_->Find(shape)) return batcher_->Pad(*rung, *host_);
+  return absl::InvalidArgumentError(
+      absl::StrCat("a block cannot be padded to ", ToString(shape), ", which is none of the job's sizes"));
+}
+
+graphcache::StepInputs SampledBatch::Inputs(const int64_t& step, c10::Device device) const {
+  const data::GraphSummary& graph = batcher_->graph().summary();
+  return MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.node_features.width, graph.num_targets, step,
+                    device);
+}
+
+std::span<const uint32_t> SampledBatch::ids() const {
+  return std::span(host_->nodes).first(static_cast<size_t>(host_->real_seeds));
+}
+
+std::span<const float> SampledBatch::labels() const {
+  return std::span(host_->labels)
+      .first(static_cast<size_t>(host_->real_seeds * batcher_->graph().summary().num_targets));
+}
+
+absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const TrainOptions& options,
+                                                           std::shared_ptr<const data::Graph> graph, c10::Device device,
+                                                           int threads, const std::function<bool()>& keep_going) {
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), "spec."));
+  PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
+  std::unique_ptr<NodeTask> task(new NodeTask(options, std::move(graph), std::move(splits), model, device));
+  PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
+  return task;
+}
+
+NodeTask::NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+                   std::array<std::vector<NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device)
+    : options_(options),
+      graph_(std::move(graph)),
+      device_(device),
+      num_outputs_(model.num_outputs),
+      splits_(std::move(splits)),
+      sampler_(splits_[0], {.batch_size = options.batch_size, .seed = options.seed}),
+      model_(nn::NodeModel::Create(model, options.seed, device)) {}
+
+absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
+  const bool weights = UsesEdgeWeights(options_, *graph_);
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && options_.nodes.layer_wise_evaluation) continue;
+    const data::BlockBatcher::Options how{
+        .sampling = SamplingOf(options_, mode), .edge_weights = weights, .threads = threads};
+    PF_ASSIGN_OR_RETURN(part(mode).stream, data::BlockBatcher::Create(graph_, how));
+    PF_ASSIGN_OR_RETURN(part(mode).prober, data::BlockBatcher::Create(graph_, how));
+    PF_RETURN_IF_ERROR(PlanRungs(mode, keep_going));
+  }
+  plan_.train_rungs = part(Mode::kTrain).rungs.PlannedShapes();
+  plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
+  plan_.train_ceiling = plan_.train_rungs.back();
+  plan_.train_shapes = std::ssize(plan_.train_rungs);
+  for (size_t i = 0; i < probes_.size(); ++i) {
+    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs);
+    probe_views_.back().Show(probes_[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_going) {
+  ModeParts& parts = part(mode);
+  const data::NeighborSamplingOptions sampling = SamplingOf(options_, mode);
+  // Full batches, and the last ones of epochs, which may be partial.
+  std::vector<std::vector<NodeId>> full, partial;
+  for (const data::Split split : SplitsOf(mode)) {
+    const std::vector<NodeId>& nodes = splits_[static_cast<size_t>(split)];
+    const data::ShapeSampler order(
+        nodes, {.batch_size = options_.batch_size, .seed = options_.seed, .shuffle = mode == Mode::kTrain});
+    const int64_t batches = order.batches_per_epoch();
+    for (int64_t epoch = 0; epoch < kPartialProbes; ++epoch) {
+      const std::vector<uint32_t> ids = order.EpochOrder(epoch);
+      for (int64_t b = 0; b < batches && std::ssize(full) < kProbeBatches; ++b) {
+        const auto batch = order.Batch(ids, b);
+        if (std::ssize(batch) == options_.batch_size) full.emplace_back(batch.begin(), batch.end());
+      }
+      const auto last = batches > 0 ? order.Batch(ids, batches - 1) : std::span<const uint32_t>();
+      if (!last.empty() && std::ssize(last) < options_.batch_size) partial.emplace_back(last.begin(), last.end());
+      if (mode == Mode::kEval) break;
+    }
+  }
+  if (!full.empty()) {
+    PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, full, keep_going));
+  }
+  // The larger first: each goes below those before.
+  std::ranges::sort(partial, std::greater(), [](const auto& batch) { return batch.size(); });
+  for (size_t begin = 0, end; begin < partial.size(); begin = end) {
+    end = begin;
+    while (end < partial.size() && partial[end].size() == partial[begin].size()) ++end;
+    PF_ASSIGN_OR_RETURN(const BlockRungs chain,
+                        PlanChain(parts, sampling, std::span(partial).subspan(begin, end - begin), keep_going));
+    parts.rungs.AddPartial(chain);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BlockRungs> NodeTask::PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
+                                               std::span<std::vector<NodeId>> batches,
+                                               const std::function<bool()>& keep_going) {
+  std::vector<BlockSizes> sizes;
+  data::SampledSubgraph subgraph;
+  const int64_t seeds = std::ssize(batches.front());
+  for (std::vector<NodeId>& batch : batches) {
+    if (!keep_going()) return absl::CancelledError("stopped while batches were sampled to plan their sizes");
+    Probe probe{.seeds = std::move(batch), .stream = kProbeStreams + parts.probes.size(), .sizes = {}};
+    PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph));
+    PF_ASSIGN_OR_RETURN(probe.sizes, data::SizesOf(subgraph, graph_->view()));
+    sizes.push_back(probe.sizes);
+    parts.probes.push_back(std::move(probe));
+  }
+  return BlockRungs::Plan(sizes, BlockBound(sampling, seeds, graph_->summary()));
+}
+
+Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, nn::Mode mode) {
+  const nn::NodeBlock block = NodeBlockOf(inputs);
+  return {model_->Forward(block, mode), block.labels};
+}
+
+absl::StatusOr<std::array<const HostBatch*, 2>> NodeTask::Probes(Mode mode, const BatchShape& shape) {
+  ModeParts& parts = part(mode);
+  const BlockSizes* rung = parts.rungs.Find(shape);
+  if (rung == nullptr) return absl::InternalError(absl::StrCat(ToString(shape), " is none of the job's sizes"));
+  // Each rung was planned from one of them at least.
+  std::vector<const Probe*> fitting;
+  for (const Probe& probe : parts.probes) {
+    if (rung->Holds(LeastPadded(probe.sizes))) fitting.push_back(&probe);
+  }
+  if (fitting.empty()) return absl::InternalError(absl::StrCat("no sampled block fits ", ToString(shape)));
+  data::SampledSubgraph subgraph;
+  for (size_t i = 0; i < probes_.size(); ++i) {
+    const Probe& probe = *(i == 0 ? fitting.front() : fitting.back());
+    PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph));
+    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, *rung, probes_[i]));
+  }
+  // Other edges, where the block is the same: what a capture must not take for constant.
+  if (fitting.size() == 1) std::ranges::fill(probes_[1].sources, 0);
+  return std::array<const HostBatch*, 2>{probe_views_.data(), probe_views_.data() + 1};
+}
+
+int64_t NodeTask::size(data::Split split) const { return std::ssize(splits_[static_cast<size_t>(split)]); }
+
+std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::ShapeSampler sampler, int64_t epoch, int64_t first,
+                                              uint64_t first_stream) {
+  return std::make_unique<SampledStream>(
+      *part(mode).stream, part(mode).rungs, std::move(sampler), epoch, first, first_stream,
+      [&rungs = part(mode).rungs](const BlockSizes& real) { return rungs.Fit(real); },
+      data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
+                                 .budget_bytes = MemoryLimit() / kAdviceShare,
+                                 .advise = options_.nodes.advise_pages});
+}
+
+std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
+  return Stream(Mode::kTrain, sampler_, epoch, first_batch, static_cast<uint64_t>(epoch * batches_per_epoch()));
+}
+
+std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
+  // The same sample at each evaluation, so that epochs can be compared.
+  const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
+  return Stream(Mode::kEval,
+                {splits_[static_cast<size_t>(split)], {.batch_size = options_.batch_size, .shuffle = false}}, 0, 0,
+                streams);
+}
+
+absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,
+                                                                  const std::function<bool()>& keep_going) {
+  if (!options_.nodes.layer_wise_evaluation) return std::nullopt;
+  const std::vector<NodeId>& ids = splits_[static_cast<size_t>(split)];
+  PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *model_,
+                                                             {.num_layers = options_.model.num_layers,
+                                                              .edge_weights = UsesEdgeWeights(options_, *graph_),
+                                                              .device = device_},
+                                                             keep_going));
+  const at::Tensor rows = at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
+  const at::Tensor predictions = all.index_select(0, rows).contiguous();
+  PF_ASSIGN_OR_RETURN(const at::Tensor labels, ReadLabels(*graph_, ids));
+  at::Tensor weights;
+  if (!options_.class_weights.empty()) weights = at::tensor(options_.class_weights, at::kFloat);
+  const nn::LossTerms loss = nn::ComputeLoss(options_.loss, predictions, labels, weights);
+  Evaluation result;
+  const double count = loss.count.item<double>();
+  result.loss = count > 0 ? loss.sum.item<double>() / count : std::numeric_limits<double>::quiet_NaN();
+  result.predictions.assign(predictions.const_data_ptr<float>(),
+                            predictions.const_data_ptr<float>() + predictions.numel());
+  result.metric =
+      ComputeMetric(nn::MetricOf(options_.loss), result.predictions,
+                    std::span(labels.const_data_ptr<float>(), static_cast<size_t>(labels.numel())), num_outputs_);
+  if (keep_predictions) {
+    result.ids = ids;
+  } else {
+    result.predictions.clear();
+  }
+  return result;
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,102 @@
+// Node-level jobs: one large graph, predictions for its nodes, on sampled blocks or on the whole graph at once.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "data/block_batch.h"
+#include "data/look_ahead.h"
+#include "data/sampler.h"
+#include "nn/node_model.h"
+#include "train/block_rungs.h"
+#include "train/node_inputs.h"
+#include "train/task.h"
+
+namespace permafrost::train {
+
+// A sampled block. Threads: one at a time. Borrows the batcher and the rungs.
+class SampledBatch final : public HostBatch {
+ public:
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs) : batcher_(&batcher), rungs_(&rungs) {}
+  void Show(data::BlockBatch& host) { host_ = &host; }
+
+  BatchShape real() const override { return host_->real_shape(); }
+  // The shape of its rung.
+  BatchShape least_padded() const override;
+  BatchShape padded() const override { return host_->padded.shape(); }
+  absl::Status Pad(const BatchShape& shape) override;
+  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+  std::span<const uint32_t> ids() const override;
+  std::span<const float> labels() const override;
+
+ private:
+  const data::BlockBatcher* batcher_;
+  const BlockRungs* rungs_;
+  data::BlockBatch* host_ = nullptr;
+  mutable RowKeys keys_;
+};
+
+// Jobs that sample.
+class NodeTask final : public Task {
+ public:
+  // Errors: as Task::Create.
+  static absl::StatusOr<std::unique_ptr<NodeTask>> Create(const TrainOptions& options,
+                                                          std::shared_ptr<const data::Graph> graph, c10::Device device,
+                                                          int threads, const std::function<bool()>& keep_going);
+
+  nn::TensorSet& tensors() override { return model_->tensors(); }
+  std::string Describe() const override { return model_->Describe(); }
+  int64_t num_outputs() const override { return num_outputs_; }
+  Output Forward(const graphcache::StepInputs& inputs, nn::Mode mode) override;
+  const graphcache::ShapePlan& plan() const override { return plan_; }
+  graphcache::GraphSizes sizes() const override { return {}; }
+  absl::StatusOr<std::array<const HostBatch*, 2>> Probes(graphcache::Mode mode, const BatchShape& shape) override;
+  int64_t batches_per_epoch() const override { return sampler_.batches_per_epoch(); }
+  int64_t size(data::Split split) const override;
+  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
+  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
+  absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
+                                                          const std::function<bool()>& keep_going) override;
+
+ private:
+  // A batch that was sampled to plan the rungs.
+  struct Probe {
+    std::vector<data::NodeId> seeds;
+    uint64_t stream = 0;
+    data::BlockSizes sizes;
+  };
+  // Batches of one mode, with the rungs that they are rounded up to.
+  struct ModeParts {
+    std::unique_ptr<data::BlockBatcher> stream, prober;  // one for the stream's thread, one for this
+    BlockRungs rungs;
+    std::vector<Probe> probes;
+  };
+
+  NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+           std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
+  ModeParts& part(graphcache::Mode mode) { return parts_[static_cast<size_t>(mode)]; }
+  absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
+  // Samples some batches of the mode's splits and plans its rungs.
+  absl::Status PlanRungs(graphcache::Mode mode, const std::function<bool()>& keep_going);
+  // Of batches of equally many seeds, which become probes.
+  absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
+                                       std::span<std::vector<data::NodeId>> batches,
+                                       const std::function<bool()>& keep_going);
+  std::unique_ptr<BatchStream> Stream(graphcache::Mode mode, data::ShapeSampler sampler, int64_t epoch, int64_t first,
+                                      uint64_t first_stream);
+
+  const TrainOptions options_;
+  const std::shared_ptr<const data::Graph> graph_;
+  const c10::Device device_;
+  const int64_t num_outputs_;
+  const std::array<std::vector<data::NodeId>, 3> splits_;
+  const data::ShapeSampler sampler_;
+  const std::unique_ptr<nn::NodeModel> model_;
+  std::array<ModeParts, 2> parts_;  // by Mode
+  graphcache::ShapePlan plan_;
+  std::array<data::BlockBatch, 2> probes_;
+  std::vector<SampledBatch> probe_views_;
+};
+
+}  // namespace permafrost::train

@@ -1,0 +1,31 @@
+#include "train/task.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "train/graph_task.h"
+#include "train/node_model_for.h"
+#include "train/node_task.h"
+#include "train/whole_graph_task.h"
+
+namespace permafrost::train {
+
+absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
+                                                   c10::Device device, int threads,
+                                                   const std::function<bool()>& keep_going) {
+  if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
+    return GraphTask::Create(options, *set, device);
+  }
+  const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
+  if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device);
+  return NodeTask::Create(options, graph, device, threads, keep_going);
+}
+
+absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix) {
+  if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
+    return ModelFor(options, *set, prefix).status();
+  }
+  return NodeModelFor(options, std::get<data::GraphSummary>(summary), prefix).status();
+}
+
+}  // namespace permafrost::train

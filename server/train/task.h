@@ -1,0 +1,116 @@
+// What a job learns and on what: the part of a run that differs between many small graphs and one large one.
+// Threads: the device thread, but for what streams of batches do on threads of their own.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/batch_shape.h"
+#include "data/dataset.h"
+#include "device/step_program.h"
+#include "graphcache/freeze_point.h"
+#include "graphcache/policy.h"
+#include "graphcache/shape_plan.h"
+#include "nn/config.h"
+#include "nn/gine.h"
+#include "nn/module.h"
+#include "train/config.h"
+#include "train/runner.h"
+
+namespace permafrost::train {
+
+// A batch made ready on the host. "Graphs" of its shapes are what is predicted for: graphs, or seed nodes.
+class HostBatch {
+ public:
+  virtual ~HostBatch() = default;
+  virtual BatchShape real() const = 0;
+  // The shape that it is captured at.
+  virtual BatchShape least_padded() const = 0;
+  // As it is padded now.
+  virtual BatchShape padded() const = 0;
+  // Pads it to `shape`, which holds least_padded(). InvalidArgument if it does not fit.
+  virtual absl::Status Pad(const BatchShape& shape) = 0;
+  // On the CPU the tensors share the memory of this batch and of `step` (optimizer steps done), which must outlive
+  // them; elsewhere they are copies.
+  virtual graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const = 0;
+  // Graphs or nodes of the dataset that are predicted for; their labels [ids, targets], NaN where missing; and the rows
+  // of a prediction that are theirs, empty for the first ones.
+  virtual std::span<const uint32_t> ids() const = 0;
+  virtual std::span<const float> labels() const = 0;
+  virtual std::span<const int64_t> prediction_rows() const { return {}; }
+};
+
+// Batches in order, made ready ahead by other threads. Destruction stops them at once.
+class BatchStream {
+ public:
+  virtual ~BatchStream() = default;
+  // The next batch, the caller's until the following call; nullptr after the last one. Errors stay.
+  virtual absl::StatusOr<HostBatch*> Next() = 0;
+  // Of the sampler that runs ahead, if there is one. Any thread's view of it; a moment old.
+  virtual std::optional<LookAhead> look_ahead() const { return std::nullopt; }
+};
+
+// One pass over a split without training.
+struct Evaluation {
+  double loss = 0;    // mean over present labels; NaN where there are none
+  double metric = 0;  // nn::MetricOf the job's loss
+  // The split's graphs or nodes with their predictions [ids, outputs], in split order; only if asked for.
+  std::vector<uint32_t> ids;
+  std::vector<float> predictions;
+};
+
+class Task {
+ public:
+  // Errors: InvalidArgument with violations under "spec." for options that do not go with the dataset; DataLoss;
+  // Cancelled where `keep_going`, asked now and then, says so.
+  static absl::StatusOr<std::unique_ptr<Task>> Create(const TrainOptions& options, const data::OpenedDataset& dataset,
+                                                      c10::Device device, int threads,
+                                                      const std::function<bool()>& keep_going);
+  // Ok if a model of these options can be built for this dataset; else InvalidArgument with violations under `prefix`.
+  static absl::Status Check(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix);
+  virtual ~Task() = default;
+
+  virtual nn::TensorSet& tensors() = 0;
+  // For `__metadata__` of the weights file.
+  virtual std::string Describe() const = 0;
+  virtual int64_t num_outputs() const = 0;
+
+  struct Output {
+    at::Tensor prediction;  // [padded graphs, outputs]
+    at::Tensor labels;      // [padded graphs, targets]
+  };
+  virtual Output Forward(const graphcache::StepInputs& inputs, nn::Mode mode) = 0;
+
+  // What the graph cache knows ahead.
+  virtual const graphcache::ShapePlan& plan() const = 0;
+  virtual graphcache::GraphSizes sizes() const = 0;
+  // Two batches of the mode's splits, padded to `shape`, that differ. Valid until the next call.
+  virtual absl::StatusOr<std::array<const HostBatch*, 2>> Probes(graphcache::Mode mode, const BatchShape& shape) = 0;
+
+  virtual int64_t batches_per_epoch() const = 0;
+  // Graphs or nodes of a split.
+  virtual int64_t size(data::Split split) const = 0;
+  // Batches first_batch.. of training epoch `epoch` (from 0). Streams end before the task.
+  virtual std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) = 0;
+  virtual std::unique_ptr<BatchStream> EvalBatches(data::Split split) = 0;
+  // Evaluates by another way than steps over EvalBatches; nullopt: there is none. `keep_going` is asked now and then;
+  // false ends with Cancelled.
+  virtual absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split /*split*/, bool /*keep_predictions*/,
+                                                                  const std::function<bool()>& /*keep_going*/) {
+    return std::nullopt;
+  }
+};
+
+}  // namespace permafrost::train

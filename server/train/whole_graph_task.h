@@ -1,0 +1,72 @@
+// Node-level jobs that train on the whole graph in every step: Kipf and Welling's setting, for graphs that fit the
+// device. Everything is read once, when the job begins.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "nn/node_model.h"
+#include "train/task.h"
+
+namespace permafrost::train {
+
+// The whole graph with the labels of one split. Threads: the device thread. Borrows the block.
+class WholeGraphBatch final : public HostBatch {
+ public:
+  // `ids`: the split's nodes; labels: [ids, targets], on the CPU.
+  WholeGraphBatch(const nn::NodeBlock& block, std::vector<uint32_t> ids, const at::Tensor& labels);
+
+  BatchShape real() const override;
+  // The whole graph needs no padding: there is only one shape.
+  BatchShape least_padded() const override { return padded(); }
+  BatchShape padded() const override;
+  absl::Status Pad(const BatchShape& shape) override;
+  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+  std::span<const uint32_t> ids() const override { return ids_; }
+  std::span<const float> labels() const override { return own_labels_; }
+  std::span<const int64_t> prediction_rows() const override { return rows_; }
+
+ private:
+  const nn::NodeBlock* block_;
+  std::vector<uint32_t> ids_;
+  std::vector<int64_t> rows_;
+  std::vector<float> own_labels_;
+  at::Tensor labels_;  // [nodes, targets], NaN beyond the split
+};
+
+class WholeGraphTask final : public Task {
+ public:
+  // Errors: as Task::Create.
+  static absl::StatusOr<std::unique_ptr<WholeGraphTask>> Create(const TrainOptions& options,
+                                                                const std::shared_ptr<const data::Graph>& graph,
+                                                                c10::Device device);
+
+  nn::TensorSet& tensors() override { return model_->tensors(); }
+  std::string Describe() const override { return model_->Describe(); }
+  int64_t num_outputs() const override { return num_outputs_; }
+  Output Forward(const graphcache::StepInputs& inputs, nn::Mode mode) override;
+  const graphcache::ShapePlan& plan() const override { return plan_; }
+  graphcache::GraphSizes sizes() const override { return {}; }
+  absl::StatusOr<std::array<const HostBatch*, 2>> Probes(graphcache::Mode mode, const BatchShape& shape) override;
+  int64_t batches_per_epoch() const override { return 1; }
+  int64_t size(data::Split split) const override { return std::ssize(batch(split).ids()); }
+  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
+  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
+
+ private:
+  WholeGraphTask(int64_t num_outputs, std::unique_ptr<nn::NodeModel> model)
+      : num_outputs_(num_outputs), model_(std::move(model)) {}
+  absl::Status Read(const TrainOptions& options, const data::Graph& graph, c10::Device device);
+  const WholeGraphBatch& batch(data::Split split) const { return batches_[static_cast<size_t>(split)]; }
+
+  const int64_t num_outputs_;
+  const std::unique_ptr<nn::NodeModel> model_;
+  nn::NodeBlock block_;                   // on the device, without labels
+  std::vector<WholeGraphBatch> batches_;  // by Split
+  nn::NodeBlock other_block_;             // with other features, for a capture's second probe
+  std::vector<WholeGraphBatch> other_;    // one
+  graphcache::ShapePlan plan_;
+};
+
+}  // namespace permafrost::train

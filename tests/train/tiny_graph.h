@@ -1,0 +1,118 @@
+// A small random graph with learnable labels, written as a store, for tests that train on nodes.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "data/graph.h"
+#include "data/graph_writer.h"
+
+namespace permafrost::train {
+
+struct TinyGraphOptions {
+  int nodes = 400;
+  bool sparse = false;    // feature rows
+  bool weighted = false;  // edges
+  int targets = 1;        // 1: a class of 0..2; more: 0 or 1 each
+};
+
+// Nodes of one class have like features and rather their own kind as neighbours. Every 17th node has no edges, every
+// 19th no label. Splits: 60 %, 20 %, 20 %, by row.
+inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::path& directory,
+                                                         const TinyGraphOptions& options = {}) {
+  using data::ElementType;
+  using data::SectionKind;
+  constexpr int kClasses = 3, kWidth = 8;
+  const auto check = [](const absl::Status& status) {
+    if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+  };
+  std::mt19937 random(11);
+  const auto nodes = static_cast<size_t>(options.nodes);
+  std::vector<int> classes(nodes);
+  for (int& c : classes) c = static_cast<int>(random() % kClasses);
+  std::vector<std::vector<uint32_t>> in(nodes);
+  for (uint32_t v = 0; v < nodes; ++v) {
+    if (v % 17 == 16) continue;
+    for (int k = 0; k < 3; ++k) {
+      const auto u = static_cast<uint32_t>(random() % nodes);
+      if (u % 17 == 16 || (classes[u] != classes[v] && random() % 4 != 0)) continue;
+      in[v].push_back(u);
+      if (u != v) in[u].push_back(v);
+    }
+  }
+  std::vector<uint64_t> offsets{0};
+  std::vector<uint32_t> neighbors;
+  for (auto& list : in) {
+    std::ranges::sort(list);
+    neighbors.insert(neighbors.end(), list.begin(), list.end());
+    offsets.push_back(neighbors.size());
+  }
+  // Equal for an edge and its inverse.
+  std::vector<float> weights;
+  for (uint32_t v = 0; v < nodes; ++v)
+    for (const uint32_t u : in[v]) weights.push_back(0.5F + static_cast<float>((u + v) % 5));
+  std::vector<float> features, labels;
+  std::vector<uint64_t> feature_offsets{0};
+  std::vector<uint32_t> feature_columns;
+  for (size_t v = 0; v < nodes; ++v) {
+    for (uint32_t c = 0; c < kWidth; ++c) {
+      const float noise = static_cast<float>(random() % 100) / 100;
+      features.push_back(static_cast<int>(c) % kClasses == classes[v] ? 1 + noise : noise);
+      if (features.back() > 0.9F) feature_columns.push_back(c);
+    }
+    feature_offsets.push_back(feature_columns.size());
+    for (int t = 0; t < options.targets; ++t) {
+      const int value = options.targets == 1 ? classes[v] : (classes[v] == t ? 1 : 0);
+      labels.push_back(v % 19 == 18 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(value));
+    }
+  }
+  std::array<std::vector<uint32_t>, 3> splits;
+  for (uint32_t v = 0; v < nodes; ++v) splits[v % 5 < 3 ? 0 : v % 5 - 2].push_back(v);
+
+  const data::ImportObserver nobody;
+  const data::ImportLimits limits;
+  const data::ImportMonitor monitor(0, nobody, {}, limits);
+  std::filesystem::create_directories(directory);
+  auto writer = data::GraphWriter::Create(directory, monitor);
+  check(writer.status());
+  const auto write = [&](SectionKind kind, ElementType type, const auto& values, uint32_t width = 1) {
+    check((*writer)->Write(kind, type, std::span(values), width));
+  };
+  write(SectionKind::kInOffsets, ElementType::kUint64, offsets);
+  write(SectionKind::kInNeighbors, ElementType::kUint32, neighbors);
+  if (options.weighted) write(SectionKind::kInWeights, ElementType::kFloat32, weights);
+  if (options.sparse) {
+    write(SectionKind::kNodeFeatureOffsets, ElementType::kUint64, feature_offsets);
+    write(SectionKind::kNodeFeatureColumns, ElementType::kUint32, feature_columns);
+  } else {
+    write(SectionKind::kNodeFeatures, ElementType::kFloat32, features, kWidth);
+  }
+  write(SectionKind::kLabels, ElementType::kFloat32, labels, static_cast<uint32_t>(options.targets));
+  write(SectionKind::kTrainNodes, ElementType::kUint32, splits[0]);
+  write(SectionKind::kValidNodes, ElementType::kUint32, splits[1]);
+  write(SectionKind::kTestNodes, ElementType::kUint32, splits[2]);
+  data::GraphSummary summary;
+  summary.nodes = options.nodes;
+  summary.edges = std::ssize(neighbors);
+  summary.symmetric = true;
+  summary.weighted = options.weighted;
+  for (const auto& list : in) summary.max_degree = std::max(summary.max_degree, std::ssize(list));
+  summary.node_features.type = options.sparse ? data::DataType::kSparse : data::DataType::kFloat32;
+  summary.node_features.width = kWidth;
+  summary.node_feature_nonzeros = options.sparse ? std::ssize(feature_columns) : 0;
+  summary.num_targets = options.targets;
+  summary.max_label = options.targets == 1 ? kClasses - 1 : 1;
+  summary.integer_labels = true;
+  for (size_t s = 0; s < 3; ++s) summary.split_nodes[s] = std::ssize(splits[s]);
+  check((*writer)->Finish(summary));
+  auto graph = data::Graph::Open(directory);
+  check(graph.status());
+  return *std::move(graph);
+}
+
+}  // namespace permafrost::train
