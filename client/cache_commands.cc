@@ -198,7 +198,7 @@ void AddPolicy(CLI::App& cache, Command& chosen) {
       cache.add_subcommand("policy", "Change when a job's cache keeps executables, from its next step on");
   const auto flags = std::make_shared<PolicyFlags>();
   AddJobArgument(*command, flags->job);
-  AddCachePolicyOptions(*command, "--policy", "default: as it is", flags->policy);
+  AddCachePolicyOptions(*command, "--policy", "default: as it is", "default: as it is", flags->policy);
   command->callback([flags, &chosen] { chosen = [flags](Session& session) { return ChangePolicy(session, *flags); }; });
 }
 

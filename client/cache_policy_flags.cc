@@ -9,13 +9,13 @@
 namespace permafrost::client {
 
 void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, const std::string& absent,
-                           CachePolicyFlags& flags) {
+                           const std::string& no_freeze_at, CachePolicyFlags& flags) {
   const std::string otherwise = absl::StrCat(" (", absent, ")");
   AddEnumOption(command, policy_flag, flags.policy, *v1::GraphCachePolicy::Policy_descriptor(),
                 absl::StrCat("When the graph cache keeps an executable", otherwise));
   command
       .add_option("--freeze-at", flags.freeze_at,
-                  absl::StrCat("Distinct training shapes kept before policy freeze freezes", otherwise))
+                  absl::StrCat("Distinct training shapes kept before policy freeze freezes (", no_freeze_at, ")"))
       ->transform(CLI::Transformer(std::map<std::string, int64_t>{{"derived", 0}}).description(""))
       ->type_name("N|derived");
   AddEnumOption(command, "--on-miss", flags.on_miss, *v1::GraphCachePolicy::OnMiss_descriptor(),

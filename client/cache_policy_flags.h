@@ -20,9 +20,9 @@ struct CachePolicyFlags {
 };
 
 // `policy_flag` is "--policy" or what it is called among other flags; --freeze-at and --on-miss have one name. `absent`
-// says what becomes of a flag that is not given.
+// says what becomes of a flag that is not given, `no_freeze_at` of --freeze-at.
 void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, const std::string& absent,
-                           CachePolicyFlags& flags);
+                           const std::string& no_freeze_at, CachePolicyFlags& flags);
 
 // Overwrites what flags say.
 void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy);

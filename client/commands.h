@@ -27,6 +27,11 @@ void AddJobWatch(CLI::App& job, Command& chosen);
 void AddJobLogs(CLI::App& job, Command& chosen);
 void AddJobExport(CLI::App& job, Command& chosen);
 
+// Parts of `dataset`, each in its own file.
+void AddDatasetImport(CLI::App& dataset, Command& chosen);
+void AddDatasetVerify(CLI::App& dataset, Command& chosen);
+void AddDatasetSample(CLI::App& dataset, Command& chosen);
+
 // Part of `cache`.
 void AddCacheWatch(CLI::App& cache, Command& chosen);
 

@@ -21,7 +21,7 @@ std::string Id(const v1::Dataset& dataset) { return std::string(StripCollection(
 
 std::string FeatureText(const v1::FeatureSummary& features) {
   if (features.width() == 0) return "none";
-  return absl::StrCat(features.width(), features.width() == 1 ? " column of " : " columns of ",
+  return absl::StrCat(CountText(features.width()), features.width() == 1 ? " column of " : " columns of ",
                       EnumShortName(*v1::FeatureSummary::DataType_descriptor(), features.data_type()));
 }
 
@@ -42,6 +42,85 @@ std::string ProgressText(const v1::ImportProgress& progress) {
                       progress.current_file());
 }
 
+// What a row of the list needs of either kind.
+struct Sizes {
+  std::string kind = kNothing, graphs = kNothing, nodes = kNothing, edges = kNothing, targets = kNothing,
+              bytes = kNothing;
+};
+
+Sizes SizesOf(const v1::Dataset& dataset) {
+  if (dataset.has_graph_set()) {
+    const v1::GraphSetSummary& s = dataset.graph_set();
+    return {"graph set",
+            CountText(s.all().num_graphs()),
+            CountText(s.all().num_nodes()),
+            CountText(s.all().num_edges()),
+            absl::StrCat(s.num_targets()),
+            BytesText(s.store_bytes())};
+  }
+  if (dataset.has_graph()) {
+    const v1::GraphSummary& s = dataset.graph();
+    return {"graph",
+            "1",
+            CountText(s.num_nodes()),
+            CountText(s.num_edges()),
+            absl::StrCat(s.num_targets()),
+            BytesText(s.store_bytes())};
+  }
+  return {};
+}
+
+std::string EdgesText(const v1::GraphSummary& summary) {
+  std::string text = absl::StrCat(CountText(summary.num_edges()), summary.symmetric() ? ", symmetric" : ", directed",
+                                  summary.inverse_edges_added() ? " (inverse edges added)" : "");
+  if (summary.num_self_loops() > 0) absl::StrAppend(&text, ", ", CountText(summary.num_self_loops()), " self-loops");
+  if (summary.num_duplicate_edges() > 0)
+    absl::StrAppend(&text, ", ", CountText(summary.num_duplicate_edges()), " duplicates dropped");
+  if (summary.weighted()) absl::StrAppend(&text, ", weights");
+  if (summary.timestamped()) absl::StrAppend(&text, ", timestamps");
+  return text;
+}
+
+std::string NodesText(const v1::GraphSummary& summary) {
+  std::string text = CountText(summary.num_nodes());
+  if (summary.num_isolated_nodes() > 0)
+    absl::StrAppend(&text, ", ", CountText(summary.num_isolated_nodes()), " of them isolated");
+  absl::StrAppend(&text, ", at most ", CountText(summary.max_degree()), " edges into one");
+  if (summary.named()) absl::StrAppend(&text, "; the source's names kept");
+  return text;
+}
+
+std::string LabelsText(const v1::GraphSummary& summary) {
+  if (summary.num_targets() == 0) return "none";
+  std::string text =
+      absl::StrCat(summary.num_targets(), " a node, ", CountText(summary.num_missing_labels()), " labels missing");
+  if (summary.num_missing_labels() < summary.num_nodes() * summary.num_targets()) {
+    absl::StrAppend(&text, ", ", summary.integer_labels() ? "whole numbers " : "", ExactText(summary.min_label()),
+                    " to ", ExactText(summary.max_label()));
+  }
+  return text;
+}
+
+void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
+  fields.push_back({"nodes", NodesText(summary)});
+  fields.push_back({"edges", EdgesText(summary)});
+  std::string features = FeatureText(summary.node_features());
+  if (summary.node_features().data_type() == v1::FeatureSummary::DATA_TYPE_SPARSE)
+    absl::StrAppend(&features, ", ", CountText(summary.node_feature_nonzeros()), " values");
+  fields.push_back({"node features", features});
+  fields.push_back({"edge features", FeatureText(summary.edge_features())});
+  fields.push_back({"targets", LabelsText(summary)});
+  fields.push_back({"split", absl::StrCat(summary.split(), ": train ", CountText(summary.num_train_nodes()), ", valid ",
+                                          CountText(summary.num_valid_nodes()), ", test ",
+                                          CountText(summary.num_test_nodes()), " nodes")});
+  std::string store = BytesText(summary.store_bytes());
+  if (summary.num_edges() > 0) {
+    absl::StrAppendFormat(&store, ", %s of it edges (%.2f bytes an edge)", BytesText(summary.adjacency_bytes()),
+                          static_cast<double>(summary.adjacency_bytes()) / static_cast<double>(summary.num_edges()));
+  }
+  fields.push_back({"store", store});
+}
+
 void AddSummary(const v1::GraphSetSummary& summary, std::vector<Field>& fields) {
   fields.push_back({"split", summary.split()});
   fields.push_back({"inverse edges", summary.inverse_edges_added() ? "added" : "as imported"});
@@ -60,16 +139,12 @@ std::string RenderDatasetList(const std::vector<v1::Dataset>& datasets, const Vi
                               const RenderStyle& style) {
   std::vector<std::vector<Cell>> rows;
   for (const v1::Dataset& dataset : datasets) {
-    const v1::GraphSetSummary& summary = dataset.summary();
-    const bool ready = dataset.has_summary();
-    rows.push_back({Id(dataset), StateCell(dataset.state()), ready ? CountText(summary.all().num_graphs()) : kNothing,
-                    ready ? CountText(summary.all().num_nodes()) : kNothing,
-                    ready ? CountText(summary.all().num_edges()) : kNothing,
-                    ready ? absl::StrCat(summary.num_targets()) : kNothing,
-                    ready ? BytesText(summary.store_bytes()) : kNothing,
-                    AgeText(ToTime(dataset.create_time()), time.now, time.zone)});
+    const Sizes sizes = SizesOf(dataset);
+    rows.push_back({Id(dataset), sizes.kind, StateCell(dataset.state()), sizes.graphs, sizes.nodes, sizes.edges,
+                    sizes.targets, sizes.bytes, AgeText(ToTime(dataset.create_time()), time.now, time.zone)});
   }
   return RenderTable({{"DATASET"},
+                      {"KIND"},
                       {"STATE"},
                       {"GRAPHS", Align::kRight},
                       {"NODES", Align::kRight},
@@ -87,10 +162,11 @@ std::string RenderDataset(const v1::Dataset& dataset, const ViewTime& time, cons
   if (dataset.has_create_time()) fields.push_back({"created", ClockText(ToTime(dataset.create_time()), time.zone)});
   if (dataset.has_import_progress()) fields.push_back({"read", ProgressText(dataset.import_progress())});
   if (!dataset.error().empty()) fields.push_back({"error", {dataset.error(), Tone::kBad}});
-  if (dataset.has_summary()) AddSummary(dataset.summary(), fields);
+  if (dataset.has_graph_set()) AddSummary(dataset.graph_set(), fields);
+  if (dataset.has_graph()) AddSummary(dataset.graph(), fields);
   std::string out = absl::StrCat("dataset ", Id(dataset), "\n", RenderFields(fields, style));
-  if (!dataset.has_summary()) return out;
-  const v1::GraphSetSummary& summary = dataset.summary();
+  if (!dataset.has_graph_set()) return out;
+  const v1::GraphSetSummary& summary = dataset.graph_set();
   const std::string sizes = RenderTable({{"SPLIT"},
                                          {"GRAPHS", Align::kRight},
                                          {"NODES", Align::kRight},

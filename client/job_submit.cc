@@ -3,6 +3,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +13,7 @@
 #include "client/format.h"
 #include "client/job_view.h"
 #include "client/job_watch.h"
+#include "client/neighbor_flags.h"
 #include "client/spec_file.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
@@ -19,6 +21,43 @@ namespace permafrost::client {
 namespace {
 
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+
+// Of node-level models.
+struct NeighborFlags {
+  std::vector<int64_t> fan_outs, eval_fan_outs;
+  DrawFlags draw;
+  std::optional<int32_t> look_ahead;
+  bool layer_wise = false;
+  bool no_page_advice = false;
+
+  bool any() const {
+    return !fan_outs.empty() || !eval_fan_outs.empty() || draw.replace || draw.weighted || look_ahead || layer_wise ||
+           no_page_advice;
+  }
+};
+
+void Override(const NeighborFlags& flags, v1::NeighborSampling& sampling) {
+  if (!flags.fan_outs.empty()) sampling.mutable_fan_outs()->Assign(flags.fan_outs.begin(), flags.fan_outs.end());
+  if (!flags.eval_fan_outs.empty())
+    sampling.mutable_eval_fan_outs()->Assign(flags.eval_fan_outs.begin(), flags.eval_fan_outs.end());
+  if (flags.draw.replace) sampling.set_replace(true);
+  if (flags.draw.weighted) sampling.set_weighted(true);
+  if (flags.look_ahead) sampling.set_look_ahead(*flags.look_ahead);
+  if (flags.layer_wise) sampling.set_layer_wise_evaluation(true);
+  if (flags.no_page_advice) sampling.set_no_page_advice(true);
+}
+
+void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
+  AddFanOutOption(submit, "--fan-out", flags.fan_outs,
+                  "Node-level models: neighbours drawn of each node, hop by hop (default: the whole graph a step)");
+  AddFanOutOption(submit, "--eval-fan-out", flags.eval_fan_outs, "The same in evaluation (default: as --fan-out)");
+  AddDrawOptions(submit, flags.draw);
+  submit.add_flag("--layer-wise-eval", flags.layer_wise,
+                  "Evaluate layer by layer over the whole graph, not by samples");
+  submit.add_option("--look-ahead", flags.look_ahead, "Batches sampled ahead of the step, 1..64 (default 8)")
+      ->type_name("N");
+  submit.add_flag("--no-page-advice", flags.no_page_advice, "Do not tell the kernel which pages come next");
+}
 
 // What flags say; it overrides the file.
 struct SubmitFlags {
@@ -28,6 +67,8 @@ struct SubmitFlags {
   std::optional<int64_t> epochs, batch_size, checkpoint_every, warmup_steps;
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
+  std::vector<double> class_weights;
+  NeighborFlags neighbors;
   CachePolicyFlags cache;
   bool validate_only = false;
   bool watch = false;
@@ -70,6 +111,9 @@ void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
   v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
   if (flags.checkpoint_every) checkpoint.set_every_steps(*flags.checkpoint_every);
   if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
+  if (!flags.class_weights.empty())
+    spec.mutable_class_weights()->Assign(flags.class_weights.begin(), flags.class_weights.end());
+  if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
   if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
 }
 
@@ -139,15 +183,20 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
   submit->add_option("--file", flags->file, "Job in YAML, or in JSON (*.json); flags override it")->type_name("FILE");
   submit->add_option("--dataset", flags->dataset, "Dataset to train on")->type_name("NAME");
   submit->add_option("--id", flags->id, "ID of the job (default: the server makes one)")->type_name("ID");
-  AddEnumOption(*submit, "--model", flags->model, *v1::ModelSpec::Architecture_descriptor(), "Model (default gine)");
+  AddEnumOption(*submit, "--model,--architecture", flags->model, *v1::ModelSpec::Architecture_descriptor(),
+                "Model (default gine)");
   submit->add_option("--hidden", flags->hidden, "Channels of a node, 1..4096 (default 64)")->type_name("N");
-  submit->add_option("--layers", flags->layers, "Message-passing layers, 1..64 (default 4)")->type_name("N");
+  submit
+      ->add_option("--layers", flags->layers,
+                   "Message-passing layers, 1..64 (default 4; of sage and gcn one for each of --fan-out, else 2)")
+      ->type_name("N");
   AddEnumOption(*submit, "--pooling", flags->pooling, *v1::ModelSpec::Pooling_descriptor(),
                 "How nodes become a graph (default mean)");
   submit->add_option("--dropout", flags->dropout, "Part of a layer's outputs zeroed in training (default 0)")
       ->type_name("P");
   submit->add_option("--epochs", flags->epochs, "Passes over the train split (default 20)")->type_name("N");
-  submit->add_option("--batch-size", flags->batch_size, "Graphs a batch (default 32)")->type_name("N");
+  submit->add_option("--batch-size", flags->batch_size, "Graphs a batch (default 32), or seed nodes (default 1024)")
+      ->type_name("N");
   submit->add_option("--lr", flags->learning_rate, "Learning rate (default 0.001)")->type_name("X");
   submit->add_option("--weight-decay", flags->weight_decay, "Weight decay (default 0)")->type_name("X");
   AddEnumOption(*submit, "--optimizer", flags->optimizer, *v1::OptimizerSpec::Algorithm_descriptor(),
@@ -159,7 +208,11 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
   submit
       ->add_option("--warmup-steps", flags->warmup_steps, "Steps over which the learning rate rises from 0 (default 0)")
       ->type_name("N");
-  AddEnumOption(*submit, "--loss", flags->loss, *v1::JobSpec::Loss_descriptor(), "Loss (default l1)");
+  AddEnumOption(*submit, "--loss", flags->loss, *v1::JobSpec::Loss_descriptor(),
+                "Loss (default l1; of sage and gcn cross-entropy)");
+  submit->add_option("--class-weights", flags->class_weights, "Weight of each class, for cross-entropy and bce")
+      ->delimiter(',')
+      ->type_name("X,...");
   submit->add_option("--seed", flags->seed, "Seed of weights and shuffling (default 0)")
       ->check(NotNegative())
       ->type_name("N");
@@ -170,7 +223,9 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
       ->type_name("STEPS");
   submit->add_option("--checkpoint-keep", flags->checkpoint_keep, "Checkpoints kept, 1..100 (default 2)")
       ->type_name("N");
-  AddCachePolicyOptions(*submit, "--cache-policy", "default: the server's", flags->cache);
+  AddNeighborOptions(*submit, flags->neighbors);
+  AddCachePolicyOptions(*submit, "--cache-policy", "default: the server's",
+                        "default: the server's; derived where --cache-policy differs from the server's", flags->cache);
   submit->add_flag("--validate-only", flags->validate_only, "Check everything, create nothing");
   submit->add_flag("--watch", flags->watch, "Show progress until the job ends; Ctrl-C leaves it running");
   AddReconnectOption(*submit, flags->reconnect_seconds);

@@ -1,7 +1,10 @@
 #include "client/job_view.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cache_view.h"
 #include "client/enum_text.h"
 #include "client/format.h"
@@ -34,16 +37,79 @@ std::string EpochText(const v1::Job& job) {
   return epoch == 0 ? absl::StrCat("-/", job.spec().epochs()) : absl::StrCat(epoch, "/", job.spec().epochs());
 }
 
+std::string BestValidText(const v1::Job& job) {
+  if (!job.has_result()) return kNothing;
+  return absl::StrCat(MetricName(job), " ", MetricText(job.result().best_valid_metric()));
+}
+
+// What a node-level job counts as graphs are its seed nodes.
+std::string Unit(const v1::Job& job) { return IsNodeLevel(job) ? "nodes" : "graphs"; }
+
+std::string FanOutText(const google::protobuf::RepeatedField<int64_t>& fan_outs) {
+  return absl::StrJoin(fan_outs, ",", [](std::string* out, int64_t fan_out) {
+    absl::StrAppend(out, fan_out < 0 ? "all" : absl::StrCat(fan_out));
+  });
+}
+
+std::string SamplingText(const v1::NeighborSampling& sampling) {
+  if (sampling.fan_outs().empty()) return "none: the whole graph in every step";
+  std::string text = absl::StrCat("fan-out ", FanOutText(sampling.fan_outs()));
+  if (sampling.replace()) absl::StrAppend(&text, ", with replacement");
+  if (sampling.weighted()) absl::StrAppend(&text, ", by edge weight");
+  absl::StrAppend(&text, "; evaluation ",
+                  sampling.layer_wise_evaluation()   ? "layer by layer"
+                  : sampling.eval_fan_outs().empty() ? "the same"
+                                                     : FanOutText(sampling.eval_fan_outs()));
+  absl::StrAppend(&text, "; up to ", sampling.look_ahead(), sampling.look_ahead() == 1 ? " batch" : " batches",
+                  " ahead");
+  if (sampling.no_page_advice()) absl::StrAppend(&text, ", no page advice");
+  return text;
+}
+
+std::string LossText(const v1::JobSpec& spec) {
+  std::string text = EnumShortName(*v1::JobSpec::Loss_descriptor(), spec.loss());
+  if (spec.class_weights().empty()) return text;
+  // Enough to know them by.
+  constexpr int kShown = 8;
+  const int shown = std::min(spec.class_weights_size(), kShown);
+  const auto end = spec.class_weights().begin() + shown;
+  absl::StrAppend(&text, ", class weights ",
+                  absl::StrJoin(spec.class_weights().begin(), end, ",",
+                                [](std::string* out, double weight) { absl::StrAppend(out, ExactText(weight)); }));
+  if (shown < spec.class_weights_size()) absl::StrAppend(&text, ", ... of ", spec.class_weights_size());
+  return text;
+}
+
+// The sampler that runs ahead, and whether memory and disk keep up with it.
+void AddLookAhead(const v1::Progress& progress, std::vector<Field>& fields) {
+  const v1::LookAhead& ahead = progress.look_ahead();
+  fields.push_back(
+      {"look-ahead", absl::StrCat(ahead.ready(), " of ", ahead.depth(), " batches ready, ", CountText(ahead.stalls()),
+                                  ahead.stalls() == 1 ? " stall, " : " stalls, ", CountText(ahead.sampled_edges()),
+                                  " edges sampled")});
+  if (ahead.wanted_pages() == 0) return;
+  std::string pages = absl::StrCat(CountText(ahead.wanted_pages()), " wanted");
+  if (ahead.sampled_pages() > 0)
+    absl::StrAppend(&pages, ", ", ShareText(ahead.resident_pages(), ahead.sampled_pages()), " in memory already");
+  absl::StrAppend(&pages, ", ", BytesText(ahead.advised_bytes()), " advised, ", CountText(ahead.major_faults()),
+                  ahead.major_faults() == 1 ? " major fault" : " major faults");
+  fields.push_back({"pages", pages});
+}
+
 // Since the first start, until the end or now.
 std::string RunTimeText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return kNothing;
   return DurationText((job.has_end_time() ? ToTime(job.end_time()) : now) - ToTime(job.start_time()));
 }
 
-std::string ModelText(const v1::ModelSpec& model) {
+std::string ModelText(const v1::Job& job) {
+  const v1::ModelSpec& model = job.spec().model();
   std::string text = absl::StrCat(EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture()), ", ",
-                                  model.hidden_channels(), " channels, ", model.num_layers(), " layers, ",
-                                  EnumShortName(*v1::ModelSpec::Pooling_descriptor(), model.pooling()), " pooling");
+                                  model.hidden_channels(), " channels, ", model.num_layers(),
+                                  model.num_layers() == 1 ? " layer" : " layers");
+  if (!IsNodeLevel(job)) {
+    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Pooling_descriptor(), model.pooling()), " pooling");
+  }
   if (model.dropout() > 0) absl::StrAppend(&text, ", dropout ", ExactText(model.dropout()));
   return text;
 }
@@ -82,8 +148,9 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
   if (progress.step() == 0) return;
   fields.push_back({"steps", absl::StrCat(CountText(progress.step()), " of ",
                                           CountText(progress.steps_per_epoch() * job.spec().epochs()))});
-  fields.push_back({"trained on", absl::StrCat(CountText(progress.graphs()), " graphs, ", CountText(progress.nodes()),
-                                               " nodes, ", CountText(progress.edges()), " edges")});
+  fields.push_back(
+      {"trained on", absl::StrCat(CountText(progress.graphs()), IsNodeLevel(job) ? " seed nodes, " : " graphs, ",
+                                  CountText(progress.nodes()), " nodes, ", CountText(progress.edges()), " edges")});
   fields.push_back({"padding", absl::StrCat(CountText(progress.padding_nodes()), " nodes, ",
                                             CountText(progress.padding_edges()), " edges")});
   const v1::PhaseSeconds& phase = progress.phase_seconds();
@@ -91,8 +158,9 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
                                                   DurationText(absl::Seconds(phase.forward())), ", backward ",
                                                   DurationText(absl::Seconds(phase.backward())), ", optimizer ",
                                                   DurationText(absl::Seconds(phase.optimizer())))});
+  if (progress.has_look_ahead()) AddLookAhead(progress, fields);
   if (job.state() != v1::Job::STATE_RUNNING) return;
-  fields.push_back({"speed", absl::StrCat(ShortText(progress.graphs_per_second()), " graphs/s")});
+  fields.push_back({"speed", absl::StrCat(ShortText(progress.graphs_per_second()), " ", Unit(job), "/s")});
   if (progress.has_eta()) fields.push_back({"ETA", EtaText(ToDuration(progress.eta()))});
 }
 
@@ -109,7 +177,25 @@ bool IsTerminal(v1::Job::State state) {
 
 std::string StateName(v1::Job::State state) { return EnumShortName(*v1::Job::State_descriptor(), state); }
 
-JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_mae) {
+std::string MetricName(const v1::Job& job) {
+  switch (job.spec().loss()) {
+    case v1::JobSpec::LOSS_CROSS_ENTROPY:
+      return "accuracy";
+    case v1::JobSpec::LOSS_BCE:
+      return "ROC-AUC";
+    default:
+      return "MAE";
+  }
+}
+
+bool IsNodeLevel(const v1::Job& job) {
+  const v1::ModelSpec::Architecture architecture = job.spec().model().architecture();
+  return architecture == v1::ModelSpec::ARCHITECTURE_SAGE || architecture == v1::ModelSpec::ARCHITECTURE_GCN;
+}
+
+EpochTable EpochTableOf(const v1::Job& job) { return {job.spec().epochs(), MetricName(job), Unit(job)}; }
+
+JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_metric) {
   const v1::Progress& progress = job.progress();
   JobSnapshot snapshot;
   snapshot.state = StateName(job.state());
@@ -118,15 +204,18 @@ JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_mae) {
   snapshot.step = progress.step();
   snapshot.steps_total = progress.steps_per_epoch() * job.spec().epochs();
   if (progress.step_in_epoch() > 0) snapshot.loss = progress.loss();
-  snapshot.valid_mae = valid_mae;
-  snapshot.graphs_per_second = progress.graphs_per_second();
+  snapshot.metric = MetricName(job);
+  snapshot.unit = Unit(job);
+  snapshot.valid_metric = valid_metric;
+  snapshot.units_per_second = progress.graphs_per_second();
   if (progress.has_eta()) snapshot.eta = ToDuration(progress.eta());
   return snapshot;
 }
 
 EpochRow ToEpochRow(const v1::EpochMetrics& epoch) {
-  return {epoch.epoch(),     epoch.train_loss(),        epoch.valid_loss(),
-          epoch.valid_mae(), epoch.graphs_per_second(), absl::Seconds(epoch.train_seconds() + epoch.valid_seconds())};
+  return {
+      epoch.epoch(),        epoch.train_loss(),        epoch.valid_loss(),
+      epoch.valid_metric(), epoch.graphs_per_second(), absl::Seconds(epoch.train_seconds() + epoch.valid_seconds())};
 }
 
 std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time, const RenderStyle& style) {
@@ -134,15 +223,14 @@ std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time
   rows.reserve(jobs.size());
   for (const v1::Job& job : jobs) {
     rows.push_back({JobId(job), StateCell(job.state()), std::string(StripCollection("datasets", job.spec().dataset())),
-                    EpochText(job), job.has_result() ? MetricText(job.result().best_valid_mae()) : kNothing,
-                    absl::StrCat(job.spec().priority()), AgeText(ToTime(job.create_time()), time.now, time.zone),
-                    RunTimeText(job, time.now)});
+                    EpochText(job), BestValidText(job), absl::StrCat(job.spec().priority()),
+                    AgeText(ToTime(job.create_time()), time.now, time.zone), RunTimeText(job, time.now)});
   }
   return RenderTable({{"JOB"},
                       {"STATE"},
                       {"DATASET"},
                       {"EPOCH", Align::kRight},
-                      {"VALID MAE", Align::kRight},
+                      {"VALID METRIC", Align::kRight},
                       {"PRIORITY", Align::kRight},
                       {"CREATED", Align::kRight},
                       {"TIME", Align::kRight}},
@@ -154,14 +242,15 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
   std::vector<Field> fields{
       {"state", StateCell(job.state())},
       {"dataset", std::string(StripCollection("datasets", spec.dataset()))},
-      {"model", ModelText(spec.model())},
+      {"model", ModelText(job)},
       {"optimizer", OptimizerText(spec.optimizer())},
-      {"loss", EnumShortName(*v1::JobSpec::Loss_descriptor(), spec.loss())},
+      {"loss", LossText(spec)},
       {"batch size", absl::StrCat(spec.batch_size())},
       {"seed", absl::StrCat(spec.seed())},
       {"priority", absl::StrCat(spec.priority())},
       {"checkpoints", CheckpointText(job)},
   };
+  if (spec.has_neighbor_sampling()) fields.push_back({"sampling", SamplingText(spec.neighbor_sampling())});
   if (spec.has_graph_cache()) fields.push_back({"graph cache", PolicyText(spec.graph_cache())});
   if (job.has_create_time()) fields.push_back({"created", WhenText(job.create_time(), time)});
   if (job.has_start_time()) fields.push_back({"started", WhenText(job.start_time(), time)});
@@ -171,9 +260,10 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
   if (!job.error().empty()) fields.push_back({"error", {job.error(), Tone::kBad}});
   std::string out = absl::StrCat("job ", JobId(job), "\n", RenderFields(fields, style));
   if (!job.epochs().empty()) {
-    absl::StrAppend(&out, "\n", RenderEpochHeader(spec.epochs(), style), "\n");
+    const EpochTable table = EpochTableOf(job);
+    absl::StrAppend(&out, "\n", RenderEpochHeader(table, style), "\n");
     for (const v1::EpochMetrics& epoch : job.epochs())
-      absl::StrAppend(&out, RenderEpochRow(ToEpochRow(epoch), spec.epochs()), "\n");
+      absl::StrAppend(&out, RenderEpochRow(ToEpochRow(epoch), table), "\n");
   }
   if (job.has_result()) absl::StrAppend(&out, "\n", RenderResult(job, style));
   return out;
@@ -181,15 +271,17 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
 
 std::string RenderResult(const v1::Job& job, const RenderStyle& style) {
   const v1::JobResult& result = job.result();
-  return absl::StrCat("job ", JobId(job), " ", Paint(StateName(job.state()), StateCell(job.state()).tone, style), "\n",
-                      RenderFields({{"best epoch", absl::StrCat(result.best_epoch(), " of ", job.spec().epochs())},
-                                    {"validation MAE", MetricText(result.best_valid_mae())},
-                                    {"test MAE, best epoch", MetricText(result.best_test_mae())},
-                                    {"test MAE, last epoch", MetricText(result.final_test_mae())},
-                                    {"parameters", CountText(result.num_parameters())},
-                                    {"step", absl::StrFormat("%.2f ms", result.mean_step_milliseconds())},
-                                    {"train time", DurationText(absl::Seconds(result.train_seconds()))}},
-                                   style));
+  const std::string metric = MetricName(job);
+  return absl::StrCat(
+      "job ", JobId(job), " ", Paint(StateName(job.state()), StateCell(job.state()).tone, style), "\n",
+      RenderFields({{"best epoch", absl::StrCat(result.best_epoch(), " of ", job.spec().epochs())},
+                    {absl::StrCat("validation ", metric), MetricText(result.best_valid_metric())},
+                    {absl::StrCat("test ", metric, ", best epoch"), MetricText(result.best_test_metric())},
+                    {absl::StrCat("test ", metric, ", last epoch"), MetricText(result.final_test_metric())},
+                    {"parameters", CountText(result.num_parameters())},
+                    {"step", absl::StrFormat("%.2f ms", result.mean_step_milliseconds())},
+                    {"train time", DurationText(absl::Seconds(result.train_seconds()))}},
+                   style));
 }
 
 }  // namespace permafrost::client

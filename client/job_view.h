@@ -24,8 +24,14 @@ bool IsTerminal(v1::Job::State state);
 // "running".
 std::string StateName(v1::Job::State state);
 
-// `valid_mae`: of the last finished epoch, which a watched job's later messages do not repeat.
-JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_mae);
+// What its evaluation reports: "MAE", "accuracy", "ROC-AUC".
+std::string MetricName(const v1::Job& job);
+// Whether it trains on the nodes of one large graph.
+bool IsNodeLevel(const v1::Job& job);
+
+// `valid_metric`: of the last finished epoch, which a watched job's later messages do not repeat.
+JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_metric);
+EpochTable EpochTableOf(const v1::Job& job);
 EpochRow ToEpochRow(const v1::EpochMetrics& epoch);
 
 // One row a job.

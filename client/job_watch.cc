@@ -25,7 +25,7 @@ class JobWatch {
       session_.PrintJson(job);
     } else {
       PrintEpochs(job);
-      session_.terminal().Live(RenderJobProgress(ToSnapshot(job, valid_mae_), session_.terminal().style()));
+      session_.terminal().Live(RenderJobProgress(ToSnapshot(job, valid_metric_), session_.terminal().style()));
     }
     last_ = job;
     return IsTerminal(job.state());
@@ -46,20 +46,20 @@ class JobWatch {
 
  private:
   void PrintEpochs(const v1::Job& job) {
-    const int64_t total = job.spec().epochs();
+    const EpochTable table = EpochTableOf(job);
     for (const v1::EpochMetrics& epoch : job.epochs()) {
       if (epoch.epoch() <= last_epoch_) continue;
-      if (last_epoch_ == 0) session_.terminal().Line(RenderEpochHeader(total, session_.terminal().style()));
-      session_.terminal().Line(RenderEpochRow(ToEpochRow(epoch), total));
+      if (last_epoch_ == 0) session_.terminal().Line(RenderEpochHeader(table, session_.terminal().style()));
+      session_.terminal().Line(RenderEpochRow(ToEpochRow(epoch), table));
       last_epoch_ = epoch.epoch();
-      valid_mae_ = epoch.valid_mae();
+      valid_metric_ = epoch.valid_metric();
     }
   }
 
   Session& session_;
   v1::Job last_;
   int64_t last_epoch_ = 0;
-  std::optional<double> valid_mae_;
+  std::optional<double> valid_metric_;
 };
 
 struct WatchFlags {

@@ -88,14 +88,17 @@ double Fraction(int64_t done, int64_t total) {
 
 int EpochWidth(int64_t epochs) { return std::max(5, static_cast<int>(absl::StrCat(epochs).size()) * 2 + 1); }
 
+std::string MetricHeader(const EpochTable& table) { return absl::StrCat("valid ", table.metric); }
+
 }  // namespace
 
 std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style) {
   if (job.epoch == 0 || job.steps_total == 0) return Truncate(OneLine(job.state), std::max(1, style.width - 1));
   std::vector<Part> parts;
   if (job.loss) parts.push_back({absl::StrCat("loss ", MetricText(*job.loss)), 2});
-  if (job.valid_mae) parts.push_back({absl::StrCat("valid MAE ", MetricText(*job.valid_mae)), 1});
-  if (job.graphs_per_second > 0) parts.push_back({absl::StrCat(ShortText(job.graphs_per_second), " graphs/s"), 3});
+  if (job.valid_metric) parts.push_back({absl::StrCat("valid ", job.metric, " ", MetricText(*job.valid_metric)), 1});
+  if (job.units_per_second > 0)
+    parts.push_back({absl::StrCat(ShortText(job.units_per_second), " ", job.unit, "/s"), 3});
   if (job.state != "running") {
     parts.push_back({job.state, 0});
   } else if (job.eta) {
@@ -131,21 +134,31 @@ std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle
   return Compose("importing", Fraction(import.bytes_read, import.bytes_total), std::move(parts), style);
 }
 
+std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
+                                 const RenderStyle& style) {
+  std::vector<Part> parts;
+  parts.push_back({absl::StrCat(BytesText(bytes_done), " of ", BytesText(bytes_total)), 1});
+  if (eta) parts.push_back({absl::StrCat("ETA ", EtaText(*eta)), 0});
+  return Compose("verifying", Fraction(bytes_done, bytes_total), std::move(parts), style);
+}
+
 std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, absl::Duration elapsed) {
   if (done <= 0 || total < done || elapsed <= absl::ZeroDuration()) return std::nullopt;
   return elapsed * (static_cast<double>(total - done) / static_cast<double>(done));
 }
 
-std::string RenderEpochHeader(int64_t epochs, const RenderStyle& style) {
-  return Paint(absl::StrFormat("%*s  %10s  %10s  %9s  %8s  %7s", EpochWidth(epochs), "epoch", "train loss",
-                               "valid loss", "valid MAE", "graphs/s", "time"),
+std::string RenderEpochHeader(const EpochTable& table, const RenderStyle& style) {
+  const std::string metric = MetricHeader(table);
+  return Paint(absl::StrFormat("%*s  %10s  %10s  %*s  %8s  %7s", EpochWidth(table.epochs), "epoch", "train loss",
+                               "valid loss", DisplayWidth(metric), metric, absl::StrCat(table.unit, "/s"), "time"),
                Tone::kBold, style);
 }
 
-std::string RenderEpochRow(const EpochRow& row, int64_t epochs) {
-  return absl::StrFormat("%*s  %10s  %10s  %9s  %8s  %7s", EpochWidth(epochs), absl::StrCat(row.epoch, "/", epochs),
-                         MetricText(row.train_loss), MetricText(row.valid_loss), MetricText(row.valid_mae),
-                         ShortText(row.graphs_per_second), DurationText(row.time));
+std::string RenderEpochRow(const EpochRow& row, const EpochTable& table) {
+  return absl::StrFormat("%*s  %10s  %10s  %*s  %8s  %7s", EpochWidth(table.epochs),
+                         absl::StrCat(row.epoch, "/", table.epochs), MetricText(row.train_loss),
+                         MetricText(row.valid_loss), DisplayWidth(MetricHeader(table)), MetricText(row.valid_metric),
+                         ShortText(row.units_per_second), DurationText(row.time));
 }
 
 }  // namespace permafrost::client

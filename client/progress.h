@@ -21,9 +21,13 @@ struct JobSnapshot {
   // 0: not known yet.
   int64_t steps_total = 0;
   std::optional<double> loss;
+  // "MAE".
+  std::string metric = "MAE";
+  // What a second's work is counted in: "graphs".
+  std::string unit = "graphs";
   // Of the last finished epoch.
-  std::optional<double> valid_mae;
-  double graphs_per_second = 0;
+  std::optional<double> valid_metric;
+  double units_per_second = 0;
   std::optional<absl::Duration> eta;
 };
 
@@ -62,20 +66,32 @@ struct ImportSnapshot {
 
 std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle& style);
 
+// "verifying  ━━━━━━──────   42%  1.20 GB of 2.86 GB  ETA 3s".
+std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
+                                 const RenderStyle& style);
+
 // Time left at the mean speed so far; nothing to say before there is a speed.
 std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, absl::Duration elapsed);
 
-// A finished epoch; header and rows align.
+// What the rows of one job's epochs have in common.
+struct EpochTable {
+  int64_t epochs = 0;
+  // As in JobSnapshot.
+  std::string metric = "MAE";
+  std::string unit = "graphs";
+};
+
+// A finished epoch; header and rows of one table align.
 struct EpochRow {
   int64_t epoch = 0;
   double train_loss = 0;
   double valid_loss = 0;
-  double valid_mae = 0;
-  double graphs_per_second = 0;
+  double valid_metric = 0;
+  double units_per_second = 0;
   absl::Duration time;
 };
 
-std::string RenderEpochHeader(int64_t epochs, const RenderStyle& style);
-std::string RenderEpochRow(const EpochRow& row, int64_t epochs);
+std::string RenderEpochHeader(const EpochTable& table, const RenderStyle& style);
+std::string RenderEpochRow(const EpochRow& row, const EpochTable& table);
 
 }  // namespace permafrost::client

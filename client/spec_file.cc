@@ -94,6 +94,7 @@ class Filler {
     if (!seen.insert(field->name()).second) return Error(key_node, path, "is given twice");
     // As in protobuf's JSON mapping: null is the default.
     if (value.IsNull()) return absl::OkStatus();
+    if (field->is_repeated()) return FillList(*field, value, path, message);
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       return FillMessage(value, path, *message.GetReflection()->MutableMessage(&message, field));
     }
@@ -102,6 +103,39 @@ class Filler {
       return Error(value, path, absl::StrCat("'", OneLine(value.Scalar()), "'; accepted: ", Accepted(*field)));
     }
     return absl::OkStatus();
+  }
+
+  // The contract's lists are of numbers; one alone may stand without brackets.
+  absl::Status FillList(const FieldDescriptor& field, const YAML::Node& value, const std::string& path,
+                        Message& message) const {
+    if (value.IsScalar()) return AddToList(field, value, path, message);
+    if (!value.IsSequence()) return Error(value, path, absl::StrCat("is no list; each entry is ", Accepted(field)));
+    int index = 0;
+    for (const YAML::Node& entry : value)
+      PF_RETURN_IF_ERROR(AddToList(field, entry, absl::StrCat(path, "[", index++, "]"), message));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddToList(const FieldDescriptor& field, const YAML::Node& entry, const std::string& path,
+                         Message& message) const {
+    if (entry.IsScalar() && AddScalar(field, entry.Scalar(), message)) return absl::OkStatus();
+    const std::string what = entry.IsScalar() ? absl::StrCat("'", OneLine(entry.Scalar()), "'") : "is no single value";
+    return Error(entry, path, absl::StrCat(what, "; accepted: ", Accepted(field)));
+  }
+
+  // False if `text` is no value of the field's type.
+  static bool AddScalar(const FieldDescriptor& field, const std::string& text, Message& message) {
+    const google::protobuf::Reflection& reflection = *message.GetReflection();
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+      int64_t value = 0;
+      if (!absl::SimpleAtoi(text, &value)) return false;
+      reflection.AddInt64(&message, &field, value);
+      return true;
+    }
+    double value = 0;
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE || !absl::SimpleAtod(text, &value)) return false;
+    reflection.AddDouble(&message, &field, value);
+    return true;
   }
 
   static std::string Accepted(const FieldDescriptor& field) {
@@ -114,6 +148,8 @@ class Filler {
         return "a whole number, 0 or more";
       case FieldDescriptor::CPPTYPE_DOUBLE:
         return "a number";
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return "true, false";
       case FieldDescriptor::CPPTYPE_ENUM:
         return absl::StrJoin(EnumShortNames(*field.enum_type()), ", ");
       default:
@@ -150,6 +186,10 @@ class Filler {
         reflection.SetDouble(&message, &field, value);
         return true;
       }
+      case FieldDescriptor::CPPTYPE_BOOL:
+        if (text != "true" && text != "false") return false;
+        reflection.SetBool(&message, &field, text == "true");
+        return true;
       case FieldDescriptor::CPPTYPE_ENUM: {
         const std::optional<int> value = ParseEnum(*field.enum_type(), text);
         if (!value) return false;

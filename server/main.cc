@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -90,10 +91,22 @@ void Refresh(const jobs::JobManager& jobs, const data::Catalog& catalog, telemet
   cache_metrics.SetTorchStorage(storage.bytes, storage.allocations);
 
   std::array<int64_t, data::kDatasetStateNames.rows.size()> datasets{};
-  for (const data::Dataset& dataset : catalog.List()) ++datasets[static_cast<size_t>(dataset.state)];
+  struct Stores {
+    int64_t count = 0;
+    uint64_t bytes = 0;
+  } graph_sets, graphs;
+  for (const data::Dataset& dataset : catalog.List()) {
+    ++datasets[static_cast<size_t>(dataset.state)];
+    if (!dataset.summary) continue;
+    Stores& stores = std::holds_alternative<data::GraphSummary>(*dataset.summary) ? graphs : graph_sets;
+    ++stores.count;
+    stores.bytes += data::StoreBytes(*dataset.summary);
+  }
   for (const auto& [state, name] : data::kDatasetStateNames.rows) {
     server_metrics.SetDatasets(name, datasets[static_cast<size_t>(state)]);
   }
+  server_metrics.SetStores("graph_set", graph_sets.count, graph_sets.bytes);
+  server_metrics.SetStores("graph", graphs.count, graphs.bytes);
   server_metrics.SetMappedBytes(catalog.mapped_bytes());
   const data::Catalog::ImportCounts imports = catalog.import_counts();
   server_metrics.SetImports("succeeded", imports.succeeded);
@@ -175,7 +188,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                           api::RequestMethods(), api::StatusCodeNames());
 
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
-                      data::Catalog::Open({.directory = state_dir / "datasets", .import_roots = import_roots}));
+                      data::Catalog::Create({.directory = state_dir / "datasets", .import_roots = import_roots}));
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
                       jobs::JobManager::Open({.state_dir = state_dir}, *catalog, *runner, job_metrics, cache_metrics));
 

@@ -1,13 +1,12 @@
 #include "api/convert_dataset.h"
 
-#include <string_view>
+#include <variant>
 
-#include "absl/strings/str_cat.h"
+#include "api/convert_import.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
 #include "api/text.h"
 #include "api/wire_enum.h"
-#include "base/string_view.h"
 
 namespace permafrost::api {
 namespace {
@@ -17,16 +16,16 @@ constexpr WireEnum<v1::Dataset::State, data::DatasetState, 3> kStates{{{
     {v1::Dataset::STATE_READY, data::DatasetState::kReady},
     {v1::Dataset::STATE_FAILED, data::DatasetState::kFailed},
 }}};
-constexpr WireEnum<v1::FeatureSummary::DataType, data::DataType, 3> kDataTypes{{{
+constexpr WireEnum<v1::FeatureSummary::DataType, data::DataType, 8> kDataTypes{{{
     {v1::FeatureSummary::DATA_TYPE_UNSPECIFIED, data::DataType::kNone},
     {v1::FeatureSummary::DATA_TYPE_INT32, data::DataType::kInt32},
     {v1::FeatureSummary::DATA_TYPE_FLOAT32, data::DataType::kFloat32},
+    {v1::FeatureSummary::DATA_TYPE_FLOAT16, data::DataType::kFloat16},
+    {v1::FeatureSummary::DATA_TYPE_BFLOAT16, data::DataType::kBfloat16},
+    {v1::FeatureSummary::DATA_TYPE_UINT8, data::DataType::kUint8},
+    {v1::FeatureSummary::DATA_TYPE_INT64, data::DataType::kInt64},
+    {v1::FeatureSummary::DATA_TYPE_SPARSE, data::DataType::kSparse},
 }}};
-
-void CheckFraction(std::string_view field, double value, Violations& violations) {
-  // Written so that NaN fails.
-  if (!(value >= 0 && value <= 1)) violations.Add(field, absl::StrCat(value, " is outside 0 to 1"));
-}
 
 void FeaturesToWire(const data::FeatureSummary& features, v1::FeatureSummary& wire) {
   wire.set_data_type(kDataTypes.ToWire(features.type));
@@ -48,7 +47,8 @@ void SizesToWire(const data::SizeStatistics& sizes, v1::SizeStatistics& wire) {
   wire.set_node_edge_correlation(sizes.node_edge_correlation);
 }
 
-void SummaryToWire(const data::GraphSetSummary& summary, v1::GraphSetSummary& wire) {
+void SummaryToWire(const data::GraphSetSummary& summary, v1::Dataset& dataset) {
+  v1::GraphSetSummary& wire = *dataset.mutable_graph_set();
   const auto split = [&summary](data::Split s) { return summary.splits[static_cast<size_t>(s)]; };
   SizesToWire(summary.all, *wire.mutable_all());
   SizesToWire(split(data::Split::kTrain), *wire.mutable_train());
@@ -63,51 +63,44 @@ void SummaryToWire(const data::GraphSetSummary& summary, v1::GraphSetSummary& wi
   wire.set_inverse_edges_added(summary.inverse_edges_added);
 }
 
-}  // namespace
-
-absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetRequest& wire) {
-  Violations violations;
-  ImportRequest request;
-  request.id = DatasetId(wire.dataset_id());
-  for (const FieldViolation& v : GetViolations(CheckIdSyntax("dataset_id", wire.dataset_id()))) {
-    violations.Add(v.field, v.description);
-  }
-  const v1::ImportOptions& options = wire.options();
-  if (!wire.has_options()) {
-    violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");
-  } else if (options.source_path().empty()) {
-    violations.Add("options.source_path", "is empty; accepted: a directory on the server in OGB's CSV layout");
-  }
-  request.options.source = options.source_path();
-  request.options.add_inverse_edges = !options.no_inverse_edges();
-  request.options.split = options.split();
-  request.options.split_seed = options.split_seed();
-  if (options.train_fraction() != 0 || options.valid_fraction() != 0) {
-    request.options.train_fraction = options.train_fraction();
-    request.options.valid_fraction = options.valid_fraction();
-    CheckFraction("options.train_fraction", options.train_fraction(), violations);
-    CheckFraction("options.valid_fraction", options.valid_fraction(), violations);
-    if (options.train_fraction() + options.valid_fraction() > 1) {
-      violations.Add("options.valid_fraction", absl::StrCat(options.valid_fraction(), " with train_fraction ",
-                                                            options.train_fraction(), " is above 1 together"));
-    }
-  }
-  PF_RETURN_IF_ERROR(violations.ToStatus());
-  return request;
+void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
+  v1::GraphSummary& wire = *dataset.mutable_graph();
+  const auto split = [&summary](data::Split s) { return summary.split_nodes[static_cast<size_t>(s)]; };
+  wire.set_num_nodes(summary.nodes);
+  wire.set_num_edges(summary.edges);
+  wire.set_symmetric(summary.symmetric);
+  wire.set_inverse_edges_added(summary.inverse_edges_added);
+  wire.set_weighted(summary.weighted);
+  wire.set_timestamped(summary.timestamped);
+  wire.set_named(summary.named);
+  wire.set_num_self_loops(summary.self_loops);
+  wire.set_num_isolated_nodes(summary.isolated_nodes);
+  wire.set_max_degree(summary.max_degree);
+  wire.set_num_duplicate_edges(summary.duplicate_edges);
+  FeaturesToWire(summary.node_features, *wire.mutable_node_features());
+  FeaturesToWire(summary.edge_features, *wire.mutable_edge_features());
+  wire.set_node_feature_nonzeros(summary.node_feature_nonzeros);
+  wire.set_num_targets(static_cast<int32_t>(summary.num_targets));
+  wire.set_num_missing_labels(summary.num_missing_labels);
+  wire.set_min_label(summary.min_label);
+  wire.set_max_label(summary.max_label);
+  wire.set_integer_labels(summary.integer_labels);
+  wire.set_num_train_nodes(split(data::Split::kTrain));
+  wire.set_num_valid_nodes(split(data::Split::kValid));
+  wire.set_num_test_nodes(split(data::Split::kTest));
+  wire.set_split(ValidUtf8(summary.split_name));
+  wire.set_adjacency_bytes(static_cast<int64_t>(summary.adjacency_bytes));
+  wire.set_store_bytes(static_cast<int64_t>(summary.store_bytes));
 }
+
+}  // namespace
 
 v1::Dataset DatasetToWire(const data::Dataset& dataset) {
   v1::Dataset wire;
   wire.set_name(FormatDatasetName(dataset.id));
   wire.set_state(kStates.ToWire(dataset.state));
   SetTime(dataset.create_time, [&wire] { return wire.mutable_create_time(); });
-  v1::ImportOptions& options = *wire.mutable_import_options();
-  options.set_source_path(ValidUtf8(dataset.options.source.string()));
-  options.set_no_inverse_edges(!dataset.options.add_inverse_edges);
-  options.set_split(ValidUtf8(dataset.options.split));
-  options.set_split_seed(dataset.options.split_seed);
-  options.set_train_fraction(dataset.options.train_fraction);
-  options.set_valid_fraction(dataset.options.valid_fraction);
+  *wire.mutable_import_options() = ImportOptionsToWire(dataset.options);
   if (dataset.state == data::DatasetState::kImporting) {
     v1::ImportProgress& progress = *wire.mutable_import_progress();
     progress.set_current_file(ValidUtf8(dataset.progress.current_file));
@@ -115,7 +108,7 @@ v1::Dataset DatasetToWire(const data::Dataset& dataset) {
     progress.set_bytes_total(dataset.progress.bytes_total);
   }
   wire.set_error(ValidUtf8(dataset.error));
-  if (dataset.summary) SummaryToWire(*dataset.summary, *wire.mutable_summary());
+  if (dataset.summary) std::visit([&wire](const auto& summary) { SummaryToWire(summary, wire); }, *dataset.summary);
   return wire;
 }
 

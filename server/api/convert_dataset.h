@@ -2,20 +2,10 @@
 // Threads: pure functions.
 #pragma once
 
-#include "absl/status/statusor.h"
-#include "base/id.h"
 #include "data/catalog.h"
 #include "permafrost/v1/dataset.pb.h"
 
 namespace permafrost::api {
-
-struct ImportRequest {
-  DatasetId id;
-  data::ImportOptions options;
-};
-
-// Defaults are filled in. Errors: InvalidArgument with a violation for every bad field at once.
-absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetRequest& wire);
 
 v1::Dataset DatasetToWire(const data::Dataset& dataset);
 

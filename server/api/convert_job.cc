@@ -22,12 +22,21 @@ constexpr WireEnum<v1::Job::State, jobs::JobState, 6> kStates{{{
     {v1::Job::STATE_FAILED, jobs::JobState::kFailed},
     {v1::Job::STATE_CANCELLED, jobs::JobState::kCancelled},
 }}};
-constexpr WireEnum<v1::JobSpec::Loss, nn::Loss, 2> kLosses{{{
+constexpr WireEnum<v1::JobSpec::Loss, nn::Loss, 4> kLosses{{{
     {v1::JobSpec::LOSS_L1, nn::Loss::kL1},
     {v1::JobSpec::LOSS_MSE, nn::Loss::kMse},
+    {v1::JobSpec::LOSS_CROSS_ENTROPY, nn::Loss::kCrossEntropy},
+    {v1::JobSpec::LOSS_BCE, nn::Loss::kBce},
 }}};
-constexpr WireEnum<v1::ModelSpec::Architecture, nn::Architecture, 1> kArchitectures{{{
+constexpr WireEnum<v1::Metric, nn::Metric, 3> kMetrics{{{
+    {v1::METRIC_MAE, nn::Metric::kMae},
+    {v1::METRIC_ACCURACY, nn::Metric::kAccuracy},
+    {v1::METRIC_ROC_AUC, nn::Metric::kRocAuc},
+}}};
+constexpr WireEnum<v1::ModelSpec::Architecture, nn::Architecture, 3> kArchitectures{{{
     {v1::ModelSpec::ARCHITECTURE_GINE, nn::Architecture::kGine},
+    {v1::ModelSpec::ARCHITECTURE_SAGE, nn::Architecture::kSage},
+    {v1::ModelSpec::ARCHITECTURE_GCN, nn::Architecture::kGcn},
 }}};
 constexpr WireEnum<v1::ModelSpec::Pooling, nn::Pooling, 2> kPoolings{{{
     {v1::ModelSpec::POOLING_MEAN, nn::Pooling::kMean},
@@ -59,17 +68,44 @@ void Merge(const absl::Status& status, Violations& violations) {
   for (const FieldViolation& v : GetViolations(status)) violations.Add(v.field, v.description);
 }
 
+train::NodeTrainingOptions NodesFromWire(const v1::NeighborSampling& wire) {
+  train::NodeTrainingOptions nodes;
+  nodes.fan_outs.assign(wire.fan_outs().begin(), wire.fan_outs().end());
+  nodes.eval_fan_outs.assign(wire.eval_fan_outs().begin(), wire.eval_fan_outs().end());
+  nodes.replace = wire.replace();
+  nodes.weighted = wire.weighted();
+  nodes.layer_wise_evaluation = wire.layer_wise_evaluation();
+  ReadNumber(wire.look_ahead(), nodes.look_ahead);
+  nodes.advise_pages = !wire.no_page_advice();
+  return nodes;
+}
+
+void NodesToWire(const train::NodeTrainingOptions& nodes, v1::NeighborSampling& wire) {
+  wire.mutable_fan_outs()->Add(nodes.fan_outs.begin(), nodes.fan_outs.end());
+  wire.mutable_eval_fan_outs()->Add(nodes.eval_fan_outs.begin(), nodes.eval_fan_outs.end());
+  wire.set_replace(nodes.replace);
+  wire.set_weighted(nodes.weighted);
+  wire.set_layer_wise_evaluation(nodes.layer_wise_evaluation);
+  wire.set_look_ahead(static_cast<int32_t>(nodes.look_ahead));
+  wire.set_no_page_advice(!nodes.advise_pages);
+}
+
 jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOptions& default_graph_cache,
                            Violations& violations) {
+  const v1::ModelSpec& model = wire.model();
+  auto architecture = nn::Architecture::kGine;
+  kArchitectures.Read(model.architecture(), "spec.model.architecture", architecture, violations);
   jobs::JobSpec spec;
   train::TrainOptions& train = spec.train;
+  train = train::DefaultOptions(architecture);
   if (auto dataset = ParseDatasetName("spec.dataset", wire.dataset()); dataset.ok()) {
     train.dataset = *std::move(dataset);
   } else {
     Merge(dataset.status(), violations);
   }
-  const v1::ModelSpec& model = wire.model();
-  kArchitectures.Read(model.architecture(), "spec.model.architecture", train.model.architecture, violations);
+  train.nodes = NodesFromWire(wire.neighbor_sampling());
+  const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
+  if (nn::IsNodeLevel(architecture)) ReadNumber(hops, train.model.num_layers);
   kPoolings.Read(model.pooling(), "spec.model.pooling", train.model.pooling, violations);
   ReadNumber(model.hidden_channels(), train.model.hidden_channels);
   ReadNumber(model.num_layers(), train.model.num_layers);
@@ -82,6 +118,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   kSchedules.Read(optimizer.schedule(), "spec.optimizer.schedule", train.optimizer.schedule, violations);
   train.optimizer.warmup_steps = optimizer.warmup_steps();
   kLosses.Read(wire.loss(), "spec.loss", train.loss, violations);
+  train.class_weights.assign(wire.class_weights().begin(), wire.class_weights().end());
   ReadNumber(wire.epochs(), train.epochs);
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
@@ -119,6 +156,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_optimizer()->set_schedule(kSchedules.ToWire(train.optimizer.schedule));
   wire.mutable_optimizer()->set_warmup_steps(train.optimizer.warmup_steps);
   wire.set_loss(kLosses.ToWire(train.loss));
+  wire.mutable_class_weights()->Add(train.class_weights.begin(), train.class_weights.end());
   wire.set_epochs(train.epochs);
   wire.set_batch_size(train.batch_size);
   wire.set_seed(train.seed);
@@ -126,6 +164,20 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_checkpoint()->set_every_steps(train.checkpoint.every_steps);
   wire.mutable_checkpoint()->set_keep(static_cast<int32_t>(train.checkpoint.keep));
   *wire.mutable_graph_cache() = GraphCachePolicyToWire(train.graph_cache);
+  if (nn::IsNodeLevel(train.model.architecture)) NodesToWire(train.nodes, *wire.mutable_neighbor_sampling());
+}
+
+void LookAheadToWire(const train::LookAhead& look_ahead, v1::LookAhead& wire) {
+  wire.set_depth(look_ahead.depth);
+  wire.set_ready(look_ahead.ready);
+  wire.set_sampled_edges(look_ahead.sampled_edges);
+  wire.set_stalls(look_ahead.stalls);
+  wire.set_wanted_pages(look_ahead.pages.wanted_pages);
+  wire.set_sampled_pages(look_ahead.pages.sampled_pages);
+  wire.set_resident_pages(look_ahead.pages.resident_pages);
+  wire.set_advised_bytes(look_ahead.pages.advised_bytes);
+  wire.set_advice_calls(look_ahead.pages.advice_calls);
+  wire.set_major_faults(look_ahead.pages.major_faults);
 }
 
 void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
@@ -146,29 +198,32 @@ void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
   wire.mutable_phase_seconds()->set_backward(progress.phase_seconds.backward);
   wire.mutable_phase_seconds()->set_optimizer(progress.phase_seconds.optimizer);
   wire.set_checkpoint_step(progress.checkpoint_step);
+  if (progress.look_ahead) LookAheadToWire(*progress.look_ahead, *wire.mutable_look_ahead());
 }
 
-void EpochToWire(const train::EpochMetrics& epoch, v1::EpochMetrics& wire) {
+void EpochToWire(const train::EpochMetrics& epoch, nn::Metric metric, v1::EpochMetrics& wire) {
   wire.set_epoch(epoch.epoch);
   wire.set_train_loss(epoch.train_loss);
   wire.set_valid_loss(epoch.valid_loss);
-  wire.set_valid_mae(epoch.valid_mae);
+  wire.set_valid_metric(epoch.valid_metric);
   wire.set_learning_rate(epoch.learning_rate);
   wire.set_train_seconds(epoch.train_seconds);
   wire.set_valid_seconds(epoch.valid_seconds);
   wire.set_graphs_per_second(epoch.graphs_per_second);
+  wire.set_metric(kMetrics.ToWire(metric));
 }
 
-void ResultToWire(const train::RunResult& result, v1::JobResult& wire) {
+void ResultToWire(const train::RunResult& result, nn::Metric metric, v1::JobResult& wire) {
   wire.set_best_epoch(result.best_epoch);
-  wire.set_best_valid_mae(result.best_valid_mae);
-  wire.set_best_test_mae(result.best_test_mae);
+  wire.set_best_valid_metric(result.best_valid_metric);
+  wire.set_best_test_metric(result.best_test_metric);
   wire.set_best_test_loss(result.best_test_loss);
-  wire.set_final_test_mae(result.final_test_mae);
+  wire.set_final_test_metric(result.final_test_metric);
   wire.set_final_test_loss(result.final_test_loss);
   wire.set_train_seconds(result.train_seconds);
   wire.set_mean_step_milliseconds(result.mean_step_milliseconds);
   wire.set_num_parameters(result.num_parameters);
+  wire.set_metric(kMetrics.ToWire(metric));
 }
 
 }  // namespace
@@ -204,10 +259,11 @@ v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
   SetTime(job.end_time, [&wire] { return wire.mutable_end_time(); });
   wire.set_error(ValidUtf8(job.error));
   ProgressToWire(job.progress, *wire.mutable_progress());
+  const nn::Metric metric = nn::MetricOf(job.spec.train.loss);
   for (const train::EpochMetrics& epoch : job.epochs) {
-    if (epoch.epoch > after_epoch) EpochToWire(epoch, *wire.add_epochs());
+    if (epoch.epoch > after_epoch) EpochToWire(epoch, metric, *wire.add_epochs());
   }
-  if (job.result) ResultToWire(*job.result, *wire.mutable_result());
+  if (job.result) ResultToWire(*job.result, metric, *wire.mutable_result());
   wire.set_resumes(job.resumes);
   return wire;
 }

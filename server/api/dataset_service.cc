@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "api/convert_dataset.h"
+#include "api/convert_import.h"
+#include "api/convert_sample.h"
 #include "api/paging.h"
 #include "api/resource_name.h"
+#include "api/sample_call.h"
 #include "api/unary.h"
 #include "api/watch.h"
 
@@ -44,6 +48,36 @@ ServerWriteReactor<v1::Dataset>* DatasetService::WatchDataset(CallbackServerCont
   absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
   if (!id.ok()) return new FailedStream<v1::Dataset>(id.status());
   return StreamReactor<v1::Dataset>::Start(std::make_unique<DatasetWatch>(catalog_, *std::move(id)), streams_);
+}
+
+ServerWriteReactor<v1::VerifyDatasetResponse>* DatasetService::VerifyDataset(CallbackServerContext* /*context*/,
+                                                                             const v1::VerifyDatasetRequest* request) {
+  absl::StatusOr<std::unique_ptr<VerifyStream>> stream = OpenVerify(*request);
+  if (!stream.ok()) return new FailedStream<v1::VerifyDatasetResponse>(stream.status());
+  return StreamReactor<v1::VerifyDatasetResponse>::Start(*std::move(stream), streams_);
+}
+
+ServerUnaryReactor* DatasetService::SampleDataset(CallbackServerContext* context,
+                                                  const v1::SampleDatasetRequest* request,
+                                                  v1::SampleDatasetResponse* response) {
+  Violations violations;
+  absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
+  absl::StatusOr<data::SampleQuery> query = SampleQueryFromWire(*request);
+  for (const absl::Status& status : {id.status(), query.status()}) {
+    for (const FieldViolation& v : GetViolations(status)) violations.Add(v.field, v.description);
+  }
+  if (!violations.empty()) return Reply(context, violations.ToStatus());
+  absl::StatusOr<std::unique_ptr<SlowCalls::Slot>> slot = slow_calls_.Take();
+  if (!slot.ok()) return Reply(context, slot.status());
+  return StartSampleCall(catalog_, *std::move(id), *std::move(query), *std::move(slot), response);
+}
+
+absl::StatusOr<std::unique_ptr<VerifyStream>> DatasetService::OpenVerify(const v1::VerifyDatasetRequest& request) {
+  PF_ASSIGN_OR_RETURN(const DatasetId id, ParseDatasetName("name", request.name()));
+  PF_ASSIGN_OR_RETURN(data::OpenedDataset dataset, catalog_.Open(id));
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<SlowCalls::Slot> slot, slow_calls_.Take());
+  return std::make_unique<VerifyStream>(std::move(dataset), std::move(slot), verify_hub_,
+                                        std::to_string(++verifications_));
 }
 
 absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1::Dataset& response) {

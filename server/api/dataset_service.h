@@ -1,9 +1,18 @@
 // DatasetService: what the wire asks, converted and handed to the Catalog.
-// Threads: gRPC's; no handler waits for an import, but DeleteDataset for a running one to stop.
+// Threads: gRPC's; no handler waits for an import, but DeleteDataset for a running one to stop. Verifications and
+// samples have threads of their own.
 // Borrows the catalog, the job manager (which datasets are in use) and the stream set.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "api/slow_calls.h"
 #include "api/stream.h"
+#include "api/verify_stream.h"
+#include "base/subscription.h"
 #include "data/catalog.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
@@ -25,16 +34,24 @@ class DatasetService final : public v1::DatasetService::CallbackService {
                                           google::protobuf::Empty* response) override;
   grpc::ServerWriteReactor<v1::Dataset>* WatchDataset(grpc::CallbackServerContext* context,
                                                       const v1::WatchDatasetRequest* request) override;
+  grpc::ServerWriteReactor<v1::VerifyDatasetResponse>* VerifyDataset(grpc::CallbackServerContext* context,
+                                                                     const v1::VerifyDatasetRequest* request) override;
+  grpc::ServerUnaryReactor* SampleDataset(grpc::CallbackServerContext* context, const v1::SampleDatasetRequest* request,
+                                          v1::SampleDatasetResponse* response) override;
 
  private:
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);
   absl::Status Get(const v1::GetDatasetRequest& request, v1::Dataset& response);
   absl::Status List(const v1::ListDatasetsRequest& request, v1::ListDatasetsResponse& response);
   absl::Status Delete(const v1::DeleteDatasetRequest& request);
+  absl::StatusOr<std::unique_ptr<VerifyStream>> OpenVerify(const v1::VerifyDatasetRequest& request);
 
   data::Catalog& catalog_;
   jobs::JobManager& jobs_;
   StreamSet& streams_;
+  SlowCalls slow_calls_;
+  ChangeHub verify_hub_;
+  std::atomic<int64_t> verifications_{0};  // begun; each one's number is its key in the hub
 };
 
 }  // namespace permafrost::api

@@ -112,8 +112,8 @@ absl::StatusOr<train::RunOutcome> JobManagerImpl::Execute(Run& run) {
   hub_.Notify(id.value());
 
   const train::TrainOptions& options = run.job.spec.train;
-  auto graphs = catalog_.OpenGraphSet(options.dataset);
-  if (!graphs.ok()) return Annotate(graphs.status(), absl::StrCat("cannot open dataset ", options.dataset.value()));
+  auto dataset = catalog_.Open(options.dataset);
+  if (!dataset.ok()) return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", options.dataset.value()));
   RunHooks hooks;
   hooks.notify = [this, &id] { hub_.Notify(id.value()); };
   hooks.store_progress = [this, &id] { StoreProgress(id); };
@@ -123,7 +123,7 @@ absl::StatusOr<train::RunOutcome> JobManagerImpl::Execute(Run& run) {
   };
   hooks.now = [] { return absl::Now(); };
   JobRunContext context(options, run.job.resumes > 0, draining_, *run.live, *run.log, metrics_, std::move(hooks));
-  return runner_.Run({options, *std::move(graphs), files_.Directory(id)}, context);
+  return runner_.Run({options, *std::move(dataset), files_.Directory(id)}, context);
 }
 
 void JobManagerImpl::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome) {
@@ -180,6 +180,7 @@ bool JobManagerImpl::MoveOn(Run& run, const absl::StatusOr<train::RunOutcome>& o
   }
   running_ = JobId();
   metrics_.job.SetRunning(0, 0, 0);
+  metrics_.job.SetLookAhead({});
   metrics_.graph_cache.SetRunning({});
   return ended;
 }

@@ -39,16 +39,29 @@ struct Schema {
   }
 
   template <class A>
+  static void Fields(A& a, typename A::template Visited<train::NodeTrainingOptions>& n) {
+    a("fan_outs", n.fan_outs);
+    a("eval_fan_outs", n.eval_fan_outs);
+    a("replace", n.replace);
+    a("weighted", n.weighted);
+    a("layer_wise_evaluation", n.layer_wise_evaluation);
+    a("look_ahead", n.look_ahead);
+    a("advise_pages", n.advise_pages);
+  }
+
+  template <class A>
   static void Fields(A& a, typename A::template Visited<JobSpec>& s) {
     a("dataset", s.train.dataset);
     a("model", s.train.model);
     a("optimizer", s.train.optimizer);
     a("loss", s.train.loss, nn::kLossNames);
+    a("class_weights", s.train.class_weights);
     a("epochs", s.train.epochs);
     a("batch_size", s.train.batch_size);
     a("seed", s.train.seed);
     a("checkpoint", s.train.checkpoint);
     a("graph_cache", s.train.graph_cache);
+    a("nodes", s.train.nodes);
     a("priority", s.priority);
   }
 
@@ -58,6 +71,25 @@ struct Schema {
     a("forward", p.forward);
     a("backward", p.backward);
     a("optimizer", p.optimizer);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<data::PageCounters>& p) {
+    a("wanted_pages", p.wanted_pages);
+    a("resident_pages", p.resident_pages);
+    a("sampled_pages", p.sampled_pages);
+    a("advised_bytes", p.advised_bytes);
+    a("advice_calls", p.advice_calls);
+    a("major_faults", p.major_faults);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<train::LookAhead>& l) {
+    a("depth", l.depth);
+    a("ready", l.ready);
+    a("sampled_edges", l.sampled_edges);
+    a("stalls", l.stalls);
+    a("pages", l.pages);
   }
 
   template <class A>
@@ -76,6 +108,7 @@ struct Schema {
     a("padding_edges", p.padding_edges);
     a("phase_seconds", p.phase_seconds);
     a("checkpoint_step", p.checkpoint_step);
+    a("look_ahead", p.look_ahead);
   }
 
   template <class A>
@@ -95,7 +128,7 @@ struct Schema {
     a("epoch", m.epoch);
     a("train_loss", m.train_loss);
     a("valid_loss", m.valid_loss);
-    a("valid_mae", m.valid_mae);
+    a("valid_metric", m.valid_metric);
     a("learning_rate", m.learning_rate);
     a("train_seconds", m.train_seconds);
     a("valid_seconds", m.valid_seconds);
@@ -105,10 +138,10 @@ struct Schema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<train::RunResult>& r) {
     a("best_epoch", r.best_epoch);
-    a("best_valid_mae", r.best_valid_mae);
-    a("best_test_mae", r.best_test_mae);
+    a("best_valid_metric", r.best_valid_metric);
+    a("best_test_metric", r.best_test_metric);
     a("best_test_loss", r.best_test_loss);
-    a("final_test_mae", r.final_test_mae);
+    a("final_test_metric", r.final_test_metric);
     a("final_test_loss", r.final_test_loss);
     a("train_seconds", r.train_seconds);
     a("mean_step_milliseconds", r.mean_step_milliseconds);

@@ -2,16 +2,54 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/string_view.h"
 
 namespace permafrost::jobs {
+namespace {
+
+// In running text.
+std::string_view MetricText(nn::Loss loss) {
+  switch (nn::MetricOf(loss)) {
+    case nn::Metric::kAccuracy:
+      return "accuracy";
+    case nn::Metric::kRocAuc:
+      return "ROC-AUC";
+    case nn::Metric::kMae:
+      break;
+  }
+  return "MAE";
+}
+
+std::string FanOutText(const std::vector<int64_t>& fan_outs) {
+  const auto one = [](std::string* out, int64_t fan_out) {
+    absl::StrAppend(out, fan_out < 0 ? "all" : absl::StrCat(fan_out));
+  };
+  return absl::StrJoin(fan_outs, ",", one);
+}
+
+// Of a node-level job: how its batches come about.
+std::string SamplingText(const train::NodeTrainingOptions& nodes) {
+  if (nodes.fan_outs.empty()) return ", the whole graph a step";
+  std::string text = absl::StrCat(", fan-out ", FanOutText(nodes.fan_outs));
+  if (!nodes.eval_fan_outs.empty()) absl::StrAppend(&text, " (evaluation ", FanOutText(nodes.eval_fan_outs), ")");
+  if (nodes.replace) absl::StrAppend(&text, ", with replacement");
+  if (nodes.weighted) absl::StrAppend(&text, ", by edge weight");
+  if (nodes.layer_wise_evaluation) absl::StrAppend(&text, ", evaluated layer by layer");
+  return text;
+}
+
+}  // namespace
 
 std::string SubmittedLine(const Job& job) {
   const train::TrainOptions& t = job.spec.train;
+  const bool node_level = nn::IsNodeLevel(t.model.architecture);
   return absl::StrCat("submitted ", job.id.value(), ": dataset ", t.dataset.value(), ", ",
                       AbslView(nn::kArchitectureNames.Name(t.model.architecture)), " ", t.model.num_layers, " x ",
-                      t.model.hidden_channels, " ", AbslView(nn::kPoolingNames.Name(t.model.pooling)),
-                      " pooling, loss ", AbslView(nn::kLossNames.Name(t.loss)), ", ",
+                      t.model.hidden_channels,
+                      node_level ? SamplingText(t.nodes)
+                                 : absl::StrCat(" ", AbslView(nn::kPoolingNames.Name(t.model.pooling)), " pooling"),
+                      ", loss ", AbslView(nn::kLossNames.Name(t.loss)), ", ",
                       AbslView(nn::kOptimizerNames.Name(t.optimizer.algorithm)), " lr ", t.optimizer.learning_rate,
                       " weight decay ", t.optimizer.weight_decay, ", ", t.epochs, " epochs of batch size ",
                       t.batch_size, ", seed ", t.seed, ", priority ", job.spec.priority);
@@ -24,12 +62,13 @@ std::string StartedLine(const Job& job, std::string_view device, int threads) {
   return absl::StrCat("resumed", where, " (resume ", job.resumes, ")");
 }
 
-std::string EpochLine(const train::EpochMetrics& metrics, int64_t epochs) {
-  const int width = static_cast<int>(absl::StrCat(epochs).size());
+std::string EpochLine(const train::EpochMetrics& metrics, const train::TrainOptions& options) {
+  const int width = static_cast<int>(absl::StrCat(options.epochs).size());
   return absl::StrFormat(
-      "epoch %*d/%d  train loss %9.5f  valid loss %9.5f  valid MAE %9.5f  lr %.3g  %7.2f s  %8.0f graphs/s", width,
-      metrics.epoch, epochs, metrics.train_loss, metrics.valid_loss, metrics.valid_mae, metrics.learning_rate,
-      metrics.train_seconds + metrics.valid_seconds, metrics.graphs_per_second);
+      "epoch %*d/%d  train loss %9.5f  valid loss %9.5f  valid %s %9.5f  lr %.3g  %7.2f s  %8.0f %s/s", width,
+      metrics.epoch, options.epochs, metrics.train_loss, metrics.valid_loss, AbslView(MetricText(options.loss)),
+      metrics.valid_metric, metrics.learning_rate, metrics.train_seconds + metrics.valid_seconds,
+      metrics.graphs_per_second, nn::IsNodeLevel(options.model.architecture) ? "nodes" : "graphs");
 }
 
 std::string EndedLine(const Job& job) {
@@ -37,9 +76,11 @@ std::string EndedLine(const Job& job) {
   if (job.state == JobState::kCancelled) return absl::StrCat("cancelled after step ", job.progress.step);
   if (!job.result) return std::string(kJobStateNames.Name(job.state));
   const train::RunResult& r = *job.result;
+  const absl::string_view metric = AbslView(MetricText(job.spec.train.loss));
   return absl::StrFormat(
-      "succeeded: best epoch %d with valid MAE %.5f, test MAE %.5f; last epoch test MAE %.5f; %.1f s, %.3f ms a step",
-      r.best_epoch, r.best_valid_mae, r.best_test_mae, r.final_test_mae, r.train_seconds, r.mean_step_milliseconds);
+      "succeeded: best epoch %d with valid %s %.5f, test %s %.5f; last epoch test %s %.5f; %.1f s, %.3f ms a step",
+      r.best_epoch, metric, r.best_valid_metric, metric, r.best_test_metric, metric, r.final_test_metric,
+      r.train_seconds, r.mean_step_milliseconds);
 }
 
 }  // namespace permafrost::jobs

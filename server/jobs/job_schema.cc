@@ -8,8 +8,8 @@
 namespace permafrost::jobs {
 namespace {
 
-// 1: jobs and epochs. 2: graph caches and their commands.
-constexpr int kSchemaVersion = 2;
+// 1: jobs and epochs. 2: graph caches and their commands. 3: metrics are not always MAEs, and not named so.
+constexpr int kSchemaVersion = 3;
 
 // AUTOINCREMENT: a sequence is never given twice, so that page tokens and ages outlive deletions.
 constexpr char kJobTables[] = R"sql(
@@ -50,6 +50,15 @@ constexpr char kGraphCacheTables[] = R"sql(
   ) WITHOUT ROWID;
 )sql";
 
+// By text, which leaves every number bit by bit as it is; SQLite's JSON functions would write them anew with fewer
+// digits. No value holds a quoted key: all are numbers, "nan" or "inf".
+constexpr char kRenameMetrics[] = R"sql(
+  UPDATE epochs SET metrics = replace(metrics, '"valid_mae":', '"valid_metric":');
+  UPDATE jobs SET result = replace(replace(replace(result, '"best_valid_mae":', '"best_valid_metric":'),
+                                           '"best_test_mae":', '"best_test_metric":'),
+                                   '"final_test_mae":', '"final_test_metric":');
+)sql";
+
 }  // namespace
 
 absl::Status PrepareDatabase(SQLite::Database& database) {
@@ -67,6 +76,7 @@ absl::Status PrepareDatabase(SQLite::Database& database) {
   }
   if (version < 1) database.exec(kJobTables);
   if (version < 2) database.exec(kGraphCacheTables);
+  if (version < 3) database.exec(kRenameMetrics);
   if (version < kSchemaVersion) database.exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
   transaction.commit();
   return absl::OkStatus();

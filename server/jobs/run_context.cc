@@ -48,6 +48,8 @@ void JobRunContext::OnProgress(const train::Progress& progress) {
   metrics_.job.AddSteps(increment.counts);
   if (increment.step) metrics_.job.ObserveStep(*increment.step);
   metrics_.job.SetRunning(progress.epoch, progress.loss, progress.graphs_per_second);
+  metrics_.job.AddLookAhead(increment.look_ahead);
+  metrics_.job.SetLookAhead(RunCounters::StateOf(progress.look_ahead));
   if (hooks_.now() - last_store_ >= kStoreInterval) StoreProgress();
   hooks_.notify();
 }
@@ -91,7 +93,7 @@ std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_
 void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
   metrics_.job.ObserveEpoch(absl::Seconds(metrics.train_seconds + metrics.valid_seconds));
   hooks_.record_epoch(metrics);
-  log_.Write(telemetry::Severity::kInfo, EpochLine(metrics, options_.epochs));
+  log_.Write(telemetry::Severity::kInfo, EpochLine(metrics, options_));
   StoreProgress();
   hooks_.notify();
 }

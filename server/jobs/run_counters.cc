@@ -12,13 +12,23 @@ double Total(const train::PhaseSeconds& p) { return p.batch + p.forward + p.back
 
 }  // namespace
 
+telemetry::LookAheadState RunCounters::StateOf(const std::optional<train::LookAhead>& look_ahead) {
+  if (!look_ahead) return {};
+  const data::PageCounters& pages = look_ahead->pages;
+  const double resident = static_cast<double>(pages.resident_pages);
+  return {look_ahead->depth, look_ahead->ready,
+          pages.sampled_pages > 0 ? resident / static_cast<double>(pages.sampled_pages) : 0};
+}
+
 RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   if (first_) {
     first_ = false;
     // A run that began anew counts from nothing, as does a job's first.
     if (resumed_ && progress.step > 1) {
       last_ = progress;
+      // What is counted of this run only begins with it.
       last_.phase_seconds = {};
+      last_.look_ahead.reset();
       // Phase seconds begin with the run: any of them means that this progress came after a step.
       if (Total(progress.phase_seconds) > 0) --last_.step;
     }
@@ -30,6 +40,13 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   out.counts.edges = Since(progress.edges, last_.edges);
   out.counts.padding_nodes = Since(progress.padding_nodes, last_.padding_nodes);
   out.counts.padding_edges = Since(progress.padding_edges, last_.padding_edges);
+  const train::LookAhead ahead = progress.look_ahead.value_or(train::LookAhead());
+  const train::LookAhead ahead_before = last_.look_ahead.value_or(train::LookAhead());
+  out.look_ahead.stalls = Since(ahead.stalls, ahead_before.stalls);
+  out.look_ahead.sampled_edges = Since(ahead.sampled_edges, ahead_before.sampled_edges);
+  out.look_ahead.wanted_pages = Since(ahead.pages.wanted_pages, ahead_before.pages.wanted_pages);
+  out.look_ahead.advised_bytes = Since(ahead.pages.advised_bytes, ahead_before.pages.advised_bytes);
+  out.look_ahead.major_faults = Since(ahead.pages.major_faults, ahead_before.pages.major_faults);
   if (out.counts.steps > 0) {
     const train::PhaseSeconds& now = progress.phase_seconds;
     const train::PhaseSeconds& before = last_.phase_seconds;

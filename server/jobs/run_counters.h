@@ -14,6 +14,7 @@ class RunCounters {
  public:
   struct Increment {
     telemetry::StepCounts counts;
+    telemetry::LookAheadCounts look_ahead;
     std::optional<telemetry::StepSeconds> step;  // when a step was done
   };
 
@@ -22,6 +23,8 @@ class RunCounters {
   explicit RunCounters(bool resumed) : resumed_(resumed) {}
 
   Increment Advance(const train::Progress& progress);
+  // Of no look-ahead: nothing.
+  static telemetry::LookAheadState StateOf(const std::optional<train::LookAhead>& look_ahead);
 
  private:
   const bool resumed_;

@@ -87,7 +87,22 @@ struct JobMetrics::Families {
         loss(OneGauge(registry, "permafrost_train_loss",
                       "Mean training loss of the running job over its epoch so far; 0 when none runs.")),
         graphs_per_second(OneGauge(registry, "permafrost_train_graphs_per_second",
-                                   "Training throughput of the running job; 0 when none runs.")) {}
+                                   "Training throughput of the running job; 0 when none runs.")),
+        look_ahead_depth(OneGauge(registry, "permafrost_job_lookahead_depth",
+                                  "Batches that the running job's sampler may be ahead; 0 when none samples.")),
+        look_ahead_ready(OneGauge(registry, "permafrost_job_lookahead_ready_batches",
+                                  "Sampled batches that wait for the running job's step.")),
+        look_ahead_resident(OneGauge(registry, "permafrost_job_lookahead_resident_ratio",
+                                     "Part of the wanted pages looked at that were in memory already, in this run.")),
+        look_ahead_stalls(OneCounter(registry, "permafrost_job_lookahead_stalls_total",
+                                     "Steps that had to wait for their sampled batch.")),
+        look_ahead_edges(OneCounter(registry, "permafrost_job_lookahead_sampled_edges_total", "Edges sampled.")),
+        look_ahead_pages(OneCounter(registry, "permafrost_job_lookahead_wanted_pages_total",
+                                    "Pages of large graphs that batches asked for, each once a batch.")),
+        look_ahead_advised(OneCounter(registry, "permafrost_job_lookahead_advised_bytes_total",
+                                      "Bytes of large graphs given to the kernel as needed soon.")),
+        look_ahead_faults(OneCounter(registry, "permafrost_job_lookahead_major_faults_total",
+                                     "Page faults of the process that read from disk while a job sampled.")) {}
 
   std::map<std::string, Gauge*, std::less<>> jobs;        // by state
   std::map<std::string, Counter*, std::less<>> finished;  // by state
@@ -98,6 +113,8 @@ struct JobMetrics::Families {
   Histogram &epoch_seconds, &checkpoint_seconds;
   Gauge &checkpoint_timestamp, &checkpoint_age;
   Gauge &epoch, &loss, &graphs_per_second;
+  Gauge &look_ahead_depth, &look_ahead_ready, &look_ahead_resident;
+  Counter &look_ahead_stalls, &look_ahead_edges, &look_ahead_pages, &look_ahead_advised, &look_ahead_faults;
 };
 
 JobMetrics::JobMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& state_names)
@@ -161,6 +178,20 @@ void JobMetrics::SetRunning(int64_t epoch, double loss, double graphs_per_second
   families_->epoch.Set(static_cast<double>(epoch));
   families_->loss.Set(loss);
   families_->graphs_per_second.Set(graphs_per_second);
+}
+
+void JobMetrics::SetLookAhead(const LookAheadState& state) {
+  families_->look_ahead_depth.Set(static_cast<double>(state.depth));
+  families_->look_ahead_ready.Set(static_cast<double>(state.ready_batches));
+  families_->look_ahead_resident.Set(state.resident_ratio);
+}
+
+void JobMetrics::AddLookAhead(const LookAheadCounts& increments) {
+  families_->look_ahead_stalls.Increment(static_cast<double>(increments.stalls));
+  families_->look_ahead_edges.Increment(static_cast<double>(increments.sampled_edges));
+  families_->look_ahead_pages.Increment(static_cast<double>(increments.wanted_pages));
+  families_->look_ahead_advised.Increment(static_cast<double>(increments.advised_bytes));
+  families_->look_ahead_faults.Increment(static_cast<double>(increments.major_faults));
 }
 
 void JobMetrics::BeforeScrape() {

@@ -23,6 +23,15 @@ struct StepSeconds {
   double batch = 0, forward = 0, backward = 0, optimizer = 0;
 };
 
+// The sampler that runs ahead of the step: how things stand, and increments.
+struct LookAheadState {
+  int64_t depth = 0, ready_batches = 0;
+  double resident_ratio = 0;  // of the pages looked at
+};
+struct LookAheadCounts {
+  int64_t stalls = 0, sampled_edges = 0, wanted_pages = 0, advised_bytes = 0, major_faults = 0;
+};
+
 class JobMetrics {
  public:
   // `state_names`: the label values of permafrost_jobs{state}. Borrows the registry.
@@ -48,6 +57,11 @@ class JobMetrics {
   void ObserveCheckpoint(absl::Duration duration);
   // Of the running job, 0 when none runs: permafrost_train_{epoch,loss,graphs_per_second}
   void SetRunning(int64_t epoch, double loss, double graphs_per_second);
+  // Of the running job, 0 when none runs or it does not sample: permafrost_job_lookahead_{depth,ready_batches,
+  // resident_ratio}
+  void SetLookAhead(const LookAheadState& state);
+  // permafrost_job_lookahead_{stalls,sampled_edges,wanted_pages,advised_bytes,major_faults}_total
+  void AddLookAhead(const LookAheadCounts& increments);
   // Refreshes what depends on the clock; called before each scrape.
   void BeforeScrape();
 

@@ -21,6 +21,7 @@ using prometheus::Histogram;
 
 constexpr char kUnknown[] = "unknown";
 constexpr std::string_view kDatasetStates[] = {"importing", "ready", "failed"};
+constexpr std::string_view kDatasetKinds[] = {"graph_set", "graph"};
 constexpr std::string_view kImportOutcomes[] = {"succeeded", "failed", "cancelled"};
 
 const Histogram::BucketBoundaries& RequestBuckets() {
@@ -71,6 +72,10 @@ struct ServerMetrics::Families {
   std::map<std::string, Histogram*, std::less<>> by_method;
   std::map<std::string, Gauge*, std::less<>> datasets;   // by state
   std::map<std::string, Counter*, std::less<>> imports;  // by outcome
+  struct Stores {
+    Gauge *count = nullptr, *bytes = nullptr;
+  };
+  std::map<std::string, Stores, std::less<>> stores;  // by kind
   Gauge& mapped_bytes;
   Gauge &resident, &virtual_memory, &open_fds, &max_fds, &start_time, &threads;
   Counter& cpu;
@@ -104,6 +109,18 @@ ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& bu
   for (std::string_view state : kDatasetStates) {
     families_->datasets[std::string(state)] = &datasets.Add({{"state", std::string(state)}});
   }
+  auto& stores = prometheus::BuildGauge()
+                     .Name("permafrost_dataset_stores")
+                     .Help("Datasets that are ready, by kind: many small graphs or one large graph.")
+                     .Register(registry);
+  auto& store_bytes = prometheus::BuildGauge()
+                          .Name("permafrost_dataset_store_bytes")
+                          .Help("Bytes on disk of datasets that are ready, by kind.")
+                          .Register(registry);
+  for (std::string_view kind : kDatasetKinds) {
+    const prometheus::Labels labels{{"kind", std::string(kind)}};
+    families_->stores[std::string(kind)] = {&stores.Add(labels), &store_bytes.Add(labels)};
+  }
   auto& imports = prometheus::BuildCounter()
                       .Name("permafrost_dataset_imports_total")
                       .Help("Dataset imports that have ended in this process, by outcome.")
@@ -130,6 +147,13 @@ void ServerMetrics::ObserveRequest(std::string_view method, std::string_view cod
 void ServerMetrics::SetDatasets(std::string_view state, int64_t count) {
   if (auto it = families_->datasets.find(state); it != families_->datasets.end()) {
     it->second->Set(static_cast<double>(count));
+  }
+}
+
+void ServerMetrics::SetStores(std::string_view kind, int64_t count, uint64_t bytes) {
+  if (auto it = families_->stores.find(kind); it != families_->stores.end()) {
+    it->second.count->Set(static_cast<double>(count));
+    it->second.bytes->Set(static_cast<double>(bytes));
   }
 }
 

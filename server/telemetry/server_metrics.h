@@ -33,6 +33,8 @@ class ServerMetrics {
   void ObserveRequest(std::string_view method, std::string_view code, absl::Duration duration);
   // permafrost_datasets{state}, permafrost_dataset_mapped_bytes, permafrost_dataset_imports_total{outcome}
   void SetDatasets(std::string_view state, int64_t count);
+  // permafrost_dataset_stores{kind}, permafrost_dataset_store_bytes{kind}; kind is "graph_set" or "graph"
+  void SetStores(std::string_view kind, int64_t count, uint64_t bytes);
   void SetMappedBytes(uint64_t bytes);
   void SetImports(std::string_view outcome, int64_t total);
   // process_resident_memory_bytes, process_virtual_memory_bytes, process_cpu_seconds_total, process_open_fds,

@@ -4,88 +4,10 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
-
-#include "base/status.h"
+#include <set>
 
 namespace permafrost::api {
 namespace {
-
-v1::ImportDatasetRequest Minimal() {
-  v1::ImportDatasetRequest request;
-  request.set_dataset_id("zinc");
-  request.mutable_options()->set_source_path("/data/zinc");
-  return request;
-}
-
-TEST(ImportRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
-  const auto got = ImportRequestFromWire(Minimal());
-  ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_EQ(got->id, DatasetId("zinc"));
-  EXPECT_EQ(got->options.source, "/data/zinc");
-  EXPECT_TRUE(got->options.add_inverse_edges);
-  EXPECT_EQ(got->options.split, "");
-  EXPECT_EQ(got->options.split_seed, 0u);
-  EXPECT_EQ(got->options.train_fraction, 0.8);
-  EXPECT_EQ(got->options.valid_fraction, 0.1);
-}
-
-TEST(ImportOptions, RoundTripEveryField) {
-  data::Dataset dataset;
-  dataset.id = DatasetId("zinc");
-  dataset.options = {.source = "/s",
-                     .add_inverse_edges = false,
-                     .split = "scaffold",
-                     .split_seed = 7,
-                     .train_fraction = 0.5,
-                     .valid_fraction = 0};
-  v1::ImportDatasetRequest request = Minimal();
-  *request.mutable_options() = DatasetToWire(dataset).import_options();
-  const auto got = ImportRequestFromWire(request);
-  ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_EQ(got->options.source, "/s");
-  EXPECT_FALSE(got->options.add_inverse_edges);
-  EXPECT_EQ(got->options.split, "scaffold");
-  EXPECT_EQ(got->options.split_seed, 7u);
-  EXPECT_EQ(got->options.train_fraction, 0.5);
-  EXPECT_EQ(got->options.valid_fraction, 0);
-}
-
-TEST(ImportRequestFromWire, NamesTheBadFields) {
-  using Edit = std::function<void(v1::ImportDatasetRequest&)>;
-  const struct {
-    const char* why;
-    Edit edit;
-    std::vector<std::string> fields;
-  } kCases[] = {
-      {"no options", [](auto& r) { r.clear_options(); }, {"options"}},
-      {"no path", [](auto& r) { r.mutable_options()->clear_source_path(); }, {"options.source_path"}},
-      {"bad id", [](auto& r) { r.set_dataset_id("A/b"); }, {"dataset_id"}},
-      {"negative", [](auto& r) { r.mutable_options()->set_train_fraction(-0.1); }, {"options.train_fraction"}},
-      {"NaN", [](auto& r) { r.mutable_options()->set_valid_fraction(std::nan("")); }, {"options.valid_fraction"}},
-      {"above 1 together",
-       [](auto& r) {
-         r.mutable_options()->set_train_fraction(0.8);
-         r.mutable_options()->set_valid_fraction(0.3);
-       },
-       {"options.valid_fraction"}},
-      {"all at once",
-       [](auto& r) {
-         r.set_dataset_id("");
-         r.mutable_options()->clear_source_path();
-         r.mutable_options()->set_train_fraction(-1);
-       },
-       {"dataset_id", "options.source_path", "options.train_fraction"}},
-  };
-  for (const auto& c : kCases) {
-    v1::ImportDatasetRequest request = Minimal();
-    c.edit(request);
-    std::vector<std::string> fields;
-    for (const auto& v : GetViolations(ImportRequestFromWire(request).status())) fields.push_back(v.field);
-    EXPECT_EQ(fields, c.fields) << c.why;
-  }
-}
 
 TEST(DatasetToWire, CarriesEveryField) {
   data::Dataset dataset;
@@ -111,7 +33,7 @@ TEST(DatasetToWire, CarriesEveryField) {
         name: "datasets/zinc"
         state: STATE_READY
         create_time { seconds: 9 }
-        summary {
+        graph_set {
           all {
             num_graphs: 1
             num_nodes: 2
@@ -142,6 +64,77 @@ TEST(DatasetToWire, CarriesEveryField) {
   EXPECT_EQ(got.DebugString(), want.DebugString());
 }
 
+TEST(DatasetToWire, CarriesEveryFieldOfALargeGraph) {
+  data::GraphSummary summary;
+  summary.nodes = 1;
+  summary.edges = 2;
+  summary.symmetric = summary.inverse_edges_added = summary.weighted = summary.timestamped = summary.named = true;
+  summary.self_loops = 3;
+  summary.isolated_nodes = 4;
+  summary.max_degree = 5;
+  summary.duplicate_edges = 6;
+  summary.node_features = {data::DataType::kSparse, 4005, {0}, {1}};
+  summary.edge_features = {data::DataType::kFloat16, 1, {-1.5}, {1.5}};
+  summary.node_feature_nonzeros = 7;
+  summary.num_targets = 8;
+  summary.num_missing_labels = 9;
+  summary.min_label = -1;
+  summary.max_label = 10;
+  summary.integer_labels = true;
+  summary.split_nodes = {11, 12, 13};
+  summary.split_name = "public";
+  summary.adjacency_bytes = 14;
+  summary.store_bytes = 15;
+  data::Dataset dataset;
+  dataset.id = DatasetId("git");
+  dataset.state = data::DatasetState::kReady;
+  dataset.summary = summary;
+  v1::Dataset want;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(
+        num_nodes: 1
+        num_edges: 2
+        symmetric: true
+        inverse_edges_added: true
+        weighted: true
+        timestamped: true
+        named: true
+        num_self_loops: 3
+        num_isolated_nodes: 4
+        max_degree: 5
+        num_duplicate_edges: 6
+        node_features { data_type: DATA_TYPE_SPARSE width: 4005 min: 0 max: 1 }
+        edge_features { data_type: DATA_TYPE_FLOAT16 width: 1 min: -1.5 max: 1.5 }
+        node_feature_nonzeros: 7
+        num_targets: 8
+        num_missing_labels: 9
+        min_label: -1
+        max_label: 10
+        integer_labels: true
+        num_train_nodes: 11
+        num_valid_nodes: 12
+        num_test_nodes: 13
+        split: "public"
+        adjacency_bytes: 14
+        store_bytes: 15
+      )pb",
+      want.mutable_graph()));
+  EXPECT_EQ(DatasetToWire(dataset).graph().DebugString(), want.graph().DebugString());
+}
+
+TEST(DatasetToWire, EveryDataTypeHasItsOwn) {
+  std::set<int> seen;
+  for (const auto& [type, name] : data::kDataTypeNames.rows) {
+    data::Dataset dataset;
+    data::GraphSummary summary;
+    summary.node_features.type = type;
+    dataset.summary = summary;
+    const int wire = DatasetToWire(dataset).graph().node_features().data_type();
+    EXPECT_TRUE(seen.insert(wire).second) << name;
+    EXPECT_EQ(wire == v1::FeatureSummary::DATA_TYPE_UNSPECIFIED, type == data::DataType::kNone) << name;
+  }
+}
+
 TEST(DatasetToWire, TellsProgressOnlyWhileImporting) {
   data::Dataset dataset;
   dataset.id = DatasetId("zinc");
@@ -156,7 +149,7 @@ TEST(DatasetToWire, TellsProgressOnlyWhileImporting) {
   wire = DatasetToWire(dataset);
   EXPECT_EQ(wire.state(), v1::Dataset::STATE_FAILED);
   EXPECT_FALSE(wire.has_import_progress());
-  EXPECT_FALSE(wire.has_summary());
+  EXPECT_EQ(wire.summary_case(), v1::Dataset::SUMMARY_NOT_SET);
   EXPECT_EQ(wire.error(), "raw/edge.csv.gz:3: ragged");
 }
 

@@ -277,8 +277,48 @@ class FakeJobManager : public jobs::JobManager {
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 };
 
+// A graph in memory: node 0 is the target of nodes 1, 2 and 3, weights 1, 2 and 3. Its verification goes as a test
+// says.
+class FakeGraph : public data::Graph {
+ public:
+  using Progress = std::function<bool(uint64_t done, uint64_t total)>;
+  using Verification = std::function<absl::Status(const Progress&)>;
+
+  FakeGraph() {
+    view_.nodes = 4;
+    view_.edges = 3;
+    view_.in.offsets = data::Column<uint64_t>(in_offsets_);
+    view_.in.neighbors = data::Column<data::NodeId>(in_neighbors_);
+    view_.in.weights = data::Column<float>(weights_);
+    view_.out.offsets = data::Column<uint64_t>(out_offsets_);
+    view_.out.neighbors = data::Column<data::NodeId>(out_neighbors_);
+  }
+  void SetVerification(Verification verification) { verification_ = std::move(verification); }
+
+  const data::GraphSummary& summary() const override { return summary_; }
+  const data::GraphView& view() const override { return view_; }
+  const data::NodeNames& names() const override { return names_; }
+  absl::Status CheckIntact() const override { return absl::OkStatus(); }
+  absl::Status VerifyAll(const Progress& progress) const override { return verification_(progress); }
+  uint64_t mapped_bytes() const override { return 0; }
+
+ private:
+  const std::vector<uint64_t> in_offsets_{0, 3, 3, 3, 3}, out_offsets_{0, 0, 1, 2, 3};
+  const std::vector<data::NodeId> in_neighbors_{1, 2, 3}, out_neighbors_{0, 0, 0};
+  const std::vector<float> weights_{1, 2, 3};
+  data::GraphSummary summary_;
+  data::GraphView view_;
+  data::NodeNames names_;
+  Verification verification_ = [](const Progress&) { return absl::OkStatus(); };
+};
+
 class FakeCatalog : public data::Catalog {
  public:
+  // What Open finds.
+  void SetOpened(const std::string& id, data::OpenedDataset opened) {
+    absl::MutexLock lock(&mu_);
+    opened_[id] = std::move(opened);
+  }
   void Put(data::Dataset dataset) {
     const std::string key = dataset.id.value();
     {
@@ -319,8 +359,11 @@ class FakeCatalog : public data::Catalog {
     hub_.Notify(id.value());
     return absl::OkStatus();
   }
-  absl::StatusOr<std::shared_ptr<const data::GraphSet>> OpenGraphSet(const DatasetId& id) const override {
-    return NotFound(id);
+  absl::StatusOr<data::OpenedDataset> Open(const DatasetId& id) const override {
+    absl::MutexLock lock(&mu_);
+    const auto it = opened_.find(id.value());
+    if (it == opened_.end()) return NotFound(id);
+    return it->second;
   }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
     return hub_.Subscribe(id.value(), std::move(listener));
@@ -337,6 +380,7 @@ class FakeCatalog : public data::Catalog {
   CountedHub hub_;
   mutable absl::Mutex mu_;
   std::map<std::string, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, data::OpenedDataset> opened_ ABSL_GUARDED_BY(mu_);
 };
 
 inline jobs::Job MakeJob(const std::string& id, jobs::JobState state) {

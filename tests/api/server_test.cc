@@ -169,7 +169,7 @@ TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
 
 TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
   const std::vector<std::string> methods = RequestMethods();
-  EXPECT_EQ(methods.size(), 24u);
+  EXPECT_EQ(methods.size(), 26u);
   for (const char* method : {"JobService/CreateJob", "JobService/ExportJob", "GraphCacheService/GetGraphCache",
                              "GraphCacheService/WatchGraphCache", "DatasetService/WatchDataset", "ServerService/Drain",
                              "Health/Check", "Health/Watch"}) {

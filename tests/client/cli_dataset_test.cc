@@ -129,7 +129,7 @@ TEST_F(DatasetCommandTest, ListFollowsPages) {
   };
   fake_.Start();
   EXPECT_EQ(json::parse(Run({"dataset", "list", "--output", "json"}).out)["datasets"].size(), 2u);
-  EXPECT_THAT(Run({"dataset", "list"}).out, StartsWith("DATASET  STATE  GRAPHS"));
+  EXPECT_THAT(Run({"dataset", "list"}).out, StartsWith("DATASET  KIND       STATE  GRAPHS"));
 }
 
 TEST_F(DatasetCommandTest, EmptyListSaysHowToBegin) {

@@ -177,7 +177,7 @@ TEST_F(JobCommandTest, BadFilesAndFlagsAreToldInOneLineWithoutAServer) {
       {"an unknown name",
        {"job", "submit", "--dataset", "d", "--loss", "l2"},
        2,
-       "permafrost: --loss: l2 not in {l1,mse} (see permafrost job submit --help)\n"},
+       "permafrost: --loss: l2 not in {l1,mse,cross-entropy,bce} (see permafrost job submit --help)\n"},
       {"a freeze point that is neither a number nor derived",
        {"job", "submit", "--dataset", "d", "--freeze-at", "soon"},
        2,

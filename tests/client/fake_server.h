@@ -140,8 +140,18 @@ class FakeDatasets final : public v1::DatasetService::Service {
   UnaryScript<v1::ListDatasetsRequest, v1::ListDatasetsResponse> list;
   UnaryScript<v1::DeleteDatasetRequest, google::protobuf::Empty> remove;
   StreamScript<v1::WatchDatasetRequest, v1::Dataset> watch;
+  StreamScript<v1::VerifyDatasetRequest, v1::VerifyDatasetResponse> verify;
+  UnaryScript<v1::SampleDatasetRequest, v1::SampleDatasetResponse> sample;
 
  private:
+  grpc::Status VerifyDataset(grpc::ServerContext* context, const v1::VerifyDatasetRequest* request,
+                             grpc::ServerWriter<v1::VerifyDatasetResponse>* writer) override {
+    return verify ? verify(*request, *writer, *context) : NotScripted();
+  }
+  grpc::Status SampleDataset(grpc::ServerContext*, const v1::SampleDatasetRequest* request,
+                             v1::SampleDatasetResponse* response) override {
+    return sample ? sample(*request, *response) : NotScripted();
+  }
   grpc::Status ImportDataset(grpc::ServerContext*, const v1::ImportDatasetRequest* request,
                              v1::Dataset* response) override {
     return import ? import(*request, *response) : NotScripted();

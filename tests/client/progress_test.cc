@@ -13,8 +13,8 @@ JobSnapshot Running() {
           .step = 900,
           .steps_total = 2000,
           .loss = 0.42134,
-          .valid_mae = 0.512,
-          .graphs_per_second = 21'437,
+          .valid_metric = 0.512,
+          .units_per_second = 21'437,
           .eta = absl::Seconds(72)};
 }
 
@@ -92,10 +92,17 @@ TEST(EstimateRemaining, NeedsASpeed) {
 
 TEST(EpochRows, AlignWithTheirHeader) {
   const EpochRow row{7, 0.91234, 0.8, 0.8123, 21'437, absl::Milliseconds(523)};
-  EXPECT_EQ(RenderEpochHeader(20, {}), "epoch  train loss  valid loss  valid MAE  graphs/s     time");
-  EXPECT_EQ(RenderEpochRow(row, 20), " 7/20      0.9123      0.8000     0.8123     21.4k   0.52 s");
-  EXPECT_EQ(RenderEpochHeader(1000, {}), "    epoch  train loss  valid loss  valid MAE  graphs/s     time");
-  EXPECT_EQ(RenderEpochRow(row, 1000), "   7/1000      0.9123      0.8000     0.8123     21.4k   0.52 s");
+  EXPECT_EQ(RenderEpochHeader({.epochs = 20}, {}), "epoch  train loss  valid loss  valid MAE  graphs/s     time");
+  EXPECT_EQ(RenderEpochRow(row, {.epochs = 20}), " 7/20      0.9123      0.8000     0.8123     21.4k   0.52 s");
+  EXPECT_EQ(RenderEpochHeader({.epochs = 1000}, {}), "    epoch  train loss  valid loss  valid MAE  graphs/s     time");
+  EXPECT_EQ(RenderEpochRow(row, {.epochs = 1000}), "   7/1000      0.9123      0.8000     0.8123     21.4k   0.52 s");
+}
+
+TEST(Progress, AVerificationSaysHowFarItIs) {
+  EXPECT_EQ(RenderVerifyProgress(250'000'000, 1'000'000'000, absl::Seconds(3), {.width = 80}),
+            "verifying  ########---------------------------   25%  250 MB of 1.00 GB  ETA 3s");
+  EXPECT_EQ(RenderVerifyProgress(0, 0, std::nullopt, {.width = 50}),
+            "verifying  --------------------    0%  0 B of 0 B");
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ void AddEpoch(int64_t epoch, v1::Job& job) {
   metrics.set_epoch(epoch);
   metrics.set_train_loss(0.9 / static_cast<double>(epoch));
   metrics.set_valid_loss(0.8 / static_cast<double>(epoch));
-  metrics.set_valid_mae(0.7 / static_cast<double>(epoch));
+  metrics.set_valid_metric(0.7 / static_cast<double>(epoch));
   metrics.set_train_seconds(0.5);
   metrics.set_valid_seconds(0.02);
   metrics.set_graphs_per_second(20'000);
@@ -86,9 +86,9 @@ v1::Job SucceededJob() {
   job.mutable_progress()->set_step(300);
   v1::JobResult& result = *job.mutable_result();
   result.set_best_epoch(3);
-  result.set_best_valid_mae(0.23333);
-  result.set_best_test_mae(0.24);
-  result.set_final_test_mae(0.25);
+  result.set_best_valid_metric(0.23333);
+  result.set_best_test_metric(0.24);
+  result.set_final_test_metric(0.25);
   result.set_train_seconds(101);
   result.set_mean_step_milliseconds(3.21);
   result.set_num_parameters(103'425);
@@ -111,7 +111,7 @@ v1::Dataset ReadyDataset() {
   v1::Dataset dataset = ImportingDataset(0);
   dataset.clear_import_progress();
   dataset.set_state(v1::Dataset::STATE_READY);
-  v1::GraphSetSummary& summary = *dataset.mutable_summary();
+  v1::GraphSetSummary& summary = *dataset.mutable_graph_set();
   SetSizes(12'000, *summary.mutable_all());
   SetSizes(10'000, *summary.mutable_train());
   SetSizes(1'000, *summary.mutable_valid());
@@ -123,6 +123,61 @@ v1::Dataset ReadyDataset() {
   summary.set_split("scaffold");
   summary.set_inverse_edges_added(true);
   return dataset;
+}
+
+v1::Dataset ReadyGraph() {
+  v1::Dataset dataset = ImportingDataset(0);
+  dataset.clear_import_progress();
+  dataset.set_name("datasets/git");
+  dataset.set_state(v1::Dataset::STATE_READY);
+  v1::GraphSummary& summary = *dataset.mutable_graph();
+  summary.set_num_nodes(37'700);
+  summary.set_num_edges(578'006);
+  summary.set_symmetric(true);
+  summary.set_inverse_edges_added(true);
+  summary.set_num_isolated_nodes(12);
+  summary.set_num_self_loops(3);
+  summary.set_max_degree(9'458);
+  summary.mutable_node_features()->set_data_type(v1::FeatureSummary::DATA_TYPE_SPARSE);
+  summary.mutable_node_features()->set_width(4'005);
+  summary.set_node_feature_nonzeros(690'374);
+  summary.set_num_targets(1);
+  summary.set_min_label(0);
+  summary.set_max_label(1);
+  summary.set_integer_labels(true);
+  summary.set_split("random");
+  summary.set_num_train_nodes(30'160);
+  summary.set_num_valid_nodes(3'770);
+  summary.set_num_test_nodes(3'770);
+  summary.set_adjacency_bytes(2'613'632);
+  summary.set_store_bytes(6'000'000);
+  return dataset;
+}
+
+v1::Job NodeLevelJob() {
+  v1::Job job = RunningJob(2);
+  v1::JobSpec& spec = *job.mutable_spec();
+  spec.set_dataset("datasets/git");
+  spec.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_SAGE);
+  spec.mutable_model()->set_num_layers(2);
+  spec.set_loss(v1::JobSpec::LOSS_CROSS_ENTROPY);
+  spec.add_class_weights(0.5);
+  spec.add_class_weights(2);
+  v1::NeighborSampling& sampling = *spec.mutable_neighbor_sampling();
+  sampling.add_fan_outs(15);
+  sampling.add_fan_outs(-1);
+  sampling.set_look_ahead(8);
+  v1::LookAhead& ahead = *job.mutable_progress()->mutable_look_ahead();
+  ahead.set_depth(8);
+  ahead.set_ready(3);
+  ahead.set_stalls(12);
+  ahead.set_sampled_edges(1'234'567);
+  ahead.set_wanted_pages(90'000);
+  ahead.set_sampled_pages(1'000);
+  ahead.set_resident_pages(975);
+  ahead.set_advised_bytes(3'200'000'000);
+  ahead.set_major_faults(1);
+  return job;
 }
 
 }  // namespace permafrost::client

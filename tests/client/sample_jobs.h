@@ -17,4 +17,9 @@ v1::Job SucceededJob();
 v1::Dataset ImportingDataset(int64_t bytes_read);
 v1::Dataset ReadyDataset();
 
+// One large graph with sparse features.
+v1::Dataset ReadyGraph();
+// A running job that samples it.
+v1::Job NodeLevelJob();
+
 }  // namespace permafrost::client

@@ -96,7 +96,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"unknown key at the top", SpecSyntax::kYaml, "dataset: d\nepoch: 3\n",
        "job:2: epoch: unknown key; accepted: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, "
        "priority, "
-       "checkpoint, graph_cache"},
+       "checkpoint, graph_cache, class_weights, neighbor_sampling"},
       {"unknown key within", SpecSyntax::kYaml, "model:\n  layers: 3\n",
        "job:2: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout"},
       {"unknown key of JSON, with its line", SpecSyntax::kJson, "{\n\"model\": {\n\"layers\": 3}}",
@@ -109,9 +109,9 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"negative", SpecSyntax::kYaml, "seed: -1\n", "job:1: seed: '-1'; accepted: a whole number, 0 or more"},
       {"no real number", SpecSyntax::kYaml, "optimizer: {learning_rate: fast}\n",
        "job:1: optimizer.learning_rate: 'fast'; accepted: a number"},
-      {"no such name", SpecSyntax::kYaml, "\n\nloss: l2\n", "job:3: loss: 'l2'; accepted: l1, mse"},
+      {"no such name", SpecSyntax::kYaml, "\n\nloss: l2\n", "job:3: loss: 'l2'; accepted: l1, mse, cross-entropy, bce"},
       {"the unset value has no name", SpecSyntax::kYaml, "loss: unspecified\n",
-       "job:1: loss: 'unspecified'; accepted: l1, mse"},
+       "job:1: loss: 'unspecified'; accepted: l1, mse, cross-entropy, bce"},
       {"no such policy", SpecSyntax::kYaml, "graph_cache:\n  policy: sometimes\n",
        "job:2: graph_cache.policy: 'sometimes'; accepted: always, never, clear-per-step, freeze"},
       {"a freeze point that is no number", SpecSyntax::kYaml, "graph_cache: {freeze_at: soon}\n",
@@ -127,7 +127,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"nothing", SpecSyntax::kYaml, "", "job: holds 0 YAML documents; accepted: one, a job's keys and values"},
       {"an empty mapping", SpecSyntax::kYaml, "{}",
        "job:1: is empty; accepted keys: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, priority, "
-       "checkpoint, graph_cache"},
+       "checkpoint, graph_cache, class_weights, neighbor_sampling"},
       {"two documents", SpecSyntax::kYaml, "dataset: d\n---\ndataset: e\n",
        "job: holds 2 YAML documents; accepted: one, a job's keys and values"},
       {"no YAML", SpecSyntax::kYaml, "dataset: d\nmodel: {\n", "job:3: is no YAML: end of map flow not found"},
@@ -150,6 +150,58 @@ TEST(SpecFile, MissingFileNamesThePath) {
   const auto request = ReadSpecFile("/no/such/job.yaml");
   EXPECT_EQ(request.status().code(), absl::StatusCode::kNotFound);
   EXPECT_NE(request.status().message().find("/no/such/job.yaml"), absl::string_view::npos);
+}
+
+TEST(SpecFile, ListsAndSwitchesOfANodeLevelJob) {
+  v1::CreateJobRequest want;
+  v1::JobSpec& spec = *want.mutable_spec();
+  spec.set_dataset("git");
+  spec.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_SAGE);
+  spec.set_loss(v1::JobSpec::LOSS_CROSS_ENTROPY);
+  spec.add_class_weights(0.5);
+  spec.add_class_weights(2);
+  v1::NeighborSampling& sampling = *spec.mutable_neighbor_sampling();
+  sampling.add_fan_outs(15);
+  sampling.add_fan_outs(-1);
+  sampling.add_eval_fan_outs(20);
+  sampling.set_replace(true);
+  sampling.set_look_ahead(4);
+  EXPECT_EQ(Parsed(SpecSyntax::kYaml, R"(
+dataset: git
+model: {architecture: sage}
+loss: cross-entropy
+class_weights: [0.5, 2]
+neighbor_sampling:
+  fan_outs: [15, -1]
+  eval_fan_outs: 20
+  replace: true
+  weighted: false
+  look_ahead: 4
+)")
+                .DebugString(),
+            want.DebugString());
+  EXPECT_EQ(Parsed(SpecSyntax::kJson, R"({"dataset": "git", "model": {"architecture": "ARCHITECTURE_SAGE"},
+    "loss": "LOSS_CROSS_ENTROPY", "classWeights": [0.5, 2],
+    "neighborSampling": {"fanOuts": [15, -1], "evalFanOuts": [20], "replace": true, "lookAhead": 4}})")
+                .DebugString(),
+            want.DebugString());
+}
+
+TEST(SpecFile, ABadListNamesItsEntry) {
+  const struct {
+    const char* text;
+    const char* message;
+  } kCases[] = {
+      {"class_weights: [1, heavy]", "job:1: class_weights[1]: 'heavy'; accepted: a number"},
+      {"neighbor_sampling: {fan_outs: [15, [1]]}",
+       "job:1: neighbor_sampling.fan_outs[1]: is no single value; accepted: a whole number"},
+      {"neighbor_sampling: {fan_outs: {a: 1}}",
+       "job:1: neighbor_sampling.fan_outs: is no list; each entry is a whole number"},
+      {"neighbor_sampling: {replace: maybe}", "job:1: neighbor_sampling.replace: 'maybe'; accepted: true, false"},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(std::string(ParseSpec("job", SpecSyntax::kYaml, c.text).status().message()), c.message);
+  }
 }
 
 }  // namespace

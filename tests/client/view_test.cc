@@ -1,6 +1,7 @@
 #include "client/dataset_view.h"
 #include "client/job_view.h"
 #include "client/sample_jobs.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace permafrost::client {
@@ -15,11 +16,11 @@ TEST(JobView, ListSaysWhatEachJobHasReached) {
   failed.set_state(v1::Job::STATE_FAILED);
   failed.mutable_end_time()->set_seconds(failed.start_time().seconds() + 7);
   EXPECT_EQ(RenderJobList({QueuedJob(), RunningJob(2), SucceededJob(), failed}, kTime, {}),
-            "JOB     STATE      DATASET  EPOCH  VALID MAE  PRIORITY  CREATED    TIME\n"
-            "zinc-1  queued     zinc       -/3          -         0   5m ago       -\n"
-            "zinc-1  running    zinc       2/3          -         0   5m ago  4m 59s\n"
-            "zinc-1  succeeded  zinc       3/3     0.2333         0   5m ago  1m 52s\n"
-            "broken  failed     zinc       2/3          -         0   5m ago  7.00 s\n");
+            "JOB     STATE      DATASET  EPOCH  VALID METRIC  PRIORITY  CREATED    TIME\n"
+            "zinc-1  queued     zinc       -/3             -         0   5m ago       -\n"
+            "zinc-1  running    zinc       2/3             -         0   5m ago  4m 59s\n"
+            "zinc-1  succeeded  zinc       3/3    MAE 0.2333         0   5m ago  1m 52s\n"
+            "broken  failed     zinc       2/3             -         0   5m ago  7.00 s\n");
 }
 
 TEST(JobView, ShowOfARunningJob) {
@@ -52,6 +53,50 @@ TEST(JobView, ShowOfARunningJob) {
             "\n"
             "epoch  train loss  valid loss  valid MAE  graphs/s     time\n"
             "  1/3      0.9000      0.8000     0.7000     20.0k   0.52 s\n");
+}
+
+TEST(JobView, ShowOfANodeLevelJob) {
+  v1::Job job = NodeLevelJob();
+  AddEpoch(1, job);
+  const std::string text = RenderJob(job, kTime, {});
+  for (const char* line :
+       {"  model          sage, 64 channels, 2 layers\n", "  loss           cross-entropy, class weights 0.5,2\n",
+        "  sampling       fan-out 15,all; evaluation the same; up to 8 batches ahead\n",
+        "  trained on     4,800 seed nodes, 105,000 nodes, 225,000 edges\n",
+        "  look-ahead     3 of 8 batches ready, 12 stalls, 1,234,567 edges sampled\n",
+        "  pages          90,000 wanted, 97.5 % in memory already, 3.20 GB advised, 1 major fault\n",
+        "  speed          21.4k nodes/s\n",
+        "epoch  train loss  valid loss  valid accuracy   nodes/s     time\n"
+        "  1/3      0.9000      0.8000          0.7000     20.0k   0.52 s\n"}) {
+    EXPECT_THAT(text, testing::HasSubstr(line));
+  }
+}
+
+TEST(JobView, SamplingIsToldAsItIs) {
+  v1::Job job = NodeLevelJob();
+  v1::NeighborSampling& sampling = *job.mutable_spec()->mutable_neighbor_sampling();
+  sampling.add_eval_fan_outs(20);
+  sampling.add_eval_fan_outs(10);
+  sampling.set_replace(true);
+  sampling.set_weighted(true);
+  sampling.set_look_ahead(1);
+  sampling.set_no_page_advice(true);
+  EXPECT_THAT(RenderJob(job, kTime, {}),
+              testing::HasSubstr("fan-out 15,all, with replacement, by edge weight; evaluation 20,10; up to 1 batch "
+                                 "ahead, no page advice\n"));
+  sampling.clear_eval_fan_outs();
+  sampling.set_layer_wise_evaluation(true);
+  EXPECT_THAT(RenderJob(job, kTime, {}), testing::HasSubstr("; evaluation layer by layer;"));
+  sampling.clear_fan_outs();
+  EXPECT_THAT(RenderJob(job, kTime, {}), testing::HasSubstr("sampling       none: the whole graph in every step\n"));
+}
+
+TEST(JobView, TheResultNamesItsMetric) {
+  v1::Job job = SucceededJob();
+  job.mutable_spec()->set_loss(v1::JobSpec::LOSS_BCE);
+  EXPECT_THAT(RenderResult(job, {}), testing::HasSubstr("  validation ROC-AUC        0.2333\n"
+                                                        "  test ROC-AUC, best epoch  0.2400\n"
+                                                        "  test ROC-AUC, last epoch  0.2500\n"));
 }
 
 TEST(JobView, ShowTellsWhatIsSetBeyondTheDefaults) {
@@ -104,10 +149,11 @@ TEST(JobView, SnapshotHasNoLossBeforeTheFirstStepOfAnEpoch) {
 }
 
 TEST(DatasetView, List) {
-  EXPECT_EQ(RenderDatasetList({ImportingDataset(1), ReadyDataset()}, kTime, {}),
-            "DATASET  STATE      GRAPHS    NODES    EDGES  TARGETS     SIZE  CREATED\n"
-            "zinc     importing       -        -        -        -        -   5m ago\n"
-            "zinc     ready      12,000  276,000  600,000        1  9.88 MB   5m ago\n");
+  EXPECT_EQ(RenderDatasetList({ImportingDataset(1), ReadyDataset(), ReadyGraph()}, kTime, {}),
+            "DATASET  KIND       STATE      GRAPHS    NODES    EDGES  TARGETS     SIZE  CREATED\n"
+            "zinc     -          importing       -        -        -        -        -   5m ago\n"
+            "zinc     graph set  ready      12,000  276,000  600,000        1  9.88 MB   5m ago\n"
+            "git      graph      ready           1   37,700  578,006        1  6.00 MB   5m ago\n");
 }
 
 TEST(DatasetView, ShowOfAReadySet) {
@@ -128,6 +174,38 @@ TEST(DatasetView, ShowOfAReadySet) {
             "train  10,000  230,000  500,000  23.09 ± 4.49  49.65 ± 10.53         38         88        0.992\n"
             "valid   1,000   23,000   50,000  23.09 ± 4.49  49.65 ± 10.53         38         88        0.992\n"
             "test    1,000   23,000   50,000  23.09 ± 4.49  49.65 ± 10.53         38         88        0.992\n");
+}
+
+TEST(DatasetView, ShowOfALargeGraph) {
+  EXPECT_EQ(RenderDataset(ReadyGraph(), kTime, {}),
+            "dataset git\n"
+            "  state          ready\n"
+            "  source         /data/zinc\n"
+            "  created        2026-03-10 12:00:00\n"
+            "  nodes          37,700, 12 of them isolated, at most 9,458 edges into one\n"
+            "  edges          578,006, symmetric (inverse edges added), 3 self-loops\n"
+            "  node features  4,005 columns of sparse, 690,374 values\n"
+            "  edge features  none\n"
+            "  targets        1 a node, 0 labels missing, whole numbers 0 to 1\n"
+            "  split          random: train 30,160, valid 3,770, test 3,770 nodes\n"
+            "  store          6.00 MB, 2.61 MB of it edges (4.52 bytes an edge)\n");
+}
+
+TEST(DatasetView, ALargeGraphSaysWhatItsEdgesCarry) {
+  v1::Dataset dataset = ReadyGraph();
+  v1::GraphSummary& summary = *dataset.mutable_graph();
+  summary.set_symmetric(false);
+  summary.set_inverse_edges_added(false);
+  summary.set_num_self_loops(0);
+  summary.set_num_duplicate_edges(1'000);
+  summary.set_weighted(true);
+  summary.set_timestamped(true);
+  summary.set_named(true);
+  summary.set_num_targets(0);
+  const std::string text = RenderDataset(dataset, kTime, {});
+  EXPECT_THAT(text, testing::HasSubstr("578,006, directed, 1,000 duplicates dropped, weights, timestamps\n"));
+  EXPECT_THAT(text, testing::HasSubstr("edges into one; the source's names kept\n"));
+  EXPECT_THAT(text, testing::HasSubstr("targets        none\n"));
 }
 
 TEST(DatasetView, ShowOfAnImport) {

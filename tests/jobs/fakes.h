@@ -33,11 +33,29 @@ class FakeGraphSet : public data::GraphSet {
   absl::StatusOr<std::span<const float>> labels() const override { return Empty(); }
   absl::StatusOr<std::span<const uint32_t>> split(data::Split) const override { return Empty(); }
   absl::Status CheckIntact() const override { return absl::OkStatus(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>&) const override { return Empty(); }
   uint64_t mapped_bytes() const override { return 0; }
 
  private:
   static absl::Status Empty() { return absl::UnimplementedError("a fake set has no graphs"); }
   data::GraphSetSummary summary_;
+};
+
+class FakeGraph : public data::Graph {
+ public:
+  const data::GraphSummary& summary() const override { return summary_; }
+  const data::GraphView& view() const override { return view_; }
+  const data::NodeNames& names() const override { return names_; }
+  absl::Status CheckIntact() const override { return absl::OkStatus(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>&) const override {
+    return absl::UnimplementedError("a fake graph has no bytes");
+  }
+  uint64_t mapped_bytes() const override { return 0; }
+
+ private:
+  data::GraphSummary summary_;
+  data::GraphView view_;
+  data::NodeNames names_;
 };
 
 class FakeCatalog : public data::Catalog {
@@ -50,6 +68,12 @@ class FakeCatalog : public data::Catalog {
     dataset.error = std::move(error);
     if (state == data::DatasetState::kReady) dataset.summary = data::GraphSetSummary();
     datasets_[dataset.id] = dataset;
+  }
+  // A READY one that holds one large graph.
+  void PutGraph(const std::string& id, const data::GraphSummary& summary) {
+    Put(id);
+    absl::MutexLock lock(&mu_);
+    datasets_[DatasetId(id)].summary = summary;
   }
   void Remove(const std::string& id) {
     absl::MutexLock lock(&mu_);
@@ -71,8 +95,9 @@ class FakeCatalog : public data::Catalog {
   absl::Status Delete(const DatasetId&, const std::function<absl::Status()>&) override {
     return absl::UnimplementedError("fake");
   }
-  absl::StatusOr<std::shared_ptr<const data::GraphSet>> OpenGraphSet(const DatasetId& id) const override {
-    PF_RETURN_IF_ERROR(Get(id).status());
+  absl::StatusOr<data::OpenedDataset> Open(const DatasetId& id) const override {
+    PF_ASSIGN_OR_RETURN(const data::Dataset dataset, Get(id));
+    if (dataset.summary && std::holds_alternative<data::GraphSummary>(*dataset.summary)) return graph_;
     return graphs_;
   }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId&, ChangeHub::Listener) override { return nullptr; }
@@ -81,9 +106,11 @@ class FakeCatalog : public data::Catalog {
   void StopImports() override {}
 
   const std::shared_ptr<const data::GraphSet>& graphs() const { return graphs_; }
+  const std::shared_ptr<const data::Graph>& graph() const { return graph_; }
 
  private:
   const std::shared_ptr<const data::GraphSet> graphs_ = std::make_shared<FakeGraphSet>();
+  const std::shared_ptr<const data::Graph> graph_ = std::make_shared<FakeGraph>();
   mutable absl::Mutex mu_;
   std::map<DatasetId, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
   std::function<void()> on_get_;
@@ -111,7 +138,11 @@ class FakeRunner : public train::Runner {
   }
   // Instead of training.
   void SetScript(Script script) { script_ = std::move(script); }
-  void SetCompatible(absl::Status status) { compatible_ = std::move(status); }
+  using Check = std::function<absl::Status(const train::TrainOptions&, const data::ImportedSummary&, std::string_view)>;
+  void SetCheck(Check check) { check_ = std::move(check); }
+  void SetCompatible(absl::Status status) {
+    check_ = [status](const auto&, const auto&, std::string_view) { return status; };
+  }
   void AwaitRuns(size_t count) {
     absl::MutexLock lock(&mu_);
     const auto enough = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return runs_.size() >= count; };
@@ -143,9 +174,9 @@ class FakeRunner : public train::Runner {
     if (script_) return script_(request, context);
     return Train(request, context);
   }
-  absl::Status CheckCompatible(const train::TrainOptions&, const data::GraphSetSummary&,
-                               std::string_view) const override {
-    return compatible_;
+  absl::Status CheckCompatible(const train::TrainOptions& options, const data::ImportedSummary& summary,
+                               std::string_view prefix) const override {
+    return check_ ? check_(options, summary, prefix) : absl::OkStatus();
   }
   DeviceKind device() const override { return DeviceKind::kCpu; }
   int threads() const override { return 2; }
@@ -197,7 +228,7 @@ class FakeRunner : public train::Runner {
         train::EpochMetrics metrics;
         metrics.epoch = progress.epoch;
         metrics.train_loss = progress.loss;
-        metrics.valid_mae = 2 * progress.loss;
+        metrics.valid_metric = 2 * progress.loss;
         context.OnEpoch(metrics);
         save();
       }
@@ -206,7 +237,7 @@ class FakeRunner : public train::Runner {
     std::ofstream(request.job_directory / "artifacts" / train::kBestWeightsFile) << "weights";
     train::RunResult result;
     result.best_epoch = request.options.epochs;
-    result.best_valid_mae = 2 * progress.loss;
+    result.best_valid_metric = 2 * progress.loss;
     return train::RunOutcome{train::RunEnd::kSucceeded, result};
   }
 
@@ -259,7 +290,7 @@ class FakeRunner : public train::Runner {
   int64_t permits_ ABSL_GUARDED_BY(mu_) = kFree;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
   Script script_;
-  absl::Status compatible_;
+  Check check_;
 };
 
 }  // namespace permafrost::jobs

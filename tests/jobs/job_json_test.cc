@@ -26,10 +26,10 @@ TEST(JobJsonTest, DoublesRoundTripBitByBit) {
                             -kInfinity};
   for (const double value : kValues) {
     train::EpochMetrics metrics;
-    metrics.valid_mae = value;
+    metrics.valid_metric = value;
     const auto back = EpochFromJson(ToJson(metrics));
     ASSERT_TRUE(back.ok()) << back.status();
-    EXPECT_EQ(std::bit_cast<uint64_t>(back->valid_mae), std::bit_cast<uint64_t>(value)) << value;
+    EXPECT_EQ(std::bit_cast<uint64_t>(back->valid_metric), std::bit_cast<uint64_t>(value)) << value;
   }
   train::EpochMetrics metrics;
   metrics.train_loss = std::numeric_limits<double>::quiet_NaN();
@@ -50,6 +50,18 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   spec.train.checkpoint = {11, 5};
   spec.train.graph_cache = {graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject};
   spec.priority = -42;
+  const auto back = SpecFromJson(ToJson(spec));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, spec);
+}
+
+TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
+  JobSpec spec;
+  spec.train = train::DefaultOptions(nn::Architecture::kGcn);
+  spec.train.dataset = DatasetId("products");
+  spec.train.loss = nn::Loss::kBce;
+  spec.train.class_weights = {0.1, 2.0 / 3};
+  spec.train.nodes = {{15, -1}, {20, 10}, true, true, true, 63, false};
   const auto back = SpecFromJson(ToJson(spec));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, spec);
@@ -83,11 +95,15 @@ TEST(JobJsonTest, ProgressRoundTrips) {
   progress.padding_edges = 2;
   progress.phase_seconds = {0.1, 0.2, 0.3, 0.4};
   progress.checkpoint_step = 313;
+  progress.look_ahead = {4, 2, 1'000'000, 3, {5, 6, 7, 8, 9, 10}};
   ProgressColumn column{progress, {4, 300}};
   const auto back = ProgressFromJson(ToJson(column));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->progress.eta, progress.eta);
   EXPECT_EQ(back->progress.phase_seconds.optimizer, 0.4);
+  ASSERT_TRUE(back->progress.look_ahead.has_value());
+  EXPECT_EQ(back->progress.look_ahead->stalls, 3);
+  EXPECT_EQ(back->progress.look_ahead->pages.major_faults, 10);
   EXPECT_EQ(back->crashes, column.crashes);
   EXPECT_EQ(ToJson(*back), ToJson(column));
   column.progress.eta = absl::InfiniteDuration();
@@ -100,7 +116,7 @@ TEST(JobJsonTest, ResultRoundTrips) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), ToJson(result));
   EXPECT_EQ(back->num_parameters, 123'456);
-  EXPECT_EQ(back->final_test_mae, 0.4);
+  EXPECT_EQ(back->final_test_metric, 0.4);
 }
 
 TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
@@ -113,6 +129,7 @@ TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   ASSERT_TRUE(before_crashes_were_counted.ok()) << before_crashes_were_counted.status();
   EXPECT_EQ(before_crashes_were_counted->progress.checkpoint_step, 7);
   EXPECT_EQ(before_crashes_were_counted->crashes, Crashes{});
+  EXPECT_FALSE(before_crashes_were_counted->progress.look_ahead.has_value());
   const auto newer = SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"heads":4}})");
   ASSERT_TRUE(newer.ok()) << newer.status();
   EXPECT_EQ(*newer, defaults);
@@ -130,6 +147,8 @@ TEST(JobJsonTest, WhatDoesNotAddUpIsDataLoss) {
       {"text where a number belongs", R"({"epochs":"many"})", "job spec"},
       {"a word that is no number", R"({"optimizer":{"learning_rate":"fast"}})", "fast"},
       {"a number where an object belongs", R"({"model":3})", "job spec"},
+      {"a number where a list belongs", R"({"class_weights":1})", "class_weights"},
+      {"text in a list of numbers", R"({"nodes":{"fan_outs":["ten"]}})", "job spec"},
   };
   for (const auto& c : kCases) {
     const auto spec = SpecFromJson(c.text);

@@ -25,6 +25,17 @@ TEST(JobLogTextTest, SubmittedNamesWhatMatters) {
   }
 }
 
+TEST(JobLogTextTest, SubmittedTellsHowANodeLevelJobSamples) {
+  Job job = AJob();
+  job.spec.train = train::DefaultOptions(nn::Architecture::kSage);
+  EXPECT_THAT(SubmittedLine(job), HasSubstr("sage 2 x 64, the whole graph a step, loss cross-entropy"));
+  job.spec.train.nodes.fan_outs = {15, -1};
+  EXPECT_THAT(SubmittedLine(job), HasSubstr("sage 2 x 64, fan-out 15,all, loss"));
+  job.spec.train.nodes = {{15, 10}, {20, 20}, true, true, true};
+  EXPECT_THAT(SubmittedLine(job), HasSubstr("fan-out 15,10 (evaluation 20,20), with replacement, by edge weight, "
+                                            "evaluated layer by layer, loss"));
+}
+
 TEST(JobLogTextTest, StartedAndResumedDiffer) {
   Job job = AJob();
   EXPECT_EQ(StartedLine(job, "cpu", 2), "started on cpu, 2 threads");
@@ -33,12 +44,36 @@ TEST(JobLogTextTest, StartedAndResumedDiffer) {
 }
 
 TEST(JobLogTextTest, EpochsReadAsATable) {
-  const std::string ninth = EpochLine({9, 0.5, 0.25, 0.125, 1e-3, 1, 0.5, 20000}, 100);
-  const std::string tenth = EpochLine({100, 12.5, 0.25, 0.125, 1e-3, 10, 0.5, 100}, 100);
+  train::TrainOptions options;
+  options.epochs = 100;
+  const std::string ninth = EpochLine({9, 0.5, 0.25, 0.125, 1e-3, 1, 0.5, 20000}, options);
+  const std::string tenth = EpochLine({100, 12.5, 0.25, 0.125, 1e-3, 10, 0.5, 100}, options);
   EXPECT_EQ(ninth.size(), tenth.size());
   EXPECT_THAT(ninth, HasSubstr("epoch   9/100"));
   EXPECT_THAT(tenth, HasSubstr("epoch 100/100"));
   EXPECT_EQ(ninth.find("valid MAE"), tenth.find("valid MAE"));
+  EXPECT_THAT(ninth, HasSubstr("20000 graphs/s"));
+}
+
+TEST(JobLogTextTest, TheMetricHasItsName) {
+  const struct {
+    nn::Loss loss;
+    const char* name;
+  } kCases[] = {{nn::Loss::kL1, "MAE"},
+                {nn::Loss::kMse, "MAE"},
+                {nn::Loss::kCrossEntropy, "accuracy"},
+                {nn::Loss::kBce, "ROC-AUC"}};
+  for (const auto& c : kCases) {
+    Job job = AJob();
+    job.spec.train = train::DefaultOptions(nn::Architecture::kSage);
+    job.spec.train.loss = c.loss;
+    job.state = JobState::kSucceeded;
+    job.result = train::RunResult{18, 0.25, 0.5, 0, 0.75, 0, 60, 1.5, 1};
+    const std::string epoch = EpochLine({9, 0.5, 0.25, 0.125, 1e-3, 1, 0.5, 20000}, job.spec.train);
+    EXPECT_THAT(epoch, HasSubstr(std::string("valid ") + c.name + "   0.12500"));
+    EXPECT_THAT(epoch, HasSubstr("20000 nodes/s"));
+    EXPECT_THAT(EndedLine(job), HasSubstr(std::string("last epoch test ") + c.name + " 0.75000"));
+  }
 }
 
 TEST(JobLogTextTest, TheEndSaysHow) {

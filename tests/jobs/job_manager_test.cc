@@ -93,9 +93,33 @@ TEST_F(JobManagerTest, TheRunnerGetsTheDatasetAndTheDirectory) {
   server_->Start();
   const Job job = server_.Create("job-a");
   server_.AwaitEnd("job-a");
-  EXPECT_EQ(seen.graphs, server_.catalog().graphs());
+  EXPECT_EQ(seen.dataset, data::OpenedDataset(server_.catalog().graphs()));
   EXPECT_EQ(seen.job_directory, server_.JobDirectory("job-a"));
   EXPECT_EQ(seen.options, job.spec.train);
+}
+
+TEST_F(JobManagerTest, ALargeGraphIsCheckedAndOpenedAsSuch) {
+  data::GraphSummary summary;
+  summary.nodes = 2708;
+  server_.catalog().PutGraph("cora", summary);
+  int64_t nodes = 0;
+  server_.runner().SetCheck([&](const train::TrainOptions&, const data::ImportedSummary& checked, std::string_view) {
+    nodes = std::get<data::GraphSummary>(checked).nodes;
+    return absl::OkStatus();
+  });
+  data::OpenedDataset opened;
+  server_.runner().SetScript([&](const train::RunRequest& request, train::RunContext&) {
+    opened = request.dataset;
+    return train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()};
+  });
+  server_->Start();
+  CreateRequest request = Server::Request("job-a");
+  request.spec.train = train::DefaultOptions(nn::Architecture::kSage);
+  request.spec.train.dataset = DatasetId("cora");
+  ASSERT_TRUE(server_->Create(request).ok());
+  server_.AwaitEnd("job-a");
+  EXPECT_EQ(nodes, 2708);
+  EXPECT_EQ(opened, data::OpenedDataset(server_.catalog().graph()));
 }
 
 TEST_F(JobManagerTest, HigherPriorityFirstThenAge) {

@@ -309,8 +309,53 @@ TEST_F(JobStoreTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
     EXPECT_TRUE(store->PutGraphCache(job.id, {}, nullptr).ok());
     EXPECT_TRUE(store->PutCacheCommands(job.id, {{.sequence = 1}}, nullptr).ok());
   }
-  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 2);
-  EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 2 from then on";
+  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 3);
+  EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 3 from then on";
+}
+
+TEST_F(JobStoreTest, MetricsOfVersion2KeepTheirValuesUnderTheirNewNames) {
+  // 0.1 + 0.2, and what a diverged run leaves.
+  constexpr char kVersion2[] = R"sql(
+    CREATE TABLE graph_caches (
+      job INTEGER PRIMARY KEY REFERENCES jobs (sequence) ON DELETE CASCADE,
+      snapshot TEXT NOT NULL,
+      entries TEXT NOT NULL
+    );
+    CREATE TABLE cache_commands (
+      job INTEGER NOT NULL REFERENCES jobs (sequence) ON DELETE CASCADE,
+      sequence INTEGER NOT NULL,
+      command TEXT NOT NULL,
+      PRIMARY KEY (job, sequence)
+    ) WITHOUT ROWID;
+    INSERT INTO epochs VALUES
+      (1, 2, '{"epoch":2,"train_loss":0.5,"valid_loss":0.25,"valid_mae":0.30000000000000004}'),
+      (1, 3, '{"epoch":3,"valid_loss":"nan","valid_mae":"nan"}');
+    INSERT INTO jobs VALUES (2, 'job-done', NULL, 'succeeded', 1700000000000000000, NULL, NULL, '{"dataset":"zinc"}',
+                             '{"step":7}', '{"best_epoch":2,"best_valid_mae":0.30000000000000004,"best_test_mae":0.4,'
+                             || '"best_test_loss":0.5,"final_test_mae":0.6,"final_test_loss":0.7}', '', 0);
+    PRAGMA user_version = 2;
+  )sql";
+  {
+    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    old.exec(kVersion1);
+    old.exec(kVersion2);
+  }
+  const auto store = Open();
+  const auto old = store->Get(JobId("job-old"));
+  ASSERT_TRUE(old.ok()) << old.status();
+  ASSERT_EQ(old->epochs.size(), 3u);
+  EXPECT_EQ(old->epochs[1].valid_metric, 0.1 + 0.2);
+  EXPECT_EQ(old->epochs[1].train_loss, 0.5);
+  EXPECT_TRUE(std::isnan(old->epochs[2].valid_metric));
+  EXPECT_FALSE(old->result.has_value());
+  const auto done = store->Get(JobId("job-done"));
+  ASSERT_TRUE(done.ok()) << done.status();
+  ASSERT_TRUE(done->result.has_value());
+  EXPECT_EQ(done->result->best_valid_metric, 0.1 + 0.2);
+  EXPECT_EQ(done->result->best_test_metric, 0.4);
+  EXPECT_EQ(done->result->best_test_loss, 0.5);
+  EXPECT_EQ(done->result->final_test_metric, 0.6);
+  EXPECT_EQ(done->result->final_test_loss, 0.7);
 }
 
 TEST_F(JobStoreTest, AnUnknownSchemaIsRefused) {

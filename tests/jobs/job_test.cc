@@ -95,6 +95,16 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
       {"spec.checkpoint.every_steps", "-1", [](JobSpec& s) { s.train.checkpoint.every_steps = -1; }},
       {"spec.checkpoint.keep", "0", [](JobSpec& s) { s.train.checkpoint.keep = 0; }},
       {"spec.checkpoint.keep", "101", [](JobSpec& s) { s.train.checkpoint.keep = 101; }},
+      {"spec.loss", "cross-entropy", [](JobSpec& s) { s.train.loss = nn::Loss::kCrossEntropy; }},
+      {"spec.class_weights", "l1",
+       [](JobSpec& s) {
+         s.train.class_weights = {1, 2};
+       }},
+      {"spec.neighbor_sampling", "gine",
+       [](JobSpec& s) {
+         s.train.nodes.fan_outs = {10, 10, 10, 10};
+       }},
+      {"spec.neighbor_sampling", "gine", [](JobSpec& s) { s.train.nodes.look_ahead = 9; }},
       {"spec.priority", "101", [](JobSpec& s) { s.priority = 101; }},
       {"spec.priority", "-101", [](JobSpec& s) { s.priority = -101; }},
   };
@@ -107,6 +117,117 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
     ASSERT_EQ(found.size(), 1u) << c.field << " " << c.value;
     EXPECT_EQ(found[0].field, c.field);
     EXPECT_THAT(found[0].description, testing::HasSubstr(c.value));
+  }
+}
+
+TEST(JobSpecTest, GineTakesBinaryLabels) {
+  JobSpec spec = GoodSpec();
+  spec.train.loss = nn::Loss::kBce;
+  spec.train.class_weights = {0.5, 20};
+  Violations violations;
+  Validate(spec, violations);
+  EXPECT_TRUE(violations.empty()) << violations.ToStatus();
+}
+
+TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
+  using Change = std::function<void(train::TrainOptions&)>;
+  const struct {
+    const char* why;
+    Change change;
+    std::vector<std::string> fields;
+  } kCases[] = {
+      {"the defaults: the whole graph a step", [](auto&) {}, {}},
+      {"a fan-out for each of the two layers",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+       },
+       {}},
+      {"all neighbours",
+       [](auto& t) {
+         t.nodes.fan_outs = {-1, 65'536};
+       },
+       {}},
+      {"everything at once",
+       [](auto& t) {
+         t.nodes = {{15, 10}, {20, 20}, true, true, false, 64, false};
+         t.class_weights = {1, 0.5, 2};
+       },
+       {}},
+      {"layer by layer",
+       [](auto& t) {
+         t.nodes = {{15, 10}, {}, false, false, true};
+       },
+       {}},
+      {"regression", [](auto& t) { t.loss = nn::Loss::kL1; }, {}},
+      {"a hop too few", [](auto& t) { t.nodes.fan_outs = {15}; }, {"spec.neighbor_sampling.fan_outs"}},
+      {"a hop too many in evaluation",
+       [](auto& t) {
+         t.nodes = {{15, 10}, {15, 10, 5}};
+       },
+       {"spec.neighbor_sampling.eval_fan_outs"}},
+      {"more hops than are sampled",
+       [](auto& t) {
+         t.model.num_layers = 17;
+         t.nodes.fan_outs.assign(17, 2);
+       },
+       {"spec.neighbor_sampling.fan_outs"}},
+      {"no neighbours, and fewer than all",
+       [](auto& t) {
+         t.nodes.fan_outs = {0, -2};
+       },
+       {"spec.neighbor_sampling.fan_outs[0]", "spec.neighbor_sampling.fan_outs[1]"}},
+      {"too many neighbours in evaluation",
+       [](auto& t) {
+         t.nodes = {{15, 10}, {15, 65'537}};
+       },
+       {"spec.neighbor_sampling.eval_fan_outs[1]"}},
+      {"two ways to evaluate",
+       [](auto& t) {
+         t.nodes = {{15, 10}, {20, 20}, false, false, true};
+       },
+       {"spec.neighbor_sampling.eval_fan_outs"}},
+      {"evaluation samples where training does not",
+       [](auto& t) {
+         t.nodes.eval_fan_outs = {20, 20};
+       },
+       {"spec.neighbor_sampling.eval_fan_outs"}},
+      {"how to draw where nothing is drawn",
+       [](auto& t) {
+         t.nodes.replace = true;
+         t.nodes.weighted = true;
+       },
+       {"spec.neighbor_sampling.replace", "spec.neighbor_sampling.weighted"}},
+      {"no batch ahead", [](auto& t) { t.nodes.look_ahead = 0; }, {"spec.neighbor_sampling.look_ahead"}},
+      {"too many ahead", [](auto& t) { t.nodes.look_ahead = 65; }, {"spec.neighbor_sampling.look_ahead"}},
+      {"a class that weighs nothing",
+       [](auto& t) {
+         t.class_weights = {1, 0, -1};
+       },
+       {"spec.class_weights[1]"}},
+      {"weights of a loss without classes",
+       [](auto& t) {
+         t.loss = nn::Loss::kMse;
+         t.class_weights = {1, 2};
+       },
+       {"spec.class_weights"}},
+      {"three weights of two labels",
+       [](auto& t) {
+         t.loss = nn::Loss::kBce;
+         t.class_weights = {1, 2, 3};
+       },
+       {"spec.class_weights"}},
+      {"nothing to pool", [](auto& t) { t.model.pooling = nn::Pooling::kSum; }, {"spec.model.pooling"}},
+  };
+  for (const auto& c : kCases) {
+    JobSpec spec;
+    spec.train = train::DefaultOptions(nn::Architecture::kSage);
+    spec.train.dataset = DatasetId("products");
+    c.change(spec.train);
+    Violations violations;
+    Validate(spec, violations);
+    std::vector<std::string> fields;
+    for (const FieldViolation& v : GetViolations(violations.ToStatus())) fields.push_back(v.field);
+    EXPECT_EQ(fields, c.fields) << c.why << ": " << violations.ToStatus();
   }
 }
 

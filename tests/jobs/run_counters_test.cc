@@ -55,6 +55,46 @@ TEST(RunCountersTest, AResumedRunThatTellsItsStartFirstLosesNothing) {
   EXPECT_EQ(first.counts.graphs, 10);
 }
 
+TEST(RunCountersTest, LookAheadCountsEachRunFromNothing) {
+  for (const bool resumed : {false, true}) {
+    RunCounters counters(resumed);
+    train::Progress progress = At(resumed ? 101 : 1, 0.5);
+    EXPECT_EQ(counters.Advance(progress).look_ahead.sampled_edges, 0) << "a job that does not sample";
+    progress = At(resumed ? 102 : 2, 0.75);
+    progress.look_ahead = {8, 2, 1000, 3, {100, 30, 40, 4096, 1, 5}};
+    const telemetry::LookAheadCounts first = counters.Advance(progress).look_ahead;
+    EXPECT_EQ(first.sampled_edges, 1000) << resumed;
+    EXPECT_EQ(first.stalls, 3);
+    EXPECT_EQ(first.wanted_pages, 100);
+    EXPECT_EQ(first.advised_bytes, 4096);
+    EXPECT_EQ(first.major_faults, 5);
+    ++progress.step;
+    progress.look_ahead->sampled_edges = 1500;
+    progress.look_ahead->stalls = 2;
+    const telemetry::LookAheadCounts second = counters.Advance(progress).look_ahead;
+    EXPECT_EQ(second.sampled_edges, 500);
+    EXPECT_EQ(second.stalls, 0) << "never negative";
+  }
+}
+
+TEST(RunCountersTest, AResumedRunsFirstProgressHoldsItsOwnSamples) {
+  RunCounters counters(/*resumed=*/true);
+  train::Progress progress = At(101, 0.5);
+  progress.look_ahead = {8, 2, 1000, 3, {}};
+  EXPECT_EQ(counters.Advance(progress).look_ahead.sampled_edges, 1000);
+}
+
+TEST(RunCountersTest, ResidencyIsOfThePagesLookedAt) {
+  train::LookAhead ahead{8, 2, 1000, 3, {}};
+  EXPECT_EQ(RunCounters::StateOf(std::nullopt).depth, 0);
+  EXPECT_EQ(RunCounters::StateOf(ahead).resident_ratio, 0) << "none looked at yet";
+  ahead.pages.resident_pages = 30;
+  ahead.pages.sampled_pages = 40;
+  EXPECT_EQ(RunCounters::StateOf(ahead).resident_ratio, 0.75);
+  EXPECT_EQ(RunCounters::StateOf(ahead).depth, 8);
+  EXPECT_EQ(RunCounters::StateOf(ahead).ready_batches, 2);
+}
+
 TEST(RunCountersTest, ARunThatBeganAnewCountsFromNothing) {
   RunCounters counters(/*resumed=*/true);
   EXPECT_EQ(counters.Advance(At(1, 0.5)).counts.graphs, 10);

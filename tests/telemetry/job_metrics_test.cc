@@ -92,6 +92,23 @@ TEST_F(JobMetricsTest, AClockSetBackIsNoNegativeWait) {
   EXPECT_NE(MetricsText(registry_).find("permafrost_job_queue_wait_seconds_sum 0\n"), std::string::npos);
 }
 
+TEST_F(JobMetricsTest, ShowsTheSamplerThatRunsAhead) {
+  metrics_.SetLookAhead({8, 3, 0.75});
+  EXPECT_EQ(Value("permafrost_job_lookahead_depth"), 8);
+  EXPECT_EQ(Value("permafrost_job_lookahead_ready_batches"), 3);
+  EXPECT_EQ(Value("permafrost_job_lookahead_resident_ratio"), 0.75);
+  metrics_.AddLookAhead({1, 20, 300, 4000, 50'000});
+  metrics_.AddLookAhead({1, 20, 300, 4000, 50'000});
+  EXPECT_EQ(Value("permafrost_job_lookahead_stalls_total"), 2);
+  EXPECT_EQ(Value("permafrost_job_lookahead_sampled_edges_total"), 40);
+  EXPECT_EQ(Value("permafrost_job_lookahead_wanted_pages_total"), 600);
+  EXPECT_EQ(Value("permafrost_job_lookahead_advised_bytes_total"), 8000);
+  EXPECT_EQ(Value("permafrost_job_lookahead_major_faults_total"), 100'000);
+  metrics_.SetLookAhead({});
+  EXPECT_EQ(Value("permafrost_job_lookahead_depth"), 0);
+  EXPECT_EQ(Value("permafrost_job_lookahead_stalls_total"), 2) << "counters stay";
+}
+
 TEST_F(JobMetricsTest, ShowsTheRunningJob) {
   metrics_.SetRunning(3, 0.25, 22000);
   EXPECT_EQ(Value("permafrost_train_epoch"), 3);

@@ -33,6 +33,10 @@ TEST_F(ServerMetricsTest, EverySeriesExistsFromTheStart) {
   for (const char* outcome : {"succeeded", "failed", "cancelled"}) {
     EXPECT_EQ(Value("permafrost_dataset_imports_total", {{"outcome", outcome}}), 0) << outcome;
   }
+  for (const char* kind : {"graph_set", "graph"}) {
+    EXPECT_EQ(Value("permafrost_dataset_stores", {{"kind", kind}}), 0) << kind;
+    EXPECT_EQ(Value("permafrost_dataset_store_bytes", {{"kind", kind}}), 0) << kind;
+  }
   EXPECT_EQ(Value("permafrost_dataset_mapped_bytes"), 0);
   EXPECT_EQ(Value("permafrost_build_info",
                   {{"version", "0.1.0"}, {"git_commit", "abc123"}, {"torch_version", "2.13.0"}, {"device", "cpu"}}),
@@ -61,6 +65,15 @@ TEST_F(ServerMetricsTest, StrangersCannotAddSeries) {
   EXPECT_EQ(MetricsText(registry_).find("MADE_UP"), std::string::npos);
   EXPECT_EQ(MetricsText(registry_).find("made-up"), std::string::npos);
   EXPECT_LT(MetricsText(registry_).size(), before + 200) << "values grow by digits, series do not";
+}
+
+TEST_F(ServerMetricsTest, StoresAreToldByKind) {
+  metrics_.SetStores("graph", 2, 5'000'000'000);
+  metrics_.SetStores("made-up", 1, 1);
+  EXPECT_EQ(Value("permafrost_dataset_stores", {{"kind", "graph"}}), 2);
+  EXPECT_EQ(Value("permafrost_dataset_store_bytes", {{"kind", "graph"}}), 5e9);
+  EXPECT_EQ(Value("permafrost_dataset_stores", {{"kind", "graph_set"}}), 0);
+  EXPECT_EQ(MetricsText(registry_).find("made-up"), std::string::npos);
 }
 
 TEST_F(ServerMetricsTest, ImportTotalsFollowButNeverFall) {

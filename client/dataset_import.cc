@@ -1,0 +1,212 @@
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands.h"
+#include "client/dataset_view.h"
+#include "client/follow.h"
+#include "client/format.h"
+#include "client/progress.h"
+#include "permafrost/v1/dataset.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+using Stub = v1::DatasetService::Stub;
+
+struct ImportFlags {
+  std::string name;
+  std::string path;
+  v1::ImportOptions options;
+  std::optional<std::string> format, node_ids, header, node_features, delimiter, comment;
+  std::vector<std::string> columns;
+  uint64_t memory_bytes = 0;
+  bool watch = true;
+  double reconnect_seconds = kDefaultReconnectSeconds;
+};
+
+// The names that a shell lets pass unhurt, or the character itself.
+std::string CharacterOf(const std::string& text) {
+  if (text == "tab") return "\t";
+  if (text == "space") return " ";
+  if (text == "none") return "";
+  return text;
+}
+
+v1::ImportOptions OptionsOf(const ImportFlags& flags) {
+  v1::ImportOptions options = flags.options;
+  if (flags.format)
+    options.set_format(EnumOf<v1::ImportOptions::Format>(*v1::ImportOptions::Format_descriptor(), *flags.format));
+  if (flags.node_features) {
+    options.set_node_features(
+        EnumOf<v1::ImportOptions::NodeFeatures>(*v1::ImportOptions::NodeFeatures_descriptor(), *flags.node_features));
+  }
+  options.set_memory_bytes(static_cast<int64_t>(flags.memory_bytes));
+  v1::EdgeListOptions& edge_list = *options.mutable_edge_list();
+  if (flags.node_ids) {
+    edge_list.set_node_ids(
+        EnumOf<v1::EdgeListOptions::NodeIds>(*v1::EdgeListOptions::NodeIds_descriptor(), *flags.node_ids));
+  }
+  for (const std::string& column : flags.columns)
+    edge_list.add_columns(EnumOf<v1::EdgeListOptions::Column>(*v1::EdgeListOptions::Column_descriptor(), column));
+  if (flags.header) {
+    edge_list.set_header(EnumOf<v1::EdgeListOptions::Header>(*v1::EdgeListOptions::Header_descriptor(), *flags.header));
+  }
+  if (flags.delimiter) edge_list.set_delimiter(CharacterOf(*flags.delimiter));
+  if (flags.comment) edge_list.set_comment(CharacterOf(*flags.comment));
+  return options;
+}
+
+// Draws the import until it ends. The last message is left in `last`.
+FollowResult WatchImport(Session& session, Stub& stub, const ImportFlags& flags, v1::Dataset& last) {
+  v1::WatchDatasetRequest request;
+  request.set_name(WithCollection("datasets", flags.name));
+  const absl::Time begin = absl::Now();
+  return Follow<v1::Dataset>(
+      session, absl::Seconds(flags.reconnect_seconds),
+      [&](grpc::ClientContext* context) { return stub.WatchDataset(context, request); },
+      [&](const v1::Dataset& dataset) {
+        last = dataset;
+        if (session.json()) session.PrintJson(dataset);
+        const v1::ImportProgress& progress = dataset.import_progress();
+        const ImportSnapshot snapshot{
+            progress.current_file(), progress.bytes_read(), progress.bytes_total(),
+            EstimateRemaining(progress.bytes_read(), progress.bytes_total(), absl::Now() - begin)};
+        if (!session.json()) session.terminal().Live(RenderImportProgress(snapshot, session.terminal().style()));
+        return dataset.state() == v1::Dataset::STATE_READY || dataset.state() == v1::Dataset::STATE_FAILED;
+      },
+      /*ok_is_end=*/false);
+}
+
+ExitCode Import(Session& session, const ImportFlags& flags) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(flags.path, error);
+  if (error) return session.Fail(LocalFileFailure(absl::StrCat(flags.path, ": ", error.message())));
+  v1::ImportDatasetRequest request;
+  request.set_dataset_id(flags.name);
+  *request.mutable_options() = OptionsOf(flags);
+  request.mutable_options()->set_source_path(path.lexically_normal().string());
+  const auto stub = v1::DatasetService::NewStub(session.channel());
+  v1::Dataset dataset;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub->ImportDataset(context, request, &dataset); });
+  if (!status.ok()) return session.Fail(status);
+  const std::string come_back = session.CommandLine(absl::StrCat("dataset show ", flags.name));
+  if (!flags.watch) {
+    if (session.json()) {
+      session.PrintJson(dataset);
+    } else {
+      session.Print(absl::StrCat("the import of ", flags.name, " has begun; see it with: ", come_back, "\n"));
+    }
+    return ExitCode::kOk;
+  }
+  const FollowResult result = WatchImport(session, *stub, flags, dataset);
+  if (result.end == FollowEnd::kInterrupted)
+    return session.Interrupted(absl::StrCat("the import goes on; see it with: ", come_back));
+  if (result.end == FollowEnd::kFailed) return session.Fail(result.failure);
+  session.terminal().ClearLive();
+  if (dataset.state() == v1::Dataset::STATE_FAILED)
+    return session.Fail(EndedBadlyFailure(absl::StrCat("the import of ", flags.name, " failed: ", dataset.error())));
+  // In JSON the stream's last message said it already.
+  if (!session.json()) {
+    const ViewTime now{absl::Now(), absl::LocalTimeZone()};
+    session.Print(RenderDataset(dataset, now, session.terminal().style()));
+  }
+  return ExitCode::kOk;
+}
+
+using Flags = std::shared_ptr<ImportFlags>;
+
+void AddSplitOptions(CLI::App& import, const Flags& flags) {
+  v1::ImportOptions& options = flags->options;
+  // The flags are kept by the command's callback, and so outlive these.
+  const auto set_split = [&options](const std::string& split) { options.set_split(split); };
+  const auto set_seed = [&options](uint64_t seed) { options.set_split_seed(seed); };
+  const auto set_train = [&options](double fraction) { options.set_train_fraction(fraction); };
+  const auto set_valid = [&options](double fraction) { options.set_valid_fraction(fraction); };
+  import
+      .add_option_function<std::string>(
+          "--split", set_split, "Which of split/* to read (default: the only one; a random split if there is none)")
+      ->type_name("NAME");
+  import.add_option_function<uint64_t>("--split-seed", set_seed, "Seed of the random split (default 0)")
+      ->check(NotNegative())
+      ->type_name("N");
+  import
+      .add_option_function<double>("--train-fraction", set_train, "Part of the random split that trains (default 0.8)")
+      ->type_name("0..1");
+  import
+      .add_option_function<double>("--valid-fraction", set_valid,
+                                   "Part of the random split that validates (default 0.1); the rest is test")
+      ->type_name("0..1");
+}
+
+void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
+  v1::ImportOptions& options = flags->options;
+  AddEnumOption(import, "--node-ids", flags->node_ids, *v1::EdgeListOptions::NodeIds_descriptor(),
+                "Edge list: how cells name nodes (default rows)");
+  import
+      .add_option("--columns", flags->columns,
+                  "Edge list: columns after source and target, in order: weight, timestamp, ignore (default: from the "
+                  "header; else a third is a weight)")
+      ->check(OneOf(EnumShortNames(*v1::EdgeListOptions::Column_descriptor())))
+      ->delimiter(',')
+      ->type_name("COLUMN,...");
+  AddEnumOption(import, "--header", flags->header, *v1::EdgeListOptions::Header_descriptor(),
+                "Edge list: whether the first line is a header (default auto)");
+  import.add_option("--delimiter", flags->delimiter, "Edge list: between cells (default: found from the first line)")
+      ->type_name("CHAR|tab|space");
+  import.add_option("--comment", flags->comment, "Edge list: begins lines to be passed over (default #)")
+      ->type_name("CHAR|none");
+  const auto set_nodes = [&options](int64_t nodes) { options.mutable_edge_list()->set_num_nodes(nodes); };
+  import.add_option_function<int64_t>("--num-nodes", set_nodes, "Edge list of rows: at least so many nodes")
+      ->type_name("N");
+}
+
+}  // namespace
+
+void AddDatasetImport(CLI::App& dataset, Command& chosen) {
+  CLI::App* import = dataset.add_subcommand("import", "Import many small graphs or one large graph");
+  const auto flags = std::make_shared<ImportFlags>();
+  v1::ImportOptions& options = flags->options;
+  import->add_option("NAME", flags->name, "Name of the dataset: 1..63 characters of [a-z0-9-], a letter first")
+      ->type_name("")
+      ->required();
+  import->add_option("PATH", flags->path, "File or directory to import, on the server's machine")
+      ->type_name("")
+      ->required();
+  AddEnumOption(*import, "--format", flags->format, *v1::ImportOptions::Format_descriptor(),
+                "What it is (default auto: from what is there)");
+  AddSplitOptions(*import, flags);
+  import->add_flag_callback(
+      "--no-inverse-edges,--directed", [&options] { options.set_no_inverse_edges(true);
+},
+      "Keep each edge as it stands instead of storing it with its inverse");
+  import->add_flag_callback(
+      "--coalesce", [&options] { options.set_coalesce(true);
+  }  // namespace permafrost::client
+,
+      "Large graph: keep one of several edges with equal ends, their weights added");
+  import->add_flag_callback(
+      "--no-out-edges", [&options] { options.set_no_out_edges(true);
+  },
+      "Large directed graph: keep edges by target only; smaller, but without random walks");
+  AddEnumOption(*import, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
+                "Large graph in OGB's layout: which file of node features to read (default auto)");
+  AddEdgeListOptions(*import, flags);
+  import
+      ->add_option("--memory", flags->memory_bytes,
+                   "Large graph: memory for sorting, as 512MiB (default: a quarter of the machine's)")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
+      ->type_name("SIZE");
+  import->add_flag("--watch,!--no-watch", flags->watch, "Show progress until the import ends (default)");
+  AddReconnectOption(*import, flags->reconnect_seconds);
+  import->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags);
+  }
+  ;
+  });
+  }
+
+  }  // namespace permafrost::client

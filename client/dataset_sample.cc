@@ -1,0 +1,88 @@
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/commands.h"
+#include "client/format.h"
+#include "client/neighbor_flags.h"
+#include "client/sample_view.h"
+#include "permafrost/v1/dataset.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+struct SampleFlags {
+  std::string name;
+  std::vector<int64_t> fan_outs;
+  DrawFlags draw;
+  std::optional<int64_t> walk;
+  std::optional<double> p, q;
+  std::vector<uint32_t> nodes;
+  int64_t count = 0;
+  uint64_t seed = 0;
+};
+
+ExitCode Sample(Session& session, const SampleFlags& flags) {
+  if (flags.fan_outs.empty() && !flags.walk)
+    return session.Fail(UsageFailure("--fan-out or --walk is missing: say what to draw, as --fan-out 15,10"));
+  v1::SampleDatasetRequest request;
+  request.set_name(WithCollection("datasets", flags.name));
+  request.mutable_nodes()->Add(flags.nodes.begin(), flags.nodes.end());
+  request.set_count(flags.count);
+  request.set_seed(flags.seed);
+  if (flags.walk) {
+    v1::SampleDatasetRequest::Walk& walk = *request.mutable_walk();
+    walk.set_length(*flags.walk);
+    if (flags.p) walk.set_p(*flags.p);
+    if (flags.q) walk.set_q(*flags.q);
+  } else {
+    v1::SampleDatasetRequest::Neighbors& neighbors = *request.mutable_neighbors();
+    neighbors.mutable_fan_outs()->Add(flags.fan_outs.begin(), flags.fan_outs.end());
+    neighbors.set_replace(flags.draw.replace);
+    neighbors.set_weighted(flags.draw.weighted);
+  }
+  const auto stub = v1::DatasetService::NewStub(session.channel());
+  v1::SampleDatasetResponse answer;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub->SampleDataset(context, request, &answer); });
+  if (!status.ok()) return session.Fail(status);
+  if (session.json()) {
+    session.PrintJson(answer);
+  } else {
+    session.Print(RenderSample(answer, session.terminal().style()));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddDatasetSample(CLI::App& dataset, Command& chosen) {
+  CLI::App* sample = dataset.add_subcommand("sample", "Draw neighbours or random walks of a large graph, to look at");
+  const auto flags = std::make_shared<SampleFlags>();
+  sample->add_option("NAME", flags->name, "Name of the dataset")->type_name("")->required();
+  CLI::Option* fan_out =
+      AddFanOutOption(*sample, "--fan-out", flags->fan_outs, "Neighbours drawn of each node, hop by hop");
+  AddDrawOptions(*sample, flags->draw);
+  sample->get_option("--replace")->needs(fan_out);
+  sample->get_option("--weighted")->needs(fan_out);
+  CLI::Option* walk = sample->add_option("--walk", flags->walk, "Random walks of so many nodes instead")
+                          ->excludes(fan_out)
+                          ->type_name("LENGTH");
+  sample->add_option("--p", flags->p, "Walks: below 1 they return more (default 1)")->needs(walk)->type_name("X");
+  sample->add_option("--q", flags->q, "Walks: below 1 they go farther (default 1)")->needs(walk)->type_name("X");
+  CLI::Option* nodes = sample->add_option("--nodes", flags->nodes, "Rows to begin at")
+                           ->check(NotNegative())
+                           ->delimiter(',')
+                           ->type_name("ROW,...");
+  sample->add_option("--count", flags->count, "Nodes to begin at, drawn by the seed (default 5)")
+      ->excludes(nodes)
+      ->type_name("N");
+  sample->add_option("--seed", flags->seed, "Seed of all that is drawn (default 0)")
+      ->check(NotNegative())
+      ->type_name("N");
+  sample->callback([flags, &chosen] { chosen = [flags](Session& session) { return Sample(session, *flags); }; });
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,95 @@
+#include "client/sample_view.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/format.h"
+#include "client/table.h"
+
+namespace permafrost::client {
+namespace {
+
+// Rows of edges or walks.
+constexpr int64_t kMostRows = 20;
+
+std::string More(int64_t more, const char* one, const char* many) {
+  return absl::StrCat("... and ", CountText(more), " more ", more == 1 ? one : many,
+                      "; all of them with --output json\n");
+}
+
+std::string RenderHops(const v1::SampleDatasetResponse& sample, const RenderStyle& style) {
+  std::vector<int64_t> edges(static_cast<size_t>(sample.nodes_of_hop_size()));
+  for (const auto& edge : sample.edges()) {
+    // A server may be newer than this client.
+    if (edge.hop() >= 0 && edge.hop() < sample.nodes_of_hop_size()) ++edges[static_cast<size_t>(edge.hop())];
+  }
+  std::vector<std::vector<Cell>> rows;
+  rows.reserve(edges.size());
+  for (int hop = 0; hop < sample.nodes_of_hop_size(); ++hop) {
+    rows.push_back({absl::StrCat(hop), CountText(sample.nodes_of_hop(hop)),
+                    hop == 0 ? std::string(kNothing) : CountText(edges[static_cast<size_t>(hop)])});
+  }
+  return RenderTable({{"HOP", Align::kRight}, {"NEW NODES", Align::kRight}, {"EDGES", Align::kRight}}, rows, style);
+}
+
+std::string RenderEdges(const v1::SampleDatasetResponse& sample, const RenderStyle& style) {
+  if (sample.edges().empty()) return "";
+  const bool weighted = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.weight() != 1; });
+  std::vector<Column> columns{{"HOP", Align::kRight}, {"SOURCE", Align::kRight}, {"TARGET", Align::kRight}};
+  if (weighted) columns.push_back({"WEIGHT", Align::kRight});
+  std::vector<std::vector<Cell>> rows;
+  const int shown = static_cast<int>(std::min<int64_t>(kMostRows, sample.edges_size()));
+  for (int i = 0; i < shown; ++i) {
+    const auto& edge = sample.edges(i);
+    rows.push_back({absl::StrCat(edge.hop()), absl::StrCat(edge.source()), absl::StrCat(edge.target())});
+    if (weighted) rows.back().emplace_back(absl::StrFormat("%.6g", edge.weight()));
+  }
+  std::string out = absl::StrCat("\n", RenderTable(columns, rows, style));
+  if (shown < sample.edges_size()) absl::StrAppend(&out, More(sample.edges_size() - shown, "edge", "edges"));
+  return out;
+}
+
+// One walk in the terminal's width; what does not fit is counted.
+std::string WalkLine(const v1::SampleDatasetResponse& sample, int64_t begin, int64_t length, const RenderStyle& style) {
+  const std::string arrow = style.unicode ? " → " : " > ";
+  const auto node = [&](int64_t i) { return absl::StrCat(sample.walks(static_cast<int>(begin + i))); };
+  const int width = style.width - 1;
+  std::string line = node(0);
+  // The longest beginning that leaves room to say how much is missing.
+  std::string cut = line;
+  for (int64_t i = 1; i < length; ++i) {
+    const std::string rest = absl::StrCat(arrow, "... ", length - i, " more");
+    if (DisplayWidth(line) + DisplayWidth(rest) <= width) cut = line + rest;
+    line += arrow + node(i);
+    if (DisplayWidth(line) > width) return cut + "\n";
+  }
+  return line + "\n";
+}
+
+std::string RenderWalks(const v1::SampleDatasetResponse& sample, const RenderStyle& style) {
+  const int64_t length = sample.walk_length();
+  const int64_t walks = sample.walks_size() / length;
+  std::string out;
+  for (int64_t i = 0; i < std::min(walks, kMostRows); ++i) out += WalkLine(sample, i * length, length, style);
+  if (walks > kMostRows) out += More(walks - kMostRows, "walk", "walks");
+  return out;
+}
+
+}  // namespace
+
+std::string RenderSample(const v1::SampleDatasetResponse& sample, const RenderStyle& style) {
+  const std::string took = absl::StrCat(" in ", DurationText(absl::Seconds(sample.seconds())), "\n");
+  if (sample.walk_length() > 0) {
+    const int64_t walks = sample.walks_size() / sample.walk_length();
+    return absl::StrCat(CountText(walks), walks == 1 ? " walk of " : " walks of ", CountText(sample.walk_length()),
+                        " nodes", took, "\n", RenderWalks(sample, style));
+  }
+  return absl::StrCat(CountText(sample.edges_size()), " edges around ", CountText(sample.nodes_size()),
+                      sample.nodes_size() == 1 ? " node" : " nodes", took, "\n", RenderHops(sample, style),
+                      RenderEdges(sample, style));
+}
+
+}  // namespace permafrost::client

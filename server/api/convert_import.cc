@@ -1,0 +1,157 @@
+#include "api/convert_import.h"
+
+#include <string>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "api/text.h"
+#include "api/wire_enum.h"
+#include "base/status.h"
+
+namespace permafrost::api {
+namespace {
+
+constexpr WireEnum<v1::ImportOptions::Format, data::ImportFormat, 5> kFormats{{{
+    {v1::ImportOptions::FORMAT_AUTO, data::ImportFormat::kAuto},
+    {v1::ImportOptions::FORMAT_OGB_GRAPHS, data::ImportFormat::kOgbGraphs},
+    {v1::ImportOptions::FORMAT_OGB_NODES, data::ImportFormat::kOgbNodes},
+    {v1::ImportOptions::FORMAT_EDGE_LIST, data::ImportFormat::kEdgeList},
+    {v1::ImportOptions::FORMAT_NPY, data::ImportFormat::kNpy},
+}}};
+constexpr WireEnum<v1::ImportOptions::NodeFeatures, data::NodeFeatureChoice, 3> kNodeFeatures{{{
+    {v1::ImportOptions::NODE_FEATURES_AUTO, data::NodeFeatureChoice::kAuto},
+    {v1::ImportOptions::NODE_FEATURES_DENSE, data::NodeFeatureChoice::kDense},
+    {v1::ImportOptions::NODE_FEATURES_SPARSE, data::NodeFeatureChoice::kSparse},
+}}};
+constexpr WireEnum<v1::EdgeListOptions::NodeIds, data::NodeIds, 3> kNodeIds{{{
+    {v1::EdgeListOptions::NODE_IDS_ROWS, data::NodeIds::kRows},
+    {v1::EdgeListOptions::NODE_IDS_NUMBERS, data::NodeIds::kNumbers},
+    {v1::EdgeListOptions::NODE_IDS_TEXT, data::NodeIds::kText},
+}}};
+constexpr WireEnum<v1::EdgeListOptions::Column, data::EdgeColumn, 3> kColumns{{{
+    {v1::EdgeListOptions::COLUMN_WEIGHT, data::EdgeColumn::kWeight},
+    {v1::EdgeListOptions::COLUMN_TIMESTAMP, data::EdgeColumn::kTimestamp},
+    {v1::EdgeListOptions::COLUMN_IGNORE, data::EdgeColumn::kIgnore},
+}}};
+constexpr WireEnum<v1::EdgeListOptions::Header, data::Header, 3> kHeaders{{{
+    {v1::EdgeListOptions::HEADER_AUTO, data::Header::kAuto},
+    {v1::EdgeListOptions::HEADER_NO, data::Header::kNo},
+    {v1::EdgeListOptions::HEADER_YES, data::Header::kYes},
+}}};
+
+// No edge list has more columns that matter, and a request has room for a million of them.
+constexpr int kMaxColumns = 64;
+
+// '\0' for the empty text.
+char CharFromWire(std::string_view field, const std::string& text, Violations& violations) {
+  if (text.empty()) return '\0';
+  const char c = text.front();
+  const bool one = text.size() == 1;
+  if (!one || !absl::ascii_isascii(static_cast<unsigned char>(c)) || c == '\0' || c == '\n' || c == '\r') {
+    violations.Add(field, absl::StrCat("'", Clip(ValidUtf8(text), 32), "' is not one ASCII character within a line"));
+    return '\0';
+  }
+  return c;
+}
+
+std::string CharToWire(char c) { return c == '\0' ? "" : std::string(1, c); }
+
+data::EdgeListOptions EdgeListFromWire(const v1::EdgeListOptions& wire, Violations& violations) {
+  data::EdgeListOptions options;
+  kNodeIds.Read(wire.node_ids(), "options.edge_list.node_ids", options.node_ids, violations);
+  if (wire.columns_size() > kMaxColumns) {
+    violations.Add("options.edge_list.columns",
+                   absl::StrCat("has ", wire.columns_size(), " entries; accepted: at most ", kMaxColumns));
+  } else {
+    for (int i = 0; i < wire.columns_size(); ++i) {
+      const std::string field = absl::StrCat("options.edge_list.columns[", i, "]");
+      const int number = wire.columns(i);
+      // Unlike a field that is not set, an entry has no default.
+      if (number == v1::EdgeListOptions::COLUMN_UNSPECIFIED) {
+        violations.Add(field, absl::StrCat("says nothing; accepted: ", kColumns.Accepted()));
+      } else {
+        kColumns.Read(number, field, options.columns.emplace_back(data::EdgeColumn::kIgnore), violations);
+      }
+    }
+  }
+  kHeaders.Read(wire.header(), "options.edge_list.header", options.header, violations);
+  options.delimiter = CharFromWire("options.edge_list.delimiter", wire.delimiter(), violations);
+  if (wire.has_comment()) options.comment = CharFromWire("options.edge_list.comment", wire.comment(), violations);
+  options.num_nodes = wire.num_nodes();
+  return options;
+}
+
+v1::EdgeListOptions EdgeListToWire(const data::EdgeListOptions& options) {
+  v1::EdgeListOptions wire;
+  wire.set_node_ids(kNodeIds.ToWire(options.node_ids));
+  for (const data::EdgeColumn column : options.columns) wire.add_columns(kColumns.ToWire(column));
+  wire.set_header(kHeaders.ToWire(options.header));
+  wire.set_delimiter(CharToWire(options.delimiter));
+  wire.set_comment(CharToWire(options.comment));
+  wire.set_num_nodes(options.num_nodes);
+  return wire;
+}
+
+data::ImportOptions OptionsFromWire(const v1::ImportOptions& wire, Violations& violations) {
+  data::ImportOptions options;
+  options.source = wire.source_path();
+  kFormats.Read(wire.format(), "options.format", options.format, violations);
+  options.add_inverse_edges = !wire.no_inverse_edges();
+  options.coalesce = wire.coalesce();
+  options.keep_out_edges = !wire.no_out_edges();
+  kNodeFeatures.Read(wire.node_features(), "options.node_features", options.node_features, violations);
+  options.split = wire.split();
+  options.split_seed = wire.split_seed();
+  if (wire.train_fraction() != 0 || wire.valid_fraction() != 0) {
+    options.train_fraction = wire.train_fraction();
+    options.valid_fraction = wire.valid_fraction();
+  }
+  options.edge_list = EdgeListFromWire(wire.edge_list(), violations);
+  if (wire.memory_bytes() < 0) {
+    violations.Add("options.memory_bytes", absl::StrCat(wire.memory_bytes(), " is below 0"));
+  } else {
+    options.memory_bytes = static_cast<uint64_t>(wire.memory_bytes());
+  }
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetRequest& wire) {
+  Violations violations;
+  ImportRequest request;
+  request.id = DatasetId(wire.dataset_id());
+  for (const FieldViolation& v : GetViolations(CheckIdSyntax("dataset_id", wire.dataset_id()))) {
+    violations.Add(v.field, v.description);
+  }
+  if (wire.has_options()) {
+    request.options = OptionsFromWire(wire.options(), violations);
+    for (const FieldViolation& v : GetViolations(data::CheckImportOptions(request.options))) {
+      violations.Add(v.field, v.description);
+    }
+  } else {
+    violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");
+  }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return request;
+}
+
+v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options) {
+  v1::ImportOptions wire;
+  wire.set_source_path(ValidUtf8(options.source.string()));
+  wire.set_format(kFormats.ToWire(options.format));
+  wire.set_no_inverse_edges(!options.add_inverse_edges);
+  wire.set_coalesce(options.coalesce);
+  wire.set_no_out_edges(!options.keep_out_edges);
+  wire.set_node_features(kNodeFeatures.ToWire(options.node_features));
+  wire.set_split(ValidUtf8(options.split));
+  wire.set_split_seed(options.split_seed);
+  wire.set_train_fraction(options.train_fraction);
+  wire.set_valid_fraction(options.valid_fraction);
+  *wire.mutable_edge_list() = EdgeListToWire(options.edge_list);
+  wire.set_memory_bytes(static_cast<int64_t>(options.memory_bytes));
+  return wire;
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,22 @@
+// What an import is asked to do, between the wire and the domain.
+// Threads: pure functions.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "base/id.h"
+#include "data/import_options.h"
+#include "permafrost/v1/dataset.pb.h"
+
+namespace permafrost::api {
+
+struct ImportRequest {
+  DatasetId id;
+  data::ImportOptions options;
+};
+
+// Defaults are filled in. Errors: InvalidArgument with a violation for every bad field at once.
+absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetRequest& wire);
+
+v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options);
+
+}  // namespace permafrost::api

@@ -1,0 +1,21 @@
+// Samples of a large graph between the wire and the domain.
+// Threads: pure functions.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/sample_query.h"
+#include "permafrost/v1/dataset.pb.h"
+
+namespace permafrost::api {
+
+// Defaults are filled in. Errors: InvalidArgument with violations for what the domain cannot hold; ranges are the
+// domain's to check.
+absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetRequest& wire);
+
+// An error of data::Sample for `query`, its fields named as on the wire.
+absl::Status SampleErrorToWire(const data::SampleQuery& query, const absl::Status& status);
+
+v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer);
+
+}  // namespace permafrost::api

@@ -1,0 +1,178 @@
+#include "api/convert_import.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace permafrost::api {
+namespace {
+
+v1::ImportDatasetRequest Minimal() {
+  v1::ImportDatasetRequest request;
+  request.set_dataset_id("zinc");
+  request.mutable_options()->set_source_path("/data/zinc");
+  return request;
+}
+
+TEST(ImportRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
+  const auto got = ImportRequestFromWire(Minimal());
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->id, DatasetId("zinc"));
+  EXPECT_EQ(got->options.source, "/data/zinc");
+  EXPECT_EQ(got->options.format, data::ImportFormat::kAuto);
+  EXPECT_TRUE(got->options.add_inverse_edges);
+  EXPECT_FALSE(got->options.coalesce);
+  EXPECT_TRUE(got->options.keep_out_edges);
+  EXPECT_EQ(got->options.split, "");
+  EXPECT_EQ(got->options.split_seed, 0u);
+  EXPECT_EQ(got->options.train_fraction, 0.8);
+  EXPECT_EQ(got->options.valid_fraction, 0.1);
+  EXPECT_EQ(got->options.edge_list, data::EdgeListOptions());
+  EXPECT_EQ(got->options.memory_bytes, 0u);
+}
+
+data::ImportOptions RoundTrip(const data::ImportOptions& options) {
+  v1::ImportDatasetRequest request = Minimal();
+  *request.mutable_options() = ImportOptionsToWire(options);
+  const auto got = ImportRequestFromWire(request);
+  EXPECT_TRUE(got.ok()) << got.status();
+  return got.ok() ? got->options : data::ImportOptions();
+}
+
+TEST(ImportOptions, RoundTripEveryField) {
+  data::ImportOptions options;
+  options.source = "/s";
+  options.format = data::ImportFormat::kEdgeList;
+  options.add_inverse_edges = false;
+  options.coalesce = true;
+  options.keep_out_edges = false;
+  options.split = "scaffold";
+  options.split_seed = 7;
+  options.train_fraction = 0.5;
+  options.valid_fraction = 0;
+  options.edge_list = {data::NodeIds::kRows,
+                       {data::EdgeColumn::kTimestamp, data::EdgeColumn::kIgnore, data::EdgeColumn::kWeight},
+                       data::Header::kYes,
+                       '\t',
+                       '%',
+                       1'000'000};
+  options.memory_bytes = uint64_t{512} << 20;
+  const data::ImportOptions got = RoundTrip(options);
+  EXPECT_EQ(got.source, "/s");
+  EXPECT_EQ(got.format, data::ImportFormat::kEdgeList);
+  EXPECT_FALSE(got.add_inverse_edges);
+  EXPECT_TRUE(got.coalesce);
+  EXPECT_FALSE(got.keep_out_edges);
+  EXPECT_EQ(got.split, "scaffold");
+  EXPECT_EQ(got.split_seed, 7u);
+  EXPECT_EQ(got.train_fraction, 0.5);
+  EXPECT_EQ(got.valid_fraction, 0);
+  EXPECT_EQ(got.edge_list, options.edge_list);
+  EXPECT_EQ(got.memory_bytes, uint64_t{512} << 20);
+}
+
+TEST(ImportOptions, RoundTripEveryEnumValue) {
+  data::ImportOptions options;
+  options.source = "/s";
+  for (const auto& [format, name] : data::kImportFormatNames.rows) {
+    options.format = format;
+    EXPECT_EQ(RoundTrip(options).format, format) << name;
+  }
+  for (const auto& [features, name] : data::kNodeFeatureChoiceNames.rows) {
+    options.node_features = features;
+    EXPECT_EQ(RoundTrip(options).node_features, features) << name;
+  }
+  options.node_features = data::NodeFeatureChoice::kAuto;
+  options.format = data::ImportFormat::kEdgeList;
+  for (const auto& [node_ids, name] : data::kNodeIdsNames.rows) {
+    options.edge_list.node_ids = node_ids;
+    EXPECT_EQ(RoundTrip(options).edge_list.node_ids, node_ids) << name;
+  }
+  options.edge_list.node_ids = data::NodeIds::kRows;
+  for (const auto& [header, name] : data::kHeaderNames.rows) {
+    options.edge_list.header = header;
+    EXPECT_EQ(RoundTrip(options).edge_list.header, header) << name;
+  }
+}
+
+TEST(ImportOptions, NoCommentsAreSaidApartFromTheDefault) {
+  data::ImportOptions options;
+  options.source = "/s";
+  options.edge_list.comment = '\0';
+  EXPECT_EQ(RoundTrip(options).edge_list.comment, '\0');
+  EXPECT_EQ(ImportRequestFromWire(Minimal())->options.edge_list.comment, '#');
+}
+
+TEST(ImportRequestFromWire, NamesTheBadFields) {
+  using Edit = std::function<void(v1::ImportDatasetRequest&)>;
+  const struct {
+    const char* why;
+    Edit edit;
+    std::vector<std::string> fields;
+  } kCases[] = {
+      {"no options", [](auto& r) { r.clear_options(); }, {"options"}},
+      {"no path", [](auto& r) { r.mutable_options()->clear_source_path(); }, {"options.source_path"}},
+      {"bad id", [](auto& r) { r.set_dataset_id("A/b"); }, {"dataset_id"}},
+      {"negative", [](auto& r) { r.mutable_options()->set_train_fraction(-0.1); }, {"options.train_fraction"}},
+      {"NaN", [](auto& r) { r.mutable_options()->set_valid_fraction(std::nan("")); }, {"options.valid_fraction"}},
+      {"above 1 together",
+       [](auto& r) {
+         r.mutable_options()->set_train_fraction(0.8);
+         r.mutable_options()->set_valid_fraction(0.3);
+       },
+       {"options.valid_fraction"}},
+      {"a format of a newer version",
+       [](auto& r) { r.mutable_options()->set_format(static_cast<v1::ImportOptions::Format>(99)); },
+       {"options.format"}},
+      {"unknown ways to name nodes and columns",
+       [](auto& r) {
+         auto& edge_list = *r.mutable_options()->mutable_edge_list();
+         edge_list.set_node_ids(static_cast<v1::EdgeListOptions::NodeIds>(99));
+         edge_list.add_columns(v1::EdgeListOptions::COLUMN_WEIGHT);
+         edge_list.add_columns(v1::EdgeListOptions::COLUMN_UNSPECIFIED);
+         edge_list.add_columns(static_cast<v1::EdgeListOptions::Column>(99));
+         edge_list.set_header(static_cast<v1::EdgeListOptions::Header>(99));
+       },
+       {"options.edge_list.node_ids", "options.edge_list.columns[1]", "options.edge_list.columns[2]",
+        "options.edge_list.header"}},
+      {"too many columns",
+       [](auto& r) {
+         for (int i = 0; i < 65; ++i)
+           r.mutable_options()->mutable_edge_list()->add_columns(v1::EdgeListOptions::COLUMN_IGNORE);
+       },
+       {"options.edge_list.columns"}},
+      {"two characters, and one that is none of ASCII",
+       [](auto& r) {
+         r.mutable_options()->mutable_edge_list()->set_delimiter("::");
+         r.mutable_options()->mutable_edge_list()->set_comment("\xC2\xA7");
+       },
+       {"options.edge_list.delimiter", "options.edge_list.comment"}},
+      {"a line's end within a line",
+       [](auto& r) { r.mutable_options()->mutable_edge_list()->set_delimiter("\n"); },
+       {"options.edge_list.delimiter"}},
+      {"less than no memory", [](auto& r) { r.mutable_options()->set_memory_bytes(-1); }, {"options.memory_bytes"}},
+      {"all at once",
+       [](auto& r) {
+         r.set_dataset_id("");
+         r.mutable_options()->clear_source_path();
+         r.mutable_options()->set_train_fraction(-1);
+       },
+       {"dataset_id", "options.source_path", "options.train_fraction"}},
+  };
+  for (const auto& c : kCases) {
+    v1::ImportDatasetRequest request = Minimal();
+    c.edit(request);
+    std::vector<std::string> fields;
+    for (const auto& v : GetViolations(ImportRequestFromWire(request).status())) fields.push_back(v.field);
+    EXPECT_EQ(fields, c.fields) << c.why;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::api
