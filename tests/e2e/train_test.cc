@@ -53,9 +53,9 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   Daemon daemon(dir.path() / "state", ShippedSample());
   ASSERT_TRUE(daemon.ready());
   const v1::Dataset dataset = daemon.Import("zinc", ShippedSample());
-  EXPECT_EQ(dataset.summary().all().num_graphs(), 12000);
-  EXPECT_EQ(dataset.summary().train().num_graphs(), 10000);
-  EXPECT_TRUE(dataset.summary().inverse_edges_added());
+  EXPECT_EQ(dataset.graph_set().all().num_graphs(), 12000);
+  EXPECT_EQ(dataset.graph_set().train().num_graphs(), 10000);
+  EXPECT_TRUE(dataset.graph_set().inverse_edges_added());
 
   // Every series is there before the first job.
   const std::string before = HttpGet(daemon.metrics(), "/metrics");
@@ -69,23 +69,23 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   Submit(daemon, "first", /*epochs=*/3, /*batch_size=*/128);
   EXPECT_TRUE(WaitUntil(absl::Seconds(60), [&] {
     return Metric(HttpGet(daemon.metrics(), "/metrics"), "permafrost_dataset_mapped_bytes") ==
-           static_cast<double>(dataset.summary().store_bytes());
+           static_cast<double>(dataset.graph_set().store_bytes());
   })) << "the store is mapped while a job uses it";
   const v1::Job job = daemon.AwaitEnd("first");
   ASSERT_EQ(job.state(), v1::Job::STATE_SUCCEEDED) << job.error();
   const v1::Job whole = daemon.Get("first");
   ASSERT_EQ(whole.epochs_size(), 3);
   EXPECT_LT(whole.epochs(2).train_loss(), whole.epochs(0).train_loss());
-  EXPECT_GT(whole.result().best_test_mae(), 0);
+  EXPECT_GT(whole.result().best_test_metric(), 0);
 
   const int steps = 3 * 79;  // 10,000 graphs in batches of 128
   const std::string after = HttpGet(daemon.metrics(), "/metrics");
   EXPECT_EQ(Metric(after, "permafrost_train_steps_total"), steps);
   EXPECT_EQ(Metric(after, "permafrost_train_graphs_total"), 30000);
   EXPECT_EQ(Metric(after, "permafrost_train_nodes_total"),
-            3.0 * static_cast<double>(dataset.summary().train().num_nodes()));
+            3.0 * static_cast<double>(dataset.graph_set().train().num_nodes()));
   EXPECT_EQ(Metric(after, "permafrost_train_edges_total"),
-            3.0 * static_cast<double>(dataset.summary().train().num_edges()));
+            3.0 * static_cast<double>(dataset.graph_set().train().num_edges()));
   EXPECT_GE(Metric(after, "permafrost_train_padding_nodes_total"), steps) << "one a step at least";
   EXPECT_EQ(Metric(after, "permafrost_train_step_seconds_count{phase=\"backward\"}"), steps);
   EXPECT_EQ(Metric(after, "permafrost_jobs{state=\"succeeded\"}"), 1);
@@ -275,7 +275,7 @@ TEST(EndToEnd, BadInputIsAnsweredAndTheDaemonLives) {
       {"unknown dataset", {"job", "submit", "--dataset", "nowhere"}, 4, "nowhere"},
       {"unknown job", {"job", "show", "nobody"}, 4, "nobody"},
       {"a path outside the import roots", {"dataset", "import", "a", "/etc"}, 4, "/etc"},
-      {"not a dataset", {"dataset", "import", "b", dir.path() / "empty"}, 1, "num-node-list"},
+      {"not a dataset", {"dataset", "import", "b", dir.path() / "empty"}, 1, "the directory holds none of raw/graph-label.csv"},
       {"a bad name", {"dataset", "import", "Bad_Name", dir.path() / "empty"}, 4, "Bad_Name"},
   };
   for (const auto& c : kCases) {

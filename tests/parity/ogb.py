@@ -1,4 +1,4 @@
-"""A reader of OGB's graph-property CSV layout that shares nothing with Permafrost's importer."""
+"""A reader of OGB's graph- and node-property CSV layouts that shares nothing with Permafrost's importer."""
 
 import gzip
 import pathlib
@@ -37,6 +37,15 @@ def read(root):
         )
         n0, e0 = n0 + n, e0 + e
     return graphs
+
+
+def read_nodes(root):
+    """One large graph: x [N, F] float32, edge_index [2, E] with inverses (a self-loop is its own)."""
+    raw = pathlib.Path(root) / "raw"
+    x = torch.from_numpy(_table(raw, "node-feat", np.float32))
+    pairs = torch.from_numpy(_table(raw, "edge", np.int64)).T
+    inverses = pairs[:, pairs[0] != pairs[1]].flip(0)
+    return x, torch.cat([pairs, inverses], dim=1)
 
 
 def split(root, name):

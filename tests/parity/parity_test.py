@@ -5,14 +5,12 @@ usage: parity_test.py BIN_DIR DATASET_DIR
 
 import csv
 import pathlib
-import re
-import signal
-import subprocess
 import sys
 import tempfile
 
 import torch
 
+import daemon
 import gine
 import ogb
 
@@ -21,25 +19,12 @@ TOLERANCE = 1e-5
 
 def train_and_export(bin_dir, dataset, work):
     """Runs the real daemon and client; leaves best.safetensors, last.safetensors and predictions.csv in `work`."""
-    daemon = subprocess.Popen(
-        [bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", work / "state",
-         "--import-root", dataset, "--device", "cpu", "--threads", "2"],
-        stdout=subprocess.PIPE, text=True)
-    try:
-        server = re.search(r"grpc (\S+),", daemon.stdout.readline()).group(1)
-
-        def client(*arguments):
-            subprocess.run([bin_dir / "permafrost", "--server", server, *arguments], check=True)
-
+    with daemon.running(bin_dir, dataset, work) as client:
         client("dataset", "import", "sample", dataset)
         client("job", "submit", "--id", "parity", "--dataset", "sample", "--epochs", "2", "--batch-size", "64", "--watch")
         client("job", "export", "parity", "--artifact", "best-weights", "--to", work / "best.safetensors")
         client("job", "export", "parity", "--artifact", "last-weights", "--to", work / "last.safetensors")
         client("job", "export", "parity", "--artifact", "test-predictions", "--to", work / "predictions.csv")
-    finally:
-        daemon.send_signal(signal.SIGTERM)
-        code = daemon.wait(timeout=60)
-    assert code == 0, f"permafrostd ended with code {code}"
 
 
 def main():
