@@ -8,16 +8,20 @@ import urllib.request
 
 
 class Daemon:
-    def __init__(self, bin_dir, state_dir, dataset, threads, *flags):
+    """`dataset` is imported as `set`, with `import_flags`, unless the state directory has one of that name already.
+    `prepare` runs in the daemon's process before it is one."""
+
+    def __init__(self, bin_dir, state_dir, dataset, threads, *flags, import_flags=(), prepare=None):
         self.bin_dir = bin_dir
         self.process = subprocess.Popen(
             [bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", state_dir,
              "--import-root", dataset, "--device", "cpu", "--threads", str(threads), *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=prepare)
         ready = self.process.stdout.readline()
         self.server = re.search(r"grpc (\S+),", ready).group(1)
         self.metrics_url = re.search(r"metrics (\S+),", ready).group(1)
-        self.client("dataset", "import", "set", dataset)
+        if not any(kept["name"] == "datasets/set" for kept in self.json("dataset", "list").get("datasets", [])):
+            self.client("dataset", "import", "set", dataset, *import_flags)
 
     def client(self, *arguments):
         return subprocess.run([self.bin_dir / "permafrost", "--server", self.server, *map(str, arguments)], check=True,

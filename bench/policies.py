@@ -96,7 +96,7 @@ def run(arguments, policy):
         "capture_seconds": both("captureSeconds"),
         "ms_per_step": job["result"]["meanStepMilliseconds"],
         "ms_per_step_without_captures": job["result"]["meanStepMilliseconds"] - 1e3 * both("captureSeconds") / steps,
-        "best_valid_mae": job["result"]["bestValidMae"],
+        "best_valid_metric": job["result"]["bestValidMetric"],
         "rss_growth_mb": (warm[-1]["rss"] - warm[0]["rss"]) / MB,
         "rss_mb_per_10000_steps": 1e4 * slope([s["step"] for s in warm], [s["rss"] for s in warm]) / MB,
         "shares": shares,
