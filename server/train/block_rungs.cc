@@ -115,6 +115,7 @@ BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t see
 BlockRungs BlockRungs::Plan(const std::vector<BlockSizes>& probes, const BlockSizes& bound, int64_t max_rungs) {
   const std::vector<double> mean = Mean(probes);
   std::vector<double> scales;
+  scales.reserve(probes.size());
   for (const BlockSizes& probe : probes) scales.push_back(ScaleOf(probe, mean));
   std::ranges::sort(scales);
   const auto n = static_cast<double>(scales.size());

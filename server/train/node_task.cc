@@ -134,9 +134,9 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
   plan_.train_ceiling = plan_.train_rungs.back();
   plan_.train_shapes = std::ssize(plan_.train_rungs);
-  for (size_t i = 0; i < probes_.size(); ++i) {
+  for (data::BlockBatch& probe : probes_) {
     probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs);
-    probe_views_.back().Show(probes_[i]);
+    probe_views_.back().Show(probe);
   }
   return absl::OkStatus();
 }

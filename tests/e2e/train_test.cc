@@ -275,7 +275,10 @@ TEST(EndToEnd, BadInputIsAnsweredAndTheDaemonLives) {
       {"unknown dataset", {"job", "submit", "--dataset", "nowhere"}, 4, "nowhere"},
       {"unknown job", {"job", "show", "nobody"}, 4, "nobody"},
       {"a path outside the import roots", {"dataset", "import", "a", "/etc"}, 4, "/etc"},
-      {"not a dataset", {"dataset", "import", "b", dir.path() / "empty"}, 1, "the directory holds none of raw/graph-label.csv"},
+      {"not a dataset",
+       {"dataset", "import", "b", dir.path() / "empty"},
+       1,
+       "the directory holds none of raw/graph-label.csv"},
       {"a bad name", {"dataset", "import", "Bad_Name", dir.path() / "empty"}, 4, "Bad_Name"},
   };
   for (const auto& c : kCases) {
