@@ -84,7 +84,7 @@ class GatheringBatcher final : public BlockBatcher {
     PF_RETURN_IF_ERROR(CheckSubgraph(subgraph, options_.edge_weights));
     SetSizes(subgraph, out.real);
     PF_ASSIGN_OR_RETURN(out.real.nonzeros, features_.CountNonzeros(subgraph.nodes));
-    if (const absl::Status fits = CheckHolds(padded, out.real); !fits.ok()) {
+    if (absl::Status fits = CheckHolds(padded, out.real); !fits.ok()) {
       // Sparse rows may have grown since they were counted.
       PF_RETURN_IF_ERROR(graph_->CheckIntact());
       return fits;
