@@ -18,6 +18,9 @@ class Daemon:
              "--import-root", dataset, "--device", "cpu", "--threads", str(threads), *flags],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=prepare)
         ready = self.process.stdout.readline()
+        if "ready" not in ready:
+            raise SystemExit(f"bench: permafrostd did not start; to see why: {bin_dir / 'permafrostd'} --state-dir {state_dir} "
+                             f"--import-root {dataset}")
         self.server = re.search(r"grpc (\S+),", ready).group(1)
         self.metrics_url = re.search(r"metrics (\S+),", ready).group(1)
         if not any(kept["name"] == "datasets/set" for kept in self.json("dataset", "list").get("datasets", [])):

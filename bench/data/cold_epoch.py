@@ -22,7 +22,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from daemon import Daemon  # noqa: E402
-from node_epoch import interval  # noqa: E402
+from ratios import interval  # noqa: E402
 
 
 def evict(store):

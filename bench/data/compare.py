@@ -14,12 +14,13 @@ import argparse
 import json
 import os
 import pathlib
-import random
 import shutil
 import statistics
 import subprocess
 import sys
 import time
+
+from ratios import interval
 
 FAN_OUT = 15
 WALKS, LENGTH = 200_000, 40
@@ -108,13 +109,6 @@ class Numpy:
         return {"seconds": time.perf_counter() - begin, "done": found.size}
 
 
-def interval(ratios):
-    """95 % of the median, by bootstrap."""
-    rng = random.Random(1)
-    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return medians[50], medians[1949]
-
-
 def compare(name, ours, ours_command, other, other_command, rounds):
     rates = {"ours": [], "other": []}
     for i in range(-1, rounds):  # the first reads everything once
@@ -125,9 +119,9 @@ def compare(name, ours, ours_command, other, other_command, rounds):
             if i >= 0:
                 rates[who].append(done / answer["seconds"])
     ratios = [a / b for a, b in zip(rates["ours"], rates["other"])]
-    low, high = interval(ratios)
+    ratio, low, high = interval(ratios)
     return {"name": name, "ours_per_second": statistics.median(rates["ours"]),
-            "other_per_second": statistics.median(rates["other"]), "ratio": statistics.median(ratios), "low": low,
+            "other_per_second": statistics.median(rates["other"]), "ratio": ratio, "low": low,
             "high": high, "rounds": rounds}
 
 

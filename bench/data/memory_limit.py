@@ -1,8 +1,8 @@
 """A graph several times larger than the memory that the daemon may use trains to the same loss.
 
 The daemon runs the same job three times: with all of the machine, in a memory control group, and there without the sampler's
-advice to the kernel. That the limit bites is shown by
-the group's own count of times it was hit, by the peak of what it held, and by the major faults. The losses must be equal.
+advice to the kernel. That the limit bites is shown by the group's own count of times it was hit, by the peak of what it held, and
+by the major faults. The losses must be equal.
 
 usage: memory_limit.py BIN_DIR DATASET_DIR STATE_DIR --limit BYTES [--threads 2] [--epochs 2] [--fan-out 10,5] [--batch-size 256]
 Needs to be root. STATE_DIR keeps the imported store between runs.

@@ -14,7 +14,6 @@ DATASET_DIR: what power_law.py wrote, or OGB's node-property layout. Runs in a P
 import argparse
 import json
 import pathlib
-import random
 import statistics
 import sys
 import tempfile
@@ -28,13 +27,7 @@ from torch_geometric.nn.models import GraphSAGE
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from daemon import Daemon  # noqa: E402
-
-
-def interval(ratios, resamples=10_000):
-    """Median, and the 95 % interval of it by bootstrap."""
-    draw = random.Random(1)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(resamples))
-    return statistics.median(ratios), medians[resamples * 25 // 1000], medians[resamples * 975 // 1000]
+from ratios import interval  # noqa: E402
 
 
 def read(directory, choice):
