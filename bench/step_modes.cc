@@ -18,12 +18,12 @@
 
 #include "absl/strings/str_format.h"
 #include "base/string_view.h"
-#include "data/sampler.h"
+#include "daemon/wait_policy.h"
+#include "data/sampling/epoch_order.h"
+#include "device/cpu/storage.h"
 #include "device/device.h"
-#include "device/storage.h"
-#include "train/graph_task.h"
+#include "train/graph_set_task.h"
 #include "train/step_engine.h"
-#include "wait_policy.h"
 
 namespace permafrost::train {
 namespace {
@@ -55,7 +55,7 @@ class Silent : public RunContext {
 struct Arm {
   Arm(const char* arm_name, TrainOptions options, const std::shared_ptr<const data::GraphSet>& set)
       : name(arm_name),
-        task(*GraphTask::Create(options, set, at::kCPU)),
+        task(*GraphSetTask::Create(options, set, at::kCPU)),
         batcher(task->batcher()),
         optimizer(options.optimizer, task->tensors().parameters()),
         engine(options, *task, optimizer, at::kCPU, context) {}
@@ -72,7 +72,7 @@ struct Arm {
   graphcache::ModeStats stats() { return engine.cache().snapshot().of(Mode::kTrain); }
 
   const char* name;
-  const std::unique_ptr<GraphTask> task;
+  const std::unique_ptr<GraphSetTask> task;
   const data::Batcher& batcher;
   Silent context;
   nn::Optimizer optimizer;

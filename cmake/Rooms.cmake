@@ -1,6 +1,7 @@
-# One static library a room: permafrost_room(data DEPS base LIBS ZLIB::ZLIB [EXCLUDE file.cc] [TORCH]).
+# One static library a room: permafrost_room(data/store DEPS base LIBS ZLIB::ZLIB [EXCLUDE file.cc] [TORCH]) makes the
+# target pf_data_store of every .cc in and below data/store.
 # Headers of every room are on every room's path (server/); libraries are PRIVATE, so that torch's bundled protobuf 3.13
-# headers never meet a .pb.h. tests/rooms_test holds the table of which room may include which.
+# headers never meet a .pb.h. tests/rooms holds the table of which room may include which.
 set(PERMAFROST_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
     # Designated initialisers leave members at their defaults on purpose.
     -Wno-missing-field-initializers)
@@ -27,35 +28,44 @@ function(permafrost_torch target)
   target_link_libraries(${target} PRIVATE ${TORCH_LIBRARIES})
 endfunction()
 
+# Rooms -> their targets: data/store is pf_data_store.
+function(permafrost_room_targets out)
+  set(targets ${ARGN})
+  list(TRANSFORM targets REPLACE "/" "_")
+  list(TRANSFORM targets PREPEND pf_)
+  set(${out} ${targets} PARENT_SCOPE)
+endfunction()
+
 function(permafrost_room name)
   cmake_parse_arguments(ROOM "TORCH" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  string(REPLACE "/" "_" target pf_${name})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   if(ROOM_EXCLUDE)
     list(TRANSFORM ROOM_EXCLUDE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
     list(REMOVE_ITEM sources ${ROOM_EXCLUDE})
   endif()
-  add_library(pf_${name} STATIC ${sources})
-  target_include_directories(pf_${name} PUBLIC ${CMAKE_SOURCE_DIR}/server)
-  target_compile_options(pf_${name} PRIVATE ${PERMAFROST_WARNINGS})
-  list(TRANSFORM ROOM_DEPS PREPEND pf_ OUTPUT_VARIABLE deps)
-  target_link_libraries(pf_${name} PUBLIC ${deps} PRIVATE ${ROOM_LIBS})
+  add_library(${target} STATIC ${sources})
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/server)
+  target_compile_options(${target} PRIVATE ${PERMAFROST_WARNINGS})
+  permafrost_room_targets(deps ${ROOM_DEPS})
+  target_link_libraries(${target} PUBLIC ${deps} PRIVATE ${ROOM_LIBS})
   if(ROOM_TORCH)
-    permafrost_torch(pf_${name})
+    permafrost_torch(${target})
   endif()
 endfunction()
 
-# One test program a room: every tests/NAME/*_test.cc; each test is a ctest test.
+# One test program a room: every .cc in and below tests/NAME; each test is a ctest test.
 # WHOLE_MACHINE: the math library's threads need the cores to themselves; ctest runs nothing beside it.
 function(permafrost_room_test name)
   cmake_parse_arguments(ROOM "TORCH;WHOLE_MACHINE" "" "DEPS;LIBS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   if(NOT sources)
     return()
   endif()
   add_executable(${name}_test ${sources})
   target_compile_options(${name}_test PRIVATE ${PERMAFROST_WARNINGS})
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  list(TRANSFORM ROOM_DEPS PREPEND pf_ OUTPUT_VARIABLE deps)
+  permafrost_room_targets(deps ${ROOM_DEPS})
   target_link_libraries(${name}_test PRIVATE ${deps} ${ROOM_LIBS} GTest::gmock_main)
   target_compile_definitions(${name}_test PRIVATE PERMAFROST_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(ROOM_TORCH)
@@ -63,7 +73,7 @@ function(permafrost_room_test name)
   endif()
   set(properties TIMEOUT 300)
   if(ROOM_WHOLE_MACHINE)
-    # Short spins, as permafrostd sets them for itself (server/wait_policy.h).
+    # Short spins, as permafrostd sets them for itself (server/daemon/wait_policy.h).
     list(APPEND properties PROCESSORS 2 ENVIRONMENT GOMP_SPINCOUNT=1000)
   endif()
   gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "data/import.h"
+#include "data/import/import.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Imports one large graph into a store"};

@@ -21,10 +21,10 @@
 #include <string>
 #include <vector>
 
-#include "data/block_batch.h"
-#include "data/neighbor_sampler.h"
-#include "data/random.h"
-#include "data/random_walk.h"
+#include "base/random.h"
+#include "data/batching/block_batch.h"
+#include "data/sampling/neighbor_sampler.h"
+#include "data/sampling/random_walk.h"
 
 namespace permafrost::data {
 namespace {

@@ -2,7 +2,7 @@
 // Threads: pure functions.
 #pragma once
 
-#include "data/catalog.h"
+#include "data/catalog/catalog.h"
 #include "permafrost/v1/dataset.pb.h"
 
 namespace permafrost::api {

@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/id.h"
-#include "data/import_options.h"
+#include "data/source/import_options.h"
 #include "permafrost/v1/dataset.pb.h"
 
 namespace permafrost::api {

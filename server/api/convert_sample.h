@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/sample_query.h"
+#include "data/sampling/sample_query.h"
 #include "permafrost/v1/dataset.pb.h"
 
 namespace permafrost::api {

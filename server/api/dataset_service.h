@@ -12,8 +12,8 @@
 #include "api/slow_calls.h"
 #include "api/stream.h"
 #include "api/verify_stream.h"
-#include "base/subscription.h"
-#include "data/catalog.h"
+#include "base/change_hub.h"
+#include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 

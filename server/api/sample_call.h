@@ -5,8 +5,8 @@
 
 #include "api/slow_calls.h"
 #include "base/id.h"
-#include "data/catalog.h"
-#include "data/sample_query.h"
+#include "data/catalog/catalog.h"
+#include "data/sampling/sample_query.h"
 #include "grpcpp/support/server_callback.h"
 #include "permafrost/v1/dataset.pb.h"
 

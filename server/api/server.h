@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "api/request_observer.h"
 #include "api/server_info.h"
-#include "data/catalog.h"
+#include "data/catalog/catalog.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 

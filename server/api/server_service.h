@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "api/server_info.h"
-#include "data/catalog.h"
+#include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/server.grpc.pb.h"
 

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "api/status.h"
-#include "base/subscription.h"
+#include "base/change_hub.h"
 
 namespace permafrost::api {
 

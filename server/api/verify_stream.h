@@ -15,8 +15,8 @@
 #include "absl/time/time.h"
 #include "api/slow_calls.h"
 #include "api/stream.h"
-#include "base/subscription.h"
-#include "data/dataset.h"
+#include "base/change_hub.h"
+#include "data/store/dataset.h"
 #include "permafrost/v1/dataset.pb.h"
 
 namespace permafrost::api {

@@ -8,7 +8,7 @@
 
 #include "api/stream.h"
 #include "base/id.h"
-#include "data/catalog.h"
+#include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/graph_cache.pb.h"

@@ -13,8 +13,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/subscription.h"
-#include "data/catalog.h"
+#include "base/change_hub.h"
+#include "data/catalog/catalog.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "jobs/job.h"

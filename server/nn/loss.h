@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "nn/config.h"
+#include "nn/options.h"
 
 namespace permafrost::nn {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "nn/config.h"
-#include "nn/module.h"
+#include "nn/options.h"
+#include "nn/tensor_set.h"
 
 namespace permafrost::nn {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nn/module.h"
+#include "nn/tensor_set.h"
 
 namespace permafrost::nn {
 

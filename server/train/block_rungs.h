@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/batch_shape.h"
-#include "data/block_batch.h"
+#include "data/batching/block_batch.h"
 
 namespace permafrost::train {
 

@@ -15,9 +15,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/sampler.h"
+#include "data/sampling/epoch_order.h"
 #include "graphcache/snapshot.h"
-#include "nn/module.h"
+#include "nn/tensor_set.h"
 
 namespace permafrost::train {
 

@@ -5,7 +5,7 @@
 #include <c10/core/Device.h>
 
 #include "nn/loss.h"
-#include "nn/module.h"
+#include "nn/tensor_set.h"
 
 namespace permafrost::train {
 

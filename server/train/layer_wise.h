@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/graph.h"
-#include "nn/node_model.h"
+#include "data/store/graph.h"
+#include "nn/models/node_model.h"
 #include "train/task.h"
 
 namespace permafrost::train {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "train/graph_task.h"
+#include "train/graph_set_task.h"
 
 namespace permafrost::train {
 namespace {

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/block_batch.h"
+#include "data/batching/block_batch.h"
 #include "device/step_program.h"
-#include "nn/node_block.h"
+#include "nn/models/node_block.h"
 
 namespace permafrost::train {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/graph.h"
-#include "nn/node_model.h"
-#include "train/config.h"
+#include "data/store/graph.h"
+#include "nn/models/node_model.h"
+#include "train/options.h"
 
 namespace permafrost::train {
 

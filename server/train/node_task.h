@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "data/block_batch.h"
-#include "data/look_ahead.h"
-#include "data/sampler.h"
-#include "nn/node_model.h"
+#include "data/batching/block_batch.h"
+#include "data/batching/block_stream.h"
+#include "data/sampling/epoch_order.h"
+#include "nn/models/node_model.h"
 #include "train/block_rungs.h"
 #include "train/node_inputs.h"
 #include "train/task.h"

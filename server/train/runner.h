@@ -12,11 +12,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/device_kind.h"
-#include "data/dataset.h"
-#include "data/look_ahead.h"
+#include "data/batching/block_stream.h"
+#include "data/store/dataset.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
-#include "train/config.h"
+#include "train/options.h"
 
 namespace permafrost::train {
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "data/sampler.h"
+#include "data/sampling/epoch_order.h"
 
 namespace permafrost::train {
 namespace {

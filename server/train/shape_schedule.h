@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "data/batch.h"
+#include "data/batching/batch.h"
 #include "graphcache/shape_plan.h"
 
 namespace permafrost::train {

@@ -1,7 +1,7 @@
 #include "train/step_compiler.h"
 
 #include "base/status.h"
-#include "device/capture.h"
+#include "device/cpu/capture.h"
 
 namespace permafrost::train {
 namespace {

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "device/cpu/storage.h"
 #include "device/step_program.h"
-#include "device/storage.h"
 #include "graphcache/executable.h"
 #include "train/task.h"
 

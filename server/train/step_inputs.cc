@@ -60,7 +60,7 @@ graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::Gra
   return inputs;
 }
 
-nn::GraphBatch BatchOf(const graphcache::StepInputs& inputs) {
+nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs) {
   const auto& t = inputs.tensors;
   return {.padded_graphs = t.at(kLabels).size(0),
           .node_features = t[kNodeFeatures],

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "data/batch.h"
+#include "data/batching/batch.h"
 #include "device/step_program.h"
-#include "nn/graph_batch.h"
+#include "nn/models/graph_set_batch.h"
 
 namespace permafrost::train {
 
@@ -17,6 +17,6 @@ graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::Gra
                                   const int64_t& step, c10::Device device);
 
 // What a model takes of such inputs.
-nn::GraphBatch BatchOf(const graphcache::StepInputs& inputs);
+nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs);
 
 }  // namespace permafrost::train

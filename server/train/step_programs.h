@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "device/step_program.h"
-#include "nn/config.h"
 #include "nn/optimizer.h"
+#include "nn/options.h"
 #include "train/error_sums.h"
 #include "train/task.h"
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "train/graph_task.h"
+#include "train/graph_set_task.h"
 #include "train/node_model_for.h"
 #include "train/node_task.h"
 #include "train/whole_graph_task.h"
@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
                                                    c10::Device device, int threads,
                                                    const std::function<bool()>& keep_going) {
   if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
-    return GraphTask::Create(options, *set, device);
+    return GraphSetTask::Create(options, *set, device);
   }
   const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
   if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device);

@@ -3,9 +3,9 @@
 #include <torch/headeronly/version.h>
 
 #include "base/status.h"
-#include "device/capture.h"
+#include "device/cpu/capture.h"
+#include "device/cpu/storage.h"
 #include "device/device.h"
-#include "device/storage.h"
 #include "train/guard.h"
 #include "train/trainer.h"
 

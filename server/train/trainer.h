@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "data/sampler.h"
+#include "data/sampling/epoch_order.h"
 #include "nn/optimizer.h"
 #include "train/checkpoint.h"
 #include "train/evaluator.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "nn/node_model.h"
+#include "nn/models/node_model.h"
 #include "train/task.h"
 
 namespace permafrost::train {

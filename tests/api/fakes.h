@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
-#include "data/catalog.h"
+#include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"
 
 namespace permafrost::api {

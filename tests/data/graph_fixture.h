@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "data/element_type.h"
-#include "data/graph.h"
-#include "data/graph_writer.h"
+#include "data/store/element_type.h"
+#include "data/store/graph.h"
+#include "data/store/graph_writer.h"
 
 namespace permafrost::data {
 
@@ -51,10 +51,7 @@ struct TestGraph {
   // Into `directory`, which is made.
   absl::Status Write(const std::filesystem::path& directory, std::stop_token stop = {}) {
     std::filesystem::create_directories(directory);
-    const ImportObserver observer;
-    const ImportLimits limits;
-    const ImportMonitor monitor(/*bytes_total=*/0, observer, std::move(stop), limits);
-    auto writer = GraphWriter::Create(directory, monitor);
+    auto writer = GraphWriter::Create(directory, std::move(stop));
     if (!writer.ok()) return writer.status();
     for (const Part& part : parts) {
       // In pieces that are no whole rows.

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/graph.h"
-#include "data/import.h"
+#include "data/import/import.h"
 #include "data/ogb_folder.h"
+#include "data/store/graph.h"
 
 namespace permafrost::data {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "data/graph.h"
-#include "data/random.h"
+#include "base/random.h"
+#include "data/store/graph.h"
 
 namespace permafrost::data {
 

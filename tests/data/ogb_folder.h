@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/graph_set.h"
-#include "data/ogb_import.h"
+#include "data/import/ogb_import.h"
+#include "data/store/graph_set.h"
 
 namespace permafrost::data {
 

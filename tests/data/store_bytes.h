@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "data/block_guard.h"
-#include "data/format.h"
+#include "data/store/block_guard.h"
+#include "data/store/format.h"
 
 namespace permafrost::data {
 

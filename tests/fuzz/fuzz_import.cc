@@ -8,8 +8,8 @@
 #include <fstream>
 #include <stop_token>
 
-#include "data/graph.h"
-#include "data/import.h"
+#include "data/import/import.h"
+#include "data/store/graph.h"
 
 namespace permafrost::data {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/import_options.h"
+#include "data/source/import_options.h"
 
 namespace permafrost::data {
 

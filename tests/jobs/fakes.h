@@ -14,7 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "data/catalog.h"
+#include "data/catalog/catalog.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "train/runner.h"

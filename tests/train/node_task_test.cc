@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "device/cpu/storage.h"
 #include "device/device.h"
-#include "device/storage.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graph.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "data/sampler.h"
+#include "data/sampling/epoch_order.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
 

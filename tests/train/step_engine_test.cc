@@ -7,13 +7,13 @@
 
 #include <cmath>
 
-#include "data/sampler.h"
+#include "data/sampling/epoch_order.h"
+#include "device/cpu/storage.h"
 #include "device/device.h"
-#include "device/storage.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
-#include "train/graph_task.h"
+#include "train/graph_set_task.h"
 
 namespace permafrost::train {
 namespace {
@@ -26,7 +26,7 @@ struct Rig {
   Rig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
       at::ScalarType type = at::kFloat)
       : options(train_options),
-        task(*GraphTask::Create(options, set, at::kCPU)),
+        task(*GraphSetTask::Create(options, set, at::kCPU)),
         batcher(task->batcher()),
         optimizer(options.optimizer, Convert(*task, type)),
         engine(options, *task, optimizer, at::kCPU, context) {}
@@ -56,7 +56,7 @@ struct Rig {
   }
 
   const TrainOptions options;
-  const std::unique_ptr<GraphTask> task;
+  const std::unique_ptr<GraphSetTask> task;
   const data::Batcher& batcher;
   Recorder context;
   nn::Optimizer optimizer;

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "data/graph.h"
-#include "data/graph_writer.h"
+#include "data/store/graph.h"
+#include "data/store/graph_writer.h"
 
 namespace permafrost::train {
 
@@ -74,11 +74,8 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   std::array<std::vector<uint32_t>, 3> splits;
   for (uint32_t v = 0; v < nodes; ++v) splits[v % 5 < 3 ? 0 : v % 5 - 2].push_back(v);
 
-  const data::ImportObserver nobody;
-  const data::ImportLimits limits;
-  const data::ImportMonitor monitor(0, nobody, {}, limits);
   std::filesystem::create_directories(directory);
-  auto writer = data::GraphWriter::Create(directory, monitor);
+  auto writer = data::GraphWriter::Create(directory, {});
   check(writer.status());
   const auto write = [&](SectionKind kind, ElementType type, const auto& values, uint32_t width = 1) {
     check((*writer)->Write(kind, type, std::span(values), width));

@@ -7,8 +7,8 @@
 #include <random>
 #include <stop_token>
 
-#include "data/graph_set.h"
-#include "data/ogb_import.h"
+#include "data/import/ogb_import.h"
+#include "data/store/graph_set.h"
 
 namespace permafrost::train {
 

@@ -1,0 +1,207 @@
+#include "base/change_hub.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace permafrost {
+namespace {
+
+// Wakes the hub's thread. Abseil's timed waits end at a time of the wall clock: set back by an hour, it would hold up
+// every notice for as long. This one waits by the clock that only goes forward.
+// Threads: Ring is safe anywhere; one thread waits.
+class Doorbell {
+ public:
+  void Ring() {
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      rung_ = true;
+    }
+    bell_.notify_one();
+  }
+  // Until rung since the last wait, or for `timeout`; forever without one.
+  void Wait(std::optional<std::chrono::nanoseconds> timeout) {
+    std::unique_lock<std::mutex> lock(mu_);
+    const auto rung = [this] { return rung_; };
+    if (timeout) {
+      bell_.wait_for(lock, *timeout, rung);
+    } else {
+      bell_.wait(lock, rung);
+    }
+    rung_ = false;
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable bell_;
+  bool rung_ = false;
+};
+
+}  // namespace
+
+struct ChangeHub::Impl {
+  using Clock = std::chrono::steady_clock;
+
+  struct Entry {
+    std::uint64_t id;
+    // Shared so that a listener may drop its own subscription while it runs.
+    std::shared_ptr<const Listener> listener;
+  };
+  // A key lives while it has listeners: keys of objects long gone cost nothing.
+  struct Key {
+    std::vector<Entry> entries;
+    bool pending = false;
+    std::optional<Clock::time_point> last_call;
+  };
+
+  explicit Impl(absl::Duration interval) : min_interval(absl::ToChronoNanoseconds(interval)) {}
+
+  void Unsubscribe(const std::string& name, std::uint64_t id) {
+    // Declared before the lock: what the listener captured is destroyed outside it.
+    std::shared_ptr<const Listener> dropped;
+    absl::MutexLock lock(&mu);
+    if (const auto it = keys.find(name); it != keys.end()) {
+      auto& entries = it->second.entries;
+      const auto entry = std::find_if(entries.begin(), entries.end(), [id](const Entry& e) { return e.id == id; });
+      if (entry != entries.end()) {
+        dropped = std::move(entry->listener);
+        entries.erase(entry);
+      }
+      if (entries.empty()) keys.erase(it);
+    }
+    // On the hub's thread the running call is the caller itself, further up the stack.
+    if (std::this_thread::get_id() == thread_id) return;
+    const auto not_running = [this, id]() ABSL_SHARED_LOCKS_REQUIRED(mu) { return running != id; };
+    mu.Await(absl::Condition(&not_running));
+  }
+
+  // How long until the key may be called; not above 0 if it may be now.
+  std::chrono::nanoseconds Left(const Key& key, Clock::time_point now) const {
+    return key.last_call ? min_interval - (now - *key.last_call) : std::chrono::nanoseconds::zero();
+  }
+
+  // How long until a pending key may be called; nullopt if none is pending.
+  std::optional<std::chrono::nanoseconds> UntilNextCall(Clock::time_point now) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
+    std::optional<std::chrono::nanoseconds> next;
+    for (const auto& [name, key] : keys) {
+      if (key.pending && (!next || Left(key, now) < *next)) next = Left(key, now);
+    }
+    return next;
+  }
+
+  // Calls the listeners that `name` had when its turn came. A listener dropped meanwhile is skipped.
+  void Call(const std::string& name, Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    key.pending = false;
+    key.last_call = Clock::now();
+    std::vector<std::uint64_t> ids;
+    for (const Entry& entry : key.entries) ids.push_back(entry.id);
+    for (const std::uint64_t id : ids) {
+      if (stopping) return;
+      const auto it = keys.find(name);
+      if (it == keys.end()) return;
+      const auto& entries = it->second.entries;
+      const auto entry = std::find_if(entries.begin(), entries.end(), [id](const Entry& e) { return e.id == id; });
+      if (entry == entries.end()) continue;
+      std::shared_ptr<const Listener> listener = entry->listener;
+      running = id;
+      mu.Unlock();
+      (*listener)();
+      // Released before `running` falls, so that a listener's captures are gone once its Subscription is.
+      listener.reset();
+      mu.Lock();
+      running = 0;
+    }
+  }
+
+  void Run() {
+    absl::MutexLock lock(&mu);
+    thread_id = std::this_thread::get_id();
+    while (!stopping) {
+      const Clock::time_point now = Clock::now();
+      if (const auto next = UntilNextCall(now); !next || next->count() > 0) {
+        mu.Unlock();
+        doorbell.Wait(next);
+        mu.Lock();
+        continue;
+      }
+      std::vector<std::string> due;
+      for (const auto& [name, key] : keys) {
+        if (key.pending && Left(key, now).count() <= 0) due.push_back(name);
+      }
+      for (const std::string& name : due) {
+        if (const auto it = keys.find(name); it != keys.end() && it->second.pending) Call(name, it->second);
+      }
+    }
+  }
+
+  const std::chrono::nanoseconds min_interval;
+  Doorbell doorbell;  // rung after a change below that Run has to see
+  absl::Mutex mu;
+  std::map<std::string, Key> keys ABSL_GUARDED_BY(mu);
+  std::uint64_t next_id ABSL_GUARDED_BY(mu) = 1;
+  std::uint64_t running ABSL_GUARDED_BY(mu) = 0;  // id of the listener being called; 0: none
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  std::thread::id thread_id ABSL_GUARDED_BY(mu);
+  std::thread thread;
+};
+
+namespace {
+
+// Borrows nothing: the state outlives the hub while subscriptions do.
+template <class Impl>
+class Handle : public ChangeHub::Subscription {
+ public:
+  Handle(std::shared_ptr<Impl> impl, std::string key, std::uint64_t id)
+      : impl_(std::move(impl)), key_(std::move(key)), id_(id) {}
+  ~Handle() override { impl_->Unsubscribe(key_, id_); }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+  std::string key_;
+  std::uint64_t id_;
+};
+
+}  // namespace
+
+ChangeHub::ChangeHub(absl::Duration min_interval) : impl_(std::make_shared<Impl>(min_interval)) {
+  impl_->thread = std::thread([impl = impl_.get()] { impl->Run(); });
+}
+
+ChangeHub::~ChangeHub() {
+  {
+    absl::MutexLock lock(&impl_->mu);
+    impl_->stopping = true;
+  }
+  impl_->doorbell.Ring();
+  impl_->thread.join();
+}
+
+std::unique_ptr<ChangeHub::Subscription> ChangeHub::Subscribe(const std::string& key, Listener listener) {
+  auto shared = std::make_shared<const Listener>(std::move(listener));
+  absl::MutexLock lock(&impl_->mu);
+  const std::uint64_t id = impl_->next_id++;
+  impl_->keys[key].entries.push_back({id, std::move(shared)});
+  return std::make_unique<Handle<Impl>>(impl_, key, id);
+}
+
+void ChangeHub::Notify(const std::string& key) {
+  {
+    absl::MutexLock lock(&impl_->mu);
+    const auto it = impl_->keys.find(key);
+    if (it == impl_->keys.end() || it->second.pending) return;
+    it->second.pending = true;
+  }
+  impl_->doorbell.Ring();
+}
+
+}  // namespace permafrost

@@ -1,0 +1,279 @@
+#include "daemon/options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/enum_names.h"
+#include "base/host_port.h"
+#include "base/status.h"
+#include "daemon/version.h"
+
+namespace permafrost {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr double kMaxDrainSeconds = 86'400;
+
+absl::Status Refuse(const std::string& value, absl::string_view accepted) {
+  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\": accepted: ", accepted));
+}
+
+absl::Status ReadAddress(const std::string& value, std::string& out) {
+  PF_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(value));
+  out = FormatHostPort(parsed);
+  return absl::OkStatus();
+}
+
+absl::Status ReadBool(const std::string& value, bool& out) {
+  return absl::SimpleAtob(value, &out) ? absl::OkStatus() : Refuse(value, "true or false");
+}
+
+// Underscores are as good as hyphens: pyg-team/pytorch_geometric#10689 writes clear_per_step.
+template <class E, std::size_t N>
+absl::Status ReadName(const std::string& value, const EnumNames<E, N>& names, E& out) {
+  const std::optional<E> parsed = names.Parse(absl::StrReplaceAll(value, {{"_", "-"}}));
+  if (!parsed) return Refuse(value, names.Accepted());
+  out = *parsed;
+  return absl::OkStatus();
+}
+
+// One row a setting: its flag, its key in the file, and its variable PERMAFROST_NAME.
+struct Setting {
+  const char* name;
+  const char* metavar;  // empty: a switch
+  const char* default_value;
+  const char* help;
+  bool is_list;
+  // Takes one value; a list's is added.
+  absl::Status (*read)(const std::string& value, Options& out);
+};
+
+constexpr Setting kSettings[] = {
+    {"listen", "HOST:PORT", "127.0.0.1:7433", "Address of gRPC. Port 0 picks a free one.", false,
+     [](const std::string& v, Options& o) { return ReadAddress(v, o.listen); }},
+    {"metrics", "HOST:PORT", "127.0.0.1:9464", "Address of http://HOST:PORT/metrics. Port 0 picks a free one.", false,
+     [](const std::string& v, Options& o) { return ReadAddress(v, o.metrics); }},
+    {"state-dir", "DIR", "./permafrost-state", "Database, datasets and jobs; made if missing. One daemon at a time.",
+     false,
+     [](const std::string& v, Options& o) {
+       o.state_dir = v;
+       return v.empty() ? Refuse(v, "a directory") : absl::OkStatus();
+     }},
+    {"device", "NAME", "auto", "Device that trains: auto (mps, cuda, else cpu), cpu, mps or cuda.", false,
+     [](const std::string& v, Options& o) {
+       const auto device = kDeviceNames.Parse(v);
+       if (!device) return Refuse(v, kDeviceNames.Accepted());
+       o.device = *device;
+       return absl::OkStatus();
+     }},
+    {"threads", "N", "0", "Threads of the device's math, 0 to 1024. 0: the cores this process may use.", false,
+     [](const std::string& v, Options& o) {
+       const bool ok = absl::SimpleAtoi(v, &o.threads) && o.threads >= 0 && o.threads <= kMaxThreads;
+       return ok ? absl::OkStatus() : Refuse(v, absl::StrCat("0 to ", kMaxThreads));
+     }},
+    {"import-root", "DIR", ".",
+     "Directory that imports may read; symlinks and `..` cannot leave it. May be given\n"
+     "several times; in the environment a `:` list.",
+     true,
+     [](const std::string& v, Options& o) {
+       o.import_roots.push_back(v);
+       return v.empty() ? Refuse(v, "a directory") : absl::OkStatus();
+     }},
+    {"insecure", "", "false", "Allow addresses that other machines reach: there is no TLS yet.", false,
+     [](const std::string& v, Options& o) { return ReadBool(v, o.insecure); }},
+    {"drain-timeout", "SECONDS", "60",
+     "Longest wait for the running job's checkpoint when told to stop; then its work\n"
+     "since the last one is lost and the exit code is 1. 0: no limit.",
+     false,
+     [](const std::string& v, Options& o) {
+       double seconds = -1;
+       // Written so that NaN fails.
+       if (!absl::SimpleAtod(v, &seconds) || !(seconds >= 0 && seconds <= kMaxDrainSeconds)) {
+         return Refuse(v, absl::StrCat("seconds, 0 to ", kMaxDrainSeconds));
+       }
+       o.drain_timeout = absl::Seconds(seconds);
+       return absl::OkStatus();
+     }},
+    {"cache-policy", "NAME", "freeze",
+     "What the graph cache of a job that does not say keeps: freeze, always, never or\n"
+     "clear-per-step.",
+     false,
+     [](const std::string& v, Options& o) { return ReadName(v, graphcache::kPolicyNames, o.graph_cache.policy); }},
+    {"freeze-at", "N", "0",
+     "Training shapes that such a cache keeps before it freezes, 1 to 100000. 0: derived\n"
+     "from the dataset.",
+     false,
+     [](const std::string& v, Options& o) {
+       int64_t& n = o.graph_cache.freeze_at;
+       const bool ok = absl::SimpleAtoi(v, &n) && n >= 0 && n <= graphcache::kMaxFreezeAt;
+       return ok ? absl::OkStatus() : Refuse(v, absl::StrCat("0 to ", graphcache::kMaxFreezeAt));
+     }},
+    {"on-miss", "NAME", "pad",
+     "What a frozen cache does with a shape that it does not hold: pad, eager, transient\n"
+     "or reject.",
+     false,
+     [](const std::string& v, Options& o) { return ReadName(v, graphcache::kOnMissNames, o.graph_cache.on_miss); }},
+};
+
+constexpr char kExitCodes[] =
+    "A flag wins over its PERMAFROST_* variable, that over the file, that over the default.\n"
+    "\n"
+    "SIGTERM, SIGINT and the Drain call stop the daemon after a checkpoint; a second signal stops it at once.\n"
+    "\n"
+    "Exit codes:\n"
+    "  0         drained\n"
+    "  1         failed at start-up or while running\n"
+    "  2         bad flag, variable or configuration file\n"
+    "  130, 143  stopped at once by a second SIGINT, SIGTERM";
+
+std::string VariableOf(const std::string& name) {
+  std::string variable = absl::StrCat("PERMAFROST_", absl::StrReplaceAll(name, {{"-", "_"}}));
+  std::transform(variable.begin(), variable.end(), variable.begin(), [](unsigned char c) { return std::toupper(c); });
+  return variable;
+}
+
+// The values of one setting, and where they stand: "--listen", "PERMAFROST_LISTEN", "FILE: listen".
+struct Given {
+  std::string where;
+  std::vector<std::string> values;
+};
+using GivenByName = std::map<std::string, Given>;
+
+absl::StatusOr<GivenByName> ReadConfigFile(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status) || std::filesystem::is_directory(status)) {
+    return Refuse(path, "a file that can be read");
+  }
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigBase().from_file(path);
+  } catch (const CLI::Error& e) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", path, "\": ", e.what()));
+  }
+  GivenByName given;
+  for (const CLI::ConfigItem& item : items) {
+    const auto is_named = [&item](const Setting& s) { return item.parents.empty() && item.name == s.name; };
+    if (std::none_of(std::begin(kSettings), std::end(kSettings), is_named)) {
+      // A section comes as an item of that name "++" in it.
+      const std::string key = item.name == "++" ? absl::StrCat("[", item.parents.back(), "]") : item.fullname();
+      std::string accepted;
+      for (const Setting& s : kSettings) absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", s.name);
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", path, "\": key \"", key, "\" is unknown: accepted: ", accepted));
+    }
+    Given& entry = given[item.name];
+    entry.where = absl::StrCat(path, ": ", item.name);
+    entry.values.insert(entry.values.end(), item.inputs.begin(), item.inputs.end());
+  }
+  return given;
+}
+
+absl::Status Apply(const Setting& setting, const Given& given, Options& out) {
+  if (!setting.is_list && given.values.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(given.where, ": ", given.values.size(), " values: accepted: one"));
+  }
+  for (const std::string& value : given.values) {
+    if (absl::Status read = setting.read(value, out); !read.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(given.where, " ", read.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Given the flags: the environment, the file and the defaults below them.
+absl::StatusOr<Options> Resolve(GivenByName given, const std::string& config_flag, const Environment& environment) {
+  for (const Setting& setting : kSettings) {
+    const std::string variable = VariableOf(setting.name);
+    const std::optional<std::string> value = environment(variable);
+    if (!value || value->empty()) continue;
+    std::vector<std::string> values = {*value};
+    if (setting.is_list) values = absl::StrSplit(*value, ':', absl::SkipEmpty());
+    given.insert({setting.name, {variable, std::move(values)}});
+  }
+  const std::string config_variable = VariableOf("config");
+  const std::string config = config_flag.empty() ? environment(config_variable).value_or("") : config_flag;
+  if (!config.empty()) {
+    absl::StatusOr<GivenByName> file = ReadConfigFile(config);
+    if (!file.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(config_flag.empty() ? config_variable : "--config", " ", file.status().message()));
+    }
+    given.merge(*file);
+  }
+  Options options;
+  options.import_roots.clear();
+  for (const Setting& setting : kSettings) {
+    given.insert({setting.name, {absl::StrCat("default of --", setting.name), {setting.default_value}}});
+    PF_RETURN_IF_ERROR(Apply(setting, given.at(setting.name), options));
+  }
+  if (!options.insecure) {
+    for (const auto& [name, address] : {std::pair("listen", options.listen), std::pair("metrics", options.metrics)}) {
+      PF_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
+      if (!IsLoopback(parsed)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            given.at(name).where, " \"", address,
+            "\" can be reached from other machines and there is no TLS: accepted: localhost, 127.0.0.1, [::1], or any "
+            "address together with --insecure"));
+      }
+    }
+  }
+  return options;
+}
+
+ParsedOptions Usage(absl::string_view line) {
+  return {.options = std::nullopt, .text = absl::StrCat("permafrostd: ", line, "\n"), .exit_code = kExitUsage};
+}
+
+}  // namespace
+
+ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment& environment) {
+  CLI::App app("Permafrost's daemon: trains graph neural networks for clients over gRPC.", "permafrostd");
+  app.set_version_flag("--version", absl::StrCat("permafrostd ", std::string(Version())));
+  app.footer(kExitCodes);
+  for (const Setting& s : kSettings) {
+    const std::string flag = absl::StrCat("--", s.name);
+    const std::string variable = VariableOf(s.name);
+    const std::string help = absl::StrCat(s.help, "\n(", variable, "; default ", s.default_value, ")");
+    if (*s.metavar == '\0') {
+      app.add_flag(flag, help);
+    } else {
+      // How often each may be given is Apply's to say, as for variables and files.
+      app.add_option(flag, help)->type_name(s.metavar)->expected(1)->take_all();
+    }
+  }
+  std::string config;
+  app.add_option("--config", config, "TOML file of `name = value` lines, named as the flags.\n(PERMAFROST_CONFIG)")
+      ->type_name("FILE");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // --help, --version
+    const bool version = dynamic_cast<const CLI::CallForVersion*>(&e) != nullptr;
+    return {.options = std::nullopt, .text = version ? absl::StrCat(e.what(), "\n") : app.help(), .exit_code = 0};
+  } catch (const CLI::ParseError& e) {
+    return Usage(absl::StrCat(e.what(), "; see --help"));
+  }
+
+  GivenByName given;
+  for (const Setting& s : kSettings) {
+    const std::string flag = absl::StrCat("--", s.name);
+    if (const auto* option = app.get_option(flag); option->count() > 0) {
+      given[s.name] = {flag, option->results()};
+    }
+  }
+  absl::StatusOr<Options> options = Resolve(std::move(given), config, environment);
+  if (!options.ok()) return Usage(options.status().message());
+  return {.options = *std::move(options), .text = "", .exit_code = 0};
+}
+
+}  // namespace permafrost

@@ -1,0 +1,135 @@
+#include "data/batching/batch.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace permafrost::data {
+namespace {
+
+// Copies rows first..last of a [rows, width] table to row `at` of `out`, converting as it goes.
+template <class From, class To>
+void CopyRows(std::span<const From> table, int64_t width, uint64_t first, uint64_t last, int64_t at,
+              std::vector<To>& out) {
+  const auto begin = table.begin() + static_cast<std::ptrdiff_t>(first) * width;
+  const auto end = table.begin() + static_cast<std::ptrdiff_t>(last) * width;
+  std::copy(begin, end, out.begin() + at * width);
+}
+
+void CopyFeatures(const FeatureTable& table, uint64_t first, uint64_t last, int64_t at, std::vector<int64_t>& ints,
+                  std::vector<float>& floats) {
+  if (table.type == DataType::kInt32) CopyRows(table.ints, table.width, first, last, at, ints);
+  if (table.type == DataType::kFloat32) CopyRows(table.floats, table.width, first, last, at, floats);
+}
+
+// Room for `rows`, those from `real` on zero.
+void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, std::vector<int64_t>& ints,
+                    std::vector<float>& floats) {
+  const auto resize = [&](auto& out, DataType type) {
+    out.resize(table.type == type ? static_cast<size_t>(rows * table.width) : 0);
+    if (!out.empty()) std::fill(out.begin() + real * table.width, out.end(), 0);
+  };
+  resize(ints, DataType::kInt32);
+  resize(floats, DataType::kFloat32);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const GraphSet> set) {
+  std::unique_ptr<Batcher> batcher(new Batcher(std::move(set)));
+  const GraphSet& s = *batcher->set_;
+  PF_ASSIGN_OR_RETURN(batcher->node_offsets_, s.node_offsets());
+  PF_ASSIGN_OR_RETURN(batcher->edge_offsets_, s.edge_offsets());
+  PF_ASSIGN_OR_RETURN(batcher->edge_source_, s.edge_source());
+  PF_ASSIGN_OR_RETURN(batcher->edge_target_, s.edge_target());
+  PF_ASSIGN_OR_RETURN(batcher->node_features_, s.node_features());
+  PF_ASSIGN_OR_RETURN(batcher->edge_features_, s.edge_features());
+  PF_ASSIGN_OR_RETURN(batcher->labels_, s.labels());
+  for (const auto& [split, name] : kSplitNames.rows) {
+    PF_ASSIGN_OR_RETURN(batcher->splits_[static_cast<size_t>(split)], s.split(split));
+  }
+  batcher->nodes_ = batcher->node_offsets_.back();
+  batcher->edges_ = batcher->edge_offsets_.back();
+  return batcher;
+}
+
+Batcher::Extent Batcher::ExtentOf(uint32_t graph) const {
+  // Ids, too, may come from the file.
+  if (graph + size_t{1} >= node_offsets_.size()) return {};
+  const Extent e{node_offsets_[graph], node_offsets_[graph + size_t{1}], edge_offsets_[graph],
+                 edge_offsets_[graph + size_t{1}]};
+  const bool verified =
+      e.first_node <= e.last_node && e.last_node <= nodes_ && e.first_edge <= e.last_edge && e.last_edge <= edges_;
+  return verified ? e : Extent{};
+}
+
+BatchShape Batcher::ShapeOf(std::span<const uint32_t> graphs) const {
+  BatchShape shape;
+  shape.graphs = static_cast<int64_t>(graphs.size());
+  for (const uint32_t g : graphs) {
+    const Extent e = ExtentOf(g);
+    shape.nodes += static_cast<int64_t>(e.last_node - e.first_node);
+    shape.edges += static_cast<int64_t>(e.last_edge - e.first_edge);
+  }
+  return shape;
+}
+
+absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const {
+  for (const uint32_t g : graphs) {
+    if (g + size_t{1} >= node_offsets_.size()) {
+      PF_RETURN_IF_ERROR(set_->CheckIntact());
+      return absl::InvalidArgumentError(absl::StrCat("graph id ", g, " is not below ", node_offsets_.size() - 1));
+    }
+  }
+  out.real = ShapeOf(graphs);
+  out.graph_ids.assign(graphs.begin(), graphs.end());
+  // Sizes that changed under us are no reason to blame the caller.
+  if (!padded.Holds(LeastPadded(out.real))) PF_RETURN_IF_ERROR(set_->CheckIntact());
+  PF_RETURN_IF_ERROR(Pad(padded, out));
+
+  const int64_t targets = summary().num_targets;
+  int64_t node = 0, edge = 0, row = 0;
+  for (const uint32_t g : graphs) {
+    const Extent at = ExtentOf(g);
+    const auto nodes = static_cast<int64_t>(at.last_node - at.first_node);
+    const auto edges = static_cast<int64_t>(at.last_edge - at.first_edge);
+    // The offsets changed since the shape was summed up: nothing may be written beyond it.
+    if (node + nodes > out.real.nodes || edge + edges > out.real.edges) break;
+    CopyFeatures(node_features_, at.first_node, at.last_node, node, out.node_ints, out.node_floats);
+    CopyFeatures(edge_features_, at.first_edge, at.last_edge, edge, out.edge_ints, out.edge_floats);
+    CopyRows(labels_, targets, g, g + uint64_t{1}, row, out.labels);
+    for (uint64_t e = at.first_edge; e < at.last_edge; ++e, ++edge) {
+      out.edge_source[static_cast<size_t>(edge)] = node + edge_source_[e];
+      out.edge_target[static_cast<size_t>(edge)] = node + edge_target_[e];
+    }
+    std::fill_n(out.graph_of_node.begin() + node, nodes, row);
+    node += nodes;
+    ++row;
+  }
+  return set_->CheckIntact();
+}
+
+absl::Status Batcher::Pad(const BatchShape& padded, PaddedBatch& batch) const {
+  const BatchShape& real = batch.real;
+  if (const BatchShape least = LeastPadded(real); !padded.Holds(least)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("padded shape ", ToString(padded), " does not hold ", ToString(least)));
+  }
+  batch.padded = padded;
+  ResizeFeatures(node_features_, real.nodes, padded.nodes, batch.node_ints, batch.node_floats);
+  ResizeFeatures(edge_features_, real.edges, padded.edges, batch.edge_ints, batch.edge_floats);
+  const auto fill = [](auto& rows, int64_t first, int64_t count, auto value) {
+    rows.resize(static_cast<size_t>(count));
+    std::fill(rows.begin() + first, rows.end(), value);
+  };
+  const int64_t targets = summary().num_targets;
+  fill(batch.edge_source, real.edges, padded.edges, padded.nodes - 1);
+  fill(batch.edge_target, real.edges, padded.edges, padded.nodes - 1);
+  fill(batch.graph_of_node, real.nodes, padded.nodes, padded.graphs - 1);
+  fill(batch.labels, real.graphs * targets, padded.graphs * targets, std::numeric_limits<float>::quiet_NaN());
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::data

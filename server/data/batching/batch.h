@@ -1,0 +1,69 @@
+// One mini-batch on the host, in the padded form that every step takes.
+// The padded form: real rows first, padding after. padded.nodes >= real.nodes + 1, padded.graphs >= real.graphs + 1,
+// padded.edges >= real.edges. Padding edges run from the last node to itself; padding nodes belong to the last graph;
+// padding labels are NaN and padding features 0.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/store/graph_set.h"
+
+namespace permafrost::data {
+
+struct PaddedBatch {
+  BatchShape real;
+  BatchShape padded;
+  // int64 since that is what index kernels take. Row-major [rows, width]; the one of the other type is empty.
+  std::vector<int64_t> node_ints;
+  std::vector<float> node_floats;
+  std::vector<int64_t> edge_ints;
+  std::vector<float> edge_floats;
+  std::vector<int64_t> edge_source;    // [E] node rows of this batch
+  std::vector<int64_t> edge_target;    // [E] rising
+  std::vector<int64_t> graph_of_node;  // [N] rising
+  std::vector<float> labels;           // [G, targets], NaN where missing
+  std::vector<uint32_t> graph_ids;     // [real.graphs] rows of the set
+};
+
+// Gathers graphs of one set into batches.
+// Threads: Assemble is safe anywhere.
+// Keeps the set alive.
+class Batcher {
+ public:
+  // Touches (and so verifies) every section. Errors: DataLoss from the set.
+  static absl::StatusOr<std::unique_ptr<Batcher>> Create(std::shared_ptr<const GraphSet> set);
+
+  const GraphSetSummary& summary() const { return set_->summary(); }
+  std::span<const uint32_t> split(Split s) const { return splits_[static_cast<size_t>(s)]; }
+  // Shape of a batch of these graphs (ids of the set), padding apart. Reads offsets only.
+  BatchShape ShapeOf(std::span<const uint32_t> graphs) const;
+  // The least padded shape of `real`: one node and one graph more.
+  static BatchShape LeastPadded(const BatchShape& real) { return {real.nodes + 1, real.edges, real.graphs + 1}; }
+  // Fills `out`, reusing its memory. Errors: InvalidArgument if the graphs do not fit `padded`; DataLoss if the set's
+  // file changed (GraphSet::CheckIntact).
+  absl::Status Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const;
+  // Gives an assembled batch another padded shape: only padding rows are touched. InvalidArgument if it does not fit.
+  absl::Status Pad(const BatchShape& padded, PaddedBatch& batch) const;
+
+ private:
+  // Where a graph's rows are. Empty, where the offsets are none that were verified: their file changed.
+  struct Extent {
+    uint64_t first_node = 0, last_node = 0, first_edge = 0, last_edge = 0;
+  };
+  Extent ExtentOf(uint32_t graph) const;
+
+  explicit Batcher(std::shared_ptr<const GraphSet> set) : set_(std::move(set)) {}
+  std::shared_ptr<const GraphSet> set_;
+  std::span<const uint64_t> node_offsets_, edge_offsets_;
+  uint64_t nodes_ = 0, edges_ = 0;  // of the set
+  std::span<const uint32_t> edge_source_, edge_target_;
+  FeatureTable node_features_, edge_features_;
+  std::span<const float> labels_;
+  std::array<std::span<const uint32_t>, 3> splits_;
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,254 @@
+#include "data/batching/block_batch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/parallel.h"
+#include "base/status.h"
+#include "data/batching/feature_gather.h"
+#include "data/batching/padded_rows.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr int64_t kEdgesPiece = 16384;
+constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+
+std::string ToString(const BlockSizes& sizes) {
+  return absl::StrCat("rows ", absl::StrJoin(sizes.nodes, " + "), ", ", sizes.edges, " edges, ", sizes.nonzeros,
+                      " nonzeros");
+}
+
+absl::Status CheckHolds(const BlockSizes& padded, const BlockSizes& real) {
+  if (padded.Holds(real)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("padded sizes (", ToString(padded), ") do not hold the block (", ToString(real), ")"));
+}
+
+absl::Status CheckSubgraph(const SampledSubgraph& subgraph, bool edge_places) {
+  const int64_t hops = subgraph.hops();
+  const bool adds_up = hops >= 1 && std::is_sorted(subgraph.row_ends.begin(), subgraph.row_ends.end()) &&
+                       subgraph.row_ends.front() >= 0 &&
+                       subgraph.row_ends.back() == static_cast<int64_t>(subgraph.nodes.size()) &&
+                       static_cast<int64_t>(subgraph.offsets.size()) == subgraph.row_ends[hops - 1] + 1 &&
+                       subgraph.offsets.back() == static_cast<int64_t>(subgraph.sources.size());
+  if (!adds_up) return absl::InvalidArgumentError("subgraph: its rows and edges do not add up");
+  if (edge_places && subgraph.edge_places.size() != subgraph.sources.size()) {
+    return absl::InvalidArgumentError("subgraph: was sampled without the places of its edges, which weights need");
+  }
+  return absl::OkStatus();
+}
+
+// The sizes of the subgraph, nonzeros apart, reusing memory.
+void SetSizes(const SampledSubgraph& subgraph, BlockSizes& sizes) {
+  sizes.nodes.clear();
+  int64_t before = 0;
+  for (const int64_t end : subgraph.row_ends) sizes.nodes.push_back(end - std::exchange(before, end));
+  sizes.edges = static_cast<int64_t>(subgraph.sources.size());
+}
+
+class GatheringBatcher final : public BlockBatcher {
+ public:
+  GatheringBatcher(std::shared_ptr<const Graph> graph, Options options, std::unique_ptr<NeighborSampler> sampler)
+      : graph_(std::move(graph)),
+        options_(std::move(options)),
+        sampler_(std::move(sampler)),
+        features_(view_.node_features, view_.nodes, options_.threads) {}
+
+  const Graph& graph() const override { return *graph_; }
+
+  absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor* advisor,
+                      SampledSubgraph& out) override {
+    PF_RETURN_IF_ERROR(sampler_->Sample(seeds, stream, options_.edge_weights, advisor, out));
+    if (advisor != nullptr) {
+      const auto targets = static_cast<uint64_t>(view_.num_targets);
+      if (targets > 0) {
+        for (const NodeId seed : seeds)
+          advisor->Want(view_.labels.Reads(seed * targets, (seed + uint64_t{1}) * targets));
+      }
+      // Drawing by weight has read them already.
+      if (options_.edge_weights && !options_.sampling.weighted) {
+        for (const uint64_t place : out.edge_places) advisor->Want(view_.in.weights.Reads(place, place + 1));
+      }
+      PF_RETURN_IF_ERROR(features_.Want(out.nodes, *advisor));
+    }
+    return graph_->CheckIntact();
+  }
+
+  absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out) override {
+    PF_RETURN_IF_ERROR(CheckSubgraph(subgraph, options_.edge_weights));
+    SetSizes(subgraph, out.real);
+    PF_ASSIGN_OR_RETURN(out.real.nonzeros, features_.CountNonzeros(subgraph.nodes));
+    if (absl::Status fits = CheckHolds(padded, out.real); !fits.ok()) {
+      // Sparse rows may have grown since they were counted.
+      PF_RETURN_IF_ERROR(graph_->CheckIntact());
+      return fits;
+    }
+    out.padded = padded;
+    out.nodes.assign(subgraph.nodes.begin(), subgraph.nodes.end());
+    out.real_seeds = out.real.nodes.front();
+    SetBounds(out.real.nodes, real_);
+    SetBounds(padded.nodes, padded_);
+    PF_RETURN_IF_ERROR(GatherFeatures(out));
+    GatherEdges(subgraph, out);
+    PF_RETURN_IF_ERROR(GatherWeights(subgraph, out));
+    PF_RETURN_IF_ERROR(GatherLabels(out));
+    return graph_->CheckIntact();
+  }
+
+  absl::Status Pad(const BlockSizes& padded, BlockBatch& batch) const override {
+    PF_RETURN_IF_ERROR(CheckHolds(padded, batch.real));
+    SegmentBounds from, to;
+    SetBounds(batch.padded.nodes, from);
+    SetBounds(padded.nodes, to);
+    const std::span<const int64_t> real(batch.real.nodes);
+    if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
+      MoveRows(batch.features, from, to, real, dense->width);
+      FillPadding(batch.features, to, real, dense->width, 0.0f);
+    } else if (features_.sparse()) {
+      MoveOffsets(batch.feature_offsets, from, to, real);
+      ResizeEntries(padded.nonzeros, batch);
+    }
+    ParallelFor(options_.threads, batch.real.edges, kEdgesPiece, [&](int64_t begin, int64_t end, int) {
+      for (int64_t e = begin; e < end; ++e) {
+        int64_t& source = batch.sources[static_cast<size_t>(e)];
+        source = MoveRow(source, from, to);
+      }
+    });
+    PadSources(batch.real.edges, padded, batch);
+    if (options_.edge_weights) batch.edge_weights.resize(static_cast<size_t>(padded.edges), 0.0f);
+    batch.labels.resize(static_cast<size_t>(batch.real_seeds * view_.num_targets));
+    batch.labels.resize(static_cast<size_t>(padded.nodes.front() * view_.num_targets), kMissing);
+    // The last segment's rows have no in-edges.
+    from.pop_back();
+    to.pop_back();
+    MoveOffsets(batch.offsets, from, to, real.first(real.size() - 1));
+    batch.padded = padded;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status GatherFeatures(BlockBatch& out) {
+    const std::span<const int64_t> real(out.real.nodes);
+    if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
+      out.features.resize(static_cast<size_t>(padded_.back() * dense->width));
+      PF_RETURN_IF_ERROR(features_.Dense(out.nodes, real_, padded_, out.features));
+      FillPadding(out.features, padded_, real, dense->width, 0.0f);
+    } else if (const auto* sparse = std::get_if<SparseFeatures>(&view_.node_features)) {
+      out.feature_offsets.resize(static_cast<size_t>(padded_.back()) + 1);
+      out.feature_columns.resize(static_cast<size_t>(out.real.nonzeros));
+      out.feature_values.resize(sparse->values.empty() ? 0 : out.feature_columns.size());
+      PF_RETURN_IF_ERROR(
+          features_.Sparse(out.nodes, real_, padded_, out.feature_offsets, out.feature_columns, out.feature_values));
+      FillOffsetPadding(out.feature_offsets, padded_, real, out.real.nonzeros);
+      ResizeEntries(out.padded.nonzeros, out);
+    }
+    return absl::OkStatus();
+  }
+
+  void ResizeEntries(int64_t nonzeros, BlockBatch& out) const {
+    out.feature_columns.resize(static_cast<size_t>(out.real.nonzeros));
+    out.feature_columns.resize(static_cast<size_t>(nonzeros), 0);
+    if (out.feature_values.empty() && std::get<SparseFeatures>(view_.node_features).values.empty()) return;
+    out.feature_values.resize(static_cast<size_t>(out.real.nonzeros));
+    out.feature_values.resize(static_cast<size_t>(nonzeros), 0.0f);
+  }
+
+  void GatherEdges(const SampledSubgraph& subgraph, BlockBatch& out) {
+    out.sources.resize(static_cast<size_t>(out.padded.edges));
+    ParallelFor(options_.threads, out.real.edges, kEdgesPiece, [&](int64_t begin, int64_t end, int) {
+      for (auto e = static_cast<size_t>(begin); e < static_cast<size_t>(end); ++e) {
+        out.sources[e] = MoveRow(subgraph.sources[e], real_, padded_);
+      }
+    });
+    PadSources(out.real.edges, out.padded, out);
+    padded_.pop_back();
+    out.offsets.resize(static_cast<size_t>(padded_.back()) + 1);
+    for (size_t s = 0; s + 1 < padded_.size(); ++s) {
+      std::copy(subgraph.offsets.begin() + real_[s], subgraph.offsets.begin() + real_[s + 1],
+                out.offsets.begin() + padded_[s]);
+    }
+    FillOffsetPadding(out.offsets, padded_, std::span<const int64_t>(out.real.nodes).first(padded_.size() - 1),
+                      out.real.edges);
+  }
+
+  static void PadSources(int64_t real_edges, const BlockSizes& padded, BlockBatch& out) {
+    out.sources.resize(static_cast<size_t>(real_edges));
+    out.sources.resize(static_cast<size_t>(padded.edges), std::max<int64_t>(padded.total_nodes() - 1, 0));
+  }
+
+  absl::Status GatherWeights(const SampledSubgraph& subgraph, BlockBatch& out) {
+    if (!options_.edge_weights) return absl::OkStatus();
+    const Column<float>& weights = view_.in.weights;
+    out.edge_weights.resize(static_cast<size_t>(out.padded.edges));
+    std::atomic<bool> damaged{false};
+    ParallelFor(options_.threads, out.real.edges, kEdgesPiece, [&](int64_t begin, int64_t end, int) {
+      for (auto e = static_cast<size_t>(begin); e < static_cast<size_t>(end); ++e) {
+        const uint64_t place = subgraph.edge_places[e];
+        const bool there = place < weights.size() && weights.Touch(place, place + 1);
+        if (!there) damaged = true;
+        out.edge_weights[e] = there ? weights[place] : 0.0f;
+      }
+    });
+    std::fill(out.edge_weights.begin() + out.real.edges, out.edge_weights.end(), 0.0f);
+    if (!damaged) return absl::OkStatus();
+    PF_RETURN_IF_ERROR(weights.status());
+    return absl::InvalidArgumentError("subgraph: names an edge that the graph does not have");
+  }
+
+  absl::Status GatherLabels(BlockBatch& out) {
+    const auto targets = static_cast<uint64_t>(view_.num_targets);
+    out.labels.assign(static_cast<size_t>(out.padded.nodes.front()) * targets, kMissing);
+    for (size_t i = 0; targets > 0 && i < static_cast<size_t>(out.real_seeds); ++i) {
+      const uint64_t begin = out.nodes[i] * targets, end = begin + targets;
+      if (end > view_.labels.size()) return absl::InvalidArgumentError("subgraph: a seed is no row of the graph");
+      if (!view_.labels.Touch(begin, end)) return view_.labels.status();
+      std::copy(view_.labels.data() + begin, view_.labels.data() + end, out.labels.data() + i * targets);
+    }
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<const Graph> graph_;
+  const GraphView& view_ = graph_->view();
+  const Options options_;
+  const std::unique_ptr<NeighborSampler> sampler_;
+  FeatureGather features_;
+  // Of the batch that is gathered.
+  SegmentBounds real_, padded_;
+};
+
+}  // namespace
+
+int64_t BlockSizes::total_nodes() const { return std::accumulate(nodes.begin(), nodes.end(), int64_t{0}); }
+
+bool BlockSizes::Holds(const BlockSizes& other) const {
+  return nodes.size() == other.nodes.size() && edges >= other.edges && nonzeros >= other.nonzeros &&
+         std::equal(nodes.begin(), nodes.end(), other.nodes.begin(), std::greater_equal<>());
+}
+
+absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphView& view) {
+  BlockSizes sizes;
+  SetSizes(subgraph, sizes);
+  PF_ASSIGN_OR_RETURN(sizes.nonzeros, FeatureGather(view.node_features, view.nodes, 1).CountNonzeros(subgraph.nodes));
+  return sizes;
+}
+
+absl::StatusOr<std::unique_ptr<BlockBatcher>> BlockBatcher::Create(std::shared_ptr<const Graph> graph,
+                                                                   Options options) {
+  const GraphView& view = graph->view();
+  if (options.edge_weights && view.in.weights.size() != view.in.neighbors.size()) {
+    Violations violations;
+    violations.Add("edge_weights", "true, but the graph's edges have no weights");
+    return violations.ToStatus();
+  }
+  options.threads = std::max(options.threads, 1);
+  PF_ASSIGN_OR_RETURN(auto sampler, NeighborSampler::Create(view, options.sampling, options.threads));
+  return std::make_unique<GatheringBatcher>(std::move(graph), std::move(options), std::move(sampler));
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,77 @@
+// Sampled subgraphs as padded batches: every size rounded up to one of a few rungs, known before the first step.
+// The padded form: node rows lie in segments, one a hop (seeds, hop 1, ...), each with its real rows first; padding
+// rows have no in-edges, features of 0 and labels of NaN. Sources beyond the real edges are the last row,
+// and no row's offsets reach them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/batch_shape.h"
+#include "data/sampling/neighbor_sampler.h"
+#include "data/sampling/page_advisor.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+// Sizes of one subgraph, or of the room for one.
+struct BlockSizes {
+  std::vector<int64_t> nodes;  // [hops + 1] rows of each segment: the seeds, those first found in hop 1, ...
+  int64_t edges = 0;
+  int64_t nonzeros = 0;  // entries of sparse feature rows; 0 for dense ones
+  bool operator==(const BlockSizes&) const = default;
+  int64_t total_nodes() const;
+  // Whether a subgraph of `other` fits.
+  bool Holds(const BlockSizes& other) const;
+  // The key of the graph cache: (all rows, edges, seed rows).
+  BatchShape shape() const { return {total_nodes(), edges, nodes.front()}; }
+};
+
+// The sizes of `graph` as it was sampled, with the nonzeros of its rows.
+// Errors: DataLoss.
+absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphView& view);
+
+struct BlockBatch {
+  BlockSizes real, padded;
+  BatchShape real_shape() const { return real.shape(); }
+  // Dense features as float32, row-major [padded nodes, width]; or sparse ones as CSR, values empty where all are 1.
+  std::vector<float> features;
+  std::vector<int64_t> feature_offsets;  // [padded nodes + 1]
+  std::vector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
+  std::vector<float> feature_values;     // [padded nonzeros], or empty
+  // Rows of all segments but the last, + 1: in-edges as CSR; see SampledSubgraph.
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> sources;     // [padded edges]
+  std::vector<float> edge_weights;  // [padded edges] of a weighted graph, 0 in padding; else empty
+  std::vector<float> labels;        // [padded seeds, targets], NaN where missing
+  std::vector<NodeId> nodes;        // real rows of the graph, in segments' order, without padding
+  int64_t real_seeds = 0;
+};
+
+// Samples, gathers and pads. Threads: one at a time. Keeps the graph alive.
+class BlockBatcher {
+ public:
+  struct Options {
+    NeighborSamplingOptions sampling;
+    bool edge_weights = false;  // whether batches carry them
+    int threads = 1;            // OpenMP threads within a call
+  };
+  static absl::StatusOr<std::unique_ptr<BlockBatcher>> Create(std::shared_ptr<const Graph> graph, Options options);
+  virtual ~BlockBatcher() = default;
+
+  virtual const Graph& graph() const = 0;
+  // Step 1: draws the subgraph of `seeds` and asks `advisor` (nullptr: nobody) for the pages that Gather will read.
+  virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor* advisor,
+                              SampledSubgraph& out) = 0;
+  // Step 2: the batch of a subgraph at `padded`, which holds its sizes. Reuses out's memory. Errors: InvalidArgument if
+  // it does not fit; DataLoss if the file changed or a block is damaged.
+  virtual absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out) = 0;
+  // Gives a gathered batch another padded size. InvalidArgument if it does not fit.
+  virtual absl::Status Pad(const BlockSizes& padded, BlockBatch& batch) const = 0;
+};
+
+}  // namespace permafrost::data

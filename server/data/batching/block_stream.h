@@ -1,0 +1,66 @@
+// Batches of sampled blocks, made ready ahead of the step: the sampler runs several batches ahead of the gathering and
+// tells the kernel which pages it will read, so that they are there when the gathering comes to them.
+// Threads: Next from one thread (the device's); state() is safe anywhere. Owns its thread, which alone uses the batcher
+// meanwhile; destruction stops it at once, but for the call of the batcher that it is in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "data/batching/block_batch.h"
+#include "data/sampling/page_advisor.h"
+
+namespace permafrost::data {
+
+// The sampler that runs ahead, and what it told the kernel.
+struct LookAhead {
+  int64_t depth = 0;  // batches sampled ahead of the gathering that it may be now
+  int64_t ready = 0;  // batches that wait for the step
+  int64_t sampled_edges = 0;
+  int64_t stalls = 0;  // steps that had to wait for their batch
+  PageCounters pages;
+};
+
+class BlockStream {
+ public:
+  struct Options {
+    // Batches sampled ahead of the gathering, at most, >= 1. The depth in use begins at 2, doubles when a step had to
+    // wait while pages were missing, falls by one when all pages are found resident, and never lets more than
+    // `budget_bytes` of advice stand open.
+    int64_t max_depth = 8;
+    uint64_t budget_bytes = uint64_t{256} << 20;
+    bool advise = true;
+  };
+  struct Request {
+    std::span<const NodeId> seeds;  // valid while the stream lives
+    uint64_t stream = 0;            // as NeighborSampler::Sample
+  };
+  // The batch `index`, 0..count-1; called on the stream's thread in order.
+  using Plan = std::function<Request(int64_t index)>;
+  // The padded sizes to gather a block of these sizes at.
+  using Fit = std::function<BlockSizes(const BlockSizes& real)>;
+
+  // Borrows the batcher.
+  BlockStream(BlockBatcher& batcher, int64_t count, Plan plan, Fit fit, const Options& options);
+  ~BlockStream();
+
+  // The next batch, the caller's until the following call; nullptr after the last one. An error is returned in its
+  // place and again on every later call.
+  absl::StatusOr<BlockBatch*> Next();
+  LookAhead state() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// How many batches to sample ahead from here on. Pure.
+// stalled: a step waited for its batch since the last decision. resident: part of the pages wanted that were found in
+// memory, 0..1. bytes_per_batch: of advice, a mean.
+int64_t NextDepth(int64_t depth, bool stalled, double resident, uint64_t bytes_per_batch,
+                  const BlockStream::Options& options);
+
+}  // namespace permafrost::data

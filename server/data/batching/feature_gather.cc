@@ -1,0 +1,135 @@
+#include "data/batching/feature_gather.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/parallel.h"
+#include "base/status.h"
+#include "data/store/element_type.h"
+#include "data/store/to_float.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr int64_t kPiece = 512;
+// Rows ahead that are asked for, and bytes of each; the processor sees by itself where a longer one goes on.
+constexpr int64_t kAhead = 8;
+constexpr uint64_t kPrefetchedBytes = 512, kLineBytes = 64;
+
+void PrefetchBytes(const void* begin, uint64_t bytes) {
+  const char* const first = static_cast<const char*>(begin);
+  for (uint64_t at = 0; at < std::min(bytes, kPrefetchedBytes); at += kLineBytes) __builtin_prefetch(first + at);
+}
+
+absl::Status Damage(std::initializer_list<absl::Status> columns) {
+  for (const absl::Status& status : columns) PF_RETURN_IF_ERROR(status);
+  return absl::DataLossError("the graph's node features: what was read cannot be: the file changed while in use");
+}
+
+uint64_t RowBytes(const DenseFeatures& dense) { return static_cast<uint64_t>(dense.width) * ElementBytes(dense.type); }
+
+}  // namespace
+
+absl::Status FeatureGather::Want(std::span<const NodeId> nodes, PageAdvisor& advisor) {
+  if (const auto* dense = std::get_if<DenseFeatures>(&features_)) {
+    const uint64_t bytes = RowBytes(*dense);
+    for (const NodeId node : nodes) advisor.Want(dense->bytes.Reads(node * bytes, (node + uint64_t{1}) * bytes));
+  } else if (const auto* sparse = std::get_if<SparseFeatures>(&features_)) {
+    for (const NodeId node : nodes) advisor.Want(sparse->offsets.Reads(node, node + uint64_t{2}));
+    advisor.Flush();
+    PF_RETURN_IF_ERROR(CountNonzeros(nodes).status());
+    for (const Extent& extent : extents_) {
+      if (extent.size == 0) continue;
+      advisor.Want(sparse->columns.Reads(extent.begin, extent.begin + extent.size));
+      if (!sparse->values.empty()) advisor.Want(sparse->values.Reads(extent.begin, extent.begin + extent.size));
+    }
+  }
+  advisor.Flush();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> FeatureGather::CountNonzeros(std::span<const NodeId> nodes) {
+  const auto* sparse = std::get_if<SparseFeatures>(&features_);
+  if (sparse == nullptr) return 0;
+  const uint64_t* const offsets = sparse->offsets.data();
+  const uint64_t entries = sparse->columns.size();
+  extents_.resize(nodes.size());
+  std::atomic<bool> damaged{false};
+  ParallelFor(threads_, static_cast<int64_t>(nodes.size()), kPiece, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + kAhead < end) __builtin_prefetch(offsets + nodes[static_cast<size_t>(i + kAhead)]);
+      const NodeId node = nodes[static_cast<size_t>(i)];
+      Extent& extent = extents_[static_cast<size_t>(i)];
+      extent = {};
+      if (node >= nodes_ || !sparse->offsets.Touch(node, node + uint64_t{2})) {
+        damaged = true;
+        continue;
+      }
+      extent.begin = std::min(offsets[node], entries);
+      extent.size = std::clamp(offsets[node + uint64_t{1}], extent.begin, entries) - extent.begin;
+    }
+  });
+  if (damaged) return Damage({sparse->offsets.status()});
+  int64_t total = 0;
+  for (Extent& extent : extents_) {
+    extent.to = total;
+    total += static_cast<int64_t>(extent.size);
+  }
+  return total;
+}
+
+absl::Status FeatureGather::Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
+                                  std::span<float> out) {
+  const auto& dense = std::get<DenseFeatures>(features_);
+  const uint64_t bytes = RowBytes(dense);
+  const std::byte* const rows = dense.bytes.data();
+  std::atomic<bool> damaged{false};
+  ParallelFor(threads_, static_cast<int64_t>(nodes.size()), kPiece, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + kAhead < end) PrefetchBytes(rows + nodes[static_cast<size_t>(i + kAhead)] * bytes, bytes);
+      const NodeId node = nodes[static_cast<size_t>(i)];
+      float* const to = out.data() + MoveRow(i, real, padded) * dense.width;
+      if (node < nodes_ && dense.bytes.Touch(node * bytes, (node + uint64_t{1}) * bytes)) {
+        ToFloat(dense.type, rows + node * bytes, dense.width, to);
+      } else {
+        damaged = true;
+        std::fill_n(to, dense.width, 0.0f);
+      }
+    }
+  });
+  return damaged ? Damage({dense.bytes.status()}) : absl::OkStatus();
+}
+
+absl::Status FeatureGather::Sparse(std::span<const NodeId> nodes, const SegmentBounds& real,
+                                   const SegmentBounds& padded, std::span<int64_t> row_begins,
+                                   std::span<int64_t> columns, std::span<float> values) {
+  const auto& sparse = std::get<SparseFeatures>(features_);
+  const uint32_t* const stored = sparse.columns.data();
+  const auto width = static_cast<uint64_t>(sparse.width);
+  std::atomic<bool> damaged{false};
+  ParallelFor(threads_, static_cast<int64_t>(nodes.size()), kPiece, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + kAhead < end) {
+        const Extent& ahead = extents_[static_cast<size_t>(i + kAhead)];
+        PrefetchBytes(stored + ahead.begin, ahead.size * sizeof(uint32_t));
+        if (!values.empty()) PrefetchBytes(sparse.values.data() + ahead.begin, ahead.size * sizeof(float));
+      }
+      const Extent& extent = extents_[static_cast<size_t>(i)];
+      row_begins[static_cast<size_t>(MoveRow(i, real, padded))] = extent.to;
+      const bool touched = sparse.columns.Touch(extent.begin, extent.begin + extent.size) &&
+                           (values.empty() || sparse.values.Touch(extent.begin, extent.begin + extent.size));
+      if (!touched) damaged = true;
+      for (uint64_t e = 0; e < extent.size; ++e) {
+        const uint64_t column = touched ? stored[extent.begin + e] : 0;
+        const size_t at = static_cast<size_t>(extent.to) + e;
+        if (column >= width) damaged = true;
+        columns[at] = column < width ? static_cast<int64_t>(column) : 0;
+        if (!values.empty()) values[at] = touched ? sparse.values[extent.begin + e] : 0;
+      }
+    }
+  });
+  return damaged ? Damage({sparse.columns.status(), sparse.values.status()}) : absl::OkStatus();
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,86 @@
+// The datasets under `state_dir/datasets`: imports in the background, one at a time, atomic, cancelable and durable.
+// Threads: all methods are safe anywhere; imports run on the catalog's one thread.
+// Invariant: datasets/NAME/ exists only whole; an accepted import is a file in datasets/.imports/ until it has ended,
+// so it begins anew after a crash, but not for ever: one that the process died in three times has failed. A failed one
+// keeps that file with its error until deleted or replaced.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/change_hub.h"
+#include "base/id.h"
+#include "data/import/import.h"
+#include "data/store/dataset.h"
+
+namespace permafrost::data {
+
+enum class DatasetState { kImporting, kReady, kFailed };
+inline constexpr EnumNames<DatasetState, 3> kDatasetStateNames{
+    {{{DatasetState::kImporting, "importing"}, {DatasetState::kReady, "ready"}, {DatasetState::kFailed, "failed"}}}};
+
+// A snapshot.
+struct Dataset {
+  DatasetId id;
+  DatasetState state = DatasetState::kImporting;
+  absl::Time create_time;
+  ImportOptions options;
+  ImportProgress progress;                 // while kImporting
+  std::string error;                       // when kFailed
+  std::optional<ImportedSummary> summary;  // when kReady
+};
+
+// How an import reads its source: data::Import, with its contract.
+using Importer = std::function<absl::StatusOr<ImportedSummary>(
+    const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
+
+struct CatalogOptions {
+  std::filesystem::path directory;  // state_dir/datasets
+  // Paths that imports may read, resolved; symlinks and `..` cannot leave them. Empty: no import is allowed.
+  std::vector<std::filesystem::path> import_roots;
+  // What it throws fails the import, not the process.
+  Importer importer = data::Import;
+};
+
+class Catalog {
+ public:
+  // Removes leavings of interrupted imports and restarts the accepted ones. A dataset that cannot be opened is listed
+  // as kFailed with its error; it does not stop the daemon.
+  static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
+  virtual ~Catalog() = default;
+
+  // Durable when Ok. Errors: InvalidArgument (id, options), AlreadyExists (reason DATASET_ALREADY_EXISTS),
+  // PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound (source), Unavailable after StopImports.
+  virtual absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) = 0;
+  // NotFound, reason DATASET_NOT_FOUND.
+  virtual absl::StatusOr<Dataset> Get(const DatasetId& id) const = 0;
+  // By id.
+  virtual std::vector<Dataset> List() const = 0;
+  // Cancels a running import first. `in_use` is asked under the catalog's lock just before the removal and may refuse
+  // with FailedPrecondition.
+  virtual absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) = 0;
+  // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)
+  // otherwise.
+  virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
+  // Told on every change of the dataset, its deletion included.
+  virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
+  // Bytes mapped by open stores.
+  virtual uint64_t mapped_bytes() const = 0;
+  // Imports by outcome since start, for telemetry.
+  struct ImportCounts {
+    int64_t succeeded = 0, failed = 0, cancelled = 0;
+  };
+  virtual ImportCounts import_counts() const = 0;
+  // Stops the running import so that it begins anew at the next start. Idempotent.
+  virtual void StopImports() = 0;
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,57 @@
+#include "data/catalog/import_record.h"
+
+#include <type_traits>
+
+#include "base/json_fields.h"
+
+namespace permafrost::data {
+namespace {
+
+struct RecordSchema {
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<ImportRecord>& r) {
+    auto& options = r.options;
+    a("create_time", r.create_time);
+    std::string source = options.source.string();
+    a("source", source);
+    if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) options.source = source;
+    a("format", options.format, kImportFormatNames);
+    a("add_inverse_edges", options.add_inverse_edges);
+    a("coalesce", options.coalesce);
+    a("keep_out_edges", options.keep_out_edges);
+    a("split", options.split);
+    a("split_seed", options.split_seed);
+    a("train_fraction", options.train_fraction);
+    a("valid_fraction", options.valid_fraction);
+    a("edge_list", options.edge_list);
+    a("node_features", options.node_features, kNodeFeatureChoiceNames);
+    a("memory_bytes", options.memory_bytes);
+    a("error", r.error);
+    a("starts", r.starts);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<EdgeListOptions>& e) {
+    a("node_ids", e.node_ids, kNodeIdsNames);
+    a("columns", e.columns, kEdgeColumnNames);
+    a("header", e.header, kHeaderNames);
+    // As numbers: a character by itself may be no UTF-8.
+    a("delimiter", e.delimiter);
+    a("comment", e.comment);
+    a("num_nodes", e.num_nodes);
+  }
+};
+
+}  // namespace
+
+std::string RecordToJson(const ImportRecord& record) { return WriteJson<RecordSchema>(record) + "\n"; }
+
+absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text) {
+  auto record = ReadJson<RecordSchema, ImportRecord>("import record", std::string(text));
+  if (record.ok() && record->create_time == absl::InfinitePast()) {
+    return absl::DataLossError("import record: create_time: is missing");
+  }
+  if (record.ok() && record->options.source.empty()) return absl::DataLossError("import record: source: is missing");
+  return record;
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,27 @@
+// What an import was asked to do, as a JSON file: in datasets/.imports/ while it is wanted or after it failed, and
+// within the dataset's directory once it is whole. Threads: pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "data/source/import_options.h"
+
+namespace permafrost::data {
+
+struct ImportRecord {
+  absl::Time create_time = absl::InfinitePast();
+  ImportOptions options;
+  std::string error;  // why it failed; empty while it has not
+  // Times it was begun without an end that was written down: it runs, or the process died while it ran.
+  int starts = 0;
+};
+
+std::string RecordToJson(const ImportRecord& record);
+// DataLoss naming what is of another type or an unknown name, and where the time or the source is missing. Whatever
+// else is missing keeps its default: older records lack what came later.
+absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
+
+}  // namespace permafrost::data

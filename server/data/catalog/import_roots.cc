@@ -1,0 +1,124 @@
+#include "data/catalog/import_roots.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "base/string_view.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Absolute, symlinks followed, `.` and `..` gone; what does not exist is taken as written.
+absl::StatusOr<fs::path> Resolve(const fs::path& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  const fs::path resolved = error ? fs::path() : fs::weakly_canonical(absolute, error);
+  if (error) return absl::PermissionDeniedError(absl::StrCat(path.string(), ": ", error.message()));
+  return resolved;
+}
+
+// By components: /data-old is not below /data.
+bool IsBelow(const fs::path& path, const fs::path& root) {
+  const auto end = root.end();
+  // "/data/" has an empty last component.
+  const auto last = root.has_filename() ? end : std::prev(end);
+  return std::mismatch(root.begin(), last, path.begin(), path.end()).first == last;
+}
+
+absl::Status Outside(const fs::path& shown, std::string_view why) {
+  return WithReason(absl::PermissionDeniedError(absl::StrCat(shown.string(), ": ", AbslView(why))),
+                    "PATH_OUTSIDE_IMPORT_ROOTS", {{"path", shown.string()}});
+}
+
+absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, std::span<const fs::path> roots) {
+  if (IsInRoots(resolved, roots)) return absl::OkStatus();
+  const std::string accepted =
+      roots.empty()
+          ? "this server allows no imports (--import-root)"
+          : absl::StrCat("not below an import root (",
+                         absl::StrJoin(roots, ", ",
+                                       [](std::string* out, const fs::path& r) { absl::StrAppend(out, r.string()); }),
+                         ")");
+  return Outside(shown, accepted);
+}
+
+absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) {
+  std::error_code ignored;
+  // Where a link to nothing leads is not known until something is there.
+  if (fs::is_symlink(fs::symlink_status(entry, ignored)) && !fs::exists(entry, ignored)) {
+    return Outside(entry, "a link to what does not exist");
+  }
+  PF_ASSIGN_OR_RETURN(const fs::path resolved, Resolve(entry));
+  return CheckBelowARoot(entry, resolved, roots);
+}
+
+// The entries of `directory`, if it is one, and `depth` levels of directories below.
+absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path> roots, int depth) {
+  PF_RETURN_IF_ERROR(CheckEntry(directory, roots));
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) return absl::OkStatus();
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (depth > 0 && it->is_directory(ignored)) {
+      PF_RETURN_IF_ERROR(CheckDirectory(it->path(), roots, depth - 1));
+      continue;
+    }
+    PF_RETURN_IF_ERROR(CheckEntry(it->path(), roots));
+  }
+  if (error) return absl::PermissionDeniedError(absl::StrCat(directory.string(), ": ", error.message()));
+  return absl::OkStatus();
+}
+
+// The arrays in `directory`; what else lies there no import reads.
+absl::Status CheckArrays(const fs::path& directory, std::span<const fs::path> roots) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const fs::path extension = it->path().extension();
+    if (extension == ".npy" || extension == ".npz") PF_RETURN_IF_ERROR(CheckEntry(it->path(), roots));
+  }
+  if (error) return absl::PermissionDeniedError(absl::StrCat(directory.string(), ": ", error.message()));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsInRoots(const fs::path& path, std::span<const fs::path> roots) {
+  return std::any_of(roots.begin(), roots.end(), [&path](const fs::path& root) {
+    // Resolved each time, since a root may be a link that was moved.
+    const auto resolved = Resolve(root);
+    return resolved.ok() && IsBelow(path, *resolved);
+  });
+}
+
+absl::StatusOr<fs::path> ResolveSource(const fs::path& source, std::span<const fs::path> roots) {
+  PF_ASSIGN_OR_RETURN(fs::path resolved, Resolve(source));
+  PF_RETURN_IF_ERROR(CheckBelowARoot(source, resolved, roots));
+  std::error_code error;
+  const fs::file_status status = fs::status(resolved, error);
+  if (!fs::exists(status)) return absl::NotFoundError(absl::StrCat(source.string(), ": not found"));
+  // Not a pipe, say, whose reader would wait for ever.
+  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
+    Violations violations;
+    violations.Add("options.source_path", absl::StrCat(source.string(), " is neither a file nor a directory"));
+    return violations.ToStatus();
+  }
+  return resolved;
+}
+
+absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::path> roots) {
+  std::error_code error;
+  if (!fs::is_directory(source, error)) return CheckEntry(source, roots);
+  PF_RETURN_IF_ERROR(CheckArrays(source, roots));
+  PF_RETURN_IF_ERROR(CheckDirectory(source / "raw", roots, 0));
+  return CheckDirectory(source / "split", roots, 1);
+}
+
+}  // namespace permafrost::data

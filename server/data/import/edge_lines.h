@@ -1,0 +1,175 @@
+// Lines of an edge list become edges: a fast path for what nearly every line is, and an exact one that decides about
+// the rest and says what is wrong with it.
+// Threads: pure.
+#pragma once
+
+#include <fast_float/fast_float.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/source/import_options.h"
+
+namespace permafrost::data {
+
+// How the lines of one file are to be read.
+struct EdgeDialect {
+  char delimiter = ',';             // ' ': any run of spaces and tabs
+  char comment = '\0';              // '\0': none
+  std::vector<EdgeColumn> columns;  // after source and target
+  NodeIds ids = NodeIds::kRows;
+  uint64_t max_id = 0;   // of rows and numbers
+  std::string id_bound;  // why max_id, in parentheses for messages: " (raw/num-node-list.csv has 5 nodes)"
+  bool header = false;   // the first line that is no comment is passed over
+
+  bool Has(EdgeColumn column) const;
+};
+
+struct EdgeLine {
+  uint64_t source = 0, target = 0;            // of rows and numbers
+  std::string_view source_text, target_text;  // of text
+  float weight = 1;
+  int64_t timestamp = 0;
+};
+
+// What is wrong with a line: the cell, from 1 (0: the line as a whole), and "field: what".
+struct LineFault {
+  int column = 0;
+  std::string what;
+};
+
+// "NAME:LINE: what", or "NAME:LINE:COLUMN: what".
+absl::Status FaultyLine(std::string_view name, int64_t line, const LineFault& fault);
+
+// The line without its end. nullopt: `edge` is filled.
+std::optional<LineFault> ParseEdgeLine(std::string_view line, const EdgeDialect& dialect, EdgeLine& edge);
+// Whether it is empty or a comment.
+bool IsPassedOver(std::string_view line, const EdgeDialect& dialect);
+
+// What the first line that is no comment and the options make of a file. nullopt: there is none among `head`, which is
+// whole lines after `lines_before` others.
+absl::StatusOr<std::optional<EdgeDialect>> FindDialect(std::string_view name, int64_t lines_before,
+                                                       std::string_view head, const EdgeListOptions& options);
+
+// The place of a fault in a text.
+struct TextFault {
+  int64_t line = 0;  // from 0
+  LineFault fault;
+};
+
+namespace edge_lines {
+
+inline const char* SkipBlanks(const char* p) {
+  while (*p == ' ' || *p == '\t') ++p;
+  return p;
+}
+// Digits of a number that surely fits; nullptr for anything else.
+inline const char* ReadDigits(const char* p, uint64_t& value) {
+  constexpr int kSurelyFit = std::numeric_limits<uint64_t>::digits10;
+  const char* const begin = p;
+  uint64_t v = 0;
+  for (unsigned digit; (digit = static_cast<unsigned char>(*p) - unsigned{'0'}) < 10; ++p) v = v * 10 + digit;
+  value = v;
+  return p == begin || p - begin > kSurelyFit ? nullptr : p;
+}
+
+// The fast path for a line with numbers as ids: returns the next line's begin, or nullptr where ParseEdgeLine must
+// look.
+template <char kDelimiter>
+const char* ReadLine(const char* p, const char* end, const EdgeDialect& dialect, EdgeLine& edge) {
+  // '\0' stands for the delimiters that have no fast form, not for a NUL in the text.
+  if constexpr (kDelimiter == '\0') return nullptr;
+  const auto next_cell = [](const char* q) -> const char* {
+    if constexpr (kDelimiter == ' ') return *q == ' ' || *q == '\t' ? SkipBlanks(q) : nullptr;
+    // Not tabs, which may be the delimiter.
+    while (*q == ' ') ++q;
+    if (*q != kDelimiter) return nullptr;
+    do ++q;
+    while (*q == ' ');
+    return q;
+  };
+  p = ReadDigits(p, edge.source);
+  if (p != nullptr) p = next_cell(p);
+  if (p != nullptr) p = ReadDigits(p, edge.target);
+  if (p == nullptr) return nullptr;
+  if (edge.source > dialect.max_id || edge.target > dialect.max_id) return nullptr;
+  for (const EdgeColumn column : dialect.columns) {
+    p = next_cell(p);
+    if (p == nullptr) return nullptr;
+    switch (column) {
+      case EdgeColumn::kWeight: {
+        const auto [stop, error] = fast_float::from_chars(p, end, edge.weight);
+        if (error != std::errc() || !std::isfinite(edge.weight)) return nullptr;
+        p = stop;
+        break;
+      }
+      case EdgeColumn::kTimestamp: {
+        uint64_t time = 0;
+        p = ReadDigits(p, time);
+        if (p == nullptr || time > uint64_t{std::numeric_limits<int64_t>::max()}) return nullptr;
+        edge.timestamp = static_cast<int64_t>(time);
+        break;
+      }
+      case EdgeColumn::kIgnore:
+        while (*p != kDelimiter && *p != '\n' && (kDelimiter != ' ' || *p != '\t')) ++p;
+        if (*p == '\n' && p[-1] == '\r') --p;
+        break;
+    }
+  }
+  if (*p == '\r') ++p;
+  return *p == '\n' ? p + 1 : nullptr;
+}
+
+template <char kDelimiter, class Emit>
+std::optional<TextFault> ParseText(std::string_view text, const EdgeDialect& dialect, const Emit& emit) {
+  const char* p = text.data();
+  const char* const end = p + text.size();
+  EdgeLine edge;
+  for (int64_t line = 0; p != end; ++line) {
+    const char* next = nullptr;
+    if (dialect.ids != NodeIds::kText) next = ReadLine<kDelimiter>(p, end, dialect, edge);
+    if (next == nullptr) {
+      const std::string_view rest(p, static_cast<size_t>(end - p));
+      std::string_view whole = rest.substr(0, rest.find('\n'));
+      next = p + whole.size() + 1;
+      if (!whole.empty() && whole.back() == '\r') whole.remove_suffix(1);
+      if (IsPassedOver(whole, dialect)) {
+        p = next;
+        continue;
+      }
+      if (auto fault = ParseEdgeLine(whole, dialect, edge)) return TextFault{line, *std::move(fault)};
+    }
+    emit(edge);
+    p = next;
+  }
+  return std::nullopt;
+}
+
+}  // namespace edge_lines
+
+// Calls emit(EdgeLine) for each edge of a text of whole lines, up to its first fault.
+template <class Emit>
+std::optional<TextFault> ParseEdgeText(std::string_view text, const EdgeDialect& dialect, const Emit& emit) {
+  switch (dialect.delimiter) {
+    case ',':
+      return edge_lines::ParseText<','>(text, dialect, emit);
+    case '\t':
+      return edge_lines::ParseText<'\t'>(text, dialect, emit);
+    case ';':
+      return edge_lines::ParseText<';'>(text, dialect, emit);
+    case ' ':
+      return edge_lines::ParseText<' '>(text, dialect, emit);
+    default:
+      // No cell ends where the fast path looks: every line takes the exact one.
+      return edge_lines::ParseText<'\0'>(text, dialect, emit);
+  }
+}
+
+}  // namespace permafrost::data

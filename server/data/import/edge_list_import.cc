@@ -1,0 +1,63 @@
+#include "data/import/edge_list_import.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "data/import/edge_text_source.h"
+#include "data/import/graph_edges.h"
+
+namespace permafrost::data {
+
+absl::StatusOr<SourceFile> FindEdgeList(const ImportOptions& options) {
+  PF_ASSIGN_OR_RETURN(auto file, FindFileAt(options.source, options.source.filename().string(), Packing::kFound));
+  if (!file) return absl::NotFoundError(absl::StrCat(options.source.string(), ": not found"));
+  return *std::move(file);
+}
+
+absl::Status ImportEdgeList(const ImportOptions& options, const SourceFile& file,
+                            const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,
+                            GraphSummary& summary) {
+  PF_ASSIGN_OR_RETURN(const EdgeDialect dialect, FindFileDialect(file, options.edge_list, monitor));
+  const NodeIds ids = dialect.ids;
+  EdgesPlan plan{.options = options,
+                 .directory = directory,
+                 .memory_bytes = ImportMemory(options, monitor.limits()),
+                 .weights = dialect.Has(EdgeColumn::kWeight),
+                 .timestamps = dialect.Has(EdgeColumn::kTimestamp)};
+  NumberTable numbers;
+  TextTable texts;
+  EdgeTextInput input{.file = file, .dialect = dialect, .memory_bytes = plan.memory_bytes};
+  // The names have half of the memory beside the sort.
+  if (ids != NodeIds::kRows) input.memory_bytes = plan.memory_bytes /= 2;
+  if (ids == NodeIds::kNumbers) {
+    PF_RETURN_IF_ERROR(CollectNumbers(input, numbers, monitor));
+    input.numbers = &numbers;
+    plan.least_nodes = numbers.size();
+  } else if (ids == NodeIds::kText) {
+    input.texts = &texts;
+  } else {
+    plan.least_nodes = static_cast<uint64_t>(options.edge_list.num_nodes);
+  }
+  const absl::Status written = WithRecord(plan, [&]<class Record>() -> absl::Status {
+    PF_ASSIGN_OR_RETURN(auto source, EdgeTextSource<Record>::Open(input, monitor));
+    return WriteEdges<Record>(source, plan, monitor, writer, summary);
+  });
+  PF_RETURN_IF_ERROR(written);
+  if (summary.nodes == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(file.name,
+                                                   ": edges: there is none, expected at least one line of "
+                                                   "source and target, or edge_list.num_nodes above 0"));
+  }
+  if (ids == NodeIds::kNumbers && !numbers.IsRows()) {
+    summary.named = true;
+    return numbers.Write(writer);
+  }
+  if (ids == NodeIds::kText) {
+    summary.named = true;
+    return texts.Write(writer);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::data

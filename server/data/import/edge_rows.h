@@ -1,0 +1,42 @@
+// The edges of one graph as the store keeps them: sorted by target, ties in file order.
+// Threads: one at a time. Memory: the largest graph.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "data/source/csv_rows.h"
+
+namespace permafrost::data {
+
+class EdgeRows {
+ public:
+  // add_inverses: file order is then e0, inverse(e0), e1, inverse(e1), ... as OGB's reader makes it; self-loops too.
+  explicit EdgeRows(bool add_inverses) : add_inverses_(add_inverses) {}
+
+  // Forgets the edges; those that follow are of graph `graph` with `num_nodes` nodes.
+  void BeginGraph(int64_t graph, int64_t num_nodes);
+  // Takes in "source,target". InvalidArgument for what is no two node ids of the graph.
+  absl::Status Parse(const CsvRows& rows, std::string_view line);
+  // After the graph's last edge.
+  void Sort();
+
+  std::span<const uint32_t> source() const { return source_; }
+  std::span<const uint32_t> target() const { return target_; }
+  // For each stored edge: which of the graph's rows, from 0, it came from.
+  std::span<const uint32_t> file_row() const { return file_row_; }
+
+ private:
+  absl::Status ParseEnd(const CsvRows& rows, std::string_view field, std::string_view cell, uint32_t& end) const;
+
+  const bool add_inverses_;
+  int64_t graph_ = 0, num_nodes_ = 0;
+  std::vector<uint32_t> file_source_, file_target_;  // file order
+  std::vector<uint64_t> keys_;
+  std::vector<uint32_t> source_, target_, file_row_;
+};
+
+}  // namespace permafrost::data

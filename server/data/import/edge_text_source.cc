@@ -1,0 +1,205 @@
+#include "data/import/edge_text_source.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/parallel.h"
+#include "base/status.h"
+#include "data/import/graph_edges.h"
+
+namespace permafrost::data {
+namespace {
+
+// Whole lines of about equal length for each thread.
+std::vector<std::string_view> CutAtLines(std::string_view text, size_t pieces) {
+  // Smaller ones are parsed sooner than a thread wakes.
+  constexpr size_t kLeastBytes = size_t{1} << 16;
+  const size_t bytes = std::max(kLeastBytes, text.size() / pieces + 1);
+  std::vector<std::string_view> out;
+  while (!text.empty()) {
+    const size_t stop = text.size() <= bytes ? text.npos : text.find('\n', bytes);
+    const size_t size = stop == text.npos ? text.size() : stop + 1;
+    out.push_back(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+  return out;
+}
+
+int64_t CountLines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
+
+// The first fault of the pieces in their order, as an error that names its line.
+absl::Status FirstFault(const LineBlocks& blocks, int64_t lines_before, std::span<const std::string_view> pieces,
+                        std::span<const std::optional<TextFault>> faults) {
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    if (faults[p]) return FaultyLine(blocks.name(), lines_before + faults[p]->line + 1, faults[p]->fault);
+    lines_before += CountLines(pieces[p]);
+  }
+  return absl::OkStatus();
+}
+
+// Removes the header from the first block that has it; `lines` grows by what was removed.
+void PassHeader(const EdgeDialect& dialect, std::string_view& text, bool& passed, int64_t& lines) {
+  while (!passed && !text.empty()) {
+    const size_t stop = text.find('\n');
+    std::string_view line = text.substr(0, stop);
+    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+    passed = !IsPassedOver(line, dialect);
+    text.remove_prefix(stop + 1);
+    ++lines;
+  }
+}
+
+}  // namespace
+
+size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes) {
+  // A line of four bytes becomes a record, and stands in two places then.
+  const uint64_t share = 32 * std::max<uint64_t>(1, record_bytes / 8);
+  return static_cast<size_t>(std::clamp<uint64_t>(memory_bytes / share, uint64_t{1} << 18, uint64_t{1} << 23));
+}
+
+absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeListOptions& options,
+                                            ImportMonitor& monitor) {
+  PF_ASSIGN_OR_RETURN(LineBlocks blocks, LineBlocks::Open(file, size_t{1} << 16, monitor));
+  // Comments may fill more than a block.
+  for (;;) {
+    PF_ASSIGN_OR_RETURN(const std::string_view head, blocks.Next());
+    PF_ASSIGN_OR_RETURN(auto dialect, FindDialect(file.name, blocks.lines_before(), head, options));
+    if (!dialect && !head.empty()) continue;
+    blocks.Forget();
+    // Without an edge only the comments matter.
+    return dialect ? *std::move(dialect) : EdgeDialect{.comment = options.comment};
+  }
+}
+
+absl::Status CollectNumbers(const EdgeTextInput& input, NumberTable& table, ImportMonitor& monitor) {
+  PF_ASSIGN_OR_RETURN(LineBlocks blocks,
+                      LineBlocks::Open(input.file, EdgeBlockBytes(input.memory_bytes, sizeof(uint64_t)), monitor));
+  bool header_passed = !input.dialect.header;
+  const uint64_t most = std::min(input.memory_bytes / NumberTable::kBytesEach, kMaxNodes);
+  for (;;) {
+    PF_ASSIGN_OR_RETURN(std::string_view text, blocks.Next());
+    if (text.empty()) break;
+    int64_t lines_before = blocks.lines_before();
+    PassHeader(input.dialect, text, header_passed, lines_before);
+    const auto pieces = CutAtLines(text, static_cast<size_t>(ImportThreads()) * 4);
+    std::vector<std::optional<TextFault>> faults(pieces.size());
+    std::vector<std::vector<uint64_t>> numbers(pieces.size());
+    ParallelFor(ImportThreads(), static_cast<int64_t>(pieces.size()), 1, [&](int64_t piece, int64_t, int) {
+      const auto p = static_cast<size_t>(piece);
+      auto& own = numbers[p];
+      faults[p] = ParseEdgeText(pieces[p], input.dialect, [&own](const EdgeLine& edge) {
+        own.push_back(edge.source);
+        own.push_back(edge.target);
+      });
+      std::sort(own.begin(), own.end());
+      own.erase(std::unique(own.begin(), own.end()), own.end());
+    });
+    PF_RETURN_IF_ERROR(FirstFault(blocks, lines_before, pieces, faults));
+    for (const auto& own : numbers) {
+      table.Add(own);
+      if (table.size_so_far() <= most) continue;
+      table.Settle();
+      if (table.size_so_far() <= most) continue;
+      return absl::ResourceExhaustedError(
+          absl::StrCat(input.file.name, ": more than ", most,
+                       " nodes with numbers, which is what the memory of the import holds (options.memory_bytes)"));
+    }
+  }
+  blocks.Forget();
+  table.Finish();
+  return absl::OkStatus();
+}
+
+template <class Record>
+absl::StatusOr<EdgeTextSource<Record>> EdgeTextSource<Record>::Open(const EdgeTextInput& input,
+                                                                    ImportMonitor& monitor) {
+  PF_ASSIGN_OR_RETURN(LineBlocks blocks,
+                      LineBlocks::Open(input.file, EdgeBlockBytes(input.memory_bytes, sizeof(Record)), monitor));
+  EdgeTextSource source(input, std::move(blocks));
+  source.header_passed_ = !input.dialect.header;
+  return source;
+}
+
+template <class Record>
+Record EdgeTextSource<Record>::ToRecord(const EdgeLine& line, NodeId source, NodeId target) const {
+  Record record;
+  record.key = MakeEdgeKey(target, source);
+  if constexpr (Record::kHasWeight) record.weight = line.weight;
+  if constexpr (Record::kHasAll) record.timestamp = line.timestamp;
+  return record;
+}
+
+template <class Record>
+absl::StatusOr<bool> EdgeTextSource<Record>::Next(std::vector<Record>& edges) {
+  edges.clear();
+  // A block may hold nothing but comments.
+  while (edges.empty()) {
+    PF_ASSIGN_OR_RETURN(const std::string_view text, blocks_.Next());
+    if (text.empty()) return false;
+    PF_RETURN_IF_ERROR(Parse(text, edges));
+  }
+  if constexpr (Record::kHasAll) {
+    for (size_t e = 0; e < edges.size(); ++e) edges[e].row = count_ + e;
+  }
+  count_ += edges.size();
+  return true;
+}
+
+template <class Record>
+absl::Status EdgeTextSource<Record>::Parse(std::string_view text, std::vector<Record>& edges) {
+  const EdgeDialect& dialect = input_.dialect;
+  int64_t lines_before = blocks_.lines_before();
+  PassHeader(dialect, text, header_passed_, lines_before);
+  const auto texts = CutAtLines(text, static_cast<size_t>(ImportThreads()) * 4);
+  std::vector<std::optional<TextFault>> faults(texts.size());
+  pieces_.resize(std::max(pieces_.size(), texts.size()));
+  for (auto& piece : pieces_) piece.clear();
+  if (input_.texts != nullptr) {
+    // Names are given rows in the file's order: one thread.
+    for (size_t p = 0; p < texts.size(); ++p) {
+      faults[p] = ParseEdgeText(texts[p], dialect, [&](const EdgeLine& line) {
+        const NodeId source = input_.texts->Row(line.source_text), target = input_.texts->Row(line.target_text);
+        edges.push_back(ToRecord(line, source, target));
+      });
+      if (faults[p]) break;
+      if (input_.texts->size() < kMaxNodes && input_.texts->memory_bytes() <= input_.memory_bytes) continue;
+      return absl::ResourceExhaustedError(
+          absl::StrCat(input_.file.name, ": the texts of ", input_.texts->size(),
+                       " nodes are more than the memory of the import holds (options.memory_bytes)"));
+    }
+    return FirstFault(blocks_, lines_before, texts, faults);
+  }
+  std::atomic<bool> changed = false;
+  ParallelFor(ImportThreads(), static_cast<int64_t>(texts.size()), 1, [&](int64_t piece, int64_t, int) {
+    const auto p = static_cast<size_t>(piece);
+    auto& own = pieces_[p];
+    if (input_.numbers != nullptr) {
+      faults[p] = ParseEdgeText(texts[p], dialect, [&](const EdgeLine& line) {
+        const NodeId source = input_.numbers->Row(line.source), target = input_.numbers->Row(line.target);
+        if (source == NumberTable::kNoRow || target == NumberTable::kNoRow) {
+          changed.store(true, std::memory_order_relaxed);
+          return;
+        }
+        own.push_back(ToRecord(line, source, target));
+      });
+    } else {
+      faults[p] = ParseEdgeText(texts[p], dialect, [&](const EdgeLine& line) {
+        own.push_back(ToRecord(line, static_cast<NodeId>(line.source), static_cast<NodeId>(line.target)));
+      });
+    }
+  });
+  PF_RETURN_IF_ERROR(FirstFault(blocks_, lines_before, texts, faults));
+  if (changed) return absl::DataLossError(absl::StrCat(blocks_.name(), ": was written to while it was read"));
+  for (size_t p = 0; p < texts.size(); ++p) edges.insert(edges.end(), pieces_[p].begin(), pieces_[p].end());
+  return absl::OkStatus();
+}
+
+template class EdgeTextSource<PlainEdge>;
+template class EdgeTextSource<WeightedEdge>;
+template class EdgeTextSource<FullEdge>;
+
+}  // namespace permafrost::data

@@ -1,0 +1,62 @@
+// Edges of a text file, parsed a block of lines at a time on all threads.
+// Threads: one at a time. Memory: BlockBytes() of text and what it parses to.
+// Borrows dialect, tables and monitor.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/import/edge_lines.h"
+#include "data/import/edge_source.h"
+#include "data/import/node_ids.h"
+#include "data/source/line_blocks.h"
+
+namespace permafrost::data {
+
+// Of text at once, where an import may take `memory_bytes` and makes a record of each line.
+size_t EdgeBlockBytes(uint64_t memory_bytes, size_t record_bytes);
+
+// How the file's first lines say it is to be read. Reads them only.
+absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeListOptions& options,
+                                            ImportMonitor& monitor);
+
+struct EdgeTextInput {
+  const SourceFile& file;
+  const EdgeDialect& dialect;
+  uint64_t memory_bytes = 0;             // for blocks, and at most as much for the tables
+  const NumberTable* numbers = nullptr;  // NodeIds::kNumbers
+  TextTable* texts = nullptr;            // NodeIds::kText: grows
+};
+
+// Every number that the file calls a node by, into `table`. Errors: ResourceExhausted where they do not fit.
+absl::Status CollectNumbers(const EdgeTextInput& input, NumberTable& table, ImportMonitor& monitor);
+
+template <class Record>
+class EdgeTextSource final : public EdgeSource<Record> {
+ public:
+  static absl::StatusOr<EdgeTextSource> Open(const EdgeTextInput& input, ImportMonitor& monitor);
+  absl::StatusOr<bool> Next(std::vector<Record>& edges) override;
+  // Edges given out so far.
+  uint64_t count() const { return count_; }
+
+ private:
+  EdgeTextSource(const EdgeTextInput& input, LineBlocks blocks) : input_(input), blocks_(std::move(blocks)) {}
+  absl::Status Parse(std::string_view text, std::vector<Record>& edges);
+  Record ToRecord(const EdgeLine& line, NodeId source, NodeId target) const;
+
+  EdgeTextInput input_;
+  LineBlocks blocks_;
+  bool header_passed_ = false;
+  std::vector<std::vector<Record>> pieces_;
+  uint64_t count_ = 0;
+};
+
+extern template class EdgeTextSource<PlainEdge>;
+extern template class EdgeTextSource<WeightedEdge>;
+extern template class EdgeTextSource<FullEdge>;
+
+}  // namespace permafrost::data

@@ -1,0 +1,91 @@
+#include "data/import/graph_edges.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/import/adjacency_writer.h"
+#include "data/sort/edge_sorter.h"
+
+namespace permafrost::data {
+
+uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits) {
+  constexpr uint64_t kLeast = uint64_t{16} << 20;
+  const uint64_t wanted = options.memory_bytes == 0 ? limits.memory_bytes : options.memory_bytes;
+  return std::max(kLeast, std::min(wanted, limits.memory_bytes));
+}
+
+int ImportThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits) {
+  constexpr uint64_t kBytesPerNode = sizeof(uint64_t);
+  if (nodes <= limits.memory_bytes / kBytesPerNode) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      AbslView(source), ": ", nodes, " nodes take more memory than an import's limit, ", limits.memory_bytes,
+      " bytes (", limits.memory_bytes / kBytesPerNode, " at ", kBytesPerNode, " bytes each)"));
+}
+
+template <class Record>
+absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
+                        GraphSummary& summary) {
+  const bool symmetric = plan.options.add_inverse_edges;
+  const bool both_ways = !symmetric && plan.options.keep_out_edges;
+  // Both sorts are under way at once: the first gives the second its edges.
+  EdgeSorterOptions sorting{.directory = plan.directory,
+                            .memory_bytes = both_ways ? plan.memory_bytes / 2 : plan.memory_bytes,
+                            .add_inverses = symmetric,
+                            .threads = ImportThreads()};
+  auto in = std::make_unique<EdgeSorter<Record>>(sorting, monitor.stop());
+  {
+    std::vector<Record> edges;
+    for (;;) {
+      PF_ASSIGN_OR_RETURN(const bool more, source.Next(edges));
+      if (!more) break;
+      PF_RETURN_IF_ERROR(in->Add(edges));
+    }
+  }
+  const uint64_t nodes = std::max(plan.least_nodes, in->rows_seen());
+  PF_RETURN_IF_ERROR(CheckNodes("edges", nodes, monitor.limits()));
+  PF_RETURN_IF_ERROR(monitor.Advance("sorting", 0));
+  PF_RETURN_IF_ERROR(in->Finish());
+
+  std::unique_ptr<EdgeSorter<Record>> out;
+  sorting.add_inverses = false;
+  if (both_ways) out = std::make_unique<EdgeSorter<Record>>(sorting, monitor.stop());
+  AdjacencyShape shape{.nodes = nodes,
+                       .coalesce = plan.options.coalesce,
+                       .weights = plan.weights,
+                       .timestamps = plan.timestamps,
+                       .edge_ids = plan.edge_ids};
+  PF_ASSIGN_OR_RETURN(const AdjacencyCounts counts,
+                      WriteAdjacency<Record>(*in, shape, Direction::kIn, plan.directory, monitor, writer, out.get()));
+  in.reset();
+  if (both_ways) {
+    PF_RETURN_IF_ERROR(out->Finish());
+    shape.coalesce = false;  // already done
+    PF_RETURN_IF_ERROR(
+        WriteAdjacency<Record>(*out, shape, Direction::kOut, plan.directory, monitor, writer, nullptr).status());
+  }
+  summary.nodes = static_cast<int64_t>(nodes);
+  summary.edges = static_cast<int64_t>(counts.edges);
+  summary.symmetric = summary.inverse_edges_added = symmetric;
+  summary.weighted = plan.weights;
+  summary.timestamped = plan.timestamps;
+  summary.self_loops = static_cast<int64_t>(counts.self_loops);
+  summary.isolated_nodes = static_cast<int64_t>(counts.isolated_nodes);
+  summary.max_degree = static_cast<int64_t>(counts.max_degree);
+  summary.duplicate_edges = static_cast<int64_t>(counts.duplicates);
+  return absl::OkStatus();
+}
+
+template absl::Status WriteEdges(EdgeSource<PlainEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&, GraphSummary&);
+template absl::Status WriteEdges(EdgeSource<WeightedEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&,
+                                 GraphSummary&);
+template absl::Status WriteEdges(EdgeSource<FullEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&, GraphSummary&);
+
+}  // namespace permafrost::data

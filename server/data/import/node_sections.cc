@@ -1,0 +1,210 @@
+#include "data/import/node_sections.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "data/source/cell_number.h"
+#include "data/source/csv_rows.h"
+
+namespace permafrost::data {
+namespace {
+
+// What the summary says of labels, row after row.
+class LabelSummary {
+ public:
+  LabelSummary(uint64_t nodes, LabelledNodes& labelled) : labelled_(labelled) { labelled_.assign(nodes, false); }
+
+  void Take(uint64_t node, std::span<const float> row) {
+    for (const float label : row) {
+      if (std::isnan(label)) {
+        ++missing_;
+        continue;
+      }
+      labelled_[node] = true;
+      min_ = std::min<double>(min_, label);
+      max_ = std::max<double>(max_, label);
+      integers_ = integers_ && label == std::trunc(label);
+    }
+  }
+  void Set(GraphSummary& summary, uint64_t targets) const {
+    const bool any = min_ <= max_;
+    summary.num_targets = static_cast<int64_t>(targets);
+    summary.num_missing_labels = missing_;
+    summary.min_label = any ? min_ : 0;
+    summary.max_label = any ? max_ : 0;
+    summary.integer_labels = any && integers_;
+  }
+
+ private:
+  LabelledNodes& labelled_;
+  int64_t missing_ = 0;
+  double min_ = std::numeric_limits<double>::infinity(), max_ = -std::numeric_limits<double>::infinity();
+  bool integers_ = true;
+};
+
+absl::Status ParseLabels(const CsvRows& rows, std::string_view line, std::vector<float>& labels) {
+  labels.clear();
+  Cells cells(line);
+  std::string_view cell;
+  while (cells.Next(cell)) {
+    if (cell.empty() || cell == "nan" || cell == "NaN" || cell == "NA") {
+      labels.push_back(std::numeric_limits<float>::quiet_NaN());
+      continue;
+    }
+    const auto value = ParseFinite(cell);
+    if (!value) {
+      return rows.Error(absl::StrCat("target ", labels.size() + 1),
+                        absl::StrCat(Quote(cell), " is neither a finite number nor missing (empty, nan or NA)"));
+    }
+    labels.push_back(*value);
+  }
+  return absl::OkStatus();
+}
+
+// Of an integer that a float cannot hold, a class would become another one.
+absl::Status ReadLabels(NpyArray& array, std::span<float> labels, std::vector<int64_t>& integers) {
+  const uint64_t begin = array.position();
+  if (array.header().kind != NpyKind::kFloat) {
+    integers.resize(labels.size());
+    PF_RETURN_IF_ERROR(array.ReadIntegers(integers));
+    for (size_t i = 0; i < labels.size(); ++i) {
+      constexpr int64_t kExact = int64_t{1} << std::numeric_limits<float>::digits;
+      if (integers[i] < -kExact || integers[i] > kExact) {
+        return array.ElementError(begin + i, absl::StrCat(integers[i], " is outside ", -kExact, "..", kExact));
+      }
+      labels[i] = static_cast<float>(integers[i]);
+    }
+    return absl::OkStatus();
+  }
+  PF_RETURN_IF_ERROR(array.ReadFloats(labels));
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (std::isinf(labels[i])) return array.ElementError(begin + i, "is neither a finite number nor missing (NaN)");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteLabelRows(const SourceFile& file, uint64_t nodes, const std::string& why, ImportMonitor& monitor,
+                            GraphWriter& writer, GraphSummary& summary, LabelledNodes& labelled) {
+  const auto due = static_cast<int64_t>(nodes);
+  LabelSummary labels(nodes, labelled);
+  PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(file, monitor));
+  std::vector<float> row;
+  size_t targets = 0;
+  for (uint64_t node = 0; node < nodes; ++node) {
+    // With one target an empty line is a missing label.
+    PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(due, why, /*empty_is_row=*/true));
+    PF_RETURN_IF_ERROR(ParseLabels(rows, line, row));
+    if (node == 0) {
+      targets = row.size();
+      PF_RETURN_IF_ERROR(writer.Begin(SectionKind::kLabels, ElementType::kFloat32, static_cast<uint32_t>(targets)));
+    }
+    if (row.size() != targets) {
+      return rows.WidthError(static_cast<int64_t>(row.size()), static_cast<int64_t>(targets), "as the rows before");
+    }
+    labels.Take(node, row);
+    PF_RETURN_IF_ERROR(writer.Append(std::as_bytes(std::span(row))));
+  }
+  PF_RETURN_IF_ERROR(rows.ExpectEnd(due, why));
+  labels.Set(summary, targets);
+  return absl::OkStatus();
+}
+
+absl::Status WriteLabelArray(const SourceFile& file, uint64_t nodes, const std::string& why, ImportMonitor& monitor,
+                             GraphWriter& writer, GraphSummary& summary, LabelledNodes& labelled) {
+  PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(file, /*member=*/"", monitor));
+  const auto& shape = array.header().shape;
+  const uint64_t targets = shape.size() == 2 ? shape[1] : 1;
+  // A row of labels is held in memory.
+  constexpr uint64_t kMostTargets = uint64_t{1} << 20;
+  if (shape.empty() || shape.size() > 2 || shape[0] != nodes || targets == 0 || targets > kMostTargets) {
+    return array.ShapeError(
+        absl::StrCat("[", nodes, "] or [", nodes, ", targets] with 1..", kMostTargets, " targets (", why, ")"));
+  }
+  LabelSummary labels(nodes, labelled);
+  PF_RETURN_IF_ERROR(writer.Begin(SectionKind::kLabels, ElementType::kFloat32, static_cast<uint32_t>(targets)));
+  const uint64_t rows_at_once = std::max<uint64_t>(1, (uint64_t{1} << 18) / targets);
+  std::vector<float> piece;
+  std::vector<int64_t> integers;
+  for (uint64_t node = 0; node < nodes; node += rows_at_once) {
+    const uint64_t rows = std::min(rows_at_once, nodes - node);
+    piece.resize(rows * targets);
+    PF_RETURN_IF_ERROR(ReadLabels(array, piece, integers));
+    for (uint64_t r = 0; r < rows; ++r) labels.Take(node + r, std::span(piece).subspan(r * targets, targets));
+    PF_RETURN_IF_ERROR(writer.Append(std::as_bytes(std::span(piece))));
+  }
+  PF_RETURN_IF_ERROR(array.ExpectEnd());
+  labels.Set(summary, targets);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& files, bool masks, uint64_t nodes,
+                                            ImportMonitor& monitor) {
+  constexpr uint64_t kAtOnce = uint64_t{1} << 16;
+  SplitGraphs out{.name = "given", .graphs = {}};
+  std::vector<uint8_t> seen(nodes);  // 1 + the split
+  std::vector<int64_t> piece;
+  for (size_t split = 0; split < files.size(); ++split) {
+    PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(files[split], /*member=*/"", monitor));
+    const auto& shape = array.header().shape;
+    if (shape.size() != 1 || (masks ? shape[0] != nodes : shape[0] > nodes)) {
+      return array.ShapeError(masks ? absl::StrCat("[", nodes, "], one a node")
+                                    : absl::StrCat("at most [", nodes, "]"));
+    }
+    const uint64_t count = shape[0];
+    for (uint64_t at = 0; at < count; at += piece.size()) {
+      piece.resize(std::min(kAtOnce, count - at));
+      PF_RETURN_IF_ERROR(array.ReadIntegers(piece));
+      for (size_t i = 0; i < piece.size(); ++i) {
+        const int64_t value = piece[i];
+        if (masks && value == 0) continue;
+        if (masks && value != 1) return array.ElementError(at + i, absl::StrCat(value, " is neither 0 nor 1"));
+        if (!masks && (value < 0 || static_cast<uint64_t>(value) >= nodes)) {
+          return array.ElementError(at + i, absl::StrCat(value, " is outside 0..", nodes - 1));
+        }
+        const uint64_t node = masks ? at + i : static_cast<uint64_t>(value);
+        if (seen[node] != 0) {
+          return array.ElementError(at + i,
+                                    absl::StrCat("node ", node, " stands already in ", files[seen[node] - 1u].name));
+        }
+        seen[node] = static_cast<uint8_t>(split + 1);
+        out.graphs[split].push_back(static_cast<NodeId>(node));
+      }
+    }
+    PF_RETURN_IF_ERROR(array.ExpectEnd());
+  }
+  return out;
+}
+
+absl::Status WriteSplits(SplitGraphs split, GraphWriter& writer, GraphSummary& summary) {
+  constexpr std::array kKinds = {SectionKind::kTrainNodes, SectionKind::kValidNodes, SectionKind::kTestNodes};
+  for (size_t i = 0; i < kKinds.size(); ++i) {
+    auto& nodes = split.graphs[i];
+    std::sort(nodes.begin(), nodes.end());
+    PF_RETURN_IF_ERROR(writer.Write(kKinds[i], ElementType::kUint32, std::span<const NodeId>(nodes)));
+    summary.split_nodes[i] = static_cast<int64_t>(nodes.size());
+  }
+  summary.split_name = std::move(split.name);
+  return absl::OkStatus();
+}
+
+SplitGraphs DrawNodeSplit(const ImportOptions& options, const LabelledNodes& labelled) {
+  std::vector<NodeId> rows;
+  for (size_t node = 0; node < labelled.size(); ++node) {
+    if (labelled[node]) rows.push_back(static_cast<NodeId>(node));
+  }
+  SplitGraphs split = DrawSplit(options, static_cast<int64_t>(rows.size()));
+  for (auto& nodes : split.graphs) {
+    for (NodeId& node : nodes) node = rows[node];
+  }
+  return split;
+}
+
+}  // namespace permafrost::data

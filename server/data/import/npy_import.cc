@@ -1,0 +1,273 @@
+#include "data/import/npy_import.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/import/dense_features.h"
+#include "data/import/graph_edges.h"
+#include "data/import/node_sections.h"
+#include "data/import/npy_edges.h"
+#include "data/import/sparse_features.h"
+#include "data/source/npy_array.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The number of nodes, once one of the files said it.
+struct NodeCount {
+  uint64_t nodes = 0;
+  std::string why;  // "as node_feat.npy has"; empty: nobody said it
+};
+
+class NpyImport {
+ public:
+  NpyImport(const ImportOptions& options, const NpyFiles& files, const fs::path& directory, ImportMonitor& monitor,
+            GraphWriter& writer, GraphSummary& summary)
+      : options_(options),
+        files_(files),
+        directory_(directory),
+        monitor_(monitor),
+        writer_(writer),
+        summary_(summary),
+        memory_bytes_(ImportMemory(options, monitor.limits())) {}
+
+  absl::Status Run() {
+    PF_RETURN_IF_ERROR(CountNodes());
+    PF_RETURN_IF_ERROR(files_.edge_index ? ReadEdgeIndex() : ReadMatrix());
+    if (summary_.nodes == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          Edges().name, ": edges: there is none, and neither features nor labels say how many nodes there are"));
+    }
+    count_.nodes = static_cast<uint64_t>(summary_.nodes);
+    if (count_.why.empty()) count_.why = absl::StrCat("as ", Edges().name, " has");
+    PF_RETURN_IF_ERROR(ReadFeatures());
+    return ReadLabelsAndSplit();
+  }
+
+ private:
+  const SourceFile& Edges() const { return files_.edge_index ? *files_.edge_index : *files_.adjacency; }
+
+  // From the first that tells.
+  absl::Status CountNodes() {
+    for (const auto* file : {&files_.features, &files_.bfloat16_features, &files_.labels}) {
+      if (!*file) continue;
+      PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(**file, /*member=*/"", monitor_));
+      const auto& shape = array.header().shape;
+      if (shape.empty() || shape[0] == 0 || shape[0] > kMaxNodes) {
+        return array.ShapeError(absl::StrCat("1..", kMaxNodes, " rows, one a node"));
+      }
+      count_ = {shape[0], absl::StrCat("as ", (*file)->name, " has")};
+      array.Forget();
+      break;
+    }
+    if (count_.why.empty() && files_.sparse_features) {
+      PF_ASSIGN_OR_RETURN(CsrMatrix matrix, CsrMatrix::Open(*files_.sparse_features, monitor_));
+      count_ = {matrix.rows(), absl::StrCat("as ", files_.sparse_features->name, " has")};
+      matrix.Forget();
+    }
+    return CheckNodes(count_.why.empty() ? Edges().name : count_.why, count_.nodes, monitor_.limits());
+  }
+
+  absl::Status ReadEdgeIndex() {
+    const bool known = !count_.why.empty();
+    const EdgesPlan plan{.options = options_,
+                         .directory = directory_,
+                         .memory_bytes = memory_bytes_,
+                         .least_nodes = known ? count_.nodes : static_cast<uint64_t>(options_.edge_list.num_nodes),
+                         .weights = files_.edge_weights.has_value(),
+                         .timestamps = files_.edge_times.has_value(),
+                         .edge_ids = files_.edge_features.has_value()};
+    const NpyEdgeFiles edge_files{.index = *files_.edge_index,
+                                  .weights = files_.edge_weights,
+                                  .times = files_.edge_times,
+                                  .max_id = (known ? std::max<uint64_t>(count_.nodes, 1) : kMaxNodes) - 1,
+                                  .why = known ? absl::StrCat(" (", count_.nodes, " nodes, ", count_.why, ")") : ""};
+    uint64_t edges = 0;
+    const absl::Status written = WithRecord(plan, [&]<class Record>() -> absl::Status {
+      PF_ASSIGN_OR_RETURN(auto source, NpyEdgeSource<Record>::Open(edge_files, monitor_));
+      edges = source.count();
+      return WriteEdges<Record>(source, plan, monitor_, writer_, summary_);
+    });
+    PF_RETURN_IF_ERROR(written);
+    if (!files_.edge_features) return absl::OkStatus();
+    PF_ASSIGN_OR_RETURN(summary_.edge_features,
+                        WriteFeatureArray(*files_.edge_features, /*bfloat16=*/false,
+                                          {.section = SectionKind::kEdgeFeatures,
+                                           .rows = edges,
+                                           .why = absl::StrCat("as ", files_.edge_index->name, " has edges")},
+                                          monitor_, writer_));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadMatrix() {
+    // Values that all are 1 only say that there is an edge; so they are read once before.
+    bool ones = true;
+    uint64_t nodes = 0;
+    {
+      PF_ASSIGN_OR_RETURN(CsrMatrix matrix, CsrMatrix::Open(*files_.adjacency, monitor_));
+      nodes = matrix.rows();
+      if (matrix.width() != nodes) {
+        return absl::InvalidArgumentError(absl::StrCat(files_.adjacency->name, ": shape: is [", nodes, ", ",
+                                                       matrix.width(), "], expected as many columns as rows"));
+      }
+      if (!count_.why.empty() && count_.nodes != nodes) {
+        return absl::InvalidArgumentError(absl::StrCat(files_.adjacency->name, ": rows: the matrix has ", nodes,
+                                                       ", expected ", count_.nodes, " (", count_.why, ")"));
+      }
+      PF_RETURN_IF_ERROR(CheckNodes(files_.adjacency->name, nodes, monitor_.limits()));
+      std::vector<MatrixEntry> entries;
+      for (bool more = true; more && ones;) {
+        PF_ASSIGN_OR_RETURN(more, matrix.Next(entries));
+        ones = std::ranges::all_of(entries, [](const MatrixEntry& e) { return e.value == 0 || e.value == 1; });
+      }
+      matrix.Forget();
+    }
+    const EdgesPlan plan{.options = options_,
+                         .directory = directory_,
+                         .memory_bytes = memory_bytes_,
+                         .least_nodes = nodes,
+                         .weights = !ones};
+    return WithRecord(plan, [&]<class Record>() -> absl::Status {
+      PF_ASSIGN_OR_RETURN(CsrMatrix matrix, CsrMatrix::Open(*files_.adjacency, monitor_));
+      MatrixEdgeSource<Record> source(std::move(matrix));
+      return WriteEdges<Record>(source, plan, monitor_, writer_, summary_);
+    });
+  }
+
+  absl::Status ReadFeatures() {
+    const DueTable due{.section = SectionKind::kNodeFeatures, .rows = count_.nodes, .why = count_.why};
+    if (files_.sparse_features) {
+      const EdgeSorterOptions sorting{
+          .directory = directory_, .memory_bytes = memory_bytes_, .add_inverses = false, .threads = ImportThreads()};
+      PF_ASSIGN_OR_RETURN(auto sparse,
+                          SparseFeaturesImport::ReadMatrix(*files_.sparse_features, count_.nodes,
+                                                           absl::StrCat(" (", count_.why, ")"), sorting, monitor_));
+      return sparse.width() == 0 ? absl::OkStatus()
+                                 : sparse.Write(sparse.width(), directory_, monitor_, writer_, summary_);
+    }
+    const bool bfloat16 = files_.bfloat16_features.has_value();
+    const auto& file = bfloat16 ? files_.bfloat16_features : files_.features;
+    if (!file) return absl::OkStatus();
+    PF_ASSIGN_OR_RETURN(summary_.node_features, WriteFeatureArray(*file, bfloat16, due, monitor_, writer_));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadLabelsAndSplit() {
+    LabelledNodes labelled;
+    if (files_.labels) {
+      PF_RETURN_IF_ERROR(
+          WriteLabelArray(*files_.labels, count_.nodes, count_.why, monitor_, writer_, summary_, labelled));
+    }
+    if (files_.split) {
+      PF_ASSIGN_OR_RETURN(SplitGraphs split,
+                          ReadSplitArrays(*files_.split, files_.split_masks, count_.nodes, monitor_));
+      return WriteSplits(std::move(split), writer_, summary_);
+    }
+    return files_.labels ? WriteSplits(DrawNodeSplit(options_, labelled), writer_, summary_) : absl::OkStatus();
+  }
+
+  const ImportOptions& options_;
+  const NpyFiles& files_;
+  const fs::path& directory_;
+  ImportMonitor& monitor_;
+  GraphWriter& writer_;
+  GraphSummary& summary_;
+  const uint64_t memory_bytes_;
+  NodeCount count_;
+};
+
+// Of files that mean the same, all but one are too many.
+absl::Status CheckAtMostOne(std::initializer_list<const std::optional<SourceFile>*> files) {
+  const SourceFile* found = nullptr;
+  for (const auto* file : files) {
+    if (!*file) continue;
+    if (found != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat((*file)->name, ": stands beside ", found->name, "; one of them is accepted"));
+    }
+    found = &**file;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FindSplitFiles(const fs::path& source, NpyFiles& files) {
+  for (const std::string_view ending : {"_idx", "_mask"}) {
+    std::array<std::optional<SourceFile>, 3> split;
+    bool any = false;
+    for (const auto& [kind, name] : kSplitNames.rows) {
+      auto& file = split[static_cast<size_t>(kind)];
+      PF_ASSIGN_OR_RETURN(file, FindNpy(source, absl::StrCat(AbslView(name), AbslView(ending))));
+      any = any || file;
+    }
+    if (!any) continue;
+    files.split.emplace();
+    files.split_masks = ending == "_mask";
+    for (const auto& [kind, name] : kSplitNames.rows) {
+      const auto& file = split[static_cast<size_t>(kind)];
+      if (!file) {
+        return absl::NotFoundError(absl::StrCat(AbslView(name), AbslView(ending),
+                                                ".npy: not found; all of train, valid and test are needed, or none"));
+      }
+      (*files.split)[static_cast<size_t>(kind)] = *file;
+    }
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int64_t NpyFiles::bytes() const {
+  int64_t sum = 0;
+  for (const auto* file : {&edge_index, &adjacency, &edge_weights, &edge_times, &edge_features, &features,
+                           &bfloat16_features, &sparse_features, &labels}) {
+    if (*file) sum += (*file)->bytes;
+  }
+  if (split) {
+    for (const SourceFile& file : *split) sum += file.bytes;
+  }
+  return sum;
+}
+
+absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
+  const fs::path& source = options.source;
+  if (!options.split.empty()) {
+    return absl::InvalidArgumentError("options.split: a directory of NPY files has no named splits; leave it empty");
+  }
+  NpyFiles files;
+  PF_ASSIGN_OR_RETURN(files.edge_index, FindNpy(source, "edge_index"));
+  PF_ASSIGN_OR_RETURN(files.adjacency, FindNpz(source, "adj"));
+  if (!files.edge_index && !files.adjacency) {
+    return absl::NotFoundError(absl::StrCat("edge_index.npy: not found, nor adj.npz, in ", source.string()));
+  }
+  PF_ASSIGN_OR_RETURN(files.edge_weights, FindNpy(source, "edge_weight"));
+  PF_ASSIGN_OR_RETURN(files.edge_times, FindNpy(source, "edge_time"));
+  PF_ASSIGN_OR_RETURN(files.edge_features, FindNpy(source, "edge_feat"));
+  PF_ASSIGN_OR_RETURN(files.features, FindNpy(source, "node_feat"));
+  PF_ASSIGN_OR_RETURN(files.bfloat16_features, FindNpy(source, "node_feat_bf16"));
+  PF_ASSIGN_OR_RETURN(files.sparse_features, FindNpz(source, "node_feat"));
+  PF_ASSIGN_OR_RETURN(files.labels, FindNpy(source, "node_label"));
+  PF_RETURN_IF_ERROR(CheckAtMostOne({&files.edge_index, &files.adjacency}));
+  PF_RETURN_IF_ERROR(CheckAtMostOne({&files.features, &files.bfloat16_features, &files.sparse_features}));
+  for (const auto* file : {&files.edge_weights, &files.edge_times, &files.edge_features}) {
+    // In which order the edges of a matrix are meant, nothing says.
+    PF_RETURN_IF_ERROR(CheckAtMostOne({&files.adjacency, file}));
+  }
+  PF_RETURN_IF_ERROR(FindSplitFiles(source, files));
+  return files;
+}
+
+absl::Status ImportNpy(const ImportOptions& options, const NpyFiles& files, const fs::path& directory,
+                       ImportMonitor& monitor, GraphWriter& writer, GraphSummary& summary) {
+  return NpyImport(options, files, directory, monitor, writer, summary).Run();
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,143 @@
+#include "data/import/split_files.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/source/cell_number.h"
+#include "data/source/csv_rows.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> SplitFolders(const fs::path& source) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(source / "split", error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, const std::string& wanted, bool or_masks) {
+  const std::vector<std::string> folders = SplitFolders(source);
+  SplitFiles split{.name = wanted, .files = {}};
+  if (wanted.empty()) {
+    if (folders.empty()) return std::nullopt;
+    if (folders.size() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("options.split: empty, but the source has several; name one of ", absl::StrJoin(folders, ", ")));
+    }
+    split.name = folders[0];
+  } else if (!std::binary_search(folders.begin(), folders.end(), wanted)) {
+    return absl::NotFoundError(absl::StrCat("split/", wanted, ": not found; the source has ",
+                                            folders.empty() ? "no split folders" : absl::StrJoin(folders, ", ")));
+  }
+  if (or_masks) {
+    PF_ASSIGN_OR_RETURN(const auto ids, FindSourceFile(source, absl::StrCat("split/", split.name, "/train")));
+    PF_ASSIGN_OR_RETURN(const auto mask, FindSourceFile(source, absl::StrCat("split/", split.name, "/train_mask")));
+    split.masks = mask && !ids;
+  }
+  for (const auto& [kind, name] : kSplitNames.rows) {
+    const std::string stem = absl::StrCat("split/", split.name, "/", AbslView(name), split.masks ? "_mask" : "");
+    PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
+    if (!file) return absl::NotFoundError(absl::StrCat(stem, ".csv.gz: not found, nor ", stem, ".csv"));
+    split.files[static_cast<size_t>(kind)] = *std::move(file);
+  }
+  return split;
+}
+
+absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,
+                                      std::string_view item) {
+  // Where each graph was seen: split, and its row; row 0 is nowhere.
+  struct Place {
+    uint32_t split = 0;
+    uint32_t row = 0;
+  };
+  std::vector<Place> places(static_cast<size_t>(num_graphs));
+  SplitGraphs out{.name = files.name, .graphs = {}};
+  const auto place = [&](const CsvRows& rows, uint32_t split, int64_t graph) {
+    Place& at = places[static_cast<size_t>(graph)];
+    if (at.row != 0) {
+      return rows.Error(item, absl::StrCat(graph, " stands already in ", files.files[at.split].name, ":", at.row));
+    }
+    at = {split, static_cast<uint32_t>(rows.row())};
+    out.graphs[split].push_back(static_cast<uint32_t>(graph));
+    return absl::OkStatus();
+  };
+  for (uint32_t split = 0; split < files.files.size(); ++split) {
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files.files[split], monitor));
+    if (files.masks) {
+      const std::string why = absl::StrCat("one a ", AbslView(item));
+      for (int64_t graph = 0; graph < num_graphs; ++graph) {
+        PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(num_graphs, why));
+        Cells cells(line);
+        std::string_view cell;
+        cells.Next(cell);
+        if (CountCells(line) != 1 || (cell != "0" && cell != "1")) {
+          return rows.Error("mask", absl::StrCat(Quote(line), " is neither 0 nor 1"));
+        }
+        if (cell == "1") PF_RETURN_IF_ERROR(place(rows, split, graph));
+      }
+      PF_RETURN_IF_ERROR(rows.ExpectEnd(num_graphs, why));
+      continue;
+    }
+    std::string_view line;
+    for (;;) {
+      PF_ASSIGN_OR_RETURN(const bool more, rows.Next(line));
+      if (!more) break;
+      if (const int64_t cells = CountCells(line); cells != 1) {
+        return rows.WidthError(cells, 1, absl::StrCat("a ", AbslView(item), " id"));
+      }
+      Cells cells(line);
+      std::string_view cell;
+      cells.Next(cell);
+      int64_t graph = 0;
+      const IntegerCell parsed = ParseInteger(cell, graph);
+      if (parsed == IntegerCell::kNotInteger) {
+        return rows.Error(item, absl::StrCat(Quote(cell), " is not an integer"));
+      }
+      if (parsed == IntegerCell::kOutOfRange || graph < 0 || graph >= num_graphs) {
+        return rows.Error(item, num_graphs == 0 ? absl::StrCat(AbslView(cell), " cannot be: the set has no graphs")
+                                                : absl::StrCat(AbslView(cell), " is outside 0..", num_graphs - 1));
+      }
+      PF_RETURN_IF_ERROR(place(rows, split, graph));
+    }
+  }
+  return out;
+}
+
+SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs) {
+  std::vector<uint32_t> ids(static_cast<size_t>(num_graphs));
+  std::iota(ids.begin(), ids.end(), 0u);
+  SplitMix64 random(options.split_seed, /*stream=*/0);
+  Shuffle(std::span(ids), random);
+  const auto share = [num_graphs](double fraction) {
+    return static_cast<int64_t>(std::llround(fraction * static_cast<double>(num_graphs)));
+  };
+  const int64_t train = std::min(share(options.train_fraction), num_graphs);
+  const int64_t valid = std::min(share(options.valid_fraction), num_graphs - train);
+  const auto at = [&ids](int64_t index) { return ids.begin() + index; };
+  SplitGraphs out{.name = "random", .graphs = {}};
+  out.graphs[0].assign(at(0), at(train));
+  out.graphs[1].assign(at(train), at(train + valid));
+  out.graphs[2].assign(at(train + valid), ids.end());
+  for (auto& graphs : out.graphs) std::sort(graphs.begin(), graphs.end());
+  return out;
+}
+
+}  // namespace permafrost::data

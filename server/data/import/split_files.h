@@ -1,0 +1,44 @@
+// The split of a set's graphs into train, valid and test: read from split/NAME/, or drawn.
+// Threads: pure, but for the monitor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/import/ogb_import.h"
+#include "data/source/import_monitor.h"
+#include "data/source/source_file.h"
+#include "data/store/types.h"
+
+namespace permafrost::data {
+
+struct SplitFiles {
+  std::string name;
+  std::array<SourceFile, 3> files;  // by Split
+  bool masks = false;               // one 0 or 1 a graph, instead of ids
+};
+
+struct SplitGraphs {
+  std::string name;
+  std::array<std::vector<uint32_t>, 3> graphs;  // by Split
+};
+
+// The split folder to read: `wanted`, or the only one if that is empty; nullopt if there is none at all.
+// Errors: NotFound if `wanted` or one of its files is missing, InvalidArgument if there are several to choose from.
+// `or_masks`: {train,valid,test}_mask do instead.
+absl::StatusOr<std::optional<SplitFiles>> FindSplit(const std::filesystem::path& source, const std::string& wanted,
+                                                    bool or_masks = false);
+// Each graph stands in one split at most. Errors: InvalidArgument naming both places of a duplicate.
+// `item`: what messages call a graph; a node of one large graph is split as well.
+absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,
+                                      std::string_view item = "graph");
+// Every graph once, ids rising within a split; equal for equal options on every machine.
+SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs);
+
+}  // namespace permafrost::data

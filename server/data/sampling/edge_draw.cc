@@ -1,0 +1,135 @@
+#include "data/sampling/edge_draw.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <functional>
+
+#include "data/sampling/draw.h"
+
+namespace permafrost::data {
+namespace {
+
+// Up to here a draw is looked for among the ones before by looking at each; beyond, by sorting them.
+constexpr int64_t kFewDraws = 48;
+
+// What an edge counts: 0 for what is never drawn.
+double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 0; }
+
+}  // namespace
+
+int64_t EdgeDraw::Room(uint64_t degree, int64_t fan_out) const {
+  if (fan_out == NeighborSamplingOptions::kAllNeighbors) return static_cast<int64_t>(degree);
+  if (replace_) return degree == 0 ? 0 : fan_out;
+  return static_cast<int64_t>(std::min<uint64_t>(degree, static_cast<uint64_t>(fan_out)));
+}
+
+bool EdgeDraw::TakesAll(uint64_t degree, int64_t fan_out) const {
+  if (fan_out == NeighborSamplingOptions::kAllNeighbors) return true;
+  return !replace_ && !weighted_ && degree <= static_cast<uint64_t>(fan_out);
+}
+
+int64_t EdgeDraw::Draw(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
+                       std::span<uint64_t> places) {
+  if (extent.size() == 0) return 0;
+  if (weighted_) {
+    return replace_ ? DrawWeighted(extent, weights, fan_out, random, places)
+                    : DrawWeightedDistinct(extent, weights, fan_out, random, places);
+  }
+  if (!replace_) return DrawDistinct(extent, fan_out, random, places);
+  uint64_t* place = places.data();
+  DrawBelow(random, extent.size(), fan_out, [&](uint64_t draw) { *place++ = extent.begin + draw; });
+  return fan_out;
+}
+
+// More edges than are drawn.
+int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitMix64& random,
+                               std::span<uint64_t> places) {
+  const uint64_t degree = extent.size();
+  const auto wanted = static_cast<uint64_t>(fan_out);
+  if (fan_out <= kFewDraws) {
+    // Source: Bentley and Floyd 1987, "A sample of brilliance".
+    uint64_t* const begin = places.data();
+    uint64_t* end = begin;
+    for (uint64_t last = degree - wanted; last < degree; ++last) {
+      const uint64_t draw = extent.begin + ScaleBits(random.Next(), last + 1);
+      bool drawn = false;
+      for (const uint64_t* p = begin; p != end; ++p) drawn |= *p == draw;
+      *end++ = drawn ? extent.begin + last : draw;
+    }
+    return fan_out;
+  }
+  // Draws again in place of what was drawn twice; of more than half it draws what to leave out.
+  const bool leaves_out = wanted > degree / 2;
+  const uint64_t draws = leaves_out ? degree - wanted : wanted;
+  chosen_.clear();
+  while (chosen_.size() < draws) {
+    DrawBelow(random, degree, static_cast<int64_t>(draws - chosen_.size()),
+              [this](uint64_t draw) { chosen_.push_back(draw); });
+    std::sort(chosen_.begin(), chosen_.end());
+    chosen_.erase(std::unique(chosen_.begin(), chosen_.end()), chosen_.end());
+  }
+  size_t written = 0;
+  if (!leaves_out) {
+    for (const uint64_t draw : chosen_) places[written++] = extent.begin + draw;
+    return fan_out;
+  }
+  auto left_out = chosen_.begin();
+  for (uint64_t i = 0; i < degree; ++i) {
+    if (left_out != chosen_.end() && *left_out == i) {
+      ++left_out;
+    } else {
+      places[written++] = extent.begin + i;
+    }
+  }
+  return fan_out;
+}
+
+int64_t EdgeDraw::DrawWeighted(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64& random,
+                               std::span<uint64_t> places) {
+  sums_.resize(extent.size());
+  double sum = 0;
+  for (size_t i = 0; i < sums_.size(); ++i) sums_[i] = sum += WeightOf(weights[i]);
+  if (sum == 0) return 0;
+  for (int64_t i = 0; i < fan_out; ++i) {
+    // The first edge whose sum is above the draw has a weight: its sum is above the one before. Rounding may bring the
+    // draw up to the whole sum, which is the last such edge's.
+    const double draw = OpenUnit(random.Next()) * sum;
+    auto edge = std::upper_bound(sums_.begin(), sums_.end(), draw);
+    if (edge == sums_.end()) edge = std::lower_bound(sums_.begin(), sums_.end(), sum);
+    places[static_cast<size_t>(i)] = extent.begin + static_cast<uint64_t>(edge - sums_.begin());
+  }
+  return fan_out;
+}
+
+// Algorithm A-ExpJ of Efraimidis and Spirakis 2006, over logarithms of their keys: log(u) / weight. Draws only for
+// edges that enter the sample, and jumps over the weights between.
+int64_t EdgeDraw::DrawWeightedDistinct(Adjacency::Extent extent, const float* weights, int64_t fan_out,
+                                       SplitMix64& random, std::span<uint64_t> places) {
+  constexpr auto kLeastOnTop = std::greater<>();
+  keys_.clear();
+  uint64_t i = 0;
+  const uint64_t degree = extent.size();
+  for (; i < degree && keys_.size() < static_cast<size_t>(fan_out); ++i) {
+    const double weight = WeightOf(weights[i]);
+    if (weight > 0) keys_.emplace_back(std::log(OpenUnit(random.Next())) / weight, i);
+  }
+  std::make_heap(keys_.begin(), keys_.end(), kLeastOnTop);
+  double jump = i < degree ? std::log(OpenUnit(random.Next())) / keys_.front().first : 0;
+  for (; i < degree; ++i) {
+    const double weight = WeightOf(weights[i]);
+    jump -= weight;
+    if (jump > 0 || weight == 0) continue;
+    // A key above the least one: u is above the power that the least key's is.
+    const double least = std::exp(keys_.front().first * weight);
+    const double key = std::log(least + (1 - least) * OpenUnit(random.Next())) / weight;
+    std::pop_heap(keys_.begin(), keys_.end(), kLeastOnTop);
+    keys_.back() = {key, i};
+    std::push_heap(keys_.begin(), keys_.end(), kLeastOnTop);
+    jump = std::log(OpenUnit(random.Next())) / keys_.front().first;
+  }
+  for (size_t k = 0; k < keys_.size(); ++k) places[k] = extent.begin + keys_[k].second;
+  return static_cast<int64_t>(keys_.size());
+}
+
+}  // namespace permafrost::data

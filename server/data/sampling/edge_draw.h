@@ -1,0 +1,42 @@
+// Which of one node's edges a hop takes.
+// Threads: one at a time (it keeps scratch memory).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "data/sampling/neighbor_sampler.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+class EdgeDraw {
+ public:
+  EdgeDraw(bool replace, bool weighted) : replace_(replace), weighted_(weighted) {}
+
+  // Room that the draws of a node with so many edges need.
+  int64_t Room(uint64_t degree, int64_t fan_out) const;
+  // Whether a node of so many edges gives all of them, in their order, without a draw.
+  bool TakesAll(uint64_t degree, int64_t fan_out) const;
+  // Writes the places of the edges drawn to `places` and returns their number, at most Room. weights: of the edges in
+  // `extent`, where it is weighted; they decide how many there are to draw.
+  int64_t Draw(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
+               std::span<uint64_t> places);
+
+ private:
+  int64_t DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitMix64& random, std::span<uint64_t> places);
+  int64_t DrawWeighted(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64& random,
+                       std::span<uint64_t> places);
+  int64_t DrawWeightedDistinct(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64& random,
+                               std::span<uint64_t> places);
+
+  const bool replace_, weighted_;
+  std::vector<double> sums_;
+  std::vector<uint64_t> chosen_;
+  std::vector<std::pair<double, uint64_t>> keys_;  // a heap, the least on top
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,71 @@
+// Neighbour sampling over the in-edges of a large graph.
+// Equal options and seeds give equal samples on every machine, whatever the number of threads: each draw is a function
+// of (seed, stream, hop, place of the target among the hop's targets, index of the draw).
+// Threads: NeighborSampler from one thread at a time, which uses up to `threads` OpenMP threads within a call; the free
+// functions are safe anywhere. Borrows the view.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+struct NeighborSamplingOptions {
+  // Neighbours drawn of each node found in the hop before; the seeds are hop 0. kAllNeighbors takes every one. 1..16
+  // hops, each 1..65,536 or kAllNeighbors.
+  std::vector<int64_t> fan_outs;
+  static constexpr int64_t kAllNeighbors = -1;
+  // Draw with replacement: always `fan_out` of a node that has any neighbour. Without: min(fan_out, degree) distinct
+  // edges.
+  bool replace = false;
+  // Draw by edge weight (not for kAllNeighbors). With replacement: probability weight / sum. Without: successive draws,
+  // as the keys u^(1/w) of Efraimidis and Spirakis 2006 give. An edge of weight 0 (or negative, or NaN) is never drawn.
+  bool weighted = false;
+  uint64_t seed = 0;
+  bool operator==(const NeighborSamplingOptions&) const = default;
+};
+
+// The merged subgraph of a batch of seeds, in PyG's NeighborLoader's sense: neighbours are drawn once of each node,
+// when it is first found.
+struct SampledSubgraph {
+  // Rows of the graph: the seeds as given, then the nodes found in hop 1, in hop 2, ..., each once, in the order in
+  // which they were found.
+  std::vector<NodeId> nodes;
+  // [hops + 1] how many of `nodes` there are up to each hop: row_ends[0] seeds, row_ends.back() == nodes.size().
+  std::vector<int64_t> row_ends;
+  // In-edges of the rows 0..row_ends[hops - 1]-1 as CSR over local rows: sources of row r are
+  // sources[offsets[r] .. offsets[r + 1]). offsets: [row_ends[hops - 1] + 1].
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> sources;
+  // [edges] place of each edge among view.in's columns (its weight, timestamp); filled where asked for.
+  std::vector<uint64_t> edge_places;
+
+  int64_t hops() const { return static_cast<int64_t>(row_ends.size()) - 1; }
+};
+
+class NeighborSampler {
+ public:
+  // Errors: InvalidArgument with violations "fan_outs", "weighted" (the graph has no weights).
+  static absl::StatusOr<std::unique_ptr<NeighborSampler>> Create(const GraphView& view, NeighborSamplingOptions options,
+                                                                 int threads);
+  virtual ~NeighborSampler() = default;
+
+  // Samples around `seeds` (distinct rows of the graph) into `out`, reusing its memory. `stream`: which of the job's
+  // samples this is; equal streams draw equally. `prefetch`, where given, is asked for the pages of each hop before
+  // they are read. Errors: InvalidArgument for a seed that is no row or stands twice; DataLoss where a touched block is
+  // damaged (view's columns tell which).
+  virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, bool with_edge_places,
+                              class PageAdvisor* prefetch, SampledSubgraph& out) = 0;
+};
+
+// One hop without relabelling: `fan_out` draws with replacement of each node's neighbours, as GraphZero's
+// batch_random_fanout. out: [nodes * fan_out], row-major; a node without neighbours yields itself. Uniform.
+absl::Status SampleFanOut(const Adjacency& adjacency, std::span<const NodeId> nodes, int64_t fan_out, uint64_t seed,
+                          int threads, std::span<NodeId> out);
+
+}  // namespace permafrost::data

@@ -1,0 +1,28 @@
+// Random walks over the out-edges of a large graph.
+// Equal options and seeds give equal walks on every machine, whatever the number of threads.
+// Threads: safe anywhere; up to `threads` OpenMP threads within a call.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+struct WalkOptions {
+  int64_t length = 10;  // nodes of a walk, the start among them, 1..1,000,000
+  // Node2Vec's return and in-out parameters (Grover and Leskovec 2016), > 0. Both 1: uniform walks. Candidates are
+  // weighted 1/p (back to the node before), 1 (a neighbour of the node before), 1/q (farther); rejection sampling, so
+  // no alias tables are kept.
+  double p = 1, q = 1;
+  uint64_t seed = 0;
+};
+
+// out: [starts.size() * length], row-major. A walk that comes to a node without out-edges stays there. Errors:
+// InvalidArgument (options, a start that is no row, out's size); DataLoss for a damaged block.
+absl::Status RandomWalks(const GraphView& view, std::span<const NodeId> starts, const WalkOptions& options, int threads,
+                         std::span<NodeId> out);
+
+}  // namespace permafrost::data

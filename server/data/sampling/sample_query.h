@@ -1,0 +1,44 @@
+// One sample of a large graph for a person to look at: `permafrost dataset sample`.
+// Threads: safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/sampling/neighbor_sampler.h"
+#include "data/sampling/random_walk.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+struct SampleQuery {
+  std::vector<NodeId> nodes;  // seeds or starts; empty: `count` of them are drawn by the seed
+  int64_t count = 5;          // 1..10,000
+  // What to draw around them.
+  std::variant<NeighborSamplingOptions, WalkOptions> kind;
+};
+
+struct SampleAnswer {
+  std::vector<NodeId> nodes;  // seeds or starts
+  // Of neighbour sampling: the subgraph, in rows of the graph.
+  struct Edge {
+    NodeId source = 0, target = 0;
+    int64_t hop = 0;  // from 1
+    float weight = 1;
+  };
+  std::vector<int64_t> nodes_of_hop;  // [hops + 1] nodes first found in each
+  std::vector<Edge> edges;
+  // Of walks: [nodes, length].
+  int64_t walk_length = 0;
+  std::vector<NodeId> walks;
+  double seconds = 0;  // what drawing took
+};
+
+// At most kMaxSampledEdges edges or walk steps. Errors: InvalidArgument with violations; ResourceExhausted beyond that
+// bound; DataLoss.
+inline constexpr int64_t kMaxSampledEdges = 1'000'000;
+absl::StatusOr<SampleAnswer> Sample(const Graph& graph, const SampleQuery& query, int threads);
+
+}  // namespace permafrost::data

@@ -1,0 +1,41 @@
+#include "data/source/cell_number.h"
+
+#include <fast_float/fast_float.h>
+
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+namespace permafrost::data {
+namespace {
+
+// std::from_chars knows no plus sign.
+std::string_view WithoutPlus(std::string_view cell) {
+  if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
+  return cell;
+}
+
+template <class T>
+IntegerCell Parse(std::string_view cell, T& value) {
+  cell = WithoutPlus(cell);
+  const char* end = cell.data() + cell.size();
+  const auto [stop, error] = std::from_chars(cell.data(), end, value);
+  if (stop != end || error == std::errc::invalid_argument) return IntegerCell::kNotInteger;
+  return error == std::errc() ? IntegerCell::kOk : IntegerCell::kOutOfRange;
+}
+
+}  // namespace
+
+IntegerCell ParseInteger(std::string_view cell, int32_t& value) { return Parse(cell, value); }
+IntegerCell ParseInteger(std::string_view cell, int64_t& value) { return Parse(cell, value); }
+
+std::optional<float> ParseFinite(std::string_view cell) {
+  cell = WithoutPlus(cell);
+  float value = 0;
+  const char* end = cell.data() + cell.size();
+  const auto [stop, error] = fast_float::from_chars(cell.data(), end, value);
+  if (stop != end || error != std::errc() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace permafrost::data

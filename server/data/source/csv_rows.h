@@ -1,0 +1,72 @@
+// Rows of a headerless CSV file, and the errors that name them.
+// Threads: one at a time. Memory: the longest line.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/source/source_file.h"
+
+namespace permafrost::data {
+
+// The cells of a line, split at commas, spaces around them dropped. A line has at least one.
+class Cells {
+ public:
+  explicit Cells(std::string_view line) : rest_(line) {}
+  bool Next(std::string_view& cell);
+
+ private:
+  std::string_view rest_;
+  bool done_ = false;
+};
+
+int64_t CountCells(std::string_view line);
+// A cell as messages show it: quoted, escaped, cut when long.
+std::string Quote(std::string_view cell);
+
+class CsvRows {
+ public:
+  static absl::StatusOr<CsvRows> Open(const SourceFile& file, ImportMonitor& monitor);
+
+  // Of a file whose length is known: the next of `due` rows, without its end of line; valid until the next call.
+  // `why` tells where the number comes from. An empty line is a row only where `empty_is_row`.
+  absl::StatusOr<std::string_view> NextDue(int64_t due, std::string_view why, bool empty_is_row = false);
+  // After the last due row: error if more follow, empty lines at the end apart.
+  absl::Status ExpectEnd(int64_t due, std::string_view why);
+
+  // Of a file whose length is its own: false at its end, empty lines at the end apart.
+  absl::StatusOr<bool> Next(std::string_view& line);
+
+  // InvalidArgument "FILE:ROW: field: what", for the row read last.
+  absl::Status Error(std::string_view field, std::string_view what) const;
+  // InvalidArgument "FILE:ROW: what".
+  absl::Status Error(std::string_view what) const;
+  absl::Status WidthError(int64_t is, int64_t expected, std::string_view why) const;
+
+  const std::string& name() const { return name_; }
+  int64_t row() const { return row_; }
+  // Tells the monitor that the file will be read again from its beginning.
+  void Forget() { reader_->Forget(); }
+
+ private:
+  CsvRows(std::string name, std::unique_ptr<SourceReader> reader)
+      : name_(std::move(name)), reader_(std::move(reader)) {}
+  // Any line; false at the end of the file.
+  absl::StatusOr<bool> NextLine(std::string_view& line);
+  // Skips lines while they are empty: true if a line that is not follows.
+  absl::StatusOr<bool> MoreAfterEmptyLines();
+  absl::Status CountError(int64_t is, int64_t due, std::string_view why) const;
+
+  std::string name_;
+  std::unique_ptr<SourceReader> reader_;
+  std::string buffer_;
+  std::size_t begin_ = 0, end_ = 0;  // text not yet given out
+  bool ended_ = false;
+  int64_t row_ = 0;
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,41 @@
+// What the parts of one import report to and obey: its progress, the wish to stop it, its limits.
+// Threads: the importing thread. Borrows the observer and the limits.
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/stop.h"
+#include "data/source/import_options.h"
+
+namespace permafrost::data {
+
+class ImportMonitor {
+ public:
+  ImportMonitor(int64_t bytes_total, const ImportObserver& observer, std::stop_token stop, const ImportLimits& limits)
+      : observer_(observer), stop_(std::move(stop)), limits_(limits) {
+    progress_.bytes_total = bytes_total;
+  }
+  // `bytes` of `file` were read; negative when it is begun anew. Cancelled once the import shall stop.
+  absl::Status Advance(const std::string& file, int64_t bytes) {
+    progress_.current_file = file;
+    progress_.bytes_read += bytes;
+    if (observer_) observer_(progress_);
+    return CheckStop();
+  }
+  // Cancelled once the import shall stop.
+  absl::Status CheckStop() const { return permafrost::CheckStop(stop_); }
+  // For the writers, which report no progress of their own.
+  const std::stop_token& stop() const { return stop_; }
+  const ImportLimits& limits() const { return limits_; }
+
+ private:
+  ImportProgress progress_;
+  const ImportObserver& observer_;
+  std::stop_token stop_;
+  const ImportLimits& limits_;
+};
+
+}  // namespace permafrost::data

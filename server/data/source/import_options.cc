@@ -1,0 +1,71 @@
+#include "data/source/import_options.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "base/memory_limit.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/source/csv_rows.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr uint64_t kLeastMemory = uint64_t{16} << 20;
+
+void CheckSplit(const ImportOptions& options, Violations& violations) {
+  if (options.split.find('/') != std::string::npos || options.split == "." || options.split == "..") {
+    violations.Add("options.split", absl::StrCat(Quote(options.split), " is not the name of a folder in split/"));
+  }
+  bool fractions_hold = true;
+  const auto check_fraction = [&](std::string_view field, double fraction) {
+    // Written so that NaN is outside.
+    if (fraction >= 0 && fraction <= 1) return;
+    violations.Add(field, absl::StrCat(fraction, " is outside 0..1"));
+    fractions_hold = false;
+  };
+  check_fraction("options.train_fraction", options.train_fraction);
+  check_fraction("options.valid_fraction", options.valid_fraction);
+  constexpr double kRounding = 1e-9;
+  if (const double sum = options.train_fraction + options.valid_fraction; fractions_hold && sum > 1 + kRounding) {
+    violations.Add("options.valid_fraction",
+                   absl::StrCat("with options.train_fraction it makes ", sum, ", more than 1"));
+  }
+}
+
+void CheckEdgeList(const EdgeListOptions& edges, Violations& violations) {
+  if (edges.num_nodes < 0 || static_cast<uint64_t>(edges.num_nodes) > kMaxNodes) {
+    violations.Add("options.edge_list.num_nodes", absl::StrCat(edges.num_nodes, " is outside 0..", kMaxNodes));
+  }
+  for (const EdgeColumn column : {EdgeColumn::kWeight, EdgeColumn::kTimestamp}) {
+    const auto count = std::ranges::count(edges.columns, column);
+    if (count <= 1) continue;
+    violations.Add("options.edge_list.columns", absl::StrCat(AbslView(kEdgeColumnNames.Name(column)), " stands ", count,
+                                                             " times; once at most is accepted"));
+  }
+  if (edges.delimiter != '\0' && edges.delimiter == edges.comment) {
+    violations.Add("options.edge_list.delimiter", absl::StrCat(Quote(std::string_view(&edges.delimiter, 1)),
+                                                               " begins comments; another character is accepted"));
+  }
+}
+
+}  // namespace
+
+absl::Status CheckImportOptions(const ImportOptions& options) {
+  Violations violations;
+  if (options.source.empty()) violations.Add("options.source_path", "empty; name a file or a directory on the server");
+  CheckSplit(options, violations);
+  CheckEdgeList(options.edge_list, violations);
+  if (options.memory_bytes != 0 && options.memory_bytes < kLeastMemory) {
+    violations.Add("options.memory_bytes",
+                   absl::StrCat(options.memory_bytes, " is neither 0 nor at least ", kLeastMemory, " (16 MiB)"));
+  }
+  return violations.ToStatus();
+}
+
+uint64_t DefaultImportMemory() { return MemoryLimit() / 4; }
+
+}  // namespace permafrost::data

@@ -1,0 +1,202 @@
+#include "data/source/npy_array.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/source/zip_member.h"
+#include "data/store/to_float.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{1} << 16;
+
+// NOLINTBEGIN(bugprone-signed-char-misuse): int8 here is a number
+template <class From, class To>
+void Convert(std::span<const std::byte> bytes, std::span<To> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    From value;
+    std::memcpy(&value, bytes.data() + i * sizeof(From), sizeof(From));
+    out[i] = static_cast<To>(value);
+  }
+}
+// NOLINTEND(bugprone-signed-char-misuse)
+
+template <class To>
+void ConvertIntegers(const NpyHeader& header, std::span<const std::byte> bytes, std::span<To> out) {
+  const bool is_signed = header.kind == NpyKind::kSigned;
+  switch (header.item_bytes) {
+    case 1:
+      return is_signed ? Convert<int8_t>(bytes, out) : Convert<uint8_t>(bytes, out);
+    case 2:
+      return is_signed ? Convert<int16_t>(bytes, out) : Convert<uint16_t>(bytes, out);
+    case 4:
+      return is_signed ? Convert<int32_t>(bytes, out) : Convert<uint32_t>(bytes, out);
+    default:
+      return is_signed ? Convert<int64_t>(bytes, out) : Convert<uint64_t>(bytes, out);
+  }
+}
+
+absl::StatusOr<std::optional<SourceFile>> FindArrayFile(const std::filesystem::path& source, std::string_view stem,
+                                                        std::string_view ending) {
+  std::string name = absl::StrCat(AbslView(stem), AbslView(ending));
+  std::filesystem::path path = source / name;
+  return FindFileAt(path, std::move(name), Packing::kPlain);
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<SourceFile>> FindNpy(const std::filesystem::path& source, std::string_view stem) {
+  return FindArrayFile(source, stem, ".npy");
+}
+absl::StatusOr<std::optional<SourceFile>> FindNpz(const std::filesystem::path& source, std::string_view stem) {
+  return FindArrayFile(source, stem, ".npz");
+}
+
+absl::StatusOr<NpyArray> NpyArray::Open(const SourceFile& file, const std::string& member, ImportMonitor& monitor) {
+  std::unique_ptr<SourceReader> reader;
+  if (member.empty()) {
+    PF_ASSIGN_OR_RETURN(reader, SourceReader::Open(file, monitor));
+  } else {
+    PF_ASSIGN_OR_RETURN(reader, OpenZipMember(file, member + ".npy", monitor));
+  }
+  NpyArray array(member.empty() ? file.name : absl::StrCat(file.name, ": ", member), std::move(reader));
+  PF_RETURN_IF_ERROR(array.ReadHeader());
+  return array;
+}
+
+absl::Status NpyArray::ReadFully(std::span<std::byte> out) {
+  while (!out.empty()) {
+    const auto n = reader_->Read(reinterpret_cast<char*>(out.data()), out.size());
+    if (!n.ok()) return Annotate(n.status(), name_);
+    if (*n == 0) return absl::InvalidArgumentError(absl::StrCat(name_, ": ends before its header says it does"));
+    out = out.subspan(*n);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::ReadHeader() {
+  // Structured types can make it long; plain ones take 118 bytes.
+  constexpr uint32_t kMostBytes = uint32_t{1} << 16;
+  constexpr std::array<unsigned char, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+  std::array<unsigned char, 8> begin{};
+  PF_RETURN_IF_ERROR(ReadFully(std::as_writable_bytes(std::span(begin))));
+  if (!std::equal(kMagic.begin(), kMagic.end(), begin.begin())) {
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": is no NPY array: it does not begin with \\x93NUMPY"));
+  }
+  const int version = begin[6];
+  if (version < 1 || version > 3) {
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": version: ", version, " is outside 1..3"));
+  }
+  std::array<unsigned char, 4> length{};
+  PF_RETURN_IF_ERROR(ReadFully(std::as_writable_bytes(std::span(length).first(version == 1 ? 2 : 4))));
+  const uint32_t bytes = length[0] | uint32_t{length[1]} << 8 | uint32_t{length[2]} << 16 | uint32_t{length[3]} << 24;
+  if (bytes > kMostBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": header: its length, ", bytes, ", is above ", kMostBytes));
+  }
+  std::string text(bytes, '\0');
+  PF_RETURN_IF_ERROR(ReadFully(std::as_writable_bytes(std::span(text))));
+  auto header = ParseNpyHeader(text);
+  if (!header.ok()) return Annotate(header.status(), name_);
+  header_ = *std::move(header);
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::ReadBytes(std::span<std::byte> out) {
+  PF_RETURN_IF_ERROR(ReadFully(out));
+  position_ += out.size() / header_.item_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::ReadIntegers(std::span<int64_t> out) {
+  if (header_.kind == NpyKind::kFloat || header_.kind == NpyKind::kBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": descr: ", header_.descr, ", expected integers"));
+  }
+  buffer_.resize(kPieceBytes);
+  while (!out.empty()) {
+    const auto piece = out.first(std::min<size_t>(out.size(), kPieceBytes / header_.item_bytes));
+    const auto bytes = std::span(buffer_).first(piece.size() * header_.item_bytes);
+    PF_RETURN_IF_ERROR(ReadBytes(bytes));
+    ConvertIntegers<int64_t>(header_, bytes, piece);
+    if (header_.kind == NpyKind::kUnsigned && header_.item_bytes == 8) {
+      // Above int64 they became negative.
+      const auto bad = std::ranges::find_if(piece, [](int64_t value) { return value < 0; });
+      if (bad != piece.end()) {
+        return ElementError(
+            position_ - static_cast<uint64_t>(piece.end() - bad),
+            absl::StrCat(static_cast<uint64_t>(*bad), " is above ", std::numeric_limits<int64_t>::max()));
+      }
+    }
+    out = out.subspan(piece.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::ReadFloats(std::span<float> out) {
+  if (header_.kind == NpyKind::kBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(name_, ": descr: ", header_.descr, ", expected numbers"));
+  }
+  buffer_.resize(kPieceBytes);
+  while (!out.empty()) {
+    const auto piece = out.first(std::min<size_t>(out.size(), kPieceBytes / header_.item_bytes));
+    const auto bytes = std::span(buffer_).first(piece.size() * header_.item_bytes);
+    PF_RETURN_IF_ERROR(ReadBytes(bytes));
+    if (header_.kind != NpyKind::kFloat) {
+      ConvertIntegers<float>(header_, bytes, piece);
+    } else if (header_.item_bytes == 8) {
+      Convert<double>(bytes, piece);
+    } else if (header_.item_bytes == 4) {
+      Convert<float>(bytes, piece);
+    } else {
+      for (size_t i = 0; i < piece.size(); ++i) {
+        uint16_t half;
+        std::memcpy(&half, bytes.data() + 2 * i, 2);
+        piece[i] = HalfToFloat(half);
+      }
+    }
+    out = out.subspan(piece.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::Skip(uint64_t elements) {
+  if (const absl::Status skipped = reader_->Skip(elements * header_.item_bytes); !skipped.ok()) {
+    return Annotate(skipped, name_);
+  }
+  position_ += elements;
+  return absl::OkStatus();
+}
+
+absl::Status NpyArray::ExpectEnd() {
+  char more;
+  const auto n = reader_->Read(&more, 1);
+  if (!n.ok()) return Annotate(n.status(), name_);
+  if (*n == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(name_, ": goes on after its ", header_.ToString()));
+}
+
+absl::Status NpyArray::ElementError(uint64_t element, std::string_view what) const {
+  std::vector<uint64_t> place(header_.shape.size());
+  for (size_t d = place.size(); d > 0; --d) {
+    place[d - 1] = element % header_.shape[d - 1];
+    element /= header_.shape[d - 1];
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(name_, ": element [", absl::StrJoin(place, ", "), "]: ", AbslView(what)));
+}
+
+absl::Status NpyArray::ShapeError(std::string_view expected) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name_, ": shape: is ", header_.ToString(), ", expected ", AbslView(expected)));
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,67 @@
+// An NPY array as a stream of its elements: of a file by itself, or of a member of an NPZ archive.
+// Threads: one at a time. Memory: a buffer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/source/npy_header.h"
+#include "data/source/source_file.h"
+
+namespace permafrost::data {
+
+// `stem`.npy below `source`, or `stem`.npz; nullopt if there is none.
+absl::StatusOr<std::optional<SourceFile>> FindNpy(const std::filesystem::path& source, std::string_view stem);
+absl::StatusOr<std::optional<SourceFile>> FindNpz(const std::filesystem::path& source, std::string_view stem);
+
+class NpyArray {
+ public:
+  // Of `member`.npy in the archive `file`, or of `file` itself where it is empty. Errors name the file and what cannot
+  // be.
+  static absl::StatusOr<NpyArray> Open(const SourceFile& file, const std::string& member, ImportMonitor& monitor);
+
+  const NpyHeader& header() const { return header_; }
+  // As messages say it: "adj.npz: indptr".
+  const std::string& name() const { return name_; }
+  // The element that is read next.
+  uint64_t position() const { return position_; }
+
+  // The next elements; as many as asked for must be left.
+  absl::Status ReadBytes(std::span<std::byte> out);
+  // Of integers and truth values. InvalidArgument for other arrays, and for numbers above int64's.
+  absl::Status ReadIntegers(std::span<int64_t> out);
+  // Of all numbers, rounded to float.
+  absl::Status ReadFloats(std::span<float> out);
+  absl::Status Skip(uint64_t elements);
+  // Whether bytes follow the last element: then the header does not mean this file.
+  absl::Status ExpectEnd();
+  void Forget() { reader_->Forget(); }
+
+  // InvalidArgument "NAME: element I: what", I counted in the array's shape: "[2, 0]".
+  absl::Status ElementError(uint64_t element, std::string_view what) const;
+  // InvalidArgument "NAME: shape: is SHAPE, expected what".
+  absl::Status ShapeError(std::string_view expected) const;
+
+ private:
+  NpyArray(std::string name, std::unique_ptr<SourceReader> reader)
+      : name_(std::move(name)), reader_(std::move(reader)) {}
+  absl::Status ReadHeader();
+  absl::Status ReadFully(std::span<std::byte> out);
+
+  std::string name_;
+  std::unique_ptr<SourceReader> reader_;
+  NpyHeader header_;
+  uint64_t position_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,234 @@
+#include "data/source/source_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where an open file lies, links resolved; nullopt where the system does not tell.
+std::optional<fs::path> OpenedPath(int fd) {
+  std::error_code error;
+  fs::path path = fs::read_symlink(absl::StrCat("/proc/self/fd/", fd), error);
+  if (error) return std::nullopt;
+  return path;
+}
+
+// The file's own bytes.
+class RawReader final : public SourceReader {
+ public:
+  RawReader(std::string name, Descriptor file, ImportMonitor& monitor)
+      : name_(std::move(name)), file_(std::move(file)), monitor_(monitor) {}
+
+  absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) override {
+    ssize_t n;
+    do {
+      n = read(file_.get(), out, capacity);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) return absl::InternalError(absl::StrCat("cannot read: ", std::generic_category().message(errno)));
+    consumed_ += n;
+    PF_RETURN_IF_ERROR(monitor_.Advance(name_, n));
+    return static_cast<std::size_t>(n);
+  }
+  absl::Status Skip(uint64_t bytes) override {
+    if (lseek(file_.get(), static_cast<off_t>(bytes), SEEK_CUR) >= 0) return absl::OkStatus();
+    // Farther than any file can be long.
+    if (errno == EINVAL || errno == EOVERFLOW) return absl::InvalidArgumentError("the file ends too early");
+    return absl::InternalError(absl::StrCat("cannot seek: ", std::generic_category().message(errno)));
+  }
+  void Forget() override { monitor_.Advance(name_, -std::exchange(consumed_, 0)).IgnoreError(); }
+
+ private:
+  std::string name_;
+  Descriptor file_;
+  ImportMonitor& monitor_;
+  int64_t consumed_ = 0;
+};
+
+// Inflates one or more gzip members, as gunzip does.
+class GzipReader final : public SourceReader {
+ public:
+  explicit GzipReader(std::unique_ptr<SourceReader> raw) : raw_(std::move(raw)), in_(1 << 16) {}
+  ~GzipReader() override {
+    if (initialized_) inflateEnd(&stream_);
+  }
+  GzipReader(const GzipReader&) = delete;
+  GzipReader& operator=(const GzipReader&) = delete;
+
+  absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) override {
+    if (!initialized_) {
+      constexpr int kGzipOnly = 16;
+      if (inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK) return absl::InternalError("zlib: cannot start");
+      initialized_ = true;
+    }
+    stream_.next_out = reinterpret_cast<Bytef*>(out);
+    stream_.avail_out = static_cast<uInt>(capacity);
+    while (stream_.avail_out == capacity) {
+      PF_RETURN_IF_ERROR(corrupt_);
+      if (stream_.avail_in == 0) {
+        PF_ASSIGN_OR_RETURN(const std::size_t n, raw_->Read(in_.data(), in_.size()));
+        if (n == 0) {
+          if (member_ended_) return std::size_t{0};
+          return absl::InvalidArgumentError("truncated gzip: the file ends before its compressed data does");
+        }
+        stream_.next_in = reinterpret_cast<Bytef*>(in_.data());
+        stream_.avail_in = static_cast<uInt>(n);
+      }
+      if (std::exchange(member_ended_, false)) inflateReset(&stream_);
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      if (result == Z_STREAM_END) {
+        member_ended_ = true;
+      } else if (result != Z_OK && result != Z_BUF_ERROR) {
+        // What was inflated before goes out first, so that the error is reported at the row where it lies.
+        corrupt_ = absl::InvalidArgumentError(
+            absl::StrCat("corrupt gzip: ", stream_.msg != nullptr ? stream_.msg : zError(result)));
+      }
+    }
+    return capacity - stream_.avail_out;
+  }
+  void Forget() override { raw_->Forget(); }
+
+ private:
+  std::unique_ptr<SourceReader> raw_;
+  std::vector<char> in_;
+  z_stream stream_{};
+  bool initialized_ = false;
+  bool member_ended_ = false;
+  absl::Status corrupt_;
+};
+
+// Unpacks one or more zstd frames, as unzstd does.
+class ZstdReader final : public SourceReader {
+ public:
+  explicit ZstdReader(std::unique_ptr<SourceReader> raw)
+      : raw_(std::move(raw)), in_(ZSTD_DStreamInSize()), stream_(ZSTD_createDStream()) {}
+  ~ZstdReader() override { ZSTD_freeDStream(stream_); }
+  ZstdReader(const ZstdReader&) = delete;
+  ZstdReader& operator=(const ZstdReader&) = delete;
+
+  absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) override {
+    if (stream_ == nullptr) return absl::InternalError("zstd: cannot start");
+    ZSTD_outBuffer to{out, capacity, 0};
+    while (to.pos == 0) {
+      PF_RETURN_IF_ERROR(corrupt_);
+      // It may hold back text of what it was given before.
+      if (from_.pos == from_.size && !full_) {
+        PF_ASSIGN_OR_RETURN(const std::size_t n, raw_->Read(in_.data(), in_.size()));
+        if (n == 0) {
+          if (frame_ended_) return std::size_t{0};
+          return absl::InvalidArgumentError("truncated zstd: the file ends before its compressed data does");
+        }
+        from_ = {in_.data(), n, 0};
+      }
+      const std::size_t result = ZSTD_decompressStream(stream_, &to, &from_);
+      if (ZSTD_isError(result) != 0) {
+        // As for gzip: what was unpacked before goes out first.
+        corrupt_ = absl::InvalidArgumentError(absl::StrCat("corrupt zstd: ", ZSTD_getErrorName(result)));
+      }
+      frame_ended_ = result == 0;
+      full_ = to.pos == to.size && !frame_ended_;
+    }
+    return to.pos;
+  }
+  void Forget() override { raw_->Forget(); }
+
+ private:
+  std::unique_ptr<SourceReader> raw_;
+  std::vector<char> in_;
+  ZSTD_DStream* stream_;
+  ZSTD_inBuffer from_{nullptr, 0, 0};
+  bool frame_ended_ = false, full_ = false;
+  absl::Status corrupt_;
+};
+
+Packing FindPacking(int fd) {
+  constexpr std::array<unsigned char, 2> kGzipMagic = {0x1f, 0x8b};
+  constexpr std::array<unsigned char, 4> kZstdMagic = {0x28, 0xb5, 0x2f, 0xfd};
+  std::array<unsigned char, 4> first{};
+  ssize_t n;
+  do {
+    n = pread(fd, first.data(), first.size(), 0);
+  } while (n < 0 && errno == EINTR);
+  if (n >= 2 && std::equal(kGzipMagic.begin(), kGzipMagic.end(), first.begin())) return Packing::kGzip;
+  return n == 4 && first == kZstdMagic ? Packing::kZstd : Packing::kPlain;
+}
+
+}  // namespace
+
+absl::Status SourceReader::Skip(uint64_t bytes) {
+  std::vector<char> passed(static_cast<size_t>(std::min<uint64_t>(bytes, 1 << 16)));
+  while (bytes > 0) {
+    PF_ASSIGN_OR_RETURN(const std::size_t n,
+                        Read(passed.data(), static_cast<size_t>(std::min<uint64_t>(bytes, passed.size()))));
+    if (n == 0) return absl::InvalidArgumentError("the file ends too early");
+    bytes -= n;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<SourceFile>> FindFileAt(const fs::path& path, std::string name, Packing packing) {
+  SourceFile file{.path = path, .name = std::move(name), .packing = packing};
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    if (status.type() == fs::file_type::not_found) return std::nullopt;
+    return absl::PermissionDeniedError(absl::StrCat(file.name, ": ", error.message()));
+  }
+  if (!fs::is_regular_file(status)) {
+    return absl::InvalidArgumentError(absl::StrCat(file.name, ": is no regular file"));
+  }
+  file.bytes = static_cast<int64_t>(fs::file_size(path, error));
+  return file;
+}
+
+absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const fs::path& source, std::string_view stem) {
+  for (const bool gzip : {true, false}) {
+    std::string name = absl::StrCat(AbslView(stem), gzip ? ".csv.gz" : ".csv");
+    fs::path path = source / name;
+    PF_ASSIGN_OR_RETURN(auto file, FindFileAt(path, std::move(name), gzip ? Packing::kGzip : Packing::kPlain));
+    if (file) return file;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor) {
+  // A pipe put in the file's place must not hold the import up.
+  Descriptor opened = OpenRetrying(file.path, O_RDONLY | O_NONBLOCK);
+  if (!opened.valid()) {
+    const std::string message = absl::StrCat(file.name, ": cannot open: ", std::generic_category().message(errno));
+    return errno == ENOENT ? absl::NotFoundError(message) : absl::PermissionDeniedError(message);
+  }
+  if (const auto& may_read = monitor.limits().may_read) {
+    if (const auto path = OpenedPath(opened.get()); path && !may_read(*path)) {
+      return absl::PermissionDeniedError(absl::StrCat(file.name, ": leads to outside the import roots"));
+    }
+  }
+  return opened;
+}
+
+absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::Open(const SourceFile& file, ImportMonitor& monitor) {
+  PF_ASSIGN_OR_RETURN(Descriptor opened, OpenSource(file, monitor));
+  const Packing packing = file.packing == Packing::kFound ? FindPacking(opened.get()) : file.packing;
+  std::unique_ptr<SourceReader> reader = std::make_unique<RawReader>(file.name, std::move(opened), monitor);
+  if (packing == Packing::kGzip) reader = std::make_unique<GzipReader>(std::move(reader));
+  if (packing == Packing::kZstd) reader = std::make_unique<ZstdReader>(std::move(reader));
+  return reader;
+}
+
+}  // namespace permafrost::data

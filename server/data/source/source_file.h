@@ -1,0 +1,55 @@
+// The bytes of one source file, plain, gzip or zstd, as a stream.
+// Threads: one at a time. Memory: two buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/descriptor.h"
+#include "data/source/import_monitor.h"
+
+namespace permafrost::data {
+
+// kFound: by the file's first bytes, whatever its name.
+enum class Packing { kPlain, kGzip, kZstd, kFound };
+
+struct SourceFile {
+  std::filesystem::path path;
+  std::string name;  // relative to the source, as messages say it: "raw/edge.csv.gz"
+  Packing packing = Packing::kPlain;
+  int64_t bytes = 0;  // on disk
+};
+
+// `stem`.csv.gz, or else `stem`.csv, below `source`; nullopt if there is neither. `stem`: "raw/edge".
+// Errors: InvalidArgument for what is no regular file.
+absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
+// The file at `path`, called `name` in messages; nullopt if there is none. Errors: InvalidArgument for what is no
+// regular file.
+absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
+                                                     Packing packing);
+// Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound, PermissionDenied.
+absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
+
+class SourceReader {
+ public:
+  // Borrows the monitor, which learns of every byte. PermissionDenied if the file opened lies where the import's limits
+  // do not let it read.
+  static absl::StatusOr<std::unique_ptr<SourceReader>> Open(const SourceFile& file, ImportMonitor& monitor);
+  virtual ~SourceReader() = default;
+  // Up to `capacity` bytes of text; 0 at the end. Errors, without the file's name: InvalidArgument for a truncated or
+  // corrupt gzip or zstd, Cancelled, or what the system says.
+  virtual absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) = 0;
+  // Passes over `bytes`, of which there must be as many; without reading them where the file is plain.
+  virtual absl::Status Skip(uint64_t bytes);
+  // Tells the monitor that the file will be read again from its beginning.
+  virtual void Forget() = 0;
+};
+
+}  // namespace permafrost::data

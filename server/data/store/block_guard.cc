@@ -1,0 +1,77 @@
+#include "data/store/block_guard.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+#include "base/mapped_file.h"
+#include "base/status.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr int kBlockShift = std::countr_zero(BlockGuard::kBlockBytes);
+// Every byte's block is the first.
+constexpr int kWholeShift = 63;
+
+}  // namespace
+
+BlockGuard::BlockGuard(std::string name, std::span<const std::byte> bytes, std::span<const uint64_t> checksums,
+                       bool whole, ContentCheck check)
+    : name_(std::move(name)),
+      bytes_(bytes),
+      checksums_(checksums),
+      shift_(whole ? kWholeShift : kBlockShift),
+      check_(std::move(check)),
+      states_(std::make_unique<std::atomic<uint8_t>[]>(checksums.size())) {}
+
+BlockGuard::Range BlockGuard::BytesOf(uint64_t block) const {
+  const uint64_t begin = block << shift_;
+  return {begin, std::min<uint64_t>(bytes_.size(), begin + (uint64_t{1} << shift_))};
+}
+
+BlockGuard::Range BlockGuard::Reads(uint64_t begin, uint64_t end) const {
+  if (begin >= end) return {begin, begin};
+  Range range{begin, end};
+  const uint64_t first = begin >> shift_, last = (end - 1) >> shift_;
+  if (states_[first].load(std::memory_order_relaxed) == kUntouched) range.begin = BytesOf(first).begin;
+  if (states_[last].load(std::memory_order_relaxed) == kUntouched) range.end = BytesOf(last).end;
+  return range;
+}
+
+absl::Status BlockGuard::status() const {
+  absl::MutexLock lock(&mu_);
+  return status_;
+}
+
+bool BlockGuard::Verify(uint64_t block) const {
+  std::atomic<uint8_t>& state = states_[block];
+  if (state.load(std::memory_order_acquire) == kDamaged) return false;
+  const Range range = BytesOf(block);
+  const std::span<const std::byte> bytes = bytes_.subspan(range.begin, range.end - range.begin);
+  AdviseWillNeed(bytes);
+  const uint64_t is = Hash64(bytes.data(), bytes.size()), expected = checksums_[block];
+  absl::Status found;
+  if (is != expected) {
+    found = absl::DataLossError(absl::StrCat("checksum: is ", HashHex(is), ", expected ", HashHex(expected)));
+  } else if (check_) {
+    found = Annotate(check_(range.begin, range.end), "content");
+  }
+  if (found.ok()) {
+    // Two threads may verify one block of a file that changes: damage found stands.
+    uint8_t untouched = kUntouched;
+    return state.compare_exchange_strong(untouched, kVerified, std::memory_order_acq_rel) || untouched == kVerified;
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    if (status_.ok()) {
+      status_ = Annotate(found, absl::StrCat(name_, ": bytes ", range.begin, "..", range.end - 1));
+    }
+  }
+  state.store(kDamaged, std::memory_order_release);
+  return false;
+}
+
+}  // namespace permafrost::data

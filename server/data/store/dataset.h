@@ -1,0 +1,30 @@
+// The two kinds of dataset. Threads: safe anywhere.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "data/store/graph.h"
+#include "data/store/graph_set.h"
+
+namespace permafrost::data {
+
+// What an import made: many small graphs (graphs.pfg) or one large graph (graph.pfg).
+using ImportedSummary = std::variant<GraphSetSummary, GraphSummary>;
+
+using OpenedDataset = std::variant<std::shared_ptr<const GraphSet>, std::shared_ptr<const Graph>>;
+
+// The store in a dataset's directory, of whichever kind. Errors: as GraphSet::Open and Graph::Open.
+absl::StatusOr<OpenedDataset> OpenDataset(const std::filesystem::path& directory);
+
+inline ImportedSummary SummaryOf(const OpenedDataset& dataset) {
+  return std::visit([](const auto& store) { return ImportedSummary(store->summary()); }, dataset);
+}
+
+inline uint64_t StoreBytes(const ImportedSummary& summary) {
+  return std::visit([](const auto& s) { return s.store_bytes; }, summary);
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,163 @@
+#include "data/store/graph.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "data/store/content_checks.h"
+#include "data/store/element_type.h"
+#include "data/store/graph_sections.h"
+#include "data/store/store_error.h"
+#include "data/store/store_file.h"
+#include "data/store/summary_json.h"
+
+namespace permafrost::data {
+namespace {
+
+using K = SectionKind;
+
+class MappedGraph final : public Graph {
+ public:
+  explicit MappedGraph(std::unique_ptr<StoreFile> file) : file_(std::move(file)) {}
+
+  // Checks summary and table, and makes the columns; errors lack the file's name.
+  absl::Status Init(std::string_view summary) {
+    PF_RETURN_IF_ERROR(ReadSummary(summary));
+    view_.nodes = file_->header().nodes;
+    view_.edges = file_->header().edges;
+    view_.in = {.offsets = MakeColumn<uint64_t>(K::kInOffsets),
+                .neighbors = MakeColumn<NodeId>(K::kInNeighbors),
+                .weights = MakeColumn<float>(K::kInWeights),
+                .timestamps = MakeColumn<int64_t>(K::kInTimestamps),
+                .edge_ids = MakeColumn<uint64_t>(K::kInEdgeIds)};
+    view_.out = summary_.symmetric ? view_.in
+                                   : Adjacency{.offsets = MakeColumn<uint64_t>(K::kOutOffsets),
+                                               .neighbors = MakeColumn<NodeId>(K::kOutNeighbors),
+                                               .weights = MakeColumn<float>(K::kOutWeights),
+                                               .timestamps = MakeColumn<int64_t>(K::kOutTimestamps),
+                                               .edge_ids = MakeColumn<uint64_t>(K::kOutEdgeIds)};
+    if (summary_.node_features.type == DataType::kSparse) {
+      view_.node_features = SparseFeatures{.width = summary_.node_features.width,
+                                           .offsets = MakeColumn<uint64_t>(K::kNodeFeatureOffsets),
+                                           .columns = MakeColumn<uint32_t>(K::kNodeFeatureColumns),
+                                           .values = MakeColumn<float>(K::kNodeFeatureValues)};
+    } else if (summary_.node_features.type != DataType::kNone) {
+      view_.node_features = MakeDense(K::kNodeFeatures, summary_.node_features);
+    }
+    view_.edge_features = MakeDense(K::kEdgeFeatures, summary_.edge_features);
+    view_.num_targets = summary_.num_targets;
+    view_.labels = MakeColumn<float>(K::kLabels);
+    view_.splits = {MakeColumn<NodeId>(K::kTrainNodes), MakeColumn<NodeId>(K::kValidNodes),
+                    MakeColumn<NodeId>(K::kTestNodes)};
+    names_ = {.numbers = MakeColumn<uint64_t>(K::kNodeNumbers),
+              .offsets = MakeColumn<uint64_t>(K::kNodeNameOffsets),
+              .text = MakeColumn<char>(K::kNodeNameText)};
+    return absl::OkStatus();
+  }
+
+  const GraphSummary& summary() const override { return summary_; }
+  const GraphView& view() const override { return view_; }
+  const NodeNames& names() const override { return names_; }
+
+  absl::Status CheckIntact() const override {
+    PF_RETURN_IF_ERROR(file_->CheckIntact());
+    for (const auto& guard : guards_) PF_RETURN_IF_ERROR(guard->status());
+    return absl::OkStatus();
+  }
+  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
+    return file_->VerifyAll([this](const StoreFile::Section& section) { return CheckOf(section); }, progress);
+  }
+  uint64_t mapped_bytes() const override { return file_->size(); }
+
+ private:
+  absl::Status ReadSummary(std::string_view text) {
+    PF_ASSIGN_OR_RETURN(summary_, GraphSummaryFromJson(text));
+
+    const FileHeader& header = file_->header();
+    const struct {
+      std::string_view field;
+      int64_t is;
+      uint64_t want;
+    } kCounts[] = {{"nodes", summary_.nodes, header.nodes},
+                   {"edges", summary_.edges, header.edges},
+                   {"num_targets", summary_.num_targets, header.targets}};
+    for (const auto& c : kCounts) {
+      if (!std::in_range<uint64_t>(c.is) || static_cast<uint64_t>(c.is) != c.want) {
+        return Mismatch(SectionField(K::kSummary, c.field), c.is, absl::StrCat("the header's ", c.want));
+      }
+    }
+    if (header.graphs != 1) return Mismatch("graphs", header.graphs, 1);
+    std::vector<SectionEntry> entries;
+    for (const StoreFile::Section& s : file_->sections()) entries.push_back(s.entry);
+    PF_RETURN_IF_ERROR(CheckGraphSections(summary_, entries));
+    summary_.adjacency_bytes = AdjacencyBytes(entries);
+    summary_.store_bytes = file_->size();
+    return absl::OkStatus();
+  }
+
+  uint64_t RowsOf(K kind) const {
+    const StoreFile::Section* section = file_->Find(kind);
+    return section == nullptr ? 0 : section->entry.rows;
+  }
+
+  BlockGuard::ContentCheck CheckOf(const StoreFile::Section& section) const {
+    const uint64_t nodes = file_->header().nodes, edges = file_->header().edges;
+    switch (section.entry.kind) {
+      case K::kInOffsets:
+      case K::kOutOffsets:
+        return OffsetsCheck(section.As<uint64_t>(), edges);
+      case K::kNodeFeatureOffsets:
+        return OffsetsCheck(section.As<uint64_t>(), RowsOf(K::kNodeFeatureColumns));
+      case K::kNodeNameOffsets:
+        return OffsetsCheck(section.As<uint64_t>(), RowsOf(K::kNodeNameText));
+      case K::kInNeighbors:
+      case K::kOutNeighbors:
+        return BelowCheck(section.As<uint32_t>(), nodes, "node of edge");
+      case K::kTrainNodes:
+      case K::kValidNodes:
+      case K::kTestNodes:
+        return BelowCheck(section.As<uint32_t>(), nodes, "node");
+      case K::kInEdgeIds:
+      case K::kOutEdgeIds:
+        return BelowCheck(section.As<uint64_t>(), file_->Find(K::kEdgeFeatures) ? RowsOf(K::kEdgeFeatures) : edges,
+                          "row of edge");
+      case K::kNodeFeatureColumns:
+        return BelowCheck(section.As<uint32_t>(), static_cast<uint64_t>(summary_.node_features.width), "column");
+      default:
+        return nullptr;
+    }
+  }
+
+  template <class T>
+  Column<T> MakeColumn(K kind) {
+    const StoreFile::Section* section = file_->Find(kind);
+    if (section == nullptr) return Column<T>();
+    guards_.push_back(file_->Guard(*section, CheckOf(*section)));
+    return Column<T>(section->As<T>(), guards_.back().get());
+  }
+
+  DenseFeatures MakeDense(K kind, const FeatureSummary& features) {
+    return {.type = features.type, .width = features.width, .bytes = MakeColumn<std::byte>(kind)};
+  }
+
+  const std::unique_ptr<StoreFile> file_;
+  GraphSummary summary_;
+  std::vector<std::unique_ptr<BlockGuard>> guards_;
+  GraphView view_;
+  NodeNames names_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Graph>> Graph::Open(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kFileName;
+  PF_ASSIGN_OR_RETURN(auto file, StoreFile::Open(path, StoreLayout::kGraph, MappedFile::Access::kRandom));
+  PF_ASSIGN_OR_RETURN(const std::string_view summary, file->ReadSummary());
+  auto graph = std::make_shared<MappedGraph>(std::move(file));
+  const absl::Status status = graph->Init(summary);
+  PF_RETURN_IF_ERROR(graph->CheckIntact());
+  if (!status.ok()) return Annotate(status, path.string());
+  return graph;
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,133 @@
+// One large graph as it lies on disk: memory-mapped, columnar, checked block by block when first touched.
+// Words: "edges" are directed edges as stored (with inverses, if the import added them). The page cache is the buffer
+// pool: nothing here is read before it is asked for, and nothing is copied.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/store/column.h"
+#include "data/store/types.h"
+
+namespace permafrost::data {
+
+// Columns of features: the summary keeps the range of each.
+inline constexpr uint64_t kMaxFeatureColumns = uint64_t{1} << 22;
+inline constexpr uint64_t kMaxNodes = uint64_t{UINT32_MAX};  // so that a row and a count of rows both fit
+
+// The neighbours of every node in one direction. Plain ids, not differences in a varint: those took 2.4 bytes an edge
+// instead of 4 on bench/data's power law, but a fan-out in the order of rows took over twice the time.
+struct Adjacency {
+  Column<uint64_t> offsets;    // [nodes + 1]
+  Column<NodeId> neighbors;    // [edges], rising within a node; parallel edges stand side by side
+  Column<float> weights;       // [edges], or absent
+  Column<int64_t> timestamps;  // [edges], or absent
+  Column<uint64_t> edge_ids;   // [edges] row of edge_features of each edge; absent: its own place
+
+  bool present() const { return !offsets.empty(); }
+  struct Extent {
+    uint64_t begin = 0, end = 0;
+    uint64_t size() const { return end - begin; }
+  };
+  // Where a node's edges are, node < nodes. Never leaves the columns, whatever the file says; empty where the offsets
+  // are damaged (`ok` false then).
+  Extent Of(NodeId node, bool& ok) const {
+    if (!offsets.Touch(node, uint64_t{node} + 2)) {
+      ok = false;
+      return {};
+    }
+    const uint64_t begin = std::min(offsets[node], neighbors.size());
+    return {begin, std::clamp(offsets[uint64_t{node} + 1], begin, neighbors.size())};
+  }
+};
+
+// Feature rows as stored. Dense: [rows, width] of one type. Sparse: kSparse, rows of (column, value).
+struct DenseFeatures {
+  DataType type = DataType::kNone;  // never kSparse
+  int64_t width = 0;
+  Column<std::byte> bytes;  // rows * width * ElementBytes(type)
+};
+struct SparseFeatures {
+  int64_t width = 0;
+  Column<uint64_t> offsets;  // [rows + 1]
+  Column<uint32_t> columns;  // [nonzeros] < width, rising within a row
+  Column<float> values;      // [nonzeros]; absent: all are 1
+};
+// monostate: none.
+using Features = std::variant<std::monostate, DenseFeatures, SparseFeatures>;
+
+// Everything of a graph, as columns. Samplers and batchers need nothing else, so tests make one over vectors.
+struct GraphView {
+  uint64_t nodes = 0, edges = 0;
+  // Sources of the edges that end in a node (CSC): what message passing gathers over.
+  Adjacency in;
+  // Targets of the edges that begin in a node (CSR): what random walks follow. The same columns as `in` where the graph
+  // is symmetric.
+  Adjacency out;
+  Features node_features;
+  DenseFeatures edge_features;  // rows as edge_ids say, else in the order of `in`
+  int64_t num_targets = 0;
+  Column<float> labels;                  // [nodes, num_targets], NaN where missing
+  std::array<Column<NodeId>, 3> splits;  // by Split; rows, rising
+};
+
+// Ids that the source gave its nodes, where they are not the rows themselves.
+struct NodeNames {
+  Column<uint64_t> numbers;  // [nodes], or absent
+  Column<uint64_t> offsets;  // [nodes + 1] into `text`, or absent
+  Column<char> text;
+};
+
+struct GraphSummary {
+  int64_t nodes = 0, edges = 0;
+  bool symmetric = false;  // every edge has its inverse, by construction
+  bool inverse_edges_added = false;
+  bool weighted = false, timestamped = false;
+  bool named = false;                                          // source ids that are not the rows; text or numbers
+  int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // degrees are of `in`
+  int64_t duplicate_edges = 0;                                 // dropped by the import, where it was asked to
+  FeatureSummary node_features, edge_features;
+  int64_t node_feature_nonzeros = 0;  // of sparse ones
+  int64_t num_targets = 0, num_missing_labels = 0;
+  double min_label = 0, max_label = 0;
+  bool integer_labels = false;           // all present ones are whole numbers
+  std::array<int64_t, 3> split_nodes{};  // by Split
+  std::string split_name;
+  uint64_t adjacency_bytes = 0;  // of all sections that hold edges and offsets
+  uint64_t store_bytes = 0;
+};
+
+// Threads: all methods are safe anywhere. Owns the mapping; views live as long as the Graph.
+class Graph {
+ public:
+  // The file in a dataset's directory.
+  static constexpr std::string_view kFileName = "graph.pfg";
+
+  // Reads header, section table and summary only. Errors: NotFound; DataLoss naming the field that does not add up.
+  static absl::StatusOr<std::shared_ptr<const Graph>> Open(const std::filesystem::path& directory);
+  virtual ~Graph() = default;
+
+  virtual const GraphSummary& summary() const = 0;
+  virtual const GraphView& view() const = 0;
+  virtual const NodeNames& names() const = 0;
+  // DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged. What was
+  // read before may be anything then, and is to be taken for true only where this is Ok after the reading.
+  virtual absl::Status CheckIntact() const = 0;
+  // Verifies every block there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
+  // when not.
+  virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
+  virtual uint64_t mapped_bytes() const = 0;
+};
+
+}  // namespace permafrost::data

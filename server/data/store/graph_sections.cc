@@ -1,0 +1,233 @@
+#include "data/store/graph_sections.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/store/content_checks.h"
+#include "data/store/element_type.h"
+#include "data/store/store_error.h"
+
+namespace permafrost::data {
+namespace {
+
+using K = SectionKind;
+
+constexpr K kAdjacency[][5] = {{K::kInOffsets, K::kInNeighbors, K::kInWeights, K::kInTimestamps, K::kInEdgeIds},
+                               {K::kOutOffsets, K::kOutNeighbors, K::kOutWeights, K::kOutTimestamps, K::kOutEdgeIds}};
+constexpr K kSplits[] = {K::kTrainNodes, K::kValidNodes, K::kTestNodes};
+
+class Checker {
+ public:
+  Checker(const GraphSummary& summary, std::span<const SectionEntry> entries) : s_(summary), entries_(entries) {}
+
+  absl::Status Run() const {
+    PF_RETURN_IF_ERROR(CheckCounts());
+    for (const SectionEntry& entry : entries_) PF_RETURN_IF_ERROR(CheckShape(entry));
+    PF_RETURN_IF_ERROR(CheckPresence());
+    return CheckSummary();
+  }
+
+ private:
+  bool Has(K kind) const { return FindEntry(entries_, kind) != nullptr; }
+  uint64_t Rows(K kind) const {
+    const SectionEntry* entry = FindEntry(entries_, kind);
+    return entry == nullptr ? 0 : entry->rows;
+  }
+
+  absl::Status CheckCounts() const {
+    const struct {
+      std::string_view field;
+      int64_t is;
+      uint64_t most;
+    } kCounts[] = {{"nodes", s_.nodes, kMaxNodes},
+                   {"edges", s_.edges, INT64_MAX},
+                   {"num_targets", s_.num_targets, UINT32_MAX},
+                   {"self_loops", s_.self_loops, static_cast<uint64_t>(s_.edges)},
+                   {"isolated_nodes", s_.isolated_nodes, static_cast<uint64_t>(s_.nodes)},
+                   {"max_degree", s_.max_degree, static_cast<uint64_t>(s_.edges)},
+                   {"node_feature_nonzeros", s_.node_feature_nonzeros, INT64_MAX},
+                   {"node_features.width", s_.node_features.width, kMaxFeatureColumns},
+                   {"edge_features.width", s_.edge_features.width, kMaxFeatureColumns}};
+    for (const auto& c : kCounts) {
+      if (c.is < 0 || static_cast<uint64_t>(c.is) > c.most) {
+        return Mismatch(SectionField(K::kSummary, c.field), c.is, absl::StrCat("0..", c.most));
+      }
+    }
+    for (const auto& [kind, features] :
+         {std::pair(K::kNodeFeatures, &s_.node_features), std::pair(K::kEdgeFeatures, &s_.edge_features)}) {
+      PF_RETURN_IF_ERROR(CheckRanges(kind, *features));
+    }
+    return absl::OkStatus();
+  }
+
+  // What a section's entry must say: `type` none: any of dense features; `width` and `rows` none: any.
+  struct Shape {
+    std::optional<ElementType> type;
+    std::optional<uint32_t> width = 1;
+    std::optional<uint64_t> rows;
+  };
+  std::optional<Shape> ShapeOf(K kind) const {
+    const auto nodes = static_cast<uint64_t>(s_.nodes), edges = static_cast<uint64_t>(s_.edges);
+    switch (kind) {
+      case K::kSummary:
+      case K::kNodeNameText:
+        return Shape{.type = ElementType::kBytes, .rows = std::nullopt};
+      case K::kInOffsets:
+      case K::kOutOffsets:
+      case K::kNodeFeatureOffsets:
+      case K::kNodeNameOffsets:
+        return Shape{.type = ElementType::kUint64, .rows = nodes + 1};
+      case K::kInNeighbors:
+      case K::kOutNeighbors:
+        return Shape{.type = ElementType::kUint32, .rows = edges};
+      case K::kInWeights:
+      case K::kOutWeights:
+        return Shape{.type = ElementType::kFloat32, .rows = edges};
+      case K::kInTimestamps:
+      case K::kOutTimestamps:
+        return Shape{.type = ElementType::kInt64, .rows = edges};
+      case K::kInEdgeIds:
+      case K::kOutEdgeIds:
+        return Shape{.type = ElementType::kUint64, .rows = edges};
+      case K::kNodeFeatures:
+        return Shape{.type = std::nullopt, .width = std::nullopt, .rows = nodes};
+      case K::kEdgeFeatures:
+        return Shape{.type = std::nullopt, .width = std::nullopt, .rows = std::nullopt};
+      case K::kNodeFeatureColumns:
+        return Shape{.type = ElementType::kUint32, .rows = std::nullopt};
+      case K::kNodeFeatureValues:
+        return Shape{.type = ElementType::kFloat32, .rows = Rows(K::kNodeFeatureColumns)};
+      case K::kLabels:
+        return Shape{.type = ElementType::kFloat32, .width = static_cast<uint32_t>(s_.num_targets), .rows = nodes};
+      case K::kTrainNodes:
+      case K::kValidNodes:
+      case K::kTestNodes:
+        return Shape{.type = ElementType::kUint32, .rows = std::nullopt};
+      case K::kNodeNumbers:
+        return Shape{.type = ElementType::kUint64, .rows = nodes};
+      default:
+        return std::nullopt;
+    }
+  }
+
+  absl::Status CheckShape(const SectionEntry& entry) const {
+    const auto shape = ShapeOf(entry.kind);
+    if (!shape) return absl::DataLossError(SectionField(entry.kind, "has no place in the store of one graph"));
+    const auto field = [&entry](std::string_view name) { return SectionField(entry.kind, name); };
+    if (shape->type ? entry.type != *shape->type : DataTypeOf(entry.type) == DataType::kNone) {
+      return Mismatch(
+          field("type"), AbslView(kElementTypeNames.Name(entry.type)),
+          AbslView(shape->type ? kElementTypeNames.Name(*shape->type) : std::string_view("a type of dense features")));
+    }
+    if (shape->width && entry.width != *shape->width) return Mismatch(field("width"), entry.width, *shape->width);
+    if (entry.width == 0) return Mismatch(field("width"), 0, "at least 1");
+    if (shape->rows && entry.rows != *shape->rows) return Mismatch(field("rows"), entry.rows, *shape->rows);
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckPresence() const {
+    const auto needs = [this](K kind, bool present, std::string_view when) {
+      if (Has(kind) == present) return absl::OkStatus();
+      return absl::DataLossError(
+          SectionField(kind, absl::StrCat(present ? "is missing " : "is there ", AbslView(when))));
+    };
+    for (const K kind : {K::kSummary, K::kInOffsets, K::kInNeighbors}) {
+      PF_RETURN_IF_ERROR(needs(kind, true, "from the store of a graph"));
+    }
+    const bool out = Has(K::kOutOffsets);
+    if (s_.symmetric) PF_RETURN_IF_ERROR(needs(K::kOutOffsets, false, "beside a symmetric graph's in_offsets"));
+    PF_RETURN_IF_ERROR(needs(K::kOutNeighbors, out, out ? "beside out_offsets" : "without out_offsets"));
+    for (const bool of_out : {false, true}) {
+      const auto& kinds = kAdjacency[of_out];
+      PF_RETURN_IF_ERROR(needs(kinds[2], s_.weighted && (out || !of_out), "against the summary's `weighted`"));
+      PF_RETURN_IF_ERROR(needs(kinds[3], s_.timestamped && (out || !of_out), "against the summary's `timestamped`"));
+    }
+    if (!out) PF_RETURN_IF_ERROR(needs(K::kOutEdgeIds, false, "without out_offsets"));
+    PF_RETURN_IF_ERROR(needs(K::kLabels, s_.num_targets > 0, "against the summary's `num_targets`"));
+    const bool sparse = s_.node_features.type == DataType::kSparse;
+    const bool dense = !sparse && s_.node_features.type != DataType::kNone;
+    constexpr std::string_view kFeatures = "against the summary's `node_features`";
+    PF_RETURN_IF_ERROR(needs(K::kNodeFeatures, dense, kFeatures));
+    PF_RETURN_IF_ERROR(needs(K::kNodeFeatureOffsets, sparse, kFeatures));
+    PF_RETURN_IF_ERROR(needs(K::kNodeFeatureColumns, sparse, kFeatures));
+    if (!sparse) PF_RETURN_IF_ERROR(needs(K::kNodeFeatureValues, false, kFeatures));
+    PF_RETURN_IF_ERROR(
+        needs(K::kEdgeFeatures, s_.edge_features.type != DataType::kNone, "against the summary's `edge_features`"));
+    const bool names = Has(K::kNodeNameOffsets);
+    PF_RETURN_IF_ERROR(
+        needs(K::kNodeNameText, names, names ? "beside node_name_offsets" : "without node_name_offsets"));
+    return needs(K::kNodeNumbers, s_.named && !names, "against the summary's `named` and node_name_offsets");
+  }
+
+  absl::Status CheckSummary() const {
+    const struct {
+      std::string_view field;
+      int64_t is;
+      uint64_t want;
+    } kCounts[] = {
+        {"split_nodes.train", s_.split_nodes[0], Rows(kSplits[0])},
+        {"split_nodes.valid", s_.split_nodes[1], Rows(kSplits[1])},
+        {"split_nodes.test", s_.split_nodes[2], Rows(kSplits[2])},
+        {"node_feature_nonzeros", s_.node_feature_nonzeros, Rows(K::kNodeFeatureColumns)},
+    };
+    for (const auto& c : kCounts) {
+      if (!std::in_range<uint64_t>(c.is) || static_cast<uint64_t>(c.is) != c.want) {
+        return Mismatch(SectionField(K::kSummary, c.field), c.is, c.want);
+      }
+    }
+    if (Has(K::kNodeNameOffsets) && !s_.named) {
+      return absl::DataLossError(SectionField(K::kNodeNameOffsets, "is there against the summary's `named`"));
+    }
+    for (const auto& [kind, features] :
+         {std::pair(K::kNodeFeatures, &s_.node_features), std::pair(K::kEdgeFeatures, &s_.edge_features)}) {
+      const SectionEntry* entry = FindEntry(entries_, kind);
+      if (entry == nullptr) continue;
+      if (DataTypeOf(entry->type) != features->type) {
+        return Mismatch(SectionField(kind, "type"), AbslView(kElementTypeNames.Name(entry->type)),
+                        absl::StrCat("the summary's ", AbslView(kDataTypeNames.Name(features->type))));
+      }
+      if (entry->width != features->width) {
+        return Mismatch(SectionField(kind, "width"), entry->width, absl::StrCat("the summary's ", features->width));
+      }
+    }
+    if (Has(K::kEdgeFeatures)) {
+      const auto edges = static_cast<uint64_t>(s_.edges);
+      const uint64_t rows = Rows(K::kEdgeFeatures);
+      // With ids any number will do: edges share rows, and coalesced ones leave some without an edge.
+      if (!Has(K::kInEdgeIds) && rows != edges) {
+        return Mismatch(SectionField(K::kEdgeFeatures, "rows"), rows, edges);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const GraphSummary& s_;
+  const std::span<const SectionEntry> entries_;
+};
+
+}  // namespace
+
+const SectionEntry* FindEntry(std::span<const SectionEntry> entries, SectionKind kind) {
+  const auto it = std::ranges::find_if(entries, [kind](const SectionEntry& e) { return e.kind == kind; });
+  return it == entries.end() ? nullptr : &*it;
+}
+
+absl::Status CheckGraphSections(const GraphSummary& summary, std::span<const SectionEntry> entries) {
+  return Checker(summary, entries).Run();
+}
+
+uint64_t AdjacencyBytes(std::span<const SectionEntry> entries) {
+  uint64_t bytes = 0;
+  for (const auto& direction : kAdjacency) {
+    for (const SectionKind kind : direction) {
+      if (const SectionEntry* entry = FindEntry(entries, kind)) bytes += entry->bytes;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace permafrost::data

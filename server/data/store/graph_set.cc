@@ -1,0 +1,290 @@
+#include "data/store/graph_set.h"
+
+#include <utility>
+
+#include "absl/base/call_once.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/store/content_checks.h"
+#include "data/store/format.h"
+#include "data/store/store_error.h"
+#include "data/store/store_file.h"
+#include "data/store/summary_json.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr SectionKind KindOf(Split split) {
+  return static_cast<SectionKind>(static_cast<uint32_t>(SectionKind::kTrainGraphs) + static_cast<uint32_t>(split));
+}
+
+class MappedGraphSet final : public GraphSet {
+ public:
+  explicit MappedGraphSet(std::unique_ptr<StoreFile> file) : file_(std::move(file)), header_(file_->header()) {}
+
+  // Checks table and summary; errors lack the file's name.
+  absl::Status Init(std::string_view summary) {
+    // Graph ids are uint32; the bound also keeps graphs + 1 from wrapping.
+    if (header_.graphs > UINT32_MAX) return Mismatch("graphs", header_.graphs, absl::StrCat("at most ", UINT32_MAX));
+    PF_RETURN_IF_ERROR(FindSections());
+    return ReadSummary(summary);
+  }
+
+  const GraphSetSummary& summary() const override { return summary_; }
+
+  absl::StatusOr<std::span<const uint64_t>> node_offsets() const override {
+    return Verified<uint64_t>(SectionKind::kNodeOffsets,
+                              [this](std::span<const uint64_t> o) { return CheckOffsets(o, header_.nodes); });
+  }
+  absl::StatusOr<std::span<const uint64_t>> edge_offsets() const override {
+    return Verified<uint64_t>(SectionKind::kEdgeOffsets,
+                              [this](std::span<const uint64_t> o) { return CheckOffsets(o, header_.edges); });
+  }
+  absl::StatusOr<std::span<const uint32_t>> edge_source() const override {
+    return EdgeEnds(SectionKind::kEdgeSource, false);
+  }
+  absl::StatusOr<std::span<const uint32_t>> edge_target() const override {
+    return EdgeEnds(SectionKind::kEdgeTarget, true);
+  }
+  absl::StatusOr<FeatureTable> node_features() const override { return Features(SectionKind::kNodeFeatures); }
+  absl::StatusOr<FeatureTable> edge_features() const override { return Features(SectionKind::kEdgeFeatures); }
+  absl::StatusOr<std::span<const float>> labels() const override { return Verified<float>(SectionKind::kLabels); }
+  absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
+    return Verified<uint32_t>(KindOf(split), [this](std::span<const uint32_t> ids) { return CheckGraphIds(ids); });
+  }
+  absl::Status CheckIntact() const override { return file_->CheckIntact(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
+    PF_RETURN_IF_ERROR(file_->VerifyAll([](const StoreFile::Section&) { return nullptr; }, progress));
+    PF_RETURN_IF_ERROR(node_offsets().status());
+    PF_RETURN_IF_ERROR(edge_offsets().status());
+    PF_RETURN_IF_ERROR(edge_source().status());
+    PF_RETURN_IF_ERROR(edge_target().status());
+    for (const auto& [split, name] : kSplitNames.rows) PF_RETURN_IF_ERROR(this->split(split).status());
+    return CheckIntact();
+  }
+  uint64_t mapped_bytes() const override { return file_->size(); }
+
+ private:
+  // A section's place, and what its first reader found.
+  struct Section {
+    const StoreFile::Section* place = nullptr;  // absent
+    std::unique_ptr<BlockGuard> guard;
+    mutable absl::once_flag once;
+    mutable absl::Status status;
+
+    bool present() const { return place != nullptr; }
+    uint64_t rows() const { return present() ? place->entry.rows : 0; }
+    uint32_t width() const { return present() ? place->entry.width : 0; }
+  };
+
+  const Section& At(SectionKind kind) const { return sections_[static_cast<size_t>(kind) - 1]; }
+
+  absl::Status FindSections() {
+    for (const StoreFile::Section& place : file_->sections()) {
+      PF_RETURN_IF_ERROR(CheckEntry(place.entry));
+      Section& section = sections_[static_cast<size_t>(place.entry.kind) - 1];
+      section.place = &place;
+      section.guard = file_->Guard(place, nullptr);
+    }
+    for (size_t i = 0; i < kKinds; ++i) {
+      const auto kind = static_cast<SectionKind>(i + 1);
+      const bool optional = kind == SectionKind::kNodeFeatures || kind == SectionKind::kEdgeFeatures;
+      if (!optional && !At(kind).present()) return absl::DataLossError(SectionField(kind, "is missing"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckEntry(const SectionEntry& entry) const {
+    const auto field = [&entry](std::string_view name) { return SectionField(entry.kind, name); };
+    const auto check_type = [&](ElementType want) {
+      return entry.type == want ? absl::OkStatus()
+                                : Mismatch(field("type"), AbslView(kElementTypeNames.Name(entry.type)),
+                                           AbslView(kElementTypeNames.Name(want)));
+    };
+    const auto check_number = [&](std::string_view name, uint64_t is, uint64_t want) {
+      return is == want ? absl::OkStatus() : Mismatch(field(name), is, want);
+    };
+    switch (entry.kind) {
+      case SectionKind::kSummary:
+        PF_RETURN_IF_ERROR(check_type(ElementType::kBytes));
+        PF_RETURN_IF_ERROR(check_number("width", entry.width, 1));
+        break;
+      case SectionKind::kNodeOffsets:
+      case SectionKind::kEdgeOffsets:
+        PF_RETURN_IF_ERROR(check_type(ElementType::kUint64));
+        PF_RETURN_IF_ERROR(check_number("width", entry.width, 1));
+        PF_RETURN_IF_ERROR(check_number("rows", entry.rows, header_.graphs + 1));
+        break;
+      case SectionKind::kEdgeSource:
+      case SectionKind::kEdgeTarget:
+        PF_RETURN_IF_ERROR(check_type(ElementType::kUint32));
+        PF_RETURN_IF_ERROR(check_number("width", entry.width, 1));
+        PF_RETURN_IF_ERROR(check_number("rows", entry.rows, header_.edges));
+        break;
+      case SectionKind::kNodeFeatures:
+      case SectionKind::kEdgeFeatures:
+        if (entry.type != ElementType::kInt32) PF_RETURN_IF_ERROR(check_type(ElementType::kFloat32));
+        if (entry.width == 0) return Mismatch(field("width"), 0, "at least 1");
+        PF_RETURN_IF_ERROR(
+            check_number("rows", entry.rows, entry.kind == SectionKind::kNodeFeatures ? header_.nodes : header_.edges));
+        break;
+      case SectionKind::kLabels:
+        PF_RETURN_IF_ERROR(check_type(ElementType::kFloat32));
+        PF_RETURN_IF_ERROR(check_number("width", entry.width, header_.targets));
+        PF_RETURN_IF_ERROR(check_number("rows", entry.rows, header_.targets == 0 ? 0 : header_.graphs));
+        break;
+      case SectionKind::kTrainGraphs:
+      case SectionKind::kValidGraphs:
+      case SectionKind::kTestGraphs:
+        PF_RETURN_IF_ERROR(check_type(ElementType::kUint32));
+        PF_RETURN_IF_ERROR(check_number("width", entry.width, 1));
+        if (entry.rows > header_.graphs) {
+          return Mismatch(field("rows"), entry.rows, absl::StrCat("at most ", header_.graphs));
+        }
+        break;
+      default:
+        return absl::DataLossError(SectionField(entry.kind, "has no place in the store of a set of graphs"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSummary(std::string_view text) {
+    auto parsed = SummaryFromJson(text);
+    if (!parsed.ok()) return Annotate(parsed.status(), "section summary");
+    summary_ = *std::move(parsed);
+    summary_.store_bytes = file_->size();
+    const struct {
+      std::string_view field;
+      int64_t is;
+      uint64_t want;
+    } kCounts[] = {
+        {"all.graphs", summary_.all.graphs, header_.graphs},
+        {"all.nodes", summary_.all.nodes, header_.nodes},
+        {"all.edges", summary_.all.edges, header_.edges},
+        {"num_targets", summary_.num_targets, header_.targets},
+        {"node_features.width", summary_.node_features.width, At(SectionKind::kNodeFeatures).width()},
+        {"edge_features.width", summary_.edge_features.width, At(SectionKind::kEdgeFeatures).width()},
+        {"splits.train.graphs", summary_.splits[0].graphs, At(SectionKind::kTrainGraphs).rows()},
+        {"splits.valid.graphs", summary_.splits[1].graphs, At(SectionKind::kValidGraphs).rows()},
+        {"splits.test.graphs", summary_.splits[2].graphs, At(SectionKind::kTestGraphs).rows()},
+    };
+    for (const auto& c : kCounts) {
+      if (!std::in_range<uint64_t>(c.is) || static_cast<uint64_t>(c.is) != c.want) {
+        return Mismatch(SectionField(SectionKind::kSummary, c.field), c.is, c.want);
+      }
+    }
+    for (const auto& [kind, features] : {std::pair(SectionKind::kNodeFeatures, &summary_.node_features),
+                                         std::pair(SectionKind::kEdgeFeatures, &summary_.edge_features)}) {
+      if (features->type != TypeOf(At(kind))) {
+        return Mismatch(SectionField(kind, "type in the summary"), AbslView(kDataTypeNames.Name(features->type)),
+                        AbslView(kDataTypeNames.Name(TypeOf(At(kind)))));
+      }
+      PF_RETURN_IF_ERROR(CheckRanges(kind, *features));
+    }
+    return absl::OkStatus();
+  }
+
+  static DataType TypeOf(const Section& section) {
+    if (!section.present()) return DataType::kNone;
+    return section.place->entry.type == ElementType::kInt32 ? DataType::kInt32 : DataType::kFloat32;
+  }
+
+  // The section, after its checksums and `check` held at its first touch; the first finding is kept for all.
+  template <class T, class Check>
+  absl::StatusOr<std::span<const T>> Verified(SectionKind kind, Check check) const {
+    const Section& section = At(kind);
+    absl::call_once(section.once, [&] {
+      if (!section.guard->Touch(0, section.place->bytes.size())) {
+        section.status = section.guard->status();
+      } else if (const absl::Status status = check(section.place->template As<T>()); !status.ok()) {
+        section.status = Annotate(status, absl::StrCat(file_->path().string(), ": ", SectionField(kind, "content")));
+      }
+      // Rather than what reading a changed file came upon.
+      if (const absl::Status intact = CheckIntact(); !intact.ok()) section.status = intact;
+    });
+    PF_RETURN_IF_ERROR(section.status);
+    return section.place->template As<T>();
+  }
+  template <class T>
+  absl::StatusOr<std::span<const T>> Verified(SectionKind kind) const {
+    return Verified<T>(kind, [](std::span<const T>) { return absl::OkStatus(); });
+  }
+
+  absl::StatusOr<FeatureTable> Features(SectionKind kind) const {
+    const Section& section = At(kind);
+    if (!section.present()) return FeatureTable{};
+    FeatureTable table{.type = TypeOf(section), .width = section.width(), .ints = {}, .floats = {}};
+    if (table.type == DataType::kInt32) {
+      PF_ASSIGN_OR_RETURN(table.ints, Verified<int32_t>(kind));
+    } else {
+      PF_ASSIGN_OR_RETURN(table.floats, Verified<float>(kind));
+    }
+    return table;
+  }
+
+  static absl::Status CheckOffsets(std::span<const uint64_t> offsets, uint64_t total) {
+    return OffsetsCheck(offsets, total)(0, offsets.size_bytes());
+  }
+
+  absl::StatusOr<std::span<const uint32_t>> EdgeEnds(SectionKind kind, bool rising) const {
+    PF_ASSIGN_OR_RETURN(const auto nodes, node_offsets());
+    PF_ASSIGN_OR_RETURN(const auto edges, edge_offsets());
+    return Verified<uint32_t>(kind, [nodes, edges, rising](std::span<const uint32_t> ends) {
+      return CheckEdgeEnds(nodes, edges, ends, rising);
+    });
+  }
+
+  static absl::Status CheckEdgeEnds(std::span<const uint64_t> nodes, std::span<const uint64_t> edges,
+                                    std::span<const uint32_t> ends, bool rising) {
+    for (size_t g = 0; g + 1 < nodes.size(); ++g) {
+      const uint64_t count = nodes[g + 1] - nodes[g];
+      if (edges[g + 1] > ends.size()) {  // it was verified: the file changes under us
+        return Mismatch(absl::StrCat("edge offset ", g + 1), edges[g + 1], absl::StrCat("at most ", ends.size()));
+      }
+      for (uint64_t e = edges[g]; e < edges[g + 1]; ++e) {
+        if (ends[e] >= count) {
+          return absl::DataLossError(
+              absl::StrCat("edge ", e, " ends at node ", ends[e], " of graph ", g, ", which has ", count, " nodes"));
+        }
+        if (rising && e > edges[g] && ends[e] < ends[e - 1]) {
+          return absl::DataLossError(absl::StrCat("edge ", e, " of graph ", g, " is not sorted by target"));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckGraphIds(std::span<const uint32_t> ids) const {
+    for (const uint32_t id : ids) {
+      if (id >= header_.graphs) return Mismatch("graph id", id, absl::StrCat("below ", header_.graphs));
+    }
+    return absl::OkStatus();
+  }
+
+  // Of a set's file, the first ones.
+  static constexpr size_t kKinds = static_cast<size_t>(SectionKind::kTestGraphs);
+
+  const std::unique_ptr<StoreFile> file_;
+  const FileHeader& header_;
+  std::array<Section, kKinds> sections_;  // by kind - 1
+  GraphSetSummary summary_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const GraphSet>> GraphSet::Open(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kFileName;
+  PF_ASSIGN_OR_RETURN(auto file, StoreFile::Open(path, StoreLayout::kGraphSet, MappedFile::Access::kNormal));
+  absl::Status gaps = file->CheckGaps();
+  PF_RETURN_IF_ERROR(file->CheckIntact());
+  PF_RETURN_IF_ERROR(gaps);
+  PF_ASSIGN_OR_RETURN(const std::string_view summary, file->ReadSummary());
+  auto set = std::make_shared<MappedGraphSet>(std::move(file));
+  const absl::Status status = set->Init(summary);
+  PF_RETURN_IF_ERROR(set->CheckIntact());
+  if (!status.ok()) return Annotate(status, path.string());
+  return set;
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,81 @@
+// A set of many small graphs as it lies on disk: memory-mapped, columnar, checked.
+// Words: "edges" are directed edges as stored (with inverses, if the import added them).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/store/types.h"
+
+namespace permafrost::data {
+
+// A row-major table of features, one row a node or an edge. kNone has width 0.
+struct FeatureTable {
+  DataType type = DataType::kNone;
+  int64_t width = 0;
+  std::span<const int32_t> ints;  // rows * width when kInt32, else empty
+  std::span<const float> floats;  // rows * width when kFloat32, else empty
+};
+
+struct GraphSetSummary {
+  SizeStatistics all;
+  std::array<SizeStatistics, 3> splits;  // by Split
+  FeatureSummary node_features, edge_features;
+  int64_t num_targets = 0;
+  int64_t num_missing_labels = 0;
+  uint64_t store_bytes = 0;
+  std::string split_name;  // "random" for a seeded one
+  bool inverse_edges_added = false;
+};
+
+// An open store. Opening reads the header only and copies nothing; each section's checksum is verified the first time
+// that it is asked for.
+// Threads: all methods are safe anywhere.
+// Invariant: once a section was handed out its offsets and ids are in range (offsets rise, edge ends < nodes of their
+// graph). Owns the mapping; spans live as long as the GraphSet.
+class GraphSet {
+ public:
+  // The file in a dataset's directory.
+  static constexpr std::string_view kFileName = "graphs.pfg";
+
+  // `directory`: datasets/NAME. Errors: NotFound; DataLoss naming the field that does not add up (magic, version,
+  // endianness, counts, lengths, header checksum).
+  static absl::StatusOr<std::shared_ptr<const GraphSet>> Open(const std::filesystem::path& directory);
+  virtual ~GraphSet() = default;
+
+  // From the header; computed once, at import.
+  virtual const GraphSetSummary& summary() const = 0;
+
+  // Errors of all that follow: DataLoss naming file and section when its checksum or content does not add up.
+  // [graphs + 1] first node and first edge of each graph.
+  virtual absl::StatusOr<std::span<const uint64_t>> node_offsets() const = 0;
+  virtual absl::StatusOr<std::span<const uint64_t>> edge_offsets() const = 0;
+  // [edges] node ids within the graph, 0-based; edges of a graph are sorted by target, then by file order.
+  virtual absl::StatusOr<std::span<const uint32_t>> edge_source() const = 0;
+  virtual absl::StatusOr<std::span<const uint32_t>> edge_target() const = 0;
+  virtual absl::StatusOr<FeatureTable> node_features() const = 0;
+  virtual absl::StatusOr<FeatureTable> edge_features() const = 0;
+  // [graphs * num_targets], NaN where missing.
+  virtual absl::StatusOr<std::span<const float>> labels() const = 0;
+  // Graph ids of a split, in file order.
+  virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
+  // DataLoss, naming the file, once it was cut short or written to since Open. What was read from spans before may be
+  // anything then, and is to be taken for true only where this is Ok after the reading; until then it may be zeros or
+  // break the invariant.
+  virtual absl::Status CheckIntact() const = 0;
+  // Verifies every section there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
+  // when not.
+  virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
+  // Bytes mapped.
+  virtual uint64_t mapped_bytes() const = 0;
+};
+
+}  // namespace permafrost::data

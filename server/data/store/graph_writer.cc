@@ -1,0 +1,76 @@
+#include "data/store/graph_writer.h"
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "data/store/graph_sections.h"
+#include "data/store/store_error.h"
+#include "data/store/store_file_writer.h"
+#include "data/store/summary_json.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+class GraphWriterImpl final : public GraphWriter {
+ public:
+  GraphWriterImpl(fs::path directory, StoreFileWriter file, std::stop_token stop)
+      : directory_(std::move(directory)), file_(std::move(file)), stop_(std::move(stop)) {}
+
+  static fs::path TemporaryPath(const fs::path& directory) {
+    return directory / absl::StrCat(std::string(Graph::kFileName), ".part");
+  }
+
+  absl::Status Begin(SectionKind kind, ElementType type, uint32_t width) override {
+    if (kind == SectionKind::kSummary || kind == SectionKind::kBlockChecksums) {
+      return absl::InternalError(SectionField(kind, "is written by Finish"));
+    }
+    return file_.Begin(kind, type, width);
+  }
+  absl::Status Append(std::span<const std::byte> bytes) override { return file_.Append(bytes); }
+  absl::Status Finish(GraphSummary& summary) override;
+
+ private:
+  const fs::path directory_;
+  StoreFileWriter file_;
+  std::stop_token stop_;
+};
+
+absl::Status GraphWriterImpl::Finish(GraphSummary& summary) {
+  const std::string json = GraphSummaryToJson(summary);
+  PF_RETURN_IF_ERROR(file_.Begin(SectionKind::kSummary, ElementType::kBytes, 1));
+  PF_RETURN_IF_ERROR(file_.Append(std::as_bytes(std::span(json))));
+  PF_RETURN_IF_ERROR(file_.End());
+  if (const absl::Status check = CheckGraphSections(summary, file_.entries()); !check.ok()) {
+    return absl::InternalError(absl::StrCat("the import made no whole graph: ", check.message()));
+  }
+  const uint64_t adjacency_bytes = AdjacencyBytes(file_.entries());
+  PF_ASSIGN_OR_RETURN(const uint64_t store_bytes, file_.Finish({.graphs = 1,
+                                                                .nodes = static_cast<uint64_t>(summary.nodes),
+                                                                .edges = static_cast<uint64_t>(summary.edges),
+                                                                .targets = static_cast<uint32_t>(summary.num_targets),
+                                                                .layout = StoreLayout::kGraph}));
+  PF_RETURN_IF_ERROR(CheckStop(stop_));
+  const fs::path path = directory_ / Graph::kFileName;
+  std::error_code error;
+  fs::rename(TemporaryPath(directory_), path, error);
+  if (error) return absl::InternalError(absl::StrCat(path.string(), ": cannot rename to it: ", error.message()));
+  PF_RETURN_IF_ERROR(SyncDirectory(directory_));
+  summary.adjacency_bytes = adjacency_bytes;
+  summary.store_bytes = store_bytes;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GraphWriter>> GraphWriter::Create(const fs::path& directory, std::stop_token stop) {
+  PF_ASSIGN_OR_RETURN(StoreFileWriter file, StoreFileWriter::Create(GraphWriterImpl::TemporaryPath(directory), stop));
+  return std::make_unique<GraphWriterImpl>(directory, std::move(file), std::move(stop));
+}
+
+}  // namespace permafrost::data

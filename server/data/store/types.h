@@ -1,0 +1,52 @@
+// What the two kinds of store have in common: types of features, splits, sizes. Threads: value types.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/enum_names.h"
+
+namespace permafrost::data {
+
+// kSparse: rows of (column, value) in a large graph.
+enum class DataType : uint32_t {
+  kNone = 0,
+  kInt32 = 1,
+  kFloat32 = 2,
+  kFloat16 = 3,
+  kBfloat16 = 4,
+  kUint8 = 5,
+  kInt64 = 6,
+  kSparse = 7,
+};
+inline constexpr EnumNames<DataType, 8> kDataTypeNames{{{{DataType::kNone, "none"},
+                                                         {DataType::kInt32, "int32"},
+                                                         {DataType::kFloat32, "float32"},
+                                                         {DataType::kFloat16, "float16"},
+                                                         {DataType::kBfloat16, "bfloat16"},
+                                                         {DataType::kUint8, "uint8"},
+                                                         {DataType::kInt64, "int64"},
+                                                         {DataType::kSparse, "sparse"}}}};
+
+struct FeatureSummary {
+  DataType type = DataType::kNone;
+  int64_t width = 0;
+  std::vector<double> min, max;  // per column; empty for a table without rows
+};
+
+enum class Split : uint32_t { kTrain = 0, kValid = 1, kTest = 2 };
+inline constexpr EnumNames<Split, 3> kSplitNames{
+    {{{Split::kTrain, "train"}, {Split::kValid, "valid"}, {Split::kTest, "test"}}}};
+
+// Node ids are rows, 0-based, and take 32 bits.
+using NodeId = uint32_t;
+
+// Sizes of a set's or a split's graphs; standard deviations are over the population.
+struct SizeStatistics {
+  int64_t graphs = 0, nodes = 0, edges = 0;
+  double mean_nodes = 0, std_nodes = 0, mean_edges = 0, std_edges = 0;
+  int64_t max_nodes = 0, max_edges = 0;
+  double node_edge_correlation = 0;  // Pearson; 0 where one does not vary
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,267 @@
+#include "device/cpu/executable.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace permafrost::device {
+namespace {
+
+// What a tensor without data costs: itself and its storage, as malloc rounds them up.
+constexpr int64_t kTensorBytes = sizeof(c10::TensorImpl) + 16;
+constexpr int64_t kStorageBytes = sizeof(c10::StorageImpl) + 16;
+// A list of an IValue: a counted vector.
+constexpr int64_t kListBytes = sizeof(c10::detail::ListImpl) + 16;
+constexpr int64_t kStringBytes = sizeof(c10::ivalue::ConstantString) + 16;
+constexpr int64_t kHeapBlock = 16;  // what malloc adds to a block, and rounds to
+
+template <class T>
+int64_t VectorBytes(const std::vector<T>& v) {
+  return v.capacity() == 0 ? 0 : static_cast<int64_t>(v.capacity() * sizeof(T)) + kHeapBlock;
+}
+
+int64_t PayloadBytes(const c10::IValue& value) {
+  if (value.isString()) return kStringBytes;
+  if (!value.isList()) return 0;
+  const auto list = value.toListRef();
+  int64_t bytes = kListBytes + static_cast<int64_t>(list.size() * sizeof(c10::IValue)) + kHeapBlock;
+  for (const c10::IValue& element : list) bytes += PayloadBytes(element);
+  return bytes;
+}
+
+}  // namespace
+
+// Turns a tape into calls: hoists, drops, numbers slots anew, finds last uses.
+class CpuExecutable::Builder {
+ public:
+  Builder(const Tape& tape, CpuExecutable& out) : tape_(tape), out_(out), number_(tape.slots().size(), -1) {}
+
+  void Build() {
+    Hoist();
+    Drop();
+    for (const auto& [op, phase] : tape_.marks()) {
+      const auto before = std::ranges::count(keep_.begin(), keep_.begin() + static_cast<std::ptrdiff_t>(op), true);
+      out_.marks_.push_back({static_cast<size_t>(before), phase});
+    }
+    for (size_t i = 0; i < tape_.ops().size(); ++i)
+      if (keep_[i]) AddCall(tape_.ops()[i]);
+    for (const size_t slot : tape_.outputs()) {
+      out_.output_slots_.push_back(Number(slot));
+      if (!IsFixed(slot)) out_.made_outputs_.push_back(Number(slot));
+    }
+    FindReleases();
+    out_.calls_.shrink_to_fit();
+    out_.values_.shrink_to_fit();
+  }
+
+ private:
+  bool IsFixed(size_t slot) const { return hoisted_[slot].defined(); }
+
+  // Views of what never moves are made now, without autograd's records on them.
+  void Hoist() {
+    const auto& slots = tape_.slots();
+    hoisted_.resize(slots.size());
+    for (size_t s = 0; s < slots.size(); ++s) {
+      if (slots[s].kind == Tape::SlotKind::kState || slots[s].kind == Tape::SlotKind::kNumber)
+        hoisted_[s] = slots[s].tensor;
+      if (slots[s].kind == Tape::SlotKind::kNumber) out_.held_bytes_ += kTensorBytes + kStorageBytes + kHeapBlock;
+    }
+    keep_.assign(tape_.ops().size(), true);
+    for (size_t i = 0; i < tape_.ops().size(); ++i) {
+      const Tape::Op& op = tape_.ops()[i];
+      const auto fixed = [this](const Tape::Use& use) { return IsFixed(use.slot) && !use.element; };
+      if (!op.view || op.returns.size() != 1 || op.returns[0].size() != 1 || !std::ranges::all_of(op.uses, fixed))
+        continue;
+      const size_t made = op.returns[0][0];
+      if (IsFixed(made)) {  // the same view again, or one that is the whole
+        keep_[i] = false;
+        continue;
+      }
+      torch::jit::Stack stack(op.args.begin(), op.args.end());
+      for (const Tape::Use& use : op.uses) stack[use.arg] = hoisted_[use.slot];
+      op.handle.callBoxed(&stack);
+      if (!stack.at(0).isTensor()) continue;  // a list of one
+      keep_[i] = false;
+      hoisted_[made] = stack[0].toTensor();
+      out_.held_bytes_ += kTensorBytes;
+    }
+  }
+
+  // Operators that write, or make what is read later, stay.
+  void Drop() {
+    std::vector<bool> needed(tape_.slots().size(), false);
+    for (const size_t slot : tape_.outputs()) needed[slot] = true;
+    for (size_t i = tape_.ops().size(); i-- > 0;) {
+      if (!keep_[i]) continue;
+      const Tape::Op& op = tape_.ops()[i];
+      bool live = op.returns.empty() || std::ranges::any_of(op.uses, &Tape::Use::written);
+      for (const auto& slots : op.returns)
+        live = live || std::ranges::any_of(slots, [&](size_t s) { return needed[s]; });
+      keep_[i] = live;
+      if (!live) continue;
+      for (const Tape::Use& use : op.uses) needed[use.slot] = true;
+    }
+  }
+
+  uint32_t Number(size_t slot) {
+    if (number_[slot] < 0) {
+      number_[slot] = static_cast<int32_t>(out_.values_.size());
+      out_.values_.push_back(hoisted_[slot]);
+      fixed_.push_back(IsFixed(slot));
+      const Tape::Slot& from = tape_.slots()[slot];
+      if (from.kind == Tape::SlotKind::kInput) {
+        out_.inputs_.emplace_back(number_[slot], static_cast<uint32_t>(from.index));
+      }
+    }
+    return static_cast<uint32_t>(number_[slot]);
+  }
+
+  void AddCall(const Tape::Op& op) {
+    Call call{op.handle, op.args, {}, {}, {}};
+    for (size_t a = 0; a < op.args.size(); ++a) {
+      Fill fill{.arg = static_cast<uint32_t>(a)};
+      bool fixed = true;
+      for (const Tape::Use& use : op.uses) {
+        if (use.arg != a) continue;
+        if (use.element) {
+          fill.list = true;
+          fill.slots.resize(op.args[a].toListRef().size(), -1);
+        }
+        fill.slots.resize(std::max<size_t>(fill.slots.size(), 1), -1);
+        fill.slots[use.element.value_or(0)] = static_cast<int32_t>(Number(use.slot));
+        fixed = fixed && IsFixed(use.slot);
+      }
+      if (fill.slots.empty()) continue;  // holds no tensor
+      fill.optional = fill.list && !op.args[a].isTensorList();
+      call.args[a] = fixed ? Value(fill, out_.values_) : c10::IValue();
+      if (!fixed) call.fills.push_back(std::move(fill));
+    }
+    for (const auto& slots : op.returns) {
+      std::vector<uint32_t>& numbers = call.returns.emplace_back();
+      for (const size_t slot : slots) numbers.push_back(Number(slot));
+    }
+    call.fills.shrink_to_fit();
+    out_.calls_.push_back(std::move(call));
+  }
+
+  void FindReleases() {
+    std::vector<bool> stays = fixed_;
+    for (const uint32_t slot : out_.output_slots_) stays[slot] = true;
+    for (size_t i = out_.calls_.size(); i-- > 0;) {
+      Call& call = out_.calls_[i];
+      const auto see = [&](uint32_t slot) {
+        if (!stays[slot]) call.releases.push_back(slot);
+        stays[slot] = true;
+      };
+      for (const Fill& fill : call.fills) {
+        for (const int32_t slot : fill.slots)
+          if (slot >= 0) see(static_cast<uint32_t>(slot));
+      }
+      for (const auto& slots : call.returns) std::ranges::for_each(slots, see);
+    }
+  }
+
+ public:
+  static c10::IValue Value(const Fill& fill, const std::vector<at::Tensor>& values) {
+    if (!fill.list) return values[static_cast<size_t>(fill.slots[0])];
+    if (fill.optional) {
+      c10::List<std::optional<at::Tensor>> list;
+      list.reserve(fill.slots.size());
+      for (const int32_t slot : fill.slots) {
+        list.push_back(slot < 0 ? std::nullopt : std::optional<at::Tensor>(values[static_cast<size_t>(slot)]));
+      }
+      return list;
+    }
+    c10::List<at::Tensor> list;
+    list.reserve(fill.slots.size());
+    for (const int32_t slot : fill.slots) {
+      list.push_back(slot < 0 ? at::Tensor() : values[static_cast<size_t>(slot)]);
+    }
+    return list;
+  }
+
+ private:
+  const Tape& tape_;
+  CpuExecutable& out_;
+  std::vector<int32_t> number_;      // of a tape's slot among values_
+  std::vector<at::Tensor> hoisted_;  // by tape slot: defined where it stays the same
+  std::vector<bool> fixed_;          // by number
+  std::vector<bool> keep_;           // by operator
+};
+
+CpuExecutable::CpuExecutable(const Tape& tape, const StepProgram& program, std::vector<at::Tensor>& outputs,
+                             Arena& arena)
+    : program_(program), outputs_(outputs), arena_(arena) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  Builder(tape, *this).Build();
+}
+
+void CpuExecutable::Invoke(Call& call) {
+  stack_.assign(call.args.begin(), call.args.end());
+  for (const Fill& fill : call.fills) stack_[fill.arg] = Builder::Value(fill, values_);
+  call.op.callBoxed(&stack_);
+  for (size_t r = 0; r < call.returns.size(); ++r) {
+    const std::vector<uint32_t>& slots = call.returns[r];
+    if (stack_[r].isTensor()) {
+      if (!slots.empty()) values_[slots[0]] = std::move(stack_[r]).toTensor();
+    } else {
+      std::vector<at::Tensor> list = stack_[r].toTensorVector();
+      for (size_t i = 0; i < slots.size(); ++i) values_[slots[i]] = std::move(list[i]);
+    }
+  }
+  stack_.clear();
+  for (const uint32_t slot : call.releases) values_[slot].reset();
+}
+
+void CpuExecutable::Run(const graphcache::StepInputs& inputs, const std::function<void(int)>& on_phase) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  for (const auto& [slot, index] : inputs_) values_[slot] = inputs.tensors.at(index);
+  auto mark = marks_.begin();
+  const auto tell = [&](size_t call) {
+    for (; mark != marks_.end() && mark->op == call; ++mark)
+      if (on_phase) on_phase(mark->phase);
+  };
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    tell(i);
+    StoragePlan::BeginPart(static_cast<uint32_t>(i));
+    Invoke(calls_[i]);
+  }
+  // Only the caller holds what the step made: the next replay writes over it.
+  for (const uint32_t slot : output_slots_) outputs_.push_back(values_[slot]);
+  for (const uint32_t slot : made_outputs_) values_[slot].reset();
+  for (const auto& [slot, index] : inputs_) values_[slot].reset();
+  tell(calls_.size());
+}
+
+void CpuExecutable::Learn(const graphcache::StepInputs& inputs) {
+  outputs_.clear();
+  plan_ = StoragePlan::Learn([&] { Run(inputs, nullptr); });
+  bytes_ = CountBytes();
+}
+
+absl::Status CpuExecutable::Replay(const graphcache::StepInputs& inputs) {
+  outputs_.clear();
+  unplanned_ = plan_.Serve(arena_, [&] { Run(inputs, program_.on_phase); });
+  return absl::OkStatus();
+}
+
+void CpuExecutable::ReplayInSilence(const graphcache::StepInputs& inputs) {
+  outputs_.clear();
+  unplanned_ = plan_.Serve(arena_, [&] { Run(inputs, nullptr); });
+}
+
+int64_t CpuExecutable::CountBytes() const {
+  int64_t bytes = static_cast<int64_t>(sizeof(*this)) + kHeapBlock + held_bytes_ + VectorBytes(calls_) +
+                  VectorBytes(values_) + VectorBytes(inputs_) + VectorBytes(output_slots_) + VectorBytes(marks_) +
+                  VectorBytes(stack_) + static_cast<int64_t>(plan_.bytes()) + kHeapBlock;
+  for (const Call& call : calls_) {
+    bytes += VectorBytes(call.args) + VectorBytes(call.fills) + VectorBytes(call.returns) + VectorBytes(call.releases);
+    for (const c10::IValue& value : call.args) bytes += PayloadBytes(value);
+    for (const Fill& fill : call.fills) bytes += VectorBytes(fill.slots);
+    for (const auto& slots : call.returns) bytes += VectorBytes(slots);
+  }
+  return bytes;
+}
+
+}  // namespace permafrost::device

@@ -1,0 +1,76 @@
+// A captured step on the CPU: the operators of a tape, called again in order below autograd.
+// Views of state are made once, operators whose results nobody reads are dropped, and storage comes from a plan over
+// the arena that all executables of a job share, so that a replay allocates no storage. Threads: the device thread.
+// Borrows program, outputs and arena.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "device/cpu/storage.h"
+#include "device/cpu/tape.h"
+#include "device/step_program.h"
+#include "graphcache/executable.h"
+
+namespace permafrost::device {
+
+class CpuExecutable final : public graphcache::Executable {
+ public:
+  // Of a tape that is not broken. `outputs`: where each replay leaves what the step returns.
+  CpuExecutable(const Tape& tape, const StepProgram& program, std::vector<at::Tensor>& outputs, Arena& arena);
+
+  // Replays once on the heap, to learn the storage plan. Called once, before the rest.
+  void Learn(const graphcache::StepInputs& inputs);
+  // Makes room in the arena; nothing may live there.
+  void Prepare() { arena_.Reserve(plan_.size()); }
+  // Replay without phases told.
+  void ReplayInSilence(const graphcache::StepInputs& inputs);
+  absl::Status Replay(const graphcache::StepInputs& inputs) override;
+  int64_t bytes() const override { return bytes_; }
+
+  // Storage allocations of the last replay that were not in the plan. 0 unless an operator's temporaries depend on
+  // values.
+  int64_t unplanned_allocations() const { return unplanned_; }
+  size_t num_calls() const { return calls_.size(); }
+
+ private:
+  // An argument that is filled in at each replay: one tensor, or a list.
+  struct Fill {
+    uint32_t arg = 0;
+    bool list = false, optional = false;  // a list; a list of optional tensors
+    std::vector<int32_t> slots;           // one, or one an element; -1: none
+  };
+  struct Call {
+    c10::OperatorHandle op;
+    std::vector<c10::IValue> args;  // what is not filled in
+    std::vector<Fill> fills;
+    std::vector<std::vector<uint32_t>> returns;
+    std::vector<uint32_t> releases;  // not used after this call
+  };
+
+  class Builder;
+  void Run(const graphcache::StepInputs& inputs, const std::function<void(int)>& on_phase);
+  void Invoke(Call& call);
+  int64_t CountBytes() const;
+
+  const StepProgram& program_;
+  std::vector<at::Tensor>& outputs_;
+  Arena& arena_;
+  std::vector<Call> calls_;
+  std::vector<at::Tensor> values_;                     // by slot; state, numbers and hoisted views stay
+  std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // slot, place among the inputs
+  std::vector<uint32_t> output_slots_, made_outputs_;  // the step's outputs; of them, what is not state
+  std::vector<Tape::Mark> marks_;
+  torch::jit::Stack stack_;
+  StoragePlan plan_;
+  int64_t unplanned_ = 0;
+  int64_t held_bytes_ = 0;  // of tensors that only this executable keeps
+  int64_t bytes_ = 0;
+};
+
+}  // namespace permafrost::device

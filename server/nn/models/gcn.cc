@@ -1,0 +1,122 @@
+#include "nn/models/gcn.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nn/ops/segment_ops.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// The in-edges of rows first_row, first_row + 1, ... among all rows.
+struct InEdges {
+  InEdges(int64_t first_row, Tensor offsets_in, Tensor sources_in, const Tensor& weights_in, at::ScalarType type)
+      : offsets(std::move(offsets_in)),
+        sources(std::move(sources_in)),
+        weights(weights_in.defined() ? weights_in.to(type) : Tensor()),
+        options(offsets.options().dtype(type)),
+        is_self_loop(sources.eq(SegmentOfEntry(offsets, sources.size(0)) + first_row)) {}
+
+  // [rows] sum of a value for each edge.
+  Tensor Sum(const Tensor& of_edge) const {
+    const Tensor places = at::arange(sources.size(0), sources.options());
+    return SegmentSum(of_edge.unsqueeze(1), offsets, places, Tensor()).squeeze(1);
+  }
+  Tensor Zero() const { return at::zeros({}, options); }
+  Tensor Ones() const { return weights.defined() ? weights : at::ones({sources.size(0)}, options); }
+
+  // [rows] of the self-loop that every row has or is given: 1 more for each that is there, of which all but the weight
+  // is taken away again. Undefined: 1 for each.
+  Tensor SelfLoops() const {
+    if (!weights.defined()) return {};
+    return Sum(at::where(is_self_loop, weights - 1, Zero())) + 1;
+  }
+  // [rows] degree^-1/2.
+  Tensor InverseSqrtDegrees() const {
+    const Tensor degrees = Sum(Ones() - is_self_loop.to(options.dtype())) + 1;
+    return at::where(degrees.gt(0), degrees.rsqrt(), Zero());
+  }
+  // factors: InverseSqrtDegrees of these rows; of_all: of all rows. Self-loops are added by row, so that their edges
+  // weigh nothing.
+  MessageNorm NormOf(const Tensor& factors, const Tensor& of_all) const {
+    const Tensor of_source = of_all.index_select(0, sources), loops = SelfLoops();
+    return {.edges = at::where(is_self_loop, Zero(), weights.defined() ? of_source * weights : of_source),
+            .self = (loops.defined() ? factors * loops : factors).unsqueeze(1),
+            .rows = factors.unsqueeze(1)};
+  }
+
+  Tensor offsets, sources, weights;
+  at::TensorOptions options;
+  Tensor is_self_loop;
+};
+
+// [rows] sums over in-edges and self-loops of rows first_row, first_row + 1, ... of h.
+Tensor Aggregate(const Tensor& h, int64_t first_row, const Tensor& offsets, const Tensor& sources,
+                 const MessageNorm& norm) {
+  const int64_t rows = offsets.size(0) - 1;
+  const Tensor sum = SegmentSum(h, offsets, sources, norm.edges);
+  return at::addcmul(sum, h.narrow(0, first_row, rows), norm.self) * norm.rows;
+}
+
+}  // namespace
+
+Gcn::Gcn(const NodeModelOptions& options, uint64_t seed, at::Device device) : LayeredModel(options, seed, device) {
+  for (int64_t l = 0; l < num_layers(); ++l) {
+    const std::string conv = absl::StrCat("convs.", l);
+    const int64_t in = input_width(l), out = output_width(l);
+    Layer layer;
+    layer.bias = AddZeros(conv + ".bias", {out});
+    layer.weight = AddUniform(conv + ".lin.weight", {out, in}, std::sqrt(6.0 / static_cast<double>(in + out)));
+    layers_.push_back(std::move(layer));
+  }
+}
+
+MessageNorm Gcn::NormOf(const NodeBlock& block) const {
+  const at::ScalarType type = layers_[0].weight.scalar_type();
+  const InEdges edges(0, block.offsets, block.sources, block.edge_weights, type);
+  const Tensor factors = edges.InverseSqrtDegrees();
+  // Rows beyond have no edge but their self-loop.
+  const Tensor beyond = at::ones({block.row_ends.back() - factors.size(0)}, factors.options());
+  return edges.NormOf(factors, at::cat({factors, beyond}));
+}
+
+Tensor Gcn::InverseSqrtDegrees(const Chunk& chunk) const {
+  return InEdges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, layers_[0].weight.scalar_type())
+      .InverseSqrtDegrees();
+}
+
+Tensor Gcn::Convolve(int64_t l, const InputRows& in, const Edges& edges, const MessageNorm& norm) const {
+  const Layer& layer = layers_[static_cast<size_t>(l)];
+  const MessageNorm own{norm.edges, norm.self.narrow(0, 0, edges.targets), norm.rows.narrow(0, 0, edges.targets)};
+  if (AggregatesFirst(in, edges, layer.weight)) {
+    const Tensor sum = Aggregate(in.dense, 0, edges.offsets, edges.sources, own);
+    return at::addmm(layer.bias, sum, layer.weight.t());
+  }
+  return Aggregate(Linear(in, layer.weight), 0, edges.offsets, edges.sources, own) + layer.bias;
+}
+
+bool Gcn::ProjectsNothing(int64_t l) const { return input_width(l) <= output_width(l); }
+
+int64_t Gcn::projected_width(int64_t l) const { return std::min(input_width(l), output_width(l)); }
+
+Tensor Gcn::Project(int64_t l, const InputRows& rows) {
+  const Tensor& weight = layers_[static_cast<size_t>(l)].weight;
+  return ProjectsNothing(l) ? Dense(rows, weight) : Linear(rows, weight);
+}
+
+Tensor Gcn::ConvolveProjected(int64_t l, const Tensor& projected, const Chunk& chunk) const {
+  const Layer& layer = layers_[static_cast<size_t>(l)];
+  const InEdges edges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, projected.scalar_type());
+  const Tensor own = chunk.inverse_sqrt_degrees.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
+  const MessageNorm norm = edges.NormOf(own, chunk.inverse_sqrt_degrees);
+  const Tensor out = Aggregate(projected, chunk.first_row, chunk.offsets, chunk.sources, norm);
+  return ProjectsNothing(l) ? at::addmm(layer.bias, out, layer.weight.t()) : out + layer.bias;
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,102 @@
+#include "nn/models/layered_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "nn/ops/dropout.h"
+#include "nn/ops/segment_ops.h"
+
+namespace permafrost::nn {
+
+using at::Tensor;
+
+LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device)
+    : options_(options), seed_(seed), device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
+
+int64_t LayeredModel::input_width(int64_t layer) const {
+  return layer == 0 ? options_.in_channels : options_.model.hidden_channels;
+}
+
+int64_t LayeredModel::output_width(int64_t layer) const {
+  return layer == num_layers() - 1 ? options_.num_outputs : options_.model.hidden_channels;
+}
+
+Tensor LayeredModel::AddUniform(std::string name, at::IntArrayRef sizes, double bound) {
+  return tensors_.AddParameter(std::move(name),
+                               at::empty(sizes, at::kFloat).uniform_(-bound, bound, generator_).to(device_));
+}
+
+Tensor LayeredModel::AddZeros(std::string name, at::IntArrayRef sizes) {
+  return tensors_.AddParameter(std::move(name), at::zeros(sizes, at::TensorOptions().device(device_)));
+}
+
+int64_t LayeredModel::CountRows(const InputRows& rows) {
+  return rows.dense.defined() ? rows.dense.size(0) : rows.feature_offsets.size(0) - 1;
+}
+
+LayeredModel::InputRows LayeredModel::FirstRows(const InputRows& rows, int64_t count) {
+  InputRows first = rows;
+  if (rows.dense.defined()) {
+    first.dense = rows.dense.narrow(0, 0, count);
+  } else {
+    first.feature_offsets = rows.feature_offsets.narrow(0, 0, count + 1);
+  }
+  return first;
+}
+
+Tensor LayeredModel::Linear(const InputRows& rows, const Tensor& weight) {
+  if (rows.dense.defined()) return rows.dense.mm(weight.t());
+  const Tensor& values = rows.feature_values;
+  return SparseLinear(weight, rows.feature_offsets, rows.feature_columns,
+                      values.defined() ? values.to(weight.scalar_type()) : values);
+}
+
+Tensor LayeredModel::Dense(const InputRows& rows, const Tensor& weight) {
+  return rows.dense.defined() ? rows.dense : Linear(rows, at::eye(weight.size(1), weight.options()));
+}
+
+bool LayeredModel::AggregatesFirst(const InputRows& in, const Edges& edges, const Tensor& weight) {
+  if (!in.dense.defined()) return false;
+  return edges.targets < in.dense.size(0) || weight.size(1) <= weight.size(0);
+}
+
+Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
+  const int64_t layers = num_layers();
+  TORCH_CHECK(static_cast<int64_t>(block.row_ends.size()) == layers + 1, "NodeModel: row_ends has ",
+              block.row_ends.size(), " entries, the model ", layers, " layers");
+  const MessageNorm norm = NormOf(block);
+  InputRows rows{block.features, block.feature_offsets, block.feature_columns, block.feature_values};
+  for (int64_t l = 0; l < layers; ++l) {
+    const int64_t targets = block.row_ends[static_cast<size_t>(layers - l - 1)];
+    const Edges edges{targets, block.offsets.narrow(0, 0, targets + 1), block.sources};
+    Tensor h = Convolve(l, rows, edges, norm);
+    if (l == layers - 1) return h;
+    h = h.relu_();
+    if (mode == Mode::kTrain) {
+      h = Dropout(h, block.step, {.seed = seed_, .layer = l}, options_.model.dropout,
+                  block.row_keys.defined() ? block.row_keys.narrow(0, 0, targets) : Tensor());
+    }
+    rows = {.dense = h, .feature_offsets = {}, .feature_columns = {}, .feature_values = {}};
+  }
+  TORCH_CHECK(false, "NodeModel: num_layers: ", layers, " is not positive");
+}
+
+Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk& chunk) {
+  const Tensor out = ConvolveProjected(layer, projected, chunk);
+  return layer == num_layers() - 1 ? out : out.relu();
+}
+
+std::string LayeredModel::Describe() const {
+  return nlohmann::json{{"architecture", kArchitectureNames.Name(options_.model.architecture)},
+                        {"in_channels", options_.in_channels},
+                        {"hidden_channels", options_.model.hidden_channels},
+                        {"num_layers", options_.model.num_layers},
+                        {"out_channels", options_.num_outputs},
+                        {"dropout", options_.model.dropout}}
+      .dump();
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,66 @@
+// What GraphSAGE and GCN share: convolutions one after the other, relu and dropout between them.
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <string>
+
+#include "nn/models/node_model.h"
+
+namespace permafrost::nn {
+
+// What a convolution multiplies messages with, equal in all layers of a block. All undefined where it does not.
+struct MessageNorm {
+  at::Tensor edges;  // [E]
+  at::Tensor self;   // [rows with in-edges, 1] what a row's own message is multiplied by
+  at::Tensor rows;   // [rows with in-edges, 1] what each row's sum is multiplied by in the end
+};
+
+// Threads: the device thread. Owns its tensors.
+class LayeredModel : public NodeModel {
+ public:
+  at::Tensor Forward(const NodeBlock& block, Mode mode) final;
+  at::Tensor Combine(int64_t layer, const at::Tensor& projected, const Chunk& chunk) final;
+  TensorSet& tensors() final { return tensors_; }
+  std::string Describe() const final;
+
+ protected:
+  // In-edges of the first `targets` rows, as CSR.
+  struct Edges {
+    int64_t targets = 0;
+    at::Tensor offsets;  // [targets + 1]
+    at::Tensor sources;
+  };
+  LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
+
+  virtual MessageNorm NormOf(const NodeBlock& block) const = 0;
+  // [edges.targets, output_width(layer)], without relu.
+  virtual at::Tensor Convolve(int64_t layer, const InputRows& in, const Edges& edges,
+                              const MessageNorm& norm) const = 0;
+  virtual at::Tensor ConvolveProjected(int64_t layer, const at::Tensor& projected, const Chunk& chunk) const = 0;
+
+  int64_t num_layers() const { return options_.model.num_layers; }
+  int64_t input_width(int64_t layer) const;
+  int64_t output_width(int64_t layer) const;
+  at::Tensor AddUniform(std::string name, at::IntArrayRef sizes, double bound);
+  at::Tensor AddZeros(std::string name, at::IntArrayRef sizes);
+
+  // rows * weight^T. weight: [out, in].
+  static at::Tensor Linear(const InputRows& rows, const at::Tensor& weight);
+  // The same rows, dense, in the weight's type.
+  static at::Tensor Dense(const InputRows& rows, const at::Tensor& weight);
+  static InputRows FirstRows(const InputRows& rows, int64_t count);
+  static int64_t CountRows(const InputRows& rows);
+  // Whether rows are aggregated before they are multiplied by the weight: where that leaves fewer rows to multiply, or
+  // narrower ones to gather. Sparse rows are multiplied first.
+  static bool AggregatesFirst(const InputRows& in, const Edges& edges, const at::Tensor& weight);
+
+ private:
+  NodeModelOptions options_;
+  uint64_t seed_;
+  at::Device device_;
+  at::Generator generator_;
+  TensorSet tensors_;
+};
+
+}  // namespace permafrost::nn

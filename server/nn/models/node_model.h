@@ -1,0 +1,70 @@
+// Node-level models: GraphSAGE (Hamilton et al. 2017, mean aggregator) and GCN (Kipf and Welling 2017), layer by layer
+// as torch_geometric.nn.models.GraphSAGE and GCN build them (num_layers convolutions, relu and dropout between them, no
+// norm, the last one giving the outputs), under the same parameter names.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "nn/models/gine.h"
+#include "nn/models/node_block.h"
+#include "nn/options.h"
+#include "nn/tensor_set.h"
+
+namespace permafrost::nn {
+
+struct NodeModelOptions {
+  ModelOptions model;  // kSage or kGcn; pooling unused
+  int64_t in_channels = 0;
+  int64_t num_outputs = 0;
+};
+
+// Threads: the device thread. Owns its tensors.
+class NodeModel {
+ public:
+  // Weights drawn on the CPU from `seed` with PyG's initialisers (SAGEConv: uniform +-1/sqrt(in), as torch.nn.Linear;
+  // GCNConv: Glorot, bias 0), then moved.
+  static std::unique_ptr<NodeModel> Create(const NodeModelOptions& options, uint64_t seed, at::Device device);
+  virtual ~NodeModel() = default;
+
+  // Returns [row_ends[0], num_outputs] logits. Dropout only in kTrain. GCN takes the degrees of its normalisation from
+  // the block's edges, with a self-loop of weight 1 for each row that has none, as PyG does on a sampled subgraph (a
+  // row beyond row_ends[L - 1] has its self-loop alone).
+  virtual at::Tensor Forward(const NodeBlock& block, Mode mode) = 0;
+
+  // Layer-wise inference of a whole graph, which a caller does chunk by chunk, one layer after the other, without
+  // gradients:
+  //   projected = Project(l, rows of the layer's input)             for every chunk of rows
+  //   output    = Combine(l, projected of all rows, chunk)          for every chunk of rows
+  // The output of layer l (0-based) is the input of layer l + 1; that of the last layer equals Forward's, in kEval, on
+  // the whole graph as one block, to float tolerance.
+  struct InputRows {
+    at::Tensor dense;                                             // [n, in] float32; or undefined, and
+    at::Tensor feature_offsets, feature_columns, feature_values;  // as in NodeBlock (the first layer only)
+  };
+  // [n, projected_width(layer)]; where that is the input's width, `rows.dense` itself.
+  virtual at::Tensor Project(int64_t layer, const InputRows& rows) = 0;
+  virtual int64_t projected_width(int64_t layer) const = 0;
+  struct Chunk {
+    int64_t first_row = 0;            // of the chunk, among all rows
+    at::Tensor offsets;               // [n + 1] int64, beginning at 0: in-edges of the chunk's rows
+    at::Tensor sources;               // [edges] int64, among all rows
+    at::Tensor edge_weights;          // [edges] or undefined
+    at::Tensor inverse_sqrt_degrees;  // [all rows] float32 of GCN's normalisation, see InverseSqrtDegrees
+  };
+  // [n] float32 for the chunk's own rows, of which inverse_sqrt_degrees is made before the first Combine; undefined
+  // where the model has no use for it. GCN: degree^-1/2, 0 where the degree is not positive; the degree is 1 + the sum
+  // of the in-edges' weights, less 1 for each self-loop among them. Reads first_row and the edges.
+  virtual at::Tensor InverseSqrtDegrees(const Chunk& chunk) const = 0;
+  // projected: [all rows, projected_width(layer)]. Returns [n, hidden or num_outputs].
+  virtual at::Tensor Combine(int64_t layer, const at::Tensor& projected, const Chunk& chunk) = 0;
+
+  virtual TensorSet& tensors() = 0;
+  // For `__metadata__` of the weights file, as JSON.
+  virtual std::string Describe() const = 0;
+};
+
+}  // namespace permafrost::nn

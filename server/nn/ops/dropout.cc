@@ -1,0 +1,163 @@
+#include "nn/ops/dropout.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+// Values a thread should have at least.
+constexpr int64_t kGrain = 1 << 15;
+constexpr uint32_t kColumnStride = 0x9e3779b9;  // 2^32 / golden ratio
+constexpr uint32_t kMix1 = 0x85ebca6b, kMix2 = 0xc2b2ae35;
+constexpr int64_t kLow32 = 0xffffffff;
+
+constexpr uint32_t Mix(uint32_t h) {
+  h ^= h >> 16;
+  h *= kMix1;
+  h ^= h >> 13;
+  h *= kMix2;
+  h ^= h >> 16;
+  return h;
+}
+
+// What does not change in a job, mixed.
+uint32_t MixSeed(int64_t seed, int64_t layer) {
+  const auto bits = static_cast<uint64_t>(seed);
+  uint32_t key = Mix(static_cast<uint32_t>(bits) ^ kColumnStride);
+  key = Mix(key ^ static_cast<uint32_t>(bits >> 32));
+  return Mix(key ^ static_cast<uint32_t>(layer));
+}
+
+// Hashes below it are dropped.
+uint32_t Threshold(double p) { return static_cast<uint32_t>(std::min(std::ldexp(p, 32), 4294967295.0)); }
+
+void Check(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, double p) {
+  TORCH_CHECK(x.dim() == 2 && x.is_floating_point(), "dropout: x must be a floating [N, C], not ", x.toString(),
+              x.sizes());
+  TORCH_CHECK(step.numel() == 1 && step.scalar_type() == at::kLong, "dropout: step must be [1] int64");
+  TORCH_CHECK(
+      !row_keys || (row_keys->dim() == 1 && row_keys->size(0) == x.size(0) && row_keys->scalar_type() == at::kLong),
+      "dropout: row_keys must be [N] int64");
+  TORCH_CHECK(p >= 0 && p < 1, "dropout: p: ", p, " is not in 0 <= p < 1");
+}
+
+Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, const OptionalTensor& row_keys_in, int64_t seed,
+                  int64_t layer, double p) {
+  Check(x_in, step, row_keys_in, p);
+  const Tensor x = x_in.contiguous();
+  const Tensor row_keys = row_keys_in ? row_keys_in->contiguous() : Tensor();
+  const int64_t* const row_key = row_keys.defined() ? row_keys.const_data_ptr<int64_t>() : nullptr;
+  Tensor y = at::empty_like(x);
+  const int64_t columns = x.size(1);
+  const auto now = static_cast<uint64_t>(step.const_data_ptr<int64_t>()[0]);
+  const uint32_t key = Mix(Mix(MixSeed(seed, layer) ^ static_cast<uint32_t>(now)) ^ static_cast<uint32_t>(now >> 32));
+  const uint32_t threshold = Threshold(p);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "dropout", [&] {
+    const auto scale = static_cast<scalar_t>(1 / (1 - p));
+    const scalar_t* const from = x.const_data_ptr<scalar_t>();
+    scalar_t* const to = y.mutable_data_ptr<scalar_t>();
+    at::parallel_for(
+        0, x.size(0), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, columns)), [&](int64_t begin, int64_t end) {
+          for (int64_t r = begin; r < end; ++r) {
+            const uint32_t row = Mix(key ^ static_cast<uint32_t>(row_key == nullptr ? r : row_key[r]));
+            const scalar_t* __restrict__ in = from + r * columns;
+            scalar_t* __restrict__ out = to + r * columns;
+            for (int64_t c = 0; c < columns; ++c) {
+              const uint32_t hash = Mix(row ^ (static_cast<uint32_t>(c) * kColumnStride));
+              const scalar_t kept = in[c] * scale;  // computed whatever the hash is: keeps the loop straight
+              out[c] = hash < threshold ? scalar_t(0) : kept;
+            }
+          }
+        });
+  });
+  return y;
+}
+
+// (h * factor) mod 2^32 without leaving int64's range.
+Tensor MultiplyLow(const Tensor& h, int64_t factor) {
+  const Tensor low = at::bitwise_and(h, 0xffff) * factor;
+  const Tensor high = at::bitwise_and(at::bitwise_right_shift(h, 16) * factor, 0xffff);
+  return at::bitwise_and(low + at::bitwise_left_shift(high, 16), kLow32);
+}
+
+Tensor MixTensor(Tensor h) {
+  h = at::bitwise_xor(h, at::bitwise_right_shift(h, 16));
+  h = MultiplyLow(h, kMix1);
+  h = at::bitwise_xor(h, at::bitwise_right_shift(h, 13));
+  h = MultiplyLow(h, kMix2);
+  return at::bitwise_xor(h, at::bitwise_right_shift(h, 16));
+}
+
+// The same masks by tensor operators: for devices where `step` cannot be read.
+Tensor DropoutComposite(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed,
+                        int64_t layer, double p) {
+  Check(x, step, row_keys, p);
+  const Tensor low = at::bitwise_and(step, kLow32), high = at::bitwise_and(at::bitwise_right_shift(step, 32), kLow32);
+  const Tensor seeded = at::bitwise_xor(low, static_cast<int64_t>(MixSeed(seed, layer)));
+  const Tensor key = MixTensor(at::bitwise_xor(MixTensor(seeded), high));
+  const Tensor places = row_keys ? at::bitwise_and(*row_keys, kLow32) : at::arange(x.size(0), step.options());
+  const Tensor rows = MixTensor(at::bitwise_xor(places, key)).unsqueeze(1);
+  const Tensor columns = MultiplyLow(at::arange(x.size(1), step.options()), kColumnStride).unsqueeze(0);
+  const Tensor dropped = MixTensor(at::bitwise_xor(rows, columns)).lt(static_cast<int64_t>(Threshold(p)));
+  return at::where(dropped, at::zeros({}, x.options()), x * (1 / (1 - p)));
+}
+
+constexpr const char* kDropout = "permafrost::dropout";
+
+class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& step,
+                        const OptionalTensor& row_keys, int64_t seed, int64_t layer, double p) {
+    context->save_for_backward({step, row_keys.value_or(Tensor())});
+    context->saved_data["seed"] = seed;
+    context->saved_data["layer"] = layer;
+    context->saved_data["p"] = p;
+    return Call(x, step, row_keys, seed, layer, p);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    auto& data = context->saved_data;
+    const auto saved = context->get_saved_variables();
+    const OptionalTensor row_keys = saved[1].defined() ? OptionalTensor(saved[1]) : std::nullopt;
+    return {Call(grads[0], saved[0], row_keys, data["seed"].toInt(), data["layer"].toInt(), data["p"].toDouble()),
+            Tensor(),
+            Tensor(),
+            Tensor(),
+            Tensor(),
+            Tensor()};
+  }
+
+ private:
+  static Tensor Call(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed, int64_t layer,
+                     double p) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kDropout, "").typed<decltype(DropoutCpu)>();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return op.call(x, step, row_keys, seed, layer, p);
+  }
+};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  library.def("dropout(Tensor x, Tensor step, Tensor? row_keys, int seed, int layer, float p) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(permafrost, CPU, library) { library.impl("dropout", DropoutCpu); }
+TORCH_LIBRARY_IMPL(permafrost, CompositeExplicitAutograd, library) { library.impl("dropout", DropoutComposite); }
+
+Tensor Dropout(const Tensor& x, const Tensor& step, const DropoutKey& key, double p, const Tensor& row_keys) {
+  if (p == 0) return x;
+  return DropoutFunction::apply(x, step, row_keys.defined() ? OptionalTensor(row_keys) : std::nullopt,
+                                static_cast<int64_t>(key.seed), key.layer, p);
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,233 @@
+#include "nn/ops/masked_batch_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// Columns handled together: their running sums stay in registers and L1 while rows stream by once.
+constexpr int64_t kBlock = 64;
+// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared.
+constexpr int64_t kParallelValues = 1 << 18;
+
+int64_t CheckedRows(const Tensor& x, const Tensor& real_rows) {
+  const int64_t rows = real_rows.const_data_ptr<int64_t>()[0];
+  TORCH_CHECK(rows >= 1 && rows <= x.size(0), "masked_batch_norm_relu: real_rows: ", rows, " is outside 1..",
+              x.size(0));
+  return rows;
+}
+
+template <class Body>
+void ForColumnBlocks(int64_t rows, int64_t columns, Body body) {
+  const int64_t blocks = (columns + kBlock - 1) / kBlock;
+  const int64_t grain = std::max<int64_t>(1, kParallelValues / std::max<int64_t>(1, rows * kBlock));
+  at::parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) body(b * kBlock, std::min(columns, (b + 1) * kBlock));
+  });
+}
+
+template <class T>
+void ForwardBlock(const T* __restrict__ x, int64_t all_rows, int64_t rows, int64_t columns, int64_t c0, int64_t c1,
+                  const T* weight, const T* bias, T* running_mean, T* running_var, double momentum, double eps,
+                  T* __restrict__ y, T* mean, T* invstd) {
+  const int64_t width = c1 - c0;
+  std::array<T, kBlock> sum{}, scale, shift;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < width; ++c) sum[c] += x[r * columns + c0 + c];
+  for (int64_t c = 0; c < width; ++c) mean[c0 + c] = sum[c] / static_cast<T>(rows);
+  sum.fill(0);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < width; ++c) {
+      const T d = x[r * columns + c0 + c] - mean[c0 + c];
+      sum[c] += d * d;
+    }
+  for (int64_t c = 0; c < width; ++c) {
+    const T var = sum[c] / static_cast<T>(rows);
+    const T unbiased = sum[c] / static_cast<T>(std::max<int64_t>(1, rows - 1));
+    const T inv = T(1) / std::sqrt(var + static_cast<T>(eps));
+    invstd[c0 + c] = inv;
+    scale[c] = inv * weight[c0 + c];
+    shift[c] = bias[c0 + c] - mean[c0 + c] * scale[c];
+    running_mean[c0 + c] += static_cast<T>(momentum) * (mean[c0 + c] - running_mean[c0 + c]);
+    running_var[c0 + c] += static_cast<T>(momentum) * (unbiased - running_var[c0 + c]);
+  }
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < width; ++c) {
+      const T v = x[r * columns + c0 + c] * scale[c] + shift[c];
+      y[r * columns + c0 + c] = v < T(0) ? T(0) : v;  // keeps NaN, as relu does
+    }
+  for (int64_t r = rows; r < all_rows; ++r) std::fill_n(y + r * columns + c0, width, T(0));
+}
+
+std::tuple<Tensor, Tensor, Tensor> ForwardCpu(const Tensor& x_in, const Tensor& real_rows, const Tensor& weight,
+                                              const Tensor& bias, Tensor& running_mean, Tensor& running_var,
+                                              double momentum, double eps) {
+  const Tensor x = x_in.contiguous();
+  const int64_t rows = CheckedRows(x, real_rows);
+  Tensor y = at::empty_like(x);
+  Tensor mean = at::empty_like(weight), invstd = at::empty_like(weight);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "masked_batch_norm_relu", [&] {
+    ForColumnBlocks(rows, x.size(1), [&](int64_t c0, int64_t c1) {
+      ForwardBlock<scalar_t>(x.const_data_ptr<scalar_t>(), x.size(0), rows, x.size(1), c0, c1,
+                             weight.const_data_ptr<scalar_t>(), bias.const_data_ptr<scalar_t>(),
+                             running_mean.mutable_data_ptr<scalar_t>(), running_var.mutable_data_ptr<scalar_t>(),
+                             momentum, eps, y.mutable_data_ptr<scalar_t>(), mean.mutable_data_ptr<scalar_t>(),
+                             invstd.mutable_data_ptr<scalar_t>());
+    });
+  });
+  return {y, mean, invstd};
+}
+
+template <class T>
+void BackwardBlock(const T* __restrict__ grad, const T* __restrict__ x, const T* __restrict__ y, int64_t all_rows,
+                   int64_t rows, int64_t columns, int64_t c0, int64_t c1, const T* weight, const T* mean,
+                   const T* invstd, T* __restrict__ gx, T* gw, T* gb) {
+  const int64_t width = c1 - c0;
+  std::array<T, kBlock> sum{}, dot{}, scale, mean_grad, mean_dot, center;
+  for (int64_t c = 0; c < width; ++c) center[c] = mean[c0 + c];
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < width; ++c) {
+      const int64_t i = r * columns + c0 + c;
+      const T upstream = grad[i];  // read whatever y is: a branch around the read would keep the loop from vectorising
+      const T g = y[i] > T(0) ? upstream : T(0);
+      sum[c] += g;
+      dot[c] += g * (x[i] - center[c]);
+    }
+  for (int64_t c = 0; c < width; ++c) {
+    const T inv = invstd[c0 + c];
+    gb[c0 + c] = sum[c];
+    gw[c0 + c] = dot[c] * inv;
+    scale[c] = weight[c0 + c] * inv;
+    mean_grad[c] = sum[c] / static_cast<T>(rows);
+    mean_dot[c] = dot[c] * inv * inv / static_cast<T>(rows);
+  }
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < width; ++c) {
+      const int64_t i = r * columns + c0 + c;
+      const T upstream = grad[i];  // read whatever y is: a branch around the read would keep the loop from vectorising
+      const T g = y[i] > T(0) ? upstream : T(0);
+      gx[i] = scale[c] * (g - mean_grad[c] - (x[i] - center[c]) * mean_dot[c]);
+    }
+  for (int64_t r = rows; r < all_rows; ++r) std::fill_n(gx + r * columns + c0, width, T(0));
+}
+
+std::tuple<Tensor, Tensor, Tensor> BackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& y,
+                                               const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
+                                               const Tensor& invstd) {
+  const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
+  const int64_t rows = CheckedRows(x, real_rows);
+  Tensor gx = at::empty_like(x);
+  Tensor gw = at::empty_like(weight), gb = at::empty_like(weight);
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "masked_batch_norm_relu_backward", [&] {
+    ForColumnBlocks(rows, x.size(1), [&](int64_t c0, int64_t c1) {
+      BackwardBlock<scalar_t>(grad.const_data_ptr<scalar_t>(), x.const_data_ptr<scalar_t>(),
+                              y.const_data_ptr<scalar_t>(), x.size(0), rows, x.size(1), c0, c1,
+                              weight.const_data_ptr<scalar_t>(), mean.const_data_ptr<scalar_t>(),
+                              invstd.const_data_ptr<scalar_t>(), gx.mutable_data_ptr<scalar_t>(),
+                              gw.mutable_data_ptr<scalar_t>(), gb.mutable_data_ptr<scalar_t>());
+    });
+  });
+  return {gx, gw, gb};
+}
+
+// [N, 1] bool: which rows are real. For devices whose operators cannot read real_rows on the host.
+Tensor RealMask(const Tensor& x, const Tensor& real_rows) {
+  return at::arange(x.size(0), real_rows.options()).lt(real_rows).unsqueeze(1);
+}
+
+std::tuple<Tensor, Tensor, Tensor> ForwardComposite(const Tensor& x, const Tensor& real_rows, const Tensor& weight,
+                                                    const Tensor& bias, Tensor& running_mean, Tensor& running_var,
+                                                    double momentum, double eps) {
+  const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
+  const Tensor count = real_rows.to(x.scalar_type());
+  const Tensor mean = at::where(mask, x, zero).sum(0) / count;
+  const Tensor centered = at::where(mask, x - mean, zero);
+  const Tensor squares = (centered * centered).sum(0);
+  const Tensor invstd = (squares / count + eps).rsqrt();
+  const Tensor y = at::where(mask, (centered * (invstd * weight) + bias).relu(), zero);
+  running_mean.lerp_(mean, momentum);
+  running_var.lerp_(squares / (count - 1).clamp_min(1), momentum);
+  return {y, mean, invstd};
+}
+
+std::tuple<Tensor, Tensor, Tensor> BackwardComposite(const Tensor& grad, const Tensor& x, const Tensor& y,
+                                                     const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
+                                                     const Tensor& invstd) {
+  const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
+  const Tensor count = real_rows.to(x.scalar_type());
+  const Tensor g = at::where(at::logical_and(mask, y > 0), grad, zero);
+  const Tensor centered = at::where(mask, x - mean, zero);
+  const Tensor sum = g.sum(0), dot = (g * centered).sum(0);
+  const Tensor gx = (weight * invstd) * (g - sum / count - centered * (dot * invstd * invstd / count));
+  return {at::where(mask, gx, zero), dot * invstd, sum};
+}
+
+constexpr const char* kForward = "permafrost::masked_batch_norm_relu";
+constexpr const char* kBackward = "permafrost::masked_batch_norm_relu_backward";
+
+// Both halves are dispatched operators, so that a capture below autograd sees them.
+class MaskedBatchNormReluFunction : public torch::autograd::Function<MaskedBatchNormReluFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& real_rows,
+                        const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
+                        double momentum, double eps) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kForward, "").typed<decltype(ForwardCpu)>();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    auto [y, mean, invstd] = op.call(x, real_rows, weight, bias, running_mean, running_var, momentum, eps);
+    context->save_for_backward({x, y, real_rows, weight, mean, invstd});
+    return y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kBackward, "").typed<decltype(BackwardCpu)>();
+    const auto saved = context->get_saved_variables();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    auto [gx, gw, gb] = op.call(grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]);
+    return {gx, Tensor(), gw, gb, Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  library.def(
+      "masked_batch_norm_relu(Tensor x, Tensor real_rows, Tensor weight, Tensor bias, Tensor(a!) running_mean, "
+      "Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)");
+  library.def(
+      "masked_batch_norm_relu_backward(Tensor grad, Tensor x, Tensor y, Tensor real_rows, Tensor weight, Tensor mean, "
+      "Tensor invstd) -> (Tensor, Tensor, Tensor)");
+}
+
+TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
+  library.impl("masked_batch_norm_relu", ForwardCpu);
+  library.impl("masked_batch_norm_relu_backward", BackwardCpu);
+}
+
+TORCH_LIBRARY_IMPL(permafrost, CompositeExplicitAutograd, library) {
+  library.impl("masked_batch_norm_relu", ForwardComposite);
+  library.impl("masked_batch_norm_relu_backward", BackwardComposite);
+}
+
+Tensor MaskedBatchNormRelu(const Tensor& x, const Tensor& real_rows, const Tensor& weight, const Tensor& bias,
+                           Tensor& running_mean, Tensor& running_var, const BatchNormOptions& options) {
+  return MaskedBatchNormReluFunction::apply(x, real_rows, weight, bias, running_mean, running_var, options.momentum,
+                                            options.eps);
+}
+
+Tensor BatchNormReluEval(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                         const Tensor& running_var, const BatchNormOptions& options) {
+  const Tensor scale = weight * (running_var + options.eps).rsqrt();
+  return at::addcmul(bias - running_mean * scale, x, scale).relu_();
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,83 @@
+#include "nn/tensor_set.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <sstream>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+
+namespace permafrost::nn {
+namespace {
+
+std::string Describe(const at::Tensor& tensor) {
+  std::ostringstream out;
+  out << tensor.scalar_type() << tensor.sizes();
+  return out.str();
+}
+
+}  // namespace
+
+at::Tensor TensorSet::AddParameter(std::string name, at::Tensor value) {
+  value.set_requires_grad(true);
+  parameters_.push_back({std::move(name), value});
+  return value;
+}
+
+at::Tensor TensorSet::AddBuffer(std::string name, at::Tensor value) {
+  buffers_.push_back({std::move(name), value});
+  return value;
+}
+
+std::vector<NamedTensor> TensorSet::All() const {
+  std::vector<NamedTensor> all = parameters_;
+  all.insert(all.end(), buffers_.begin(), buffers_.end());
+  return all;
+}
+
+int64_t TensorSet::num_parameter_values() const {
+  int64_t count = 0;
+  for (const NamedTensor& p : parameters_) count += p.value.numel();
+  return count;
+}
+
+absl::Status TensorSet::CopyFrom(const std::vector<NamedTensor>& values) { return CopyByName(values, All()); }
+
+std::vector<NamedTensor> Clone(const std::vector<NamedTensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  std::vector<NamedTensor> out;
+  out.reserve(tensors.size());
+  for (const NamedTensor& t : tensors) out.push_back({t.name, t.value.detach().clone()});
+  return out;
+}
+
+void CopyInto(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to) {
+  const at::NoGradGuard no_grad;
+  TORCH_CHECK(from.size() == to.size(), "CopyInto: ", from.size(), " tensors into ", to.size());
+  for (size_t i = 0; i < from.size(); ++i) to[i].value.copy_(from[i].value);
+}
+
+absl::Status CopyByName(const std::vector<NamedTensor>& from, const std::vector<NamedTensor>& to) {
+  const at::NoGradGuard no_grad;
+  std::unordered_map<std::string_view, const at::Tensor*> by_name;
+  for (const NamedTensor& t : from) by_name[t.name] = &t.value;
+  for (const NamedTensor& t : to) {
+    const auto found = by_name.find(t.name);
+    if (found == by_name.end()) return absl::InvalidArgumentError(absl::StrCat(t.name, ": missing"));
+    const at::Tensor& value = *found->second;
+    if (value.sizes() != t.value.sizes() || value.scalar_type() != t.value.scalar_type()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(t.name, ": is ", Describe(value), ", the model has ", Describe(t.value)));
+    }
+  }
+  if (by_name.size() != to.size()) {
+    for (const NamedTensor& t : to) by_name.erase(t.name);
+    return absl::InvalidArgumentError(absl::StrCat(AbslView(by_name.begin()->first), ": the model has no such tensor"));
+  }
+  for (const NamedTensor& t : to) t.value.copy_(*by_name.at(t.name));
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::nn

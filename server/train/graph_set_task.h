@@ -1,0 +1,75 @@
+// Graph-level jobs: many small graphs, a value or several for each.
+#pragma once
+
+#include <memory>
+
+#include "data/batching/batch.h"
+#include "data/batching/prefetcher.h"
+#include "data/sampling/epoch_order.h"
+#include "nn/models/gine.h"
+#include "train/task.h"
+
+namespace permafrost::train {
+
+// A batch of small graphs. Threads: one at a time. Borrows the batcher.
+class SmallGraphsBatch final : public HostBatch {
+ public:
+  SmallGraphsBatch(const data::Batcher& batcher) : batcher_(&batcher) {}
+  SmallGraphsBatch(const data::Batcher& batcher, data::PaddedBatch& host) : batcher_(&batcher), host_(&host) {}
+
+  BatchShape real() const override { return host_->real; }
+  BatchShape least_padded() const override { return data::Batcher::LeastPadded(host_->real); }
+  BatchShape padded() const override { return host_->padded; }
+  absl::Status Pad(const BatchShape& shape) override;
+  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+  std::span<const uint32_t> ids() const override { return host_->graph_ids; }
+  std::span<const float> labels() const override;
+
+  void Show(data::PaddedBatch& host) { host_ = &host; }
+
+ private:
+  const data::Batcher* batcher_;
+  data::PaddedBatch* host_ = nullptr;
+};
+
+class GraphSetTask final : public Task {
+ public:
+  // Errors: as Task::Create.
+  static absl::StatusOr<std::unique_ptr<GraphSetTask>> Create(const TrainOptions& options,
+                                                              std::shared_ptr<const data::GraphSet> set,
+                                                              c10::Device device);
+
+  nn::TensorSet& tensors() override { return model_.tensors(); }
+  std::string Describe() const override { return model_.Describe(); }
+  int64_t num_outputs() const override { return batcher_->summary().num_targets; }
+  Output Forward(const graphcache::StepInputs& inputs, nn::Mode mode) override;
+  const graphcache::ShapePlan& plan() const override { return plan_; }
+  graphcache::GraphSizes sizes() const override;
+  absl::StatusOr<std::array<const HostBatch*, 2>> Probes(graphcache::Mode mode, const BatchShape& shape) override;
+  int64_t batches_per_epoch() const override { return sampler_.batches_per_epoch(); }
+  int64_t size(data::Split split) const override { return std::ssize(batcher_->split(split)); }
+  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
+  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
+
+  const data::Batcher& batcher() const { return *batcher_; }
+
+ private:
+  GraphSetTask(const TrainOptions& options, const nn::GineOptions& model, std::unique_ptr<data::Batcher> batcher,
+               c10::Device device);
+  // Graphs of the mode's splits that fit `shape` together; all that do for which = 0, one for which = 1.
+  std::vector<uint32_t> ProbeGraphs(graphcache::Mode mode, const BatchShape& shape, int which) const;
+
+  const int64_t batch_size_;
+  const std::unique_ptr<data::Batcher> batcher_;
+  const data::ShapeSampler sampler_;
+  nn::Gine model_;
+  const graphcache::ShapePlan plan_;
+  std::array<data::PaddedBatch, 2> probes_;
+  std::array<SmallGraphsBatch, 2> probe_views_;
+};
+
+// What the encoders of a model need to know of a set. Errors: InvalidArgument with violations under `prefix`.
+absl::StatusOr<nn::GineOptions> ModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
+                                         std::string_view prefix);
+
+}  // namespace permafrost::train

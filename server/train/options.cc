@@ -1,0 +1,168 @@
+#include "train/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/string_view.h"
+
+namespace permafrost::train {
+namespace {
+
+// Violations of one message of a spec: field names are put after its prefix.
+class FieldChecker {
+ public:
+  FieldChecker(std::string_view prefix, Violations& violations) : prefix_(prefix), violations_(violations) {}
+
+  bool InRange(std::string_view field, int64_t value, int64_t low, int64_t high) {
+    if (value >= low && value <= high) return true;
+    Add(field, absl::StrCat(value, " is outside ", low, "..", high));
+    return false;
+  }
+  void Add(std::string_view field, std::string_view description) {
+    violations_.Add(absl::StrCat(prefix_, AbslView(field)), description);
+  }
+
+ private:
+  std::string prefix_;
+  Violations& violations_;
+};
+
+constexpr int64_t kMaxHops = 16;
+constexpr int64_t kMaxFanOut = 65'536;
+
+// `field`: "fan_outs" or "eval_fan_outs".
+void CheckFanOuts(std::string_view field, const std::vector<int64_t>& fan_outs, int64_t num_layers,
+                  FieldChecker& check) {
+  const std::string name = absl::StrCat("neighbor_sampling.", AbslView(field));
+  const auto hops = static_cast<int64_t>(fan_outs.size());
+  if (hops > kMaxHops) {
+    check.Add(name, absl::StrCat("has ", hops, " entries; at most ", kMaxHops, " are accepted"));
+  } else if (hops != num_layers) {
+    check.Add(name, absl::StrCat("has ", hops, hops == 1 ? " entry" : " entries", ", but model.num_layers is ",
+                                 num_layers, "; accepted: one for each layer"));
+  }
+  for (int64_t i = 0; i < std::min(hops, kMaxHops); ++i) {
+    const int64_t fan_out = fan_outs[static_cast<size_t>(i)];
+    if (fan_out != -1 && (fan_out < 1 || fan_out > kMaxFanOut)) {
+      check.Add(absl::StrCat(name, "[", i, "]"),
+                absl::StrCat(fan_out, " is neither in 1..", kMaxFanOut, " nor -1, which takes all neighbours"));
+    }
+  }
+}
+
+void CheckNodeTraining(const TrainOptions& options, FieldChecker& check) {
+  const NodeTrainingOptions& nodes = options.nodes;
+  const std::string_view architecture = nn::kArchitectureNames.Name(options.model.architecture);
+  if (!nn::IsNodeLevel(options.model.architecture)) {
+    if (nodes != NodeTrainingOptions()) {
+      check.Add("neighbor_sampling", absl::StrCat("is given for ", AbslView(architecture),
+                                                  ", which is not node-level; accepted: for sage, gcn"));
+    }
+    return;
+  }
+  if (options.model.pooling != nn::Pooling::kMean) {
+    check.Add("model.pooling", absl::StrCat(AbslView(nn::kPoolingNames.Name(options.model.pooling)), " is given for ",
+                                            AbslView(architecture), ", which is node-level and pools nothing"));
+  }
+  const bool in_range = check.InRange("neighbor_sampling.look_ahead", nodes.look_ahead, 1, 64);
+  if (!nodes.fan_outs.empty()) {
+    CheckFanOuts("fan_outs", nodes.fan_outs, options.model.num_layers, check);
+    if (nodes.eval_fan_outs.empty()) return;
+    CheckFanOuts("eval_fan_outs", nodes.eval_fan_outs, options.model.num_layers, check);
+    if (nodes.layer_wise_evaluation) {
+      check.Add("neighbor_sampling.eval_fan_outs", "is given with layer_wise_evaluation, which takes every neighbour");
+    }
+    return;
+  }
+  constexpr std::string_view kNothingSampled = "is given without fan_outs: the whole graph is taken, nothing is drawn";
+  if (!nodes.eval_fan_outs.empty()) check.Add("neighbor_sampling.eval_fan_outs", kNothingSampled);
+  if (nodes.replace) check.Add("neighbor_sampling.replace", kNothingSampled);
+  if (nodes.weighted) check.Add("neighbor_sampling.weighted", kNothingSampled);
+  if (nodes.look_ahead != NodeTrainingOptions().look_ahead && in_range) {
+    check.Add("neighbor_sampling.look_ahead", kNothingSampled);
+  }
+  if (!nodes.advise_pages) check.Add("neighbor_sampling.no_page_advice", kNothingSampled);
+  if (nodes.layer_wise_evaluation) check.Add("neighbor_sampling.layer_wise_evaluation", kNothingSampled);
+}
+
+void CheckLoss(const TrainOptions& options, FieldChecker& check) {
+  const std::string_view loss = nn::kLossNames.Name(options.loss);
+  if (options.loss == nn::Loss::kCrossEntropy && !nn::IsNodeLevel(options.model.architecture)) {
+    check.Add("loss", absl::StrCat(AbslView(loss), " is not accepted for ",
+                                   AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
+                                   "; accepted: l1, mse, bce"));
+  }
+  const std::vector<double>& weights = options.class_weights;
+  if (weights.empty()) return;
+  if (options.loss != nn::Loss::kCrossEntropy && options.loss != nn::Loss::kBce) {
+    check.Add("class_weights",
+              absl::StrCat("is given for loss ", AbslView(loss), "; accepted: for cross-entropy and bce"));
+  } else if (options.loss == nn::Loss::kBce && weights.size() != 2) {
+    check.Add("class_weights", absl::StrCat("has ", weights.size(), weights.size() == 1 ? " entry" : " entries",
+                                            "; accepted for bce: two, the weights of labels 0 and 1"));
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (std::isfinite(weights[i]) && weights[i] > 0) continue;
+    check.Add(absl::StrCat("class_weights[", i, "]"), absl::StrCat(weights[i], " is not a finite number above 0"));
+    break;  // One tells enough: there may be as many as there are classes.
+  }
+}
+
+}  // namespace
+
+TrainOptions DefaultOptions(nn::Architecture architecture) {
+  TrainOptions options;
+  options.model.architecture = architecture;
+  if (nn::IsNodeLevel(architecture)) {
+    options.model.num_layers = 2;
+    options.loss = nn::Loss::kCrossEntropy;
+    options.batch_size = 1024;
+  }
+  return options;
+}
+
+void Validate(const TrainOptions& options, std::string_view prefix, Violations& violations) {
+  FieldChecker check(prefix, violations);
+  if (options.dataset.empty()) {
+    check.Add("dataset", "is required: the name of an imported dataset");
+  } else {
+    const absl::Status syntax = CheckIdSyntax(absl::StrCat(AbslView(prefix), "dataset"), options.dataset.value());
+    for (const FieldViolation& violation : GetViolations(syntax))
+      violations.Add(violation.field, violation.description);
+  }
+  check.InRange("model.hidden_channels", options.model.hidden_channels, 1, 4096);
+  check.InRange("model.num_layers", options.model.num_layers, 1, 64);
+  const double rate = options.optimizer.learning_rate;
+  if (!std::isfinite(rate) || rate <= 0) {
+    check.Add("optimizer.learning_rate", absl::StrCat(rate, " is not a finite number above 0"));
+  }
+  const double decay = options.optimizer.weight_decay;
+  if (!std::isfinite(decay) || decay < 0) {
+    check.Add("optimizer.weight_decay", absl::StrCat(decay, " is not a finite number of at least 0"));
+  }
+  const double dropout = options.model.dropout;
+  const bool is_part = dropout >= 0 && dropout < 1;  // NaN is none
+  if (!is_part) {
+    check.Add("model.dropout", absl::StrCat(dropout, " is not a number of at least 0 and below 1"));
+  }
+  const double norm = options.optimizer.max_grad_norm;
+  if (!std::isfinite(norm) || norm < 0) {
+    check.Add("optimizer.max_grad_norm", absl::StrCat(norm, " is not a finite number of at least 0"));
+  }
+  if (options.optimizer.warmup_steps < 0) {
+    check.Add("optimizer.warmup_steps", absl::StrCat(options.optimizer.warmup_steps, " is below 0"));
+  }
+  CheckLoss(options, check);
+  CheckNodeTraining(options, check);
+  check.InRange("epochs", options.epochs, 1, 1'000'000);
+  check.InRange("batch_size", options.batch_size, 1, 65'536);
+  if (options.checkpoint.every_steps < 0) {
+    check.Add("checkpoint.every_steps", absl::StrCat(options.checkpoint.every_steps, " is below 0"));
+  }
+  check.InRange("checkpoint.keep", options.checkpoint.keep, 1, 100);
+  graphcache::Validate(options.graph_cache, absl::StrCat(AbslView(prefix), "graph_cache."), violations);
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,66 @@
+// What a training run does, without torch: the part of a job that train/ understands.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/id.h"
+#include "base/status.h"
+#include "graphcache/policy.h"
+#include "nn/options.h"
+
+namespace permafrost::train {
+
+struct CheckpointOptions {
+  // Steps between checkpoints beside the one at the end of each epoch. Smaller: less lost on a crash, more disk writes.
+  // 0: only those.
+  int64_t every_steps = 0;
+  // Checkpoints kept, 1..100; the newest complete one is never deleted.
+  int64_t keep = 2;
+  bool operator==(const CheckpointOptions&) const = default;
+};
+
+// How a node-level job's batches come about, and how it is evaluated.
+struct NodeTrainingOptions {
+  // Neighbours drawn of each node, hop by hop from the seeds; -1: all. As many as the model has layers. Empty: the
+  // whole graph in every step (then batch_size is not used).
+  std::vector<int64_t> fan_outs;
+  // The same in evaluation; empty: fan_outs.
+  std::vector<int64_t> eval_fan_outs;
+  bool replace = false;   // draw with replacement
+  bool weighted = false;  // draw by edge weight
+  // Layer by layer over the whole graph, with every neighbour, outside the graph cache; false: by sampling. Whole-graph
+  // jobs are always evaluated over the whole graph.
+  bool layer_wise_evaluation = false;
+  // Batches that the sampler runs ahead of the step, 1..64; it adapts within 1..this.
+  int64_t look_ahead = 8;
+  // Whether the sampler tells the kernel which pages come next.
+  bool advise_pages = true;
+  bool operator==(const NodeTrainingOptions&) const = default;
+};
+
+struct TrainOptions {
+  DatasetId dataset;
+  nn::ModelOptions model;
+  nn::OptimizerOptions optimizer;
+  nn::Loss loss = nn::Loss::kL1;
+  // Weights of the classes in kCrossEntropy and kBce, each > 0; empty: all 1.
+  std::vector<double> class_weights;
+  int64_t epochs = 20;      // 1..1,000,000
+  int64_t batch_size = 32;  // graphs, or seed nodes, 1..65,536
+  uint64_t seed = 0;
+  CheckpointOptions checkpoint;
+  graphcache::PolicyOptions graph_cache;
+  NodeTrainingOptions nodes;  // of node-level models
+  bool operator==(const TrainOptions&) const = default;
+};
+
+// Options of a job that says no more than its model's architecture: a node-level one has fewer layers, larger batches
+// and another loss.
+TrainOptions DefaultOptions(nn::Architecture architecture);
+
+// Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.").
+void Validate(const TrainOptions& options, std::string_view prefix, Violations& violations);
+
+}  // namespace permafrost::train

@@ -1,8 +1,0 @@
-#include "version.h"
-
-namespace permafrost {
-
-std::string_view Version() { return PERMAFROST_VERSION; }
-std::string_view GitCommit() { return PERMAFROST_GIT_COMMIT; }
-
-}  // namespace permafrost

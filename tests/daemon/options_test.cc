@@ -1,0 +1,261 @@
+#include "daemon/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "temp_dir.h"
+
+namespace permafrost {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+ParsedOptions Parse(const std::vector<std::string>& args, const Variables& variables = {}) {
+  std::vector<const char*> argv = {"permafrostd"};
+  for (const std::string& arg : args) argv.push_back(arg.c_str());
+  return ParseOptions(static_cast<int>(argv.size()), argv.data(),
+                      [&variables](const std::string& name) -> std::optional<std::string> {
+                        const auto it = variables.find(name);
+                        return it == variables.end() ? std::nullopt : std::optional(it->second);
+                      });
+}
+
+Options Parsed(const std::vector<std::string>& args, const Variables& variables = {}) {
+  ParsedOptions parsed = Parse(args, variables);
+  EXPECT_TRUE(parsed.options.has_value()) << parsed.text;
+  return parsed.options.value_or(Options{});
+}
+
+std::string WriteConfig(const TempDir& dir, const std::string& content) {
+  const auto path = dir.path() / "permafrost.toml";
+  EXPECT_TRUE(WriteFileAtomic(path, content).ok());
+  return path.string();
+}
+
+TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
+  const Options got = Parsed({});
+  const Options want;
+  EXPECT_EQ(got.listen, want.listen);
+  EXPECT_EQ(got.metrics, want.metrics);
+  EXPECT_EQ(got.state_dir, want.state_dir);
+  EXPECT_EQ(got.device, want.device);
+  EXPECT_EQ(got.threads, want.threads);
+  EXPECT_EQ(got.import_roots, want.import_roots);
+  EXPECT_EQ(got.insecure, want.insecure);
+  EXPECT_EQ(got.drain_timeout, want.drain_timeout);
+  EXPECT_EQ(got.graph_cache, want.graph_cache);
+}
+
+TEST(ParseOptions, ReadsEveryFlag) {
+  const Options got = Parsed({"--listen",
+                              "localhost:0",
+                              "--metrics=[::1]:0",
+                              "--state-dir",
+                              "/s",
+                              "--device",
+                              "cpu",
+                              "--threads",
+                              "3",
+                              "--import-root",
+                              "/a",
+                              "--import-root",
+                              "/b:c",
+                              "--insecure",
+                              "--drain-timeout",
+                              "1.5",
+                              "--cache-policy",
+                              "clear-per-step",
+                              "--freeze-at",
+                              "12",
+                              "--on-miss",
+                              "reject"});
+  EXPECT_EQ(got.listen, "localhost:0");
+  EXPECT_EQ(got.metrics, "[::1]:0");
+  EXPECT_EQ(got.state_dir, "/s");
+  EXPECT_EQ(got.device, DeviceKind::kCpu);
+  EXPECT_EQ(got.threads, 3);
+  EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b:c"));
+  EXPECT_TRUE(got.insecure);
+  EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
+  EXPECT_EQ(got.graph_cache,
+            (graphcache::PolicyOptions{
+                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
+}
+
+TEST(ParseOptions, ReadsEveryVariable) {
+  const Options got = Parsed({}, {{"PERMAFROST_LISTEN", "localhost:0"},
+                                  {"PERMAFROST_METRICS", "[::1]:0"},
+                                  {"PERMAFROST_STATE_DIR", "/s"},
+                                  {"PERMAFROST_DEVICE", "cpu"},
+                                  {"PERMAFROST_THREADS", "3"},
+                                  {"PERMAFROST_IMPORT_ROOT", "/a::/b:"},
+                                  {"PERMAFROST_INSECURE", "1"},
+                                  {"PERMAFROST_DRAIN_TIMEOUT", "0"},
+                                  {"PERMAFROST_CACHE_POLICY", "clear_per_step"},
+                                  {"PERMAFROST_FREEZE_AT", "12"},
+                                  {"PERMAFROST_ON_MISS", "reject"}});
+  EXPECT_EQ(got.listen, "localhost:0");
+  EXPECT_EQ(got.metrics, "[::1]:0");
+  EXPECT_EQ(got.state_dir, "/s");
+  EXPECT_EQ(got.device, DeviceKind::kCpu);
+  EXPECT_EQ(got.threads, 3);
+  EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
+  EXPECT_TRUE(got.insecure);
+  EXPECT_EQ(got.drain_timeout, absl::ZeroDuration());
+  EXPECT_EQ(got.graph_cache,
+            (graphcache::PolicyOptions{
+                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
+}
+
+TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
+  const TempDir dir;
+  const std::string file = WriteConfig(dir,
+                                       "# a comment\n"
+                                       "listen = \"localhost:0\"\n"
+                                       "metrics = \"[::1]:0\"\n"
+                                       "state-dir = \"/with a space\"\n"
+                                       "device = \"cpu\"\n"
+                                       "threads = 3\n"
+                                       "import-root = [\"/a\", \"/b\"]\n"
+                                       "insecure = true\n"
+                                       "drain-timeout = 1.5\n"
+                                       "cache-policy = \"clear_per_step\"\n"
+                                       "freeze-at = 12\n"
+                                       "on-miss = \"reject\"\n");
+  const Options got = Parsed({"--config", file});
+  EXPECT_EQ(got.listen, "localhost:0");
+  EXPECT_EQ(got.metrics, "[::1]:0");
+  EXPECT_EQ(got.state_dir, "/with a space");
+  EXPECT_EQ(got.device, DeviceKind::kCpu);
+  EXPECT_EQ(got.threads, 3);
+  EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
+  EXPECT_TRUE(got.insecure);
+  EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
+  EXPECT_EQ(got.graph_cache,
+            (graphcache::PolicyOptions{
+                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
+}
+
+TEST(ParseOptions, FlagOverVariableOverFileOverDefault) {
+  const TempDir dir;
+  const std::string file = WriteConfig(dir, "threads = 1\ndevice = \"cpu\"\nimport-root = [\"/file\"]\n");
+  const struct {
+    const char* why;
+    std::vector<std::string> args;
+    Variables variables;
+    int threads;
+  } kCases[] = {
+      {"default", {}, {}, 0},
+      {"file over default", {"--config", file}, {}, 1},
+      {"variable over file", {"--config", file}, {{"PERMAFROST_THREADS", "2"}}, 2},
+      {"flag over variable", {"--config", file, "--threads", "3"}, {{"PERMAFROST_THREADS", "2"}}, 3},
+      {"the file may be named by a variable", {}, {{"PERMAFROST_CONFIG", file}}, 1},
+      {"an empty variable is none", {"--config", file}, {{"PERMAFROST_THREADS", ""}}, 1},
+      {"a bad variable below a flag is not read", {"--threads", "3"}, {{"PERMAFROST_THREADS", "x"}}, 3},
+  };
+  for (const auto& c : kCases) EXPECT_EQ(Parsed(c.args, c.variables).threads, c.threads) << c.why;
+  EXPECT_THAT(Parsed({"--config", file, "--import-root", "/flag"}).import_roots, ElementsAre("/flag"))
+      << "a list is replaced, not extended";
+}
+
+TEST(ParseOptions, RefusesInOneLine) {
+  const TempDir dir;
+  const auto config = [&dir](const std::string& content) {
+    static int count = 0;
+    const auto path = dir.path() / (std::to_string(count++) + ".toml");
+    EXPECT_TRUE(WriteFileAtomic(path, content).ok());
+    return path.string();
+  };
+  const struct {
+    const char* why;
+    std::vector<std::string> args;
+    Variables variables;
+    std::vector<std::string> want;
+  } kCases[] = {
+      {"unknown flag", {"--bogus"}, {}, {"--bogus", "--help"}},
+      {"positional", {"serve"}, {}, {"serve", "--help"}},
+      {"flag without its value", {"--listen"}, {}, {"--listen"}},
+      {"flag given twice", {"--threads", "1", "--threads", "2"}, {}, {"--threads", "2 values", "one"}},
+      {"no number", {"--threads", "abc"}, {}, {"--threads \"abc\"", "0 to 1024"}},
+      {"negative", {"--threads=-1"}, {}, {"--threads \"-1\"", "0 to 1024"}},
+      {"too many threads", {"--threads", "1025"}, {}, {"\"1025\""}},
+      {"fraction", {"--threads", "1.5"}, {}, {"\"1.5\""}},
+      {"variable is named", {}, {{"PERMAFROST_THREADS", "abc"}}, {"PERMAFROST_THREADS \"abc\""}},
+      {"unknown device", {"--device", "tpu"}, {}, {"--device \"tpu\"", "auto, cpu, mps, cuda"}},
+      {"empty state dir", {"--state-dir", ""}, {}, {"--state-dir \"\"", "a directory"}},
+      {"timeout not a number", {"--drain-timeout", "nan"}, {}, {"--drain-timeout \"nan\"", "seconds"}},
+      {"timeout endless", {"--drain-timeout", "inf"}, {}, {"\"inf\""}},
+      {"unknown policy",
+       {"--cache-policy", "sometimes"},
+       {},
+       {"--cache-policy \"sometimes\"", "always, never, clear-per-step, freeze"}},
+      {"unknown way at a miss",
+       {},
+       {{"PERMAFROST_ON_MISS", "wait"}},
+       {"PERMAFROST_ON_MISS \"wait\"", "pad, eager, transient, reject"}},
+      {"freeze point below 0", {"--freeze-at=-1"}, {}, {"--freeze-at \"-1\"", "0 to 100000"}},
+      {"freeze point too high", {"--freeze-at", "100001"}, {}, {"--freeze-at \"100001\""}},
+      {"switch in the environment", {}, {{"PERMAFROST_INSECURE", "maybe"}}, {"PERMAFROST_INSECURE \"maybe\"", "true"}},
+      {"no port", {"--listen", "localhost"}, {}, {"--listen \"localhost\"", "HOST:PORT"}},
+      {"port too high", {"--listen", "127.0.0.1:65536"}, {}, {"0 to 65535"}},
+      {"port with a sign", {"--listen", "127.0.0.1:+1"}, {}, {"0 to 65535"}},
+      {"no host means every address", {"--listen", ":7433"}, {}, {"has no host"}},
+      {"star", {"--listen", "*:7433"}, {}, {"has no host"}},
+      {"broken IPv4", {"--listen", "127.0.0.256:1"}, {}, {"has no host"}},
+      {"IPv6 without brackets", {"--listen", "::1:7433"}, {}, {"HOST:PORT"}},
+      {"broken IPv6", {"--listen", "[::g]:7433"}, {}, {"IPv6"}},
+      {"not loopback", {"--listen", "0.0.0.0:7433"}, {}, {"--listen \"0.0.0.0:7433\"", "--insecure"}},
+      {"metrics not loopback", {"--metrics", "[::]:0"}, {}, {"--metrics \"[::]:0\"", "--insecure"}},
+      {"a name may be anything", {"--listen", "example.org:1"}, {}, {"--insecure"}},
+      {"not loopback by variable", {}, {{"PERMAFROST_LISTEN", "10.0.0.1:1"}}, {"PERMAFROST_LISTEN", "--insecure"}},
+      {"no such file", {"--config", "/no/such.toml"}, {}, {"--config \"/no/such.toml\"", "a file"}},
+      {"a directory", {"--config", "/"}, {}, {"--config \"/\"", "a file"}},
+      {"unknown key", {"--config", config("treads = 1\n")}, {}, {"\"treads\"", "threads"}},
+      {"unknown section", {"--config", config("[server]\nthreads = 1\n")}, {}, {"[server]"}},
+      {"a line without a value", {"--config", config("nonsense\n")}, {}, {"\"nonsense\""}},
+      {"bad value in the file", {"--config", config("threads = \"x\"\n")}, {}, {".toml: threads \"x\"", "0 to 1024"}},
+      {"list for one value", {"--config", config("threads = [1, 2]\n")}, {}, {"threads", "2 values"}},
+      {"key given twice", {"--config", config("threads = 1\nthreads = 2\n")}, {}, {"threads", "2 values"}},
+  };
+  for (const auto& c : kCases) {
+    const ParsedOptions parsed = Parse(c.args, c.variables);
+    EXPECT_FALSE(parsed.options.has_value()) << c.why;
+    EXPECT_EQ(parsed.exit_code, kExitUsage) << c.why;
+    EXPECT_EQ(parsed.text.find('\n'), parsed.text.size() - 1) << c.why << ": " << parsed.text;
+    for (const std::string& part : c.want) EXPECT_THAT(parsed.text, HasSubstr(part)) << c.why;
+  }
+}
+
+TEST(ParseOptions, InsecureAllowsEveryAddress) {
+  EXPECT_EQ(Parsed({"--listen", "0.0.0.0:1", "--metrics", "[::]:2", "--insecure"}).listen, "0.0.0.0:1");
+  EXPECT_EQ(Parsed({"--listen", "127.9.9.9:1"}).listen, "127.9.9.9:1") << "all of 127/8 is loopback";
+}
+
+TEST(ParseOptions, HelpNamesEveryFlagItsVariableAndDefault) {
+  const ParsedOptions parsed = Parse({"--help"});
+  EXPECT_FALSE(parsed.options.has_value());
+  EXPECT_EQ(parsed.exit_code, 0);
+  for (const char* part : {"--listen", "PERMAFROST_LISTEN; default 127.0.0.1:7433", "--metrics", "127.0.0.1:9464",
+                           "--state-dir", "./permafrost-state", "--device", "--threads", "--import-root", "--insecure",
+                           "--config", "PERMAFROST_CONFIG", "--drain-timeout SECONDS", "--cache-policy NAME",
+                           "PERMAFROST_FREEZE_AT; default 0", "--on-miss NAME", "Exit codes", "143"}) {
+    EXPECT_THAT(parsed.text, HasSubstr(part));
+  }
+}
+
+TEST(ParseOptions, VersionIsOneLine) {
+  const ParsedOptions parsed = Parse({"--version"});
+  EXPECT_EQ(parsed.exit_code, 0);
+  EXPECT_THAT(parsed.text, ::testing::MatchesRegex("permafrostd [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+}  // namespace
+}  // namespace permafrost

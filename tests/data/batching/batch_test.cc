@@ -1,0 +1,191 @@
+#include "data/batching/batch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "data/ogb_folder.h"
+#include "data/sampling/epoch_order.h"
+#include "temp_dir.h"
+
+namespace permafrost::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class BatcherTest : public ::testing::Test {
+ protected:
+  // Without inverses, so that the edges are few enough to read.
+  BatcherTest() : set_(MakeStore(temp_.path(), SmallSet(), {.source = {}, .add_inverse_edges = false, .split = {}})) {
+    auto batcher = Batcher::Create(set_);
+    EXPECT_TRUE(batcher.ok()) << batcher.status();
+    batcher_ = *std::move(batcher);
+  }
+  TempDir temp_;
+  std::shared_ptr<const GraphSet> set_;
+  std::unique_ptr<Batcher> batcher_;
+};
+
+TEST_F(BatcherTest, GathersGraphsInTheOrderAsked) {
+  const std::vector<uint32_t> graphs = {2, 0};
+  const BatchShape real = batcher_->ShapeOf(graphs);
+  EXPECT_EQ(real, (BatchShape{4, 5, 2}));
+  PaddedBatch batch;
+  ASSERT_TRUE(batcher_->Assemble(graphs, Batcher::LeastPadded(real), batch).ok());
+  EXPECT_EQ(batch.real, real);
+  EXPECT_EQ(batch.padded, (BatchShape{5, 5, 3}));
+  EXPECT_THAT(batch.node_ints, ElementsAre(5, 50, 1, 10, 2, 20, 3, 30, 0, 0));
+  EXPECT_THAT(batch.node_floats, IsEmpty());
+  EXPECT_THAT(batch.edge_ints, IsEmpty());
+  EXPECT_THAT(batch.edge_floats, ElementsAre(4, 0.5f, 2, 1, 3));
+  EXPECT_THAT(batch.edge_source, ElementsAre(0, 3, 3, 1, 2));
+  EXPECT_THAT(batch.edge_target, ElementsAre(0, 1, 1, 2, 3));
+  EXPECT_THAT(batch.graph_of_node, ElementsAre(0, 1, 1, 1, 2));
+  EXPECT_THAT(batch.graph_ids, ElementsAre(2, 0));
+  ASSERT_EQ(batch.labels.size(), 3u);
+  EXPECT_EQ(batch.labels[0], -2.0f);
+  EXPECT_EQ(batch.labels[1], 1.5f);
+  EXPECT_TRUE(std::isnan(batch.labels[2]));
+}
+
+TEST_F(BatcherTest, PaddingFillsEveryRow) {
+  const std::vector<uint32_t> graphs = {1};
+  PaddedBatch batch;
+  // A larger batch first: its rows must not shine through.
+  const std::vector<uint32_t> all = {0, 1, 2};
+  ASSERT_TRUE(batcher_->Assemble(all, {9, 9, 9}, batch).ok());
+  const auto* memory = batch.node_ints.data();
+  ASSERT_TRUE(batcher_->Assemble(graphs, {4, 3, 4}, batch).ok());
+  EXPECT_EQ(batch.node_ints.data(), memory) << "memory is reused";
+  EXPECT_THAT(batch.node_ints, ElementsAre(4, 40, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(batch.edge_floats, ElementsAre(0, 0, 0));
+  EXPECT_THAT(batch.edge_source, ElementsAre(3, 3, 3));
+  EXPECT_THAT(batch.edge_target, ElementsAre(3, 3, 3));
+  EXPECT_THAT(batch.graph_of_node, ElementsAre(0, 3, 3, 3));
+  EXPECT_TRUE(std::all_of(batch.labels.begin(), batch.labels.end(), [](float y) { return std::isnan(y); }));
+  EXPECT_EQ(batch.labels.size(), 4u);
+}
+
+TEST_F(BatcherTest, WhatDoesNotFitIsRefused) {
+  const std::vector<uint32_t> graphs = {0};  // 3 nodes, 4 edges
+  PaddedBatch batch;
+  const struct {
+    const char* why;
+    BatchShape padded;
+    bool ok;
+  } kCases[] = {
+      {"the least", {4, 4, 2}, true},         {"no padding node", {3, 4, 2}, false},
+      {"no padding graph", {4, 4, 1}, false}, {"an edge too few", {4, 3, 2}, false},
+      {"negative", {-1, -1, -1}, false},
+  };
+  for (const auto& c : kCases) {
+    const absl::Status status = batcher_->Assemble(graphs, c.padded, batch);
+    EXPECT_EQ(status.ok(), c.ok) << c.why;
+    if (!c.ok) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << c.why;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("does not hold (4 nodes, 4 edges, 2 graphs)"));
+    }
+  }
+  const std::vector<uint32_t> outside = {3};
+  EXPECT_EQ(batcher_->Assemble(outside, {9, 9, 9}, batch).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(batcher_->Assemble({}, {1, 0, 1}, batch).ok()) << "an empty batch is all padding";
+}
+
+TEST_F(BatcherTest, DamageIsToldAtCreation) {
+  const auto path = temp_.path() / "store" / GraphSet::kFileName;
+  std::string bytes = *ReadFile(path);
+  const float label = 1.5f;
+  const size_t at = bytes.find(std::string(reinterpret_cast<const char*>(&label), sizeof label));
+  ASSERT_NE(at, bytes.npos);
+  bytes[at] ^= 1;
+  WriteText(path, bytes);
+  const auto set = GraphSet::Open(temp_.path() / "store");
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ(Batcher::Create(*set).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(Batcher, AnEpochOfZinc) {
+  const auto source = SharedGraphs("zinc12k");
+  if (source.empty()) GTEST_SKIP() << "the shared data set zinc12k is not here";
+  TempDir temp;
+  ASSERT_TRUE(ImportInto(temp.path() / "store", {.source = source, .split = {}}).ok());
+  const auto batcher = Batcher::Create(*GraphSet::Open(temp.path() / "store"));
+  ASSERT_TRUE(batcher.ok()) << batcher.status();
+  const auto train = (*batcher)->split(Split::kTrain);
+  const ShapeSampler sampler(train, {.batch_size = 32, .seed = 1});
+  const auto order = sampler.EpochOrder(0);
+  PaddedBatch batch;
+  BatchShape sum;
+  double label_sum = 0;
+  for (int64_t i = 0; i < sampler.batches_per_epoch(); ++i) {
+    const auto graphs = sampler.Batch(order, i);
+    const BatchShape shape = (*batcher)->ShapeOf(graphs);
+    ASSERT_TRUE((*batcher)->Assemble(graphs, Batcher::LeastPadded(shape), batch).ok());
+    sum = {sum.nodes + shape.nodes, sum.edges + shape.edges, sum.graphs + shape.graphs};
+    for (int64_t g = 0; g < shape.graphs; ++g) label_sum += batch.labels[static_cast<size_t>(g)];
+    EXPECT_TRUE(std::is_sorted(batch.edge_target.begin(), batch.edge_target.end()));
+    EXPECT_TRUE(std::is_sorted(batch.graph_of_node.begin(), batch.graph_of_node.end()));
+    for (size_t e = 0; e < batch.edge_source.size(); ++e) {
+      // Both ends in one graph.
+      ASSERT_EQ(batch.graph_of_node[static_cast<size_t>(batch.edge_source[e])],
+                batch.graph_of_node[static_cast<size_t>(batch.edge_target[e])]);
+    }
+  }
+  const SizeStatistics& want = (*batcher)->summary().splits[0];
+  EXPECT_EQ(sum, (BatchShape{want.nodes, want.edges, want.graphs}));
+  EXPECT_NEAR(label_sum / 10000, 0.0183, 5e-5);
+}
+
+// Whoever cuts a store short while a job reads it costs that job, and nothing else.
+TEST_F(BatcherTest, AStoreCutShortIsDataLoss) {
+  const std::filesystem::path store = temp_.path() / "store" / GraphSet::kFileName;
+  const std::vector<uint32_t> graphs = {2, 0};
+  const BatchShape padded = Batcher::LeastPadded(batcher_->ShapeOf(graphs));
+  PaddedBatch batch;
+  ASSERT_TRUE(batcher_->Assemble(graphs, padded, batch).ok());
+  std::filesystem::resize_file(store, 0);
+  for (const BatchShape& shape : {padded, BatchShape{1000, 1000, 1000}}) {
+    const absl::Status status = batcher_->Assemble(graphs, shape, batch);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cut short while it was in use"));
+  }
+  EXPECT_EQ(set_->labels().status().code(), absl::StatusCode::kOk) << "verified before";
+  EXPECT_EQ(set_->CheckIntact().code(), absl::StatusCode::kDataLoss);
+}
+
+// Offsets that were verified once may say anything after a write: no row outside of the set may be read or written.
+TEST_F(BatcherTest, OffsetsWrittenOverAreDataLoss) {
+  const std::filesystem::path store = temp_.path() / "store" / GraphSet::kFileName;
+  const std::vector<uint32_t> graphs = {2, 0, 1};
+  const BatchShape padded = Batcher::LeastPadded(batcher_->ShapeOf(graphs));
+  {
+    std::fstream file(store, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(0, std::ios::end);
+    const std::string garbage(static_cast<size_t>(file.tellp()), '\xa5');
+    file.seekp(0);
+    file << garbage;
+  }
+  std::filesystem::last_write_time(store, std::filesystem::last_write_time(store) + std::chrono::seconds(1));
+  PaddedBatch batch;
+  for (const BatchShape& shape : {padded, BatchShape{1000, 1000, 1000}}) {
+    EXPECT_EQ(batcher_->Assemble(graphs, shape, batch).code(), absl::StatusCode::kDataLoss);
+  }
+  // The ids of a split are the file's, too.
+  const auto split = batcher_->split(Split::kTrain);
+  ASSERT_FALSE(split.empty());
+  EXPECT_EQ(batcher_->ShapeOf(split).nodes, 0);
+  EXPECT_EQ(batcher_->Assemble(split, padded, batch).code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace permafrost::data

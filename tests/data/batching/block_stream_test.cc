@@ -1,0 +1,169 @@
+#include "data/batching/block_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+namespace permafrost::data {
+namespace {
+
+// A graph of nothing but a view.
+class EmptyGraph final : public Graph {
+ public:
+  const GraphSummary& summary() const override { return summary_; }
+  const GraphView& view() const override { return view_; }
+  const NodeNames& names() const override { return names_; }
+  absl::Status CheckIntact() const override { return absl::OkStatus(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>&) const override { return absl::OkStatus(); }
+  uint64_t mapped_bytes() const override { return 0; }
+
+ private:
+  GraphSummary summary_;
+  GraphView view_;
+  NodeNames names_;
+};
+
+// Tells each batch's stream on; fails where it is told to.
+class FakeBatcher final : public BlockBatcher {
+ public:
+  const Graph& graph() const override { return graph_; }
+  absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor*, SampledSubgraph& out) override {
+    ++sampled;
+    if (stream == fail_sampling_of) return absl::DataLossError("damaged");
+    if (stream == throw_at) throw std::runtime_error("broken");
+    out.nodes.assign(seeds.begin(), seeds.end());
+    out.row_ends = {std::ssize(seeds), std::ssize(seeds)};
+    out.offsets.assign(seeds.size() + 1, 0);
+    out.sources.clear();
+    out.edge_places.assign(1, stream);
+    return absl::OkStatus();
+  }
+  absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out) override {
+    const uint64_t stream = subgraph.edge_places.at(0);
+    if (stream == fail_gathering_of) return absl::DataLossError("cut short");
+    out.nodes = subgraph.nodes;
+    out.padded = padded;
+    out.real_seeds = static_cast<int64_t>(stream);
+    gathered = static_cast<int64_t>(stream) + 1;
+    return absl::OkStatus();
+  }
+  absl::Status Pad(const BlockSizes&, BlockBatch&) const override { return absl::OkStatus(); }
+
+  static constexpr uint64_t kNever = ~uint64_t{0};
+  uint64_t fail_sampling_of = kNever, fail_gathering_of = kNever, throw_at = kNever;
+  std::atomic<int64_t> sampled{0}, gathered{0};
+
+ private:
+  EmptyGraph graph_;
+};
+
+class BlockStreamTest : public testing::Test {
+ protected:
+  std::unique_ptr<BlockStream> Stream(int64_t count, const BlockStream::Options& options = {}) {
+    return std::make_unique<BlockStream>(
+        batcher_, count,
+        [this](int64_t index) {
+          return BlockStream::Request{.seeds = std::span(seeds_).first(static_cast<size_t>(1 + index % 3)),
+                                      .stream = static_cast<uint64_t>(index)};
+        },
+        [](const BlockSizes& real) {
+          BlockSizes padded = real;
+          padded.edges += 7;
+          return padded;
+        },
+        options);
+  }
+  // Waits until the stream's thread has come so far.
+  static void Await(const std::atomic<int64_t>& counter, int64_t value) {
+    while (counter < value) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  std::vector<NodeId> seeds_{5, 6, 7};
+  FakeBatcher batcher_;
+};
+
+TEST_F(BlockStreamTest, AllInOrderThenNull) {
+  for (const int64_t depth : {1, 2, 64}) {
+    const auto stream = Stream(50, {.max_depth = depth});
+    for (int64_t i = 0; i < 50; ++i) {
+      const auto batch = stream->Next();
+      ASSERT_TRUE(batch.ok() && *batch != nullptr) << i;
+      EXPECT_EQ((*batch)->real_seeds, i);
+      EXPECT_EQ(std::ssize((*batch)->nodes), 1 + i % 3);
+      EXPECT_EQ((*batch)->padded.edges, 7) << "gathered at the sizes that Fit gave";
+    }
+    EXPECT_EQ(*stream->Next(), nullptr);
+    EXPECT_EQ(*stream->Next(), nullptr);
+  }
+}
+
+TEST_F(BlockStreamTest, NoBatches) { EXPECT_EQ(*Stream(0)->Next(), nullptr); }
+
+TEST_F(BlockStreamTest, SamplesAheadOfTheGatheringByItsDepthAndNoFurther) {
+  const auto stream = Stream(100, {.max_depth = 2});
+  // Three slots of gathered batches, and then as many sampled ones as the depth allows.
+  Await(batcher_.gathered, 3);
+  Await(batcher_.sampled, 4);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(batcher_.gathered, 3);
+  EXPECT_LE(batcher_.sampled, 5);
+  EXPECT_EQ(stream->state().ready, 3);
+}
+
+TEST_F(BlockStreamTest, AnErrorComesInItsPlaceAndStays) {
+  const auto failing = [&](uint64_t FakeBatcher::*where, absl::StatusCode code, const char* says) {
+    batcher_.*where = 4;
+    const auto stream = Stream(10);
+    absl::Status error;
+    int64_t good = 0;
+    while (error.ok()) {
+      const auto batch = stream->Next();
+      error = batch.status();
+      if (error.ok()) ++good;
+    }
+    EXPECT_EQ(error.code(), code);
+    EXPECT_THAT(std::string(error.message()), testing::HasSubstr(says));
+    EXPECT_EQ(stream->Next().status(), error);
+    EXPECT_EQ(good, 4) << "however far the sampling was ahead";
+    batcher_.*where = FakeBatcher::kNever;
+  };
+  failing(&FakeBatcher::fail_sampling_of, absl::StatusCode::kDataLoss, "damaged");
+  failing(&FakeBatcher::fail_gathering_of, absl::StatusCode::kDataLoss, "cut short");
+  failing(&FakeBatcher::throw_at, absl::StatusCode::kInternal, "broken");
+}
+
+TEST_F(BlockStreamTest, DestructionStopsIt) {
+  { const auto stream = Stream(1'000'000); }
+  EXPECT_LT(batcher_.sampled, 1'000'000);
+}
+
+TEST(NextDepth, AdaptsToWhatIsMissing) {
+  const BlockStream::Options options{.max_depth = 8, .budget_bytes = 100};
+  const struct {
+    const char* why;
+    int64_t depth;
+    bool stalled;
+    double resident;
+    uint64_t bytes;
+    int64_t want;
+  } kCases[] = {
+      {"all in memory: one less", 4, false, 1.0, 0, 3},
+      {"never below one", 1, false, 1.0, 0, 1},
+      {"a step waited for missing pages: twice as far", 2, true, 0.5, 10, 4},
+      {"never above the most", 8, true, 0.0, 1, 8},
+      {"pages are missing but nobody waits", 4, false, 0.5, 10, 4},
+      {"a step waited, for another reason than pages", 4, true, 0.95, 10, 4},
+      {"open advice stays within its budget", 4, true, 0.0, 40, 2},
+      {"one batch is above the budget", 4, true, 0.0, 400, 1},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(NextDepth(c.depth, c.stalled, c.resident, c.bytes, options), c.want) << c.why;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::data

@@ -1,0 +1,98 @@
+// A catalog in a fresh directory, an import root beside it, and sources to import.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "data/catalog/catalog.h"
+#include "data/ogb_folder.h"
+#include "temp_dir.h"
+
+namespace permafrost::data {
+
+class CatalogTest : public ::testing::Test {
+ protected:
+  CatalogTest() { WriteFiles(source(), SmallSet()); }
+
+  std::filesystem::path root() const { return temp_.path() / "root"; }
+  std::filesystem::path source() const { return root() / "small"; }
+  std::filesystem::path directory() const { return temp_.path() / "datasets"; }
+  static DatasetId Id(const char* name) { return DatasetId(name); }
+  ImportOptions Options() const {
+    ImportOptions options;
+    options.source = source();
+    return options;
+  }
+  std::unique_ptr<Catalog> Open(Importer importer = data::Import) {
+    auto catalog =
+        Catalog::Create({.directory = directory(), .import_roots = {root()}, .importer = std::move(importer)});
+    EXPECT_TRUE(catalog.ok()) << catalog.status();
+    return *std::move(catalog);
+  }
+  // Waits until the import has ended; NotFound if it was deleted.
+  static absl::StatusOr<Dataset> AwaitEnd(Catalog& catalog, const DatasetId& id) {
+    struct Signal {
+      absl::Mutex mu;
+      bool changed = true;
+    } signal;
+    const auto subscription = catalog.Subscribe(id, [&signal] {
+      absl::MutexLock lock(&signal.mu);
+      signal.changed = true;
+    });
+    for (;;) {
+      {
+        absl::MutexLock lock(&signal.mu, absl::Condition(&signal.changed));
+        signal.changed = false;
+      }
+      auto dataset = catalog.Get(id);
+      if (!dataset.ok() || dataset->state != DatasetState::kImporting) return dataset;
+    }
+  }
+  // What lies in datasets/ and datasets/.imports/.
+  std::vector<std::string> OnDisk() const {
+    std::vector<std::string> names;
+    for (const std::filesystem::path& path : {directory(), directory() / ".imports"}) {
+      for (const auto& entry : std::filesystem::directory_iterator(path)) {
+        if (entry.path().filename() != ".imports") names.push_back(entry.path().filename());
+      }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  // A source that keeps an import busy: far more edges than a test would wait for.
+  std::filesystem::path LargeSource() {
+    Files files = SmallSet();
+    files["raw/num-edge-list.csv"] = "20000000\n0\n0\n";
+    std::string edges;
+    for (int i = 0; i < 1 << 18; ++i) edges += "0,1\n";
+    files.erase("raw/edge.csv");
+    const std::string member = Gzip(edges);
+    for (int i = 0; i < 76; ++i) files["raw/edge.csv.gz"] += member;
+    files.erase("raw/edge-feat.csv");
+    WriteFiles(root() / "large", files);
+    return root() / "large";
+  }
+  // Waits until the import of `id` reports progress.
+  static void AwaitProgress(Catalog& catalog, const DatasetId& id) {
+    absl::Mutex mu;
+    bool moved = false;
+    const auto subscription = catalog.Subscribe(id, [&] {
+      const auto dataset = catalog.Get(id);
+      absl::MutexLock lock(&mu);
+      moved = moved || (dataset.ok() && dataset->progress.bytes_read > 0);
+    });
+    absl::MutexLock lock(&mu, absl::Condition(&moved));
+  }
+  static absl::Status Unused() { return absl::OkStatus(); }
+
+  TempDir temp_;
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,100 @@
+#include "data/catalog/import_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace permafrost::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ImportRecord, ComesBackWhole) {
+  ImportRecord record{
+      .create_time = absl::FromUnixMicros(1'700'000'000'123'456), .error = "it \"failed\"", .starts = 2};
+  ImportOptions& o = record.options;
+  o.source = "/data/a file";
+  o.format = ImportFormat::kEdgeList;
+  o.add_inverse_edges = false;
+  o.coalesce = true;
+  o.keep_out_edges = false;
+  o.split = "time";
+  o.split_seed = UINT64_MAX;
+  o.train_fraction = 0.1;
+  o.valid_fraction = 1.0 / 3;
+  o.edge_list = {.node_ids = NodeIds::kText,
+                 .columns = {EdgeColumn::kTimestamp, EdgeColumn::kIgnore, EdgeColumn::kWeight},
+                 .header = Header::kYes,
+                 .delimiter = '\xa7',
+                 .comment = '\0',
+                 .num_nodes = 4'294'967'295};
+  o.node_features = NodeFeatureChoice::kDense;
+  o.memory_bytes = uint64_t{1} << 63;
+  const auto read = RecordFromJson(RecordToJson(record));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->create_time, record.create_time);
+  EXPECT_EQ(read->error, record.error);
+  EXPECT_EQ(read->starts, 2);
+  EXPECT_EQ(read->options.source, o.source);
+  EXPECT_EQ(read->options.format, o.format);
+  EXPECT_EQ(read->options.add_inverse_edges, o.add_inverse_edges);
+  EXPECT_EQ(read->options.coalesce, o.coalesce);
+  EXPECT_EQ(read->options.keep_out_edges, o.keep_out_edges);
+  EXPECT_EQ(read->options.split, o.split);
+  EXPECT_EQ(read->options.split_seed, o.split_seed);
+  EXPECT_EQ(read->options.train_fraction, o.train_fraction);
+  EXPECT_EQ(read->options.valid_fraction, o.valid_fraction);
+  EXPECT_EQ(read->options.edge_list, o.edge_list);
+  EXPECT_EQ(read->options.node_features, o.node_features);
+  EXPECT_EQ(read->options.memory_bytes, o.memory_bytes);
+}
+
+// As datasets of the first release have it.
+TEST(ImportRecord, AnOlderRecordTakesDefaults) {
+  const auto read = RecordFromJson(R"({
+  "add_inverse_edges": false, "create_time": "2026-01-02T03:04:05+00:00", "error": "", "source": "/data/zinc",
+  "split": "plain", "split_seed": 7, "train_fraction": 0.5, "valid_fraction": 0.25
+})");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->options.source, "/data/zinc");
+  EXPECT_FALSE(read->options.add_inverse_edges);
+  EXPECT_EQ(read->options.split, "plain");
+  EXPECT_EQ(read->options.split_seed, 7u);
+  EXPECT_EQ(read->options.valid_fraction, 0.25);
+  EXPECT_EQ(read->starts, 0);
+  EXPECT_EQ(read->options.format, ImportFormat::kAuto);
+  EXPECT_FALSE(read->options.coalesce);
+  EXPECT_TRUE(read->options.keep_out_edges);
+  EXPECT_EQ(read->options.edge_list, EdgeListOptions());
+  EXPECT_EQ(read->options.memory_bytes, 0u);
+}
+
+TEST(ImportRecord, WhatDoesNotAddUpIsNamed) {
+  const struct {
+    const char* why;
+    const char* text;
+    const char* want;
+  } kCases[] = {
+      {"no JSON", "{]", "parse error"},
+      {"no object", "[]", "an object was expected, not array"},
+      {"no time", R"({"source": "/a"})", "create_time: is missing"},
+      {"a time that is none", R"({"create_time": "soon", "source": "/a"})", "create_time: \"soon\" is not a time"},
+      {"no source", R"({"create_time": "2026-01-02T03:04:05+00:00"})", "source: is missing"},
+      {"an unknown format", R"({"create_time": "2026-01-02T03:04:05+00:00", "source": "/a", "format": "parquet"})",
+       "format: \"parquet\" is none of auto, ogb-graphs"},
+      {"an unknown column",
+       R"({"create_time": "2026-01-02T03:04:05+00:00", "source": "/a", "edge_list": {"columns": ["weight", "colour"]}})",
+       "columns: \"colour\" is none of weight, timestamp, ignore"},
+      {"another type", R"({"create_time": "2026-01-02T03:04:05+00:00", "source": "/a", "starts": "two"})",
+       "must be number"},
+  };
+  for (const auto& c : kCases) {
+    const auto read = RecordFromJson(c.text);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kDataLoss) << c.why << ": " << read.status();
+    EXPECT_THAT(std::string(read.status().message()), HasSubstr(c.want)) << c.why;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::data

@@ -1,0 +1,350 @@
+// Models against the formulas written out over dense matrices, as PyG runs them on a sampled subgraph: every layer over
+// every row. And padding must not change training.
+#include "nn/models/node_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "nn/loss.h"
+#include "nn/models/node_block_plan.h"
+#include "nn/optimizer.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+NodeModelOptions Options(Architecture architecture, int64_t in = 6, int64_t hidden = 8, int64_t layers = 2,
+                         double dropout = 0.3) {
+  return {.model = {.architecture = architecture, .hidden_channels = hidden, .num_layers = layers, .dropout = dropout},
+          .in_channels = in,
+          .num_outputs = kBlockClasses};
+}
+
+void ToDouble(NodeModel& model) {
+  for (const NamedTensor& t : model.tensors().All()) Tensor(t.value).set_data(t.value.detach().to(at::kDouble));
+}
+
+Tensor Parameter(NodeModel& model, const std::string& name) {
+  for (const NamedTensor& t : model.tensors().parameters()) {
+    if (t.name == name) return t.value;
+  }
+  ADD_FAILURE() << name << ": no such parameter";
+  return {};
+}
+
+// [N, width] float64.
+Tensor DenseFeatures(const NodeBlock& block, int64_t width) {
+  if (block.features.defined()) return block.features.to(at::kDouble);
+  const int64_t rows = block.feature_offsets.size(0) - 1;
+  Tensor out = at::zeros({rows, width}, at::kDouble);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (auto e = block.feature_offsets[r].item<int64_t>(); e < block.feature_offsets[r + 1].item<int64_t>(); ++e) {
+      out[r][block.feature_columns[e].item<int64_t>()] += block.feature_values[e].item<float>();
+    }
+  }
+  return out;
+}
+
+// A[i][j]: weights of edges j to i; and how many they are.
+std::pair<Tensor, Tensor> Adjacency(const NodeBlock& block) {
+  const int64_t rows = block.row_ends.back();
+  Tensor weights = at::zeros({rows, rows}, at::kDouble), counts = at::zeros({rows, rows}, at::kDouble);
+  for (int64_t r = 0; r + 1 < block.offsets.size(0); ++r) {
+    for (auto e = block.offsets[r].item<int64_t>(); e < block.offsets[r + 1].item<int64_t>(); ++e) {
+      const auto source = block.sources[e].item<int64_t>();
+      weights[r][source] += block.edge_weights.defined() ? block.edge_weights[e].item<float>() : 1.0F;
+      counts[r][source] += 1;
+    }
+  }
+  return {weights, counts};
+}
+
+// Every layer over every row, in evaluation.
+Tensor Reference(NodeModel& model, const NodeModelOptions& options, const NodeBlock& block) {
+  const auto [weights, counts] = Adjacency(block);
+  Tensor h = DenseFeatures(block, options.in_channels);
+  for (int64_t l = 0; l < options.model.num_layers; ++l) {
+    const std::string conv = "convs." + std::to_string(l);
+    const auto parameter = [&](const char* name) { return Parameter(model, conv + name).to(at::kDouble); };
+    if (options.model.architecture == Architecture::kSage) {
+      const Tensor mean = counts.mm(h) / counts.sum(1, true).clamp_min(1);
+      h = mean.mm(parameter(".lin_l.weight").t()) + parameter(".lin_l.bias") + h.mm(parameter(".lin_r.weight").t());
+    } else {
+      // add_remaining_self_loops, then D^-1/2 A D^-1/2.
+      const Tensor loops = at::where(counts.diag().gt(0), weights.diag(), at::ones({}, at::kDouble));
+      const Tensor with_loops = weights - weights.diag().diag() + loops.diag();
+      const Tensor factor = with_loops.sum(1).rsqrt().diag();
+      h = factor.mm(with_loops).mm(factor).mm(h.mm(parameter(".lin.weight").t())) + parameter(".bias");
+    }
+    if (l + 1 < options.model.num_layers) h = h.relu();
+  }
+  return h.narrow(0, 0, block.row_ends[0]);
+}
+
+constexpr Architecture kBoth[] = {Architecture::kSage, Architecture::kGcn};
+
+struct Shape {
+  const char* why;
+  Plan plan;
+  int64_t layers, hidden;
+};
+const std::vector<Shape>& Shapes() {
+  static const std::vector<Shape> kShapes{
+      {"sampled", {.real = {5, 9, 20}, .padded = {5, 9, 20}}, 2, 8},
+      {"sampled, weighted", {.real = {5, 9, 20}, .padded = {5, 9, 20}, .weighted = true}, 2, 8},
+      {"sampled, sparse", {.real = {5, 9, 20}, .padded = {5, 9, 20}, .sparse = true}, 2, 8},
+      {"sampled, padded", {.real = {5, 9, 20}, .padded = {8, 12, 24}, .padded_edges = 90, .weighted = true}, 2, 8},
+      {"one layer", {.real = {6, 14}, .padded = {6, 14}}, 1, 8},
+      {"three layers", {.real = {4, 6, 9, 15}, .padded = {4, 6, 9, 15}}, 3, 8},
+      {"the last hop found nobody", {.real = {5, 9, 0}, .padded = {5, 9, 0}}, 2, 8},
+      {"whole, wide input", {.real = {25}, .padded = {25}, .whole = true, .width = 40}, 2, 5},
+      {"whole, narrow input", {.real = {25}, .padded = {25}, .whole = true, .width = 3}, 2, 12},
+      {"whole, sparse, weighted",
+       {.real = {25}, .padded = {25}, .whole = true, .width = 40, .sparse = true, .weighted = true},
+       3,
+       5},
+      {"whole, sparse, narrow",
+       {.real = {25}, .padded = {25}, .whole = true, .width = 4, .sparse = true, .self_loops = false},
+       2,
+       16},
+  };
+  return kShapes;
+}
+
+TEST(NodeModel, ForwardIsTheFormula) {
+  const at::NoGradGuard no_grad;
+  for (const Architecture architecture : kBoth) {
+    for (const Shape& shape : Shapes()) {
+      const NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
+      for (uint64_t seed = 0; seed < 5; ++seed) {
+        const auto model = NodeModel::Create(options, seed, at::kCPU);
+        const NodeBlock block = MakeBlock(shape.plan, shape.layers, seed);
+        const Tensor got = model->Forward(block, Mode::kEval).to(at::kDouble);
+        const Tensor want = Reference(*model, options, block);
+        EXPECT_TRUE(got.allclose(want, 1e-5, 1e-5))
+            << kArchitectureNames.Name(architecture) << ", " << shape.why << ", seed " << seed << ": "
+            << (got - want).abs().max().item<double>();
+      }
+    }
+  }
+}
+
+TEST(NodeModel, LayerWiseInferenceEqualsForward) {
+  const at::NoGradGuard no_grad;
+  for (const Architecture architecture : kBoth) {
+    for (const Shape& shape : Shapes()) {
+      if (!shape.plan.whole) continue;
+      const NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
+      const auto model = NodeModel::Create(options, 4, at::kCPU);
+      const NodeBlock block = MakeBlock(shape.plan, shape.layers, 8);
+      const int64_t rows = block.row_ends[0], step = 7;
+      std::vector<NodeModel::Chunk> chunks;
+      std::vector<Tensor> degrees;
+      for (int64_t begin = 0; begin < rows; begin += step) {
+        const Tensor offsets = block.offsets.slice(0, begin, std::min(rows, begin + step) + 1);
+        const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
+        NodeModel::Chunk chunk{.first_row = begin,
+                               .offsets = offsets - first,
+                               .sources = block.sources.slice(0, first, last),
+                               .edge_weights = {},
+                               .inverse_sqrt_degrees = {}};
+        if (block.edge_weights.defined()) chunk.edge_weights = block.edge_weights.slice(0, first, last);
+        degrees.push_back(model->InverseSqrtDegrees(chunk));
+        chunks.push_back(std::move(chunk));
+      }
+      Tensor h;
+      for (int64_t l = 0; l < shape.layers; ++l) {
+        std::vector<Tensor> projected, outputs;
+        for (NodeModel::Chunk& chunk : chunks) {
+          if (architecture == Architecture::kGcn) chunk.inverse_sqrt_degrees = at::cat(degrees);
+          const int64_t begin = chunk.first_row, end = begin + chunk.offsets.size(0) - 1;
+          NodeModel::InputRows in;
+          if (l > 0) {
+            in.dense = h.slice(0, begin, end);
+          } else if (block.features.defined()) {
+            in.dense = block.features.slice(0, begin, end);
+          } else {
+            const Tensor offsets = block.feature_offsets.slice(0, begin, end + 1);
+            const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
+            in.feature_offsets = offsets - first;
+            in.feature_columns = block.feature_columns.slice(0, first, last);
+            in.feature_values = block.feature_values.slice(0, first, last);
+          }
+          projected.push_back(model->Project(l, in));
+          EXPECT_EQ(projected.back().size(1), model->projected_width(l));
+        }
+        const Tensor all = at::cat(projected);
+        for (const NodeModel::Chunk& chunk : chunks) outputs.push_back(model->Combine(l, all, chunk));
+        h = at::cat(outputs);
+      }
+      const Tensor want = model->Forward(block, Mode::kEval);
+      EXPECT_TRUE(h.allclose(want, 1e-5, 1e-5))
+          << kArchitectureNames.Name(architecture) << ", " << shape.why << ": " << (h - want).abs().max().item<float>();
+    }
+  }
+}
+
+double RelativeDifference(const Tensor& a, const Tensor& b) {
+  return (a - b).norm().item().toDouble() / std::max(1e-12, b.norm().item().toDouble());
+}
+
+TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
+  const struct {
+    const char* why;
+    Plan exact, padded;
+  } kCases[] = {
+      {"every segment grows",
+       {.real = {8, 20, 50}, .padded = {8, 20, 50}, .weighted = true},
+       {.real = {8, 20, 50}, .padded = {11, 33, 64}, .padded_edges = 200, .weighted = true}},
+      {"sparse rows",
+       {.real = {8, 20, 50}, .padded = {8, 20, 50}, .width = 30, .sparse = true},
+       {.real = {8, 20, 50}, .padded = {9, 21, 51}, .padded_edges = 200, .width = 30, .sparse = true}},
+      {"only the edges and the last segment grow",
+       {.real = {8, 20, 50}, .padded = {8, 20, 50}},
+       {.real = {8, 20, 50}, .padded = {8, 20, 51}, .padded_edges = 150}},
+  };
+  for (const Architecture architecture : kBoth) {
+    for (const auto& c : kCases) {
+      const NodeModelOptions options = Options(architecture, c.exact.width);
+      double losses[2];
+      std::vector<NamedTensor> parameters[2];
+      for (int i = 0; i < 2; ++i) {
+        const auto model = NodeModel::Create(options, 3, at::kCPU);
+        const NodeBlock block = MakeBlock(i == 0 ? c.exact : c.padded, 2, 11);
+        const LossTerms terms = ComputeLoss(Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels);
+        terms.mean.backward();
+        losses[i] = terms.mean.item<double>();
+        parameters[i] = model->tensors().parameters();
+      }
+      EXPECT_NEAR(losses[0], losses[1], 1e-5 * std::abs(losses[0])) << c.why;
+      EXPECT_GT(losses[0], 0) << c.why;
+      for (size_t p = 0; p < parameters[0].size(); ++p) {
+        EXPECT_LT(RelativeDifference(parameters[1][p].value.grad(), parameters[0][p].value.grad()), 1e-5)
+            << kArchitectureNames.Name(architecture) << ", " << c.why << ": gradient of " << parameters[0][p].name;
+      }
+    }
+  }
+}
+
+TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
+  for (const Architecture architecture : kBoth) {
+    const NodeModelOptions options = Options(architecture);
+    const auto train = [&](bool padded) {
+      const auto model = NodeModel::Create(options, 5, at::kCPU);
+      ToDouble(*model);
+      Optimizer optimizer({}, model->tensors().parameters());
+      for (uint64_t step = 0; step < 50; ++step) {
+        const auto more = static_cast<int64_t>(step % 7);
+        Plan plan{.real = {6, 10 + more, 30 + 2 * more}, .padded = {}, .weighted = true};
+        plan.padded = padded ? std::vector<int64_t>{7, 20, 50} : plan.real;
+        plan.padded_edges = padded ? 150 : 0;
+        const NodeBlock block = MakeBlock(plan, 2, step, at::kDouble);
+        const Tensor loss = ComputeLoss(Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels).mean;
+        optimizer.Step(torch::autograd::grad({loss}, optimizer.parameters()));
+      }
+      return Clone(model->tensors().All());
+    };
+    const std::vector<NamedTensor> exact = train(false), padded = train(true);
+    const std::vector<NamedTensor> start = NodeModel::Create(options, 5, at::kCPU)->tensors().All();
+    for (size_t p = 0; p < exact.size(); ++p) {
+      EXPECT_LT(RelativeDifference(padded[p].value, exact[p].value), 1e-9) << exact[p].name;
+      EXPECT_GT(RelativeDifference(start[p].value.to(at::kDouble), exact[p].value), 1e-3) << exact[p].name;
+    }
+  }
+}
+
+TEST(NodeModel, DropoutIsDrawnInTrainingOnly) {
+  const at::NoGradGuard no_grad;
+  for (const Architecture architecture : kBoth) {
+    const auto model = NodeModel::Create(Options(architecture), 3, at::kCPU);
+    const auto without = NodeModel::Create(Options(architecture, 6, 8, 2, 0), 3, at::kCPU);
+    NodeBlock block = MakeBlock({.real = {8, 20, 50}, .padded = {8, 20, 50}}, 2, 1);
+    const Tensor eval = model->Forward(block, Mode::kEval), train = model->Forward(block, Mode::kTrain);
+    EXPECT_TRUE(eval.equal(without->Forward(block, Mode::kTrain)));
+    EXPECT_FALSE(train.equal(eval));
+    EXPECT_TRUE(train.equal(model->Forward(block, Mode::kTrain)));
+    block.step.fill_(2);
+    EXPECT_FALSE(train.equal(model->Forward(block, Mode::kTrain)));
+  }
+}
+
+TEST(NodeModel, NamesAndShapesAreThoseOfPyG) {
+  using Shapes = std::map<std::string, std::vector<int64_t>>;
+  const struct {
+    Architecture architecture;
+    int64_t layers;
+    Shapes want;
+  } kCases[] = {
+      {Architecture::kSage,
+       3,
+       {{"convs.0.lin_l.weight", {8, 6}},
+        {"convs.0.lin_l.bias", {8}},
+        {"convs.0.lin_r.weight", {8, 6}},
+        {"convs.1.lin_l.weight", {8, 8}},
+        {"convs.1.lin_l.bias", {8}},
+        {"convs.1.lin_r.weight", {8, 8}},
+        {"convs.2.lin_l.weight", {3, 8}},
+        {"convs.2.lin_l.bias", {3}},
+        {"convs.2.lin_r.weight", {3, 8}}}},
+      {Architecture::kGcn,
+       2,
+       {{"convs.0.bias", {8}}, {"convs.0.lin.weight", {8, 6}}, {"convs.1.bias", {3}}, {"convs.1.lin.weight", {3, 8}}}},
+      {Architecture::kGcn, 1, {{"convs.0.bias", {3}}, {"convs.0.lin.weight", {3, 6}}}},
+  };
+  for (const auto& c : kCases) {
+    const auto model = NodeModel::Create(Options(c.architecture, 6, 8, c.layers), 1, at::kCPU);
+    Shapes got;
+    for (const NamedTensor& t : model->tensors().All()) got[t.name] = t.value.sizes().vec();
+    EXPECT_EQ(got, c.want) << kArchitectureNames.Name(c.architecture);
+  }
+}
+
+TEST(NodeModel, WeightsAreDrawnAsPyGDoes) {
+  const struct {
+    Architecture architecture;
+    const char* name;
+    double bound;
+  } kCases[] = {
+      {Architecture::kSage, "convs.0.lin_l.weight", 1 / std::sqrt(50.0)},
+      {Architecture::kSage, "convs.0.lin_l.bias", 1 / std::sqrt(50.0)},
+      {Architecture::kSage, "convs.0.lin_r.weight", 1 / std::sqrt(50.0)},
+      {Architecture::kGcn, "convs.0.lin.weight", std::sqrt(6.0 / (50 + 200))},
+      {Architecture::kGcn, "convs.0.bias", 0},
+  };
+  for (const auto& c : kCases) {
+    const auto one = NodeModel::Create(Options(c.architecture, 50, 200), 1, at::kCPU);
+    const auto same = NodeModel::Create(Options(c.architecture, 50, 200), 1, at::kCPU);
+    const auto other = NodeModel::Create(Options(c.architecture, 50, 200), 2, at::kCPU);
+    const Tensor value = Parameter(*one, c.name).detach();
+    EXPECT_LE(value.abs().max().item<double>(), c.bound + 1e-7) << c.name;
+    EXPECT_GE(value.abs().max().item<double>(), 0.9 * c.bound) << c.name;
+    EXPECT_TRUE(value.equal(Parameter(*same, c.name))) << c.name;
+    EXPECT_EQ(value.equal(Parameter(*other, c.name)), c.bound == 0) << c.name;
+  }
+}
+
+TEST(NodeModel, DescribesWhatPyGNeeds) {
+  const auto model = NodeModel::Create(Options(Architecture::kSage), 1, at::kCPU);
+  EXPECT_EQ(nlohmann::json::parse(model->Describe()),
+            nlohmann::json::parse(R"({"architecture": "sage", "in_channels": 6,
+    "hidden_channels": 8, "num_layers": 2, "out_channels": 3, "dropout": 0.3})"));
+}
+
+TEST(NodeModel, BlocksOfAnotherDepthAreRefused) {
+  const auto model = NodeModel::Create(Options(Architecture::kSage), 1, at::kCPU);
+  NodeBlock block = MakeBlock({.real = {4, 6, 9}, .padded = {4, 6, 9}}, 2, 1);
+  block.row_ends.pop_back();
+  EXPECT_THROW(model->Forward(block, Mode::kEval), c10::Error);
+  EXPECT_THROW(NodeModel::Create(Options(Architecture::kGine), 1, at::kCPU), c10::Error);
+}
+
+}  // namespace
+}  // namespace permafrost::nn

@@ -1,0 +1,168 @@
+#include "nn/ops/masked_batch_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+struct Outcome {
+  Tensor y, gx, gw, gb, mean, var;
+};
+
+struct Inputs {
+  Tensor x, weight, bias, mean, var, out_grad;
+};
+
+Inputs MakeInputs(int64_t rows, int64_t columns, at::ScalarType type) {
+  at::manual_seed(rows * 1000 + columns);
+  const auto options = at::TensorOptions().dtype(type);
+  return {at::randn({rows, columns}, options) * 3 + 1,
+          at::rand({columns}, options) + 0.5,
+          at::randn({columns}, options),
+          at::randn({columns}, options),
+          at::rand({columns}, options) + 0.5,
+          at::randn({rows, columns}, options)};
+}
+
+Tensor Leaf(const Tensor& t) { return t.detach().clone().set_requires_grad(true); }
+
+// The operator under test over `padded` rows, of which the first `rows` are real; padding is filled with `fill`.
+Outcome Masked(const Inputs& in, int64_t padded, double fill) {
+  const int64_t rows = in.x.size(0);
+  const Tensor x = at::full({padded, in.x.size(1)}, fill, in.x.options());
+  x.narrow(0, 0, rows).copy_(in.x);
+  const Tensor grad = at::full_like(x, 7);
+  grad.narrow(0, 0, rows).copy_(in.out_grad);
+  const Tensor lx = Leaf(x), lw = Leaf(in.weight), lb = Leaf(in.bias);
+  Tensor mean = in.mean.clone(), var = in.var.clone();
+  const Tensor y = MaskedBatchNormRelu(lx, at::full({1}, rows, at::kLong), lw, lb, mean, var);
+  torch::autograd::backward({y}, {grad});
+  EXPECT_TRUE(y.narrow(0, rows, padded - rows).eq(0).all().item<bool>()) << "padding rows of the output";
+  EXPECT_TRUE(lx.grad().narrow(0, rows, padded - rows).eq(0).all().item<bool>()) << "padding rows of the gradient";
+  return {y.narrow(0, 0, rows), lx.grad().narrow(0, 0, rows), lw.grad(), lb.grad(), mean, var};
+}
+
+// PyTorch's own batch norm and ReLU over the real rows alone.
+Outcome Reference(const Inputs& in) {
+  const Tensor lx = Leaf(in.x), lw = Leaf(in.weight), lb = Leaf(in.bias);
+  Tensor mean = in.mean.clone(), var = in.var.clone();
+  const Tensor y = at::batch_norm(lx, lw, lb, mean, var, /*training=*/true, 0.1, 1e-5, false).relu();
+  torch::autograd::backward({y}, {in.out_grad});
+  return {y, lx.grad(), lw.grad(), lb.grad(), mean, var};
+}
+
+void ExpectClose(const Outcome& a, const Outcome& b, double tolerance, const std::string& why) {
+  const auto close = [&](const Tensor& p, const Tensor& q, const char* what) {
+    EXPECT_TRUE(at::allclose(p, q, tolerance, tolerance))
+        << why << ": " << what << " differs by " << (p - q).abs().max();
+  };
+  close(a.y, b.y, "output");
+  close(a.gx, b.gx, "input gradient");
+  close(a.gw, b.gw, "weight gradient");
+  close(a.gb, b.gb, "bias gradient");
+  close(a.mean, b.mean, "running mean");
+  close(a.var, b.var, "running variance");
+}
+
+TEST(MaskedBatchNorm, AgreesWithPyTorchOverTheRealRows) {
+  const struct {
+    const char* why;
+    int64_t rows, columns, padded;
+  } kCases[] = {{"a padding row", 33, 64, 34},
+                {"columns that do not fill a block", 20, 70, 31},
+                {"a single column", 17, 1, 40},
+                {"two rows, the fewest that vary", 2, 8, 3},
+                {"large enough to run in parallel", 3000, 256, 3001}};
+  for (const auto& c : kCases) {
+    const Inputs doubles = MakeInputs(c.rows, c.columns, at::kDouble);
+    ExpectClose(Masked(doubles, c.padded, 0), Reference(doubles), 1e-11, std::string(c.why) + " in float64");
+    const Inputs floats = MakeInputs(c.rows, c.columns, at::kFloat);
+    ExpectClose(Masked(floats, c.padded, 0), Reference(floats), 2e-4, std::string(c.why) + " in float32");
+  }
+}
+
+TEST(MaskedBatchNorm, MorePaddingChangesNoBit) {
+  const Inputs in = MakeInputs(100, 64, at::kFloat);
+  const Outcome few = Masked(in, 101, 0), many = Masked(in, 400, 5);
+  EXPECT_TRUE(at::equal(few.y, many.y));
+  EXPECT_TRUE(at::equal(few.gx, many.gx));
+  EXPECT_TRUE(at::equal(few.gw, many.gw));
+  EXPECT_TRUE(at::equal(few.var, many.var));
+}
+
+TEST(MaskedBatchNorm, NanInPaddingStaysThere) {
+  const Inputs in = MakeInputs(10, 8, at::kFloat);
+  ExpectClose(Masked(in, 12, std::numeric_limits<double>::quiet_NaN()), Masked(in, 12, 0), 0, "NaN padding");
+}
+
+TEST(MaskedBatchNorm, NanInARealRowIsNotHidden) {
+  Inputs in = MakeInputs(10, 8, at::kFloat);
+  in.x[3][2] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(Masked(in, 12, 0).y.select(1, 2).isnan().all().item<bool>());
+}
+
+TEST(MaskedBatchNorm, OneRealRowGivesTheBiasAndNoVariance) {
+  const Inputs in = MakeInputs(1, 8, at::kDouble);
+  const Outcome run = Masked(in, 3, 0);
+  EXPECT_TRUE(at::allclose(run.y[0], in.bias.relu()));
+  EXPECT_TRUE(at::allclose(run.var, in.var * 0.9));
+  EXPECT_TRUE(run.gx.isfinite().all().item<bool>());
+}
+
+TEST(MaskedBatchNorm, CountOutsideTheRowsIsRefused) {
+  const Inputs in = MakeInputs(4, 2, at::kFloat);
+  Tensor mean = in.mean.clone(), var = in.var.clone();
+  for (const int64_t rows : {0, -1, 5}) {
+    EXPECT_THROW(MaskedBatchNormRelu(in.x, at::full({1}, rows, at::kLong), in.weight, in.bias, mean, var), c10::Error)
+        << rows;
+  }
+}
+
+// The form that other devices run, called directly, against the CPU kernel.
+TEST(MaskedBatchNorm, CompositeFormAgreesWithTheKernel) {
+  const auto forward = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::masked_batch_norm_relu", "");
+  const auto backward =
+      c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::masked_batch_norm_relu_backward", "");
+  const at::NoGradGuard no_grad;
+  const Inputs in = MakeInputs(40, 24, at::kDouble);
+  const Tensor x = at::cat({in.x, at::ones({5, 24}, in.x.options())});
+  const Tensor grad = at::cat({in.out_grad, at::ones({5, 24}, in.x.options())});
+  const Tensor count = at::full({1}, 40, at::kLong);
+  const auto call = [&](const c10::OperatorHandle& op, c10::DispatchKey key, std::vector<c10::IValue> stack) {
+    op.callBoxedForDispatchKey(key, stack);
+    return stack;
+  };
+  Tensor means[2] = {in.mean.clone(), in.mean.clone()}, vars[2] = {in.var.clone(), in.var.clone()};
+  const auto kernel =
+      call(forward, c10::DispatchKey::CPU, {x, count, in.weight, in.bias, means[0], vars[0], 0.1, 1e-5});
+  const auto composite = call(forward, c10::DispatchKey::CompositeExplicitAutograd,
+                              {x, count, in.weight, in.bias, means[1], vars[1], 0.1, 1e-5});
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(at::allclose(kernel[i].toTensor(), composite[i].toTensor(), 1e-11, 1e-11)) << "forward output " << i;
+  }
+  EXPECT_TRUE(at::allclose(means[0], means[1], 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(vars[0], vars[1], 1e-12, 1e-12));
+  const std::vector<c10::IValue> saved = {grad, x, kernel[0], count, in.weight, kernel[1], kernel[2]};
+  const auto kernel_grads = call(backward, c10::DispatchKey::CPU, saved);
+  const auto composite_grads = call(backward, c10::DispatchKey::CompositeExplicitAutograd, saved);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(at::allclose(kernel_grads[i].toTensor(), composite_grads[i].toTensor(), 1e-11, 1e-11))
+        << "backward output " << i;
+  }
+}
+
+TEST(MaskedBatchNorm, EvaluationUsesTheRunningStatistics) {
+  const Inputs in = MakeInputs(9, 5, at::kDouble);
+  const Tensor want = at::batch_norm(in.x, in.weight, in.bias, in.mean, in.var, false, 0.1, 1e-5, false).relu();
+  EXPECT_TRUE(at::allclose(BatchNormReluEval(in.x, in.weight, in.bias, in.mean, in.var), want, 1e-12, 1e-12));
+}
+
+}  // namespace
+}  // namespace permafrost::nn

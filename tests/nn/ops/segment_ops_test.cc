@@ -1,0 +1,199 @@
+// Each operator against the dense matrix that it stands for.
+#include "nn/ops/segment_ops.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+#include <vector>
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+Tensor Longs(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
+
+struct Csr {
+  Tensor offsets, sources, weights;  // weights: float64, or undefined
+  int64_t rows() const { return offsets.size(0) - 1; }
+};
+
+// [R, N] float64 of sums, or of means.
+Tensor Matrix(const Csr& csr, int64_t columns, bool mean) {
+  Tensor out = at::zeros({csr.rows(), columns}, at::kDouble);
+  for (int64_t r = 0; r < csr.rows(); ++r) {
+    const int64_t begin = csr.offsets[r].item<int64_t>(), end = csr.offsets[r + 1].item<int64_t>();
+    for (int64_t e = begin; e < end; ++e) {
+      const double weight = csr.weights.defined() ? csr.weights[e].item<double>() : 1;
+      out[r][csr.sources[e].item<int64_t>()] += mean ? weight / static_cast<double>(end - begin) : weight;
+    }
+  }
+  return out;
+}
+
+Csr Random(int64_t rows, int64_t columns, int64_t entries, bool weighted) {
+  Csr csr;
+  const Tensor counts = at::bincount(at::randint(0, rows, {entries}, at::kLong), {}, rows);
+  csr.offsets = at::cat({Longs({0}), counts.cumsum(0)});
+  csr.sources = at::randint(0, columns, {entries}, at::kLong);
+  if (weighted) csr.weights = at::randn({entries}, at::kDouble);
+  return csr;
+}
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+struct Case {
+  const char* why;
+  Csr csr;
+  int64_t sources;
+};
+std::vector<Case> Cases() {
+  return {
+      {"common", Random(30, 20, 100, false), 20},
+      {"weighted", Random(30, 20, 100, true), 20},
+      {"first, last and inner segments empty", {Longs({0, 0, 2, 2, 3, 3}), Longs({1, 1, 0}), {}}, 2},
+      {"one edge twice", {Longs({0, 2}), Longs({3, 3}), at::tensor({0.5, 2.0}, at::kDouble)}, 4},
+      {"no entries", {Longs({0, 0, 0}), Longs({}), {}}, 3},
+      {"no rows", {Longs({0}), Longs({}), {}}, 3},
+      {"no sources", {Longs({0, 0}), Longs({}), {}}, 0},
+      {"padding is no entry", {Longs({0, 1, 2}), Longs({0, 1, 1, 1}), {}}, 2},
+      {"nor are its weights", {Longs({0, 1, 2}), Longs({0, 1, 1}), at::tensor({2.0, 3.0, kNan}, at::kDouble)}, 2},
+  };
+}
+
+TEST(SegmentOps, SumsAndMeansAreMatrixProducts) {
+  for (const Case& c : Cases()) {
+    for (const bool mean : {false, true}) {
+      if (mean && c.csr.weights.defined()) continue;
+      for (const int64_t width : {1, 5, 64, 100}) {
+        const Tensor x = at::randn({c.sources, width}, at::kDouble).requires_grad_(true);
+        const Tensor y = mean ? SegmentMean(x, c.csr.offsets, c.csr.sources)
+                              : SegmentSum(x, c.csr.offsets, c.csr.sources, c.csr.weights);
+        const Tensor matrix = Matrix(c.csr, c.sources, mean);
+        EXPECT_TRUE(y.allclose(matrix.mm(x), 1e-12, 1e-12)) << c.why << ", mean " << mean << ", width " << width;
+        const Tensor upstream = at::randn_like(y);
+        const Tensor gradient = torch::autograd::grad({y}, {x}, {upstream})[0];
+        EXPECT_TRUE(gradient.allclose(matrix.t().mm(upstream), 1e-12, 1e-12))
+            << c.why << ", mean " << mean << ", width " << width;
+      }
+    }
+  }
+}
+
+TEST(SegmentOps, SparseLinearIsALinearMap) {
+  for (const Case& c : Cases()) {
+    const Tensor weight = at::randn({7, c.sources}, at::kDouble).requires_grad_(true);
+    const Tensor y = SparseLinear(weight, c.csr.offsets, c.csr.sources, c.csr.weights);
+    const Tensor matrix = Matrix(c.csr, c.sources, false);
+    EXPECT_TRUE(y.allclose(matrix.mm(weight.t()), 1e-12, 1e-12)) << c.why;
+    const Tensor upstream = at::randn_like(y);
+    const Tensor gradient = torch::autograd::grad({y}, {weight}, {upstream})[0];
+    EXPECT_TRUE(gradient.allclose(upstream.t().mm(matrix), 1e-12, 1e-12)) << c.why;
+    EXPECT_TRUE(gradient.is_contiguous()) << c.why << ": fused optimizers walk both side by side";
+  }
+}
+
+TEST(SegmentOps, FloatIsDoubleRounded) {
+  const Csr csr = Random(50, 40, 300, true);
+  const Tensor x = at::randn({40, 33}, at::kDouble);
+  const Tensor wide = SegmentSum(x, csr.offsets, csr.sources, csr.weights);
+  const Tensor narrow = SegmentSum(x.to(at::kFloat), csr.offsets, csr.sources, csr.weights.to(at::kFloat));
+  EXPECT_EQ(narrow.scalar_type(), at::kFloat);
+  EXPECT_TRUE(narrow.to(at::kDouble).allclose(wide, 1e-5, 1e-5));
+}
+
+TEST(SegmentOps, RowsMayLieApart) {
+  const Csr csr = Random(20, 15, 60, false);
+  const Tensor wide = at::randn({15, 12}), part = wide.narrow(1, 3, 6);
+  EXPECT_TRUE(
+      SegmentMean(part, csr.offsets, csr.sources).equal(SegmentMean(part.contiguous(), csr.offsets, csr.sources)));
+  // As the gradient of a transposed product comes.
+  EXPECT_TRUE(SegmentMean(wide.t(), Longs({0, 2}), Longs({1, 5}))
+                  .equal(SegmentMean(wide.t().contiguous(), Longs({0, 2}), Longs({1, 5}))));
+}
+
+TEST(SegmentOps, ResultsDoNotDependOnTheThreads) {
+  // Large enough for several parts, and one row that holds half of the entries.
+  const Csr random = Random(20000, 30000, 60000, true);
+  const int64_t half = 60000;
+  const Csr csr{at::cat({Longs({0}), random.offsets + half}), at::cat({random.sources, random.sources}),
+                at::cat({random.weights, random.weights}).to(at::kFloat)};
+  const Tensor x = at::randn({30000, 64}).requires_grad_(true);
+  const Tensor upstream = at::randn({20001, 64});
+  std::vector<Tensor> first;
+  const int before = at::get_num_threads();
+  for (const int threads : {1, 2, 3, 7}) {
+    at::set_num_threads(threads);
+    const Tensor sum = SegmentSum(x, csr.offsets, csr.sources, csr.weights);
+    const Tensor mean = SegmentMean(x, csr.offsets, csr.sources);
+    const std::vector<Tensor> now{sum, mean, torch::autograd::grad({sum}, {x}, {upstream})[0],
+                                  torch::autograd::grad({mean}, {x}, {upstream})[0],
+                                  SegmentOfEntry(csr.offsets, csr.sources.size(0))};
+    if (first.empty()) first = now;
+    for (size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(now[i].equal(first[i])) << i << ", threads " << threads;
+  }
+  at::set_num_threads(before);
+}
+
+TEST(SegmentOps, EntriesKnowTheirSegment) {
+  EXPECT_TRUE(SegmentOfEntry(Longs({0, 0, 2, 2, 3}), 5).equal(Longs({1, 1, 3, 4, 4})));
+  EXPECT_TRUE(SegmentOfEntry(Longs({0}), 2).equal(Longs({0, 0})));
+  EXPECT_TRUE(SegmentOfEntry(Longs({0, 0}), 0).equal(Longs({})));
+}
+
+// What devices without a kernel of their own run.
+TEST(SegmentOps, TheCompositeEqualsTheKernel) {
+  const auto call = [](const char* name, c10::DispatchKey key, torch::jit::Stack stack) {
+    c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxedForDispatchKey(key, stack);
+    return stack[0].toTensor();
+  };
+  for (const Case& c : Cases()) {
+    const Tensor x = at::randn({c.sources, 9}, at::kDouble), grad = at::randn({c.csr.rows(), 9}, at::kDouble);
+    const auto weights = c.csr.weights.defined() ? c10::IValue(c.csr.weights) : c10::IValue();
+    for (const bool mean : {false, true}) {
+      if (mean && c.csr.weights.defined()) continue;
+      std::vector<Tensor> forward, backward, segment;
+      for (const auto key : {c10::DispatchKey::CPU, c10::DispatchKey::CompositeExplicitAutograd}) {
+        forward.push_back(call("permafrost::segment_reduce", key, {x, c.csr.offsets, c.csr.sources, weights, mean}));
+        backward.push_back(call("permafrost::segment_reduce_backward", key,
+                                {grad, c.csr.offsets, c.csr.sources, weights, c.sources, mean}));
+        segment.push_back(call("permafrost::segment_of_entry", key, {c.csr.offsets, c.csr.sources.size(0)}));
+      }
+      EXPECT_TRUE(forward[0].allclose(forward[1])) << c.why << ", mean " << mean;
+      EXPECT_TRUE(backward[0].allclose(backward[1])) << c.why << ", mean " << mean;
+      EXPECT_TRUE(segment[0].equal(segment[1])) << c.why;
+    }
+  }
+}
+
+// A deeper layer of a block has fewer rows than the entries of its outer hops name.
+TEST(SegmentOps, TheCompositeReadsNoRowThatIsNotThere) {
+  const Tensor x = at::randn({3, 4}, at::kDouble), grad = at::randn({2, 4}, at::kDouble);
+  const Tensor offsets = Longs({0, 2, 3}), sources = Longs({0, 2, 1, 7, 9});
+  for (const auto key : {c10::DispatchKey::CPU, c10::DispatchKey::CompositeExplicitAutograd}) {
+    const auto call = [key](const char* name, torch::jit::Stack stack) {
+      c10::Dispatcher::singleton().findSchemaOrThrow(name, "").callBoxedForDispatchKey(key, stack);
+      return stack[0].toTensor();
+    };
+    const Tensor out = call("permafrost::segment_reduce", {x, offsets, sources, c10::IValue(), false});
+    EXPECT_TRUE(out.allclose(at::stack({x[0] + x[2], x[1]})));
+    const Tensor back =
+        call("permafrost::segment_reduce_backward", {grad, offsets, sources, c10::IValue(), int64_t{3}, false});
+    EXPECT_TRUE(back.allclose(at::stack({grad[0], grad[1], grad[0]})));
+  }
+}
+
+TEST(SegmentOps, OffsetsBeyondTheEntriesAreRefused) {
+  const Tensor x = at::randn({4, 3});
+  EXPECT_THROW(SegmentSum(x, Longs({0, 5}), Longs({1, 2}), {}), c10::Error);
+  EXPECT_THROW(SegmentSum(x, Longs({1, 2}), Longs({1, 2}), {}), c10::Error);
+  EXPECT_THROW(SegmentSum(x, Longs({0, 2}), Longs({1, 2}), at::ones({3})), c10::Error);
+  EXPECT_THROW(SegmentOfEntry(Longs({0, 5}), 2), c10::Error);
+}
+
+}  // namespace
+}  // namespace permafrost::nn
