@@ -30,6 +30,12 @@ constexpr WireEnum<v1::GraphCacheMode, Mode, 2> kModes{{{
     {v1::GRAPH_CACHE_MODE_TRAIN, Mode::kTrain},
     {v1::GRAPH_CACHE_MODE_EVAL, Mode::kEval},
 }}};
+constexpr WireEnum<v1::FreezePointSource, graphcache::FreezeSource, 4> kFreezeSources{{{
+    {v1::FREEZE_POINT_SOURCE_NONE, graphcache::FreezeSource::kNone},
+    {v1::FREEZE_POINT_SOURCE_EXPLICIT, graphcache::FreezeSource::kExplicit},
+    {v1::FREEZE_POINT_SOURCE_FORMULA, graphcache::FreezeSource::kFormula},
+    {v1::FREEZE_POINT_SOURCE_SCHEDULE, graphcache::FreezeSource::kSchedule},
+}}};
 
 void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
   wire.set_nodes(shape.nodes);
@@ -59,6 +65,7 @@ void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCa
   wire.set_padding_graphs(stats.padding_graphs);
   wire.set_padding_nodes(stats.padding_nodes);
   wire.set_padding_edges(stats.padding_edges);
+  wire.set_awaiting_recapture(stats.awaiting_recapture);
 }
 
 // The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.
@@ -86,7 +93,10 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
   wire.set_name(FormatGraphCacheName(job));
   *wire.mutable_policy() = GraphCachePolicyToWire(snapshot.options);
   wire.set_freeze_at(snapshot.freeze_point.freeze_at);
-  wire.set_no_op_reason(ValidUtf8(snapshot.freeze_point.no_op_reason));
+  wire.set_freeze_point_source(kFreezeSources.ToWire(snapshot.freeze_point.source));
+  if (snapshot.freeze_point.freeze_at == 0) {
+    wire.set_no_op_reason(ValidUtf8(snapshot.freeze_point.no_formula_reason));
+  }
   wire.set_frozen(snapshot.frozen);
   wire.set_armed(snapshot.armed);
   wire.set_freeze_step(snapshot.freeze_step);

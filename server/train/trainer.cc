@@ -94,8 +94,7 @@ absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   if (!checkpoint.cache) return absl::OkStatus();
   // What earlier runs did, apart from what this one does from here on.
   context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
-  PF_RETURN_IF_ERROR(engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries,
-                                             [this] { return context_.stop_requested() == StopRequest::kNone; }));
+  engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
   engine_.Tell(/*with_entries=*/true);
   return absl::OkStatus();
 }
