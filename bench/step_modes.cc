@@ -77,7 +77,7 @@ struct Arm {
   nn::Optimizer optimizer;
   StepEngine engine;
   data::PaddedBatch batch;
-  SmallGraphsBatch view{batcher, at::kCPU, &batch};
+  GraphSetHostBatch view{batcher, at::kCPU, &batch};
   PhaseSeconds seconds;
   int64_t step = 0;
   std::vector<double> times;
