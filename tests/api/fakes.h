@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -328,6 +329,11 @@ class FakeCatalog : public data::Catalog {
     hub_.Notify(key);
   }
   CountedHub& hub() { return hub_; }
+  // What Delete waits for, as for an import that does not stop.
+  void SetDeleteWait(std::function<void()> wait) {
+    absl::MutexLock lock(&mu_);
+    delete_wait_ = std::move(wait);
+  }
 
   absl::StatusOr<data::Dataset> Import(const DatasetId& id, data::ImportOptions options) override {
     data::Dataset dataset;
@@ -350,6 +356,12 @@ class FakeCatalog : public data::Catalog {
     return all;
   }
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override {
+    std::function<void()> wait;
+    {
+      absl::MutexLock lock(&mu_);
+      wait = delete_wait_;
+    }
+    if (wait) wait();
     {
       absl::MutexLock lock(&mu_);
       if (datasets_.count(id.value()) == 0) return NotFound(id);
@@ -381,6 +393,7 @@ class FakeCatalog : public data::Catalog {
   mutable absl::Mutex mu_;
   std::map<std::string, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, data::OpenedDataset> opened_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> delete_wait_ ABSL_GUARDED_BY(mu_);
 };
 
 inline jobs::Job MakeJob(const std::string& id, jobs::JobState state) {

@@ -1,4 +1,5 @@
 // Sources of the Watch methods: the resource as it is, then each change of it, the terminal state last.
+// Threads: as StreamSource. Each borrows the manager or the catalog. Errors: NotFound once the resource is deleted.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "api/stream.h"
+#include "api/server_stream.h"
 #include "base/id.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"

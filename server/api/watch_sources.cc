@@ -1,4 +1,4 @@
-#include "api/watch.h"
+#include "api/watch_sources.h"
 
 #include "api/convert_dataset.h"
 #include "api/convert_graph_cache.h"

@@ -1,19 +1,25 @@
 // Server streams without a thread each: a source says what comes next, a reactor writes it, and a change notice wakes
 // the reactor when the source had nothing. While a write is under way notices only set a flag, so a slow reader skips
-// states but never the last.
+// states but never the last. A client that reads nothing for too long loses its stream.
 #pragma once
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "api/call_limits.h"
 #include "api/status.h"
 #include "base/change_hub.h"
+#include "base/monotonic.h"
+#include "base/without_throwing.h"
 
 namespace permafrost::api {
 
@@ -38,42 +44,58 @@ class StreamSource {
 };
 
 // The streams that are open, so that a server that goes down can end them: each sends what there still is and ends with
-// UNAVAILABLE. One that is added later does the same.
-// Threads: all methods are safe anywhere.
+// UNAVAILABLE. One that is added later does the same. A thread of the set's own ends those that nobody reads.
+// Threads: all methods are safe anywhere. Empty when destroyed.
 class StreamSet {
  public:
   class Member {
    public:
     // At most once; must not add or remove members before it returns.
     virtual void Stop() = 0;
+    // Ends the stream, with ABORTED, if a write has waited for its client for longer than `limit`. The same rule.
+    virtual void EndIfUnread(absl::Duration limit) = 0;
 
    protected:
     ~Member() = default;
   };
 
+  // `unread`: how long a write may wait for its client.
+  explicit StreamSet(absl::Duration unread);
+  ~StreamSet();
+  StreamSet(const StreamSet&) = delete;
+  StreamSet& operator=(const StreamSet&) = delete;
+
   void Add(Member* member);
-  // Waits for a running Stop of it.
+  // Waits for a running Stop or EndIfUnread of it.
   void Remove(Member* member);
   void StopAll();
 
  private:
+  void EndUnread();
+
+  const absl::Duration unread_;
   absl::Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::set<Member*> members_ ABSL_GUARDED_BY(mu_);
+  Event closing_;
+  std::thread thread_;
 };
 
 // What a stream that was stopped ends with.
 absl::Status ServerStops();
+// Ends a call that waits for its client with ABORTED, saying for how long nothing was read. Safe anywhere.
+void AbortUnread(grpc::CallbackServerContext& context, absl::Duration unread);
 
-// Threads: gRPC's, the hub's and StopAll's; `turn_taken_` gives one of them the right to ask the source, to write and
-// to finish. Invariant: Finish is called once, and by the holder of the turn, which is then never given back. Owns
-// itself: deleted in OnDone, after which no notice can come.
+// Threads: gRPC's, the hub's and the stream set's; `turn_taken_` gives one of them the right to ask the source, to
+// write and to finish. Invariant: Finish is called once, and by the holder of the turn, which is then never given back.
+// Owns itself: deleted in OnDone, after which no notice can come.
 template <class Response>
 class StreamReactor final : public grpc::ServerWriteReactor<Response>, private StreamSet::Member {
  public:
-  // For a service's handler to return. `streams` outlives the reactor.
-  static grpc::ServerWriteReactor<Response>* Start(std::unique_ptr<StreamSource<Response>> source, StreamSet& streams) {
-    auto* reactor = new StreamReactor(std::move(source), streams);
+  // For a service's handler to return. `slot` is held to the end; `streams` outlives the reactor.
+  static grpc::ServerWriteReactor<Response>* Start(grpc::CallbackServerContext& context, CallLimit::Slot slot,
+                                                   std::unique_ptr<StreamSource<Response>> source, StreamSet& streams) {
+    auto* reactor = new StreamReactor(context, std::move(slot), std::move(source), streams);
     streams.Add(reactor);
     // Before the first Next: a change between them is then not lost.
     reactor->subscription_ = reactor->source_->Subscribe([reactor] { reactor->OnChange(); });
@@ -84,6 +106,10 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   }
 
   void OnWriteDone(bool ok) override {
+    {
+      absl::MutexLock lock(&mu_);
+      write_.reset();
+    }
     if (ok) {
       Advance();
     } else {
@@ -102,14 +128,25 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   }
 
  private:
-  StreamReactor(std::unique_ptr<StreamSource<Response>> source, StreamSet& streams)
-      : source_(std::move(source)), streams_(streams) {}
+  StreamReactor(grpc::CallbackServerContext& context, CallLimit::Slot slot,
+                std::unique_ptr<StreamSource<Response>> source, StreamSet& streams)
+      : context_(context), slot_(std::move(slot)), source_(std::move(source)), streams_(streams) {}
 
   void OnChange() {
     if (TakeTurn(&StreamReactor::changed_)) Advance();
   }
   void Stop() override {
     if (TakeTurn(&StreamReactor::stopping_)) Advance();
+  }
+
+  // gRPC then fails the write, which ends the stream as a client's cancel does.
+  void EndIfUnread(absl::Duration limit) override {
+    absl::Duration unread;
+    {
+      absl::MutexLock lock(&mu_);
+      unread = write_ ? write_->Elapsed() : absl::ZeroDuration();
+    }
+    if (unread > limit) AbortUnread(context_, unread);
   }
 
   // Raises `flag` for whoever has the turn; true if it was free and is the caller's now.
@@ -129,8 +166,12 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
         stopping = stopping_;
       }
       response_.Clear();
-      const absl::StatusOr<Pull> pull = source_->Next(response_);
+      const absl::StatusOr<Pull> pull = WithoutThrowing("the stream", [this] { return source_->Next(response_); });
       if (!pull.ok()) return this->Finish(ToGrpcStatus(pull.status()));
+      if (*pull == Pull::kMore || *pull == Pull::kLast) {
+        absl::MutexLock lock(&mu_);
+        write_.emplace();
+      }
       if (*pull == Pull::kMore) return this->StartWrite(&response_);
       if (*pull == Pull::kLast) return this->StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
       if (*pull == Pull::kEnd) return this->Finish(grpc::Status::OK);
@@ -147,6 +188,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     }
   }
 
+  grpc::CallbackServerContext& context_;
+  const CallLimit::Slot slot_;
   const std::unique_ptr<StreamSource<Response>> source_;
   StreamSet& streams_;
   std::unique_ptr<ChangeHub::Subscription> subscription_;
@@ -157,6 +200,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   bool changed_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<Stopwatch> write_ ABSL_GUARDED_BY(mu_);  // since the write that is under way began
 };
 
 // A stream that ends with `status` at once.
@@ -166,5 +210,17 @@ class FailedStream final : public grpc::ServerWriteReactor<Response> {
   explicit FailedStream(const absl::Status& status) { this->Finish(ToGrpcStatus(status)); }
   void OnDone() override { delete this; }
 };
+
+// For a service's handler to return: the stream of what `open` makes, a StatusOr of a unique_ptr to a source, or one
+// that ends with its error, or with `limit`'s. The slot comes first: a call too many opens nothing.
+template <class Response, class Open>
+grpc::ServerWriteReactor<Response>* StartStream(grpc::CallbackServerContext& context, CallLimit& limit,
+                                                StreamSet& streams, const Open& open) {
+  absl::StatusOr<CallLimit::Slot> slot = limit.Take();
+  if (!slot.ok()) return new FailedStream<Response>(slot.status());
+  auto source = open();
+  if (!source.ok()) return new FailedStream<Response>(source.status());
+  return StreamReactor<Response>::Start(context, *std::move(slot), *std::move(source), streams);
+}
 
 }  // namespace permafrost::api

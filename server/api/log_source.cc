@@ -1,4 +1,4 @@
-#include "api/log_stream.h"
+#include "api/log_source.h"
 
 namespace permafrost::api {
 namespace {
@@ -7,7 +7,7 @@ constexpr int64_t kPieceBytes = 64 << 10;
 
 }  // namespace
 
-absl::StatusOr<Pull> LogStream::Next(v1::StreamJobLogsResponse& response) {
+absl::StatusOr<Pull> LogSource::Next(v1::StreamJobLogsResponse& response) {
   PF_ASSIGN_OR_RETURN(jobs::LogChunk chunk, jobs_.ReadLog(id_, offset_, kPieceBytes));
   offset_ = chunk.next_offset;
   const bool at_end = static_cast<int64_t>(chunk.data.size()) < kPieceBytes;
@@ -18,7 +18,7 @@ absl::StatusOr<Pull> LogStream::Next(v1::StreamJobLogsResponse& response) {
   return over ? Pull::kLast : Pull::kMore;
 }
 
-std::unique_ptr<ChangeHub::Subscription> LogStream::Subscribe(ChangeHub::Listener listener) {
+std::unique_ptr<ChangeHub::Subscription> LogSource::Subscribe(ChangeHub::Listener listener) {
   return follow_ ? jobs_.Subscribe(id_, std::move(listener)) : nullptr;
 }
 

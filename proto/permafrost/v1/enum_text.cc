@@ -1,13 +1,12 @@
-#include "client/enum_text.h"
+#include "permafrost/v1/enum_text.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/string_view.h"
 
-namespace permafrost::client {
+namespace permafrost {
 namespace {
 
 using google::protobuf::EnumDescriptor;
@@ -29,7 +28,7 @@ std::string EnumShortName(const EnumDescriptor& type, int value) {
 }
 
 std::optional<int> ParseEnum(const EnumDescriptor& type, std::string_view name) {
-  const std::string wanted = absl::StrReplaceAll(AbslView(name), {{"_", "-"}});
+  const std::string wanted = absl::StrReplaceAll(absl::string_view(name.data(), name.size()), {{"_", "-"}});
   for (int i = 1; i < type.value_count(); ++i) {
     const EnumValueDescriptor& value = *type.value(i);
     if (name == value.name() || wanted == ShortName(value)) return value.number();
@@ -43,4 +42,4 @@ std::vector<std::string> EnumShortNames(const EnumDescriptor& type) {
   return names;
 }
 
-}  // namespace permafrost::client
+}  // namespace permafrost

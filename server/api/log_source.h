@@ -1,11 +1,12 @@
 // Source of StreamJobLogs: a job's log in pieces.
+// Threads: as StreamSource. Borrows the manager. Errors: those of JobManager::ReadLog.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <utility>
 
-#include "api/stream.h"
+#include "api/server_stream.h"
 #include "base/id.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/job.pb.h"
@@ -13,10 +14,10 @@
 namespace permafrost::api {
 
 // With `follow`, ends after the last byte of a job in a terminal state; without, at the end as it was met.
-class LogStream final : public StreamSource<v1::StreamJobLogsResponse> {
+class LogSource final : public StreamSource<v1::StreamJobLogsResponse> {
  public:
   // `offset` as in the request: negative counts from the present end.
-  LogStream(jobs::JobManager& jobs, JobId id, int64_t offset, bool follow)
+  LogSource(jobs::JobManager& jobs, JobId id, int64_t offset, bool follow)
       : jobs_(jobs), id_(std::move(id)), offset_(offset), follow_(follow) {}
   absl::StatusOr<Pull> Next(v1::StreamJobLogsResponse& response) override;
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override;
