@@ -26,7 +26,7 @@ struct CallLimitOptions {
   // VerifyDataset and SampleDataset together. Each takes a thread, a core, and as much of the disk as it can get from a
   // job that trains.
   int dataset_reads = 4;
-  // DeleteDataset. Each takes a thread, for as long as the import that it cancels takes to stop.
+  // DeleteDataset. Each takes a thread while it removes files, which may be large.
   int dataset_deletions = 16;
   // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
   // stopped for longer must begin anew.

@@ -66,7 +66,7 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
   if (!id.ok()) return Reply(context, id.status());
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take();
   if (!slot.ok()) return Reply(context, slot.status());
-  // On its own thread, since it waits until an import of the dataset has stopped.
+  // On a thread of its own, since it waits for the disk.
   return StartThreadedCall("the deletion", *std::move(slot), [this, id = *std::move(id)] {
     return catalog_.Delete(id, [this, &id] { return jobs_.CheckDatasetUnused(id); });
   });

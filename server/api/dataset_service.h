@@ -1,5 +1,5 @@
 // DatasetService: what the wire asks, converted and handed to the Catalog.
-// Threads: gRPC's, of which none waits for a disk or an import: verifications, samples and deletions have threads of
+// Threads: gRPC's, of which none waits for a disk: verifications, samples and deletions have threads of
 // their own.
 // Borrows the catalog, the job manager (which datasets are in use), the stream set and the limits.
 #pragma once

@@ -1,4 +1,4 @@
-// Calls whose work waits for a disk or for an import to stop: each has a thread of its own, so that gRPC's never wait.
+// Calls whose work waits for a disk: each has a thread of its own, so that gRPC's never wait.
 // Threads: safe anywhere.
 #pragma once
 

@@ -329,7 +329,7 @@ class FakeCatalog : public data::Catalog {
     hub_.Notify(key);
   }
   CountedHub& hub() { return hub_; }
-  // What Delete waits for, as for an import that does not stop.
+  // What Delete waits for, as for a slow disk.
   void SetDeleteWait(std::function<void()> wait) {
     absl::MutexLock lock(&mu_);
     delete_wait_ = std::move(wait);

@@ -244,7 +244,7 @@ TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
-TEST_F(LimitsTest, DeletionsThatWaitForAnImportHoldUpNoOtherCall) {
+TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
   absl::Notification stopped;
   catalog_.SetDeleteWait([&] { stopped.WaitForNotification(); });
   v1::DeleteDatasetRequest request;
