@@ -60,7 +60,7 @@ def bad_commands(lines):
     bad = []
     for line in lines:
         words = line.removeprefix("$ ").split()
-        if not words or words[0] not in ("build/bin/permafrost", "build/bin/permafrostd", "permafrost", "bench/run", "deploy/quickstart", "tests/run"):
+        if len(words) < 2 or words[0] not in ("build/bin/permafrost", "build/bin/permafrostd", "permafrost", "bench/run", "deploy/quickstart", "tests/run"):
             continue
         program, rest = words[0], words[1:]
         flags = [word.split("=")[0] for word in rest if word.startswith("-")]
@@ -104,6 +104,13 @@ def documented_rooms(text):
     return {room: sorted(re.findall(r"`([^`]+)`", may)) for room, may in rows}
 
 
+def upward(rooms):
+    """Arrows of the table that point to its own row or to one below."""
+    order = list(rooms)
+    room_of = lambda target: target if target in rooms else target.split("/")[0]
+    return [(room, target) for room, may in rooms.items() for target in may if order.index(room_of(target)) >= order.index(room)]
+
+
 def tested_rooms(text):
     """The same of tests/rooms/rooms_test.cc."""
     table = text[text.index("kRooms[] = {") : text.index("\n};", text.index("kRooms[] = {"))]
@@ -136,7 +143,9 @@ class Documents(unittest.TestCase):
     def test_rooms_are_those_of_the_test(self):
         tested = tested_rooms((ROOT / "tests/rooms/rooms_test.cc").read_text())
         self.assertGreater(len(tested), 10)
-        self.assertEqual(documented_rooms((ROOT / "server/README.md").read_text()), tested)
+        documented = documented_rooms((ROOT / "server/README.md").read_text())
+        self.assertEqual(documented, tested)
+        self.assertEqual(upward(documented), [])
 
 
 class Checks(unittest.TestCase):
@@ -149,6 +158,7 @@ class Checks(unittest.TestCase):
         bad = ["build/bin/permafrost job submit --fly", "build/bin/permafrostd --land", "build/bin/permafrost jog list", "bench/run steps --swim"]
         self.assertEqual(len(bad_commands([*bad, "build/bin/permafrost job submit --epochs 2", "build/bin/permafrostd --threads 2"])), len(bad))
         self.assertEqual(documented_rooms("| `a` | x | `b` |\n"), {"a": ["b"]})
+        self.assertEqual(upward({"a": [], "b/c": ["a"], "d": ["e/x.h", "b/c"], "e": ["d"]}), [("d", "e/x.h")])
 
 
 if __name__ == "__main__":
