@@ -179,7 +179,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   const auto registry = std::make_shared<prometheus::Registry>();
   telemetry::JobMetrics job_metrics(*registry, NamesOf(jobs::kJobStateNames));
-  telemetry::GraphCacheMetrics cache_metrics(*registry, NamesOf(graphcache::kModeNames));
+  telemetry::GraphCacheMetrics cache_metrics(*registry, NamesOf(kModeNames));
   telemetry::ServerMetrics server_metrics(*registry,
                                           {.version = std::string(Version()),
                                            .git_commit = std::string(GitCommit()),
