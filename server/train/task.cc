@@ -10,6 +10,11 @@
 
 namespace permafrost::train {
 
+std::vector<data::Split> SplitsOf(graphcache::Mode mode) {
+  if (mode == graphcache::Mode::kTrain) return {data::Split::kTrain};
+  return {data::Split::kValid, data::Split::kTest};
+}
+
 absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
                                                    c10::Device device, int threads,
                                                    const std::function<bool()>& keep_going) {
