@@ -368,6 +368,7 @@ absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   ImportLimits limits;
+  limits.threads = options_.threads;
   limits.may_read = [this](const fs::path& path) { return IsInRoots(path, options_.import_roots); };
   PF_ASSIGN_OR_RETURN(const fs::path directory, files_.BeginDataset(id));
   PF_ASSIGN_OR_RETURN(ImportedSummary summary, options_.importer(options, directory, observe, stop, limits));

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/change_hub.h"
+#include "base/cores.h"
 #include "base/id.h"
 #include "data/import/import.h"
 #include "data/store/dataset.h"
@@ -47,6 +48,8 @@ struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
   // Paths that imports may read, resolved; symlinks and `..` cannot leave them. Empty: no import is allowed.
   std::vector<std::filesystem::path> import_roots;
+  // Threads of an import, >= 1.
+  int threads = AvailableCores();
   // Told in one line of each thing that the catalog moved to datasets/.quarantine/ since it cannot prove to have made
   // it.
   std::function<void(std::string_view)> warn;

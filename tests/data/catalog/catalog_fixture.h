@@ -25,6 +25,7 @@ class CatalogTest : public ::testing::Test {
   std::filesystem::path root() const { return temp_.path() / "root"; }
   std::filesystem::path source() const { return root() / "small"; }
   std::filesystem::path directory() const { return temp_.path() / "datasets"; }
+  static constexpr int kThreads = 3;
   static DatasetId Id(const char* name) { return DatasetId(name); }
   ImportOptions Options() const {
     ImportOptions options;
@@ -34,6 +35,7 @@ class CatalogTest : public ::testing::Test {
   std::unique_ptr<Catalog> Open(Importer importer = data::Import) {
     auto catalog = Catalog::Create({.directory = directory(),
                                     .import_roots = {root()},
+                                    .threads = kThreads,
                                     .warn = [this](std::string_view line) { warnings_.emplace_back(line); },
                                     .importer = std::move(importer)});
     EXPECT_TRUE(catalog.ok()) << catalog.status();
