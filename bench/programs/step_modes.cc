@@ -25,7 +25,6 @@ namespace permafrost::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using graphcache::Mode;
 using graphcache::Policy;
 
 struct Settings {
@@ -74,7 +73,7 @@ struct Arm {
   nn::Optimizer optimizer;
   StepEngine engine;
   data::PaddedBatch batch;
-  SmallGraphsBatch view{batcher, batch};
+  SmallGraphsBatch view{batcher, at::kCPU, &batch};
   PhaseSeconds seconds;
   int64_t step = 0;
   std::vector<double> times;
