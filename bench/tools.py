@@ -19,7 +19,7 @@ SAMPLE = ROOT / "deploy" / "sample" / "zinc"
 INSTALLED_BY_HAND = {"torch_sparse": "-m pip install --no-build-isolation torch-sparse torch-scatter"}
 
 
-# Of Permafrost's programs: threads wait as they do in permafrostd, which sets this for itself.
+# Of Permafrost's programs and of peers with OpenMP: threads wait as they do in permafrostd, which sets this for itself.
 ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}
 
 
