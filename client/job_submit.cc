@@ -21,13 +21,13 @@
 namespace permafrost::client {
 namespace {
 
-using Options = train::TrainOptions;
+using train::TrainOptions;
 
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kFirstSubmitBackoff = absl::Milliseconds(100);
 
 template <class Show>
 std::string NumberDefault(const Show& show) {
-  return JobDefault([&show](const Options& options) { return ExactText(static_cast<double>(show(options))); });
+  return JobDefault([&show](const TrainOptions& options) { return absl::StrCat(show(options)); });
 }
 
 // Of node-level models.
@@ -62,7 +62,7 @@ void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
   AddDrawOptions(submit, flags.draw);
   submit.add_flag("--layer-wise-eval", flags.layer_wise,
                   "Evaluate layer by layer over the whole graph, not by samples");
-  const std::string look_ahead = NumberDefault([](const Options& o) { return o.nodes.look_ahead; });
+  const std::string look_ahead = NumberDefault([](const TrainOptions& o) { return o.nodes.look_ahead; });
   submit
       .add_option("--look-ahead", flags.look_ahead,
                   absl::StrCat("Batches sampled ahead of the step, 1..64 (", look_ahead, ")"))
@@ -143,7 +143,7 @@ grpc::Status Create(Session& session, const v1::CreateJobRequest& request, v1::J
   const auto stub = v1::JobService::NewStub(session.channel());
   const Stopwatch watch;
   const auto left = [&] { return session.options().timeout() - watch.Elapsed(); };
-  absl::Duration backoff = kFirstBackoff;
+  absl::Duration backoff = kFirstSubmitBackoff;
   while (true) {
     const grpc::Status status =
         session.Unary(left(), [&](grpc::ClientContext* context) { return stub->CreateJob(context, request, &job); });
@@ -190,31 +190,33 @@ ExitCode Submit(Session& session, const SubmitFlags& flags) {
 }  // namespace
 
 void AddJobSubmit(CLI::App& job, Command& chosen) {
-  const std::string hidden = NumberDefault([](const Options& o) { return o.model.hidden_channels; });
-  const std::string layers = NumberDefault([](const Options& o) { return o.model.num_layers; });
-  const std::string dropout = NumberDefault([](const Options& o) { return o.model.dropout; });
-  const std::string epochs = NumberDefault([](const Options& o) { return o.epochs; });
-  const std::string batch_size = NumberDefault([](const Options& o) { return o.batch_size; });
-  const std::string rate = NumberDefault([](const Options& o) { return o.optimizer.learning_rate; });
-  const std::string decay = NumberDefault([](const Options& o) { return o.optimizer.weight_decay; });
-  const std::string norm = NumberDefault([](const Options& o) { return o.optimizer.max_grad_norm; });
-  const std::string warmup = NumberDefault([](const Options& o) { return o.optimizer.warmup_steps; });
-  const std::string seed = NumberDefault([](const Options& o) { return o.seed; });
-  const std::string every = NumberDefault([](const Options& o) { return o.checkpoint.every_steps; });
-  const std::string keep = NumberDefault([](const Options& o) { return o.checkpoint.keep; });
-  const std::string pooling = JobDefault([](const Options& o) { return NameOf(nn::kPoolingNames, o.model.pooling); });
+  const std::string hidden = NumberDefault([](const TrainOptions& o) { return o.model.hidden_channels; });
+  const std::string layers = NumberDefault([](const TrainOptions& o) { return o.model.num_layers; });
+  const std::string dropout = NumberDefault([](const TrainOptions& o) { return o.model.dropout; });
+  const std::string epochs = NumberDefault([](const TrainOptions& o) { return o.epochs; });
+  const std::string batch_size = NumberDefault([](const TrainOptions& o) { return o.batch_size; });
+  const std::string rate = NumberDefault([](const TrainOptions& o) { return o.optimizer.learning_rate; });
+  const std::string decay = NumberDefault([](const TrainOptions& o) { return o.optimizer.weight_decay; });
+  const std::string norm = NumberDefault([](const TrainOptions& o) { return o.optimizer.max_grad_norm; });
+  const std::string warmup = NumberDefault([](const TrainOptions& o) { return o.optimizer.warmup_steps; });
+  const std::string seed = NumberDefault([](const TrainOptions& o) { return o.seed; });
+  const std::string every = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_steps; });
+  const std::string keep = NumberDefault([](const TrainOptions& o) { return o.checkpoint.keep; });
+  const std::string pooling =
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kPoolingNames, o.model.pooling); });
   const std::string optimizer =
-      JobDefault([](const Options& o) { return NameOf(nn::kOptimizerNames, o.optimizer.algorithm); });
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kOptimizerNames, o.optimizer.algorithm); });
   const std::string schedule =
-      JobDefault([](const Options& o) { return NameOf(nn::kScheduleNames, o.optimizer.schedule); });
-  const std::string loss = JobDefault([](const Options& o) { return NameOf(nn::kLossNames, o.loss); });
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kScheduleNames, o.optimizer.schedule); });
+  const std::string loss = JobDefault([](const TrainOptions& o) { return NameOf(nn::kLossNames, o.loss); });
   CLI::App* submit = job.add_subcommand("submit", "Queue a training job, described by a file, by flags, or by both");
   const auto flags = std::make_shared<SubmitFlags>();
   submit->add_option("--file", flags->file, "Job in YAML, or in JSON (*.json); flags override it")->type_name("FILE");
   submit->add_option("--dataset", flags->dataset, "Dataset to train on")->type_name("NAME");
   submit->add_option("--id", flags->id, "ID of the job (default: the server makes one)")->type_name("ID");
-  AddEnumOption(*submit, "--model,--architecture", flags->model, *v1::ModelSpec::Architecture_descriptor(),
-                absl::StrCat("Model (default ", NameOf(nn::kArchitectureNames, Options().model.architecture), ")"));
+  AddEnumOption(
+      *submit, "--model,--architecture", flags->model, *v1::ModelSpec::Architecture_descriptor(),
+      absl::StrCat("Model (default ", NameOf(nn::kArchitectureNames, TrainOptions().model.architecture), ")"));
   submit->add_option("--hidden", flags->hidden, absl::StrCat("Channels of a node, 1..4096 (", hidden, ")"))
       ->type_name("N");
   submit

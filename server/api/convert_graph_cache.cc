@@ -16,7 +16,7 @@ namespace {
 
 using Policies = WireEnum<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>;
 using OnMisses = WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>;
-using Modes = WireEnum<v1::GraphCacheMode, graphcache::kModeNames>;
+using Modes = WireEnum<v1::GraphCacheMode, kModeNames>;
 
 void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
   wire.set_nodes(shape.nodes);
@@ -24,7 +24,7 @@ void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
   wire.set_graphs(shape.graphs);
 }
 
-void StatisticsToWire(graphcache::Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
+void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
   wire.set_mode(Modes::ToWire(mode));
   wire.set_entries(stats.entries);
   wire.set_entry_bytes(stats.entry_bytes);
@@ -78,7 +78,7 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
   wire.set_armed(snapshot.armed);
   wire.set_freeze_step(snapshot.freeze_step);
   SetTime(snapshot.freeze_time, [&wire] { return wire.mutable_freeze_time(); });
-  for (const graphcache::Mode mode : {graphcache::Mode::kTrain, graphcache::Mode::kEval}) {
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     StatisticsToWire(mode, snapshot.of(mode), *wire.add_statistics());
   }
   int64_t total = snapshot.shared_bytes;

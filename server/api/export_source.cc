@@ -13,7 +13,7 @@
 namespace permafrost::api {
 namespace {
 
-constexpr uint64_t kPieceBytes = 64 << 10;
+constexpr uint64_t kExportPieceBytes = 64 << 10;
 
 int64_t ModifiedNanoseconds(const struct stat& info) {
 #ifdef __APPLE__
@@ -59,7 +59,7 @@ absl::Status ExportSource::Read(std::string& piece) const {
 }
 
 absl::StatusOr<Pull> ExportSource::Next(v1::ExportJobResponse& response) {
-  const uint64_t bytes = std::min(kPieceBytes, size_ - offset_);
+  const uint64_t bytes = std::min(kExportPieceBytes, size_ - offset_);
   std::string& piece = *response.mutable_data();
   piece.resize(bytes);
   if (bytes > 0) PF_RETURN_IF_ERROR(Read(piece));

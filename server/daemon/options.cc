@@ -109,13 +109,13 @@ std::vector<Setting> MakeSettings() {
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadName(v, kDeviceNames, o.device); },
                       .show = [](const Options& o) { return std::string(kDeviceNames.Name(o.device)); }});
-  settings.push_back(
-      {.name = "threads",
-       .metavar = "N",
-       .help = absl::StrCat("Threads of the device's math, 0 to ", kMaxThreads, ". 0: the cores this process may use."),
-       .is_list = false,
-       .read = [](const std::string& v, Options& o) { return ReadCount(v, kMaxThreads, o.threads); },
-       .show = [](const Options& o) { return absl::StrCat(o.threads); }});
+  settings.push_back({.name = "threads",
+                      .metavar = "N",
+                      .help = absl::StrCat("Threads of the device's math and of imports, 0 to ", kMaxThreads,
+                                           ". 0: the cores this process may use."),
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadCount(v, kMaxThreads, o.threads); },
+                      .show = [](const Options& o) { return absl::StrCat(o.threads); }});
   settings.push_back(
       {.name = "import-root",
        .metavar = "DIR",

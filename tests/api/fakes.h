@@ -144,6 +144,7 @@ class FakeJobManager : public jobs::JobManager {
   absl::StatusOr<jobs::Job> Create(const jobs::CreateRequest& request) override {
     absl::MutexLock lock(&mu_);
     PF_RETURN_IF_ERROR(std::exchange(next_error_, absl::OkStatus()));
+    PF_RETURN_IF_ERROR(jobs::CheckRequest(request));
     created_ = request;
     jobs::Job job;
     job.id = request.id.empty() ? JobId("made") : request.id;

@@ -247,8 +247,11 @@ TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
 TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
   absl::Notification stopped;
   catalog_.SetDeleteWait([&] { stopped.WaitForNotification(); });
+  data::Dataset unused;
+  unused.id = DatasetId("unused");
+  catalog_.Put(unused);
   v1::DeleteDatasetRequest request;
-  request.set_name("datasets/zinc");
+  request.set_name("datasets/unused");
   const auto remove = [&] {
     grpc::ClientContext context;
     google::protobuf::Empty empty;

@@ -46,7 +46,7 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::EdgeListOptions::Header, data::kHeaderNames>();
   ExpectSameWords<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>();
   ExpectSameWords<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>();
-  ExpectSameWords<v1::GraphCacheMode, graphcache::kModeNames>();
+  ExpectSameWords<v1::GraphCacheMode, kModeNames>();
 }
 
 TEST(WireEnum, WhatOneSideDoesNotKnowIsUnspecifiedOrRefused) {

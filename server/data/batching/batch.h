@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/batch_shape.h"
 #include "data/store/graph_set.h"
 
 namespace permafrost::data {
