@@ -23,7 +23,7 @@ struct Ran {
   int code = -1;
 };
 
-Ran Run(const std::string& command) {
+Ran RunShell(const std::string& command) {
   Ran ran;
   std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return ran;
