@@ -35,9 +35,9 @@ Ran RunShell(const std::string& command) {
 }
 
 TEST(Reference, IsWhatHelpSays) {
-  if (Run("python3 --version").code != 0) GTEST_SKIP() << "python3, which compares them, is absent";
+  if (RunShell("python3 --version").code != 0) GTEST_SKIP() << "python3, which compares them, is absent";
   const Ran check =
-      Run(PERMAFROST_SOURCE_DIR "/client/make-reference --check " PERMAFROST_PROGRAM " " + std::string(kReadme));
+      RunShell(PERMAFROST_SOURCE_DIR "/client/make-reference --check " PERMAFROST_PROGRAM " " + std::string(kReadme));
   EXPECT_EQ(check.code, 0) << check.output;
 }
 
