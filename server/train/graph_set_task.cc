@@ -24,11 +24,6 @@ constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 // How often a stop is asked for while the schedule is walked.
 constexpr std::chrono::milliseconds kStopInterval(20);
 
-std::vector<data::Split> SplitsOf(Mode mode) {
-  if (mode == Mode::kTrain) return {data::Split::kTrain};
-  return {data::Split::kValid, data::Split::kTest};
-}
-
 // Another label that is valid for the loss, where there is one; a missing one stays missing.
 float OtherLabel(nn::Loss loss, int64_t outputs, float label) {
   switch (loss) {
@@ -46,8 +41,8 @@ float OtherLabel(nn::Loss loss, int64_t outputs, float label) {
 // Gives a batch of the same graphs other values, all of them valid: the first category, the first node as every edge's
 // source.
 void MakeOther(nn::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
-  for (std::vector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
-  for (std::vector<float>* values : {&batch.node_floats, &batch.edge_floats})
+  for (AlignedVector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
+  for (AlignedVector<float>* values : {&batch.node_floats, &batch.edge_floats})
     for (float& value : *values) value = 2 * value + 1;
   for (float& label : batch.labels) label = OtherLabel(loss, outputs, label);
   std::fill_n(batch.edge_source.begin(), batch.real.edges, 0);

@@ -34,7 +34,7 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
 }
 
 // Batches on the host at once: those made ready ahead and the one in the step.
-constexpr double kHostBatches = 4;
+constexpr double kHostGraphSetBatches = 4;
 // How far the largest batch lies above the mean one, in standard deviations.
 constexpr double kDeviations = 5;
 
@@ -55,12 +55,13 @@ RunMemory MemoryOf(const nn::GraphModelOptions& model, int64_t batch_size, const
   const double nodes = LargestSum(graphs, train.mean_nodes, train.std_nodes, train.max_nodes),
                edges = LargestSum(graphs, train.mean_edges, train.std_edges, train.max_edges);
   const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
-  return {.cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
-                                     .edges = edges,
-                                     .graphs = graphs}),
-          .batch_bytes = kHostBatches * (nodes * (HostBytesPerRow(summary.node_features) + sizeof(int64_t)) +
-                                         edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t))),
-          .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float)};
+  return {
+      .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
+                                 .edges = edges,
+                                 .graphs = graphs}),
+      .batch_bytes = kHostGraphSetBatches * (nodes * (HostBytesPerRow(summary.node_features) + sizeof(int64_t)) +
+                                             edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t))),
+      .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float)};
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 // More classes than this are a measure, not a class.
 constexpr double kMaxClasses = 1'000'000;
 // Batches on the host at once: those gathered ahead and the one in the step.
-constexpr double kHostBatches = 3;
+constexpr double kHostNodeBatches = 3;
 // A whole graph's tensors, and the other edges and row keys that a capture is proven with.
 constexpr double kWholeGraphCopies = 2;
 
@@ -101,7 +101,7 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
     const double sampled = sizeof(data::NodeId) * rows.nodes.back() + 2 * sizeof(int64_t) * rows.edges;
     const double batches = sampling.fan_outs.empty()
                                ? kWholeGraphCopies * batch
-                               : kHostBatches * batch + static_cast<double>(options.nodes.look_ahead) * sampled;
+                               : kHostNodeBatches * batch + static_cast<double>(options.nodes.look_ahead) * sampled;
     memory.batch_bytes = std::max(memory.batch_bytes, batches);
   }
   memory.result_bytes = sizeof(float) * out * static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));

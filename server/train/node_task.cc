@@ -30,11 +30,6 @@ constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStream
 // Part of the memory that open advice may fill.
 constexpr uint64_t kAdviceShare = 4;
 
-std::vector<data::Split> SplitsOf(Mode mode) {
-  if (mode == Mode::kTrain) return {data::Split::kTrain};
-  return {data::Split::kValid, data::Split::kTest};
-}
-
 class SampledStream final : public BatchStream {
  public:
   SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::ShapeSampler sampler,
