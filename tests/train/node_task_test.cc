@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "device/backend.h"
 #include "device/cpu/storage.h"
-#include "device/device.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graph.h"
@@ -81,7 +81,7 @@ struct Rig {
       : options(With(std::move(train_options), policy)),
         task(*Task::Create(options, graph, at::kCPU, 2, [] { return true; })),
         optimizer(options.optimizer, task->tensors().parameters()),
-        engine(options, *task, optimizer, at::kCPU, context) {}
+        engine(options, *task, optimizer, *backend, context) {}
   static TrainOptions With(TrainOptions options, graphcache::PolicyOptions policy) {
     options.graph_cache = policy;
     return options;
@@ -97,6 +97,7 @@ struct Rig {
   const std::unique_ptr<Task> task;
   Recorder context;
   nn::Optimizer optimizer;
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   PhaseSeconds seconds;
 };
