@@ -1,13 +1,12 @@
 #include "device/backend.h"
 
 #include <ATen/Parallel.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/cores.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "device/cpu/cpu_backend.h"
@@ -27,14 +26,6 @@ struct Row {
 constexpr std::array<Row, 3> kBackends{{{DeviceKind::kMps, HasMps, MakeMpsBackend},
                                         {DeviceKind::kCuda, HasCuda, MakeCudaBackend},
                                         {DeviceKind::kCpu, [] { return true; }, MakeCpuBackend}}};
-
-int AvailableCores() {
-#ifdef __linux__
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
 
 }  // namespace
 

@@ -63,8 +63,8 @@ class Backend {
 // this libtorch lacks, and for a libtorch that was not tested (CheckTorchVersion).
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind);
 
-// Threads of the math library on the calling thread, whatever the device: every backend has work on the host. 0: the
-// cores that this process may use. Returns how many they are.
+// Threads of the math library on the calling thread, whatever the device: every backend has work on the host. 0:
+// AvailableCores(). Returns how many they are.
 int UseThreads(int threads);
 
 }  // namespace permafrost::device

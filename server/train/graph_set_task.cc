@@ -16,11 +16,6 @@ namespace {
 // Batches made ready ahead of the step.
 constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
-std::vector<data::Split> SplitsOf(Mode mode) {
-  if (mode == Mode::kTrain) return {data::Split::kTrain};
-  return {data::Split::kValid, data::Split::kTest};
-}
-
 // Where only one graph fits: the same edges with other values, all of them valid.
 void MakeOther(data::PaddedBatch& batch) {
   for (AlignedVector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);

@@ -29,11 +29,6 @@ constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStream
 // Part of the memory that open advice may fill.
 constexpr uint64_t kAdviceShare = 4;
 
-std::vector<data::Split> SplitsOf(Mode mode) {
-  if (mode == Mode::kTrain) return {data::Split::kTrain};
-  return {data::Split::kValid, data::Split::kTest};
-}
-
 data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode) {
   const NodeTrainingOptions& nodes = options.nodes;
   const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();

@@ -17,6 +17,11 @@ absl::StatusOr<const graphcache::StepInputs*> HostBatch::PadTo(const BatchShape&
   return &inputs_;
 }
 
+std::vector<data::Split> SplitsOf(Mode mode) {
+  if (mode == Mode::kTrain) return {data::Split::kTrain};
+  return {data::Split::kValid, data::Split::kTest};
+}
+
 absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
                                                    c10::Device device, int threads,
                                                    const std::function<bool()>& keep_going) {

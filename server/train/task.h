@@ -77,6 +77,9 @@ struct Evaluation {
   std::vector<float> predictions;
 };
 
+// The splits whose batches a step of this mode sees.
+std::vector<data::Split> SplitsOf(Mode mode);
+
 class Task {
  public:
   // Errors: InvalidArgument with violations under "spec." for options that do not go with the dataset; DataLoss;
