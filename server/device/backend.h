@@ -12,17 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/device_kind.h"
+#include "base/storage_use.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
 
 namespace permafrost::device {
-
-// Memory of tensors on a device, of all jobs of the process.
-struct StorageUse {
-  int64_t bytes = 0;        // live
-  int64_t peak_bytes = 0;   // the most at once since RestartStoragePeak, or since the process began
-  int64_t allocations = 0;  // since the process began; 0 where the device does not count them
-};
 
 // Makes the executables of one job. They borrow it, and end before it.
 class Capturer {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/device_kind.h"
+#include "base/storage_use.h"
 #include "data/batching/block_stream.h"
 #include "data/store/dataset.h"
 #include "graphcache/command.h"
@@ -106,13 +107,6 @@ inline constexpr std::string_view kBestWeightsFile = "best.safetensors";
 inline constexpr std::string_view kLastWeightsFile = "last.safetensors";
 inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
 
-// Memory of tensors on the device, of all jobs of the process.
-struct StorageUse {
-  int64_t bytes = 0;        // live
-  int64_t peak_bytes = 0;   // the most at once since the newest job began or went on
-  int64_t allocations = 0;  // since the process began; 0 where the device does not count them
-};
-
 // Runs one job at a time on the device. Threads: Run from the device's one thread only; the rest is safe anywhere.
 class Runner {
  public:
@@ -126,6 +120,7 @@ class Runner {
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;
   virtual std::string_view torch_version() const = 0;
+  // The peak begins anew with each run.
   virtual StorageUse storage_use() const { return {}; }
 };
 

@@ -39,10 +39,7 @@ class TorchRunner final : public Runner {
   DeviceKind device() const override { return backend_->kind(); }
   int threads() const override { return threads_; }
   std::string_view torch_version() const override { return torch_version_; }
-  StorageUse storage_use() const override {
-    const device::StorageUse use = backend_->storage();
-    return {.bytes = use.bytes, .peak_bytes = use.peak_bytes, .allocations = use.allocations};
-  }
+  StorageUse storage_use() const override { return backend_->storage(); }
 
  private:
   const std::unique_ptr<device::Backend> backend_;

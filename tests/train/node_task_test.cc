@@ -233,9 +233,9 @@ TEST_F(NodeTaskTest, AFrozenStepAllocatesNoStorage) {
   const auto graph = Graph(c.graph);
   Rig rig(c.options, graph, {Policy::kFreeze});
   int64_t step = 0;
-  device::StorageCounters before;
+  StorageUse before;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    if (epoch == 1) before = device::ReadStorageCounters();
+    if (epoch == 1) before = device::ReadStorageUse();
     const auto batches = rig.task->TrainBatches(epoch, 0);
     for (;; ++step) {
       const auto batch = batches->Next();
@@ -244,7 +244,7 @@ TEST_F(NodeTaskTest, AFrozenStepAllocatesNoStorage) {
       ASSERT_TRUE(rig.engine.Train(**batch, step, rig.seconds).ok());
     }
   }
-  EXPECT_EQ(device::ReadStorageCounters().allocations, before.allocations);
+  EXPECT_EQ(device::ReadStorageUse().allocations, before.allocations);
 }
 
 class NodeRunTest : public NodeTaskTest {

@@ -232,12 +232,12 @@ TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
     for (const auto& graphs : batches_) ASSERT_TRUE(rig.Train(graphs, step++).ok());
     at::Tensor prediction = rig.Evaluate(valid);
     ASSERT_TRUE(rig.engine.cache().snapshot().frozen);
-    const device::StorageCounters before = device::ReadStorageCounters();
+    const StorageUse before = device::ReadStorageUse();
     for (const auto& graphs : batches_) ASSERT_TRUE(rig.Train(graphs, step++).ok());
     ASSERT_TRUE(rig.batcher.Assemble(valid, data::Batcher::LeastPadded(batcher_->ShapeOf(valid)), rig.batch).ok());
     ASSERT_TRUE(rig.engine.Evaluate(rig.view, step).ok());
-    EXPECT_EQ(device::ReadStorageCounters().allocations, before.allocations) << m.why;
-    EXPECT_EQ(device::ReadStorageCounters().bytes, before.bytes) << m.why;
+    EXPECT_EQ(device::ReadStorageUse().allocations, before.allocations) << m.why;
+    EXPECT_EQ(device::ReadStorageUse().bytes, before.bytes) << m.why;
   }
 }
 

@@ -29,10 +29,7 @@ class CpuBackend final : public Backend {
   absl::Status CheckCapture() const override { return CheckRecording(); }
   bool records() const override { return true; }
   std::unique_ptr<Capturer> MakeCapturer() const override { return std::make_unique<CpuCapturer>(); }
-  StorageUse storage() const override {
-    const StorageCounters now = ReadStorageCounters();
-    return {.bytes = now.bytes, .peak_bytes = now.peak_bytes, .allocations = now.allocations};
-  }
+  StorageUse storage() const override { return ReadStorageUse(); }
   void RestartStoragePeak() const override { device::RestartStoragePeak(); }
   int64_t memory_bytes() const override { return static_cast<int64_t>(MemoryLimit()); }
 };

@@ -286,7 +286,7 @@ void InstallStorageAllocator() {
   });
 }
 
-StorageCounters ReadStorageCounters() {
+StorageUse ReadStorageUse() {
   return {.bytes = live_bytes.load(std::memory_order_relaxed),
           .peak_bytes = peak_bytes.load(std::memory_order_relaxed),
           .allocations = total_allocations.load(std::memory_order_relaxed)};

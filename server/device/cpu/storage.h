@@ -11,18 +11,15 @@
 #include <functional>
 #include <vector>
 
+#include "base/storage_use.h"
+
 namespace permafrost::device {
 
 // Puts the counting allocator in place of libtorch's for CPU tensors; further calls do nothing. Storage from before is
 // not counted. Call before the first tensor.
 void InstallStorageAllocator();
 
-struct StorageCounters {
-  int64_t bytes = 0;        // of live storage on the heap, arenas included
-  int64_t peak_bytes = 0;   // the most of them at once since the peak was restarted, or since the process began
-  int64_t allocations = 0;  // since the process began
-};
-StorageCounters ReadStorageCounters();
+StorageUse ReadStorageUse();
 // The peak begins anew at what is live now.
 void RestartStoragePeak();
 

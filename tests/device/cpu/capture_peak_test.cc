@@ -58,9 +58,9 @@ struct Training {
 // The most bytes at once that `body` adds.
 int64_t PeakOf(const std::function<void()>& body) {
   RestartStoragePeak();
-  const int64_t before = ReadStorageCounters().bytes;
+  const int64_t before = ReadStorageUse().bytes;
   body();
-  return ReadStorageCounters().peak_bytes - before;
+  return ReadStorageUse().peak_bytes - before;
 }
 
 // Captures twice: with an empty arena, and with one that an earlier executable has filled. Returns the peak of the

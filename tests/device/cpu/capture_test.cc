@@ -127,10 +127,10 @@ TEST_F(CaptureTest, AReplayAllocatesNoStorage) {
   const auto executable = Capture(program, 500);
   ASSERT_TRUE(executable.ok()) << executable.status();
   const StepInputs batch = Batch(500, 3);
-  const StorageCounters before = ReadStorageCounters();
+  const StorageUse before = ReadStorageUse();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE((*executable)->Replay(batch).ok());
-  EXPECT_EQ(ReadStorageCounters().allocations, before.allocations);
-  EXPECT_EQ(ReadStorageCounters().bytes, before.bytes);
+  EXPECT_EQ(ReadStorageUse().allocations, before.allocations);
+  EXPECT_EQ(ReadStorageUse().bytes, before.bytes);
   EXPECT_EQ(dynamic_cast<CpuExecutable&>(**executable).unplanned_allocations(), 0);
 }
 
