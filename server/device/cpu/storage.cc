@@ -63,8 +63,8 @@ void GiveBackHeap(void* block) {
   std::free(block);
 }
 
-// The blocks of all arenas, so that one deleter can tell what lies in them from what is of the heap. Most frees are of
-// the heap, and of an address that no arena is near: they ask two atomics.
+// The blocks of all arenas, so that a deleter can tell what lies in them from what is of the heap. Most frees are of an
+// address that no arena is near: they ask two atomics.
 class ArenaBlocks {
  public:
   void Add(const char* begin, size_t bytes) {
@@ -124,11 +124,6 @@ class PlanSession {
       live_.erase(it);
     }
   }
-  // Whether it has its place in the arena that this session serves from.
-  bool Served(const void* block) const {
-    const auto offset = reinterpret_cast<uintptr_t>(block) - reinterpret_cast<uintptr_t>(base_);
-    return plan_ != nullptr && offset < plan_->size_;
-  }
   void BeginPart(uint32_t part) { part_ = part; }
   int64_t unplanned() const { return unplanned_; }
   StoragePlan MakePlan() const;
@@ -154,15 +149,20 @@ namespace {
 
 thread_local PlanSession* current_session = nullptr;
 
-// The one deleter of all storage: what a plan served stays in its arena.
+// The deleter of heap storage, and of raw memory, which does not say where it came from: what a plan served stays in
+// its arena.
 void Free(void* block) {
-  if (block == nullptr || (current_session != nullptr && current_session->Served(block))) return;
-  if (Arenas().Hold(block)) return;
+  if (block == nullptr || Arenas().Hold(block)) return;
   if (current_session != nullptr) current_session->OnFree(block);
   GiveBackHeap(block);
 }
 
-c10::DataPtr DataOf(void* block) { return {block, block, &Free, c10::Device(c10::DeviceType::CPU)}; }
+// Of storage that a plan served. It may outlive the arena.
+void LeaveInArena(void* /*block*/) {}
+
+c10::DataPtr DataOf(void* block, c10::DeleterFnPtr deleter = &Free) {
+  return {block, block, deleter, c10::Device(c10::DeviceType::CPU)};
+}
 
 class StorageAllocator final : public c10::Allocator {
  public:
@@ -198,7 +198,7 @@ c10::DataPtr PlanSession::Allocate(size_t bytes) {
     const StoragePlan::Slot& slot = plan_->slots_[next_];
     if (slot.size == bytes && slot.part == part_) {
       ++next_;
-      return DataOf(base_ + slot.offset);
+      return DataOf(base_ + slot.offset, &LeaveInArena);
     }
   }
   next_ = plan_->slots_.size();
