@@ -1,7 +1,7 @@
 // Times sampling from one store, a run at a time, so that another program's runs can be interleaved with these.
 // Reads commands from standard input and answers each with one line of JSON:
 //   info                  what the store holds
-//   fanout SEED           SampleFanOut of every node, in shuffled order
+//   fanout SEED           one hop of the NeighborSampler that trains around every node, in shuffled order
 //   fanout-rows SEED      the same in the order of rows
 //   walk SEED             uniform RandomWalks
 //   node2vec SEED P Q     Node2Vec's
@@ -56,7 +56,10 @@ class Bench {
     shuffled_ = rows_;
     SplitMix64 random(1, 1);
     Shuffle(std::span(shuffled_), random);
-    found_.resize(rows_.size() * static_cast<size_t>(settings_.fan_out));
+    auto one_hop =
+        NeighborSampler::Create(graph_->view(), {.fan_outs = {settings_.fan_out}, .seed = 1}, settings_.threads);
+    Require(one_hop.status());
+    one_hop_ = *std::move(one_hop);
     settings_.walks = std::min<int64_t>(settings_.walks, static_cast<int64_t>(rows_.size()));
     walked_.resize(static_cast<size_t>(settings_.walks * settings_.length));
     auto batcher = BlockBatcher::Create(
@@ -79,9 +82,9 @@ class Bench {
       answer["store_bytes"] = summary.store_bytes;
     } else if (command == "fanout" || command == "fanout-rows") {
       const std::vector<NodeId>& nodes = command == "fanout" ? shuffled_ : rows_;
-      answer["seconds"] = Seconds(
-          [&] { return SampleFanOut(graph_->view().in, nodes, settings_.fan_out, seed, settings_.threads, found_); });
-      answer["edges"] = found_.size();
+      answer["seconds"] =
+          Seconds([&] { return one_hop_->Sample(nodes, seed, /*with_edge_places=*/false, nullptr, subgraph_); });
+      answer["edges"] = subgraph_.sources.size();
     } else if (command == "walk" || command == "node2vec") {
       WalkOptions options{.length = settings_.length, .seed = seed};
       if (command == "node2vec") words >> options.p >> options.q;
@@ -133,9 +136,10 @@ class Bench {
 
   Settings settings_;
   std::shared_ptr<const Graph> graph_;
+  std::unique_ptr<NeighborSampler> one_hop_;
   std::unique_ptr<BlockBatcher> batcher_;
   PageAdvisor advisor_{{}};
-  std::vector<NodeId> rows_, shuffled_, found_, walked_;
+  std::vector<NodeId> rows_, shuffled_, walked_;
   SampledSubgraph subgraph_;
   BlockBatch batch_;
 };
