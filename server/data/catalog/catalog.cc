@@ -181,8 +181,10 @@ absl::Status CatalogImpl::Load() {
 }
 
 absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions options) {
-  PF_RETURN_IF_ERROR(CheckIdSyntax("dataset_id", id.value()));
-  PF_RETURN_IF_ERROR(CheckImportOptions(options));
+  Violations violations;
+  violations.AddMissing(CheckIdSyntax("dataset_id", id.value()));
+  violations.AddMissing(CheckImportOptions(options));
+  PF_RETURN_IF_ERROR(violations.ToStatus());
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   fs::path removed;

@@ -75,7 +75,7 @@ class FoundEdgeList final : public FoundGraph {
   const SourceFile file_;
 };
 
-absl::StatusOr<std::unique_ptr<FoundSource>> Find(const ImportOptions& options) {
+absl::StatusOr<std::unique_ptr<FoundSource>> FindEdgeListSource(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(auto file, FindFileAt(options.source, options.source.filename().string(), Packing::kFound));
   if (!file) return absl::NotFoundError(absl::StrCat(options.source.string(), ": not found"));
   return std::make_unique<FoundEdgeList>(options, *std::move(file));
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<FoundSource>> Find(const ImportOptions& options) 
 }  // namespace
 
 Importer EdgeListImporter() {
-  return {.format = ImportFormat::kEdgeList, .known_by = "", .detect = nullptr, .find = &Find};
+  return {.format = ImportFormat::kEdgeList, .known_by = "", .detect = nullptr, .find = &FindEdgeListSource};
 }
 
 }  // namespace permafrost::data

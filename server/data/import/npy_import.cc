@@ -295,7 +295,7 @@ class FoundNpy final : public FoundGraph {
 
 bool IsNpy(const fs::path& directory) { return HoldsAny(directory, {"edge_index.npy", "adj.npz"}); }
 
-absl::StatusOr<std::unique_ptr<FoundSource>> Find(const ImportOptions& options) {
+absl::StatusOr<std::unique_ptr<FoundSource>> FindNpySource(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(NpyFiles files, FindNpyFiles(options));
   return std::make_unique<FoundNpy>(options, std::move(files));
 }
@@ -303,7 +303,8 @@ absl::StatusOr<std::unique_ptr<FoundSource>> Find(const ImportOptions& options) 
 }  // namespace
 
 Importer NpyImporter() {
-  return {.format = ImportFormat::kNpy, .known_by = "edge_index.npy or adj.npz", .detect = &IsNpy, .find = &Find};
+  return {
+      .format = ImportFormat::kNpy, .known_by = "edge_index.npy or adj.npz", .detect = &IsNpy, .find = &FindNpySource};
 }
 
 }  // namespace permafrost::data

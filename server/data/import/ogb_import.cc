@@ -42,10 +42,10 @@ struct OgbFiles {
 absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
   const fs::path& source = options.source;
   OgbFiles files;
-  PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredFile(source, "raw/num-node-list"));
-  PF_ASSIGN_OR_RETURN(files.edge_counts, FindRequiredFile(source, "raw/num-edge-list"));
-  PF_ASSIGN_OR_RETURN(files.edges, FindRequiredFile(source, "raw/edge"));
-  PF_ASSIGN_OR_RETURN(files.labels, FindRequiredFile(source, "raw/graph-label"));
+  PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
+  PF_ASSIGN_OR_RETURN(files.edge_counts, FindRequiredSourceFile(source, "raw/num-edge-list"));
+  PF_ASSIGN_OR_RETURN(files.edges, FindRequiredSourceFile(source, "raw/edge"));
+  PF_ASSIGN_OR_RETURN(files.labels, FindRequiredSourceFile(source, "raw/graph-label"));
   PF_ASSIGN_OR_RETURN(files.node_features, FindSourceFile(source, "raw/node-feat"));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindSourceFile(source, "raw/edge-feat"));
   PF_ASSIGN_OR_RETURN(files.split, FindSplit(source, options.split));
@@ -231,7 +231,7 @@ bool IsOgbGraphs(const fs::path& directory) {
   return HoldsAny(directory, {"raw/graph-label.csv", "raw/graph-label.csv.gz"});
 }
 
-absl::StatusOr<std::unique_ptr<FoundSource>> Find(const ImportOptions& options) {
+absl::StatusOr<std::unique_ptr<FoundSource>> FindOgbGraphsSource(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(OgbFiles files, FindFiles(options));
   return std::make_unique<FoundOgbGraphs>(options, std::move(files));
 }
@@ -242,7 +242,7 @@ Importer OgbGraphsImporter() {
   return {.format = ImportFormat::kOgbGraphs,
           .known_by = "raw/graph-label.csv[.gz]",
           .detect = &IsOgbGraphs,
-          .find = &Find};
+          .find = &FindOgbGraphsSource};
 }
 
 }  // namespace permafrost::data

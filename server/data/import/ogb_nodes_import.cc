@@ -306,8 +306,8 @@ int64_t OgbNodeFiles::bytes() const {
 absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   const fs::path& source = options.source;
   OgbNodeFiles files;
-  PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredFile(source, "raw/num-node-list"));
-  PF_ASSIGN_OR_RETURN(files.edges, FindRequiredFile(source, "raw/edge"));
+  PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
+  PF_ASSIGN_OR_RETURN(files.edges, FindRequiredSourceFile(source, "raw/edge"));
   PF_ASSIGN_OR_RETURN(files.edge_counts, FindSourceFile(source, "raw/num-edge-list"));
   if (options.node_features != NodeFeatureChoice::kSparse) {
     PF_ASSIGN_OR_RETURN(files.dense_features, FindTable(source, "raw/node-feat", /*sparse=*/false));
@@ -340,7 +340,7 @@ class FoundOgbNodes final : public FoundGraph {
 // Without labels of graphs, which make it a set of graphs: that importer is asked first.
 bool IsOgbNodes(const fs::path& directory) { return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz"}); }
 
-absl::StatusOr<std::unique_ptr<FoundSource>> Find(const ImportOptions& options) {
+absl::StatusOr<std::unique_ptr<FoundSource>> FindOgbNodesSource(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(OgbNodeFiles files, FindOgbNodeFiles(options));
   return std::make_unique<FoundOgbNodes>(options, std::move(files));
 }
@@ -348,7 +348,10 @@ absl::StatusOr<std::unique_ptr<FoundSource>> Find(const ImportOptions& options) 
 }  // namespace
 
 Importer OgbNodesImporter() {
-  return {.format = ImportFormat::kOgbNodes, .known_by = "raw/edge.csv[.gz]", .detect = &IsOgbNodes, .find = &Find};
+  return {.format = ImportFormat::kOgbNodes,
+          .known_by = "raw/edge.csv[.gz]",
+          .detect = &IsOgbNodes,
+          .find = &FindOgbNodesSource};
 }
 
 }  // namespace permafrost::data

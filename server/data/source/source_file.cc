@@ -234,7 +234,7 @@ absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const fs::path& source,
   return std::nullopt;
 }
 
-absl::StatusOr<SourceFile> FindRequiredFile(const fs::path& source, std::string_view stem) {
+absl::StatusOr<SourceFile> FindRequiredSourceFile(const fs::path& source, std::string_view stem) {
   PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
   if (file) return *std::move(file);
   return absl::NotFoundError(

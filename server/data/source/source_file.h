@@ -35,7 +35,7 @@ struct SourceFile {
 // Errors: InvalidArgument for what is no regular file.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
 // The same; NotFound where there is neither.
-absl::StatusOr<SourceFile> FindRequiredFile(const std::filesystem::path& source, std::string_view stem);
+absl::StatusOr<SourceFile> FindRequiredSourceFile(const std::filesystem::path& source, std::string_view stem);
 // Whether `directory` holds a file of one of these names.
 bool HoldsAny(const std::filesystem::path& directory, std::initializer_list<std::string_view> names);
 // The file at `path`, called `name` in messages; nullopt if there is none. Errors: InvalidArgument for what is no
