@@ -65,8 +65,9 @@ class BlockBatcher {
   virtual ~BlockBatcher() = default;
 
   virtual const Graph& graph() const = 0;
-  // Step 1: draws the subgraph of `seeds` and asks `advisor` (nullptr: nobody) for the pages that Gather will read.
-  virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor* advisor,
+  // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample) and asks `advisor` (nullptr: nobody) for the
+  // pages that Gather will read.
+  virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                               SampledSubgraph& out) = 0;
   // Step 2: the batch of a subgraph at `padded`, which holds its sizes. Reuses out's memory. Errors: InvalidArgument if
   // it does not fit; DataLoss if the file changed or a block is damaged.
