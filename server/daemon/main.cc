@@ -97,8 +97,8 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = telemetry::Exposer::Start(options.metrics, registry, [&] {
     RefreshMetrics(*jobs, *catalog, job_metrics, server_metrics);
-    const train::StorageUse storage = train::CurrentStorageUse();
-    cache_metrics.SetTorchStorage(storage.bytes, storage.allocations);
+    const StorageUse storage = runner->storage_use();
+    cache_metrics.SetTorchStorage(storage.bytes, storage.peak_bytes, storage.allocations);
   });
   if (!exposer.ok()) return Annotate(exposer.status(), "--metrics");
 

@@ -99,7 +99,7 @@ BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t 
   sizes.nodes.push_back(seeds);
   for (const int64_t fan_out : sampling.fan_outs) {
     const int64_t targets = sizes.nodes.back();
-    const bool all = fan_out == data::NeighborSamplingOptions::kAllNeighbors;
+    const bool all = fan_out == data::kAllNeighbors;
     // With replacement, a node that has any neighbour draws as often as it is told to.
     const int64_t drawn = all ? degree : sampling.replace ? (degree > 0 ? fan_out : 0) : std::min(fan_out, degree);
     // Products of a count of nodes and a fan-out do not wrap; of two counts of nodes they might. With replacement there

@@ -2,9 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "device/backend.h"
+#include "device/cpu/storage.h"
+#include "nn/optimizer.h"
+#include "recorder.h"
+#include "temp_dir.h"
+#include "tiny_graph.h"
+#include "tiny_graphs.h"
 #include "train/model_for.h"
 #include "train/node_model_for.h"
+#include "train/step_engine.h"
 
 namespace permafrost::train {
 namespace {
@@ -84,6 +95,67 @@ TEST(Admission, EvaluationIsJudgedByItsOwnFanOuts) {
   EXPECT_TRUE(NodeModelFor(options, Graph(), kGigabyte, "").ok());
   options.nodes.eval_fan_outs = {9000, 9000};
   EXPECT_FALSE(NodeModelFor(options, Graph(), kGigabyte, "").ok());
+}
+
+// The most tensor memory at once of a job's first steps, captures among them.
+int64_t MeasuredPeak(const TrainOptions& options, const data::OpenedDataset& dataset) {
+  const auto backend = *device::OpenBackend(DeviceKind::kCpu);
+  const int64_t before = backend->storage().bytes;
+  backend->RestartStoragePeak();
+  Recorder context;
+  const auto task = *Task::Create(options, dataset, at::kCPU, 2, [] { return true; });
+  nn::Optimizer optimizer(options.optimizer, task->tensors().parameters());
+  StepEngine engine(options, *task, optimizer, *backend, context);
+  PhaseSeconds seconds;
+  for (int64_t epoch = 0, step = 0; epoch < 2; ++epoch) {
+    const auto batches = task->TrainBatches(epoch, 0);
+    for (auto batch = batches->Next(); batch.ok() && *batch != nullptr; batch = batches->Next()) {
+      EXPECT_TRUE(engine.Train(**batch, step++, seconds).ok());
+    }
+  }
+  EXPECT_GT(engine.cache().of(Mode::kTrain).captures, 0);
+  return backend->storage().peak_bytes - before;
+}
+
+// Refused where the limit is what it really takes, admitted where it is a few times that.
+void ExpectJudgedByWhatItTakes(const std::string& why, int64_t peak,
+                               const std::function<absl::Status(uint64_t limit)>& judge) {
+  EXPECT_FALSE(judge(static_cast<uint64_t>(peak)).ok()) << why << " took " << peak << " bytes and was promised fewer";
+  const absl::Status admitted = judge(static_cast<uint64_t>(3 * peak));
+  EXPECT_TRUE(admitted.ok()) << why << " took " << peak << " bytes: " << admitted;
+}
+
+TEST(Admission, AnAdmittedJobFits) {
+  device::InstallStorageAllocator();
+  device::UseThreads(2);
+  TempDir dir;
+  const std::shared_ptr<const data::Graph> graphs[] = {
+      WriteTinyGraph(dir.path() / "dense", {.nodes = 20'000}),
+      WriteTinyGraph(dir.path() / "sparse", {.nodes = 20'000, .sparse = true, .weighted = true})};
+  for (const nn::ModelTraits& traits : nn::kModels) {
+    for (const int64_t layers : {1, 2, 4}) {
+      for (const double dropout : {0.0, 0.5}) {
+        TrainOptions options = DefaultOptions(traits.architecture);
+        options.model.hidden_channels = 32;
+        options.model.num_layers = layers;
+        options.model.dropout = dropout;
+        const std::string why = absl::StrCat(std::string(traits.name), ", ", layers, " layers, dropout ", dropout);
+        if (traits.level == nn::ModelLevel::kGraph) {
+          options.batch_size = 1000;
+          const auto set = ImportTinyGraphs(dir.path() / why, 3000);
+          ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, set), [&](uint64_t limit) {
+            return GraphModelFor(options, set->summary(), limit, "").status();
+          });
+          continue;
+        }
+        for (const auto& graph : graphs) {
+          ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, graph), [&](uint64_t limit) {
+            return NodeModelFor(options, graph->summary(), limit, "").status();
+          });
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -2,13 +2,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "device/backend.h"
 #include "device/cpu/storage.h"
-#include "device/device.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
@@ -64,7 +64,7 @@ struct Rig {
       : options(train_options),
         task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; }), kMostNodes),
         optimizer(options.optimizer, task.tensors().parameters()),
-        engine(options, task, optimizer, at::kCPU, context) {}
+        engine(options, task, optimizer, *backend, context) {}
   std::vector<nn::NamedTensor> State() const {
     std::vector<nn::NamedTensor> all = const_cast<ReadsBack&>(task).tensors().All();
     all.insert(all.end(), optimizer.state().begin(), optimizer.state().end());
@@ -102,6 +102,7 @@ struct Rig {
   ReadsBack task;
   Recorder context;
   nn::Optimizer optimizer;
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   PhaseSeconds seconds;
 };

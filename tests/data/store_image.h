@@ -15,9 +15,9 @@
 
 namespace permafrost::data {
 
-class StoreBytes {
+class StoreImage {
  public:
-  explicit StoreBytes(std::string bytes) : bytes_(std::move(bytes)) {}
+  explicit StoreImage(std::string bytes) : bytes_(std::move(bytes)) {}
   std::string& bytes() { return bytes_; }
   FileHeader header() const { return Load<FileHeader>(0); }
   void set_header(const FileHeader& header) { std::memcpy(bytes_.data(), &header, sizeof header); }
