@@ -36,7 +36,7 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
 // Batches on the host at once: those made ready ahead and the one in the step.
 constexpr double kHostGraphSetBatches = 4;
 // How far the largest batch lies above the mean one, in standard deviations.
-constexpr double kDeviations = 5;
+constexpr double kBatchDeviations = 5;
 
 // Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
 double HostBytesPerRow(const data::FeatureSummary& features) {
@@ -45,15 +45,16 @@ double HostBytesPerRow(const data::FeatureSummary& features) {
 }
 
 // Rows of the largest of a run's batches of `graphs` graphs.
-double LargestSum(double graphs, double mean, double deviation, int64_t largest) {
-  return std::min(graphs * mean + kDeviations * std::sqrt(graphs) * deviation, graphs * static_cast<double>(largest));
+double LargestBatch(double graphs, double mean, double deviation, int64_t largest) {
+  return std::min(graphs * mean + kBatchDeviations * std::sqrt(graphs) * deviation,
+                  graphs * static_cast<double>(largest));
 }
 
 RunMemory MemoryOf(const nn::GraphModelOptions& model, int64_t batch_size, const data::GraphSetSummary& summary) {
   const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
   const auto graphs = static_cast<double>(std::min(batch_size, train.graphs));
-  const double nodes = LargestSum(graphs, train.mean_nodes, train.std_nodes, train.max_nodes),
-               edges = LargestSum(graphs, train.mean_edges, train.std_edges, train.max_edges);
+  const double nodes = LargestBatch(graphs, train.mean_nodes, train.std_nodes, train.max_nodes),
+               edges = LargestBatch(graphs, train.mean_edges, train.std_edges, train.max_edges);
   const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
   return {
       .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
