@@ -64,7 +64,7 @@ struct SubmitFlags {
   std::string file;
   std::optional<std::string> id, dataset, model, pooling, optimizer, schedule, loss;
   std::optional<int32_t> hidden, layers, priority, checkpoint_keep;
-  std::optional<int64_t> epochs, batch_size, checkpoint_every, warmup_steps;
+  std::optional<int64_t> epochs, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps;
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
   std::vector<double> class_weights;
@@ -110,6 +110,7 @@ void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
   if (flags.priority) spec.set_priority(*flags.priority);
   v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
   if (flags.checkpoint_every) checkpoint.set_every_steps(*flags.checkpoint_every);
+  if (flags.checkpoint_seconds) checkpoint.set_every_seconds(*flags.checkpoint_seconds);
   if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
   if (!flags.class_weights.empty())
     spec.mutable_class_weights()->Assign(flags.class_weights.begin(), flags.class_weights.end());
@@ -218,9 +219,12 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
       ->type_name("N");
   submit->add_option("--priority", flags->priority, "Higher runs first, -100..100 (default 0)")->type_name("N");
   submit
-      ->add_option("--checkpoint-every", flags->checkpoint_every,
-                   "Steps between checkpoints, beside the one at the end of each epoch (default 0: only those)")
+      ->add_option("--checkpoint-every", flags->checkpoint_every, "Steps between checkpoints (default 0: not by steps)")
       ->type_name("STEPS");
+  submit
+      ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,
+                   "Seconds between checkpoints, 0..86400 (default 60; 0: not by time)")
+      ->type_name("SECONDS");
   submit->add_option("--checkpoint-keep", flags->checkpoint_keep, "Checkpoints kept, 1..100 (default 2)")
       ->type_name("N");
   AddNeighborOptions(*submit, flags->neighbors);

@@ -80,12 +80,8 @@ std::vector<std::string_view> NamesOf(const Names& names) {
 }
 
 // What is read from the rooms when /metrics is asked, rather than told by them.
-void Refresh(const jobs::JobManager& jobs, const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
+void Refresh(const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
              telemetry::GraphCacheMetrics& cache_metrics, telemetry::ServerMetrics& server_metrics) {
-  const auto by_state = jobs.CountByState();
-  for (const auto& [state, name] : jobs::kJobStateNames.rows) {
-    job_metrics.SetJobs(name, by_state[static_cast<size_t>(state)]);
-  }
   job_metrics.BeforeScrape();
   const train::StorageUse storage = train::CurrentStorageUse();
   cache_metrics.SetTorchStorage(storage.bytes, storage.allocations);
@@ -189,12 +185,14 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
                       data::Catalog::Create({.directory = state_dir / "datasets", .import_roots = import_roots}));
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
-                      jobs::JobManager::Open({.state_dir = state_dir}, *catalog, *runner, job_metrics, cache_metrics));
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<jobs::JobManager> jobs,
+      jobs::JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = options.quarantine_unknown_jobs},
+                             *catalog, *runner, job_metrics, cache_metrics));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
-  auto exposer = telemetry::Exposer::Start(
-      options.metrics, registry, [&] { Refresh(*jobs, *catalog, job_metrics, cache_metrics, server_metrics); });
+  auto exposer = telemetry::Exposer::Start(options.metrics, registry,
+                                           [&] { Refresh(*catalog, job_metrics, cache_metrics, server_metrics); });
   if (!exposer.ok()) return Annotate(exposer.status(), "--metrics");
 
   api::ServerOptions server_options;

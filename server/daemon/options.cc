@@ -88,6 +88,10 @@ constexpr Setting kSettings[] = {
        o.import_roots.push_back(v);
        return v.empty() ? Refuse(v, "a directory") : absl::OkStatus();
      }},
+    {"quarantine-unknown-jobs", "", "false",
+     "Start although the database knows no job and jobs/ holds checkpoints or artifacts:\n"
+     "their directories are renamed to .quarantine-NAME-TIME, never deleted.",
+     false, [](const std::string& v, Options& o) { return ReadBool(v, o.quarantine_unknown_jobs); }},
     {"insecure", "", "false", "Allow addresses that other machines reach: there is no TLS yet.", false,
      [](const std::string& v, Options& o) { return ReadBool(v, o.insecure); }},
     {"drain-timeout", "SECONDS", "60",
