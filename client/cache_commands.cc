@@ -16,11 +16,9 @@ namespace {
 
 using Stub = v1::GraphCacheService::Stub;
 
-constexpr int64_t kMaxPage = 1000;
+constexpr int64_t kMaxEntriesInPage = 1000;
 
-ViewTime Now() { return {absl::Now(), absl::LocalTimeZone()}; }
-
-ExitCode Show(Session& session, const std::string& job) {
+ExitCode ShowCache(Session& session, const std::string& job) {
   const auto stub = v1::GraphCacheService::NewStub(session.channel());
   v1::GetGraphCacheRequest request;
   request.set_name(CacheName(job));
@@ -31,7 +29,7 @@ ExitCode Show(Session& session, const std::string& job) {
   if (session.json()) {
     session.PrintJson(cache);
   } else {
-    session.Print(RenderCache(cache, Now(), session.terminal().style()));
+    session.Print(RenderCache(cache, ViewTime::Now(), session.terminal().style()));
   }
   return ExitCode::kOk;
 }
@@ -48,8 +46,8 @@ ExitCode Entries(Session& session, const EntryFlags& flags) {
   request.set_parent(CacheName(flags.job));
   v1::ListGraphCacheEntriesResponse all;
   do {
-    const int64_t missing = flags.limit > 0 ? flags.limit - all.entries_size() : kMaxPage;
-    request.set_page_size(static_cast<int32_t>(std::min(kMaxPage, missing)));
+    const int64_t missing = flags.limit > 0 ? flags.limit - all.entries_size() : kMaxEntriesInPage;
+    request.set_page_size(static_cast<int32_t>(std::min(kMaxEntriesInPage, missing)));
     v1::ListGraphCacheEntriesResponse page;
     const grpc::Status status = session.Unary(
         [&](grpc::ClientContext* context) { return stub->ListGraphCacheEntries(context, request, &page); });
@@ -62,7 +60,8 @@ ExitCode Entries(Session& session, const EntryFlags& flags) {
   } else if (all.entries().empty()) {
     session.Print(absl::StrCat("the cache of job ", OneLine(CacheJob(flags.job)), " holds no executables\n"));
   } else {
-    session.Print(RenderCacheEntries({all.entries().begin(), all.entries().end()}, Now(), session.terminal().style()));
+    session.Print(
+        RenderCacheEntries({all.entries().begin(), all.entries().end()}, ViewTime::Now(), session.terminal().style()));
   }
   return ExitCode::kOk;
 }
@@ -175,8 +174,8 @@ void AddJobArgument(CLI::App& command, std::string& job) {
   command.add_option("JOB", job, "The job")->type_name("")->required();
 }
 
-void AddForOneJob(CLI::App& cache, const char* name, const char* help, ExitCode (*run)(Session&, const std::string&),
-                  Command& chosen) {
+void AddForCacheOfJob(CLI::App& cache, const char* name, const char* help,
+                      ExitCode (*run)(Session&, const std::string&), Command& chosen) {
   CLI::App* command = cache.add_subcommand(name, help);
   const auto job = std::make_shared<std::string>();
   AddJobArgument(*command, *job);
@@ -207,14 +206,15 @@ void AddPolicy(CLI::App& cache, Command& chosen) {
 void AddCacheCommands(CLI::App& app, Command& chosen) {
   CLI::App* cache = app.add_subcommand("cache", "The graph caches of jobs: executables kept, one for each batch shape")
                         ->require_subcommand(1);
-  AddForOneJob(*cache, "show", "A job's cache: policy, freeze, memory, what became of its steps", Show, chosen);
+  AddForCacheOfJob(*cache, "show", "A job's cache: policy, freeze, memory, what became of its steps", ShowCache,
+                   chosen);
   AddEntries(*cache, chosen);
   AddPolicy(*cache, chosen);
-  AddForOneJob(*cache, "freeze", "Keep nothing new from the job's next step on; what is kept is still used", Freeze,
-               chosen);
-  AddForOneJob(*cache, "thaw", "Keep new shapes again, and do not freeze without being told", Thaw, chosen);
-  AddForOneJob(*cache, "clear", "Drop every executable at the job's next step; a frozen cache stays frozen", Clear,
-               chosen);
+  AddForCacheOfJob(*cache, "freeze", "Keep nothing new from the job's next step on; what is kept is still used", Freeze,
+                   chosen);
+  AddForCacheOfJob(*cache, "thaw", "Keep new shapes again, and do not freeze without being told", Thaw, chosen);
+  AddForCacheOfJob(*cache, "clear", "Drop every executable at the job's next step; a frozen cache stays frozen", Clear,
+                   chosen);
   AddCacheWatch(*cache, chosen);
 }
 

@@ -33,7 +33,7 @@ class CacheWatch {
     session_.terminal().ClearLive();
     // In JSON the stream's last message said it already.
     if (session_.json() || !last_) return;
-    const ViewTime now{absl::Now(), absl::LocalTimeZone()};
+    const ViewTime now = ViewTime::Now();
     session_.Print(absl::StrCat(has_printed_ ? "\n" : "", RenderCache(*last_, now, session_.terminal().style())));
   }
 
@@ -63,12 +63,12 @@ class CacheWatch {
   bool has_printed_ = false;
 };
 
-struct WatchFlags {
+struct CacheWatchFlags {
   std::string job;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
-ExitCode Watch(Session& session, const WatchFlags& flags) {
+ExitCode Watch(Session& session, const CacheWatchFlags& flags) {
   const auto stub = v1::GraphCacheService::NewStub(session.channel());
   v1::WatchGraphCacheRequest request;
   request.set_name(CacheName(flags.job));
@@ -100,7 +100,7 @@ ExitCode Watch(Session& session, const WatchFlags& flags) {
 void AddCacheWatch(CLI::App& cache, Command& chosen) {
   CLI::App* watch =
       cache.add_subcommand("watch", "Follow a job's cache until the job ends; Ctrl-C leaves the job running");
-  const auto flags = std::make_shared<WatchFlags>();
+  const auto flags = std::make_shared<CacheWatchFlags>();
   watch->add_option("JOB", flags->job, "The job")->type_name("")->required();
   AddReconnectOption(*watch, flags->reconnect_seconds);
   watch->callback([flags, &chosen] { chosen = [flags](Session& session) { return Watch(session, *flags); }; });

@@ -10,19 +10,17 @@
 namespace permafrost::client {
 namespace {
 
-ViewTime Now() { return {absl::Now(), absl::LocalTimeZone()}; }
-
 std::string ResourceName(const std::string& id) { return WithCollection("datasets", id); }
 
 void Show(Session& session, const v1::Dataset& dataset) {
   if (session.json()) {
     session.PrintJson(dataset);
   } else {
-    session.Print(RenderDataset(dataset, Now(), session.terminal().style()));
+    session.Print(RenderDataset(dataset, ViewTime::Now(), session.terminal().style()));
   }
 }
 
-ExitCode List(Session& session) {
+ExitCode ListDatasets(Session& session) {
   const auto stub = v1::DatasetService::NewStub(session.channel());
   v1::ListDatasetsRequest request;
   v1::ListDatasetsResponse all;
@@ -40,7 +38,8 @@ ExitCode List(Session& session) {
     session.Print(
         absl::StrCat("no datasets; import one with: ", session.CommandLine("dataset import NAME PATH"), "\n"));
   } else {
-    session.Print(RenderDatasetList({all.datasets().begin(), all.datasets().end()}, Now(), session.terminal().style()));
+    session.Print(
+        RenderDatasetList({all.datasets().begin(), all.datasets().end()}, ViewTime::Now(), session.terminal().style()));
   }
   return ExitCode::kOk;
 }
@@ -57,7 +56,7 @@ ExitCode ShowOne(Session& session, const std::string& name) {
   return ExitCode::kOk;
 }
 
-ExitCode Delete(Session& session, const std::string& name) {
+ExitCode DeleteDataset(Session& session, const std::string& name) {
   const auto stub = v1::DatasetService::NewStub(session.channel());
   v1::DeleteDatasetRequest request;
   request.set_name(ResourceName(name));
@@ -87,11 +86,12 @@ void AddForOneDataset(CLI::App& dataset, const char* name, const char* help, OnD
 void AddDatasetCommands(CLI::App& app, Command& chosen) {
   CLI::App* dataset = app.add_subcommand("dataset", "Graph datasets")->require_subcommand(1);
   AddDatasetImport(*dataset, chosen);
-  dataset->add_subcommand("list", "All datasets")->callback([&chosen] { chosen = List; });
+  dataset->add_subcommand("list", "All datasets")->callback([&chosen] { chosen = ListDatasets; });
   AddForOneDataset(*dataset, "show", "One dataset: features, splits, sizes", ShowOne, chosen);
   AddDatasetVerify(*dataset, chosen);
   AddDatasetSample(*dataset, chosen);
-  AddForOneDataset(*dataset, "delete", "Delete a dataset; an import under way is cancelled first", Delete, chosen);
+  AddForOneDataset(*dataset, "delete", "Delete a dataset; an import under way is cancelled first", DeleteDataset,
+                   chosen);
 }
 
 }  // namespace permafrost::client

@@ -15,8 +15,6 @@
 namespace permafrost::client {
 namespace {
 
-using Stub = v1::DatasetService::Stub;
-
 struct ImportFlags {
   std::string name;
   std::string path;
@@ -61,7 +59,8 @@ v1::ImportOptions OptionsOf(const ImportFlags& flags) {
 }
 
 // Draws the import until it ends. The last message is left in `last`.
-FollowResult WatchImport(Session& session, Stub& stub, const ImportFlags& flags, v1::Dataset& last) {
+FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const ImportFlags& flags,
+                         v1::Dataset& last) {
   v1::WatchDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
   const absl::Time begin = absl::Now();
@@ -112,7 +111,7 @@ ExitCode Import(Session& session, const ImportFlags& flags) {
     return session.Fail(EndedBadlyFailure(absl::StrCat("the import of ", flags.name, " failed: ", dataset.error())));
   // In JSON the stream's last message said it already.
   if (!session.json()) {
-    const ViewTime now{absl::Now(), absl::LocalTimeZone()};
+    const ViewTime now = ViewTime::Now();
     session.Print(RenderDataset(dataset, now, session.terminal().style()));
   }
   return ExitCode::kOk;

@@ -13,9 +13,7 @@
 namespace permafrost::client {
 namespace {
 
-constexpr int64_t kMaxPage = 1000;
-
-ViewTime Now() { return {absl::Now(), absl::LocalTimeZone()}; }
+constexpr int64_t kMaxJobsInPage = 1000;
 
 struct ListFlags {
   std::vector<std::string> states;
@@ -23,14 +21,15 @@ struct ListFlags {
   int64_t limit = 0;
 };
 
-ExitCode List(Session& session, const ListFlags& flags) {
+ExitCode ListJobs(Session& session, const ListFlags& flags) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::ListJobsRequest request;
   for (const std::string& state : flags.states)
     request.add_states(static_cast<v1::Job::State>(ParseEnum(*v1::Job::State_descriptor(), state).value_or(0)));
   v1::ListJobsResponse all;
   do {
-    if (flags.limit > 0) request.set_page_size(static_cast<int32_t>(std::min(kMaxPage, flags.limit - all.jobs_size())));
+    if (flags.limit > 0)
+      request.set_page_size(static_cast<int32_t>(std::min(kMaxJobsInPage, flags.limit - all.jobs_size())));
     v1::ListJobsResponse page;
     const grpc::Status status =
         session.Unary([&](grpc::ClientContext* context) { return stub->ListJobs(context, request, &page); });
@@ -46,12 +45,12 @@ ExitCode List(Session& session, const ListFlags& flags) {
             ? absl::StrCat("no jobs; submit one with: ", session.CommandLine("job submit --dataset NAME"), "\n")
             : "no jobs in these states\n");
   } else {
-    session.Print(RenderJobList({all.jobs().begin(), all.jobs().end()}, Now(), session.terminal().style()));
+    session.Print(RenderJobList({all.jobs().begin(), all.jobs().end()}, ViewTime::Now(), session.terminal().style()));
   }
   return ExitCode::kOk;
 }
 
-ExitCode Show(Session& session, const std::string& id) {
+ExitCode ShowJob(Session& session, const std::string& id) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::GetJobRequest request;
   request.set_name(WithCollection("jobs", id));
@@ -62,12 +61,12 @@ ExitCode Show(Session& session, const std::string& id) {
   if (session.json()) {
     session.PrintJson(job);
   } else {
-    session.Print(RenderJob(job, Now(), session.terminal().style()));
+    session.Print(RenderJob(job, ViewTime::Now(), session.terminal().style()));
   }
   return ExitCode::kOk;
 }
 
-ExitCode Cancel(Session& session, const std::string& id) {
+ExitCode CancelJob(Session& session, const std::string& id) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::CancelJobRequest request;
   request.set_name(WithCollection("jobs", id));
@@ -83,7 +82,7 @@ ExitCode Cancel(Session& session, const std::string& id) {
   return ExitCode::kOk;
 }
 
-ExitCode Delete(Session& session, const std::string& id) {
+ExitCode DeleteJob(Session& session, const std::string& id) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::DeleteJobRequest request;
   request.set_name(WithCollection("jobs", id));
@@ -109,7 +108,7 @@ void AddList(CLI::App& job, Command& chosen) {
   list->add_option("--limit", flags->limit, "At most that many (default: all)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30).description(""))
       ->type_name("N");
-  list->callback([flags, &chosen] { chosen = [flags](Session& session) { return List(session, *flags); }; });
+  list->callback([flags, &chosen] { chosen = [flags](Session& session) { return ListJobs(session, *flags); }; });
 }
 
 using OnJob = ExitCode (*)(Session&, const std::string&);
@@ -127,11 +126,11 @@ void AddJobCommands(CLI::App& app, Command& chosen) {
   CLI::App* job = app.add_subcommand("job", "Training jobs")->require_subcommand(1);
   AddJobSubmit(*job, chosen);
   AddList(*job, chosen);
-  AddForOneJob(*job, "show", "Everything about one job: description, progress, epochs, result", Show, chosen);
+  AddForOneJob(*job, "show", "Everything about one job: description, progress, epochs, result", ShowJob, chosen);
   AddJobWatch(*job, chosen);
   AddJobLogs(*job, chosen);
-  AddForOneJob(*job, "cancel", "Stop a queued or running job at its next step, after a checkpoint", Cancel, chosen);
-  AddForOneJob(*job, "delete", "Delete a job that has ended, with its checkpoints and log", Delete, chosen);
+  AddForOneJob(*job, "cancel", "Stop a queued or running job at its next step, after a checkpoint", CancelJob, chosen);
+  AddForOneJob(*job, "delete", "Delete a job that has ended, with its checkpoints and log", DeleteJob, chosen);
   AddJobExport(*job, chosen);
 }
 

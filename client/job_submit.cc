@@ -20,7 +20,7 @@
 namespace permafrost::client {
 namespace {
 
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kFirstSubmitBackoff = absl::Milliseconds(100);
 
 // Of node-level models.
 struct NeighborFlags {
@@ -132,7 +132,7 @@ std::string MakeUuid() {
 grpc::Status Create(Session& session, const v1::CreateJobRequest& request, v1::Job& job) {
   const auto stub = v1::JobService::NewStub(session.channel());
   const absl::Time deadline = absl::Now() + session.options().timeout();
-  absl::Duration backoff = kFirstBackoff;
+  absl::Duration backoff = kFirstSubmitBackoff;
   while (true) {
     const grpc::Status status =
         session.Unary(deadline, [&](grpc::ClientContext* context) { return stub->CreateJob(context, request, &job); });

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/progress.h"
 #include "client/style.h"
@@ -13,6 +14,8 @@
 namespace permafrost::client {
 
 struct ViewTime {
+  static ViewTime Now() { return {absl::Now(), absl::LocalTimeZone()}; }
+
   absl::Time now;
   absl::TimeZone zone;
 };

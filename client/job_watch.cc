@@ -62,7 +62,7 @@ class JobWatch {
   std::optional<double> valid_metric_;
 };
 
-struct WatchFlags {
+struct JobWatchFlags {
   std::string id;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
@@ -92,7 +92,7 @@ ExitCode WatchJob(Session& session, const std::string& id, absl::Duration reconn
 
 void AddJobWatch(CLI::App& job, Command& chosen) {
   CLI::App* watch = job.add_subcommand("watch", "Show a job's progress until it ends; Ctrl-C leaves the job running");
-  const auto flags = std::make_shared<WatchFlags>();
+  const auto flags = std::make_shared<JobWatchFlags>();
   watch->add_option("ID", flags->id, "The job")->type_name("")->required();
   AddReconnectOption(*watch, flags->reconnect_seconds);
   watch->callback([flags, &chosen] {

@@ -9,7 +9,7 @@
 namespace permafrost::client {
 namespace {
 
-constexpr int kGap = 2;
+constexpr int kColumnGap = 2;
 
 // Padding stays outside the colour, so that equal text is equally wide with and without colours.
 void AppendCell(std::string& line, const std::string& text, Tone tone, Align align, int width,
@@ -50,7 +50,7 @@ std::string RenderTable(const std::vector<Column>& columns, const std::vector<st
   for (const auto& cells : lines) {
     std::string line;
     for (size_t c = 0; c < columns.size(); ++c) {
-      if (c > 0) line.append(kGap, ' ');
+      if (c > 0) line.append(kColumnGap, ' ');
       AppendCell(line, cells[c].text, cells[c].tone, columns[c].align, widths[c], style);
     }
     EndLine(out, std::move(line));
@@ -63,9 +63,9 @@ std::string RenderFields(const std::vector<Field>& fields, const RenderStyle& st
   for (const Field& field : fields) width = std::max(width, DisplayWidth(field.name));
   std::string out;
   for (const Field& field : fields) {
-    std::string line(kGap, ' ');
+    std::string line(kColumnGap, ' ');
     AppendCell(line, field.name, Tone::kDim, Align::kLeft, width, style);
-    line.append(kGap, ' ');
+    line.append(kColumnGap, ' ');
     line += Paint(OneLine(field.value.text), field.value.tone, style);
     EndLine(out, std::move(line));
   }

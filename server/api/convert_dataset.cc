@@ -11,7 +11,7 @@
 namespace permafrost::api {
 namespace {
 
-constexpr WireEnum<v1::Dataset::State, data::DatasetState, 3> kStates{{{
+constexpr WireEnum<v1::Dataset::State, data::DatasetState, 3> kDatasetStates{{{
     {v1::Dataset::STATE_IMPORTING, data::DatasetState::kImporting},
     {v1::Dataset::STATE_READY, data::DatasetState::kReady},
     {v1::Dataset::STATE_FAILED, data::DatasetState::kFailed},
@@ -98,7 +98,7 @@ void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
 v1::Dataset DatasetToWire(const data::Dataset& dataset) {
   v1::Dataset wire;
   wire.set_name(FormatDatasetName(dataset.id));
-  wire.set_state(kStates.ToWire(dataset.state));
+  wire.set_state(kDatasetStates.ToWire(dataset.state));
   SetTime(dataset.create_time, [&wire] { return wire.mutable_create_time(); });
   *wire.mutable_import_options() = ImportOptionsToWire(dataset.options);
   if (dataset.state == data::DatasetState::kImporting) {

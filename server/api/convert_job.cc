@@ -14,7 +14,7 @@
 namespace permafrost::api {
 namespace {
 
-constexpr WireEnum<v1::Job::State, jobs::JobState, 6> kStates{{{
+constexpr WireEnum<v1::Job::State, jobs::JobState, 6> kJobStates{{{
     {v1::Job::STATE_QUEUED, jobs::JobState::kQueued},
     {v1::Job::STATE_RUNNING, jobs::JobState::kRunning},
     {v1::Job::STATE_CANCELLING, jobs::JobState::kCancelling},
@@ -255,7 +255,7 @@ v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
   v1::Job wire;
   wire.set_name(FormatJobName(job.id));
   SpecToWire(job.spec, *wire.mutable_spec());
-  wire.set_state(kStates.ToWire(job.state));
+  wire.set_state(kJobStates.ToWire(job.state));
   SetTime(job.create_time, [&wire] { return wire.mutable_create_time(); });
   SetTime(job.start_time, [&wire] { return wire.mutable_start_time(); });
   SetTime(job.end_time, [&wire] { return wire.mutable_end_time(); });
@@ -275,18 +275,18 @@ v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations) {
   std::vector<jobs::JobState> states;
   // Before the loop: a request has room for a million of them.
-  if (static_cast<std::size_t>(wire.states_size()) > kStates.rows.size()) {
+  if (static_cast<std::size_t>(wire.states_size()) > kJobStates.rows.size()) {
     violations.Add("states", absl::StrCat("has ", wire.states_size(), " entries; accepted: at most the ",
-                                          kStates.rows.size(), " states there are, each once"));
+                                          kJobStates.rows.size(), " states there are, each once"));
     return states;
   }
   for (int i = 0; i < wire.states_size(); ++i) {
-    if (const auto state = kStates.FromWire(wire.states(i))) {
+    if (const auto state = kJobStates.FromWire(wire.states(i))) {
       states.push_back(*state);
     } else {
       const int number = static_cast<int>(wire.states(i));
       violations.Add(absl::StrCat("states[", i, "]"),
-                     absl::StrCat(number, " is no state; accepted: ", kStates.Accepted()));
+                     absl::StrCat(number, " is no state; accepted: ", kJobStates.Accepted()));
     }
   }
   return states;

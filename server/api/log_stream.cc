@@ -3,14 +3,14 @@
 namespace permafrost::api {
 namespace {
 
-constexpr int64_t kPieceBytes = 64 << 10;
+constexpr int64_t kLogPieceBytes = 64 << 10;
 
 }  // namespace
 
 absl::StatusOr<Pull> LogStream::Next(v1::StreamJobLogsResponse& response) {
-  PF_ASSIGN_OR_RETURN(jobs::LogChunk chunk, jobs_.ReadLog(id_, offset_, kPieceBytes));
+  PF_ASSIGN_OR_RETURN(jobs::LogChunk chunk, jobs_.ReadLog(id_, offset_, kLogPieceBytes));
   offset_ = chunk.next_offset;
-  const bool at_end = static_cast<int64_t>(chunk.data.size()) < kPieceBytes;
+  const bool at_end = static_cast<int64_t>(chunk.data.size()) < kLogPieceBytes;
   const bool over = chunk.complete || (!follow_ && at_end);
   if (chunk.data.empty()) return over ? Pull::kEnd : Pull::kWait;
   response.set_data(std::move(chunk.data));

@@ -7,7 +7,7 @@
 namespace permafrost::graphcache {
 namespace {
 
-struct Schema {
+struct CommandSchema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<PolicyUpdate>& u) {
     a("policy", u.policy, kPolicyNames);
@@ -60,10 +60,10 @@ absl::Status Check(const Command& command, const PolicyOptions& options) {
   return absl::InvalidArgumentError("the command is of no known kind");
 }
 
-std::string ToJson(const Command& command) { return WriteJson<Schema>(command); }
+std::string ToJson(const Command& command) { return WriteJson<CommandSchema>(command); }
 
 absl::StatusOr<Command> CommandFromJson(const std::string& text) {
-  return ReadJson<Schema, Command>("graph cache command", text);
+  return ReadJson<CommandSchema, Command>("graph cache command", text);
 }
 
 }  // namespace permafrost::graphcache

@@ -5,7 +5,7 @@
 namespace permafrost::graphcache {
 namespace {
 
-struct Schema {
+struct SnapshotSchema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<PolicyOptions>& o) {
     a("policy", o.policy, kPolicyNames);
@@ -94,14 +94,14 @@ struct Schema {
 
 }  // namespace
 
-std::string ToJson(const Snapshot& snapshot) { return WriteJson<Schema>(snapshot); }
-std::string ToJson(const std::vector<EntryInfo>& entries) { return WriteJsonList<Schema>(entries); }
+std::string ToJson(const Snapshot& snapshot) { return WriteJson<SnapshotSchema>(snapshot); }
+std::string ToJson(const std::vector<EntryInfo>& entries) { return WriteJsonList<SnapshotSchema>(entries); }
 
 absl::StatusOr<Snapshot> SnapshotFromJson(const std::string& text) {
-  return ReadJson<Schema, Snapshot>("graph cache", text);
+  return ReadJson<SnapshotSchema, Snapshot>("graph cache", text);
 }
 absl::StatusOr<std::vector<EntryInfo>> EntriesFromJson(const std::string& text) {
-  return ReadJsonList<Schema, EntryInfo>("graph cache entries", text);
+  return ReadJsonList<SnapshotSchema, EntryInfo>("graph cache entries", text);
 }
 
 }  // namespace permafrost::graphcache

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/time/clock.h"
+#include "telemetry/single_metric.h"
 
 namespace permafrost::telemetry {
 namespace {
@@ -41,12 +42,6 @@ const Buckets& CheckpointBuckets() {
   return buckets;
 }
 
-Counter& OneCounter(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
-}
-Gauge& OneGauge(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
-}
 prometheus::Family<Histogram>& HistogramFamily(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }

@@ -11,6 +11,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "telemetry/process_stats.h"
+#include "telemetry/single_metric.h"
 
 namespace permafrost::telemetry {
 namespace {
@@ -28,10 +29,6 @@ const Histogram::BucketBoundaries& RequestBuckets() {
   static const Histogram::BucketBoundaries buckets{1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1,
                                                    0.25, 0.5,    1,    2.5,  5,      10,   25,   50,    100};
   return buckets;
-}
-
-Gauge& OneGauge(prometheus::Registry& registry, const char* name, const char* help) {
-  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
 }
 
 }  // namespace

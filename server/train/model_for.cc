@@ -36,7 +36,7 @@ double PhysicalMemory() {
 }
 
 // Batches on the host at once: those made ready ahead and the one in the step.
-constexpr double kHostBatches = 4;
+constexpr double kHostGraphSetBatches = 4;
 
 // Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
 double HostBytesPerRow(const data::FeatureSummary& features) {
@@ -60,7 +60,7 @@ double LeastBytes(const nn::GineOptions& model, int64_t batch_size, const data::
   const double activations = graphs * layers * hidden * (4 * train.mean_nodes + train.mean_edges);
   const double host = graphs * (train.mean_nodes * (HostBytesPerRow(summary.node_features) + sizeof(int64_t)) +
                                 train.mean_edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t)));
-  return sizeof(float) * (5 * parameters + activations) + kHostBatches * host;
+  return sizeof(float) * (5 * parameters + activations) + kHostGraphSetBatches * host;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 // Places among StepInputs::tensors. The row keys stand there once for each depth, cut to the rows of that depth: their
 // sizes are the block's row_ends.
-enum Place : size_t {
+enum BlockPlace : size_t {
   kFeatures,
   kFeatureOffsets,
   kFeatureColumns,
@@ -17,8 +17,8 @@ enum Place : size_t {
   kOffsets,
   kSources,
   kEdgeWeights,
-  kLabels,
-  kStep,
+  kSeedLabels,
+  kBlockStep,
   kRowKeys
 };
 
@@ -88,8 +88,8 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block) {
   t[kOffsets] = block.offsets;
   t[kSources] = block.sources;
   t[kEdgeWeights] = block.edge_weights;
-  t[kLabels] = block.labels;
-  t[kStep] = block.step;
+  t[kSeedLabels] = block.labels;
+  t[kBlockStep] = block.step;
   for (const int64_t rows : block.row_ends) t.push_back(block.row_keys.narrow(0, 0, rows));
   return inputs;
 }
@@ -104,9 +104,9 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
                       .offsets = t[kOffsets],
                       .sources = t[kSources],
                       .edge_weights = t[kEdgeWeights],
-                      .labels = t[kLabels],
+                      .labels = t[kSeedLabels],
                       .row_keys = t.back(),
-                      .step = t[kStep]};
+                      .step = t[kBlockStep]};
   for (size_t depth = kRowKeys; depth < t.size(); ++depth) block.row_ends.push_back(t[depth].size(0));
   return block;
 }

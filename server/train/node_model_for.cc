@@ -16,7 +16,7 @@ namespace {
 // More classes than this are a measure, not a class.
 constexpr double kMaxClasses = 1'000'000;
 // Batches on the host at once: those gathered ahead and the one in the step.
-constexpr double kHostBatches = 3;
+constexpr double kHostNodeBatches = 3;
 
 void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, std::string_view dataset_field,
                  std::string_view prefix, Violations& violations) {
@@ -98,7 +98,7 @@ double NeededBytes(const TrainOptions& options, const nn::NodeModelOptions& mode
         4 * (sparse ? rows.nodes : rows.targets) * hidden * 3 * deep + 4 * rows.targets * in + 4 * 4 * rows.seeds * out;
     const double host = rows.nodes * row + 8 * (rows.edges + rows.targets);
     const double ahead = static_cast<double>(nodes.look_ahead) * (4 * rows.nodes + 16 * rows.edges);
-    step = std::max(step, activations + kHostBatches * host + (fan_outs->empty() ? 0 : ahead));
+    step = std::max(step, activations + kHostNodeBatches * host + (fan_outs->empty() ? 0 : ahead));
   }
   const double kept = static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2])) * out * 4;
   double bytes = 4 * 5 * parameters + step + kept;

@@ -10,6 +10,18 @@
 
 namespace permafrost::train {
 
+absl::StatusOr<const graphcache::StepInputs*> HostBatch::PadTo(const BatchShape& shape, int64_t step) {
+  if (shape != padded()) PF_RETURN_IF_ERROR(Pad(shape));
+  step_ = step;
+  inputs_ = Inputs(step_, device_);
+  return &inputs_;
+}
+
+std::vector<data::Split> SplitsOf(Mode mode) {
+  if (mode == Mode::kTrain) return {data::Split::kTrain};
+  return {data::Split::kValid, data::Split::kTest};
+}
+
 absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
                                                    c10::Device device, int threads,
                                                    const std::function<bool()>& keep_going) {

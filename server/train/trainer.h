@@ -59,7 +59,8 @@ class Trainer {
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
   // Executes the graph cache commands that take effect at this step boundary.
   absl::Status ExecuteCommands();
-  void Count(const HostBatch& batch);
+  // The rows of all training steps of the job.
+  const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
   void ReportLookAhead(const BatchStream& stream);
   void Report();
 
@@ -80,9 +81,10 @@ class Trainer {
   // Of this run only.
   const Stopwatch run_;
   double seconds_before_ = 0;  // train_seconds of earlier runs
+  int64_t graphs_before_ = 0;  // of earlier runs
   Stopwatch work_;             // since the run's first step began: what comes before is not training
   CheckpointSchedule schedule_;
-  int64_t run_steps_ = 0, run_graphs_ = 0;
+  int64_t run_steps_ = 0;
   double step_seconds_ = 0;
   std::optional<std::pair<int64_t, data::SamplerPosition>> saved_;  // step and position of the newest checkpoint
   Progress progress_;

@@ -20,7 +20,7 @@ constexpr int64_t kFirstDepth = 2;
 // Gathered batches that may wait for the step.
 constexpr int64_t kMaxReady = 2;
 // Beyond this part of pages found in memory, looking farther ahead gains nothing; below the other, it may.
-constexpr double kAllResident = 0.98, kMissing = 0.9;
+constexpr double kAllResident = 0.98, kSomeMissing = 0.9;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ int64_t NextDepth(int64_t depth, bool stalled, double resident, uint64_t bytes_p
   int64_t next = depth;
   if (resident >= kAllResident) {
     next = depth - 1;
-  } else if (stalled && resident < kMissing) {
+  } else if (stalled && resident < kSomeMissing) {
     next = 2 * depth;
   }
   int64_t most = options.max_depth;

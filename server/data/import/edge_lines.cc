@@ -47,7 +47,7 @@ class LineCells {
   bool done_ = false;
 };
 
-int64_t CountCells(std::string_view line, char delimiter) {
+int64_t CountColumns(std::string_view line, char delimiter) {
   LineCells cells(line, delimiter);
   std::string_view cell;
   int64_t count = 0;
@@ -160,7 +160,7 @@ std::optional<LineFault> ParseEdgeLine(std::string_view line, const EdgeDialect&
   LineCells cells(line, dialect.delimiter);
   std::string_view cell;
   const auto width_fault = [&] {
-    return LineFault{0, absl::StrCat("columns: the line has ", CountCells(line, dialect.delimiter), ", expected ",
+    return LineFault{0, absl::StrCat("columns: the line has ", CountColumns(line, dialect.delimiter), ", expected ",
                                      Expected(dialect))};
   };
   for (int end = 0; end < 2; ++end) {

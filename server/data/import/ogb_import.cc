@@ -53,22 +53,13 @@ struct OgbFiles {
   }
 };
 
-absl::StatusOr<SourceFile> FindRequired(const fs::path& source, std::string_view stem) {
-  PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
-  if (!file) {
-    return absl::NotFoundError(
-        absl::StrCat(AbslView(stem), ".csv.gz: not found, nor ", AbslView(stem), ".csv, in ", source.string()));
-  }
-  return *std::move(file);
-}
-
 absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
   const fs::path& source = options.source;
   OgbFiles files;
-  PF_ASSIGN_OR_RETURN(files.node_counts, FindRequired(source, "raw/num-node-list"));
-  PF_ASSIGN_OR_RETURN(files.edge_counts, FindRequired(source, "raw/num-edge-list"));
-  PF_ASSIGN_OR_RETURN(files.edges, FindRequired(source, "raw/edge"));
-  PF_ASSIGN_OR_RETURN(files.labels, FindRequired(source, "raw/graph-label"));
+  PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
+  PF_ASSIGN_OR_RETURN(files.edge_counts, FindRequiredSourceFile(source, "raw/num-edge-list"));
+  PF_ASSIGN_OR_RETURN(files.edges, FindRequiredSourceFile(source, "raw/edge"));
+  PF_ASSIGN_OR_RETURN(files.labels, FindRequiredSourceFile(source, "raw/graph-label"));
   PF_ASSIGN_OR_RETURN(files.node_features, FindSourceFile(source, "raw/node-feat"));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindSourceFile(source, "raw/edge-feat"));
   PF_ASSIGN_OR_RETURN(files.split, FindSplit(source, options.split));

@@ -222,8 +222,10 @@ class OgbNodesImport {
   // False where the dense table is to be taken.
   absl::StatusOr<bool> TrySparse() {
     const SourceFile& file = files_.sparse_features->file;
-    const EdgeSorterOptions sorting{
-        .directory = directory_, .memory_bytes = memory_bytes_, .add_inverses = false, .threads = ImportThreads()};
+    const EdgeSorterOptions sorting{.directory = directory_,
+                                    .memory_bytes = memory_bytes_,
+                                    .add_inverses = false,
+                                    .threads = monitor_.limits().threads};
     const std::string why = absl::StrCat(" (", nodes_why_, ")");
     PF_ASSIGN_OR_RETURN(auto sparse, files_.sparse_features->is_array
                                          ? SparseFeaturesImport::ReadMatrix(file, nodes_, why, sorting, monitor_)
@@ -270,13 +272,6 @@ class OgbNodesImport {
   std::string nodes_why_;
 };
 
-absl::StatusOr<SourceFile> FindRequired(const fs::path& source, std::string_view stem) {
-  PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
-  if (file) return *std::move(file);
-  return absl::NotFoundError(
-      absl::StrCat(AbslView(stem), ".csv.gz: not found, nor ", AbslView(stem), ".csv, in ", source.string()));
-}
-
 }  // namespace
 
 int64_t OgbNodeFiles::bytes() const {
@@ -294,8 +289,8 @@ int64_t OgbNodeFiles::bytes() const {
 absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   const fs::path& source = options.source;
   OgbNodeFiles files;
-  PF_ASSIGN_OR_RETURN(files.node_counts, FindRequired(source, "raw/num-node-list"));
-  PF_ASSIGN_OR_RETURN(files.edges, FindRequired(source, "raw/edge"));
+  PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
+  PF_ASSIGN_OR_RETURN(files.edges, FindRequiredSourceFile(source, "raw/edge"));
   PF_ASSIGN_OR_RETURN(files.edge_counts, FindSourceFile(source, "raw/num-edge-list"));
   if (options.node_features != NodeFeatureChoice::kSparse) {
     PF_ASSIGN_OR_RETURN(files.dense_features, FindTable(source, "raw/node-feat", /*sparse=*/false));

@@ -25,7 +25,7 @@ constexpr uint64_t kSampledPages = 4;
 constexpr double kNewest = 0.25;
 // Ranges given to the kernel in one call.
 constexpr size_t kRangesInCall = 512;
-constexpr int kDigitBits = 11;
+constexpr int kPageDigitBits = 11;
 
 uint64_t PageBytes() {
   static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -97,8 +97,8 @@ int64_t PageAdvisor::MergeWanted() {
     least = std::min(least, run.begin);
     most = std::max(most, run.begin);
   }
-  for (int shift = 0; shift < static_cast<int>(std::bit_width(most - least)); shift += kDigitBits) {
-    constexpr uint64_t kMask = (uint64_t{1} << kDigitBits) - 1;
+  for (int shift = 0; shift < static_cast<int>(std::bit_width(most - least)); shift += kPageDigitBits) {
+    constexpr uint64_t kMask = (uint64_t{1} << kPageDigitBits) - 1;
     std::array<size_t, kMask + 1> ends{};
     for (const Run& run : wanted_) ++ends[((run.begin - least) >> shift) & kMask];
     size_t sum = 0;

@@ -14,19 +14,20 @@ namespace {
 
 constexpr int64_t kMaxLength = 1'000'000;
 // Walks of one thread that wait for memory at once.
-constexpr int64_t kLanes = 64;
-constexpr int64_t kPiece = 512;
+constexpr int64_t kWalkLanes = 64;
+constexpr int64_t kWalksInPiece = 512;
 
-// Walks [begin, end), end - begin <= kLanes, step by step together: while one waits for its neighbour the others draw.
+// Walks [begin, end), end - begin <= kWalkLanes, step by step together: while one waits for its neighbour the others
+// draw.
 void WalkTogether(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t begin, int64_t end, int64_t length,
                   uint64_t seed, std::span<NodeId> out) {
   constexpr uint64_t kStays = ~uint64_t{0};
-  struct Lane {
+  struct WalkLane {
     SplitMix64 random{0, 0};
     uint64_t place = 0;
     NodeId node = 0;
   };
-  std::array<Lane, kLanes> lanes;
+  std::array<WalkLane, kWalkLanes> lanes;
   const auto count = static_cast<size_t>(end - begin);
   NodeId* const rows = out.data() + begin * length;
   for (size_t l = 0; l < count; ++l) {
@@ -37,7 +38,7 @@ void WalkTogether(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t
   }
   for (int64_t step = 1; step < length; ++step) {
     for (size_t l = 0; l < count; ++l) {
-      Lane& lane = lanes[l];
+      WalkLane& lane = lanes[l];
       const Adjacency::Extent extent = reads.Of(lane.node);
       lane.place = extent.begin + ScaleBits(lane.random.Next(), extent.size());
       if (extent.size() == 0 || !reads.Touch(lane.place, lane.place + 1)) {
@@ -47,7 +48,7 @@ void WalkTogether(AdjacencyReads& reads, std::span<const NodeId> starts, int64_t
       }
     }
     for (size_t l = 0; l < count; ++l) {
-      Lane& lane = lanes[l];
+      WalkLane& lane = lanes[l];
       if (lane.place != kStays) lane.node = reads.Row(lane.place, lane.node);
       reads.PrefetchExtent(lane.node);
       rows[l * static_cast<size_t>(length) + static_cast<size_t>(step)] = lane.node;
@@ -91,14 +92,14 @@ absl::Status RandomWalks(const GraphView& view, std::span<const NodeId> starts, 
   PF_RETURN_IF_ERROR(Check(view, starts, options, out));
   ReadFaults faults;
   const bool uniform = options.p == 1 && options.q == 1;
-  ParallelFor(threads, static_cast<int64_t>(starts.size()), kPiece, [&](int64_t begin, int64_t end, int) {
+  ParallelFor(threads, static_cast<int64_t>(starts.size()), kWalksInPiece, [&](int64_t begin, int64_t end, int) {
     AdjacencyReads reads(view.out, faults);
     if (!uniform) {
       WalkNode2Vec(reads, starts, begin, end, options, out);
       return;
     }
-    for (int64_t i = begin; i < end; i += kLanes) {
-      WalkTogether(reads, starts, i, std::min(end, i + kLanes), options.length, options.seed, out);
+    for (int64_t i = begin; i < end; i += kWalkLanes) {
+      WalkTogether(reads, starts, i, std::min(end, i + kWalkLanes), options.length, options.seed, out);
     }
   });
   return StatusOf(faults, view.out);

@@ -13,8 +13,6 @@ namespace permafrost::data {
 namespace {
 
 constexpr std::size_t kChunkBytes = 1 << 18;
-// A longer line is not a table's row but a file of another kind.
-constexpr std::size_t kMaxLineBytes = 1 << 24;
 
 std::string_view Trim(std::string_view s) {
   const auto is_space = [](char c) { return c == ' ' || c == '\t'; };

@@ -10,9 +10,6 @@
 namespace permafrost::data {
 namespace {
 
-// As of CsvRows.
-constexpr size_t kMaxLineBytes = 1 << 24;
-
 // Some programs begin UTF-8 with it.
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 

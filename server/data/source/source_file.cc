@@ -207,6 +207,13 @@ absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const fs::path& source,
   return std::nullopt;
 }
 
+absl::StatusOr<SourceFile> FindRequiredSourceFile(const fs::path& source, std::string_view stem) {
+  PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
+  if (file) return *std::move(file);
+  return absl::NotFoundError(
+      absl::StrCat(AbslView(stem), ".csv.gz: not found, nor ", AbslView(stem), ".csv, in ", source.string()));
+}
+
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor) {
   // A pipe put in the file's place must not hold the import up.
   Descriptor opened = OpenRetrying(file.path, O_RDONLY | O_NONBLOCK);

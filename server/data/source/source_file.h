@@ -17,6 +17,9 @@
 
 namespace permafrost::data {
 
+// A longer line is not a table's row but a file of another kind.
+inline constexpr std::size_t kMaxLineBytes = 1 << 24;
+
 // kFound: by the file's first bytes, whatever its name.
 enum class Packing { kPlain, kGzip, kZstd, kFound };
 
@@ -30,6 +33,8 @@ struct SourceFile {
 // `stem`.csv.gz, or else `stem`.csv, below `source`; nullopt if there is neither. `stem`: "raw/edge".
 // Errors: InvalidArgument for what is no regular file.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
+// The same, but NotFound if there is neither.
+absl::StatusOr<SourceFile> FindRequiredSourceFile(const std::filesystem::path& source, std::string_view stem);
 // The file at `path`, called `name` in messages; nullopt if there is none. Errors: InvalidArgument for what is no
 // regular file.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
