@@ -69,6 +69,8 @@ absl::StatusOr<JobFiles::Strays> JobFiles::FindStrays(const std::function<bool(c
     }
     strays.unknown.push_back(name);
     const fs::path directory = directory_ / name;
+    std::error_code error;
+    if (!fs::is_directory(directory, error)) continue;
     if (HoldsSomething(directory / "checkpoints") || HoldsSomething(directory / "artifacts")) {
       strays.with_work.push_back(name);
     }

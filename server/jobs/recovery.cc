@@ -99,6 +99,7 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
       // Get would show it as it was: as if it still ran.
       job.state = JobState::kFailed;
       job.end_time = absl::Now();
+      AppendLog(id, telemetry::Severity::kError, EndedLine(job));
       return store_->Update(job);
     }
     return absl::OkStatus();

@@ -8,6 +8,8 @@
 
 #ifdef __APPLE__
 #include <sys/sysctl.h>
+
+#include <cstring>
 #endif
 
 #include "absl/strings/ascii.h"

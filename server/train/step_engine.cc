@@ -76,7 +76,7 @@ void StepEngine::OnPhase(int phase) {
 }
 
 void StepEngine::Tell(bool with_entries) {
-  const absl::Time now = absl::Now();
+  const Clock::time_point now = Clock::now();
   std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries;
   if (with_entries || now >= next_entries_) {
     entries = std::make_shared<const std::vector<graphcache::EntryInfo>>(cache_.entries());

@@ -188,7 +188,8 @@ class FakeRunner : public train::Runner {
   static constexpr int64_t kFree = int64_t{1} << 60;
 
   // Whether there were commands.
-  bool Obey(const train::RunRequest& request, train::RunContext& context, int64_t step, graphcache::Snapshot& cache) {
+  bool Execute(const train::RunRequest& request, train::RunContext& context, int64_t step,
+               graphcache::Snapshot& cache) {
     const auto commands = context.TakeCacheCommands(cache.command_sequence, step);
     for (const graphcache::Command& command : commands) {
       cache.options = graphcache::Updated(cache.options, command.update);
@@ -273,7 +274,7 @@ inline absl::StatusOr<train::RunOutcome> FakeRunner::Train(const train::RunReque
       const bool cancel = stop == train::StopRequest::kCancel;
       return train::RunOutcome{cancel ? train::RunEnd::kCancelled : train::RunEnd::kDrained, {}};
     }
-    const bool commanded = Obey(request, context, progress.step, cache);
+    const bool commanded = Execute(request, context, progress.step, cache);
     ++progress.step;
     progress.epoch = (progress.step - 1) / kStepsPerEpoch + 1;
     progress.step_in_epoch = (progress.step - 1) % kStepsPerEpoch + 1;

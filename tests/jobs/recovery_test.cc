@@ -156,7 +156,7 @@ TEST_F(RecoveryTest, AJobThatKillsTheServerAtTheSameStepIsFailed) {
       {"fewer", "1111", JobState::kQueued},
       {"five at one step", "11111", JobState::kFailed},
       {"five before any step", "xxxxx", JobState::kFailed},
-      {"after a checkpoint too", "411111", JobState::kFailed},
+      {"after a checkpoint too", "41111", JobState::kFailed},
       {"a step further or less each time: killed from outside", "12121212121212", JobState::kQueued},
       {"another step begins the count anew", "111121111", JobState::kQueued},
       {"a drain begins the count anew", "1111d1111", JobState::kQueued},
