@@ -33,8 +33,8 @@ class CommandLog {
   std::vector<graphcache::Command> Unstamped() const;
   // Sequence of the newest command; 0: there is none. One atomic load: it is asked at every training step.
   int64_t newest() const { return newest_.load(std::memory_order_acquire); }
-  // Called in the order of their sequences. `done` (nullptr: nobody waits) is given back by TakeWaiting. False after
-  // Close: nobody waits then.
+  // Called in the order of their sequences. TakeWaiting returns `done` (nullptr: nobody waits). False after Close,
+  // which drops `done`.
   bool Append(const graphcache::Command& command, Done done);
   // Those after `after_sequence` that take effect at `step`: with that step or an earlier one, then those without one.
   std::vector<graphcache::Command> Due(int64_t after_sequence, int64_t step) const;

@@ -39,7 +39,7 @@ struct ActiveJob {
   // Of a queued job, by the book's clock: since when it waits, and when it may run.
   absl::Duration queued_at;
   absl::Duration not_before = -absl::InfiniteDuration();
-  std::deque<train::EpochMetrics> unsaved_epochs;  // told, and not yet in the store
+  std::deque<train::EpochMetrics> unsaved_epochs;  // reported, and not yet in the store
   LiveRun::Entries stored_entries;                 // of the graph cache: those that the run stored last
 };
 

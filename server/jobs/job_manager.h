@@ -1,6 +1,6 @@
 // Accepts jobs, queues them by priority then age, and runs one at a time on the device thread, which it owns.
 // Threads: all methods are safe anywhere and never wait for a training step.
-// Invariant: a job is in the store before Create answers; every state change is in the store before it is told.
+// Invariant: a job is in the store before Create answers; every state change is in the store before anyone sees it.
 #pragma once
 
 #include <array>
@@ -83,7 +83,7 @@ class JobManager {
   virtual absl::StatusOr<Job> Cancel(const JobId& id) = 0;
   virtual absl::Status Delete(const JobId& id) = 0;
 
-  // Told on every change of the job and of its log, its deletion included.
+  // Calls `listener` on every change of the job and of its log, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) = 0;
   // At most `max_bytes` from `offset`; negative: that far before the present end. OutOfRange beyond the end.
   virtual absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const = 0;

@@ -61,11 +61,11 @@ class LiveRun {
     return trouble_;
   }
 
-  // `entries`: nullptr leaves those told before.
+  // `entries`: nullptr leaves those reported before.
   void SetCache(const graphcache::Snapshot& snapshot, Entries entries) {
     absl::MutexLock lock(&mu_);
     cache_.snapshot = snapshot;
-    // What was told before is let go after the lock.
+    // The old ones are freed after the lock.
     if (entries != nullptr) cache_.entries.swap(entries);
   }
   Cache cache() const {

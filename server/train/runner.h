@@ -65,7 +65,8 @@ struct RunResult {
 enum class StopRequest { kNone, kCancel, kDrain };
 enum class LogLevel { kInfo, kWarning, kError };
 
-// What a run tells and asks. Every method is called on the thread that called Run.
+// What a run reports to the job that it belongs to, and asks of it. Every method is called on the thread that called
+// Run.
 class RunContext {
  public:
   virtual ~RunContext() = default;
@@ -73,13 +74,13 @@ class RunContext {
   virtual StopRequest stop_requested() const = 0;
   // After each step; cheap.
   virtual void OnProgress(const Progress& progress) = 0;
-  // After each step of training and evaluation; cheap. `entries`: nullptr while they are as told before, in statistics
-  // a moment old; never nullptr after a command or at a run's end.
+  // After each step of training and evaluation; cheap. `entries`: nullptr leaves those reported before, whose
+  // statistics are then a moment old; never nullptr after a command or at a run's end.
   virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
                             std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
-  // Asked at each boundary of a training step. The commands after `after_sequence` that take effect now, in order:
-  // those stamped with `step` (optimizer steps done), and, where none with a later step is ahead of them, those without
-  // a stamp or with an earlier one, which are stamped with `step` and on disk with it when this returns.
+  // Asked at each boundary of a training step. Returns the commands after `after_sequence` that take effect now, in
+  // order: those stamped with `step` (optimizer steps done); and those without a stamp or with an earlier one, if none
+  // with a later stamp is ahead of them. The latter get the stamp `step`, which is on disk when this returns.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
   // A resumed run reports an epoch again that its checkpoint does not have, with equal metrics.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;

@@ -13,7 +13,7 @@ namespace permafrost::train {
 namespace {
 
 // How old what others see of the entries may be: copying them costs with their number.
-constexpr absl::Duration kEntriesInterval = absl::Milliseconds(500);
+constexpr std::chrono::milliseconds kEntriesInterval(500);
 
 graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& task, RunContext& context) {
   return {.options = options.graph_cache,

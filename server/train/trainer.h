@@ -39,7 +39,7 @@ class Trainer {
  private:
   Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context, std::unique_ptr<Task> task);
 
-  // Each returns a StopRequest that ended it early, or kNone.
+  // Each returns the StopRequest that ended it early; kNone: it came to its end.
   absl::StatusOr<StopRequest> TrainEpoch();
   absl::StatusOr<StopRequest> FinishEpoch();
   absl::StatusOr<StopRequest> Test(RunResult& result);
