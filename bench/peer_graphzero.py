@@ -6,11 +6,12 @@ hop's are found by the one before: its calls take lists only.
 
 import contextlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import time
+
+from bench.tools import ENVIRONMENT
 
 
 class Program:
@@ -40,7 +41,7 @@ class Peer(Program):
     def __init__(self, graph, tools, settings):
         self.store = tools.work / f"graphzero-{graph.name}.gl"
         super().__init__(sys.executable, "-m", "bench.peer_graphzero", graph, self.store, json.dumps(settings),
-                         env={**os.environ, "OMP_NUM_THREADS": str(tools.threads)})
+                         env={**ENVIRONMENT, "OMP_NUM_THREADS": str(tools.threads)})
 
     def store_bytes(self):
         return self.store.stat().st_size

@@ -28,4 +28,4 @@ def ratio(numerators, denominators, resamples=10_000):
 
 
 def ratio_text(value):
-    return f"{value['median']:.3g}  (95 %: {value['low']:.3g} to {value['high']:.3g}, {value['rounds']} rounds)"
+    return f"{value['median']:.3g}  (95 %: {value['low']:.3g} to {value['high']:.3g}, rounds: {value['rounds']})"

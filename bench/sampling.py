@@ -57,7 +57,7 @@ def measure(arguments, tools_):
     with contextlib.ExitStack() as stack:
         ours = peer_graphzero.Program(tools_.bin_dir / "data_sampling", store, "--threads", arguments.threads, "--fan-out", FAN_OUT,
                                       "--fan-outs", *FAN_OUTS, "--batches", arguments.batches, "--batch-size", arguments.batch_size,
-                                      "--walks", arguments.walks, "--length", arguments.length)
+                                      "--walks", arguments.walks, "--length", arguments.length, env=tools.ENVIRONMENT)
         stack.callback(ours.close)
         info = ours.ask("info")
         peer = stack.enter_context(peer_graphzero.maybe(arguments, graph, tools_, **settings))

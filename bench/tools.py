@@ -19,6 +19,10 @@ SAMPLE = ROOT / "deploy" / "sample" / "zinc"
 INSTALLED_BY_HAND = {"torch_sparse": "-m pip install --no-build-isolation torch-sparse torch-scatter"}
 
 
+# Of Permafrost's programs and of peers with OpenMP: threads wait as they do in permafrostd, which sets this for itself.
+ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}
+
+
 class Missing(Exception):
     """Something that a benchmark needs is not on this machine; one line."""
 
@@ -60,7 +64,7 @@ class Tools:
     def program(self, name, *arguments):
         """Runs a program to its end; returns the JSON that it prints."""
         command = [self.bin_dir / name, *map(str, arguments)]
-        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT).stdout)
 
     def power_law_graph(self, arguments):
         """The folder of `add_graph_arguments`: --dataset, or a graph that is made here the first time."""
