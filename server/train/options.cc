@@ -179,6 +179,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   if (options.checkpoint.every_steps < 0) {
     check.Add("checkpoint.every_steps", absl::StrCat(options.checkpoint.every_steps, " is below 0"));
   }
+  check.InRange("checkpoint.every_seconds", options.checkpoint.every_seconds, 0, 86'400);
   check.InRange("checkpoint.keep", options.checkpoint.keep, 1, 100);
   graphcache::Validate(options.graph_cache, absl::StrCat(AbslView(prefix), "graph_cache."), violations);
 }

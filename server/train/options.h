@@ -14,10 +14,13 @@
 
 namespace permafrost::train {
 
+// A checkpoint comes where either interval says so, at a stop, and at the job's end.
 struct CheckpointOptions {
-  // Steps between checkpoints beside the one at the end of each epoch. Smaller: less lost on a crash, more disk writes.
-  // 0: only those.
+  // Steps between checkpoints. 0: not by steps.
   int64_t every_steps = 0;
+  // Seconds between checkpoints, 0..86,400; more where one takes longer than 2 % of that, fewer in a run's first
+  // minute. Smaller: less lost when the machine dies, more disk writes. 0: not by time.
+  int64_t every_seconds = 60;
   // Checkpoints kept, 1..100; the newest complete one is never deleted.
   int64_t keep = 2;
   bool operator==(const CheckpointOptions&) const = default;
