@@ -7,20 +7,9 @@ set(PERMAFROST_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -We
     -Wno-missing-field-initializers)
 
 if(PERMAFROST_SANITIZE STREQUAL "address")
-  set(PERMAFROST_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   # Under ASan gcc 12 takes std::regex's own code for uninitialised.
   list(APPEND PERMAFROST_WARNINGS -Wno-maybe-uninitialized)
-elseif(PERMAFROST_SANITIZE STREQUAL "thread")
-  set(PERMAFROST_SANITIZE_FLAGS -fsanitize=thread -fno-omit-frame-pointer)
-elseif(NOT PERMAFROST_SANITIZE STREQUAL "")
-  message(FATAL_ERROR "PERMAFROST_SANITIZE=${PERMAFROST_SANITIZE}: use empty, `address` or `thread`")
 endif()
-if(PERMAFROST_FUZZ)
-  set(PERMAFROST_SANITIZE_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
-      -fno-omit-frame-pointer)
-endif()
-add_compile_options(${PERMAFROST_SANITIZE_FLAGS})
-add_link_options(${PERMAFROST_SANITIZE_FLAGS})
 
 function(permafrost_torch target)
   target_include_directories(${target} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
@@ -63,6 +52,7 @@ function(permafrost_room_test name)
     return()
   endif()
   add_executable(${name}_test ${sources})
+  add_dependencies(room_tests ${name}_test)
   target_compile_options(${name}_test PRIVATE ${PERMAFROST_WARNINGS})
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   permafrost_room_targets(deps ${ROOM_DEPS})
