@@ -1,26 +1,32 @@
 """What each cache policy costs and keeps: executables, their bytes, growth of the process, captures, milliseconds a step.
 
-Every policy trains the same job in a daemon of its own, whose /metrics are read twice a second while it runs. Growth of
-resident memory is taken from the end of warm-up (the first --warmup-steps training steps) to the end, and as a slope over
-steps by least squares. Executables, bytes and hits are the job's own last statistics.
-
-usage: policies.py BIN_DIR DATASET_DIR [--epochs 20] [--policies always,never,...] [--warmup-steps N] [--rounds 1]
-                   [--batch-size 32] [--hidden 64] [--layers 4] [--threads 2] [--json FILE] [--samples FILE]
-Policies: always, never, clear-per-step, freeze+pad, freeze+eager, freeze+transient. With --rounds above 1 every round runs all
-of them in turn, and milliseconds are medians over the rounds, with the time of captures and without it.
+Every policy trains the same job in a daemon of its own, whose /metrics are read while it runs. Growth of resident memory is taken
+from the end of warm-up (the first fifth of the training steps) to the end, and as a slope over steps by least squares.
+Executables, bytes and hits are the job's own last statistics. Policies: always, never, clear-per-step, freeze+pad, freeze+eager,
+freeze+transient. With --rounds above 1 every round runs all of them in turn, and milliseconds are medians over the rounds.
 """
 
-import argparse
-import json
-import pathlib
 import statistics
 import tempfile
 import time
 
-from daemon import Daemon
+from bench import tools
+from bench.rounds import interleave, ratio
 
+NAME = "policies"
+MEASURES = "each cache policy: executables kept, growth of the process, milliseconds a step"
+NEEDS = "nothing else"
+PROGRAMS = ["permafrostd", "permafrost"]
+PACKAGES = []
 POLICIES = ["always", "never", "clear-per-step", "freeze+pad", "freeze+eager", "freeze+transient"]
 MB = 1e6
+
+
+def add_arguments(parser):
+    parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs (default: deploy/sample/zinc)")
+    parser.add_argument("--policies", default=",".join(POLICIES))
+    tools.add_numbers(parser, epochs=20, rounds=1, batch_size=32, hidden=64, layers=4)
+    parser.add_argument("--sample-seconds", type=float, default=0.5, help="between two readings of /metrics (default 0.5)")
 
 
 def slope(xs, ys):
@@ -31,6 +37,7 @@ def slope(xs, ys):
 
 
 def sample(m):
+    """What is followed of one reading of /metrics."""
     both = lambda name: sum(m[f'permafrost_graph_cache_{name}{{mode="{mode}"}}'] for mode in ("train", "eval"))
     return {
         "step": m["permafrost_train_steps_total"],
@@ -44,49 +51,43 @@ def sample(m):
     }
 
 
-def run(arguments, policy):
+def follow(daemon, seconds):
+    """Readings of /metrics while a job runs."""
+    samples = []
+    while True:
+        page = daemon.metrics()
+        # Gauges of the cache are 0 once the job has ended.
+        if page['permafrost_jobs{state="running"}'] == 1 and page["permafrost_train_steps_total"] > 0:
+            samples.append(sample(page))
+        elif page['permafrost_jobs{state="queued"}'] == 0 and page['permafrost_jobs{state="running"}'] == 0:
+            return samples
+        time.sleep(seconds)
+
+
+def share(mode):
+    """Of a mode's statistics: how its steps were served, and the rows that padding added."""
+    number = lambda field: float(mode.get(field, 0))
+    served = max(1.0, number("hits") + number("paddedHits") + number("misses"))
+    return {"steps": served, "exact": number("hits") / served, "padded": number("paddedHits") / served,
+            "eager": number("eagerSteps") / served, "transient": number("transientSteps") / served,
+            "rows_added": (number("paddingNodes") + number("paddingEdges")) / max(1.0, number("nodes") + number("edges"))}
+
+
+def run(arguments, tools_, policy):
     """Trains once under `policy` in a fresh daemon; returns its row."""
     name, _, on_miss = policy.partition("+")
-    flags = ["--cache-policy", name] + (["--on-miss", on_miss] if on_miss else [])
-    with tempfile.TemporaryDirectory() as work:
-        daemon = Daemon(arguments.bin_dir, work, arguments.dataset, arguments.threads)
-        try:
-            daemon.client("job", "submit", "--id", "bench", "--dataset", "set", "--epochs", arguments.epochs, "--seed", 1,
-                          "--batch-size", arguments.batch_size, "--hidden", arguments.hidden, "--layers", arguments.layers,
-                          *flags)
-            samples = []
-            while True:
-                page = daemon.metrics()
-                # Gauges of the cache are 0 once the job has ended.
-                if page['permafrost_jobs{state="running"}'] == 1 and page["permafrost_train_steps_total"] > 0:
-                    samples.append(sample(page))
-                elif page['permafrost_jobs{state="queued"}'] == 0 and page['permafrost_jobs{state="running"}'] == 0:
-                    break
-                time.sleep(0.5)
-            job, cache = daemon.json("job", "show", "bench"), daemon.json("cache", "show", "bench")
-        finally:
-            daemon.stop()
+    with tempfile.TemporaryDirectory() as work, tools_.daemon(arguments.dataset, work) as daemon:
+        daemon.client("job", "submit", "--id", "bench", "--dataset", "set", "--epochs", arguments.epochs, "--seed", 1,
+                      "--batch-size", arguments.batch_size, "--hidden", arguments.hidden, "--layers", arguments.layers,
+                      "--cache-policy", name, *(["--on-miss", on_miss] if on_miss else []))
+        samples = follow(daemon, arguments.sample_seconds)
+        job, cache = daemon.json("job", "show", "bench"), daemon.json("cache", "show", "bench")
     if job["state"] != "STATE_SUCCEEDED":
-        raise SystemExit(f"policies: the job under {policy} ended as {job['state']}: {job.get('error')}")
+        raise RuntimeError(f"the job under {policy} ended as {job['state']}: {job.get('error')}")
     steps = int(job["progress"]["step"])
-    warmup = arguments.warmup_steps if arguments.warmup_steps is not None else steps // 5
-    warm = [s for s in samples if s["step"] >= warmup]
-    number = lambda statistics_of_mode, field: float(statistics_of_mode.get(field, 0))
-    modes = {s["mode"].removeprefix("GRAPH_CACHE_MODE_").lower(): s for s in cache["statistics"]}
-    both = lambda field: sum(number(s, field) for s in modes.values())
-    shares = {}
-    for mode, s in modes.items():
-        served = number(s, "hits") + number(s, "paddedHits") + number(s, "misses")
-        rows = number(s, "nodes") + number(s, "edges")
-        shares[mode] = {
-            "steps": served,
-            "exact": number(s, "hits") / served,
-            "padded": number(s, "paddedHits") / served,
-            "eager": number(s, "eagerSteps") / served,
-            "transient": number(s, "transientSteps") / served,
-            "rows_added": (number(s, "paddingNodes") + number(s, "paddingEdges")) / rows,
-        }
+    warm = [s for s in samples if s["step"] >= steps // 5]
     frozen = [s for s in samples if s["frozen"] == 1]
+    both = lambda field: sum(float(mode.get(field, 0)) for mode in cache["statistics"])
     return {
         "policy": policy,
         "steps": steps,
@@ -96,55 +97,43 @@ def run(arguments, policy):
         "capture_seconds": both("captureSeconds"),
         "ms_per_step": job["result"]["meanStepMilliseconds"],
         "ms_per_step_without_captures": job["result"]["meanStepMilliseconds"] - 1e3 * both("captureSeconds") / steps,
-        "best_valid_metric": job["result"]["bestValidMetric"],
-        "rss_growth_mb": (warm[-1]["rss"] - warm[0]["rss"]) / MB,
-        "rss_mb_per_10000_steps": 1e4 * slope([s["step"] for s in warm], [s["rss"] for s in warm]) / MB,
-        "shares": shares,
-        "samples": len(warm),
+        # None where the job was over before it was read twice.
+        "rss_growth_mb": (warm[-1]["rss"] - warm[0]["rss"]) / MB if len(warm) > 1 else None,
+        "rss_mb_per_10000_steps": 1e4 * slope([s["step"] for s in warm], [s["rss"] for s in warm]) / MB if len(warm) > 1 else None,
+        "shares": {mode["mode"].removeprefix("GRAPH_CACHE_MODE_").lower(): share(mode) for mode in cache["statistics"]},
         # Least and most after the freeze: equal where nothing grows.
         "frozen": {key: [min(s[key] for s in frozen), max(s[key] for s in frozen)]
                    for key in ("entries", "captures", "cache_bytes", "storage_bytes")} if frozen else None,
-        "all_samples": samples,
+        "samples": samples,
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bin_dir", type=pathlib.Path)
-    parser.add_argument("dataset", type=lambda p: pathlib.Path(p).resolve())
-    parser.add_argument("--policies", default=",".join(POLICIES))
-    for flag, value in (("--epochs", 20), ("--batch-size", 32), ("--hidden", 64), ("--layers", 4), ("--threads", 2),
-                        ("--rounds", 1)):
-        parser.add_argument(flag, type=int, default=value)
-    parser.add_argument("--warmup-steps", type=int, help="default: a fifth of the steps")
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--samples", type=pathlib.Path, help="every reading of /metrics, as JSON")
-    arguments = parser.parse_args()
+def measure(arguments, tools_):
     policies = arguments.policies.split(",")
     if unknown := set(policies) - set(POLICIES):
-        parser.error(f"--policies {','.join(sorted(unknown))}: accepted: {', '.join(POLICIES)}")
-    rounds = [[run(arguments, policy) for policy in policies] for _ in range(arguments.rounds)]
-    rows = rounds[-1]
-    for i, row in enumerate(rows):
+        raise SystemExit(f"bench: policies: --policies {','.join(sorted(unknown))}: accepted: {', '.join(POLICIES)}")
+    runs = interleave({policy: lambda _, policy=policy: run(arguments, tools_, policy) for policy in policies}, arguments.rounds, warm_up=0)
+    rows = []
+    for policy in policies:
+        row = runs[policy][-1]
         for key in ("ms_per_step", "ms_per_step_without_captures"):
-            row[key] = statistics.median(r[i][key] for r in rounds)
-    if arguments.samples:
-        arguments.samples.write_text(json.dumps({row["policy"]: row["all_samples"] for row in rows}) + "\n")
-    for row in rows:
-        del row["all_samples"]
-    print(f"{arguments.epochs} epochs, {rows[0]['steps']} steps, batch {arguments.batch_size}, {arguments.threads} threads")
-    print(f"{'policy':18}{'executables':>12}{'cache MB':>10}{'captures':>10}{'RSS MB':>9}{'MB/10k steps':>14}"
-          f"{'exact %':>9}{'padded %':>10}{'rows +%':>9}{'ms/step':>9}{'no captures':>13}")
-    for row in rows:
+            times = [r[key] for r in runs[policy]]
+            row[key] = statistics.median(times)
+            if arguments.rounds > 1 and policy != policies[0]:
+                row[key + "_ratio"] = ratio(times, [r[key] for r in runs[policies[0]]])
+        rows.append(row)
+    return {"epochs": arguments.epochs, "batch_size": arguments.batch_size, "rounds": arguments.rounds, "rows": rows}
+
+
+def show(result):
+    signed = lambda value, width, digits: f"{'-':>{width}}" if value is None else f"{value:+{width}.{digits}f}"
+    lines = [f"{result['epochs']} epochs, {result['rows'][0]['steps']} steps, batch {result['batch_size']}, rounds {result['rounds']}",
+             f"{'policy':18}{'executables':>12}{'cache MB':>10}{'captures':>10}{'RSS MB':>9}{'MB/10k steps':>14}"
+             f"{'exact %':>9}{'padded %':>10}{'rows +%':>9}{'ms/step':>9}{'no captures':>13}"]
+    for row in result["rows"]:
         train = row["shares"]["train"]
-        print(f"{row['policy']:18}{row['executables']:12.0f}{row['cache_mb']:10.1f}{row['captures']:10.0f}"
-              f"{row['rss_growth_mb']:+9.1f}{row['rss_mb_per_10000_steps']:+14.2f}{100 * train['exact']:9.1f}"
-              f"{100 * train['padded']:10.1f}{100 * train['rows_added']:9.2f}{row['ms_per_step']:9.2f}"
-              f"{row['ms_per_step_without_captures']:13.2f}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps({"settings": {k: str(v) for k, v in vars(arguments).items()}, "rows": rows},
-                                             indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+        lines.append(f"{row['policy']:18}{row['executables']:12.0f}{row['cache_mb']:10.1f}{row['captures']:10.0f}"
+                     f"{signed(row['rss_growth_mb'], 9, 1)}{signed(row['rss_mb_per_10000_steps'], 14, 2)}{100 * train['exact']:9.1f}"
+                     f"{100 * train['padded']:10.1f}{100 * train['rows_added']:9.2f}{row['ms_per_step']:9.2f}"
+                     f"{row['ms_per_step_without_captures']:13.2f}")
+    return "\n".join(lines)

@@ -26,9 +26,9 @@ constexpr WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::OnMiss, 4> kOnMisse
     {v1::GraphCachePolicy::ON_MISS_TRANSIENT, graphcache::OnMiss::kTransient},
     {v1::GraphCachePolicy::ON_MISS_REJECT, graphcache::OnMiss::kReject},
 }}};
-constexpr WireEnum<v1::GraphCacheMode, graphcache::Mode, 2> kModes{{{
-    {v1::GRAPH_CACHE_MODE_TRAIN, graphcache::Mode::kTrain},
-    {v1::GRAPH_CACHE_MODE_EVAL, graphcache::Mode::kEval},
+constexpr WireEnum<v1::GraphCacheMode, Mode, 2> kModes{{{
+    {v1::GRAPH_CACHE_MODE_TRAIN, Mode::kTrain},
+    {v1::GRAPH_CACHE_MODE_EVAL, Mode::kEval},
 }}};
 
 void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
@@ -37,7 +37,7 @@ void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
   wire.set_graphs(shape.graphs);
 }
 
-void StatisticsToWire(graphcache::Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
+void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
   wire.set_mode(kModes.ToWire(mode));
   wire.set_entries(stats.entries);
   wire.set_entry_bytes(stats.entry_bytes);
@@ -91,7 +91,7 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
   wire.set_armed(snapshot.armed);
   wire.set_freeze_step(snapshot.freeze_step);
   SetTime(snapshot.freeze_time, [&wire] { return wire.mutable_freeze_time(); });
-  for (const graphcache::Mode mode : {graphcache::Mode::kTrain, graphcache::Mode::kEval}) {
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     StatisticsToWire(mode, snapshot.of(mode), *wire.add_statistics());
   }
   int64_t total = snapshot.shared_bytes;

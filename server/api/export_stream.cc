@@ -13,7 +13,7 @@ constexpr uint64_t kPieceBytes = 64 << 10;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ExportStream>> ExportStream::Open(const std::filesystem::path& path) {
-  PF_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path));
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path, MappedFile::Access::kTransfer));
   return std::unique_ptr<ExportStream>(new ExportStream(std::move(file)));
 }
 

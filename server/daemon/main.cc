@@ -179,7 +179,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   const auto registry = std::make_shared<prometheus::Registry>();
   telemetry::JobMetrics job_metrics(*registry, NamesOf(jobs::kJobStateNames));
-  telemetry::GraphCacheMetrics cache_metrics(*registry, NamesOf(graphcache::kModeNames));
+  telemetry::GraphCacheMetrics cache_metrics(*registry, NamesOf(kModeNames));
   telemetry::ServerMetrics server_metrics(*registry,
                                           {.version = std::string(Version()),
                                            .git_commit = std::string(GitCommit()),
@@ -188,7 +188,10 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                           api::RequestMethods(), api::StatusCodeNames());
 
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
-                      data::Catalog::Create({.directory = state_dir / "datasets", .import_roots = import_roots}));
+                      data::Catalog::Create({.directory = state_dir / "datasets",
+                                             .import_roots = import_roots,
+                                             .threads = runner->threads(),
+                                             .warn = [](std::string_view line) { Log(Severity::kWarning, line); }}));
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
                       jobs::JobManager::Open({.state_dir = state_dir}, *catalog, *runner, job_metrics, cache_metrics));
 

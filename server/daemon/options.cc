@@ -75,7 +75,8 @@ constexpr Setting kSettings[] = {
        o.device = *device;
        return absl::OkStatus();
      }},
-    {"threads", "N", "0", "Threads of the device's math, 0 to 1024. 0: the cores this process may use.", false,
+    {"threads", "N", "0", "Threads of the device's math and of imports, 0 to 1024. 0: the cores this process may use.",
+     false,
      [](const std::string& v, Options& o) {
        const bool ok = absl::SimpleAtoi(v, &o.threads) && o.threads >= 0 && o.threads <= kMaxThreads;
        return ok ? absl::OkStatus() : Refuse(v, absl::StrCat("0 to ", kMaxThreads));

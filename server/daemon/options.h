@@ -21,7 +21,7 @@ struct Options {
   // Database, datasets and jobs. One daemon at a time.
   std::filesystem::path state_dir = "./permafrost-state";
   DeviceKind device = DeviceKind::kAuto;
-  // Threads of the device's math. 0: the cores this process may use.
+  // Threads of the device's math and of imports. 0: the cores this process may use.
   int threads = 0;
   // Directories that imports may read.
   std::vector<std::filesystem::path> import_roots = {"."};

@@ -4,12 +4,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/MPSHooksInterface.h>
-#include <sched.h>
-
-#include <algorithm>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/cores.h"
 #include "base/string_view.h"
 
 namespace permafrost::device {
@@ -26,14 +23,6 @@ bool Has(DeviceKind kind) {
       return at::hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0;
   }
   return false;
-}
-
-int AvailableCores() {
-#ifdef __linux__
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace permafrost::device {
 // absent.
 absl::StatusOr<c10::Device> OpenDevice(DeviceKind kind);
 DeviceKind KindOf(c10::Device device);
-// Threads of the math library on the calling thread. 0: as many as the machine has cores for this process.
+// Threads of the math library on the calling thread. 0: AvailableCores().
 int UseThreads(int threads);
 // Waits for the device's queued work, so that a clock read afterwards tells the truth. Nothing on CPU.
 void Synchronize(c10::Device device);

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graphcache/executable.h"
@@ -18,6 +19,13 @@ class StepInputs {
   std::vector<at::Tensor> tensors;
 };
 
+// The tensors that a step returns, in an order fixed for the program.
+class StepOutputs {
+ public:
+  explicit StepOutputs(std::vector<at::Tensor> returned) : tensors(std::move(returned)) {}
+  const std::vector<at::Tensor> tensors;
+};
+
 }  // namespace permafrost::graphcache
 
 namespace permafrost::device {
@@ -28,8 +36,7 @@ struct StateTensor {
 };
 
 struct StepProgram {
-  // Runs one step. May read its inputs, `state`, and what it makes itself; may write `state` and what it makes. Returns
-  // what the caller wants to see, valid until the next step.
+  // Runs one step. May read its inputs, `state`, and what it makes itself; may write `state` and what it makes.
   std::function<std::vector<at::Tensor>(const graphcache::StepInputs&)> run;
   // Every tensor that outlives a step and that the step reads or writes. Their storage stays where it is.
   std::vector<StateTensor> state;

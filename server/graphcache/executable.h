@@ -1,4 +1,5 @@
-// What a device does for the cache. Implemented in device/ and wired by train/; faked in tests.
+// What a graph cache asks of its device and of the batches that it runs. Executables are implemented by device/, the
+// compiler and the batches by train/; tests have fakes of all three.
 // Threads: the device thread only.
 #pragma once
 
@@ -8,19 +9,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/batch_shape.h"
-#include "graphcache/policy.h"
+#include "base/mode.h"
 
 namespace permafrost::graphcache {
 
-// The tensors of one batch; only the device's side knows them.
+// The tensors of one batch, and the tensors that a step returns. Only the device's side knows what they hold.
 class StepInputs;
+class StepOutputs;
+// Its tensors are valid until the next step or capture of the same compiler. Never null, but see GraphCache::Run.
+using StepResult = std::shared_ptr<const StepOutputs>;
 
 // A step captured for one shape.
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Runs the step on a batch of this executable's shape. What it returns in tensors is valid until the next step.
-  virtual absl::Status Replay(const StepInputs& inputs) = 0;
+  // Runs the step on a batch of this executable's shape.
+  virtual absl::StatusOr<StepResult> Replay(const StepInputs& inputs) = 0;
   // Memory that this executable alone keeps.
   virtual int64_t bytes() const = 0;
 };
@@ -37,7 +41,7 @@ class Compiler {
   // returns. Errors: FailedPrecondition with kGraphBreakReason; anything else fails the job.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Capture(Mode mode, const BatchShape& shape) = 0;
   // Runs a step uncaptured.
-  virtual absl::Status RunEager(Mode mode, const StepInputs& inputs) = 0;
+  virtual absl::StatusOr<StepResult> RunEager(Mode mode, const StepInputs& inputs) = 0;
   // Memory that all executables share, as it is now.
   virtual int64_t shared_bytes() const = 0;
 };
@@ -47,11 +51,12 @@ class Batch {
  public:
   virtual ~Batch() = default;
   // Without padding.
-  virtual const BatchShape& real() const = 0;
-  // One node and one graph more: the shape that it is captured at.
+  virtual BatchShape real() const = 0;
+  // The smallest shape that it can be padded to, which is the one that it is captured at.
   virtual BatchShape least_padded() const = 0;
-  // The batch padded to `shape`, which holds least_padded(); valid until the next call. Called once a step.
-  virtual absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape) = 0;
+  // Pads the batch to `shape`, which holds least_padded(), and returns the step's inputs, valid until the next call.
+  // `step`: optimizer steps done, which is one of the inputs. Errors: InvalidArgument if the batch does not fit.
+  virtual absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape, int64_t step) = 0;
 };
 
 }  // namespace permafrost::graphcache

@@ -30,13 +30,14 @@ GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler) : setup_(std::
   AnnounceFreezePoint();
 }
 
-absl::Status GraphCache::Run(Mode mode, Batch& batch, int64_t step) {
-  PF_RETURN_IF_ERROR(RunStep(mode, batch, step));
-  if (mode == Mode::kTrain && IsFreezeDue()) return Freeze(step + 1);
-  return absl::OkStatus();
+absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step) {
+  PF_ASSIGN_OR_RETURN(StepResult result, RunStep(mode, batch, step));
+  if (mode != Mode::kTrain || !IsFreezeDue()) return result;
+  PF_RETURN_IF_ERROR(Freeze(step + 1));
+  return nullptr;
 }
 
-absl::Status GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
+absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
   const BatchShape own = batch.least_padded();
   const BatchShape capture_shape = CaptureShape(mode, own);
   Entry* held = Find(mode, own);
@@ -49,24 +50,25 @@ absl::Status GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
   switch (Admit(state_.options, state_.frozen, lookup)) {
     case Action::kReplay:
     case Action::kReplayPadded:
-      if (Entry* const serving = held != nullptr ? held : larger) return Serve(*serving, batch);
+      if (Entry* const serving = held != nullptr ? held : larger) return Serve(*serving, batch, step);
       break;
     case Action::kCaptureKeep: {
       PF_ASSIGN_OR_RETURN(Entry * made, Insert(mode, capture_shape, step));
-      if (made == nullptr) return RunEager(mode, batch);
-      PF_RETURN_IF_ERROR(Replay(*made, batch));
+      if (made == nullptr) return RunEager(mode, batch, step);
+      PF_ASSIGN_OR_RETURN(StepResult result, Replay(*made, batch, step));
       ++stats(mode).misses;
-      return absl::OkStatus();
+      return result;
     }
     case Action::kCaptureDrop: {
       PF_ASSIGN_OR_RETURN(const std::unique_ptr<Entry> made, Capture(mode, own, step));
-      if (made == nullptr) return RunEager(mode, batch);
+      if (made == nullptr) return RunEager(mode, batch, step);
       if (state_.frozen) ++stats(mode).frozen_captures;
-      PF_RETURN_IF_ERROR(
-          RunPadded(mode, own, batch, [&](const StepInputs& inputs) { return made->executable->Replay(inputs); }));
+      PF_ASSIGN_OR_RETURN(StepResult result, RunPadded(mode, own, batch, step, [&](const StepInputs& inputs) {
+                            return made->executable->Replay(inputs);
+                          }));
       ++stats(mode).misses;
       ++stats(mode).transient_steps;
-      return absl::OkStatus();
+      return result;
     }
     case Action::kRunEager: {
       bool& told = told_fallback_[static_cast<size_t>(mode)];
@@ -75,7 +77,7 @@ absl::Status GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
                           ToString(own), " fits into: it runs eager, as all others like it will"),
              /*warning=*/true);
       }
-      return RunEager(mode, batch);
+      return RunEager(mode, batch, step);
     }
     case Action::kReject:
       return WithReason(
@@ -86,35 +88,38 @@ absl::Status GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
   return absl::InternalError("the step was not admitted to any way of running");
 }
 
-absl::Status GraphCache::Serve(Entry& entry, Batch& batch) {
+absl::StatusOr<StepResult> GraphCache::Serve(Entry& entry, Batch& batch, int64_t step) {
   const bool padded = entry.info.shape != batch.least_padded();
-  PF_RETURN_IF_ERROR(Replay(entry, batch));
+  PF_ASSIGN_OR_RETURN(StepResult result, Replay(entry, batch, step));
   ModeStats& mode_stats = stats(entry.info.mode);
   ++(padded ? mode_stats.padded_hits : mode_stats.hits);
   ++(padded ? entry.info.padded_hits : entry.info.hits);
-  return absl::OkStatus();
+  return result;
 }
 
-absl::Status GraphCache::Replay(Entry& entry, Batch& batch) {
-  PF_RETURN_IF_ERROR(RunPadded(entry.info.mode, entry.info.shape, batch,
-                               [&](const StepInputs& inputs) { return entry.executable->Replay(inputs); }));
+absl::StatusOr<StepResult> GraphCache::Replay(Entry& entry, Batch& batch, int64_t step) {
+  PF_ASSIGN_OR_RETURN(StepResult result,
+                      RunPadded(entry.info.mode, entry.info.shape, batch, step,
+                                [&](const StepInputs& inputs) { return entry.executable->Replay(inputs); }));
   entry.info.last_use = setup_.now();
-  return absl::OkStatus();
+  return result;
 }
 
-absl::Status GraphCache::RunEager(Mode mode, Batch& batch) {
-  PF_RETURN_IF_ERROR(RunPadded(mode, batch.least_padded(), batch,
-                               [&](const StepInputs& inputs) { return compiler_.RunEager(mode, inputs); }));
+absl::StatusOr<StepResult> GraphCache::RunEager(Mode mode, Batch& batch, int64_t step) {
+  PF_ASSIGN_OR_RETURN(StepResult result,
+                      RunPadded(mode, batch.least_padded(), batch, step,
+                                [&](const StepInputs& inputs) { return compiler_.RunEager(mode, inputs); }));
   ++stats(mode).misses;
   ++stats(mode).eager_steps;
-  return absl::OkStatus();
+  return result;
 }
 
-absl::Status GraphCache::RunPadded(Mode mode, const BatchShape& shape, Batch& batch,
-                                   const std::function<absl::Status(const StepInputs&)>& run) {
+absl::StatusOr<StepResult> GraphCache::RunPadded(
+    Mode mode, const BatchShape& shape, Batch& batch, int64_t step,
+    const std::function<absl::StatusOr<StepResult>(const StepInputs&)>& run) {
   const BatchShape real = batch.real();
-  PF_ASSIGN_OR_RETURN(const StepInputs* inputs, batch.PadTo(shape));
-  PF_RETURN_IF_ERROR(run(*inputs));
+  PF_ASSIGN_OR_RETURN(const StepInputs* inputs, batch.PadTo(shape, step));
+  PF_ASSIGN_OR_RETURN(StepResult result, run(*inputs));
   ModeStats& s = stats(mode);
   s.graphs += real.graphs;
   s.nodes += real.nodes;
@@ -122,7 +127,7 @@ absl::Status GraphCache::RunPadded(Mode mode, const BatchShape& shape, Batch& ba
   s.padding_graphs += shape.graphs - real.graphs;
   s.padding_nodes += shape.nodes - real.nodes;
   s.padding_edges += shape.edges - real.edges;
-  return absl::OkStatus();
+  return result;
 }
 
 BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {

@@ -40,10 +40,11 @@ class GraphCache {
   // Runs one step of `mode`. `step`: optimizer steps done before it. Under kFreeze, the step that brings the cache to
   // its freeze point ends with freezing it. Under kFreeze evaluation batches are padded to the plan's rungs from the
   // start, but for those whose own shape is held already. A step whose program cannot be captured runs eager, and no
-  // capture is tried again for its mode until the cache is cleared or its policy changes. Errors: FailedPrecondition
-  // (reason GRAPH_CACHE_MISS, naming the shape) for kReject, where the step is none: it is counted as a rejected insert
-  // and nothing else; whatever the compiler or the batch returns.
-  absl::Status Run(Mode mode, Batch& batch, int64_t step);
+  // capture is tried again for its mode until the cache is cleared or its policy changes. Returns what the step
+  // returned; null where the step froze the cache, whose captures have used that memory again. Errors:
+  // FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not run, and only
+  // rejected_inserts rises; whatever the compiler or the batch returns.
+  absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
   // Applies a command at a step boundary. One that makes no sense by now is logged and changes nothing but
   // command_sequence and command_step. Errors: the compiler's.
@@ -56,6 +57,8 @@ class GraphCache {
 
   // Sequence of the newest command applied; 0: none.
   int64_t last_command() const { return state_.command_sequence; }
+  // Counters of the job's steps. The rows of all steps are counted here and nowhere else.
+  const ModeStats& of(Mode mode) const { return state_.of(mode); }
   // Entry and byte counts are of this moment.
   Snapshot snapshot() const;
   // In the order in which they were inserted.
@@ -73,14 +76,14 @@ class GraphCache {
   // Captures may be tried again.
   void ForgetBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
 
-  absl::Status RunStep(Mode mode, Batch& batch, int64_t step);
+  absl::StatusOr<StepResult> RunStep(Mode mode, Batch& batch, int64_t step);
   // Serves the batch from an executable that was there before.
-  absl::Status Serve(Entry& entry, Batch& batch);
-  absl::Status Replay(Entry& entry, Batch& batch);
-  absl::Status RunEager(Mode mode, Batch& batch);
+  absl::StatusOr<StepResult> Serve(Entry& entry, Batch& batch, int64_t step);
+  absl::StatusOr<StepResult> Replay(Entry& entry, Batch& batch, int64_t step);
+  absl::StatusOr<StepResult> RunEager(Mode mode, Batch& batch, int64_t step);
   // Pads the batch to `shape`, runs it, and counts its rows.
-  absl::Status RunPadded(Mode mode, const BatchShape& shape, Batch& batch,
-                         const std::function<absl::Status(const StepInputs&)>& run);
+  absl::StatusOr<StepResult> RunPadded(Mode mode, const BatchShape& shape, Batch& batch, int64_t step,
+                                       const std::function<absl::StatusOr<StepResult>(const StepInputs&)>& run);
 
   // The shape that a batch is captured at: its own, or the evaluation rung that is to serve it.
   BatchShape CaptureShape(Mode mode, const BatchShape& own) const;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/enum_names.h"
+#include "base/mode.h"
 #include "base/status.h"
 
 namespace permafrost::graphcache {
@@ -33,10 +34,6 @@ inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
                                                      {OnMiss::kEager, "eager"},
                                                      {OnMiss::kTransient, "transient"},
                                                      {OnMiss::kReject, "reject"}}}};
-
-// An executable is of one mode: a training step (forward, backward, optimizer) or an evaluation step (forward only).
-enum class Mode { kTrain, kEval };
-inline constexpr EnumNames<Mode, 2> kModeNames{{{{Mode::kTrain, "train"}, {Mode::kEval, "eval"}}}};
 
 inline constexpr int64_t kMaxFreezeAt = 100'000;
 

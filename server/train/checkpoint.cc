@@ -39,11 +39,6 @@ json ToJson(const RunState& s) {
   return {{"step", s.step},
           {"epoch", s.position.epoch},
           {"batch", s.position.batch},
-          {"graphs", s.graphs},
-          {"nodes", s.nodes},
-          {"edges", s.edges},
-          {"padding_nodes", s.padding_nodes},
-          {"padding_edges", s.padding_edges},
           {"best_epoch", s.best_epoch},
           // JSON has no NaN.
           {"best_valid_metric", std::isnan(s.best_valid_metric) ? json() : json(s.best_valid_metric)},
@@ -57,11 +52,6 @@ RunState FromJson(const json& j) {
   RunState s;
   s.step = j.at("step");
   s.position = {j.at("epoch"), j.at("batch")};
-  s.graphs = j.at("graphs");
-  s.nodes = j.at("nodes");
-  s.edges = j.at("edges");
-  s.padding_nodes = j.at("padding_nodes");
-  s.padding_edges = j.at("padding_edges");
   s.best_epoch = j.at("best_epoch");
   // Its name before there were other metrics.
   const json& best = j.contains("best_valid_mae") ? j.at("best_valid_mae") : j.at("best_valid_metric");

@@ -25,8 +25,7 @@ namespace permafrost::train {
 struct RunState {
   int64_t step = 0;                // optimizer steps done
   data::SamplerPosition position;  // batches consumed; batch == batches of the epoch: only its evaluation is left
-  int64_t graphs = 0, nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
-  int64_t best_epoch = 0;  // from 1; 0: none yet
+  int64_t best_epoch = 0;          // from 1; 0: none yet
   // NaN before the first evaluation, and where there is nothing to evaluate on.
   double best_valid_metric = std::numeric_limits<double>::quiet_NaN();
   double train_seconds = 0;  // all runs, evaluation included

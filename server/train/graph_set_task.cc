@@ -37,11 +37,11 @@ absl::Status CheckBinary(const data::GraphSet& set) {
 // Batches first.. of an order of graphs.
 class SmallGraphsStream final : public BatchStream {
  public:
-  SmallGraphsStream(const data::Batcher& batcher, data::ShapeSampler sampler, int64_t epoch, int64_t first,
-                    int64_t depth)
+  SmallGraphsStream(const data::Batcher& batcher, c10::Device device, data::ShapeSampler sampler, int64_t epoch,
+                    int64_t first, int64_t depth)
       : sampler_(std::move(sampler)),
         order_(sampler_.EpochOrder(epoch)),
-        view_(batcher),
+        view_(batcher, device),
         prefetcher_(sampler_.batches_per_epoch() - first, depth,
                     [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
                       const auto graphs = sampler_.Batch(order_, first + index);
@@ -87,13 +87,15 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
 GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GineOptions& model,
                            std::unique_ptr<data::Batcher> batcher, c10::Device device)
     : batch_size_(options.batch_size),
+      device_(device),
       batcher_(std::move(batcher)),
       sampler_(batcher_->split(data::Split::kTrain), {.batch_size = options.batch_size, .seed = options.seed}),
       model_(model, options.seed, device),
       plan_(PlanShapes(*batcher_, {.epochs = options.epochs, .batch_size = options.batch_size, .seed = options.seed})),
-      probe_views_{SmallGraphsBatch(*batcher_, probes_[0]), SmallGraphsBatch(*batcher_, probes_[1])} {}
+      probe_views_{SmallGraphsBatch(*batcher_, device, probes_.data()),
+                   SmallGraphsBatch(*batcher_, device, probes_.data() + 1)} {}
 
-Task::Output GraphSetTask::Forward(const graphcache::StepInputs& inputs, nn::Mode mode) {
+Task::Output GraphSetTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::GraphSetBatch batch = BatchOf(inputs);
   return {model_.Forward(batch, mode), batch.labels};
 }
@@ -103,7 +105,7 @@ graphcache::GraphSizes GraphSetTask::sizes() const {
   return {.graphs = train.graphs, .std_nodes = train.std_nodes, .std_edges = train.std_edges};
 }
 
-std::vector<uint32_t> GraphSetTask::ProbeGraphs(graphcache::Mode mode, const BatchShape& shape, int which) const {
+std::vector<uint32_t> GraphSetTask::ProbeGraphs(Mode mode, const BatchShape& shape, int which) const {
   std::vector<uint32_t> graphs;
   BatchShape room{shape.nodes - 1, shape.edges, shape.graphs - 1};
   for (const data::Split split : SplitsOf(mode)) {
@@ -125,26 +127,26 @@ std::vector<uint32_t> GraphSetTask::ProbeGraphs(graphcache::Mode mode, const Bat
   return graphs;
 }
 
-absl::StatusOr<std::array<const HostBatch*, 2>> GraphSetTask::Probes(graphcache::Mode mode, const BatchShape& shape) {
+absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const BatchShape& shape) {
   for (size_t i = 0; i < probes_.size(); ++i) {
     const std::vector<uint32_t> graphs = ProbeGraphs(mode, shape, static_cast<int>(i));
     if (graphs.empty()) {
-      return absl::InternalError(absl::StrCat("no graph of the ", AbslView(graphcache::kModeNames.Name(mode)),
+      return absl::InternalError(absl::StrCat("no graph of the ", AbslView(kModeNames.Name(mode)),
                                               " splits fits the shape ", ToString(shape)));
     }
     PF_RETURN_IF_ERROR(batcher_->Assemble(graphs, shape, probes_[i]));
     if (i > 0 && probes_[i].graph_ids == probes_[0].graph_ids) MakeOther(probes_[i]);
   }
-  return std::array<const HostBatch*, 2>{&probe_views_[0], &probe_views_[1]};
+  return std::array<HostBatch*, 2>{&probe_views_[0], &probe_views_[1]};
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return std::make_unique<SmallGraphsStream>(*batcher_, sampler_, epoch, first_batch, kPrefetchDepth);
+  return std::make_unique<SmallGraphsStream>(*batcher_, device_, sampler_, epoch, first_batch, kPrefetchDepth);
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   return std::make_unique<SmallGraphsStream>(
-      *batcher_, data::ShapeSampler(batcher_->split(split), {.batch_size = batch_size_, .shuffle = false}),
+      *batcher_, device_, data::ShapeSampler(batcher_->split(split), {.batch_size = batch_size_, .shuffle = false}),
       /*epoch=*/0, /*first=*/0, kEvalPrefetchDepth);
 }
 

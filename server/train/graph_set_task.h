@@ -14,20 +14,22 @@ namespace permafrost::train {
 // A batch of small graphs. Threads: one at a time. Borrows the batcher.
 class SmallGraphsBatch final : public HostBatch {
  public:
-  SmallGraphsBatch(const data::Batcher& batcher) : batcher_(&batcher) {}
-  SmallGraphsBatch(const data::Batcher& batcher, data::PaddedBatch& host) : batcher_(&batcher), host_(&host) {}
+  // `host`: shown from the start.
+  SmallGraphsBatch(const data::Batcher& batcher, c10::Device device, data::PaddedBatch* host = nullptr)
+      : HostBatch(device), batcher_(&batcher), host_(host) {}
 
   BatchShape real() const override { return host_->real; }
   BatchShape least_padded() const override { return data::Batcher::LeastPadded(host_->real); }
   BatchShape padded() const override { return host_->padded; }
-  absl::Status Pad(const BatchShape& shape) override;
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
   std::span<const uint32_t> ids() const override { return host_->graph_ids; }
   std::span<const float> labels() const override;
 
   void Show(data::PaddedBatch& host) { host_ = &host; }
 
  private:
+  absl::Status Pad(const BatchShape& shape) override;
+  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+
   const data::Batcher* batcher_;
   data::PaddedBatch* host_ = nullptr;
 };
@@ -42,10 +44,10 @@ class GraphSetTask final : public Task {
   nn::TensorSet& tensors() override { return model_.tensors(); }
   std::string Describe() const override { return model_.Describe(); }
   int64_t num_outputs() const override { return batcher_->summary().num_targets; }
-  Output Forward(const graphcache::StepInputs& inputs, nn::Mode mode) override;
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override;
-  absl::StatusOr<std::array<const HostBatch*, 2>> Probes(graphcache::Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   int64_t batches_per_epoch() const override { return sampler_.batches_per_epoch(); }
   int64_t size(data::Split split) const override { return std::ssize(batcher_->split(split)); }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
@@ -57,9 +59,10 @@ class GraphSetTask final : public Task {
   GraphSetTask(const TrainOptions& options, const nn::GineOptions& model, std::unique_ptr<data::Batcher> batcher,
                c10::Device device);
   // Graphs of the mode's splits that fit `shape` together; all that do for which = 0, one for which = 1.
-  std::vector<uint32_t> ProbeGraphs(graphcache::Mode mode, const BatchShape& shape, int which) const;
+  std::vector<uint32_t> ProbeGraphs(Mode mode, const BatchShape& shape, int which) const;
 
   const int64_t batch_size_;
+  const c10::Device device_;
   const std::unique_ptr<data::Batcher> batcher_;
   const data::ShapeSampler sampler_;
   nn::Gine model_;

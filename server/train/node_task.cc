@@ -21,7 +21,6 @@ namespace {
 
 using data::BlockSizes;
 using data::NodeId;
-using graphcache::Mode;
 
 // Batches sampled to plan the rungs.
 constexpr int64_t kProbeBatches = 32, kPartialProbes = 4;
@@ -41,12 +40,12 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode)
 
 class SampledStream final : public BatchStream {
  public:
-  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, data::ShapeSampler sampler, int64_t epoch,
-                int64_t first, uint64_t first_stream, data::BlockStream::Fit fit,
+  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::ShapeSampler sampler,
+                int64_t epoch, int64_t first, uint64_t first_stream, data::BlockStream::Fit fit,
                 const data::BlockStream::Options& options)
       : sampler_(std::move(sampler)),
         order_(sampler_.EpochOrder(epoch)),
-        view_(batcher, rungs),
+        view_(batcher, rungs, device),
         stream_(
             batcher, sampler_.batches_per_epoch() - first,
             [this, first, first_stream](int64_t index) {
@@ -130,7 +129,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   plan_.train_ceiling = plan_.train_rungs.back();
   plan_.train_shapes = std::ssize(plan_.train_rungs);
   for (data::BlockBatch& probe : probes_) {
-    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs);
+    probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, device_);
     probe_views_.back().Show(probe);
   }
   return absl::OkStatus();
@@ -189,12 +188,12 @@ absl::StatusOr<BlockRungs> NodeTask::PlanChain(ModeParts& parts, const data::Nei
   return BlockRungs::Plan(sizes, BlockBound(sampling, seeds, graph_->summary()));
 }
 
-Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, nn::Mode mode) {
+Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
   return {model_->Forward(block, mode), block.labels};
 }
 
-absl::StatusOr<std::array<const HostBatch*, 2>> NodeTask::Probes(Mode mode, const BatchShape& shape) {
+absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const BatchShape& shape) {
   ModeParts& parts = part(mode);
   const BlockSizes* rung = parts.rungs.Find(shape);
   if (rung == nullptr) return absl::InternalError(absl::StrCat(ToString(shape), " is none of the job's sizes"));
@@ -212,7 +211,7 @@ absl::StatusOr<std::array<const HostBatch*, 2>> NodeTask::Probes(Mode mode, cons
   }
   // Other edges, where the block is the same: what a capture must not take for constant.
   if (fitting.size() == 1) std::ranges::fill(probes_[1].sources, 0);
-  return std::array<const HostBatch*, 2>{probe_views_.data(), probe_views_.data() + 1};
+  return std::array<HostBatch*, 2>{probe_views_.data(), probe_views_.data() + 1};
 }
 
 int64_t NodeTask::size(data::Split split) const { return std::ssize(splits_[static_cast<size_t>(split)]); }
@@ -220,7 +219,7 @@ int64_t NodeTask::size(data::Split split) const { return std::ssize(splits_[stat
 std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::ShapeSampler sampler, int64_t epoch, int64_t first,
                                               uint64_t first_stream) {
   return std::make_unique<SampledStream>(
-      *part(mode).stream, part(mode).rungs, std::move(sampler), epoch, first, first_stream,
+      *part(mode).stream, part(mode).rungs, device_, std::move(sampler), epoch, first, first_stream,
       [&rungs = part(mode).rungs](const BlockSizes& real) { return rungs.Fit(real); },
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
                                  .budget_bytes = MemoryLimit() / kAdviceShare,

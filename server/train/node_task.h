@@ -18,19 +18,21 @@ namespace permafrost::train {
 // A sampled block. Threads: one at a time. Borrows the batcher and the rungs.
 class SampledBatch final : public HostBatch {
  public:
-  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs) : batcher_(&batcher), rungs_(&rungs) {}
+  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device)
+      : HostBatch(device), batcher_(&batcher), rungs_(&rungs) {}
   void Show(data::BlockBatch& host) { host_ = &host; }
 
   BatchShape real() const override { return host_->real_shape(); }
   // The shape of its rung.
   BatchShape least_padded() const override;
   BatchShape padded() const override { return host_->padded.shape(); }
-  absl::Status Pad(const BatchShape& shape) override;
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
   std::span<const uint32_t> ids() const override;
   std::span<const float> labels() const override;
 
  private:
+  absl::Status Pad(const BatchShape& shape) override;
+  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+
   const data::BlockBatcher* batcher_;
   const BlockRungs* rungs_;
   data::BlockBatch* host_ = nullptr;
@@ -48,10 +50,10 @@ class NodeTask final : public Task {
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
   int64_t num_outputs() const override { return num_outputs_; }
-  Output Forward(const graphcache::StepInputs& inputs, nn::Mode mode) override;
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
-  absl::StatusOr<std::array<const HostBatch*, 2>> Probes(graphcache::Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   int64_t batches_per_epoch() const override { return sampler_.batches_per_epoch(); }
   int64_t size(data::Split split) const override;
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
@@ -75,15 +77,15 @@ class NodeTask final : public Task {
 
   NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
            std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
-  ModeParts& part(graphcache::Mode mode) { return parts_[static_cast<size_t>(mode)]; }
+  ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
   // Samples some batches of the mode's splits and plans its rungs.
-  absl::Status PlanRungs(graphcache::Mode mode, const std::function<bool()>& keep_going);
+  absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
   // Of batches of equally many seeds, which become probes.
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<std::vector<data::NodeId>> batches,
                                        const std::function<bool()>& keep_going);
-  std::unique_ptr<BatchStream> Stream(graphcache::Mode mode, data::ShapeSampler sampler, int64_t epoch, int64_t first,
+  std::unique_ptr<BatchStream> Stream(Mode mode, data::ShapeSampler sampler, int64_t epoch, int64_t first,
                                       uint64_t first_stream);
 
   const TrainOptions options_;

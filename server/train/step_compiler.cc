@@ -11,18 +11,17 @@ constexpr std::array<int64_t, 2> kProbeSteps{0, 1};
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::Capture(graphcache::Mode mode,
-                                                                              const BatchShape& shape) {
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::Capture(Mode mode, const BatchShape& shape) {
   PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(mode, shape));
-  std::array<graphcache::StepInputs, 2> inputs;
-  for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = probes[i]->Inputs(kProbeSteps[i], device_);
-  return device::Capture(*programs_[static_cast<size_t>(mode)], device_, inputs[0], inputs[1], outputs_, arena_);
+  std::array<const graphcache::StepInputs*, 2> inputs{};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    PF_ASSIGN_OR_RETURN(inputs[i], probes[i]->PadTo(shape, kProbeSteps[i]));
+  }
+  return device::Capture(*programs_[static_cast<size_t>(mode)], device_, *inputs[0], *inputs[1], arena_);
 }
 
-absl::Status StepCompiler::RunEager(graphcache::Mode mode, const graphcache::StepInputs& inputs) {
-  outputs_.clear();
-  outputs_ = programs_[static_cast<size_t>(mode)]->run(inputs);
-  return absl::OkStatus();
+absl::StatusOr<graphcache::StepResult> StepCompiler::RunEager(Mode mode, const graphcache::StepInputs& inputs) {
+  return std::make_shared<const graphcache::StepOutputs>(programs_[static_cast<size_t>(mode)]->run(inputs));
 }
 
 }  // namespace permafrost::train

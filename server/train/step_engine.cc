@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,30 +14,6 @@ namespace {
 
 // How old what others see of the entries may be: copying them costs with their number.
 constexpr absl::Duration kEntriesInterval = absl::Milliseconds(500);
-
-class CachedBatch final : public graphcache::Batch {
- public:
-  // `on_ready` is told when the batch is padded, right before the step runs.
-  CachedBatch(HostBatch& host, const int64_t& step, c10::Device device, std::function<void()> on_ready)
-      : host_(host), real_(host.real()), step_(step), device_(device), on_ready_(std::move(on_ready)) {}
-
-  const BatchShape& real() const override { return real_; }
-  BatchShape least_padded() const override { return host_.least_padded(); }
-  absl::StatusOr<const graphcache::StepInputs*> PadTo(const BatchShape& shape) override {
-    if (shape != host_.padded()) PF_RETURN_IF_ERROR(host_.Pad(shape));
-    inputs_ = host_.Inputs(step_, device_);
-    on_ready_();
-    return &inputs_;
-  }
-
- private:
-  HostBatch& host_;
-  const BatchShape real_;
-  const int64_t& step_;
-  const c10::Device device_;
-  const std::function<void()> on_ready_;
-  graphcache::StepInputs inputs_;
-};
 
 graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& task, RunContext& context) {
   return {.options = options.graph_cache,
@@ -74,18 +49,12 @@ StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& o
 
 absl::Status StepEngine::Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds) {
   phase_seconds_ = &seconds;
-  return Run(graphcache::Mode::kTrain, batch, step);
+  return cache_.Run(Mode::kTrain, batch, step).status();
 }
 
 absl::StatusOr<at::Tensor> StepEngine::Evaluate(HostBatch& batch, int64_t step) {
-  PF_RETURN_IF_ERROR(Run(graphcache::Mode::kEval, batch, step));
-  return compiler_.outputs().at(0);
-}
-
-absl::Status StepEngine::Run(graphcache::Mode mode, HostBatch& batch, int64_t step) {
-  // A capture is no phase of the step; the cache counts what it took.
-  CachedBatch cached(batch, step, device_, [this] { phase_begin_ = Clock::now(); });
-  return cache_.Run(mode, cached, step);
+  PF_ASSIGN_OR_RETURN(const graphcache::StepResult result, cache_.Run(Mode::kEval, batch, step));
+  return result->tensors.at(0);
 }
 
 void StepEngine::OnPhase(int phase) {
@@ -101,7 +70,7 @@ void StepEngine::OnPhase(int phase) {
     case kOptimizer:
       phase_seconds_->optimizer += seconds;
       break;
-    default:
+    default:  // kBegin
       break;
   }
 }

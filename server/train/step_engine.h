@@ -39,13 +39,13 @@ class StepEngine {
   ErrorSums& eval_losses() { return eval_losses_; }
   ErrorSums& eval_errors() { return eval_errors_; }
   graphcache::GraphCache& cache() { return cache_; }
+  const graphcache::GraphCache& cache() const { return cache_; }
 
   // Tells the context of the cache, and of its entries where it is time to or `with_entries` says so.
   void Tell(bool with_entries = false);
 
  private:
   using Clock = std::chrono::steady_clock;
-  absl::Status Run(graphcache::Mode mode, HostBatch& batch, int64_t step);
   void OnPhase(int phase);
 
   const c10::Device device_;

@@ -34,7 +34,8 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
   program.on_phase = on_phase;
   program.run = [&task, &optimizer, loss, &losses,
                  on_phase = std::move(on_phase)](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
-    const Task::Output output = task.Forward(inputs, nn::Mode::kTrain);
+    device::MarkPhase(kBegin, on_phase);
+    const Task::Output output = task.Forward(inputs, Mode::kTrain);
     const nn::LossTerms terms = nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights);
     device::MarkPhase(kForward, on_phase);
     // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
@@ -56,7 +57,7 @@ device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& 
   Declare(loss, program.state);
   program.run = [&task, loss, &losses, &errors](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
     const at::NoGradGuard no_grad;
-    Task::Output output = task.Forward(inputs, nn::Mode::kEval);
+    Task::Output output = task.Forward(inputs, Mode::kEval);
     losses.Add(nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights));
     if (nn::MetricOf(loss.loss) == nn::Metric::kMae) {
       errors.Add(nn::ComputeLoss(nn::Loss::kL1, output.prediction, output.labels));

@@ -12,8 +12,8 @@
 
 namespace permafrost::train {
 
-// Phases of a training step, told to on_phase as each ends.
-enum Phase : int { kForward, kBackward, kOptimizer };
+// Moments of a training step that on_phase is told of: its begin, and the end of each phase.
+enum Phase : int { kBegin, kForward, kBackward, kOptimizer };
 
 struct LossOptions {
   nn::Loss loss = nn::Loss::kL1;

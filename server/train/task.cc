@@ -10,8 +10,15 @@
 
 namespace permafrost::train {
 
-std::vector<data::Split> SplitsOf(graphcache::Mode mode) {
-  if (mode == graphcache::Mode::kTrain) return {data::Split::kTrain};
+absl::StatusOr<const graphcache::StepInputs*> HostBatch::PadTo(const BatchShape& shape, int64_t step) {
+  if (shape != padded()) PF_RETURN_IF_ERROR(Pad(shape));
+  step_ = step;
+  inputs_ = Inputs(step_, device_);
+  return &inputs_;
+}
+
+std::vector<data::Split> SplitsOf(Mode mode) {
+  if (mode == Mode::kTrain) return {data::Split::kTrain};
   return {data::Split::kValid, data::Split::kTest};
 }
 

@@ -20,8 +20,8 @@
 #include "base/batch_shape.h"
 #include "data/store/dataset.h"
 #include "device/step_program.h"
+#include "graphcache/executable.h"
 #include "graphcache/freeze_point.h"
-#include "graphcache/policy.h"
 #include "graphcache/shape_plan.h"
 #include "nn/models/gine.h"
 #include "nn/options.h"
@@ -32,24 +32,30 @@
 namespace permafrost::train {
 
 // A batch made ready on the host. "Graphs" of its shapes are what is predicted for: graphs, or seed nodes.
-class HostBatch {
+class HostBatch : public graphcache::Batch {
  public:
-  virtual ~HostBatch() = default;
-  virtual BatchShape real() const = 0;
-  // The shape that it is captured at.
-  virtual BatchShape least_padded() const = 0;
   // As it is padded now.
   virtual BatchShape padded() const = 0;
-  // Pads it to `shape`, which holds least_padded(). InvalidArgument if it does not fit.
-  virtual absl::Status Pad(const BatchShape& shape) = 0;
-  // On the CPU the tensors share the memory of this batch and of `step` (optimizer steps done), which must outlive
-  // them; elsewhere they are copies.
-  virtual graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const = 0;
+  absl::StatusOr<const graphcache::StepInputs*> PadTo(const BatchShape& shape, int64_t step) final;
   // Graphs or nodes of the dataset that are predicted for; their labels [ids, targets], NaN where missing; and the rows
   // of a prediction that are theirs, empty for the first ones.
   virtual std::span<const uint32_t> ids() const = 0;
   virtual std::span<const float> labels() const = 0;
   virtual std::span<const int64_t> prediction_rows() const { return {}; }
+
+ protected:
+  // `device`: where the inputs of its steps are.
+  explicit HostBatch(c10::Device device) : device_(device) {}
+
+ private:
+  // Pads it to `shape`, which is another than padded(). Errors: as PadTo.
+  virtual absl::Status Pad(const BatchShape& shape) = 0;
+  // On the CPU the tensors share the memory of this batch and of `step`, which outlive them; elsewhere they are copies.
+  virtual graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const = 0;
+
+  c10::Device device_;
+  int64_t step_ = 0;
+  graphcache::StepInputs inputs_;
 };
 
 // Batches in order, made ready ahead by other threads. Destruction stops them at once.
@@ -72,7 +78,7 @@ struct Evaluation {
 };
 
 // The splits whose batches a step of this mode sees.
-std::vector<data::Split> SplitsOf(graphcache::Mode mode);
+std::vector<data::Split> SplitsOf(Mode mode);
 
 class Task {
  public:
@@ -94,13 +100,13 @@ class Task {
     at::Tensor prediction;  // [padded graphs, outputs]
     at::Tensor labels;      // [padded graphs, targets]
   };
-  virtual Output Forward(const graphcache::StepInputs& inputs, nn::Mode mode) = 0;
+  virtual Output Forward(const graphcache::StepInputs& inputs, Mode mode) = 0;
 
   // What the graph cache knows ahead.
   virtual const graphcache::ShapePlan& plan() const = 0;
   virtual graphcache::GraphSizes sizes() const = 0;
   // Two batches of the mode's splits, padded to `shape`, that differ. Valid until the next call.
-  virtual absl::StatusOr<std::array<const HostBatch*, 2>> Probes(graphcache::Mode mode, const BatchShape& shape) = 0;
+  virtual absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) = 0;
 
   virtual int64_t batches_per_epoch() const = 0;
   // Graphs or nodes of a split.

@@ -79,6 +79,7 @@ absl::Status Trainer::Resume() {
   checkpoint_step_ = state_.step;
   seconds_before_ = state_.train_seconds;
   PF_RETURN_IF_ERROR(RestoreCache(*found));
+  graphs_before_ = rows().graphs;
   // The run may have been killed between the checkpoint and its artifacts.
   PF_RETURN_IF_ERROR(PublishArtifacts());
   context_.Log(LogLevel::kInfo,
@@ -159,7 +160,9 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
       optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches * options_.epochs));
     }
     PF_RETURN_IF_ERROR(engine_.Train(*host, state_.step, progress_.phase_seconds));
-    Count(*host);
+    ++state_.step;
+    ++state_.position.batch;
+    ++run_steps_;
     const absl::Time end = absl::Now();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
@@ -168,7 +171,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
       PF_RETURN_IF_ERROR(CheckFinite(progress_.loss));
       next_loss_read_ = end + kLossInterval;
     }
-    meter_.Add(end, run_steps_, run_graphs_);
+    meter_.Add(end, run_steps_, rows().graphs - graphs_before_);
     TellLookAhead(*stream);
     engine_.Tell();
     Tell();
@@ -275,19 +278,6 @@ bool Trainer::IsBest(double metric) const {
   return nn::HigherIsBetter(metric_) ? metric > state_.best_valid_metric : metric < state_.best_valid_metric;
 }
 
-void Trainer::Count(const HostBatch& batch) {
-  const BatchShape real = batch.real(), padded = batch.padded();
-  ++state_.step;
-  ++state_.position.batch;
-  ++run_steps_;
-  run_graphs_ += real.graphs;
-  state_.graphs += real.graphs;
-  state_.nodes += real.nodes;
-  state_.edges += real.edges;
-  state_.padding_nodes += padded.nodes - real.nodes;
-  state_.padding_edges += padded.edges - real.edges;
-}
-
 // Each epoch has a stream of its own, which counts from nothing.
 void Trainer::TellLookAhead(const BatchStream& stream) {
   std::optional<LookAhead> now = stream.look_ahead();
@@ -307,11 +297,11 @@ void Trainer::Tell() {
   progress_.step = state_.step;
   progress_.graphs_per_second = meter_.graphs_per_second();
   progress_.eta = meter_.Eta(batches * options_.epochs - state_.step);
-  progress_.graphs = state_.graphs;
-  progress_.nodes = state_.nodes;
-  progress_.edges = state_.edges;
-  progress_.padding_nodes = state_.padding_nodes;
-  progress_.padding_edges = state_.padding_edges;
+  progress_.graphs = rows().graphs;
+  progress_.nodes = rows().nodes;
+  progress_.edges = rows().edges;
+  progress_.padding_nodes = rows().padding_nodes;
+  progress_.padding_edges = rows().padding_edges;
   progress_.checkpoint_step = checkpoint_step_;
   context_.OnProgress(progress_);
 }

@@ -48,7 +48,8 @@ class Trainer {
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
   // Applies what clients told the cache since the last step boundary.
   absl::Status ObeyCommands();
-  void Count(const HostBatch& batch);
+  // The rows of all training steps of the job.
+  const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
   void TellLookAhead(const BatchStream& stream);
   void Tell();
 
@@ -67,7 +68,8 @@ class Trainer {
   // Of this run only.
   const absl::Time run_start_;
   double seconds_before_ = 0;  // train_seconds of earlier runs
-  int64_t run_steps_ = 0, run_graphs_ = 0;
+  int64_t graphs_before_ = 0;  // of earlier runs
+  int64_t run_steps_ = 0;
   double step_seconds_ = 0;
   int64_t checkpoint_step_ = 0;
   Progress progress_;

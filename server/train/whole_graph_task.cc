@@ -33,7 +33,8 @@ class OneBatch final : public BatchStream {
 }  // namespace
 
 WholeGraphBatch::WholeGraphBatch(const nn::NodeBlock& block, std::vector<uint32_t> ids, const at::Tensor& labels)
-    : block_(&block),
+    : HostBatch(block.sources.device()),
+      block_(&block),
       ids_(std::move(ids)),
       rows_(ids_.begin(), ids_.end()),
       own_labels_(labels.const_data_ptr<float>(), labels.const_data_ptr<float>() + labels.numel()) {
@@ -107,14 +108,13 @@ absl::Status WholeGraphTask::Read(const TrainOptions& options, const data::Graph
   return absl::OkStatus();
 }
 
-Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, nn::Mode mode) {
+Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
   return {model_->Forward(block, mode), block.labels};
 }
 
-absl::StatusOr<std::array<const HostBatch*, 2>> WholeGraphTask::Probes(graphcache::Mode /*mode*/,
-                                                                       const BatchShape& /*shape*/) {
-  return std::array<const HostBatch*, 2>{batches_.data(), other_.data()};
+absl::StatusOr<std::array<HostBatch*, 2>> WholeGraphTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {
+  return std::array<HostBatch*, 2>{batches_.data(), other_.data()};
 }
 
 std::unique_ptr<BatchStream> WholeGraphTask::TrainBatches(int64_t /*epoch*/, int64_t first_batch) {

@@ -21,13 +21,14 @@ class WholeGraphBatch final : public HostBatch {
   // The whole graph needs no padding: there is only one shape.
   BatchShape least_padded() const override { return padded(); }
   BatchShape padded() const override;
-  absl::Status Pad(const BatchShape& shape) override;
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
   std::span<const uint32_t> ids() const override { return ids_; }
   std::span<const float> labels() const override { return own_labels_; }
   std::span<const int64_t> prediction_rows() const override { return rows_; }
 
  private:
+  absl::Status Pad(const BatchShape& shape) override;
+  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
+
   const nn::NodeBlock* block_;
   std::vector<uint32_t> ids_;
   std::vector<int64_t> rows_;
@@ -45,10 +46,10 @@ class WholeGraphTask final : public Task {
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
   int64_t num_outputs() const override { return num_outputs_; }
-  Output Forward(const graphcache::StepInputs& inputs, nn::Mode mode) override;
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
-  absl::StatusOr<std::array<const HostBatch*, 2>> Probes(graphcache::Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   int64_t batches_per_epoch() const override { return 1; }
   int64_t size(data::Split split) const override { return std::ssize(batch(split).ids()); }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;

@@ -31,32 +31,32 @@ TEST(GraphCacheToWire, CarriesEveryField) {
   snapshot.armed = true;
   snapshot.freeze_step = 4;
   snapshot.freeze_time = absl::FromUnixMillis(5500);
-  snapshot.of(graphcache::Mode::kTrain) = {.entries = 6,
-                                           .entry_bytes = 7,
-                                           .capacity = -1,
-                                           .hits = 8,
-                                           .padded_hits = 9,
-                                           .misses = 10,
-                                           .captures = 11,
-                                           .recaptures = 12,
-                                           .frozen_captures = 13,
-                                           .rejected_inserts = 14,
-                                           .graph_breaks = 15,
-                                           .eager_steps = 16,
-                                           .transient_steps = 17,
-                                           .capture_seconds = 18,
-                                           .graphs = 19,
-                                           .nodes = 20,
-                                           .edges = 21,
-                                           .padding_graphs = 22,
-                                           .padding_nodes = 23,
-                                           .padding_edges = 24};
-  snapshot.of(graphcache::Mode::kEval).entry_bytes = 1000;
+  snapshot.of(Mode::kTrain) = {.entries = 6,
+                               .entry_bytes = 7,
+                               .capacity = -1,
+                               .hits = 8,
+                               .padded_hits = 9,
+                               .misses = 10,
+                               .captures = 11,
+                               .recaptures = 12,
+                               .frozen_captures = 13,
+                               .rejected_inserts = 14,
+                               .graph_breaks = 15,
+                               .eager_steps = 16,
+                               .transient_steps = 17,
+                               .capture_seconds = 18,
+                               .graphs = 19,
+                               .nodes = 20,
+                               .edges = 21,
+                               .padding_graphs = 22,
+                               .padding_nodes = 23,
+                               .padding_edges = 24};
+  snapshot.of(Mode::kEval).entry_bytes = 1000;
   snapshot.shared_bytes = 30'000;
   snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};
   snapshot.eval_ceiling = {.nodes = 28, .edges = 29, .graphs = 30};
   snapshot.planned_train_shapes = 31;
-  snapshot.graph_breaks = {{graphcache::Mode::kEval, "aten::x", "why \xFF", 32}};
+  snapshot.graph_breaks = {{Mode::kEval, "aten::x", "why \xFF", 32}};
   snapshot.command_sequence = 33;
   snapshot.command_step = 34;
   const auto want = Parsed<v1::GraphCache>(R"pb(
@@ -113,7 +113,7 @@ TEST(GraphCacheToWire, LeavesOutWhatIsNotKnownBeforeTheFirstStep) {
 }
 
 TEST(GraphCacheEntryToWire, CarriesEveryField) {
-  graphcache::EntryInfo entry{.mode = graphcache::Mode::kTrain,
+  graphcache::EntryInfo entry{.mode = Mode::kTrain,
                               .shape = {.nodes = 1, .edges = 2, .graphs = 3},
                               .bytes = 4,
                               .hits = 5,

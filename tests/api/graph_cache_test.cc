@@ -374,7 +374,7 @@ TEST_F(GraphCacheTest, WatchSendsEachChangeAndEndsWithTheJob) {
   EXPECT_TRUE(got.frozen());
   for (int i = 0; i < 20; ++i) manager_.AppendLog("a", "line\n");
   graphcache::Snapshot last = Frozen(312);
-  last.of(graphcache::Mode::kTrain).hits = 9;
+  last.of(Mode::kTrain).hits = 9;
   manager_.SetGraphCache("a", last);
   ASSERT_TRUE(reader->Read(&got));
   EXPECT_EQ(got.statistics(0).hits(), 9) << "log lines alone send nothing";

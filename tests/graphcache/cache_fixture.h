@@ -35,18 +35,18 @@ class CacheFixture : public testing::Test {
     compiler_.recording_drops = true;
     return *cache_;
   }
-  absl::Status TryRun(Mode mode, int64_t nodes, int64_t step = 0) {
+  absl::StatusOr<StepResult> TryRun(Mode mode, int64_t nodes, int64_t step = 0) {
     const BatchShape padded = Padded(nodes);
     FakeBatch batch(compiler_, {padded.nodes - 1, padded.edges, padded.graphs - 1});
     return cache_->Run(mode, batch, step);
   }
   // What the step did.
   Events Train(int64_t nodes, int64_t step = 0) {
-    EXPECT_EQ(TryRun(Mode::kTrain, nodes, step), absl::OkStatus());
+    EXPECT_EQ(TryRun(Mode::kTrain, nodes, step).status(), absl::OkStatus());
     return compiler_.Take();
   }
   Events Eval(int64_t nodes, int64_t step = 0) {
-    EXPECT_EQ(TryRun(Mode::kEval, nodes, step), absl::OkStatus());
+    EXPECT_EQ(TryRun(Mode::kEval, nodes, step).status(), absl::OkStatus());
     return compiler_.Take();
   }
   Events Apply(CommandKind kind, int64_t step = 0, const PolicyUpdate& update = {}) {

@@ -19,6 +19,15 @@ namespace permafrost::graphcache {
 class StepInputs {
  public:
   BatchShape shape;
+  int64_t step = 0;
+};
+
+// What a step returns: the event that it was, and the step that its batch was told.
+class StepOutputs {
+ public:
+  StepOutputs(std::string by, int64_t of) : event(std::move(by)), step(of) {}
+  std::string event;
+  int64_t step;
 };
 
 // What happened, in order: "capture train 5", "replay train 5", "pad 5", "drop train 5", "eager eval 5"; a shape is
@@ -44,9 +53,9 @@ class FakeCompiler : public Compiler {
     events.push_back(EventOf("capture", mode, shape));
     return std::make_unique<FakeExecutable>(*this, mode, shape);
   }
-  absl::Status RunEager(Mode mode, const StepInputs& inputs) override {
+  absl::StatusOr<StepResult> RunEager(Mode mode, const StepInputs& inputs) override {
     events.push_back(EventOf("eager", mode, inputs.shape));
-    return absl::OkStatus();
+    return std::make_shared<const StepOutputs>(events.back(), inputs.step);
   }
   int64_t shared_bytes() const override { return 1000; }
 
@@ -67,12 +76,12 @@ class FakeCompiler : public Compiler {
     ~FakeExecutable() override {
       if (compiler_.recording_drops) compiler_.events.push_back(EventOf("drop", mode_, shape_));
     }
-    absl::Status Replay(const StepInputs& inputs) override {
+    absl::StatusOr<StepResult> Replay(const StepInputs& inputs) override {
       if (inputs.shape != shape_) {
         return absl::InternalError(absl::StrCat(ToString(inputs.shape), " replayed in ", ToString(shape_)));
       }
       compiler_.events.push_back(EventOf("replay", mode_, shape_));
-      return absl::OkStatus();
+      return std::make_shared<const StepOutputs>(compiler_.events.back(), inputs.step);
     }
     int64_t bytes() const override { return kBytes; }
 
@@ -86,9 +95,10 @@ class FakeCompiler : public Compiler {
 class FakeBatch : public Batch {
  public:
   FakeBatch(FakeCompiler& compiler, const BatchShape& real) : compiler_(compiler), real_(real) {}
-  const BatchShape& real() const override { return real_; }
+  BatchShape real() const override { return real_; }
   BatchShape least_padded() const override { return {real_.nodes + 1, real_.edges, real_.graphs + 1}; }
-  absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape) override {
+  absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape, int64_t step) override {
+    inputs_.step = step;
     if (std::exchange(padded_, true)) return absl::InternalError("a batch was padded twice");
     if (!shape.Holds(least_padded())) return absl::InternalError(absl::StrCat("padded to ", ToString(shape)));
     compiler_.events.push_back(absl::StrCat("pad ", shape.nodes));

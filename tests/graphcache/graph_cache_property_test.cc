@@ -19,7 +19,7 @@ class GraphCachePropertyTest : public CacheFixture {
   }
   void RunOne(Mode mode, const BatchShape& real, int64_t step) {
     FakeBatch batch(compiler_, real);
-    ASSERT_EQ(cache_->Run(mode, batch, step), absl::OkStatus());
+    ASSERT_EQ(cache_->Run(mode, batch, step).status(), absl::OkStatus());
     ++steps_[static_cast<size_t>(mode)];
     real_nodes_[static_cast<size_t>(mode)] += real.nodes;
     compiler_.events.clear();

@@ -193,12 +193,38 @@ TEST_F(GraphCacheTest, FrozenPadsIntoTheCheapestThatHoldsTheBatch) {
   EXPECT_EQ(entries[0].padded_hits, 0);
 }
 
+// However a step is served, the caller gets what that step returned, of a batch that was told the step.
+TEST_F(GraphCacheTest, AStepReturnsItsOwnOutputs) {
+  Make({.freeze_at = 2, .on_miss = OnMiss::kTransient});
+  const auto run = [&](Mode mode, int64_t nodes, int64_t step) {
+    const auto result = TryRun(mode, nodes, step);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *result : nullptr;
+  };
+  const auto expect = [](const StepResult& result, const char* event, int64_t step) {
+    ASSERT_NE(result, nullptr);
+    EXPECT_EQ(result->event, event);
+    EXPECT_EQ(result->step, step);
+  };
+  const StepResult captured = run(Mode::kTrain, 5, 7);
+  expect(captured, "replay train 5", 7);
+  expect(run(Mode::kTrain, 5, 8), "replay train 5", 8);
+  expect(captured, "replay train 5", 7);
+  EXPECT_EQ(run(Mode::kTrain, 6, 9), nullptr) << "froze the cache, whose captures use the memory of outputs again";
+  expect(run(Mode::kTrain, 4, 10), "replay train 4", 10);
+  expect(run(Mode::kEval, 4, 10), "replay eval 20", 10);
+  EXPECT_EQ(
+      cache_->Apply({.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}}, 11),
+      absl::OkStatus());
+  expect(run(Mode::kEval, 3, 11), "eager eval 3", 11);
+}
+
 TEST_F(GraphCacheTest, CheapestIsByRowsAndNeedsEachDimension) {
   plan_ = {};
   Make({.freeze_at = 2});
   const auto run = [&](const BatchShape& padded) {
     FakeBatch batch(compiler_, {padded.nodes - 1, padded.edges, padded.graphs - 1});
-    EXPECT_EQ(cache_->Run(Mode::kTrain, batch, 0), absl::OkStatus());
+    EXPECT_EQ(cache_->Run(Mode::kTrain, batch, 0).status(), absl::OkStatus());
     return compiler_.Take();
   };
   run({50, 10, 5});
@@ -243,7 +269,7 @@ TEST_F(GraphCacheTest, FrozenRejectFailsAndNamesTheShape) {
   Make({.freeze_at = 1, .on_miss = OnMiss::kReject});
   Train(5);
   const ModeStats before = Stats();
-  const absl::Status status = TryRun(Mode::kTrain, 4);
+  const absl::Status status = TryRun(Mode::kTrain, 4).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_EQ(GetReason(status).reason, "GRAPH_CACHE_MISS");
   EXPECT_THAT(std::string(status.message()), HasSubstr("(4 nodes, 8 edges, 5 graphs)"));
@@ -318,7 +344,7 @@ TEST_F(GraphCacheTest, ABrokenModeStillFreezes) {
 TEST_F(GraphCacheTest, OtherErrorsOfTheCompilerFailTheStep) {
   Make({.policy = Policy::kAlways});
   compiler_.fail_captures = {Mode::kTrain};
-  EXPECT_TRUE(absl::IsResourceExhausted(TryRun(Mode::kTrain, 5)));
+  EXPECT_TRUE(absl::IsResourceExhausted(TryRun(Mode::kTrain, 5).status()));
   EXPECT_EQ(Stats().misses, 0);
   EXPECT_EQ(Stats().entries, 0);
 }

@@ -91,7 +91,7 @@ TEST_F(CacheCommandsTest, ARunningJobsCacheIsOfThisMoment) {
   Server server(state_);
   RunTo(server, 2);
   const Snapshot snapshot = server->GetGraphCache(JobId("job-a")).value();
-  EXPECT_EQ(snapshot.of(graphcache::Mode::kTrain).hits, 1);
+  EXPECT_EQ(snapshot.of(Mode::kTrain).hits, 1);
   EXPECT_EQ(snapshot.shared_bytes, 5000);
   EXPECT_EQ(server->GraphCacheEntries(JobId("job-a")).value().size(), 1u);
 }
@@ -104,7 +104,7 @@ TEST_F(CacheCommandsTest, TheLastStatisticsOutliveTheJobAndTheServer) {
     server.AwaitEnd("job-a");
   }
   Server later(state_);
-  EXPECT_EQ(later->GetGraphCache(JobId("job-a")).value().of(graphcache::Mode::kTrain).hits, 5);
+  EXPECT_EQ(later->GetGraphCache(JobId("job-a")).value().of(Mode::kTrain).hits, 5);
   const auto entries = later->GraphCacheEntries(JobId("job-a")).value();
   ASSERT_EQ(entries.size(), 1u);
   EXPECT_EQ(entries[0].hits, 5) << "as told at the end";
@@ -117,7 +117,7 @@ TEST_F(CacheCommandsTest, WhatIsToldLastIsStoredHoweverTheRunEnds) {
     server.runner().SetScript(
         [&](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
           Snapshot snapshot;
-          snapshot.of(graphcache::Mode::kTrain).hits = 42;
+          snapshot.of(Mode::kTrain).hits = 42;
           context.OnGraphCache(snapshot, std::make_shared<const std::vector<graphcache::EntryInfo>>(3));
           if (fails) return absl::ResourceExhaustedError("no memory");
           return train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()};
@@ -125,7 +125,7 @@ TEST_F(CacheCommandsTest, WhatIsToldLastIsStoredHoweverTheRunEnds) {
     server->Start();
     server.Create(id);
     server.AwaitEnd(id);
-    EXPECT_EQ(server->GetGraphCache(JobId(id)).value().of(graphcache::Mode::kTrain).hits, 42) << id;
+    EXPECT_EQ(server->GetGraphCache(JobId(id)).value().of(Mode::kTrain).hits, 42) << id;
     EXPECT_EQ(server->GraphCacheEntries(JobId(id)).value().size(), 3u) << id;
   }
 }

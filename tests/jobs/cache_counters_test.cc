@@ -4,8 +4,6 @@
 
 namespace permafrost::jobs {
 namespace {
-
-using graphcache::Mode;
 using graphcache::Snapshot;
 
 constexpr size_t kTrain = 0, kEval = 1;

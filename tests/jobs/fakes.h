@@ -256,7 +256,7 @@ class FakeRunner : public train::Runner {
   }
   // After the step that made it `step`.
   static const graphcache::Snapshot& Advance(int64_t step, graphcache::Snapshot& cache) {
-    graphcache::ModeStats& train = cache.of(graphcache::Mode::kTrain);
+    graphcache::ModeStats& train = cache.of(Mode::kTrain);
     train.misses = 1;
     train.captures = 1;
     train.entries = 1;

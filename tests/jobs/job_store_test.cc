@@ -238,7 +238,7 @@ TEST_F(JobStoreTest, AGraphCacheComesBackFromAnotherProcess) {
   graphcache::Snapshot snapshot;
   snapshot.frozen = true;
   snapshot.command_sequence = 3;
-  const std::vector<graphcache::EntryInfo> entries = {{graphcache::Mode::kEval, {7, 8, 9}, 10, 11}};
+  const std::vector<graphcache::EntryInfo> entries = {{Mode::kEval, {7, 8, 9}, 10, 11}};
   {
     const auto store = Open();
     ASSERT_TRUE(store->Insert(job).ok());

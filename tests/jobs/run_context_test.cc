@@ -108,10 +108,10 @@ graphcache::Command Freeze(int64_t sequence, std::optional<int64_t> step = std::
 
 TEST_F(RunContextTest, TheCacheIsVisibleAtOnceWithTheEntriesToldLast) {
   graphcache::Snapshot snapshot;
-  snapshot.of(graphcache::Mode::kTrain).hits = 7;
+  snapshot.of(Mode::kTrain).hits = 7;
   const auto entries = std::make_shared<const std::vector<graphcache::EntryInfo>>(3);
   context_.OnGraphCache(snapshot, entries);
-  snapshot.of(graphcache::Mode::kTrain).hits = 8;
+  snapshot.of(Mode::kTrain).hits = 8;
   context_.OnGraphCache(snapshot, nullptr);
   EXPECT_EQ(live_.cache().snapshot, snapshot);
   EXPECT_EQ(live_.cache().entries, entries);
@@ -154,19 +154,19 @@ TEST_F(RunContextTest, WhoWaitsForACommandIsToldTheCacheThatHasIt) {
   std::vector<std::pair<int, int64_t>> told;  // who, hits
   for (const int who : {1, 2}) {
     live_.commands().Append(Freeze(who), [&told, who](const absl::StatusOr<graphcache::Snapshot>& snapshot) {
-      told.emplace_back(who, snapshot.value().of(graphcache::Mode::kTrain).hits);
+      told.emplace_back(who, snapshot.value().of(Mode::kTrain).hits);
     });
   }
   graphcache::Snapshot snapshot;
   context_.OnGraphCache(snapshot, nullptr);
   EXPECT_THAT(told, testing::IsEmpty());
   snapshot.command_sequence = 1;
-  snapshot.of(graphcache::Mode::kTrain).hits = 10;
+  snapshot.of(Mode::kTrain).hits = 10;
   context_.OnGraphCache(snapshot, nullptr);
   context_.OnGraphCache(snapshot, nullptr);
   EXPECT_THAT(told, testing::ElementsAre(std::pair(1, 10)));
   snapshot.command_sequence = 2;
-  snapshot.of(graphcache::Mode::kTrain).hits = 20;
+  snapshot.of(Mode::kTrain).hits = 20;
   context_.OnGraphCache(snapshot, nullptr);
   EXPECT_THAT(told, testing::ElementsAre(std::pair(1, 10), std::pair(2, 20)));
 }

@@ -1,26 +1,77 @@
-"""The real daemon for as long as a test needs it, and its client."""
+"""The real daemon for as long as a test or a benchmark needs it, driven as its users drive it."""
 
-import contextlib
+import json
+import pathlib
 import re
 import signal
 import subprocess
+import tempfile
+import urllib.request
 
 
-@contextlib.contextmanager
-def running(bin_dir, import_root, work):
-    """Yields a function that runs `permafrost` with the arguments given. The daemon must end with code 0."""
-    daemon = subprocess.Popen(
-        [bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", work / "state",
-         "--import-root", import_root, "--device", "cpu", "--threads", "2"],
-        stdout=subprocess.PIPE, text=True)
-    try:
-        server = re.search(r"grpc (\S+),", daemon.stdout.readline()).group(1)
+class Daemon:
+    """`permafrostd` of `bin_dir` on free ports, with `dataset` as its import root. A context manager: leaving it stops the
+    daemon and requires the exit code 0.
 
-        def client(*arguments):
-            subprocess.run([bin_dir / "permafrost", "--server", server, *arguments], check=True)
+    import_as: `dataset` is imported under this name, with `import_flags`, unless the state directory has it already.
+    prepare: runs in the daemon's process before it is one."""
 
-        yield client
-    finally:
-        daemon.send_signal(signal.SIGTERM)
-        code = daemon.wait(timeout=60)
-    assert code == 0, f"permafrostd ended with code {code}"
+    def __init__(self, bin_dir, state_dir, dataset, *flags, threads=2, import_as=None, import_flags=(), prepare=None):
+        self.bin_dir = pathlib.Path(bin_dir)
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            [self.bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", state_dir,
+             "--import-root", dataset, "--device", "cpu", "--threads", str(threads), *flags],
+            stdout=subprocess.PIPE, stderr=self.log, text=True, preexec_fn=prepare)
+        ready = re.search(r"grpc (\S+), metrics (\S+),", self.process.stdout.readline())
+        if ready is None:
+            self.process.kill()
+            self.process.wait()
+            raise RuntimeError(f"permafrostd did not start: {self._log_tail()}")
+        self.server, self.metrics_url = ready.groups()
+        try:
+            if import_as and not any(kept["name"] == f"datasets/{import_as}" for kept in self.json("dataset", "list").get("datasets", [])):
+                self.client("dataset", "import", import_as, dataset, *import_flags)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        code = self.stop()
+        if kind is None and code != 0:
+            raise RuntimeError(f"permafrostd ended with code {code}: {self._log_tail()}")
+
+    def _log_tail(self):
+        self.log.seek(0)
+        return "".join(self.log.readlines()[-5:]).strip()
+
+    def client(self, *arguments):
+        """Runs `permafrost` with the arguments; returns what it prints. Its errors go to standard error."""
+        return subprocess.run([self.bin_dir / "permafrost", "--server", self.server, *map(str, arguments)], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+
+    def json(self, *arguments):
+        return json.loads(self.client("--output", "json", *arguments))
+
+    def train(self, job, *flags):
+        """Runs a job to its end; returns it, as `job show` tells it. It must succeed."""
+        self.client("job", "submit", "--id", job, *flags, "--watch")
+        shown = self.json("job", "show", job)
+        if shown["state"] != "STATE_SUCCEEDED":
+            raise RuntimeError(f"job {job} ended as {shown['state']}: {shown.get('error')}")
+        return shown
+
+    def metrics(self):
+        """Value of each series, by its name with labels as exported."""
+        with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+    def stop(self):
+        """Idempotent; returns the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)

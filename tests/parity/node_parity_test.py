@@ -1,6 +1,6 @@
 """Node-level weights that Permafrost trained and exported, loaded into PyG's GraphSAGE and GCN, predict what Permafrost predicted.
 
-usage: node_parity_test.py BIN_DIR DATASET_DIR     DATASET_DIR: a graph in OGB's node-property CSV layout
+usage: python -m tests.parity.node_parity_test BIN_DIR DATASET_DIR     DATASET_DIR: a graph in OGB's node-property CSV layout
 """
 
 import csv
@@ -10,9 +10,8 @@ import tempfile
 
 import torch
 
-import daemon
-import nodes
-import ogb
+from tests.parity import nodes, ogb
+from tests.parity.daemon import Daemon
 
 TOLERANCE = 1e-5
 SKIPPED = 77
@@ -31,12 +30,11 @@ JOBS = {
 
 def train_and_export(bin_dir, dataset, work):
     """Leaves JOB.safetensors and JOB.csv in `work` for each job."""
-    with daemon.running(bin_dir, dataset, work) as client:
-        client("dataset", "import", "graph", dataset)
+    with Daemon(bin_dir, work / "state", dataset, import_as="graph") as daemon:
         for job, flags in JOBS.items():
-            client("job", "submit", "--id", job, "--dataset", "graph", *TRAINING, *flags, "--watch")
-            client("job", "export", job, "--artifact", "best-weights", "--to", work / f"{job}.safetensors")
-            client("job", "export", job, "--artifact", "test-predictions", "--to", work / f"{job}.csv")
+            daemon.train(job, "--dataset", "graph", *TRAINING, *flags)
+            daemon.client("job", "export", job, "--artifact", "best-weights", "--to", work / f"{job}.safetensors")
+            daemon.client("job", "export", job, "--artifact", "test-predictions", "--to", work / f"{job}.csv")
 
 
 def read_predictions(path):

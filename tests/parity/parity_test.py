@@ -1,6 +1,6 @@
 """Weights that Permafrost trained and exported, loaded into the equal PyG module, predict what Permafrost predicted.
 
-usage: parity_test.py BIN_DIR DATASET_DIR
+usage: python -m tests.parity.parity_test BIN_DIR DATASET_DIR
 """
 
 import csv
@@ -10,21 +10,19 @@ import tempfile
 
 import torch
 
-import daemon
-import gine
-import ogb
+from tests.parity import gine, ogb
+from tests.parity.daemon import Daemon
 
 TOLERANCE = 1e-5
 
 
 def train_and_export(bin_dir, dataset, work):
     """Runs the real daemon and client; leaves best.safetensors, last.safetensors and predictions.csv in `work`."""
-    with daemon.running(bin_dir, dataset, work) as client:
-        client("dataset", "import", "sample", dataset)
-        client("job", "submit", "--id", "parity", "--dataset", "sample", "--epochs", "2", "--batch-size", "64", "--watch")
-        client("job", "export", "parity", "--artifact", "best-weights", "--to", work / "best.safetensors")
-        client("job", "export", "parity", "--artifact", "last-weights", "--to", work / "last.safetensors")
-        client("job", "export", "parity", "--artifact", "test-predictions", "--to", work / "predictions.csv")
+    with Daemon(bin_dir, work / "state", dataset, import_as="sample") as daemon:
+        daemon.train("parity", "--dataset", "sample", "--epochs", "2", "--batch-size", "64")
+        daemon.client("job", "export", "parity", "--artifact", "best-weights", "--to", work / "best.safetensors")
+        daemon.client("job", "export", "parity", "--artifact", "last-weights", "--to", work / "last.safetensors")
+        daemon.client("job", "export", "parity", "--artifact", "test-predictions", "--to", work / "predictions.csv")
 
 
 def main():

@@ -20,7 +20,6 @@ Checkpoint Make(int64_t step, bool with_best = true) {
   Checkpoint c;
   c.state.step = step;
   c.state.position = {2, 7};
-  c.state.graphs = 12345;
   c.state.train_seconds = 0.1 + 0.2;  // needs all its digits
   c.state.seed = ~uint64_t{0};
   c.state.threads = 2;
@@ -38,7 +37,6 @@ Checkpoint Make(int64_t step, bool with_best = true) {
 void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
   EXPECT_EQ(a.state.step, b.state.step);
   EXPECT_EQ(a.state.position, b.state.position);
-  EXPECT_EQ(a.state.graphs, b.state.graphs);
   EXPECT_EQ(a.state.train_seconds, b.state.train_seconds);
   EXPECT_EQ(a.state.seed, b.state.seed);
   EXPECT_EQ(a.state.best_epoch, b.state.best_epoch);

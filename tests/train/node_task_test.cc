@@ -22,8 +22,6 @@
 
 namespace permafrost::train {
 namespace {
-
-using graphcache::Mode;
 using graphcache::Policy;
 using testing::HasSubstr;
 
@@ -166,16 +164,16 @@ TEST_F(NodeTaskTest, PaddingChangesNothing) {
       if ((*b)->padded() != top) ++farther;
       nn::CopyInto(least.State(), padded.State());
       ASSERT_TRUE(least.engine.Train(**a, step, least.seconds).ok());
-      ASSERT_TRUE((*b)->Pad(top).ok()) << c.why;
       // Past the cache, which would pad it back to its own rung.
-      const graphcache::StepInputs inputs = (*b)->Inputs(step, at::kCPU);
+      const auto inputs = (*b)->PadTo(top, step);
+      ASSERT_TRUE(inputs.ok()) << c.why << inputs.status();
       const device::StepProgram program = TrainProgram(
           *padded.task, padded.optimizer,
           {.loss = c.options.loss,
            .class_weights =
                c.options.class_weights.empty() ? at::Tensor() : at::tensor(c.options.class_weights, at::kFloat)},
           padded.engine.losses(), [](int) {});
-      program.run(inputs);
+      program.run(**inputs);
       EXPECT_NEAR(least.engine.losses().Mean(), padded.engine.losses().Mean(),
                   1e-5 * std::abs(least.engine.losses().Mean()))
           << c.why;

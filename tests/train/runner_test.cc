@@ -164,11 +164,11 @@ TEST_F(RunnerTest, AStopAmidCacheCommandsEndsBitEqual) {
     ASSERT_TRUE(Run(options, job, second).ok());
     EXPECT_EQ(Artifact(job, kLastWeightsFile), Artifact("whole", kLastWeightsFile)) << stop_step;
     EXPECT_EQ(Artifact(job, kTestPredictionsFile), Artifact("whole", kTestPredictionsFile)) << stop_step;
-    for (const graphcache::Mode mode : {graphcache::Mode::kTrain, graphcache::Mode::kEval}) {
+    for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
       const graphcache::ModeStats &a = second.cache.of(mode), &b = whole.of(mode);
       EXPECT_EQ(a.entries, b.entries) << stop_step;
       EXPECT_EQ(a.captures - a.recaptures, b.captures) << stop_step;
-      if (mode == graphcache::Mode::kEval) continue;  // an evaluation that a stop broke off begins anew
+      if (mode == Mode::kEval) continue;  // an evaluation that a stop broke off begins anew
       EXPECT_EQ(a.hits, b.hits) << stop_step;
       EXPECT_EQ(a.padded_hits, b.padded_hits) << stop_step;
       EXPECT_EQ(a.padding_nodes, b.padding_nodes) << stop_step;
@@ -200,7 +200,7 @@ TEST_F(RunnerTest, AStopUnderAnyPolicyEndsBitEqual) {
     ASSERT_TRUE(Run(options, stopped, first).ok());
     ASSERT_TRUE(Run(options, stopped, second).ok());
     EXPECT_EQ(Artifact(stopped, kLastWeightsFile), Artifact(whole, kLastWeightsFile)) << n;
-    EXPECT_EQ(second.cache.of(graphcache::Mode::kTrain).hits, undisturbed.cache.of(graphcache::Mode::kTrain).hits) << n;
+    EXPECT_EQ(second.cache.of(Mode::kTrain).hits, undisturbed.cache.of(Mode::kTrain).hits) << n;
   }
 }
 
@@ -219,7 +219,6 @@ TEST_F(RunnerTest, AStopWhileExecutablesAreCapturedAgainLosesNothing) {
 }
 
 TEST_F(RunnerTest, EveryStepIsCountedOnce) {
-  using graphcache::Mode;
   using graphcache::OnMiss;
   using graphcache::Policy;
   const graphcache::PolicyOptions kPolicies[] = {{Policy::kAlways},

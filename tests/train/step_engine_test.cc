@@ -17,8 +17,6 @@
 
 namespace permafrost::train {
 namespace {
-
-using graphcache::Mode;
 using graphcache::Policy;
 
 // A model with its optimizer and engine, as a run has them.
@@ -62,7 +60,7 @@ struct Rig {
   nn::Optimizer optimizer;
   StepEngine engine;
   data::PaddedBatch batch;
-  SmallGraphsBatch view{batcher, batch};
+  SmallGraphsBatch view{batcher, at::kCPU, &batch};
   PhaseSeconds seconds;
 };
 

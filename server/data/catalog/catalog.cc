@@ -32,6 +32,11 @@ absl::Status NotFound(const DatasetId& id) {
                     {{"dataset", id.value()}});
 }
 
+absl::Status AlreadyExists(const DatasetId& id, std::string_view why) {
+  return WithReason(absl::AlreadyExistsError(absl::StrCat("datasets/", id.value(), ": ", AbslView(why))),
+                    "DATASET_ALREADY_EXISTS", {{"dataset", id.value()}});
+}
+
 // Starts of one import that the process may die in before it is given up.
 constexpr int kMaxStarts = 3;
 
@@ -64,7 +69,8 @@ class WeakDataset {
 
 class CatalogImpl final : public Catalog {
  public:
-  explicit CatalogImpl(CatalogOptions options) : options_(std::move(options)), files_(options_.directory) {}
+  explicit CatalogImpl(CatalogOptions options)
+      : options_(std::move(options)), files_(options_.directory, options_.warn) {}
   ~CatalogImpl() override {
     StopImports();
     if (worker_.joinable()) worker_.join();
@@ -91,15 +97,18 @@ class CatalogImpl final : public Catalog {
  private:
   struct Entry {
     Dataset dataset;
-    int starts = 0;         // of ImportRecord, while kImporting and not running
-    bool deleting = false;  // a Delete waits for its import to end
+    int starts = 0;  // of ImportRecord, while kImporting and not running
     mutable WeakDataset store;
   };
 
   void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Ends the import of `id`, running or waiting, without a trace but its record.
-  void CancelImport(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes the name of a failed dataset from whatever has it. Returns what is to be removed; empty: nothing.
+  absl::StatusOr<fs::path> ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the import that runs is of the dataset that now has this name, and not of a deleted one that had it.
+  bool IsRunning(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return running_ == id && !running_deleted_;
+  }
   void RunImports();
   // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
   absl::StatusOr<ImportedSummary> RunImport(const DatasetId& id, const ImportRecord& record,
@@ -114,10 +123,10 @@ class CatalogImpl final : public Catalog {
   mutable absl::Mutex mu_;
   std::map<DatasetId, Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::deque<DatasetId> queue_ ABSL_GUARDED_BY(mu_);
-  DatasetId running_ ABSL_GUARDED_BY(mu_);  // empty: none
+  DatasetId running_ ABSL_GUARDED_BY(mu_);             // empty: none
+  bool running_deleted_ ABSL_GUARDED_BY(mu_) = false;  // its dataset is gone; another may have the name
   std::stop_source stop_running_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t next_serial_ ABSL_GUARDED_BY(mu_) = 1;  // tells deletions of one name apart
   ImportCounts counts_ ABSL_GUARDED_BY(mu_);
   ChangeHub hub_;  // ends before what its listeners read
   std::thread worker_;
@@ -178,21 +187,18 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   fs::path removed;
+  std::error_code ignored;
   Dataset dataset;
   dataset.id = id;
   {
     absl::MutexLock lock(&mu_);
     if (stopped_) return absl::UnavailableError("the server is stopping and begins no imports");
     if (const auto it = entries_.find(id); it != entries_.end()) {
-      if (it->second.dataset.state != DatasetState::kFailed || it->second.deleting) {
-        return WithReason(absl::AlreadyExistsError(absl::StrCat("datasets/", id.value(), ": exists already")),
-                          "DATASET_ALREADY_EXISTS", {{"dataset", id.value()}});
-      }
-      // A failed import has no directory, but a dataset that could not be opened has one.
-      std::error_code ignored;
-      if (fs::exists(files_.DatasetPath(id), ignored)) {
-        PF_ASSIGN_OR_RETURN(removed, files_.UnpublishDataset(id, next_serial_++));
-      }
+      if (it->second.dataset.state != DatasetState::kFailed) return AlreadyExists(id, "exists already");
+      PF_ASSIGN_OR_RETURN(removed, ClearName(id));
+    } else if (running_ != id && fs::exists(fs::symlink_status(files_.DatasetPath(id), ignored))) {
+      return AlreadyExists(id, absl::StrCat(files_.DatasetPath(id).string(),
+                                            " is there, which the server did not make; remove it or take another id"));
     }
     dataset.options = std::move(options);
     // Whole microseconds survive every way of writing a time down.
@@ -221,37 +227,38 @@ std::vector<Dataset> CatalogImpl::List() const {
   return list;
 }
 
-void CatalogImpl::CancelImport(const DatasetId& id) {
-  if (std::erase(queue_, id) > 0) {
-    ++counts_.cancelled;
-    return;
-  }
-  if (running_ != id) return;
-  stop_running_.request_stop();
-  const auto ended = [this, &id]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return running_ != id; };
-  mu_.Await(absl::Condition(&ended));
+absl::StatusOr<fs::path> CatalogImpl::ClearName(const DatasetId& id) {
+  // A failed import has no directory, but a dataset that could not be opened has one.
+  const fs::path path = files_.DatasetPath(id);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return fs::path();
+  // It may have failed for want of memory or descriptors, or for its record alone: only damage makes it worthless.
+  if (absl::IsDataLoss(OpenDataset(path).status())) return files_.UnpublishDataset(id);
+  PF_RETURN_IF_ERROR(files_.Quarantine(path, "is replaced by an import, but was not found damaged"));
+  return fs::path();
 }
 
 absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) {
   fs::path removed;
   {
     absl::MutexLock lock(&mu_);
-    auto it = entries_.find(id);
-    if (it == entries_.end() || it->second.deleting) return NotFound(id);
-    const auto refused = [&in_use] { return in_use ? in_use() : absl::OkStatus(); };
-    // Asked before an import is cancelled in vain. Nobody begins to use what is not ready, so the answer stands.
-    PF_RETURN_IF_ERROR(refused());
-    if (it->second.dataset.state == DatasetState::kImporting) {
-      it->second.deleting = true;  // the entry stays ours while the lock is away
-      CancelImport(id);
-      it->second.deleting = false;
-      // The import may have ended well just before, and found a user since.
-      if (it->second.dataset.state == DatasetState::kReady) PF_RETURN_IF_ERROR(refused());
-    }
-    PF_RETURN_IF_ERROR(files_.RemoveImport(id));
-    std::error_code ignored;
-    if (fs::exists(files_.DatasetPath(id), ignored)) {
-      PF_ASSIGN_OR_RETURN(removed, files_.UnpublishDataset(id, next_serial_++));
+    const auto it = entries_.find(id);
+    if (it == entries_.end()) return NotFound(id);
+    if (in_use) PF_RETURN_IF_ERROR(in_use());
+    if (IsRunning(id)) {
+      PF_RETURN_IF_ERROR(files_.MarkImportDeleted(id));
+      running_deleted_ = true;
+      stop_running_.request_stop();
+      ++counts_.cancelled;
+    } else {
+      // What an earlier attempt could not discard is known for the catalog's own by its record only.
+      if (running_ != id) PF_RETURN_IF_ERROR(files_.DiscardDataset(id));
+      PF_RETURN_IF_ERROR(files_.RemoveImport(id));
+      if (std::erase(queue_, id) > 0) ++counts_.cancelled;
+      std::error_code ignored;
+      if (fs::exists(files_.DatasetPath(id), ignored)) {
+        PF_ASSIGN_OR_RETURN(removed, files_.UnpublishDataset(id));
+      }
     }
     entries_.erase(it);
   }
@@ -303,6 +310,7 @@ void CatalogImpl::RunImports() {
     const DatasetId id = queue_.front();
     queue_.pop_front();
     running_ = id;
+    running_deleted_ = false;
     stop_running_ = std::stop_source();
     const std::stop_token stop = stop_running_.get_token();
     const Entry& entry = entries_.at(id);
@@ -311,7 +319,13 @@ void CatalogImpl::RunImports() {
     mu_.Unlock();
     const absl::StatusOr<ImportedSummary> result = RunImport(id, record, stop);
     mu_.Lock();
-    EndImport(id, std::move(record), result);
+    if (running_deleted_) {
+      mu_.Unlock();
+      files_.EndDeletedImport(id).IgnoreError();  // else the next start does
+      mu_.Lock();
+    } else {
+      EndImport(id, std::move(record), result);
+    }
     running_ = DatasetId();
   }
 }
@@ -336,18 +350,25 @@ absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   const auto observe = [this, &id](const ImportProgress& progress) {
     {
       absl::MutexLock lock(&mu_);
+      if (running_deleted_) return;
       entries_.at(id).dataset.progress = progress;
     }
     hub_.Notify(id.value());
   };
   ImportRecord begun = record;
   ++begun.starts;
-  PF_RETURN_IF_ERROR(files_.WriteImport(id, begun));
+  {
+    absl::MutexLock lock(&mu_);
+    // After a deletion it would bring the import back.
+    if (running_deleted_) return absl::CancelledError("the import was cancelled");
+    PF_RETURN_IF_ERROR(files_.WriteImport(id, begun));
+  }
   // Again, since the import may have waited, or been accepted by an earlier start with other roots.
   ImportOptions options = record.options;
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   ImportLimits limits;
+  limits.threads = options_.threads;
   limits.may_read = [this](const fs::path& path) { return IsInRoots(path, options_.import_roots); };
   PF_ASSIGN_OR_RETURN(const fs::path directory, files_.BeginDataset(id));
   PF_ASSIGN_OR_RETURN(ImportedSummary summary, options_.importer(options, directory, observe, stop, limits));
@@ -365,12 +386,8 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     entry.dataset.summary = *result;
     files_.RemoveImport(id).IgnoreError();  // else the next start does
   } else if (absl::IsCancelled(result.status())) {
-    if (entry.deleting) {
-      ++counts_.cancelled;
-    } else {
-      // The server stops, and the record lets it begin anew. If this fails, a start is counted that was none.
-      files_.WriteImport(id, record).IgnoreError();
-    }
+    // The server stops, and the record lets it begin anew. If this fails, a start is counted that was none.
+    files_.WriteImport(id, record).IgnoreError();
   } else {
     ++counts_.failed;
     entry.dataset.state = DatasetState::kFailed;

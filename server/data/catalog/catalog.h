@@ -11,12 +11,14 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/change_hub.h"
+#include "base/cores.h"
 #include "base/id.h"
 #include "data/import/import.h"
 #include "data/store/dataset.h"
@@ -46,13 +48,19 @@ struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
   // Paths that imports may read, resolved; symlinks and `..` cannot leave them. Empty: no import is allowed.
   std::vector<std::filesystem::path> import_roots;
+  // Threads of an import, >= 1.
+  int threads = AvailableCores();
+  // Told in one line of each thing that the catalog moved to datasets/.quarantine/ since it cannot prove to have made
+  // it.
+  std::function<void(std::string_view)> warn;
   // What it throws fails the import, not the process.
   Importer importer = data::Import;
 };
 
 class Catalog {
  public:
-  // Removes leavings of interrupted imports and restarts the accepted ones. A dataset that cannot be opened is listed
+  // Removes what interrupted imports and deletions left, moves to .quarantine/ what has their names and is not proven
+  // theirs, and restarts the accepted imports. A dataset that cannot be opened is listed
   // as kFailed with its error; it does not stop the daemon.
   static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
   virtual ~Catalog() = default;
@@ -64,7 +72,8 @@ class Catalog {
   virtual absl::StatusOr<Dataset> Get(const DatasetId& id) const = 0;
   // By id.
   virtual std::vector<Dataset> List() const = 0;
-  // Cancels a running import first. `in_use` is asked under the catalog's lock just before the removal and may refuse
+  // Durable when Ok; waits for no import. One that runs is stopped: its dataset and name are gone at once, its files as
+  // soon as its importer comes back. `in_use` is asked under the catalog's lock just before the removal and may refuse
   // with FailedPrecondition.
   virtual absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) = 0;
   // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)

@@ -1,5 +1,6 @@
 #include "data/catalog/catalog_files.h"
 
+#include <algorithm>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -8,8 +9,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/string_view.h"
+#include "data/store/graph.h"
+#include "data/store/graph_set.h"
 
 namespace permafrost::data {
 namespace {
@@ -17,9 +23,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kImports[] = ".imports";
-constexpr char kTemporaryPrefix[] = ".tmp-";
+constexpr char kQuarantine[] = ".quarantine";
+constexpr absl::string_view kTemporaryPrefix = ".tmp-";
+constexpr absl::string_view kDeletedPrefix = ".deleted-";
+// Of versions before, whose names for deleted datasets could be those of imports.
+constexpr absl::string_view kOldDeletedPrefix = ".tmp-deleted-";
 constexpr char kRecordFile[] = "dataset.json";
-constexpr char kRecordSuffix[] = ".json";
+constexpr absl::string_view kRecordSuffix = ".json";
+constexpr absl::string_view kDeletedSuffix = ".deleted";
 
 absl::StatusOr<std::vector<std::string>> Names(const fs::path& directory) {
   std::vector<std::string> names;
@@ -38,7 +49,54 @@ absl::StatusOr<ImportRecord> ReadRecord(const fs::path& path) {
   return record;
 }
 
+bool IsFile(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(fs::symlink_status(path, ignored));
+}
+
+bool IsDirectory(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(fs::symlink_status(path, ignored));
+}
+
+// The id of "NAME" + `suffix`; empty where the name has another form.
+DatasetId IdBefore(absl::string_view name, absl::string_view suffix) {
+  if (!absl::ConsumeSuffix(&name, suffix)) return DatasetId();
+  const std::string id(name);
+  return CheckIdSyntax("name", id).ok() ? DatasetId(id) : DatasetId();
+}
+
+// "12-NAME", as UnpublishDataset makes it.
+bool IsNumberedId(absl::string_view name) {
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  return digits > 0 && absl::ConsumePrefix(&(name = name.substr(digits)), "-") && !IdBefore(name, "").empty();
+}
+
+// Nothing but what a dataset consists of, or some of it.
+bool HoldsOnlyADataset(const fs::path& directory) {
+  std::error_code error;
+  if (!IsDirectory(directory)) return false;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name != GraphSet::kFileName && name != Graph::kFileName && name != kRecordFile) return false;
+    if (!IsFile(it->path())) return false;
+  }
+  return !error;
+}
+
+// "NAME.json.tmp.XXXXXX", which WriteFileAtomic leaves when it is killed.
+bool IsHalfWrittenRecord(absl::string_view name) {
+  constexpr absl::string_view kInfix = ".json.tmp.";
+  constexpr size_t kRandom = 6;
+  const size_t at = name.find(kInfix);
+  return at != name.npos && name.size() == at + kInfix.size() + kRandom && !IdBefore(name.substr(0, at), "").empty();
+}
+
 }  // namespace
+
+fs::path CatalogFiles::DeletedImportPath(const DatasetId& id) const {
+  return directory_ / kImports / absl::StrCat(id.value(), kDeletedSuffix);
+}
 
 fs::path CatalogFiles::ImportPath(const DatasetId& id) const {
   return directory_ / kImports / absl::StrCat(id.value(), kRecordSuffix);
@@ -48,17 +106,54 @@ fs::path CatalogFiles::TemporaryPath(const DatasetId& id) const {
   return directory_ / absl::StrCat(kTemporaryPrefix, id.value());
 }
 
+bool CatalogFiles::IsLeaving(const std::string& name) const {
+  const fs::path path = directory_ / name;
+  absl::string_view rest = name;
+  if (absl::ConsumePrefix(&rest, kTemporaryPrefix)) {
+    const DatasetId id = IdBefore(rest, "");
+    if (!id.empty() && IsDirectory(path) && (IsFile(ImportPath(id)) || IsFile(DeletedImportPath(id)))) return true;
+  }
+  rest = name;
+  const bool deleted = absl::ConsumePrefix(&rest, kDeletedPrefix) || absl::ConsumePrefix(&rest, kOldDeletedPrefix);
+  return deleted && IsNumberedId(rest) && HoldsOnlyADataset(path);
+}
+
+absl::Status CatalogFiles::Quarantine(const fs::path& path, std::string_view why) const {
+  const fs::path quarantine = directory_ / kQuarantine;
+  PF_RETURN_IF_ERROR(CreateDirectories(quarantine));
+  const std::string name =
+      absl::StrCat(absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()), "-", path.filename().string());
+  fs::path to = quarantine / name;
+  std::error_code error;
+  for (int n = 2; fs::exists(fs::symlink_status(to, error)); ++n) to = quarantine / absl::StrCat(name, "-", n);
+  fs::rename(path, to, error);
+  if (error) {
+    return absl::InternalError(
+        absl::StrCat(path.string(), ": cannot be moved to ", to.string(), ": ", error.message()));
+  }
+  PF_RETURN_IF_ERROR(SyncDirectory(quarantine));
+  PF_RETURN_IF_ERROR(SyncDirectory(path.parent_path()));
+  if (warn_) warn_(absl::StrCat(path.string(), ": ", AbslView(why), "; moved to ", to.string()));
+  return absl::OkStatus();
+}
+
 absl::Status CatalogFiles::Prepare() const {
   PF_RETURN_IF_ERROR(CreateDirectories(directory_ / kImports));
   PF_RETURN_IF_ERROR(SyncDirectory(directory_));
   PF_ASSIGN_OR_RETURN(const auto datasets, Names(directory_));
   for (const std::string& name : datasets) {
-    if (absl::StartsWith(name, kTemporaryPrefix)) PF_RETURN_IF_ERROR(RemoveAll(directory_ / name));
+    if (!absl::StartsWith(name, kTemporaryPrefix) && !absl::StartsWith(name, kDeletedPrefix)) continue;
+    PF_RETURN_IF_ERROR(IsLeaving(name) ? RemoveAll(directory_ / name)
+                                       : Quarantine(directory_ / name,
+                                                    "has a name of the server's own, which did "
+                                                    "not make it"));
   }
-  // WriteFileAtomic leaves NAME.json.tmp.* when it is killed.
+  // These prove above what is the catalog's own, so they go last.
   PF_ASSIGN_OR_RETURN(const auto imports, Names(directory_ / kImports));
   for (const std::string& name : imports) {
-    if (absl::StrContains(name, ".tmp.")) PF_RETURN_IF_ERROR(RemoveAll(directory_ / kImports / name));
+    const fs::path path = directory_ / kImports / name;
+    if (IsHalfWrittenRecord(name) && IsFile(path)) PF_RETURN_IF_ERROR(RemoveAll(path));
+    if (const DatasetId id = IdBefore(name, kDeletedSuffix); !id.empty()) PF_RETURN_IF_ERROR(EndDeletedImport(id));
   }
   return absl::OkStatus();
 }
@@ -74,18 +169,27 @@ absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> CatalogFiles::
   return datasets;
 }
 
+bool CatalogFiles::IsImportOf(const DatasetId& id, const fs::path& record) const {
+  const auto import = ReadRecord(record), dataset = ReadRecord(DatasetPath(id) / kRecordFile);
+  return import.ok() && dataset.ok() && import->create_time == dataset->create_time;
+}
+
 absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> CatalogFiles::ReadImports() const {
   PF_ASSIGN_OR_RETURN(const auto names, Names(directory_ / kImports));
   std::map<DatasetId, absl::StatusOr<ImportRecord>> imports;
   for (const std::string& name : names) {
-    const DatasetId id(std::string(absl::StripSuffix(name, kRecordSuffix)));
-    if (id.value() == name || !CheckIdSyntax("name", id.value()).ok()) continue;  // not ours
+    const DatasetId id = IdBefore(name, kRecordSuffix);
+    if (id.empty()) continue;  // not ours
     std::error_code ignored;
-    if (fs::exists(DatasetPath(id), ignored)) {
+    if (!fs::exists(DatasetPath(id), ignored)) {
+      imports.emplace(id, ReadRecord(ImportPath(id)));
+    } else if (IsImportOf(id, ImportPath(id))) {
       PF_RETURN_IF_ERROR(RemoveImport(id));
-      continue;
+    } else {
+      PF_RETURN_IF_ERROR(
+          Quarantine(ImportPath(id), absl::StrCat("its import cannot go on, as ", DatasetPath(id).string(),
+                                                  " is not its own; import under another name to have it")));
     }
-    imports.emplace(id, ReadRecord(ImportPath(id)));
   }
   return imports;
 }
@@ -96,6 +200,26 @@ absl::Status CatalogFiles::WriteImport(const DatasetId& id, const ImportRecord& 
 
 absl::Status CatalogFiles::RemoveImport(const DatasetId& id) const {
   PF_RETURN_IF_ERROR(RemoveAll(ImportPath(id)));
+  return SyncDirectory(directory_ / kImports);
+}
+
+absl::Status CatalogFiles::MarkImportDeleted(const DatasetId& id) const {
+  std::error_code error;
+  fs::rename(ImportPath(id), DeletedImportPath(id), error);
+  if (error) {
+    return absl::InternalError(absl::StrCat(ImportPath(id).string(), ": cannot be renamed: ", error.message()));
+  }
+  return SyncDirectory(directory_ / kImports);
+}
+
+absl::Status CatalogFiles::EndDeletedImport(const DatasetId& id) const {
+  PF_RETURN_IF_ERROR(DiscardDataset(id));
+  // Another dataset may have the name by now.
+  if (IsImportOf(id, DeletedImportPath(id))) {
+    PF_ASSIGN_OR_RETURN(const fs::path removed, UnpublishDataset(id));
+    PF_RETURN_IF_ERROR(RemoveAll(removed));
+  }
+  PF_RETURN_IF_ERROR(RemoveAll(DeletedImportPath(id)));
   return SyncDirectory(directory_ / kImports);
 }
 
@@ -114,9 +238,13 @@ absl::Status CatalogFiles::PublishDataset(const DatasetId& id, const ImportRecor
 
 absl::Status CatalogFiles::DiscardDataset(const DatasetId& id) const { return RemoveAll(TemporaryPath(id)); }
 
-absl::StatusOr<fs::path> CatalogFiles::UnpublishDataset(const DatasetId& id, int64_t serial) const {
-  // The serial keeps it from an earlier deletion of the same name that has not ended.
-  fs::path path = directory_ / absl::StrCat(kTemporaryPrefix, "deleted-", serial, "-", id.value());
+absl::StatusOr<fs::path> CatalogFiles::UnpublishDataset(const DatasetId& id) const {
+  // The number keeps it from an earlier deletion of the same name that has not ended.
+  fs::path path;
+  std::error_code ignored;
+  for (int n = 1; path.empty() || fs::exists(fs::symlink_status(path, ignored)); ++n) {
+    path = directory_ / absl::StrCat(kDeletedPrefix, n, "-", id.value());
+  }
   PF_RETURN_IF_ERROR(PublishDirectory(DatasetPath(id), path));
   return path;
 }

@@ -1,15 +1,22 @@
 // Where a catalog keeps what, and the steps that move a dataset from one state to another on disk. Each step is one
 // rename or one atomic write, so that a crash leaves the state before or after it.
-//   NAME/                 a whole dataset: graphs.pfg or graph.pfg, and dataset.json
-//   .imports/NAME.json    an import that is wanted, or has failed
-//   .tmp-*                datasets in the making, with all that their importers keep meanwhile; removed at the next
-//   start
-// Threads: safe anywhere; the catalog keeps two writers from one name.
+//   NAME/                  a whole dataset: graphs.pfg or graph.pfg, and dataset.json
+//   .imports/NAME.json     an import that is wanted, or has failed
+//   .imports/NAME.deleted  the same file of an import that was deleted while it ran
+//   .tmp-NAME/             a dataset in the making; made only while one of these two files of NAME is there
+//   .deleted-N-NAME/       a deleted dataset whose bytes are being removed
+//   .quarantine/           what stood under one of these names and cannot be proven to be the catalog's own; nothing is
+//                          ever removed from it
+// Nothing is removed that this class cannot prove to have made. Threads: safe anywhere; the catalog keeps two writers
+// from one name. Errors: as base/file.h.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,20 +27,28 @@ namespace permafrost::data {
 
 class CatalogFiles {
  public:
-  explicit CatalogFiles(std::filesystem::path directory) : directory_(std::move(directory)) {}
+  // Told in one line of what was moved to .quarantine/ and why.
+  using Warn = std::function<void(std::string_view line)>;
 
-  // Makes the directories and removes leavings.
+  CatalogFiles(std::filesystem::path directory, Warn warn) : directory_(std::move(directory)), warn_(std::move(warn)) {}
+
+  // Makes the directories, removes what interrupted imports and deletions left, and moves what is not theirs to
+  // .quarantine/.
   absl::Status Prepare() const;
 
   std::filesystem::path DatasetPath(const DatasetId& id) const { return directory_ / id.value(); }
   // Datasets that are there. The record of one may be unreadable.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadDatasets() const;
-  // Imports wanted or failed, those apart whose dataset is there: a crash fell between publishing and this record's
-  // end.
+  // Imports wanted or failed. One that had published its dataset when the process died has ended: its record is
+  // removed. The record of one whose name something else has taken goes to .quarantine/.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadImports() const;
 
   absl::Status WriteImport(const DatasetId& id, const ImportRecord& record) const;
   absl::Status RemoveImport(const DatasetId& id) const;
+  // Takes back an import that runs: durable at once, while its files stay until EndDeletedImport.
+  absl::Status MarkImportDeleted(const DatasetId& id) const;
+  // Removes what that import left, its dataset included if it had published one.
+  absl::Status EndDeletedImport(const DatasetId& id) const;
 
   // An empty directory for a dataset in the making.
   absl::StatusOr<std::filesystem::path> BeginDataset(const DatasetId& id) const;
@@ -41,13 +56,20 @@ class CatalogFiles {
   absl::Status PublishDataset(const DatasetId& id, const ImportRecord& record) const;
   absl::Status DiscardDataset(const DatasetId& id) const;
   // Takes a dataset's name away at once; its bytes still lie at the path returned, for RemoveAll.
-  absl::StatusOr<std::filesystem::path> UnpublishDataset(const DatasetId& id, int64_t serial) const;
+  absl::StatusOr<std::filesystem::path> UnpublishDataset(const DatasetId& id) const;
+  // Moves `path`, an entry of this catalog's directories, to .quarantine/ and warns with the reason.
+  absl::Status Quarantine(const std::filesystem::path& path, std::string_view why) const;
 
  private:
   std::filesystem::path ImportPath(const DatasetId& id) const;
+  std::filesystem::path DeletedImportPath(const DatasetId& id) const;
   std::filesystem::path TemporaryPath(const DatasetId& id) const;
+  // Whether an entry whose name begins with a dot was made here, and is not needed any more.
+  bool IsLeaving(const std::string& name) const;
+  bool IsImportOf(const DatasetId& id, const std::filesystem::path& record) const;
 
-  std::filesystem::path directory_;
+  const std::filesystem::path directory_;
+  const Warn warn_;
 };
 
 }  // namespace permafrost::data

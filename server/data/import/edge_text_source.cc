@@ -79,16 +79,17 @@ absl::Status CollectNumbers(const EdgeTextInput& input, NumberTable& table, Impo
   PF_ASSIGN_OR_RETURN(LineBlocks blocks,
                       LineBlocks::Open(input.file, EdgeBlockBytes(input.memory_bytes, sizeof(uint64_t)), monitor));
   bool header_passed = !input.dialect.header;
+  const int threads = monitor.limits().threads;
   const uint64_t most = std::min(input.memory_bytes / NumberTable::kBytesEach, kMaxNodes);
   for (;;) {
     PF_ASSIGN_OR_RETURN(std::string_view text, blocks.Next());
     if (text.empty()) break;
     int64_t lines_before = blocks.lines_before();
     PassHeader(input.dialect, text, header_passed, lines_before);
-    const auto pieces = CutAtLines(text, static_cast<size_t>(ImportThreads()) * 4);
+    const auto pieces = CutAtLines(text, static_cast<size_t>(threads) * 4);
     std::vector<std::optional<TextFault>> faults(pieces.size());
     std::vector<std::vector<uint64_t>> numbers(pieces.size());
-    ParallelFor(ImportThreads(), static_cast<int64_t>(pieces.size()), 1, [&](int64_t piece, int64_t, int) {
+    ParallelFor(threads, static_cast<int64_t>(pieces.size()), 1, [&](int64_t piece, int64_t, int) {
       const auto p = static_cast<size_t>(piece);
       auto& own = numbers[p];
       faults[p] = ParseEdgeText(pieces[p], input.dialect, [&own](const EdgeLine& edge) {
@@ -119,7 +120,7 @@ absl::StatusOr<EdgeTextSource<Record>> EdgeTextSource<Record>::Open(const EdgeTe
                                                                     ImportMonitor& monitor) {
   PF_ASSIGN_OR_RETURN(LineBlocks blocks,
                       LineBlocks::Open(input.file, EdgeBlockBytes(input.memory_bytes, sizeof(Record)), monitor));
-  EdgeTextSource source(input, std::move(blocks));
+  EdgeTextSource source(input, std::move(blocks), monitor.limits().threads);
   source.header_passed_ = !input.dialect.header;
   return source;
 }
@@ -154,7 +155,7 @@ absl::Status EdgeTextSource<Record>::Parse(std::string_view text, std::vector<Re
   const EdgeDialect& dialect = input_.dialect;
   int64_t lines_before = blocks_.lines_before();
   PassHeader(dialect, text, header_passed_, lines_before);
-  const auto texts = CutAtLines(text, static_cast<size_t>(ImportThreads()) * 4);
+  const auto texts = CutAtLines(text, static_cast<size_t>(threads_) * 4);
   std::vector<std::optional<TextFault>> faults(texts.size());
   pieces_.resize(std::max(pieces_.size(), texts.size()));
   for (auto& piece : pieces_) piece.clear();
@@ -174,7 +175,7 @@ absl::Status EdgeTextSource<Record>::Parse(std::string_view text, std::vector<Re
     return FirstFault(blocks_, lines_before, texts, faults);
   }
   std::atomic<bool> changed = false;
-  ParallelFor(ImportThreads(), static_cast<int64_t>(texts.size()), 1, [&](int64_t piece, int64_t, int) {
+  ParallelFor(threads_, static_cast<int64_t>(texts.size()), 1, [&](int64_t piece, int64_t, int) {
     const auto p = static_cast<size_t>(piece);
     auto& own = pieces_[p];
     if (input_.numbers != nullptr) {

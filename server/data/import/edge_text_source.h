@@ -44,12 +44,14 @@ class EdgeTextSource final : public EdgeSource<Record> {
   uint64_t count() const { return count_; }
 
  private:
-  EdgeTextSource(const EdgeTextInput& input, LineBlocks blocks) : input_(input), blocks_(std::move(blocks)) {}
+  EdgeTextSource(const EdgeTextInput& input, LineBlocks blocks, int threads)
+      : input_(input), blocks_(std::move(blocks)), threads_(threads) {}
   absl::Status Parse(std::string_view text, std::vector<Record>& edges);
   Record ToRecord(const EdgeLine& line, NodeId source, NodeId target) const;
 
   EdgeTextInput input_;
   LineBlocks blocks_;
+  int threads_;
   bool header_passed_ = false;
   std::vector<std::vector<Record>> pieces_;
   uint64_t count_ = 0;

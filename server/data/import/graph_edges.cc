@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,8 +18,6 @@ uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits) 
   const uint64_t wanted = options.memory_bytes == 0 ? limits.memory_bytes : options.memory_bytes;
   return std::max(kLeast, std::min(wanted, limits.memory_bytes));
 }
-
-int ImportThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits) {
   constexpr uint64_t kBytesPerNode = sizeof(uint64_t);
@@ -39,7 +36,7 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
   EdgeSorterOptions sorting{.directory = plan.directory,
                             .memory_bytes = both_ways ? plan.memory_bytes / 2 : plan.memory_bytes,
                             .add_inverses = symmetric,
-                            .threads = ImportThreads()};
+                            .threads = monitor.limits().threads};
   auto in = std::make_unique<EdgeSorter<Record>>(sorting, monitor.stop());
   {
     std::vector<Record> edges;

@@ -28,7 +28,6 @@ uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
 // Ok where the offsets of `nodes` fit limits.memory_bytes; else ResourceExhausted, `source` naming where nodes are
 // from.
 absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits);
-int ImportThreads();
 
 // Writes the sections of edges, and sets of `summary` what they say: nodes, edges, degrees.
 template <class Record>

@@ -145,8 +145,10 @@ class NpyImport {
   absl::Status ReadFeatures() {
     const DueTable due{.section = SectionKind::kNodeFeatures, .rows = count_.nodes, .why = count_.why};
     if (files_.sparse_features) {
-      const EdgeSorterOptions sorting{
-          .directory = directory_, .memory_bytes = memory_bytes_, .add_inverses = false, .threads = ImportThreads()};
+      const EdgeSorterOptions sorting{.directory = directory_,
+                                      .memory_bytes = memory_bytes_,
+                                      .add_inverses = false,
+                                      .threads = monitor_.limits().threads};
       PF_ASSIGN_OR_RETURN(auto sparse,
                           SparseFeaturesImport::ReadMatrix(*files_.sparse_features, count_.nodes,
                                                            absl::StrCat(" (", count_.why, ")"), sorting, monitor_));

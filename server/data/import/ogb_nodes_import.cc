@@ -222,8 +222,10 @@ class OgbNodesImport {
   // False where the dense table is to be taken.
   absl::StatusOr<bool> TrySparse() {
     const SourceFile& file = files_.sparse_features->file;
-    const EdgeSorterOptions sorting{
-        .directory = directory_, .memory_bytes = memory_bytes_, .add_inverses = false, .threads = ImportThreads()};
+    const EdgeSorterOptions sorting{.directory = directory_,
+                                    .memory_bytes = memory_bytes_,
+                                    .add_inverses = false,
+                                    .threads = monitor_.limits().threads};
     const std::string why = absl::StrCat(" (", nodes_why_, ")");
     PF_ASSIGN_OR_RETURN(auto sparse, files_.sparse_features->is_array
                                          ? SparseFeaturesImport::ReadMatrix(file, nodes_, why, sorting, monitor_)

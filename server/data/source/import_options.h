@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/cores.h"
 #include "base/enum_names.h"
 
 namespace permafrost::data {
@@ -112,6 +113,8 @@ struct ImportLimits {
   // graph, their features. One large graph: bytes for sorting and buffers in all.
   // Larger: larger sets can be imported, and a hostile one takes more from the rest of the machine.
   uint64_t memory_bytes = DefaultImportMemory();
+  // Threads that parse and sort the edges of one large graph, >= 1. The store is the same whatever their number.
+  int threads = AvailableCores();
   // Whether a source file may be read that, now open, turns out to lie at this path, links resolved. Empty: any may.
   // Asked after opening, so that a link moved since an earlier check cannot lead elsewhere. Not asked where the system
   // does not tell (no /proc).

@@ -102,8 +102,7 @@ std::optional<TapeBreak> Disagreement(const StepProgram& program, const Tensors&
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepProgram& program,
                                                                      const graphcache::StepInputs& first,
                                                                      const graphcache::StepInputs& second,
-                                                                     Tensors& outputs, Arena& arena) {
-  outputs.clear();  // may lie in the arena, which may move
+                                                                     Arena& arena) {
   Transaction transaction(program.state);
   Left after_first, after_second;
   std::unique_ptr<CpuExecutable> executable;
@@ -119,20 +118,17 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
         if (broken) return BreakStatus(*broken);
       }
     }
-    executable = std::make_unique<CpuExecutable>(first_tape, program, outputs, arena);
+    executable = std::make_unique<CpuExecutable>(first_tape, program, arena);
   }
   transaction.Rewind();
-  executable->Learn(first);
-  std::optional<TapeBreak> broken = Disagreement(program, outputs, after_first);
+  std::optional<TapeBreak> broken = Disagreement(program, executable->Learn(first), after_first);
   if (!broken) {
     executable->Prepare();
-    executable->ReplayInSilence(second);
-    broken = Disagreement(program, outputs, after_second);
+    broken = Disagreement(program, executable->ReplayInSilence(second), after_second);
   }
   if (!broken && executable->unplanned_allocations() > 0) {
     broken = TapeBreak{"", "an operator's temporary storage depends on values, for equal shapes"};
   }
-  outputs.clear();
   if (broken) return BreakStatus(*broken);
   return executable;
 }
@@ -140,17 +136,15 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
 // One shape of a program that is run as it is.
 class ShapedProgram final : public graphcache::Executable {
  public:
-  ShapedProgram(const StepProgram& program, Tensors& outputs) : program_(program), outputs_(outputs) {}
-  absl::Status Replay(const graphcache::StepInputs& inputs) override {
-    outputs_ = program_.run(inputs);
-    return absl::OkStatus();
+  explicit ShapedProgram(const StepProgram& program) : program_(program) {}
+  absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override {
+    return std::make_shared<const graphcache::StepOutputs>(program_.run(inputs));
   }
   // What the backend keeps for this shape is not known here.
   int64_t bytes() const override { return static_cast<int64_t>(sizeof(*this)); }
 
  private:
   const StepProgram& program_;
-  Tensors& outputs_;
 };
 
 }  // namespace
@@ -159,10 +153,9 @@ absl::Status CheckCapture(c10::Device device) { return device.is_cpu() ? CheckRe
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program, c10::Device device,
                                                                 const graphcache::StepInputs& first,
-                                                                const graphcache::StepInputs& second, Tensors& outputs,
-                                                                Arena& arena) {
-  if (device.is_cpu()) return CaptureOnCpu(program, first, second, outputs, arena);
-  return std::make_unique<ShapedProgram>(program, outputs);
+                                                                const graphcache::StepInputs& second, Arena& arena) {
+  if (device.is_cpu()) return CaptureOnCpu(program, first, second, arena);
+  return std::make_unique<ShapedProgram>(program);
 }
 
 void MarkPhase(int phase, const std::function<void(int)>& on_phase) {

@@ -23,11 +23,11 @@ absl::Status CheckCapture(c10::Device device);
 // captured. The state, and libtorch's default generator, are as before when this returns, also after an error. On other
 // devices nothing is recorded: the executable runs the program at its one shape, which bounds what a backend that
 // compiles by shape keeps.
-// The executable borrows program, outputs and arena. Errors: FailedPrecondition with graphcache::kGraphBreakReason.
+// The executable borrows program and arena. What an executable of `arena` returned before is not valid any more.
+// Errors: FailedPrecondition with graphcache::kGraphBreakReason.
 // Exceptions of the program pass through.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program, c10::Device device,
                                                                 const graphcache::StepInputs& first,
-                                                                const graphcache::StepInputs& second,
-                                                                std::vector<at::Tensor>& outputs, Arena& arena);
+                                                                const graphcache::StepInputs& second, Arena& arena);
 
 }  // namespace permafrost::device

@@ -190,9 +190,8 @@ class CpuExecutable::Builder {
   std::vector<bool> keep_;           // by operator
 };
 
-CpuExecutable::CpuExecutable(const Tape& tape, const StepProgram& program, std::vector<at::Tensor>& outputs,
-                             Arena& arena)
-    : program_(program), outputs_(outputs), arena_(arena) {
+CpuExecutable::CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena)
+    : program_(program), arena_(arena) {
   const at::AutoDispatchBelowADInplaceOrView below;
   Builder(tape, *this).Build();
 }
@@ -214,7 +213,8 @@ void CpuExecutable::Invoke(Call& call) {
   for (const uint32_t slot : call.releases) values_[slot].reset();
 }
 
-void CpuExecutable::Run(const graphcache::StepInputs& inputs, const std::function<void(int)>& on_phase) {
+std::vector<at::Tensor> CpuExecutable::Run(const graphcache::StepInputs& inputs,
+                                           const std::function<void(int)>& on_phase) {
   const at::AutoDispatchBelowADInplaceOrView below;
   for (const auto& [slot, index] : inputs_) values_[slot] = inputs.tensors.at(index);
   auto mark = marks_.begin();
@@ -228,27 +228,35 @@ void CpuExecutable::Run(const graphcache::StepInputs& inputs, const std::functio
     Invoke(calls_[i]);
   }
   // Only the caller holds what the step made: the next replay writes over it.
-  for (const uint32_t slot : output_slots_) outputs_.push_back(values_[slot]);
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(output_slots_.size());
+  for (const uint32_t slot : output_slots_) outputs.push_back(values_[slot]);
   for (const uint32_t slot : made_outputs_) values_[slot].reset();
   for (const auto& [slot, index] : inputs_) values_[slot].reset();
   tell(calls_.size());
+  return outputs;
 }
 
-void CpuExecutable::Learn(const graphcache::StepInputs& inputs) {
-  outputs_.clear();
-  plan_ = StoragePlan::Learn([&] { Run(inputs, nullptr); });
+std::vector<at::Tensor> CpuExecutable::Learn(const graphcache::StepInputs& inputs) {
+  std::vector<at::Tensor> outputs;
+  plan_ = StoragePlan::Learn([&] { outputs = Run(inputs, nullptr); });
   bytes_ = CountBytes();
+  return outputs;
 }
 
-absl::Status CpuExecutable::Replay(const graphcache::StepInputs& inputs) {
-  outputs_.clear();
-  unplanned_ = plan_.Serve(arena_, [&] { Run(inputs, program_.on_phase); });
-  return absl::OkStatus();
+std::vector<at::Tensor> CpuExecutable::Serve(const graphcache::StepInputs& inputs,
+                                             const std::function<void(int)>& on_phase) {
+  std::vector<at::Tensor> outputs;
+  unplanned_ = plan_.Serve(arena_, [&] { outputs = Run(inputs, on_phase); });
+  return outputs;
 }
 
-void CpuExecutable::ReplayInSilence(const graphcache::StepInputs& inputs) {
-  outputs_.clear();
-  unplanned_ = plan_.Serve(arena_, [&] { Run(inputs, nullptr); });
+absl::StatusOr<graphcache::StepResult> CpuExecutable::Replay(const graphcache::StepInputs& inputs) {
+  return std::make_shared<const graphcache::StepOutputs>(Serve(inputs, program_.on_phase));
+}
+
+std::vector<at::Tensor> CpuExecutable::ReplayInSilence(const graphcache::StepInputs& inputs) {
+  return Serve(inputs, nullptr);
 }
 
 int64_t CpuExecutable::CountBytes() const {

@@ -1,7 +1,7 @@
 // A captured step on the CPU: the operators of a tape, called again in order below autograd.
 // Views of state are made once, operators whose results nobody reads are dropped, and storage comes from a plan over
 // the arena that all executables of a job share, so that a replay allocates no storage. Threads: the device thread.
-// Borrows program, outputs and arena.
+// Borrows program and arena.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -21,16 +21,16 @@ namespace permafrost::device {
 
 class CpuExecutable final : public graphcache::Executable {
  public:
-  // Of a tape that is not broken. `outputs`: where each replay leaves what the step returns.
-  CpuExecutable(const Tape& tape, const StepProgram& program, std::vector<at::Tensor>& outputs, Arena& arena);
+  // Of a tape that is not broken.
+  CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena);
 
-  // Replays once on the heap, to learn the storage plan. Called once, before the rest.
-  void Learn(const graphcache::StepInputs& inputs);
+  // Replays once on the heap, to learn the storage plan. Called once, before the rest. Returns the step's outputs.
+  std::vector<at::Tensor> Learn(const graphcache::StepInputs& inputs);
   // Makes room in the arena; nothing may live there.
   void Prepare() { arena_.Reserve(plan_.size()); }
-  // Replay without phases told.
-  void ReplayInSilence(const graphcache::StepInputs& inputs);
-  absl::Status Replay(const graphcache::StepInputs& inputs) override;
+  // A replay that tells no phases. Returns the step's outputs, valid until the next replay over the same arena.
+  std::vector<at::Tensor> ReplayInSilence(const graphcache::StepInputs& inputs);
+  absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override;
   int64_t bytes() const override { return bytes_; }
 
   // Storage allocations of the last replay that were not in the plan. 0 unless an operator's temporaries depend on
@@ -54,12 +54,12 @@ class CpuExecutable final : public graphcache::Executable {
   };
 
   class Builder;
-  void Run(const graphcache::StepInputs& inputs, const std::function<void(int)>& on_phase);
+  std::vector<at::Tensor> Run(const graphcache::StepInputs& inputs, const std::function<void(int)>& on_phase);
+  std::vector<at::Tensor> Serve(const graphcache::StepInputs& inputs, const std::function<void(int)>& on_phase);
   void Invoke(Call& call);
   int64_t CountBytes() const;
 
   const StepProgram& program_;
-  std::vector<at::Tensor>& outputs_;
   Arena& arena_;
   std::vector<Call> calls_;
   std::vector<at::Tensor> values_;                     // by slot; state, numbers and hoisted views stay

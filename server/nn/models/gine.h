@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mode.h"
 #include "nn/models/graph_set_batch.h"
 #include "nn/ops/masked_batch_norm.h"
 #include "nn/options.h"
@@ -32,8 +33,6 @@ struct GineOptions {
   EncoderInput node, edge;
   int64_t num_targets = 1;
 };
-
-enum class Mode { kTrain, kEval };
 
 // Threads: the device thread. Owns its tensors.
 class Gine {

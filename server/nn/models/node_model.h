@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "nn/models/gine.h"
+#include "base/mode.h"
 #include "nn/models/node_block.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"

@@ -49,6 +49,18 @@ class CatalogFaultsTest : public CatalogTest {
   }
 };
 
+TEST_F(CatalogFaultsTest, AnImporterIsToldItsThreads) {
+  std::atomic<int> threads = 0;
+  const auto catalog = Open([&](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
+                                std::stop_token stop, const ImportLimits& limits) {
+    threads = limits.threads;
+    return data::Import(options, directory, observer, std::move(stop), limits);
+  });
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+  EXPECT_EQ(threads, kThreads);
+}
+
 TEST_F(CatalogFaultsTest, AnExceptionFailsTheImportAndNothingElse) {
   const struct {
     const char* why;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@ class CatalogTest : public ::testing::Test {
   std::filesystem::path root() const { return temp_.path() / "root"; }
   std::filesystem::path source() const { return root() / "small"; }
   std::filesystem::path directory() const { return temp_.path() / "datasets"; }
+  static constexpr int kThreads = 3;
   static DatasetId Id(const char* name) { return DatasetId(name); }
   ImportOptions Options() const {
     ImportOptions options;
@@ -31,8 +33,11 @@ class CatalogTest : public ::testing::Test {
     return options;
   }
   std::unique_ptr<Catalog> Open(Importer importer = data::Import) {
-    auto catalog =
-        Catalog::Create({.directory = directory(), .import_roots = {root()}, .importer = std::move(importer)});
+    auto catalog = Catalog::Create({.directory = directory(),
+                                    .import_roots = {root()},
+                                    .threads = kThreads,
+                                    .warn = [this](std::string_view line) { warnings_.emplace_back(line); },
+                                    .importer = std::move(importer)});
     EXPECT_TRUE(catalog.ok()) << catalog.status();
     return *std::move(catalog);
   }
@@ -93,6 +98,7 @@ class CatalogTest : public ::testing::Test {
   static absl::Status Unused() { return absl::OkStatus(); }
 
   TempDir temp_;
+  std::vector<std::string> warnings_;  // of what was moved to quarantine
 };
 
 }  // namespace permafrost::data

@@ -1,7 +1,7 @@
-// Milliseconds a training step by the way it is served: replayed at its own shape, replayed padded, run eager.
-// Each round takes the next batch whose shape the frozen cache does not hold and trains on it once in each way, in
-// changing order, with three models that began equal. Ratios are taken round by round; their median is given with a 95
-// % confidence interval by bootstrap. Every executable is captured before the clock starts.
+// Milliseconds of training steps by the way in which they are served: replayed at their own shape, replayed padded, run
+// eager. Each round takes the next batch whose shape the frozen cache does not hold and trains on it once in each way,
+// in changing order, with three models that began equal. Every executable is captured before the clock starts. Prints
+// one JSON object with the times of every round; bench/steps.py sums them up.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>
@@ -9,14 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <set>
 
-#include "absl/strings/str_format.h"
 #include "base/string_view.h"
 #include "daemon/wait_policy.h"
 #include "data/sampling/epoch_order.h"
@@ -29,11 +25,10 @@ namespace permafrost::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using graphcache::Mode;
 using graphcache::Policy;
 
 struct Settings {
-  std::string store, json;
+  std::string store;
   int64_t batch_size = 32, hidden = 64, layers = 4, freeze_at = 0;
   int rounds = 400, threads = 2;
 };
@@ -78,34 +73,11 @@ struct Arm {
   nn::Optimizer optimizer;
   StepEngine engine;
   data::PaddedBatch batch;
-  SmallGraphsBatch view{batcher, batch};
+  SmallGraphsBatch view{batcher, at::kCPU, &batch};
   PhaseSeconds seconds;
   int64_t step = 0;
   std::vector<double> times;
 };
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-// Median of a / b pair by pair, with a 95 % interval by 10,000 resamples.
-nlohmann::json Ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> ratios(a.size());
-  std::ranges::transform(a, b, ratios.begin(), std::divides());
-  std::mt19937_64 random(1);
-  std::vector<double> medians(10'000), sample(ratios.size());
-  for (double& median : medians) {
-    for (double& s : sample) s = ratios[random() % ratios.size()];
-    median = Median(sample);
-  }
-  std::ranges::sort(medians);
-  return {{"median", Median(ratios)},
-          {"low", medians[medians.size() * 25 / 1000]},
-          {"high", medians[medians.size() * 975 / 1000]},
-          {"pairs", ratios.size()}};
-}
 
 int Run(const Settings& settings) {
   device::InstallStorageAllocator();
@@ -172,22 +144,9 @@ int Run(const Settings& settings) {
                            {"threads", settings.threads},
                            {"executables", held.size()},
                            {"rows_added", added / rows},
-                           {"rows_added_beyond_exact", (added - spare) / rows},
-                           {"padded_over_exact", Ratio(padded.times, exact.times)},
-                           {"exact_over_eager", Ratio(exact.times, eager.times)},
-                           {"padded_over_eager", Ratio(padded.times, eager.times)}};
-  for (Arm* arm : {&exact, &padded, &eager}) {
-    result["ms"][arm->name] = Median(arm->times);
-    absl::PrintF("  %-8s %7.3f ms a step\n", arm->name, Median(arm->times));
-  }
-  absl::PrintF("  rows added by padding: %.2f %% (%.2f %% beyond the exact form's own node)\n", 100 * added / rows,
-               100 * (added - spare) / rows);
-  for (const char* name : {"padded_over_exact", "exact_over_eager", "padded_over_eager"}) {
-    const auto& r = result[name];
-    absl::PrintF("  %-18s %.3f  (95 %%: %.3f to %.3f, %d pairs)\n", name, r["median"].get<double>(),
-                 r["low"].get<double>(), r["high"].get<double>(), r["pairs"].get<int>());
-  }
-  if (!settings.json.empty()) std::ofstream(settings.json) << result.dump(1) << "\n";
+                           {"rows_added_beyond_exact", (added - spare) / rows}};
+  for (const Arm* arm : arms) result["milliseconds"][arm->name] = arm->times;
+  std::cout << result.dump() << "\n";
   return 0;
 }
 
@@ -205,7 +164,6 @@ int main(int argc, char** argv) {
   app.add_option("--layers", settings.layers)->capture_default_str();
   app.add_option("--freeze-at", settings.freeze_at, "0: derived from the dataset")->capture_default_str();
   app.add_option("--threads", settings.threads)->capture_default_str();
-  app.add_option("--json", settings.json, "Also write the figures here");
   CLI11_PARSE(app, argc, argv);
   try {
     return permafrost::train::Run(settings);

@@ -1,13 +1,13 @@
 // Times sampling from one store, a run at a time, so that another program's runs can be interleaved with these.
 // Reads commands from standard input and answers each with one line of JSON:
 //   info                  what the store holds
-//   fanout SEED           SampleFanOut of every node, in shuffled order
-//   fanout-rows SEED      the same in the order of rows
+//   neighbors SEED        one hop (--fan-out) of every node, in batches of seeds in shuffled order: NeighborSampler
+//   neighbors-rows SEED   the same in the order of rows
+//   subgraphs SEED        --fan-outs around each of --batches batches of seeds: NeighborSampler
+//   prepared SEED         the same as a job prepares them: pages asked for, features gathered into padded batches
 //   walk SEED             uniform RandomWalks
-//   node2vec SEED P Q     Node2Vec's
-//   batches SEED          a sampled subgraph (15, 10) of each of the batches, with the pages asked for
-//   gather SEED           the same, with the features gathered into padded batches
-// Every answer has "seconds" and what was done in them; memory is allocated and read once before.
+//   node2vec SEED P Q     Node2Vec's, from a tenth of the starts
+// Every answer has "seconds" and "done", the edges or steps drawn in them; memory is allocated and read once before.
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -56,13 +56,14 @@ class Bench {
     shuffled_ = rows_;
     SplitMix64 random(1, 1);
     Shuffle(std::span(shuffled_), random);
-    found_.resize(rows_.size() * static_cast<size_t>(settings_.fan_out));
     settings_.walks = std::min<int64_t>(settings_.walks, static_cast<int64_t>(rows_.size()));
     walked_.resize(static_cast<size_t>(settings_.walks * settings_.length));
     auto batcher = BlockBatcher::Create(
         graph_, {.sampling = {.fan_outs = settings_.fan_outs, .seed = 1}, .threads = settings_.threads});
     Require(batcher.status());
     batcher_ = *std::move(batcher);
+    one_hop_ = Sampler({settings_.fan_out});
+    hops_ = Sampler(settings_.fan_outs);
   }
 
   nlohmann::json Answer(const std::string& line) {
@@ -77,22 +78,23 @@ class Bench {
       answer["edges"] = summary.edges;
       answer["adjacency_bytes"] = summary.adjacency_bytes;
       answer["store_bytes"] = summary.store_bytes;
-    } else if (command == "fanout" || command == "fanout-rows") {
-      const std::vector<NodeId>& nodes = command == "fanout" ? shuffled_ : rows_;
-      answer["seconds"] = Seconds(
-          [&] { return SampleFanOut(graph_->view().in, nodes, settings_.fan_out, seed, settings_.threads, found_); });
-      answer["edges"] = found_.size();
+    } else if (command == "neighbors" || command == "neighbors-rows") {
+      const auto batches = (rows_.size() + BatchSize() - 1) / BatchSize();
+      Draw(*one_hop_, command == "neighbors" ? shuffled_ : rows_, static_cast<int64_t>(batches), seed, answer);
+    } else if (command == "subgraphs") {
+      Draw(*hops_, shuffled_, settings_.batches, seed, answer);
+    } else if (command == "prepared") {
+      Prepare(seed, answer);
     } else if (command == "walk" || command == "node2vec") {
       WalkOptions options{.length = settings_.length, .seed = seed};
       if (command == "node2vec") words >> options.p >> options.q;
+      const auto starts = static_cast<size_t>(command == "walk" ? settings_.walks : (settings_.walks + 9) / 10);
       answer["seconds"] = Seconds([&] {
-        return RandomWalks(graph_->view(), std::span(shuffled_).first(static_cast<size_t>(settings_.walks)), options,
-                           settings_.threads, walked_);
+        return RandomWalks(graph_->view(), std::span(shuffled_).first(starts), options, settings_.threads,
+                           std::span(walked_).first(starts * static_cast<size_t>(settings_.length)));
       });
       // The start is no step.
-      answer["steps"] = settings_.walks * (settings_.length - 1);
-    } else if (command == "batches" || command == "gather") {
-      Batches(command == "gather", seed, answer);
+      answer["done"] = static_cast<int64_t>(starts) * (settings_.length - 1);
     } else {
       answer["error"] = "unknown command";
     }
@@ -101,18 +103,48 @@ class Bench {
   }
 
  private:
-  void Batches(bool gather, uint64_t seed, nlohmann::json& answer) {
-    const auto size = static_cast<size_t>(settings_.batch_size);
-    const size_t available = rows_.size() / size;
+  std::unique_ptr<NeighborSampler> Sampler(std::vector<int64_t> fan_outs) const {
+    auto sampler =
+        NeighborSampler::Create(graph_->view(), {.fan_outs = std::move(fan_outs), .seed = 1}, settings_.threads);
+    Require(sampler.status());
+    return *std::move(sampler);
+  }
+
+  size_t BatchSize() const { return static_cast<size_t>(settings_.batch_size); }
+  // Batch `b` of `nodes`, which begin again after their last batch.
+  std::span<const NodeId> Seeds(const std::vector<NodeId>& nodes, uint64_t b) const {
+    const size_t batches = (nodes.size() + BatchSize() - 1) / BatchSize();
+    const size_t begin = b % batches * BatchSize();
+    return std::span(nodes).subspan(begin, std::min(BatchSize(), nodes.size() - begin));
+  }
+
+  void Draw(NeighborSampler& sampler, const std::vector<NodeId>& nodes, int64_t batches, uint64_t seed,
+            nlohmann::json& answer) {
+    int64_t edges = 0;
+    answer["seconds"] = Seconds([&]() -> absl::Status {
+      for (uint64_t b = 0; b < static_cast<uint64_t>(batches); ++b) {
+        const uint64_t stream = seed * static_cast<uint64_t>(batches) + b;
+        if (absl::Status drawn = sampler.Sample(Seeds(nodes, b), stream, false, nullptr, subgraph_); !drawn.ok()) {
+          return drawn;
+        }
+        edges += std::ssize(subgraph_.sources);
+      }
+      return absl::OkStatus();
+    });
+    answer["done"] = edges;
+  }
+
+  void Prepare(uint64_t seed, nlohmann::json& answer) {
     int64_t nodes = 0, edges = 0;
     answer["seconds"] = Seconds([&]() -> absl::Status {
       for (int64_t b = 0; b < settings_.batches; ++b) {
         const auto stream = seed * static_cast<uint64_t>(settings_.batches) + static_cast<uint64_t>(b);
-        const auto seeds = std::span(shuffled_).subspan(stream % available * size, size);
-        if (absl::Status sampled = batcher_->Sample(seeds, stream, &advisor_, subgraph_); !sampled.ok()) return sampled;
-        nodes += static_cast<int64_t>(subgraph_.nodes.size());
-        edges += static_cast<int64_t>(subgraph_.sources.size());
-        if (!gather) continue;
+        if (absl::Status sampled = batcher_->Sample(Seeds(shuffled_, stream), stream, &advisor_, subgraph_);
+            !sampled.ok()) {
+          return sampled;
+        }
+        nodes += std::ssize(subgraph_.nodes);
+        edges += std::ssize(subgraph_.sources);
         absl::StatusOr<BlockSizes> sizes = SizesOf(subgraph_, graph_->view());
         if (!sizes.ok()) return sizes.status();
         for (int64_t& rows : sizes->nodes) rows = (rows / 4096 + 1) * 4096;
@@ -122,20 +154,15 @@ class Bench {
     });
     answer["batches"] = settings_.batches;
     answer["nodes"] = nodes;
-    answer["edges"] = edges;
-    const PageCounters pages = advisor_.counters();
-    answer["pages_wanted"] = pages.wanted_pages;
-    answer["advised_bytes"] = pages.advised_bytes;
-    answer["resident_share"] =
-        pages.sampled_pages == 0 ? 0.0
-                                 : static_cast<double>(pages.resident_pages) / static_cast<double>(pages.sampled_pages);
+    answer["done"] = edges;
   }
 
   Settings settings_;
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<BlockBatcher> batcher_;
   PageAdvisor advisor_{{}};
-  std::vector<NodeId> rows_, shuffled_, found_, walked_;
+  std::unique_ptr<NeighborSampler> one_hop_, hops_;
+  std::vector<NodeId> rows_, shuffled_, walked_;
   SampledSubgraph subgraph_;
   BlockBatch batch_;
 };
@@ -145,12 +172,12 @@ int Main(int argc, char** argv) {
   Settings settings;
   app.add_option("store", settings.store, "The directory of a large graph")->required();
   app.add_option("--threads", settings.threads, "Default 2");
-  app.add_option("--fan-out", settings.fan_out, "Of fanout; default 15");
+  app.add_option("--fan-out", settings.fan_out, "Of neighbors; default 15");
   app.add_option("--walks", settings.walks, "Default 200000");
   app.add_option("--length", settings.length, "Nodes of a walk; default 40");
-  app.add_option("--batches", settings.batches, "Of one run; default 30");
-  app.add_option("--batch-size", settings.batch_size, "Default 1024");
-  app.add_option("--fan-outs", settings.fan_outs, "Of batches, by hop; default 15 10");
+  app.add_option("--batches", settings.batches, "Of subgraphs and prepared; default 30");
+  app.add_option("--batch-size", settings.batch_size, "Seeds; default 1024");
+  app.add_option("--fan-outs", settings.fan_outs, "Of subgraphs and prepared, by hop; default 15 10");
   CLI11_PARSE(app, argc, argv);
   try {
     auto graph = Graph::Open(settings.store);

@@ -1,17 +1,10 @@
-"""Writes the benchmark graph: a power law, with features and labels that its neighbourhoods explain.
+"""The benchmark graph: a power law, with features and labels that its neighbourhoods explain.
 
 Nodes belong to 16 communities. Both ends of an edge are drawn with weights (rank + 10)^(-1/(exponent - 1)), so that degrees
 follow a power law of that exponent; half of the edges stay within their source's community. Features are the community's
 centre in noise, and a node's class is the one that its own features and the mean of its neighbours' speak for most, so that
 neither is enough alone. Equal arguments give equal files.
-
-usage: power_law.py DIR [--nodes 1000000] [--edges 10000000] [--features 100] [--classes 16] [--exponent 2.3] [--seed 1]
-Writes edges.csv (src,dst with a header), edge_index.npy [2, edges] int64, node_feat.npy [nodes, features] float32,
-node_label.npy [nodes] int64, and train_idx.npy, valid_idx.npy, test_idx.npy (10 %, 5 % and 5 % of the nodes).
 """
-
-import argparse
-import pathlib
 
 import numpy as np
 
@@ -39,26 +32,21 @@ def mean_of_neighbors(source, target, values):
     return mean
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("directory", type=pathlib.Path)
-    for flag, value in (("--nodes", 1_000_000), ("--edges", 10_000_000), ("--features", 100), ("--classes", 16), ("--seed", 1)):
-        parser.add_argument(flag, type=int, default=value)
-    parser.add_argument("--exponent", type=float, default=2.3)
-    arguments = parser.parse_args()
-    nodes, classes = arguments.nodes, arguments.classes
-    random = np.random.default_rng(arguments.seed)
-    out = arguments.directory
+def write(out, nodes, edges, width, classes=16, exponent=2.3, seed=1):
+    """Writes into the folder `out`: edges.csv (src,dst with a header), edge_index.npy [2, edges] int64, node_feat.npy
+    [nodes, width] float32, node_label.npy [nodes] int64, and train_idx.npy, valid_idx.npy, test_idx.npy (10 %, 5 % and
+    5 % of the nodes)."""
+    random = np.random.default_rng(seed)
     out.mkdir(parents=True, exist_ok=True)
 
-    source, target = draw_edges(random, nodes, arguments.edges, classes, arguments.exponent)
+    source, target = draw_edges(random, nodes, edges, classes, exponent)
     # Rows say nothing about degrees or communities.
     row = random.permutation(nodes)
     community = np.empty(nodes, np.int64)
     community[row] = np.arange(nodes) % classes
     source, target = row[source], row[target]
-    centers = random.standard_normal((classes, arguments.features), np.float32)
-    features = random.standard_normal((nodes, arguments.features), np.float32)
+    centers = random.standard_normal((classes, width), np.float32)
+    features = random.standard_normal((nodes, width), np.float32)
     features += np.float32(0.25) * centers[community]
     scores = features @ centers.T
     labels = np.argmax(scores + mean_of_neighbors(source, target, scores), axis=1)
@@ -72,10 +60,6 @@ def main():
         np.save(out / f"{split}_idx.npy", np.sort(order[begin:end]))
     with open(out / "edges.csv", "w") as file:
         file.write("src,dst\n")
-        for begin in range(0, arguments.edges, 1_000_000):
+        for begin in range(0, edges, 1_000_000):
             pairs = zip(source[begin:begin + 1_000_000].tolist(), target[begin:begin + 1_000_000].tolist())
             file.writelines(f"{a},{b}\n" for a, b in pairs)
-
-
-if __name__ == "__main__":
-    main()

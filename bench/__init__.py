@@ -1,0 +1,1 @@
+"""Benchmarks of Permafrost; `bench/run list` names them."""

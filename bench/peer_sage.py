@@ -1,0 +1,65 @@
+"""PyG training sampled GraphSAGE through its NeighborLoader."""
+
+import time
+
+import numpy as np
+import torch
+import torch_geometric
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn.models import GraphSAGE
+
+
+def version():
+    return f"PyG {torch_geometric.__version__}, torch {torch.__version__}"
+
+
+def read(directory, choice):
+    """x [N, F] float32, edge_index [2, E] both ways, y [N], train ids."""
+    if (directory / "edge_index.npy").exists():
+        edge = np.load(directory / "edge_index.npy")
+        x = np.load(directory / "node_feat.npy")
+        y = np.load(directory / "node_label.npy")
+        train = np.load(directory / "train_idx.npy")
+    else:
+        raw = directory / "raw"
+        table = lambda path, **options: np.loadtxt(path, delimiter=",", ndmin=2, **options)
+        edge = table(raw / "edge.csv.gz", dtype=np.int64).T
+        y = table(raw / "node-label.csv.gz").ravel().astype(np.int64)
+        if choice == "sparse" or not (raw / "node-feat.csv.gz").exists():
+            stored = np.load(raw / "node-feat-sparse.npz")
+            x = np.zeros(tuple(stored["shape"]), np.float32)
+            rows = np.repeat(np.arange(len(stored["indptr"]) - 1), np.diff(stored["indptr"]))
+            x[rows, stored["indices"]] = 1
+        else:
+            x = table(raw / "node-feat.csv.gz", dtype=np.float32)
+        (split,) = (directory / "split").iterdir()
+        train = table(split / "train.csv.gz", dtype=np.int64).ravel()
+    both = np.concatenate([edge, edge[::-1, edge[0] != edge[1]]], axis=1)
+    return torch.from_numpy(x), torch.from_numpy(both), torch.from_numpy(y.astype(np.int64)), torch.from_numpy(train)
+
+
+class Peer:
+    def __init__(self, dataset, node_features, hidden, fan_outs, batch_size, threads):
+        torch.set_num_threads(threads)
+        torch.manual_seed(1)
+        x, edge_index, y, train = read(dataset, node_features)
+        data = Data(x=x, edge_index=edge_index, y=y)
+        self.loader = NeighborLoader(data, fan_outs, train, batch_size=batch_size, shuffle=True)
+        self.model = GraphSAGE(x.size(1), hidden, len(fan_outs), int(y.max()) + 1)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
+        # Whether the sampler says its hops, so that layers compute only the rows that they need.
+        self.trims = False
+
+    def epoch(self):
+        begin = time.perf_counter()
+        for batch in self.loader:
+            self.optimizer.zero_grad()
+            hops = {}
+            if batch.get("num_sampled_nodes") is not None:
+                self.trims = True
+                hops = {"num_sampled_nodes_per_hop": batch.num_sampled_nodes, "num_sampled_edges_per_hop": batch.num_sampled_edges}
+            out = self.model(batch.x, batch.edge_index, **hops)[: batch.batch_size]
+            torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size]).backward()
+            self.optimizer.step()
+        return time.perf_counter() - begin

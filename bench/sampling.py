@@ -1,0 +1,83 @@
+"""Drawing neighbours and walks from one large graph, beside GraphZero and numpy, in edges or steps a second.
+
+  subgraphs        fan-outs 15 and 10 around batches of seeds, every node once and edges between local rows: what a training
+                   step needs. Ours is the NeighborSampler that trains; the peers' draws are made such a subgraph with numpy.
+  neighbors        one hop of 15 around every node, in batches of seeds in shuffled order. Ours is the same NeighborSampler,
+                   which finds each node's row as well; the peers' draws are left as they are.
+  neighbors-rows   the same with the seeds in the order of their rows.
+  walk, node2vec   walks of 40 nodes, uniform and with p = 0.5, q = 2.
+
+Ours draws without replacement, as jobs do, and so fewer edges of a node with few neighbours; the peers draw with it. Each side
+is counted by the edges that it returned. `prepared` is ours alone: a subgraph with its pages asked for and its features
+gathered into a padded batch.
+"""
+
+import contextlib
+import statistics
+
+from bench import peer_graphzero, tools
+from bench.rounds import interleave, ratio
+
+NAME = "sampling"
+MEASURES = "the sampler that trains, and random walks, beside GraphZero and numpy"
+NEEDS = "numpy; graphzero (deploy/install-deps --tests, Linux on x86-64), or --peer none for numpy alone"
+PROGRAMS = ["data_import", "data_sampling"]
+PACKAGES = ["numpy"]
+FAN_OUT, FAN_OUTS = 15, (15, 10)
+DRAWS = {"subgraphs": "subgraphs {}", "neighbors": "neighbors {}", "neighbors-rows": "neighbors-rows {}"}
+WALKS = {"walk": "walk {}", "node2vec": "node2vec {} 0.5 2"}
+
+
+def add_arguments(parser):
+    tools.add_graph_arguments(parser)
+    tools.add_numbers(parser, rounds=15, batches=30, batch_size=1024, walks=200_000, length=40)
+    parser.add_argument("--peer", choices=("graphzero", "none"), default="graphzero")
+
+
+def compare(workload, command, ours, name, peer, rounds):
+    """One row of the table: what both did a second, and the ratio of it."""
+    rate = lambda program: lambda number: (lambda a: a["done"] / a["seconds"])(program.ask(command.format(number)))
+    rates = interleave({"ours": rate(ours), "peer": rate(peer)}, rounds)
+    return {"workload": workload, "peer": name, "ours_a_second": statistics.median(rates["ours"]),
+            "peer_a_second": statistics.median(rates["peer"]), "ratio": ratio(rates["ours"], rates["peer"])}
+
+
+def measure(arguments, tools_):
+    from bench import peer_numpy
+
+    if arguments.peer == "graphzero":
+        tools.need_packages(["graphzero"])
+    graph = tools_.power_law_graph(arguments)
+    store = tools_.work / f"store-{graph.name}"
+    if not (store / "graph.pfg").exists():
+        tools_.program("data_import", graph, store)
+    settings = {"fan_out": FAN_OUT, "fan_outs": FAN_OUTS, "batch_size": arguments.batch_size, "batches": arguments.batches,
+                "walks": arguments.walks, "length": arguments.length}
+    rows = []
+    with contextlib.ExitStack() as stack:
+        ours = peer_graphzero.Program(tools_.bin_dir / "data_sampling", store, "--threads", arguments.threads, "--fan-out", FAN_OUT,
+                                      "--fan-outs", *FAN_OUTS, "--batches", arguments.batches, "--batch-size", arguments.batch_size,
+                                      "--walks", arguments.walks, "--length", arguments.length, env=tools.ENVIRONMENT)
+        stack.callback(ours.close)
+        info = ours.ask("info")
+        peer = stack.enter_context(peer_graphzero.maybe(arguments, graph, tools_, **settings))
+        if peer:
+            rows += [compare(name, command, ours, "GraphZero", peer, arguments.rounds) for name, command in {**DRAWS, **WALKS}.items()]
+        local = peer_numpy.Peer(graph, settings)
+        rows += [compare(name, command, ours, "numpy", local, arguments.rounds) for name, command in DRAWS.items()]
+        prepared = [ours.ask(f"prepared {seed}") for seed in range(6)][1:]
+    return {"nodes": info["nodes"], "edges": info["edges"], "rows": rows,
+            "prepared": {"milliseconds_a_batch": statistics.median(1e3 * a["seconds"] / a["batches"] for a in prepared),
+                         "nodes_a_batch": prepared[-1]["nodes"] / prepared[-1]["batches"],
+                         "edges_a_batch": prepared[-1]["done"] / prepared[-1]["batches"]}}
+
+
+def show(result):
+    lines = [f"{result['nodes']} nodes, {result['edges']} directed edges, fan-outs {FAN_OUTS}; medians of {result['rows'][0]['ratio']['rounds']} "
+             "interleaved rounds", f"{'edges or steps a second':28}{'ours':>12}{'peer':>12}{'ratio':>9}   95 % interval"]
+    for row in result["rows"]:
+        r = row["ratio"]
+        lines.append(f"{row['workload'] + ', ' + row['peer']:28}{row['ours_a_second']:12.3g}{row['peer_a_second']:12.3g}{r['median']:9.2f}   "
+                     f"{r['low']:.2f} to {r['high']:.2f}")
+    p = result["prepared"]
+    return "\n".join([*lines, f"prepared: {p['milliseconds_a_batch']:.2f} ms a batch of {p['nodes_a_batch']:.0f} nodes, {p['edges_a_batch']:.0f} edges"])

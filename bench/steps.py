@@ -1,0 +1,39 @@
+"""Milliseconds of a training step by the way in which it is served: replayed at its own shape, replayed padded, run eager.
+
+Each round takes the next batch whose shape the frozen cache does not hold, and trains on it once in each way, in changing
+order, with three models that began equal. Every executable is captured before the clock starts.
+"""
+
+import statistics
+
+from bench import tools
+from bench.rounds import ratio, ratio_text
+
+NAME = "steps"
+MEASURES = "a training step replayed exactly, replayed padded, and run eager"
+NEEDS = "nothing else"
+PROGRAMS = ["step_modes", "permafrostd", "permafrost"]
+PACKAGES = []
+PAIRS = (("padded", "exact"), ("exact", "eager"), ("padded", "eager"))
+
+
+def add_arguments(parser):
+    parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs (default: deploy/sample/zinc)")
+    tools.add_numbers(parser, rounds=400, batch_size=32, hidden=64, layers=4, freeze_at=0)
+
+
+def measure(arguments, tools_):
+    flags = [word for name in ("rounds", "batch_size", "hidden", "layers", "freeze_at", "threads")
+             for word in ("--" + name.replace("_", "-"), getattr(arguments, name))]
+    result = tools_.program("step_modes", tools_.store(arguments.dataset), *flags)
+    times = result.pop("milliseconds")
+    result["milliseconds"] = {name: statistics.median(values) for name, values in times.items()}
+    result["ratios"] = {f"{a} / {b}": ratio(times[a], times[b]) for a, b in PAIRS}
+    return result
+
+
+def show(result):
+    lines = [f"  {name:8}{value:8.3f} ms a step" for name, value in result["milliseconds"].items()]
+    lines.append(f"  rows added by padding: {100 * result['rows_added']:.2f} % "
+                 f"({100 * result['rows_added_beyond_exact']:.2f} % beyond the exact form's own node)")
+    return "\n".join(lines + [f"  {name:16}{ratio_text(value)}" for name, value in result["ratios"].items()])

@@ -1,0 +1,117 @@
+"""What the benchmarks run on: the programs, which are built where they are missing, other packages, datasets, and the machine."""
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import zlib
+
+from tests.parity.daemon import Daemon
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SAMPLE = ROOT / "deploy" / "sample" / "zinc"
+# Module -> how it is installed, beside what deploy/install-deps --tests installs.
+INSTALLED_BY_HAND = {"torch_sparse": "-m pip install --no-build-isolation torch-sparse torch-scatter"}
+
+
+# Of Permafrost's programs and of peers with OpenMP: threads wait as they do in permafrostd, which sets this for itself.
+ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}
+
+
+class Missing(Exception):
+    """Something that a benchmark needs is not on this machine; one line."""
+
+
+def path(text):
+    """A path as the caller of bench/run means it."""
+    return pathlib.Path(os.environ.get("PERMAFROST_CALLER_DIR", "."), text).resolve()
+
+
+def need_packages(names):
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            way = INSTALLED_BY_HAND.get(name)
+            way = f"{sys.executable} {way}" if way else "deploy/install-deps --tests"
+            raise Missing(f"the Python package {name} is not in {sys.executable}; to install it: {way}")
+
+
+@dataclasses.dataclass
+class Tools:
+    """bin_dir: the programs. work: what is kept between runs, such as graphs and imported stores."""
+
+    bin_dir: pathlib.Path
+    work: pathlib.Path
+    threads: int
+
+    def daemon(self, dataset, state_dir, **options):
+        """A daemon in which `dataset` is imported as `set`."""
+        return Daemon(self.bin_dir, state_dir, dataset, threads=self.threads, import_as="set", **options)
+
+    def state(self, dataset):
+        """A state directory that is kept, so that a dataset is imported once."""
+        return self.work / f"state-{dataset.name}-{zlib.crc32(str(dataset).encode()):08x}"
+
+    def store(self, dataset):
+        """The folder of an imported store of `dataset`."""
+        with self.daemon(dataset, self.state(dataset)):
+            return self.state(dataset) / "datasets" / "set"
+
+    def program(self, name, *arguments):
+        """Runs a program to its end; returns the JSON that it prints."""
+        command = [self.bin_dir / name, *map(str, arguments)]
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT).stdout)
+
+    def power_law_graph(self, arguments):
+        """The folder of `add_graph_arguments`: --dataset, or a graph that is made here the first time."""
+        if arguments.dataset:
+            return arguments.dataset
+        need_packages(["numpy"])
+        from bench import power_law
+
+        folder = self.work / f"power-law-{arguments.nodes}-{arguments.edges}-{arguments.features}"
+        if not folder.exists():
+            print(f"bench: making {folder}", file=sys.stderr)
+            half = folder.with_name(folder.name + ".half")
+            power_law.write(half, arguments.nodes, arguments.edges, arguments.features)
+            half.rename(folder)
+        return folder
+
+
+def add_graph_arguments(parser, features=100):
+    parser.add_argument("--dataset", type=path, help="folder of one large graph (default: a power-law graph is made)")
+    for flag, value in (("--nodes", 1_000_000), ("--edges", 10_000_000), ("--features", features)):
+        parser.add_argument(flag, type=int, default=value, help=f"of the graph that is made (default {value})")
+
+
+def add_numbers(parser, **defaults):
+    """Whole-number flags: rounds=7 is --rounds."""
+    for name, value in defaults.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=value, help=f"default {value}")
+
+
+def build(build_dir, programs):
+    """Builds what is missing or old in `build_dir`; returns the folder of the programs."""
+    if not (ROOT / ".deps" / "cmake-args").exists():
+        raise Missing("nothing to build with is installed yet: run deploy/install-deps --tests")
+    flags = ["-DPERMAFROST_BENCH=ON"] + ([] if (build_dir / "CMakeCache.txt").exists() else ["-DPERMAFROST_TESTS=OFF"])
+    done = subprocess.run([ROOT / "deploy" / "build", build_dir, *flags, *programs], stdout=sys.stderr)
+    if done.returncode != 0:
+        raise SystemExit(f"bench: {' '.join(programs)} could not be built in {build_dir}")
+    return build_dir / "bin"
+
+
+def machine():
+    """Where the figures come from."""
+    model = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        for line in open("/proc/cpuinfo"):
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"cpu": model, "cores": os.cpu_count(), "memory_gib": round(memory / 2**30, 1), "system": f"{platform.system()} {platform.release()}"}

@@ -1,0 +1,1 @@
+"""A run of a few seconds of every benchmark."""

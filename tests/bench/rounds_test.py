@@ -1,0 +1,34 @@
+"""The one way in which benchmarks compare: usage: python -m tests.bench.rounds_test"""
+
+import unittest
+
+from bench.rounds import interleave, ratio
+
+
+class Rounds(unittest.TestCase):
+    def test_every_side_runs_once_a_round_in_changing_order(self):
+        calls = []
+        side = lambda name: lambda number: calls.append((number, name)) or 10 * number
+        values = interleave({"a": side("a"), "b": side("b")}, rounds=2)
+        self.assertEqual(calls, [(0, "a"), (0, "b"), (1, "b"), (1, "a"), (2, "a"), (2, "b")])
+        self.assertEqual(values, {"a": [10, 20], "b": [10, 20]}, "the warm-up's values are thrown away")
+
+    def test_ratio_is_taken_round_by_round(self):
+        # Of the medians it would be 20 / 10.
+        found = ratio([30.0, 20.0, 2.0], [10.0, 20.0, 1.0])
+        self.assertEqual((found["median"], found["rounds"]), (2.0, 3))
+        self.assertEqual((found["low"], found["high"]), (1.0, 3.0))
+
+    def test_interval_is_narrow_where_rounds_agree(self):
+        numerators = [2.0 + 0.01 * (i % 3) for i in range(60)]
+        found = ratio(numerators, [1.0] * 60)
+        self.assertLess(found["high"] - found["low"], 0.02)
+        self.assertTrue(found["low"] <= found["median"] <= found["high"])
+
+    def test_rounds_must_pair_up(self):
+        with self.assertRaises(ValueError):
+            ratio([1.0], [1.0, 2.0])
+
+
+if __name__ == "__main__":
+    unittest.main()

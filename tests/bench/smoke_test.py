@@ -1,0 +1,100 @@
+"""A benchmark at tiny sizes, on real parts: it runs through bench/run, and its figures are numbers.
+
+usage: python -m tests.bench.smoke_test NAME BIN_DIR      exit code 77: what it needs is not on this machine
+`python -m tests.bench.smoke_test --complete` fails if a benchmark has no smoke run.
+"""
+
+import gzip
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from bench.__main__ import BENCHMARKS, MISSING
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RUN = ROOT / "bench" / "run"
+# Small graphs of each split.
+SPLITS = {"train": 200, "valid": 40, "test": 40}
+# Stands for the folder of `cut`.
+SMALL = "the first graphs of the sample"
+GRAPH = ["--nodes", "3000", "--edges", "20000", "--features", "8"]
+# Name -> flags of one or more runs, each tried where the one before it lacks something; what the result must hold.
+SMOKES = {
+    "steps": ([["--dataset", SMALL, "--rounds", "3", "--batch-size", "8", "--hidden", "8", "--layers", "2", "--freeze-at", "5"]], ["milliseconds", "ratios"]),
+    "pyg": ([["--dataset", SMALL, "--rounds", "1", "--batch-size", "32", "--hidden", "8", "--layers", "2"]], ["milliseconds", "ratios", "peer"]),
+    "policies": ([["--dataset", SMALL, "--epochs", "3", "--batch-size", "16", "--hidden", "8", "--layers", "2", "--policies", "always,freeze+pad",
+                   "--sample-seconds", "0.05"]], ["rows"]),
+    "import": ([[*GRAPH, "--rounds", "1"], [*GRAPH, "--rounds", "1", "--peer", "none"]], ["edges_a_second", "bytes_an_edge"]),
+    "sampling": ([[*GRAPH, "--rounds", "1", "--batches", "3", "--batch-size", "256", "--walks", "500", "--length", "10", *peer]
+                  for peer in ([], ["--peer", "none"])], ["rows", "prepared"]),
+    "nodes": ([[*GRAPH, "--rounds", "1", "--hidden", "8", "--batch-size", "128", *peer] for peer in ([], ["--peer", "none"])],
+              ["seconds", "executables"]),
+    "memory-limit": ([[*GRAPH, "--epochs", "1", "--limit", "2000000000"]], ["runs"]),
+    "cold": ([[*GRAPH, "--rounds", "2", "--batch-size", "128", "--disk-seconds", "0.05"]], ["seconds", "ratio"]),
+    "graph": ([GRAPH], ["folder"]),
+}
+
+
+def cut(source, folder):
+    """Writes the first graphs of an OGB folder of small graphs into another one."""
+    rows = lambda name: gzip.open(source / "raw" / f"{name}.csv.gz", "rt").read().splitlines()
+    nodes, edges = (list(map(int, rows(f"num-{what}-list"))) for what in ("node", "edge"))
+    graphs = sum(SPLITS.values())
+    ends = {"num-node-list": graphs, "num-edge-list": graphs, "graph-label": graphs, "node-feat": sum(nodes[:graphs]),
+            "edge": sum(edges[:graphs]), "edge-feat": sum(edges[:graphs])}
+    files = {f"raw/{name}.csv": rows(name)[:end] for name, end in ends.items()}
+    ids = iter(range(graphs))
+    files |= {f"split/first/{name}.csv": [str(next(ids)) for _ in range(count)] for name, count in SPLITS.items()}
+    for name, lines in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("\n".join(lines) + "\n")
+
+
+def numbers(value):
+    """Every number of a JSON value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for part in value for number in numbers(part)]
+    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
+def check(name, result, wanted):
+    """The result is what the benchmark promises, and its text can be made of it."""
+    assert result["benchmark"] == name, result["benchmark"]
+    for field in wanted:
+        assert result.get(field), f"{name}: {field} is missing or empty"
+    found = numbers(result)
+    assert found and all(math.isfinite(number) for number in found), f"{name}: a figure is no number"
+    text = next(b for b in BENCHMARKS if b.NAME == name).show(result)
+    assert text.strip() and "nan" not in text.split(), f"{name}: {text}"
+    print(text)
+
+
+def main():
+    names = {benchmark.NAME for benchmark in BENCHMARKS}
+    if sys.argv[1] == "--complete":
+        assert names == SMOKES.keys(), f"not in both lists: {names ^ SMOKES.keys()}"
+        return 0
+    name, bin_dir = sys.argv[1:]
+    runs, wanted = SMOKES[name]
+    with tempfile.TemporaryDirectory() as work:
+        small = pathlib.Path(work) / "small"
+        if SMALL in runs[0]:
+            cut(ROOT / "deploy" / "sample" / "zinc", small)
+        for flags in runs:
+            flags = [str(small) if flag is SMALL else flag for flag in flags]
+            done = subprocess.run([RUN, name, "--output", "json", "--bin-dir", bin_dir, "--work", work, *flags], stdout=subprocess.PIPE, text=True)
+            if done.returncode != MISSING:
+                break
+        if done.returncode != 0:
+            return done.returncode
+        check(name, json.loads(done.stdout), wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

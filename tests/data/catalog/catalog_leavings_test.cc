@@ -1,0 +1,199 @@
+// What lies in the catalog's directories that no whole dataset explains: what is its own is removed, the rest is kept.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
+#include "base/file.h"
+#include "data/catalog/catalog.h"
+#include "data/catalog/catalog_fixture.h"
+#include "data/catalog/import_record.h"
+#include "data/ogb_folder.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class CatalogLeavingsTest : public CatalogTest {
+ protected:
+  // The contents of the file `name` in whatever directory of .quarantine/ was moved there from `from`.
+  std::string Quarantined(const std::string& from, const std::string& name) const {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(directory() / ".quarantine", none)) {
+      if (!absl::EndsWith(entry.path().filename().string(), "Z-" + from)) continue;
+      const auto content = ReadFile(name.empty() ? entry.path() : entry.path() / name);
+      return content.ok() ? *content : content.status().ToString();
+    }
+    return "not there";
+  }
+  // A dataset that is whole.
+  void ImportNow(const char* name) {
+    const auto catalog = Open();
+    ASSERT_TRUE(catalog->Import(Id(name), Options()).ok());
+    ASSERT_EQ(AwaitEnd(*catalog, Id(name))->state, DatasetState::kReady);
+  }
+  std::string ReadOrError(const fs::path& path) const {
+    const auto text = ReadFile(path);
+    return text.ok() ? *text : text.status().ToString();
+  }
+  // An import that hears no request to stop.
+  struct StuckImport {
+    absl::Notification begun, let_go;
+    Importer importer() {
+      return [this](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
+                    const std::stop_token&, const ImportLimits& limits) {
+        if (!begun.HasBeenNotified()) {
+          begun.Notify();
+          let_go.WaitForNotification();
+        }
+        return data::Import(options, directory, observer, std::stop_token(), limits);
+      };
+    }
+  };
+};
+
+// What a killed process may leave, each by hand.
+TEST_F(CatalogLeavingsTest, StartsFromWhateverAKillLeft) {
+  const ImportRecord record{absl::FromUnixSeconds(1), Options(), ""};
+  ImportNow("published");
+  ImportNow("taken-back");
+  // Between publishing and the end of the record.
+  fs::copy_file(directory() / "published" / "dataset.json", directory() / ".imports" / "published.json");
+  // In the middle of an import.
+  WriteText(directory() / ".imports" / "begun.json", RecordToJson(record));
+  WriteText(directory() / ".tmp-begun" / "labels.part", "half");
+  WriteText(directory() / ".tmp-begun" / "sort" / "run-0", "half");
+  // After the deletion of an import that ran, before and after it had published.
+  WriteText(directory() / ".imports" / "stopped.deleted", RecordToJson(record));
+  WriteText(directory() / ".tmp-stopped" / "sort" / "run-0", "half");
+  fs::copy_file(directory() / "taken-back" / "dataset.json", directory() / ".imports" / "taken-back.deleted");
+  // In the middle of a deletion, by this version and those before, and of an atomic write.
+  WriteText(directory() / ".deleted-3-gone" / "graphs.pfg", "half");
+  WriteText(directory() / ".tmp-deleted-3-gone" / "graph.pfg", "half");
+  WriteText(directory() / ".imports" / "new.json.tmp.abc123", "{");
+  {
+    const auto catalog = Open();
+    EXPECT_EQ(catalog->Get(Id("published"))->state, DatasetState::kReady);
+    const auto begun = AwaitEnd(*catalog, Id("begun"));
+    ASSERT_TRUE(begun.ok());
+    EXPECT_EQ(begun->state, DatasetState::kReady) << begun->error;
+    EXPECT_EQ(begun->create_time, absl::FromUnixSeconds(1));
+    EXPECT_EQ(catalog->List().size(), 2u) << "what was deleted stays so";
+  }
+  EXPECT_THAT(OnDisk(), ElementsAre("begun", "published"));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(CatalogLeavingsTest, WhatTheCatalogDidNotMakeIsNeverRemoved) {
+  WriteText(directory() / ".tmp-backup" / "precious", "1");
+  WriteText(directory() / ".tmp-file", "2");
+  WriteText(directory() / ".tmp-deleted-1-old" / "notes.txt", "3");
+  WriteText(directory() / ".deleted-1-old" / "graphs.pfg" / "precious", "4");
+  WriteText(directory() / ".deleted-old" / "graphs.pfg", "5");
+  WriteText(directory() / ".imports" / "notes.json.tmp.of-mine", "6");
+  WriteText(directory() / "mine" / "precious", "7");
+  WriteText(directory() / ".mine" / "precious", "8");
+  {
+    const auto catalog = Open();
+    ASSERT_TRUE(catalog->Import(Id("backup"), Options()).ok()) << "its name is free again";
+    EXPECT_EQ(AwaitEnd(*catalog, Id("backup"))->state, DatasetState::kReady);
+  }
+  EXPECT_EQ(Quarantined(".tmp-backup", "precious"), "1");
+  EXPECT_EQ(Quarantined(".tmp-file", ""), "2");
+  EXPECT_EQ(Quarantined(".tmp-deleted-1-old", "notes.txt"), "3");
+  EXPECT_EQ(Quarantined(".deleted-1-old", "graphs.pfg/precious"), "4");
+  EXPECT_EQ(Quarantined(".deleted-old", "graphs.pfg"), "5");
+  EXPECT_EQ(ReadOrError(directory() / ".imports" / "notes.json.tmp.of-mine"), "6");
+  EXPECT_EQ(ReadOrError(directory() / "mine" / "precious"), "7");
+  EXPECT_EQ(ReadOrError(directory() / ".mine" / "precious"), "8");
+  ASSERT_THAT(warnings_, SizeIs(5));
+  EXPECT_THAT(warnings_, Contains(AllOf(HasSubstr("/datasets/.tmp-backup: has a name of the server's own"),
+                                        HasSubstr("; moved to "), HasSubstr("/.quarantine/"))));
+  // Nothing is moved twice, nor removed later.
+  Open();
+  EXPECT_THAT(warnings_, SizeIs(5));
+  EXPECT_EQ(Quarantined(".tmp-backup", "precious"), "1");
+}
+
+// As after a copy of another day's .imports/.
+TEST_F(CatalogLeavingsTest, AnImportWhoseNameIsTakenIsKept) {
+  ImportNow("small");
+  const std::string text = RecordToJson({absl::FromUnixSeconds(1), Options(), ""});
+  WriteText(directory() / ".imports" / "small.json", text);
+  WriteText(directory() / ".imports" / "other.json", text);
+  WriteText(directory() / "other" / "precious", "1");
+  {
+    const auto catalog = Open();
+    EXPECT_EQ(catalog->Get(Id("small"))->state, DatasetState::kReady);
+    EXPECT_EQ(catalog->Get(Id("other"))->state, DatasetState::kFailed);
+  }
+  EXPECT_EQ(Quarantined("small.json", ""), text);
+  EXPECT_EQ(Quarantined("other.json", ""), text);
+  EXPECT_EQ(ReadOrError(directory() / "other" / "precious"), "1");
+  EXPECT_THAT(warnings_, SizeIs(2));
+}
+
+// The store is whole; only what was asked of its import is not known.
+TEST_F(CatalogLeavingsTest, ADatasetThatIsNotDamagedSurvivesItsReplacement) {
+  ImportNow("small");
+  const std::string store = ReadOrError(directory() / "small" / "graphs.pfg");
+  fs::remove(directory() / "small" / "dataset.json");
+  {
+    const auto catalog = Open();
+    ASSERT_EQ(catalog->Get(Id("small"))->state, DatasetState::kFailed);
+    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+    EXPECT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+  }
+  EXPECT_EQ(Quarantined("small", "graphs.pfg"), store);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("is replaced by an import, but was not found damaged")));
+}
+
+TEST_F(CatalogLeavingsTest, DeletingWaitsForNoImport) {
+  StuckImport stuck;
+  {
+    const auto catalog = Open(stuck.importer());
+    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+    stuck.begun.WaitForNotification();
+    ASSERT_TRUE(catalog->Delete(Id("small"), Unused).ok());
+    EXPECT_EQ(catalog->Get(Id("small")).status().code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(catalog->Delete(Id("small"), Unused).code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(catalog->import_counts().cancelled, 1);
+    const auto again = catalog->Import(Id("small"), Options());
+    ASSERT_TRUE(again.ok()) << again.status();
+    stuck.let_go.Notify();
+    const auto ready = AwaitEnd(*catalog, Id("small"));
+    ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
+    EXPECT_EQ(ready->create_time, again->create_time);
+    EXPECT_EQ(catalog->import_counts().succeeded, 1);
+  }
+  EXPECT_THAT(OnDisk(), ElementsAre("small"));
+}
+
+TEST_F(CatalogLeavingsTest, ADeletionOutlivesTheProcessThatTheImportHeldUp) {
+  const auto die = [this] {
+    StuckImport stuck;
+    const auto catalog = Open(stuck.importer());
+    catalog->Import(Id("small"), Options()).status().IgnoreError();
+    stuck.begun.WaitForNotification();
+    const absl::Status deleted = catalog->Delete(Id("small"), Unused);
+    _exit(deleted.ok() ? 7 : 8);
+  };
+  EXPECT_EXIT(die(), ::testing::ExitedWithCode(7), "");
+  EXPECT_THAT(OnDisk(), ElementsAre(".tmp-small", "small.deleted"));
+  EXPECT_THAT(Open()->List(), IsEmpty());
+  EXPECT_THAT(OnDisk(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace permafrost::data

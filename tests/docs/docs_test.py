@@ -1,0 +1,167 @@
+"""Documents against the tree and the programs: paths, command lines, metric names, class names, the rooms table.
+
+usage: python -m tests.docs.docs_test BIN_DIR      BIN_DIR: permafrost and permafrostd
+"""
+
+import functools
+import itertools
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = ROOT / "build" / "bin"
+FOLDERS = ("server", "client", "tests", "bench", "deploy", "proto", "cmake", ".ci")
+MAX_README_LINES = 200
+
+
+def documents():
+    return [ROOT / "README.md", *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.md")))]
+
+
+def code(text):
+    """What stands in backticks within a line, and the lines of fenced blocks."""
+    fenced = re.findall(r"^```.*?\n(.*?)^```", text, re.M | re.S)
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    return inline, [line for block in fenced for line in block.splitlines()]
+
+
+def expand(text):
+    """a_{b,c} -> a_b, a_c."""
+    parts = [part.split(",") if i % 2 else [part] for i, part in enumerate(re.split(r"\{([^}]*)\}", text))]
+    return ["".join(choice) for choice in itertools.product(*parts)]
+
+
+def bad_paths(text, folder):
+    """Links, and paths in backticks that begin with a folder of the tree, that do not exist."""
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    bad = [link for link in links if link and not (folder / link).exists()]
+    for word in itertools.chain.from_iterable(expand(part) for span in code(text)[0] for part in span.split()):
+        word = word.rstrip(".,:;")
+        if re.fullmatch(r"(%s)(/[\w.*-]+)*/?" % "|".join(map(re.escape, FOLDERS)), word) and "/" in word and not any(ROOT.glob(word.rstrip("/"))):
+            bad.append(word)
+    return bad
+
+
+@functools.cache
+def help_of(*command):
+    done = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def flags_of(help_text):
+    return set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", help_text))
+
+
+def bad_commands(lines):
+    """Command lines of Permafrost's programs with a flag that their --help does not tell."""
+    bad = []
+    for line in lines:
+        words = line.removeprefix("$ ").split()
+        if len(words) < 2 or words[0] not in ("build/bin/permafrost", "build/bin/permafrostd", "permafrost", "bench/run", "deploy/quickstart", "tests/run"):
+            continue
+        program, rest = words[0], words[1:]
+        flags = [word.split("=")[0] for word in rest if word.startswith("-")]
+        names = [word for word in rest if re.fullmatch(r"[a-z][a-z-]*", word)]
+        if program.endswith("permafrost"):
+            known = flags_of(help_of(BIN / "permafrost", *names[:2])) | flags_of(help_of(BIN / "permafrost"))
+            if not names or names[0] not in help_of(BIN / "permafrost") or (len(names) > 1 and names[1] not in help_of(BIN / "permafrost", names[0])):
+                bad.append(line)
+        elif program.endswith("permafrostd"):
+            known = flags_of(help_of(BIN / "permafrostd"))
+        elif program == "bench/run":
+            known = flags_of(help_of(ROOT / program, *names[:1]))
+        else:
+            known = flags_of(help_of(ROOT / program)) | ({"-R"} if program == "tests/run" else set())
+        bad += [f"{flag} in: {line}" for flag in flags if flag not in known]
+    return bad
+
+
+@functools.cache
+def sources(folder, *suffixes):
+    return "\n".join(path.read_text() for path in sorted((ROOT / folder).rglob("*")) if path.suffix in suffixes)
+
+
+def bad_metrics(text):
+    """Names of series that telemetry does not export."""
+    names = {name for span in re.findall(r"`(permafrost_[^`\s]*)`", text) for name in expand(span)}
+    exported = sources("server/telemetry", ".cc", ".h")
+    return sorted(name for name in names if f'"{name}"' not in exported)
+
+
+def bad_classes(text):
+    """CamelCase words in backticks that no header of the server and no proto declares or names."""
+    declared = sources("server", ".h", ".cc") + sources("proto", ".proto")
+    words = {word for span in code(text)[0] for word in re.findall(r"(?<![\w/.-])(?:[A-Z][a-z]+){2,}(?![\w/.-])", span)}
+    return sorted(word for word in words if not re.search(rf"\b{word}\b", declared))
+
+
+def documented_rooms(text):
+    """Room -> what it may include, of the table in server/README.md."""
+    rows = re.findall(r"^\| `([\w/]+)` \|[^|]*\|([^|]*)\|$", text, re.M)
+    return {room: sorted(re.findall(r"`([^`]+)`", may)) for room, may in rows}
+
+
+def upward(rooms):
+    """Arrows of the table that point to its own row or to one below."""
+    order = list(rooms)
+    room_of = lambda target: target if target in rooms else target.split("/")[0]
+    return [(room, target) for room, may in rooms.items() for target in may if order.index(room_of(target)) >= order.index(room)]
+
+
+def tested_rooms(text):
+    """The same of tests/rooms/rooms_test.cc."""
+    table = text[text.index("kRooms[] = {") : text.index("\n};", text.index("kRooms[] = {"))]
+    rows = re.findall(r'\.name = "([^"]+)",\s*\.may_include = \{([^}]*)\}', table)
+    return {room: sorted(re.findall(r'"([^"]+)"', may)) for room, may in rows}
+
+
+class Documents(unittest.TestCase):
+    def test_readme_is_short(self):
+        self.assertLessEqual(len((ROOT / "README.md").read_text().splitlines()), MAX_README_LINES)
+
+    def test_paths_exist(self):
+        for path in documents():
+            self.assertEqual(bad_paths(path.read_text(), path.parent), [], path)
+
+    def test_commands_have_their_flags(self):
+        for path in documents():
+            inline, fenced = code(path.read_text())
+            self.assertEqual(bad_commands(fenced + inline), [], path)
+
+    def test_metrics_are_exported(self):
+        for path in documents():
+            self.assertEqual(bad_metrics(path.read_text()), [], path)
+
+    def test_classes_are_declared(self):
+        for path in documents():
+            if (ROOT / "server") in path.parents or path.parent == ROOT:
+                self.assertEqual(bad_classes(path.read_text()), [], path)
+
+    def test_rooms_are_those_of_the_test(self):
+        tested = tested_rooms((ROOT / "tests/rooms/rooms_test.cc").read_text())
+        self.assertGreater(len(tested), 10)
+        documented = documented_rooms((ROOT / "server/README.md").read_text())
+        self.assertEqual(documented, tested)
+        self.assertEqual(upward(documented), [])
+
+
+class Checks(unittest.TestCase):
+    """The checks find what is planted."""
+
+    def test_planted_faults(self):
+        self.assertEqual(bad_paths("`server/nowhere.h` [a](gone.md) `bench/run`, `tests/{run,flea}`", ROOT), ["gone.md", "server/nowhere.h", "tests/flea"])
+        self.assertEqual(bad_metrics("`permafrost_jobs` `permafrost_{jobs,moons}`"), ["permafrost_moons"])
+        self.assertEqual(bad_classes("`GraphCache` runs, `GraphCashier` not"), ["GraphCashier"])
+        bad = ["build/bin/permafrost job submit --fly", "build/bin/permafrostd --land", "build/bin/permafrost jog list", "bench/run steps --swim"]
+        self.assertEqual(len(bad_commands([*bad, "build/bin/permafrost job submit --epochs 2", "build/bin/permafrostd --threads 2"])), len(bad))
+        self.assertEqual(documented_rooms("| `a` | x | `b` |\n"), {"a": ["b"]})
+        self.assertEqual(upward({"a": [], "b/c": ["a"], "d": ["e/x.h", "b/c"], "e": ["d"]}), [("d", "e/x.h")])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()

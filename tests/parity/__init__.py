@@ -1,0 +1,1 @@
+"""Comparison with PyG, and what the benchmarks share with it."""
