@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/string_view.h"
-#include "client/enum_text.h"
 #include "client/format.h"
 #include "client/table.h"
 #include "client/wire_time.h"
+#include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
 namespace {
@@ -203,7 +203,7 @@ std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const
   std::vector<Field> fields{{"policy", PolicyText(cache.policy(), cache.freeze_at())},
                             {"state", StateCell(cache, time)}};
   std::string out = absl::StrCat("graph cache of job ", OneLine(CacheJob(cache.name())), "\n");
-  // Before the job's first step there is nothing else to tell.
+  // Before the job's first step there is nothing else to show.
   const bool has_run = Sum(cache, Steps) > 0 || Sum(cache, Entries) > 0;
   if (has_run) {
     fields.push_back({"memory", MemoryText(cache)});

@@ -33,8 +33,9 @@ GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler) : setup_(std::
 absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step) {
   PF_ASSIGN_OR_RETURN(StepResult result, RunStep(mode, batch, step));
   if (mode != Mode::kTrain || !IsFreezeDue()) return result;
+  result.reset();  // the captures of the freeze use its memory again
   PF_RETURN_IF_ERROR(Freeze(step + 1));
-  return nullptr;
+  return result;
 }
 
 absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {

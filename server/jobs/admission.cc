@@ -27,23 +27,19 @@ void CheckRequestId(const std::string& request_id, Violations& violations) {
   }
 }
 
-absl::Status CheckRequest(const CreateRequest& request) {
-  Violations violations;
-  if (!request.id.empty()) {
-    for (const FieldViolation& v : GetViolations(CheckIdSyntax("job_id", request.id.value()))) {
-      violations.Add(v.field, v.description);
-    }
-  }
-  CheckRequestId(request.request_id, violations);
-  Validate(request.spec, violations);
-  return violations.ToStatus();
-}
-
 absl::Status DrainingError() {
   return WithReason(absl::UnavailableError("the server drains and takes no new jobs"), "SERVER_DRAINING");
 }
 
 }  // namespace
+
+absl::Status CheckRequest(const CreateRequest& request) {
+  Violations violations;
+  if (!request.id.empty()) violations.AddMissing(CheckIdSyntax("job_id", request.id.value()));
+  CheckRequestId(request.request_id, violations);
+  Validate(request.spec, violations);
+  return violations.ToStatus();
+}
 
 absl::StatusOr<Job> JobManagerImpl::Create(const CreateRequest& request) {
   if (draining()) return DrainingError();

@@ -98,7 +98,7 @@ BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t see
   bound.nodes.push_back(seeds);
   for (const int64_t fan_out : sampling.fan_outs) {
     const int64_t targets = bound.nodes.back();
-    const bool all = fan_out == data::NeighborSamplingOptions::kAllNeighbors;
+    const bool all = fan_out == data::kAllNeighbors;
     const int64_t degree = all ? graph.max_degree : sampling.replace ? fan_out : std::min(fan_out, graph.max_degree);
     // Products of a count of nodes and a fan-out do not wrap; of two counts of nodes they might. With replacement there
     // may be more edges in a block than in the graph.

@@ -18,8 +18,8 @@ constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
 // Where only one graph fits: the same edges with other values, all of them valid.
 void MakeOther(data::PaddedBatch& batch) {
-  for (std::vector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
-  for (std::vector<float>* values : {&batch.node_floats, &batch.edge_floats, &batch.labels})
+  for (AlignedVector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
+  for (AlignedVector<float>* values : {&batch.node_floats, &batch.edge_floats, &batch.labels})
     for (float& value : *values) value = 2 * value + 1;
 }
 

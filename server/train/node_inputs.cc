@@ -23,7 +23,7 @@ enum BlockPlace : size_t {
 };
 
 template <class T>
-at::Tensor View(const std::vector<T>& values, std::vector<int64_t> sizes, c10::Device device) {
+at::Tensor View(const AlignedVector<T>& values, std::vector<int64_t> sizes, c10::Device device) {
   // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
   const at::Tensor view = at::from_blob(const_cast<T*>(values.data()), sizes,
                                         at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
@@ -31,14 +31,14 @@ at::Tensor View(const std::vector<T>& values, std::vector<int64_t> sizes, c10::D
 }
 
 template <class T>
-at::Tensor ViewAll(const std::vector<T>& values, c10::Device device) {
+at::Tensor ViewAll(const AlignedVector<T>& values, c10::Device device) {
   if (values.empty()) return {};
   return View(values, {static_cast<int64_t>(values.size())}, device);
 }
 
 }  // namespace
 
-const std::vector<int64_t>& RowKeys::For(const data::BlockSizes& real, const data::BlockSizes& padded) {
+const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const data::BlockSizes& padded) {
   if (real == real_ && padded == padded_) return keys_;
   real_ = real;
   padded_ = padded;
@@ -53,7 +53,7 @@ const std::vector<int64_t>& RowKeys::For(const data::BlockSizes& real, const dat
   return keys_;
 }
 
-graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const std::vector<int64_t>& keys, int64_t width,
+graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t width,
                                   int64_t targets, const int64_t& step, c10::Device device) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;

@@ -5,8 +5,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
-#include <vector>
-
+#include "base/aligned_vector.h"
 #include "data/batching/block_batch.h"
 #include "device/step_program.h"
 #include "nn/models/node_block.h"
@@ -18,16 +17,16 @@ namespace permafrost::train {
 class RowKeys {
  public:
   // [padded rows], valid until the next call with other sizes.
-  const std::vector<int64_t>& For(const data::BlockSizes& real, const data::BlockSizes& padded);
+  const AlignedVector<int64_t>& For(const data::BlockSizes& real, const data::BlockSizes& padded);
 
  private:
   data::BlockSizes real_, padded_;
-  std::vector<int64_t> keys_;
+  AlignedVector<int64_t> keys_;
 };
 
 // On the CPU the tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them;
 // elsewhere they are copies. `width`: columns of the features.
-graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const std::vector<int64_t>& keys, int64_t width,
+graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t width,
                                   int64_t targets, const int64_t& step, c10::Device device);
 
 // Of tensors that are on the device already.

@@ -50,7 +50,7 @@ class SampledStream final : public BatchStream {
             batcher, sampler_.batches_per_epoch() - first,
             [this, first, first_stream](int64_t index) {
               return data::BlockStream::Request{.seeds = sampler_.Batch(order_, first + index),
-                                                .stream = first_stream + static_cast<uint64_t>(first + index)};
+                                                .sample = first_stream + static_cast<uint64_t>(first + index)};
             },
             std::move(fit), options) {}
 

@@ -4,13 +4,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include <chrono>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "device/backend.h"
 #include "graphcache/graph_cache.h"
 #include "nn/optimizer.h"
 #include "train/error_sums.h"
@@ -23,7 +23,7 @@ namespace permafrost::train {
 
 class StepEngine {
  public:
-  StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, c10::Device device,
+  StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, const device::Backend& backend,
              RunContext& context);
   StepEngine(const StepEngine&) = delete;
 
@@ -48,7 +48,6 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void OnPhase(int phase);
 
-  const c10::Device device_;
   RunContext& context_;
   ErrorSums losses_, eval_losses_, eval_errors_;
   const device::StepProgram train_, eval_;

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "device/device.h"
 #include "train/artifacts.h"
 
 namespace permafrost::train {
@@ -23,25 +22,25 @@ double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration)
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, c10::Device device, int threads,
-                                                         RunContext& context) {
-  PF_ASSIGN_OR_RETURN(auto task, Task::Create(request.options, request.dataset, device, threads,
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
+                                                         int threads, RunContext& context) {
+  PF_ASSIGN_OR_RETURN(auto task, Task::Create(request.options, request.dataset, backend.device(), threads,
                                               [&context] { return context.stop_requested() == StopRequest::kNone; }));
-  std::unique_ptr<Trainer> trainer(new Trainer(request, device, threads, context, std::move(task)));
+  std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   return trainer;
 }
 
-Trainer::Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context,
+Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
                  std::unique_ptr<Task> task)
     : options_(request.options),
       job_directory_(request.job_directory),
-      device_(device),
+      backend_(backend),
       context_(context),
       metric_(nn::MetricOf(options_.loss)),
       task_(std::move(task)),
       optimizer_(options_.optimizer, task_->tensors().parameters()),
-      engine_(options_, *task_, optimizer_, device, context),
+      engine_(options_, *task_, optimizer_, backend, context),
       checkpoints_(job_directory_ / "checkpoints", options_.checkpoint.keep,
                    {{"format", "pt"}, {"permafrost.model", task_->Describe()}},
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
@@ -183,7 +182,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
 }
 
 absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
-  device::Synchronize(device_);
+  backend_.Synchronize();
   const double train_loss = engine_.losses().Mean();
   PF_RETURN_IF_ERROR(CheckFinite(train_loss));
   const absl::Time begin = absl::Now();

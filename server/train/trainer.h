@@ -2,14 +2,13 @@
 // Threads: the device thread. Lives for one Run.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/sampling/epoch_order.h"
+#include "device/backend.h"
 #include "nn/optimizer.h"
 #include "train/checkpoint.h"
 #include "train/evaluator.h"
@@ -22,14 +21,15 @@ namespace permafrost::train {
 
 class Trainer {
  public:
-  // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `context` outlives the trainer.
-  // Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
-  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, c10::Device device, int threads,
-                                                         RunContext& context);
+  // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `backend` and `context` outlive
+  // the trainer. Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
+                                                         int threads, RunContext& context);
   absl::StatusOr<RunOutcome> Run();
 
  private:
-  Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context, std::unique_ptr<Task> task);
+  Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
+          std::unique_ptr<Task> task);
 
   // Each returns a StopRequest that ended it early, or kNone.
   absl::StatusOr<StopRequest> TrainEpoch();
@@ -55,7 +55,7 @@ class Trainer {
 
   const TrainOptions options_;
   const std::filesystem::path job_directory_;
-  const c10::Device device_;
+  const device::Backend& backend_;
   RunContext& context_;
   const nn::Metric metric_;
   const std::unique_ptr<Task> task_;

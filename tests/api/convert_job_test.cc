@@ -31,6 +31,13 @@ absl::StatusOr<jobs::CreateRequest> FromWire(const v1::CreateJobRequest& wire) {
   return CreateRequestFromWire(wire, graphcache::PolicyOptions());
 }
 
+// The bad fields of a request, whoever finds them: the conversion what the domain cannot hold, the job manager the
+// rest.
+absl::Status Refusal(const v1::CreateJobRequest& wire) {
+  const auto request = FromWire(wire);
+  return request.ok() ? jobs::CheckRequest(*request) : request.status();
+}
+
 std::vector<std::string> FieldsOf(const absl::Status& status) {
   std::vector<std::string> fields;
   for (const FieldViolation& v : GetViolations(status)) fields.push_back(v.field);
@@ -296,8 +303,18 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
   for (const auto& c : kCases) {
     v1::CreateJobRequest request = Minimal();
     c.edit(request);
-    EXPECT_THAT(FieldsOf(FromWire(request).status()), ElementsAre(c.field));
+    EXPECT_THAT(FieldsOf(Refusal(request)), ElementsAre(c.field));
   }
+}
+
+TEST(CreateRequestFromWire, LeavesValuesToTheJobManager) {
+  v1::CreateJobRequest request = Minimal();
+  request.set_job_id("Bad_Id");
+  request.set_request_id(std::string(129, 'x'));
+  request.mutable_spec()->set_epochs(-1);
+  const auto got = FromWire(request);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_THAT(FieldsOf(jobs::CheckRequest(*got)), UnorderedElementsAre("job_id", "request_id", "spec.epochs"));
 }
 
 TEST(CreateRequestFromWire, TellsAllBadFieldsAtOnceAndEachOnce) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -143,6 +144,7 @@ class FakeJobManager : public jobs::JobManager {
   absl::StatusOr<jobs::Job> Create(const jobs::CreateRequest& request) override {
     absl::MutexLock lock(&mu_);
     PF_RETURN_IF_ERROR(std::exchange(next_error_, absl::OkStatus()));
+    PF_RETURN_IF_ERROR(jobs::CheckRequest(request));
     created_ = request;
     jobs::Job job;
     job.id = request.id.empty() ? JobId("made") : request.id;
@@ -328,6 +330,11 @@ class FakeCatalog : public data::Catalog {
     hub_.Notify(key);
   }
   CountedHub& hub() { return hub_; }
+  // What Delete waits for, as for a slow disk.
+  void SetDeleteWait(std::function<void()> wait) {
+    absl::MutexLock lock(&mu_);
+    delete_wait_ = std::move(wait);
+  }
 
   absl::StatusOr<data::Dataset> Import(const DatasetId& id, data::ImportOptions options) override {
     data::Dataset dataset;
@@ -350,6 +357,12 @@ class FakeCatalog : public data::Catalog {
     return all;
   }
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override {
+    std::function<void()> wait;
+    {
+      absl::MutexLock lock(&mu_);
+      wait = delete_wait_;
+    }
+    if (wait) wait();
     {
       absl::MutexLock lock(&mu_);
       if (datasets_.count(id.value()) == 0) return NotFound(id);
@@ -381,6 +394,7 @@ class FakeCatalog : public data::Catalog {
   mutable absl::Mutex mu_;
   std::map<std::string, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, data::OpenedDataset> opened_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> delete_wait_ ABSL_GUARDED_BY(mu_);
 };
 
 inline jobs::Job MakeJob(const std::string& id, jobs::JobState state) {

@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "device/backend.h"
 #include "device/cpu/storage.h"
-#include "device/device.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graph.h"
@@ -81,7 +81,7 @@ struct Rig {
       : options(With(std::move(train_options), policy)),
         task(*Task::Create(options, graph, at::kCPU, 2, [] { return true; })),
         optimizer(options.optimizer, task->tensors().parameters()),
-        engine(options, *task, optimizer, at::kCPU, context) {}
+        engine(options, *task, optimizer, *backend, context) {}
   static TrainOptions With(TrainOptions options, graphcache::PolicyOptions policy) {
     options.graph_cache = policy;
     return options;
@@ -97,6 +97,7 @@ struct Rig {
   const std::unique_ptr<Task> task;
   Recorder context;
   nn::Optimizer optimizer;
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   PhaseSeconds seconds;
 };
@@ -232,9 +233,9 @@ TEST_F(NodeTaskTest, AFrozenStepAllocatesNoStorage) {
   const auto graph = Graph(c.graph);
   Rig rig(c.options, graph, {Policy::kFreeze});
   int64_t step = 0;
-  device::StorageCounters before;
+  StorageUse before;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    if (epoch == 1) before = device::ReadStorageCounters();
+    if (epoch == 1) before = device::ReadStorageUse();
     const auto batches = rig.task->TrainBatches(epoch, 0);
     for (;; ++step) {
       const auto batch = batches->Next();
@@ -243,7 +244,7 @@ TEST_F(NodeTaskTest, AFrozenStepAllocatesNoStorage) {
       ASSERT_TRUE(rig.engine.Train(**batch, step, rig.seconds).ok());
     }
   }
-  EXPECT_EQ(device::ReadStorageCounters().allocations, before.allocations);
+  EXPECT_EQ(device::ReadStorageUse().allocations, before.allocations);
 }
 
 class NodeRunTest : public NodeTaskTest {

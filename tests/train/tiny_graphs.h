@@ -7,7 +7,7 @@
 #include <random>
 #include <stop_token>
 
-#include "data/import/ogb_import.h"
+#include "data/import/import.h"
 #include "data/store/graph_set.h"
 
 namespace permafrost::train {
@@ -40,8 +40,7 @@ inline std::shared_ptr<const data::GraphSet> ImportTinyGraphs(const std::filesys
   }
   for (std::ofstream* file : {&nodes, &edges, &edge, &node_features, &edge_features, &labels}) file->close();
   fs::create_directories(directory / "store");
-  const auto summary =
-      data::ImportOgbGraphs({.source = directory / "source"}, directory / "store", [](const auto&) {}, {});
+  const auto summary = data::Import({.source = directory / "source"}, directory / "store", [](const auto&) {}, {});
   if (!summary.ok()) throw std::runtime_error(std::string(summary.status().message()));
   return *data::GraphSet::Open(directory / "store");
 }

@@ -1,0 +1,46 @@
+#include "base/monotonic.h"
+
+#include <algorithm>
+
+namespace permafrost {
+namespace {
+
+// The clock's own range: the longest wait it is asked for ends before time_point overflows.
+constexpr absl::Duration kLongest = absl::Hours(24 * 365);
+
+}  // namespace
+
+void Event::Set() {
+  // Under the lock to the end: whoever saw the event may destroy it at once.
+  const std::lock_guard<std::mutex> lock(mu_);
+  set_ = true;
+  changed_.notify_all();
+}
+
+void Event::Reset() {
+  const std::lock_guard<std::mutex> lock(mu_);
+  set_ = false;
+}
+
+bool Event::is_set() const {
+  const std::lock_guard<std::mutex> lock(mu_);
+  return set_;
+}
+
+void Event::Wait() const {
+  std::unique_lock<std::mutex> lock(mu_);
+  changed_.wait(lock, [this] { return set_; });
+}
+
+bool Event::WaitFor(absl::Duration timeout) const {
+  const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(timeout, kLongest));
+  std::unique_lock<std::mutex> lock(mu_);
+  if (timeout == absl::InfiniteDuration()) {
+    changed_.wait(lock, [this] { return set_; });
+  } else {
+    changed_.wait_until(lock, end, [this] { return set_; });
+  }
+  return set_;
+}
+
+}  // namespace permafrost
