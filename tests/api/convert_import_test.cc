@@ -120,7 +120,7 @@ absl::Status Refusal(const v1::ImportDatasetRequest& wire) {
 }
 
 TEST(ImportRequestFromWire, LeavesValuesToTheCatalog) {
-  v1::ImportDatasetRequest request = Minimal();
+  v1::ImportDatasetRequest request = MinimalImport();
   request.set_dataset_id("A/b");
   request.mutable_options()->set_train_fraction(-1);
   EXPECT_TRUE(ImportRequestFromWire(request).ok());
