@@ -75,7 +75,7 @@ void StepEngine::OnPhase(int phase) {
   }
 }
 
-void StepEngine::Tell(bool with_entries) {
+void StepEngine::Report(bool with_entries) {
   const Clock::time_point now = Clock::now();
   std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries;
   if (with_entries || now >= next_entries_) {

@@ -42,7 +42,7 @@ class StepEngine {
   const graphcache::GraphCache& cache() const { return cache_; }
 
   // Tells the context of the cache, and of its entries where it is time to or `with_entries` says so.
-  void Tell(bool with_entries = false);
+  void Report(bool with_entries = false);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -59,7 +59,7 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
 absl::Status Trainer::Resume() {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
   if (!found) {
-    engine_.Tell(/*with_entries=*/true);
+    engine_.Report(/*with_entries=*/true);
     context_.Log(LogLevel::kInfo, absl::StrFormat("new run: %d parameters, %d steps an epoch",
                                                   task_->tensors().num_parameter_values(), task_->batches_per_epoch()));
     return absl::OkStatus();
@@ -98,7 +98,7 @@ absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   // What earlier runs did, apart from what this one does from here on.
   context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
   engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
-  engine_.Tell(/*with_entries=*/true);
+  engine_.Report(/*with_entries=*/true);
   return absl::OkStatus();
 }
 
@@ -106,7 +106,7 @@ absl::Status Trainer::ExecuteCommands() {
   const int64_t last = engine_.cache().last_command();
   for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
     PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
-    engine_.Tell(/*with_entries=*/true);
+    engine_.Report(/*with_entries=*/true);
   }
   return absl::OkStatus();
 }
@@ -115,7 +115,7 @@ absl::StatusOr<RunOutcome> Trainer::Run() {
   work_.Restart();
   Report();
   absl::StatusOr<RunOutcome> outcome = RunToEnd();
-  engine_.Tell(/*with_entries=*/true);
+  engine_.Report(/*with_entries=*/true);
   return outcome;
 }
 
@@ -175,7 +175,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     }
     meter_.Add(end, run_steps_, rows().graphs - graphs_before_);
     ReportLookAhead(*stream);
-    engine_.Tell();
+    engine_.Report();
     Report();
     // After an epoch's last step its evaluation comes first: a checkpoint is worth more with it.
     if (state_.position.batch < batches && schedule_.Due(state_.step, end)) PF_RETURN_IF_ERROR(SaveDueCheckpoint());

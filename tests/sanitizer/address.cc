@@ -1,4 +1,5 @@
-// A read of freed memory, which AddressSanitizer must report: a run of tests that were not built with it would find nothing.
+// A read of freed memory, which AddressSanitizer must report: a run of tests that were not built with it would find
+// nothing.
 #include <cstdio>
 #include <memory>
 
