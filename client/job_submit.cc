@@ -75,7 +75,7 @@ struct SubmitFlags {
   std::string file;
   std::optional<std::string> id, dataset, model, pooling, optimizer, schedule, loss;
   std::optional<int32_t> hidden, layers, priority, checkpoint_keep;
-  std::optional<int64_t> epochs, batch_size, checkpoint_every, warmup_steps;
+  std::optional<int64_t> epochs, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps;
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
   std::vector<double> class_weights;
@@ -121,6 +121,7 @@ void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
   if (flags.priority) spec.set_priority(*flags.priority);
   v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
   if (flags.checkpoint_every) checkpoint.set_every_steps(*flags.checkpoint_every);
+  if (flags.checkpoint_seconds) checkpoint.set_every_seconds(*flags.checkpoint_seconds);
   if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
   if (!flags.class_weights.empty())
     spec.mutable_class_weights()->Assign(flags.class_weights.begin(), flags.class_weights.end());
@@ -201,6 +202,7 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
   const std::string warmup = NumberDefault([](const TrainOptions& o) { return o.optimizer.warmup_steps; });
   const std::string seed = NumberDefault([](const TrainOptions& o) { return o.seed; });
   const std::string every = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_steps; });
+  const std::string seconds = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_seconds; });
   const std::string keep = NumberDefault([](const TrainOptions& o) { return o.checkpoint.keep; });
   const std::string pooling =
       JobDefault([](const TrainOptions& o) { return NameOf(nn::kPoolingNames, o.model.pooling); });
@@ -259,9 +261,12 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
   submit->add_option("--priority", flags->priority, "Higher runs first, -100..100 (default 0)")->type_name("N");
   submit
       ->add_option("--checkpoint-every", flags->checkpoint_every,
-                   absl::StrCat("Steps between checkpoints, beside the one at the end of each epoch; 0: only those (",
-                                every, ")"))
+                   absl::StrCat("Steps between checkpoints; 0: not by steps (", every, ")"))
       ->type_name("STEPS");
+  submit
+      ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,
+                   absl::StrCat("Seconds between checkpoints, 0..86400; 0: not by time (", seconds, ")"))
+      ->type_name("SECONDS");
   submit->add_option("--checkpoint-keep", flags->checkpoint_keep, absl::StrCat("Checkpoints kept, 1..100 (", keep, ")"))
       ->type_name("N");
   AddNeighborOptions(*submit, flags->neighbors);

@@ -133,8 +133,10 @@ std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
 
 std::string CheckpointText(const v1::Job& job) {
   const v1::CheckpointSpec& spec = job.spec().checkpoint();
-  std::string text = "each epoch";
-  if (spec.every_steps() > 0) absl::StrAppend(&text, " and every ", CountText(spec.every_steps()), " steps");
+  std::vector<std::string> when;
+  if (spec.every_seconds() > 0) when.push_back(absl::StrCat("every ", CountText(spec.every_seconds()), " s"));
+  if (spec.every_steps() > 0) when.push_back(absl::StrCat("every ", CountText(spec.every_steps()), " steps"));
+  std::string text = when.empty() ? "at a stop and at the end" : absl::StrJoin(when, " and ");
   absl::StrAppend(&text, ", ", spec.keep(), " kept");
   if (job.progress().checkpoint_step() > 0) {
     absl::StrAppend(&text, "; the newest at step ", CountText(job.progress().checkpoint_step()));
@@ -188,10 +190,8 @@ std::string MetricName(const v1::Job& job) {
   }
 }
 
-bool IsNodeLevel(const v1::Job& job) {
-  const v1::ModelSpec::Architecture architecture = job.spec().model().architecture();
-  return architecture == v1::ModelSpec::ARCHITECTURE_SAGE || architecture == v1::ModelSpec::ARCHITECTURE_GCN;
-}
+// The daemon says how a node-level job samples, and of no other.
+bool IsNodeLevel(const v1::Job& job) { return job.spec().has_neighbor_sampling(); }
 
 EpochTable EpochTableOf(const v1::Job& job) { return {job.spec().epochs(), MetricName(job), Unit(job)}; }
 
@@ -258,6 +258,8 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
   if (job.resumes() > 0) fields.push_back({"resumes", absl::StrCat(job.resumes())});
   AddProgress(job, fields);
   if (!job.error().empty()) fields.push_back({"error", {job.error(), Tone::kBad}});
+  if (!job.last_error().empty()) fields.push_back({"last error", {job.last_error(), Tone::kWarn}});
+  if (job.has_retry_time()) fields.push_back({"runs again", ClockText(ToTime(job.retry_time()), time.zone)});
   std::string out = absl::StrCat("job ", JobId(job), "\n", RenderFields(fields, style));
   if (!job.epochs().empty()) {
     const EpochTable table = EpochTableOf(job);

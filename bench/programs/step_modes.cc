@@ -38,7 +38,9 @@ class Silent : public RunContext {
   StopRequest stop_requested() const override { return StopRequest::kNone; }
   void OnProgress(const Progress&) override {}
   void OnEpoch(const EpochMetrics&) override {}
+  absl::Status StoreEpochs() override { return absl::OkStatus(); }
   void OnCheckpoint(int64_t, absl::Duration) override {}
+  void OnCheckpointFailed(const absl::Status&) override {}
   void Log(LogLevel level, std::string_view line) override {
     if (level != LogLevel::kInfo) std::cerr << line << "\n";
   }
@@ -74,7 +76,7 @@ struct Arm {
   const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   data::PaddedBatch batch;
-  SmallGraphsBatch view{batcher, at::kCPU, &batch};
+  GraphSetHostBatch view{batcher, at::kCPU, &batch};
   PhaseSeconds seconds;
   int64_t step = 0;
   std::vector<double> times;

@@ -17,6 +17,7 @@ namespace {
 using Policies = WireEnum<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>;
 using OnMisses = WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>;
 using Modes = WireEnum<v1::GraphCacheMode, kModeNames>;
+using FreezeSources = WireEnum<v1::FreezePointSource, graphcache::kFreezeSourceNames>;
 
 void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
   wire.set_nodes(shape.nodes);
@@ -46,6 +47,7 @@ void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCa
   wire.set_padding_graphs(stats.padding_graphs);
   wire.set_padding_nodes(stats.padding_nodes);
   wire.set_padding_edges(stats.padding_edges);
+  wire.set_awaiting_recapture(stats.awaiting_recapture);
 }
 
 // The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.
@@ -73,7 +75,10 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
   wire.set_name(FormatGraphCacheName(job));
   *wire.mutable_policy() = GraphCachePolicyToWire(snapshot.options);
   wire.set_freeze_at(snapshot.freeze_point.freeze_at);
-  wire.set_no_op_reason(ValidUtf8(snapshot.freeze_point.no_op_reason));
+  wire.set_freeze_point_source(FreezeSources::ToWire(snapshot.freeze_point.source));
+  if (snapshot.freeze_point.freeze_at == 0) {
+    wire.set_no_op_reason(ValidUtf8(snapshot.freeze_point.no_formula_reason));
+  }
   wire.set_frozen(snapshot.frozen);
   wire.set_armed(snapshot.armed);
   wire.set_freeze_step(snapshot.freeze_step);

@@ -84,6 +84,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
   train.checkpoint.every_steps = wire.checkpoint().every_steps();
+  if (wire.checkpoint().has_every_seconds()) train.checkpoint.every_seconds = wire.checkpoint().every_seconds();
   ReadNumber(wire.checkpoint().keep(), train.checkpoint.keep);
   train.graph_cache =
       GraphCachePolicyFromWire(wire.graph_cache(), "spec.graph_cache.", default_graph_cache, violations);
@@ -112,6 +113,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.set_seed(train.seed);
   wire.set_priority(spec.priority);
   wire.mutable_checkpoint()->set_every_steps(train.checkpoint.every_steps);
+  wire.mutable_checkpoint()->set_every_seconds(train.checkpoint.every_seconds);
   wire.mutable_checkpoint()->set_keep(static_cast<int32_t>(train.checkpoint.keep));
   *wire.mutable_graph_cache() = GraphCachePolicyToWire(train.graph_cache);
   if (nn::IsNodeLevel(train.model.architecture)) NodesToWire(train.nodes, *wire.mutable_neighbor_sampling());
@@ -213,6 +215,8 @@ v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
   }
   if (job.result) ResultToWire(*job.result, metric, *wire.mutable_result());
   wire.set_resumes(job.resumes);
+  wire.set_last_error(ValidUtf8(job.trouble.error));
+  SetTime(job.trouble.retry_time, [&wire] { return wire.mutable_retry_time(); });
   return wire;
 }
 

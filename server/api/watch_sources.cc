@@ -1,5 +1,7 @@
 #include "api/watch_sources.h"
 
+#include <limits>
+
 #include "api/convert_dataset.h"
 #include "api/convert_graph_cache.h"
 #include "api/convert_job.h"
@@ -7,7 +9,7 @@
 namespace permafrost::api {
 
 absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
-  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Get(id_));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.GetSince(id_, sent_epoch_));
   response = JobToWire(job, sent_epoch_);
   google::protobuf::RepeatedPtrField<v1::EpochMetrics> epochs;
   epochs.Swap(response.mutable_epochs());
@@ -25,7 +27,7 @@ std::unique_ptr<ChangeHub::Subscription> JobWatch::Subscribe(ChangeHub::Listener
 
 absl::StatusOr<Pull> GraphCacheWatch::Next(v1::GraphCache& response) {
   // The job before its cache: where it has ended, the cache that is read after it is the last one.
-  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Get(id_));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.GetSince(id_, std::numeric_limits<int64_t>::max()));
   PF_ASSIGN_OR_RETURN(const graphcache::Snapshot snapshot, jobs_.GetGraphCache(id_));
   const bool ended = jobs::IsTerminal(job.state);
   response = GraphCacheToWire(id_, snapshot);

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "base/string_view.h"
 
 namespace permafrost {
@@ -34,9 +35,15 @@ absl::Status SystemError(int error, const std::filesystem::path& path, std::stri
     case EACCES:
     case EPERM:
     case EROFS:
-      return absl::PermissionDeniedError(message);
+      return AsTransient(absl::PermissionDeniedError(message));
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return AsTransient(absl::ResourceExhaustedError(message));
     default:
-      return absl::InternalError(message);
+      return AsTransient(absl::InternalError(message));
   }
 }
 

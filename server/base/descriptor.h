@@ -32,7 +32,9 @@ class Descriptor {
 // open(2) with O_CLOEXEC, again where a signal interrupted it.
 Descriptor OpenRetrying(const std::filesystem::path& path, int flags, mode_t mode = 0);
 
-// "PATH: cannot ACTION: reason" of an errno: NotFound, PermissionDenied or Internal.
+// "PATH: cannot ACTION: reason" of an errno: NotFound, PermissionDenied, ResourceExhausted (no space, quota,
+// descriptors or memory left) or Internal. All but NotFound are transient (status.h): a file that is not there is a
+// fact, any other errno is of the machine as it is just now.
 absl::Status SystemError(int error, const std::filesystem::path& path, std::string_view action);
 
 }  // namespace permafrost

@@ -110,16 +110,33 @@ absl::Status CreateDirectories(const fs::path& path) {
   return error ? SystemError(error.value(), path, "create") : absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<std::vector<std::string>>> ListDirectory(const fs::path& path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  fs::directory_iterator it(path, error);
+  if (error == std::errc::no_such_file_or_directory) return std::nullopt;
+  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error) return SystemError(error.value(), path, "list");
+  return names;
+}
+
+absl::Status Rename(const fs::path& from, const fs::path& to) {
+  if (rename(from.c_str(), to.c_str()) != 0) {
+    return SystemError(errno, to, absl::StrCat("rename ", from.string(), " to it"));
+  }
+  PF_RETURN_IF_ERROR(SyncDirectory(ParentOf(to)));
+  return ParentOf(from) == ParentOf(to) ? absl::OkStatus() : SyncDirectory(ParentOf(from));
+}
+
 absl::Status PublishDirectory(const fs::path& from, const fs::path& to) {
   PF_RETURN_IF_ERROR(SyncDirectory(from));
   // rename() would silently replace an empty directory.
   struct stat ignored;
   if (lstat(to.c_str(), &ignored) == 0)
     return SystemError(EEXIST, to, absl::StrCat("rename ", from.string(), " to it"));
-  if (rename(from.c_str(), to.c_str()) != 0) {
-    return SystemError(errno, to, absl::StrCat("rename ", from.string(), " to it"));
-  }
-  return SyncDirectory(ParentOf(to));
+  return Rename(from, to);
 }
 
 absl::Status RemoveAll(const fs::path& path) {

@@ -1,14 +1,16 @@
 // Files that are never half-written: temporary name, fsync, rename, fsync of the directory.
 // Threads: every function is safe anywhere; callers keep two writers from one path.
-// Errors: NotFound, PermissionDenied or Internal, always naming the path and the system's reason.
+// Errors: those of SystemError (descriptor.h), always naming the path and the system's reason.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +24,10 @@ absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view
 absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);
 absl::Status SyncDirectory(const std::filesystem::path& path);
 absl::Status CreateDirectories(const std::filesystem::path& path);
+// The names in a directory, in no order; nullopt where there is no directory. An error is never an empty directory.
+absl::StatusOr<std::optional<std::vector<std::string>>> ListDirectory(const std::filesystem::path& path);
+// Renames within a file system and fsyncs both parents. Replaces a file, never a directory that holds something.
+absl::Status Rename(const std::filesystem::path& from, const std::filesystem::path& to);
 // Fsyncs `from` (a directory whose files are synced), renames it to `to` (which must not exist), fsyncs the parent.
 absl::Status PublishDirectory(const std::filesystem::path& from, const std::filesystem::path& to);
 // No error if it does not exist.

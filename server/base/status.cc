@@ -14,6 +14,7 @@ namespace {
 
 constexpr absl::string_view kViolationsUrl = "permafrost/field-violations";
 constexpr absl::string_view kReasonUrl = "permafrost/error-reason";
+constexpr absl::string_view kTransientUrl = "permafrost/transient";
 
 // Payloads are lists of strings, each as "LENGTH:BYTES", so that any byte may stand in them.
 void AppendPiece(std::string& out, std::string_view piece) {
@@ -103,6 +104,13 @@ ErrorReason GetReason(const absl::Status& status) {
   for (std::size_t i = 1; i + 1 < pieces.size(); i += 2) out.metadata.emplace(pieces[i], pieces[i + 1]);
   return out;
 }
+
+absl::Status AsTransient(absl::Status status) {
+  status.SetPayload(kTransientUrl, absl::Cord());
+  return status;
+}
+
+bool IsTransient(const absl::Status& status) { return status.GetPayload(kTransientUrl).has_value(); }
 
 absl::Status Annotate(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;

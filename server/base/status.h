@@ -55,6 +55,11 @@ absl::Status WithReason(absl::Status status, std::string_view reason, std::map<s
 // Empty reason where none is attached.
 ErrorReason GetReason(const absl::Status& status);
 
+// `status` marked as one of the machine rather than of the work: a full disk, too many open files, a file that cannot
+// be read just now. The same call may succeed later, so nothing may be given up or set aside because of it.
+absl::Status AsTransient(absl::Status status);
+bool IsTransient(const absl::Status& status);
+
 // `status` with "context: " before its message; payloads are kept.
 absl::Status Annotate(const absl::Status& status, std::string_view context);
 

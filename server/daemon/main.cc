@@ -91,12 +91,14 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                              .import_roots = import_roots,
                                              .threads = runner->threads(),
                                              .warn = [](std::string_view line) { Log(Severity::kWarning, line); }}));
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
-                      jobs::JobManager::Open({.state_dir = state_dir}, *catalog, *runner, job_metrics, cache_metrics));
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<jobs::JobManager> jobs,
+      jobs::JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = options.quarantine_unknown_jobs},
+                             *catalog, *runner, job_metrics, cache_metrics));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = telemetry::Exposer::Start(options.metrics, registry, [&] {
-    RefreshMetrics(*jobs, *catalog, job_metrics, server_metrics);
+    RefreshMetrics(*catalog, job_metrics, server_metrics);
     const StorageUse storage = runner->storage_use();
     cache_metrics.SetTorchStorage(storage.bytes, storage.peak_bytes, storage.allocations);
   });

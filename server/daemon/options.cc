@@ -44,6 +44,8 @@ absl::Status ReadBool(const std::string& value, bool& out) {
   return absl::SimpleAtob(value, &out) ? absl::OkStatus() : Refuse(value, "true or false");
 }
 
+std::string ShowBool(bool value) { return value ? "true" : "false"; }
+
 // Underscores are as good as hyphens: pyg-team/pytorch_geometric#10689 writes clear_per_step.
 template <class E, std::size_t N>
 absl::Status ReadName(const std::string& value, const EnumNames<E, N>& names, E& out) {
@@ -124,12 +126,19 @@ std::vector<Setting> MakeSettings() {
        .is_list = true,
        .read = [](const std::string& v, Options& o) { return ReadDirectory(v, o.import_roots.emplace_back()); },
        .show = [](const Options& o) { return o.import_roots.front().string(); }});
+  settings.push_back({.name = "quarantine-unknown-jobs",
+                      .metavar = "",
+                      .help = "Start although the database knows no job and jobs/ holds checkpoints or artifacts:\n"
+                              "their directories are renamed to .quarantine-NAME-TIME, never deleted.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadBool(v, o.quarantine_unknown_jobs); },
+                      .show = [](const Options& o) { return ShowBool(o.quarantine_unknown_jobs); }});
   settings.push_back({.name = "insecure",
                       .metavar = "",
                       .help = "Allow addresses that other machines reach: there is no TLS yet.",
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadBool(v, o.insecure); },
-                      .show = [](const Options& o) { return std::string(o.insecure ? "true" : "false"); }});
+                      .show = [](const Options& o) { return ShowBool(o.insecure); }});
   settings.push_back(
       {.name = "drain-timeout",
        .metavar = "SECONDS",

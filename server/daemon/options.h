@@ -26,6 +26,9 @@ struct Options {
   int threads = 0;
   // Directories that imports may read.
   std::vector<std::filesystem::path> import_roots = {"."};
+  // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
+  // renamed to .quarantine-*.
+  bool quarantine_unknown_jobs = false;
   // Serve an address that other machines reach, without TLS.
   bool insecure = false;
   // How long a drain waits for the running job's checkpoint. A step takes milliseconds, so running into this means that

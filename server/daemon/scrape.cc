@@ -37,12 +37,8 @@ void RefreshDatasets(const data::Catalog& catalog, telemetry::ServerMetrics& met
 
 }  // namespace
 
-void RefreshMetrics(const jobs::JobManager& jobs, const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
+void RefreshMetrics(const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
                     telemetry::ServerMetrics& server_metrics) {
-  const auto by_state = jobs.CountByState();
-  for (const auto& [state, name] : jobs::kJobStateNames.rows) {
-    job_metrics.SetJobs(name, by_state[static_cast<size_t>(state)]);
-  }
   job_metrics.BeforeScrape();
   RefreshDatasets(catalog, server_metrics);
   server_metrics.BeforeScrape();

@@ -2,14 +2,13 @@
 #pragma once
 
 #include "data/catalog/catalog.h"
-#include "jobs/job_manager.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/server_metrics.h"
 
 namespace permafrost {
 
 // Threads: one call at a time; the rooms may be in use meanwhile.
-void RefreshMetrics(const jobs::JobManager& jobs, const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
+void RefreshMetrics(const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
                     telemetry::ServerMetrics& server_metrics);
 
 }  // namespace permafrost

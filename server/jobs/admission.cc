@@ -1,4 +1,5 @@
-// How jobs come and go: the job manager's Create and Delete.
+#include "jobs/admission.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -11,7 +12,7 @@
 #include "base/string_view.h"
 #include "jobs/job_id.h"
 #include "jobs/job_log_text.h"
-#include "jobs/manager_impl.h"
+#include "telemetry/log.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -27,10 +28,6 @@ void CheckRequestId(const std::string& request_id, Violations& violations) {
   }
 }
 
-absl::Status DrainingError() {
-  return WithReason(absl::UnavailableError("the server drains and takes no new jobs"), "SERVER_DRAINING");
-}
-
 }  // namespace
 
 absl::Status CheckRequest(const CreateRequest& request) {
@@ -41,10 +38,10 @@ absl::Status CheckRequest(const CreateRequest& request) {
   return violations.ToStatus();
 }
 
-absl::StatusOr<Job> JobManagerImpl::Create(const CreateRequest& request) {
-  if (draining()) return DrainingError();
+absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
+  if (book_.draining()) return DrainingError();
   PF_RETURN_IF_ERROR(CheckRequest(request));
-  absl::MutexLock admission(&admission_mu_);
+  absl::MutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeated(request));
   if (repeated) return *std::move(repeated);
 
@@ -53,22 +50,17 @@ absl::StatusOr<Job> JobManagerImpl::Create(const CreateRequest& request) {
   job.request_id = request.request_id;
   job.spec = request.spec;
   job.create_time = absl::Now();
-  {
-    absl::MutexLock lock(&mu_);
-    creating_ = job;
-  }
-  absl::Cleanup reservation_ends = [this] {
-    absl::MutexLock lock(&mu_);
-    creating_.reset();
-  };
+  // Its dataset must not go meanwhile.
+  book_.Reserve(job);
+  absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_RETURN_IF_ERROR(CheckDataset(job.spec));
   if (request.validate_only) return job;
   return Admit(std::move(job));
 }
 
-absl::StatusOr<std::optional<Job>> JobManagerImpl::FindRepeated(const CreateRequest& request) const {
+absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& request) const {
   if (request.request_id.empty()) return std::nullopt;
-  PF_ASSIGN_OR_RETURN(const std::optional<Job> earlier, store_->FindByRequestId(request.request_id));
+  PF_ASSIGN_OR_RETURN(const std::optional<Job> earlier, book_.store().FindByRequestId(request.request_id));
   if (!earlier) return std::nullopt;
   if (earlier->spec != request.spec || (!request.id.empty() && request.id != earlier->id)) {
     return WithReason(
@@ -76,14 +68,14 @@ absl::StatusOr<std::optional<Job>> JobManagerImpl::FindRepeated(const CreateRequ
                                               earlier->id.value(), "; use a new one for a new job")),
         "REQUEST_ID_REUSED", {{"job", earlier->id.value()}});
   }
-  PF_ASSIGN_OR_RETURN(Job now, Get(earlier->id));
+  PF_ASSIGN_OR_RETURN(Job now, book_.Get(earlier->id, 0));
   return std::optional<Job>(std::move(now));
 }
 
-absl::StatusOr<JobId> JobManagerImpl::ChooseId(const JobId& wanted) const {
+absl::StatusOr<JobId> Admission::ChooseId(const JobId& wanted) const {
   while (true) {
     const JobId id = wanted.empty() ? MakeJobId(absl::Now()) : wanted;
-    const absl::Status taken = store_->Get(id).status();
+    const absl::Status taken = book_.store().Get(id).status();
     if (absl::IsNotFound(taken)) return id;
     PF_RETURN_IF_ERROR(taken);
     if (!wanted.empty()) {
@@ -93,7 +85,7 @@ absl::StatusOr<JobId> JobManagerImpl::ChooseId(const JobId& wanted) const {
   }
 }
 
-absl::Status JobManagerImpl::CheckDataset(const JobSpec& spec) const {
+absl::Status Admission::CheckDataset(const JobSpec& spec) const {
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (dataset.state != data::DatasetState::kReady || !dataset.summary) {
     return WithReason(
@@ -105,49 +97,29 @@ absl::Status JobManagerImpl::CheckDataset(const JobSpec& spec) const {
   return runner_.CheckCompatible(spec.train, *dataset.summary, "spec.");
 }
 
-absl::StatusOr<Job> JobManagerImpl::Admit(Job job) {
-  // Directory and first log line before the row: a crash in between leaves a stray directory, which the next start
-  // removes, and never a job on record without its files.
-  PF_RETURN_IF_ERROR(files_.Make(job.id));
-  absl::Cleanup remove_directory = [this, id = job.id] { RemoveAll(files_.Directory(id)).IgnoreError(); };
+absl::StatusOr<Job> Admission::Admit(Job job) {
+  // Directory and first log line before the row: a crash in between leaves a stray directory, which the next start sets
+  // aside, and never a job on record without its files.
+  PF_RETURN_IF_ERROR(book_.files().Make(job.id));
+  absl::Cleanup remove_directory = [this, id = job.id] { RemoveAll(book_.files().Directory(id)).IgnoreError(); };
   {
-    PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log, telemetry::JobLog::Open(files_.Log(job.id)));
+    PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log,
+                        telemetry::JobLog::Open(book_.files().Log(job.id)));
     log->Write(telemetry::Severity::kInfo, SubmittedLine(job));
   }
-  {
-    absl::MutexLock lock(&mu_);
-    if (draining()) return DrainingError();
-    PF_RETURN_IF_ERROR(store_->Insert(job));
-    active_[job.id] = Active{job, job.create_time, nullptr};
-    CountJob(job.state, +1);
-  }
+  PF_RETURN_IF_ERROR(book_.Insert(job));
   std::move(remove_directory).Cancel();
-  hub_.Notify(job.id.value());
   return job;
 }
 
-absl::Status JobManagerImpl::Delete(const JobId& id) {
+absl::Status Admission::Delete(const JobId& id) {
   std::filesystem::path discarded;
   {
-    absl::MutexLock admission(&admission_mu_);
-    int64_t sequence = 0;
-    {
-      absl::MutexLock lock(&mu_);
-      if (const auto it = active_.find(id); it != active_.end()) {
-        return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                              "job ", id.value(), " is ", AbslView(kJobStateNames.Name(it->second.job.state)),
-                              "; cancel it before deleting it")),
-                          "JOB_NOT_ENDED", {{"job", id.value()}});
-      }
-      PF_ASSIGN_OR_RETURN(const Job job, store_->Get(id));
-      sequence = job.sequence;
-      // The row first: a crash in between leaves a stray directory, which the next start removes. The other way round
-      // it would leave a job on record that says it succeeded and has nothing to show.
-      PF_RETURN_IF_ERROR(store_->Delete(id));
-      CountJob(job.state, -1);
-    }
-    hub_.Notify(id.value());
-    const absl::StatusOr<std::filesystem::path> moved = files_.Discard(id, sequence);
+    absl::MutexLock lock(&mu_);
+    // The row first: a crash in between leaves a stray directory, which the next start sets aside. The other way round
+    // it would leave a job on record that says it succeeded and has nothing to show.
+    PF_ASSIGN_OR_RETURN(const Job job, book_.Delete(id));
+    const absl::StatusOr<std::filesystem::path> moved = book_.files().Discard(id, job.sequence);
     if (!moved.ok()) {
       telemetry::Log(telemetry::Severity::kWarning, StdView(moved.status().message()));
       return absl::OkStatus();

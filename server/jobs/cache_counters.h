@@ -1,7 +1,7 @@
 // Turns a run's graph cache statistics, which count since the job's first step, into increments for the process's
 // counters, as run_counters.h does for progress.
 // Threads: one thread.
-// Invariant: no increment is negative, and none holds work of an earlier run of the job.
+// Invariant: no increment is negative, and none counts work of an earlier run of the job.
 #pragma once
 
 #include <array>

@@ -1,27 +1,43 @@
 #include "jobs/command_log.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace permafrost::jobs {
 
 using graphcache::Command;
 
-CommandLog::CommandLog(std::vector<Command> commands)
-    : newest_(commands.empty() ? 0 : commands.back().sequence), commands_(std::move(commands)) {}
+CommandLog::CommandLog(const graphcache::PolicyOptions& spec, std::vector<Command> commands)
+    : newest_(commands.empty() ? 0 : commands.back().sequence), commands_(std::move(commands)), options_(spec) {
+  for (const Command& command : commands_) options_ = graphcache::Updated(options_, command.update);
+}
 
-std::vector<Command> CommandLog::commands() const {
+CommandLog::State CommandLog::state() const {
   absl::MutexLock lock(&mu_);
-  return commands_;
+  State state{options_, newest_.load(std::memory_order_relaxed), 0};
+  // Steps rise, and the ones without come last.
+  for (auto it = commands_.rbegin(); it != commands_.rend() && state.last_step == 0; ++it) {
+    state.last_step = it->step.value_or(0);
+  }
+  return state;
+}
+
+std::vector<Command> CommandLog::Unstamped() const {
+  absl::MutexLock lock(&mu_);
+  auto first = commands_.end();
+  while (first != commands_.begin() && !std::prev(first)->step) --first;
+  return {first, commands_.end()};
 }
 
 bool CommandLog::Append(const Command& command, Done done) {
   absl::MutexLock lock(&mu_);
   commands_.push_back(command);
-  if (closed_) return false;
-  waiting_.emplace_back(command.sequence, std::move(done));
+  options_ = graphcache::Updated(options_, command.update);
   // After the command is there: who sees the number finds it.
   newest_.store(command.sequence, std::memory_order_release);
+  if (closed_) return false;
+  if (done) waiting_.emplace_back(command.sequence, std::move(done));
   return true;
 }
 
@@ -60,10 +76,9 @@ std::vector<CommandLog::Done> CommandLog::Close() {
   return TakeWaiting(std::numeric_limits<int64_t>::max());
 }
 
-graphcache::PolicyOptions OptionsAfter(const graphcache::PolicyOptions& spec, const std::vector<Command>& commands) {
-  graphcache::PolicyOptions options = spec;
-  for (const Command& command : commands) options = graphcache::Updated(options, command.update);
-  return options;
+void CommandLog::Open() {
+  absl::MutexLock lock(&mu_);
+  closed_ = false;
 }
 
 }  // namespace permafrost::jobs

@@ -1,4 +1,4 @@
-// The graph cache commands of a running job as the store has them, and who waits for their effect.
+// The graph cache commands of a job that has not ended, as the store has them, and who waits for their effect.
 // Threads: all methods are safe anywhere; the lock is held for copies only.
 // Invariant: sequences rise, and so do steps; a command without a step has none with a step after it.
 #pragma once
@@ -19,12 +19,22 @@ class CommandLog {
  public:
   using Done = JobManager::CommandDone;
 
-  explicit CommandLog(std::vector<graphcache::Command> commands);
+  // `spec`: the options that the job began with.
+  CommandLog(const graphcache::PolicyOptions& spec, std::vector<graphcache::Command> commands);
 
-  std::vector<graphcache::Command> commands() const;
+  // What a new command is checked against and put after: all at one moment.
+  struct State {
+    graphcache::PolicyOptions options;  // once all commands have taken effect
+    int64_t newest = 0;                 // its sequence; 0: there are none
+    int64_t last_step = 0;              // the newest that a command has; 0: none has
+  };
+  State state() const;
+  // Those without a step, in order.
+  std::vector<graphcache::Command> Unstamped() const;
   // Sequence of the newest command; 0: there is none. One atomic load: it is asked at every training step.
   int64_t newest() const { return newest_.load(std::memory_order_acquire); }
-  // Called in the order of their sequences. `done` is given back by TakeWaiting. False after Close: nobody waits then.
+  // Called in the order of their sequences. TakeWaiting returns `done` (nullptr: nobody waits). False after Close,
+  // which drops `done`.
   bool Append(const graphcache::Command& command, Done done);
   // Those after `after_sequence` that take effect at `step`: with that step or an earlier one, then those without one.
   std::vector<graphcache::Command> Due(int64_t after_sequence, int64_t step) const;
@@ -32,19 +42,17 @@ class CommandLog {
   void Stamp(const std::vector<graphcache::Command>& stamped);
   // Who waits for commands up to `sequence`, in order; each once.
   std::vector<Done> TakeWaiting(int64_t sequence);
-  // The run is over: whoever still waits.
+  // The run is over, or the next one begins: whoever still waits.
   std::vector<Done> Close();
+  void Open();
 
  private:
   std::atomic<int64_t> newest_;
   mutable absl::Mutex mu_;
   std::vector<graphcache::Command> commands_ ABSL_GUARDED_BY(mu_);
+  graphcache::PolicyOptions options_ ABSL_GUARDED_BY(mu_);
   std::vector<std::pair<int64_t, Done>> waiting_ ABSL_GUARDED_BY(mu_);  // by sequence
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
-
-// The options of a job's cache once all of `commands` have taken effect.
-graphcache::PolicyOptions OptionsAfter(const graphcache::PolicyOptions& spec,
-                                       const std::vector<graphcache::Command>& commands);
 
 }  // namespace permafrost::jobs

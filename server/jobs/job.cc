@@ -1,6 +1,7 @@
 #include "jobs/job.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace permafrost::jobs {
 
@@ -20,6 +21,8 @@ bool CanMove(JobState from, JobState to) {
   }
   return false;
 }
+
+std::string OneLine(absl::string_view message) { return absl::StrReplaceAll(message, {{"\n", " "}, {"\r", " "}}); }
 
 void Validate(const JobSpec& spec, Violations& violations) {
   train::Validate(spec.train, "spec.", violations);

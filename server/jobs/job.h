@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/enum_names.h"
 #include "base/id.h"
@@ -24,7 +25,8 @@ constexpr bool IsTerminal(JobState s) {
   return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
 }
 // Whether the state machine has this arrow. Pure; tested by a table.
-//   queued -> running, cancelled | running -> cancelling, succeeded, failed, queued (drain, crash)
+//   queued -> running, cancelled | running -> cancelling, succeeded, failed, queued (drain, crash, an error of the
+//   machine)
 //   cancelling -> cancelled, succeeded, failed
 bool CanMove(JobState from, JobState to);
 
@@ -37,12 +39,24 @@ struct JobSpec {
 // Adds a violation for each bad field, named as on the wire ("spec.epochs").
 void Validate(const JobSpec& spec, Violations& violations);
 
-// Deaths of the server while the job ran, since a run last got further.
-struct Crashes {
+// Deaths of the server while the job ran, in a row at the same place.
+struct Deaths {
   int32_t count = 0;
-  int64_t checkpoint_step = 0;  // at the last of them, or at the drain since
-  bool operator==(const Crashes&) const = default;
+  int64_t step = -1;            // steps done when it died; -1: before the run's first step
+  int64_t checkpoint_step = 0;  // at the last of them
+  bool operator==(const Deaths&) const = default;
 };
+
+// Errors of the machine (transient, status.h) that the job has met and not got over yet.
+struct Trouble {
+  std::string error;                             // the newest, one line; empty: none
+  int32_t runs = 0;                              // in a row that such an error ended
+  absl::Time retry_time = absl::InfinitePast();  // of a queued job: when it runs again at the earliest, for show
+  bool operator==(const Trouble&) const = default;
+};
+
+// As an error of a job is shown.
+std::string OneLine(absl::string_view message);
 
 // A snapshot.
 struct Job {
@@ -56,8 +70,11 @@ struct Job {
   std::vector<train::EpochMetrics> epochs;
   std::optional<train::RunResult> result;  // when kSucceeded
   int32_t resumes = 0;
-  Crashes crashes;
+  Deaths deaths;
+  Trouble trouble;
   int64_t sequence = 0;  // age: rises with creation
+  // The record cannot be read: shown as kFailed with the reason as its error, and left as it is on disk.
+  bool unreadable = false;
 };
 
 }  // namespace permafrost::jobs

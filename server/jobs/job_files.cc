@@ -1,14 +1,21 @@
 #include "jobs/job_files.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/string_view.h"
+#include "telemetry/log.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -16,35 +23,85 @@ namespace {
 namespace fs = std::filesystem;
 
 // No id begins with a dot.
-constexpr char kDiscardedPrefix[] = ".deleted-";
+constexpr std::string_view kDiscardedPrefix = ".deleted-";
+constexpr std::string_view kQuarantinePrefix = ".quarantine-";
+
+// Whether something lies in `directory`; what cannot be listed is taken to hold something.
+bool HoldsSomething(const fs::path& directory) {
+  const auto names = ListDirectory(directory);
+  return !names.ok() || (*names && !(*names)->empty());
+}
 
 }  // namespace
 
 absl::Status JobFiles::Make(const JobId& id) const {
-  // Leavings of a deletion that could not finish hold checkpoints, which a new job of that id must not resume from.
-  PF_RETURN_IF_ERROR(RemoveAll(Directory(id)));
+  std::error_code error;
+  if (fs::symlink_status(Directory(id), error).type() != fs::file_type::not_found) {
+    // Of a deletion whose renaming failed, or of a job that another database knows. It may hold checkpoints, which a
+    // new job of that id must not resume from.
+    PF_ASSIGN_OR_RETURN(const std::optional<fs::path> to, Quarantine(id.value()));
+    if (to) {
+      telemetry::Log(telemetry::Severity::kWarning,
+                     absl::StrCat(Directory(id).string(), " is of no job on record: moved to ", to->string()));
+    }
+  }
   return CreateDirectories(Directory(id));
 }
 
 absl::StatusOr<fs::path> JobFiles::Discard(const JobId& id, int64_t sequence) const {
-  const fs::path to = directory_ / absl::StrCat(kDiscardedPrefix, id.value(), "-", sequence);
+  const fs::path to = directory_ / absl::StrCat(AbslView(kDiscardedPrefix), id.value(), "-", sequence);
   std::error_code error;
   fs::rename(Directory(id), to, error);
   if (error && error != std::errc::no_such_file_or_directory) {
-    return absl::InternalError(absl::StrCat(Directory(id).string(), ": cannot be moved away: ", error.message()));
+    return SystemError(error.value(), Directory(id), "move away");
   }
   return to;
 }
 
-absl::Status JobFiles::RemoveStrays(const std::function<bool(const JobId&)>& on_record) const {
-  std::vector<fs::path> strays;
-  std::error_code error;
-  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
-    if (!on_record(JobId(it->path().filename().string()))) strays.push_back(it->path());
+absl::StatusOr<JobFiles::Strays> JobFiles::FindStrays(const std::function<bool(const JobId&)>& on_record) const {
+  Strays strays;
+  PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(directory_));
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    if (on_record(JobId(name)) || name.starts_with(kQuarantinePrefix)) continue;
+    if (name.starts_with(kDiscardedPrefix)) {
+      strays.discarded.push_back(name);
+      continue;
+    }
+    strays.unknown.push_back(name);
+    const fs::path directory = directory_ / name;
+    std::error_code error;
+    if (!fs::is_directory(directory, error)) continue;
+    if (HoldsSomething(directory / "checkpoints") || HoldsSomething(directory / "artifacts")) {
+      strays.with_work.push_back(name);
+    }
   }
-  if (error) return absl::InternalError(absl::StrCat(directory_.string(), ": ", error.message()));
-  for (const fs::path& stray : strays) PF_RETURN_IF_ERROR(RemoveAll(stray));
-  return absl::OkStatus();
+  std::ranges::sort(strays.with_work);
+  return strays;
+}
+
+absl::StatusOr<std::vector<fs::path>> JobFiles::ClearStrays(const Strays& strays) const {
+  for (const std::string& name : strays.discarded) PF_RETURN_IF_ERROR(RemoveAll(directory_ / name));
+  std::vector<fs::path> quarantined;
+  for (const std::string& name : strays.unknown) {
+    PF_ASSIGN_OR_RETURN(const std::optional<fs::path> to, Quarantine(name));
+    if (to) quarantined.push_back(*to);
+  }
+  return quarantined;
+}
+
+absl::StatusOr<std::optional<fs::path>> JobFiles::Quarantine(const std::string& name) const {
+  const fs::path from = directory_ / name;
+  std::error_code error;
+  // rmdir, which refuses a directory that holds anything.
+  if (fs::is_directory(fs::symlink_status(from, error)) && rmdir(from.c_str()) == 0) return std::nullopt;
+  const std::string to =
+      (directory_ / absl::StrCat(AbslView(kQuarantinePrefix), name, "-",
+                                 absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone())))
+          .string();
+  fs::path free = to;
+  for (int n = 2; fs::exists(fs::symlink_status(free, error)); ++n) free = absl::StrCat(to, "-", n);
+  PF_RETURN_IF_ERROR(Rename(from, free));
+  return free;
 }
 
 absl::StatusOr<JobFiles::Piece> JobFiles::ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const {

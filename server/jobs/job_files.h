@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,16 +20,29 @@ class JobFiles {
   // `directory`: state_dir/jobs.
   explicit JobFiles(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
+  const std::filesystem::path& directory() const { return directory_; }
   std::filesystem::path Directory(const JobId& id) const { return directory_ / id.value(); }
   std::filesystem::path Log(const JobId& id) const { return Directory(id) / "log"; }
 
-  // An empty directory for a new job.
+  // Where the run is (run_mark.h).
+  std::filesystem::path Mark(const JobId& id) const { return Directory(id) / "last-step"; }
+
+  // An empty directory for a new job. One that is there already, of no job on record, is quarantined.
   absl::Status Make(const JobId& id) const;
   // Moves the directory of a job that is no longer on record out of the way at once; returns where it lies until
   // removed. Ok if there is none. `sequence` (the job's) tells the leavings of two jobs of one id apart.
   absl::StatusOr<std::filesystem::path> Discard(const JobId& id, int64_t sequence) const;
-  // Removes every entry whose name is not the id of a job on record.
-  absl::Status RemoveStrays(const std::function<bool(const JobId&)>& on_record) const;
+
+  // Entries of the directory that are not the directory of a job on record.
+  struct Strays {
+    std::vector<std::string> unknown;    // of no job that is known: another database may know it
+    std::vector<std::string> with_work;  // of those: with checkpoints or artifacts
+    std::vector<std::string> discarded;  // leavings of Discard
+  };
+  absl::StatusOr<Strays> FindStrays(const std::function<bool(const JobId&)>& on_record) const;
+  // Removes what Discard left, and renames each unknown entry to `.quarantine-NAME-TIME`: nothing proves that it is
+  // worth nothing. Empty directories, which hold nothing to lose, are removed. Returns where the quarantined ones lie.
+  absl::StatusOr<std::vector<std::filesystem::path>> ClearStrays(const Strays& strays) const;
 
   struct Piece {
     std::string data;
@@ -39,6 +54,9 @@ class JobFiles {
   absl::StatusOr<Piece> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const;
 
  private:
+  // Where it lies now; nullopt: it was empty, and is gone.
+  absl::StatusOr<std::optional<std::filesystem::path>> Quarantine(const std::string& name) const;
+
   std::filesystem::path directory_;
 };
 

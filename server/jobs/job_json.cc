@@ -28,6 +28,7 @@ struct Schema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<train::CheckpointOptions>& c) {
     a("every_steps", c.every_steps);
+    a("every_seconds", c.every_seconds);
     a("keep", c.keep);
   }
 
@@ -112,15 +113,24 @@ struct Schema {
   }
 
   template <class A>
-  static void Fields(A& a, typename A::template Visited<Crashes>& c) {
-    a("count", c.count);
-    a("checkpoint_step", c.checkpoint_step);
+  static void Fields(A& a, typename A::template Visited<Deaths>& d) {
+    a("count", d.count);
+    a("step", d.step);
+    a("checkpoint_step", d.checkpoint_step);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<Trouble>& t) {
+    a("error", t.error);
+    a("runs", t.runs);
+    a("retry_time", t.retry_time);
   }
 
   template <class A>
   static void Fields(A& a, typename A::template Visited<ProgressColumn>& c) {
     Fields(a, c.progress);
-    a("crashes", c.crashes);
+    a("crashes", c.deaths);
+    a("trouble", c.trouble);
   }
 
   template <class A>

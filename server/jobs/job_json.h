@@ -14,7 +14,8 @@ namespace permafrost::jobs {
 
 struct ProgressColumn {
   train::Progress progress;
-  Crashes crashes;
+  Deaths deaths;
+  Trouble trouble;
 };
 
 std::string ToJson(const JobSpec& spec);

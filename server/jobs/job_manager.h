@@ -1,6 +1,6 @@
 // Accepts jobs, queues them by priority then age, and runs one at a time on the device thread, which it owns.
 // Threads: all methods are safe anywhere and never wait for a training step.
-// Invariant: a job is in the store before Create answers; every state change is in the store before it is told.
+// Invariant: a job is in the store before Create answers; every state change is in the store before anyone sees it.
 #pragma once
 
 #include <array>
@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/change_hub.h"
 #include "data/catalog/catalog.h"
 #include "graphcache/command.h"
@@ -54,13 +55,18 @@ inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights
 
 struct JobManagerOptions {
   std::filesystem::path state_dir;  // permafrost.db and jobs/ID/ live here
+  // Start although the database has no job and jobs/ holds checkpoints or artifacts of some; they are set aside.
+  bool quarantine_unknown_jobs = false;
+  // Wait before a job runs again that an error of the machine ended; it doubles each time, up to five minutes.
+  absl::Duration first_retry = absl::Seconds(1);
 };
 
 class JobManager {
  public:
   // Interrupted jobs (running, cancelling) are queued again (cancelling ones become cancelled). A job is failed instead
-  // once the server died five times while it ran without a checkpoint newer than the time before: it would take every
-  // later server down too. Does not start the device thread. All references outlive the manager.
+  // once the server died five times in a row while it was at the same step: it would take every later server down too.
+  // Directories of no job on record are renamed to `.quarantine-*`. Does not start the device thread. All references
+  // outlive the manager. Errors: FailedPrecondition where the database has no job beside directories that hold work.
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(JobManagerOptions options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,
                                                           telemetry::GraphCacheMetrics& cache_metrics);
@@ -71,6 +77,8 @@ class JobManager {
   // Errors: as proto JobService.CreateJob.
   virtual absl::StatusOr<Job> Create(const CreateRequest& request) = 0;
   virtual absl::StatusOr<Job> Get(const JobId& id) const = 0;
+  // As Get, with the epochs after `after_epoch` only: what is new to who has those before.
+  virtual absl::StatusOr<Job> GetSince(const JobId& id, int64_t after_epoch) const = 0;
   // `page_token` empty for the first page. InvalidArgument (field page_token) for a token it did not make, or one made
   // for other states.
   virtual absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token,
@@ -78,7 +86,7 @@ class JobManager {
   virtual absl::StatusOr<Job> Cancel(const JobId& id) = 0;
   virtual absl::Status Delete(const JobId& id) = 0;
 
-  // Told on every change of the job and of its log, its deletion included.
+  // Calls `listener` on every change of the job and of its log, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) = 0;
   // At most `max_bytes` from `offset`; negative: that far before the present end. OutOfRange beyond the end.
   virtual absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const = 0;

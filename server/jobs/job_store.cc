@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "jobs/job_json.h"
 #include "jobs/job_schema.h"
+#include "telemetry/log.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -70,9 +71,9 @@ struct Connection {
         put_epoch(database, "INSERT OR REPLACE INTO epochs SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
         by_id(database, absl::StrCat(kSelectJob, "WHERE id = ?")),
         by_request(database, absl::StrCat(kSelectJob, "WHERE request_id = ?")),
-        epochs(database, "SELECT metrics FROM epochs WHERE job = ? ORDER BY epoch"),
+        epochs(database, "SELECT metrics FROM epochs WHERE job = ? AND epoch > ? ORDER BY epoch"),
         list(database, absl::StrCat(kSelectJob,
-                                    "WHERE sequence < ? AND state IN (?, ?, ?, ?, ?, ?) "
+                                    "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?) OR ?) "
                                     "ORDER BY sequence DESC LIMIT ?")),
         erase(database, "DELETE FROM jobs WHERE id = ?"),
         put_cache(database,
@@ -106,48 +107,64 @@ bool Exists(SQLite::Statement& by, const std::string& key) {
   return select->executeStep();
 }
 
+absl::Status ReadState(SQLite::Statement& row, Job& job) {
+  const std::string state = row.getColumn(3).getString();
+  const std::optional<JobState> parsed = kJobStateNames.Parse(state);
+  if (!parsed) return absl::DataLossError(absl::StrCat("state \"", state, "\" is not known"));
+  job.state = *parsed;
+  PF_ASSIGN_OR_RETURN(job.spec, SpecFromJson(row.getColumn(7).getString()));
+  PF_ASSIGN_OR_RETURN(const ProgressColumn progress, ProgressFromJson(row.getColumn(8).getString()));
+  job.progress = progress.progress;
+  job.deaths = progress.deaths;
+  job.trouble = progress.trouble;
+  if (!row.getColumn(9).isNull()) {
+    PF_ASSIGN_OR_RETURN(job.result, ResultFromJson(row.getColumn(9).getString()));
+  }
+  job.error = row.getColumn(10).getString();
+  job.resumes = row.getColumn(11).getInt();
+  return absl::OkStatus();
+}
+
+void MarkUnreadable(const absl::Status& why, Job& job) {
+  job.unreadable = true;
+  job.state = JobState::kFailed;
+  job.error = absl::StrCat("the record of job ", job.id.value(),
+                           " in the database cannot be read, its files are untouched: ", why.message());
+}
+
 // Without epochs.
-absl::StatusOr<Job> ReadRow(SQLite::Statement& row) {
+Job ReadRow(SQLite::Statement& row) {
   Job job;
   job.sequence = row.getColumn(0).getInt64();
   job.id = JobId(row.getColumn(1).getString());
   if (!row.getColumn(2).isNull()) job.request_id = row.getColumn(2).getString();
-  const std::string context = absl::StrCat("job ", job.id.value());
-  const std::string state = row.getColumn(3).getString();
-  const std::optional<JobState> parsed = kJobStateNames.Parse(state);
-  if (!parsed) return absl::DataLossError(absl::StrCat(context, ": state \"", state, "\" is not known"));
-  job.state = *parsed;
   job.create_time = ColumnTime(row.getColumn(4));
   job.start_time = ColumnTime(row.getColumn(5));
   job.end_time = ColumnTime(row.getColumn(6));
-  auto spec = SpecFromJson(row.getColumn(7).getString());
-  if (!spec.ok()) return Annotate(spec.status(), context);
-  job.spec = *std::move(spec);
-  auto progress = ProgressFromJson(row.getColumn(8).getString());
-  if (!progress.ok()) return Annotate(progress.status(), context);
-  job.progress = progress->progress;
-  job.crashes = progress->crashes;
-  if (!row.getColumn(9).isNull()) {
-    auto result = ResultFromJson(row.getColumn(9).getString());
-    if (!result.ok()) return Annotate(result.status(), context);
-    job.result = *result;
-  }
-  job.error = row.getColumn(10).getString();
-  job.resumes = row.getColumn(11).getInt();
+  if (const absl::Status read = ReadState(row, job); !read.ok()) MarkUnreadable(read, job);
   return job;
 }
 
 // With epochs.
-absl::StatusOr<std::optional<Job>> Find(SQLite::Statement& by, const std::string& key, SQLite::Statement& epochs_of) {
+std::optional<Job> Find(SQLite::Statement& by, const std::string& key, SQLite::Statement& epochs_of,
+                        int64_t after_epoch) {
   Use select(by);
   select->bind(1, key);
   if (!select->executeStep()) return std::nullopt;
-  PF_ASSIGN_OR_RETURN(Job job, ReadRow(*select));
+  Job job = ReadRow(*select);
   Use epochs(epochs_of);
   epochs->bind(1, job.sequence);
+  epochs->bind(2, after_epoch);
   while (epochs->executeStep()) {
-    PF_ASSIGN_OR_RETURN(train::EpochMetrics metrics, EpochFromJson(epochs->getColumn(0).getString()));
-    job.epochs.push_back(metrics);
+    const absl::StatusOr<train::EpochMetrics> metrics = EpochFromJson(epochs->getColumn(0).getString());
+    if (metrics.ok()) {
+      job.epochs.push_back(*metrics);
+    } else {
+      // A line of its history, which nothing depends on.
+      telemetry::Log(
+          telemetry::Severity::kWarning,
+          absl::StrCat("job ", job.id.value(), ": an epoch on record cannot be read: ", metrics.status().message()));
+    }
   }
   return job;
 }
@@ -187,7 +204,7 @@ class SqliteJobStore : public JobStore {
       BindTime(*insert, 5, job.start_time);
       BindTime(*insert, 6, job.end_time);
       insert->bind(7, ToJson(job.spec));
-      insert->bind(8, ToJson(ProgressColumn{job.progress, job.crashes}));
+      insert->bind(8, ToJson(ProgressColumn{job.progress, job.deaths, job.trouble}));
       BindResult(*insert, 9, job);
       insert->bind(10, job.error);
       insert->bind(11, job.resumes);
@@ -205,7 +222,7 @@ class SqliteJobStore : public JobStore {
       update->bind(1, StateName(job.state));
       BindTime(*update, 2, job.start_time);
       BindTime(*update, 3, job.end_time);
-      update->bind(4, ToJson(ProgressColumn{job.progress, job.crashes}));
+      update->bind(4, ToJson(ProgressColumn{job.progress, job.deaths, job.trouble}));
       BindResult(*update, 5, job);
       update->bind(6, job.error);
       update->bind(7, job.resumes);
@@ -214,26 +231,33 @@ class SqliteJobStore : public JobStore {
     });
   }
 
-  absl::Status PutEpoch(const JobId& id, const train::EpochMetrics& metrics) override {
+  absl::Status PutEpochs(const JobId& id, const std::deque<train::EpochMetrics>& epochs) override {
     return WithConnection([&](Connection& c) -> absl::Status {
-      Use put(c.put_epoch);
-      put->bind(1, metrics.epoch);
-      put->bind(2, ToJson(metrics));
-      put->bind(3, id.value());
-      return put->exec() == 1 ? absl::OkStatus() : NotFound(id);
+      SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
+      for (const train::EpochMetrics& metrics : epochs) {
+        Use put(c.put_epoch);
+        put->bind(1, metrics.epoch);
+        put->bind(2, ToJson(metrics));
+        put->bind(3, id.value());
+        if (put->exec() != 1) return NotFound(id);
+      }
+      transaction.commit();
+      return absl::OkStatus();
     });
   }
 
-  absl::StatusOr<Job> Get(const JobId& id) const override {
+  absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const override {
     return WithConnection([&](Connection& c) -> absl::StatusOr<Job> {
-      PF_ASSIGN_OR_RETURN(std::optional<Job> job, Find(c.by_id, id.value(), c.epochs));
+      std::optional<Job> job = Find(c.by_id, id.value(), c.epochs, after_epoch);
       if (!job) return NotFound(id);
       return *std::move(job);
     });
   }
 
   absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const override {
-    return WithConnection([&](Connection& c) { return Find(c.by_request, request_id, c.epochs); });
+    return WithConnection([&](Connection& c) -> absl::StatusOr<std::optional<Job>> {
+      return Find(c.by_request, request_id, c.epochs, 0);
+    });
   }
 
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const override {
@@ -253,12 +277,11 @@ class SqliteJobStore : public JobStore {
           list->bind(index++);
         }
       }
+      // States that are not known, too.
+      list->bind(index++, options.states.empty() ? 1 : 0);
       list->bind(index, options.page_size);
       std::vector<Job> jobs;
-      while (list->executeStep()) {
-        PF_ASSIGN_OR_RETURN(Job job, ReadRow(*list));
-        jobs.push_back(std::move(job));
-      }
+      while (list->executeStep()) jobs.push_back(ReadRow(*list));
       return jobs;
     });
   }

@@ -4,6 +4,8 @@
 // schema version is checked, and an older one brought up to date.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -32,14 +34,16 @@ class JobStore {
 
   // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id.
   virtual absl::Status Insert(Job& job) = 0;
-  // State, times, error, progress, result, resumes, crashes; not the epochs.
+  // State, times, error, progress, result, resumes, deaths, trouble; not the epochs.
   virtual absl::Status Update(const Job& job) = 0;
-  // Inserts or replaces.
-  virtual absl::Status PutEpoch(const JobId& id, const train::EpochMetrics& metrics) = 0;
-  // NotFound, reason JOB_NOT_FOUND. With its epochs.
-  virtual absl::StatusOr<Job> Get(const JobId& id) const = 0;
+  // All or none: each is inserted or replaced.
+  virtual absl::Status PutEpochs(const JobId& id, const std::deque<train::EpochMetrics>& epochs) = 0;
+  // With its epochs after `after_epoch`. NotFound, reason JOB_NOT_FOUND. A job whose record cannot be read is given as
+  // far as it can be (Job::unreadable), here and below.
+  virtual absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const = 0;
+  absl::StatusOr<Job> Get(const JobId& id) const { return Get(id, 0); }
   virtual absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const = 0;
-  // Newest first, without epochs.
+  // Newest first, without epochs. `states` are those on record.
   virtual absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const = 0;
   // With its epochs, graph cache and commands.
   virtual absl::Status Delete(const JobId& id) = 0;

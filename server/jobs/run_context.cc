@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "jobs/job_log_text.h"
 
 namespace permafrost::jobs {
@@ -50,7 +51,8 @@ void JobRunContext::OnProgress(const train::Progress& progress) {
   metrics_.job.SetRunning(progress.epoch, progress.loss, progress.graphs_per_second);
   metrics_.job.AddLookAhead(increment.look_ahead);
   metrics_.job.SetLookAhead(RunCounters::StateOf(progress.look_ahead));
-  if (hooks_.now() - last_store_ >= kStoreInterval) StoreProgress();
+  hooks_.mark_step(progress.step);
+  StoreNowAndThen();
   hooks_.notify();
 }
 
@@ -71,7 +73,7 @@ std::vector<graphcache::Command> JobRunContext::TakeCacheCommands(int64_t after_
   const auto has_this_step = [step](const graphcache::Command& command) { return command.step == step; };
   const auto pending = std::ranges::find_if_not(due, has_this_step);
   if (pending == due.end()) return due;
-  const absl::Time now = hooks_.now();
+  const absl::Duration now = hooks_.now();
   if (now >= next_stamp_) {
     std::vector<graphcache::Command> stamped(pending, due.end());
     for (graphcache::Command& command : stamped) command.step = step;
@@ -94,17 +96,33 @@ void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
   metrics_.job.ObserveEpoch(absl::Seconds(metrics.train_seconds + metrics.valid_seconds));
   hooks_.record_epoch(metrics);
   log_.Write(telemetry::Severity::kInfo, EpochLine(metrics, options_));
-  StoreProgress();
+  // Not each: the epochs of a small graph are as short as a step.
+  StoreNowAndThen();
   hooks_.notify();
+}
+
+absl::Status JobRunContext::StoreEpochs() {
+  last_store_ = hooks_.now();
+  // The database shares its disk with the checkpoint: whatever keeps it from writing may pass.
+  const absl::Status stored = hooks_.store_progress();
+  return stored.ok() ? stored : AsTransient(stored);
 }
 
 void JobRunContext::OnCheckpoint(int64_t step, absl::Duration duration) {
   metrics_.job.ObserveCheckpoint(duration);
-  train::Progress progress = live_.progress();
-  progress.checkpoint_step = step;
-  live_.SetProgress(progress);
-  StoreProgress();
+  if (!live_.trouble().error.empty()) {
+    log_.Write(telemetry::Severity::kInfo, absl::StrCat("the checkpoint of step ", step, " is written"));
+  }
+  live_.SetTrouble(absl::OkStatus());
+  StoreEpochs().IgnoreError();  // logged; a later one brings it up to date
   hooks_.notify();
+}
+
+void JobRunContext::OnCheckpointFailed(const absl::Status& error) {
+  metrics_.job.CountFailedCheckpoint();
+  live_.SetTrouble(error);
+  Log(train::LogLevel::kWarning,
+      absl::StrCat("no checkpoint could be written; training goes on and it is tried again: ", error.message()));
 }
 
 void JobRunContext::Log(train::LogLevel level, std::string_view line) {
@@ -112,9 +130,8 @@ void JobRunContext::Log(train::LogLevel level, std::string_view line) {
   hooks_.notify();
 }
 
-void JobRunContext::StoreProgress() {
-  last_store_ = hooks_.now();
-  hooks_.store_progress();
+void JobRunContext::StoreNowAndThen() {
+  if (hooks_.now() - last_store_ >= kStoreInterval) StoreEpochs().IgnoreError();
 }
 
 }  // namespace permafrost::jobs

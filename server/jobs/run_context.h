@@ -16,6 +16,7 @@
 #include "graphcache/snapshot.h"
 #include "jobs/cache_counters.h"
 #include "jobs/command_log.h"
+#include "jobs/job.h"
 #include "jobs/run_counters.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
@@ -34,9 +35,9 @@ class LiveRun {
     Entries entries = std::make_shared<const std::vector<graphcache::EntryInfo>>();
   };
 
-  // `cache`: as it was last, where the job ran before.
-  LiveRun(Cache cache, std::vector<graphcache::Command> commands)
-      : commands_(std::move(commands)), cache_(std::move(cache)) {}
+  // `cache`: as it was last, where the job ran before. `trouble`: of the job so far.
+  LiveRun(Cache cache, std::shared_ptr<CommandLog> commands, Trouble trouble)
+      : commands_(std::move(commands)), cache_(std::move(cache)), trouble_(std::move(trouble)) {}
 
   void RequestCancel() { cancel_.store(true, std::memory_order_release); }
   bool cancel_requested() const { return cancel_.load(std::memory_order_acquire); }
@@ -50,36 +51,49 @@ class LiveRun {
     return progress_;
   }
 
-  // `entries`: nullptr leaves those told before.
+  // The error with which the newest try to write a checkpoint ended; Ok: it was written.
+  void SetTrouble(const absl::Status& error) {
+    absl::MutexLock lock(&mu_);
+    trouble_ = error.ok() ? Trouble() : Trouble{OneLine(error.message()), trouble_.runs};
+  }
+  Trouble trouble() const {
+    absl::MutexLock lock(&mu_);
+    return trouble_;
+  }
+
+  // `entries`: nullptr leaves those reported before.
   void SetCache(const graphcache::Snapshot& snapshot, Entries entries) {
     absl::MutexLock lock(&mu_);
     cache_.snapshot = snapshot;
-    // What was told before is let go after the lock.
+    // The old ones are freed after the lock.
     if (entries != nullptr) cache_.entries.swap(entries);
   }
   Cache cache() const {
     absl::MutexLock lock(&mu_);
     return cache_;
   }
-  CommandLog& commands() { return commands_; }
+  CommandLog& commands() { return *commands_; }
 
  private:
   std::atomic<bool> cancel_{false};
-  CommandLog commands_;
+  const std::shared_ptr<CommandLog> commands_;
   mutable absl::Mutex mu_;  // held for a copy only: a training step never waits for the store
   train::Progress progress_ ABSL_GUARDED_BY(mu_);
   Cache cache_ ABSL_GUARDED_BY(mu_);
+  Trouble trouble_ ABSL_GUARDED_BY(mu_);
 };
 
 // Where a run's news go.
 struct RunHooks {
   std::function<void()> notify;  // tells watchers; each step
-  // Of LiveRun, with its cache, and the epochs recorded since.
-  std::function<void()> store_progress;
+  // Of LiveRun, with its cache, and the epochs recorded since. Ok: the epochs are in the store.
+  std::function<absl::Status()> store_progress;
   std::function<void(const train::EpochMetrics&)> record_epoch;  // publishes it
   // Replaces those of equal sequence; on disk when it returns Ok.
   std::function<absl::Status(const std::vector<graphcache::Command>&)> store_commands;
-  std::function<absl::Time()> now;
+  std::function<void(int64_t)> mark_step;  // cheap; each step
+  // Since a moment before the run, by a clock that nobody sets.
+  std::function<absl::Duration()> now;
 };
 
 struct RunMetrics {
@@ -87,8 +101,8 @@ struct RunMetrics {
   telemetry::GraphCacheMetrics& graph_cache;
 };
 
-// Progress and the graph cache are in memory after each step, and in the store at most once a second and after each
-// epoch and checkpoint.
+// Progress, epochs and the graph cache are in memory at once, and in the store at most once a second and at each
+// checkpoint.
 // Threads: the device thread only. Borrows everything.
 class JobRunContext : public train::RunContext {
  public:
@@ -100,11 +114,14 @@ class JobRunContext : public train::RunContext {
   void OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::Entries entries) override;
   std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) override;
   void OnEpoch(const train::EpochMetrics& metrics) override;
+  absl::Status StoreEpochs() override;
   void OnCheckpoint(int64_t step, absl::Duration duration) override;
+  void OnCheckpointFailed(const absl::Status& error) override;
   void Log(train::LogLevel level, std::string_view line) override;
 
  private:
-  void StoreProgress();
+  // If the last time was a second ago.
+  void StoreNowAndThen();
 
   const train::TrainOptions& options_;
   const std::atomic<bool>& draining_;
@@ -114,8 +131,9 @@ class JobRunContext : public train::RunContext {
   const RunHooks hooks_;
   RunCounters counters_;
   CacheCounters cache_counters_;
-  absl::Time last_store_;
-  absl::Time next_stamp_ = absl::InfinitePast();  // no commands are stamped before: the store failed just now
+  absl::Duration last_store_;
+  // No commands are stamped before: the store failed just now.
+  absl::Duration next_stamp_ = -absl::InfiniteDuration();
 };
 
 }  // namespace permafrost::jobs

@@ -1,6 +1,6 @@
 // Turns a run's progress, which counts since the job's first step, into increments for the process's counters.
 // Threads: one thread.
-// Invariant: no increment is negative, and none holds work of an earlier run of the job.
+// Invariant: no increment is negative, and none counts work of an earlier run of the job.
 #pragma once
 
 #include <optional>

@@ -60,6 +60,15 @@ struct JobMetrics::Families {
                        .Add({}, WaitBuckets())),
         resumes(OneCounter(registry, "permafrost_job_resumes_total",
                            "Jobs that were started again after a drain or a crash.")),
+        retries(
+            OneCounter(registry, "permafrost_job_retries_total",
+                       "Runs that an error of the machine ended, such as a full disk: the job waits and runs again.")),
+        failed_checkpoints(OneCounter(registry, "permafrost_checkpoint_failures_total",
+                                      "Checkpoints that could not be written while the run went on.")),
+        quarantined(OneCounter(registry, "permafrost_job_directories_quarantined_total",
+                               "Directories of no job on record that were set aside.")),
+        unreadable(OneGauge(registry, "permafrost_jobs_unreadable",
+                            "Jobs whose record in the database cannot be read; they count as failed.")),
         steps(OneCounter(registry, "permafrost_train_steps_total", "Optimizer steps.")),
         graphs(OneCounter(registry, "permafrost_train_graphs_total", "Graphs trained on, padding apart.")),
         nodes(OneCounter(registry, "permafrost_train_nodes_total", "Nodes trained on, padding apart.")),
@@ -106,7 +115,9 @@ struct JobMetrics::Families {
   std::map<std::string, Gauge*, std::less<>> jobs;        // by state
   std::map<std::string, Counter*, std::less<>> finished;  // by state
   Histogram& queue_wait;
-  Counter &resumes, &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges;
+  Counter &resumes, &retries, &failed_checkpoints, &quarantined;
+  Gauge& unreadable;
+  Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges;
   prometheus::Family<Histogram>& step_seconds;
   Histogram &batch, &forward, &backward, &optimizer;
   Histogram &epoch_seconds, &checkpoint_seconds;
@@ -149,6 +160,13 @@ void JobMetrics::CountFinished(std::string_view state) {
 }
 
 void JobMetrics::CountResume() { families_->resumes.Increment(); }
+
+void JobMetrics::CountRetry() { families_->retries.Increment(); }
+void JobMetrics::CountFailedCheckpoint() { families_->failed_checkpoints.Increment(); }
+void JobMetrics::CountQuarantined(int64_t directories) {
+  families_->quarantined.Increment(static_cast<double>(directories));
+}
+void JobMetrics::SetUnreadable(int64_t jobs) { families_->unreadable.Set(static_cast<double>(jobs)); }
 
 void JobMetrics::AddSteps(const StepCounts& increments) {
   families_->steps.Increment(static_cast<double>(increments.steps));

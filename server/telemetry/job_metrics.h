@@ -46,6 +46,14 @@ class JobMetrics {
   void CountFinished(std::string_view state);
   // permafrost_job_resumes_total
   void CountResume();
+  // permafrost_job_retries_total
+  void CountRetry();
+  // permafrost_checkpoint_failures_total
+  void CountFailedCheckpoint();
+  // permafrost_job_directories_quarantined_total
+  void CountQuarantined(int64_t directories);
+  // permafrost_jobs_unreadable
+  void SetUnreadable(int64_t jobs);
   // permafrost_train_{steps,graphs,nodes,edges,padding_nodes,padding_edges}_total
   void AddSteps(const StepCounts& increments);
   // permafrost_train_step_seconds{phase} (histogram), one observation a step and phase

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -24,7 +25,7 @@ absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory,
   if (!error) fs::rename(temporary, target, error);
   // A rename onto another name of the same file does nothing and leaves both.
   if (!error) fs::remove(temporary, error);
-  if (error) return absl::InternalError(absl::StrCat(target.string(), ": cannot link: ", error.message()));
+  if (error) return SystemError(error.value(), target, "link");
   return SyncDirectory(directory);
 }
 

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -22,6 +24,7 @@ constexpr int kVersion = 1;
 constexpr std::string_view kStateFile = "state.json";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kReplacedPrefix = ".old-";
+constexpr std::string_view kDamagedPrefix = ".damaged-";
 
 // One table for both directions and for the files' names.
 struct Part {
@@ -63,6 +66,24 @@ RunState FromJson(const json& j) {
   return s;
 }
 
+// A file of a complete checkpoint: one that is not there is damage, one that cannot be read is not.
+absl::StatusOr<std::string> ReadPart(const fs::path& path) {
+  absl::StatusOr<std::string> data = ReadFile(path);
+  if (absl::IsNotFound(data.status())) return absl::DataLossError(data.status().message());
+  return data;
+}
+
+absl::Status CheckVersion(const fs::path& file, const json& version) {
+  if (version == kVersion) return absl::OkStatus();
+  if (version.is_number_integer() && version > kVersion) {
+    // Whole, and worth all it was: the build that wrote it goes on from it.
+    return AsTransient(absl::FailedPreconditionError(
+        absl::StrCat(file.string(), ": was written by a newer permafrostd (version ", version.dump(),
+                     "); this one reads versions up to ", kVersion, "; start that one again, or a newer one")));
+  }
+  return absl::DataLossError(absl::StrCat(file.string(), ": version ", version.dump(), " is not known"));
+}
+
 }  // namespace
 
 CheckpointStore::CheckpointStore(fs::path directory, int64_t keep, std::map<std::string, std::string> metadata,
@@ -72,11 +93,10 @@ CheckpointStore::CheckpointStore(fs::path directory, int64_t keep, std::map<std:
 fs::path CheckpointStore::WeightsFile(int64_t step) const { return directory_ / absl::StrCat(step) / kWeights.file; }
 fs::path CheckpointStore::BestFile(int64_t step) const { return directory_ / absl::StrCat(step) / kBest.file; }
 
-std::vector<int64_t> CheckpointStore::Steps() const {
+absl::StatusOr<std::vector<int64_t>> CheckpointStore::Steps() const {
+  PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(directory_));
   std::vector<int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory_, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
     int64_t step = 0;
     const auto [end, ec] = std::from_chars(name.data(), name.data() + name.size(), step);
     if (ec == std::errc() && end == name.data() + name.size()) steps.push_back(step);
@@ -91,12 +111,35 @@ absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
   const fs::path temporary = directory_ / absl::StrCat(AbslView(kTemporaryPrefix), step);
   PF_RETURN_IF_ERROR(RemoveAll(temporary));
   PF_RETURN_IF_ERROR(CreateDirectories(temporary));
+  // At once: on a full disk its bytes are what the next try needs.
+  absl::Cleanup remove_half_written = [&temporary] { RemoveAll(temporary).IgnoreError(); };
+  PF_RETURN_IF_ERROR(WriteFiles(checkpoint, temporary));
+  // The same step again (a stop came before the epoch's evaluation): the newer one says more. The older one steps aside
+  // rather than go, so that a crash between the two renames loses neither.
+  const fs::path replaced = directory_ / absl::StrCat(AbslView(kReplacedPrefix), step);
+  const absl::Status stepped_aside = Rename(target, replaced);
+  if (!stepped_aside.ok() && !absl::IsNotFound(stepped_aside)) return stepped_aside;
+  if (const absl::Status published = PublishDirectory(temporary, target); !published.ok()) {
+    // What a resume would do first; until then the weights under this name must be there.
+    if (stepped_aside.ok()) Rename(replaced, target).IgnoreError();
+    return published;
+  }
+  PF_RETURN_IF_ERROR(RemoveAll(replaced));
+
+  PF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, Steps());
+  for (size_t i = static_cast<size_t>(keep_); i < steps.size(); ++i) {
+    PF_RETURN_IF_ERROR(RemoveAll(directory_ / absl::StrCat(steps[i])));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointStore::WriteFiles(const Checkpoint& checkpoint, const fs::path& directory) const {
   json files = json::object();
   for (const Part& part : kParts) {
     const auto& tensors = checkpoint.*part.tensors;
     if (tensors.empty()) continue;
     const std::string data = nn::EncodeSafetensors(tensors, metadata_);
-    PF_RETURN_IF_ERROR(WriteFileSynced(temporary / part.file, data));
+    PF_RETURN_IF_ERROR(WriteFileSynced(directory / part.file, data));
     files[std::string(part.file)] = {{"bytes", data.size()}, {"xxh3", HashHex(Hash64(data))}};
   }
   json state = {{"version", kVersion}, {"state", ToJson(checkpoint.state)}, {"files", files}};
@@ -106,91 +149,92 @@ absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
   }
   // The manifest checks itself, too: its hash is over the dump of what it wraps.
   const json manifest = {{"checkpoint", state}, {"xxh3", HashHex(Hash64(state.dump()))}};
-  PF_RETURN_IF_ERROR(WriteFileSynced(temporary / kStateFile, manifest.dump(1)));
-  // The same step again (a stop came before the epoch's evaluation): the newer one says more. The older one steps aside
-  // rather than go, so that a crash between the two renames loses neither.
-  const fs::path replaced = directory_ / absl::StrCat(AbslView(kReplacedPrefix), step);
-  std::error_code none_there;
-  fs::rename(target, replaced, none_there);
-  PF_RETURN_IF_ERROR(PublishDirectory(temporary, target));
-  PF_RETURN_IF_ERROR(RemoveAll(replaced));
-
-  const std::vector<int64_t> steps = Steps();
-  for (size_t i = static_cast<size_t>(keep_); i < steps.size(); ++i) {
-    PF_RETURN_IF_ERROR(RemoveAll(directory_ / absl::StrCat(steps[i])));
-  }
-  return absl::OkStatus();
+  return WriteFileSynced(directory / kStateFile, manifest.dump(1));
 }
 
 absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step) const {
   const fs::path directory = directory_ / absl::StrCat(step);
-  PF_ASSIGN_OR_RETURN(const std::string text, ReadFile(directory / kStateFile));
+  PF_ASSIGN_OR_RETURN(const std::string text, ReadPart(directory / kStateFile));
   const json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object() || !manifest.contains("checkpoint") || !manifest.contains("xxh3") ||
       manifest["xxh3"] != HashHex(Hash64(manifest["checkpoint"].dump()))) {
     return absl::DataLossError(absl::StrCat((directory / kStateFile).string(), ": checksum does not match"));
   }
   const json& body = manifest["checkpoint"];
-  if (body.at("version") != kVersion) {
-    return absl::DataLossError(absl::StrCat((directory / kStateFile).string(), ": version ", body.at("version").dump(),
-                                            ": this build reads ", kVersion));
-  }
   Checkpoint checkpoint;
-  checkpoint.state = FromJson(body.at("state"));
-  if (const auto cache = body.find("graph_cache"); cache != body.end()) {
-    PF_ASSIGN_OR_RETURN(checkpoint.cache, graphcache::SnapshotFromJson(cache->at("snapshot").dump()));
-    PF_ASSIGN_OR_RETURN(checkpoint.cache_entries, graphcache::EntriesFromJson(cache->at("entries").dump()));
+  std::vector<std::pair<const Part*, std::string>> parts;  // with their hashes
+  try {
+    PF_RETURN_IF_ERROR(CheckVersion(directory / kStateFile, body.at("version")));
+    checkpoint.state = FromJson(body.at("state"));
+    if (const auto cache = body.find("graph_cache"); cache != body.end()) {
+      PF_ASSIGN_OR_RETURN(checkpoint.cache, graphcache::SnapshotFromJson(cache->at("snapshot").dump()));
+      PF_ASSIGN_OR_RETURN(checkpoint.cache_entries, graphcache::EntriesFromJson(cache->at("entries").dump()));
+    }
+    for (const Part& part : kParts) {
+      const auto entry = body.at("files").find(std::string(part.file));
+      if (entry != body.at("files").end()) parts.emplace_back(&part, entry->at("xxh3").get<std::string>());
+    }
+  } catch (const json::exception& error) {
+    return absl::DataLossError(absl::StrCat((directory / kStateFile).string(), ": ", error.what()));
   }
-  for (const Part& part : kParts) {
-    const auto entry = body.at("files").find(std::string(part.file));
-    if (entry == body.at("files").end()) continue;
-    const fs::path file = directory / part.file;
-    PF_ASSIGN_OR_RETURN(const std::string data, ReadFile(file));
-    if (HashHex(Hash64(data)) != entry->at("xxh3").get<std::string>()) {
+  for (const auto& [part, hash] : parts) {
+    const fs::path file = directory / part->file;
+    PF_ASSIGN_OR_RETURN(const std::string data, ReadPart(file));
+    if (HashHex(Hash64(data)) != hash) {
       return absl::DataLossError(absl::StrCat(file.string(), ": checksum does not match"));
     }
     auto decoded = nn::DecodeSafetensors(data);
     if (!decoded.ok()) return Annotate(decoded.status(), file.string());
-    checkpoint.*part.tensors = std::move(decoded->tensors);
+    checkpoint.*part->tensors = std::move(decoded->tensors);
   }
   return checkpoint;
 }
 
 absl::Status CheckpointStore::RepairAfterCrash() const {
-  std::error_code error;
-  std::vector<fs::path> leavings;
-  for (const auto& entry : fs::directory_iterator(directory_, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kTemporaryPrefix)) leavings.push_back(entry.path());
+  PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(directory_));
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    const fs::path path = directory_ / name;
+    if (name.starts_with(kTemporaryPrefix)) PF_RETURN_IF_ERROR(RemoveAll(path));
     if (!name.starts_with(kReplacedPrefix)) continue;
-    const fs::path original = directory_ / name.substr(kReplacedPrefix.size());
-    if (fs::exists(original)) {
-      leavings.push_back(entry.path());
+    const std::string step = name.substr(kReplacedPrefix.size());
+    if (std::ranges::find(*names, step) != names->end()) {
+      PF_RETURN_IF_ERROR(RemoveAll(path));
     } else {
-      fs::rename(entry.path(), original, error);
+      PF_RETURN_IF_ERROR(Rename(path, directory_ / step));
     }
   }
-  for (const fs::path& path : leavings) PF_RETURN_IF_ERROR(RemoveAll(path));
   return absl::OkStatus();
+}
+
+absl::Status CheckpointStore::SetAside(int64_t step) const {
+  const std::string name = absl::StrCat(AbslView(kDamagedPrefix), step);
+  absl::Status renamed = Rename(directory_ / absl::StrCat(step), directory_ / name);
+  // One of that step was damaged before. A directory is never renamed over one that holds something.
+  for (int n = 2; !renamed.ok() && fs::exists(directory_ / name) && n < 1000; ++n) {
+    renamed = Rename(directory_ / absl::StrCat(step), directory_ / absl::StrCat(name, "-", n));
+  }
+  return renamed;
 }
 
 absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::LoadNewest() const {
   PF_RETURN_IF_ERROR(RepairAfterCrash());
-  const std::vector<int64_t> steps = Steps();
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const int64_t step = steps[i];
+  PF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, Steps());
+  std::vector<int64_t> damaged;
+  for (const int64_t step : steps) {
     absl::StatusOr<Checkpoint> checkpoint = Load(step);
     if (checkpoint.ok()) {
       // A damaged one that is newer would count among those kept, in place of what the resumed run saves.
-      for (size_t damaged = 0; damaged < i; ++damaged) {
-        PF_RETURN_IF_ERROR(RemoveAll(directory_ / absl::StrCat(steps[damaged])));
-      }
+      for (const int64_t newer : damaged) PF_RETURN_IF_ERROR(SetAside(newer));
       return *std::move(checkpoint);
     }
-    warn_(absl::StrCat("checkpoint ", step, " is damaged and passed over: ", checkpoint.status().message()));
+    if (!absl::IsDataLoss(checkpoint.status())) {
+      return Annotate(checkpoint.status(), absl::StrCat("checkpoint ", step, " cannot be read"));
+    }
+    warn_(absl::StrCat("checkpoint ", step, " is damaged and set aside: ", checkpoint.status().message()));
+    damaged.push_back(step);
   }
-  if (!steps.empty()) {
-    return absl::DataLossError(absl::StrCat(directory_.string(), ": all ", steps.size(), " checkpoints are damaged"));
+  if (!damaged.empty()) {
+    return absl::DataLossError(absl::StrCat(directory_.string(), ": all ", damaged.size(), " checkpoints are damaged"));
   }
   return std::nullopt;
 }

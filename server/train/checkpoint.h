@@ -48,21 +48,28 @@ struct Checkpoint {
 class CheckpointStore {
  public:
   // `directory`: jobs/ID/checkpoints, made when needed. `metadata` goes into the weights' files.
-  // `warn` hears of each damaged checkpoint that is passed over.
+  // `warn` hears of each damaged checkpoint that is set aside.
   CheckpointStore(std::filesystem::path directory, int64_t keep, std::map<std::string, std::string> metadata,
                   std::function<void(std::string_view)> warn);
 
-  // Durable when Ok; older ones beyond `keep` are removed after.
+  // Durable when Ok; older ones beyond `keep` are removed after. On an error nothing of it stays on disk, and those
+  // before it are as they were.
   absl::Status Save(const Checkpoint& checkpoint);
-  // The newest whose files all match their checksums; nullopt: none. DataLoss if there are some and all are damaged.
+  // The newest that is whole; nullopt: there are none. Newer ones that are proven damaged (a file is missing, a
+  // checksum or the structure does not add up) are renamed to `.damaged-STEP`, never deleted. Errors: DataLoss if there
+  // are some and all are damaged, which then keep their names; FailedPrecondition (transient) for one that a newer
+  // build wrote; any other, all transient (status.h), where one cannot be read just now. Nothing is set aside then.
   absl::StatusOr<std::optional<Checkpoint>> LoadNewest() const;
   // Files of the checkpoint of `step`.
   std::filesystem::path WeightsFile(int64_t step) const;
   std::filesystem::path BestFile(int64_t step) const;
 
  private:
-  std::vector<int64_t> Steps() const;  // newest first
+  absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first
+  // DataLoss only where damage is proven.
   absl::StatusOr<Checkpoint> Load(int64_t step) const;
+  absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
+  absl::Status SetAside(int64_t step) const;
   // Removes what a crash during Save left, and puts a checkpoint back that it had set aside.
   absl::Status RepairAfterCrash() const;
 

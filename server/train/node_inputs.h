@@ -1,4 +1,5 @@
-// A block of a large graph as the inputs of a step, and back: one order of tensors for everyone.
+// Converts a block of a large graph to the inputs of a step, and back. Both directions use one order of tensors.
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +13,8 @@
 
 namespace permafrost::train {
 
-// What each row of a padded block is among its real rows, so that padding does not shift dropout's masks.
+// The place of each row of a padded block among the block's real rows. Dropout draws its masks by these keys, so that
+// padding does not shift them.
 // Threads: one at a time.
 class RowKeys {
  public:
@@ -29,10 +31,10 @@ class RowKeys {
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t width,
                                   int64_t targets, const int64_t& step, c10::Device device);
 
-// Of tensors that are on the device already.
+// The inputs of a block whose tensors are on the device already.
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
 
-// What a model takes of such inputs.
+// The block that such inputs make up, as a model takes it.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
 
 }  // namespace permafrost::train

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,10 +14,13 @@
 
 namespace permafrost::train {
 
+// A checkpoint comes where either interval says so, at a stop, and at the job's end.
 struct CheckpointOptions {
-  // Steps between checkpoints beside the one at the end of each epoch. Smaller: less lost on a crash, more disk writes.
-  // 0: only those.
+  // Steps between checkpoints. 0: not by steps.
   int64_t every_steps = 0;
+  // Seconds between checkpoints, 0..86,400; more where one takes longer than 2 % of that, fewer in a run's first
+  // minute. Smaller: less lost when the machine dies, more disk writes. 0: not by time.
+  int64_t every_seconds = 60;
   // Checkpoints kept, 1..100; the newest complete one is never deleted.
   int64_t keep = 2;
   bool operator==(const CheckpointOptions&) const = default;
@@ -56,8 +61,11 @@ struct TrainOptions {
   bool operator==(const TrainOptions&) const = default;
 };
 
-// Options of a job that says no more than its model's architecture: a node-level one has fewer layers, larger batches
-// and another loss.
+// The models of a level: "sage, gcn".
+std::string ModelsOf(nn::ModelLevel level, std::string_view separator);
+
+// Options of a job that says no more than its model's architecture: as many layers, batches as large, and the loss, as
+// the model's row of nn::kModels says.
 TrainOptions DefaultOptions(nn::Architecture architecture);
 
 // Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.").

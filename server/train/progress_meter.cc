@@ -6,7 +6,7 @@ namespace {
 constexpr absl::Duration kResolution = absl::Milliseconds(100);
 }  // namespace
 
-void ProgressMeter::Add(absl::Time now, int64_t steps, int64_t graphs) {
+void ProgressMeter::Add(absl::Duration now, int64_t steps, int64_t graphs) {
   // The last sample is the present one; it becomes history when it is far enough from the one before.
   const size_t count = samples_.size();
   if (count >= 2 && samples_[count - 1].time - samples_[count - 2].time < kResolution) {

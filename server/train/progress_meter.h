@@ -1,5 +1,5 @@
 // Throughput over the last seconds and the time that is left.
-// Threads: the device thread. Pure but for the times it is handed.
+// Threads: the device thread. Pure but for the times it is given: time since the run began, which never falls.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ class ProgressMeter {
   // Samples older than this do not count.
   static constexpr absl::Duration kWindow = absl::Seconds(5);
 
-  explicit ProgressMeter(absl::Time start) { samples_.push_back({start, 0, 0}); }
+  ProgressMeter() { samples_.push_back({absl::ZeroDuration(), 0, 0}); }
 
-  // `steps` and `graphs`: totals of this run so far. Times must not fall.
-  void Add(absl::Time now, int64_t steps, int64_t graphs);
+  // `steps` and `graphs`: totals of this run so far.
+  void Add(absl::Duration now, int64_t steps, int64_t graphs);
   // 0 before the first sample.
   double graphs_per_second() const;
   // At the window's pace, evaluation included. Zero before the first sample.
@@ -25,7 +25,7 @@ class ProgressMeter {
 
  private:
   struct Sample {
-    absl::Time time;
+    absl::Duration time;
     int64_t steps, graphs;
   };
   std::deque<Sample> samples_;

@@ -66,7 +66,8 @@ struct RunResult {
 enum class StopRequest { kNone, kCancel, kDrain };
 enum class LogLevel { kInfo, kWarning, kError };
 
-// What a run tells and asks. Every method is called on the thread that called Run.
+// What a run reports to the job that it belongs to, and asks of it. Every method is called on the thread that called
+// Run.
 class RunContext {
  public:
   virtual ~RunContext() = default;
@@ -74,18 +75,23 @@ class RunContext {
   virtual StopRequest stop_requested() const = 0;
   // After each step; cheap.
   virtual void OnProgress(const Progress& progress) = 0;
-  // After each step of training and evaluation; cheap. `entries`: nullptr while they are as told before, in statistics
-  // a moment old; never nullptr after a command or at a run's end.
+  // After each step of training and evaluation; cheap. `entries`: nullptr leaves those reported before, whose
+  // statistics are then a moment old; never nullptr after a command or at a run's end.
   virtual void OnGraphCache(const graphcache::Snapshot& snapshot,
                             std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries) = 0;
-  // Asked at each boundary of a training step. The commands after `after_sequence` that take effect now, in order:
-  // those stamped with `step` (optimizer steps done), and, where none with a later step is ahead of them, those without
-  // a stamp or with an earlier one, which are stamped with `step` and on disk with it when this returns.
+  // Asked at each boundary of a training step. Returns the commands after `after_sequence` that take effect now, in
+  // order: those stamped with `step` (optimizer steps done); and those without a stamp or with an earlier one, if none
+  // with a later stamp is ahead of them. The latter get the stamp `step`, which is on disk when this returns.
   virtual std::vector<graphcache::Command> TakeCacheCommands(int64_t after_sequence, int64_t step) = 0;
-  // A resumed run may report an epoch again, with equal metrics.
+  // A resumed run reports an epoch again that its checkpoint does not have, with equal metrics.
   virtual void OnEpoch(const EpochMetrics& metrics) = 0;
-  // A checkpoint is complete on disk.
+  // Asked before a checkpoint is written: a run that resumes from it does not report the epochs before it again. Ok:
+  // those reported so far survive the process. Otherwise the checkpoint is not written.
+  virtual absl::Status StoreEpochs() = 0;
+  // A checkpoint is complete on disk, and the progress reported last says so.
   virtual void OnCheckpoint(int64_t step, absl::Duration duration) = 0;
+  // A checkpoint could not be written. The run goes on and tries again later.
+  virtual void OnCheckpointFailed(const absl::Status& error) = 0;
   virtual void Log(LogLevel level, std::string_view line) = 0;
 };
 
@@ -112,7 +118,8 @@ class Runner {
  public:
   virtual ~Runner() = default;
   // Trains to the end or to a stop at a step boundary, where a checkpoint is written first (cancel and drain alike).
-  // Any exception of the math library becomes a Status here.
+  // Any exception of the math library becomes a Status here. A transient error (status.h) is the machine's: the same
+  // request, run again later, goes on from the newest checkpoint.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,

@@ -13,7 +13,7 @@ namespace permafrost::train {
 namespace {
 
 // How old what others see of the entries may be: copying them costs with their number.
-constexpr absl::Duration kEntriesInterval = absl::Milliseconds(500);
+constexpr std::chrono::milliseconds kEntriesInterval(500);
 
 graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& task, RunContext& context) {
   return {.options = options.graph_cache,
@@ -76,7 +76,7 @@ void StepEngine::OnPhase(int phase) {
 }
 
 void StepEngine::Tell(bool with_entries) {
-  const absl::Time now = absl::Now();
+  const Clock::time_point now = Clock::now();
   std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries;
   if (with_entries || now >= next_entries_) {
     entries = std::make_shared<const std::vector<graphcache::EntryInfo>>(cache_.entries());

@@ -55,7 +55,7 @@ class StepEngine {
   graphcache::GraphCache cache_;
   Clock::time_point phase_begin_;
   PhaseSeconds* phase_seconds_ = nullptr;  // of the step that runs
-  absl::Time next_entries_ = absl::InfinitePast();
+  Clock::time_point next_entries_ = Clock::time_point::min();
 };
 
 }  // namespace permafrost::train

@@ -22,6 +22,12 @@ double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration)
 
 }  // namespace
 
+bool IsBetter(nn::Metric metric, double value, double best) {
+  if (std::isnan(best)) return true;
+  if (std::isnan(value)) return false;
+  return nn::HigherIsBetter(metric) ? value > best : value < best;
+}
+
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context) {
   PF_ASSIGN_OR_RETURN(auto task, Task::Create(request.options, request.dataset, backend.device(), threads,
@@ -44,8 +50,8 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       checkpoints_(job_directory_ / "checkpoints", options_.checkpoint.keep,
                    {{"format", "pt"}, {"permafrost.model", task_->Describe()}},
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
-      run_start_(absl::Now()),
-      meter_(run_start_) {
+      best_(nn::Clone(task_->tensors().All())),
+      schedule_(options_.checkpoint) {
   state_.seed = options_.seed;
   state_.threads = threads;
 }
@@ -61,10 +67,7 @@ absl::Status Trainer::Resume() {
   PF_RETURN_IF_ERROR(task_->tensors().CopyFrom(found->model));
   PF_RETURN_IF_ERROR(nn::CopyByName(found->optimizer, optimizer_.state()));
   PF_RETURN_IF_ERROR(nn::CopyByName(found->accumulators, engine_.losses().tensors()));
-  if (!found->best.empty()) {
-    best_ = nn::Clone(task_->tensors().All());
-    PF_RETURN_IF_ERROR(nn::CopyByName(found->best, best_));
-  }
+  if (!found->best.empty()) PF_RETURN_IF_ERROR(nn::CopyByName(found->best, best_));
   if (found->state.threads != state_.threads) {
     context_.Log(
         LogLevel::kWarning,
@@ -75,7 +78,8 @@ absl::Status Trainer::Resume() {
   const int threads = state_.threads;
   state_ = found->state;
   state_.threads = threads;
-  checkpoint_step_ = state_.step;
+  saved_ = {state_.step, state_.position};
+  progress_.checkpoint_step = state_.step;
   seconds_before_ = state_.train_seconds;
   PF_RETURN_IF_ERROR(RestoreCache(*found));
   graphs_before_ = rows().graphs;
@@ -93,13 +97,12 @@ absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   if (!checkpoint.cache) return absl::OkStatus();
   // What earlier runs did, apart from what this one does from here on.
   context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
-  PF_RETURN_IF_ERROR(engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries,
-                                             [this] { return context_.stop_requested() == StopRequest::kNone; }));
+  engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
   engine_.Tell(/*with_entries=*/true);
   return absl::OkStatus();
 }
 
-absl::Status Trainer::ObeyCommands() {
+absl::Status Trainer::ExecuteCommands() {
   const int64_t last = engine_.cache().last_command();
   for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
     PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
@@ -109,7 +112,8 @@ absl::Status Trainer::ObeyCommands() {
 }
 
 absl::StatusOr<RunOutcome> Trainer::Run() {
-  Tell();
+  work_.Restart();
+  Report();
   absl::StatusOr<RunOutcome> outcome = RunToEnd();
   engine_.Tell(/*with_entries=*/true);
   return outcome;
@@ -129,16 +133,15 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
   }
   if (stop != StopRequest::kNone) {
     // A stop is no failure: without this checkpoint the run resumes from the one before, to the same end.
-    const bool saved_already = checkpoint_step_ == state_.step && state_.step > 0;
-    if (const absl::Status saved = saved_already ? absl::OkStatus() : SaveCheckpoint(); !saved.ok()) {
+    if (const absl::Status stored = saved() ? absl::OkStatus() : SaveCheckpoint(); !stored.ok()) {
       context_.Log(LogLevel::kWarning,
-                   absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, saved.message()));
+                   absl::StrFormat("no checkpoint at the stop, at step %d: %s", state_.step, stored.message()));
     }
     return RunOutcome{.end = stop == StopRequest::kCancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
   }
   result.best_epoch = state_.best_epoch;
   result.best_valid_metric = state_.best_valid_metric;
-  result.train_seconds = seconds_before_ + Seconds(absl::Now() - run_start_);
+  result.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
   result.mean_step_milliseconds = run_steps_ > 0 ? 1e3 * step_seconds_ / static_cast<double>(run_steps_) : 0;
   result.num_parameters = task_->tensors().num_parameter_values();
   return RunOutcome{.end = RunEnd::kSucceeded, .result = result};
@@ -151,10 +154,10 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   const bool scheduled = options_.optimizer.schedule != nn::Schedule::kConstant || options_.optimizer.warmup_steps > 0;
   while (state_.position.batch < batches) {
     if (const StopRequest stop = context_.stop_requested(); stop != StopRequest::kNone) return stop;
-    PF_RETURN_IF_ERROR(ObeyCommands());
-    const absl::Time begin = absl::Now();
+    PF_RETURN_IF_ERROR(ExecuteCommands());
+    const absl::Duration begin = work_.Elapsed();
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
-    progress_.phase_seconds.batch += Seconds(absl::Now() - begin);
+    progress_.phase_seconds.batch += Seconds(work_.Elapsed() - begin);
     if (scheduled) {
       optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches * options_.epochs));
     }
@@ -162,7 +165,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     ++state_.step;
     ++state_.position.batch;
     ++run_steps_;
-    const absl::Time end = absl::Now();
+    const absl::Duration end = work_.Elapsed();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
     if (end >= next_loss_read_) {
@@ -171,12 +174,11 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
       next_loss_read_ = end + kLossInterval;
     }
     meter_.Add(end, run_steps_, rows().graphs - graphs_before_);
-    TellLookAhead(*stream);
+    ReportLookAhead(*stream);
     engine_.Tell();
-    Tell();
-    const int64_t every = options_.checkpoint.every_steps;
-    // The end of the epoch has its own.
-    if (every > 0 && state_.step % every == 0 && state_.position.batch < batches) PF_RETURN_IF_ERROR(SaveCheckpoint());
+    Report();
+    // After an epoch's last step its evaluation comes first: a checkpoint is worth more with it.
+    if (state_.position.batch < batches && schedule_.Due(state_.step, end)) PF_RETURN_IF_ERROR(SaveDueCheckpoint());
   }
   return StopRequest::kNone;
 }
@@ -185,7 +187,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   backend_.Synchronize();
   const double train_loss = engine_.losses().Mean();
   PF_RETURN_IF_ERROR(CheckFinite(train_loss));
-  const absl::Time begin = absl::Now();
+  const Stopwatch evaluation;
   const absl::StatusOr<Evaluation> valid = EvaluateSplit(data::Split::kValid, /*keep_predictions=*/false);
   if (absl::IsCancelled(valid.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(valid.status());
@@ -198,11 +200,9 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
                              .valid_metric = valid->metric,
                              .learning_rate = optimizer_.learning_rate(),
                              .train_seconds = state_.epoch_seconds,
-                             .valid_seconds = Seconds(absl::Now() - begin),
+                             .valid_seconds = Seconds(evaluation.Elapsed()),
                              .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0};
-  // Without a validation split the last epoch counts as the best.
-  if (best_.empty() || IsBest(valid->metric)) {
-    if (best_.empty()) best_ = nn::Clone(task_->tensors().All());
+  if (IsBetter(metric_, valid->metric, state_.best_valid_metric)) {
     nn::CopyInto(task_->tensors().All(), best_);
     state_.best_epoch = epoch;
     state_.best_valid_metric = valid->metric;
@@ -210,9 +210,13 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   state_.position = {epoch, 0};
   state_.epoch_seconds = 0;
   engine_.losses().Reset();
-  // Metrics first: a crash after the checkpoint would not run this epoch again, one before it tells them twice.
   context_.OnEpoch(metrics);
-  PF_RETURN_IF_ERROR(SaveCheckpoint());
+  // The job's result and its weights are taken from the last checkpoint, so that one must be.
+  if (epoch == options_.epochs) {
+    PF_RETURN_IF_ERROR(SaveCheckpoint());
+  } else if (schedule_.Due(state_.step, work_.Elapsed())) {
+    PF_RETURN_IF_ERROR(SaveDueCheckpoint());
+  }
   return StopRequest::kNone;
 }
 
@@ -223,10 +227,9 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   result.final_test_metric = last->metric;
   result.final_test_loss = last->loss;
 
-  const std::vector<nn::NamedTensor> last_weights = nn::Clone(task_->tensors().All());
+  // The last weights are in the checkpoint of this step, which a stop does not write again.
   nn::CopyInto(best_, task_->tensors().All());
   const absl::StatusOr<Evaluation> best = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
-  nn::CopyInto(last_weights, task_->tensors().All());  // a checkpoint after a stop must hold the last weights
   if (absl::IsCancelled(best.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(best.status());
   result.best_test_metric = best->metric;
@@ -243,24 +246,37 @@ absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_p
 }
 
 absl::Status Trainer::SaveCheckpoint() {
-  const absl::Time begin = absl::Now();
-  state_.train_seconds = seconds_before_ + Seconds(begin - run_start_);
+  const absl::Duration begin = work_.Elapsed();
+  PF_RETURN_IF_ERROR(context_.StoreEpochs());
+  state_.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
   PF_RETURN_IF_ERROR(checkpoints_.Save({.state = state_,
                                         .model = task_->tensors().All(),
                                         .optimizer = optimizer_.state(),
                                         .accumulators = engine_.losses().tensors(),
-                                        .best = best_,
+                                        .best = state_.best_epoch > 0 ? best_ : std::vector<nn::NamedTensor>(),
                                         .cache = engine_.cache().snapshot(),
                                         .cache_entries = engine_.cache().entries()}));
   PF_RETURN_IF_ERROR(PublishArtifacts());
-  checkpoint_step_ = state_.step;
-  context_.OnCheckpoint(state_.step, absl::Now() - begin);
+  const absl::Duration end = work_.Elapsed();
+  schedule_.OnSaved(begin, end);
+  saved_ = {state_.step, state_.position};
+  progress_.checkpoint_step = state_.step;
+  context_.OnProgress(progress_);
+  context_.OnCheckpoint(state_.step, end - begin);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::SaveDueCheckpoint() {
+  const absl::Status saved = SaveCheckpoint();
+  if (saved.ok() || !IsTransient(saved)) return saved;
+  schedule_.OnFailed(work_.Elapsed());
+  context_.OnCheckpointFailed(saved);
   return absl::OkStatus();
 }
 
 absl::Status Trainer::PublishArtifacts() {
   PF_RETURN_IF_ERROR(LinkArtifact(checkpoints_.WeightsFile(state_.step), job_directory_, kLastWeightsFile));
-  if (best_.empty()) return absl::OkStatus();
+  if (state_.best_epoch == 0) return absl::OkStatus();
   return LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile);
 }
 
@@ -272,13 +288,8 @@ absl::Status Trainer::CheckFinite(double loss) const {
       state_.position.epoch + 1, state_.step, optimizer_.learning_rate()));
 }
 
-bool Trainer::IsBest(double metric) const {
-  if (std::isnan(metric) || std::isnan(state_.best_valid_metric)) return true;
-  return nn::HigherIsBetter(metric_) ? metric > state_.best_valid_metric : metric < state_.best_valid_metric;
-}
-
 // Each epoch has a stream of its own, which counts from nothing.
-void Trainer::TellLookAhead(const BatchStream& stream) {
+void Trainer::ReportLookAhead(const BatchStream& stream) {
   std::optional<LookAhead> now = stream.look_ahead();
   if (!now) return;
   const LookAhead& before = look_ahead_before_;
@@ -288,7 +299,7 @@ void Trainer::TellLookAhead(const BatchStream& stream) {
   progress_.look_ahead = now;
 }
 
-void Trainer::Tell() {
+void Trainer::Report() {
   const int64_t batches = task_->batches_per_epoch();
   progress_.epoch = std::min(state_.position.epoch + 1, options_.epochs);
   progress_.step_in_epoch = state_.position.batch;
@@ -301,7 +312,6 @@ void Trainer::Tell() {
   progress_.edges = rows().edges;
   progress_.padding_nodes = rows().padding_nodes;
   progress_.padding_edges = rows().padding_edges;
-  progress_.checkpoint_step = checkpoint_step_;
   context_.OnProgress(progress_);
 }
 

@@ -4,13 +4,17 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/monotonic.h"
 #include "data/sampling/epoch_order.h"
 #include "device/backend.h"
 #include "nn/optimizer.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_schedule.h"
 #include "train/evaluator.h"
 #include "train/progress_meter.h"
 #include "train/runner.h"
@@ -18,6 +22,10 @@
 #include "train/task.h"
 
 namespace permafrost::train {
+
+// Whether the weights of an evaluation with the metric `value` replace those chosen by `best` (NaN: none yet). NaN, of
+// which nothing can be said, replaces only NaN: without a validation split the last epoch counts as the best.
+bool IsBetter(nn::Metric metric, double value, double best);
 
 class Trainer {
  public:
@@ -31,7 +39,7 @@ class Trainer {
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
           std::unique_ptr<Task> task);
 
-  // Each returns a StopRequest that ended it early, or kNone.
+  // Each returns the StopRequest that ended it early; kNone: it came to its end.
   absl::StatusOr<StopRequest> TrainEpoch();
   absl::StatusOr<StopRequest> FinishEpoch();
   absl::StatusOr<StopRequest> Test(RunResult& result);
@@ -39,19 +47,22 @@ class Trainer {
   absl::StatusOr<RunOutcome> RunToEnd();
   absl::Status Resume();
   absl::Status RestoreCache(const Checkpoint& checkpoint);
+  // One that the run cannot do without: its end, or a stop.
   absl::Status SaveCheckpoint();
+  // One that is due. Where the machine cannot take it the run goes on, since memory holds all that the checkpoint
+  // would: stopping would lose what came after the one before. The next try comes later.
+  absl::Status SaveDueCheckpoint();
+  bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
   // Gives the files of the present step's checkpoint their names among the artifacts.
   absl::Status PublishArtifacts();
   absl::Status CheckFinite(double loss) const;
-  // Whether the metric of an evaluation is better than that of the best epoch so far.
-  bool IsBest(double metric) const;
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
-  // Applies what clients told the cache since the last step boundary.
-  absl::Status ObeyCommands();
+  // Executes the graph cache commands that take effect at this step boundary.
+  absl::Status ExecuteCommands();
   // The rows of all training steps of the job.
   const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
-  void TellLookAhead(const BatchStream& stream);
-  void Tell();
+  void ReportLookAhead(const BatchStream& stream);
+  void Report();
 
   const TrainOptions options_;
   const std::filesystem::path job_directory_;
@@ -62,20 +73,24 @@ class Trainer {
   nn::Optimizer optimizer_;
   StepEngine engine_;
   CheckpointStore checkpoints_;
-  std::vector<nn::NamedTensor> best_;  // weights of the best epoch; empty before the first evaluation
+  // Weights of the best epoch; of no meaning before the first evaluation. Allocated with the model: the storage of a
+  // run does not grow at its first evaluation.
+  const std::vector<nn::NamedTensor> best_;
   RunState state_;
 
   // Of this run only.
-  const absl::Time run_start_;
+  const Stopwatch run_;
   double seconds_before_ = 0;  // train_seconds of earlier runs
   int64_t graphs_before_ = 0;  // of earlier runs
+  Stopwatch work_;             // since the run's first step began: what comes before is not training
+  CheckpointSchedule schedule_;
   int64_t run_steps_ = 0;
   double step_seconds_ = 0;
-  int64_t checkpoint_step_ = 0;
+  std::optional<std::pair<int64_t, data::SamplerPosition>> saved_;  // step and position of the newest checkpoint
   Progress progress_;
   LookAhead look_ahead_before_;  // of earlier epochs
   ProgressMeter meter_;
-  absl::Time next_loss_read_ = absl::InfinitePast();
+  absl::Duration next_loss_read_ = absl::ZeroDuration();
 };
 
 }  // namespace permafrost::train

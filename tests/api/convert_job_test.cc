@@ -67,6 +67,7 @@ TEST(CreateRequestFromWire, TheDefaultsAreThoseOfTheProtosComments) {
   EXPECT_EQ(spec.train.optimizer.weight_decay, 0);
   EXPECT_EQ(spec.train.loss, nn::Loss::kL1);
   EXPECT_EQ(spec.train.checkpoint.every_steps, 0);
+  EXPECT_EQ(spec.train.checkpoint.every_seconds, 60);
   EXPECT_EQ(spec.train.checkpoint.keep, 2);
   EXPECT_EQ(spec.priority, 0);
   EXPECT_EQ(spec.train.model.dropout, 0);
@@ -122,7 +123,7 @@ TEST(JobSpec, RoundTripsEveryField) {
       .epochs = 11,
       .batch_size = 13,
       .seed = std::numeric_limits<uint64_t>::max(),
-      .checkpoint = {.every_steps = 17, .keep = 5},
+      .checkpoint = {.every_steps = 17, .every_seconds = 0, .keep = 5},
       .graph_cache = {
           .policy = graphcache::Policy::kAlways, .freeze_at = 23, .on_miss = graphcache::OnMiss::kTransient}};
   job.spec.priority = -100;
@@ -361,6 +362,7 @@ TEST(JobToWire, CarriesEveryField) {
   job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};
   job.result = train::RunResult{1, 2, 3, 4, 5, 6, 7, 8, 9};
   job.resumes = 18;
+  job.trouble = {"disk\xff", 2, absl::FromUnixSeconds(1'700'000'009)};
   v1::Job want;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       R"pb(
@@ -423,6 +425,8 @@ TEST(JobToWire, CarriesEveryField) {
           metric: METRIC_MAE
         }
         resumes: 18
+        last_error: "disk\357\277\275"
+        retry_time { seconds: 1700000009 }
       )pb",
       &want));
   v1::Job got = JobToWire(job);

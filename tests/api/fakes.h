@@ -157,6 +157,11 @@ class FakeJobManager : public jobs::JobManager {
     if (it == jobs_.end()) return NotFound(id);
     return it->second;
   }
+  absl::StatusOr<jobs::Job> GetSince(const JobId& id, int64_t after_epoch) const override {
+    PF_ASSIGN_OR_RETURN(jobs::Job job, Get(id));
+    std::erase_if(job.epochs, [after_epoch](const train::EpochMetrics& e) { return e.epoch <= after_epoch; });
+    return job;
+  }
   absl::StatusOr<jobs::JobPage> List(int64_t page_size, const std::string& page_token,
                                      const std::vector<jobs::JobState>& states) const override {
     absl::MutexLock lock(&mu_);

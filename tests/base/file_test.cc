@@ -5,10 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/mapped_file.h"
+#include "base/status.h"
+#include "no_descriptors.h"
 #include "temp_dir.h"
 
 namespace permafrost {
@@ -53,6 +57,42 @@ TEST(File, ErrorsNameThePathAndTheReason) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("No such file or directory"));
   }
   EXPECT_TRUE(RemoveAll(missing).ok());
+}
+
+TEST(File, AnErrorSaysWhetherTheMachineIsAtFault) {
+  using absl::StatusCode;
+  const struct {
+    const char* why;
+    int error;
+    StatusCode code;
+    bool transient;
+  } kCases[] = {
+      {"not there: a fact", ENOENT, StatusCode::kNotFound, false},
+      {"disk full", ENOSPC, StatusCode::kResourceExhausted, true},
+      {"quota", EDQUOT, StatusCode::kResourceExhausted, true},
+      {"descriptors of the process", EMFILE, StatusCode::kResourceExhausted, true},
+      {"descriptors of the system", ENFILE, StatusCode::kResourceExhausted, true},
+      {"memory", ENOMEM, StatusCode::kResourceExhausted, true},
+      {"a disk that fails", EIO, StatusCode::kInternal, true},
+      {"no right to it", EACCES, StatusCode::kPermissionDenied, true},
+      {"mounted read-only", EROFS, StatusCode::kPermissionDenied, true},
+  };
+  for (const auto& c : kCases) {
+    const absl::Status status = SystemError(c.error, "/a/b", "open");
+    EXPECT_EQ(status.code(), c.code) << c.why;
+    EXPECT_EQ(IsTransient(status), c.transient) << c.why;
+  }
+}
+
+TEST(File, ADirectoryThatCannotBeListedIsNotAnEmptyOne) {
+  TempDir temp;
+  fs::create_directories(temp.path() / "a" / "b");
+  EXPECT_THAT(**ListDirectory(temp.path() / "a"), ElementsAre("b"));
+  EXPECT_FALSE((*ListDirectory(temp.path() / "none")).has_value());
+  const NoDescriptors exhausted;
+  const absl::Status status = ListDirectory(temp.path() / "a").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_TRUE(IsTransient(status));
 }
 
 TEST(File, PublishMovesADirectoryAndNeverReplaces) {

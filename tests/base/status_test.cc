@@ -126,5 +126,13 @@ TEST(CheckIdSyntax, Table) {
   }
 }
 
+TEST(Status, ATransientErrorStaysOneUnderMoreContext) {
+  const absl::Status full = AsTransient(absl::ResourceExhaustedError("no space"));
+  EXPECT_TRUE(IsTransient(full));
+  EXPECT_TRUE(IsTransient(Annotate(WithReason(full, "FULL"), "checkpoint 7")));
+  EXPECT_FALSE(IsTransient(absl::ResourceExhaustedError("no space")));
+  EXPECT_FALSE(IsTransient(absl::OkStatus()));
+}
+
 }  // namespace
 }  // namespace permafrost

@@ -84,6 +84,9 @@ TEST(CacheView, TheStateSaysWhatComesNextOrWhyNothingDoes) {
          c.mutable_statistics(1)->set_frozen_captures(34);
        },
        "frozen since step 106, 2026-03-10 12:00:07 (4m ago); 1,234 steps compiled something since"},
+      {"frozen, resumed", FrozenCache(), [](auto& c) { c.mutable_statistics(0)->set_recaptures(98); },
+       "frozen since step 106, 2026-03-10 12:00:07 (4m ago); no step compiled a new shape since, 98 again after a "
+       "resume"},
   };
   for (const auto& c : kCases) {
     v1::GraphCache cache = c.cache;

@@ -70,6 +70,8 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
                                     "-5",
                                     "--checkpoint-every",
                                     "50",
+                                    "--checkpoint-seconds",
+                                    "0",
                                     "--checkpoint-keep",
                                     "4",
                                     "--dropout",
@@ -99,7 +101,8 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
             "hidden_channels: 128 num_layers: 3 pooling: POOLING_SUM dropout: 0.1 } optimizer { algorithm: "
             "ALGORITHM_ADAMW learning_rate: 0.0005 weight_decay: 0.1 max_grad_norm: 2.5 schedule: SCHEDULE_COSINE "
             "warmup_steps: 100 } loss: LOSS_MSE epochs: 7 batch_size: 16 seed: 18446744073709551615 priority: -5 "
-            "checkpoint { every_steps: 50 keep: 4 } graph_cache { policy: POLICY_CLEAR_PER_STEP freeze_at: 50 "
+            "checkpoint { every_steps: 50 keep: 4 every_seconds: 0 } graph_cache { policy: POLICY_CLEAR_PER_STEP "
+            "freeze_at: 50 "
             "on_miss: ON_MISS_TRANSIENT } }");
 }
 

@@ -39,6 +39,7 @@ v1::Job QueuedJob() {
   spec.set_epochs(3);
   spec.set_batch_size(32);
   spec.mutable_checkpoint()->set_keep(2);
+  spec.mutable_checkpoint()->set_every_seconds(60);
   spec.mutable_graph_cache()->set_policy(v1::GraphCachePolicy::POLICY_FREEZE);
   spec.mutable_graph_cache()->set_freeze_at(0);
   spec.mutable_graph_cache()->set_on_miss(v1::GraphCachePolicy::ON_MISS_PAD);

@@ -38,7 +38,7 @@ TEST(JobView, ShowOfARunningJob) {
             "  batch size     32\n"
             "  seed           0\n"
             "  priority       0\n"
-            "  checkpoints    each epoch and every 50 steps, 2 kept; the newest at step 100\n"
+            "  checkpoints    every 60 s and every 50 steps, 2 kept; the newest at step 100\n"
             "  graph cache    freeze after a number of training shapes derived from the dataset, on a miss: pad\n"
             "  created        2026-03-10 12:00:00 (5m ago)\n"
             "  started        2026-03-10 12:00:01 (4m ago)\n"
@@ -53,6 +53,18 @@ TEST(JobView, ShowOfARunningJob) {
             "\n"
             "epoch  train loss  valid loss  valid MAE  graphs/s     time\n"
             "  1/3      0.9000      0.8000     0.7000     20.0k   0.52 s\n");
+}
+
+TEST(JobView, ShowOfAJobThatWaitsToRunAgain) {
+  v1::Job job = RunningJob(2);
+  job.set_state(v1::Job::STATE_QUEUED);
+  job.set_last_error("/state/jobs/zinc-1/checkpoints/.tmp-7/model.safetensors: cannot write: No space left on device");
+  job.mutable_retry_time()->set_seconds(job.create_time().seconds() + 3600);
+  const std::string text = RenderJob(job, kTime, {});
+  EXPECT_THAT(text,
+              testing::HasSubstr("  last error     /state/jobs/zinc-1/checkpoints/.tmp-7/model.safetensors: cannot "
+                                 "write: No space left on device\n"));
+  EXPECT_THAT(text, testing::HasSubstr("  runs again     2026-03-10 13:00:00\n"));
 }
 
 TEST(JobView, ShowOfANodeLevelJob) {

@@ -52,6 +52,7 @@ TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
   EXPECT_EQ(got.device, want.device);
   EXPECT_EQ(got.threads, want.threads);
   EXPECT_EQ(got.import_roots, want.import_roots);
+  EXPECT_EQ(got.quarantine_unknown_jobs, want.quarantine_unknown_jobs);
   EXPECT_EQ(got.insecure, want.insecure);
   EXPECT_EQ(got.drain_timeout, want.drain_timeout);
   EXPECT_EQ(got.graph_cache, want.graph_cache);
@@ -71,6 +72,7 @@ TEST(ParseOptions, ReadsEveryFlag) {
                               "/a",
                               "--import-root",
                               "/b:c",
+                              "--quarantine-unknown-jobs",
                               "--insecure",
                               "--drain-timeout",
                               "1.5",
@@ -86,6 +88,7 @@ TEST(ParseOptions, ReadsEveryFlag) {
   EXPECT_EQ(got.device, DeviceKind::kCpu);
   EXPECT_EQ(got.threads, 3);
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b:c"));
+  EXPECT_TRUE(got.quarantine_unknown_jobs);
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
   EXPECT_EQ(got.graph_cache,

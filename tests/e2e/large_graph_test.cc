@@ -4,12 +4,12 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "e2e/daemon.h"
+#include "e2e/ogb_nodes.h"
 #include "temp_dir.h"
 
 namespace permafrost::e2e {
@@ -23,38 +23,6 @@ double Metric(const std::string& page, const std::string& series) {
     if (absl::StartsWith(line, series + " ")) return std::stod(std::string(line.substr(series.size() + 1)));
   }
   return -1;
-}
-
-// A graph of `nodes` nodes of four kinds in OGB's node-property layout: neighbours are mostly of one kind, features
-// hint at it.
-void WriteOgbNodes(const fs::path& directory, int nodes) {
-  fs::create_directories(directory / "raw");
-  fs::create_directories(directory / "split/random");
-  const auto open = [&](const char* name) { return std::ofstream(directory / name); };
-  std::mt19937 random(3);
-  std::vector<int> kinds(static_cast<size_t>(nodes));
-  for (int& kind : kinds) kind = static_cast<int>(random() % 4);
-  std::ofstream edges = open("raw/edge.csv"), features = open("raw/node-feat.csv"), labels = open("raw/node-label.csv");
-  open("raw/num-node-list.csv") << nodes << "\n";
-  int count = 0;
-  for (int v = 0; v < nodes; ++v) {
-    for (int k = 0; k < 6; ++k) {
-      const int u = static_cast<int>(random() % static_cast<unsigned>(nodes));
-      if (u == v || (kinds[static_cast<size_t>(u)] != kinds[static_cast<size_t>(v)] && random() % 5 != 0)) continue;
-      edges << v << "," << u << "\n";
-      ++count;
-    }
-    for (int c = 0; c < 12; ++c) {
-      features << (c > 0 ? "," : "")
-               << (c % 4 == kinds[static_cast<size_t>(v)] ? 0.4 : 0.0) + static_cast<double>(random() % 1000) / 1000;
-    }
-    features << "\n";
-    labels << kinds[static_cast<size_t>(v)] << "\n";
-  }
-  open("raw/num-edge-list.csv") << count << "\n";
-  std::ofstream train = open("split/random/train.csv"), valid = open("split/random/valid.csv"),
-                test = open("split/random/test.csv");
-  for (int v = 0; v < nodes; ++v) (v % 5 < 3 ? train : v % 5 == 3 ? valid : test) << v << "\n";
 }
 
 class LargeGraph : public testing::Test {

@@ -90,7 +90,7 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   EXPECT_EQ(Metric(after, "permafrost_train_step_seconds_count{phase=\"backward\"}"), steps);
   EXPECT_EQ(Metric(after, "permafrost_jobs{state=\"succeeded\"}"), 1);
   EXPECT_EQ(Metric(after, "permafrost_train_epoch_seconds_count"), 3);
-  EXPECT_GE(Metric(after, "permafrost_checkpoint_seconds_count"), 3);
+  EXPECT_GE(Metric(after, "permafrost_checkpoint_seconds_count"), 1) << "at the end at least";
   EXPECT_EQ(Metric(after, "permafrost_dataset_mapped_bytes"), 0);
   EXPECT_EQ(Metric(after, "permafrost_grpc_requests_total{code=\"OK\",method=\"JobService/CreateJob\"}"), 1);
   EXPECT_EQ(daemon.Stop(), 0);

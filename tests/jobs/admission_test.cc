@@ -17,6 +17,10 @@ using testing::HasSubstr;
 
 class AdmissionTest : public testing::Test {
  protected:
+  std::vector<std::filesystem::path> Quarantined(const std::string& id) {
+    return QuarantinedIn(dir_.path() / "jobs", id);
+  }
+
   const TempDir dir_;
   Server server_{dir_.path()};
 };
@@ -207,14 +211,23 @@ TEST_F(AdmissionTest, AJobUnderADeletedOnesIdBeginsClean) {
   EXPECT_EQ(job.epochs.size(), 2u) << "resumed from another job's checkpoint otherwise";
 }
 
-TEST_F(AdmissionTest, DirectoriesOfNoJobAreRemovedAtTheNextStart) {
+TEST_F(AdmissionTest, AJobUnderAStrangersIdLeavesTheStrangersWorkAlone) {
+  std::filesystem::create_directories(server_.JobDirectory("job-a") / "checkpoints/7");
   server_.Create("job-a");
-  std::filesystem::create_directories(server_.JobDirectory("job-stray") / "checkpoints");
-  std::filesystem::create_directories(server_.JobDirectory(".deleted-job-b-7"));
+  EXPECT_FALSE(std::filesystem::exists(server_.JobDirectory("job-a") / "checkpoints"));
+  EXPECT_THAT(Quarantined("job-a"), testing::SizeIs(1));
+  EXPECT_TRUE(std::filesystem::exists(Quarantined("job-a").at(0) / "checkpoints/7"));
+}
+
+TEST_F(AdmissionTest, WhatADeletionLeftIsRemovedAtTheNextStart) {
+  server_.Create("job-a");
+  std::filesystem::create_directories(server_.JobDirectory(".deleted-job-b-7") / "checkpoints/7");
+  std::filesystem::create_directories(server_.JobDirectory("job-empty"));
   Server later(dir_.path());
   EXPECT_TRUE(std::filesystem::exists(later.JobDirectory("job-a")));
-  EXPECT_FALSE(std::filesystem::exists(later.JobDirectory("job-stray")));
   EXPECT_FALSE(std::filesystem::exists(later.JobDirectory(".deleted-job-b-7")));
+  EXPECT_FALSE(std::filesystem::exists(later.JobDirectory("job-empty"))) << "a creation that was cut short";
+  EXPECT_EQ(later.Metric("permafrost_job_directories_quarantined_total"), 0);
 }
 
 }  // namespace

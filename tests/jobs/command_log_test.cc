@@ -18,7 +18,7 @@ Command Clear(int64_t sequence, std::optional<int64_t> step = std::nullopt) {
 }
 
 TEST(CommandLogTest, ACommandIsDueAtItsStepOrLater) {
-  const CommandLog log({Clear(1, 5), Clear(2, 5), Clear(3, 9)});
+  const CommandLog log({}, {Clear(1, 5), Clear(2, 5), Clear(3, 9)});
   EXPECT_EQ(log.newest(), 3);
   EXPECT_THAT(log.Due(0, 4), IsEmpty());
   EXPECT_THAT(log.Due(0, 5), ElementsAre(Clear(1, 5), Clear(2, 5)));
@@ -29,7 +29,7 @@ TEST(CommandLogTest, ACommandIsDueAtItsStepOrLater) {
 }
 
 TEST(CommandLogTest, OneWithoutAStepIsDueUnlessALaterOneIsAheadOfIt) {
-  CommandLog log({Clear(1, 9)});
+  CommandLog log({}, {Clear(1, 9)});
   log.Append(Clear(2), nullptr);
   EXPECT_EQ(log.newest(), 2);
   EXPECT_THAT(log.Due(0, 8), IsEmpty()) << "a run that repeats lost steps must repeat the command at 9 first";
@@ -38,15 +38,17 @@ TEST(CommandLogTest, OneWithoutAStepIsDueUnlessALaterOneIsAheadOfIt) {
 }
 
 TEST(CommandLogTest, AStampStays) {
-  CommandLog log({Clear(1, 3)});
+  CommandLog log({}, {Clear(1, 3)});
   log.Append(Clear(2), nullptr);
   log.Append(Clear(3), nullptr);
   log.Stamp({Clear(2, 7)});
-  EXPECT_THAT(log.commands(), ElementsAre(Clear(1, 3), Clear(2, 7), Clear(3)));
+  EXPECT_THAT(log.Due(0, 7), ElementsAre(Clear(1, 3), Clear(2, 7), Clear(3)));
+  EXPECT_THAT(log.Unstamped(), ElementsAre(Clear(3)));
+  EXPECT_EQ(log.state().last_step, 7);
 }
 
 TEST(CommandLogTest, WhoWaitsIsGivenBackOnceAndInOrder) {
-  CommandLog log({});
+  CommandLog log({}, {});
   EXPECT_EQ(log.newest(), 0);
   std::vector<int> called;
   for (int i = 1; i <= 3; ++i) {
@@ -59,19 +61,23 @@ TEST(CommandLogTest, WhoWaitsIsGivenBackOnceAndInOrder) {
   EXPECT_THAT(log.TakeWaiting(2), IsEmpty());
   EXPECT_EQ(log.Close().size(), 1u);
   EXPECT_FALSE(log.Append(Clear(4), nullptr));
-  EXPECT_EQ(log.newest(), 3);
   EXPECT_THAT(log.Close(), IsEmpty());
+  EXPECT_EQ(log.state().newest, 4) << "for the next run";
+  log.Open();
+  EXPECT_TRUE(log.Append(Clear(5), nullptr));
 }
 
 TEST(CommandLogTest, OptionsFollowEachUpdateInOrder) {
   using graphcache::OnMiss;
   using graphcache::Policy;
   const graphcache::PolicyOptions spec{.policy = Policy::kAlways, .freeze_at = 3};
-  EXPECT_EQ(OptionsAfter(spec, {}), spec);
-  EXPECT_EQ(OptionsAfter(spec, {{.kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}},
-                                Clear(2),
-                                {.kind = CommandKind::kUpdatePolicy, .update = {.on_miss = OnMiss::kEager}},
-                                {.kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kFreeze}}}),
+  CommandLog log(spec, {{.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}}});
+  EXPECT_EQ(CommandLog(spec, {}).state().options, spec);
+  EXPECT_EQ(log.state().options.policy, Policy::kNever) << "those of the store";
+  log.Append(Clear(2), nullptr);
+  log.Append({.sequence = 3, .kind = CommandKind::kUpdatePolicy, .update = {.on_miss = OnMiss::kEager}}, nullptr);
+  log.Append({.sequence = 4, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kFreeze}}, nullptr);
+  EXPECT_EQ(log.state().options,
             (graphcache::PolicyOptions{.policy = Policy::kFreeze, .freeze_at = 3, .on_miss = OnMiss::kEager}));
 }
 

@@ -178,6 +178,8 @@ class FakeRunner : public train::Runner {
                                std::string_view prefix) const override {
     return check_ ? check_(options, summary, prefix) : absl::OkStatus();
   }
+  // What Run does without a script.
+  absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context);
   DeviceKind device() const override { return DeviceKind::kCpu; }
   int threads() const override { return 2; }
   std::string_view torch_version() const override { return "none"; }
@@ -185,64 +187,9 @@ class FakeRunner : public train::Runner {
  private:
   static constexpr int64_t kFree = int64_t{1} << 60;
 
-  absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context) {
-    const std::filesystem::path checkpoint = request.job_directory / "checkpoint";
-    train::Progress progress;
-    progress.steps_per_epoch = kStepsPerEpoch;
-    graphcache::Snapshot cache;
-    cache.options = request.options.graph_cache;
-    if (std::ifstream in(checkpoint); in) {
-      std::string json;
-      in >> progress.step >> std::ws;
-      std::getline(in, json);
-      PF_ASSIGN_OR_RETURN(cache, graphcache::SnapshotFromJson(json));
-    }
-    const int64_t total = request.options.epochs * kStepsPerEpoch;
-    const auto save = [&] {
-      std::ofstream(checkpoint) << progress.step << "\n" << graphcache::ToJson(cache) << "\n";
-      context.OnCheckpoint(progress.step, absl::Milliseconds(1));
-      progress.checkpoint_step = progress.step;
-    };
-    context.Log(train::LogLevel::kInfo, "runner begins");
-    while (progress.step < total) {
-      TakePermit();
-      if (const auto stop = context.stop_requested(); stop != train::StopRequest::kNone) {
-        save();
-        const bool cancel = stop == train::StopRequest::kCancel;
-        return train::RunOutcome{cancel ? train::RunEnd::kCancelled : train::RunEnd::kDrained, {}};
-      }
-      const bool commanded = Obey(request, context, progress.step, cache);
-      ++progress.step;
-      progress.epoch = (progress.step - 1) / kStepsPerEpoch + 1;
-      progress.step_in_epoch = (progress.step - 1) % kStepsPerEpoch + 1;
-      progress.graphs = 10 * progress.step;
-      progress.nodes = 200 * progress.step;
-      progress.edges = 400 * progress.step;
-      progress.padding_nodes = progress.step;
-      progress.phase_seconds.forward += 0.001;
-      progress.loss = 1.0 / static_cast<double>(progress.step);
-      context.OnProgress(progress);
-      const bool news = progress.step == 1 || progress.step == total || commanded;
-      context.OnGraphCache(Advance(progress.step, cache), news ? EntriesAt(progress.step) : nullptr);
-      if (progress.step_in_epoch == kStepsPerEpoch) {
-        train::EpochMetrics metrics;
-        metrics.epoch = progress.epoch;
-        metrics.train_loss = progress.loss;
-        metrics.valid_metric = 2 * progress.loss;
-        context.OnEpoch(metrics);
-        save();
-      }
-    }
-    std::filesystem::create_directories(request.job_directory / "artifacts");
-    std::ofstream(request.job_directory / "artifacts" / train::kBestWeightsFile) << "weights";
-    train::RunResult result;
-    result.best_epoch = request.options.epochs;
-    result.best_valid_metric = 2 * progress.loss;
-    return train::RunOutcome{train::RunEnd::kSucceeded, result};
-  }
-
   // Whether there were commands.
-  bool Obey(const train::RunRequest& request, train::RunContext& context, int64_t step, graphcache::Snapshot& cache) {
+  bool Execute(const train::RunRequest& request, train::RunContext& context, int64_t step,
+               graphcache::Snapshot& cache) {
     const auto commands = context.TakeCacheCommands(cache.command_sequence, step);
     for (const graphcache::Command& command : commands) {
       cache.options = graphcache::Updated(cache.options, command.update);
@@ -292,5 +239,69 @@ class FakeRunner : public train::Runner {
   Script script_;
   Check check_;
 };
+
+inline absl::StatusOr<train::RunOutcome> FakeRunner::Train(const train::RunRequest& request,
+                                                           train::RunContext& context) {
+  const std::filesystem::path checkpoint = request.job_directory / "checkpoint";
+  train::Progress progress;
+  progress.steps_per_epoch = kStepsPerEpoch;
+  graphcache::Snapshot cache;
+  cache.options = request.options.graph_cache;
+  if (std::ifstream in(checkpoint); in) {
+    std::string json;
+    in >> progress.step >> std::ws;
+    std::getline(in, json);
+    PF_ASSIGN_OR_RETURN(cache, graphcache::SnapshotFromJson(json));
+    progress.checkpoint_step = progress.step;
+  }
+  const int64_t total = request.options.epochs * kStepsPerEpoch;
+  const auto save = [&] {
+    if (const absl::Status stored = context.StoreEpochs(); !stored.ok()) {
+      context.OnCheckpointFailed(stored);
+      return;
+    }
+    std::ofstream(checkpoint) << progress.step << "\n" << graphcache::ToJson(cache) << "\n";
+    progress.checkpoint_step = progress.step;
+    context.OnProgress(progress);
+    context.OnCheckpoint(progress.step, absl::Milliseconds(1));
+  };
+  context.Log(train::LogLevel::kInfo, "runner begins");
+  if (progress.step > 0) context.OnProgress(progress);
+  while (progress.step < total) {
+    TakePermit();
+    if (const auto stop = context.stop_requested(); stop != train::StopRequest::kNone) {
+      save();
+      const bool cancel = stop == train::StopRequest::kCancel;
+      return train::RunOutcome{cancel ? train::RunEnd::kCancelled : train::RunEnd::kDrained, {}};
+    }
+    const bool commanded = Execute(request, context, progress.step, cache);
+    ++progress.step;
+    progress.epoch = (progress.step - 1) / kStepsPerEpoch + 1;
+    progress.step_in_epoch = (progress.step - 1) % kStepsPerEpoch + 1;
+    progress.graphs = 10 * progress.step;
+    progress.nodes = 200 * progress.step;
+    progress.edges = 400 * progress.step;
+    progress.padding_nodes = progress.step;
+    progress.phase_seconds.forward += 0.001;
+    progress.loss = 1.0 / static_cast<double>(progress.step);
+    context.OnProgress(progress);
+    const bool news = progress.step == 1 || progress.step == total || commanded;
+    context.OnGraphCache(Advance(progress.step, cache), news ? EntriesAt(progress.step) : nullptr);
+    if (progress.step_in_epoch == kStepsPerEpoch) {
+      train::EpochMetrics metrics;
+      metrics.epoch = progress.epoch;
+      metrics.train_loss = progress.loss;
+      metrics.valid_metric = 2 * progress.loss;
+      context.OnEpoch(metrics);
+      save();
+    }
+  }
+  std::filesystem::create_directories(request.job_directory / "artifacts");
+  std::ofstream(request.job_directory / "artifacts" / train::kBestWeightsFile) << "weights";
+  train::RunResult result;
+  result.best_epoch = request.options.epochs;
+  result.best_valid_metric = 2 * progress.loss;
+  return train::RunOutcome{train::RunEnd::kSucceeded, result};
+}
 
 }  // namespace permafrost::jobs

@@ -96,7 +96,7 @@ TEST(JobJsonTest, ProgressRoundTrips) {
   progress.phase_seconds = {0.1, 0.2, 0.3, 0.4};
   progress.checkpoint_step = 313;
   progress.look_ahead = {4, 2, 1'000'000, 3, {5, 6, 7, 8, 9, 10}};
-  ProgressColumn column{progress, {4, 300}};
+  ProgressColumn column{progress, {4, 301, 300}, {"disk full", 2, absl::FromUnixMillis(1234)}};
   const auto back = ProgressFromJson(ToJson(column));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->progress.eta, progress.eta);
@@ -104,7 +104,8 @@ TEST(JobJsonTest, ProgressRoundTrips) {
   ASSERT_TRUE(back->progress.look_ahead.has_value());
   EXPECT_EQ(back->progress.look_ahead->stalls, 3);
   EXPECT_EQ(back->progress.look_ahead->pages.major_faults, 10);
-  EXPECT_EQ(back->crashes, column.crashes);
+  EXPECT_EQ(back->deaths, column.deaths);
+  EXPECT_EQ(back->trouble, column.trouble);
   EXPECT_EQ(ToJson(*back), ToJson(column));
   column.progress.eta = absl::InfiniteDuration();
   EXPECT_EQ(ProgressFromJson(ToJson(column))->progress.eta, absl::InfiniteDuration());
@@ -125,11 +126,14 @@ TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   JobSpec defaults;
   defaults.train.dataset = DatasetId("zinc");
   EXPECT_EQ(*older, defaults);
-  const auto before_crashes_were_counted = ProgressFromJson(R"({"checkpoint_step":7})");
-  ASSERT_TRUE(before_crashes_were_counted.ok()) << before_crashes_were_counted.status();
-  EXPECT_EQ(before_crashes_were_counted->progress.checkpoint_step, 7);
-  EXPECT_EQ(before_crashes_were_counted->crashes, Crashes{});
-  EXPECT_FALSE(before_crashes_were_counted->progress.look_ahead.has_value());
+  const auto before_deaths_were_counted = ProgressFromJson(R"({"checkpoint_step":7})");
+  ASSERT_TRUE(before_deaths_were_counted.ok()) << before_deaths_were_counted.status();
+  EXPECT_EQ(before_deaths_were_counted->progress.checkpoint_step, 7);
+  EXPECT_EQ(before_deaths_were_counted->deaths, Deaths{});
+  EXPECT_EQ(before_deaths_were_counted->trouble, Trouble{});
+  EXPECT_EQ(ProgressFromJson(R"({"crashes":{"count":2,"checkpoint_step":7}})")->deaths, (Deaths{2, -1, 7}))
+      << "before their steps were known";
+  EXPECT_FALSE(before_deaths_were_counted->progress.look_ahead.has_value());
   const auto newer = SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"heads":4}})");
   ASSERT_TRUE(newer.ok()) << newer.status();
   EXPECT_EQ(*newer, defaults);

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/status.h"
 #include "jobs/manager_fixture.h"
 
 namespace permafrost::jobs {
@@ -203,6 +205,98 @@ TEST_F(JobManagerTest, AnErrorOfTheRunFailsTheJobInOneLine) {
   EXPECT_EQ(server_.Metric("permafrost_jobs_finished_total", {{"state", "failed"}}), 1);
 }
 
+TEST_F(JobManagerTest, AnErrorOfTheMachineIsTriedAgainUntilItIsOver) {
+  int tries = 0;
+  server_.runner().SetScript(
+      [&](const train::RunRequest& request, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+        if (++tries <= 3) return AsTransient(absl::ResourceExhaustedError(absl::StrCat("disk full ", tries)));
+        return server_.runner().Train(request, context);
+      });
+  server_->Start();
+  server_.Create("job-a");
+  const Job job = server_.AwaitEnd("job-a");
+  EXPECT_EQ(job.state, JobState::kSucceeded) << job.error;
+  EXPECT_EQ(tries, 4);
+  EXPECT_EQ(job.resumes, 3);
+  EXPECT_EQ(job.trouble, Trouble()) << "got over";
+  EXPECT_EQ(job.deaths, Deaths());
+  EXPECT_THAT(server_.Log("job-a"), HasSubstr("warning queued to run again: disk full 3\n"));
+  EXPECT_EQ(server_.Metric("permafrost_job_retries_total"), 3);
+}
+
+class WaitingJobTest : public testing::Test {
+ protected:
+  // A server that lets a job wait for an hour, and the job that does.
+  void SetUp() override {
+    server_.runner().SetScript(
+        [this](const train::RunRequest& request, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+          if (request.job_directory.filename() != "waits") return server_.runner().Train(request, context);
+          return AsTransient(absl::InternalError("checkpoints: cannot open: Input/output error"));
+        });
+    server_->Start();
+    server_.Create("waits", 2, /*priority=*/100);
+    server_.Await("waits", [](const Job& job) { return job.trouble.runs == 1 && job.state == JobState::kQueued; });
+  }
+  const TempDir dir_;
+  Server server_{dir_.path(), absl::Hours(1)};
+};
+
+TEST_F(WaitingJobTest, OthersRunAndTheReasonIsShown) {
+  const Job job = server_.Get("waits");
+  EXPECT_THAT(job.trouble.error, HasSubstr("Input/output error"));
+  EXPECT_GT(job.trouble.retry_time, job.create_time);
+  server_.Create("other");
+  EXPECT_EQ(server_.AwaitEnd("other").state, JobState::kSucceeded) << "though of lower priority";
+  EXPECT_EQ(server_.Get("waits").state, JobState::kQueued);
+}
+
+TEST_F(WaitingJobTest, ACancelEndsTheWait) {
+  ASSERT_TRUE(server_->Cancel(JobId("waits")).ok());
+  EXPECT_EQ(server_.Get("waits").state, JobState::kCancelled);
+}
+
+TEST_F(WaitingJobTest, ADrainEndsTheWaitAndTheNextServerTriesAtOnce) {
+  server_->Drain();
+  server_->Join();
+  EXPECT_EQ(server_.Get("waits").state, JobState::kQueued);
+  Server later(server_.state_dir());
+  EXPECT_THAT(later.Get("waits").trouble.error, HasSubstr("Input/output error"));
+  later->Start();
+  EXPECT_EQ(later.AwaitEnd("waits").state, JobState::kSucceeded);
+}
+
+TEST_F(JobManagerTest, AnErrorOfTheMachineInACancelledRunEndsIt) {
+  server_.runner().SetScript(
+      [&](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+        while (context.stop_requested() == train::StopRequest::kNone) absl::SleepFor(absl::Milliseconds(1));
+        return AsTransient(absl::ResourceExhaustedError("disk full"));
+      });
+  server_->Start();
+  server_.Create("job-a");
+  server_.AwaitState("job-a", JobState::kRunning);
+  ASSERT_TRUE(server_->Cancel(JobId("job-a")).ok());
+  EXPECT_EQ(server_.AwaitEnd("job-a").state, JobState::kCancelled);
+}
+
+TEST_F(JobManagerTest, WhatIsNewOfAJobIsGivenAlone) {
+  server_.runner().Hold();
+  server_->Start();
+  server_.Create("job-a", 3);
+  server_.runner().Permit(2 * FakeRunner::kStepsPerEpoch);
+  server_.runner().AwaitHeld();
+  const auto epochs_since = [&](int64_t epoch) {
+    std::vector<int64_t> numbers;
+    for (const auto& metrics : server_->GetSince(JobId("job-a"), epoch)->epochs) numbers.push_back(metrics.epoch);
+    return numbers;
+  };
+  EXPECT_THAT(epochs_since(0), testing::ElementsAre(1, 2));
+  EXPECT_THAT(epochs_since(1), testing::ElementsAre(2));
+  EXPECT_THAT(epochs_since(2), testing::IsEmpty());
+  server_.runner().Release();
+  server_.AwaitEnd("job-a");
+  EXPECT_THAT(epochs_since(2), testing::ElementsAre(3)) << "of an ended job, too";
+}
+
 TEST_F(JobManagerTest, AVanishedDatasetFailsTheJobAndNamesItself) {
   server_.Create("job-a");
   server_.catalog().Remove("zinc");
@@ -309,12 +403,15 @@ TEST_F(JobManagerTest, EpochsThatCouldNotBeStoredAreStoredLater) {
   server_.runner().Permit(FakeRunner::kStepsPerEpoch);
   server_.runner().AwaitHeld();
   EXPECT_EQ(server_.Get("job-a").epochs.size(), 1u) << "told all the same";
-  EXPECT_EQ(server_.Get("job-a").progress.checkpoint_step, FakeRunner::kStepsPerEpoch) << "the run goes on";
+  EXPECT_EQ(server_.Get("job-a").progress.step, FakeRunner::kStepsPerEpoch) << "the run goes on";
+  EXPECT_EQ(server_.Get("job-a").progress.checkpoint_step, 0) << "which would hide the epoch from a resumed run";
+  EXPECT_THAT(server_.Get("job-a").trouble.error, HasSubstr("disk full"));
   EXPECT_EQ(stored(), 0);
   other.exec("DROP TRIGGER full");
   server_.runner().Permit(FakeRunner::kStepsPerEpoch);
   server_.runner().AwaitHeld();
-  EXPECT_EQ(stored(), 2) << "with the next progress";
+  EXPECT_EQ(stored(), 2) << "before the next checkpoint";
+  EXPECT_EQ(server_.Get("job-a").trouble, Trouble());
   other.exec("CREATE TRIGGER full BEFORE INSERT ON epochs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
   server_.runner().Release();
   const absl::Time deadline = absl::Now() + absl::Minutes(1);

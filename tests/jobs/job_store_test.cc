@@ -95,23 +95,24 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
     job.progress.eta = absl::Milliseconds(3);
     job.result = train::RunResult{2, 0.1, 0.2, 0.3, 0.4, 0.5, 6, 7, 8};
     job.resumes = 3;
-    job.crashes = {2, 40};
+    job.deaths = {2, 41, 40};
+    job.trouble = {"disk full", 1, absl::FromUnixSeconds(5)};
     job.error = "an 'odd'\nerror";
     ASSERT_TRUE(store->Update(job).ok());
-    ASSERT_TRUE(store->PutEpoch(job.id, second).ok());
-    ASSERT_TRUE(store->PutEpoch(job.id, first).ok());
-    ASSERT_TRUE(store->PutEpoch(job.id, first).ok()) << "a resumed run tells an epoch again";
+    ASSERT_TRUE(store->PutEpochs(job.id, {second, first}).ok());
+    ASSERT_TRUE(store->PutEpochs(job.id, {first}).ok()) << "a resumed run tells an epoch again";
   }
   const auto back = Open()->Get(JobId("job-a"));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->request_id, "request-1");
-  EXPECT_EQ(back->crashes, job.crashes);
+  EXPECT_EQ(back->deaths, job.deaths);
+  EXPECT_EQ(back->trouble, job.trouble);
   EXPECT_EQ(back->spec, job.spec);
   EXPECT_EQ(back->state, JobState::kSucceeded);
   EXPECT_EQ(back->create_time, job.create_time);
   EXPECT_EQ(back->start_time, job.start_time);
   EXPECT_EQ(back->end_time, job.end_time);
-  EXPECT_EQ(ToJson(ProgressColumn{back->progress, {}}), ToJson(ProgressColumn{job.progress, {}}));
+  EXPECT_EQ(ToJson(ProgressColumn{back->progress, {}, {}}), ToJson(ProgressColumn{job.progress, {}, {}}));
   ASSERT_TRUE(back->result.has_value());
   EXPECT_EQ(ToJson(*back->result), ToJson(*job.result));
   EXPECT_EQ(back->resumes, 3);
@@ -120,6 +121,10 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   ASSERT_EQ(back->epochs.size(), 2u);
   EXPECT_EQ(ToJson(back->epochs[0]), ToJson(first));
   EXPECT_EQ(ToJson(back->epochs[1]), ToJson(second));
+  const auto since = Open()->Get(JobId("job-a"), 1);
+  ASSERT_TRUE(since.ok()) << since.status();
+  ASSERT_EQ(since->epochs.size(), 1u);
+  EXPECT_EQ(since->epochs[0].epoch, 2);
 }
 
 TEST_F(JobStoreTest, ANewJobHasNoTimesAndNoResult) {
@@ -163,7 +168,7 @@ TEST_F(JobStoreTest, WhatIsNotThereIsNotFound) {
   const auto store = Open();
   for (const absl::Status& status :
        {store->Get(JobId("job-x")).status(), store->Update(NewJob("job-x")), store->Delete(JobId("job-x")),
-        store->PutEpoch(JobId("job-x"), {}), store->PutGraphCache(JobId("job-x"), {}, nullptr),
+        store->PutEpochs(JobId("job-x"), {{.epoch = 1}}), store->PutGraphCache(JobId("job-x"), {}, nullptr),
         store->GetGraphCache(JobId("job-x")).status(), store->GetGraphCacheEntries(JobId("job-x")).status(),
         store->PutCacheCommands(JobId("job-x"), {{.sequence = 1}}, nullptr)}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
@@ -201,7 +206,7 @@ TEST_F(JobStoreTest, DeletionTakesTheEpochsAndGivesNoSequenceAgain) {
   const auto store = Open();
   Job job = NewJob("job-a");
   ASSERT_TRUE(store->Insert(job).ok());
-  ASSERT_TRUE(store->PutEpoch(job.id, {.epoch = 1}).ok());
+  ASSERT_TRUE(store->PutEpochs(job.id, {{.epoch = 1}}).ok());
   const int64_t sequence = job.sequence;
   ASSERT_TRUE(store->Delete(job.id).ok());
   ASSERT_TRUE(store->Insert(job).ok());
@@ -374,14 +379,48 @@ TEST_F(JobStoreTest, WhatIsNoDatabaseIsDataLoss) {
   EXPECT_THAT(std::string(store.status().message()), HasSubstr(path_.string()));
 }
 
-TEST_F(JobStoreTest, ADamagedRowNamesItsJob) {
+TEST_F(JobStoreTest, ADamagedRowCostsItsJobOnly) {
+  const struct {
+    const char* why;
+    const char* damage;
+  } kCases[] = {
+      {"a spec that is no JSON", "UPDATE jobs SET spec = '{' WHERE id = 'job-b'"},
+      {"a spec of another type", "UPDATE jobs SET spec = '{\"epochs\":\"many\"}' WHERE id = 'job-b'"},
+      {"a state that is not known", "UPDATE jobs SET state = 'paused' WHERE id = 'job-b'"},
+      {"progress that is no JSON", "UPDATE jobs SET progress = '' WHERE id = 'job-b'"},
+      {"a result that is no JSON", "UPDATE jobs SET result = '?' WHERE id = 'job-b'"},
+  };
+  for (const auto& c : kCases) {
+    const TempDir dir;
+    const auto store = *JobStore::Open(dir.path() / "permafrost.db");
+    for (const char* id : {"job-a", "job-b", "job-c"}) {
+      Job job = NewJob(id);
+      ASSERT_TRUE(store->Insert(job).ok());
+    }
+    SQLite::Database((dir.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE).exec(c.damage);
+    const auto jobs = store->List({});
+    ASSERT_TRUE(jobs.ok()) << c.why << ": " << jobs.status();
+    ASSERT_EQ(jobs->size(), 3u) << c.why;
+    for (const Job& job : *jobs) EXPECT_EQ(job.unreadable, job.id.value() == "job-b") << c.why;
+    const auto damaged = store->Get(JobId("job-b"));
+    ASSERT_TRUE(damaged.ok()) << c.why << ": " << damaged.status();
+    EXPECT_EQ(damaged->state, JobState::kFailed) << c.why;
+    EXPECT_THAT(damaged->error, HasSubstr("the record of job job-b")) << c.why;
+    EXPECT_TRUE(store->Delete(JobId("job-b")).ok()) << c.why;
+  }
+}
+
+TEST_F(JobStoreTest, AnEpochThatCannotBeReadCostsItselfOnly) {
   const auto store = Open();
   Job job = NewJob("job-a");
   ASSERT_TRUE(store->Insert(job).ok());
-  SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("UPDATE jobs SET spec = '{'");
-  const absl::Status status = store->Get(job.id).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("job-a"));
+  ASSERT_TRUE(store->PutEpochs(job.id, {{.epoch = 1}, {.epoch = 2}}).ok());
+  SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("UPDATE epochs SET metrics = '' WHERE epoch = 1");
+  const auto back = store->Get(job.id);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_FALSE(back->unreadable);
+  ASSERT_EQ(back->epochs.size(), 1u);
+  EXPECT_EQ(back->epochs[0].epoch, 2);
 }
 
 }  // namespace

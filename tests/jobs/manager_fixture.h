@@ -33,9 +33,12 @@ inline std::vector<std::string_view> StateNames() {
 // One process's worth: a manager and what it borrows.
 class Server {
  public:
-  explicit Server(std::filesystem::path state_dir) : state_dir_(std::move(state_dir)) {
+  explicit Server(std::filesystem::path state_dir, absl::Duration first_retry = absl::Milliseconds(1))
+      : state_dir_(std::move(state_dir)) {
+    std::filesystem::create_directories(state_dir_);
     catalog_.Put("zinc");
-    auto opened = JobManager::Open({state_dir_}, catalog_, runner_, metrics_, cache_metrics_);
+    auto opened = JobManager::Open({.state_dir = state_dir_, .first_retry = first_retry}, catalog_, runner_, metrics_,
+                                   cache_metrics_);
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
       std::abort();
@@ -53,6 +56,17 @@ class Server {
   FakeRunner& runner() { return runner_; }
   std::filesystem::path JobDirectory(const std::string& id) const { return state_dir_ / "jobs" / id; }
   const std::filesystem::path& state_dir() const { return state_dir_; }
+  // Opens another manager's worth of `state_dir`: whether it would start.
+  static absl::Status TryOpen(const std::filesystem::path& state_dir, bool quarantine_unknown_jobs) {
+    prometheus::Registry registry;
+    telemetry::JobMetrics metrics(registry, StateNames());
+    telemetry::GraphCacheMetrics cache_metrics(registry, {"train", "eval"});
+    FakeCatalog catalog;
+    FakeRunner runner;
+    return JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = quarantine_unknown_jobs}, catalog,
+                            runner, metrics, cache_metrics)
+        .status();
+  }
 
   static CreateRequest Request(const std::string& id, int64_t epochs = 2, int32_t priority = 0) {
     CreateRequest request;
@@ -117,6 +131,15 @@ class Server {
   FakeRunner runner_;
   std::unique_ptr<JobManager> manager_;
 };
+
+// Where the directory `name` of state_dir/jobs was moved to.
+inline std::vector<std::filesystem::path> QuarantinedIn(const std::filesystem::path& jobs, const std::string& name) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(jobs)) {
+    if (entry.path().filename().string().starts_with(".quarantine-" + name + "-")) found.push_back(entry.path());
+  }
+  return found;
+}
 
 inline std::vector<std::string> FieldsOf(const absl::Status& status) {
   std::vector<std::string> fields;

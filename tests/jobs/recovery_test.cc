@@ -6,9 +6,13 @@
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "base/file.h"
 #include "jobs/manager_fixture.h"
+#include "jobs/run_mark.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -140,22 +144,28 @@ TEST_F(RecoveryTest, ACrashBeforeTheFirstCheckpointBeginsAnew) {
   EXPECT_EQ(later.Metric("permafrost_train_graphs_total"), 30);
 }
 
-TEST_F(RecoveryTest, AJobThatTakesTheServerDownEachTimeIsFailed) {
-  // A life of the server a letter. c: it dies while the job runs; k: it dies after a checkpoint; d: it drains;
-  // i: it dies before the job runs.
+TEST_F(RecoveryTest, AJobThatKillsTheServerAtTheSameStepIsFailed) {
+  // A life of the server a letter. 0-9: it dies so many steps into the run, which begins at the newest checkpoint; a
+  // checkpoint comes at each third step. x: it dies before the run's first step. d: it drains. i: it dies before the
+  // job runs. r: it dies in the run as in 1, with the whole machine.
   const struct {
     const char* why;
     std::string lives;
     JobState want;
   } kCases[] = {
-      {"fewer", "cccc", JobState::kQueued},
-      {"five", "ccccc", JobState::kFailed},
-      {"after a checkpoint too", "kccccc", JobState::kFailed},
-      {"a newer checkpoint begins the count anew", "cccckcccc", JobState::kQueued},
-      {"so does a drain, though its checkpoint is of no later step", "ccccdcccc", JobState::kQueued},
-      {"but the ones after it count", "cdccccc", JobState::kFailed},
-      {"a run that gets further each time reaches its end", "kkkkkkk", JobState::kQueued},
-      {"the server's death while the job waits is not its doing", "iicccc", JobState::kQueued},
+      {"fewer", "1111", JobState::kQueued},
+      {"five at one step", "11111", JobState::kFailed},
+      {"five before any step", "xxxxx", JobState::kFailed},
+      {"after a checkpoint too", "41111", JobState::kFailed},
+      {"a step further or less each time: killed from outside", "12121212121212", JobState::kQueued},
+      {"another step begins the count anew", "111121111", JobState::kQueued},
+      {"a drain begins the count anew", "1111d1111", JobState::kQueued},
+      {"but the ones after it count", "1d11111", JobState::kFailed},
+      {"a run that gets further each time reaches its end", "3333333", JobState::kQueued},
+      {"before any step, but after a new checkpoint each time", "x3x3x3x3x3x3", JobState::kQueued},
+      {"the server's death while the job waits is not its doing", "ii1111", JobState::kQueued},
+      {"a reboot is not its doing", "rrrrrrr1111", JobState::kQueued},
+      {"a reboot between is passed over", "11r111", JobState::kFailed},
   };
   for (size_t i = 0; i < std::size(kCases); ++i) {
     const auto& c = kCases[i];
@@ -166,18 +176,36 @@ TEST_F(RecoveryTest, AJobThatTakesTheServerDownEachTimeIsFailed) {
       if (!std::exchange(created, true)) server.Create("job-a", 100);
       ASSERT_EQ(server.Get("job-a").state, JobState::kQueued) << c.why;
       server.runner().Hold();
-      if (life != 'i') {
-        server->Start();
-        if (life == 'k') server.runner().Permit(FakeRunner::kStepsPerEpoch);
-        server.runner().AwaitHeld();
+      if (life == 'i') {
+        state = Crash(server);
+        continue;
       }
+      if (life == 'x') {
+        server.runner().SetScript(
+            [&](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+              while (context.stop_requested() == train::StopRequest::kNone) absl::SleepFor(absl::Milliseconds(1));
+              return train::RunOutcome{train::RunEnd::kDrained, {}};
+            });
+      }
+      server->Start();
+      server.runner().AwaitRuns(1);
       if (life == 'd') {
         server->Drain();
         server.runner().Permit(1);
         server->Join();
         continue;
       }
+      if (life != 'x') {
+        server.runner().Permit(life == 'r' ? 1 : life - '0');
+        server.runner().AwaitHeld();
+      }
       state = Crash(server);
+      if (life == 'r') {
+        const auto mark = state / "jobs/job-a/last-step";
+        std::string text = *ReadFile(mark);
+        ASSERT_EQ(text.rfind(BootId(), 0), 0u) << text;
+        ASSERT_TRUE(WriteFileAtomic(mark, "another" + text).ok());
+      }
     }
     Server server(state);
     const Job job = server.Get("job-a");
@@ -192,6 +220,94 @@ TEST_F(RecoveryTest, AJobThatTakesTheServerDownEachTimeIsFailed) {
     EXPECT_EQ(server.AwaitEnd("job-b").state, JobState::kSucceeded) << c.why;
     EXPECT_THAT(server.runner().runs(), testing::ElementsAre("job-b")) << c.why;
   }
+}
+
+TEST_F(RecoveryTest, AJobThatDiedTwiceAtAStepWaitsAndSaysWhy) {
+  std::filesystem::path state = state_;
+  for (const char* life : {"first", "second"}) {
+    Server server(state);
+    if (std::string_view(life) == "first") server.Create("job-a", 3);
+    server.runner().Hold();
+    server->Start();
+    server.runner().Permit(2);
+    server.runner().AwaitHeld();
+    state = Crash(server);
+  }
+  Server patient(state, absl::Hours(1));
+  const Job job = patient.Get("job-a");
+  EXPECT_EQ(job.state, JobState::kQueued);
+  EXPECT_THAT(job.trouble.error, HasSubstr("the server died 2 times while this job ran, each time after step 2"));
+  EXPECT_GT(job.trouble.retry_time, absl::Now());
+  patient->Start();
+  patient.Create("job-b", 1);
+  EXPECT_EQ(patient.AwaitEnd("job-b").state, JobState::kSucceeded) << "others need not wait for it";
+  EXPECT_THAT(patient.runner().runs(), testing::ElementsAre("job-b"));
+}
+
+// Yesterday's database, or a copy without its -wal.
+TEST_F(RecoveryTest, TheWorkOfAJobThatTheDatabaseDoesNotKnowIsSetAside) {
+  {
+    Server server(state_);
+    server.Create("known");
+    std::filesystem::create_directories(server.JobDirectory("unknown") / "checkpoints/70");
+    std::filesystem::create_directories(server.JobDirectory("Not An Id") / "whatever");
+  }
+  Server later(state_);
+  EXPECT_EQ(later.Get("known").state, JobState::kQueued);
+  EXPECT_FALSE(std::filesystem::exists(later.JobDirectory("unknown")));
+  ASSERT_THAT(QuarantinedIn(state_ / "jobs", "unknown"), testing::SizeIs(1));
+  EXPECT_TRUE(std::filesystem::exists(QuarantinedIn(state_ / "jobs", "unknown")[0] / "checkpoints/70"));
+  EXPECT_THAT(QuarantinedIn(state_ / "jobs", "Not An Id"), testing::SizeIs(1));
+  EXPECT_EQ(later.Metric("permafrost_job_directories_quarantined_total"), 2);
+  Server again(state_);
+  EXPECT_THAT(QuarantinedIn(state_ / "jobs", "unknown"), testing::SizeIs(1)) << "and stays where it is";
+}
+
+TEST_F(RecoveryTest, ANewDatabaseBesideWorkIsRefusedUnlessAFlagSaysSo) {
+  for (const char* work : {"checkpoints/70", "artifacts/best.safetensors"}) {
+    const std::filesystem::path state = dir_.path() / std::string(work).substr(0, 4);
+    { Server server(state); }
+    std::filesystem::remove(state / "permafrost.db");
+    std::filesystem::create_directories(state / "jobs/lost" / work);
+    for (int time = 0; time < 2; ++time) {
+      const absl::Status refused = Server::TryOpen(state, /*quarantine_unknown_jobs=*/false);
+      EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("--quarantine-unknown-jobs"));
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("lost"));
+      EXPECT_TRUE(std::filesystem::exists(state / "jobs/lost" / work));
+    }
+    EXPECT_TRUE(Server::TryOpen(state, /*quarantine_unknown_jobs=*/true).ok());
+    ASSERT_THAT(QuarantinedIn(state / "jobs", "lost"), testing::SizeIs(1));
+    EXPECT_TRUE(std::filesystem::exists(QuarantinedIn(state / "jobs", "lost")[0] / work));
+    EXPECT_TRUE(Server::TryOpen(state, /*quarantine_unknown_jobs=*/false).ok()) << "nothing is unknown any more";
+  }
+}
+
+TEST_F(RecoveryTest, ARecordThatCannotBeReadCostsItsJobOnly) {
+  {
+    Server server(state_);
+    server.Create("good", 1);
+    server.Create("bad-spec", 1);
+    server.Create("bad-command", 1);
+  }
+  std::filesystem::create_directories(state_ / "jobs/bad-spec/checkpoints/7");
+  {
+    SQLite::Database other((state_ / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
+    other.exec("UPDATE jobs SET spec = '{' WHERE id = 'bad-spec'");
+    other.exec("INSERT INTO cache_commands SELECT sequence, 1, '?' FROM jobs WHERE id = 'bad-command'");
+  }
+  Server later(state_);
+  for (const char* id : {"bad-spec", "bad-command"}) {
+    EXPECT_EQ(later.Get(id).state, JobState::kFailed) << id;
+    EXPECT_THAT(later.Get(id).error, HasSubstr(id)) << id;
+  }
+  EXPECT_EQ(later.Metric("permafrost_jobs_unreadable"), 2);
+  EXPECT_EQ(later.Metric("permafrost_jobs", {{"state", "failed"}}), 2);
+  EXPECT_TRUE(std::filesystem::exists(later.JobDirectory("bad-spec") / "checkpoints/7")) << "its files are untouched";
+  later->Start();
+  EXPECT_EQ(later.AwaitEnd("good").state, JobState::kSucceeded);
+  EXPECT_TRUE(later->Delete(JobId("bad-spec")).ok());
+  EXPECT_EQ(later.Metric("permafrost_jobs", {{"state", "failed"}}), 1);
 }
 
 TEST_F(RecoveryTest, ACancelThatComesAfterTheDrainStillCancels) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "metric_values.h"
 #include "temp_dir.h"
 
@@ -33,11 +34,13 @@ class RunContextTest : public testing::Test {
   std::unique_ptr<telemetry::JobLog> log_ = *telemetry::JobLog::Open(dir_.path() / "log");
   std::atomic<bool> draining_{false};
   telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}};
-  LiveRun live_{LiveRun::Cache(), {}};
+  LiveRun live_{LiveRun::Cache(),
+                std::make_shared<CommandLog>(graphcache::PolicyOptions(), std::vector<graphcache::Command>()),
+                Trouble()};
   train::TrainOptions options_;
-  absl::Time now_ = absl::UnixEpoch();
+  absl::Duration now_;
   int notices_ = 0;
-  std::vector<int64_t> stored_steps_;
+  std::vector<int64_t> stored_steps_, marked_steps_;
   std::vector<int64_t> epochs_;
   std::vector<std::vector<graphcache::Command>> stored_commands_;
   absl::Status store_error_;
@@ -48,7 +51,11 @@ class RunContextTest : public testing::Test {
                          *log_,
                          RunMetrics{metrics_, cache_metrics_},
                          {.notify = [this] { ++notices_; },
-                          .store_progress = [this] { stored_steps_.push_back(live_.progress().step); },
+                          .store_progress =
+                              [this] {
+                                stored_steps_.push_back(live_.progress().step);
+                                return store_error_;
+                              },
                           .record_epoch = [this](const train::EpochMetrics& m) { epochs_.push_back(m.epoch); },
                           .store_commands =
                               [this](const std::vector<graphcache::Command>& commands) {
@@ -56,6 +63,7 @@ class RunContextTest : public testing::Test {
                                 stored_commands_.push_back(commands);
                                 return absl::OkStatus();
                               },
+                          .mark_step = [this](int64_t step) { marked_steps_.push_back(step); },
                           .now = [this] { return now_; }}};
 };
 
@@ -72,21 +80,41 @@ TEST_F(RunContextTest, EachStepIsVisibleButStoredOnceASecond) {
     now_ += absl::Milliseconds(300);
     context_.OnProgress(Step(step));
     EXPECT_EQ(live_.progress().step, step);
+    EXPECT_EQ(marked_steps_.back(), step);
   }
   EXPECT_THAT(stored_steps_, testing::ElementsAre(4, 8)) << "at 1.2 s and 2.4 s";
   EXPECT_EQ(notices_, 10);
 }
 
-TEST_F(RunContextTest, EpochsAndCheckpointsAreStoredAtOnce) {
-  context_.OnProgress(Step(1));
-  context_.OnEpoch({.epoch = 1});
-  EXPECT_THAT(epochs_, testing::ElementsAre(1));
-  EXPECT_THAT(stored_steps_, testing::ElementsAre(1));
-  context_.OnProgress(Step(2));
+TEST_F(RunContextTest, EpochsAreStoredOnceASecondAndBeforeACheckpoint) {
+  for (int64_t epoch = 1; epoch <= 10; ++epoch) {
+    now_ += absl::Milliseconds(300);
+    context_.OnEpoch({.epoch = epoch});
+  }
+  EXPECT_EQ(epochs_.size(), 10u);
+  EXPECT_EQ(stored_steps_.size(), 2u) << "each by itself would cost a small graph's job most of its time";
+  EXPECT_TRUE(context_.StoreEpochs().ok());
+  EXPECT_EQ(stored_steps_.size(), 3u);
+  store_error_ = absl::ResourceExhaustedError("database full");
+  EXPECT_TRUE(IsTransient(context_.StoreEpochs()));
+}
+
+TEST_F(RunContextTest, ACheckpointIsStoredAtOnce) {
+  train::Progress progress = Step(2);
+  context_.OnProgress(progress);
+  progress.checkpoint_step = 2;
+  context_.OnProgress(progress);
   context_.OnCheckpoint(2, absl::Milliseconds(5));
-  EXPECT_THAT(stored_steps_, testing::ElementsAre(1, 2));
+  EXPECT_THAT(stored_steps_, testing::ElementsAre(2));
   EXPECT_EQ(live_.progress().checkpoint_step, 2);
-  EXPECT_EQ(notices_, 4);
+}
+
+TEST_F(RunContextTest, AFailedCheckpointIsShownUntilOneIsWritten) {
+  context_.OnCheckpointFailed(absl::ResourceExhaustedError("disk\nfull"));
+  EXPECT_EQ(live_.trouble().error, "disk full");
+  EXPECT_EQ(MetricValue(registry_, "permafrost_checkpoint_failures_total"), 1);
+  context_.OnCheckpoint(2, absl::Milliseconds(5));
+  EXPECT_EQ(live_.trouble(), Trouble());
 }
 
 TEST_F(RunContextTest, FeedsTheMetrics) {

@@ -3,11 +3,20 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/status.h"
 #include "nn/safetensors.h"
+#include "no_descriptors.h"
 #include "temp_dir.h"
 
 namespace permafrost::train {
@@ -65,6 +74,24 @@ class CheckpointTest : public testing::Test {
     file.put(byte);
   }
 
+  std::set<std::string> Names() {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(dir_.path() / "checkpoints")) {
+      names.insert(entry.path().filename().string());
+    }
+    return names;
+  }
+  // Changes the body of a manifest, whose checksum then matches.
+  void Rewrite(int64_t step, const std::function<void(nlohmann::json&)>& change) {
+    auto manifest = nlohmann::json::parse(*ReadFile(File(step, "state.json")));
+    change(manifest["checkpoint"]);
+    manifest["xxh3"] = HashHex(Hash64(manifest["checkpoint"].dump()));
+    ASSERT_TRUE(WriteFileAtomic(File(step, "state.json"), manifest.dump()).ok());
+  }
+  void SetVersion(int64_t step, int version) {
+    Rewrite(step, [version](nlohmann::json& body) { body["version"] = version; });
+  }
+
   TempDir dir_;
   std::vector<std::string> warnings_;
 };
@@ -119,6 +146,105 @@ TEST_F(CheckpointTest, ADamagedNewerOneDoesNotPushOutWhatTheResumedRunSaves) {
   EXPECT_EQ((*store.LoadNewest())->state.step, 5);
   ASSERT_TRUE(store.Save(Make(7)).ok());
   EXPECT_EQ((*store.LoadNewest())->state.step, 7);
+}
+
+// What is damaged may be of use to someone, and more of it than its checksum says.
+TEST_F(CheckpointTest, ADamagedOneIsSetAsideWholeAndNeverDeleted) {
+  for (int time = 0; time < 2; ++time) {
+    ASSERT_TRUE(Store().Save(Make(1)).ok());
+    ASSERT_TRUE(Store().Save(Make(2)).ok());
+    Flip(File(2, "model.safetensors"), 100);
+    EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
+  }
+  for (const char* name : {".damaged-2", ".damaged-2-2"}) {
+    EXPECT_TRUE(fs::exists(dir_.path() / "checkpoints" / name / "optimizer.safetensors")) << name;
+  }
+  EXPECT_EQ(Names(), (std::set<std::string>{".damaged-2", ".damaged-2-2", "1"}));
+}
+
+TEST_F(CheckpointTest, WhatCannotBeReadJustNowIsNotDamage) {
+  ASSERT_TRUE(Store().Save(Make(1)).ok());
+  ASSERT_TRUE(Store().Save(Make(2)).ok());
+  const auto expect_transient = [&](const char* why) {
+    const absl::Status status = Store().LoadNewest().status();
+    EXPECT_TRUE(IsTransient(status)) << why << ": " << status;
+    EXPECT_FALSE(absl::IsDataLoss(status)) << why << ": " << status;
+  };
+  {
+    const NoDescriptors exhausted;
+    expect_transient("too many open files, met by the directory");
+  }
+  // As with an error of the disk, whatever rights the test has: a file that open() finds and refuses.
+  for (const char* file : {"state.json", "optimizer.safetensors"}) {
+    fs::rename(File(2, file), dir_.path() / "away");
+    fs::create_symlink(File(2, file), File(2, file));
+    expect_transient(file);
+    fs::remove(File(2, file));
+    fs::rename(dir_.path() / "away", File(2, file));
+  }
+  EXPECT_EQ(Names(), (std::set<std::string>{"1", "2"})) << "nothing was set aside";
+  EXPECT_EQ((*Store().LoadNewest())->state.step, 2);
+}
+
+TEST_F(CheckpointTest, ADirectoryThatCannotBeListedIsNotANewRun) {
+  fs::create_symlink(dir_.path() / "checkpoints", dir_.path() / "checkpoints");
+  const auto found = Store().LoadNewest();
+  EXPECT_FALSE(found.ok());
+  EXPECT_TRUE(IsTransient(found.status())) << found.status();
+}
+
+TEST_F(CheckpointTest, OneOfANewerBuildIsKeptAndNamedAsSuch) {
+  ASSERT_TRUE(Store().Save(Make(1)).ok());
+  ASSERT_TRUE(Store().Save(Make(2)).ok());
+  SetVersion(2, 2);
+  const absl::Status status = Store().LoadNewest().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_TRUE(IsTransient(status)) << "the newer build goes on from it";
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("newer permafrostd"));
+  EXPECT_EQ(Names(), (std::set<std::string>{"1", "2"}));
+}
+
+TEST_F(CheckpointTest, AStateThatLacksAFieldIsDamageAndNotAnException) {
+  ASSERT_TRUE(Store().Save(Make(1)).ok());
+  ASSERT_TRUE(Store().Save(Make(2)).ok());
+  Rewrite(2, [](nlohmann::json& body) { body["state"].erase("seed"); });
+  EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
+  EXPECT_EQ(Names(), (std::set<std::string>{".damaged-2", "1"}));
+}
+
+// A file that may not grow: as a full disk, met within a file.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
+TEST_F(CheckpointTest, AHalfWrittenOneIsGoneAtOnceAndTheOldOnesStay) {
+  ASSERT_TRUE(Store(1).Save(Make(1)).ok());
+  std::optional<FileSizeLimit> limit(64);
+  for (const int64_t step : {1, 2}) {
+    const absl::Status status = Store(1).Save(Make(step));
+    EXPECT_TRUE(IsTransient(status)) << status;
+    EXPECT_EQ(Names(), (std::set<std::string>{"1"})) << step;
+  }
+  limit.reset();
+  ExpectEqual(**Store(1).LoadNewest(), Make(1));
+  ASSERT_TRUE(Store(1).Save(Make(2)).ok());
+  EXPECT_EQ(Names(), (std::set<std::string>{"2"}));
 }
 
 TEST_F(CheckpointTest, MissingFileIsDamage) {

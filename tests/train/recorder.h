@@ -16,7 +16,9 @@ class Recorder : public RunContext {
   StopRequest stop_requested() const override { return stop ? stop(progress) : StopRequest::kNone; }
   void OnProgress(const Progress& p) override { progress = p; }
   void OnEpoch(const EpochMetrics& m) override { epochs.push_back(m); }
+  absl::Status StoreEpochs() override { return store_epochs ? store_epochs() : absl::OkStatus(); }
   void OnCheckpoint(int64_t step, absl::Duration) override { checkpoints.push_back(step); }
+  void OnCheckpointFailed(const absl::Status& error) override { failed_checkpoints.push_back(error); }
   void Log(LogLevel, std::string_view line) override { log += std::string(line) + "\n"; }
 
   void OnGraphCache(const graphcache::Snapshot& snapshot,
@@ -32,12 +34,14 @@ class Recorder : public RunContext {
   }
 
   std::function<StopRequest(const Progress&)> stop;
+  std::function<absl::Status()> store_epochs;
   std::vector<graphcache::Command> commands;  // stamped
   graphcache::Snapshot cache;
   std::vector<graphcache::EntryInfo> entries;
   Progress progress;
   std::vector<EpochMetrics> epochs;
   std::vector<int64_t> checkpoints;
+  std::vector<absl::Status> failed_checkpoints;
   std::string log;
 };
 

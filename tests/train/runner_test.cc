@@ -3,8 +3,11 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 
+#include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/status.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
@@ -310,14 +313,128 @@ TEST_F(RunnerTest, CancelLeavesACheckpointAtTheStep) {
   EXPECT_EQ(told.checkpoints, std::vector<int64_t>{5});
 }
 
-TEST_F(RunnerTest, CheckpointsComeWhenAskedAndAtEachEpoch) {
+TEST_F(RunnerTest, CheckpointsComeWhenAskedAndAtTheEnd) {
   Recorder told;
   TrainOptions options = Options();
-  options.epochs = 2;
-  options.checkpoint.every_steps = 4;
+  options.epochs = 3;
+  options.checkpoint = {.every_steps = 4, .every_seconds = 0};
   ASSERT_TRUE(Run(options, "job", told).ok());
-  EXPECT_EQ(told.checkpoints, (std::vector<int64_t>{4, 8, 9, 12, 16, 18}));
-  EXPECT_FALSE(fs::exists(dir_.path() / "job/checkpoints/12")) << "keep = 2";
+  EXPECT_EQ(told.checkpoints, (std::vector<int64_t>{4, 8, 12, 16, 20, 24, 27}));
+  EXPECT_FALSE(fs::exists(dir_.path() / "job/checkpoints/20")) << "keep = 2";
+}
+
+TEST_F(RunnerTest, AnEpochsEndAloneWritesNoCheckpoint) {
+  Recorder told;
+  TrainOptions options = Options();
+  options.checkpoint = {.every_steps = 0, .every_seconds = 0};
+  ASSERT_TRUE(Run(options, "job", told).ok());
+  EXPECT_EQ(told.checkpoints, std::vector<int64_t>{36}) << "the last epoch's only";
+}
+
+// A step takes so long here that the clock alone decides.
+TEST_F(RunnerTest, ARunSavesByTimeWithinItsFirstSecondsOfWork) {
+  Recorder told;
+  TrainOptions options = Options();
+  told.stop = [](const Progress& p) {
+    absl::SleepFor(absl::Milliseconds(p.step > 0 ? 400 : 0));
+    return StopRequest::kNone;
+  };
+  options.epochs = 1;
+  ASSERT_TRUE(Run(options, "job", told).ok());
+  ASSERT_GE(told.checkpoints.size(), 2U);
+  EXPECT_LE(told.checkpoints.front(), 4) << "after a second, not a minute";
+}
+
+TEST_F(RunnerTest, EpochsAreStoredBeforeTheCheckpointThatHasThem) {
+  Recorder told;
+  TrainOptions options = Options();
+  options.checkpoint = {.every_steps = 9, .every_seconds = 0};
+  std::vector<size_t> epochs_then;
+  told.store_epochs = [&] {
+    epochs_then.push_back(told.epochs.size());
+    // The second is refused: its checkpoint would let a resumed run pass an epoch over that nobody has.
+    return epochs_then.size() == 2 ? AsTransient(absl::ResourceExhaustedError("database full")) : absl::OkStatus();
+  };
+  ASSERT_TRUE(Run(options, "job", told).ok());
+  EXPECT_THAT(epochs_then, testing::ElementsAre(1, 2, 4)) << "not tried again at once";
+  EXPECT_THAT(told.checkpoints, testing::ElementsAre(9, 36));
+  ASSERT_EQ(told.failed_checkpoints.size(), 1U);
+}
+
+TEST_F(RunnerTest, ARunGoesOnWhereAPeriodicCheckpointCannotBeWritten) {
+  Recorder whole, told;
+  TrainOptions options = Options();
+  options.checkpoint = {.every_steps = 5, .every_seconds = 0};
+  ASSERT_TRUE(Run(options, "whole", whole).ok());
+  // A file where the folder should be, until some steps later.
+  fs::create_directories(dir_.path() / "job");
+  const fs::path obstacle = dir_.path() / "job/checkpoints";
+  told.stop = [&](const Progress& p) {
+    if (p.step == 4) {
+      EXPECT_TRUE(WriteFileAtomic(obstacle, "").ok());
+    }
+    if (p.step == 20) fs::remove(obstacle);
+    return StopRequest::kNone;
+  };
+  const auto outcome = Run(options, "job", told);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  ASSERT_FALSE(told.failed_checkpoints.empty());
+  EXPECT_TRUE(IsTransient(told.failed_checkpoints[0])) << told.failed_checkpoints[0];
+  EXPECT_THAT(std::string(told.failed_checkpoints[0].message()), HasSubstr("job/checkpoints"));
+  EXPECT_EQ(told.checkpoints.back(), 36);
+  EXPECT_EQ(Artifact("job", kLastWeightsFile), Artifact("whole", kLastWeightsFile));
+}
+
+TEST_F(RunnerTest, ARunThatCannotWriteItsLastCheckpointCanBeRunAgain) {
+  Recorder whole, told, again;
+  TrainOptions options = Options();
+  options.checkpoint = {.every_steps = 20, .every_seconds = 0};
+  ASSERT_TRUE(Run(options, "whole", whole).ok());
+  const fs::path artifacts = dir_.path() / "job/artifacts", away = dir_.path() / "away";
+  told.stop = [&](const Progress& p) {
+    if (p.step == 30 && !fs::exists(away)) {
+      fs::rename(artifacts, away);
+      EXPECT_TRUE(WriteFileAtomic(artifacts, "").ok());
+    }
+    return StopRequest::kNone;
+  };
+  const auto failed = Run(options, "job", told);
+  EXPECT_TRUE(IsTransient(failed.status())) << failed.status();
+  fs::remove(artifacts);
+  ASSERT_TRUE(Run(options, "job", again).ok());
+  EXPECT_EQ(Artifact("job", kLastWeightsFile), Artifact("whole", kLastWeightsFile));
+  EXPECT_EQ(Artifact("job", kTestPredictionsFile), Artifact("whole", kTestPredictionsFile));
+}
+
+TEST_F(RunnerTest, CheckpointsThatCannotBeReadJustNowStopTheRunForLater) {
+  Recorder first, second, third;
+  first.stop = [](const Progress& p) { return p.step >= 5 ? StopRequest::kDrain : StopRequest::kNone; };
+  ASSERT_TRUE(Run(Options(), "job", first).ok());
+  const fs::path checkpoints = dir_.path() / "job/checkpoints", away = dir_.path() / "away";
+  fs::rename(checkpoints, away);
+  fs::create_symlink(checkpoints, checkpoints);
+  const auto outcome = Run(Options(), "job", second);
+  EXPECT_TRUE(IsTransient(outcome.status())) << outcome.status();
+  EXPECT_EQ(second.progress.step, 0) << "no new run was begun";
+  fs::remove(checkpoints);
+  fs::rename(away, checkpoints);
+  ASSERT_TRUE(Run(Options(), "job", third).ok());
+  EXPECT_THAT(third.log, HasSubstr("resumed from the checkpoint of step 5"));
+}
+
+TEST_F(RunnerTest, StorageIsConstantToTheByteAfterAFreeze) {
+  Recorder told;
+  TrainOptions options = Options();
+  options.epochs = 6;
+  options.graph_cache = {.policy = graphcache::Policy::kFreeze, .freeze_at = 3};
+  std::map<int64_t, int64_t> bytes;  // by step, from the freeze on: within epochs and over their evaluations
+  told.stop = [&](const Progress& p) {
+    if (told.cache.frozen && p.step < 6 * 9) bytes[p.step] = CurrentStorageUse().bytes;
+    return StopRequest::kNone;
+  };
+  ASSERT_TRUE(Run(options, "job", told).ok());
+  ASSERT_LT(bytes.begin()->first, 9) << "the freeze is in the first epoch";
+  for (const auto& [step, count] : bytes) EXPECT_EQ(count, bytes.begin()->second) << step;
 }
 
 TEST_F(RunnerTest, DivergenceFailsWithTheStepAndTheRate) {
@@ -378,8 +495,8 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
        "node feature column 0 has integers -2..2"},
       {"ids as categories", Options(), with([](auto& s) { s.edge_features.max = {5e6}; }), "spec.dataset",
        "edge feature column 0"},
-      {"beyond the machine's memory", giant, many, "spec.model", "this machine has"},
-      {"batches beyond the machine's memory", wide_options, wide, "spec.model", "this machine has"},
+      {"beyond the machine's memory", giant, many, "spec.model", "this process may use"},
+      {"batches beyond the machine's memory", wide_options, wide, "spec.model", "this process may use"},
   };
   EXPECT_TRUE(runner_->CheckCompatible(Options(), fine, "spec.").ok());
   for (const auto& c : kCases) {

@@ -24,7 +24,7 @@ struct Rig {
   Rig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
       at::ScalarType type = at::kFloat)
       : options(train_options),
-        task(*GraphSetTask::Create(options, set, at::kCPU)),
+        task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; })),
         batcher(task->batcher()),
         optimizer(options.optimizer, Convert(*task, type)),
         engine(options, *task, optimizer, *backend, context) {}
@@ -61,7 +61,7 @@ struct Rig {
   const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   data::PaddedBatch batch;
-  SmallGraphsBatch view{batcher, at::kCPU, &batch};
+  GraphSetHostBatch view{batcher, at::kCPU, &batch};
   PhaseSeconds seconds;
 };
 

@@ -12,7 +12,7 @@
 #include "device/cpu/tape.h"
 #include "nn/loss.h"
 #include "nn/models/node_block_plan.h"
-#include "nn/models/node_model.h"
+#include "nn/models/registry.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::device {
@@ -36,7 +36,7 @@ class Trainer {
  public:
   explicit Trainer(const Case& c)
       : case_(c),
-        model_(nn::NodeModel::Create(
+        model_(nn::MakeNodeModel(
             {.model = {.architecture = c.architecture, .hidden_channels = 8, .num_layers = 2, .dropout = 0.4},
              .in_channels = c.plan.width,
              .num_outputs = nn::kBlockClasses},

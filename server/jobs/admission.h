@@ -1,0 +1,42 @@
+// How jobs come and go.
+// Threads: all methods are safe anywhere; one is served at a time, and never waits for a training step.
+#pragma once
+
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "data/catalog/catalog.h"
+#include "jobs/job_book.h"
+#include "jobs/job_manager.h"
+#include "train/runner.h"
+
+namespace permafrost::jobs {
+
+class Admission {
+ public:
+  // Borrows everything.
+  Admission(JobBook& book, data::Catalog& catalog, const train::Runner& runner)
+      : book_(book), catalog_(catalog), runner_(runner) {}
+
+  // As JobManager's methods.
+  absl::StatusOr<Job> Create(const CreateRequest& request);
+  absl::Status Delete(const JobId& id);
+
+ private:
+  // The job made earlier with the request's request_id, if any.
+  absl::StatusOr<std::optional<Job>> FindRepeated(const CreateRequest& request) const;
+  absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
+  absl::Status CheckDataset(const JobSpec& spec) const;
+  absl::StatusOr<Job> Admit(Job job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  JobBook& book_;
+  data::Catalog& catalog_;
+  const train::Runner& runner_;
+  // Serializes what changes job directories. Held across calls into the catalog and the book.
+  absl::Mutex mu_;
+};
+
+}  // namespace permafrost::jobs

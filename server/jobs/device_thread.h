@@ -1,0 +1,56 @@
+// The thread that owns the device: takes jobs of the book one at a time and runs them.
+// Threads: all methods are safe anywhere. Invariant: it is the only caller of Runner::Run.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "base/monotonic.h"
+#include "data/catalog/catalog.h"
+#include "jobs/job_book.h"
+#include "jobs/run_context.h"
+#include "telemetry/log.h"
+#include "train/runner.h"
+
+namespace permafrost::jobs {
+
+class DeviceThread {
+ public:
+  // Borrows everything.
+  DeviceThread(JobBook& book, data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics);
+  // The book drains already: waits for the thread.
+  ~DeviceThread();
+
+  // Nothing if it was started before, or the book drains.
+  void Start();
+  // Waits until the thread has ended, which it does only while the book drains.
+  void Join();
+
+ private:
+  struct Run {
+    StartedJob started;
+    std::unique_ptr<telemetry::JobLog> log;  // nullptr if it could not be opened
+  };
+
+  void Loop();
+  // Waits for a job and moves the best one to running; nullopt once draining.
+  std::optional<StartedJob> TakeNext();
+  absl::StatusOr<train::RunOutcome> Execute(Run& run);
+  // Stores and tells where the job goes, and answers who waits for its commands.
+  void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
+  // Waits a moment before a write is tried again that must not be lost; false once draining.
+  bool WaitToRetry();
+
+  JobBook& book_;
+  data::Catalog& catalog_;
+  train::Runner& runner_;
+  const RunMetrics metrics_;
+  std::mutex start_mu_;  // held by Start and the destructor for thread_
+  std::thread thread_;
+  Event idle_;  // the thread has not begun, or has ended
+};
+
+}  // namespace permafrost::jobs

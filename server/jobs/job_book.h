@@ -1,0 +1,162 @@
+// Jobs on record: those that have not ended in memory, all of them in the store. The one place where a job changes:
+// first in the store, then in memory, in the gauges and for its watchers.
+// Threads: all methods are safe anywhere. The lock is held across store writes, so that memory and store change
+// together; what a training step touches (LiveRun) has a lock of its own.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/change_hub.h"
+#include "base/monotonic.h"
+#include "jobs/job_files.h"
+#include "jobs/job_store.h"
+#include "jobs/run_context.h"
+#include "telemetry/job_metrics.h"
+#include "telemetry/log.h"
+
+namespace permafrost::jobs {
+
+// A job that has not ended.
+struct ActiveJob {
+  Job job;                               // as stored, with its epochs
+  std::shared_ptr<CommandLog> commands;  // never nullptr
+  std::shared_ptr<LiveRun> live;         // while it is on the device
+  // Of a queued job, by the book's clock: since when it waits, and when it may run.
+  absl::Duration queued_at;
+  absl::Duration not_before = -absl::InfiniteDuration();
+  std::deque<train::EpochMetrics> unsaved_epochs;  // reported, and not yet in the store
+  LiveRun::Entries stored_entries;                 // of the graph cache: those that the run stored last
+};
+
+// A job that has just been moved to running.
+struct StartedJob {
+  Job job;  // without epochs
+  std::shared_ptr<LiveRun> live;
+};
+
+class JobBook {
+ public:
+  // `first_retry`: wait before a run that an error of the machine ended is tried again; it doubles each time.
+  JobBook(std::unique_ptr<JobStore> store, JobFiles files, telemetry::JobMetrics& metrics, absl::Duration first_retry);
+
+  // Takes up what the store holds; called once, before any other method. Interrupted jobs are queued again, or failed
+  // where the server died five times at one place. Directories of no job on record are set aside.
+  // FailedPrecondition where the store has no job and directories hold work of some, unless `quarantine_unknown`.
+  absl::Status Recover(bool quarantine_unknown);
+
+  const JobFiles& files() const { return files_; }
+  JobStore& store() const { return *store_; }
+  ChangeHub& hub() { return hub_; }
+
+  // With its epochs after `after_epoch`.
+  absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
+  // As JobStore::List, with live progress.
+  absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
+  std::array<int64_t, 6> CountByState() const;
+  absl::Status CheckDatasetUnused(const DatasetId& id) const;
+
+  // The job that is created just now uses its dataset already; nullopt: none is.
+  void Reserve(std::optional<Job> creating);
+  // Unavailable while draining.
+  absl::Status Insert(Job& job);
+  // The job as it was. FailedPrecondition while it has not ended.
+  absl::StatusOr<Job> Delete(const JobId& id);
+  absl::StatusOr<Job> Cancel(const JobId& id);
+
+  // No job is taken or started from now on. Returns the running one (empty: none).
+  JobId Drain();
+  bool draining() const { return draining_.load(std::memory_order_acquire); }
+  const std::atomic<bool>& drain_flag() const { return draining_; }
+
+  // What follows is the device thread's.
+
+  // Set by whatever may let a job run sooner than was known, and by Drain.
+  Event& changed() { return changed_; }
+  // Moves the best of the queued jobs that may run now to running. nullopt: none may; `wait` is then how long it takes
+  // until one may (infinite: until something changes). Errors of the store: nothing has changed.
+  absl::StatusOr<std::optional<StartedJob>> StartBest(absl::Duration& wait);
+  // Of its LiveRun, with the graph cache and the epochs recorded since. Ok: the epochs are in the store; errors of the
+  // rest are logged, since a later call brings it up to date.
+  absl::Status StoreProgress(const JobId& id);
+  void RecordEpoch(const JobId& id, const train::EpochMetrics& metrics);
+  // Moves the running job to where `conclude` leads, which is called under the lock with the job as it is now and may
+  // write its log: no cancel comes between. Returns the job as it is stored. An error of the store: nothing has
+  // changed.
+  absl::StatusOr<Job> Conclude(const JobId& id, const std::function<void(Job&)>& conclude);
+  // Conclude is not tried again: the job stays running on record, and the next start resumes it.
+  void GiveUpRunning();
+
+  // For what belongs to a job that has not ended: calls `f` with it under the lock, with nullptr for any other.
+  template <class F>
+  auto WithActive(const JobId& id, F f) {
+    absl::MutexLock lock(&mu_);
+    const auto it = active_.find(id);
+    return f(it == active_.end() ? nullptr : &it->second);
+  }
+  std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
+  // Of a job that is not running; a log that cannot be opened is passed over.
+  void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
+
+ private:
+  // recovery.cc
+  absl::Status SetStraysAside(const std::function<bool(const JobId&)>& on_record, bool any_on_record,
+                              bool quarantine_unknown);
+  absl::Status RecoverJob(const JobId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RecoverRunning(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // The job as it is this moment, with its epochs after `after_epoch`.
+  static Job Snapshot(const ActiveJob& active, int64_t after_epoch);
+  static Job WithoutEpochs(const ActiveJob& active);
+  // What a run of the job begins with.
+  absl::StatusOr<std::shared_ptr<LiveRun>> MakeLiveRun(const ActiveJob& active) const;
+  // Stores `next`, then makes it what everyone sees; a job that ended leaves active_. Nothing changes on an error,
+  // `next` included.
+  absl::Status Commit(ActiveJob& active, Job&& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Those that an error kept from the store stay for the next call.
+  absl::Status SaveEpochs(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status SaveGraphCache(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountJob(JobState state, int64_t change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // How long a job waits that an error or a death ended `tries` times in a row.
+  absl::Duration RetryDelay(int32_t tries) const;
+
+  const std::unique_ptr<JobStore> store_;
+  const JobFiles files_;
+  telemetry::JobMetrics& metrics_;
+  const absl::Duration first_retry_;
+  const Stopwatch clock_;
+  Event changed_;
+
+  mutable absl::Mutex mu_;
+  std::map<JobId, ActiveJob> active_ ABSL_GUARDED_BY(mu_);
+  std::optional<Job> creating_ ABSL_GUARDED_BY(mu_);
+  std::array<int64_t, 6> counts_ ABSL_GUARDED_BY(mu_) = {};  // by JobState
+  int64_t unreadable_ ABSL_GUARDED_BY(mu_) = 0;
+  JobId running_ ABSL_GUARDED_BY(mu_);
+  // Written under mu_; read without it at each training step.
+  std::atomic<bool> draining_{false};
+  ChangeHub hub_;  // last: no listener runs once anything above is gone
+};
+
+// What a job's graph cache is before its first step: its options and nothing else.
+graphcache::Snapshot NoStepYet(const JobSpec& spec);
+// FailedPrecondition, reason JOB_ENDED.
+absl::Status EndedError(const Job& job);
+// Unavailable, reason SERVER_DRAINING.
+absl::Status DrainingError();
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,163 @@
+// How the book takes up what the server before left: its Recover.
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "jobs/job_book.h"
+#include "jobs/job_log_text.h"
+#include "jobs/run_mark.h"
+
+namespace permafrost::jobs {
+namespace {
+
+constexpr int64_t kPageSize = 1000;
+// Deaths of the server at one place of a job before the job is held to be their cause: it would take every later server
+// down too.
+constexpr int32_t kMaxDeaths = 5;
+
+std::string PlaceText(const Deaths& deaths) {
+  return deaths.step == RunMark::kBeforeFirstStep ? "before its first step" : absl::StrCat("after step ", deaths.step);
+}
+
+// Some of the names: there may be thousands.
+std::string Some(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  const size_t shown = std::min(names.size(), kShown);
+  return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                      names.size() > shown ? ", ..." : "");
+}
+
+}  // namespace
+
+absl::Status JobBook::Recover(bool quarantine_unknown) {
+  absl::MutexLock lock(&mu_);
+  std::set<JobId> on_record;
+  std::vector<JobId> unfinished;
+  ListOptions page;
+  page.page_size = kPageSize;
+  while (true) {
+    PF_ASSIGN_OR_RETURN(const std::vector<Job> jobs, store_->List(page));
+    if (jobs.empty()) break;
+    for (const Job& job : jobs) {
+      on_record.insert(job.id);
+      if (!IsTerminal(job.state)) {
+        unfinished.push_back(job.id);
+        continue;
+      }
+      CountJob(job.state, +1);
+      if (!job.unreadable) continue;
+      ++unreadable_;
+      telemetry::Log(telemetry::Severity::kError, job.error);
+    }
+    page.before_sequence = jobs.back().sequence;
+  }
+  PF_RETURN_IF_ERROR(
+      SetStraysAside([&](const JobId& id) { return on_record.contains(id); }, !on_record.empty(), quarantine_unknown));
+  for (const auto& [state, name] : kJobStateNames.rows) CountJob(state, 0);
+  for (const JobId& id : unfinished) PF_RETURN_IF_ERROR(RecoverJob(id));
+  metrics_.SetUnreadable(unreadable_);
+  return absl::OkStatus();
+}
+
+absl::Status JobBook::SetStraysAside(const std::function<bool(const JobId&)>& on_record, bool any_on_record,
+                                     bool quarantine_unknown) {
+  PF_ASSIGN_OR_RETURN(const JobFiles::Strays strays, files_.FindStrays(on_record));
+  if (!any_on_record && !strays.with_work.empty() && !quarantine_unknown) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "permafrost.db knows no job, but ", files_.directory().string(), " holds checkpoints or artifacts of ",
+        strays.with_work.size(), strays.with_work.size() == 1 ? " job (" : " jobs (", Some(strays.with_work),
+        "): put the database that belongs to them back, or start with --quarantine-unknown-jobs, which renames them to "
+        ".quarantine-* and deletes nothing"));
+  }
+  PF_ASSIGN_OR_RETURN(const std::vector<std::filesystem::path> quarantined, files_.ClearStrays(strays));
+  for (const std::filesystem::path& path : quarantined) {
+    telemetry::Log(telemetry::Severity::kWarning,
+                   absl::StrCat("files of no job on record were moved to ", path.string(),
+                                ": delete them by hand once nobody misses them"));
+  }
+  metrics_.CountQuarantined(static_cast<int64_t>(quarantined.size()));
+  return absl::OkStatus();
+}
+
+absl::Status JobBook::RecoverJob(const JobId& id) {
+  PF_ASSIGN_OR_RETURN(Job job, store_->Get(id));
+  absl::StatusOr<std::vector<graphcache::Command>> commands = std::vector<graphcache::Command>();
+  if (!job.unreadable) commands = store_->GetCacheCommands(id);
+  if (job.unreadable || absl::IsDataLoss(commands.status())) {
+    // Costs this job only. On record it stays as it is.
+    if (!job.unreadable) job.error = std::string(commands.status().message());
+    CountJob(JobState::kFailed, +1);
+    ++unreadable_;
+    telemetry::Log(telemetry::Severity::kError, job.error);
+    if (!job.unreadable) {
+      // Get would show it as it was: as if it still ran.
+      job.state = JobState::kFailed;
+      job.end_time = absl::Now();
+      AppendLog(id, telemetry::Severity::kError, EndedLine(job));
+      return store_->Update(job);
+    }
+    return absl::OkStatus();
+  }
+  PF_RETURN_IF_ERROR(commands.status());
+  const JobState was = job.state;
+  CountJob(was, +1);
+  ActiveJob& active = active_[id];
+  active.commands = std::make_shared<CommandLog>(job.spec.train.graph_cache, *std::move(commands));
+  // One that never began has waited since its creation; any other was queued again when its run was cut short.
+  const bool began = job.start_time != absl::InfinitePast();
+  const absl::Duration waited = began ? absl::ZeroDuration() : absl::Now() - job.create_time;
+  active.queued_at = clock_.Elapsed() - waited;
+  active.job = std::move(job);
+  if (was == JobState::kRunning) return RecoverRunning(active);
+  if (was == JobState::kCancelling) {
+    Job next = active.job;
+    next.state = JobState::kCancelled;
+    next.end_time = absl::Now();
+    AppendLog(id, telemetry::Severity::kInfo, EndedLine(next));
+    return Commit(active, std::move(next));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobBook::RecoverRunning(ActiveJob& active) {
+  Job next = active.job;
+  const JobId id = next.id;
+  next.deaths = CountDeath(next.deaths, RunMark::Read(files_.Mark(id)), BootId(), next.progress.checkpoint_step);
+  const int32_t deaths = next.deaths.count;
+  if (deaths >= kMaxDeaths) {
+    next.state = JobState::kFailed;
+    next.end_time = absl::Now();
+    next.error =
+        absl::StrCat("the server died ", deaths, " times while this job ran, each time ", PlaceText(next.deaths),
+                     "; if the system's log tells of too little memory, submit it again with a smaller "
+                     "batch_size or model");
+    AppendLog(id, telemetry::Severity::kError, EndedLine(next));
+    return Commit(active, std::move(next));
+  }
+  next.state = JobState::kQueued;
+  std::string line = "interrupted: the server ended without a drain; queued again";
+  // Once may be anything, such as a kill. From the second time at the same place on the wait doubles: a job that does
+  // kill the server leaves it time for others, and one that is killed from outside before it gets anywhere is not run
+  // often enough to be failed.
+  absl::Duration delay;
+  if (deaths >= 2) {
+    delay = RetryDelay(deaths);
+    next.trouble.error =
+        absl::StrCat("the server died ", deaths, " times while this job ran, each time ", PlaceText(next.deaths));
+    next.trouble.retry_time = absl::Now() + delay;
+    absl::StrAppend(&line, ", to run in ", absl::FormatDuration(delay), ": it died ", deaths, " times ",
+                    PlaceText(next.deaths));
+  }
+  AppendLog(id, telemetry::Severity::kWarning, line);
+  PF_RETURN_IF_ERROR(Commit(active, std::move(next)));
+  active.not_before = clock_.Elapsed() + delay;
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::jobs

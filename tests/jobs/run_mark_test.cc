@@ -1,0 +1,63 @@
+#include "jobs/run_mark.h"
+
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "temp_dir.h"
+
+namespace permafrost::jobs {
+namespace {
+
+TEST(RunMark, SaysTheNewestStepOfThisBoot) {
+  const TempDir dir;
+  const auto path = dir.path() / "last-step";
+  EXPECT_FALSE(RunMark::Read(path).has_value());
+  for (const int64_t last : {1'234'567, 3}) {
+    auto mark = RunMark::Begin(path);
+    ASSERT_TRUE(mark.ok()) << mark.status();
+    EXPECT_EQ(RunMark::Read(path), (RunMark::Content{BootId(), RunMark::kBeforeFirstStep}));
+    for (const int64_t step : {int64_t{0}, int64_t{9}, last}) {
+      mark->SetStep(step);
+      EXPECT_EQ(RunMark::Read(path), (RunMark::Content{BootId(), step}));
+    }
+  }
+}
+
+TEST(RunMark, AnythingElseSaysNothing) {
+  const TempDir dir;
+  for (const char* text : {"", "boot", "boot ", "boot x", "\n"}) {
+    ASSERT_TRUE(WriteFileAtomic(dir.path() / "mark", text).ok());
+    EXPECT_FALSE(RunMark::Read(dir.path() / "mark").has_value()) << text;
+  }
+}
+
+#ifdef __linux__
+TEST(RunMark, TheBootHasAName) { EXPECT_NE(BootId(), ""); }
+#endif
+
+TEST(CountDeath, OnlyDeathsAtOnePlaceAddUp) {
+  const RunMark::Content at7{"boot", 7}, before{"boot", RunMark::kBeforeFirstStep};
+  const struct {
+    const char* why;
+    Deaths earlier;
+    std::optional<RunMark::Content> mark;
+    int64_t checkpoint_step;
+    Deaths want;
+  } kCases[] = {
+      {"the first", {}, at7, 5, {1, 7, 5}},
+      {"the same step again", {1, 7, 5}, at7, 5, {2, 7, 5}},
+      {"again, from a newer checkpoint", {3, 7, 5}, at7, 7, {4, 7, 7}},
+      {"another step", {4, 6, 5}, at7, 5, {1, 7, 5}},
+      {"no step, as before", {2, -1, 5}, before, 5, {3, -1, 5}},
+      {"no step, but work was saved since", {2, -1, 5}, before, 6, {1, -1, 6}},
+      {"the first, at no step", {}, before, 0, {1, -1, 0}},
+      {"another boot", {2, 7, 5}, RunMark::Content{"later", 7}, 5, {2, 7, 5}},
+      {"no mark", {2, 7, 5}, std::nullopt, 5, {2, 7, 5}},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(CountDeath(c.earlier, c.mark, "boot", c.checkpoint_step), c.want) << c.why;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::jobs
