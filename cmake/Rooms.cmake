@@ -23,6 +23,14 @@ function(permafrost_torch target)
   target_link_libraries(${target} PRIVATE ${TORCH_LIBRARIES})
 endfunction()
 
+# permafrost_precompile(TARGET HEADER...): headers of packages that most files of a target include, compiled once for it.
+# A unity build reads them only a few times: it does without.
+function(permafrost_precompile target)
+  if(NOT PERMAFROST_UNITY)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
 # Rooms -> their targets: data/store is pf_data_store.
 function(permafrost_room_targets out)
   set(targets ${ARGN})
@@ -69,6 +77,8 @@ function(permafrost_room_test name)
   target_compile_definitions(${name}_test PRIVATE PERMAFROST_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(ROOM_TORCH)
     permafrost_torch(${name}_test)
+  else()
+    permafrost_precompile(${name}_test <gmock/gmock.h> <gtest/gtest.h>)
   endif()
   set(properties TIMEOUT 300)
   if(ROOM_WHOLE_MACHINE)
