@@ -286,7 +286,10 @@ TEST_F(JobManagerTest, WhatIsNewOfAJobIsGivenAlone) {
   server_.runner().AwaitHeld();
   const auto epochs_since = [&](int64_t epoch) {
     std::vector<int64_t> numbers;
-    for (const auto& metrics : server_->GetSince(JobId("job-a"), epoch)->epochs) numbers.push_back(metrics.epoch);
+    const auto job = server_->GetSince(JobId("job-a"), epoch);
+    EXPECT_TRUE(job.ok()) << job.status();
+    if (!job.ok()) return numbers;
+    for (const train::EpochMetrics& metrics : job->epochs) numbers.push_back(metrics.epoch);
     return numbers;
   };
   EXPECT_THAT(epochs_since(0), testing::ElementsAre(1, 2));

@@ -293,10 +293,13 @@ TEST_F(RunnerTest, AKillBetweenCheckpointAndArtifactsIsMended) {
 
 TEST_F(RunnerTest, AStopThatCannotWriteItsCheckpointIsStillAStop) {
   Recorder told;
-  told.stop = [](const Progress& p) { return p.step >= 5 ? StopRequest::kDrain : StopRequest::kNone; };
   fs::create_directories(dir_.path() / "job");
-  // A file where the folder should be: every write below it fails.
-  ASSERT_TRUE(WriteFileAtomic(dir_.path() / "job/checkpoints", "").ok());
+  told.stop = [&](const Progress& p) {
+    if (p.step < 5) return StopRequest::kNone;
+    // A file where the folder should be: every write below it fails.
+    EXPECT_TRUE(WriteFileAtomic(dir_.path() / "job/checkpoints", "").ok());
+    return StopRequest::kDrain;
+  };
   const auto outcome = Run(Options(), "job", told);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->end, RunEnd::kDrained);
