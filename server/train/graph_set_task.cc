@@ -65,7 +65,6 @@ absl::Status CheckBinary(const data::GraphSet& set) {
 // Walks the schedule on a thread of its own, so that this one hears of a stop meanwhile.
 absl::StatusOr<graphcache::ShapePlan> PlanAside(const data::Batcher& batcher, const TrainOptions& options,
                                                 const std::function<bool()>& keep_going) {
-  if (!keep_going()) return absl::CancelledError("stopped before the schedule was walked");
   std::stop_source stop;
   auto plan = std::async(std::launch::async, [&] {
     return PlanShapes(batcher, {.epochs = options.epochs, .batch_size = options.batch_size, .seed = options.seed},

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "data/catalog/catalog.h"
+#include "graphcache/freeze_point.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/dataset.pb.h"
@@ -47,6 +48,7 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>();
   ExpectSameWords<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>();
   ExpectSameWords<v1::GraphCacheMode, kModeNames>();
+  ExpectSameWords<v1::FreezePointSource, graphcache::kFreezeSourceNames>();
 }
 
 TEST(WireEnum, WhatOneSideDoesNotKnowIsUnspecifiedOrRefused) {

@@ -113,7 +113,10 @@ TEST_F(RunnerTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
     Recorder second;
     const auto resumed = Run(options, job, second);
     ASSERT_TRUE(resumed.ok()) << resumed.status();
-    EXPECT_THAT(second.log, HasSubstr("resumed from the checkpoint of step " + std::to_string(stop_step)));
+    // A stop that is heard while the schedule is walked leaves nothing to resume from.
+    if (stop_step > 0) {
+      EXPECT_THAT(second.log, HasSubstr("resumed from the checkpoint of step " + std::to_string(stop_step)));
+    }
     EXPECT_EQ(Artifact(job, kLastWeightsFile), Artifact("whole", kLastWeightsFile)) << stop_step;
     EXPECT_EQ(Artifact(job, kBestWeightsFile), Artifact("whole", kBestWeightsFile)) << stop_step;
     EXPECT_EQ(Artifact(job, kTestPredictionsFile), Artifact("whole", kTestPredictionsFile)) << stop_step;
@@ -207,7 +210,7 @@ TEST_F(RunnerTest, AStopUnderAnyPolicyEndsBitEqual) {
   }
 }
 
-TEST_F(RunnerTest, AStopWhileExecutablesAreCapturedAgainLosesNothing) {
+TEST_F(RunnerTest, AStopRightAfterAResumeLosesNothing) {
   Recorder first, stopped, last, undisturbed;
   ASSERT_TRUE(Run(Options(), "whole", undisturbed).ok());
   first.stop = [](const Progress& p) { return p.step >= 12 ? StopRequest::kDrain : StopRequest::kNone; };
