@@ -52,7 +52,7 @@ class Silent : public RunContext {
 struct Arm {
   Arm(const char* arm_name, TrainOptions options, const std::shared_ptr<const data::GraphSet>& set)
       : name(arm_name),
-        task(*GraphSetTask::Create(options, set, at::kCPU)),
+        task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; })),
         batcher(task->batcher()),
         optimizer(options.optimizer, task->tensors().parameters()),
         engine(options, *task, optimizer, *backend, context) {}
