@@ -199,7 +199,7 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   return request;
 }
 
-v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
+v1::Job JobToWire(const jobs::Job& job) {
   v1::Job wire;
   wire.set_name(FormatJobName(job.id));
   SpecToWire(job.spec, *wire.mutable_spec());
@@ -210,9 +210,7 @@ v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
   wire.set_error(ValidUtf8(job.error));
   ProgressToWire(job.progress, *wire.mutable_progress());
   const nn::Metric metric = nn::MetricOf(job.spec.train.loss);
-  for (const train::EpochMetrics& epoch : job.epochs) {
-    if (epoch.epoch > after_epoch) EpochToWire(epoch, metric, *wire.add_epochs());
-  }
+  for (const train::EpochMetrics& epoch : job.epochs) EpochToWire(epoch, metric, *wire.add_epochs());
   if (job.result) ResultToWire(*job.result, metric, *wire.mutable_result());
   wire.set_resumes(job.resumes);
   wire.set_last_error(ValidUtf8(job.trouble.error));

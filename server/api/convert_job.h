@@ -19,8 +19,7 @@ namespace permafrost::api {
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
                                                           const graphcache::PolicyOptions& default_graph_cache);
 
-// Epochs up to `after_epoch` are left out.
-v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch = 0);
+v1::Job JobToWire(const jobs::Job& job);
 
 // Adds violations of `states[I]`.
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations);

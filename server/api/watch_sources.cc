@@ -10,7 +10,7 @@ namespace permafrost::api {
 
 absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
   PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.GetSince(id_, sent_epoch_));
-  response = JobToWire(job, sent_epoch_);
+  response = JobToWire(job);
   google::protobuf::RepeatedPtrField<v1::EpochMetrics> epochs;
   epochs.Swap(response.mutable_epochs());
   std::string state = response.SerializeAsString();

@@ -444,14 +444,6 @@ TEST(JobToWire, LeavesOutWhatIsNotKnown) {
   EXPECT_FALSE(job.spec().has_neighbor_sampling()) << "nothing samples small graphs";
 }
 
-TEST(JobToWire, LeavesOutEpochsAlreadySent) {
-  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
-  for (int64_t epoch = 1; epoch <= 3; ++epoch) job.epochs.push_back({.epoch = epoch});
-  EXPECT_EQ(JobToWire(job).epochs_size(), 3);
-  ASSERT_EQ(JobToWire(job, 2).epochs_size(), 1);
-  EXPECT_EQ(JobToWire(job, 2).epochs(0).epoch(), 3);
-}
-
 TEST(JobState, RoundTripsThroughTheFilter) {
   for (const auto& [state, name] : jobs::kJobStateNames.rows) {
     v1::ListJobsRequest request;

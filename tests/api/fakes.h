@@ -105,6 +105,11 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return created_;
   }
+  // What GetSince was asked for, in order.
+  std::vector<int64_t> asked_since() const {
+    absl::MutexLock lock(&mu_);
+    return asked_since_;
+  }
   std::vector<jobs::JobState> listed_states() const {
     absl::MutexLock lock(&mu_);
     return listed_states_;
@@ -159,6 +164,10 @@ class FakeJobManager : public jobs::JobManager {
   }
   absl::StatusOr<jobs::Job> GetSince(const JobId& id, int64_t after_epoch) const override {
     PF_ASSIGN_OR_RETURN(jobs::Job job, Get(id));
+    {
+      absl::MutexLock lock(&mu_);
+      asked_since_.push_back(after_epoch);
+    }
     std::erase_if(job.epochs, [after_epoch](const train::EpochMetrics& e) { return e.epoch <= after_epoch; });
     return job;
   }
@@ -279,6 +288,7 @@ class FakeJobManager : public jobs::JobManager {
   std::filesystem::path artifact_ ABSL_GUARDED_BY(mu_);
   absl::Status next_error_ ABSL_GUARDED_BY(mu_);
   jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);
+  mutable std::vector<int64_t> asked_since_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<jobs::JobState> listed_states_ ABSL_GUARDED_BY(mu_);
   mutable int64_t listed_page_size_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

@@ -263,7 +263,7 @@ TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
   const std::regex default_of(R"(\((PERMAFROST_[A-Z_]+); default ([^)]+)\))");
   Variables told;
   for (std::sregex_iterator it(help.begin(), help.end(), default_of), end; it != end; ++it) told[(*it)[1]] = (*it)[2];
-  EXPECT_EQ(told.size(), 11u);
+  EXPECT_EQ(told.size(), 12u);
   const Options got = Parsed({}, told);
   const Options want;
   EXPECT_EQ(got.listen, want.listen);
@@ -272,6 +272,7 @@ TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
   EXPECT_EQ(got.device, want.device);
   EXPECT_EQ(got.threads, want.threads);
   EXPECT_EQ(got.import_roots, want.import_roots);
+  EXPECT_EQ(got.quarantine_unknown_jobs, want.quarantine_unknown_jobs);
   EXPECT_EQ(got.insecure, want.insecure);
   EXPECT_EQ(got.drain_timeout, want.drain_timeout);
   EXPECT_EQ(got.graph_cache, want.graph_cache);
