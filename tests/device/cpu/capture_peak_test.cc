@@ -15,7 +15,7 @@
 #include "nn/loss.h"
 #include "nn/models/gine.h"
 #include "nn/models/node_block_plan.h"
-#include "nn/models/node_model.h"
+#include "nn/models/registry.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::device {
@@ -132,7 +132,7 @@ TEST_F(CapturePeakTest, GineWithSmallGraphs) {
 
 TEST_F(CapturePeakTest, GcnOnAWholeGraph) {
   const nn::Plan plan{.real = {3000}, .padded = {3000}, .padded_edges = 40'000, .whole = true, .width = 128};
-  const auto model = nn::NodeModel::Create(
+  const auto model = nn::MakeNodeModel(
       {.model = {.architecture = nn::Architecture::kGcn, .hidden_channels = 64, .num_layers = 2, .dropout = 0.5},
        .in_channels = plan.width,
        .num_outputs = nn::kBlockClasses},
