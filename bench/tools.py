@@ -98,7 +98,7 @@ def build(build_dir, programs):
     """Builds what is missing or old in `build_dir`; returns the folder of the programs."""
     if not (ROOT / ".deps" / "cmake-args").exists():
         raise Missing("nothing to build with is installed yet: run deploy/install-deps --tests")
-    flags = ["-DPERMAFROST_BENCH=ON"] + ([] if (build_dir / "CMakeCache.txt").exists() else ["-DPERMAFROST_TESTS=OFF"])
+    flags = ["-DPERMAFROST_BENCH=ON"] + ([] if (build_dir / "CMakeCache.txt").exists() else ["-DPERMAFROST_TESTS=OFF", "-DPERMAFROST_UNITY=ON"])
     done = subprocess.run([ROOT / "deploy" / "build", build_dir, *flags, *programs], stdout=sys.stderr)
     if done.returncode != 0:
         raise SystemExit(f"bench: {' '.join(programs)} could not be built in {build_dir}")

@@ -94,7 +94,7 @@ std::string PolicyOutcome(const v1::GraphCache& cache, bool queued) {
                       " on: ", PolicyText(cache.policy(), queued ? 0 : cache.freeze_at()));
 }
 
-// Whether the job waits for the device; false where that cannot be told.
+// Whether the job waits for the device; false where that is not known.
 bool IsQueued(Session& session, const std::string& job) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::GetJobRequest request;
@@ -106,8 +106,8 @@ bool IsQueued(Session& session, const std::string& job) {
 }
 
 // `send` is the stub's method with everything but context and answer bound.
-ExitCode Tell(Session& session, const std::string& job, Outcome outcome,
-              const std::function<grpc::Status(Stub&, grpc::ClientContext*, v1::GraphCache*)>& send) {
+ExitCode SendCommand(Session& session, const std::string& job, Outcome outcome,
+                     const std::function<grpc::Status(Stub&, grpc::ClientContext*, v1::GraphCache*)>& send) {
   const auto stub = v1::GraphCacheService::NewStub(session.channel());
   v1::GraphCache cache;
   const grpc::Status status = session.Unary([&](grpc::ClientContext* context) { return send(*stub, context, &cache); });
@@ -130,7 +130,7 @@ ExitCode Tell(Session& session, const std::string& job, Outcome outcome,
 }
 
 ExitCode Freeze(Session& session, const std::string& job) {
-  return Tell(session, job, FreezeOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
+  return SendCommand(session, job, FreezeOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
     v1::FreezeGraphCacheRequest request;
     request.set_name(CacheName(job));
     return stub.FreezeGraphCache(context, request, cache);
@@ -138,7 +138,7 @@ ExitCode Freeze(Session& session, const std::string& job) {
 }
 
 ExitCode Thaw(Session& session, const std::string& job) {
-  return Tell(session, job, ThawOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
+  return SendCommand(session, job, ThawOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
     v1::ThawGraphCacheRequest request;
     request.set_name(CacheName(job));
     return stub.ThawGraphCache(context, request, cache);
@@ -146,7 +146,7 @@ ExitCode Thaw(Session& session, const std::string& job) {
 }
 
 ExitCode Clear(Session& session, const std::string& job) {
-  return Tell(session, job, ClearOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
+  return SendCommand(session, job, ClearOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
     v1::ClearGraphCacheRequest request;
     request.set_name(CacheName(job));
     return stub.ClearGraphCache(context, request, cache);
@@ -162,12 +162,13 @@ ExitCode ChangePolicy(Session& session, const PolicyFlags& flags) {
   if (!flags.policy.any()) {
     return session.Fail(UsageFailure("nothing to change: give --policy, --freeze-at or --on-miss"));
   }
-  return Tell(session, flags.job, PolicyOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
-    v1::UpdateGraphCachePolicyRequest request;
-    request.set_name(CacheName(flags.job));
-    Override(flags.policy, *request.mutable_policy());
-    return stub.UpdateGraphCachePolicy(context, request, cache);
-  });
+  return SendCommand(session, flags.job, PolicyOutcome,
+                     [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
+                       v1::UpdateGraphCachePolicyRequest request;
+                       request.set_name(CacheName(flags.job));
+                       Override(flags.policy, *request.mutable_policy());
+                       return stub.UpdateGraphCachePolicy(context, request, cache);
+                     });
 }
 
 void AddJobArgument(CLI::App& command, std::string& job) {
@@ -212,7 +213,7 @@ void AddCacheCommands(CLI::App& app, Command& chosen) {
   AddPolicy(*cache, chosen);
   AddForCacheOfJob(*cache, "freeze", "Keep nothing new from the job's next step on; what is kept is still used", Freeze,
                    chosen);
-  AddForCacheOfJob(*cache, "thaw", "Keep new shapes again, and do not freeze without being told", Thaw, chosen);
+  AddForCacheOfJob(*cache, "thaw", "Keep new shapes again, and do not freeze until asked to", Thaw, chosen);
   AddForCacheOfJob(*cache, "clear", "Drop every executable at the job's next step; a frozen cache stays frozen", Clear,
                    chosen);
   AddCacheWatch(*cache, chosen);

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
-#include "client/enum_text.h"
+#include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
 

@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/string_view.h"
-#include "client/enum_text.h"
 #include "client/format.h"
 #include "client/table.h"
 #include "client/wire_time.h"
+#include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
 namespace {
@@ -44,6 +44,7 @@ int64_t Sum(const v1::GraphCache& cache, int64_t (*of)(const Statistics&)) {
 
 int64_t Entries(const Statistics& s) { return s.entries(); }
 int64_t FrozenCaptures(const Statistics& s) { return s.frozen_captures(); }
+int64_t Recaptures(const Statistics& s) { return s.recaptures(); }
 
 int64_t KeptTrainingShapes(const v1::GraphCache& cache) {
   for (const Statistics& s : cache.statistics())
@@ -55,7 +56,12 @@ Cell FrozenCell(const v1::GraphCache& cache, const ViewTime& time) {
   std::string text = absl::StrCat("frozen since step ", CountText(cache.freeze_step()));
   if (cache.has_freeze_time()) absl::StrAppend(&text, ", ", WhenText(cache.freeze_time(), time));
   const int64_t compiled = Sum(cache, FrozenCaptures);
-  if (compiled == 0) return {absl::StrCat(text, "; no step compiled anything since"), Tone::kGood};
+  const int64_t again = Sum(cache, Recaptures);
+  if (compiled == 0 && again == 0) return {absl::StrCat(text, "; no step compiled anything since"), Tone::kGood};
+  if (compiled == 0) {
+    return {absl::StrCat(text, "; no step compiled a new shape since, ", CountText(again), " again after a resume"),
+            Tone::kGood};
+  }
   return {absl::StrCat(text, "; ", CountText(compiled), " steps compiled something since"), Tone::kWarn};
 }
 
@@ -141,7 +147,7 @@ std::string RenderModes(const v1::GraphCache& cache, const RenderStyle& style) {
   table.Add("  memory of their own", [](const Statistics& s) { return BytesText(s.entry_bytes()); });
   table.Add("compilations", [](const Statistics& s) { return CountText(s.captures()); });
   table.Add("  while frozen", [](const Statistics& s) { return CountText(s.frozen_captures()); });
-  if (Sum(cache, [](const Statistics& s) { return s.recaptures(); }) > 0) {
+  if (Sum(cache, Recaptures) > 0) {
     table.Add("  again after a resume", [](const Statistics& s) { return CountText(s.recaptures()); });
   }
   table.Add("  time", [](const Statistics& s) { return DurationText(absl::Seconds(s.capture_seconds())); });
@@ -203,7 +209,7 @@ std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const
   std::vector<Field> fields{{"policy", PolicyText(cache.policy(), cache.freeze_at())},
                             {"state", StateCell(cache, time)}};
   std::string out = absl::StrCat("graph cache of job ", OneLine(CacheJob(cache.name())), "\n");
-  // Before the job's first step there is nothing else to tell.
+  // Before the job's first step there is nothing else to show.
   const bool has_run = Sum(cache, Steps) > 0 || Sum(cache, Entries) > 0;
   if (has_run) {
     fields.push_back({"memory", MemoryText(cache)});

@@ -13,7 +13,7 @@
 namespace permafrost::client {
 namespace {
 
-// What the stream has said so far.
+// What has come over the stream so far.
 class CacheWatch {
  public:
   explicit CacheWatch(Session& session) : session_(session) {}

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kDescription[] = "Trains graph neural networks on a Permafrost server.";
 
-// Of a command line that could not be parsed: how its error is to be told.
+// Of a command line that could not be parsed: whether its error is printed as JSON.
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -32,7 +32,7 @@ std::string CommandName(const CLI::App& app) {
   return name;
 }
 
-int TellUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
+int ReportUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
   // CLI11 misses the command first and speaks of the word that is none only after that.
   const std::vector<std::string> strange = app.remaining(/*recurse=*/true);
   const std::string what = strange.empty() ? error.what() : absl::StrCat("'", strange[0], "' is not known here");
@@ -79,7 +79,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
-    return TellUsage(app, error, AsksForJson(argc, argv));
+    return ReportUsage(app, error, AsksForJson(argc, argv));
   }
   Session session(options);
   const ExitCode code = chosen(session);

@@ -1,9 +1,10 @@
-// The program `permafrost`: parses the command line, runs the command, tells what went wrong.
+// The program `permafrost`: parses the command line, runs the command, reports what went wrong.
+// Threads: the main thread, before any other.
 #pragma once
 
 namespace permafrost::client {
 
-// Returns the exit code.
+// Returns the exit code (exit_code.h).
 int Main(int argc, char** argv);
 
 }  // namespace permafrost::client

@@ -1,5 +1,6 @@
 // The command groups. Each adds its subcommands to the command line; the one that the user names sets `chosen`, which
 // runs once the line is parsed and the session stands.
+// Threads: one. `chosen` outlives the command line.
 #pragma once
 
 #include <functional>
@@ -8,9 +9,9 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "client/enum_text.h"
 #include "client/session.h"
 #include "google/protobuf/descriptor.h"
+#include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
 

@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/monotonic.h"
 #include "client/commands.h"
 #include "client/dataset_view.h"
+#include "client/defaults.h"
 #include "client/follow.h"
 #include "client/format.h"
 #include "client/progress.h"
+#include "data/source/import_options.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
 namespace permafrost::client {
@@ -63,7 +66,7 @@ FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const
                          v1::Dataset& last) {
   v1::WatchDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
-  const absl::Time begin = absl::Now();
+  const Stopwatch watch;
   return Follow<v1::Dataset>(
       session, absl::Seconds(flags.reconnect_seconds),
       [&](grpc::ClientContext* context) { return stub.WatchDataset(context, request); },
@@ -73,7 +76,7 @@ FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const
         const v1::ImportProgress& progress = dataset.import_progress();
         const ImportSnapshot snapshot{
             progress.current_file(), progress.bytes_read(), progress.bytes_total(),
-            EstimateRemaining(progress.bytes_read(), progress.bytes_total(), absl::Now() - begin)};
+            EstimateRemaining(progress.bytes_read(), progress.bytes_total(), watch.Elapsed())};
         if (!session.json()) session.terminal().Live(RenderImportProgress(snapshot, session.terminal().style()));
         return dataset.state() == v1::Dataset::STATE_READY || dataset.state() == v1::Dataset::STATE_FAILED;
       },
@@ -121,6 +124,7 @@ using Flags = std::shared_ptr<ImportFlags>;
 
 void AddSplitOptions(CLI::App& import, const Flags& flags) {
   v1::ImportOptions& options = flags->options;
+  const data::ImportOptions defaults;
   // The flags are kept by the command's callback, and so outlive these.
   const auto set_split = [&options](const std::string& split) { options.set_split(split); };
   const auto set_seed = [&options](uint64_t seed) { options.set_split_seed(seed); };
@@ -130,22 +134,29 @@ void AddSplitOptions(CLI::App& import, const Flags& flags) {
       .add_option_function<std::string>(
           "--split", set_split, "Which of split/* to read (default: the only one; a random split if there is none)")
       ->type_name("NAME");
-  import.add_option_function<uint64_t>("--split-seed", set_seed, "Seed of the random split (default 0)")
+  import
+      .add_option_function<uint64_t>("--split-seed", set_seed,
+                                     absl::StrCat("Seed of the random split (default ", defaults.split_seed, ")"))
       ->check(NotNegative())
       ->type_name("N");
   import
-      .add_option_function<double>("--train-fraction", set_train, "Part of the random split that trains (default 0.8)")
+      .add_option_function<double>(
+          "--train-fraction", set_train,
+          absl::StrCat("Part of the random split that trains (default ", defaults.train_fraction, ")"))
       ->type_name("0..1");
   import
       .add_option_function<double>("--valid-fraction", set_valid,
-                                   "Part of the random split that validates (default 0.1); the rest is test")
+                                   absl::StrCat("Part of the random split that validates (default ",
+                                                defaults.valid_fraction, "); the rest is test"))
       ->type_name("0..1");
 }
 
 void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
+  const data::EdgeListOptions defaults;
   v1::ImportOptions& options = flags->options;
-  AddEnumOption(import, "--node-ids", flags->node_ids, *v1::EdgeListOptions::NodeIds_descriptor(),
-                "Edge list: how cells name nodes (default rows)");
+  AddEnumOption(
+      import, "--node-ids", flags->node_ids, *v1::EdgeListOptions::NodeIds_descriptor(),
+      absl::StrCat("Edge list: how cells name nodes (default ", NameOf(data::kNodeIdsNames, defaults.node_ids), ")"));
   import
       .add_option("--columns", flags->columns,
                   "Edge list: columns after source and target, in order: weight, timestamp, ignore (default: from the "
@@ -154,10 +165,14 @@ void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
       ->delimiter(',')
       ->type_name("COLUMN,...");
   AddEnumOption(import, "--header", flags->header, *v1::EdgeListOptions::Header_descriptor(),
-                "Edge list: whether the first line is a header (default auto)");
+                absl::StrCat("Edge list: whether the first line is a header (default ",
+                             NameOf(data::kHeaderNames, defaults.header), ")"));
   import.add_option("--delimiter", flags->delimiter, "Edge list: between cells (default: found from the first line)")
       ->type_name("CHAR|tab|space");
-  import.add_option("--comment", flags->comment, "Edge list: begins lines to be passed over (default #)")
+  import
+      .add_option(
+          "--comment", flags->comment,
+          absl::StrCat("Edge list: begins lines to be passed over (default ", std::string(1, defaults.comment), ")"))
       ->type_name("CHAR|none");
   const auto set_nodes = [&options](int64_t nodes) { options.mutable_edge_list()->set_num_nodes(nodes); };
   import.add_option_function<int64_t>("--num-nodes", set_nodes, "Edge list of rows: at least so many nodes")
@@ -167,6 +182,7 @@ void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
 }  // namespace
 
 void AddDatasetImport(CLI::App& dataset, Command& chosen) {
+  const data::ImportOptions defaults;
   CLI::App* import = dataset.add_subcommand("import", "Import many small graphs or one large graph");
   const auto flags = std::make_shared<ImportFlags>();
   v1::ImportOptions& options = flags->options;
@@ -177,23 +193,21 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
       ->type_name("")
       ->required();
   AddEnumOption(*import, "--format", flags->format, *v1::ImportOptions::Format_descriptor(),
-                "What it is (default auto: from what is there)");
+                absl::StrCat("What it is (default ", NameOf(data::kImportFormatNames, defaults.format),
+                             "; auto: from what is there)"));
   AddSplitOptions(*import, flags);
-  import->add_flag_callback(
-      "--no-inverse-edges,--directed", [&options] { options.set_no_inverse_edges(true);
-},
-      "Keep each edge as it stands instead of storing it with its inverse");
-  import->add_flag_callback(
-      "--coalesce", [&options] { options.set_coalesce(true);
-  }  // namespace permafrost::client
-,
-      "Large graph: keep one of several edges with equal ends, their weights added");
-  import->add_flag_callback(
-      "--no-out-edges", [&options] { options.set_no_out_edges(true);
-  },
-      "Large directed graph: keep edges by target only; smaller, but without random walks");
+  const auto no_inverse = [&options] { options.set_no_inverse_edges(true); };
+  const auto coalesce = [&options] { options.set_coalesce(true); };
+  const auto no_out_edges = [&options] { options.set_no_out_edges(true); };
+  import->add_flag_callback("--no-inverse-edges,--directed", no_inverse,
+                            "Keep each edge as it stands instead of storing it with its inverse");
+  import->add_flag_callback("--coalesce", coalesce,
+                            "Large graph: keep one of several edges with equal ends, their weights added");
+  import->add_flag_callback("--no-out-edges", no_out_edges,
+                            "Large directed graph: keep edges by target only; smaller, but without random walks");
   AddEnumOption(*import, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
-                "Large graph in OGB's layout: which file of node features to read (default auto)");
+                absl::StrCat("Large graph in OGB's layout: which file of node features to read (default ",
+                             NameOf(data::kNodeFeatureChoiceNames, defaults.node_features), ")"));
   AddEdgeListOptions(*import, flags);
   import
       ->add_option("--memory", flags->memory_bytes,
@@ -203,9 +217,9 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
   import->add_flag("--watch,!--no-watch", flags->watch, "Show progress until the import ends (default)");
   AddReconnectOption(*import, flags->reconnect_seconds);
   import->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags);
-  }
-  ;
-  });
-  }
+};
+}  // namespace permafrost::client
+);
+}
 
-  }  // namespace permafrost::client
+}  // namespace permafrost::client

@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/format.h"
 #include "client/neighbor_flags.h"
 #include "client/sample_view.h"
+#include "data/sampling/sample_query.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
 namespace permafrost::client {
@@ -61,6 +63,7 @@ ExitCode Sample(Session& session, const SampleFlags& flags) {
 void AddDatasetSample(CLI::App& dataset, Command& chosen) {
   CLI::App* sample = dataset.add_subcommand("sample", "Draw neighbours or random walks of a large graph, to look at");
   const auto flags = std::make_shared<SampleFlags>();
+  const data::WalkOptions walks;
   sample->add_option("NAME", flags->name, "Name of the dataset")->type_name("")->required();
   CLI::Option* fan_out =
       AddFanOutOption(*sample, "--fan-out", flags->fan_outs, "Neighbours drawn of each node, hop by hop");
@@ -70,16 +73,22 @@ void AddDatasetSample(CLI::App& dataset, Command& chosen) {
   CLI::Option* walk = sample->add_option("--walk", flags->walk, "Random walks of so many nodes instead")
                           ->excludes(fan_out)
                           ->type_name("LENGTH");
-  sample->add_option("--p", flags->p, "Walks: below 1 they return more (default 1)")->needs(walk)->type_name("X");
-  sample->add_option("--q", flags->q, "Walks: below 1 they go farther (default 1)")->needs(walk)->type_name("X");
+  sample->add_option("--p", flags->p, absl::StrCat("Walks: below 1 they return more (default ", walks.p, ")"))
+      ->needs(walk)
+      ->type_name("X");
+  sample->add_option("--q", flags->q, absl::StrCat("Walks: below 1 they go farther (default ", walks.q, ")"))
+      ->needs(walk)
+      ->type_name("X");
   CLI::Option* nodes = sample->add_option("--nodes", flags->nodes, "Rows to begin at")
                            ->check(NotNegative())
                            ->delimiter(',')
                            ->type_name("ROW,...");
-  sample->add_option("--count", flags->count, "Nodes to begin at, drawn by the seed (default 5)")
+  sample
+      ->add_option("--count", flags->count,
+                   absl::StrCat("Nodes to begin at, drawn by the seed (default ", data::SampleQuery().count, ")"))
       ->excludes(nodes)
       ->type_name("N");
-  sample->add_option("--seed", flags->seed, "Seed of all that is drawn (default 0)")
+  sample->add_option("--seed", flags->seed, absl::StrCat("Seed of all that is drawn (default ", walks.seed, ")"))
       ->check(NotNegative())
       ->type_name("N");
   sample->callback([flags, &chosen] { chosen = [flags](Session& session) { return Sample(session, *flags); }; });

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/monotonic.h"
 #include "client/commands.h"
 #include "client/follow.h"
 #include "client/format.h"
@@ -21,11 +22,11 @@ ExitCode Verify(Session& session, const VerifyFlags& flags) {
   v1::VerifyDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
   v1::VerifyDatasetResponse last;
-  absl::Time begin = absl::Now();
+  Stopwatch watch;
   const FollowResult result = Follow<v1::VerifyDatasetResponse>(
       session, absl::Seconds(flags.reconnect_seconds),
       [&](grpc::ClientContext* context) {
-        begin = absl::Now();
+        watch.Restart();
         return stub->VerifyDataset(context, request);
       },
       [&](const v1::VerifyDatasetResponse& progress) {
@@ -33,7 +34,7 @@ ExitCode Verify(Session& session, const VerifyFlags& flags) {
         if (session.json()) {
           session.PrintJson(progress);
         } else {
-          const auto eta = EstimateRemaining(progress.bytes_done(), progress.bytes_total(), absl::Now() - begin);
+          const auto eta = EstimateRemaining(progress.bytes_done(), progress.bytes_total(), watch.Elapsed());
           session.terminal().Live(
               RenderVerifyProgress(progress.bytes_done(), progress.bytes_total(), eta, session.terminal().style()));
         }
@@ -45,9 +46,8 @@ ExitCode Verify(Session& session, const VerifyFlags& flags) {
   if (result.end == FollowEnd::kInterrupted) return session.Interrupted("");
   if (result.end == FollowEnd::kFailed) return session.Fail(result.failure);
   if (!session.json()) {
-    session.Print(absl::StrCat("dataset ", OneLine(StripCollection("datasets", flags.name)),
-                               " is whole: ", BytesText(last.bytes_total()), " verified in ",
-                               DurationText(absl::Now() - begin), "\n"));
+    session.Print(absl::StrCat("dataset ", OneLine(StripCollection("datasets", flags.name)), " is whole: ",
+                               BytesText(last.bytes_total()), " verified in ", DurationText(watch.Elapsed()), "\n"));
   }
   return ExitCode::kOk;
 }

@@ -2,10 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/enum_text.h"
 #include "client/format.h"
 #include "client/table.h"
 #include "client/wire_time.h"
+#include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
 namespace {

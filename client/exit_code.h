@@ -1,4 +1,5 @@
 // What the exit code of `permafrost` says; scripts depend on it.
+// Threads: values.
 #pragma once
 
 namespace permafrost::client {

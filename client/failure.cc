@@ -83,7 +83,7 @@ std::string RenderText(const Failure& failure) {
   const auto& violations = failure.violations;
   std::string message = OneLine(failure.message);
   if (violations.size() < 2) return absl::StrCat("permafrost: ", failure.code, ": ", message, "\n");
-  // The server's one-line message strings the violations together; said a line each, they need no second telling.
+  // The server's one-line message strings the violations together; with a line for each they need not be there twice.
   if (std::all_of(violations.begin(), violations.end(),
                   [&](const FieldViolation& v) { return absl::StrContains(failure.message, v.description); })) {
     message = absl::StrCat(violations.size(), " fields are not valid");

@@ -1,4 +1,4 @@
-// What went wrong, ready to be told: one line for people, one JSON object for programs.
+// What went wrong, ready to be printed: one line for people, one JSON object for programs.
 // Threads: everything here is pure.
 #pragma once
 

@@ -11,13 +11,14 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
 constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
 
-// Whether the server, rather than the request, is what failed. A daemon that shuts down cancels its streams, and one
-// that drains may end them as if all were well.
+// Whether the server, rather than the request, is what failed. A daemon that shuts down cancels its streams, one that
+// drains may end them as if all were well, and one whose client was stopped for minutes aborts its stream.
 bool ServerWentAway(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::OK:
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::ABORTED:
       return true;
     default:
       return false;
@@ -27,10 +28,10 @@ bool ServerWentAway(const grpc::Status& status) {
 }  // namespace
 
 void Reconnect::Alive() {
-  if (lost_ != absl::InfinitePast() && !session_.json()) {
+  if (lost_ && !session_.json()) {
     session_.terminal().Note(absl::StrCat("permafrost: ", session_.options().server, " is back"));
   }
-  lost_ = absl::InfinitePast();
+  lost_.reset();
 }
 
 std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
@@ -39,9 +40,8 @@ std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
   if (!ServerWentAway(status)) {
     return FollowResult{FollowEnd::kFailed, RpcFailure(status, {address, /*connected=*/true, absl::ZeroDuration()})};
   }
-  const absl::Time now = absl::Now();
-  if (lost_ == absl::InfinitePast()) {
-    lost_ = now;
+  if (!lost_) {
+    lost_.emplace();
     backoff_ = kFirstBackoff;
     if (!session_.json() && window_ > absl::ZeroDuration()) {
       const std::string why = status.error_message().empty() ? "the stream ended" : OneLine(status.error_message());
@@ -49,8 +49,14 @@ std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
                                             "); trying again for ", EtaText(window_)));
     }
   }
-  const absl::Duration left = lost_ + window_ - now;
-  if (left <= absl::ZeroDuration()) return FollowResult{FollowEnd::kFailed, UnreachableFailure(address)};
+  const absl::Duration left = window_ - lost_->Elapsed();
+  if (left <= absl::ZeroDuration()) {
+    // What a server that is there said is better than that none is.
+    const bool ended_by_server = status.error_code() == grpc::StatusCode::ABORTED;
+    return FollowResult{FollowEnd::kFailed,
+                        ended_by_server ? RpcFailure(status, {address, /*connected=*/true, absl::ZeroDuration()})
+                                        : UnreachableFailure(address)};
+  }
   if (session_.interrupt().WaitFor(std::min(backoff_, left))) return FollowResult{FollowEnd::kInterrupted, {}};
   backoff_ = std::min(backoff_ * 2, kMaxBackoff);
   return std::nullopt;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/monotonic.h"
 #include "client/session.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
@@ -36,8 +37,8 @@ class Reconnect {
  private:
   Session& session_;
   const absl::Duration window_;
-  // When the server was lost; infinite past while it is there.
-  absl::Time lost_ = absl::InfinitePast();
+  // Since the server was lost; empty while it is there.
+  std::optional<Stopwatch> lost_;
   absl::Duration backoff_;
 };
 

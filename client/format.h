@@ -32,7 +32,7 @@ std::string ExactText(double value);
 // Part of a whole: "0.0 %", "9.1 %", "100 %". Only none is zero and only all is 100: else "<0.1 %" and ">99.9 %".
 std::string ShareText(int64_t part, int64_t whole);
 
-// What stands where there is nothing to tell.
+// Stands in a table where a value is missing.
 inline constexpr char kNothing[] = "-";
 
 // `text` without control characters: what a server sent may not move the cursor. Each one becomes a space.

@@ -39,15 +39,9 @@ Interrupt::~Interrupt() {
   thread_.join();
 }
 
-bool Interrupt::requested() const {
-  absl::MutexLock lock(&mu_);
-  return requested_;
-}
+bool Interrupt::requested() const { return requested_.is_set(); }
 
-bool Interrupt::WaitFor(absl::Duration duration) const {
-  absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithTimeout(absl::Condition(&requested_), duration);
-}
+bool Interrupt::WaitFor(absl::Duration duration) const { return requested_.WaitFor(duration); }
 
 void Interrupt::Wait() {
   const sigset_t set = Awaited();
@@ -62,8 +56,8 @@ void Interrupt::Wait() {
 
 void Interrupt::OnSignal() {
   absl::MutexLock lock(&mu_);
-  if (requested_ || scopes_.empty()) _exit(static_cast<int>(ExitCode::kInterrupted));
-  requested_ = true;
+  if (requested_.is_set() || scopes_.empty()) _exit(static_cast<int>(ExitCode::kInterrupted));
+  requested_.Set();
   for (grpc::ClientContext* context : scopes_)
     if (context != nullptr) context->TryCancel();
 }
@@ -71,7 +65,7 @@ void Interrupt::OnSignal() {
 Interrupt::Scope::Scope(Interrupt& interrupt, grpc::ClientContext* context) : interrupt_(interrupt), context_(context) {
   absl::MutexLock lock(&interrupt_.mu_);
   interrupt_.scopes_.push_back(context_);
-  if (interrupt_.requested_ && context_ != nullptr) context_->TryCancel();
+  if (interrupt_.requested_.is_set() && context_ != nullptr) context_->TryCancel();
 }
 
 Interrupt::Scope::~Scope() {

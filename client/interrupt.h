@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/monotonic.h"
 #include "grpcpp/client_context.h"
 
 namespace permafrost::client {
@@ -44,8 +45,8 @@ class Interrupt {
   void Wait();
   void OnSignal();
 
+  Event requested_;
   mutable absl::Mutex mu_;
-  bool requested_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<grpc::ClientContext*> scopes_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
-#include "client/enum_text.h"
 #include "client/format.h"
 #include "client/job_view.h"
+#include "permafrost/v1/enum_text.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
 namespace permafrost::client {

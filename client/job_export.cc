@@ -3,11 +3,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
-#include "client/enum_text.h"
 #include "client/follow.h"
 #include "client/format.h"
 #include "client/received_file.h"
 #include "nlohmann/json.hpp"
+#include "permafrost/v1/enum_text.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
 namespace permafrost::client {

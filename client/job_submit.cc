@@ -7,9 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "base/monotonic.h"
 #include "client/cache_policy_flags.h"
 #include "client/commands.h"
+#include "client/defaults.h"
 #include "client/format.h"
 #include "client/job_view.h"
 #include "client/job_watch.h"
@@ -20,7 +21,14 @@
 namespace permafrost::client {
 namespace {
 
+using train::TrainOptions;
+
 constexpr absl::Duration kFirstSubmitBackoff = absl::Milliseconds(100);
+
+template <class Show>
+std::string NumberDefault(const Show& show) {
+  return JobDefault([&show](const TrainOptions& options) { return absl::StrCat(show(options)); });
+}
 
 // Of node-level models.
 struct NeighborFlags {
@@ -54,7 +62,10 @@ void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
   AddDrawOptions(submit, flags.draw);
   submit.add_flag("--layer-wise-eval", flags.layer_wise,
                   "Evaluate layer by layer over the whole graph, not by samples");
-  submit.add_option("--look-ahead", flags.look_ahead, "Batches sampled ahead of the step, 1..64 (default 8)")
+  const std::string look_ahead = NumberDefault([](const TrainOptions& o) { return o.nodes.look_ahead; });
+  submit
+      .add_option("--look-ahead", flags.look_ahead,
+                  absl::StrCat("Batches sampled ahead of the step, 1..64 (", look_ahead, ")"))
       ->type_name("N");
   submit.add_flag("--no-page-advice", flags.no_page_advice, "Do not tell the kernel which pages come next");
 }
@@ -131,15 +142,16 @@ std::string MakeUuid() {
 // The request ID makes a second attempt safe even where the first one's answer was lost.
 grpc::Status Create(Session& session, const v1::CreateJobRequest& request, v1::Job& job) {
   const auto stub = v1::JobService::NewStub(session.channel());
-  const absl::Time deadline = absl::Now() + session.options().timeout();
+  const Stopwatch watch;
+  const auto left = [&] { return session.options().timeout() - watch.Elapsed(); };
   absl::Duration backoff = kFirstSubmitBackoff;
   while (true) {
     const grpc::Status status =
-        session.Unary(deadline, [&](grpc::ClientContext* context) { return stub->CreateJob(context, request, &job); });
+        session.Unary(left(), [&](grpc::ClientContext* context) { return stub->CreateJob(context, request, &job); });
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
     // A server that was never there gets no second chance: its user waits for nothing but the news.
-    if (!session.Connect() || absl::Now() + backoff >= deadline) return status;
-    absl::SleepFor(backoff);
+    if (!session.Connect() || backoff >= left()) return status;
+    session.interrupt().WaitFor(backoff);
     backoff *= 2;
   }
 }
@@ -179,53 +191,83 @@ ExitCode Submit(Session& session, const SubmitFlags& flags) {
 }  // namespace
 
 void AddJobSubmit(CLI::App& job, Command& chosen) {
+  const std::string hidden = NumberDefault([](const TrainOptions& o) { return o.model.hidden_channels; });
+  const std::string layers = NumberDefault([](const TrainOptions& o) { return o.model.num_layers; });
+  const std::string dropout = NumberDefault([](const TrainOptions& o) { return o.model.dropout; });
+  const std::string epochs = NumberDefault([](const TrainOptions& o) { return o.epochs; });
+  const std::string batch_size = NumberDefault([](const TrainOptions& o) { return o.batch_size; });
+  const std::string rate = NumberDefault([](const TrainOptions& o) { return o.optimizer.learning_rate; });
+  const std::string decay = NumberDefault([](const TrainOptions& o) { return o.optimizer.weight_decay; });
+  const std::string norm = NumberDefault([](const TrainOptions& o) { return o.optimizer.max_grad_norm; });
+  const std::string warmup = NumberDefault([](const TrainOptions& o) { return o.optimizer.warmup_steps; });
+  const std::string seed = NumberDefault([](const TrainOptions& o) { return o.seed; });
+  const std::string every = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_steps; });
+  const std::string seconds = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_seconds; });
+  const std::string keep = NumberDefault([](const TrainOptions& o) { return o.checkpoint.keep; });
+  const std::string pooling =
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kPoolingNames, o.model.pooling); });
+  const std::string optimizer =
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kOptimizerNames, o.optimizer.algorithm); });
+  const std::string schedule =
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kScheduleNames, o.optimizer.schedule); });
+  const std::string loss = JobDefault([](const TrainOptions& o) { return NameOf(nn::kLossNames, o.loss); });
   CLI::App* submit = job.add_subcommand("submit", "Queue a training job, described by a file, by flags, or by both");
   const auto flags = std::make_shared<SubmitFlags>();
   submit->add_option("--file", flags->file, "Job in YAML, or in JSON (*.json); flags override it")->type_name("FILE");
   submit->add_option("--dataset", flags->dataset, "Dataset to train on")->type_name("NAME");
   submit->add_option("--id", flags->id, "ID of the job (default: the server makes one)")->type_name("ID");
-  AddEnumOption(*submit, "--model,--architecture", flags->model, *v1::ModelSpec::Architecture_descriptor(),
-                "Model (default gine)");
-  submit->add_option("--hidden", flags->hidden, "Channels of a node, 1..4096 (default 64)")->type_name("N");
+  AddEnumOption(
+      *submit, "--model,--architecture", flags->model, *v1::ModelSpec::Architecture_descriptor(),
+      absl::StrCat("Model (default ", NameOf(nn::kArchitectureNames, TrainOptions().model.architecture), ")"));
+  submit->add_option("--hidden", flags->hidden, absl::StrCat("Channels of a node, 1..4096 (", hidden, ")"))
+      ->type_name("N");
   submit
       ->add_option("--layers", flags->layers,
-                   "Message-passing layers, 1..64 (default 4; of sage and gcn one for each of --fan-out, else 2)")
+                   absl::StrCat("Message-passing layers, 1..64 (", layers, "; with --fan-out one for each of it)"))
       ->type_name("N");
   AddEnumOption(*submit, "--pooling", flags->pooling, *v1::ModelSpec::Pooling_descriptor(),
-                "How nodes become a graph (default mean)");
-  submit->add_option("--dropout", flags->dropout, "Part of a layer's outputs zeroed in training (default 0)")
+                absl::StrCat("How nodes become a graph (", pooling, ")"));
+  submit
+      ->add_option("--dropout", flags->dropout,
+                   absl::StrCat("Part of a layer's outputs zeroed in training (", dropout, ")"))
       ->type_name("P");
-  submit->add_option("--epochs", flags->epochs, "Passes over the train split (default 20)")->type_name("N");
-  submit->add_option("--batch-size", flags->batch_size, "Graphs a batch (default 32), or seed nodes (default 1024)")
+  submit->add_option("--epochs", flags->epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
       ->type_name("N");
-  submit->add_option("--lr", flags->learning_rate, "Learning rate (default 0.001)")->type_name("X");
-  submit->add_option("--weight-decay", flags->weight_decay, "Weight decay (default 0)")->type_name("X");
+  submit
+      ->add_option("--batch-size", flags->batch_size,
+                   absl::StrCat("Graphs a batch, or seed nodes of a node-level model (", batch_size, ")"))
+      ->type_name("N");
+  submit->add_option("--lr", flags->learning_rate, absl::StrCat("Learning rate (", rate, ")"))->type_name("X");
+  submit->add_option("--weight-decay", flags->weight_decay, absl::StrCat("Weight decay (", decay, ")"))->type_name("X");
   AddEnumOption(*submit, "--optimizer", flags->optimizer, *v1::OptimizerSpec::Algorithm_descriptor(),
-                "Optimizer (default adam)");
-  submit->add_option("--max-grad-norm", flags->max_grad_norm, "Gradients are clipped to this norm (default 0: not)")
+                absl::StrCat("Optimizer (", optimizer, ")"));
+  submit
+      ->add_option("--max-grad-norm", flags->max_grad_norm,
+                   absl::StrCat("Gradients are clipped to this norm; 0: not (", norm, ")"))
       ->type_name("X");
   AddEnumOption(*submit, "--schedule", flags->schedule, *v1::OptimizerSpec::Schedule_descriptor(),
-                "How the learning rate changes (default constant)");
+                absl::StrCat("How the learning rate changes (", schedule, ")"));
   submit
-      ->add_option("--warmup-steps", flags->warmup_steps, "Steps over which the learning rate rises from 0 (default 0)")
+      ->add_option("--warmup-steps", flags->warmup_steps,
+                   absl::StrCat("Steps over which the learning rate rises from 0 (", warmup, ")"))
       ->type_name("N");
-  AddEnumOption(*submit, "--loss", flags->loss, *v1::JobSpec::Loss_descriptor(),
-                "Loss (default l1; of sage and gcn cross-entropy)");
+  AddEnumOption(*submit, "--loss", flags->loss, *v1::JobSpec::Loss_descriptor(), absl::StrCat("Loss (", loss, ")"));
   submit->add_option("--class-weights", flags->class_weights, "Weight of each class, for cross-entropy and bce")
       ->delimiter(',')
       ->type_name("X,...");
-  submit->add_option("--seed", flags->seed, "Seed of weights and shuffling (default 0)")
+  submit->add_option("--seed", flags->seed, absl::StrCat("Seed of weights and shuffling (", seed, ")"))
       ->check(NotNegative())
       ->type_name("N");
   submit->add_option("--priority", flags->priority, "Higher runs first, -100..100 (default 0)")->type_name("N");
   submit
-      ->add_option("--checkpoint-every", flags->checkpoint_every, "Steps between checkpoints (default 0: not by steps)")
+      ->add_option("--checkpoint-every", flags->checkpoint_every,
+                   absl::StrCat("Steps between checkpoints; 0: not by steps (", every, ")"))
       ->type_name("STEPS");
   submit
       ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,
-                   "Seconds between checkpoints, 0..86400 (default 60; 0: not by time)")
+                   absl::StrCat("Seconds between checkpoints, 0..86400; 0: not by time (", seconds, ")"))
       ->type_name("SECONDS");
-  submit->add_option("--checkpoint-keep", flags->checkpoint_keep, "Checkpoints kept, 1..100 (default 2)")
+  submit->add_option("--checkpoint-keep", flags->checkpoint_keep, absl::StrCat("Checkpoints kept, 1..100 (", keep, ")"))
       ->type_name("N");
   AddNeighborOptions(*submit, flags->neighbors);
   AddCachePolicyOptions(*submit, "--cache-policy", "default: the server's",

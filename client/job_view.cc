@@ -6,10 +6,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cache_view.h"
-#include "client/enum_text.h"
 #include "client/format.h"
 #include "client/table.h"
 #include "client/wire_time.h"
+#include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
 namespace {
@@ -190,10 +190,8 @@ std::string MetricName(const v1::Job& job) {
   }
 }
 
-bool IsNodeLevel(const v1::Job& job) {
-  const v1::ModelSpec::Architecture architecture = job.spec().model().architecture();
-  return architecture == v1::ModelSpec::ARCHITECTURE_SAGE || architecture == v1::ModelSpec::ARCHITECTURE_GCN;
-}
+// The daemon says how a node-level job samples, and of no other.
+bool IsNodeLevel(const v1::Job& job) { return job.spec().has_neighbor_sampling(); }
 
 EpochTable EpochTableOf(const v1::Job& job) { return {job.spec().epochs(), MetricName(job), Unit(job)}; }
 

@@ -14,7 +14,7 @@
 namespace permafrost::client {
 namespace {
 
-// What the stream has said so far. It tells each epoch once, but tells all again after a reconnection.
+// What has come over the stream so far. Each epoch comes once, and all of them again after a reconnection.
 class JobWatch {
  public:
   explicit JobWatch(Session& session) : session_(session) {}

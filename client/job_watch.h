@@ -1,4 +1,5 @@
 // Watching a job until it ends.
+// Threads: the caller's.
 #pragma once
 
 #include <string>

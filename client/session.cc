@@ -4,16 +4,23 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "base/monotonic.h"
 #include "base/string_view.h"
 #include "client/json_output.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
+#include "grpcpp/support/time.h"
 
 namespace permafrost::client {
 namespace {
 
 // How soon Ctrl-C is seen while a connection is waited for; gRPC has no way to wake that wait.
 constexpr absl::Duration kInterruptPoll = absl::Milliseconds(100);
+
+// For gRPC: so long from now, whatever the wall clock is set to meanwhile.
+gpr_timespec After(absl::Duration duration) {
+  return gpr_time_from_nanos(absl::ToInt64Nanoseconds(duration), GPR_TIMESPAN);
+}
 
 std::shared_ptr<grpc::Channel> MakeChannel(const GlobalOptions& options) {
   grpc::ChannelArguments arguments;
@@ -37,11 +44,12 @@ Session::Session(GlobalOptions options)
 bool Session::Connect() {
   if (ever_connected_) return true;
   Interrupt::Scope keep_running(interrupt_, nullptr);
-  const absl::Time deadline = absl::Now() + options_.timeout();
+  const Stopwatch watch;
   grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
   while (state != GRPC_CHANNEL_READY) {
-    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || interrupt_.requested() || absl::Now() >= deadline) return false;
-    channel_->WaitForStateChange(state, absl::ToChronoTime(absl::Now() + kInterruptPoll));
+    const bool too_late = watch.Elapsed() >= options_.timeout();
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || interrupt_.requested() || too_late) return false;
+    channel_->WaitForStateChange(state, After(kInterruptPoll));
     state = channel_->GetState(/*try_to_connect=*/true);
   }
   ever_connected_ = true;
@@ -49,13 +57,13 @@ bool Session::Connect() {
 }
 
 grpc::Status Session::Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call) {
-  return Unary(absl::Now() + options_.timeout(), call);
+  return Unary(options_.timeout(), call);
 }
 
-grpc::Status Session::Unary(absl::Time deadline, const std::function<grpc::Status(grpc::ClientContext*)>& call) {
+grpc::Status Session::Unary(absl::Duration timeout, const std::function<grpc::Status(grpc::ClientContext*)>& call) {
   if (!Connect()) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no connection");
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(deadline));
+  context.set_deadline(After(timeout));
   Interrupt::Scope scope(interrupt_, &context);
   return call(&context);
 }

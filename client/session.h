@@ -1,4 +1,4 @@
-// One run of the program: its global options, the connection, and where words go.
+// One run of the program: its global options, the connection, and where output goes.
 // Threads: one, beside Interrupt's.
 #pragma once
 
@@ -44,14 +44,15 @@ class Session {
   // Waits for a connection, at most the timeout, unless there was one before. False: refused, too late, or Ctrl-C.
   bool Connect();
 
-  // Makes one RPC that answers once, under the timeout or until `deadline`. `call` is Stub::Method with everything but
-  // the context bound.
+  // Makes one RPC that answers once, within the timeout of the options or within `timeout`. `call` is Stub::Method with
+  // everything but the context bound.
   grpc::Status Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call);
-  grpc::Status Unary(absl::Time deadline, const std::function<grpc::Status(grpc::ClientContext*)>& call);
-  // Tells what became of an RPC that did not succeed.
+  grpc::Status Unary(absl::Duration timeout, const std::function<grpc::Status(grpc::ClientContext*)>& call);
+  // Prints why an RPC failed.
   ExitCode Fail(const grpc::Status& status);
   ExitCode Fail(const Failure& failure);
-  // After Ctrl-C: `come_back` says what goes on and how to see it again; empty: nothing does.
+  // Prints that Ctrl-C ended the command. `come_back`: what goes on at the server and how to see it again; empty:
+  // nothing does.
   ExitCode Interrupted(std::string_view come_back);
 
   // The message as one line of JSON.

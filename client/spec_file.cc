@@ -14,9 +14,9 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "client/enum_text.h"
 #include "client/format.h"
 #include "nlohmann/json.hpp"
+#include "permafrost/v1/enum_text.h"
 #include "yaml-cpp/yaml.h"
 
 namespace permafrost::client {

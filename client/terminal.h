@@ -33,7 +33,7 @@ class Terminal {
   // Replaces the live line; nothing where there can be none.
   void Live(std::string_view line);
   void ClearLive();
-  // False when something could not be written (a full disk, say), as errno tells.
+  // False when something could not be written (a full disk, say), with the reason in errno.
   bool Flush();
 
  private:

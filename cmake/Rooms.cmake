@@ -5,27 +5,30 @@
 set(PERMAFROST_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror
     # Designated initialisers leave members at their defaults on purpose.
     -Wno-missing-field-initializers)
+if(PERMAFROST_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # What is wrong in a header only, or hides a name of its own file only, is found in the wrong places where one .cc
+  # includes others.
+  list(TRANSFORM PERMAFROST_WARNINGS REPLACE "^-Wshadow$" "-Wshadow=local")
+  list(APPEND PERMAFROST_WARNINGS -Wno-subobject-linkage)
+endif()
 
 if(PERMAFROST_SANITIZE STREQUAL "address")
-  set(PERMAFROST_SANITIZE_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   # Under ASan gcc 12 takes std::regex's own code for uninitialised.
   list(APPEND PERMAFROST_WARNINGS -Wno-maybe-uninitialized)
-elseif(PERMAFROST_SANITIZE STREQUAL "thread")
-  set(PERMAFROST_SANITIZE_FLAGS -fsanitize=thread -fno-omit-frame-pointer)
-elseif(NOT PERMAFROST_SANITIZE STREQUAL "")
-  message(FATAL_ERROR "PERMAFROST_SANITIZE=${PERMAFROST_SANITIZE}: use empty, `address` or `thread`")
 endif()
-if(PERMAFROST_FUZZ)
-  set(PERMAFROST_SANITIZE_FLAGS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
-      -fno-omit-frame-pointer)
-endif()
-add_compile_options(${PERMAFROST_SANITIZE_FLAGS})
-add_link_options(${PERMAFROST_SANITIZE_FLAGS})
 
 function(permafrost_torch target)
   target_include_directories(${target} SYSTEM PRIVATE ${TORCH_INCLUDE_DIRS})
   target_compile_options(${target} PRIVATE ${TORCH_CXX_FLAGS})
   target_link_libraries(${target} PRIVATE ${TORCH_LIBRARIES})
+endfunction()
+
+# permafrost_precompile(TARGET HEADER...): headers of packages that most files of a target include, compiled once for it.
+# A unity build reads them only a few times: it does without.
+function(permafrost_precompile target)
+  if(NOT PERMAFROST_UNITY)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
 endfunction()
 
 # Rooms -> their targets: data/store is pf_data_store.
@@ -56,13 +59,17 @@ endfunction()
 
 # One test program a room: every .cc in and below tests/NAME; each test is a ctest test.
 # WHOLE_MACHINE: the math library's threads need the cores to themselves; ctest runs nothing beside it.
+# ALONE: files that a unity build compiles by themselves, as they give names of other files to other things.
 function(permafrost_room_test name)
-  cmake_parse_arguments(ROOM "TORCH;WHOLE_MACHINE" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "TORCH;WHOLE_MACHINE" "" "DEPS;LIBS;ALONE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   if(NOT sources)
     return()
   endif()
   add_executable(${name}_test ${sources})
+  add_dependencies(room_tests ${name}_test)
+  list(TRANSFORM ROOM_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
+  set_source_files_properties(${ROOM_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(${name}_test PRIVATE ${PERMAFROST_WARNINGS})
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   permafrost_room_targets(deps ${ROOM_DEPS})
@@ -70,6 +77,8 @@ function(permafrost_room_test name)
   target_compile_definitions(${name}_test PRIVATE PERMAFROST_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(ROOM_TORCH)
     permafrost_torch(${name}_test)
+  else()
+    permafrost_precompile(${name}_test <gmock/gmock.h> <gtest/gtest.h>)
   endif()
   set(properties TIMEOUT 300)
   if(ROOM_WHOLE_MACHINE)

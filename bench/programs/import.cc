@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <variant>
 
 #include "base/file.h"
 #include "data/import/import.h"
@@ -29,16 +30,17 @@ int main(int argc, char** argv) {
     return 1;
   }
   const auto begin = std::chrono::steady_clock::now();
-  const auto imported = permafrost::data::ImportGraph(options, directory, {}, {});
+  const auto imported = permafrost::data::Import(options, directory, {}, {});
   if (!imported.ok()) {
     std::fprintf(stderr, "data_import: %s\n", imported.status().ToString().c_str());
     return 1;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const nlohmann::json line = {{"nodes", imported->nodes},
-                               {"edges", imported->edges},
-                               {"adjacency_bytes", imported->adjacency_bytes},
-                               {"store_bytes", imported->store_bytes},
+  const auto& graph = std::get<permafrost::data::GraphSummary>(*imported);
+  const nlohmann::json line = {{"nodes", graph.nodes},
+                               {"edges", graph.edges},
+                               {"adjacency_bytes", graph.adjacency_bytes},
+                               {"store_bytes", graph.store_bytes},
                                {"seconds", seconds}};
   std::printf("%s\n", line.dump().c_str());
   return 0;

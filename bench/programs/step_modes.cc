@@ -16,8 +16,8 @@
 #include "base/string_view.h"
 #include "daemon/wait_policy.h"
 #include "data/sampling/epoch_order.h"
+#include "device/backend.h"
 #include "device/cpu/storage.h"
-#include "device/device.h"
 #include "train/graph_set_task.h"
 #include "train/step_engine.h"
 
@@ -52,10 +52,10 @@ class Silent : public RunContext {
 struct Arm {
   Arm(const char* arm_name, TrainOptions options, const std::shared_ptr<const data::GraphSet>& set)
       : name(arm_name),
-        task(*GraphSetTask::Create(options, set, at::kCPU)),
+        task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; })),
         batcher(task->batcher()),
         optimizer(options.optimizer, task->tensors().parameters()),
-        engine(options, *task, optimizer, at::kCPU, context) {}
+        engine(options, *task, optimizer, *backend, context) {}
 
   // Milliseconds of a step on `graphs`, padding included and the gathering of the batch not.
   double Step(std::span<const uint32_t> graphs) {
@@ -73,9 +73,10 @@ struct Arm {
   const data::Batcher& batcher;
   Silent context;
   nn::Optimizer optimizer;
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   data::PaddedBatch batch;
-  SmallGraphsBatch view{batcher, at::kCPU, &batch};
+  GraphSetHostBatch view{batcher, at::kCPU, &batch};
   PhaseSeconds seconds;
   int64_t step = 0;
   std::vector<double> times;

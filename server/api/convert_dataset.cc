@@ -11,24 +11,11 @@
 namespace permafrost::api {
 namespace {
 
-constexpr WireEnum<v1::Dataset::State, data::DatasetState, 3> kDatasetStates{{{
-    {v1::Dataset::STATE_IMPORTING, data::DatasetState::kImporting},
-    {v1::Dataset::STATE_READY, data::DatasetState::kReady},
-    {v1::Dataset::STATE_FAILED, data::DatasetState::kFailed},
-}}};
-constexpr WireEnum<v1::FeatureSummary::DataType, data::DataType, 8> kDataTypes{{{
-    {v1::FeatureSummary::DATA_TYPE_UNSPECIFIED, data::DataType::kNone},
-    {v1::FeatureSummary::DATA_TYPE_INT32, data::DataType::kInt32},
-    {v1::FeatureSummary::DATA_TYPE_FLOAT32, data::DataType::kFloat32},
-    {v1::FeatureSummary::DATA_TYPE_FLOAT16, data::DataType::kFloat16},
-    {v1::FeatureSummary::DATA_TYPE_BFLOAT16, data::DataType::kBfloat16},
-    {v1::FeatureSummary::DATA_TYPE_UINT8, data::DataType::kUint8},
-    {v1::FeatureSummary::DATA_TYPE_INT64, data::DataType::kInt64},
-    {v1::FeatureSummary::DATA_TYPE_SPARSE, data::DataType::kSparse},
-}}};
+using DatasetStates = WireEnum<v1::Dataset::State, data::kDatasetStateNames>;
+using DataTypes = WireEnum<v1::FeatureSummary::DataType, data::kDataTypeNames>;
 
 void FeaturesToWire(const data::FeatureSummary& features, v1::FeatureSummary& wire) {
-  wire.set_data_type(kDataTypes.ToWire(features.type));
+  wire.set_data_type(DataTypes::ToWire(features.type));
   wire.set_width(static_cast<int32_t>(features.width));
   wire.mutable_min()->Add(features.min.begin(), features.min.end());
   wire.mutable_max()->Add(features.max.begin(), features.max.end());
@@ -98,7 +85,7 @@ void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
 v1::Dataset DatasetToWire(const data::Dataset& dataset) {
   v1::Dataset wire;
   wire.set_name(FormatDatasetName(dataset.id));
-  wire.set_state(kDatasetStates.ToWire(dataset.state));
+  wire.set_state(DatasetStates::ToWire(dataset.state));
   SetTime(dataset.create_time, [&wire] { return wire.mutable_create_time(); });
   *wire.mutable_import_options() = ImportOptionsToWire(dataset.options);
   if (dataset.state == data::DatasetState::kImporting) {

@@ -14,22 +14,10 @@
 namespace permafrost::api {
 namespace {
 
-constexpr WireEnum<v1::GraphCachePolicy::Policy, graphcache::Policy, 4> kPolicies{{{
-    {v1::GraphCachePolicy::POLICY_ALWAYS, graphcache::Policy::kAlways},
-    {v1::GraphCachePolicy::POLICY_NEVER, graphcache::Policy::kNever},
-    {v1::GraphCachePolicy::POLICY_CLEAR_PER_STEP, graphcache::Policy::kClearPerStep},
-    {v1::GraphCachePolicy::POLICY_FREEZE, graphcache::Policy::kFreeze},
-}}};
-constexpr WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::OnMiss, 4> kOnMisses{{{
-    {v1::GraphCachePolicy::ON_MISS_PAD, graphcache::OnMiss::kPad},
-    {v1::GraphCachePolicy::ON_MISS_EAGER, graphcache::OnMiss::kEager},
-    {v1::GraphCachePolicy::ON_MISS_TRANSIENT, graphcache::OnMiss::kTransient},
-    {v1::GraphCachePolicy::ON_MISS_REJECT, graphcache::OnMiss::kReject},
-}}};
-constexpr WireEnum<v1::GraphCacheMode, Mode, 2> kModes{{{
-    {v1::GRAPH_CACHE_MODE_TRAIN, Mode::kTrain},
-    {v1::GRAPH_CACHE_MODE_EVAL, Mode::kEval},
-}}};
+using Policies = WireEnum<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>;
+using OnMisses = WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>;
+using Modes = WireEnum<v1::GraphCacheMode, kModeNames>;
+using FreezeSources = WireEnum<v1::FreezePointSource, graphcache::kFreezeSourceNames>;
 
 void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
   wire.set_nodes(shape.nodes);
@@ -38,7 +26,7 @@ void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
 }
 
 void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
-  wire.set_mode(kModes.ToWire(mode));
+  wire.set_mode(Modes::ToWire(mode));
   wire.set_entries(stats.entries);
   wire.set_entry_bytes(stats.entry_bytes);
   wire.set_capacity(stats.capacity);
@@ -59,23 +47,24 @@ void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCa
   wire.set_padding_graphs(stats.padding_graphs);
   wire.set_padding_nodes(stats.padding_nodes);
   wire.set_padding_edges(stats.padding_edges);
+  wire.set_awaiting_recapture(stats.awaiting_recapture);
 }
 
 // The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.
-template <class Table, class Domain>
-std::optional<Domain> ReadOptional(const Table& table, int value, std::string_view field, Domain any,
-                                   Violations& violations) {
+template <class Table>
+std::optional<typename Table::Domain> ReadOptional(int value, std::string_view field, Violations& violations) {
   if (value == 0) return std::nullopt;
-  table.Read(value, field, any, violations);
+  auto any = typename Table::Domain();
+  Table::Read(value, field, any, violations);
   return any;
 }
 
 graphcache::PolicyUpdate ReadPolicy(const v1::GraphCachePolicy& wire, std::string_view prefix, Violations& violations) {
   const std::string path(prefix);
   graphcache::PolicyUpdate update;
-  update.policy = ReadOptional(kPolicies, wire.policy(), path + "policy", graphcache::Policy::kFreeze, violations);
+  update.policy = ReadOptional<Policies>(wire.policy(), path + "policy", violations);
   if (wire.has_freeze_at()) update.freeze_at = wire.freeze_at();
-  update.on_miss = ReadOptional(kOnMisses, wire.on_miss(), path + "on_miss", graphcache::OnMiss::kPad, violations);
+  update.on_miss = ReadOptional<OnMisses>(wire.on_miss(), path + "on_miss", violations);
   return update;
 }
 
@@ -86,7 +75,10 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
   wire.set_name(FormatGraphCacheName(job));
   *wire.mutable_policy() = GraphCachePolicyToWire(snapshot.options);
   wire.set_freeze_at(snapshot.freeze_point.freeze_at);
-  wire.set_no_op_reason(ValidUtf8(snapshot.freeze_point.no_op_reason));
+  wire.set_freeze_point_source(FreezeSources::ToWire(snapshot.freeze_point.source));
+  if (snapshot.freeze_point.freeze_at == 0) {
+    wire.set_no_op_reason(ValidUtf8(snapshot.freeze_point.no_formula_reason));
+  }
   wire.set_frozen(snapshot.frozen);
   wire.set_armed(snapshot.armed);
   wire.set_freeze_step(snapshot.freeze_step);
@@ -103,7 +95,7 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
   wire.set_planned_train_shapes(snapshot.planned_train_shapes);
   for (const graphcache::GraphBreak& graph_break : snapshot.graph_breaks) {
     v1::GraphBreak& out = *wire.add_graph_breaks();
-    out.set_mode(kModes.ToWire(graph_break.mode));
+    out.set_mode(Modes::ToWire(graph_break.mode));
     out.set_op(ValidUtf8(graph_break.op));
     out.set_why(ValidUtf8(graph_break.why));
     out.set_count(graph_break.count);
@@ -114,7 +106,7 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
 
 v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
   v1::GraphCacheEntry wire;
-  wire.set_mode(kModes.ToWire(entry.mode));
+  wire.set_mode(Modes::ToWire(entry.mode));
   ShapeToWire(entry.shape, *wire.mutable_shape());
   wire.set_bytes(entry.bytes);
   wire.set_hits(entry.hits);
@@ -127,9 +119,9 @@ v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
 
 v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& options) {
   v1::GraphCachePolicy wire;
-  wire.set_policy(kPolicies.ToWire(options.policy));
+  wire.set_policy(Policies::ToWire(options.policy));
   wire.set_freeze_at(options.freeze_at);
-  wire.set_on_miss(kOnMisses.ToWire(options.on_miss));
+  wire.set_on_miss(OnMisses::ToWire(options.on_miss));
   return wire;
 }
 

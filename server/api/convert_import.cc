@@ -12,33 +12,11 @@
 namespace permafrost::api {
 namespace {
 
-constexpr WireEnum<v1::ImportOptions::Format, data::ImportFormat, 5> kFormats{{{
-    {v1::ImportOptions::FORMAT_AUTO, data::ImportFormat::kAuto},
-    {v1::ImportOptions::FORMAT_OGB_GRAPHS, data::ImportFormat::kOgbGraphs},
-    {v1::ImportOptions::FORMAT_OGB_NODES, data::ImportFormat::kOgbNodes},
-    {v1::ImportOptions::FORMAT_EDGE_LIST, data::ImportFormat::kEdgeList},
-    {v1::ImportOptions::FORMAT_NPY, data::ImportFormat::kNpy},
-}}};
-constexpr WireEnum<v1::ImportOptions::NodeFeatures, data::NodeFeatureChoice, 3> kNodeFeatures{{{
-    {v1::ImportOptions::NODE_FEATURES_AUTO, data::NodeFeatureChoice::kAuto},
-    {v1::ImportOptions::NODE_FEATURES_DENSE, data::NodeFeatureChoice::kDense},
-    {v1::ImportOptions::NODE_FEATURES_SPARSE, data::NodeFeatureChoice::kSparse},
-}}};
-constexpr WireEnum<v1::EdgeListOptions::NodeIds, data::NodeIds, 3> kNodeIds{{{
-    {v1::EdgeListOptions::NODE_IDS_ROWS, data::NodeIds::kRows},
-    {v1::EdgeListOptions::NODE_IDS_NUMBERS, data::NodeIds::kNumbers},
-    {v1::EdgeListOptions::NODE_IDS_TEXT, data::NodeIds::kText},
-}}};
-constexpr WireEnum<v1::EdgeListOptions::Column, data::EdgeColumn, 3> kColumns{{{
-    {v1::EdgeListOptions::COLUMN_WEIGHT, data::EdgeColumn::kWeight},
-    {v1::EdgeListOptions::COLUMN_TIMESTAMP, data::EdgeColumn::kTimestamp},
-    {v1::EdgeListOptions::COLUMN_IGNORE, data::EdgeColumn::kIgnore},
-}}};
-constexpr WireEnum<v1::EdgeListOptions::Header, data::Header, 3> kHeaders{{{
-    {v1::EdgeListOptions::HEADER_AUTO, data::Header::kAuto},
-    {v1::EdgeListOptions::HEADER_NO, data::Header::kNo},
-    {v1::EdgeListOptions::HEADER_YES, data::Header::kYes},
-}}};
+using Formats = WireEnum<v1::ImportOptions::Format, data::kImportFormatNames>;
+using NodeFeatures = WireEnum<v1::ImportOptions::NodeFeatures, data::kNodeFeatureChoiceNames>;
+using NodeIds = WireEnum<v1::EdgeListOptions::NodeIds, data::kNodeIdsNames>;
+using Columns = WireEnum<v1::EdgeListOptions::Column, data::kEdgeColumnNames>;
+using Headers = WireEnum<v1::EdgeListOptions::Header, data::kHeaderNames>;
 
 // No edge list has more columns that matter, and a request has room for a million of them.
 constexpr int kMaxColumns = 64;
@@ -59,7 +37,7 @@ std::string CharToWire(char c) { return c == '\0' ? "" : std::string(1, c); }
 
 data::EdgeListOptions EdgeListFromWire(const v1::EdgeListOptions& wire, Violations& violations) {
   data::EdgeListOptions options;
-  kNodeIds.Read(wire.node_ids(), "options.edge_list.node_ids", options.node_ids, violations);
+  NodeIds::Read(wire.node_ids(), "options.edge_list.node_ids", options.node_ids, violations);
   if (wire.columns_size() > kMaxColumns) {
     violations.Add("options.edge_list.columns",
                    absl::StrCat("has ", wire.columns_size(), " entries; accepted: at most ", kMaxColumns));
@@ -69,13 +47,13 @@ data::EdgeListOptions EdgeListFromWire(const v1::EdgeListOptions& wire, Violatio
       const int number = wire.columns(i);
       // Unlike a field that is not set, an entry has no default.
       if (number == v1::EdgeListOptions::COLUMN_UNSPECIFIED) {
-        violations.Add(field, absl::StrCat("says nothing; accepted: ", kColumns.Accepted()));
+        violations.Add(field, absl::StrCat("says nothing; accepted: ", Columns::Accepted()));
       } else {
-        kColumns.Read(number, field, options.columns.emplace_back(data::EdgeColumn::kIgnore), violations);
+        Columns::Read(number, field, options.columns.emplace_back(data::EdgeColumn::kIgnore), violations);
       }
     }
   }
-  kHeaders.Read(wire.header(), "options.edge_list.header", options.header, violations);
+  Headers::Read(wire.header(), "options.edge_list.header", options.header, violations);
   options.delimiter = CharFromWire("options.edge_list.delimiter", wire.delimiter(), violations);
   if (wire.has_comment()) options.comment = CharFromWire("options.edge_list.comment", wire.comment(), violations);
   options.num_nodes = wire.num_nodes();
@@ -84,9 +62,9 @@ data::EdgeListOptions EdgeListFromWire(const v1::EdgeListOptions& wire, Violatio
 
 v1::EdgeListOptions EdgeListToWire(const data::EdgeListOptions& options) {
   v1::EdgeListOptions wire;
-  wire.set_node_ids(kNodeIds.ToWire(options.node_ids));
-  for (const data::EdgeColumn column : options.columns) wire.add_columns(kColumns.ToWire(column));
-  wire.set_header(kHeaders.ToWire(options.header));
+  wire.set_node_ids(NodeIds::ToWire(options.node_ids));
+  for (const data::EdgeColumn column : options.columns) wire.add_columns(Columns::ToWire(column));
+  wire.set_header(Headers::ToWire(options.header));
   wire.set_delimiter(CharToWire(options.delimiter));
   wire.set_comment(CharToWire(options.comment));
   wire.set_num_nodes(options.num_nodes);
@@ -96,11 +74,11 @@ v1::EdgeListOptions EdgeListToWire(const data::EdgeListOptions& options) {
 data::ImportOptions OptionsFromWire(const v1::ImportOptions& wire, Violations& violations) {
   data::ImportOptions options;
   options.source = wire.source_path();
-  kFormats.Read(wire.format(), "options.format", options.format, violations);
+  Formats::Read(wire.format(), "options.format", options.format, violations);
   options.add_inverse_edges = !wire.no_inverse_edges();
   options.coalesce = wire.coalesce();
   options.keep_out_edges = !wire.no_out_edges();
-  kNodeFeatures.Read(wire.node_features(), "options.node_features", options.node_features, violations);
+  NodeFeatures::Read(wire.node_features(), "options.node_features", options.node_features, violations);
   options.split = wire.split();
   options.split_seed = wire.split_seed();
   if (wire.train_fraction() != 0 || wire.valid_fraction() != 0) {
@@ -122,17 +100,15 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   Violations violations;
   ImportRequest request;
   request.id = DatasetId(wire.dataset_id());
-  for (const FieldViolation& v : GetViolations(CheckIdSyntax("dataset_id", wire.dataset_id()))) {
-    violations.Add(v.field, v.description);
-  }
   if (wire.has_options()) {
     request.options = OptionsFromWire(wire.options(), violations);
-    for (const FieldViolation& v : GetViolations(data::CheckImportOptions(request.options))) {
-      violations.Add(v.field, v.description);
-    }
   } else {
     violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");
   }
+  // A request that says something is the catalog's to check. One that cannot be read never gets there: what it would
+  // find is told here too, so that the answer has every bad field.
+  if (!violations.empty()) violations.AddMissing(CheckIdSyntax("dataset_id", wire.dataset_id()));
+  if (!violations.empty() && wire.has_options()) violations.AddMissing(data::CheckImportOptions(request.options));
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
 }
@@ -140,11 +116,11 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
 v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options) {
   v1::ImportOptions wire;
   wire.set_source_path(ValidUtf8(options.source.string()));
-  wire.set_format(kFormats.ToWire(options.format));
+  wire.set_format(Formats::ToWire(options.format));
   wire.set_no_inverse_edges(!options.add_inverse_edges);
   wire.set_coalesce(options.coalesce);
   wire.set_no_out_edges(!options.keep_out_edges);
-  wire.set_node_features(kNodeFeatures.ToWire(options.node_features));
+  wire.set_node_features(NodeFeatures::ToWire(options.node_features));
   wire.set_split(ValidUtf8(options.split));
   wire.set_split_seed(options.split_seed);
   wire.set_train_fraction(options.train_fraction);

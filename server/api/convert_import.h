@@ -14,7 +14,8 @@ struct ImportRequest {
   data::ImportOptions options;
 };
 
-// Defaults are filled in. Errors: InvalidArgument with a violation for every bad field at once.
+// Defaults are filled in. Errors: InvalidArgument where the domain cannot hold what the wire says, with a violation for
+// every bad field at once. Values out of range are the catalog's to refuse.
 absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetRequest& wire);
 
 v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options);

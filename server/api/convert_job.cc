@@ -14,58 +14,19 @@
 namespace permafrost::api {
 namespace {
 
-constexpr WireEnum<v1::Job::State, jobs::JobState, 6> kJobStates{{{
-    {v1::Job::STATE_QUEUED, jobs::JobState::kQueued},
-    {v1::Job::STATE_RUNNING, jobs::JobState::kRunning},
-    {v1::Job::STATE_CANCELLING, jobs::JobState::kCancelling},
-    {v1::Job::STATE_SUCCEEDED, jobs::JobState::kSucceeded},
-    {v1::Job::STATE_FAILED, jobs::JobState::kFailed},
-    {v1::Job::STATE_CANCELLED, jobs::JobState::kCancelled},
-}}};
-constexpr WireEnum<v1::JobSpec::Loss, nn::Loss, 4> kLosses{{{
-    {v1::JobSpec::LOSS_L1, nn::Loss::kL1},
-    {v1::JobSpec::LOSS_MSE, nn::Loss::kMse},
-    {v1::JobSpec::LOSS_CROSS_ENTROPY, nn::Loss::kCrossEntropy},
-    {v1::JobSpec::LOSS_BCE, nn::Loss::kBce},
-}}};
-constexpr WireEnum<v1::Metric, nn::Metric, 3> kMetrics{{{
-    {v1::METRIC_MAE, nn::Metric::kMae},
-    {v1::METRIC_ACCURACY, nn::Metric::kAccuracy},
-    {v1::METRIC_ROC_AUC, nn::Metric::kRocAuc},
-}}};
-constexpr WireEnum<v1::ModelSpec::Architecture, nn::Architecture, 3> kArchitectures{{{
-    {v1::ModelSpec::ARCHITECTURE_GINE, nn::Architecture::kGine},
-    {v1::ModelSpec::ARCHITECTURE_SAGE, nn::Architecture::kSage},
-    {v1::ModelSpec::ARCHITECTURE_GCN, nn::Architecture::kGcn},
-}}};
-constexpr WireEnum<v1::ModelSpec::Pooling, nn::Pooling, 2> kPoolings{{{
-    {v1::ModelSpec::POOLING_MEAN, nn::Pooling::kMean},
-    {v1::ModelSpec::POOLING_SUM, nn::Pooling::kSum},
-}}};
-constexpr WireEnum<v1::OptimizerSpec::Algorithm, nn::OptimizerAlgorithm, 2> kAlgorithms{{{
-    {v1::OptimizerSpec::ALGORITHM_ADAM, nn::OptimizerAlgorithm::kAdam},
-    {v1::OptimizerSpec::ALGORITHM_ADAMW, nn::OptimizerAlgorithm::kAdamW},
-}}};
-constexpr WireEnum<v1::OptimizerSpec::Schedule, nn::Schedule, 2> kSchedules{{{
-    {v1::OptimizerSpec::SCHEDULE_CONSTANT, nn::Schedule::kConstant},
-    {v1::OptimizerSpec::SCHEDULE_COSINE, nn::Schedule::kCosine},
-}}};
-constexpr WireEnum<v1::ExportJobRequest::Artifact, jobs::Artifact, 3> kArtifacts{{{
-    {v1::ExportJobRequest::ARTIFACT_BEST_WEIGHTS, jobs::Artifact::kBestWeights},
-    {v1::ExportJobRequest::ARTIFACT_LAST_WEIGHTS, jobs::Artifact::kLastWeights},
-    {v1::ExportJobRequest::ARTIFACT_TEST_PREDICTIONS, jobs::Artifact::kTestPredictions},
-}}};
-
-constexpr std::size_t kMaxRequestId = 128;
+using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
+using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
+using Metrics = WireEnum<v1::Metric, nn::kMetricNames>;
+using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
+using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
+using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>;
+using Schedules = WireEnum<v1::OptimizerSpec::Schedule, nn::kScheduleNames>;
+using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
 // proto3's zero is "not set": the domain's default stays.
 template <class Wire, class Domain>
 void ReadNumber(Wire wire, Domain& out) {
   if (wire != 0) out = wire;
-}
-
-void Merge(const absl::Status& status, Violations& violations) {
-  for (const FieldViolation& v : GetViolations(status)) violations.Add(v.field, v.description);
 }
 
 train::NodeTrainingOptions NodesFromWire(const v1::NeighborSampling& wire) {
@@ -94,30 +55,30 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
                            Violations& violations) {
   const v1::ModelSpec& model = wire.model();
   auto architecture = nn::Architecture::kGine;
-  kArchitectures.Read(model.architecture(), "spec.model.architecture", architecture, violations);
+  Architectures::Read(model.architecture(), "spec.model.architecture", architecture, violations);
   jobs::JobSpec spec;
   train::TrainOptions& train = spec.train;
   train = train::DefaultOptions(architecture);
   if (auto dataset = ParseDatasetName("spec.dataset", wire.dataset()); dataset.ok()) {
     train.dataset = *std::move(dataset);
   } else {
-    Merge(dataset.status(), violations);
+    violations.AddMissing(dataset.status());
   }
   train.nodes = NodesFromWire(wire.neighbor_sampling());
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
   if (nn::IsNodeLevel(architecture)) ReadNumber(hops, train.model.num_layers);
-  kPoolings.Read(model.pooling(), "spec.model.pooling", train.model.pooling, violations);
+  Poolings::Read(model.pooling(), "spec.model.pooling", train.model.pooling, violations);
   ReadNumber(model.hidden_channels(), train.model.hidden_channels);
   ReadNumber(model.num_layers(), train.model.num_layers);
   train.model.dropout = model.dropout();
   const v1::OptimizerSpec& optimizer = wire.optimizer();
-  kAlgorithms.Read(optimizer.algorithm(), "spec.optimizer.algorithm", train.optimizer.algorithm, violations);
+  Algorithms::Read(optimizer.algorithm(), "spec.optimizer.algorithm", train.optimizer.algorithm, violations);
   ReadNumber(optimizer.learning_rate(), train.optimizer.learning_rate);
   train.optimizer.weight_decay = optimizer.weight_decay();
   train.optimizer.max_grad_norm = optimizer.max_grad_norm();
-  kSchedules.Read(optimizer.schedule(), "spec.optimizer.schedule", train.optimizer.schedule, violations);
+  Schedules::Read(optimizer.schedule(), "spec.optimizer.schedule", train.optimizer.schedule, violations);
   train.optimizer.warmup_steps = optimizer.warmup_steps();
-  kLosses.Read(wire.loss(), "spec.loss", train.loss, violations);
+  Losses::Read(wire.loss(), "spec.loss", train.loss, violations);
   train.class_weights.assign(wire.class_weights().begin(), wire.class_weights().end());
   ReadNumber(wire.epochs(), train.epochs);
   ReadNumber(wire.batch_size(), train.batch_size);
@@ -131,32 +92,21 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   return spec;
 }
 
-// Ranges, which the domain knows; a field that the wire's form already broke is not told twice.
-void AddRangeViolations(const jobs::JobSpec& spec, Violations& violations) {
-  const std::vector<FieldViolation> known = GetViolations(violations.ToStatus());
-  Violations ranges;
-  jobs::Validate(spec, ranges);
-  for (const FieldViolation& v : GetViolations(ranges.ToStatus())) {
-    const auto same_field = [&v](const FieldViolation& k) { return k.field == v.field; };
-    if (std::none_of(known.begin(), known.end(), same_field)) violations.Add(v.field, v.description);
-  }
-}
-
 void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   const train::TrainOptions& train = spec.train;
   wire.set_dataset(FormatDatasetName(train.dataset));
-  wire.mutable_model()->set_architecture(kArchitectures.ToWire(train.model.architecture));
+  wire.mutable_model()->set_architecture(Architectures::ToWire(train.model.architecture));
   wire.mutable_model()->set_hidden_channels(static_cast<int32_t>(train.model.hidden_channels));
   wire.mutable_model()->set_num_layers(static_cast<int32_t>(train.model.num_layers));
-  wire.mutable_model()->set_pooling(kPoolings.ToWire(train.model.pooling));
+  wire.mutable_model()->set_pooling(Poolings::ToWire(train.model.pooling));
   wire.mutable_model()->set_dropout(train.model.dropout);
-  wire.mutable_optimizer()->set_algorithm(kAlgorithms.ToWire(train.optimizer.algorithm));
+  wire.mutable_optimizer()->set_algorithm(Algorithms::ToWire(train.optimizer.algorithm));
   wire.mutable_optimizer()->set_learning_rate(train.optimizer.learning_rate);
   wire.mutable_optimizer()->set_weight_decay(train.optimizer.weight_decay);
   wire.mutable_optimizer()->set_max_grad_norm(train.optimizer.max_grad_norm);
-  wire.mutable_optimizer()->set_schedule(kSchedules.ToWire(train.optimizer.schedule));
+  wire.mutable_optimizer()->set_schedule(Schedules::ToWire(train.optimizer.schedule));
   wire.mutable_optimizer()->set_warmup_steps(train.optimizer.warmup_steps);
-  wire.set_loss(kLosses.ToWire(train.loss));
+  wire.set_loss(Losses::ToWire(train.loss));
   wire.mutable_class_weights()->Add(train.class_weights.begin(), train.class_weights.end());
   wire.set_epochs(train.epochs);
   wire.set_batch_size(train.batch_size);
@@ -212,7 +162,7 @@ void EpochToWire(const train::EpochMetrics& epoch, nn::Metric metric, v1::EpochM
   wire.set_train_seconds(epoch.train_seconds);
   wire.set_valid_seconds(epoch.valid_seconds);
   wire.set_graphs_per_second(epoch.graphs_per_second);
-  wire.set_metric(kMetrics.ToWire(metric));
+  wire.set_metric(Metrics::ToWire(metric));
 }
 
 void ResultToWire(const train::RunResult& result, nn::Metric metric, v1::JobResult& wire) {
@@ -225,7 +175,7 @@ void ResultToWire(const train::RunResult& result, nn::Metric metric, v1::JobResu
   wire.set_train_seconds(result.train_seconds);
   wire.set_mean_step_milliseconds(result.mean_step_milliseconds);
   wire.set_num_parameters(result.num_parameters);
-  wire.set_metric(kMetrics.ToWire(metric));
+  wire.set_metric(Metrics::ToWire(metric));
 }
 
 }  // namespace
@@ -235,36 +185,32 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   Violations violations;
   jobs::CreateRequest request;
   request.id = JobId(wire.job_id());
-  if (!request.id.empty()) Merge(CheckIdSyntax("job_id", wire.job_id()), violations);
   request.request_id = wire.request_id();
-  if (wire.request_id().size() > kMaxRequestId) {
-    violations.Add("request_id", absl::StrCat(wire.request_id().size(), " bytes; accepted: at most ", kMaxRequestId));
-  }
   request.validate_only = wire.validate_only();
   if (wire.has_spec()) {
     request.spec = SpecFromWire(wire.spec(), default_graph_cache, violations);
-    AddRangeViolations(request.spec, violations);
   } else {
     violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");
   }
+  // A request that says something is the job manager's to check. One that cannot be read never gets there: what it
+  // would find is told here too, so that the answer has every bad field.
+  if (!violations.empty() && wire.has_spec()) violations.AddMissing(jobs::CheckRequest(request));
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
 }
 
-v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
+v1::Job JobToWire(const jobs::Job& job) {
   v1::Job wire;
   wire.set_name(FormatJobName(job.id));
   SpecToWire(job.spec, *wire.mutable_spec());
-  wire.set_state(kJobStates.ToWire(job.state));
+  wire.set_state(JobStates::ToWire(job.state));
   SetTime(job.create_time, [&wire] { return wire.mutable_create_time(); });
   SetTime(job.start_time, [&wire] { return wire.mutable_start_time(); });
   SetTime(job.end_time, [&wire] { return wire.mutable_end_time(); });
   wire.set_error(ValidUtf8(job.error));
   ProgressToWire(job.progress, *wire.mutable_progress());
   const nn::Metric metric = nn::MetricOf(job.spec.train.loss);
-  for (const train::EpochMetrics& epoch : job.epochs) {
-    if (epoch.epoch > after_epoch) EpochToWire(epoch, metric, *wire.add_epochs());
-  }
+  for (const train::EpochMetrics& epoch : job.epochs) EpochToWire(epoch, metric, *wire.add_epochs());
   if (job.result) ResultToWire(*job.result, metric, *wire.mutable_result());
   wire.set_resumes(job.resumes);
   wire.set_last_error(ValidUtf8(job.trouble.error));
@@ -275,18 +221,18 @@ v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch) {
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations) {
   std::vector<jobs::JobState> states;
   // Before the loop: a request has room for a million of them.
-  if (static_cast<std::size_t>(wire.states_size()) > kJobStates.rows.size()) {
+  if (static_cast<std::size_t>(wire.states_size()) > JobStates::size()) {
     violations.Add("states", absl::StrCat("has ", wire.states_size(), " entries; accepted: at most the ",
-                                          kJobStates.rows.size(), " states there are, each once"));
+                                          JobStates::size(), " states there are, each once"));
     return states;
   }
   for (int i = 0; i < wire.states_size(); ++i) {
-    if (const auto state = kJobStates.FromWire(wire.states(i))) {
+    if (const auto state = JobStates::FromWire(wire.states(i))) {
       states.push_back(*state);
     } else {
       const int number = static_cast<int>(wire.states(i));
       violations.Add(absl::StrCat("states[", i, "]"),
-                     absl::StrCat(number, " is no state; accepted: ", kJobStates.Accepted()));
+                     absl::StrCat(number, " is no state; accepted: ", JobStates::Accepted()));
     }
   }
   return states;
@@ -294,7 +240,7 @@ std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, V
 
 jobs::Artifact ArtifactFromWire(int artifact, Violations& violations) {
   jobs::Artifact out = jobs::Artifact::kBestWeights;
-  kArtifacts.Read(artifact, "artifact", out, violations);
+  Artifacts::Read(artifact, "artifact", out, violations);
   return out;
 }
 

@@ -13,13 +13,13 @@
 
 namespace permafrost::api {
 
-// Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument with a violation for every
-// bad field at once.
+// Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument where the domain cannot
+// hold what the wire says, with a violation for every bad field at once. Values out of range are the job manager's to
+// refuse.
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
                                                           const graphcache::PolicyOptions& default_graph_cache);
 
-// Epochs up to `after_epoch` are left out.
-v1::Job JobToWire(const jobs::Job& job, int64_t after_epoch = 0);
+v1::Job JobToWire(const jobs::Job& job);
 
 // Adds violations of `states[I]`.
 std::vector<jobs::JobState> JobStatesFromWire(const v1::ListJobsRequest& wire, Violations& violations);

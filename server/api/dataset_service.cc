@@ -5,18 +5,40 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "api/convert_dataset.h"
 #include "api/convert_import.h"
 #include "api/convert_sample.h"
 #include "api/paging.h"
 #include "api/resource_name.h"
-#include "api/sample_call.h"
+#include "api/threaded_call.h"
 #include "api/unary.h"
-#include "api/watch.h"
+#include "api/watch_sources.h"
 
 namespace permafrost::api {
+namespace {
+
+// A sample is small; the cores belong to the job that trains.
+constexpr int kSampleThreads = 1;
+
+absl::StatusOr<v1::SampleDatasetResponse> DrawSample(const data::Catalog& catalog, const DatasetId& id,
+                                                     const data::SampleQuery& query) {
+  PF_ASSIGN_OR_RETURN(const data::OpenedDataset opened, catalog.Open(id));
+  const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&opened);
+  if (graph == nullptr) {
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          "dataset ", id.value(), " holds many small graphs; samples are drawn of one large graph")),
+                      "DATASET_IS_GRAPH_SET", {{"dataset", id.value()}});
+  }
+  const absl::StatusOr<data::SampleAnswer> answer = data::Sample(**graph, query, kSampleThreads);
+  if (!answer.ok()) return SampleErrorToWire(query, answer.status());
+  return SampleAnswerToWire(*answer);
+}
+
+}  // namespace
 
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
@@ -40,21 +62,29 @@ ServerUnaryReactor* DatasetService::ListDatasets(CallbackServerContext* context,
 ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context,
                                                   const v1::DeleteDatasetRequest* request,
                                                   google::protobuf::Empty* /*response*/) {
-  return Reply(context, Delete(*request));
-}
-
-ServerWriteReactor<v1::Dataset>* DatasetService::WatchDataset(CallbackServerContext* /*context*/,
-                                                              const v1::WatchDatasetRequest* request) {
   absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
-  if (!id.ok()) return new FailedStream<v1::Dataset>(id.status());
-  return StreamReactor<v1::Dataset>::Start(std::make_unique<DatasetWatch>(catalog_, *std::move(id)), streams_);
+  if (!id.ok()) return Reply(context, id.status());
+  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take();
+  if (!slot.ok()) return Reply(context, slot.status());
+  // On a thread of its own, since it waits for the disk.
+  return StartThreadedCall("the deletion", *std::move(slot), [this, id = *std::move(id)] {
+    return catalog_.Delete(id, [this, &id] { return jobs_.CheckDatasetUnused(id); });
+  });
 }
 
-ServerWriteReactor<v1::VerifyDatasetResponse>* DatasetService::VerifyDataset(CallbackServerContext* /*context*/,
+ServerWriteReactor<v1::Dataset>* DatasetService::WatchDataset(CallbackServerContext* context,
+                                                              const v1::WatchDatasetRequest* request) {
+  return StartStream<v1::Dataset>(*context, limits_.watches, streams_,
+                                  [&]() -> absl::StatusOr<std::unique_ptr<DatasetWatch>> {
+                                    PF_ASSIGN_OR_RETURN(DatasetId id, ParseDatasetName("name", request->name()));
+                                    return std::make_unique<DatasetWatch>(catalog_, std::move(id));
+                                  });
+}
+
+ServerWriteReactor<v1::VerifyDatasetResponse>* DatasetService::VerifyDataset(CallbackServerContext* context,
                                                                              const v1::VerifyDatasetRequest* request) {
-  absl::StatusOr<std::unique_ptr<VerifyStream>> stream = OpenVerify(*request);
-  if (!stream.ok()) return new FailedStream<v1::VerifyDatasetResponse>(stream.status());
-  return StreamReactor<v1::VerifyDatasetResponse>::Start(*std::move(stream), streams_);
+  return StartStream<v1::VerifyDatasetResponse>(*context, limits_.dataset_reads, streams_,
+                                                [&] { return OpenVerify(*request); });
 }
 
 ServerUnaryReactor* DatasetService::SampleDataset(CallbackServerContext* context,
@@ -63,21 +93,22 @@ ServerUnaryReactor* DatasetService::SampleDataset(CallbackServerContext* context
   Violations violations;
   absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
   absl::StatusOr<data::SampleQuery> query = SampleQueryFromWire(*request);
-  for (const absl::Status& status : {id.status(), query.status()}) {
-    for (const FieldViolation& v : GetViolations(status)) violations.Add(v.field, v.description);
-  }
+  violations.AddMissing(id.status());
+  violations.AddMissing(query.status());
   if (!violations.empty()) return Reply(context, violations.ToStatus());
-  absl::StatusOr<std::unique_ptr<SlowCalls::Slot>> slot = slow_calls_.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take();
   if (!slot.ok()) return Reply(context, slot.status());
-  return StartSampleCall(catalog_, *std::move(id), *std::move(query), *std::move(slot), response);
+  return StartThreadedCall("the sample", *std::move(slot),
+                           [this, id = *std::move(id), query = *std::move(query), response]() -> absl::Status {
+                             PF_ASSIGN_OR_RETURN(*response, DrawSample(catalog_, id, query));
+                             return absl::OkStatus();
+                           });
 }
 
-absl::StatusOr<std::unique_ptr<VerifyStream>> DatasetService::OpenVerify(const v1::VerifyDatasetRequest& request) {
+absl::StatusOr<std::unique_ptr<VerifySource>> DatasetService::OpenVerify(const v1::VerifyDatasetRequest& request) {
   PF_ASSIGN_OR_RETURN(const DatasetId id, ParseDatasetName("name", request.name()));
   PF_ASSIGN_OR_RETURN(data::OpenedDataset dataset, catalog_.Open(id));
-  PF_ASSIGN_OR_RETURN(std::unique_ptr<SlowCalls::Slot> slot, slow_calls_.Take());
-  return std::make_unique<VerifyStream>(std::move(dataset), std::move(slot), verify_hub_,
-                                        std::to_string(++verifications_));
+  return std::make_unique<VerifySource>(std::move(dataset), verify_hub_, std::to_string(++verifications_));
 }
 
 absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1::Dataset& response) {
@@ -106,11 +137,6 @@ absl::Status DatasetService::List(const v1::ListDatasetsRequest& request, v1::Li
   for (auto it = begin; it != end; ++it) *response.add_datasets() = DatasetToWire(*it);
   if (end != all.end()) response.set_next_page_token(MakeDatasetPageToken(std::prev(end)->id));
   return absl::OkStatus();
-}
-
-absl::Status DatasetService::Delete(const v1::DeleteDatasetRequest& request) {
-  PF_ASSIGN_OR_RETURN(const DatasetId id, ParseDatasetName("name", request.name()));
-  return catalog_.Delete(id, [this, &id] { return jobs_.CheckDatasetUnused(id); });
 }
 
 }  // namespace permafrost::api

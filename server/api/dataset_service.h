@@ -1,7 +1,7 @@
 // DatasetService: what the wire asks, converted and handed to the Catalog.
-// Threads: gRPC's; no handler waits for an import, but DeleteDataset for a running one to stop. Verifications and
-// samples have threads of their own.
-// Borrows the catalog, the job manager (which datasets are in use) and the stream set.
+// Threads: gRPC's, of which none waits for a disk: verifications, samples and deletions have threads of
+// their own.
+// Borrows the catalog, the job manager (which datasets are in use), the stream set and the limits.
 #pragma once
 
 #include <atomic>
@@ -9,9 +9,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "api/slow_calls.h"
-#include "api/stream.h"
-#include "api/verify_stream.h"
+#include "api/call_limits.h"
+#include "api/server_stream.h"
+#include "api/verify_source.h"
 #include "base/change_hub.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"
@@ -21,8 +21,8 @@ namespace permafrost::api {
 
 class DatasetService final : public v1::DatasetService::CallbackService {
  public:
-  DatasetService(data::Catalog& catalog, jobs::JobManager& jobs, StreamSet& streams)
-      : catalog_(catalog), jobs_(jobs), streams_(streams) {}
+  DatasetService(data::Catalog& catalog, jobs::JobManager& jobs, StreamSet& streams, CallLimits& limits)
+      : catalog_(catalog), jobs_(jobs), streams_(streams), limits_(limits) {}
 
   grpc::ServerUnaryReactor* ImportDataset(grpc::CallbackServerContext* context, const v1::ImportDatasetRequest* request,
                                           v1::Dataset* response) override;
@@ -43,13 +43,12 @@ class DatasetService final : public v1::DatasetService::CallbackService {
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);
   absl::Status Get(const v1::GetDatasetRequest& request, v1::Dataset& response);
   absl::Status List(const v1::ListDatasetsRequest& request, v1::ListDatasetsResponse& response);
-  absl::Status Delete(const v1::DeleteDatasetRequest& request);
-  absl::StatusOr<std::unique_ptr<VerifyStream>> OpenVerify(const v1::VerifyDatasetRequest& request);
+  absl::StatusOr<std::unique_ptr<VerifySource>> OpenVerify(const v1::VerifyDatasetRequest& request);
 
   data::Catalog& catalog_;
   jobs::JobManager& jobs_;
   StreamSet& streams_;
-  SlowCalls slow_calls_;
+  CallLimits& limits_;
   ChangeHub verify_hub_;
   std::atomic<int64_t> verifications_{0};  // begun; each one's number is its key in the hub
 };

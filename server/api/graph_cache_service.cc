@@ -11,7 +11,7 @@
 #include "api/paging.h"
 #include "api/resource_name.h"
 #include "api/unary.h"
-#include "api/watch.h"
+#include "api/watch_sources.h"
 
 namespace permafrost::api {
 namespace {
@@ -21,21 +21,23 @@ using graphcache::CommandKind;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
-// A command's call. It is answered when the manager tells the outcome, or given up when the client is gone or the call
-// is past its deadline: whichever comes first. The manager's word may come long after the call, and after the server.
-// Threads: the manager's and gRPC's. Invariant: Finish is called once, by whoever raised `ended` first. Owns itself:
-// deleted in OnDone, which comes after Finish, so that whoever raised the flag finds it alive.
+// A command's call. It is answered when the manager reports the outcome, or given up when the client is gone or the
+// call is past its deadline: whichever comes first. The manager's report may come long after the call, and after the
+// server. Threads: the manager's and gRPC's. Invariant: Finish is called once, by whoever raised `ended` first. Owns
+// itself: deleted in OnDone, which comes after Finish, so that whoever raised the flag finds it alive.
 class CommandCall final : public ServerUnaryReactor {
  public:
+  // `slot` is held until the manager's report, since what waits for it outlasts a client that goes.
   static ServerUnaryReactor* Start(jobs::JobManager& jobs, const JobId& job, const Command& command,
-                                   v1::GraphCache* response) {
+                                   CallLimit::Slot slot, v1::GraphCache* response) {
     auto* call = new CommandCall();
-    jobs.CommandGraphCache(
-        job, command, [call, ended = call->ended_, job, response](const absl::StatusOr<graphcache::Snapshot>& outcome) {
-          if (ended->exchange(true)) return;
-          if (outcome.ok()) *response = GraphCacheToWire(job, *outcome);
-          call->Finish(ToGrpcStatus(outcome.status()));
-        });
+    jobs.CommandGraphCache(job, command,
+                           [call, ended = call->ended_, slot = std::move(slot), job,
+                            response](const absl::StatusOr<graphcache::Snapshot>& outcome) {
+                             if (ended->exchange(true)) return;
+                             if (outcome.ok()) *response = GraphCacheToWire(job, *outcome);
+                             call->Finish(ToGrpcStatus(outcome.status()));
+                           });
     // The outcome may have been told by now, but OnDone cannot come before gRPC has the call, so it is still here.
     return call;
   }
@@ -51,17 +53,23 @@ class CommandCall final : public ServerUnaryReactor {
   const std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// Freeze, thaw and clear: commands that are all said by their kind.
-ServerUnaryReactor* StartCommand(jobs::JobManager& jobs, CallbackServerContext* context, const std::string& name,
-                                 CommandKind kind, v1::GraphCache* response) {
+}  // namespace
+
+ServerUnaryReactor* GraphCacheService::StartCommand(CallbackServerContext* context, const std::string& name,
+                                                    CommandKind kind, v1::GraphCache* response) {
   const absl::StatusOr<JobId> job = ParseGraphCacheName("name", name);
   if (!job.ok()) return Reply(context, job.status());
   Command command;
   command.kind = kind;
-  return CommandCall::Start(jobs, *job, command, response);
+  return StartCommand(context, *job, command, response);
 }
 
-}  // namespace
+ServerUnaryReactor* GraphCacheService::StartCommand(CallbackServerContext* context, const JobId& job,
+                                                    const Command& command, v1::GraphCache* response) {
+  absl::StatusOr<CallLimit::Slot> slot = limits_.cache_commands.Take();
+  if (!slot.ok()) return Reply(context, slot.status());
+  return CommandCall::Start(jobs_, job, command, *std::move(slot), response);
+}
 
 ServerUnaryReactor* GraphCacheService::GetGraphCache(CallbackServerContext* context,
                                                      const v1::GetGraphCacheRequest* request,
@@ -80,37 +88,39 @@ ServerUnaryReactor* GraphCacheService::UpdateGraphCachePolicy(CallbackServerCont
                                                               v1::GraphCache* response) {
   Violations violations;
   const absl::StatusOr<JobId> job = ParseGraphCacheName("name", request->name());
-  for (const FieldViolation& v : GetViolations(job.status())) violations.Add(v.field, v.description);
+  violations.AddMissing(job.status());
   Command command;
   command.kind = CommandKind::kUpdatePolicy;
   command.update = PolicyUpdateFromWire(*request, violations);
   if (!violations.empty()) return Reply(context, violations.ToStatus());
-  return CommandCall::Start(jobs_, *job, command, response);
+  return StartCommand(context, *job, command, response);
 }
 
 ServerUnaryReactor* GraphCacheService::FreezeGraphCache(CallbackServerContext* context,
                                                         const v1::FreezeGraphCacheRequest* request,
                                                         v1::GraphCache* response) {
-  return StartCommand(jobs_, context, request->name(), CommandKind::kFreeze, response);
+  return StartCommand(context, request->name(), CommandKind::kFreeze, response);
 }
 
 ServerUnaryReactor* GraphCacheService::ThawGraphCache(CallbackServerContext* context,
                                                       const v1::ThawGraphCacheRequest* request,
                                                       v1::GraphCache* response) {
-  return StartCommand(jobs_, context, request->name(), CommandKind::kThaw, response);
+  return StartCommand(context, request->name(), CommandKind::kThaw, response);
 }
 
 ServerUnaryReactor* GraphCacheService::ClearGraphCache(CallbackServerContext* context,
                                                        const v1::ClearGraphCacheRequest* request,
                                                        v1::GraphCache* response) {
-  return StartCommand(jobs_, context, request->name(), CommandKind::kClear, response);
+  return StartCommand(context, request->name(), CommandKind::kClear, response);
 }
 
 grpc::ServerWriteReactor<v1::GraphCache>* GraphCacheService::WatchGraphCache(
-    CallbackServerContext* /*context*/, const v1::WatchGraphCacheRequest* request) {
-  absl::StatusOr<JobId> job = ParseGraphCacheName("name", request->name());
-  if (!job.ok()) return new FailedStream<v1::GraphCache>(job.status());
-  return StreamReactor<v1::GraphCache>::Start(std::make_unique<GraphCacheWatch>(jobs_, *std::move(job)), streams_);
+    CallbackServerContext* context, const v1::WatchGraphCacheRequest* request) {
+  return StartStream<v1::GraphCache>(*context, limits_.watches, streams_,
+                                     [&]() -> absl::StatusOr<std::unique_ptr<GraphCacheWatch>> {
+                                       PF_ASSIGN_OR_RETURN(JobId job, ParseGraphCacheName("name", request->name()));
+                                       return std::make_unique<GraphCacheWatch>(jobs_, std::move(job));
+                                     });
 }
 
 absl::Status GraphCacheService::Get(const v1::GetGraphCacheRequest& request, v1::GraphCache& response) {

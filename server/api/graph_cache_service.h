@@ -1,10 +1,12 @@
-// GraphCacheService: the caches of jobs, and what clients tell them.
-// Threads: gRPC's; no handler waits for a training step. A command is answered from whichever thread the manager tells
-// its outcome on.
-// Borrows the manager and the stream set.
+// GraphCacheService: reads the caches of jobs and hands commands to them.
+// Threads: gRPC's; no handler waits for a training step. A command is answered on the thread on which the manager
+// reports its outcome. Borrows the manager, the stream set and the limits.
 #pragma once
 
-#include "api/stream.h"
+#include <string>
+
+#include "api/call_limits.h"
+#include "api/server_stream.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 
@@ -12,7 +14,8 @@ namespace permafrost::api {
 
 class GraphCacheService final : public v1::GraphCacheService::CallbackService {
  public:
-  GraphCacheService(jobs::JobManager& jobs, StreamSet& streams) : jobs_(jobs), streams_(streams) {}
+  GraphCacheService(jobs::JobManager& jobs, StreamSet& streams, CallLimits& limits)
+      : jobs_(jobs), streams_(streams), limits_(limits) {}
 
   grpc::ServerUnaryReactor* GetGraphCache(grpc::CallbackServerContext* context, const v1::GetGraphCacheRequest* request,
                                           v1::GraphCache* response) override;
@@ -34,11 +37,17 @@ class GraphCacheService final : public v1::GraphCacheService::CallbackService {
                                                             const v1::WatchGraphCacheRequest* request) override;
 
  private:
+  // Freeze, thaw and clear: commands that are all said by their kind.
+  grpc::ServerUnaryReactor* StartCommand(grpc::CallbackServerContext* context, const std::string& name,
+                                         graphcache::CommandKind kind, v1::GraphCache* response);
+  grpc::ServerUnaryReactor* StartCommand(grpc::CallbackServerContext* context, const JobId& job,
+                                         const graphcache::Command& command, v1::GraphCache* response);
   absl::Status Get(const v1::GetGraphCacheRequest& request, v1::GraphCache& response);
   absl::Status List(const v1::ListGraphCacheEntriesRequest& request, v1::ListGraphCacheEntriesResponse& response);
 
   jobs::JobManager& jobs_;
   StreamSet& streams_;
+  CallLimits& limits_;
 };
 
 }  // namespace permafrost::api

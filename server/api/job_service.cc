@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "api/convert_job.h"
-#include "api/export_stream.h"
-#include "api/log_stream.h"
+#include "api/export_source.h"
+#include "api/log_source.h"
 #include "api/paging.h"
 #include "api/resource_name.h"
 #include "api/unary.h"
-#include "api/watch.h"
+#include "api/watch_sources.h"
 
 namespace permafrost::api {
 namespace {
@@ -18,13 +18,13 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 using grpc::ServerWriteReactor;
 
-absl::StatusOr<std::unique_ptr<ExportStream>> OpenExport(jobs::JobManager& jobs, const v1::ExportJobRequest& request) {
+absl::StatusOr<std::unique_ptr<ExportSource>> OpenExport(jobs::JobManager& jobs, const v1::ExportJobRequest& request) {
   PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
   Violations violations;
   const jobs::Artifact artifact = ArtifactFromWire(request.artifact(), violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   PF_ASSIGN_OR_RETURN(const std::filesystem::path path, jobs.ArtifactPath(id, artifact));
-  return ExportStream::Open(path);
+  return ExportSource::Open(path);
 }
 
 }  // namespace
@@ -54,26 +54,26 @@ ServerUnaryReactor* JobService::DeleteJob(CallbackServerContext* context, const 
   return Reply(context, Delete(*request));
 }
 
-ServerWriteReactor<v1::Job>* JobService::WatchJob(CallbackServerContext* /*context*/,
-                                                  const v1::WatchJobRequest* request) {
-  absl::StatusOr<JobId> id = ParseJobName("name", request->name());
-  if (!id.ok()) return new FailedStream<v1::Job>(id.status());
-  return StreamReactor<v1::Job>::Start(std::make_unique<JobWatch>(jobs_, *std::move(id)), streams_);
+ServerWriteReactor<v1::Job>* JobService::WatchJob(CallbackServerContext* context, const v1::WatchJobRequest* request) {
+  return StartStream<v1::Job>(*context, limits_.watches, streams_, [&]() -> absl::StatusOr<std::unique_ptr<JobWatch>> {
+    PF_ASSIGN_OR_RETURN(JobId id, ParseJobName("name", request->name()));
+    return std::make_unique<JobWatch>(jobs_, std::move(id));
+  });
 }
 
-ServerWriteReactor<v1::StreamJobLogsResponse>* JobService::StreamJobLogs(CallbackServerContext* /*context*/,
+ServerWriteReactor<v1::StreamJobLogsResponse>* JobService::StreamJobLogs(CallbackServerContext* context,
                                                                          const v1::StreamJobLogsRequest* request) {
-  absl::StatusOr<JobId> id = ParseJobName("name", request->name());
-  if (!id.ok()) return new FailedStream<v1::StreamJobLogsResponse>(id.status());
-  auto source = std::make_unique<LogStream>(jobs_, *std::move(id), request->offset(), request->follow());
-  return StreamReactor<v1::StreamJobLogsResponse>::Start(std::move(source), streams_);
+  return StartStream<v1::StreamJobLogsResponse>(
+      *context, limits_.log_streams, streams_, [&]() -> absl::StatusOr<std::unique_ptr<LogSource>> {
+        PF_ASSIGN_OR_RETURN(JobId id, ParseJobName("name", request->name()));
+        return std::make_unique<LogSource>(jobs_, std::move(id), request->offset(), request->follow());
+      });
 }
 
-ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(CallbackServerContext* /*context*/,
+ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(CallbackServerContext* context,
                                                                  const v1::ExportJobRequest* request) {
-  absl::StatusOr<std::unique_ptr<ExportStream>> source = OpenExport(jobs_, *request);
-  if (!source.ok()) return new FailedStream<v1::ExportJobResponse>(source.status());
-  return StreamReactor<v1::ExportJobResponse>::Start(*std::move(source), streams_);
+  return StartStream<v1::ExportJobResponse>(*context, limits_.exports, streams_,
+                                            [&] { return OpenExport(jobs_, *request); });
 }
 
 absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {

@@ -1,9 +1,10 @@
 // JobService: what the wire asks, converted and handed to the JobManager.
 // Threads: gRPC's; no handler waits for anything longer than the store.
-// Borrows the manager and the stream set.
+// Borrows the manager, the stream set and the limits.
 #pragma once
 
-#include "api/stream.h"
+#include "api/call_limits.h"
+#include "api/server_stream.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/job.grpc.pb.h"
@@ -13,8 +14,9 @@ namespace permafrost::api {
 class JobService final : public v1::JobService::CallbackService {
  public:
   // `default_graph_cache`: of jobs that do not say.
-  JobService(const graphcache::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, StreamSet& streams)
-      : default_graph_cache_(default_graph_cache), jobs_(jobs), streams_(streams) {}
+  JobService(const graphcache::PolicyOptions& default_graph_cache, jobs::JobManager& jobs, StreamSet& streams,
+             CallLimits& limits)
+      : default_graph_cache_(default_graph_cache), jobs_(jobs), streams_(streams), limits_(limits) {}
 
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context, const v1::CreateJobRequest* request,
                                       v1::Job* response) override;
@@ -43,6 +45,7 @@ class JobService final : public v1::JobService::CallbackService {
   const graphcache::PolicyOptions default_graph_cache_;
   jobs::JobManager& jobs_;
   StreamSet& streams_;
+  CallLimits& limits_;
 };
 
 }  // namespace permafrost::api

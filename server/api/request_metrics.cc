@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "api/status.h"
+#include "base/monotonic.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/graph_cache.pb.h"
 #include "permafrost/v1/job.pb.h"
@@ -44,33 +44,33 @@ std::map<std::string, std::string, std::less<>> MakeLabels() {
 class Recorder final : public Interceptor {
  public:
   Recorder(ServerRpcInfo* info, std::string_view method, const RequestObserver& observer)
-      : info_(info), method_(method), observer_(observer), start_(absl::Now()) {}
+      : info_(info), method_(method), observer_(observer) {}
 
   // A call whose status was never sent: the client had gone.
   ~Recorder() override {
-    if (!told_) Tell(grpc::StatusCode::CANCELLED);
+    if (!reported_) Report(grpc::StatusCode::CANCELLED);
   }
 
   void Intercept(InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       // Whatever a handler says to a client that has gone, the call was cancelled.
       const bool cancelled = info_->server_context()->IsCancelled();
-      Tell(cancelled ? grpc::StatusCode::CANCELLED : methods->GetSendStatus().error_code());
+      Report(cancelled ? grpc::StatusCode::CANCELLED : methods->GetSendStatus().error_code());
     }
     methods->Proceed();
   }
 
  private:
-  void Tell(grpc::StatusCode code) {
-    told_ = true;
-    observer_(method_, StatusCodeName(code), absl::Now() - start_);
+  void Report(grpc::StatusCode code) {
+    reported_ = true;
+    observer_(method_, StatusCodeName(code), watch_.Elapsed());
   }
 
   ServerRpcInfo* const info_;
   const std::string_view method_;
   const RequestObserver& observer_;
-  const absl::Time start_;
-  bool told_ = false;
+  const Stopwatch watch_;
+  bool reported_ = false;
 };
 
 class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {

@@ -1,4 +1,4 @@
-// How requests are told to whoever counts them, without gRPC's headers.
+// How requests are reported to whoever counts them, without gRPC's headers.
 // Threads: all of it is safe anywhere.
 #pragma once
 

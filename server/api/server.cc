@@ -6,6 +6,7 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/support/time.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,13 +17,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "api/dataset_service.h"
 #include "api/graph_cache_service.h"
 #include "api/job_service.h"
 #include "api/request_metrics.h"
 #include "api/server_service.h"
-#include "api/stream.h"
+#include "api/server_stream.h"
+#include "base/host_port.h"
 #include "base/status.h"
 
 namespace permafrost::api {
@@ -38,25 +39,14 @@ constexpr int kMinClientPingMs = 10'000;
 // answers RESOURCE_EXHAUSTED. Our own calls and health are callbacks and take none of them.
 constexpr int kMaxReflectionThreads = 8;
 
-struct HostPort {
-  std::string host, port;
-};
-
-HostPort SplitAddress(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return {std::move(host), address.substr(colon + 1)};
-}
-
 // gRPC only says that binding failed; trying once more by hand says why.
-std::string WhyNotBound(const std::string& address) {
-  const HostPort parts = SplitAddress(address);
+std::string WhyNotBound(const HostPort& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found); error != 0) {
+  const std::string port = absl::StrCat(address.port);
+  if (const int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found); error != 0) {
     return gai_strerror(error);
   }
   std::string why = "the address cannot be bound";
@@ -76,9 +66,11 @@ std::string WhyNotBound(const std::string& address) {
 class GrpcServer final : public Server {
  public:
   GrpcServer(ServerOptions options, jobs::JobManager& jobs, data::Catalog& catalog)
-      : job_service_(options.default_graph_cache, jobs, streams_),
-        graph_cache_service_(jobs, streams_),
-        dataset_service_(catalog, jobs, streams_),
+      : limits_(options.limits),
+        streams_(options.limits.unread),
+        job_service_(options.default_graph_cache, jobs, streams_, limits_),
+        graph_cache_service_(jobs, streams_, limits_),
+        dataset_service_(catalog, jobs, streams_, limits_),
         server_service_(std::move(options.info), std::move(options.request_drain), jobs, catalog),
         address_(std::move(options.address)),
         observer_(std::move(options.observe_request)) {}
@@ -92,8 +84,9 @@ class GrpcServer final : public Server {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
+    PF_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(address_));
     int port = 0;
-    builder.AddListeningPort(address_, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(FormatHostPort(address), grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&job_service_);
     builder.RegisterService(&graph_cache_service_);
     builder.RegisterService(&dataset_service_);
@@ -117,9 +110,10 @@ class GrpcServer final : public Server {
     server_ = builder.BuildAndStart();
     if (!server_ || port == 0) {
       server_.reset();
-      return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address_, ": ", WhyNotBound(address_)));
+      return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address_, ": ", WhyNotBound(address)));
     }
-    address_ = absl::StrCat(address_.substr(0, address_.rfind(':')), ":", port);
+    address.port = port;
+    address_ = FormatHostPort(address);
     server_service_.SetListenAddress(address_);
     SetServing(true);
     return absl::OkStatus();
@@ -132,7 +126,8 @@ class GrpcServer final : public Server {
   void Shutdown(absl::Duration grace) override {
     SetServing(false);
     streams_.StopAll();
-    server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+    // As a span of time, not a time of the wall clock.
+    server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(grace), GPR_TIMESPAN));
     server_->Wait();
     server_.reset();
   }
@@ -146,6 +141,7 @@ class GrpcServer final : public Server {
     }
   }
 
+  CallLimits limits_;
   StreamSet streams_;
   JobService job_service_;
   GraphCacheService graph_cache_service_;

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "api/call_limits.h"
 #include "api/request_observer.h"
 #include "api/server_info.h"
 #include "data/catalog/catalog.h"
@@ -25,6 +26,7 @@ struct ServerOptions {
   graphcache::PolicyOptions default_graph_cache;
   RequestObserver observe_request;      // must not block
   std::function<void()> request_drain;  // as ServerService
+  CallLimitOptions limits;
 };
 
 class Server {

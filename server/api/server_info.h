@@ -1,4 +1,5 @@
-// What main tells the api room about the daemon.
+// What the daemon says of itself to the api room.
+// Threads: a value.
 #pragma once
 
 #include <string>

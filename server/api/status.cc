@@ -25,7 +25,7 @@ constexpr std::size_t kMaxViolations = 2048;
 constexpr std::size_t kMaxMetadataValue = 128;
 constexpr std::size_t kMaxMetadataEntries = 4;
 
-// A drain takes a step and a checkpoint; a supervisor then starts the daemon again.
+// A drain takes a step and a checkpoint; a supervisor then starts the daemon again. Calls of a kind end as often.
 constexpr int kRetrySeconds = 5;
 
 google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violations) {
@@ -67,10 +67,9 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (const auto violations = GetViolations(status); !violations.empty()) {
     details.add_details()->PackFrom(ToBadRequest(violations));
   }
-  if (const ErrorReason reason = GetReason(status); !reason.reason.empty()) {
-    details.add_details()->PackFrom(ToErrorInfo(reason));
-  }
-  if (absl::IsUnavailable(status)) {
+  const ErrorReason reason = GetReason(status);
+  if (!reason.reason.empty()) details.add_details()->PackFrom(ToErrorInfo(reason));
+  if (absl::IsUnavailable(status) || reason.reason == kTooManyCalls) {
     google::rpc::RetryInfo retry;
     retry.mutable_retry_delay()->set_seconds(kRetrySeconds);
     details.add_details()->PackFrom(retry);

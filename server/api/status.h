@@ -1,5 +1,5 @@
 // absl::Status as a gRPC status with google.rpc details in the trailer `grpc-status-details-bin`: BadRequest from
-// violations, ErrorInfo (domain "permafrost.dev") from the reason, RetryInfo for UNAVAILABLE.
+// violations, ErrorInfo (domain "permafrost.dev") from the reason, RetryInfo for UNAVAILABLE and for a call too many.
 // Threads: pure functions.
 #pragma once
 
@@ -10,6 +10,9 @@
 #include "absl/status/status.h"
 
 namespace permafrost::api {
+
+// Reason of the RESOURCE_EXHAUSTED that refuses a call too many of its kind (call_limits.h).
+inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
 
 // Long texts are clipped, since a client drops trailers above 8 KiB and with them the error.
 grpc::Status ToGrpcStatus(const absl::Status& status);

@@ -1,4 +1,5 @@
-// The end of every unary handler.
+// The end of a unary handler that has its outcome at once.
+// Threads: the handler's.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>

@@ -1,37 +1,43 @@
-// One table per enum: the wire's value beside the domain's.
-//   constexpr WireEnum<v1::JobSpec::Loss, nn::Loss, 2> kLosses{{{{v1::JobSpec::LOSS_L1, nn::Loss::kL1}, ...}}};
+// One enum on both sides of the wire, matched by name: LOSS_CROSS_ENTROPY is what the domain calls "cross-entropy". A
+// new value is a row of the domain's table and a line of the contract, and nothing here.
+//   using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
 // Threads: pure functions.
 #pragma once
 
-#include <array>
-#include <cstddef>
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "google/protobuf/generated_enum_reflection.h"
+#include "permafrost/v1/enum_text.h"
 
 namespace permafrost::api {
 
-template <class Wire, class Domain, std::size_t N>
-struct WireEnum {
-  std::array<std::pair<Wire, Domain>, N> rows;
+// `kNames`: the domain's EnumNames.
+template <class Wire, const auto& kNames>
+class WireEnum {
+ public:
+  using Domain = typename std::decay_t<decltype(kNames.rows)>::value_type::first_type;
 
-  constexpr Wire ToWire(Domain value) const {
-    for (const auto& [wire, domain] : rows)
+  // The unspecified value where the wire has no name for it.
+  static Wire ToWire(Domain value) {
+    for (const auto& [wire, domain] : Rows())
       if (domain == value) return wire;
     return static_cast<Wire>(0);
   }
   // `value` is a number from the wire, of this version's enum or of another's.
-  constexpr std::optional<Domain> FromWire(int value) const {
-    for (const auto& [wire, domain] : rows)
+  static std::optional<Domain> FromWire(int value) {
+    for (const auto& [wire, domain] : Rows())
       if (static_cast<int>(wire) == value) return domain;
     return std::nullopt;
   }
   // Overwrites `out` unless `value` is 0 (unspecified: the default stays) or unknown (a violation of `field`).
-  void Read(int value, std::string_view field, Domain& out, Violations& violations) const {
+  static void Read(int value, std::string_view field, Domain& out, Violations& violations) {
     if (value == 0) return;
     if (const auto domain = FromWire(value)) {
       out = *domain;
@@ -40,13 +46,29 @@ struct WireEnum {
     }
   }
   // "LOSS_L1, LOSS_MSE"
-  std::string Accepted() const {
+  static std::string Accepted() {
     std::string out;
-    for (const auto& [wire, domain] : rows) {
+    for (const auto& [wire, domain] : Rows()) {
       if (!out.empty()) out += ", ";
       out += google::protobuf::GetEnumDescriptor<Wire>()->FindValueByNumber(wire)->name();
     }
     return out;
+  }
+  static std::size_t size() { return Rows().size(); }
+
+ private:
+  // In the domain's order.
+  static const std::vector<std::pair<Wire, Domain>>& Rows() {
+    static const auto& rows = *new std::vector<std::pair<Wire, Domain>>(MakeRows());
+    return rows;
+  }
+  static std::vector<std::pair<Wire, Domain>> MakeRows() {
+    std::vector<std::pair<Wire, Domain>> rows;
+    for (const auto& [domain, name] : kNames.rows) {
+      const auto wire = ParseEnum(*google::protobuf::GetEnumDescriptor<Wire>(), name);
+      if (wire) rows.emplace_back(static_cast<Wire>(*wire), domain);
+    }
+    return rows;
   }
 };
 

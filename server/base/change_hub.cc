@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -13,42 +11,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "base/monotonic.h"
 
 namespace permafrost {
-namespace {
-
-// Wakes the hub's thread. Abseil's timed waits end at a time of the wall clock: set back by an hour, it would hold up
-// every notice for as long. This one waits by the clock that only goes forward.
-// Threads: Ring is safe anywhere; one thread waits.
-class Doorbell {
- public:
-  void Ring() {
-    {
-      const std::lock_guard<std::mutex> lock(mu_);
-      rung_ = true;
-    }
-    bell_.notify_one();
-  }
-  // Until rung since the last wait, or for `timeout`; forever without one.
-  void Wait(std::optional<std::chrono::nanoseconds> timeout) {
-    std::unique_lock<std::mutex> lock(mu_);
-    const auto rung = [this] { return rung_; };
-    if (timeout) {
-      bell_.wait_for(lock, *timeout, rung);
-    } else {
-      bell_.wait(lock, rung);
-    }
-    rung_ = false;
-  }
-
- private:
-  std::mutex mu_;
-  std::condition_variable bell_;
-  bool rung_ = false;
-};
-
-}  // namespace
-
 struct ChangeHub::Impl {
   using Clock = std::chrono::steady_clock;
 
@@ -130,7 +95,9 @@ struct ChangeHub::Impl {
       const Clock::time_point now = Clock::now();
       if (const auto next = UntilNextCall(now); !next || next->count() > 0) {
         mu.Unlock();
-        doorbell.Wait(next);
+        changed.WaitFor(next ? absl::FromChrono(*next) : absl::InfiniteDuration());
+        // Before the state is looked at: a change after this is waited for again.
+        changed.Reset();
         mu.Lock();
         continue;
       }
@@ -145,7 +112,7 @@ struct ChangeHub::Impl {
   }
 
   const std::chrono::nanoseconds min_interval;
-  Doorbell doorbell;  // rung after a change below that Run has to see
+  Event changed;  // set after a change below that Run has to see
   absl::Mutex mu;
   std::map<std::string, Key> keys ABSL_GUARDED_BY(mu);
   std::uint64_t next_id ABSL_GUARDED_BY(mu) = 1;
@@ -182,7 +149,7 @@ ChangeHub::~ChangeHub() {
     absl::MutexLock lock(&impl_->mu);
     impl_->stopping = true;
   }
-  impl_->doorbell.Ring();
+  impl_->changed.Set();
   impl_->thread.join();
 }
 
@@ -201,7 +168,7 @@ void ChangeHub::Notify(const std::string& key) {
     if (it == impl_->keys.end() || it->second.pending) return;
     it->second.pending = true;
   }
-  impl_->doorbell.Ring();
+  impl_->changed.Set();
 }
 
 }  // namespace permafrost

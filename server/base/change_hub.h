@@ -1,8 +1,9 @@
-// Change notices without a thread per listener: listeners are called on the hub's one thread, at most every
-// `min_interval` a key, with notices in between coalesced into one call. The interval is one of elapsed time: setting
-// the clock holds nothing up. Threads: all methods are safe anywhere. A listener must not block; it may Subscribe or
-// drop subscriptions (its own too). Once a Subscription is destroyed its listener does not run and will not run again
-// (destruction from another thread waits for a running call).
+// Change notices without a thread per listener: listeners are called on the hub's one thread, at most once in
+// `min_interval` for each key; notices in between make one call. The interval is elapsed time: a wall clock that is set
+// back delays nothing.
+// Threads: all methods are safe anywhere. A listener must not block; it may subscribe, and drop subscriptions, its own
+// too. Once a Subscription is destroyed its listener does not run and will not run again: destruction on another thread
+// waits for a call that is under way.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
 // One table per enum, used by flags, API, metrics and docs alike.
+// Threads: values and pure functions.
 //   inline constexpr EnumNames<Loss, 2> kLossNames{{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}}};
 #pragma once
 

@@ -19,6 +19,11 @@ struct StreamHash::State {
 
 std::uint64_t Hash64(const void* data, std::size_t bytes) { return XXH3_64bits(data, bytes); }
 
+Hash128Value Hash128(const void* data, std::size_t bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
+  return {hash.low64, hash.high64};
+}
+
 std::string HashHex(std::uint64_t hash) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string out(16, '0');

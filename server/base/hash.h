@@ -1,4 +1,4 @@
-// XXH3-64, the checksum of every file that Permafrost writes.
+// XXH3: 64 bits are the checksum of every file that Permafrost writes; 128 stand for a value that is not kept.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,11 @@ namespace permafrost {
 
 std::uint64_t Hash64(const void* data, std::size_t bytes);
 inline std::uint64_t Hash64(std::string_view data) { return Hash64(data.data(), data.size()); }
+struct Hash128Value {
+  std::uint64_t low = 0, high = 0;
+  bool operator==(const Hash128Value&) const = default;
+};
+Hash128Value Hash128(const void* data, std::size_t bytes);
 // 16 lower-case hex digits.
 std::string HashHex(std::uint64_t hash);
 

@@ -27,7 +27,6 @@ namespace {
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 std::array<MappedWatch, MappedFile::kMaxMappings> watches;
-std::atomic<std::size_t> transfers{0};
 struct sigaction previous_action;
 std::uintptr_t page_size = 0;  // written before the handler is installed
 
@@ -99,23 +98,8 @@ void AdviseWillNeed(std::span<const std::byte> bytes) {
   madvise(const_cast<std::byte*>(bytes.data()) - into_page, bytes.size() + into_page, MADV_WILLNEED);
 }
 
-std::optional<MappedFile::Transfer> MappedFile::Transfer::Take() {
-  if (transfers.fetch_add(1, std::memory_order_relaxed) < kMaxTransfers) return Transfer();
-  transfers.fetch_sub(1, std::memory_order_relaxed);
-  return std::nullopt;
-}
-
-MappedFile::Transfer::~Transfer() {
-  if (taken_) transfers.fetch_sub(1, std::memory_order_relaxed);
-}
-
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesystem::path& path, Access access) {
   InstallHandler();
-  std::optional<Transfer> transfer = access == Access::kTransfer ? Transfer::Take() : std::nullopt;
-  if (access == Access::kTransfer && !transfer) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        path.string(), ": ", kMaxTransfers, " files are being sent already, which is the most at once; try again"));
-  }
   Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid()) return SystemError(errno, path, "open");
   struct stat info;
@@ -138,7 +122,6 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesyst
     }
     // Only advice, as above.
     if (access == Access::kRandom) madvise(mapping, size, MADV_RANDOM);
-    if (access == Access::kTransfer) madvise(mapping, size, MADV_SEQUENTIAL);
     data = static_cast<const std::byte*>(mapping);
     const auto begin = reinterpret_cast<std::uintptr_t>(mapping);
     watch->cut.store(false, std::memory_order_release);
@@ -147,18 +130,12 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesyst
     watch->end.store(begin + (size + page_size - 1) / page_size * page_size, std::memory_order_release);
   }
   return std::unique_ptr<MappedFile>(
-      new MappedFile(path, std::move(file), std::move(transfer), data, size, ModifiedNanoseconds(info), watch));
+      new MappedFile(path, std::move(file), data, size, ModifiedNanoseconds(info), watch));
 }
 
-MappedFile::MappedFile(std::filesystem::path path, Descriptor file, std::optional<Transfer> transfer,
-                       const std::byte* data, std::uint64_t size, std::int64_t modified, MappedWatch* watch)
-    : path_(std::move(path)),
-      file_(std::move(file)),
-      transfer_(std::move(transfer)),
-      data_(data),
-      size_(size),
-      modified_(modified),
-      watch_(watch) {}
+MappedFile::MappedFile(std::filesystem::path path, Descriptor file, const std::byte* data, std::uint64_t size,
+                       std::int64_t modified, MappedWatch* watch)
+    : path_(std::move(path)), file_(std::move(file)), data_(data), size_(size), modified_(modified), watch_(watch) {}
 
 MappedFile::~MappedFile() {
   if (watch_ == nullptr) return;

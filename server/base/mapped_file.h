@@ -10,9 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,13 +25,11 @@ void AdviseWillNeed(std::span<const std::byte> bytes);
 
 class MappedFile {
  public:
-  // How the file will be read.
-  //   kRandom: a page that is touched brings no neighbours with it, which would push out pages that are wanted.
-  //   kTransfer: once, from its begin to its end, for a client. Clients that do not read on keep their mappings, so
-  //     these have a bound of their own and leave the rest to datasets and jobs.
-  enum class Access { kNormal, kRandom, kTransfer };
+  // How the file will be read. kRandom: a page that is touched brings no neighbours with it, which would push out pages
+  // that are wanted.
+  enum class Access { kNormal, kRandom };
 
-  // Errors: as ReadFile; ResourceExhausted beyond kMaxMappings at once, or kMaxTransfers of kTransfer.
+  // Errors: as ReadFile; ResourceExhausted beyond kMaxMappings at once.
   static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path,
                                                           Access access = Access::kNormal);
   MappedFile(const MappedFile&) = delete;
@@ -48,30 +44,13 @@ class MappedFile {
   absl::Status CheckIntact() const;
 
   static constexpr size_t kMaxMappings = 4096;
-  // Of these, at most so many of kTransfer.
-  static constexpr size_t kMaxTransfers = 512;
 
  private:
-  // One of kMaxTransfers, given back at its end.
-  class Transfer {
-   public:
-    // Empty where none is free.
-    static std::optional<Transfer> Take();
-    Transfer(Transfer&& other) noexcept : taken_(std::exchange(other.taken_, false)) {}
-    Transfer& operator=(Transfer&&) = delete;
-    ~Transfer();
-
-   private:
-    Transfer() = default;
-    bool taken_ = true;
-  };
-
-  MappedFile(std::filesystem::path path, Descriptor file, std::optional<Transfer> transfer, const std::byte* data,
-             std::uint64_t size, std::int64_t modified, MappedWatch* watch);
+  MappedFile(std::filesystem::path path, Descriptor file, const std::byte* data, std::uint64_t size,
+             std::int64_t modified, MappedWatch* watch);
 
   const std::filesystem::path path_;
   const Descriptor file_;
-  const std::optional<Transfer> transfer_;
   const std::byte* const data_;
   const std::uint64_t size_;
   const std::int64_t modified_;  // nanoseconds

@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -47,6 +48,14 @@ void Violations::Add(std::string_view field, std::string_view description) {
     list_.push_back({std::string(field), std::string(description)});
   } else {
     ++more_;
+  }
+}
+
+void Violations::AddMissing(const absl::Status& status) {
+  const std::vector<FieldViolation> before = list_;
+  for (const FieldViolation& v : GetViolations(status)) {
+    const auto same_field = [&v](const FieldViolation& b) { return b.field == v.field; };
+    if (std::none_of(before.begin(), before.end(), same_field)) Add(v.field, v.description);
   }
 }
 

@@ -28,6 +28,8 @@ class Violations {
   static constexpr std::size_t kMax = 64;
 
   void Add(std::string_view field, std::string_view description);
+  // The violations of `status` in fields that have none yet: what is told once is not told again in other words.
+  void AddMissing(const absl::Status& status);
   bool empty() const { return list_.empty(); }
   // Ok when empty; else InvalidArgument, message "field: description; field: description". Beyond kMax the last one has
   // no field and says "and N more".

@@ -1,25 +1,15 @@
 // permafrostd: reads the options, wires the rooms together, serves until told to drain.
 #include <prometheus/registry.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "api/request_observer.h"
 #include "api/server.h"
@@ -27,7 +17,11 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "daemon/drain.h"
+#include "daemon/endpoint_file.h"
+#include "daemon/open_files_limit.h"
 #include "daemon/options.h"
+#include "daemon/scrape.h"
+#include "daemon/stop_work.h"
 #include "daemon/version.h"
 #include "daemon/wait_policy.h"
 #include "data/catalog/catalog.h"
@@ -50,65 +44,11 @@ using telemetry::Severity;
 // Long enough to answer what is under way; a client that does not read is not waited for.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
-// Where the daemon listens, for scripts: there while it serves.
-class EndpointFile {
- public:
-  static absl::StatusOr<EndpointFile> Write(const fs::path& state_dir, const std::string& grpc,
-                                            const std::string& metrics) {
-    fs::path path = state_dir / "endpoint.json";
-    const nlohmann::json content = {{"grpc", grpc}, {"metrics", metrics}, {"pid", getpid()}};
-    PF_RETURN_IF_ERROR(WriteFileAtomic(path, content.dump() + "\n"));
-    return EndpointFile(std::move(path));
-  }
-  EndpointFile(EndpointFile&& other) noexcept : path_(std::exchange(other.path_, fs::path())) {}
-  EndpointFile& operator=(EndpointFile&&) = delete;
-  ~EndpointFile() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove(path_, ignored);
-  }
-
- private:
-  explicit EndpointFile(fs::path path) : path_(std::move(path)) {}
-  fs::path path_;
-};
-
 template <class Names>
 std::vector<std::string_view> NamesOf(const Names& names) {
   std::vector<std::string_view> out;
   for (const auto& [value, name] : names.rows) out.push_back(name);
   return out;
-}
-
-// What is read from the rooms when /metrics is asked, rather than told by them.
-void Refresh(const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
-             telemetry::GraphCacheMetrics& cache_metrics, telemetry::ServerMetrics& server_metrics) {
-  job_metrics.BeforeScrape();
-  const train::StorageUse storage = train::CurrentStorageUse();
-  cache_metrics.SetTorchStorage(storage.bytes, storage.allocations);
-
-  std::array<int64_t, data::kDatasetStateNames.rows.size()> datasets{};
-  struct Stores {
-    int64_t count = 0;
-    uint64_t bytes = 0;
-  } graph_sets, graphs;
-  for (const data::Dataset& dataset : catalog.List()) {
-    ++datasets[static_cast<size_t>(dataset.state)];
-    if (!dataset.summary) continue;
-    Stores& stores = std::holds_alternative<data::GraphSummary>(*dataset.summary) ? graphs : graph_sets;
-    ++stores.count;
-    stores.bytes += data::StoreBytes(*dataset.summary);
-  }
-  for (const auto& [state, name] : data::kDatasetStateNames.rows) {
-    server_metrics.SetDatasets(name, datasets[static_cast<size_t>(state)]);
-  }
-  server_metrics.SetStores("graph_set", graph_sets.count, graph_sets.bytes);
-  server_metrics.SetStores("graph", graphs.count, graphs.bytes);
-  server_metrics.SetMappedBytes(catalog.mapped_bytes());
-  const data::Catalog::ImportCounts imports = catalog.import_counts();
-  server_metrics.SetImports("succeeded", imports.succeeded);
-  server_metrics.SetImports("failed", imports.failed);
-  server_metrics.SetImports("cancelled", imports.cancelled);
-  server_metrics.BeforeScrape();
 }
 
 absl::StatusOr<std::vector<fs::path>> ResolveImportRoots(const std::vector<fs::path>& roots) {
@@ -122,43 +62,6 @@ absl::StatusOr<std::vector<fs::path>> ResolveImportRoots(const std::vector<fs::p
     }
   }
   return resolved;
-}
-
-// Stops what runs: the import, then the drained device thread. DeadlineExceeded, naming which of them goes on, if that
-// takes longer than `timeout` (0: waits without limit); the process cannot end in order then.
-absl::Status StopWithin(absl::Duration timeout, data::Catalog& catalog, jobs::JobManager& jobs, const JobId& running) {
-  struct Progress {
-    absl::Notification imports_stopped, jobs_ended;
-  };
-  // Shared, since the thread may outlive this call.
-  auto progress = std::make_shared<Progress>();
-  std::thread([&catalog, &jobs, progress] {
-    catalog.StopImports();
-    progress->imports_stopped.Notify();
-    jobs.Join();
-    progress->jobs_ended.Notify();
-  }).detach();
-  if (timeout == absl::ZeroDuration()) timeout = absl::InfiniteDuration();
-  if (progress->jobs_ended.WaitForNotificationWithTimeout(timeout)) return absl::OkStatus();
-  const std::string limit = absl::StrCat(" within --drain-timeout ", absl::FormatDuration(timeout));
-  if (!progress->imports_stopped.HasBeenNotified()) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("the running import did not stop", limit, "; it begins anew at the next start"));
-  }
-  return absl::DeadlineExceededError(absl::StrCat("job ", running.value(), " reached no step boundary", limit,
-                                                  "; it resumes from its last checkpoint at the next start"));
-}
-
-// Every watcher of a job is a file descriptor, and a checkpoint must find one free among thousands: the usual soft
-// limit of 1024 is for programs that use select().
-void RaiseOpenFilesLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
-  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-    Log(Severity::kWarning, absl::StrCat("at most ", before, " open files: cannot raise the limit to ", limit.rlim_max,
-                                         ": ", std::strerror(errno)));
-  }
 }
 
 absl::Status Serve(const Options& options, DrainSignal& drain) {
@@ -194,8 +97,11 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                              *catalog, *runner, job_metrics, cache_metrics));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
-  auto exposer = telemetry::Exposer::Start(options.metrics, registry,
-                                           [&] { Refresh(*catalog, job_metrics, cache_metrics, server_metrics); });
+  auto exposer = telemetry::Exposer::Start(options.metrics, registry, [&] {
+    RefreshMetrics(*catalog, job_metrics, server_metrics);
+    const StorageUse storage = runner->storage_use();
+    cache_metrics.SetTorchStorage(storage.bytes, storage.peak_bytes, storage.allocations);
+  });
   if (!exposer.ok()) return Annotate(exposer.status(), "--metrics");
 
   api::ServerOptions server_options;
@@ -230,7 +136,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   (*server)->SetNotServing();
   const JobId running = jobs->Drain();
   if (!running.empty()) Log(Severity::kInfo, absl::StrCat("job ", running.value(), " writes a checkpoint and stops"));
-  if (const absl::Status stopped = StopWithin(options.drain_timeout, *catalog, *jobs, running); !stopped.ok()) {
+  if (const absl::Status stopped = StopWork(options.drain_timeout, *catalog, *jobs, running); !stopped.ok()) {
     Log(Severity::kError, StdView(stopped.message()));
     // A thread of theirs still runs, so nothing may be destroyed.
     std::_Exit(kExitFailure);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
@@ -33,9 +35,16 @@ absl::Status ReadAddress(const std::string& value, std::string& out) {
   return absl::OkStatus();
 }
 
+absl::Status ReadDirectory(const std::string& value, std::filesystem::path& out) {
+  out = value;
+  return value.empty() ? Refuse(value, "a directory") : absl::OkStatus();
+}
+
 absl::Status ReadBool(const std::string& value, bool& out) {
   return absl::SimpleAtob(value, &out) ? absl::OkStatus() : Refuse(value, "true or false");
 }
+
+std::string ShowBool(bool value) { return value ? "true" : "false"; }
 
 // Underscores are as good as hyphens: pyg-team/pytorch_geometric#10689 writes clear_per_step.
 template <class E, std::size_t N>
@@ -46,88 +55,132 @@ absl::Status ReadName(const std::string& value, const EnumNames<E, N>& names, E&
   return absl::OkStatus();
 }
 
+template <class Number>
+absl::Status ReadCount(const std::string& value, Number most, Number& out) {
+  const bool ok = absl::SimpleAtoi(value, &out) && out >= 0 && out <= most;
+  return ok ? absl::OkStatus() : Refuse(value, absl::StrCat("0 to ", most));
+}
+
+absl::Status ReadSeconds(const std::string& value, double most, absl::Duration& out) {
+  double seconds = -1;
+  // Written so that NaN fails.
+  if (!absl::SimpleAtod(value, &seconds) || !(seconds >= 0 && seconds <= most)) {
+    return Refuse(value, absl::StrCat("seconds, 0 to ", most));
+  }
+  out = absl::Seconds(seconds);
+  return absl::OkStatus();
+}
+
 // One row a setting: its flag, its key in the file, and its variable PERMAFROST_NAME.
 struct Setting {
-  const char* name;
-  const char* metavar;  // empty: a switch
-  const char* default_value;
-  const char* help;
+  std::string name;
+  std::string metavar;  // empty: a switch
+  std::string help;
   bool is_list;
   // Takes one value; a list's is added.
   absl::Status (*read)(const std::string& value, Options& out);
+  // As `read` would take it; a list's first.
+  std::string (*show)(const Options& options);
 };
 
-constexpr Setting kSettings[] = {
-    {"listen", "HOST:PORT", "127.0.0.1:7433", "Address of gRPC. Port 0 picks a free one.", false,
-     [](const std::string& v, Options& o) { return ReadAddress(v, o.listen); }},
-    {"metrics", "HOST:PORT", "127.0.0.1:9464", "Address of http://HOST:PORT/metrics. Port 0 picks a free one.", false,
-     [](const std::string& v, Options& o) { return ReadAddress(v, o.metrics); }},
-    {"state-dir", "DIR", "./permafrost-state", "Database, datasets and jobs; made if missing. One daemon at a time.",
-     false,
-     [](const std::string& v, Options& o) {
-       o.state_dir = v;
-       return v.empty() ? Refuse(v, "a directory") : absl::OkStatus();
-     }},
-    {"device", "NAME", "auto", "Device that trains: auto (mps, cuda, else cpu), cpu, mps or cuda.", false,
-     [](const std::string& v, Options& o) {
-       const auto device = kDeviceNames.Parse(v);
-       if (!device) return Refuse(v, kDeviceNames.Accepted());
-       o.device = *device;
-       return absl::OkStatus();
-     }},
-    {"threads", "N", "0", "Threads of the device's math and of imports, 0 to 1024. 0: the cores this process may use.",
-     false,
-     [](const std::string& v, Options& o) {
-       const bool ok = absl::SimpleAtoi(v, &o.threads) && o.threads >= 0 && o.threads <= kMaxThreads;
-       return ok ? absl::OkStatus() : Refuse(v, absl::StrCat("0 to ", kMaxThreads));
-     }},
-    {"import-root", "DIR", ".",
-     "Directory that imports may read; symlinks and `..` cannot leave it. May be given\n"
-     "several times; in the environment a `:` list.",
-     true,
-     [](const std::string& v, Options& o) {
-       o.import_roots.push_back(v);
-       return v.empty() ? Refuse(v, "a directory") : absl::OkStatus();
-     }},
-    {"quarantine-unknown-jobs", "", "false",
-     "Start although the database knows no job and jobs/ holds checkpoints or artifacts:\n"
-     "their directories are renamed to .quarantine-NAME-TIME, never deleted.",
-     false, [](const std::string& v, Options& o) { return ReadBool(v, o.quarantine_unknown_jobs); }},
-    {"insecure", "", "false", "Allow addresses that other machines reach: there is no TLS yet.", false,
-     [](const std::string& v, Options& o) { return ReadBool(v, o.insecure); }},
-    {"drain-timeout", "SECONDS", "60",
-     "Longest wait for the running job's checkpoint when told to stop; then its work\n"
-     "since the last one is lost and the exit code is 1. 0: no limit.",
-     false,
-     [](const std::string& v, Options& o) {
-       double seconds = -1;
-       // Written so that NaN fails.
-       if (!absl::SimpleAtod(v, &seconds) || !(seconds >= 0 && seconds <= kMaxDrainSeconds)) {
-         return Refuse(v, absl::StrCat("seconds, 0 to ", kMaxDrainSeconds));
-       }
-       o.drain_timeout = absl::Seconds(seconds);
-       return absl::OkStatus();
-     }},
-    {"cache-policy", "NAME", "freeze",
-     "What the graph cache of a job that does not say keeps: freeze, always, never or\n"
-     "clear-per-step.",
-     false,
-     [](const std::string& v, Options& o) { return ReadName(v, graphcache::kPolicyNames, o.graph_cache.policy); }},
-    {"freeze-at", "N", "0",
-     "Training shapes that such a cache keeps before it freezes, 1 to 100000. 0: derived\n"
-     "from the dataset.",
-     false,
-     [](const std::string& v, Options& o) {
-       int64_t& n = o.graph_cache.freeze_at;
-       const bool ok = absl::SimpleAtoi(v, &n) && n >= 0 && n <= graphcache::kMaxFreezeAt;
-       return ok ? absl::OkStatus() : Refuse(v, absl::StrCat("0 to ", graphcache::kMaxFreezeAt));
-     }},
-    {"on-miss", "NAME", "pad",
-     "What a frozen cache does with a shape that it does not hold: pad, eager, transient\n"
-     "or reject.",
-     false,
-     [](const std::string& v, Options& o) { return ReadName(v, graphcache::kOnMissNames, o.graph_cache.on_miss); }},
-};
+// Defaults are those of Options, names those of their tables.
+std::vector<Setting> MakeSettings() {
+  std::vector<Setting> settings;
+  settings.push_back({.name = "listen",
+                      .metavar = "HOST:PORT",
+                      .help = "Address of gRPC. Port 0 picks a free one.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadAddress(v, o.listen); },
+                      .show = [](const Options& o) { return o.listen; }});
+  settings.push_back({.name = "metrics",
+                      .metavar = "HOST:PORT",
+                      .help = "Address of http://HOST:PORT/metrics. Port 0 picks a free one.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadAddress(v, o.metrics); },
+                      .show = [](const Options& o) { return o.metrics; }});
+  settings.push_back({.name = "state-dir",
+                      .metavar = "DIR",
+                      .help = "Database, datasets and jobs; made if missing. One daemon at a time.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadDirectory(v, o.state_dir); },
+                      .show = [](const Options& o) { return o.state_dir.string(); }});
+  settings.push_back({.name = "device",
+                      .metavar = "NAME",
+                      .help = absl::StrCat("Device that trains: ", kDeviceNames.Accepted(),
+                                           ". auto is mps where there is one, else cuda, else cpu."),
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadName(v, kDeviceNames, o.device); },
+                      .show = [](const Options& o) { return std::string(kDeviceNames.Name(o.device)); }});
+  settings.push_back({.name = "threads",
+                      .metavar = "N",
+                      .help = absl::StrCat("Threads of the device's math and of imports, 0 to ", kMaxThreads,
+                                           ". 0: the cores this process may use."),
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadCount(v, kMaxThreads, o.threads); },
+                      .show = [](const Options& o) { return absl::StrCat(o.threads); }});
+  settings.push_back(
+      {.name = "import-root",
+       .metavar = "DIR",
+       .help = "Directory that imports may read; symlinks and `..` cannot leave it. May be given\n"
+               "several times; in the environment a `:` list.",
+       .is_list = true,
+       .read = [](const std::string& v, Options& o) { return ReadDirectory(v, o.import_roots.emplace_back()); },
+       .show = [](const Options& o) { return o.import_roots.front().string(); }});
+  settings.push_back({.name = "quarantine-unknown-jobs",
+                      .metavar = "",
+                      .help = "Start although the database knows no job and jobs/ holds checkpoints or artifacts:\n"
+                              "their directories are renamed to .quarantine-NAME-TIME, never deleted.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadBool(v, o.quarantine_unknown_jobs); },
+                      .show = [](const Options& o) { return ShowBool(o.quarantine_unknown_jobs); }});
+  settings.push_back({.name = "insecure",
+                      .metavar = "",
+                      .help = "Allow addresses that other machines reach: there is no TLS yet.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadBool(v, o.insecure); },
+                      .show = [](const Options& o) { return ShowBool(o.insecure); }});
+  settings.push_back(
+      {.name = "drain-timeout",
+       .metavar = "SECONDS",
+       .help = "Longest wait for the running job's checkpoint when told to stop; then its work\n"
+               "since the last one is lost and the exit code is 1. 0: no limit.",
+       .is_list = false,
+       .read = [](const std::string& v, Options& o) { return ReadSeconds(v, kMaxDrainSeconds, o.drain_timeout); },
+       .show = [](const Options& o) { return absl::StrCat(absl::ToDoubleSeconds(o.drain_timeout)); }});
+  settings.push_back(
+      {.name = "cache-policy",
+       .metavar = "NAME",
+       .help = absl::StrCat("What the graph cache of a job that does not say keeps:\n",
+                            graphcache::kPolicyNames.Accepted(), "."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadName(v, graphcache::kPolicyNames, o.graph_cache.policy); },
+       .show = [](const Options& o) { return std::string(graphcache::kPolicyNames.Name(o.graph_cache.policy)); }});
+  settings.push_back(
+      {.name = "freeze-at",
+       .metavar = "N",
+       .help = absl::StrCat("Training shapes that such a cache keeps before it freezes, 1 to ",
+                            graphcache::kMaxFreezeAt, ".\n0: derived from the dataset."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadCount(v, graphcache::kMaxFreezeAt, o.graph_cache.freeze_at); },
+       .show = [](const Options& o) { return absl::StrCat(o.graph_cache.freeze_at); }});
+  settings.push_back(
+      {.name = "on-miss",
+       .metavar = "NAME",
+       .help = absl::StrCat("What a frozen cache does with a shape that it does not hold:\n",
+                            graphcache::kOnMissNames.Accepted(), "."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadName(v, graphcache::kOnMissNames, o.graph_cache.on_miss); },
+       .show = [](const Options& o) { return std::string(graphcache::kOnMissNames.Name(o.graph_cache.on_miss)); }});
+  return settings;
+}
+
+const std::vector<Setting>& Settings() {
+  static const auto& settings = *new std::vector<Setting>(MakeSettings());
+  return settings;
+}
 
 constexpr char kExitCodes[] =
     "A flag wins over its PERMAFROST_* variable, that over the file, that over the default.\n"
@@ -168,11 +221,11 @@ absl::StatusOr<GivenByName> ReadConfigFile(const std::string& path) {
   GivenByName given;
   for (const CLI::ConfigItem& item : items) {
     const auto is_named = [&item](const Setting& s) { return item.parents.empty() && item.name == s.name; };
-    if (std::none_of(std::begin(kSettings), std::end(kSettings), is_named)) {
+    if (std::none_of(Settings().begin(), Settings().end(), is_named)) {
       // A section comes as an item of that name "++" in it.
       const std::string key = item.name == "++" ? absl::StrCat("[", item.parents.back(), "]") : item.fullname();
       std::string accepted;
-      for (const Setting& s : kSettings) absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", s.name);
+      for (const Setting& s : Settings()) absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", s.name);
       return absl::InvalidArgumentError(
           absl::StrCat("\"", path, "\": key \"", key, "\" is unknown: accepted: ", accepted));
     }
@@ -197,7 +250,7 @@ absl::Status Apply(const Setting& setting, const Given& given, Options& out) {
 
 // Given the flags: the environment, the file and the defaults below them.
 absl::StatusOr<Options> Resolve(GivenByName given, const std::string& config_flag, const Environment& environment) {
-  for (const Setting& setting : kSettings) {
+  for (const Setting& setting : Settings()) {
     const std::string variable = VariableOf(setting.name);
     const std::optional<std::string> value = environment(variable);
     if (!value || value->empty()) continue;
@@ -216,17 +269,18 @@ absl::StatusOr<Options> Resolve(GivenByName given, const std::string& config_fla
     given.merge(*file);
   }
   Options options;
-  options.import_roots.clear();
-  for (const Setting& setting : kSettings) {
-    given.insert({setting.name, {absl::StrCat("default of --", setting.name), {setting.default_value}}});
-    PF_RETURN_IF_ERROR(Apply(setting, given.at(setting.name), options));
+  if (given.contains("import-root")) options.import_roots.clear();
+  for (const Setting& setting : Settings()) {
+    if (const auto it = given.find(setting.name); it != given.end()) {
+      PF_RETURN_IF_ERROR(Apply(setting, it->second, options));
+    }
   }
   if (!options.insecure) {
     for (const auto& [name, address] : {std::pair("listen", options.listen), std::pair("metrics", options.metrics)}) {
       PF_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
       if (!IsLoopback(parsed)) {
         return absl::InvalidArgumentError(absl::StrCat(
-            given.at(name).where, " \"", address,
+            given.contains(name) ? given.at(name).where : absl::StrCat("default of --", name), " \"", address,
             "\" can be reached from other machines and there is no TLS: accepted: localhost, 127.0.0.1, [::1], or any "
             "address together with --insecure"));
       }
@@ -245,11 +299,11 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
   CLI::App app("Permafrost's daemon: trains graph neural networks for clients over gRPC.", "permafrostd");
   app.set_version_flag("--version", absl::StrCat("permafrostd ", std::string(Version())));
   app.footer(kExitCodes);
-  for (const Setting& s : kSettings) {
+  for (const Setting& s : Settings()) {
     const std::string flag = absl::StrCat("--", s.name);
     const std::string variable = VariableOf(s.name);
-    const std::string help = absl::StrCat(s.help, "\n(", variable, "; default ", s.default_value, ")");
-    if (*s.metavar == '\0') {
+    const std::string help = absl::StrCat(s.help, "\n(", variable, "; default ", s.show(Options()), ")");
+    if (s.metavar.empty()) {
       app.add_flag(flag, help);
     } else {
       // How often each may be given is Apply's to say, as for variables and files.
@@ -270,7 +324,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
   }
 
   GivenByName given;
-  for (const Setting& s : kSettings) {
+  for (const Setting& s : Settings()) {
     const std::string flag = absl::StrCat("--", s.name);
     if (const auto* option = app.get_option(flag); option->count() > 0) {
       given[s.name] = {flag, option->results()};

@@ -1,5 +1,6 @@
-// What permafrostd is told by flags, PERMAFROST_* variables and a configuration file, as one struct. Only main reads
-// it. Threads: pure functions.
+// The options of permafrostd, from flags, PERMAFROST_* variables and a configuration file, as one struct that only main
+// reads.
+// Threads: pure functions.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// A step as a device captures it.
+// A step as a device captures it: a function of tensors, with the tensors that it changes.
 // Threads: the device thread.
 #pragma once
 
@@ -40,12 +40,12 @@ struct StepProgram {
   std::function<std::vector<at::Tensor>(const graphcache::StepInputs&)> run;
   // Every tensor that outlives a step and that the step reads or writes. Their storage stays where it is.
   std::vector<StateTensor> state;
-  // Told by a replay at each MarkPhase of the step; may be empty.
+  // Called by a replay at each place where the step calls MarkPhase; may be empty.
   std::function<void(int phase)> on_phase;
 };
 
-// Within StepProgram::run: tells `on_phase`, the program's own, that a phase ends here. A capture tells nobody and
-// keeps the place, so that a replay tells it.
+// For StepProgram::run: calls `on_phase`, the program's own, with `phase`. While the step is captured nothing is
+// called: the capture notes the place, and each replay calls the program's on_phase there.
 void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);
 
 }  // namespace permafrost::device

@@ -1,4 +1,5 @@
-// What a step does about its executable: one pure function of the policy, the cache and the shape.
+// How a step is run: a pure function of the policy, of what the cache holds, and of the batch's shape.
+// Threads: values and a pure function.
 #pragma once
 
 #include "graphcache/policy.h"
@@ -6,24 +7,24 @@
 namespace permafrost::graphcache {
 
 enum class Action {
-  kReplay,        // the executable of this very shape
-  kReplayPadded,  // the cheapest larger one
-  kCaptureKeep,   // capture this shape, keep it, replay it
-  kCaptureDrop,   // capture, replay, drop
-  kRunEager,      // uncached
-  kReject,        // fail the job
+  kReplay,        // replay the executable of exactly this shape
+  kReplayPadded,  // pad the batch and replay the larger executable with the fewest rows
+  kCaptureKeep,   // capture this shape, keep the executable, replay it
+  kCaptureDrop,   // capture this shape, replay the executable, drop it
+  kRunEager,      // run the step uncaptured
+  kReject,        // fail the job without running the step
 };
 
-// What the cache knows of a shape.
+// What the cache holds for a shape.
 struct Lookup {
-  bool exact = false;   // it holds an executable of this very shape
-  bool larger = false;  // it holds one that the batch fits into, padded
-  // The step's program cannot be captured (a graph break was found): capturing is of no use.
-  bool broken = false;
+  bool exact = false;   // an executable of exactly this shape
+  bool larger = false;  // an executable that the batch fits into when it is padded
+  bool broken = false;  // a graph break was found: the step cannot be captured
 };
 
-// `frozen`: nothing is inserted. kAlways and kFreeze serve exact hits whether frozen or not; kNever and kClearPerStep
-// serve none and do not freeze. Where an action would capture a broken program, it is kRunEager; kReject stays.
+// kNever and kClearPerStep take nothing from the cache, and never freeze. kAlways and kFreeze replay an executable of
+// the exact shape; a new shape is captured and kept until the cache is `frozen`, and then handled as on_miss says.
+// Where the step cannot be captured, kRunEager takes the place of a capture; kReject is returned all the same.
 Action Admit(const PolicyOptions& options, bool frozen, const Lookup& lookup);
 
 }  // namespace permafrost::graphcache

@@ -1,4 +1,4 @@
-// What a client may tell a running job's cache.
+// Commands of a client to the cache of a running job.
 // Threads: values and pure functions.
 #pragma once
 
@@ -19,8 +19,9 @@ inline constexpr EnumNames<CommandKind, 4> kCommandNames{{{{CommandKind::kUpdate
                                                            {CommandKind::kThaw, "thaw"},
                                                            {CommandKind::kClear, "clear"}}}};
 
-// What is absent stays as it is. A policy or a freeze_at drops what would not be kept (never, clear-per-step:
-// everything), thaws, and arms kFreeze again; on_miss alone does none of that.
+// Fields that are absent stay as they are. A new policy or freeze_at thaws the cache, and kFreeze freezes it again at
+// its freeze point; a policy that keeps nothing (kNever, kClearPerStep) also drops every executable. A new on_miss
+// alone changes nothing else.
 struct PolicyUpdate {
   std::optional<Policy> policy;
   std::optional<int64_t> freeze_at;  // 0: derived from the dataset
@@ -32,7 +33,7 @@ struct Command {
   int64_t sequence = 0;  // order among the job's commands, from 1
   CommandKind kind = CommandKind::kFreeze;
   PolicyUpdate update;  // of kUpdatePolicy
-  // Optimizer steps done when it takes effect; nullopt: not yet known.
+  // Optimizer steps done when it takes effect; nullopt: it has not been given a step yet.
   std::optional<int64_t> step;
   bool operator==(const Command&) const = default;
 };

@@ -33,8 +33,9 @@ GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler) : setup_(std::
 absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step) {
   PF_ASSIGN_OR_RETURN(StepResult result, RunStep(mode, batch, step));
   if (mode != Mode::kTrain || !IsFreezeDue()) return result;
+  result.reset();  // the captures of the freeze use its memory again
   PF_RETURN_IF_ERROR(Freeze(step + 1));
-  return nullptr;
+  return result;
 }
 
 absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
@@ -54,30 +55,30 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
       break;
     case Action::kCaptureKeep: {
       PF_ASSIGN_OR_RETURN(Entry * made, Insert(mode, capture_shape, step));
-      if (made == nullptr) return RunEager(mode, batch, step);
+      if (made == nullptr) return RunEager(mode, own, batch, step);
       PF_ASSIGN_OR_RETURN(StepResult result, Replay(*made, batch, step));
       ++stats(mode).misses;
       return result;
     }
     case Action::kCaptureDrop: {
-      PF_ASSIGN_OR_RETURN(const std::unique_ptr<Entry> made, Capture(mode, own, step));
-      if (made == nullptr) return RunEager(mode, batch, step);
+      PF_ASSIGN_OR_RETURN(const Captured made, Capture(mode, own));
+      if (made.executable == nullptr) return RunEager(mode, own, batch, step);
       if (state_.frozen) ++stats(mode).frozen_captures;
       PF_ASSIGN_OR_RETURN(StepResult result, RunPadded(mode, own, batch, step, [&](const StepInputs& inputs) {
-                            return made->executable->Replay(inputs);
+                            return made.executable->Replay(inputs);
                           }));
       ++stats(mode).misses;
       ++stats(mode).transient_steps;
       return result;
     }
     case Action::kRunEager: {
-      bool& told = told_fallback_[static_cast<size_t>(mode)];
-      if (state_.frozen && state_.options.on_miss == OnMiss::kPad && !lookup.broken && !std::exchange(told, true)) {
-        Tell(absl::StrCat("the frozen graph cache holds no executable that a ", AbslView(StepName(mode)), " batch of ",
-                          ToString(own), " fits into: it runs eager, as all others like it will"),
-             /*warning=*/true);
+      bool& reported = reported_fallback_[static_cast<size_t>(mode)];
+      if (state_.frozen && state_.options.on_miss == OnMiss::kPad && !lookup.broken && !std::exchange(reported, true)) {
+        Report(absl::StrCat("the frozen graph cache holds no executable that a ", AbslView(StepName(mode)),
+                            " batch of ", ToString(own), " fits into: it runs eager, as all others like it will"),
+               /*warning=*/true);
       }
-      return RunEager(mode, batch, step);
+      return RunEager(mode, own, batch, step);
     }
     case Action::kReject:
       return WithReason(
@@ -89,6 +90,8 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
 }
 
 absl::StatusOr<StepResult> GraphCache::Serve(Entry& entry, Batch& batch, int64_t step) {
+  PF_RETURN_IF_ERROR(CaptureAgain(entry));
+  if (entry.executable == nullptr) return RunEager(entry.info.mode, entry.info.shape, batch, step);
   const bool padded = entry.info.shape != batch.least_padded();
   PF_ASSIGN_OR_RETURN(StepResult result, Replay(entry, batch, step));
   ModeStats& mode_stats = stats(entry.info.mode);
@@ -105,10 +108,10 @@ absl::StatusOr<StepResult> GraphCache::Replay(Entry& entry, Batch& batch, int64_
   return result;
 }
 
-absl::StatusOr<StepResult> GraphCache::RunEager(Mode mode, Batch& batch, int64_t step) {
-  PF_ASSIGN_OR_RETURN(StepResult result,
-                      RunPadded(mode, batch.least_padded(), batch, step,
-                                [&](const StepInputs& inputs) { return compiler_.RunEager(mode, inputs); }));
+absl::StatusOr<StepResult> GraphCache::RunEager(Mode mode, const BatchShape& shape, Batch& batch, int64_t step) {
+  PF_ASSIGN_OR_RETURN(StepResult result, RunPadded(mode, shape, batch, step, [&](const StepInputs& inputs) {
+                        return compiler_.RunEager(mode, inputs);
+                      }));
   ++stats(mode).misses;
   ++stats(mode).eager_steps;
   return result;
@@ -151,8 +154,7 @@ GraphCache::Entry* GraphCache::FindCheapest(Mode mode, const BatchShape& shape) 
   return found == entries.end() ? nullptr : *found;
 }
 
-absl::StatusOr<std::unique_ptr<GraphCache::Entry>> GraphCache::Capture(Mode mode, const BatchShape& shape,
-                                                                       int64_t step) {
+absl::StatusOr<GraphCache::Captured> GraphCache::Capture(Mode mode, const BatchShape& shape) {
   const absl::Time begin = setup_.now();
   absl::StatusOr<std::unique_ptr<Executable>> made = compiler_.Capture(mode, shape);
   // The wall clock may have been set back meanwhile.
@@ -162,25 +164,43 @@ absl::StatusOr<std::unique_ptr<GraphCache::Entry>> GraphCache::Capture(Mode mode
   if (!made.ok()) {
     if (GetReason(made.status()).reason != kGraphBreakReason) return made.status();
     RecordBreak(mode, made.status());
-    return nullptr;
+    return Captured();
   }
   ++s.captures;
-  auto entry = std::make_unique<Entry>();
-  entry->info.mode = mode;
-  entry->info.shape = shape;
-  entry->info.capture_seconds = seconds;
-  entry->info.created_step = step;
-  entry->executable = *std::move(made);
-  return entry;
+  return Captured{.executable = *std::move(made), .seconds = seconds};
 }
 
 absl::StatusOr<GraphCache::Entry*> GraphCache::Insert(Mode mode, const BatchShape& shape, int64_t step) {
-  PF_ASSIGN_OR_RETURN(std::unique_ptr<Entry> made, Capture(mode, shape, step));
-  return made == nullptr ? nullptr : &Keep(std::move(made));
+  PF_ASSIGN_OR_RETURN(Captured made, Capture(mode, shape));
+  if (made.executable == nullptr) return nullptr;
+  auto entry = std::make_unique<Entry>();
+  entry->info = {.mode = mode,
+                 .shape = shape,
+                 .bytes = made.executable->bytes(),
+                 .capture_seconds = made.seconds,
+                 .created_step = step};
+  entry->executable = std::move(made.executable);
+  return &Keep(std::move(entry));
+}
+
+absl::Status GraphCache::CaptureAgain(Entry& entry) {
+  if (!std::exchange(entry.awaits_recapture, false)) return absl::OkStatus();
+  ModeStats& s = stats(entry.info.mode);
+  absl::StatusOr<Captured> made = Capture(entry.info.mode, entry.info.shape);
+  if (!made.ok()) {
+    entry.awaits_recapture = true;
+    return made.status();
+  }
+  --s.awaiting_recapture;
+  s.entry_bytes -= std::exchange(entry.info.bytes, 0);
+  if (made->executable == nullptr) return absl::OkStatus();
+  ++s.recaptures;
+  entry.executable = std::move(made->executable);
+  s.entry_bytes += entry.info.bytes = entry.executable->bytes();
+  return absl::OkStatus();
 }
 
 GraphCache::Entry& GraphCache::Keep(std::unique_ptr<Entry> entry) {
-  entry->info.bytes = entry->executable->bytes();
   ModeStats& s = stats(entry->info.mode);
   ++s.entries;
   s.entry_bytes += entry->info.bytes;
@@ -205,9 +225,9 @@ void GraphCache::RecordBreak(Mode mode, const absl::Status& error) {
     state_.graph_breaks.push_back({mode, op, why, 1});
   }
   if (!std::exchange(broken(mode), true)) {
-    Tell(absl::StrCat("graph break: the ", AbslView(StepName(mode)),
-                      " step cannot be captured and runs eager: ", op.empty() ? "" : absl::StrCat(op, ": "), why),
-         /*warning=*/true);
+    Report(absl::StrCat("graph break: the ", AbslView(StepName(mode)),
+                        " step cannot be captured and runs eager: ", op.empty() ? "" : absl::StrCat(op, ": "), why),
+           /*warning=*/true);
   }
 }
 
@@ -218,14 +238,16 @@ void GraphCache::DropAll() {
   for (ModeStats& s : state_.modes) {
     s.entries = 0;
     s.entry_bytes = 0;
+    s.awaiting_recapture = 0;
   }
 }
 
 FreezePoint GraphCache::FindPoint() const {
   const int64_t rungs = std::ssize(setup_.plan.train_rungs), wanted = state_.options.freeze_at;
-  if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes);
-  // There will never be more shapes than rungs.
-  return {.freeze_at = wanted > 0 ? std::min(wanted, rungs) : 1};
+  if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
+  // There will never be more shapes than rungs, and the freeze captures them all.
+  if (wanted == 0) return {.freeze_at = 1, .source = FreezeSource::kSchedule};
+  return {.freeze_at = std::min(wanted, rungs), .source = FreezeSource::kExplicit};
 }
 
 bool GraphCache::IsFreezeDue() const {
@@ -238,9 +260,9 @@ absl::Status GraphCache::Freeze(int64_t step) {
   state_.frozen = true;
   state_.freeze_step = step;
   state_.freeze_time = setup_.now();
-  Tell(absl::StrCat("graph cache frozen after step ", step, " with ", state_.of(Mode::kTrain).entries, " training and ",
-                    state_.of(Mode::kEval).entries, " evaluation executables"),
-       /*warning=*/false);
+  Report(absl::StrCat("graph cache frozen after step ", step, " with ", state_.of(Mode::kTrain).entries,
+                      " training and ", state_.of(Mode::kEval).entries, " evaluation executables"),
+         /*warning=*/false);
   return absl::OkStatus();
 }
 
@@ -261,11 +283,11 @@ absl::Status GraphCache::CaptureCeilings(int64_t step) {
 
 absl::Status GraphCache::Apply(const Command& command, int64_t step) {
   if (const absl::Status sensible = Check(command, state_.options); !sensible.ok()) {
-    Tell(absl::StrCat("graph cache command ", command.sequence, " (", AbslView(kCommandNames.Name(command.kind)),
-                      ") changes nothing: ", sensible.message()),
-         /*warning=*/true);
+    Report(absl::StrCat("graph cache command ", command.sequence, " (", AbslView(kCommandNames.Name(command.kind)),
+                        ") changes nothing: ", sensible.message()),
+           /*warning=*/true);
   } else {
-    PF_RETURN_IF_ERROR(Obey(command, step));
+    PF_RETURN_IF_ERROR(Execute(command, step));
   }
   // Only now: who waits for the command reads these.
   state_.command_sequence = command.sequence;
@@ -273,7 +295,7 @@ absl::Status GraphCache::Apply(const Command& command, int64_t step) {
   return absl::OkStatus();
 }
 
-absl::Status GraphCache::Obey(const Command& command, int64_t step) {
+absl::Status GraphCache::Execute(const Command& command, int64_t step) {
   switch (command.kind) {
     case CommandKind::kUpdatePolicy:
       return UpdatePolicy(command.update, step);
@@ -285,7 +307,7 @@ absl::Status GraphCache::Obey(const Command& command, int64_t step) {
       return absl::OkStatus();
     case CommandKind::kClear:
       DropAll();
-      ForgetBreaks();
+      RetryBreaks();
       return state_.frozen ? CaptureCeilings(step) : absl::OkStatus();
   }
   return absl::InternalError("the command is of no known kind");
@@ -298,32 +320,30 @@ absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) 
   state_.freeze_point = FindPoint();
   state_.frozen = false;
   state_.armed = true;
-  ForgetBreaks();
+  RetryBreaks();
   if (KeepsNothing(state_.options.policy)) DropAll();
   AnnounceFreezePoint();
   return IsFreezeDue() ? Freeze(step) : absl::OkStatus();
 }
 
-absl::Status GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries,
-                                 const std::function<bool()>& keep_going) {
+void GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries) {
   state_ = snapshot;
+  state_.freeze_point = FindPoint();
   state_.train_ceiling = setup_.plan.train_ceiling;
   state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);
   state_.planned_train_shapes = setup_.plan.train_shapes;
   DropAll();
   for (const EntryInfo& info : entries) {
-    if (!keep_going()) return absl::CancelledError("stopped while executables were captured again");
-    if (broken(info.mode)) continue;
-    PF_ASSIGN_OR_RETURN(std::unique_ptr<Entry> made, Capture(info.mode, info.shape, info.created_step));
-    if (made == nullptr) continue;
-    ++stats(info.mode).recaptures;
-    made->info = info;
-    Keep(std::move(made));
+    auto entry = std::make_unique<Entry>();
+    entry->info = info;
+    entry->awaits_recapture = true;
+    Keep(std::move(entry));
+    ++stats(info.mode).awaiting_recapture;
   }
-  Tell(absl::StrCat("graph cache resumed", state_.frozen ? ", frozen," : "", " with ", state_.of(Mode::kTrain).entries,
-                    " training and ", state_.of(Mode::kEval).entries, " evaluation executables captured again"),
-       /*warning=*/false);
-  return absl::OkStatus();
+  Report(absl::StrCat("graph cache resumed", state_.frozen ? ", frozen," : "", " with ",
+                      state_.of(Mode::kTrain).entries, " training and ", state_.of(Mode::kEval).entries,
+                      " evaluation executables, each captured again when it is first used"),
+         /*warning=*/false);
 }
 
 int64_t GraphCache::Capacity(Mode mode) const {
@@ -339,15 +359,20 @@ int64_t GraphCache::Capacity(Mode mode) const {
 void GraphCache::AnnounceFreezePoint() const {
   if (state_.options.policy != Policy::kFreeze) return;
   const FreezePoint& point = state_.freeze_point;
-  if (point.freeze_at == 0) {
-    Tell(absl::StrCat("the graph cache never freezes by itself: ", point.no_op_reason), /*warning=*/true);
-  } else {
-    const size_t rungs = setup_.plan.train_rungs.size();
-    Tell(absl::StrCat("the graph cache freezes after ", point.freeze_at, " training shape",
-                      point.freeze_at == 1 ? "" : "s",
-                      rungs > 0 ? absl::StrCat(": batches are rounded up to ", rungs, " planned ones") : ""),
-         /*warning=*/false);
+  if (point.source == FreezeSource::kNone) {
+    Report(absl::StrCat("the graph cache never freezes by itself: ", point.no_formula_reason), /*warning=*/true);
+    return;
   }
+  std::string line = absl::StrCat("the graph cache freezes after ", point.freeze_at, " training shape",
+                                  point.freeze_at == 1 ? "" : "s");
+  if (const size_t rungs = setup_.plan.train_rungs.size(); rungs > 0) {
+    absl::StrAppend(&line, ": batches are rounded up to ", rungs, " planned ones");
+  } else if (point.source == FreezeSource::kSchedule) {
+    absl::StrAppend(&line, ", of ", setup_.plan.train_shapes > 0 ? "" : "at least ", setup_.plan.known_train_shapes,
+                    " that the schedule plans: ", point.no_formula_reason,
+                    ", which leaves the formula without an answer");
+  }
+  Report(line, /*warning=*/false);
 }
 
 Snapshot GraphCache::snapshot() const {

@@ -1,6 +1,6 @@
 // The executables of one job, and what each step does with them.
 // Threads: the device thread only.
-// Invariant: while frozen, no executable is inserted by a step. Owns every executable; borrows the compiler.
+// Invariant: while frozen, no step adds an entry. Owns every executable; borrows the compiler.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ struct GraphCacheSetup {
   GraphSizes sizes;  // for the freeze point, also after a policy command
   ShapePlan plan;
   std::function<absl::Time()> now;
-  // Told once about each thing that a user should know: a freeze, a no-op freeze point, a graph break, a fallback.
+  // Called once for each thing that a user should know: a freeze point, a freeze, a graph break, a fallback, a resume.
   std::function<void(std::string_view line, bool warning)> log;
 };
 
@@ -37,23 +37,24 @@ class GraphCache {
  public:
   GraphCache(GraphCacheSetup setup, Compiler& compiler);
 
-  // Runs one step of `mode`. `step`: optimizer steps done before it. Under kFreeze, the step that brings the cache to
-  // its freeze point ends with freezing it. Under kFreeze evaluation batches are padded to the plan's rungs from the
-  // start, but for those whose own shape is held already. A step whose program cannot be captured runs eager, and no
-  // capture is tried again for its mode until the cache is cleared or its policy changes. Returns what the step
-  // returned; null where the step froze the cache, whose captures have used that memory again. Errors:
-  // FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not run, and only
-  // rejected_inserts rises; whatever the compiler or the batch returns.
+  // Runs one step of `mode`. `step`: optimizer steps done before it. Returns what the step returned, or null where it
+  // froze the cache: the captures of a freeze use that memory again.
+  // Under kFreeze the step that brings the cache to its freeze point freezes it at its end, and evaluation batches are
+  // padded to the plan's rungs from the first one on, unless an executable of their own shape is held. A step that
+  // cannot be captured runs eager, and its mode is not captured again until a clear or a new policy.
+  // Errors: FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not run, and only
+  // rejected_inserts rises. Else those of the compiler and of the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
-  // Applies a command at a step boundary. One that makes no sense by now is logged and changes nothing but
-  // command_sequence and command_step. Errors: the compiler's.
+  // Applies a command at a step boundary. A command that Check refuses by now is logged, and changes command_sequence
+  // and command_step alone. Errors: the compiler's.
   absl::Status Apply(const Command& command, int64_t step);
 
-  // Makes the executables of a checkpoint again, in their order, with its statistics. For an empty cache. `keep_going`
-  // is asked before each; false ends with Cancelled.
-  absl::Status Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries,
-                       const std::function<bool()>& keep_going);
+  // Takes over the entries of a checkpoint, in their order, with its statistics. For an empty cache. An entry serves
+  // the batches that it served before, so that each batch is padded to the shape that the undisturbed run pads it to;
+  // its executable is captured when it is first used, in a frozen cache, too. Where that finds a graph break, steps of
+  // the entry run eager at its shape, to the same bits.
+  void Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries);
 
   // Sequence of the newest command applied; 0: none.
   int64_t last_command() const { return state_.command_sequence; }
@@ -67,20 +68,26 @@ class GraphCache {
  private:
   struct Entry {
     EntryInfo info;
+    std::unique_ptr<Executable> executable;  // nullptr: awaits its recapture, or could not be captured again
+    bool awaits_recapture = false;
+  };
+  // nullptr: a graph break, which is counted.
+  struct Captured {
     std::unique_ptr<Executable> executable;
+    double seconds = 0;
   };
   using Key = std::pair<Mode, BatchShape>;
 
   ModeStats& stats(Mode mode) { return state_.of(mode); }
   bool& broken(Mode mode) { return stats(mode).broken; }
   // Captures may be tried again.
-  void ForgetBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
+  void RetryBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
 
   absl::StatusOr<StepResult> RunStep(Mode mode, Batch& batch, int64_t step);
   // Serves the batch from an executable that was there before.
   absl::StatusOr<StepResult> Serve(Entry& entry, Batch& batch, int64_t step);
   absl::StatusOr<StepResult> Replay(Entry& entry, Batch& batch, int64_t step);
-  absl::StatusOr<StepResult> RunEager(Mode mode, Batch& batch, int64_t step);
+  absl::StatusOr<StepResult> RunEager(Mode mode, const BatchShape& shape, Batch& batch, int64_t step);
   // Pads the batch to `shape`, runs it, and counts its rows.
   absl::StatusOr<StepResult> RunPadded(Mode mode, const BatchShape& shape, Batch& batch, int64_t step,
                                        const std::function<absl::StatusOr<StepResult>(const StepInputs&)>& run);
@@ -91,9 +98,11 @@ class GraphCache {
   Entry* Find(Mode mode, const BatchShape& shape) const;
   // The one of the fewest rows that holds `shape`.
   Entry* FindCheapest(Mode mode, const BatchShape& shape) const;
-  // nullptr after a graph break, which is counted.
-  absl::StatusOr<std::unique_ptr<Entry>> Capture(Mode mode, const BatchShape& shape, int64_t step);
+  absl::StatusOr<Captured> Capture(Mode mode, const BatchShape& shape);
+  // nullptr after a graph break.
   absl::StatusOr<Entry*> Insert(Mode mode, const BatchShape& shape, int64_t step);
+  // Captures what a restored entry has no executable for yet.
+  absl::Status CaptureAgain(Entry& entry);
   Entry& Keep(std::unique_ptr<Entry> entry);
   void RecordBreak(Mode mode, const absl::Status& error);
   void DropAll();
@@ -103,11 +112,11 @@ class GraphCache {
   // Captures the training ceiling and all planned rungs (where they are missing), then seals.
   absl::Status Freeze(int64_t step);
   absl::Status CaptureCeilings(int64_t step);
-  absl::Status Obey(const Command& command, int64_t step);
+  absl::Status Execute(const Command& command, int64_t step);
   absl::Status UpdatePolicy(const PolicyUpdate& update, int64_t step);
   int64_t Capacity(Mode mode) const;
   void AnnounceFreezePoint() const;
-  void Tell(std::string_view line, bool warning) const { setup_.log(line, warning); }
+  void Report(std::string_view line, bool warning) const { setup_.log(line, warning); }
 
   const GraphCacheSetup setup_;  // its options are those of the start; state_ has the present ones
   Compiler& compiler_;
@@ -116,8 +125,8 @@ class GraphCache {
   std::map<Key, Entry*> by_key_;
   // By Mode, in the order of their rows, then of their insertion.
   std::array<std::vector<Entry*>, 2> by_rows_;
-  // By Mode: a graph break was found, and nothing that could have changed it has happened since.
-  std::array<bool, 2> told_fallback_{};  // by Mode
+  // By Mode: a batch that fits no executable of the frozen cache was reported.
+  std::array<bool, 2> reported_fallback_{};
 };
 
 }  // namespace permafrost::graphcache

@@ -25,10 +25,10 @@ inline constexpr EnumNames<Policy, 4> kPolicyNames{{{{Policy::kAlways, "always"}
 
 // What a frozen cache does with a shape that it does not hold.
 enum class OnMiss {
-  kPad,        // pads the batch up to the cheapest executable that holds it; eager if none does
-  kEager,      // runs it uncached
-  kTransient,  // captures, replays, drops: what #10689 does
-  kReject,     // fails the job: for tests and audits
+  kPad,        // pads the batch to the executable with the fewest rows that holds it; runs it eager if none does
+  kEager,      // runs the step uncaptured
+  kTransient,  // captures, replays and drops: what #10689 does
+  kReject,     // fails the job without running the step: for tests and audits
 };
 inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
                                                      {OnMiss::kEager, "eager"},

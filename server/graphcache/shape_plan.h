@@ -1,6 +1,6 @@
 // What is known of a job's batch shapes before its first step. The sampler is seeded, so that every batch of every
-// planned epoch is known; train/ tells the shapes, this file sums them up. All shapes are least padded shapes: one node
-// and one graph more than the batch has. Threads: values and pure functions; ShapeCounter from one thread.
+// planned epoch is known; train/ reports the shapes, this file sums them up. All shapes are least padded shapes: one
+// node and one graph more than the batch has. Threads: values and pure functions; ShapeCounter from one thread.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,11 @@ std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t ma
 struct ShapePlan {
   // Holds every training batch.
   BatchShape train_ceiling;
-  // Distinct shapes of the training schedule; 0 where it was too long to be walked and the ceiling is the
+  // Distinct shapes of the training schedule; 0 where it was too long to be walked to its end and the ceiling is the
   // proven bound: the largest graphs of the split together.
   int64_t train_shapes = 0;
+  // Distinct shapes of the schedule's beginning, as far as it was walked: train_shapes, or fewer than there will be.
+  int64_t known_train_shapes = 0;
   // Where training batches are rounded up to a few shapes before they reach the cache: those, rising, the ceiling last.
   // Freezing captures them all, and without an explicit freeze point the cache freezes after its first step. Empty:
   // batches come at their own shapes.

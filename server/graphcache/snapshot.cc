@@ -17,7 +17,8 @@ struct SnapshotSchema {
   static void Fields(A& a, typename A::template Visited<FreezePoint>& p) {
     a("freeze_at", p.freeze_at);
     a("effective_size", p.effective_size);
-    a("no_op_reason", p.no_op_reason);
+    a("source", p.source, kFreezeSourceNames);
+    a("no_op_reason", p.no_formula_reason);
   }
 
   template <class A>
@@ -44,6 +45,7 @@ struct SnapshotSchema {
     a("eager_steps", s.eager_steps);
     a("transient_steps", s.transient_steps);
     a("capture_seconds", s.capture_seconds);
+    a("awaiting_recapture", s.awaiting_recapture);
     a("graphs", s.graphs);
     a("nodes", s.nodes);
     a("edges", s.edges);

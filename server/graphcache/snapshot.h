@@ -26,14 +26,17 @@ struct ModeStats {
   int64_t padded_hits = 0;       // replayed in a larger one
   int64_t misses = 0;            // neither
   int64_t captures = 0;          // executables made, ceilings and rungs included
-  int64_t recaptures = 0;        // of them, made again when the job was resumed
-  int64_t frozen_captures = 0;   // of captures, made by steps while the cache was frozen (on_miss transient)
+  int64_t recaptures = 0;        // of them, made again for an entry that a resumed run took over
+  int64_t frozen_captures = 0;   // of captures, of shapes that a frozen cache did not hold (on_miss transient)
   int64_t rejected_inserts = 0;  // steps whose shape would have been captured and kept had the cache not been frozen
   bool broken = false;           // a capture found a graph break: none is tried again until a clear or a new policy
   int64_t graph_breaks = 0;      // captures that found the step not capturable
   int64_t eager_steps = 0;
   int64_t transient_steps = 0;
   double capture_seconds = 0;
+  // Of entries: taken over by a resume and not used since, so that they have no executable yet. entry_bytes counts them
+  // as they were.
+  int64_t awaiting_recapture = 0;
   // Rows of all steps of the mode, and rows added to them: the step's shape less the batch's.
   int64_t graphs = 0, nodes = 0, edges = 0;
   int64_t padding_graphs = 0, padding_nodes = 0, padding_edges = 0;

@@ -28,19 +28,15 @@ void CheckRequestId(const std::string& request_id, Violations& violations) {
   }
 }
 
+}  // namespace
+
 absl::Status CheckRequest(const CreateRequest& request) {
   Violations violations;
-  if (!request.id.empty()) {
-    for (const FieldViolation& v : GetViolations(CheckIdSyntax("job_id", request.id.value()))) {
-      violations.Add(v.field, v.description);
-    }
-  }
+  if (!request.id.empty()) violations.AddMissing(CheckIdSyntax("job_id", request.id.value()));
   CheckRequestId(request.request_id, violations);
   Validate(request.spec, violations);
   return violations.ToStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   if (book_.draining()) return DrainingError();

@@ -33,6 +33,9 @@ struct CreateRequest {
   bool validate_only = false;
 };
 
+// What JobManager::Create refuses by the request alone. Errors: InvalidArgument with a violation for each bad field.
+absl::Status CheckRequest(const CreateRequest& request);
+
 struct JobPage {
   std::vector<Job> jobs;
   std::string next_page_token;  // empty: the last page

@@ -1,4 +1,4 @@
-// Metrics that need every prediction at once, on the host.
+// Metrics that are computed from every prediction of a split together, on the host.
 // Threads: pure functions.
 #pragma once
 

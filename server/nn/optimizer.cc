@@ -16,8 +16,8 @@ constexpr double kClipEps = 1e-6;  // as PyTorch's
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<NamedTensor>& parameters) : options_(options) {
   const auto device = parameters.at(0).value.device();
   step_ = at::zeros({}, at::TensorOptions().device(device).dtype(at::kFloat));
-  learning_rate_ = at::full({}, options.learning_rate, at::TensorOptions().device(device).dtype(at::kDouble));
-  if (device.is_mps()) learning_rate_ = learning_rate_.to(at::kFloat);  // MPS has no float64
+  learning_rate_ =
+      at::full({}, options.learning_rate, at::TensorOptions().device(device).dtype(LearningRateType(device.type())));
   for (const NamedTensor& p : parameters) {
     parameters_.push_back(p.value);
     exp_avgs_.push_back(at::zeros_like(p.value, at::TensorOptions().requires_grad(false)));
@@ -29,6 +29,10 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<NamedTen
   }
   state_.push_back({"step", step_});
   state_.push_back({"learning_rate", learning_rate_});
+}
+
+c10::ScalarType LearningRateType(c10::DeviceType device) {
+  return device == c10::DeviceType::CPU ? c10::ScalarType::Double : c10::ScalarType::Float;
 }
 
 double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t total_steps) {
@@ -68,6 +72,6 @@ void Optimizer::Step(std::vector<at::Tensor> gradients) {
 
 void Optimizer::SetLearningRate(double learning_rate) { learning_rate_.fill_(learning_rate); }
 
-double Optimizer::learning_rate() const { return learning_rate_.item<double>(); }
+double Optimizer::learning_rate() const { return learning_rate_.item().toDouble(); }
 
 }  // namespace permafrost::nn

@@ -20,6 +20,10 @@ double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t tot
 // but without reading the norm back to the host. Source: Pascanu et al. 2013.
 std::vector<at::Tensor> ClipGradientNorm(const std::vector<at::Tensor>& gradients, double max_norm);
 
+// The type of the learning rate's tensor: what the fused kernel of that device reads it as. CUDA's reads a float32
+// through a pointer and refuses any other; MPS has no float64; the CPU's reads a double.
+c10::ScalarType LearningRateType(c10::DeviceType device);
+
 // Threads: the device thread. Borrows the parameters' storage.
 class Optimizer {
  public:

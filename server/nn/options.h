@@ -1,17 +1,14 @@
 // What a model, its loss and its optimizer are, without torch.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/enum_names.h"
 
 namespace permafrost::nn {
-
-enum class Architecture { kGine, kSage, kGcn };
-inline constexpr EnumNames<Architecture, 3> kArchitectureNames{
-    {{{Architecture::kGine, "gine"}, {Architecture::kSage, "sage"}, {Architecture::kGcn, "gcn"}}}};
-// Whether it predicts a value for each node of one large graph rather than for each graph of a set.
-constexpr bool IsNodeLevel(Architecture architecture) { return architecture != Architecture::kGine; }
 
 enum class Pooling { kMean, kSum };
 inline constexpr EnumNames<Pooling, 2> kPoolingNames{{{{Pooling::kMean, "mean"}, {Pooling::kSum, "sum"}}}};
@@ -36,6 +33,63 @@ constexpr Metric MetricOf(Loss loss) {
   }
 }
 constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae; }
+
+enum class Architecture { kGine, kSage, kGcn };
+
+// What a model predicts for: each graph of a set of many, or each node of one large graph.
+enum class ModelLevel { kGraph, kNode };
+
+// What is known of a model without torch. Its weights, its steps and what they cost: nn/models/registry.h.
+struct ModelTraits {
+  Architecture architecture;
+  std::string_view name;
+  ModelLevel level;
+  bool pools;                    // whether ModelOptions::pooling has a meaning
+  bool weighs_messages = false;  // whether it reads the weights of a graph's edges
+  // Of a job that names the model and nothing else.
+  int64_t num_layers, batch_size;
+  Loss loss;
+};
+inline constexpr std::array kModels{ModelTraits{.architecture = Architecture::kGine,
+                                                .name = "gine",
+                                                .level = ModelLevel::kGraph,
+                                                .pools = true,
+                                                .num_layers = 4,
+                                                .batch_size = 32,
+                                                .loss = Loss::kL1},
+                                    ModelTraits{.architecture = Architecture::kSage,
+                                                .name = "sage",
+                                                .level = ModelLevel::kNode,
+                                                .pools = false,
+                                                .num_layers = 2,
+                                                .batch_size = 1024,
+                                                .loss = Loss::kCrossEntropy},
+                                    ModelTraits{.architecture = Architecture::kGcn,
+                                                .name = "gcn",
+                                                .level = ModelLevel::kNode,
+                                                .pools = false,
+                                                .weighs_messages = true,
+                                                .num_layers = 2,
+                                                .batch_size = 1024,
+                                                .loss = Loss::kCrossEntropy}};
+
+constexpr const ModelTraits& TraitsOf(Architecture architecture) {
+  for (const ModelTraits& model : kModels)
+    if (model.architecture == architecture) return model;
+  return kModels.front();
+}
+constexpr bool IsNodeLevel(Architecture architecture) { return TraitsOf(architecture).level == ModelLevel::kNode; }
+
+// Classes are counted for nodes only.
+constexpr bool Accepts(ModelLevel level, Loss loss) {
+  return level == ModelLevel::kNode || loss != Loss::kCrossEntropy;
+}
+
+inline constexpr auto kArchitectureNames = [] {
+  EnumNames<Architecture, kModels.size()> names{};
+  for (size_t i = 0; i < kModels.size(); ++i) names.rows[i] = {kModels[i].architecture, kModels[i].name};
+  return names;
+}();
 
 enum class OptimizerAlgorithm { kAdam, kAdamW };
 inline constexpr EnumNames<OptimizerAlgorithm, 2> kOptimizerNames{

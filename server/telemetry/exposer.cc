@@ -6,12 +6,14 @@
 #include <prometheus/registry.h>
 
 #include <exception>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "base/string_view.h"
+#include "base/host_port.h"
+#include "base/status.h"
 
 namespace permafrost::telemetry {
 namespace {
@@ -34,12 +36,26 @@ class RefreshedRegistry : public prometheus::Collectable {
   const std::function<void()> before_scrape_;
 };
 
+// The HTTP server gives each connection a thread until its request has come. By its defaults that is two threads and
+// 30 seconds, so that two connections that say nothing hide the metrics for as long.
+constexpr int kThreads = 64;
+// A scraper sends its request, and takes the answer, at once.
+constexpr int kRequestTimeoutMs = 2000;
+
+std::vector<std::string> ServerOptions(const std::string& address) {
+  return {"listening_ports", address, "num_threads", absl::StrCat(kThreads), "request_timeout_ms",
+          absl::StrCat(kRequestTimeoutMs),
+          // One request a connection, so that none is kept to wait for the next.
+          "enable_keep_alive", "no"};
+}
+
 class HttpExposer : public Exposer {
  public:
-  HttpExposer(const std::string& address, std::string_view host, std::shared_ptr<RefreshedRegistry> registry)
-      : registry_(std::move(registry)), server_(address) {
+  HttpExposer(HostPort address, std::shared_ptr<RefreshedRegistry> registry)
+      : registry_(std::move(registry)), server_(ServerOptions(FormatHostPort(address))) {
     server_.RegisterCollectable(registry_);
-    address_ = absl::StrCat(AbslView(host), ":", server_.GetListeningPorts().at(0));
+    address.port = server_.GetListeningPorts().at(0);
+    address_ = FormatHostPort(address);
   }
   const std::string& address() const override { return address_; }
 
@@ -54,18 +70,12 @@ class HttpExposer : public Exposer {
 absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(const std::string& address,
                                                         std::shared_ptr<prometheus::Registry> registry,
                                                         std::function<void()> before_scrape) {
-  // Checked here since the HTTP server reads more into an address: lists, and letters after the port.
-  const size_t colon = address.rfind(':');
-  const std::string_view host = std::string_view(address).substr(0, colon == std::string::npos ? 0 : colon);
-  int port = -1;
-  if (host.empty() || host.find(',') != std::string_view::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
-      port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("metrics address \"", address, "\": expected HOST:PORT with a port of 0..65535"));
-  }
+  // Parsed here since the HTTP server reads more into an address: lists, and letters after the port.
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+  if (!parsed.ok()) return Annotate(parsed.status(), "metrics address");
   auto refreshed = std::make_shared<RefreshedRegistry>(std::move(registry), std::move(before_scrape));
   try {
-    return std::make_unique<HttpExposer>(address, host, std::move(refreshed));
+    return std::make_unique<HttpExposer>(*parsed, std::move(refreshed));
   } catch (const std::exception&) {
     // The server says no more than that it did not start; a port in use or a foreign address are the usual causes.
     return absl::FailedPreconditionError(absl::StrCat("metrics address ", address,

@@ -1,4 +1,5 @@
-// /metrics over HTTP.
+// /metrics over HTTP, on threads of its own. Connections that say nothing, or little by little, are closed after
+// seconds and do not hold up scrapes meanwhile. Threads: all methods are safe anywhere.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,8 @@ namespace permafrost::telemetry {
 class Exposer {
  public:
   // Serves `registry` at http://ADDRESS/metrics; port 0 picks one. `before_scrape` runs on the scraping thread before
-  // each collection. Errors: FailedPrecondition naming the address when it cannot be bound.
+  // each collection, one scrape at a time. Errors: InvalidArgument for what is no HOST:PORT; FailedPrecondition naming
+  // the address when it cannot be bound.
   static absl::StatusOr<std::unique_ptr<Exposer>> Start(const std::string& address,
                                                         std::shared_ptr<prometheus::Registry> registry,
                                                         std::function<void()> before_scrape);

@@ -49,6 +49,9 @@ struct GraphCacheMetrics::Families {
         storage_bytes(
             GaugeFamily(registry, "permafrost_torch_storage_bytes", "Bytes of tensor storage that torch holds.")
                 .Add({})),
+        storage_peak(GaugeFamily(registry, "permafrost_torch_storage_peak_bytes",
+                                 "Most bytes of tensor storage at once since the newest job began or went on.")
+                         .Add({})),
         storage_allocations(CounterFamily(registry, "permafrost_torch_storage_allocations_total",
                                           "Allocations of tensor storage by torch.")
                                 .Add({})) {
@@ -90,6 +93,7 @@ struct GraphCacheMetrics::Families {
   std::vector<ByMode> modes;
   Gauge &shared_bytes, &bytes, &frozen, &frozen_timestamp;
   Gauge& storage_bytes;
+  Gauge& storage_peak;
   Counter& storage_allocations;
   absl::Mutex raise_mu;  // makes reading and raising a counter one step
 };
@@ -134,8 +138,9 @@ void GraphCacheMetrics::SetRunning(const GraphCacheState& state) {
   families_->frozen_timestamp.Set(ever ? absl::ToDoubleSeconds(state.freeze_time - absl::UnixEpoch()) : 0);
 }
 
-void GraphCacheMetrics::SetTorchStorage(int64_t bytes, int64_t allocations_total) {
+void GraphCacheMetrics::SetTorchStorage(int64_t bytes, int64_t peak_bytes, int64_t allocations_total) {
   families_->storage_bytes.Set(static_cast<double>(bytes));
+  families_->storage_peak.Set(static_cast<double>(peak_bytes));
   absl::MutexLock lock(&families_->raise_mu);
   Counter& allocations = families_->storage_allocations;
   // Two scrapes at once may come with their readings in the wrong order: a total never falls.

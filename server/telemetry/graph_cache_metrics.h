@@ -51,8 +51,8 @@ class GraphCacheMetrics {
   // capacity_entries}{mode} (capacity without bound: +Inf), permafrost_graph_cache_{shared_bytes,bytes,frozen,
   // frozen_timestamp_seconds} (0: not frozen yet)
   void SetRunning(const GraphCacheState& state);
-  // permafrost_torch_storage_bytes, permafrost_torch_storage_allocations_total; called before each scrape.
-  void SetTorchStorage(int64_t bytes, int64_t allocations_total);
+  // permafrost_torch_storage_{bytes,peak_bytes}, permafrost_torch_storage_allocations_total; called before each scrape.
+  void SetTorchStorage(int64_t bytes, int64_t peak_bytes, int64_t allocations_total);
 
  private:
   struct Families;

@@ -8,9 +8,13 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "base/monotonic.h"
 #include "telemetry/single_metric.h"
 
 namespace permafrost::telemetry {
@@ -121,6 +125,8 @@ struct JobMetrics::Families {
   Gauge &epoch, &loss, &graphs_per_second;
   Gauge &look_ahead_depth, &look_ahead_ready, &look_ahead_resident;
   Counter &look_ahead_stalls, &look_ahead_edges, &look_ahead_pages, &look_ahead_advised, &look_ahead_faults;
+  absl::Mutex mu;
+  std::optional<Stopwatch> since_checkpoint ABSL_GUARDED_BY(mu);
 };
 
 JobMetrics::JobMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& state_names)
@@ -185,6 +191,8 @@ void JobMetrics::ObserveEpoch(absl::Duration duration) {
 void JobMetrics::ObserveCheckpoint(absl::Duration duration) {
   families_->checkpoint_seconds.Observe(absl::ToDoubleSeconds(duration));
   families_->checkpoint_timestamp.Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+  absl::MutexLock lock(&families_->mu);
+  families_->since_checkpoint.emplace();
 }
 
 void JobMetrics::SetRunning(int64_t epoch, double loss, double graphs_per_second) {
@@ -208,9 +216,9 @@ void JobMetrics::AddLookAhead(const LookAheadCounts& increments) {
 }
 
 void JobMetrics::BeforeScrape() {
-  const double newest = families_->checkpoint_timestamp.Value();
-  const double now = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
-  families_->checkpoint_age.Set(newest > 0 ? std::max(0.0, now - newest) : 0);
+  absl::MutexLock lock(&families_->mu);
+  const std::optional<Stopwatch>& since = families_->since_checkpoint;
+  families_->checkpoint_age.Set(since ? absl::ToDoubleSeconds(since->Elapsed()) : 0);
 }
 
 }  // namespace permafrost::telemetry

@@ -70,7 +70,7 @@ class JobMetrics {
   void SetLookAhead(const LookAheadState& state);
   // permafrost_job_lookahead_{stalls,sampled_edges,wanted_pages,advised_bytes,major_faults}_total
   void AddLookAhead(const LookAheadCounts& increments);
-  // Refreshes what depends on the clock; called before each scrape.
+  // Refreshes the ages; called before each scrape.
   void BeforeScrape();
 
  private:

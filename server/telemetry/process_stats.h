@@ -1,5 +1,5 @@
 // What the operating system says about this process.
-// Threads: safe anywhere. What the system does not tell is 0.
+// Threads: safe anywhere. Errors: none; what the system does not report is 0.
 #pragma once
 
 #include <cstdint>

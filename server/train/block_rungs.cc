@@ -93,23 +93,29 @@ BlockSizes LeastPadded(BlockSizes real) {
   return real;
 }
 
-BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds, const data::GraphSummary& graph) {
-  BlockSizes bound;
-  bound.nodes.push_back(seeds);
+BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
+                         const data::GraphSummary& graph) {
+  BlockSizes sizes;
+  sizes.nodes.push_back(seeds);
   for (const int64_t fan_out : sampling.fan_outs) {
-    const int64_t targets = bound.nodes.back();
-    const bool all = fan_out == data::NeighborSamplingOptions::kAllNeighbors;
-    const int64_t degree = all ? graph.max_degree : sampling.replace ? fan_out : std::min(fan_out, graph.max_degree);
+    const int64_t targets = sizes.nodes.back();
+    const bool all = fan_out == data::kAllNeighbors;
+    // With replacement, a node that has any neighbour draws as often as it is told to.
+    const int64_t drawn = all ? degree : sampling.replace ? (degree > 0 ? fan_out : 0) : std::min(fan_out, degree);
     // Products of a count of nodes and a fan-out do not wrap; of two counts of nodes they might. With replacement there
     // may be more edges in a block than in the graph.
-    const bool caps = !sampling.replace && degree > 0 && targets > graph.edges / degree;
-    const int64_t edges = caps ? graph.edges : targets * degree;
-    bound.edges += edges;
+    const bool caps = !sampling.replace && drawn > 0 && targets > graph.edges / drawn;
+    const int64_t edges = caps ? graph.edges : targets * drawn;
+    sizes.edges += edges;
     // Each hop by itself, and of fewer seeds too, whose blocks leave more to be found.
-    bound.nodes.push_back(std::min(graph.nodes, edges));
+    sizes.nodes.push_back(std::min(graph.nodes, edges));
   }
-  bound.nonzeros = graph.node_feature_nonzeros;
-  return bound;
+  sizes.nonzeros = graph.node_feature_nonzeros;
+  return sizes;
+}
+
+BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds, const data::GraphSummary& graph) {
+  return BlockAtDegree(sampling, seeds, graph.max_degree, graph);
 }
 
 BlockRungs BlockRungs::Plan(const std::vector<BlockSizes>& probes, const BlockSizes& bound, int64_t max_rungs) {

@@ -26,27 +26,35 @@ class BlockRungs {
   // sums are normal.
   static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
                          int64_t max_rungs = kMaxRungs);
-  // One rung for the last, partial batch of each epoch below this chain: the top one of its own chain, where that is
-  // smaller in every dimension than the lowest rung; else nothing changes. An empty chain becomes `partial`.
+  // Adds a rung below this chain for the last, partial batch of each epoch: the highest planned rung of `partial`, if
+  // it is smaller in every dimension than the lowest rung of this chain; if not, this chain stays as it is. An empty
+  // chain becomes `partial`.
   void AddPartial(const BlockRungs& partial);
 
-  // Rising, each holding the one before: those that batches are expected at, then those above.
+  // Rising; each holds the one before. First the planned ones, at which batches are expected, then those up to the
+  // bound.
   const std::vector<data::BlockSizes>& rungs() const { return rungs_; }
   int64_t num_planned() const { return num_planned_; }
   // Keys of the planned ones.
   std::vector<BatchShape> PlannedShapes() const;
-  // The least that holds a block of these sizes with its padding row. For batches of the seeds that were planned for.
+  // The lowest rung that holds a block of these sizes with its padding row. For batches of at most the planned number
+  // of seeds.
   const data::BlockSizes& Fit(const data::BlockSizes& real) const;
-  // The one of this key; nullptr: there is none.
+  // The rung whose shape() is `shape`; nullptr: there is none.
   const data::BlockSizes* Find(const BatchShape& shape) const;
 
  private:
-  // Above all others. One that differs from the last in nonzeros alone, which the key leaves out, takes its place.
+  // Appends a rung above all others. It replaces the last one where the two have the same shape() and differ in
+  // nonzeros alone.
   void Push(data::BlockSizes rung);
 
   std::vector<data::BlockSizes> rungs_;
   int64_t num_planned_ = 0;
 };
+
+// Sizes of a block of so many seeds where every node has `degree` in-edges; nonzeros are the graph's.
+data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
+                               const data::GraphSummary& graph);
 
 // No block of at most so many seeds can be larger.
 data::BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds,

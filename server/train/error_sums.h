@@ -1,4 +1,4 @@
-// Sums of a loss over many batches, kept on the device: reading them is the only synchronisation.
+// Sums of a loss over many batches. They are kept on the device: only reading them waits for it.
 // Threads: the device thread.
 #pragma once
 

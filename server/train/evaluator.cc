@@ -64,7 +64,7 @@ absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split 
     if (host == nullptr) break;
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     PF_ASSIGN_OR_RETURN(const at::Tensor prediction, engine.Evaluate(*host, options.step));
-    engine.Tell();
+    engine.Report();
     if (!keep) continue;
     Keep(prediction, *host, result.predictions);
     if (!sums) labels.insert(labels.end(), host->labels().begin(), host->labels().end());

@@ -21,7 +21,7 @@ struct EvaluationOptions {
 absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split split, const EvaluationOptions& options,
                                     const std::function<bool()>& keep_going);
 
-// Of all rows of a split. predictions: [rows, outputs]; labels: [rows, targets], NaN where missing.
+// The metric over all rows of a split. predictions: [rows, outputs]; labels: [rows, targets], NaN where missing.
 double ComputeMetric(nn::Metric metric, std::span<const float> predictions, std::span<const float> labels,
                      int64_t outputs);
 

@@ -1,12 +1,18 @@
 #include "train/graph_set_task.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <future>
+#include <stop_token>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "nn/models/registry.h"
+#include "train/model_for.h"
 #include "train/shape_schedule.h"
 #include "train/step_inputs.h"
 
@@ -15,13 +21,35 @@ namespace {
 
 // Batches made ready ahead of the step.
 constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
+// How often a stop is asked for while the schedule is walked.
+constexpr std::chrono::milliseconds kStopInterval(20);
 
-// Where only one graph fits: the same edges with other values, all of them valid.
-void MakeOther(data::PaddedBatch& batch) {
-  for (std::vector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
-  for (std::vector<float>* values : {&batch.node_floats, &batch.edge_floats, &batch.labels})
-    for (float& value : *values) value = 2 * value + 1;
+// Another label that is valid for the loss, where there is one; a missing one stays missing.
+float OtherLabel(nn::Loss loss, int64_t outputs, float label) {
+  switch (loss) {
+    case nn::Loss::kBce:
+      return 1 - label;
+    case nn::Loss::kCrossEntropy:
+      return label + 1 < static_cast<float>(outputs) ? label + 1 : 0;
+    case nn::Loss::kL1:
+    case nn::Loss::kMse:
+      break;
+  }
+  return 2 * label + 1;
 }
+
+// Gives a batch of the same graphs other values, all of them valid: the first category, the first node as every edge's
+// source.
+void MakeOther(nn::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
+  for (AlignedVector<int64_t>* categories : {&batch.node_ints, &batch.edge_ints}) std::ranges::fill(*categories, 0);
+  for (AlignedVector<float>* values : {&batch.node_floats, &batch.edge_floats})
+    for (float& value : *values) value = 2 * value + 1;
+  for (float& label : batch.labels) label = OtherLabel(loss, outputs, label);
+  std::fill_n(batch.edge_source.begin(), batch.real.edges, 0);
+}
+
+// How much of a step a graph exercises, by what it has.
+int RankOf(const BatchShape& graph) { return graph.edges > 0 ? 2 : graph.nodes > 0 ? 1 : 0; }
 
 // Other labels would have a loss without a lower bound, and classes that are none.
 absl::Status CheckBinary(const data::GraphSet& set) {
@@ -34,11 +62,26 @@ absl::Status CheckBinary(const data::GraphSet& set) {
   return violations.ToStatus();
 }
 
+// Walks the schedule on a thread of its own, so that this one hears of a stop meanwhile.
+absl::StatusOr<graphcache::ShapePlan> PlanAside(const data::Batcher& batcher, const TrainOptions& options,
+                                                const std::function<bool()>& keep_going) {
+  if (!keep_going()) return absl::CancelledError("stopped before the schedule was walked");
+  std::stop_source stop;
+  auto plan = std::async(std::launch::async, [&] {
+    return PlanShapes(batcher, {.epochs = options.epochs, .batch_size = options.batch_size, .seed = options.seed},
+                      stop.get_token());
+  });
+  while (plan.wait_for(kStopInterval) != std::future_status::ready) {
+    if (!keep_going()) stop.request_stop();
+  }
+  return plan.get();
+}
+
 // Batches first.. of an order of graphs.
-class SmallGraphsStream final : public BatchStream {
+class GraphSetStream final : public BatchStream {
  public:
-  SmallGraphsStream(const data::Batcher& batcher, c10::Device device, data::ShapeSampler sampler, int64_t epoch,
-                    int64_t first, int64_t depth)
+  GraphSetStream(const data::Batcher& batcher, c10::Device device, data::ShapeSampler sampler, int64_t epoch,
+                 int64_t first, int64_t depth)
       : sampler_(std::move(sampler)),
         order_(sampler_.EpochOrder(epoch)),
         view_(batcher, device),
@@ -51,53 +94,57 @@ class SmallGraphsStream final : public BatchStream {
   absl::StatusOr<HostBatch*> Next() override {
     PF_ASSIGN_OR_RETURN(data::PaddedBatch * host, prefetcher_.Next());
     if (host == nullptr) return nullptr;
-    view_.Show(*host);
+    view_.Bind(*host);
     return &view_;
   }
 
  private:
   const data::ShapeSampler sampler_;
   const std::vector<uint32_t> order_;
-  SmallGraphsBatch view_;
+  GraphSetHostBatch view_;
   data::Prefetcher<data::PaddedBatch> prefetcher_;
 };
 
 }  // namespace
 
-absl::Status SmallGraphsBatch::Pad(const BatchShape& shape) { return batcher_->Pad(shape, *host_); }
+absl::Status GraphSetHostBatch::Pad(const BatchShape& shape) { return batcher_->Pad(shape, *host_); }
 
-graphcache::StepInputs SmallGraphsBatch::Inputs(const int64_t& step, c10::Device device) const {
+graphcache::StepInputs GraphSetHostBatch::Inputs(const int64_t& step, c10::Device device) const {
   return MakeInputs(*host_, batcher_->summary(), step, device);
 }
 
-std::span<const float> SmallGraphsBatch::labels() const {
+std::span<const float> GraphSetHostBatch::labels() const {
   const auto rows = static_cast<size_t>(host_->real.graphs * batcher_->summary().num_targets);
   return std::span(host_->labels).first(rows);
 }
 
 absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOptions& options,
                                                                    std::shared_ptr<const data::GraphSet> set,
-                                                                   c10::Device device) {
-  PF_ASSIGN_OR_RETURN(const nn::GineOptions model, ModelFor(options, set->summary(), "spec."));
+                                                                   c10::Device device,
+                                                                   const std::function<bool()>& keep_going) {
+  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model,
+                      GraphModelFor(options, set->summary(), MemoryLimit(), "spec."));
   if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
-  return std::unique_ptr<GraphSetTask>(new GraphSetTask(options, model, std::move(batcher), device));
+  std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
+  PF_ASSIGN_OR_RETURN(task->plan_, PlanAside(*task->batcher_, options, keep_going));
+  return task;
 }
 
-GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GineOptions& model,
+GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOptions& model,
                            std::unique_ptr<data::Batcher> batcher, c10::Device device)
     : batch_size_(options.batch_size),
+      loss_(options.loss),
       device_(device),
       batcher_(std::move(batcher)),
       sampler_(batcher_->split(data::Split::kTrain), {.batch_size = options.batch_size, .seed = options.seed}),
-      model_(model, options.seed, device),
-      plan_(PlanShapes(*batcher_, {.epochs = options.epochs, .batch_size = options.batch_size, .seed = options.seed})),
-      probe_views_{SmallGraphsBatch(*batcher_, device, probes_.data()),
-                   SmallGraphsBatch(*batcher_, device, probes_.data() + 1)} {}
+      model_(nn::MakeGraphModel(model, options.seed, device)),
+      probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
+                   GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
 
 Task::Output GraphSetTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::GraphSetBatch batch = BatchOf(inputs);
-  return {model_.Forward(batch, mode), batch.labels};
+  return {model_->Forward(batch, mode), batch.labels};
 }
 
 graphcache::GraphSizes GraphSetTask::sizes() const {
@@ -105,47 +152,57 @@ graphcache::GraphSizes GraphSetTask::sizes() const {
   return {.graphs = train.graphs, .std_nodes = train.std_nodes, .std_edges = train.std_edges};
 }
 
-std::vector<uint32_t> GraphSetTask::ProbeGraphs(Mode mode, const BatchShape& shape, int which) const {
+std::vector<uint32_t> GraphSetTask::GraphsThatFill(Mode mode, const BatchShape& shape) const {
   std::vector<uint32_t> graphs;
   BatchShape room{shape.nodes - 1, shape.edges, shape.graphs - 1};
   for (const data::Split split : SplitsOf(mode)) {
     for (const uint32_t graph : batcher_->split(split)) {
       const BatchShape size = batcher_->ShapeOf({&graph, 1});
       if (!room.Holds(size)) continue;
-      if (which == 0) {
-        graphs.push_back(graph);
-        room = {room.nodes - size.nodes, room.edges - size.edges, room.graphs - size.graphs};
-        if (room.graphs == 0) return graphs;
-      } else {
-        // The second that fits alone, else the first.
-        const bool second = !graphs.empty();
-        graphs.assign(1, graph);
-        if (second) return graphs;
-      }
+      graphs.push_back(graph);
+      room = {room.nodes - size.nodes, room.edges - size.edges, room.graphs - size.graphs};
+      if (room.graphs == 0) return graphs;
     }
   }
   return graphs;
 }
 
-absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const BatchShape& shape) {
-  for (size_t i = 0; i < probes_.size(); ++i) {
-    const std::vector<uint32_t> graphs = ProbeGraphs(mode, shape, static_cast<int>(i));
-    if (graphs.empty()) {
-      return absl::InternalError(absl::StrCat("no graph of the ", AbslView(kModeNames.Name(mode)),
-                                              " splits fits the shape ", ToString(shape)));
+std::vector<uint32_t> GraphSetTask::OtherGraph(Mode mode, const BatchShape& shape,
+                                               const std::vector<uint32_t>& first) const {
+  std::vector<uint32_t> best = first;
+  int best_rank = -1;
+  for (const data::Split split : SplitsOf(mode)) {
+    for (const uint32_t graph : batcher_->split(split)) {
+      const BatchShape size = batcher_->ShapeOf({&graph, 1});
+      const bool fits = shape.Holds(data::Batcher::LeastPadded(size));
+      if (!fits || RankOf(size) <= best_rank || (first.size() == 1 && first[0] == graph)) continue;
+      best = {graph};
+      best_rank = RankOf(size);
+      if (best_rank == RankOf({1, 1, 1})) return best;
     }
-    PF_RETURN_IF_ERROR(batcher_->Assemble(graphs, shape, probes_[i]));
-    if (i > 0 && probes_[i].graph_ids == probes_[0].graph_ids) MakeOther(probes_[i]);
   }
+  return best;
+}
+
+absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const BatchShape& shape) {
+  const std::vector<uint32_t> first = GraphsThatFill(mode, shape);
+  if (first.empty()) {
+    return absl::InternalError(
+        absl::StrCat("no graph of the ", AbslView(kModeNames.Name(mode)), " splits fits the shape ", ToString(shape)));
+  }
+  PF_RETURN_IF_ERROR(batcher_->Assemble(first, shape, probes_[0]));
+  const std::vector<uint32_t> second = OtherGraph(mode, shape, first);
+  PF_RETURN_IF_ERROR(batcher_->Assemble(second, shape, probes_[1]));
+  if (second == first) MakeOther(loss_, num_outputs(), probes_[1]);
   return std::array<HostBatch*, 2>{&probe_views_[0], &probe_views_[1]};
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return std::make_unique<SmallGraphsStream>(*batcher_, device_, sampler_, epoch, first_batch, kPrefetchDepth);
+  return std::make_unique<GraphSetStream>(*batcher_, device_, sampler_, epoch, first_batch, kPrefetchDepth);
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
-  return std::make_unique<SmallGraphsStream>(
+  return std::make_unique<GraphSetStream>(
       *batcher_, device_, data::ShapeSampler(batcher_->split(split), {.batch_size = batch_size_, .shuffle = false}),
       /*epoch=*/0, /*first=*/0, kEvalPrefetchDepth);
 }

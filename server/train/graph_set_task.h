@@ -6,16 +6,16 @@
 #include "data/batching/batch.h"
 #include "data/batching/prefetcher.h"
 #include "data/sampling/epoch_order.h"
-#include "nn/models/gine.h"
+#include "nn/models/graph_model.h"
 #include "train/task.h"
 
 namespace permafrost::train {
 
-// A batch of small graphs. Threads: one at a time. Borrows the batcher.
-class SmallGraphsBatch final : public HostBatch {
+// A batch of small graphs on the host. Threads: one at a time. Borrows the batcher and what it is bound to.
+class GraphSetHostBatch final : public HostBatch {
  public:
-  // `host`: shown from the start.
-  SmallGraphsBatch(const data::Batcher& batcher, c10::Device device, data::PaddedBatch* host = nullptr)
+  // `host`: the batch to begin with.
+  GraphSetHostBatch(const data::Batcher& batcher, c10::Device device, data::PaddedBatch* host = nullptr)
       : HostBatch(device), batcher_(&batcher), host_(host) {}
 
   BatchShape real() const override { return host_->real; }
@@ -24,7 +24,8 @@ class SmallGraphsBatch final : public HostBatch {
   std::span<const uint32_t> ids() const override { return host_->graph_ids; }
   std::span<const float> labels() const override;
 
-  void Show(data::PaddedBatch& host) { host_ = &host; }
+  // Makes this the batch `host`, until it is bound to another.
+  void Bind(data::PaddedBatch& host) { host_ = &host; }
 
  private:
   absl::Status Pad(const BatchShape& shape) override;
@@ -39,10 +40,11 @@ class GraphSetTask final : public Task {
   // Errors: as Task::Create.
   static absl::StatusOr<std::unique_ptr<GraphSetTask>> Create(const TrainOptions& options,
                                                               std::shared_ptr<const data::GraphSet> set,
-                                                              c10::Device device);
+                                                              c10::Device device,
+                                                              const std::function<bool()>& keep_going);
 
-  nn::TensorSet& tensors() override { return model_.tensors(); }
-  std::string Describe() const override { return model_.Describe(); }
+  nn::TensorSet& tensors() override { return model_->tensors(); }
+  std::string Describe() const override { return model_->Describe(); }
   int64_t num_outputs() const override { return batcher_->summary().num_targets; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
@@ -56,23 +58,23 @@ class GraphSetTask final : public Task {
   const data::Batcher& batcher() const { return *batcher_; }
 
  private:
-  GraphSetTask(const TrainOptions& options, const nn::GineOptions& model, std::unique_ptr<data::Batcher> batcher,
+  GraphSetTask(const TrainOptions& options, const nn::GraphModelOptions& model, std::unique_ptr<data::Batcher> batcher,
                c10::Device device);
-  // Graphs of the mode's splits that fit `shape` together; all that do for which = 0, one for which = 1.
-  std::vector<uint32_t> ProbeGraphs(Mode mode, const BatchShape& shape, int which) const;
+  // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does.
+  std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
+  // One graph of the mode's splits that fits `shape`, other than `first` alone: with edges where one has any, else with
+  // nodes. `first`, where no other fits.
+  std::vector<uint32_t> OtherGraph(Mode mode, const BatchShape& shape, const std::vector<uint32_t>& first) const;
 
   const int64_t batch_size_;
+  const nn::Loss loss_;
   const c10::Device device_;
   const std::unique_ptr<data::Batcher> batcher_;
   const data::ShapeSampler sampler_;
-  nn::Gine model_;
-  const graphcache::ShapePlan plan_;
+  const std::unique_ptr<nn::GraphModel> model_;
+  graphcache::ShapePlan plan_;
   std::array<data::PaddedBatch, 2> probes_;
-  std::array<SmallGraphsBatch, 2> probe_views_;
+  std::array<GraphSetHostBatch, 2> probe_views_;
 };
-
-// What the encoders of a model need to know of a set. Errors: InvalidArgument with violations under `prefix`.
-absl::StatusOr<nn::GineOptions> ModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
-                                         std::string_view prefix);
 
 }  // namespace permafrost::train

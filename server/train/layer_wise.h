@@ -1,5 +1,5 @@
-// Predictions for every node of a large graph with all of its neighbours, layer by layer: each layer is computed for
-// all nodes before the next, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
+// Predictions for every node of a large graph from all of its neighbours. Each layer is computed for all nodes before
+// the next layer begins, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
 // `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows; one matrix of [nodes, hidden]
 // floats and one of [nodes, 2 * hidden] are in memory at a time. Threads: the device thread.
 #pragma once

@@ -1,12 +1,14 @@
-// ModelFor: which model a set needs, and whether this machine can hold it.
-#include <unistd.h>
+#include "train/model_for.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "train/graph_set_task.h"
+#include "nn/models/registry.h"
+#include "train/run_memory.h"
 
 namespace permafrost::train {
 namespace {
@@ -31,12 +33,10 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
   }
 }
 
-double PhysicalMemory() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
 // Batches on the host at once: those made ready ahead and the one in the step.
 constexpr double kHostGraphSetBatches = 4;
+// How far the largest batch lies above the mean one, in standard deviations.
+constexpr double kBatchDeviations = 5;
 
 // Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
 double HostBytesPerRow(const data::FeatureSummary& features) {
@@ -44,38 +44,40 @@ double HostBytesPerRow(const data::FeatureSummary& features) {
          (features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float));
 }
 
-// Bytes that the weights with their gradients, moments and best copy, the activations of one mean batch, and the
-// batches on the host take at least. A model beyond this machine is refused at once rather than left to the kernel's
-// out-of-memory killer.
-double LeastBytes(const nn::GineOptions& model, int64_t batch_size, const data::GraphSetSummary& summary) {
+// Rows of the largest of a run's batches of `graphs` graphs.
+double LargestBatch(double graphs, double mean, double deviation, int64_t largest) {
+  return std::min(graphs * mean + kBatchDeviations * std::sqrt(graphs) * deviation,
+                  graphs * static_cast<double>(largest));
+}
+
+RunMemory MemoryOf(const nn::GraphModelOptions& model, int64_t batch_size, const data::GraphSetSummary& summary) {
   const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
-  const auto hidden = static_cast<double>(model.model.hidden_channels),
-             layers = static_cast<double>(model.model.num_layers);
-  double parameters = layers * 2 * hidden * hidden;
-  for (const nn::EncoderInput* input : {&model.node, &model.edge}) {
-    parameters += static_cast<double>(input->float_columns) * hidden;
-    for (const int64_t n : input->categories) parameters += static_cast<double>(n) * hidden;
-  }
   const auto graphs = static_cast<double>(std::min(batch_size, train.graphs));
-  const double activations = graphs * layers * hidden * (4 * train.mean_nodes + train.mean_edges);
-  const double host = graphs * (train.mean_nodes * (HostBytesPerRow(summary.node_features) + sizeof(int64_t)) +
-                                train.mean_edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t)));
-  return sizeof(float) * (5 * parameters + activations) + kHostGraphSetBatches * host;
+  const double nodes = LargestBatch(graphs, train.mean_nodes, train.std_nodes, train.max_nodes),
+               edges = LargestBatch(graphs, train.mean_edges, train.std_edges, train.max_edges);
+  const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
+  return {
+      .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
+                                 .edges = edges,
+                                 .graphs = graphs}),
+      .batch_bytes = kHostGraphSetBatches * (nodes * (HostBytesPerRow(summary.node_features) + sizeof(int64_t)) +
+                                             edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t))),
+      .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float)};
 }
 
 }  // namespace
 
-absl::StatusOr<nn::GineOptions> ModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
-                                         std::string_view prefix) {
+absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
+                                                    uint64_t memory_limit, std::string_view prefix) {
   Violations violations;
   if (nn::IsNodeLevel(options.model.architecture)) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
                    absl::StrCat(AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
                                 " predicts for the nodes of one large graph, and the dataset is a set of ",
-                                summary.all.graphs, " graphs; use gine"));
+                                summary.all.graphs, " graphs; use ", ModelsOf(nn::ModelLevel::kGraph, " or ")));
     return violations.ToStatus();
   }
-  nn::GineOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets};
+  nn::GraphModelOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets};
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   if (summary.num_targets < 1) violations.Add(dataset_field, "has no labels; at least one target column is needed");
   const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
@@ -83,13 +85,8 @@ absl::StatusOr<nn::GineOptions> ModelFor(const TrainOptions& options, const data
   AddEncoderInput("node feature", summary.node_features, dataset_field, violations, model.node);
   AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  const double needed = LeastBytes(model, options.batch_size, summary), memory = PhysicalMemory();
-  if (needed > memory) {
-    violations.Add(absl::StrCat(AbslView(prefix), "model"),
-                   absl::StrCat(options.model.num_layers, " layers of ", options.model.hidden_channels,
-                                " channels with batches of ", options.batch_size, " graphs need at least ",
-                                std::ceil(needed / 1e9), " GB; this machine has ", std::floor(memory / 1e9), " GB"));
-  }
+  CheckFits(MemoryOf(model, options.batch_size, summary), memory_limit,
+            absl::StrCat("batches of ", options.batch_size, " graphs"), prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;
 }

@@ -4,6 +4,8 @@
 
 #include <numeric>
 
+#include "data/batching/padded_rows.h"
+
 namespace permafrost::train {
 namespace {
 
@@ -23,7 +25,7 @@ enum BlockPlace : size_t {
 };
 
 template <class T>
-at::Tensor View(const std::vector<T>& values, std::vector<int64_t> sizes, c10::Device device) {
+at::Tensor View(const AlignedVector<T>& values, std::vector<int64_t> sizes, c10::Device device) {
   // from_blob takes a mutable pointer; the step only reads its inputs, and a capture checks that.
   const at::Tensor view = at::from_blob(const_cast<T*>(values.data()), sizes,
                                         at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
@@ -31,29 +33,28 @@ at::Tensor View(const std::vector<T>& values, std::vector<int64_t> sizes, c10::D
 }
 
 template <class T>
-at::Tensor ViewAll(const std::vector<T>& values, c10::Device device) {
+at::Tensor ViewAll(const AlignedVector<T>& values, c10::Device device) {
   if (values.empty()) return {};
   return View(values, {static_cast<int64_t>(values.size())}, device);
 }
 
 }  // namespace
 
-const std::vector<int64_t>& RowKeys::For(const data::BlockSizes& real, const data::BlockSizes& padded) {
+const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const data::BlockSizes& padded) {
   if (real == real_ && padded == padded_) return keys_;
   real_ = real;
   padded_ = padded;
   keys_.assign(static_cast<size_t>(padded.total_nodes()), 0);
-  auto segment = keys_.begin();
-  int64_t first = 0;
+  data::SegmentBounds from, to;
+  data::SetBounds(real.nodes, from);
+  data::SetBounds(padded.nodes, to);
   for (size_t h = 0; h < padded.nodes.size(); ++h) {
-    std::iota(segment, segment + real.nodes[h], first);
-    first += real.nodes[h];
-    segment += padded.nodes[h];
+    std::iota(keys_.begin() + to[h], keys_.begin() + to[h] + real.nodes[h], from[h]);
   }
   return keys_;
 }
 
-graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const std::vector<int64_t>& keys, int64_t width,
+graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t width,
                                   int64_t targets, const int64_t& step, c10::Device device) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;
@@ -70,8 +71,9 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const std::vecto
   block.edge_weights = ViewAll(host.edge_weights, device);
   block.labels = View(host.labels, {sizes.nodes.front(), targets}, device);
   block.row_keys = ViewAll(keys, device);
-  int64_t rows = 0;
-  for (const int64_t segment : sizes.nodes) block.row_ends.push_back(rows += segment);
+  data::SegmentBounds bounds;
+  data::SetBounds(sizes.nodes, bounds);
+  block.row_ends.assign(bounds.begin() + 1, bounds.end());
   const at::Tensor host_step = at::from_blob(const_cast<int64_t*>(&step), {1}, at::kLong);
   block.step = device.is_cpu() ? host_step : host_step.to(device);
   return MakeInputs(block);

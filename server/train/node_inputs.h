@@ -1,39 +1,40 @@
-// A block of a large graph as the inputs of a step, and back: one order of tensors for everyone.
+// Converts a block of a large graph to the inputs of a step, and back. Both directions use one order of tensors.
+// Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
-#include <vector>
-
+#include "base/aligned_vector.h"
 #include "data/batching/block_batch.h"
 #include "device/step_program.h"
 #include "nn/models/node_block.h"
 
 namespace permafrost::train {
 
-// What each row of a padded block is among its real rows, so that padding does not shift dropout's masks.
+// The place of each row of a padded block among the block's real rows. Dropout draws its masks by these keys, so that
+// padding does not shift them.
 // Threads: one at a time.
 class RowKeys {
  public:
   // [padded rows], valid until the next call with other sizes.
-  const std::vector<int64_t>& For(const data::BlockSizes& real, const data::BlockSizes& padded);
+  const AlignedVector<int64_t>& For(const data::BlockSizes& real, const data::BlockSizes& padded);
 
  private:
   data::BlockSizes real_, padded_;
-  std::vector<int64_t> keys_;
+  AlignedVector<int64_t> keys_;
 };
 
 // On the CPU the tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them;
 // elsewhere they are copies. `width`: columns of the features.
-graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const std::vector<int64_t>& keys, int64_t width,
+graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t width,
                                   int64_t targets, const int64_t& step, c10::Device device);
 
-// Of tensors that are on the device already.
+// The inputs of a block whose tensors are on the device already.
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
 
-// What a model takes of such inputs.
+// The block that such inputs make up, as a model takes it.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
 
 }  // namespace permafrost::train

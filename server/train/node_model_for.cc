@@ -6,9 +6,11 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "nn/models/registry.h"
+#include "train/block_rungs.h"
+#include "train/run_memory.h"
 
 namespace permafrost::train {
 namespace {
@@ -17,6 +19,8 @@ namespace {
 constexpr double kMaxClasses = 1'000'000;
 // Batches on the host at once: those gathered ahead and the one in the step.
 constexpr double kHostNodeBatches = 3;
+// A whole graph's tensors, and the other edges and row keys that a capture is proven with.
+constexpr double kWholeGraphCopies = 2;
 
 void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, std::string_view dataset_field,
                  std::string_view prefix, Violations& violations) {
@@ -53,70 +57,80 @@ void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, s
   }
 }
 
-// Rows and edges of a step, at most, but that degrees are taken at their mean.
-struct StepRows {
-  double nodes = 0;    // with features
-  double targets = 0;  // of the first layer
-  double edges = 0;
-  double seeds = 0;
-};
-
-StepRows RowsOf(const std::vector<int64_t>& fan_outs, int64_t batch_size, const data::GraphSummary& graph) {
+// Rows of a step. Every node is taken to have as many in-edges as the mean has: the largest batches are not far above
+// where many seeds are sampled for.
+nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch_size, int64_t num_layers,
+                    const data::GraphSummary& graph) {
   const auto all_nodes = static_cast<double>(graph.nodes), all_edges = static_cast<double>(graph.edges);
-  if (fan_outs.empty()) return {all_nodes, all_nodes, all_edges, all_nodes};
-  const double degree = all_edges / std::max(1.0, all_nodes);
-  double found = static_cast<double>(batch_size);
-  StepRows rows{.nodes = found, .targets = found, .edges = 0, .seeds = found};
-  for (const int64_t fan_out : fan_outs) {
-    rows.targets = rows.nodes;
-    found *= fan_out < 0 ? degree : std::min(static_cast<double>(fan_out), degree);
-    rows.edges = std::min(all_edges, rows.edges + found);
-    rows.nodes = std::min(all_nodes, rows.nodes + found);
+  if (sampling.fan_outs.empty()) {
+    return {
+        .nodes = std::vector(static_cast<size_t>(num_layers) + 1, all_nodes), .edges = all_edges, .graphs = all_nodes};
+  }
+  const int64_t degree = (graph.edges + graph.nodes - 1) / std::max<int64_t>(1, graph.nodes);
+  const data::BlockSizes block = BlockAtDegree(sampling, batch_size, degree, graph);
+  nn::StepRows rows{.nodes = {}, .edges = static_cast<double>(block.edges), .graphs = static_cast<double>(batch_size)};
+  double found = 0;
+  for (const int64_t segment : block.nodes) {
+    found += static_cast<double>(segment);
+    rows.nodes.push_back(std::min(all_nodes, found));
   }
   return rows;
 }
 
-// Bytes that weights with their gradients, moments and best copy, the activations of a step, the batches on the host
-// and what evaluation keeps take about.
-double NeededBytes(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph) {
-  const auto hidden = static_cast<double>(options.model.hidden_channels);
-  const auto in = static_cast<double>(model.in_channels), out = static_cast<double>(model.num_outputs);
-  const auto layers = static_cast<double>(options.model.num_layers);
-  const auto all_nodes = static_cast<double>(graph.nodes);
-  const NodeTrainingOptions& nodes = options.nodes;
-  const double parameters =
-      2 * (in * hidden + std::max(0.0, layers - 2) * hidden * hidden + std::max(hidden, in) * out);
-  const bool sparse = graph.node_features.type == data::DataType::kSparse;
-  const double row = sparse ? 12 * static_cast<double>(graph.node_feature_nonzeros) / std::max(1.0, all_nodes) : 4 * in;
-  double step = 0;
-  for (const std::vector<int64_t>* fan_outs : {&nodes.fan_outs, &nodes.eval_fan_outs}) {
-    if (fan_outs == &nodes.eval_fan_outs && fan_outs->empty()) continue;
-    const StepRows rows = RowsOf(*fan_outs, options.batch_size, graph);
-    // Of a block, each layer has a part of the rows of the one before; of a whole graph, all of them.
-    const double deep = fan_outs->empty() ? layers : 1;
-    const double activations =
-        4 * (sparse ? rows.nodes : rows.targets) * hidden * 3 * deep + 4 * rows.targets * in + 4 * 4 * rows.seeds * out;
-    const double host = rows.nodes * row + 8 * (rows.edges + rows.targets);
-    const double ahead = static_cast<double>(nodes.look_ahead) * (4 * rows.nodes + 16 * rows.edges);
-    step = std::max(step, activations + kHostNodeBatches * host + (fan_outs->empty() ? 0 : ahead));
+// Bytes of a feature row on the host.
+double RowBytes(const data::GraphSummary& graph) {
+  if (graph.node_features.type != data::DataType::kSparse) {
+    return sizeof(float) * static_cast<double>(graph.node_features.width);
   }
-  const double kept = static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2])) * out * 4;
-  double bytes = 4 * 5 * parameters + step + kept;
-  if (nodes.layer_wise_evaluation) bytes += 4 * all_nodes * 4 * std::max(hidden, out);
-  return bytes;
+  const auto nonzeros = static_cast<double>(graph.node_feature_nonzeros);
+  return (sizeof(int64_t) + sizeof(float)) * nonzeros / std::max(1.0, static_cast<double>(graph.nodes));
+}
+
+RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph) {
+  const auto hidden = static_cast<double>(options.model.hidden_channels), out = static_cast<double>(model.num_outputs);
+  RunMemory memory;
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && options.nodes.layer_wise_evaluation) continue;
+    const data::NeighborSamplingOptions sampling = SamplingOf(options, mode);
+    const nn::StepRows rows = RowsOf(sampling, options.batch_size, options.model.num_layers, graph);
+    const nn::ModelCost cost = nn::CostOf(model, rows);
+    memory.cost.parameters = cost.parameters;
+    memory.cost.activations = std::max(memory.cost.activations, cost.activations);
+    const double batch =
+        rows.nodes.back() * (RowBytes(graph) + sizeof(int64_t)) + (sizeof(int64_t) + sizeof(float)) * rows.edges;
+    const double sampled = sizeof(data::NodeId) * rows.nodes.back() + 2 * sizeof(int64_t) * rows.edges;
+    const double batches = sampling.fan_outs.empty()
+                               ? kWholeGraphCopies * batch
+                               : kHostNodeBatches * batch + static_cast<double>(options.nodes.look_ahead) * sampled;
+    memory.batch_bytes = std::max(memory.batch_bytes, batches);
+  }
+  memory.result_bytes = sizeof(float) * out * static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));
+  if (options.nodes.layer_wise_evaluation) {
+    memory.result_bytes += sizeof(float) * static_cast<double>(graph.nodes) * 4 * std::max(hidden, out);
+  }
+  return memory;
 }
 
 }  // namespace
 
+data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode) {
+  const NodeTrainingOptions& nodes = options.nodes;
+  const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();
+  return {.fan_outs = own ? nodes.eval_fan_outs : nodes.fan_outs,
+          .replace = nodes.replace,
+          .weighted = nodes.weighted,
+          .seed = options.seed};
+}
+
 absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
-                                                  std::string_view prefix) {
+                                                  uint64_t memory_limit, std::string_view prefix) {
   Violations violations;
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   if (!nn::IsNodeLevel(options.model.architecture)) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
                    absl::StrCat(AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
                                 " predicts for whole graphs of a set, and the dataset is one graph of ", summary.nodes,
-                                " nodes; use sage or gcn"));
+                                " nodes; use ", ModelsOf(nn::ModelLevel::kNode, " or ")));
     return violations.ToStatus();
   }
   if (summary.node_features.type == data::DataType::kNone || summary.node_features.width == 0) {
@@ -136,19 +150,14 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
                              .num_outputs = options.loss == nn::Loss::kCrossEntropy
                                                 ? static_cast<int64_t>(summary.max_label) + 1
                                                 : summary.num_targets};
-  const double needed = NeededBytes(options, model, summary);
-  if (const auto limit = static_cast<double>(MemoryLimit()); needed > limit) {
-    violations.Add(absl::StrCat(AbslView(prefix), "model"),
-                   absl::StrCat("needs about ", std::ceil(needed / 1e8) / 10, " GB (",
-                                options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch",
-                                "); this process may use ", std::floor(limit / 1e8) / 10, " GB"));
-  }
+  CheckFits(MemoryOf(options, model, summary), memory_limit,
+            options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;
 }
 
 bool UsesEdgeWeights(const TrainOptions& options, const data::Graph& graph) {
-  return options.model.architecture == nn::Architecture::kGcn && graph.summary().weighted;
+  return nn::TraitsOf(options.model.architecture).weighs_messages && graph.summary().weighted;
 }
 
 absl::StatusOr<at::Tensor> ReadLabels(const data::Graph& graph, std::span<const data::NodeId> nodes) {

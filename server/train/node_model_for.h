@@ -3,20 +3,26 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mode.h"
+#include "data/sampling/neighbor_sampler.h"
 #include "data/store/graph.h"
 #include "nn/models/node_model.h"
 #include "train/options.h"
 
 namespace permafrost::train {
 
-// Errors: InvalidArgument with violations under `prefix` ("spec.").
+// `memory_limit`: bytes that this process may use. Errors: InvalidArgument with violations under `prefix` ("spec.").
 absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
-                                                  std::string_view prefix);
+                                                  uint64_t memory_limit, std::string_view prefix);
+
+// How the batches of a mode are sampled; no fan-outs: each is the whole graph.
+data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode);
 
 // Whether messages are weighted: of GCN on a graph with weights, as PyG's SAGEConv has none.
 bool UsesEdgeWeights(const TrainOptions& options, const data::Graph& graph);

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/loss.h"
+#include "nn/models/registry.h"
 #include "train/evaluator.h"
 #include "train/layer_wise.h"
 #include "train/node_model_for.h"
@@ -29,15 +30,6 @@ constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStream
 // Part of the memory that open advice may fill.
 constexpr uint64_t kAdviceShare = 4;
 
-data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode) {
-  const NodeTrainingOptions& nodes = options.nodes;
-  const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();
-  return {.fan_outs = own ? nodes.eval_fan_outs : nodes.fan_outs,
-          .replace = nodes.replace,
-          .weighted = nodes.weighted,
-          .seed = options.seed};
-}
-
 class SampledStream final : public BatchStream {
  public:
   SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::ShapeSampler sampler,
@@ -50,14 +42,14 @@ class SampledStream final : public BatchStream {
             batcher, sampler_.batches_per_epoch() - first,
             [this, first, first_stream](int64_t index) {
               return data::BlockStream::Request{.seeds = sampler_.Batch(order_, first + index),
-                                                .stream = first_stream + static_cast<uint64_t>(first + index)};
+                                                .sample = first_stream + static_cast<uint64_t>(first + index)};
             },
             std::move(fit), options) {}
 
   absl::StatusOr<HostBatch*> Next() override {
     PF_ASSIGN_OR_RETURN(data::BlockBatch * host, stream_.Next());
     if (host == nullptr) return nullptr;
-    view_.Show(*host);
+    view_.Bind(*host);
     return &view_;
   }
   std::optional<LookAhead> look_ahead() const override { return stream_.state(); }
@@ -97,7 +89,8 @@ std::span<const float> SampledBatch::labels() const {
 absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const TrainOptions& options,
                                                            std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                            int threads, const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), "spec."));
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
+                      NodeModelFor(options, graph->summary(), MemoryLimit(), "spec."));
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
   std::unique_ptr<NodeTask> task(new NodeTask(options, std::move(graph), std::move(splits), model, device));
   PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
@@ -112,7 +105,7 @@ NodeTask::NodeTask(const TrainOptions& options, std::shared_ptr<const data::Grap
       num_outputs_(model.num_outputs),
       splits_(std::move(splits)),
       sampler_(splits_[0], {.batch_size = options.batch_size, .seed = options.seed}),
-      model_(nn::NodeModel::Create(model, options.seed, device)) {}
+      model_(nn::MakeNodeModel(model, options.seed, device)) {}
 
 absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
   const bool weights = UsesEdgeWeights(options_, *graph_);
@@ -130,7 +123,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   plan_.train_shapes = std::ssize(plan_.train_rungs);
   for (data::BlockBatch& probe : probes_) {
     probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, device_);
-    probe_views_.back().Show(probe);
+    probe_views_.back().Bind(probe);
   }
   return absl::OkStatus();
 }

@@ -15,12 +15,13 @@
 
 namespace permafrost::train {
 
-// A sampled block. Threads: one at a time. Borrows the batcher and the rungs.
+// A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
 class SampledBatch final : public HostBatch {
  public:
   SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device)
       : HostBatch(device), batcher_(&batcher), rungs_(&rungs) {}
-  void Show(data::BlockBatch& host) { host_ = &host; }
+  // Makes this the batch `host`, until it is bound to another.
+  void Bind(data::BlockBatch& host) { host_ = &host; }
 
   BatchShape real() const override { return host_->real_shape(); }
   // The shape of its rung.

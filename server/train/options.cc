@@ -57,14 +57,11 @@ void CheckNodeTraining(const TrainOptions& options, FieldChecker& check) {
   const std::string_view architecture = nn::kArchitectureNames.Name(options.model.architecture);
   if (!nn::IsNodeLevel(options.model.architecture)) {
     if (nodes != NodeTrainingOptions()) {
-      check.Add("neighbor_sampling", absl::StrCat("is given for ", AbslView(architecture),
-                                                  ", which is not node-level; accepted: for sage, gcn"));
+      check.Add("neighbor_sampling",
+                absl::StrCat("is given for ", AbslView(architecture), ", which is not node-level; accepted: for ",
+                             ModelsOf(nn::ModelLevel::kNode, ", ")));
     }
     return;
-  }
-  if (options.model.pooling != nn::Pooling::kMean) {
-    check.Add("model.pooling", absl::StrCat(AbslView(nn::kPoolingNames.Name(options.model.pooling)), " is given for ",
-                                            AbslView(architecture), ", which is node-level and pools nothing"));
   }
   const bool in_range = check.InRange("neighbor_sampling.look_ahead", nodes.look_ahead, 1, 64);
   if (!nodes.fan_outs.empty()) {
@@ -87,12 +84,31 @@ void CheckNodeTraining(const TrainOptions& options, FieldChecker& check) {
   if (nodes.layer_wise_evaluation) check.Add("neighbor_sampling.layer_wise_evaluation", kNothingSampled);
 }
 
+void CheckModel(const TrainOptions& options, FieldChecker& check) {
+  check.InRange("model.hidden_channels", options.model.hidden_channels, 1, 4096);
+  check.InRange("model.num_layers", options.model.num_layers, 1, 64);
+  const nn::ModelTraits& traits = nn::TraitsOf(options.model.architecture);
+  if (!traits.pools && options.model.pooling != nn::ModelOptions().pooling) {
+    check.Add("model.pooling", absl::StrCat(AbslView(nn::kPoolingNames.Name(options.model.pooling)), " is given for ",
+                                            AbslView(traits.name), ", which pools nothing"));
+  }
+  const double dropout = options.model.dropout;
+  const bool is_part = dropout >= 0 && dropout < 1;  // NaN is none
+  if (!is_part) {
+    check.Add("model.dropout", absl::StrCat(dropout, " is not a number of at least 0 and below 1"));
+  }
+}
+
 void CheckLoss(const TrainOptions& options, FieldChecker& check) {
   const std::string_view loss = nn::kLossNames.Name(options.loss);
-  if (options.loss == nn::Loss::kCrossEntropy && !nn::IsNodeLevel(options.model.architecture)) {
-    check.Add("loss", absl::StrCat(AbslView(loss), " is not accepted for ",
-                                   AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
-                                   "; accepted: l1, mse, bce"));
+  const nn::ModelTraits& traits = nn::TraitsOf(options.model.architecture);
+  if (!nn::Accepts(traits.level, options.loss)) {
+    std::string accepted;
+    for (const auto& [other, name] : nn::kLossNames.rows) {
+      if (nn::Accepts(traits.level, other)) absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(name));
+    }
+    check.Add("loss",
+              absl::StrCat(AbslView(loss), " is not accepted for ", AbslView(traits.name), "; accepted: ", accepted));
   }
   const std::vector<double>& weights = options.class_weights;
   if (weights.empty()) return;
@@ -112,14 +128,22 @@ void CheckLoss(const TrainOptions& options, FieldChecker& check) {
 
 }  // namespace
 
+std::string ModelsOf(nn::ModelLevel level, std::string_view separator) {
+  std::string names;
+  for (const nn::ModelTraits& model : nn::kModels) {
+    if (model.level != level) continue;
+    absl::StrAppend(&names, names.empty() ? "" : AbslView(separator), AbslView(model.name));
+  }
+  return names;
+}
+
 TrainOptions DefaultOptions(nn::Architecture architecture) {
+  const nn::ModelTraits& traits = nn::TraitsOf(architecture);
   TrainOptions options;
   options.model.architecture = architecture;
-  if (nn::IsNodeLevel(architecture)) {
-    options.model.num_layers = 2;
-    options.loss = nn::Loss::kCrossEntropy;
-    options.batch_size = 1024;
-  }
+  options.model.num_layers = traits.num_layers;
+  options.loss = traits.loss;
+  options.batch_size = traits.batch_size;
   return options;
 }
 
@@ -132,8 +156,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
     for (const FieldViolation& violation : GetViolations(syntax))
       violations.Add(violation.field, violation.description);
   }
-  check.InRange("model.hidden_channels", options.model.hidden_channels, 1, 4096);
-  check.InRange("model.num_layers", options.model.num_layers, 1, 64);
+  CheckModel(options, check);
   const double rate = options.optimizer.learning_rate;
   if (!std::isfinite(rate) || rate <= 0) {
     check.Add("optimizer.learning_rate", absl::StrCat(rate, " is not a finite number above 0"));
@@ -141,11 +164,6 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   const double decay = options.optimizer.weight_decay;
   if (!std::isfinite(decay) || decay < 0) {
     check.Add("optimizer.weight_decay", absl::StrCat(decay, " is not a finite number of at least 0"));
-  }
-  const double dropout = options.model.dropout;
-  const bool is_part = dropout >= 0 && dropout < 1;  // NaN is none
-  if (!is_part) {
-    check.Add("model.dropout", absl::StrCat(dropout, " is not a number of at least 0 and below 1"));
   }
   const double norm = options.optimizer.max_grad_norm;
   if (!std::isfinite(norm) || norm < 0) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -59,8 +61,11 @@ struct TrainOptions {
   bool operator==(const TrainOptions&) const = default;
 };
 
-// Options of a job that says no more than its model's architecture: a node-level one has fewer layers, larger batches
-// and another loss.
+// The models of a level: "sage, gcn".
+std::string ModelsOf(nn::ModelLevel level, std::string_view separator);
+
+// Options of a job that says no more than its model's architecture: as many layers, batches as large, and the loss, as
+// the model's row of nn::kModels says.
 TrainOptions DefaultOptions(nn::Architecture architecture);
 
 // Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.").

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/device_kind.h"
+#include "base/storage_use.h"
 #include "data/batching/block_stream.h"
 #include "data/store/dataset.h"
 #include "graphcache/command.h"
@@ -126,6 +127,8 @@ class Runner {
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;
   virtual std::string_view torch_version() const = 0;
+  // The peak begins anew with each run.
+  virtual StorageUse storage_use() const { return {}; }
 };
 
 }  // namespace permafrost::train

@@ -2,63 +2,122 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
+#include <limits>
+#include <queue>
+#include <span>
 #include <vector>
 
+#include "base/status.h"
+#include "base/stop.h"
 #include "data/sampling/epoch_order.h"
 
 namespace permafrost::train {
 namespace {
 
-void CountEpoch(const data::Batcher& batcher, const data::ShapeSampler& sampler, int64_t epoch, int64_t times,
-                graphcache::ShapeCounter& counter) {
-  const std::vector<uint32_t> order = sampler.EpochOrder(epoch);
-  for (int64_t b = 0; b < sampler.batches_per_epoch(); ++b) {
-    counter.Add(data::Batcher::LeastPadded(batcher.ShapeOf(sampler.Batch(order, b))), times);
-  }
-}
+// Graphs between two looks at the stop.
+constexpr int64_t kGraphsPerCheck = int64_t{1} << 16;
 
-// The `count` largest sizes together.
-int64_t SumOfLargest(std::vector<int64_t>& sizes, int64_t count) {
-  const auto end = sizes.begin() + std::min<std::ptrdiff_t>(count, std::ssize(sizes));
-  std::ranges::partial_sort(sizes, end, std::greater());
-  return std::accumulate(sizes.begin(), end, int64_t{0});
-}
+// Walks batches within what is left of its limits.
+class Walker {
+ public:
+  Walker(const data::Batcher& batcher, const std::stop_token& stop, int64_t max_batches, int64_t max_graphs)
+      : batcher_(batcher), stop_(stop), batches_left_(max_batches), graphs_left_(max_graphs) {}
+
+  // Counts each batch of the epoch `times`. Returns whether the limits sufficed for the whole of it.
+  absl::StatusOr<bool> Epoch(const data::ShapeSampler& sampler, int64_t epoch, int64_t times,
+                             graphcache::ShapeCounter& counter) {
+    const std::vector<uint32_t> order = sampler.EpochOrder(epoch);
+    for (int64_t b = 0; b < sampler.batches_per_epoch(); ++b) {
+      const std::span<const uint32_t> graphs = sampler.Batch(order, b);
+      if (batches_left_ < 1 || graphs_left_ < std::ssize(graphs)) return false;
+      --batches_left_;
+      graphs_left_ -= std::ssize(graphs);
+      if ((unchecked_ += std::ssize(graphs)) >= kGraphsPerCheck) {
+        PF_RETURN_IF_ERROR(CheckStop(stop_));
+        unchecked_ = 0;
+      }
+      counter.Add(data::Batcher::LeastPadded(batcher_.ShapeOf(graphs)), times);
+    }
+    return true;
+  }
+
+ private:
+  const data::Batcher& batcher_;
+  const std::stop_token& stop_;
+  int64_t batches_left_, graphs_left_, unchecked_ = 0;
+};
+
+// The sum of the `count` largest values added.
+class LargestSum {
+ public:
+  explicit LargestSum(int64_t count) : count_(static_cast<size_t>(count)) {}
+  void Add(int64_t value) {
+    sum_ += value;
+    kept_.push(value);
+    if (kept_.size() <= count_) return;
+    sum_ -= kept_.top();
+    kept_.pop();
+  }
+  int64_t sum() const { return sum_; }
+
+ private:
+  size_t count_;
+  int64_t sum_ = 0;
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> kept_;
+};
 
 // No batch of `batch_size` graphs of the split can be larger.
-BatchShape ProvenBound(const data::Batcher& batcher, std::span<const uint32_t> split, int64_t batch_size) {
-  std::vector<int64_t> nodes, edges;
-  for (const uint32_t graph : split) {
-    const BatchShape shape = batcher.ShapeOf({&graph, 1});
-    nodes.push_back(shape.nodes);
-    edges.push_back(shape.edges);
-  }
+absl::StatusOr<BatchShape> ProvenBound(const data::Batcher& batcher, std::span<const uint32_t> split,
+                                       int64_t batch_size, const std::stop_token& stop) {
   const int64_t graphs = std::min<int64_t>(batch_size, std::ssize(split));
-  return data::Batcher::LeastPadded({SumOfLargest(nodes, graphs), SumOfLargest(edges, graphs), graphs});
+  LargestSum nodes(graphs), edges(graphs);
+  for (size_t i = 0; i < split.size(); ++i) {
+    if (i % kGraphsPerCheck == 0) PF_RETURN_IF_ERROR(CheckStop(stop));
+    const BatchShape shape = batcher.ShapeOf(split.subspan(i, 1));
+    nodes.Add(shape.nodes);
+    edges.Add(shape.edges);
+  }
+  return data::Batcher::LeastPadded({nodes.sum(), edges.sum(), graphs});
+}
+
+absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& options, const std::stop_token& stop,
+                          graphcache::ShapePlan& plan) {
+  const auto split = batcher.split(data::Split::kTrain);
+  const data::ShapeSampler sampler(split, {.batch_size = options.batch_size, .seed = options.seed});
+  Walker walker(batcher, stop, options.max_batches, options.max_graphs);
+  graphcache::ShapeCounter counter;
+  bool whole = true;
+  for (int64_t epoch = 0; whole && epoch < options.epochs; ++epoch) {
+    PF_RETURN_IF_ERROR(CheckStop(stop));
+    PF_ASSIGN_OR_RETURN(whole, walker.Epoch(sampler, epoch, 1, counter));
+  }
+  plan.known_train_shapes = counter.distinct();
+  if (whole) {
+    plan.train_shapes = counter.distinct();
+    plan.train_ceiling = graphcache::Ceiling(counter.Counts());
+    return absl::OkStatus();
+  }
+  PF_ASSIGN_OR_RETURN(plan.train_ceiling, ProvenBound(batcher, split, options.batch_size, stop));
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-graphcache::ShapePlan PlanShapes(const data::Batcher& batcher, const ScheduleOptions& options) {
+absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::Batcher& batcher, const ScheduleOptions& options,
+                                                 const std::stop_token& stop) {
   graphcache::ShapePlan plan;
-  const auto train = batcher.split(data::Split::kTrain);
-  const data::ShapeSampler sampler(train, {.batch_size = options.batch_size, .seed = options.seed});
-  if (sampler.batches_per_epoch() * options.epochs <= options.max_batches) {
-    graphcache::ShapeCounter counter;
-    for (int64_t epoch = 0; epoch < options.epochs; ++epoch) CountEpoch(batcher, sampler, epoch, 1, counter);
-    plan.train_ceiling = graphcache::Ceiling(counter.Counts());
-    plan.train_shapes = counter.distinct();
-  } else {
-    plan.train_ceiling = ProvenBound(batcher, train, options.batch_size);
-  }
-  graphcache::ShapeCounter evaluation;
+  PF_RETURN_IF_ERROR(PlanTraining(batcher, options, stop, plan));
+  // Each evaluation batch comes again and again: one pass over the splits sees them all.
+  constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+  Walker walker(batcher, stop, kNoLimit, kNoLimit);
+  graphcache::ShapeCounter counter;
   const auto add = [&](data::Split split, int64_t times) {
-    CountEpoch(batcher, {batcher.split(split), {.batch_size = options.batch_size, .shuffle = false}}, 0, times,
-               evaluation);
+    const data::ShapeSampler sampler(batcher.split(split), {.batch_size = options.batch_size, .shuffle = false});
+    return walker.Epoch(sampler, 0, times, counter).status();
   };
-  add(data::Split::kValid, options.epochs);
-  add(data::Split::kTest, 2);
-  plan.eval_rungs = graphcache::Ladder(evaluation.Counts(), graphcache::kMaxEvalRungs);
+  PF_RETURN_IF_ERROR(add(data::Split::kValid, options.epochs));
+  PF_RETURN_IF_ERROR(add(data::Split::kTest, 2));
+  plan.eval_rungs = graphcache::Ladder(counter.Counts(), graphcache::kMaxEvalRungs);
   return plan;
 }
 

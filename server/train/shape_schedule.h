@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 
+#include "absl/status/statusor.h"
 #include "data/batching/batch.h"
 #include "graphcache/shape_plan.h"
 
@@ -12,12 +14,15 @@ namespace permafrost::train {
 struct ScheduleOptions {
   int64_t epochs = 0, batch_size = 0;
   uint64_t seed = 0;
-  // Longer training schedules are not walked; their ceiling is the proven bound. 2 million batches of 32 take 0.7
-  // seconds.
-  int64_t max_batches = 2'000'000;
+  // Of a training schedule with more batches, or more graphs in all epochs together, only the beginning is walked, and
+  // its ceiling is the proven bound. The time goes with the graphs (32 million of small sets take about 0.4 seconds),
+  // the memory with the batches.
+  int64_t max_batches = 2'000'000, max_graphs = int64_t{1} << 25;
 };
 
 // Training over all epochs; evaluation of the validation split after each, and of the test split twice at the end.
-graphcache::ShapePlan PlanShapes(const data::Batcher& batcher, const ScheduleOptions& options);
+// Errors: Cancelled soon after a stop is requested.
+absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::Batcher& batcher, const ScheduleOptions& options,
+                                                 const std::stop_token& stop);
 
 }  // namespace permafrost::train

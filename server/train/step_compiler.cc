@@ -1,7 +1,6 @@
 #include "train/step_compiler.h"
 
 #include "base/status.h"
-#include "device/cpu/capture.h"
 
 namespace permafrost::train {
 namespace {
@@ -17,7 +16,7 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::Capture(Mo
   for (size_t i = 0; i < inputs.size(); ++i) {
     PF_ASSIGN_OR_RETURN(inputs[i], probes[i]->PadTo(shape, kProbeSteps[i]));
   }
-  return device::Capture(*programs_[static_cast<size_t>(mode)], device_, *inputs[0], *inputs[1], arena_);
+  return capturer_->Capture(*programs_[static_cast<size_t>(mode)], *inputs[0], *inputs[1]);
 }
 
 absl::StatusOr<graphcache::StepResult> StepCompiler::RunEager(Mode mode, const graphcache::StepInputs& inputs) {

@@ -35,16 +35,16 @@ LossOptions LossOf(const TrainOptions& options, c10::Device device) {
 
 }  // namespace
 
-StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, c10::Device device,
-                       RunContext& context)
-    : device_(device),
-      context_(context),
-      losses_(device),
-      eval_losses_(device),
-      eval_errors_(device),
-      train_(TrainProgram(task, optimizer, LossOf(options, device), losses_, [this](int phase) { OnPhase(phase); })),
-      eval_(EvalProgram(task, LossOf(options, device), eval_losses_, eval_errors_)),
-      compiler_(train_, eval_, task, device),
+StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer,
+                       const device::Backend& backend, RunContext& context)
+    : context_(context),
+      losses_(backend.device()),
+      eval_losses_(backend.device()),
+      eval_errors_(backend.device()),
+      train_(TrainProgram(task, optimizer, LossOf(options, backend.device()), losses_,
+                          [this](int phase) { OnPhase(phase); })),
+      eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
+      compiler_(train_, eval_, task, backend),
       cache_(SetupOf(options, task, context), compiler_) {}
 
 absl::Status StepEngine::Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds) {
@@ -75,7 +75,7 @@ void StepEngine::OnPhase(int phase) {
   }
 }
 
-void StepEngine::Tell(bool with_entries) {
+void StepEngine::Report(bool with_entries) {
   const Clock::time_point now = Clock::now();
   std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries;
   if (with_entries || now >= next_entries_) {

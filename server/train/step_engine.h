@@ -4,13 +4,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include <chrono>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "device/backend.h"
 #include "graphcache/graph_cache.h"
 #include "nn/optimizer.h"
 #include "train/error_sums.h"
@@ -23,7 +23,7 @@ namespace permafrost::train {
 
 class StepEngine {
  public:
-  StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, c10::Device device,
+  StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, const device::Backend& backend,
              RunContext& context);
   StepEngine(const StepEngine&) = delete;
 
@@ -42,13 +42,12 @@ class StepEngine {
   const graphcache::GraphCache& cache() const { return cache_; }
 
   // Tells the context of the cache, and of its entries where it is time to or `with_entries` says so.
-  void Tell(bool with_entries = false);
+  void Report(bool with_entries = false);
 
  private:
   using Clock = std::chrono::steady_clock;
   void OnPhase(int phase);
 
-  const c10::Device device_;
   RunContext& context_;
   ErrorSums losses_, eval_losses_, eval_errors_;
   const device::StepProgram train_, eval_;

@@ -28,7 +28,7 @@ at::Tensor View(const T* values, std::vector<int64_t> sizes, c10::Device device)
   return device.is_cpu() ? view : view.to(device);
 }
 
-at::Tensor Features(const std::vector<int64_t>& ints, const std::vector<float>& floats,
+at::Tensor Features(const AlignedVector<int64_t>& ints, const AlignedVector<float>& floats,
                     const data::FeatureSummary& summary, int64_t rows, c10::Device device) {
   switch (summary.type) {
     case data::DataType::kInt32:

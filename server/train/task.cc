@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "base/memory_limit.h"
 #include "base/status.h"
 #include "train/graph_set_task.h"
+#include "train/model_for.h"
 #include "train/node_model_for.h"
 #include "train/node_task.h"
 #include "train/whole_graph_task.h"
@@ -26,7 +28,7 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
                                                    c10::Device device, int threads,
                                                    const std::function<bool()>& keep_going) {
   if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
-    return GraphSetTask::Create(options, *set, device);
+    return GraphSetTask::Create(options, *set, device, keep_going);
   }
   const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
   if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device);
@@ -35,9 +37,9 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
 
 absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
-    return ModelFor(options, *set, prefix).status();
+    return GraphModelFor(options, *set, MemoryLimit(), prefix).status();
   }
-  return NodeModelFor(options, std::get<data::GraphSummary>(summary), prefix).status();
+  return NodeModelFor(options, std::get<data::GraphSummary>(summary), MemoryLimit(), prefix).status();
 }
 
 }  // namespace permafrost::train

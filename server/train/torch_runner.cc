@@ -1,11 +1,11 @@
 #include "train/torch_runner.h"
 
-#include <torch/headeronly/version.h>
+#include <string>
+#include <utility>
 
 #include "base/status.h"
-#include "device/cpu/capture.h"
-#include "device/cpu/storage.h"
-#include "device/device.h"
+#include "device/backend.h"
+#include "device/torch_version.h"
 #include "train/guard.h"
 #include "train/trainer.h"
 
@@ -14,12 +14,14 @@ namespace {
 
 class TorchRunner final : public Runner {
  public:
-  TorchRunner(c10::Device device, int threads) : device_(device), threads_(threads) {}
+  TorchRunner(std::unique_ptr<device::Backend> backend, int threads)
+      : backend_(std::move(backend)), threads_(threads), torch_version_(device::LoadedTorchVersion()) {}
 
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return CatchTorch([&]() -> absl::StatusOr<RunOutcome> {
       device::UseThreads(threads_);  // a setting of the calling thread
-      const auto trainer = Trainer::Create(request, device_, threads_, context);
+      backend_->RestartStoragePeak();
+      const auto trainer = Trainer::Create(request, *backend_, threads_, context);
       if (absl::IsCancelled(trainer.status())) {
         const bool cancel = context.stop_requested() == StopRequest::kCancel;
         return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
@@ -34,27 +36,23 @@ class TorchRunner final : public Runner {
     return Task::Check(options, summary, prefix);
   }
 
-  DeviceKind device() const override { return device::KindOf(device_); }
+  DeviceKind device() const override { return backend_->kind(); }
   int threads() const override { return threads_; }
-  std::string_view torch_version() const override { return TORCH_VERSION; }
+  std::string_view torch_version() const override { return torch_version_; }
+  StorageUse storage_use() const override { return backend_->storage(); }
 
  private:
-  const c10::Device device_;
+  const std::unique_ptr<device::Backend> backend_;
   const int threads_;
+  const std::string torch_version_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options) {
-  device::InstallStorageAllocator();
-  PF_ASSIGN_OR_RETURN(const c10::Device device, device::OpenDevice(options.device));
-  PF_RETURN_IF_ERROR(device::CheckCapture(device));
-  return std::make_unique<TorchRunner>(device, device::UseThreads(options.threads));
-}
-
-StorageUse CurrentStorageUse() {
-  const device::StorageCounters now = device::ReadStorageCounters();
-  return {now.bytes, now.allocations};
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend, device::OpenBackend(options.device));
+  PF_RETURN_IF_ERROR(backend->CheckCapture());
+  return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads));
 }
 
 }  // namespace permafrost::train

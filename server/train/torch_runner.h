@@ -1,7 +1,6 @@
 // The Runner on libtorch.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -16,14 +15,8 @@ struct RunnerOptions {
   int threads = 0;
 };
 
-// Errors: FailedPrecondition for a device that is absent, or a libtorch that steps cannot be captured with.
+// Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this
+// was built with; Internal for one that steps cannot be captured with.
 absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options);
-
-// Storage of CPU tensors, all jobs of the process. Safe anywhere.
-struct StorageUse {
-  int64_t bytes = 0;        // live
-  int64_t allocations = 0;  // since the process began
-};
-StorageUse CurrentStorageUse();
 
 }  // namespace permafrost::train

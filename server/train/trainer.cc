@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "device/device.h"
 #include "train/artifacts.h"
 
 namespace permafrost::train {
@@ -29,25 +28,25 @@ bool IsBetter(nn::Metric metric, double value, double best) {
   return nn::HigherIsBetter(metric) ? value > best : value < best;
 }
 
-absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, c10::Device device, int threads,
-                                                         RunContext& context) {
-  PF_ASSIGN_OR_RETURN(auto task, Task::Create(request.options, request.dataset, device, threads,
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
+                                                         int threads, RunContext& context) {
+  PF_ASSIGN_OR_RETURN(auto task, Task::Create(request.options, request.dataset, backend.device(), threads,
                                               [&context] { return context.stop_requested() == StopRequest::kNone; }));
-  std::unique_ptr<Trainer> trainer(new Trainer(request, device, threads, context, std::move(task)));
+  std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   return trainer;
 }
 
-Trainer::Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context,
+Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
                  std::unique_ptr<Task> task)
     : options_(request.options),
       job_directory_(request.job_directory),
-      device_(device),
+      backend_(backend),
       context_(context),
       metric_(nn::MetricOf(options_.loss)),
       task_(std::move(task)),
       optimizer_(options_.optimizer, task_->tensors().parameters()),
-      engine_(options_, *task_, optimizer_, device, context),
+      engine_(options_, *task_, optimizer_, backend, context),
       checkpoints_(job_directory_ / "checkpoints", options_.checkpoint.keep,
                    {{"format", "pt"}, {"permafrost.model", task_->Describe()}},
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
@@ -60,7 +59,7 @@ Trainer::Trainer(const RunRequest& request, c10::Device device, int threads, Run
 absl::Status Trainer::Resume() {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
   if (!found) {
-    engine_.Tell(/*with_entries=*/true);
+    engine_.Report(/*with_entries=*/true);
     context_.Log(LogLevel::kInfo, absl::StrFormat("new run: %d parameters, %d steps an epoch",
                                                   task_->tensors().num_parameter_values(), task_->batches_per_epoch()));
     return absl::OkStatus();
@@ -98,9 +97,8 @@ absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   if (!checkpoint.cache) return absl::OkStatus();
   // What earlier runs did, apart from what this one does from here on.
   context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
-  PF_RETURN_IF_ERROR(engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries,
-                                             [this] { return context_.stop_requested() == StopRequest::kNone; }));
-  engine_.Tell(/*with_entries=*/true);
+  engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
+  engine_.Report(/*with_entries=*/true);
   return absl::OkStatus();
 }
 
@@ -108,7 +106,7 @@ absl::Status Trainer::ExecuteCommands() {
   const int64_t last = engine_.cache().last_command();
   for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
     PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
-    engine_.Tell(/*with_entries=*/true);
+    engine_.Report(/*with_entries=*/true);
   }
   return absl::OkStatus();
 }
@@ -117,7 +115,7 @@ absl::StatusOr<RunOutcome> Trainer::Run() {
   work_.Restart();
   Report();
   absl::StatusOr<RunOutcome> outcome = RunToEnd();
-  engine_.Tell(/*with_entries=*/true);
+  engine_.Report(/*with_entries=*/true);
   return outcome;
 }
 
@@ -177,7 +175,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     }
     meter_.Add(end, run_steps_, rows().graphs - graphs_before_);
     ReportLookAhead(*stream);
-    engine_.Tell();
+    engine_.Report();
     Report();
     // After an epoch's last step its evaluation comes first: a checkpoint is worth more with it.
     if (state_.position.batch < batches && schedule_.Due(state_.step, end)) PF_RETURN_IF_ERROR(SaveDueCheckpoint());
@@ -186,7 +184,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
 }
 
 absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
-  device::Synchronize(device_);
+  backend_.Synchronize();
   const double train_loss = engine_.losses().Mean();
   PF_RETURN_IF_ERROR(CheckFinite(train_loss));
   const Stopwatch evaluation;

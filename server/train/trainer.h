@@ -2,8 +2,6 @@
 // Threads: the device thread. Lives for one Run.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/monotonic.h"
 #include "data/sampling/epoch_order.h"
+#include "device/backend.h"
 #include "nn/optimizer.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_schedule.h"
@@ -30,14 +29,15 @@ bool IsBetter(nn::Metric metric, double value, double best);
 
 class Trainer {
  public:
-  // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `context` outlives the trainer.
-  // Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
-  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, c10::Device device, int threads,
-                                                         RunContext& context);
+  // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `backend` and `context` outlive
+  // the trainer. Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
+                                                         int threads, RunContext& context);
   absl::StatusOr<RunOutcome> Run();
 
  private:
-  Trainer(const RunRequest& request, c10::Device device, int threads, RunContext& context, std::unique_ptr<Task> task);
+  Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
+          std::unique_ptr<Task> task);
 
   // Each returns the StopRequest that ended it early; kNone: it came to its end.
   absl::StatusOr<StopRequest> TrainEpoch();
@@ -66,7 +66,7 @@ class Trainer {
 
   const TrainOptions options_;
   const std::filesystem::path job_directory_;
-  const c10::Device device_;
+  const device::Backend& backend_;
   RunContext& context_;
   const nn::Metric metric_;
   const std::unique_ptr<Task> task_;

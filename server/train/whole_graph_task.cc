@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/memory_limit.h"
 #include "base/status.h"
+#include "nn/models/registry.h"
 #include "train/layer_wise.h"
 #include "train/node_inputs.h"
 #include "train/node_model_for.h"
@@ -69,9 +71,10 @@ graphcache::StepInputs WholeGraphBatch::Inputs(const int64_t& step, c10::Device 
 absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const TrainOptions& options,
                                                                        const std::shared_ptr<const data::Graph>& graph,
                                                                        c10::Device device) {
-  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), "spec."));
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
+                      NodeModelFor(options, graph->summary(), MemoryLimit(), "spec."));
   std::unique_ptr<WholeGraphTask> task(
-      new WholeGraphTask(model.num_outputs, nn::NodeModel::Create(model, options.seed, device)));
+      new WholeGraphTask(model.num_outputs, nn::MakeNodeModel(model, options.seed, device)));
   PF_RETURN_IF_ERROR(task->Read(options, *graph, device));
   return task;
 }

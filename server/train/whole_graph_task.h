@@ -1,5 +1,5 @@
-// Node-level jobs that train on the whole graph in every step: Kipf and Welling's setting, for graphs that fit the
-// device. Everything is read once, when the job begins.
+// Node-level jobs that train on the whole graph in every step, as Kipf and Welling 2017 do, for graphs that fit the
+// device. Everything is read once, when the job begins. Threads: the device thread.
 #pragma once
 
 #include <array>

@@ -26,7 +26,10 @@ Message Parsed(const std::string& text) {
 TEST(GraphCacheToWire, CarriesEveryField) {
   graphcache::Snapshot snapshot;
   snapshot.options = {.policy = Policy::kFreeze, .freeze_at = 1, .on_miss = OnMiss::kTransient};
-  snapshot.freeze_point = {.freeze_at = 2, .effective_size = 3, .no_op_reason = "bad \xFF byte"};
+  snapshot.freeze_point = {.freeze_at = 2,
+                           .source = graphcache::FreezeSource::kSchedule,
+                           .effective_size = 3,
+                           .no_formula_reason = "equal nodes"};
   snapshot.frozen = true;
   snapshot.armed = true;
   snapshot.freeze_step = 4;
@@ -50,7 +53,8 @@ TEST(GraphCacheToWire, CarriesEveryField) {
                                .edges = 21,
                                .padding_graphs = 22,
                                .padding_nodes = 23,
-                               .padding_edges = 24};
+                               .padding_edges = 24,
+                               .awaiting_recapture = 5};
   snapshot.of(Mode::kEval).entry_bytes = 1000;
   snapshot.shared_bytes = 30'000;
   snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};
@@ -63,7 +67,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
     name: "jobs/a/graphCache"
     policy { policy: POLICY_FREEZE freeze_at: 1 on_miss: ON_MISS_TRANSIENT }
     freeze_at: 2
-    no_op_reason: "bad \357\277\275 byte"
+    freeze_point_source: FREEZE_POINT_SOURCE_SCHEDULE
     frozen: true
     armed: true
     freeze_step: 4
@@ -90,6 +94,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
       padding_graphs: 22
       padding_nodes: 23
       padding_edges: 24
+      awaiting_recapture: 5
     }
     statistics { mode: GRAPH_CACHE_MODE_EVAL entry_bytes: 1000 }
     shared_bytes: 30000
@@ -101,6 +106,14 @@ TEST(GraphCacheToWire, CarriesEveryField) {
     command_step: 34
   )pb");
   EXPECT_EQ(GraphCacheToWire(JobId("a"), snapshot).DebugString(), want.DebugString());
+}
+
+TEST(GraphCacheToWire, SaysWhyThereIsNoFreezePoint) {
+  graphcache::Snapshot snapshot;
+  snapshot.freeze_point = {.no_formula_reason = "bad \xFF byte"};
+  const v1::GraphCache cache = GraphCacheToWire(JobId("a"), snapshot);
+  EXPECT_EQ(cache.freeze_point_source(), v1::FREEZE_POINT_SOURCE_NONE);
+  EXPECT_EQ(cache.no_op_reason(), "bad \357\277\275 byte");
 }
 
 TEST(GraphCacheToWire, LeavesOutWhatIsNotKnownBeforeTheFirstStep) {

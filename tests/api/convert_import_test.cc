@@ -13,7 +13,7 @@
 namespace permafrost::api {
 namespace {
 
-v1::ImportDatasetRequest Minimal() {
+v1::ImportDatasetRequest MinimalImport() {
   v1::ImportDatasetRequest request;
   request.set_dataset_id("zinc");
   request.mutable_options()->set_source_path("/data/zinc");
@@ -21,7 +21,7 @@ v1::ImportDatasetRequest Minimal() {
 }
 
 TEST(ImportRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
-  const auto got = ImportRequestFromWire(Minimal());
+  const auto got = ImportRequestFromWire(MinimalImport());
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->id, DatasetId("zinc"));
   EXPECT_EQ(got->options.source, "/data/zinc");
@@ -38,7 +38,7 @@ TEST(ImportRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
 }
 
 data::ImportOptions RoundTrip(const data::ImportOptions& options) {
-  v1::ImportDatasetRequest request = Minimal();
+  v1::ImportDatasetRequest request = MinimalImport();
   *request.mutable_options() = ImportOptionsToWire(options);
   const auto got = ImportRequestFromWire(request);
   EXPECT_TRUE(got.ok()) << got.status();
@@ -106,7 +106,24 @@ TEST(ImportOptions, NoCommentsAreSaidApartFromTheDefault) {
   options.source = "/s";
   options.edge_list.comment = '\0';
   EXPECT_EQ(RoundTrip(options).edge_list.comment, '\0');
-  EXPECT_EQ(ImportRequestFromWire(Minimal())->options.edge_list.comment, '#');
+  EXPECT_EQ(ImportRequestFromWire(MinimalImport())->options.edge_list.comment, '#');
+}
+
+// The bad fields of a request, whoever finds them: the conversion what the domain cannot hold, the catalog the rest.
+absl::Status Refusal(const v1::ImportDatasetRequest& wire) {
+  const auto request = ImportRequestFromWire(wire);
+  if (!request.ok()) return request.status();
+  Violations violations;
+  violations.AddMissing(CheckIdSyntax("dataset_id", request->id.value()));
+  violations.AddMissing(data::CheckImportOptions(request->options));
+  return violations.ToStatus();
+}
+
+TEST(ImportRequestFromWire, LeavesValuesToTheCatalog) {
+  v1::ImportDatasetRequest request = MinimalImport();
+  request.set_dataset_id("A/b");
+  request.mutable_options()->set_train_fraction(-1);
+  EXPECT_TRUE(ImportRequestFromWire(request).ok());
 }
 
 TEST(ImportRequestFromWire, NamesTheBadFields) {
@@ -157,19 +174,20 @@ TEST(ImportRequestFromWire, NamesTheBadFields) {
        [](auto& r) { r.mutable_options()->mutable_edge_list()->set_delimiter("\n"); },
        {"options.edge_list.delimiter"}},
       {"less than no memory", [](auto& r) { r.mutable_options()->set_memory_bytes(-1); }, {"options.memory_bytes"}},
-      {"all at once",
+      {"all at once, what cannot be read first",
        [](auto& r) {
          r.set_dataset_id("");
          r.mutable_options()->clear_source_path();
          r.mutable_options()->set_train_fraction(-1);
+         r.mutable_options()->set_memory_bytes(-1);
        },
-       {"dataset_id", "options.source_path", "options.train_fraction"}},
+       {"options.memory_bytes", "dataset_id", "options.source_path", "options.train_fraction"}},
   };
   for (const auto& c : kCases) {
-    v1::ImportDatasetRequest request = Minimal();
+    v1::ImportDatasetRequest request = MinimalImport();
     c.edit(request);
     std::vector<std::string> fields;
-    for (const auto& v : GetViolations(ImportRequestFromWire(request).status())) fields.push_back(v.field);
+    for (const auto& v : GetViolations(Refusal(request))) fields.push_back(v.field);
     EXPECT_EQ(fields, c.fields) << c.why;
   }
 }

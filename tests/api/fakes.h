@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -104,6 +105,11 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return created_;
   }
+  // What GetSince was asked for, in order.
+  std::vector<int64_t> asked_since() const {
+    absl::MutexLock lock(&mu_);
+    return asked_since_;
+  }
   std::vector<jobs::JobState> listed_states() const {
     absl::MutexLock lock(&mu_);
     return listed_states_;
@@ -143,6 +149,7 @@ class FakeJobManager : public jobs::JobManager {
   absl::StatusOr<jobs::Job> Create(const jobs::CreateRequest& request) override {
     absl::MutexLock lock(&mu_);
     PF_RETURN_IF_ERROR(std::exchange(next_error_, absl::OkStatus()));
+    PF_RETURN_IF_ERROR(jobs::CheckRequest(request));
     created_ = request;
     jobs::Job job;
     job.id = request.id.empty() ? JobId("made") : request.id;
@@ -157,6 +164,10 @@ class FakeJobManager : public jobs::JobManager {
   }
   absl::StatusOr<jobs::Job> GetSince(const JobId& id, int64_t after_epoch) const override {
     PF_ASSIGN_OR_RETURN(jobs::Job job, Get(id));
+    {
+      absl::MutexLock lock(&mu_);
+      asked_since_.push_back(after_epoch);
+    }
     std::erase_if(job.epochs, [after_epoch](const train::EpochMetrics& e) { return e.epoch <= after_epoch; });
     return job;
   }
@@ -277,6 +288,7 @@ class FakeJobManager : public jobs::JobManager {
   std::filesystem::path artifact_ ABSL_GUARDED_BY(mu_);
   absl::Status next_error_ ABSL_GUARDED_BY(mu_);
   jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);
+  mutable std::vector<int64_t> asked_since_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<jobs::JobState> listed_states_ ABSL_GUARDED_BY(mu_);
   mutable int64_t listed_page_size_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
@@ -333,6 +345,11 @@ class FakeCatalog : public data::Catalog {
     hub_.Notify(key);
   }
   CountedHub& hub() { return hub_; }
+  // What Delete waits for, as for a slow disk.
+  void SetDeleteWait(std::function<void()> wait) {
+    absl::MutexLock lock(&mu_);
+    delete_wait_ = std::move(wait);
+  }
 
   absl::StatusOr<data::Dataset> Import(const DatasetId& id, data::ImportOptions options) override {
     data::Dataset dataset;
@@ -355,6 +372,12 @@ class FakeCatalog : public data::Catalog {
     return all;
   }
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override {
+    std::function<void()> wait;
+    {
+      absl::MutexLock lock(&mu_);
+      wait = delete_wait_;
+    }
+    if (wait) wait();
     {
       absl::MutexLock lock(&mu_);
       if (datasets_.count(id.value()) == 0) return NotFound(id);
@@ -386,6 +409,7 @@ class FakeCatalog : public data::Catalog {
   mutable absl::Mutex mu_;
   std::map<std::string, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, data::OpenedDataset> opened_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> delete_wait_ ABSL_GUARDED_BY(mu_);
 };
 
 inline jobs::Job MakeJob(const std::string& id, jobs::JobState state) {

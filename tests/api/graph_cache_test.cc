@@ -388,7 +388,7 @@ TEST_F(GraphCacheTest, ASlowWatcherSkipsStatesButNotTheLast) {
   constexpr int kChanges = 60;
   graphcache::Snapshot snapshot;
   // Larger than what flow control buffers, so that the writes wait for the reader.
-  snapshot.freeze_point.no_op_reason = std::string(512 << 10, 'x');
+  snapshot.freeze_point.no_formula_reason = std::string(512 << 10, 'x');
   manager_.SetGraphCache("a", snapshot);
   grpc::ClientContext context;
   auto reader = Watch(context);

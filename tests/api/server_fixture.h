@@ -57,6 +57,7 @@ class ServerTest : public ::testing::Test {
     options.info.start_time = absl::FromUnixSeconds(5);
     options.info.import_roots = {"/data"};
     options.default_graph_cache = default_graph_cache_;
+    options.limits = limits_;
     options.observe_request = [this](std::string_view method, std::string_view code, absl::Duration duration) {
       EXPECT_GE(duration, absl::ZeroDuration());
       counts_.Add(method, code);
@@ -85,6 +86,7 @@ class ServerTest : public ::testing::Test {
 
   const graphcache::PolicyOptions default_graph_cache_{
       .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
+  CallLimitOptions limits_;  // of a server that starts in SetUp
   FakeJobManager manager_;
   FakeCatalog catalog_;
   RequestCounts counts_;

@@ -37,8 +37,9 @@ TEST_F(ServerTest, ViolationsReachTheClient) {
   const auto bad = Detail<google::rpc::BadRequest>(status);
   ASSERT_TRUE(bad.has_value());
   ASSERT_EQ(bad->field_violations_size(), 3);
-  EXPECT_EQ(bad->field_violations(0).field(), "job_id");
-  EXPECT_EQ(bad->field_violations(1).field(), "spec.dataset");
+  // What cannot be read comes first.
+  EXPECT_EQ(bad->field_violations(0).field(), "spec.dataset");
+  EXPECT_EQ(bad->field_violations(1).field(), "job_id");
   EXPECT_EQ(bad->field_violations(2).field(), "spec.epochs");
 }
 

@@ -67,6 +67,17 @@ TEST(ToGrpcStatus, UnavailableSaysWhenToRetry) {
   EXPECT_GT(retry.retry_delay().seconds(), 0);
 }
 
+TEST(ToGrpcStatus, ACallTooManySaysWhenToRetry) {
+  google::rpc::RetryInfo retry;
+  const absl::Status too_many = WithReason(absl::ResourceExhaustedError("64 exports"), kTooManyCalls);
+  const grpc::Status status = ToGrpcStatus(too_many);
+  ASSERT_EQ(Details(status).details_size(), 2);
+  ASSERT_TRUE(Details(status).details(1).UnpackTo(&retry));
+  EXPECT_GT(retry.retry_delay().seconds(), 0);
+  EXPECT_EQ(Details(ToGrpcStatus(absl::ResourceExhaustedError("disk full"))).details_size(), 0)
+      << "asking again helps only where what is scarce comes back by itself";
+}
+
 TEST(ToGrpcStatus, FitsATrailerWhateverTheInput) {
   Violations violations;
   for (int i = 0; i < 1000; ++i) violations.Add(std::string(1000, 'f'), std::string(100'000, '\xFF'));

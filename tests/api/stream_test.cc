@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -46,6 +47,36 @@ TEST_F(StreamTest, WatchJobSendsASnapshotWithAllEpochsFirst) {
   ASSERT_EQ(got.epochs_size(), 1);
   EXPECT_EQ(got.epochs(0).epoch(), 4);
   context.TryCancel();
+}
+
+// A notice of a job with a million epochs must not copy them all, for each watcher, under the manager's lock.
+TEST_F(StreamTest, WatchersAskForNewEpochsOnly) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
+  for (int64_t epoch = 1; epoch <= 3; ++epoch) job.epochs.push_back({.epoch = epoch});
+  manager_.Put(job);
+  grpc::ClientContext context;
+  auto reader = Watch(context, "jobs/a");
+  v1::Job got;
+  ASSERT_TRUE(reader->Read(&got));
+  EXPECT_EQ(manager_.asked_since().front(), 0);
+  manager_.Change("a", [](jobs::Job& j) { j.epochs.push_back({.epoch = 4}); });
+  ASSERT_TRUE(reader->Read(&got));
+  EXPECT_EQ(manager_.asked_since().at(1), 3);
+  context.TryCancel();
+
+  // A cache's watcher wants to know whether the job has ended, and no epoch at all.
+  const size_t before = manager_.asked_since().size();
+  grpc::ClientContext cache_context;
+  v1::WatchGraphCacheRequest request;
+  request.set_name("jobs/a/graphCache");
+  auto cache_reader = cache_stub_->WatchGraphCache(&cache_context, request);
+  v1::GraphCache cache;
+  ASSERT_TRUE(cache_reader->Read(&cache));
+  const std::vector<int64_t> asked = manager_.asked_since();
+  EXPECT_NE(
+      std::find(asked.begin() + static_cast<std::ptrdiff_t>(before), asked.end(), std::numeric_limits<int64_t>::max()),
+      asked.end());
+  cache_context.TryCancel();
 }
 
 TEST_F(StreamTest, WatchJobOfAnEndedJobSendsOneResponse) {

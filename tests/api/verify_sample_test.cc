@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "api/slow_calls.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
 
@@ -147,15 +146,15 @@ TEST_F(VerifySampleTest, ThereAreFewAtATime) {
   std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
   std::vector<std::unique_ptr<grpc::ClientReader<v1::VerifyDatasetResponse>>> readers;
   v1::VerifyDatasetResponse response;
-  for (int i = 0; i < SlowCalls::kMost; ++i) {
+  for (int i = 0; i < limits_.dataset_reads; ++i) {
     contexts.push_back(std::make_unique<grpc::ClientContext>());
     readers.push_back(dataset_stub_->VerifyDataset(contexts.back().get(), verify_));
     EXPECT_TRUE(readers.back()->Read(&response));
   }
-  EXPECT_EQ(running, SlowCalls::kMost) << "each on a thread of its own";
+  EXPECT_EQ(running, limits_.dataset_reads) << "each on a thread of its own";
   const Verified refused = Verify();
   EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(refused.status)->reason(), "TOO_MANY_SLOW_CALLS");
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(refused.status)->reason(), "TOO_MANY_CALLS");
   sample_.mutable_walk();
   v1::SampleDatasetResponse answer;
   EXPECT_EQ(Sample(answer).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);

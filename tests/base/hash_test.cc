@@ -34,8 +34,12 @@ TEST(Hash, PiecesEqualTheWhole) {
 TEST(Hash, OneBitCounts) {
   std::string data(100, 'a');
   const auto before = Hash64(data);
+  const Hash128Value wide = Hash128(data.data(), data.size());
+  EXPECT_EQ(Hash128(data.data(), data.size()), wide);
   data[50] ^= 1;
   EXPECT_NE(Hash64(data), before);
+  EXPECT_NE(Hash128(data.data(), data.size()).low, wide.low);
+  EXPECT_NE(Hash128(data.data(), data.size()).high, wide.high);
 }
 
 }  // namespace

@@ -131,30 +131,6 @@ TEST_F(MappedFileTest, AdviceIsOnlyAdvice) {
   EXPECT_EQ((*random)->data()[0], std::byte{0});
 }
 
-// As clients do that ask for exports and do not read them.
-TEST_F(MappedFileTest, TransfersLeaveMappingsToTheRest) {
-  std::vector<std::unique_ptr<MappedFile>> transfers;
-  for (;;) {
-    auto transfer = MappedFile::Open(path_, MappedFile::Access::kTransfer);
-    if (!transfer.ok()) {
-      EXPECT_EQ(transfer.status().code(), absl::StatusCode::kResourceExhausted) << transfer.status();
-      break;
-    }
-    transfers.push_back(*std::move(transfer));
-    ASSERT_LE(transfers.size(), MappedFile::kMaxTransfers);
-  }
-  EXPECT_EQ(transfers.size(), MappedFile::kMaxTransfers);
-  EXPECT_TRUE(MappedFile::Open(path_).ok());
-  // Refused opens, of which one fails for another reason, keep none.
-  transfers.pop_back();
-  EXPECT_FALSE(MappedFile::Open(dir_.path() / "none", MappedFile::Access::kTransfer).ok());
-  EXPECT_TRUE(MappedFile::Open(path_, MappedFile::Access::kTransfer).ok());
-  transfers.clear();
-  const auto transfer = MappedFile::Open(path_, MappedFile::Access::kTransfer);
-  ASSERT_TRUE(transfer.ok());
-  EXPECT_EQ(static_cast<char>((*transfer)->data()[0]), 'x');
-}
-
 TEST(MappedFile, EmptyAndMissingFiles) {
   const TempDir dir;
   ASSERT_TRUE(WriteFileAtomic(dir.path() / "empty", "").ok());

@@ -38,6 +38,22 @@ TEST(Violations, ManyAreCounted) {
   EXPECT_THAT(std::string(status.message()), EndsWith("f: d; and 1000000 more"));
 }
 
+TEST(Violations, WhatAFieldHasIsNotToldAgain) {
+  Violations found;
+  found.Add("epochs", "-1 is below 1");
+  found.Add("epochs", "and not even");
+  found.Add("seed", "is odd");
+  Violations all;
+  all.Add("epochs", "is no number");
+  all.AddMissing(found.ToStatus());
+  all.AddMissing(absl::OkStatus());
+  all.AddMissing(absl::InternalError("no violation of any field"));
+  EXPECT_EQ(all.ToStatus().message(), "epochs: is no number; seed: is odd");
+  Violations empty;
+  empty.AddMissing(found.ToStatus());
+  EXPECT_EQ(GetViolations(empty.ToStatus()), GetViolations(found.ToStatus())) << "what is new comes whole";
+}
+
 TEST(Violations, AnyTextSurvivesThePayload) {
   Violations violations;
   const std::string odd("3:a;\0\n:", 7);

@@ -15,10 +15,10 @@ using testing::Not;
 using Policy = v1::GraphCachePolicy;
 
 // Four minutes after the sample cache froze.
-const ViewTime kTime{absl::FromUnixSeconds(1'773'144'247), absl::UTCTimeZone()};
+const ViewTime kViewTime{absl::FromUnixSeconds(1'773'144'247), absl::UTCTimeZone()};
 
 TEST(CacheView, TellsTheWholeStory) {
-  EXPECT_EQ(RenderCache(FrozenCache(), kTime, {}),
+  EXPECT_EQ(RenderCache(FrozenCache(), kViewTime, {}),
             "graph cache of job zinc-1\n"
             "  policy         freeze after 97 training shapes (derived from the dataset), on a miss: pad\n"
             "  state          frozen since step 106, 2026-03-10 12:00:07 (4m ago); no step compiled anything since\n"
@@ -44,7 +44,7 @@ TEST(CacheView, TellsTheWholeStory) {
 }
 
 TEST(CacheView, BeforeTheFirstStepThereIsNoTable) {
-  EXPECT_EQ(RenderCache(NewCache(), kTime, {}),
+  EXPECT_EQ(RenderCache(NewCache(), kViewTime, {}),
             "graph cache of job zinc-1\n"
             "  policy  freeze after a number of training shapes derived from the dataset, on a miss: pad\n"
             "  state   open: where it freezes is known from the first step on\n");
@@ -84,11 +84,14 @@ TEST(CacheView, TheStateSaysWhatComesNextOrWhyNothingDoes) {
          c.mutable_statistics(1)->set_frozen_captures(34);
        },
        "frozen since step 106, 2026-03-10 12:00:07 (4m ago); 1,234 steps compiled something since"},
+      {"frozen, resumed", FrozenCache(), [](auto& c) { c.mutable_statistics(0)->set_recaptures(98); },
+       "frozen since step 106, 2026-03-10 12:00:07 (4m ago); no step compiled a new shape since, 98 again after a "
+       "resume"},
   };
   for (const auto& c : kCases) {
     v1::GraphCache cache = c.cache;
     c.edit(cache);
-    const std::string text = RenderCache(cache, kTime, {});
+    const std::string text = RenderCache(cache, kViewTime, {});
     const size_t at = text.find("  state ");
     ASSERT_NE(at, std::string::npos) << c.why;
     EXPECT_THAT(text.substr(at, text.find('\n', at) - at), testing::EndsWith(absl::StrCat(" ", c.want))) << c.why;
@@ -106,7 +109,7 @@ TEST(CacheView, GraphBreaksNameTheOperatorAndTheReason) {
   unknown.set_mode(v1::GRAPH_CACHE_MODE_EVAL);
   unknown.set_why("a tensor differs between two captures");
   unknown.set_count(1);
-  const std::string text = RenderCache(cache, kTime, {});
+  const std::string text = RenderCache(cache, kViewTime, {});
   EXPECT_THAT(text, HasSubstr("  graph breaks   2, see below; steps of that mode run eager\n"));
   EXPECT_THAT(text,
               testing::EndsWith("\n"
@@ -116,10 +119,10 @@ TEST(CacheView, GraphBreaksNameTheOperatorAndTheReason) {
 }
 
 TEST(CacheView, ResumesAreToldWhereThereWereAny) {
-  EXPECT_THAT(RenderCache(FrozenCache(), kTime, {}), Not(HasSubstr("resume")));
+  EXPECT_THAT(RenderCache(FrozenCache(), kViewTime, {}), Not(HasSubstr("resume")));
   v1::GraphCache cache = FrozenCache();
   cache.mutable_statistics(0)->set_recaptures(98);
-  EXPECT_THAT(RenderCache(cache, kTime, {}), HasSubstr("  again after a resume           98                 0\n"));
+  EXPECT_THAT(RenderCache(cache, kViewTime, {}), HasSubstr("  again after a resume           98                 0\n"));
 }
 
 TEST(CacheView, AServersTextCannotMoveTheCursor) {
@@ -128,7 +131,7 @@ TEST(CacheView, AServersTextCannotMoveTheCursor) {
   cache.set_freeze_at(0);
   cache.set_no_op_reason("\x1b[2J");
   cache.add_graph_breaks()->set_why("\x1b[2J");
-  EXPECT_EQ(RenderCache(cache, kTime, {}).find('\x1b'), std::string::npos);
+  EXPECT_EQ(RenderCache(cache, kViewTime, {}).find('\x1b'), std::string::npos);
 }
 
 TEST(CacheView, Policies) {
@@ -162,7 +165,7 @@ TEST(CacheView, Policies) {
 }
 
 TEST(CacheView, Entries) {
-  EXPECT_EQ(RenderCacheEntries(SampleEntries(), kTime, {}),
+  EXPECT_EQ(RenderCacheEntries(SampleEntries(), kViewTime, {}),
             "MODE   NODES  EDGES  GRAPHS   MEMORY  EXACT  PADDED  COMPILED IN  AT STEP  LAST USED\n"
             "train    757  1,630      33  29.8 kB     31   1,204       5.1 ms        0     7s ago\n"
             "eval     868  1,879      33  13.0 kB      0       0       2.4 ms      106          -\n");

@@ -118,6 +118,17 @@ TEST_F(ExportTest, AServerThatGoesAwayHalfWayLeavesNothing) {
   EXPECT_TRUE(Empty());
 }
 
+// As when the client was stopped for minutes: the server is there, and says why.
+TEST_F(ExportTest, AStreamThatTheServerEndsSaysWhy) {
+  Serve("content", HashHex(Hash64("content")));
+  pieces_.pop_back();
+  status_ = {grpc::StatusCode::ABORTED, "ended by the server: its client read nothing for 5m"};
+  const ProgramResult result = Export({"--to", Path("w")});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_EQ(result.err, "permafrost: ABORTED: ended by the server: its client read nothing for 5m\n");
+  EXPECT_TRUE(Empty());
+}
+
 TEST_F(ExportTest, NoDirectoryIsALocalError) {
   Serve("x", HashHex(Hash64("x")));
   const ProgramResult result = Export({"--to", Path("no/w")});

@@ -1,5 +1,7 @@
 // `permafrost job watch` against a scripted server: into a pipe, on a pseudo-terminal, through the server's restarts.
+#include <atomic>
 #include "absl/synchronization/notification.h"
+
 #include "client/fake_server.h"
 #include "client/program.h"
 #include "client/sample_jobs.h"
@@ -120,6 +122,19 @@ TEST_F(WatchTest, AnUnknownJobIsRefused) {
   const ProgramResult result = RunProgram(Command({"job", "watch", "frob"}));
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_EQ(result.err, "permafrost: NOT_FOUND: jobs/frob does not exist\n");
+}
+
+TEST_F(WatchTest, ConnectsAgainAfterTheServerEndedAStreamThatWasNotRead) {
+  std::atomic<int> streams{0};
+  fake_.jobs.watch = [&](const v1::WatchJobRequest& request, JobWriter& writer, grpc::ServerContext& context) {
+    if (++streams == 1) return grpc::Status(grpc::StatusCode::ABORTED, "its client read nothing for 5m");
+    return WholeRun(request, writer, context);
+  };
+  fake_.Start();
+  const ProgramResult result = RunProgram(Command({"job", "watch", "zinc-1"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, kThreeEpochs);
+  EXPECT_EQ(streams, 2);
 }
 
 TEST_F(WatchTest, SubmitWatches) {

@@ -1,4 +1,4 @@
-#include "client/enum_text.h"
+#include "permafrost/v1/enum_text.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

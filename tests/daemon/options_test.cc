@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -252,6 +255,36 @@ TEST(ParseOptions, HelpNamesEveryFlagItsVariableAndDefault) {
                            "PERMAFROST_FREEZE_AT; default 0", "--on-miss NAME", "Exit codes", "143"}) {
     EXPECT_THAT(parsed.text, HasSubstr(part));
   }
+}
+
+// The text is made from the struct: what it calls the default, given back, changes nothing.
+TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
+  const std::string help = Parse({"--help"}).text;
+  const std::regex default_of(R"(\((PERMAFROST_[A-Z_]+); default ([^)]+)\))");
+  Variables told;
+  for (std::sregex_iterator it(help.begin(), help.end(), default_of), end; it != end; ++it) told[(*it)[1]] = (*it)[2];
+  EXPECT_EQ(told.size(), 12u);
+  const Options got = Parsed({}, told);
+  const Options want;
+  EXPECT_EQ(got.listen, want.listen);
+  EXPECT_EQ(got.metrics, want.metrics);
+  EXPECT_EQ(got.state_dir, want.state_dir);
+  EXPECT_EQ(got.device, want.device);
+  EXPECT_EQ(got.threads, want.threads);
+  EXPECT_EQ(got.import_roots, want.import_roots);
+  EXPECT_EQ(got.quarantine_unknown_jobs, want.quarantine_unknown_jobs);
+  EXPECT_EQ(got.insecure, want.insecure);
+  EXPECT_EQ(got.drain_timeout, want.drain_timeout);
+  EXPECT_EQ(got.graph_cache, want.graph_cache);
+}
+
+// client/make-reference writes it there.
+TEST(ParseOptions, TheReadmeHasTheHelp) {
+  std::ifstream file(PERMAFROST_SOURCE_DIR "/server/daemon/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(file), {}};
+  const std::string help = std::regex_replace(Parse({"--help"}).text, std::regex(" +\n"), "\n");
+  EXPECT_NE(readme.find(help.substr(0, help.find_last_not_of('\n'))), std::string::npos)
+      << "server/daemon/README.md is not what permafrostd --help says; rewrite it with: client/make-reference";
 }
 
 TEST(ParseOptions, VersionIsOneLine) {

@@ -9,6 +9,8 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,6 +19,15 @@
 #include "data/store/graph.h"
 
 namespace permafrost::data {
+
+// Import of a source that is one large graph.
+inline absl::StatusOr<GraphSummary> ImportGraph(const ImportOptions& options, const std::filesystem::path& store,
+                                                const ImportObserver& observer, std::stop_token stop,
+                                                const ImportLimits& limits = {}) {
+  const auto summary = Import(options, store, observer, std::move(stop), limits);
+  if (!summary.ok()) return summary.status();
+  return std::get<GraphSummary>(*summary);
+}
 
 inline absl::StatusOr<GraphSummary> ImportGraphInto(const std::filesystem::path& store, const ImportOptions& options,
                                                     const ImportLimits& limits = {}) {

@@ -13,10 +13,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/import/ogb_import.h"
+#include "data/import/import.h"
 #include "data/store/graph_set.h"
 
 namespace permafrost::data {
@@ -63,6 +64,16 @@ inline void WriteText(const std::filesystem::path& path, std::string_view text) 
 
 inline void WriteFiles(const std::filesystem::path& source, const Files& files) {
   for (const auto& [name, text] : files) WriteText(source / name, text);
+}
+
+// Import of a set of small graphs.
+inline absl::StatusOr<GraphSetSummary> ImportOgbGraphs(ImportOptions options, const std::filesystem::path& store,
+                                                       const ImportObserver& observer, std::stop_token stop,
+                                                       const ImportLimits& limits = {}) {
+  options.format = ImportFormat::kOgbGraphs;
+  const auto summary = Import(options, store, observer, std::move(stop), limits);
+  if (!summary.ok()) return summary.status();
+  return std::get<GraphSetSummary>(*summary);
 }
 
 // Imports `source` into the fresh directory `store`.

@@ -14,6 +14,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "bin"
 FOLDERS = ("server", "client", "tests", "bench", "deploy", "proto", "cmake", ".ci")
+PROGRAMS = ("build/bin/permafrost", "build/bin/permafrostd", "permafrost", "permafrostd", "bench/run", "deploy/quickstart", "tests/run")
 MAX_README_LINES = 200
 
 
@@ -59,11 +60,11 @@ def bad_commands(lines):
     """Command lines of Permafrost's programs with a flag that their --help does not tell."""
     bad = []
     for line in lines:
-        words = line.removeprefix("$ ").split()
-        if len(words) < 2 or words[0] not in ("build/bin/permafrost", "build/bin/permafrostd", "permafrost", "bench/run", "deploy/quickstart", "tests/run"):
+        words = re.split(r" [|#>]", line.removeprefix("$ "))[0].split()
+        if len(words) < 2 or words[0] not in PROGRAMS:
             continue
         program, rest = words[0], words[1:]
-        flags = [word.split("=")[0] for word in rest if word.startswith("-")]
+        flags = [word.split("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
         names = [word for word in rest if re.fullmatch(r"[a-z][a-z-]*", word)]
         if program.endswith("permafrost"):
             known = flags_of(help_of(BIN / "permafrost", *names[:2])) | flags_of(help_of(BIN / "permafrost"))

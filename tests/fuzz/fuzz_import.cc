@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <stop_token>
+#include <variant>
 
 #include "data/import/import.h"
 #include "data/store/graph.h"
@@ -47,18 +48,21 @@ void FuzzImport(const FuzzFiles& files, const std::string& source, ImportOptions
   options.source = source.empty() ? directory : directory / source;
   // Small enough that an input of a few bytes cannot ask for minutes.
   const ImportLimits limits{.memory_bytes = uint64_t{16} << 20};
-  const auto summary = ImportGraph(options, store, /*observer=*/{}, std::stop_token(), limits);
-  if (!summary.ok()) {
-    const std::string message(summary.status().message());
+  const absl::Status accepted = CheckImportOptions(options);
+  const absl::StatusOr<ImportedSummary> imported =
+      accepted.ok() ? Import(options, store, /*observer=*/{}, std::stop_token(), limits) : accepted;
+  if (!imported.ok()) {
+    const std::string message(imported.status().message());
     Check(!message.empty() && message.find('\n') == message.npos, "not one line: " + message);
-    Check(summary.status().code() != absl::StatusCode::kInternal, "internal: " + message);
+    Check(imported.status().code() != absl::StatusCode::kInternal, "internal: " + message);
     return;
   }
+  const auto& summary = std::get<GraphSummary>(*imported);
   const auto graph = Graph::Open(store);
   Check(graph.ok(), "not opened: " + graph.status().ToString());
   const absl::Status whole = (*graph)->VerifyAll([](uint64_t, uint64_t) { return true; });
   Check(whole.ok(), "not whole: " + whole.ToString());
-  Check((*graph)->summary().edges == summary->edges && (*graph)->summary().nodes == summary->nodes, "another summary");
+  Check((*graph)->summary().edges == summary.edges && (*graph)->summary().nodes == summary.nodes, "another summary");
 }
 
 }  // namespace permafrost::data

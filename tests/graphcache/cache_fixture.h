@@ -63,7 +63,11 @@ class CacheFixture : public testing::Test {
 
   FakeCompiler compiler_;
   GraphSizes sizes_{.graphs = 100, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
-  ShapePlan plan_{.train_ceiling = Padded(90), .train_shapes = 40, .eval_rungs = {Padded(20), Padded(40)}};
+  ShapePlan plan_{.train_ceiling = Padded(90),
+                  .train_shapes = 40,
+                  .known_train_shapes = 40,
+                  .train_rungs = {},
+                  .eval_rungs = {Padded(20), Padded(40)}};
   std::vector<std::string> warnings_, infos_;
   int64_t sequence_ = 0;
   std::unique_ptr<GraphCache> cache_;

@@ -92,11 +92,44 @@ TEST_F(GraphCacheTest, WhatIsHeldIsNotCapturedAgainByTheFreeze) {
 TEST_F(GraphCacheTest, TheFreezePointIsDerivedFromTheSizes) {
   Make({});
   EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 97);
+  EXPECT_EQ(cache_->snapshot().freeze_point.source, FreezeSource::kFormula);
   EXPECT_EQ(Stats().capacity, 98);
+}
+
+// Graphs of equal nodes, as grids or images of superpixels are, have no spread that the formula could use.
+TEST_F(GraphCacheTest, WithoutASpreadItFreezesWhenEveryPlannedShapeIsHeld) {
+  sizes_ = {.graphs = 100, .std_nodes = 0, .std_edges = 3};
+  plan_.train_shapes = plan_.known_train_shapes = 3;
+  Make({});
+  EXPECT_THAT(infos_, ElementsAre("the graph cache freezes after 3 training shapes, of 3 that the schedule plans: all "
+                                  "graphs of the train split have equally many nodes, which leaves the formula without "
+                                  "an answer"));
+  EXPECT_EQ(cache_->snapshot().freeze_point.source, FreezeSource::kSchedule);
+  EXPECT_EQ(Stats().capacity, 4);
+  Train(5);
+  Train(6);
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  Train(7);
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_THAT(Train(8), ElementsAre("pad 90", "replay train 90"));
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(GraphCacheTest, WithoutASpreadThePlannedShapesThatAreKeptAreBounded) {
+  sizes_ = {.graphs = 100, .std_nodes = 0, .std_edges = 3};
+  plan_.train_shapes = 0;
+  plan_.known_train_shapes = 5000;
+  Make({});
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, kMaxScheduleFreezeAt);
+  EXPECT_THAT(infos_, ElementsAre(HasSubstr("of at least 5000 that the schedule plans")));
+  for (int64_t i = 0; i < kMaxScheduleFreezeAt; ++i) Train(200 + i);
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_EQ(Stats().entries, kMaxScheduleFreezeAt + 1) << "and the ceiling";
 }
 
 TEST_F(GraphCacheTest, WithoutAFreezePointItNeverFreezesAndSaysSoOnce) {
   sizes_ = {};
+  plan_.known_train_shapes = 0;
   Make({});
   for (int i = 1; i < 20; ++i) Train(i);
   EXPECT_FALSE(cache_->snapshot().frozen);
@@ -116,7 +149,7 @@ TEST_F(GraphCacheTest, PlannedTrainingShapesAreCapturedByAFreezeAfterTheFirstSte
   sizes_ = {};
   plan_.train_rungs = {Padded(30), Padded(60), plan_.train_ceiling};
   Make({});
-  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 1);
+  EXPECT_EQ(cache_->snapshot().freeze_point, (FreezePoint{.freeze_at = 1, .source = FreezeSource::kSchedule}));
   EXPECT_EQ(Stats().capacity, 3);
   EXPECT_THAT(Train(60), ElementsAre("capture train 60", "pad 60", "replay train 60", "capture train 90",
                                      "capture train 30", "capture eval 20", "capture eval 40"));

@@ -11,10 +11,16 @@ namespace {
 ModeStats FilledStats(int64_t base) {
   ModeStats s;
   int64_t next = base;
-  for (int64_t* field :
-       {&s.entries, &s.entry_bytes, &s.capacity, &s.hits, &s.padded_hits, &s.misses, &s.captures, &s.recaptures,
-        &s.frozen_captures, &s.rejected_inserts, &s.graph_breaks, &s.eager_steps, &s.transient_steps, &s.graphs,
-        &s.nodes, &s.edges, &s.padding_graphs, &s.padding_nodes, &s.padding_edges}) {
+  for (int64_t* field : {&s.entries,         &s.entry_bytes,
+                         &s.capacity,        &s.hits,
+                         &s.padded_hits,     &s.misses,
+                         &s.captures,        &s.recaptures,
+                         &s.frozen_captures, &s.rejected_inserts,
+                         &s.graph_breaks,    &s.eager_steps,
+                         &s.transient_steps, &s.awaiting_recapture,
+                         &s.graphs,          &s.nodes,
+                         &s.edges,           &s.padding_graphs,
+                         &s.padding_nodes,   &s.padding_edges}) {
     *field = next++;
   }
   s.capture_seconds = 0.1 + static_cast<double>(base);
@@ -25,7 +31,10 @@ ModeStats FilledStats(int64_t base) {
 Snapshot Filled() {
   Snapshot s;
   s.options = {.policy = Policy::kClearPerStep, .freeze_at = 12, .on_miss = OnMiss::kTransient};
-  s.freeze_point = {.freeze_at = 97, .effective_size = 9500.552566072289, .no_op_reason = "none \"quoted\""};
+  s.freeze_point = {.freeze_at = 97,
+                    .source = FreezeSource::kFormula,
+                    .effective_size = 9500.552566072289,
+                    .no_formula_reason = "none \"quoted\""};
   s.frozen = true;
   s.armed = false;
   s.freeze_step = 101;

@@ -9,7 +9,7 @@
 namespace permafrost::nn {
 namespace {
 
-constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNoLabel = std::numeric_limits<float>::quiet_NaN();
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 void ExpectEqual(double got, double want, const char* why) {
@@ -35,9 +35,9 @@ TEST(Metrics, RocAuc) {
       // Pairs: 2 against 1 and 2, 3 against 1 and 2: (1 + 0.5 + 1 + 1) / 4.
       {"one tie across the kinds", {1, 2, 2, 3}, {0, 0, 1, 1}, 1, 0.875},
       {"ties in any order of rows", {3, 2, 1, 2}, {1, 1, 0, 0}, 1, 0.875},
-      {"missing labels take no part", {0.1F, 9, 0.4F, 0.35F, 0.8F}, {0, kMissing, 0, 1, 1}, 1, 0.75},
-      {"the score of a missing label may be NaN", {1, kMissing, 2}, {0, kMissing, 1}, 1, 1},
-      {"a NaN score", {1, kMissing, 2}, {0, 1, 1}, 1, kNone},
+      {"missing labels take no part", {0.1F, 9, 0.4F, 0.35F, 0.8F}, {0, kNoLabel, 0, 1, 1}, 1, 0.75},
+      {"the score of a missing label may be NaN", {1, kNoLabel, 2}, {0, kNoLabel, 1}, 1, 1},
+      {"a NaN score", {1, kNoLabel, 2}, {0, 1, 1}, 1, kNone},
       {"one kind only", {1, 2}, {1, 1}, 1, kNone},
       {"no rows", {}, {}, 1, kNone},
       {"mean of two targets", {1, 9, 2, 1}, {0, 0, 1, 1}, 2, 0.5},
@@ -55,11 +55,11 @@ TEST(Metrics, Accuracy) {
     double want;
   } kCases[] = {
       {"two of three", {1, 2, 3, 3, 2, 1, 0, 5, 0}, {2, 0, 0}, 3, 2.0 / 3},
-      {"missing labels take no part", {1, 2, 2, 1}, {kMissing, 0}, 2, 1},
+      {"missing labels take no part", {1, 2, 2, 1}, {kNoLabel, 0}, 2, 1},
       {"of equal outputs the first is the answer", {4, 4, 4, 4}, {0, 1}, 2, 0.5},
-      {"a NaN output is wrong", {kMissing, 1, 1, kMissing}, {0, 0}, 2, 0},
+      {"a NaN output is wrong", {kNoLabel, 1, 1, kNoLabel}, {0, 0}, 2, 0},
       {"a label that is no class is wrong", {1, 2, 1, 2}, {2, -1}, 2, 0},
-      {"no labels", {1, 2}, {kMissing}, 2, kNone},
+      {"no labels", {1, 2}, {kNoLabel}, 2, kNone},
   };
   for (const auto& c : kCases) ExpectEqual(Accuracy(c.outputs, c.labels, c.classes), c.want, c.why);
 }

@@ -94,6 +94,19 @@ TEST(Optimizer, ClipsBeforeItSteps) {
   EXPECT_TRUE(at::equal(a, b));
 }
 
+TEST(LearningRate, HasTheTypeThatTheDevicesKernelReads) {
+  EXPECT_EQ(LearningRateType(c10::kCPU), at::kDouble);
+  EXPECT_EQ(LearningRateType(c10::kCUDA), at::kFloat) << "read through a pointer to float";
+  EXPECT_EQ(LearningRateType(c10::kMPS), at::kFloat) << "has no float64";
+}
+
+TEST(LearningRate, IsReadAsADoubleOnTheCpu) {
+  at::Tensor weight = at::zeros({1}, at::kDouble);
+  Optimizer optimizer({.learning_rate = 0.1}, {{"weight", weight}});
+  optimizer.Step({at::ones({1}, at::kDouble)});
+  EXPECT_NEAR(weight.item<double>(), -0.1 / (1 + 1e-8), 1e-14) << "0.1 as a float is 1.5e-9 more";
+}
+
 TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
   const OptimizerOptions cosine{.learning_rate = 2, .schedule = Schedule::kCosine, .warmup_steps = 4};
   const OptimizerOptions constant{.learning_rate = 2, .warmup_steps = 4};

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -17,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/descriptor.h"
+#include "base/host_port.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/server_metrics.h"
 #include "temp_dir.h"
@@ -26,23 +29,34 @@ namespace {
 
 using testing::HasSubstr;
 
-// The body of GET /metrics; empty on any failure.
-std::string Scrape(const std::string& address) {
-  const size_t colon = address.rfind(':');
+// A connection over which `text` was sent; not valid where that failed. Reads end after a minute.
+Descriptor Connect(const std::string& address, std::string_view text) {
+  const auto parsed = ParseHostPort(address);
+  if (!parsed.ok()) return Descriptor(-1);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(address.substr(0, colon).c_str(), address.substr(colon + 1).c_str(), &hints, &found) != 0) return "";
-  const int fd = socket(found->ai_family, found->ai_socktype, found->ai_protocol);
-  const bool connected = fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0;
+  const std::string port = std::to_string(parsed->port);
+  if (getaddrinfo(parsed->host.c_str(), port.c_str(), &hints, &found) != 0) return Descriptor(-1);
+  Descriptor connection(socket(found->ai_family, found->ai_socktype, found->ai_protocol));
+  const bool connected = connect(connection.get(), found->ai_addr, found->ai_addrlen) == 0;
   freeaddrinfo(found);
-  std::string answer;
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-  if (connected && write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
-    char buffer[4096];
-    for (ssize_t n = 0; (n = read(fd, buffer, sizeof(buffer))) > 0;) answer.append(buffer, static_cast<size_t>(n));
+  const timeval patience{.tv_sec = 60, .tv_usec = 0};
+  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  if (!connected || write(connection.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return Descriptor(-1);
   }
-  if (fd >= 0) close(fd);
+  return connection;
+}
+
+// The body of GET /metrics; empty on any failure.
+std::string Scrape(const std::string& address) {
+  const Descriptor connection = Connect(address, "GET /metrics HTTP/1.0\r\n\r\n");
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t n = 0; (n = read(connection.get(), buffer, sizeof(buffer))) > 0;) {
+    answer.append(buffer, static_cast<size_t>(n));
+  }
   const size_t body = answer.find("\r\n\r\n");
   return body == std::string::npos ? "" : answer.substr(body + 4);
 }
@@ -79,6 +93,26 @@ TEST_F(ExposerTest, ScrapesAreOneAtATime) {
   for (auto& client : clients) client.join();
   EXPECT_EQ(overlaps, 0);
   EXPECT_EQ(calls, 20);
+}
+
+// By the HTTP server's defaults, two threads and half a minute for a request, these would hide the metrics for a
+// quarter of an hour.
+TEST_F(ExposerTest, ConnectionsThatSayNothingDoNotHoldUpAScrape) {
+  auto exposer = Exposer::Start("127.0.0.1:0", registry_, [] {});
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  prometheus::BuildGauge().Name("permafrost_seen").Help("Test.").Register(*registry_).Add({}).Set(1);
+  std::vector<Descriptor> idle;
+  for (int i = 0; i < 60; ++i) {
+    // Every other one begins a request and does not end it.
+    idle.push_back(Connect((*exposer)->address(), i % 2 == 0 ? "" : "GET /metrics HTTP/1.1\r\nHost"));
+    ASSERT_TRUE(idle.back().valid());
+  }
+  EXPECT_THAT(Scrape((*exposer)->address()), HasSubstr("permafrost_seen 1\n"));
+  // They are closed: the server holds no descriptor for them as long as they please.
+  char byte = 0;
+  errno = 0;
+  EXPECT_LE(read(idle.front().get(), &byte, 1), 0);
+  EXPECT_NE(errno, EAGAIN) << "closed by the server, not given up by the test";
 }
 
 TEST_F(ExposerTest, ATakenPortIsNamed) {

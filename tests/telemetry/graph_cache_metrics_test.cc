@@ -42,7 +42,7 @@ TEST_F(GraphCacheMetricsTest, EverySeriesExistsFromTheStart) {
   }
   for (const char* name :
        {"graph_cache_shared_bytes", "graph_cache_bytes", "graph_cache_frozen", "graph_cache_frozen_timestamp_seconds",
-        "torch_storage_bytes", "torch_storage_allocations_total"}) {
+        "torch_storage_bytes", "torch_storage_peak_bytes", "torch_storage_allocations_total"}) {
     EXPECT_EQ(Value(name), 0) << name;
   }
 }
@@ -109,11 +109,12 @@ TEST_F(GraphCacheMetricsTest, GaugesAreOfTheRunningJob) {
 }
 
 TEST_F(GraphCacheMetricsTest, StorageBytesRiseAndFallAllocationsOnlyRise) {
-  metrics_.SetTorchStorage(100, 10);
-  metrics_.SetTorchStorage(50, 12);
+  metrics_.SetTorchStorage(100, 100, 10);
+  metrics_.SetTorchStorage(50, 120, 12);
   EXPECT_EQ(Value("torch_storage_bytes"), 50);
+  EXPECT_EQ(Value("torch_storage_peak_bytes"), 120);
   EXPECT_EQ(Value("torch_storage_allocations_total"), 12);
-  metrics_.SetTorchStorage(60, 11);
+  metrics_.SetTorchStorage(60, 120, 11);
   EXPECT_EQ(Value("torch_storage_allocations_total"), 12);
 }
 

@@ -8,9 +8,11 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "base/memory_limit.h"
 #include "base/status.h"
+#include "device/backend.h"
 #include "device/cpu/storage.h"
-#include "device/device.h"
+#include "nn/models/registry.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graph.h"
@@ -81,7 +83,7 @@ struct Rig {
       : options(With(std::move(train_options), policy)),
         task(*Task::Create(options, graph, at::kCPU, 2, [] { return true; })),
         optimizer(options.optimizer, task->tensors().parameters()),
-        engine(options, *task, optimizer, at::kCPU, context) {}
+        engine(options, *task, optimizer, *backend, context) {}
   static TrainOptions With(TrainOptions options, graphcache::PolicyOptions policy) {
     options.graph_cache = policy;
     return options;
@@ -97,6 +99,7 @@ struct Rig {
   const std::unique_ptr<Task> task;
   Recorder context;
   nn::Optimizer optimizer;
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   PhaseSeconds seconds;
 };
@@ -189,6 +192,51 @@ TEST_F(NodeTaskTest, PaddingChangesNothing) {
   }
 }
 
+// A block at its exact size, run eagerly, and the same block padded to its rung and replayed: one step from equal
+// states.
+TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
+  for (const Case& c : Cases()) {
+    if (c.options.nodes.fan_outs.empty()) continue;  // a whole graph is never padded
+    const auto graph = Graph(c.graph);
+    Rig exact(c.options, graph, {Policy::kNever}), padded(c.options, graph, {Policy::kFreeze});
+    const data::NeighborSamplingOptions sampling = SamplingOf(c.options, Mode::kTrain);
+    const auto batcher = *data::BlockBatcher::Create(
+        graph, {.sampling = sampling, .edge_weights = UsesEdgeWeights(c.options, *graph), .threads = 2});
+    const auto splits = *ReadSplits(*graph);
+    const data::ShapeSampler sampler(splits[0], {.batch_size = c.options.batch_size, .seed = c.options.seed});
+    const std::vector<uint32_t> order = sampler.EpochOrder(0);
+    const auto batches = padded.task->TrainBatches(0, 0);
+    for (int64_t step = 0; step < sampler.batches_per_epoch(); ++step) {
+      data::SampledSubgraph subgraph;
+      ASSERT_TRUE(batcher->Sample(sampler.Batch(order, step), static_cast<uint64_t>(step), nullptr, subgraph).ok());
+      const data::BlockSizes sizes = *data::SizesOf(subgraph, graph->view());
+      // Of one probe, the lowest rung is its size.
+      const BlockRungs rungs = BlockRungs::Plan({sizes}, BlockBound(sampling, sizes.nodes.front(), graph->summary()));
+      data::BlockBatch block;
+      ASSERT_TRUE(batcher->Gather(subgraph, LeastPadded(sizes), block).ok());
+      SampledBatch batch(*batcher, rungs, at::kCPU);
+      batch.Bind(block);
+      ASSERT_EQ(batch.least_padded(), LeastPadded(sizes).shape());
+      const auto same = batches->Next();
+      ASSERT_TRUE(same.ok() && *same != nullptr);
+      nn::CopyInto(exact.State(), padded.State());
+      ASSERT_TRUE(exact.engine.Train(batch, step, exact.seconds).ok()) << c.why;
+      ASSERT_TRUE(padded.engine.Train(**same, step, padded.seconds).ok()) << c.why;
+      EXPECT_NEAR(exact.engine.losses().Mean(), padded.engine.losses().Mean(),
+                  1e-5 * std::abs(exact.engine.losses().Mean()))
+          << c.why;
+      const auto x = exact.State(), y = padded.State();
+      const double moment = NormOf(x, "exp_avg.");
+      for (size_t i = 0; i < x.size(); ++i) {
+        if (!x[i].name.starts_with("exp_avg.")) continue;
+        EXPECT_LE((x[i].value - y[i].value).norm().item<double>(), 1e-6 * moment) << c.why << ": " << x[i].name;
+      }
+    }
+    EXPECT_EQ(padded.engine.cache().snapshot().of(Mode::kTrain).eager_steps, 0) << c.why;
+    EXPECT_GT(padded.engine.cache().snapshot().of(Mode::kTrain).padding_nodes, sampler.batches_per_epoch()) << c.why;
+  }
+}
+
 // With every neighbour sampled, a block's prediction is the whole graph's, and so is the layer-wise one.
 TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
   for (const bool sparse : {false, true}) {
@@ -207,7 +255,8 @@ TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
       const auto predicted = all.engine.Evaluate(**everything, 0);
       ASSERT_TRUE(predicted.ok()) << predicted.status();
       const at::Tensor reference = predicted->clone();
-      auto model = nn::NodeModel::Create(*NodeModelFor(options, graph->summary(), ""), options.seed, at::kCPU);
+      auto model =
+          nn::MakeNodeModel(*NodeModelFor(options, graph->summary(), MemoryLimit(), ""), options.seed, at::kCPU);
       const auto layer_wise = PredictLayerWise(
           *graph, *model, {.num_layers = 3, .edge_weights = UsesEdgeWeights(options, *graph)}, [] { return true; });
       ASSERT_TRUE(layer_wise.ok()) << layer_wise.status();
@@ -232,9 +281,9 @@ TEST_F(NodeTaskTest, AFrozenStepAllocatesNoStorage) {
   const auto graph = Graph(c.graph);
   Rig rig(c.options, graph, {Policy::kFreeze});
   int64_t step = 0;
-  device::StorageCounters before;
+  StorageUse before;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    if (epoch == 1) before = device::ReadStorageCounters();
+    if (epoch == 1) before = device::ReadStorageUse();
     const auto batches = rig.task->TrainBatches(epoch, 0);
     for (;; ++step) {
       const auto batch = batches->Next();
@@ -243,7 +292,7 @@ TEST_F(NodeTaskTest, AFrozenStepAllocatesNoStorage) {
       ASSERT_TRUE(rig.engine.Train(**batch, step, rig.seconds).ok());
     }
   }
-  EXPECT_EQ(device::ReadStorageCounters().allocations, before.allocations);
+  EXPECT_EQ(device::ReadStorageUse().allocations, before.allocations);
 }
 
 class NodeRunTest : public NodeTaskTest {
@@ -299,18 +348,28 @@ TEST_F(NodeRunTest, EveryKindLearnsAndTellsOfIt) {
 }
 
 TEST_F(NodeRunTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
-  const Case c = Cases()[2];
-  const auto graph = Graph(c.graph);
-  Recorder undisturbed;
-  ASSERT_TRUE(Run(c.options, graph, "whole", undisturbed).ok());
-  for (const int64_t stop_step : {0, 2, 5, 13}) {
-    const std::string job = "stopped-" + std::to_string(stop_step);
-    Recorder first, second;
-    first.stop = [&](const Progress& p) { return p.step >= stop_step ? StopRequest::kDrain : StopRequest::kNone; };
-    ASSERT_TRUE(Run(c.options, graph, job, first).ok());
-    ASSERT_TRUE(Run(c.options, graph, job, second).ok());
-    EXPECT_EQ(Artifact(job, kLastWeightsFile), Artifact("whole", kLastWeightsFile)) << stop_step;
-    EXPECT_EQ(Artifact(job, kTestPredictionsFile), Artifact("whole", kTestPredictionsFile)) << stop_step;
+  const std::vector<Case> cases = Cases();
+  // SAGE and GCN on samples, and GCN on the whole graph, whose epochs are steps.
+  for (const size_t place : {size_t{2}, size_t{4}, size_t{6}}) {
+    const Case& c = cases[place];
+    const bool whole_graph = c.options.nodes.fan_outs.empty();
+    const auto graph = Graph(c.graph);
+    const std::string whole = "whole-" + std::to_string(place);
+    Recorder undisturbed;
+    ASSERT_TRUE(Run(c.options, graph, whole, undisturbed).ok()) << c.why;
+    for (const int64_t stop_step : whole_graph ? std::vector<int64_t>{0, 1, 3} : std::vector<int64_t>{0, 2, 5, 13}) {
+      const std::string job = "stopped-" + std::to_string(place) + "-" + std::to_string(stop_step);
+      Recorder first, second;
+      first.stop = [&](const Progress& p) { return p.step >= stop_step ? StopRequest::kDrain : StopRequest::kNone; };
+      const auto stopped = Run(c.options, graph, job, first);
+      ASSERT_TRUE(stopped.ok()) << c.why;
+      ASSERT_EQ(stopped->end, RunEnd::kDrained) << c.why;
+      ASSERT_TRUE(Run(c.options, graph, job, second).ok()) << c.why;
+      EXPECT_EQ(Artifact(job, kLastWeightsFile), Artifact(whole, kLastWeightsFile)) << c.why << " " << stop_step;
+      EXPECT_EQ(Artifact(job, kBestWeightsFile), Artifact(whole, kBestWeightsFile)) << c.why << " " << stop_step;
+      EXPECT_EQ(Artifact(job, kTestPredictionsFile), Artifact(whole, kTestPredictionsFile))
+          << c.why << " " << stop_step;
+    }
   }
 }
 

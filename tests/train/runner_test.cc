@@ -501,8 +501,8 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
        "node feature column 0 has integers -2..2"},
       {"ids as categories", Options(), with([](auto& s) { s.edge_features.max = {5e6}; }), "spec.dataset",
        "edge feature column 0"},
-      {"beyond the machine's memory", giant, many, "spec.model", "this machine has"},
-      {"batches beyond the machine's memory", wide_options, wide, "spec.model", "this machine has"},
+      {"beyond the machine's memory", giant, many, "spec.model", "this process may use"},
+      {"batches beyond the machine's memory", wide_options, wide, "spec.model", "this process may use"},
   };
   EXPECT_TRUE(runner_->CheckCompatible(Options(), fine, "spec.").ok());
   for (const auto& c : kCases) {

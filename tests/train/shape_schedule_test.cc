@@ -20,7 +20,7 @@ class ShapeScheduleTest : public testing::Test {
 };
 
 TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
-  const graphcache::ShapePlan plan = PlanShapes(*batcher_, {.epochs = 5, .batch_size = 9, .seed = 3});
+  const graphcache::ShapePlan plan = *PlanShapes(*batcher_, {.epochs = 5, .batch_size = 9, .seed = 3}, {});
   const data::ShapeSampler sampler(batcher_->split(data::Split::kTrain), {.batch_size = 9, .seed = 3});
   std::set<BatchShape> shapes;
   BatchShape ceiling;
@@ -36,6 +36,7 @@ TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
     }
   }
   EXPECT_EQ(plan.train_shapes, static_cast<int64_t>(shapes.size()));
+  EXPECT_EQ(plan.known_train_shapes, plan.train_shapes);
   EXPECT_EQ(plan.train_ceiling, ceiling);
   // 10 graphs a split in batches of 9: four batches of at most four shapes, each with a rung of its own.
   EXPECT_LE(plan.eval_rungs.size(), 4U);
@@ -49,17 +50,42 @@ TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
 }
 
 TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
+  // 80 graphs in nine batches, 200 times.
   const ScheduleOptions walked{.epochs = 200, .batch_size = 9, .seed = 3};
-  ScheduleOptions bounded = walked;
-  bounded.max_batches = 200 * 9 - 1;
-  const graphcache::ShapePlan exact = PlanShapes(*batcher_, walked), proven = PlanShapes(*batcher_, bounded);
-  EXPECT_EQ(proven.train_shapes, 0);
+  ScheduleOptions few_batches = walked, few_graphs = walked;
+  few_batches.max_batches = 200 * 9 - 1;
+  few_graphs.max_graphs = 200 * 80 - 1;
+  const graphcache::ShapePlan exact = *PlanShapes(*batcher_, walked, {});
   EXPECT_GT(exact.train_shapes, 0);
-  EXPECT_TRUE(proven.train_ceiling.Holds(exact.train_ceiling));
-  EXPECT_GT(proven.train_ceiling.nodes, exact.train_ceiling.nodes);
-  // Nine graphs of at most 12 nodes.
-  EXPECT_LE(proven.train_ceiling.nodes, 9 * 12 + 1);
-  EXPECT_EQ(proven.train_ceiling.graphs, 10);
+  for (const ScheduleOptions& options : {few_batches, few_graphs}) {
+    const graphcache::ShapePlan proven = *PlanShapes(*batcher_, options, {});
+    EXPECT_EQ(proven.train_shapes, 0);
+    EXPECT_TRUE(proven.train_ceiling.Holds(exact.train_ceiling));
+    EXPECT_GT(proven.train_ceiling.nodes, exact.train_ceiling.nodes);
+    // Nine graphs of at most 12 nodes.
+    EXPECT_LE(proven.train_ceiling.nodes, 9 * 12 + 1);
+    EXPECT_EQ(proven.train_ceiling.graphs, 10);
+    EXPECT_EQ(proven.eval_rungs, exact.eval_rungs);
+    // All but the last batch were seen.
+    EXPECT_LE(proven.known_train_shapes, exact.train_shapes);
+    EXPECT_GE(proven.known_train_shapes, exact.train_shapes - 1);
+  }
+}
+
+// A few batches of very many graphs cost as much as many batches of few.
+TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
+  const ScheduleOptions options{.epochs = 1'000'000, .batch_size = 65'536, .seed = 3, .max_graphs = 80 * 7};
+  const graphcache::ShapePlan plan = *PlanShapes(*batcher_, options, {});
+  EXPECT_EQ(plan.train_shapes, 0);
+  EXPECT_EQ(plan.known_train_shapes, 1) << "the whole split in each batch";
+  EXPECT_EQ(plan.train_ceiling.graphs, 80 + 1);
+}
+
+TEST_F(ShapeScheduleTest, AStopEndsTheWalk) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_TRUE(
+      absl::IsCancelled(PlanShapes(*batcher_, {.epochs = 5, .batch_size = 9, .seed = 3}, stop.get_token()).status()));
 }
 
 }  // namespace

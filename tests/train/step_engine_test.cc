@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "data/sampling/epoch_order.h"
+#include "device/backend.h"
 #include "device/cpu/storage.h"
-#include "device/device.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
@@ -24,10 +24,10 @@ struct Rig {
   Rig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
       at::ScalarType type = at::kFloat)
       : options(train_options),
-        task(*GraphSetTask::Create(options, set, at::kCPU)),
+        task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; })),
         batcher(task->batcher()),
         optimizer(options.optimizer, Convert(*task, type)),
-        engine(options, *task, optimizer, at::kCPU, context) {}
+        engine(options, *task, optimizer, *backend, context) {}
   static const std::vector<nn::NamedTensor>& Convert(Task& task, at::ScalarType type) {
     for (const nn::NamedTensor& t : task.tensors().All())
       if (t.value.is_floating_point()) at::Tensor(t.value).set_data(t.value.detach().to(type));
@@ -58,9 +58,10 @@ struct Rig {
   const data::Batcher& batcher;
   Recorder context;
   nn::Optimizer optimizer;
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
   StepEngine engine;
   data::PaddedBatch batch;
-  SmallGraphsBatch view{batcher, at::kCPU, &batch};
+  GraphSetHostBatch view{batcher, at::kCPU, &batch};
   PhaseSeconds seconds;
 };
 
@@ -231,12 +232,12 @@ TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
     for (const auto& graphs : batches_) ASSERT_TRUE(rig.Train(graphs, step++).ok());
     at::Tensor prediction = rig.Evaluate(valid);
     ASSERT_TRUE(rig.engine.cache().snapshot().frozen);
-    const device::StorageCounters before = device::ReadStorageCounters();
+    const StorageUse before = device::ReadStorageUse();
     for (const auto& graphs : batches_) ASSERT_TRUE(rig.Train(graphs, step++).ok());
     ASSERT_TRUE(rig.batcher.Assemble(valid, data::Batcher::LeastPadded(batcher_->ShapeOf(valid)), rig.batch).ok());
     ASSERT_TRUE(rig.engine.Evaluate(rig.view, step).ok());
-    EXPECT_EQ(device::ReadStorageCounters().allocations, before.allocations) << m.why;
-    EXPECT_EQ(device::ReadStorageCounters().bytes, before.bytes) << m.why;
+    EXPECT_EQ(device::ReadStorageUse().allocations, before.allocations) << m.why;
+    EXPECT_EQ(device::ReadStorageUse().bytes, before.bytes) << m.why;
   }
 }
 

@@ -1,49 +1,78 @@
-// A small set of random graphs, written as OGB files and imported, for tests that train.
+// Small sets of graphs, written as OGB files and imported, for tests that train.
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <stop_token>
+#include <utility>
+#include <vector>
 
-#include "data/import/ogb_import.h"
+#include "data/import/import.h"
 #include "data/store/graph_set.h"
 
 namespace permafrost::train {
 
-// `graphs` graphs of 1..12 nodes with one node and one edge category column. The label is learnable: the share of
-// category 0 among the nodes; every 11th is missing.
-inline std::shared_ptr<const data::GraphSet> ImportTinyGraphs(const std::filesystem::path& directory, int graphs) {
+struct TinyGraph {
+  std::vector<unsigned> categories;                         // of each node
+  std::vector<std::pair<unsigned, unsigned>> edges;         // imported with their inverses
+  std::vector<unsigned> edge_categories;                    // of each edge; empty: all 0
+  double label = std::numeric_limits<double>::quiet_NaN();  // NaN: missing
+};
+
+// One node and one edge category column; splits of 80, 10 and 10 %, drawn by the importer.
+inline std::shared_ptr<const data::GraphSet> ImportGraphs(const std::filesystem::path& directory,
+                                                          const std::vector<TinyGraph>& graphs) {
   namespace fs = std::filesystem;
   fs::create_directories(directory / "source/raw");
   const auto open = [&](const char* name) { return std::ofstream(directory / "source/raw" / name); };
   auto nodes = open("num-node-list.csv"), edges = open("num-edge-list.csv"), edge = open("edge.csv");
   auto node_features = open("node-feat.csv"), edge_features = open("edge-feat.csv"), labels = open("graph-label.csv");
-  std::mt19937 random(7);
-  for (int g = 0; g < graphs; ++g) {
-    const unsigned n = 1 + random() % 12;
-    unsigned zeros = 0;
-    for (unsigned v = 0; v < n; ++v) {
-      const unsigned category = random() % 3;
-      zeros += category == 0 ? 1 : 0;
-      node_features << category << "\n";
+  for (const TinyGraph& graph : graphs) {
+    nodes << graph.categories.size() << "\n";
+    edges << graph.edges.size() << "\n";
+    for (const unsigned category : graph.categories) node_features << category << "\n";
+    for (size_t e = 0; e < graph.edges.size(); ++e) {
+      edge << graph.edges[e].first << "," << graph.edges[e].second << "\n";
+      edge_features << (graph.edge_categories.empty() ? 0 : graph.edge_categories[e]) << "\n";
     }
-    for (unsigned v = 1; v < n; ++v) {
-      edge << v << "," << random() % v << "\n";
-      edge_features << random() % 2 << "\n";
-    }
-    nodes << n << "\n";
-    edges << n - 1 << "\n";
-    if (g % 11 != 10) labels << static_cast<double>(zeros) / n;
+    if (!std::isnan(graph.label)) labels << graph.label;
     labels << "\n";
   }
   for (std::ofstream* file : {&nodes, &edges, &edge, &node_features, &edge_features, &labels}) file->close();
   fs::create_directories(directory / "store");
-  const auto summary =
-      data::ImportOgbGraphs({.source = directory / "source"}, directory / "store", [](const auto&) {}, {});
+  const auto summary = data::Import({.source = directory / "source"}, directory / "store", [](const auto&) {}, {});
   if (!summary.ok()) throw std::runtime_error(std::string(summary.status().message()));
-  return *data::GraphSet::Open(directory / "store");
+  auto set = data::GraphSet::Open(directory / "store");
+  if (!set.ok()) throw std::runtime_error(std::string(set.status().message()));
+  return *std::move(set);
+}
+
+// `graphs` random trees of 1..12 nodes. The label is learnable: the share of category 0 among the nodes; every 11th is
+// missing.
+inline std::shared_ptr<const data::GraphSet> ImportTinyGraphs(const std::filesystem::path& directory, int graphs) {
+  std::mt19937 random(7);
+  std::vector<TinyGraph> set;
+  for (int g = 0; g < graphs; ++g) {
+    TinyGraph graph;
+    const unsigned n = 1 + random() % 12;
+    unsigned zeros = 0;
+    for (unsigned v = 0; v < n; ++v) {
+      graph.categories.push_back(random() % 3);
+      zeros += graph.categories.back() == 0 ? 1 : 0;
+    }
+    for (unsigned v = 1; v < n; ++v) {
+      graph.edges.emplace_back(v, random() % v);
+      graph.edge_categories.push_back(random() % 2);
+    }
+    if (g % 11 != 10) graph.label = static_cast<double>(zeros) / n;
+    set.push_back(std::move(graph));
+  }
+  return ImportGraphs(directory, set);
 }
 
 }  // namespace permafrost::train

@@ -12,21 +12,21 @@ namespace {
 // Copies rows first..last of a [rows, width] table to row `at` of `out`, converting as it goes.
 template <class From, class To>
 void CopyRows(std::span<const From> table, int64_t width, uint64_t first, uint64_t last, int64_t at,
-              std::vector<To>& out) {
+              AlignedVector<To>& out) {
   const auto begin = table.begin() + static_cast<std::ptrdiff_t>(first) * width;
   const auto end = table.begin() + static_cast<std::ptrdiff_t>(last) * width;
   std::copy(begin, end, out.begin() + at * width);
 }
 
-void CopyFeatures(const FeatureTable& table, uint64_t first, uint64_t last, int64_t at, std::vector<int64_t>& ints,
-                  std::vector<float>& floats) {
+void CopyFeatures(const FeatureTable& table, uint64_t first, uint64_t last, int64_t at, AlignedVector<int64_t>& ints,
+                  AlignedVector<float>& floats) {
   if (table.type == DataType::kInt32) CopyRows(table.ints, table.width, first, last, at, ints);
   if (table.type == DataType::kFloat32) CopyRows(table.floats, table.width, first, last, at, floats);
 }
 
 // Room for `rows`, those from `real` on zero.
-void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, std::vector<int64_t>& ints,
-                    std::vector<float>& floats) {
+void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, AlignedVector<int64_t>& ints,
+                    AlignedVector<float>& floats) {
   const auto resize = [&](auto& out, DataType type) {
     out.resize(table.type == type ? static_cast<size_t>(rows * table.width) : 0);
     if (!out.empty()) std::fill(out.begin() + real * table.width, out.end(), 0);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/aligned_vector.h"
 #include "base/batch_shape.h"
 #include "data/store/graph_set.h"
 
@@ -19,15 +20,15 @@ struct PaddedBatch {
   BatchShape real;
   BatchShape padded;
   // int64 since that is what index kernels take. Row-major [rows, width]; the one of the other type is empty.
-  std::vector<int64_t> node_ints;
-  std::vector<float> node_floats;
-  std::vector<int64_t> edge_ints;
-  std::vector<float> edge_floats;
-  std::vector<int64_t> edge_source;    // [E] node rows of this batch
-  std::vector<int64_t> edge_target;    // [E] rising
-  std::vector<int64_t> graph_of_node;  // [N] rising
-  std::vector<float> labels;           // [G, targets], NaN where missing
-  std::vector<uint32_t> graph_ids;     // [real.graphs] rows of the set
+  AlignedVector<int64_t> node_ints;
+  AlignedVector<float> node_floats;
+  AlignedVector<int64_t> edge_ints;
+  AlignedVector<float> edge_floats;
+  AlignedVector<int64_t> edge_source;    // [E] node rows of this batch
+  AlignedVector<int64_t> edge_target;    // [E] rising
+  AlignedVector<int64_t> graph_of_node;  // [N] rising
+  AlignedVector<float> labels;           // [G, targets], NaN where missing
+  std::vector<uint32_t> graph_ids;       // [real.graphs] rows of the set
 };
 
 // Gathers graphs of one set into batches.

@@ -62,20 +62,20 @@ class GatheringBatcher final : public BlockBatcher {
 
   const Graph& graph() const override { return *graph_; }
 
-  absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor* advisor,
+  absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                       SampledSubgraph& out) override {
-    PF_RETURN_IF_ERROR(sampler_->Sample(seeds, stream, options_.edge_weights, advisor, out));
+    PF_RETURN_IF_ERROR(sampler_->Sample(seeds, sample, options_.edge_weights, advisor, out));
     if (advisor != nullptr) {
       const auto targets = static_cast<uint64_t>(view_.num_targets);
       if (targets > 0) {
         for (const NodeId seed : seeds)
-          advisor->Want(view_.labels.Reads(seed * targets, (seed + uint64_t{1}) * targets));
+          advisor->Request(view_.labels.Reads(seed * targets, (seed + uint64_t{1}) * targets));
       }
       // Drawing by weight has read them already.
       if (options_.edge_weights && !options_.sampling.weighted) {
-        for (const uint64_t place : out.edge_places) advisor->Want(view_.in.weights.Reads(place, place + 1));
+        for (const uint64_t place : out.edge_places) advisor->Request(view_.in.weights.Reads(place, place + 1));
       }
-      PF_RETURN_IF_ERROR(features_.Want(out.nodes, *advisor));
+      PF_RETURN_IF_ERROR(features_.Request(out.nodes, *advisor));
     }
     return graph_->CheckIntact();
   }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/aligned_vector.h"
 #include "base/batch_shape.h"
 #include "data/sampling/neighbor_sampler.h"
 #include "data/sampling/page_advisor.h"
@@ -39,16 +40,16 @@ struct BlockBatch {
   BlockSizes real, padded;
   BatchShape real_shape() const { return real.shape(); }
   // Dense features as float32, row-major [padded nodes, width]; or sparse ones as CSR, values empty where all are 1.
-  std::vector<float> features;
-  std::vector<int64_t> feature_offsets;  // [padded nodes + 1]
-  std::vector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
-  std::vector<float> feature_values;     // [padded nonzeros], or empty
+  AlignedVector<float> features;
+  AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
+  AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
+  AlignedVector<float> feature_values;     // [padded nonzeros], or empty
   // Rows of all segments but the last, + 1: in-edges as CSR; see SampledSubgraph.
-  std::vector<int64_t> offsets;
-  std::vector<int64_t> sources;     // [padded edges]
-  std::vector<float> edge_weights;  // [padded edges] of a weighted graph, 0 in padding; else empty
-  std::vector<float> labels;        // [padded seeds, targets], NaN where missing
-  std::vector<NodeId> nodes;        // real rows of the graph, in segments' order, without padding
+  AlignedVector<int64_t> offsets;
+  AlignedVector<int64_t> sources;     // [padded edges]
+  AlignedVector<float> edge_weights;  // [padded edges] of a weighted graph, 0 in padding; else empty
+  AlignedVector<float> labels;        // [padded seeds, targets], NaN where missing
+  std::vector<NodeId> nodes;          // real rows of the graph, in segments' order, without padding
   int64_t real_seeds = 0;
 };
 
@@ -64,8 +65,9 @@ class BlockBatcher {
   virtual ~BlockBatcher() = default;
 
   virtual const Graph& graph() const = 0;
-  // Step 1: draws the subgraph of `seeds` and asks `advisor` (nullptr: nobody) for the pages that Gather will read.
-  virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor* advisor,
+  // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample) and asks `advisor` (nullptr: nobody) for the
+  // pages that Gather will read.
+  virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                               SampledSubgraph& out) = 0;
   // Step 2: the batch of a subgraph at `padded`, which holds its sizes. Reuses out's memory. Errors: InvalidArgument if
   // it does not fit; DataLoss if the file changed or a block is damaged.

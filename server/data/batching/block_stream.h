@@ -36,9 +36,9 @@ class BlockStream {
   };
   struct Request {
     std::span<const NodeId> seeds;  // valid while the stream lives
-    uint64_t stream = 0;            // as NeighborSampler::Sample
+    uint64_t sample = 0;            // as NeighborSampler::Sample
   };
-  // The batch `index`, 0..count-1; called on the stream's thread in order.
+  // The batch `index`, 0..count-1; called on this object's thread in order.
   using Plan = std::function<Request(int64_t index)>;
   // The padded sizes to gather a block of these sizes at.
   using Fit = std::function<BlockSizes(const BlockSizes& real)>;
@@ -47,8 +47,7 @@ class BlockStream {
   BlockStream(BlockBatcher& batcher, int64_t count, Plan plan, Fit fit, const Options& options);
   ~BlockStream();
 
-  // The next batch, the caller's until the following call; nullptr after the last one. An error is returned in its
-  // place and again on every later call.
+  // As BatchRing::Next.
   absl::StatusOr<BlockBatch*> Next();
   LookAhead state() const;
 

@@ -31,18 +31,18 @@ uint64_t RowBytes(const DenseFeatures& dense) { return static_cast<uint64_t>(den
 
 }  // namespace
 
-absl::Status FeatureGather::Want(std::span<const NodeId> nodes, PageAdvisor& advisor) {
+absl::Status FeatureGather::Request(std::span<const NodeId> nodes, PageAdvisor& advisor) {
   if (const auto* dense = std::get_if<DenseFeatures>(&features_)) {
     const uint64_t bytes = RowBytes(*dense);
-    for (const NodeId node : nodes) advisor.Want(dense->bytes.Reads(node * bytes, (node + uint64_t{1}) * bytes));
+    for (const NodeId node : nodes) advisor.Request(dense->bytes.Reads(node * bytes, (node + uint64_t{1}) * bytes));
   } else if (const auto* sparse = std::get_if<SparseFeatures>(&features_)) {
-    for (const NodeId node : nodes) advisor.Want(sparse->offsets.Reads(node, node + uint64_t{2}));
+    for (const NodeId node : nodes) advisor.Request(sparse->offsets.Reads(node, node + uint64_t{2}));
     advisor.Flush();
     PF_RETURN_IF_ERROR(CountNonzeros(nodes).status());
     for (const Extent& extent : extents_) {
       if (extent.size == 0) continue;
-      advisor.Want(sparse->columns.Reads(extent.begin, extent.begin + extent.size));
-      if (!sparse->values.empty()) advisor.Want(sparse->values.Reads(extent.begin, extent.begin + extent.size));
+      advisor.Request(sparse->columns.Reads(extent.begin, extent.begin + extent.size));
+      if (!sparse->values.empty()) advisor.Request(sparse->values.Reads(extent.begin, extent.begin + extent.size));
     }
   }
   advisor.Flush();

@@ -23,7 +23,7 @@ class FeatureGather {
   bool sparse() const { return std::holds_alternative<SparseFeatures>(features_); }
 
   // Asks for the pages of these rows, and flushes. Errors: DataLoss (offsets of sparse rows are read).
-  absl::Status Want(std::span<const NodeId> nodes, PageAdvisor& advisor);
+  absl::Status Request(std::span<const NodeId> nodes, PageAdvisor& advisor);
   // Entries of sparse rows, which a Sparse of the same nodes then takes for granted; 0 of dense ones. Errors: DataLoss.
   absl::StatusOr<int64_t> CountNonzeros(std::span<const NodeId> nodes);
 

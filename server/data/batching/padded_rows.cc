@@ -7,14 +7,14 @@ void SetBounds(std::span<const int64_t> rows_of_segments, SegmentBounds& bounds)
   for (const int64_t rows : rows_of_segments) bounds.push_back(bounds.back() + rows);
 }
 
-void MoveOffsets(std::vector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
+void MoveOffsets(AlignedVector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
                  std::span<const int64_t> real) {
   const int64_t total = offsets.back();
   MoveRows(offsets, from, to, real, 1);
   FillOffsetPadding(offsets, to, real, total);
 }
 
-void FillOffsetPadding(std::vector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
+void FillOffsetPadding(AlignedVector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
                        int64_t total) {
   offsets.resize(static_cast<size_t>(bounds.back()) + 1);
   int64_t next = total;

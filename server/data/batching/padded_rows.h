@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "base/aligned_vector.h"
+
 namespace permafrost::data {
 
 // Segments of one padding: [segments + 1] where each begins, and the end of the last.
@@ -24,7 +26,7 @@ inline int64_t MoveRow(int64_t row, const SegmentBounds& from, const SegmentBoun
 
 // Sets the padding rows between `bounds` to `value`. values: [rows, width]; real: [segments] real rows of each.
 template <class T>
-void FillPadding(std::vector<T>& values, const SegmentBounds& bounds, std::span<const int64_t> real, int64_t width,
+void FillPadding(AlignedVector<T>& values, const SegmentBounds& bounds, std::span<const int64_t> real, int64_t width,
                  T value) {
   for (size_t s = 0; s < real.size(); ++s) {
     std::fill(values.begin() + (bounds[s] + real[s]) * width, values.begin() + bounds[s + 1] * width, value);
@@ -33,8 +35,8 @@ void FillPadding(std::vector<T>& values, const SegmentBounds& bounds, std::span<
 
 // Gives [rows, width] values another padding, in place; what stands in padding rows then is anything.
 template <class T>
-void MoveRows(std::vector<T>& values, const SegmentBounds& from, const SegmentBounds& to, std::span<const int64_t> real,
-              int64_t width) {
+void MoveRows(AlignedVector<T>& values, const SegmentBounds& from, const SegmentBounds& to,
+              std::span<const int64_t> real, int64_t width) {
   const auto move = [&](size_t s) {
     const auto source = values.begin() + from[s] * width, target = values.begin() + to[s] * width;
     if (to[s] < from[s]) {
@@ -56,12 +58,12 @@ void MoveRows(std::vector<T>& values, const SegmentBounds& from, const SegmentBo
 }
 
 // The same for [rows + 1] offsets of CSR, whose padding rows are empty.
-void MoveOffsets(std::vector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
+void MoveOffsets(AlignedVector<int64_t>& offsets, const SegmentBounds& from, const SegmentBounds& to,
                  std::span<const int64_t> real);
 
 // Fills offsets whose real rows hold their begins, the last one's end being `total`: padding rows begin where the next
 // real row does.
-void FillOffsetPadding(std::vector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
+void FillOffsetPadding(AlignedVector<int64_t>& offsets, const SegmentBounds& bounds, std::span<const int64_t> real,
                        int64_t total);
 
 }  // namespace permafrost::data

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <deque>
-#include <exception>
 #include <map>
 #include <memory>
-#include <new>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -19,6 +17,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "base/without_throwing.h"
 #include "data/catalog/catalog_files.h"
 #include "data/catalog/import_roots.h"
 
@@ -182,8 +181,10 @@ absl::Status CatalogImpl::Load() {
 }
 
 absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions options) {
-  PF_RETURN_IF_ERROR(CheckIdSyntax("dataset_id", id.value()));
-  PF_RETURN_IF_ERROR(CheckImportOptions(options));
+  Violations violations;
+  violations.AddMissing(CheckIdSyntax("dataset_id", id.value()));
+  violations.AddMissing(CheckImportOptions(options));
+  PF_RETURN_IF_ERROR(violations.ToStatus());
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   fs::path removed;
@@ -332,15 +333,8 @@ void CatalogImpl::RunImports() {
 
 absl::StatusOr<ImportedSummary> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
                                                        const std::stop_token& stop) {
-  absl::StatusOr<ImportedSummary> result;
-  // Of the standard library, for want of memory above all; they end here.
-  try {
-    result = ImportAndPublish(id, record, stop);
-  } catch (const std::bad_alloc&) {
-    result = absl::ResourceExhaustedError("the import needs more memory than the server can get");
-  } catch (const std::exception& e) {
-    result = absl::InternalError(absl::StrCat("the import broke off: ", e.what()));
-  }
+  absl::StatusOr<ImportedSummary> result =
+      WithoutThrowing("the import", [&] { return ImportAndPublish(id, record, stop); });
   if (!result.ok()) files_.DiscardDataset(id).IgnoreError();  // else the next start does
   return result;
 }

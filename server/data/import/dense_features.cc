@@ -30,7 +30,7 @@ absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, Impor
     PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(rows_due, due.why));
     PF_RETURN_IF_ERROR(features.Parse(rows, line));
     if (features.needs_floats()) {
-      rows.Forget();
+      rows.Rewind();
       return false;
     }
     PF_RETURN_IF_ERROR(take(row == 0));
@@ -190,14 +190,14 @@ absl::StatusOr<int64_t> FeatureRowsWidth(const SourceFile& file, ImportMonitor& 
   std::string_view line;
   PF_ASSIGN_OR_RETURN(const bool any, rows.Next(line));
   const int64_t width = any ? CountCells(line) : 0;
-  rows.Forget();
+  rows.Rewind();
   return width;
 }
 
 absl::StatusOr<int64_t> FeatureArrayWidth(const SourceFile& file, ImportMonitor& monitor) {
   PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(file, /*member=*/"", monitor));
   PF_ASSIGN_OR_RETURN(const uint64_t width, WidthOf(array));
-  array.Forget();
+  array.Rewind();
   return static_cast<int64_t>(width);
 }
 

@@ -1,23 +1,22 @@
 #include "data/import/edge_list_import.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "data/import/edge_text_source.h"
 #include "data/import/graph_edges.h"
+#include "data/source/source_file.h"
 
 namespace permafrost::data {
 
-absl::StatusOr<SourceFile> FindEdgeList(const ImportOptions& options) {
-  PF_ASSIGN_OR_RETURN(auto file, FindFileAt(options.source, options.source.filename().string(), Packing::kFound));
-  if (!file) return absl::NotFoundError(absl::StrCat(options.source.string(), ": not found"));
-  return *std::move(file);
-}
+namespace {
 
-absl::Status ImportEdgeList(const ImportOptions& options, const SourceFile& file,
-                            const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,
-                            GraphSummary& summary) {
+namespace fs = std::filesystem;
+
+absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, const fs::path& directory,
+                          ImportMonitor& monitor, GraphWriter& writer, GraphSummary& summary) {
   PF_ASSIGN_OR_RETURN(const EdgeDialect dialect, FindFileDialect(file, options.edge_list, monitor));
   const NodeIds ids = dialect.ids;
   EdgesPlan plan{.options = options,
@@ -58,6 +57,34 @@ absl::Status ImportEdgeList(const ImportOptions& options, const SourceFile& file
     return texts.Write(writer);
   }
   return absl::OkStatus();
+}
+
+class FoundEdgeList final : public FoundGraph {
+ public:
+  FoundEdgeList(const ImportOptions& options, SourceFile file) : options_(options), file_(std::move(file)) {}
+  // Numbers are read twice.
+  int64_t bytes() const override { return (options_.edge_list.node_ids == NodeIds::kNumbers ? 2 : 1) * file_.bytes; }
+
+ private:
+  absl::Status Read(const fs::path& directory, ImportMonitor& monitor, GraphWriter& writer,
+                    GraphSummary& summary) override {
+    return ReadEdgeList(options_, file_, directory, monitor, writer, summary);
+  }
+
+  const ImportOptions& options_;
+  const SourceFile file_;
+};
+
+absl::StatusOr<std::unique_ptr<FoundSource>> FindEdgeListSource(const ImportOptions& options) {
+  PF_ASSIGN_OR_RETURN(auto file, FindFileAt(options.source, options.source.filename().string(), Packing::kFound));
+  if (!file) return absl::NotFoundError(absl::StrCat(options.source.string(), ": not found"));
+  return std::make_unique<FoundEdgeList>(options, *std::move(file));
+}
+
+}  // namespace
+
+Importer EdgeListImporter() {
+  return {.format = ImportFormat::kEdgeList, .known_by = "", .detect = nullptr, .find = &FindEdgeListSource};
 }
 
 }  // namespace permafrost::data

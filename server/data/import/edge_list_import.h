@@ -1,23 +1,11 @@
-// Import of one large graph from a file of edges.
-// Threads: one at a time; parses and sorts over several by itself.
+// Import of one large graph from a file of edges, whatever its packing.
+// Memory: as data::Import; parses and sorts over the threads of the import's limits.
 #pragma once
 
-#include <filesystem>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "data/source/import_monitor.h"
-#include "data/source/source_file.h"
-#include "data/store/graph.h"
-#include "data/store/graph_writer.h"
+#include "data/import/importer.h"
 
 namespace permafrost::data {
 
-// options.source, whatever its packing.
-absl::StatusOr<SourceFile> FindEdgeList(const ImportOptions& options);
-// Writes all sections and sets all of the summary but what Finish does.
-absl::Status ImportEdgeList(const ImportOptions& options, const SourceFile& file,
-                            const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,
-                            GraphSummary& summary);
+Importer EdgeListImporter();
 
 }  // namespace permafrost::data

@@ -24,13 +24,17 @@ absl::Status EdgeRows::Parse(const CsvRows& rows, std::string_view line) {
   uint32_t source = 0, target = 0;
   PF_RETURN_IF_ERROR(ParseEnd(rows, "source", source_cell, source));
   PF_RETURN_IF_ERROR(ParseEnd(rows, "target", target_cell, target));
+  Add(source, target);
+  return absl::OkStatus();
+}
+
+void EdgeRows::Add(uint32_t source, uint32_t target) {
   file_source_.push_back(source);
   file_target_.push_back(target);
   if (add_inverses_) {
     file_source_.push_back(target);
     file_target_.push_back(source);
   }
-  return absl::OkStatus();
 }
 
 absl::Status EdgeRows::ParseEnd(const CsvRows& rows, std::string_view field, std::string_view cell,

@@ -21,6 +21,8 @@ class EdgeRows {
   void BeginGraph(int64_t graph, int64_t num_nodes);
   // Takes in "source,target". InvalidArgument for what is no two node ids of the graph.
   absl::Status Parse(const CsvRows& rows, std::string_view line);
+  // source, target: nodes of the graph, from 0.
+  void Add(uint32_t source, uint32_t target);
   // After the graph's last edge.
   void Sort();
 

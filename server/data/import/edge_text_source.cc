@@ -69,7 +69,7 @@ absl::StatusOr<EdgeDialect> FindFileDialect(const SourceFile& file, const EdgeLi
     PF_ASSIGN_OR_RETURN(const std::string_view head, blocks.Next());
     PF_ASSIGN_OR_RETURN(auto dialect, FindDialect(file.name, blocks.lines_before(), head, options));
     if (!dialect && !head.empty()) continue;
-    blocks.Forget();
+    blocks.Rewind();
     // Without an edge only the comments matter.
     return dialect ? *std::move(dialect) : EdgeDialect{.comment = options.comment};
   }
@@ -110,7 +110,7 @@ absl::Status CollectNumbers(const EdgeTextInput& input, NumberTable& table, Impo
                        " nodes with numbers, which is what the memory of the import holds (options.memory_bytes)"));
     }
   }
-  blocks.Forget();
+  blocks.Rewind();
   table.Finish();
   return absl::OkStatus();
 }

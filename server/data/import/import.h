@@ -10,20 +10,18 @@
 
 namespace permafrost::data {
 
-// Writes a complete, synced store into `directory` (which exists and is empty) and returns its summary. kAuto: a file
-// is an edge list; a directory with raw/graph-label.csv[.gz] is kOgbGraphs; one with raw/edge.csv[.gz] is kOgbNodes;
-// one with edge_index.npy or adj.npz is kNpy. Memory: as `limits` and options.memory_bytes say; one large graph is
-// sorted on disk where it does not fit. Errors: InvalidArgument with one line "FILE:ROW: FIELD: what, value, what would
-// be accepted" (COLUMN too where a cell is meant: "FILE:ROW:COLUMN"); NotFound for missing files; ResourceExhausted
-// beyond the limits; PermissionDenied for a file that limits.may_read refuses; Cancelled when `stop` is requested. The
-// caller removes `directory` on any error.
+// Writes a complete, synced store into `directory` (which exists and is empty) and returns its summary.
+// options: as CheckImportOptions accepts them. kAuto: a file is an edge list; a directory with raw/graph-label.csv[.gz]
+// is kOgbGraphs; one with raw/edge.csv[.gz] is kOgbNodes; one with edge_index.npy or adj.npz is kNpy.
+// Threads: reads on the calling thread, which the observer is called on too; sorts over limits.threads.
+// Memory: as `limits` and options.memory_bytes say; one large graph is sorted on disk where it does not fit.
+// Errors: InvalidArgument with one line "FILE:ROW: FIELD: what, value, what would be accepted" (COLUMN too where a cell
+// is meant: "FILE:ROW:COLUMN") for wrong counts, ids out of range, ragged rows, not-a-number cells, truncated or
+// corrupt packings, duplicate split ids; NotFound for missing files; ResourceExhausted beyond the limits;
+// PermissionDenied for a file that limits.may_read refuses; Cancelled when `stop` is requested. The caller removes
+// `directory` on any error.
 absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const std::filesystem::path& directory,
                                        const ImportObserver& observer, std::stop_token stop,
                                        const ImportLimits& limits = {});
-
-// One large graph: kOgbNodes, kEdgeList, kNpy.
-absl::StatusOr<GraphSummary> ImportGraph(const ImportOptions& options, const std::filesystem::path& directory,
-                                         const ImportObserver& observer, std::stop_token stop,
-                                         const ImportLimits& limits = {});
 
 }  // namespace permafrost::data

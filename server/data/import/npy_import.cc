@@ -1,6 +1,9 @@
 #include "data/import/npy_import.h"
 
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +23,16 @@ namespace permafrost::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct NpyFiles {
+  std::optional<SourceFile> edge_index, adjacency;  // one of them
+  std::optional<SourceFile> edge_weights, edge_times, edge_features;
+  std::optional<SourceFile> features, bfloat16_features, sparse_features, labels;
+  std::optional<std::array<SourceFile, 3>> split;  // by Split
+  bool split_masks = false;
+
+  int64_t bytes() const;
+};
 
 // The number of nodes, once one of the files said it.
 struct NodeCount {
@@ -65,13 +78,13 @@ class NpyImport {
         return array.ShapeError(absl::StrCat("1..", kMaxNodes, " rows, one a node"));
       }
       count_ = {shape[0], absl::StrCat("as ", (*file)->name, " has")};
-      array.Forget();
+      array.Rewind();
       break;
     }
     if (count_.why.empty() && files_.sparse_features) {
       PF_ASSIGN_OR_RETURN(CsrMatrix matrix, CsrMatrix::Open(*files_.sparse_features, monitor_));
       count_ = {matrix.rows(), absl::StrCat("as ", files_.sparse_features->name, " has")};
-      matrix.Forget();
+      matrix.Rewind();
     }
     return CheckNodes(count_.why.empty() ? Edges().name : count_.why, count_.nodes, monitor_.limits());
   }
@@ -128,7 +141,7 @@ class NpyImport {
         PF_ASSIGN_OR_RETURN(more, matrix.Next(entries));
         ones = std::ranges::all_of(entries, [](const MatrixEntry& e) { return e.value == 0 || e.value == 1; });
       }
-      matrix.Forget();
+      matrix.Rewind();
     }
     const EdgesPlan plan{.options = options_,
                          .directory = directory_,
@@ -225,8 +238,6 @@ absl::Status FindSplitFiles(const fs::path& source, NpyFiles& files) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 int64_t NpyFiles::bytes() const {
   int64_t sum = 0;
   for (const auto* file : {&edge_index, &adjacency, &edge_weights, &edge_times, &edge_features, &features,
@@ -267,9 +278,33 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   return files;
 }
 
-absl::Status ImportNpy(const ImportOptions& options, const NpyFiles& files, const fs::path& directory,
-                       ImportMonitor& monitor, GraphWriter& writer, GraphSummary& summary) {
-  return NpyImport(options, files, directory, monitor, writer, summary).Run();
+class FoundNpy final : public FoundGraph {
+ public:
+  FoundNpy(const ImportOptions& options, NpyFiles files) : options_(options), files_(std::move(files)) {}
+  int64_t bytes() const override { return files_.bytes(); }
+
+ private:
+  absl::Status Read(const fs::path& directory, ImportMonitor& monitor, GraphWriter& writer,
+                    GraphSummary& summary) override {
+    return NpyImport(options_, files_, directory, monitor, writer, summary).Run();
+  }
+
+  const ImportOptions& options_;
+  const NpyFiles files_;
+};
+
+bool IsNpy(const fs::path& directory) { return HoldsAny(directory, {"edge_index.npy", "adj.npz"}); }
+
+absl::StatusOr<std::unique_ptr<FoundSource>> FindNpySource(const ImportOptions& options) {
+  PF_ASSIGN_OR_RETURN(NpyFiles files, FindNpyFiles(options));
+  return std::make_unique<FoundNpy>(options, std::move(files));
+}
+
+}  // namespace
+
+Importer NpyImporter() {
+  return {
+      .format = ImportFormat::kNpy, .known_by = "edge_index.npy or adj.npz", .detect = &IsNpy, .find = &FindNpySource};
 }
 
 }  // namespace permafrost::data

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "data/import/graph_edges.h"
 #include "data/import/node_sections.h"
 #include "data/import/sparse_features.h"
+#include "data/import/split_files.h"
 #include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
 #include "data/source/npy_array.h"
@@ -23,6 +27,21 @@ namespace permafrost::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A table in either form.
+struct TableFile {
+  SourceFile file;
+  bool is_array = false;  // NPY, or NPZ where it is sparse
+};
+
+struct OgbNodeFiles {
+  SourceFile node_counts, edges;
+  std::optional<SourceFile> edge_counts;
+  std::optional<TableFile> dense_features, sparse_features, labels, edge_weights, edge_features;
+  std::optional<SplitFiles> split;
+
+  int64_t bytes() const;
+};
 
 // An array is taken before text, which may be rounded.
 absl::StatusOr<std::optional<TableFile>> FindTable(const fs::path& source, std::string_view stem, bool sparse) {
@@ -272,8 +291,6 @@ class OgbNodesImport {
   std::string nodes_why_;
 };
 
-}  // namespace
-
 int64_t OgbNodeFiles::bytes() const {
   int64_t sum = node_counts.bytes + edges.bytes;
   if (edge_counts) sum += edge_counts->bytes;
@@ -305,9 +322,36 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   return files;
 }
 
-absl::Status ImportOgbNodes(const ImportOptions& options, const OgbNodeFiles& files, const fs::path& directory,
-                            ImportMonitor& monitor, GraphWriter& writer, GraphSummary& summary) {
-  return OgbNodesImport(options, files, directory, monitor, writer, summary).Run();
+class FoundOgbNodes final : public FoundGraph {
+ public:
+  FoundOgbNodes(const ImportOptions& options, OgbNodeFiles files) : options_(options), files_(std::move(files)) {}
+  int64_t bytes() const override { return files_.bytes(); }
+
+ private:
+  absl::Status Read(const fs::path& directory, ImportMonitor& monitor, GraphWriter& writer,
+                    GraphSummary& summary) override {
+    return OgbNodesImport(options_, files_, directory, monitor, writer, summary).Run();
+  }
+
+  const ImportOptions& options_;
+  const OgbNodeFiles files_;
+};
+
+// Without labels of graphs, which make it a set of graphs: that importer is asked first.
+bool IsOgbNodes(const fs::path& directory) { return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz"}); }
+
+absl::StatusOr<std::unique_ptr<FoundSource>> FindOgbNodesSource(const ImportOptions& options) {
+  PF_ASSIGN_OR_RETURN(OgbNodeFiles files, FindOgbNodeFiles(options));
+  return std::make_unique<FoundOgbNodes>(options, std::move(files));
+}
+
+}  // namespace
+
+Importer OgbNodesImporter() {
+  return {.format = ImportFormat::kOgbNodes,
+          .known_by = "raw/edge.csv[.gz]",
+          .detect = &IsOgbNodes,
+          .find = &FindOgbNodesSource};
 }
 
 }  // namespace permafrost::data

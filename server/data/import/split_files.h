@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/import/ogb_import.h"
 #include "data/source/import_monitor.h"
+#include "data/source/import_options.h"
 #include "data/source/source_file.h"
 #include "data/store/types.h"
 

@@ -1,4 +1,4 @@
-// Random draws for sampling: counted, not remembered, so that any thread can make any of them.
+// Random draws for sampling. Stateless: a draw depends only on its key, so that any thread can make any of them.
 // Threads: pure functions.
 #pragma once
 

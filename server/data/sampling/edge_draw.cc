@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "data/sampling/draw.h"
+#include "data/sampling/fan_out.h"
 
 namespace permafrost::data {
 namespace {
@@ -18,14 +19,8 @@ double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 
 
 }  // namespace
 
-int64_t EdgeDraw::Room(uint64_t degree, int64_t fan_out) const {
-  if (fan_out == NeighborSamplingOptions::kAllNeighbors) return static_cast<int64_t>(degree);
-  if (replace_) return degree == 0 ? 0 : fan_out;
-  return static_cast<int64_t>(std::min<uint64_t>(degree, static_cast<uint64_t>(fan_out)));
-}
-
 bool EdgeDraw::TakesAll(uint64_t degree, int64_t fan_out) const {
-  if (fan_out == NeighborSamplingOptions::kAllNeighbors) return true;
+  if (fan_out == kAllNeighbors) return true;
   return !replace_ && !weighted_ && degree <= static_cast<uint64_t>(fan_out);
 }
 

@@ -1,4 +1,4 @@
-// Which of one node's edges a hop takes.
+// Which of one node's edges a hop takes. A draw depends only on the generator that it is given.
 // Threads: one at a time (it keeps scratch memory).
 #pragma once
 
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/sampling/neighbor_sampler.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
@@ -17,12 +16,10 @@ class EdgeDraw {
  public:
   EdgeDraw(bool replace, bool weighted) : replace_(replace), weighted_(weighted) {}
 
-  // Room that the draws of a node with so many edges need.
-  int64_t Room(uint64_t degree, int64_t fan_out) const;
   // Whether a node of so many edges gives all of them, in their order, without a draw.
   bool TakesAll(uint64_t degree, int64_t fan_out) const;
-  // Writes the places of the edges drawn to `places` and returns their number, at most Room. weights: of the edges in
-  // `extent`, where it is weighted; they decide how many there are to draw.
+  // Writes the places of the edges drawn to `places` and returns their number, at most MaxDrawn. weights: of the edges
+  // in `extent`, where it is weighted; they decide how many there are to draw.
   int64_t Draw(Adjacency::Extent extent, const float* weights, int64_t fan_out, SplitMix64 random,
                std::span<uint64_t> places);
 

@@ -1,6 +1,7 @@
 #include "data/sampling/neighbor_sampler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,6 @@
 namespace permafrost::data {
 namespace {
 
-constexpr size_t kMaxHops = 16;
-constexpr int64_t kMaxFanOut = 65536;
 // Nodes of one thread whose neighbours are on their way from memory at once.
 constexpr int64_t kInFlight = 16;
 constexpr int64_t kExtentsPiece = 2048, kDrawPiece = 256;
@@ -30,10 +29,10 @@ class Sampler final : public NeighborSampler {
         threads_(std::max(threads, 1)),
         workers_(static_cast<size_t>(threads_), Worker{EdgeDraw(options_.replace, options_.weighted), {}}) {}
 
-  absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, bool with_edge_places, PageAdvisor* prefetch,
+  absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places, PageAdvisor* advisor,
                       SampledSubgraph& out) override {
     PF_RETURN_IF_ERROR(TakeSeeds(seeds, out));
-    const uint64_t key = SplitMix64(options_.seed, stream).Next();
+    const uint64_t key = SplitMix64(options_.seed, sample).Next();
     ReadFaults faults;
     for (size_t hop = 0; hop < options_.fan_outs.size(); ++hop) {
       const int64_t begin = hop == 0 ? 0 : out.row_ends[hop - 1];
@@ -41,11 +40,11 @@ class Sampler final : public NeighborSampler {
                         .key = SplitMix64(key, hop).Next(),
                         .targets = std::span(out.nodes).subspan(static_cast<size_t>(begin)),
                         .faults = faults};
-      FindExtents(current, prefetch);
+      FindExtents(current, advisor);
       PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
       found_.resize(static_cast<size_t>(firsts_.back()));
       if (with_edge_places) found_places_.resize(found_.size());
-      if (prefetch != nullptr) WantNeighbors(current, *prefetch);
+      if (advisor != nullptr) RequestNeighbors(current, *advisor);
       counts_.resize(current.targets.size());
       ParallelFor(threads_, static_cast<int64_t>(current.targets.size()), kDrawPiece,
                   [&](int64_t from, int64_t to, int w) {
@@ -97,10 +96,10 @@ class Sampler final : public NeighborSampler {
   }
 
   // Where the targets' edges are, and where what is found of each will stand.
-  void FindExtents(const Hop& hop, PageAdvisor* prefetch) {
-    if (prefetch != nullptr) {
-      for (const NodeId node : hop.targets) prefetch->Want(view_.in.offsets.Reads(node, uint64_t{node} + 2));
-      prefetch->Flush();
+  void FindExtents(const Hop& hop, PageAdvisor* advisor) {
+    if (advisor != nullptr) {
+      for (const NodeId node : hop.targets) advisor->Request(view_.in.offsets.Reads(node, uint64_t{node} + 2));
+      advisor->Flush();
     }
     const auto count = static_cast<int64_t>(hop.targets.size());
     extents_.resize(hop.targets.size());
@@ -114,7 +113,7 @@ class Sampler final : public NeighborSampler {
     firsts_.resize(hop.targets.size() + 1);
     firsts_[0] = 0;
     for (size_t i = 0; i < hop.targets.size(); ++i) {
-      firsts_[i + 1] = firsts_[i] + workers_[0].draw.Room(extents_[i].size(), hop.fan_out);
+      firsts_[i + 1] = firsts_[i] + static_cast<int64_t>(MaxDrawn(extents_[i].size(), hop.fan_out, options_.replace));
     }
   }
 
@@ -126,24 +125,24 @@ class Sampler final : public NeighborSampler {
     return std::span(places).subspan(at, room);
   }
 
-  void WantNeighbors(const Hop& hop, PageAdvisor& prefetch) {
+  void RequestNeighbors(const Hop& hop, PageAdvisor& advisor) {
     Worker& worker = workers_[0];
     for (size_t i = 0; i < extents_.size(); ++i) {
       const Adjacency::Extent extent = extents_[i];
       if (extent.size() == 0) continue;
-      if (options_.weighted) prefetch.Want(view_.in.weights.Reads(extent.begin, extent.end));
+      if (options_.weighted) advisor.Request(view_.in.weights.Reads(extent.begin, extent.end));
       if (options_.weighted || IsReadWhole(extent, hop.fan_out)) {
-        prefetch.Want(view_.in.neighbors.Reads(extent.begin, extent.end));
+        advisor.Request(view_.in.neighbors.Reads(extent.begin, extent.end));
         continue;
       }
       // The draws to come, once more: they depend on nothing that is not known yet.
       const std::span<uint64_t> places = RoomOf(worker.places, 0, static_cast<size_t>(firsts_[i + 1] - firsts_[i]));
       const auto drawn = worker.draw.Draw(extent, nullptr, hop.fan_out, SplitMix64(hop.key, i), places);
       for (const uint64_t place : places.first(static_cast<size_t>(drawn))) {
-        prefetch.Want(view_.in.neighbors.Reads(place, place + 1));
+        advisor.Request(view_.in.neighbors.Reads(place, place + 1));
       }
     }
-    prefetch.Flush();
+    advisor.Flush();
   }
 
   // Draws of targets [begin, end), end - begin <= kInFlight: places first, all asked for, then read.
@@ -239,13 +238,13 @@ class Sampler final : public NeighborSampler {
 absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const GraphView& view,
                                                                          NeighborSamplingOptions options, int threads) {
   Violations violations;
-  if (options.fan_outs.empty() || options.fan_outs.size() > kMaxHops) {
+  if (options.fan_outs.empty() || std::ssize(options.fan_outs) > kMaxHops) {
     violations.Add("fan_outs", absl::StrCat(options.fan_outs.size(), " hops are outside 1..", kMaxHops));
   }
   for (const int64_t fan_out : options.fan_outs) {
-    if (fan_out == NeighborSamplingOptions::kAllNeighbors || (fan_out >= 1 && fan_out <= kMaxFanOut)) continue;
-    violations.Add("fan_outs", absl::StrCat(fan_out, " is neither ", NeighborSamplingOptions::kAllNeighbors,
-                                            " (all neighbours) nor within 1..", kMaxFanOut));
+    if (IsFanOut(fan_out)) continue;
+    violations.Add("fan_outs", absl::StrCat(fan_out, " is neither ", kAllNeighbors, " (all neighbours) nor within 1..",
+                                            kMaxFanOut));
   }
   if (options.weighted && view.in.weights.size() != view.in.neighbors.size()) {
     violations.Add("weighted", "true, but the graph's edges have no weights");

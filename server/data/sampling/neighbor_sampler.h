@@ -1,8 +1,7 @@
 // Neighbour sampling over the in-edges of a large graph.
-// Equal options and seeds give equal samples on every machine, whatever the number of threads: each draw is a function
-// of (seed, stream, hop, place of the target among the hop's targets, index of the draw).
-// Threads: NeighborSampler from one thread at a time, which uses up to `threads` OpenMP threads within a call; the free
-// functions are safe anywhere. Borrows the view.
+// Stateless: a draw depends only on its key (seed, sample, hop, place of the target among the hop's targets, index of
+// the draw), so that equal options and seeds give equal samples on every machine, whatever the number of threads.
+// Threads: one at a time, which uses up to `threads` OpenMP threads within a call. Borrows the view.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +10,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "data/sampling/fan_out.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
 
 struct NeighborSamplingOptions {
-  // Neighbours drawn of each node found in the hop before; the seeds are hop 0. kAllNeighbors takes every one. 1..16
-  // hops, each 1..65,536 or kAllNeighbors.
+  // Neighbours drawn of each node found in the hop before; the seeds are hop 0. 1..kMaxHops hops, each kAllNeighbors,
+  // which takes every one, or 1..kMaxFanOut.
   std::vector<int64_t> fan_outs;
-  static constexpr int64_t kAllNeighbors = -1;
   // Draw with replacement: always `fan_out` of a node that has any neighbour. Without: min(fan_out, degree) distinct
   // edges.
   bool replace = false;
@@ -55,17 +54,12 @@ class NeighborSampler {
                                                                  int threads);
   virtual ~NeighborSampler() = default;
 
-  // Samples around `seeds` (distinct rows of the graph) into `out`, reusing its memory. `stream`: which of the job's
-  // samples this is; equal streams draw equally. `prefetch`, where given, is asked for the pages of each hop before
-  // they are read. Errors: InvalidArgument for a seed that is no row or stands twice; DataLoss where a touched block is
-  // damaged (view's columns tell which).
-  virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, bool with_edge_places,
-                              class PageAdvisor* prefetch, SampledSubgraph& out) = 0;
+  // Samples around `seeds` (distinct rows of the graph) into `out`, reusing its memory. `sample`: which of the job's
+  // samples this is; equal numbers draw equally. with_edge_places: whether out.edge_places is filled. `advisor`, where
+  // given, is asked for the pages of each hop before they are read. Errors: InvalidArgument for a seed that is no row
+  // or stands twice; DataLoss where a touched block is damaged (view's columns tell which).
+  virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places,
+                              class PageAdvisor* advisor, SampledSubgraph& out) = 0;
 };
-
-// One hop without relabelling: `fan_out` draws with replacement of each node's neighbours, as GraphZero's
-// batch_random_fanout. out: [nodes * fan_out], row-major; a node without neighbours yields itself. Uniform.
-absl::Status SampleFanOut(const Adjacency& adjacency, std::span<const NodeId> nodes, int64_t fan_out, uint64_t seed,
-                          int threads, std::span<NodeId> out);
 
 }  // namespace permafrost::data

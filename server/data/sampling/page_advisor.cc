@@ -75,7 +75,7 @@ PageCounters& PageCounters::operator+=(const PageCounters& other) {
 PageAdvisor::PageAdvisor(Options options)
     : options_(options), first_major_faults_(MajorFaults()), self_(OpenSelf()), takes_many_(self_.valid()) {}
 
-void PageAdvisor::Want(std::span<const std::byte> bytes) {
+void PageAdvisor::Request(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
   const uint64_t first = begin / PageBytes(), last = (begin + bytes.size() - 1) / PageBytes();

@@ -39,7 +39,7 @@ class PageAdvisor {
   // Most bytes that the flushes from here on advise, together; the rest is left to page faults. Without it: no limit.
   void BeginBudget(uint64_t bytes) { budget_left_ = bytes; }
   // Bytes of a mapping that will be read; nothing happens before Flush.
-  void Want(std::span<const std::byte> bytes);
+  void Request(std::span<const std::byte> bytes);
   // Merges what was wanted into ranges of pages, looks at a sample of them, and advises the kernel.
   void Flush();
   PageCounters counters() const;

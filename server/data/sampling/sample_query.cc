@@ -44,12 +44,7 @@ absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSam
   uint64_t edges = 0;
   bool ok = true;
   for (auto i = static_cast<size_t>(hops == 0 ? 0 : subgraph.row_ends[hops - 1]); i < subgraph.nodes.size(); ++i) {
-    const uint64_t degree = view.in.Of(subgraph.nodes[i], ok).size();
-    if (fan_out == NeighborSamplingOptions::kAllNeighbors) {
-      edges += degree;
-    } else if (degree > 0) {
-      edges += options.replace ? static_cast<uint64_t>(fan_out) : std::min(degree, static_cast<uint64_t>(fan_out));
-    }
+    edges += MaxDrawn(view.in.Of(subgraph.nodes[i], ok).size(), fan_out, options.replace);
   }
   return ok ? absl::StatusOr<uint64_t>(edges) : view.in.offsets.status();
 }

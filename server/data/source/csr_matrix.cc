@@ -127,10 +127,10 @@ absl::StatusOr<bool> CsrMatrix::Next(std::vector<MatrixEntry>& entries) {
   return true;
 }
 
-void CsrMatrix::Forget() {
-  offsets_.Forget();
-  columns_.Forget();
-  values_.Forget();
+void CsrMatrix::Rewind() {
+  offsets_.Rewind();
+  columns_.Rewind();
+  values_.Rewind();
 }
 
 }  // namespace permafrost::data

@@ -30,7 +30,7 @@ class CsrMatrix {
   // the member and the element: offsets that fall, columns beyond the width, values that are not finite.
   absl::StatusOr<bool> Next(std::vector<MatrixEntry>& entries);
   // Tells the monitor that the file will be read again from its beginning.
-  void Forget();
+  void Rewind();
 
  private:
   CsrMatrix(NpyArray offsets, NpyArray columns, NpyArray values)

@@ -41,7 +41,7 @@ std::string Quote(std::string_view cell) {
 }
 
 absl::StatusOr<CsvRows> CsvRows::Open(const SourceFile& file, ImportMonitor& monitor) {
-  PF_ASSIGN_OR_RETURN(auto reader, SourceReader::Open(file, monitor));
+  PF_ASSIGN_OR_RETURN(auto reader, SourceReader::OpenText(file, monitor));
   return CsvRows(file.name, std::move(reader));
 }
 

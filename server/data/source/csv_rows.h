@@ -50,7 +50,7 @@ class CsvRows {
   const std::string& name() const { return name_; }
   int64_t row() const { return row_; }
   // Tells the monitor that the file will be read again from its beginning.
-  void Forget() { reader_->Forget(); }
+  void Rewind() { reader_->Rewind(); }
 
  private:
   CsvRows(std::string name, std::unique_ptr<SourceReader> reader)

@@ -10,15 +10,12 @@
 namespace permafrost::data {
 namespace {
 
-// Some programs begin UTF-8 with it.
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
 int64_t CountLines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
 
 }  // namespace
 
 absl::StatusOr<LineBlocks> LineBlocks::Open(const SourceFile& file, size_t block_bytes, ImportMonitor& monitor) {
-  PF_ASSIGN_OR_RETURN(auto reader, SourceReader::Open(file, monitor));
+  PF_ASSIGN_OR_RETURN(auto reader, SourceReader::OpenText(file, monitor));
   return LineBlocks(file.name, block_bytes, std::move(reader));
 }
 
@@ -31,10 +28,6 @@ absl::Status LineBlocks::Fill() {
     }
     filled_ += *read;
     ended_ = *read == 0;
-  }
-  if (!std::exchange(begun_, true) && std::string_view(buffer_.get(), filled_).starts_with(kByteOrderMark)) {
-    filled_ -= kByteOrderMark.size();
-    std::memmove(buffer_.get(), buffer_.get() + kByteOrderMark.size(), filled_);
   }
   if (ended_ && filled_ > 0 && buffer_[filled_ - 1] != '\n') buffer_[filled_++] = '\n';
   return absl::OkStatus();

@@ -24,7 +24,7 @@ class LineBlocks {
   int64_t lines_before() const { return lines_before_; }
   const std::string& name() const { return name_; }
   // Tells the monitor that the file will be read again from its beginning.
-  void Forget() { reader_->Forget(); }
+  void Rewind() { reader_->Rewind(); }
 
  private:
   LineBlocks(std::string name, size_t block_bytes, std::unique_ptr<SourceReader> reader)
@@ -38,7 +38,7 @@ class LineBlocks {
   std::unique_ptr<char[]> buffer_;
   size_t capacity_ = 0, filled_ = 0;
   size_t given_ = 0;  // of the buffer, by the last call
-  bool begun_ = false, ended_ = false;
+  bool ended_ = false;
   int64_t lines_before_ = 0;
 };
 

@@ -44,7 +44,7 @@ class NpyArray {
   absl::Status Skip(uint64_t elements);
   // Whether bytes follow the last element: then the header does not mean this file.
   absl::Status ExpectEnd();
-  void Forget() { reader_->Forget(); }
+  void Rewind() { reader_->Rewind(); }
 
   // InvalidArgument "NAME: element I: what", I counted in the array's shape: "[2, 0]".
   absl::Status ElementError(uint64_t element, std::string_view what) const;

@@ -52,7 +52,7 @@ class RawReader final : public SourceReader {
     if (errno == EINVAL || errno == EOVERFLOW) return absl::InvalidArgumentError("the file ends too early");
     return absl::InternalError(absl::StrCat("cannot seek: ", std::generic_category().message(errno)));
   }
-  void Forget() override { monitor_.Advance(name_, -std::exchange(consumed_, 0)).IgnoreError(); }
+  void Rewind() override { monitor_.Advance(name_, -std::exchange(consumed_, 0)).IgnoreError(); }
 
  private:
   std::string name_;
@@ -102,7 +102,7 @@ class GzipReader final : public SourceReader {
     }
     return capacity - stream_.avail_out;
   }
-  void Forget() override { raw_->Forget(); }
+  void Rewind() override { raw_->Rewind(); }
 
  private:
   std::unique_ptr<SourceReader> raw_;
@@ -146,7 +146,7 @@ class ZstdReader final : public SourceReader {
     }
     return to.pos;
   }
-  void Forget() override { raw_->Forget(); }
+  void Rewind() override { raw_->Rewind(); }
 
  private:
   std::unique_ptr<SourceReader> raw_;
@@ -155,6 +155,33 @@ class ZstdReader final : public SourceReader {
   ZSTD_inBuffer from_{nullptr, 0, 0};
   bool frame_ended_ = false, full_ = false;
   absl::Status corrupt_;
+};
+
+class TextReader final : public SourceReader {
+ public:
+  explicit TextReader(std::unique_ptr<SourceReader> bytes) : bytes_(std::move(bytes)) {}
+
+  absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) override {
+    if (begun_) return bytes_->Read(out, capacity);
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    std::size_t read = 0;
+    // It may come in pieces.
+    while (read < std::min(kByteOrderMark.size(), capacity)) {
+      PF_ASSIGN_OR_RETURN(const std::size_t n, bytes_->Read(out + read, capacity - read));
+      if (n == 0) break;
+      read += n;
+    }
+    begun_ = true;
+    if (!std::string_view(out, read).starts_with(kByteOrderMark)) return read;
+    read -= kByteOrderMark.size();
+    std::memmove(out, out + kByteOrderMark.size(), read);
+    return read > 0 ? read : bytes_->Read(out, capacity);
+  }
+  void Rewind() override { bytes_->Rewind(); }
+
+ private:
+  std::unique_ptr<SourceReader> bytes_;
+  bool begun_ = false;
 };
 
 Packing FindPacking(int fd) {
@@ -214,6 +241,12 @@ absl::StatusOr<SourceFile> FindRequiredSourceFile(const fs::path& source, std::s
       absl::StrCat(AbslView(stem), ".csv.gz: not found, nor ", AbslView(stem), ".csv, in ", source.string()));
 }
 
+bool HoldsAny(const fs::path& directory, std::initializer_list<std::string_view> names) {
+  std::error_code error;
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string_view name) { return fs::exists(directory / name, error); });
+}
+
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor) {
   // A pipe put in the file's place must not hold the import up.
   Descriptor opened = OpenRetrying(file.path, O_RDONLY | O_NONBLOCK);
@@ -236,6 +269,11 @@ absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::Open(const SourceFil
   if (packing == Packing::kGzip) reader = std::make_unique<GzipReader>(std::move(reader));
   if (packing == Packing::kZstd) reader = std::make_unique<ZstdReader>(std::move(reader));
   return reader;
+}
+
+absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::OpenText(const SourceFile& file, ImportMonitor& monitor) {
+  PF_ASSIGN_OR_RETURN(auto reader, Open(file, monitor));
+  return std::make_unique<TextReader>(std::move(reader));
 }
 
 }  // namespace permafrost::data

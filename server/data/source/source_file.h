@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,11 +18,11 @@
 
 namespace permafrost::data {
 
-// A longer line is not a table's row but a file of another kind.
-inline constexpr std::size_t kMaxLineBytes = 1 << 24;
-
 // kFound: by the file's first bytes, whatever its name.
 enum class Packing { kPlain, kGzip, kZstd, kFound };
+
+// A longer line is not a row of a table or an edge, but a file of another kind.
+inline constexpr std::size_t kMaxLineBytes = std::size_t{1} << 24;
 
 struct SourceFile {
   std::filesystem::path path;
@@ -33,8 +34,10 @@ struct SourceFile {
 // `stem`.csv.gz, or else `stem`.csv, below `source`; nullopt if there is neither. `stem`: "raw/edge".
 // Errors: InvalidArgument for what is no regular file.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
-// The same, but NotFound if there is neither.
+// The same; NotFound where there is neither.
 absl::StatusOr<SourceFile> FindRequiredSourceFile(const std::filesystem::path& source, std::string_view stem);
+// Whether `directory` holds a file of one of these names.
+bool HoldsAny(const std::filesystem::path& directory, std::initializer_list<std::string_view> names);
 // The file at `path`, called `name` in messages; nullopt if there is none. Errors: InvalidArgument for what is no
 // regular file.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
@@ -47,6 +50,8 @@ class SourceReader {
   // Borrows the monitor, which learns of every byte. PermissionDenied if the file opened lies where the import's limits
   // do not let it read.
   static absl::StatusOr<std::unique_ptr<SourceReader>> Open(const SourceFile& file, ImportMonitor& monitor);
+  // The same without the byte-order mark that some programs begin UTF-8 with.
+  static absl::StatusOr<std::unique_ptr<SourceReader>> OpenText(const SourceFile& file, ImportMonitor& monitor);
   virtual ~SourceReader() = default;
   // Up to `capacity` bytes of text; 0 at the end. Errors, without the file's name: InvalidArgument for a truncated or
   // corrupt gzip or zstd, Cancelled, or what the system says.
@@ -54,7 +59,7 @@ class SourceReader {
   // Passes over `bytes`, of which there must be as many; without reading them where the file is plain.
   virtual absl::Status Skip(uint64_t bytes);
   // Tells the monitor that the file will be read again from its beginning.
-  virtual void Forget() = 0;
+  virtual void Rewind() = 0;
 };
 
 }  // namespace permafrost::data

@@ -48,7 +48,7 @@ class ZipMemberReader final : public SourceReader {
     PF_RETURN_IF_ERROR(monitor_.Advance(archive_name_, packed - std::exchange(told_, packed)));
     return static_cast<std::size_t>(n);
   }
-  void Forget() override { monitor_.Advance(archive_name_, -std::exchange(told_, 0)).IgnoreError(); }
+  void Rewind() override { monitor_.Advance(archive_name_, -std::exchange(told_, 0)).IgnoreError(); }
 
  private:
   std::string archive_name_;

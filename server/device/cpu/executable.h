@@ -1,5 +1,5 @@
 // A captured step on the CPU: the operators of a tape, called again in order below autograd.
-// Views of state are made once, operators whose results nobody reads are dropped, and storage comes from a plan over
+// Views of state are made once, and operators whose results nobody reads are dropped. Storage comes from a plan over
 // the arena that all executables of a job share, so that a replay allocates no storage. Threads: the device thread.
 // Borrows program and arena.
 #pragma once

@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #ifdef __APPLE__
 #include <malloc/malloc.h>
@@ -18,10 +22,9 @@
 #endif
 
 namespace permafrost::device {
+namespace {
 
 constexpr size_t kAlignment = 64;  // as libtorch's: a cache line, and the widest vector
-
-namespace {
 
 size_t UsableSize(void* block) {
 #ifdef __APPLE__
@@ -31,10 +34,78 @@ size_t UsableSize(void* block) {
 #endif
 }
 
-std::atomic<int64_t> live_bytes{0};
+std::atomic<int64_t> live_bytes{0}, peak_bytes{0};
 std::atomic<int64_t> total_allocations{0};
 
+void CountLive(int64_t bytes) {
+  const int64_t now = live_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t peak = peak_bytes.load(std::memory_order_relaxed);
+  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+  }
+}
+
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// 64-byte aligned, and counted; nullptr for no bytes.
+void* TakeHeap(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* block = nullptr;
+  const int error = posix_memalign(&block, kAlignment, bytes);
+  TORCH_CHECK_WITH(OutOfMemoryError, error == 0, "cannot allocate ", bytes, " bytes");
+  CountLive(static_cast<int64_t>(UsableSize(block)));
+  total_allocations.fetch_add(1, std::memory_order_relaxed);
+  return block;
+}
+
+void GiveBackHeap(void* block) {
+  if (block == nullptr) return;
+  live_bytes.fetch_sub(static_cast<int64_t>(UsableSize(block)), std::memory_order_relaxed);
+  std::free(block);
+}
+
+// The blocks of all arenas, so that a deleter can tell what lies in them from what is of the heap. Most frees are of an
+// address that no arena is near: they ask two atomics.
+class ArenaBlocks {
+ public:
+  void Add(const char* begin, size_t bytes) {
+    const std::lock_guard lock(mu_);
+    blocks_[begin] = begin + bytes;
+    SetBounds();
+  }
+  void Remove(const char* begin) {
+    const std::lock_guard lock(mu_);
+    blocks_.erase(begin);
+    SetBounds();
+  }
+  bool Hold(const void* pointer) {
+    const char* const place = static_cast<const char*>(pointer);
+    const std::less<const char*> before;
+    if (before(place, low_.load(std::memory_order_relaxed)) || !before(place, high_.load(std::memory_order_relaxed))) {
+      return false;
+    }
+    const std::lock_guard lock(mu_);
+    const auto after = blocks_.upper_bound(place);
+    return after != blocks_.begin() && before(place, std::prev(after)->second);
+  }
+
+ private:
+  void SetBounds() {
+    const char* high = nullptr;
+    for (const auto& [begin, end] : blocks_) high = std::max(high, end, std::less<>());
+    low_.store(blocks_.empty() ? nullptr : blocks_.begin()->first, std::memory_order_relaxed);
+    high_.store(high, std::memory_order_relaxed);
+  }
+
+  std::mutex mu_;
+  std::map<const char*, const char*, std::less<>> blocks_;  // begin, end
+  std::atomic<const char*> low_{nullptr}, high_{nullptr};
+};
+
+// Never destroyed: tensors of static storage may outlive anything.
+ArenaBlocks& Arenas() {
+  static auto* const arenas = new ArenaBlocks;
+  return *arenas;
+}
 
 }  // namespace
 
@@ -44,7 +115,7 @@ class PlanSession {
   // Learns.
   PlanSession() = default;
   // Serves.
-  PlanSession(const StoragePlan& plan, const Arena& arena) : plan_(&plan), base_(arena.data()) {}
+  PlanSession(const StoragePlan& plan, Arena& arena) : plan_(&plan), base_(arena.data()) {}
 
   c10::DataPtr Allocate(size_t bytes);
   void OnFree(void* block) {
@@ -78,33 +149,28 @@ namespace {
 
 thread_local PlanSession* current_session = nullptr;
 
-void FreeHeap(void* block) {
-  if (block == nullptr) return;
+// The deleter of heap storage, and of raw memory, which does not say where it came from: what a plan served stays in
+// its arena.
+void Free(void* block) {
+  if (block == nullptr || Arenas().Hold(block)) return;
   if (current_session != nullptr) current_session->OnFree(block);
-  live_bytes.fetch_sub(static_cast<int64_t>(UsableSize(block)), std::memory_order_relaxed);
-  std::free(block);
+  GiveBackHeap(block);
 }
 
+// Of storage that a plan served. It may outlive the arena.
 void LeaveInArena(void* /*block*/) {}
 
-c10::DataPtr AllocateHeap(size_t bytes) {
-  const c10::Device cpu(c10::DeviceType::CPU);
-  if (bytes == 0) return {nullptr, nullptr, &FreeHeap, cpu};
-  void* block = nullptr;
-  const int error = posix_memalign(&block, kAlignment, bytes);
-  TORCH_CHECK_WITH(OutOfMemoryError, error == 0, "cannot allocate ", bytes, " bytes");
-  live_bytes.fetch_add(static_cast<int64_t>(UsableSize(block)), std::memory_order_relaxed);
-  total_allocations.fetch_add(1, std::memory_order_relaxed);
-  return {block, block, &FreeHeap, cpu};
+c10::DataPtr DataOf(void* block, c10::DeleterFnPtr deleter = &Free) {
+  return {block, block, deleter, c10::Device(c10::DeviceType::CPU)};
 }
 
 class StorageAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (current_session != nullptr && bytes > 0) return current_session->Allocate(bytes);
-    return AllocateHeap(bytes);
+    return DataOf(TakeHeap(bytes));
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &FreeHeap; }
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
@@ -123,7 +189,7 @@ class Within {
 
 c10::DataPtr PlanSession::Allocate(size_t bytes) {
   if (plan_ == nullptr) {
-    c10::DataPtr block = AllocateHeap(bytes);
+    c10::DataPtr block = DataOf(TakeHeap(bytes));
     live_[block.get()] = lifetimes_.size();
     lifetimes_.push_back({.size = bytes, .part = part_, .begin = clock_++});
     return block;
@@ -132,13 +198,12 @@ c10::DataPtr PlanSession::Allocate(size_t bytes) {
     const StoragePlan::Slot& slot = plan_->slots_[next_];
     if (slot.size == bytes && slot.part == part_) {
       ++next_;
-      char* const place = base_ + slot.offset;
-      return {place, place, &LeaveInArena, c10::Device(c10::DeviceType::CPU)};
+      return DataOf(base_ + slot.offset, &LeaveInArena);
     }
   }
   next_ = plan_->slots_.size();
   ++unplanned_;
-  return AllocateHeap(bytes);
+  return DataOf(TakeHeap(bytes));
 }
 
 // Largest first, each at the lowest offset where no block of an overlapping lifetime lies.
@@ -178,7 +243,7 @@ StoragePlan StoragePlan::Learn(const std::function<void()>& body) {
   return session.MakePlan();
 }
 
-int64_t StoragePlan::Serve(const Arena& arena, const std::function<void()>& body) const {
+int64_t StoragePlan::Serve(Arena& arena, const std::function<void()>& body) const {
   TORCH_CHECK(arena.bytes() >= size_, "the arena has ", arena.bytes(), " bytes; the plan needs ", size_);
   PlanSession session(*this, arena);
   {
@@ -194,9 +259,22 @@ void StoragePlan::BeginPart(uint32_t part) {
 
 void Arena::Reserve(size_t bytes) {
   if (bytes <= bytes_) return;
-  block_.clear();
-  block_ = AllocateHeap(bytes);
+  Release();
   bytes_ = bytes;
+}
+
+void Arena::Release() {
+  if (block_ == nullptr) return;
+  Arenas().Remove(block_);
+  GiveBackHeap(std::exchange(block_, nullptr));
+}
+
+char* Arena::data() {
+  if (block_ == nullptr && bytes_ > 0) {
+    block_ = static_cast<char*>(TakeHeap(bytes_));
+    Arenas().Add(block_, bytes_);
+  }
+  return block_;
 }
 
 void InstallStorageAllocator() {
@@ -208,8 +286,12 @@ void InstallStorageAllocator() {
   });
 }
 
-StorageCounters ReadStorageCounters() {
-  return {live_bytes.load(std::memory_order_relaxed), total_allocations.load(std::memory_order_relaxed)};
+StorageUse ReadStorageUse() {
+  return {.bytes = live_bytes.load(std::memory_order_relaxed),
+          .peak_bytes = peak_bytes.load(std::memory_order_relaxed),
+          .allocations = total_allocations.load(std::memory_order_relaxed)};
 }
+
+void RestartStoragePeak() { peak_bytes.store(live_bytes.load(std::memory_order_relaxed), std::memory_order_relaxed); }
 
 }  // namespace permafrost::device

@@ -1,16 +1,17 @@
-// Storage of CPU tensors: counted always, and, while a captured step is replayed, taken from a plan instead of the
-// heap. A step on equal shapes allocates equal sizes in equal order, so that one replay is enough to learn every
-// allocation's size and lifetime; later ones are served from fixed offsets of one block that all executables of a job
-// share. Threads: counters are safe anywhere; a StoragePlan and an Arena belong to the device thread. Allocations of
-// other threads during a replay come from the heap as ever.
+// Storage of CPU tensors. All of it is counted. While a captured step is replayed it comes from a plan instead of the
+// heap: a step on equal shapes allocates equal sizes in equal order, so that one replay is enough to learn the size and
+// lifetime of every allocation. Later replays are served from fixed offsets of one block, the arena, that all
+// executables of a job share.
+// Threads: counters are safe anywhere. A StoragePlan and an Arena belong to the device thread; allocations of other
+// threads during a replay come from the heap.
 #pragma once
-
-#include <c10/core/Allocator.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
+
+#include "base/storage_use.h"
 
 namespace permafrost::device {
 
@@ -18,21 +19,29 @@ namespace permafrost::device {
 // not counted. Call before the first tensor.
 void InstallStorageAllocator();
 
-struct StorageCounters {
-  int64_t bytes = 0;        // of live storage on the heap, arenas included
-  int64_t allocations = 0;  // since the process began
-};
-StorageCounters ReadStorageCounters();
+StorageUse ReadStorageUse();
+// The peak begins anew at what is live now.
+void RestartStoragePeak();
 
-// One block of memory, 64-byte aligned. Grows to the largest plan; nothing may live in it then.
+// One block of memory, 64-byte aligned, that a job's plans are served from.
+// Its size is that of the largest plan. The memory is taken at its first use and kept until Release.
 class Arena {
  public:
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() { Release(); }
+
+  // Makes it at least `bytes` large. Where it grows, nothing that was served from it is valid any more.
   void Reserve(size_t bytes);
+  // Gives the memory back until the next use. Nothing that was served from it is valid any more.
+  void Release();
   size_t bytes() const { return bytes_; }
-  char* data() const { return static_cast<char*>(block_.get()); }
+  // Throws c10::OutOfMemoryError.
+  char* data();
 
  private:
-  c10::DataPtr block_;
+  char* block_ = nullptr;
   size_t bytes_ = 0;
 };
 
@@ -42,13 +51,13 @@ class StoragePlan {
   // next step.
   static StoragePlan Learn(const std::function<void()>& body);
 
-  // Runs `body` with its allocations served from the arena, which must have size() bytes. From the first one on that is
-  // not what the plan expects, the rest comes from the heap: places follow each other as learned, or two that live at
-  // once could meet. Returns how many came from there: 0 for the body that was learned.
-  int64_t Serve(const Arena& arena, const std::function<void()>& body) const;
+  // Runs `body` with its allocations served from the arena, which must have size() bytes. As long as they come as they
+  // were learned, each has its planned place; from the first that differs on, all come from the heap, since later
+  // places may hold what is still alive. Returns how many came from the heap: 0 for the body that was learned.
+  int64_t Serve(Arena& arena, const std::function<void()>& body) const;
 
-  // Within a body: which part of it begins here. An allocation is the plan's only if it is of the same part, so that
-  // one more of an equal size in another place is noticed, too.
+  // Within a body: which part of it begins here. An allocation is served only if it was learned in the same part, so
+  // that one more of an equal size, in another part, is noticed.
   static void BeginPart(uint32_t part);
 
   // Bytes of arena it needs.

@@ -1,16 +1,20 @@
 #include "device/cpu/tape.h"
 
 #include <ATen/ATen.h>
-#include <torch/headeronly/version.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
+#include "device/torch_version.h"
 
 namespace permafrost::device {
 namespace {
@@ -18,9 +22,6 @@ namespace {
 // A key below autograd that no backend here uses. 2.13 reserves it for a C++ FakeTensor mode, which is off in this
 // process.
 constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
-constexpr std::string_view kTestedTorchVersions[] = {"2.13.0"};
-
-thread_local Tape* current_tape = nullptr;
 
 template <class T>
 std::string Text(const T& value) {
@@ -34,7 +35,7 @@ std::string ArgumentName(const Tape::Op& op, size_t arg) { return op.handle.sche
 // Values that reach a kernel's code path: equal bits, so that NaN equals itself and 0.0 is not -0.0.
 bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// Of arguments that hold no tensors.
+// Of arguments without their tensors.
 bool SameValue(const c10::IValue& a, const c10::IValue& b) {
   if (a.isDouble() && b.isDouble()) return SameBits(a.toDouble(), b.toDouble());
   if (a.isList() && b.isList()) {
@@ -51,9 +52,14 @@ bool SameNumber(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
-std::string Describe(const at::Tensor& tensor) {
-  return absl::StrCat("of type ", c10::toString(tensor.scalar_type()), " and shape ", Text(tensor.sizes()));
+bool SameLayout(const Tape::Slot& a, const Tape::Slot& b) {
+  return a.sizes == b.sizes && a.strides == b.strides && a.type == b.type;
 }
+
+std::string Describe(c10::ScalarType type, at::IntArrayRef sizes) {
+  return absl::StrCat("of type ", c10::toString(type), " and shape ", Text(sizes));
+}
+std::string Describe(const Tape::Slot& slot) { return Describe(slot.type, slot.sizes); }
 
 // aten::index is tagged for the sake of masks; by integers it is as static as any.
 bool IndexesByNumber(const Tape::Op& op) {
@@ -73,17 +79,110 @@ bool IsView(const c10::FunctionSchema& schema) {
   });
 }
 
+// What stands for an argument on a tape: the same without its tensors.
+c10::IValue WithoutTensors(const c10::IValue& value) {
+  if (value.isTensor()) return at::Tensor();
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    list.resize(value.toListRef().size());
+    return list;
+  }
+  if (!value.isList()) return value;
+  const auto elements = value.toListRef();
+  if (!std::ranges::any_of(elements, &c10::IValue::isTensor)) return value;
+  c10::List<std::optional<at::Tensor>> list;
+  list.resize(elements.size(), std::nullopt);
+  return list;
+}
+
+// Which tensor it is among those of one step: storage, offset, type, sizes, strides. Autograd unpacks saved tensors as
+// new TensorImpls of equal ones.
+using TensorId = std::tuple<uint32_t, int64_t, c10::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
+
+// Numbers storages in the order in which they are first seen. A weak reference to each keeps its address, and only
+// that, from being given to another: its bytes are freed when the step frees them.
+class StorageNumbers {
+ public:
+  uint32_t Of(const at::Tensor& tensor) {
+    const auto [it, is_new] =
+        numbers_.try_emplace(tensor.storage().unsafeGetStorageImpl(), static_cast<uint32_t>(seen_.size()));
+    if (is_new) seen_.push_back(tensor.storage().getWeakStorageImpl());
+    return it->second;
+  }
+
+ private:
+  absl::flat_hash_map<const c10::StorageImpl*, uint32_t> numbers_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> seen_;
+};
+
 }  // namespace
+
+// One run of a step under the recording key: numbers its tensors, and hands on each of its operators.
+class Tape::Pass {
+ public:
+  // That of this thread; nullptr: operators run as ever.
+  static thread_local Pass* current;
+
+  Pass(Tape& tape, const std::vector<at::Tensor>& inputs) : tape_(tape) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].defined()) input_storages_.insert(storages_.Of(inputs[i]));
+      Declare(inputs[i], SlotKind::kInput, i);
+    }
+    for (size_t i = 0; i < tape.state_.size(); ++i) Declare(tape.state_[i].value, SlotKind::kState, i);
+  }
+  Pass(const Pass&) = delete;
+  virtual ~Pass() = default;
+
+  std::vector<at::Tensor> Run(const Body& body);
+  void OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack);
+  virtual void OnMark(int phase) = 0;
+
+ protected:
+  virtual void OnOp(Op op) = 0;
+  virtual void OnOutputs(std::vector<size_t> outputs) = 0;
+  void Break(std::string_view op, std::string why) {
+    if (!tape_.broken_) tape_.broken_ = TapeBreak{std::string(op), std::move(why)};
+  }
+
+  Tape& tape_;
+  std::vector<Slot> slots_;
+
+ private:
+  TensorId IdOf(const at::Tensor& tensor) {
+    return {storages_.Of(tensor), tensor.storage_offset(), tensor.scalar_type(), tensor.sizes().vec(),
+            tensor.strides().vec()};
+  }
+  static Slot SlotOf(const at::Tensor& tensor, SlotKind kind, size_t index = 0) {
+    const bool stays = kind == SlotKind::kState || kind == SlotKind::kNumber;
+    return {
+        kind, index, tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec(), stays ? tensor : at::Tensor()};
+  }
+  void Declare(const at::Tensor& tensor, SlotKind kind, size_t index) {
+    if (!tensor.defined()) return;
+    slot_of_.try_emplace(IdOf(tensor), slots_.size());
+    slots_.push_back(SlotOf(tensor, kind, index));
+  }
+  void CheckTags(const Op& op);
+  void AddUses(Op& op);
+  void AddUse(Op& op, size_t arg, std::optional<size_t> element, const at::Tensor& tensor, bool written);
+  size_t SlotOfResult(const at::Tensor& tensor);
+
+  StorageNumbers storages_;
+  absl::flat_hash_set<uint32_t> input_storages_;
+  absl::flat_hash_map<TensorId, size_t> slot_of_;
+};
+
+thread_local Tape::Pass* Tape::Pass::current = nullptr;
 
 struct TapeDispatch {
   static void Call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     // What a kernel calls in turn is its own business.
     const c10::impl::ExcludeDispatchKeyGuard below(kRecordKey);
     const c10::DispatchKeySet rest = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecordKey);
-    if (current_tape == nullptr) {
+    if (Tape::Pass::current == nullptr) {
       op.redispatchBoxed(rest, stack);
     } else {
-      current_tape->OnCall(op, rest, *stack);
+      Tape::Pass::current->OnCall(op, rest, *stack);
     }
   }
 };
@@ -92,95 +191,70 @@ TORCH_LIBRARY_IMPL(_, Fake, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&TapeDispatch::Call>());
 }
 
-Tape::Key Tape::KeyOf(const at::Tensor& tensor) {
-  return {tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset(), tensor.scalar_type(), tensor.sizes().vec(),
-          tensor.strides().vec()};
-}
-
-Tape::Tape(const std::vector<at::Tensor>& inputs, const std::vector<StateTensor>& state) {
-  const auto declare = [this](const at::Tensor& tensor, SlotKind kind, size_t index) {
-    if (!tensor.defined()) return;
-    slot_of_.try_emplace(KeyOf(tensor), slots_.size());
-    slots_.push_back({kind, index, tensor});
+std::vector<at::Tensor> Tape::Pass::Run(const Body& body) {
+  struct Current {
+    explicit Current(Pass* pass) { current = pass; }
+    Current(const Current&) = delete;
+    ~Current() { current = nullptr; }
   };
-  for (size_t i = 0; i < inputs.size(); ++i) declare(inputs[i], SlotKind::kInput, i);
-  for (size_t i = 0; i < state.size(); ++i) declare(state[i].value, SlotKind::kState, i);
-}
-
-void Tape::Record(const std::function<std::vector<at::Tensor>()>& body) {
-  struct Recording {
-    explicit Recording(Tape* tape) { current_tape = tape; }
-    ~Recording() { current_tape = nullptr; }
-  };
-  std::vector<at::Tensor> outputs;
+  std::vector<at::Tensor> returned;
   {
-    const Recording recording(this);
+    const Current scope(this);
     const c10::impl::IncludeDispatchKeyGuard include(kRecordKey);
-    outputs = body();
+    returned = body();
   }
-  for (const at::Tensor& output : outputs) {
-    const auto it = slot_of_.find(KeyOf(output));
+  std::vector<size_t> outputs;
+  for (const at::Tensor& output : returned) {
+    const auto it = slot_of_.find(IdOf(output));
     if (it == slot_of_.end()) {
-      Break("", absl::StrCat("returns a tensor ", Describe(output), " that no operator made"));
-      return;
+      Break("", absl::StrCat("returns a tensor ", Describe(output.scalar_type(), output.sizes()),
+                             " that no operator made"));
+      return returned;
     }
-    outputs_.push_back(it->second);
+    outputs.push_back(it->second);
   }
+  OnOutputs(std::move(outputs));
+  return returned;
 }
 
-bool Tape::NoteMark(int phase) {
-  if (current_tape == nullptr) return false;
-  current_tape->marks_.push_back({current_tape->ops_.size(), phase});
-  return true;
-}
-
-void Tape::Break(std::string_view op, std::string why) {
-  if (!broken_) broken_ = TapeBreak{std::string(op), std::move(why)};
-}
-
-// Inputs come first among the slots.
-bool Tape::IsInputStorage(const at::Tensor& tensor) const {
-  const auto is_input = [](const Slot& slot) { return slot.kind == SlotKind::kInput; };
-  const auto end = std::ranges::find_if_not(slots_, is_input);
-  return std::any_of(slots_.begin(), end, [&](const Slot& slot) { return slot.tensor.is_alias_of(tensor); });
-}
-
-void Tape::AddUse(Op& op, size_t arg, std::optional<size_t> element, const at::Tensor& tensor, bool written) {
+void Tape::Pass::AddUse(Op& op, size_t arg, std::optional<size_t> element, const at::Tensor& tensor, bool written) {
   if (!tensor.defined()) return;
-  const auto [it, is_new] = slot_of_.try_emplace(KeyOf(tensor), slots_.size());
+  const auto [it, is_new] = slot_of_.try_emplace(IdOf(tensor), slots_.size());
   if (is_new) {
     // Neither declared nor made here. Scalars that a kernel takes as tensors are such; anything else would be a
     // constant by accident.
-    slots_.push_back({SlotKind::kNumber, 0, tensor});
+    slots_.push_back(SlotOf(tensor, SlotKind::kNumber));
     if (!tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-      Break(op.name(), absl::StrCat("reads, as ", ArgumentName(op, arg), ", a tensor ", Describe(tensor),
+      Break(op.name(), absl::StrCat("reads, as ", ArgumentName(op, arg), ", a tensor ", Describe(slots_.back()),
                                     " that is neither an input nor state of the step, nor made in it"));
     }
   }
-  if (written && (slots_[it->second].kind == SlotKind::kNumber || IsInputStorage(tensor))) {
+  const bool read_only =
+      slots_[it->second].kind == SlotKind::kNumber || input_storages_.contains(std::get<0>(it->first));
+  if (written && read_only) {
     Break(op.name(), absl::StrCat("writes to an input or a constant, as ", ArgumentName(op, arg)));
   }
   op.uses.push_back({arg, element, it->second, written});
 }
 
-size_t Tape::SlotOfResult(const at::Tensor& tensor) {
-  const auto [it, is_new] = slot_of_.try_emplace(KeyOf(tensor), slots_.size());
-  if (is_new) slots_.push_back({SlotKind::kMade, 0, tensor});
+size_t Tape::Pass::SlotOfResult(const at::Tensor& tensor) {
+  const auto [it, is_new] = slot_of_.try_emplace(IdOf(tensor), slots_.size());
+  if (is_new) slots_.push_back(SlotOf(tensor, SlotKind::kMade));
   return it->second;
 }
 
-void Tape::OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
-  const c10::FunctionSchema& schema = handle.schema();
-  const auto& arguments = schema.arguments();
-  Op op{handle, {}, {}, {}, IsView(schema)};
-  op.args.assign(stack.end() - static_cast<std::ptrdiff_t>(arguments.size()), stack.end());
-  if (handle.hasTag(at::Tag::data_dependent_output)) {
+void Tape::Pass::CheckTags(const Op& op) {
+  if (op.handle.hasTag(at::Tag::data_dependent_output)) {
     Break(op.name(), "reads a value back to the host: what follows could depend on it");
-  } else if (handle.hasTag(at::Tag::dynamic_output_shape) && !IndexesByNumber(op)) {
+  } else if (op.handle.hasTag(at::Tag::dynamic_output_shape) && !IndexesByNumber(op)) {
     Break(op.name(), "the shape of its output depends on values");
-  } else if (handle.hasTag(at::Tag::nondeterministic_seeded)) {
+  } else if (op.handle.hasTag(at::Tag::nondeterministic_seeded)) {
     Break(op.name(), "draws from a generator: a replay would draw other numbers than the step");
   }
+}
+
+void Tape::Pass::AddUses(Op& op) {
+  const auto& arguments = op.handle.schema().arguments();
   for (size_t a = 0; a < op.args.size(); ++a) {
     const bool written = arguments[a].alias_info() != nullptr && arguments[a].alias_info()->isWrite();
     const c10::IValue& value = op.args[a];
@@ -194,76 +268,119 @@ void Tape::OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, t
       Break(op.name(), "takes a random generator");
     }
   }
+}
+
+void Tape::Pass::OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = handle.schema();
+  Op op{handle, {}, {}, {}, IsView(schema)};
+  op.args.assign(stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size()), stack.end());
+  CheckTags(op);
+  AddUses(op);
+  // Before the call: the step may hold the last reference to an argument, and kernels look at that.
+  for (c10::IValue& value : op.args) value = WithoutTensors(value);
   handle.redispatchBoxed(keys, &stack);
   for (auto value = stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size()); value != stack.end(); ++value) {
     std::vector<size_t> slots;
     if (value->isTensor()) {
       if (value->toTensor().defined()) slots.push_back(SlotOfResult(value->toTensor()));
     } else if (value->isTensorList()) {
-      for (const at::Tensor& tensor : value->toTensorVector()) slots.push_back(SlotOfResult(tensor));
+      for (const c10::IValue& tensor : value->toListRef()) slots.push_back(SlotOfResult(tensor.toTensor()));
     } else {
       Break(op.name(), "returns a value to the host");
     }
     op.returns.push_back(std::move(slots));
   }
-  ops_.push_back(std::move(op));
+  OnOp(std::move(op));
 }
 
-std::optional<TapeBreak> Compare(const Tape& first, const Tape& second) {
-  const size_t common = std::min(first.ops().size(), second.ops().size());
-  for (size_t i = 0; i < common; ++i) {
-    const Tape::Op &x = first.ops()[i], &y = second.ops()[i];
-    const std::string name(x.name());
-    if (x.handle != y.handle) {
-      return TapeBreak{name, absl::StrCat("is operator ", i, " of one step, and ", AbslView(y.name()), " of the next")};
-    }
-    for (size_t a = 0; a < x.args.size(); ++a) {
-      if (SameValue(x.args[a], y.args[a])) continue;
-      return TapeBreak{name,
-                       absl::StrCat(ArgumentName(x, a), " is ", Text(x.args[a]), " in one step and ", Text(y.args[a]),
-                                    " in the next, for equal shapes: a host value that changes")};
-    }
-    if (x.uses.size() != y.uses.size()) return TapeBreak{name, "takes another number of tensors in the next step"};
-    for (size_t u = 0; u < x.uses.size(); ++u) {
-      const std::string argument = ArgumentName(x, x.uses[u].arg);
-      if (x.uses[u].slot != y.uses[u].slot) {
-        return TapeBreak{name, absl::StrCat("takes another tensor as ", argument, " in the next step")};
-      }
-      const Tape::Slot& slot = first.slots()[x.uses[u].slot];
-      if (slot.kind != Tape::SlotKind::kNumber) continue;
-      const at::Tensor& next = second.slots()[y.uses[u].slot].tensor;
-      if (SameNumber(slot.tensor, next)) continue;
-      return TapeBreak{name, absl::StrCat(argument, " is ", Text(slot.tensor.item()), " in one step and ",
-                                          Text(next.item()), " in the next: a host value that changes")};
-    }
-    if (x.returns != y.returns) return TapeBreak{name, "returns other tensors in the next step"};
-    for (const auto& slots : x.returns) {
-      for (const size_t s : slots) {
-        const at::Tensor &a = first.slots()[s].tensor, &b = second.slots()[s].tensor;
-        if (a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type()) continue;
-        return TapeBreak{name, absl::StrCat("returns a tensor ", Describe(a), " in one step and ", Describe(b),
-                                            " in the next, for equal shapes")};
-      }
+class Tape::Recording final : public Pass {
+ public:
+  using Pass::Pass;
+  ~Recording() override { tape_.slots_ = std::move(slots_); }
+  void OnMark(int phase) override { tape_.marks_.push_back({tape_.ops_.size(), phase}); }
+
+ private:
+  void OnOp(Op op) override { tape_.ops_.push_back(std::move(op)); }
+  void OnOutputs(std::vector<size_t> outputs) override { tape_.outputs_ = std::move(outputs); }
+};
+
+class Tape::Comparison final : public Pass {
+ public:
+  using Pass::Pass;
+  void OnMark(int /*phase*/) override {}
+
+ private:
+  void OnOp(Op op) override {
+    if (!tape_.broken_ && count_ < tape_.ops_.size()) CompareOp(tape_.ops_[count_], op);
+    ++count_;
+  }
+  void OnOutputs(std::vector<size_t> outputs) override {
+    if (count_ != tape_.ops_.size()) {
+      Break("", absl::StrCat("one step has ", tape_.ops_.size(), " operators, and the next ", count_));
+    } else if (outputs != tape_.outputs_) {
+      Break("", "the next step returns other tensors");
     }
   }
-  if (first.ops().size() != second.ops().size()) {
-    return TapeBreak{
-        "", absl::StrCat("one step has ", first.ops().size(), " operators, and the next ", second.ops().size())};
+  void CompareOp(const Op& x, const Op& y);
+  void CompareUse(const Op& op, const Use& x, const Use& y);
+
+  size_t count_ = 0;  // operators so far
+};
+
+void Tape::Comparison::CompareOp(const Op& x, const Op& y) {
+  if (x.handle != y.handle) {
+    return Break(x.name(),
+                 absl::StrCat("is operator ", count_, " of one step, and ", AbslView(y.name()), " of the next"));
   }
-  if (first.outputs() != second.outputs()) return TapeBreak{"", "the next step returns other tensors"};
-  return std::nullopt;
+  for (size_t a = 0; a < x.args.size(); ++a) {
+    if (SameValue(x.args[a], y.args[a])) continue;
+    return Break(x.name(), absl::StrCat(ArgumentName(x, a), " is ", Text(x.args[a]), " in one step and ",
+                                        Text(y.args[a]), " in the next, for equal shapes: a host value that changes"));
+  }
+  if (x.uses.size() != y.uses.size()) return Break(x.name(), "takes another number of tensors in the next step");
+  for (size_t u = 0; u < x.uses.size(); ++u) CompareUse(x, x.uses[u], y.uses[u]);
+  if (x.returns != y.returns) return Break(x.name(), "returns other tensors in the next step");
+  for (const auto& slots : x.returns) {
+    for (const size_t s : slots) {
+      if (SameLayout(tape_.slots_[s], slots_[s])) continue;
+      return Break(x.name(), absl::StrCat("returns a tensor ", Describe(tape_.slots_[s]), " in one step and ",
+                                          Describe(slots_[s]), " in the next, for equal shapes"));
+    }
+  }
+}
+
+void Tape::Comparison::CompareUse(const Op& op, const Use& x, const Use& y) {
+  const std::string argument = ArgumentName(op, x.arg);
+  const Slot &was = tape_.slots_[x.slot], &is = slots_[y.slot];
+  if (x.slot != y.slot || was.kind != is.kind || x.arg != y.arg || x.element != y.element) {
+    return Break(op.name(), absl::StrCat("takes another tensor as ", argument, " in the next step"));
+  }
+  if (was.kind != SlotKind::kNumber || SameNumber(was.tensor, is.tensor)) return;
+  Break(op.name(), absl::StrCat(argument, " is ", Text(was.tensor.item()), " in one step and ", Text(is.tensor.item()),
+                                " in the next: a host value that changes"));
+}
+
+std::vector<at::Tensor> Tape::Record(const std::vector<at::Tensor>& inputs, const Body& body) {
+  return Recording(*this, inputs).Run(body);
+}
+
+std::vector<at::Tensor> Tape::Compare(const std::vector<at::Tensor>& inputs, const Body& body) {
+  return Comparison(*this, inputs).Run(body);
+}
+
+bool Tape::NoteMark(int phase) {
+  if (Pass::current == nullptr) return false;
+  Pass::current->OnMark(phase);
+  return true;
 }
 
 absl::Status CheckRecording() {
-  if (std::ranges::find(kTestedTorchVersions, std::string_view(TORCH_VERSION)) == std::end(kTestedTorchVersions)) {
-    return absl::FailedPreconditionError(absl::StrCat("libtorch ", TORCH_VERSION, ": capture of steps was tested with ",
-                                                      AbslView(kTestedTorchVersions[0]), "; build with that version"));
-  }
   const at::Tensor one = at::ones({2});
-  Tape tape({one}, {});
-  tape.Record([&] { return std::vector<at::Tensor>{one + one}; });
+  const std::vector<StateTensor> no_state;
+  Tape tape(no_state);
+  tape.Record({one}, [&] { return std::vector<at::Tensor>{one + one}; });
   if (tape.broken() || tape.ops().size() != 1 || tape.ops()[0].name() != "aten::add") {
-    return absl::InternalError(absl::StrCat("libtorch ", TORCH_VERSION,
+    return absl::InternalError(absl::StrCat("libtorch ", LoadedTorchVersion(),
                                             ": operators cannot be recorded: the dispatch key for it is in other use"));
   }
   return absl::OkStatus();

@@ -1,6 +1,7 @@
 // The operators of a step, recorded as they are dispatched below autograd.
-// An operator that is not dispatched (a raw kernel, a host loop over data_ptr) is not seen; capture.h finds out by
-// comparing a replay with the step itself.
+// A recording keeps what the operators were called with, and no tensor that they made: storage is freed when the step
+// itself frees it. An operator that is not dispatched (a raw kernel, a host loop over data_ptr) is not seen; capture.h
+// finds out by comparing a replay with the step itself.
 // Threads: the device thread.
 #pragma once
 
@@ -11,11 +12,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
-#include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "device/step_program.h"
 
@@ -38,7 +36,9 @@ class Tape {
   struct Slot {
     SlotKind kind = SlotKind::kMade;
     size_t index = 0;
-    at::Tensor tensor;  // as recorded; keeps its storage from being used again while the tape lives
+    c10::ScalarType type = c10::ScalarType::Undefined;
+    std::vector<int64_t> sizes, strides;
+    at::Tensor tensor;  // of kState and kNumber; undefined for the others
   };
   // A tensor among an operator's arguments: args[arg], or element `element` of the list args[arg].
   struct Use {
@@ -49,6 +49,7 @@ class Tape {
   };
   struct Op {
     c10::OperatorHandle handle;
+    // As it was called with, but for tensors: an undefined one, or none in a list of optional ones, stands for each.
     std::vector<c10::IValue> args;
     std::vector<Use> uses;
     // Slots of each return value; several for a list.
@@ -60,49 +61,44 @@ class Tape {
     size_t op = 0;  // before this one
     int phase = 0;
   };
+  using Body = std::function<std::vector<at::Tensor>()>;
 
-  Tape(const std::vector<at::Tensor>& inputs, const std::vector<StateTensor>& state);
+  // Borrows `state`.
+  explicit Tape(const std::vector<StateTensor>& state) : state_(state) {}
   Tape(const Tape&) = delete;
 
-  // Runs `body` on this thread and records it. What it returns are the step's outputs. Exceptions pass through.
-  void Record(const std::function<std::vector<at::Tensor>()>& body);
+  // Both run `body`, a step on `inputs`, on this thread and return what it returned. Exceptions pass through.
+  // Records it. Called once.
+  std::vector<at::Tensor> Record(const std::vector<at::Tensor>& inputs, const Body& body);
+  // Compares it, operator by operator as it runs, with what was recorded. Its inputs are others of equal shapes; a
+  // difference in anything else (a host value, a constant, the order of operators) is a break.
+  std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body);
 
   const std::vector<Op>& ops() const { return ops_; }
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<size_t>& outputs() const { return outputs_; }
   const std::vector<Mark>& marks() const { return marks_; }
-  // The first thing seen that cannot be captured.
+  // The first thing seen, by either, that cannot be captured.
   const std::optional<TapeBreak>& broken() const { return broken_; }
 
   // For MarkPhase: notes the place on the tape that records on this thread. False if none does.
   static bool NoteMark(int phase);
 
  private:
+  class Pass;
+  class Recording;
+  class Comparison;
   friend struct TapeDispatch;
-  // Storage, offset, type, sizes, strides: autograd unpacks saved tensors as new TensorImpls of equal ones.
-  using Key = std::tuple<const void*, int64_t, c10::ScalarType, std::vector<int64_t>, std::vector<int64_t>>;
-  static Key KeyOf(const at::Tensor& tensor);
 
-  void OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack);
-  bool IsInputStorage(const at::Tensor& tensor) const;
-  void AddUse(Op& op, size_t arg, std::optional<size_t> element, const at::Tensor& tensor, bool written);
-  size_t SlotOfResult(const at::Tensor& tensor);
-  void Break(std::string_view op, std::string why);
-
+  const std::vector<StateTensor>& state_;
   std::vector<Op> ops_;
   std::vector<Slot> slots_;
   std::vector<size_t> outputs_;
   std::vector<Mark> marks_;
-  absl::flat_hash_map<Key, size_t> slot_of_;
   std::optional<TapeBreak> broken_;
 };
 
-// The first difference between two recordings of one step that is not among their inputs: a host value, a constant, an
-// order of operators that changed.
-std::optional<TapeBreak> Compare(const Tape& first, const Tape& second);
-
-// Whether recording works with this libtorch. Errors: FailedPrecondition for a version that was not tested, Internal if
-// the fallback does not fire.
+// Whether recording works with this libtorch. Errors: Internal if the fallback does not fire.
 absl::Status CheckRecording();
 
 }  // namespace permafrost::device

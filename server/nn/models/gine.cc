@@ -8,12 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "nn/ops/dropout.h"
+#include "nn/ops/masked_batch_norm.h"
 
 namespace permafrost::nn {
 
 using at::Tensor;
 
-Gine::Gine(const GineOptions& options, uint64_t seed, at::Device device)
+Gine::Gine(const GraphModelOptions& options, uint64_t seed, at::Device device)
     : options_(options), seed_(seed), device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {
   const int64_t hidden = options.model.hidden_channels;
   node_encoder_ = AddEncoder("node_encoder", options.node);
@@ -36,6 +37,23 @@ Gine::Gine(const GineOptions& options, uint64_t seed, at::Device device)
   const int64_t half = std::max<int64_t>(1, hidden / 2);
   head_first_ = AddLinear("head.0", hidden, half);
   head_second_ = AddLinear("head.2", half, options.num_targets);
+}
+
+// Counted from Forward: what autograd saves of each layer (the messages; the sum, both hidden products, the norm's
+// output, the dropout's), the encoders' outputs, and at the end the gradients of one layer's rows and messages.
+ModelCost Gine::Cost(const GraphModelOptions& options, const StepRows& rows) {
+  const auto hidden = static_cast<double>(options.model.hidden_channels),
+             layers = static_cast<double>(options.model.num_layers), targets = static_cast<double>(options.num_targets);
+  ModelCost cost;
+  cost.parameters = layers * (2 * hidden * hidden + 4 * hidden) + hidden / 2 * (hidden + 1 + targets) + targets;
+  for (const EncoderInput* input : {&options.node, &options.edge}) {
+    if (input->categories.empty()) cost.parameters += static_cast<double>(input->float_columns + 1) * hidden;
+    for (const int64_t n : input->categories) cost.parameters += static_cast<double>(n) * hidden;
+  }
+  const double nodes = rows.nodes.front(), of_layer = (options.model.dropout > 0 ? 5 : 4) * nodes + rows.edges;
+  cost.activations = hidden * (layers * of_layer + nodes + rows.edges) + hidden * (4 * nodes + 3 * rows.edges) +
+                     rows.graphs * (3 * hidden + 4 * targets);
+  return cost;
 }
 
 Tensor Gine::Uniform(at::IntArrayRef sizes, double bound) {

@@ -7,47 +7,26 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/mode.h"
-#include "nn/models/graph_set_batch.h"
-#include "nn/ops/masked_batch_norm.h"
-#include "nn/options.h"
-#include "nn/tensor_set.h"
+#include "nn/models/graph_model.h"
+#include "nn/models/model_cost.h"
 
 namespace permafrost::nn {
 
-// What one feature table looks like to an encoder.
-struct EncoderInput {
-  // Categories of each column, values 0..n-1. Empty: float columns.
-  std::vector<int64_t> categories;
-  // Float columns. 0 with no categories: the set has no such features, and one learned vector stands for all rows.
-  int64_t float_columns = 0;
-};
-
-struct GineOptions {
-  ModelOptions model;
-  EncoderInput node, edge;
-  int64_t num_targets = 1;
-};
-
 // Threads: the device thread. Owns its tensors.
-class Gine {
+class Gine final : public GraphModel {
  public:
   // Weights drawn on the CPU from `seed` (equal on every device), then moved: PyTorch's defaults for linear layers,
   // Xavier uniform for embeddings as OGB's encoders.
-  Gine(const GineOptions& options, uint64_t seed, at::Device device);
+  Gine(const GraphModelOptions& options, uint64_t seed, at::Device device);
+  static ModelCost Cost(const GraphModelOptions& options, const StepRows& rows);
 
-  // Returns [padded graphs, num_targets]. kTrain also updates the running statistics.
-  at::Tensor Forward(const GraphSetBatch& batch, Mode mode);
-
-  TensorSet& tensors() { return tensors_; }
-  const TensorSet& tensors() const { return tensors_; }
-  // For `__metadata__` of the weights file: what is needed to build the equal module, as JSON.
-  std::string Describe() const;
+  at::Tensor Forward(const GraphSetBatch& batch, Mode mode) override;
+  TensorSet& tensors() override { return tensors_; }
+  std::string Describe() const override;
 
  private:
   struct Linear {
@@ -69,7 +48,7 @@ class Gine {
   Encoder AddEncoder(const std::string& name, const EncoderInput& input);
   at::Tensor Uniform(at::IntArrayRef sizes, double bound);
 
-  GineOptions options_;
+  GraphModelOptions options_;
   uint64_t seed_;
   at::Device device_;
   at::Generator generator_;

@@ -1,4 +1,5 @@
-// One mini-batch on the device, in the padded form (see DESIGN: real rows first, then padding).
+// One mini-batch of small graphs on the device, in the padded form: real rows first, then padding.
+// Threads: a value.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,6 +16,30 @@ using at::Tensor;
 
 LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device)
     : options_(options), seed_(seed), device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
+
+// Counted from Forward and the convolutions: autograd saves each layer's aggregated rows and its output; while a layer
+// runs back, gradients of its output, of what was aggregated and, twice, of its input are there, with the transposed
+// edges.
+ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& rows, int weights) {
+  const auto layers = static_cast<size_t>(options.model.num_layers);
+  const auto hidden = static_cast<double>(options.model.hidden_channels);
+  const double copies = options.model.dropout > 0 ? 2 : 1;
+  ModelCost cost;
+  double backward = 0;
+  for (size_t l = 0; l < layers; ++l) {
+    const double in = l == 0 ? static_cast<double>(options.in_channels) : hidden;
+    const double out = l + 1 == layers ? static_cast<double>(options.num_outputs) : hidden;
+    const double sources = rows.nodes[layers - l], targets = rows.nodes[layers - l - 1];
+    cost.parameters += weights * in * out + out;
+    cost.activations += targets * (std::min(in, out) + copies * out);
+    const double of_input = l == 0 ? sources * std::min(in, out) : 3 * sources * in;
+    backward = std::max(backward, targets * (2 * out + in) + of_input);
+  }
+  // Of 8 bytes each: transposed sources, and rows' and edges' places. GCN's norm takes as much before the first layer.
+  cost.activations += backward + 6 * rows.edges + 4 * rows.nodes.back() +
+                      4 * rows.nodes.front() * static_cast<double>(options.num_outputs);
+  return cost;
+}
 
 int64_t LayeredModel::input_width(int64_t layer) const {
   return layer == 0 ? options_.in_channels : options_.model.hidden_channels;

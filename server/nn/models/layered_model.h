@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "nn/models/model_cost.h"
 #include "nn/models/node_model.h"
 
 namespace permafrost::nn {
@@ -19,6 +20,9 @@ struct MessageNorm {
 // Threads: the device thread. Owns its tensors.
 class LayeredModel : public NodeModel {
  public:
+  // Of a model with `weights` matrices of [out, in] in each layer.
+  static ModelCost Cost(const NodeModelOptions& options, const StepRows& rows, int weights);
+
   at::Tensor Forward(const NodeBlock& block, Mode mode) final;
   at::Tensor Combine(int64_t layer, const at::Tensor& projected, const Chunk& chunk) final;
   TensorSet& tensors() final { return tensors_; }
@@ -51,8 +55,8 @@ class LayeredModel : public NodeModel {
   static at::Tensor Dense(const InputRows& rows, const at::Tensor& weight);
   static InputRows FirstRows(const InputRows& rows, int64_t count);
   static int64_t CountRows(const InputRows& rows);
-  // Whether rows are aggregated before they are multiplied by the weight: where that leaves fewer rows to multiply, or
-  // narrower ones to gather. Sparse rows are multiplied first.
+  // Whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows to
+  // multiply, or narrower rows to gather; sparse rows are always multiplied first.
   static bool AggregatesFirst(const InputRows& in, const Edges& edges, const at::Tensor& weight);
 
  private:

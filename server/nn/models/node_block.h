@@ -1,5 +1,5 @@
-// The computation graph of one step of a node-level model: a sampled, padded block (see data/block_batch.h), or a whole
-// graph.
+// The computation graph of one step of a node-level model: a sampled, padded block (data/batching/block_batch.h), or a
+// whole graph. Threads: a value.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,12 +1,11 @@
-// Node-level models: GraphSAGE (Hamilton et al. 2017, mean aggregator) and GCN (Kipf and Welling 2017), layer by layer
-// as torch_geometric.nn.models.GraphSAGE and GCN build them (num_layers convolutions, relu and dropout between them, no
-// norm, the last one giving the outputs), under the same parameter names.
+// Node-level models: one prediction for each node that a block begins with, built layer by layer as those of
+// torch_geometric.nn.models are (num_layers convolutions, relu and dropout between them, no norm, the last one giving
+// the outputs), under the same parameter names.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "base/mode.h"
@@ -17,7 +16,7 @@
 namespace permafrost::nn {
 
 struct NodeModelOptions {
-  ModelOptions model;  // kSage or kGcn; pooling unused
+  ModelOptions model;  // of a node-level architecture
   int64_t in_channels = 0;
   int64_t num_outputs = 0;
 };
@@ -25,9 +24,6 @@ struct NodeModelOptions {
 // Threads: the device thread. Owns its tensors.
 class NodeModel {
  public:
-  // Weights drawn on the CPU from `seed` with PyG's initialisers (SAGEConv: uniform +-1/sqrt(in), as torch.nn.Linear;
-  // GCNConv: Glorot, bias 0), then moved.
-  static std::unique_ptr<NodeModel> Create(const NodeModelOptions& options, uint64_t seed, at::Device device);
   virtual ~NodeModel() = default;
 
   // Returns [row_ends[0], num_outputs] logits. Dropout only in kTrain. GCN takes the degrees of its normalisation from

@@ -11,7 +11,11 @@ namespace permafrost::nn {
 // Threads: the device thread. Owns its tensors.
 class Sage final : public LayeredModel {
  public:
+  // Weights are drawn with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
   Sage(const NodeModelOptions& options, uint64_t seed, at::Device device);
+  static ModelCost Cost(const NodeModelOptions& options, const StepRows& rows) {
+    return LayeredModel::Cost(options, rows, /*weights=*/2);
+  }
 
   at::Tensor Project(int64_t layer, const InputRows& rows) override;
   int64_t projected_width(int64_t layer) const override;

@@ -22,7 +22,7 @@ constexpr int64_t kParallelValues = 1 << 18;
 
 int64_t CheckedRows(const Tensor& x, const Tensor& real_rows) {
   const int64_t rows = real_rows.const_data_ptr<int64_t>()[0];
-  TORCH_CHECK(rows >= 1 && rows <= x.size(0), "masked_batch_norm_relu: real_rows: ", rows, " is outside 1..",
+  TORCH_CHECK(rows >= 0 && rows <= x.size(0), "masked_batch_norm_relu: real_rows: ", rows, " is outside 0..",
               x.size(0));
   return rows;
 }
@@ -41,10 +41,12 @@ void ForwardBlock(const T* __restrict__ x, int64_t all_rows, int64_t rows, int64
                   const T* weight, const T* bias, T* running_mean, T* running_var, double momentum, double eps,
                   T* __restrict__ y, T* mean, T* invstd) {
   const int64_t width = c1 - c0;
+  const auto count = static_cast<T>(std::max<int64_t>(1, rows));
+  const T weight_of_batch = rows > 0 ? static_cast<T>(momentum) : T(0);
   std::array<T, kBlock> sum{}, scale, shift;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) sum[c] += x[r * columns + c0 + c];
-  for (int64_t c = 0; c < width; ++c) mean[c0 + c] = sum[c] / static_cast<T>(rows);
+  for (int64_t c = 0; c < width; ++c) mean[c0 + c] = sum[c] / count;
   sum.fill(0);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
@@ -52,14 +54,14 @@ void ForwardBlock(const T* __restrict__ x, int64_t all_rows, int64_t rows, int64
       sum[c] += d * d;
     }
   for (int64_t c = 0; c < width; ++c) {
-    const T var = sum[c] / static_cast<T>(rows);
+    const T var = sum[c] / count;
     const T unbiased = sum[c] / static_cast<T>(std::max<int64_t>(1, rows - 1));
     const T inv = T(1) / std::sqrt(var + static_cast<T>(eps));
     invstd[c0 + c] = inv;
     scale[c] = inv * weight[c0 + c];
     shift[c] = bias[c0 + c] - mean[c0 + c] * scale[c];
-    running_mean[c0 + c] += static_cast<T>(momentum) * (mean[c0 + c] - running_mean[c0 + c]);
-    running_var[c0 + c] += static_cast<T>(momentum) * (unbiased - running_var[c0 + c]);
+    running_mean[c0 + c] += weight_of_batch * (mean[c0 + c] - running_mean[c0 + c]);
+    running_var[c0 + c] += weight_of_batch * (unbiased - running_var[c0 + c]);
   }
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
@@ -93,6 +95,7 @@ void BackwardBlock(const T* __restrict__ grad, const T* __restrict__ x, const T*
                    int64_t rows, int64_t columns, int64_t c0, int64_t c1, const T* weight, const T* mean,
                    const T* invstd, T* __restrict__ gx, T* gw, T* gb) {
   const int64_t width = c1 - c0;
+  const auto count = static_cast<T>(std::max<int64_t>(1, rows));
   std::array<T, kBlock> sum{}, dot{}, scale, mean_grad, mean_dot, center;
   for (int64_t c = 0; c < width; ++c) center[c] = mean[c0 + c];
   for (int64_t r = 0; r < rows; ++r)
@@ -108,8 +111,8 @@ void BackwardBlock(const T* __restrict__ grad, const T* __restrict__ x, const T*
     gb[c0 + c] = sum[c];
     gw[c0 + c] = dot[c] * inv;
     scale[c] = weight[c0 + c] * inv;
-    mean_grad[c] = sum[c] / static_cast<T>(rows);
-    mean_dot[c] = dot[c] * inv * inv / static_cast<T>(rows);
+    mean_grad[c] = sum[c] / count;
+    mean_dot[c] = dot[c] * inv * inv / count;
   }
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < width; ++c) {
@@ -149,14 +152,15 @@ std::tuple<Tensor, Tensor, Tensor> ForwardComposite(const Tensor& x, const Tenso
                                                     const Tensor& bias, Tensor& running_mean, Tensor& running_var,
                                                     double momentum, double eps) {
   const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
-  const Tensor count = real_rows.to(x.scalar_type());
+  const Tensor count = real_rows.to(x.scalar_type()).clamp_min(1);
+  const Tensor weight_of_batch = real_rows.gt(0).to(x.scalar_type()) * momentum;
   const Tensor mean = at::where(mask, x, zero).sum(0) / count;
   const Tensor centered = at::where(mask, x - mean, zero);
   const Tensor squares = (centered * centered).sum(0);
   const Tensor invstd = (squares / count + eps).rsqrt();
   const Tensor y = at::where(mask, (centered * (invstd * weight) + bias).relu(), zero);
-  running_mean.lerp_(mean, momentum);
-  running_var.lerp_(squares / (count - 1).clamp_min(1), momentum);
+  running_mean.lerp_(mean, weight_of_batch);
+  running_var.lerp_(squares / (count - 1).clamp_min(1), weight_of_batch);
   return {y, mean, invstd};
 }
 
@@ -164,7 +168,7 @@ std::tuple<Tensor, Tensor, Tensor> BackwardComposite(const Tensor& grad, const T
                                                      const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
                                                      const Tensor& invstd) {
   const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
-  const Tensor count = real_rows.to(x.scalar_type());
+  const Tensor count = real_rows.to(x.scalar_type()).clamp_min(1);
   const Tensor g = at::where(at::logical_and(mask, y > 0), grad, zero);
   const Tensor centered = at::where(mask, x - mean, zero);
   const Tensor sum = g.sum(0), dot = (g * centered).sum(0);

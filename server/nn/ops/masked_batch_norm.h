@@ -13,7 +13,8 @@ struct BatchNormOptions {
 
 // Training: y = relu((x - mean) / sqrt(var + eps) * weight + bias) with mean and (biased) variance over the first
 // real_rows rows; running statistics are updated with the unbiased variance (of one row: 0), as PyTorch's BatchNorm1d.
-// x: [N, C] float32 or float64; real_rows: [1] int64 with 1 <= real_rows <= N; the rest: [C]. Returns [N, C]; padding
+// Without a real row the running statistics stay as they are, where PyTorch raises an error.
+// x: [N, C] float32 or float64; real_rows: [1] int64 with 0 <= real_rows <= N; the rest: [C]. Returns [N, C]; padding
 // rows are 0 and get gradient 0. Source: Ioffe and Szegedy 2015, algorithm 1; variance by two passes.
 at::Tensor MaskedBatchNormRelu(const at::Tensor& x, const at::Tensor& real_rows, const at::Tensor& weight,
                                const at::Tensor& bias, at::Tensor& running_mean, at::Tensor& running_var,

@@ -58,6 +58,19 @@ TEST_F(BatcherTest, GathersGraphsInTheOrderAsked) {
   EXPECT_TRUE(std::isnan(batch.labels[2]));
 }
 
+// Kernels read the buffers as tensors, and libtorch's own begin at a cache line.
+TEST_F(BatcherTest, BuffersBeginAtACacheLine) {
+  const std::vector<uint32_t> graphs = {2, 0};
+  PaddedBatch batch;
+  for (const BatchShape& shape : {BatchShape{5, 5, 3}, {6, 7, 4}, {50, 70, 40}, {700, 900, 80}}) {
+    ASSERT_TRUE(batcher_->Assemble(graphs, shape, batch).ok());
+    const auto offset = [](const auto& values) { return reinterpret_cast<uintptr_t>(values.data()) % 64; };
+    EXPECT_THAT(std::vector({offset(batch.node_ints), offset(batch.edge_floats), offset(batch.edge_source),
+                             offset(batch.edge_target), offset(batch.graph_of_node), offset(batch.labels)}),
+                ::testing::Each(0U));
+  }
+}
+
 TEST_F(BatcherTest, PaddingFillsEveryRow) {
   const std::vector<uint32_t> graphs = {1};
   PaddedBatch batch;

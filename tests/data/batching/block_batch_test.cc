@@ -72,6 +72,12 @@ void CheckBatch(const MemoryGraph& graph, const SampledSubgraph& s, const BlockS
                 const BlockBatch& batch) {
   const GraphView& view = graph.view();
   ASSERT_EQ(batch.padded, padded);
+  // Kernels read the buffers as tensors, and libtorch's own begin at a cache line.
+  const auto offset = [](const auto& values) { return reinterpret_cast<uintptr_t>(values.data()) % 64; };
+  EXPECT_THAT(std::vector({offset(batch.features), offset(batch.feature_offsets), offset(batch.feature_columns),
+                           offset(batch.feature_values), offset(batch.offsets), offset(batch.sources),
+                           offset(batch.edge_weights), offset(batch.labels)}),
+              ::testing::Each(0U));
   ASSERT_EQ(batch.nodes, s.nodes);
   ASSERT_EQ(batch.real_seeds, s.row_ends[0]);
   const auto segments = padded.nodes.size();

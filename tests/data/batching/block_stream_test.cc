@@ -68,7 +68,7 @@ class BlockStreamTest : public testing::Test {
         batcher_, count,
         [this](int64_t index) {
           return BlockStream::Request{.seeds = std::span(seeds_).first(static_cast<size_t>(1 + index % 3)),
-                                      .stream = static_cast<uint64_t>(index)};
+                                      .sample = static_cast<uint64_t>(index)};
         },
         [](const BlockSizes& real) {
           BlockSizes padded = real;

@@ -24,7 +24,7 @@ TEST(PaddedRows, RowsKeepTheirPlaceInTheirSegment) {
 TEST(PaddedRows, OffsetsOfPaddingRowsAreEmpty) {
   SegmentBounds bounds;
   SetBounds(std::vector<int64_t>{3, 2, 2}, bounds);
-  std::vector<int64_t> offsets = {0, 4, -1, -1, -1, 9, -1};  // real rows: 2, 0, 1
+  AlignedVector<int64_t> offsets = {0, 4, -1, -1, -1, 9, -1};  // real rows: 2, 0, 1
   FillOffsetPadding(offsets, bounds, std::vector<int64_t>{2, 0, 1}, 12);
   EXPECT_THAT(offsets, ElementsAre(0, 4, 9, 9, 9, 9, 12, 12));
 }
@@ -44,8 +44,8 @@ TEST(PaddedRows, MovingIsTheSameAsLayingOutAnew) {
     SetBounds(before, from);
     SetBounds(after, to);
     const auto lay_out = [&](const SegmentBounds& bounds) {
-      std::vector<int> values(static_cast<size_t>(bounds.back() * 2), -1);
-      std::vector<int64_t> offsets(static_cast<size_t>(bounds.back()), -1);
+      AlignedVector<int> values(static_cast<size_t>(bounds.back() * 2), -1);
+      AlignedVector<int64_t> offsets(static_cast<size_t>(bounds.back()), -1);
       int next = 0;
       int64_t offset = 0;
       for (size_t s = 0; s < segments; ++s) {

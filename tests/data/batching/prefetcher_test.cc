@@ -27,7 +27,7 @@ TEST(Prefetcher, AllInOrderThenNull) {
       ASSERT_TRUE(batch.ok());
       ASSERT_NE(*batch, nullptr);
       EXPECT_EQ((*batch)->real.nodes, i);
-      EXPECT_EQ((*batch)->node_ints, std::vector<int64_t>(100, i)) << "not refilled while it is ours";
+      EXPECT_EQ((*batch)->node_ints, AlignedVector<int64_t>(100, i)) << "not refilled while it is ours";
     }
     EXPECT_EQ(*prefetcher.Next(), nullptr);
     EXPECT_EQ(*prefetcher.Next(), nullptr);

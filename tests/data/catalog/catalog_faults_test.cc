@@ -67,8 +67,8 @@ TEST_F(CatalogFaultsTest, AnExceptionFailsTheImportAndNothingElse) {
     void (*fault)();
     const char* want;
   } kCases[] = {
-      {"no memory", [] { throw std::bad_alloc(); }, "the import needs more memory than the server can get"},
-      {"anything else", [] { throw std::length_error("vector::reserve"); }, "the import broke off: vector::reserve"},
+      {"no memory", [] { throw std::bad_alloc(); }, "the import: out of memory"},
+      {"anything else", [] { throw std::length_error("vector::reserve"); }, "the import: vector::reserve"},
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.why);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "data/ogb_folder.h"
 #include "temp_dir.h"
 
@@ -20,6 +21,19 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+
+// Spreadsheets begin UTF-8 with it.
+TEST(OgbImport, AByteOrderMarkIsNoPartOfTheFirstCell) {
+  Files marked = SmallSet();
+  for (auto& [name, text] : marked) text.insert(0, "\xef\xbb\xbf");
+  marked["raw/edge.csv.gz"] = Gzip(marked["raw/edge.csv"]);
+  marked.erase("raw/edge.csv");
+  const TempDir plain_folder, marked_folder;
+  const auto plain = MakeStore(plain_folder.path(), SmallSet()), set = MakeStore(marked_folder.path(), marked);
+  ASSERT_TRUE(plain != nullptr && set != nullptr);
+  EXPECT_EQ(ReadFile(marked_folder.path() / "store" / "graphs.pfg").value(),
+            ReadFile(plain_folder.path() / "store" / "graphs.pfg").value());
+}
 
 TEST(OgbImport, SmallSetToTheLastValue) {
   TempDir temp;

@@ -1,9 +1,7 @@
-#include <gmock/gmock.h>
+#include "data/sampling/fan_out.h"
+
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "data/memory_graph.h"
@@ -12,88 +10,45 @@
 namespace permafrost::data {
 namespace {
 
-using ::testing::Each;
-using ::testing::HasSubstr;
-
-std::vector<NodeId> FanOut(const Adjacency& adjacency, const std::vector<NodeId>& nodes, int64_t fan_out, uint64_t seed,
-                           int threads) {
-  std::vector<NodeId> out(nodes.size() * static_cast<size_t>(fan_out));
-  const absl::Status sampled = SampleFanOut(adjacency, nodes, fan_out, seed, threads, out);
-  EXPECT_TRUE(sampled.ok()) << sampled;
-  return out;
-}
-
-TEST(SampleFanOut, NeighboursOfEachNodeWhateverTheThreads) {
-  const auto graph = RandomGraph(5000, 80000, 3);
-  std::vector<NodeId> nodes(9001);
-  std::iota(nodes.begin(), nodes.end(), 0u);
-  for (NodeId& node : nodes) node = node * 7 % 5000;
-  for (const int64_t fan_out : {1, 2, 15, 33}) {
-    const auto out = FanOut(graph->view().in, nodes, fan_out, 5, 1);
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const std::vector<NodeId> neighbors = graph->NeighborsOf(nodes[i]);
-      for (size_t j = i * static_cast<size_t>(fan_out); j < (i + 1) * static_cast<size_t>(fan_out); ++j) {
-        if (neighbors.empty()) {
-          ASSERT_EQ(out[j], nodes[i]) << "a node without neighbours yields itself";
-        } else {
-          ASSERT_TRUE(std::binary_search(neighbors.begin(), neighbors.end(), out[j]));
-        }
-      }
-    }
-    EXPECT_EQ(out, FanOut(graph->view().in, nodes, fan_out, 5, 2));
-    EXPECT_EQ(out, FanOut(graph->view().in, nodes, fan_out, 5, 3));
-    EXPECT_NE(out, FanOut(graph->view().in, nodes, fan_out, 6, 1));
-  }
-}
-
-TEST(SampleFanOut, IsUniformForSmallAndLargeDegrees) {
-  // Beyond 65,536 neighbours every draw has 64 bits of its own.
+TEST(FanOut, MostThatAHopDraws) {
   const struct {
-    NodeId degree;
-    int64_t bins;
-  } kCases[] = {{7, 7}, {1000, 10}, {100'000, 10}};
-  for (const auto& c : kCases) {
-    std::vector<TestEdge> edges;
-    for (NodeId i = 0; i < c.degree; ++i) edges.push_back({i, c.degree});
-    const MemoryGraph star(c.degree + 1, edges);
-    const std::vector<NodeId> nodes(10000, c.degree);
-    std::vector<int64_t> counts(static_cast<size_t>(c.bins));
-    for (const NodeId n : FanOut(star.view().in, nodes, 15, 1, 2)) {
-      ++counts[static_cast<size_t>(n) * static_cast<size_t>(c.bins) / c.degree];
-    }
-    const double draws = 150'000, share = 1.0 / static_cast<double>(c.bins);
-    for (const int64_t count : counts) EXPECT_NEAR(count, draws * share, 5 * std::sqrt(draws * share * (1 - share)));
-  }
-}
-
-TEST(SampleFanOut, Refuses) {
-  const MemoryGraph graph(4, {{0, 1}});
-  const std::vector<NodeId> nodes = {0, 1}, beyond = {0, 4};
-  std::vector<NodeId> out(6);
-  const auto message = [&](const std::vector<NodeId>& of, int64_t fan_out) {
-    const absl::Status status = SampleFanOut(graph.view().in, of, fan_out, 1, 1, out);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    return std::string(status.message());
+    const char* why;
+    uint64_t degree;
+    int64_t fan_out;
+    bool replace;
+    uint64_t want;
+  } kCases[] = {
+      {"all", 3000, kAllNeighbors, false, 3000},
+      {"all of none", 0, kAllNeighbors, false, 0},
+      {"all, whatever the way of drawing", 3000, kAllNeighbors, true, 3000},
+      {"fewer than there are", 10, 4, false, 4},
+      {"more than there are", 2, 4, false, 2},
+      {"with replacement no degree bounds it", 1, 65536, true, 65536},
+      {"but nothing is drawn of nothing", 0, 65536, true, 0},
   };
-  EXPECT_THAT(message(nodes, 0), HasSubstr("fan_out: 0"));
-  EXPECT_THAT(message(nodes, 65537), HasSubstr("fan_out: 65537"));
-  EXPECT_THAT(message(nodes, 4), HasSubstr("room for 6"));
-  EXPECT_THAT(message(beyond, 3), HasSubstr("4 is none of the graph's 4 rows"));
-  EXPECT_EQ(SampleFanOut({}, nodes, 3, 1, 1, out).code(), absl::StatusCode::kInvalidArgument) << "no edges are kept";
-  EXPECT_TRUE(SampleFanOut(graph.view().in, nodes, 3, 1, 1, out).ok());
-  EXPECT_THAT(std::vector<NodeId>(out.begin(), out.end()), Each(0));
+  for (const auto& c : kCases) EXPECT_EQ(MaxDrawn(c.degree, c.fan_out, c.replace), c.want) << c.why;
 }
 
-TEST(SampleFanOut, DamageIsDataLoss) {
-  for (const int what : {0, 1, 2}) {
-    const auto graph = RandomGraph(500, 5000, 2);
-    if (what == 0) graph->view().in.offsets = graph->KeepDamaged(graph->in().offsets);
-    if (what == 1) graph->view().in.neighbors = graph->KeepDamaged(graph->in().neighbors);
-    if (what == 2) std::fill(graph->in().neighbors.begin(), graph->in().neighbors.end(), 500u);
-    const std::vector<NodeId> nodes(100, 7);
-    std::vector<NodeId> out(400);
-    EXPECT_EQ(SampleFanOut(graph->view().in, nodes, 4, 1, 2, out).code(), absl::StatusCode::kDataLoss) << what;
+// What admission counts on: the sampler draws just so many where no weights are in play.
+TEST(FanOut, IsWhatTheSamplerDraws) {
+  const auto graph = RandomGraph(500, 2000, 3);
+  const std::vector<NodeId> seeds = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  for (const int64_t fan_out : {kAllNeighbors, int64_t{1}, int64_t{3}, int64_t{700}}) {
+    for (const bool replace : {false, true}) {
+      auto sampler = NeighborSampler::Create(graph->view(), {.fan_outs = {fan_out}, .replace = replace, .seed = 1}, 2);
+      ASSERT_TRUE(sampler.ok()) << sampler.status();
+      SampledSubgraph subgraph;
+      ASSERT_TRUE((*sampler)->Sample(seeds, 0, false, nullptr, subgraph).ok());
+      uint64_t edges = 0;
+      for (const NodeId seed : seeds) edges += MaxDrawn(graph->NeighborsOf(seed).size(), fan_out, replace);
+      EXPECT_EQ(subgraph.sources.size(), edges) << "fan-out " << fan_out << ", replace " << replace;
+    }
   }
+}
+
+TEST(FanOut, Bounds) {
+  for (const int64_t accepted : {kAllNeighbors, int64_t{1}, kMaxFanOut}) EXPECT_TRUE(IsFanOut(accepted)) << accepted;
+  for (const int64_t refused : {int64_t{-2}, int64_t{0}, kMaxFanOut + 1}) EXPECT_FALSE(IsFanOut(refused)) << refused;
 }
 
 }  // namespace

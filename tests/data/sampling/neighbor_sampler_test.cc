@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Options = NeighborSamplingOptions;
 
-constexpr int64_t kAll = Options::kAllNeighbors;
+constexpr int64_t kAll = kAllNeighbors;
 
 std::vector<NodeId> Nodes(NodeId count) {
   std::vector<NodeId> nodes(count);

@@ -68,7 +68,7 @@ TEST_F(PageAdvisorTest, MergesByPageAndByGap) {
     options.merge_gap_bytes = c.gap_pages * kPage;
     PageAdvisor advisor(options);
     if (c.budget_pages > 0) advisor.BeginBudget(c.budget_pages * kPage);
-    for (const Range& range : c.wanted) advisor.Want(Bytes(range.begin, range.count));
+    for (const Range& range : c.wanted) advisor.Request(Bytes(range.begin, range.count));
     EXPECT_EQ(advisor.counters().wanted_pages, 0) << c.why << ": nothing before Flush";
     advisor.Flush();
     const PageCounters counters = advisor.counters();
@@ -81,7 +81,7 @@ TEST_F(PageAdvisorTest, MergesByPageAndByGap) {
 
 TEST_F(PageAdvisorTest, ManyRangesTakeFewCallsOrOneEach) {
   PageAdvisor advisor(Always());
-  for (size_t page = 0; page < kPages; page += 2) advisor.Want(Bytes(page * kPage, 1));
+  for (size_t page = 0; page < kPages; page += 2) advisor.Request(Bytes(page * kPage, 1));
   advisor.Flush();
   const PageCounters counters = advisor.counters();
   EXPECT_EQ(counters.wanted_pages, 300);
@@ -96,7 +96,7 @@ TEST_F(PageAdvisorTest, LooksAtASampleOfPages) {
   for (size_t page = 0; page < kPages; ++page) sum += static_cast<size_t>(memory_[page * kPage]);
   ASSERT_GT(sum, 0u);
   PageAdvisor advisor(Always());
-  advisor.Want(Bytes(0, kPages * kPage));
+  advisor.Request(Bytes(0, kPages * kPage));
   advisor.Flush();
   const PageCounters counters = advisor.counters();
   EXPECT_GT(counters.sampled_pages, 0);
@@ -108,7 +108,7 @@ TEST_F(PageAdvisorTest, StopsAdvisingOnceAllIsThereButGoesOnLooking) {
   for (size_t page = 0; page < kPages; ++page) ASSERT_EQ(memory_[page * kPage], std::byte{'x'});
   PageAdvisor advisor({.resident_enough = 0.9});
   const auto flush = [&] {
-    advisor.Want(Bytes(0, kPages * kPage));
+    advisor.Request(Bytes(0, kPages * kPage));
     advisor.Flush();
     return advisor.counters();
   };
@@ -122,7 +122,7 @@ TEST_F(PageAdvisorTest, StopsAdvisingOnceAllIsThereButGoesOnLooking) {
 
 TEST_F(PageAdvisorTest, CountsWithoutAdviceWhereItIsOff) {
   PageAdvisor advisor({.enabled = false});
-  advisor.Want(Bytes(0, 10 * kPage));
+  advisor.Request(Bytes(0, 10 * kPage));
   advisor.Flush();
   EXPECT_EQ(advisor.counters().wanted_pages, 10);
   EXPECT_GT(advisor.counters().sampled_pages, 0);
@@ -136,10 +136,10 @@ TEST_F(PageAdvisorTest, AddressesThatAreNotMappedAreOnlyNamed) {
   munmap(hole + 5 * kPage, 10 * kPage);
   PageAdvisor advisor(Always());
   // One range in the hole, one over its border, one after it: the last is advised though the others fail.
-  advisor.Want({hole + 7 * kPage, kPage});
-  advisor.Want({hole + 4 * kPage, 2 * kPage});
-  advisor.Want({hole + 16 * kPage, kPage});
-  advisor.Want(Bytes(0, kPage));
+  advisor.Request({hole + 7 * kPage, kPage});
+  advisor.Request({hole + 4 * kPage, 2 * kPage});
+  advisor.Request({hole + 16 * kPage, kPage});
+  advisor.Request(Bytes(0, kPage));
   advisor.Flush();
   EXPECT_EQ(advisor.counters().wanted_pages, 5);
   EXPECT_LE(advisor.counters().sampled_pages, 4) << "what is not mapped cannot be looked at";

@@ -14,7 +14,7 @@
 #include "data/graph_fixture.h"
 #include "data/ogb_folder.h"
 #include "data/store/graph.h"
-#include "data/store_bytes.h"
+#include "data/store_image.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -43,7 +43,7 @@ class GraphDamageTest : public ::testing::TestWithParam<bool> {
   }
   // What a finding at this byte of the file must say: "section NAME: bytes A..B: " around it, or that of a gap.
   std::string WhereIs(uint64_t at) const {
-    for (const SectionEntry& e : StoreBytes(bytes_).entries()) {
+    for (const SectionEntry& e : StoreImage(bytes_).entries()) {
       if (at < e.offset || at >= e.offset + e.bytes) continue;
       const uint64_t block = (at - e.offset) / BlockGuard::kBlockBytes * BlockGuard::kBlockBytes;
       return absl::StrCat("section ", AbslView(kSectionNames.Name(e.kind)), ": bytes ", block, "..",
@@ -68,7 +68,7 @@ TEST_P(GraphDamageTest, AnyFlippedByteIsRefusedOrReported) {
     file.flush();
     ASSERT_TRUE(file.good());
   };
-  const StoreBytes store(bytes_);
+  const StoreImage store(bytes_);
   const uint64_t read_at_open = sizeof(FileHeader) + store.header().section_count * sizeof(SectionEntry);
   const SectionEntry summary = store.entry(SectionKind::kSummary);
   std::mt19937_64 random(2026);

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "data/ogb_folder.h"
 #include "data/store/format.h"
-#include "data/store_bytes.h"
+#include "data/store_image.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -92,7 +92,7 @@ TEST_F(GraphSetTest, MissingFile) {
 TEST_F(GraphSetTest, Version1IsReadAsItWas) {
   const auto edges = ToVector(*set_->edge_source());
   const auto labels = set_->labels()->size();
-  Write(StoreBytes(bytes_).Version1());
+  Write(StoreImage(bytes_).Version1());
   const auto old = Open();
   ASSERT_TRUE(old.ok()) << old.status();
   EXPECT_TRUE(Touch(**old).ok()) << Touch(**old);
@@ -118,7 +118,7 @@ TEST_F(GraphSetTest, VerifyAllTellsOfItsProgressAndMayBeStopped) {
 TEST_F(GraphSetTest, AnyFlippedByteIsFound) {
   set_.reset();
   for (const bool first_version : {false, true}) {
-    if (first_version) bytes_ = StoreBytes(bytes_).Version1();
+    if (first_version) bytes_ = StoreImage(bytes_).Version1();
     Write(bytes_);
     FlipEveryByte();
   }
@@ -153,7 +153,7 @@ TEST_F(GraphSetTest, AnyOtherLengthIsRefusedAtOpen) {
 }
 
 TEST_F(GraphSetTest, ADamagedSectionSpoilsOnlyItsReadersAndStaysKnown) {
-  StoreBytes store(bytes_);
+  StoreImage store(bytes_);
   store.SetElement(SectionKind::kLabels, 0, 7.0f);
   Write(store.bytes());
   const auto set = Open();
@@ -170,14 +170,14 @@ TEST_F(GraphSetTest, ADamagedSectionSpoilsOnlyItsReadersAndStaysKnown) {
 TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
   using K = SectionKind;
   const auto edit_header = [](void (*edit)(FileHeader&)) {
-    return [edit](StoreBytes& s) {
+    return [edit](StoreImage& s) {
       FileHeader h = s.header();
       edit(h);
       s.set_header(h);
     };
   };
   const auto edit_entry = [](K kind, void (*edit)(SectionEntry&)) {
-    return [kind, edit](StoreBytes& s) {
+    return [kind, edit](StoreImage& s) {
       SectionEntry e = s.entry(kind);
       edit(e);
       s.set_entry(kind, e);
@@ -185,7 +185,7 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
   };
   const struct {
     const char* why;
-    std::function<void(StoreBytes&)> damage;
+    std::function<void(StoreImage&)> damage;
     const char* want;
   } kCases[] = {
       {"another file", edit_header([](FileHeader& h) { h.magic[0] = 'X'; }), "magic: not a Permafrost graph store"},
@@ -234,27 +234,27 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
        "section edge_source: bytes: is 36, expected 10 rows of 4"},
       {"rows that are not the bytes'", edit_entry(K::kTrainGraphs, [](SectionEntry& e) { e.rows = 4; }),
        "section train_graphs: bytes: is 8, expected 4 rows of 4"},
-      {"a summary that is no JSON", [](StoreBytes& s) { s.SetElement(K::kSummary, 0, 'x'); }, "section summary: "},
-      {"first offset not 0", [](StoreBytes& s) { s.SetElement<uint64_t>(K::kNodeOffsets, 0, 1); },
+      {"a summary that is no JSON", [](StoreImage& s) { s.SetElement(K::kSummary, 0, 'x'); }, "section summary: "},
+      {"first offset not 0", [](StoreImage& s) { s.SetElement<uint64_t>(K::kNodeOffsets, 0, 1); },
        "section node_offsets: content: first offset: is 1, expected 0"},
-      {"last offset not the count", [](StoreBytes& s) { s.SetElement<uint64_t>(K::kEdgeOffsets, 3, 9); },
+      {"last offset not the count", [](StoreImage& s) { s.SetElement<uint64_t>(K::kEdgeOffsets, 3, 9); },
        "section edge_offsets: content: last offset: is 9, expected 10"},
-      {"offsets that fall", [](StoreBytes& s) { s.SetElement<uint64_t>(K::kNodeOffsets, 1, 5); },
+      {"offsets that fall", [](StoreImage& s) { s.SetElement<uint64_t>(K::kNodeOffsets, 1, 5); },
        "section node_offsets: content: offset 2: is 4, expected at least 5"},
-      {"offsets beyond all", [](StoreBytes& s) { s.SetElement<uint64_t>(K::kEdgeOffsets, 1, UINT64_MAX); },
+      {"offsets beyond all", [](StoreImage& s) { s.SetElement<uint64_t>(K::kEdgeOffsets, 1, UINT64_MAX); },
        "section edge_offsets: content: offset 2"},
-      {"a source outside its graph", [](StoreBytes& s) { s.SetElement<uint32_t>(K::kEdgeSource, 0, 3); },
+      {"a source outside its graph", [](StoreImage& s) { s.SetElement<uint32_t>(K::kEdgeSource, 0, 3); },
        "section edge_source: content: edge 0 ends at node 3 of graph 0, which has 3 nodes"},
-      {"a target outside its graph", [](StoreBytes& s) { s.SetElement<uint32_t>(K::kEdgeTarget, 9, 1); },
+      {"a target outside its graph", [](StoreImage& s) { s.SetElement<uint32_t>(K::kEdgeTarget, 9, 1); },
        "section edge_target: content: edge 9 ends at node 1 of graph 2"},
-      {"targets not sorted", [](StoreBytes& s) { s.SetElement<uint32_t>(K::kEdgeTarget, 0, 2); },
+      {"targets not sorted", [](StoreImage& s) { s.SetElement<uint32_t>(K::kEdgeTarget, 0, 2); },
        "section edge_target: content: edge 1 of graph 0 is not sorted by target"},
-      {"a graph id outside the set", [](StoreBytes& s) { s.SetElement<uint32_t>(K::kValidGraphs, 0, 3); },
+      {"a graph id outside the set", [](StoreImage& s) { s.SetElement<uint32_t>(K::kValidGraphs, 0, 3); },
        "section valid_graphs: content: graph id: is 3, expected below 3"},
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.why);
-    StoreBytes store(bytes_);
+    StoreImage store(bytes_);
     c.damage(store);
     store.Seal();
     Write(store.bytes());
@@ -266,7 +266,7 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
 
 TEST_F(GraphSetTest, ManyThreadsTouchAtOnce) {
   for (const bool damaged : {false, true}) {
-    StoreBytes store(bytes_);
+    StoreImage store(bytes_);
     if (damaged) store.SetElement(SectionKind::kEdgeOffsets, 1, uint64_t{77});
     Write(store.bytes());
     const auto set = Open();

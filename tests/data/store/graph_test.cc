@@ -16,7 +16,7 @@
 #include "data/graph_fixture.h"
 #include "data/ogb_folder.h"
 #include "data/store/summary_json.h"
-#include "data/store_bytes.h"
+#include "data/store_image.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -179,30 +179,30 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
   ASSERT_NE(MakeStore(g), nullptr);
   const std::string large = *ReadFile(path());
 
-  using Damage = std::function<void(StoreBytes&)>;
+  using Damage = std::function<void(StoreImage&)>;
   const auto edit_header = [](void (*edit)(FileHeader&)) -> Damage {
-    return [edit](StoreBytes& s) {
+    return [edit](StoreImage& s) {
       FileHeader h = s.header();
       edit(h);
       s.set_header(h);
     };
   };
   const auto edit_entry = [](K kind, void (*edit)(SectionEntry&)) -> Damage {
-    return [kind, edit](StoreBytes& s) {
+    return [kind, edit](StoreImage& s) {
       SectionEntry e = s.entry(kind);
       edit(e);
       s.set_entry(kind, e);
     };
   };
   const auto set64 = [](K kind, size_t index, uint64_t value) -> Damage {
-    return [=](StoreBytes& s) { s.SetElement(kind, index, value); };
+    return [=](StoreImage& s) { s.SetElement(kind, index, value); };
   };
   const auto set32 = [](K kind, size_t index, uint32_t value) -> Damage {
-    return [=](StoreBytes& s) { s.SetElement(kind, index, value); };
+    return [=](StoreImage& s) { s.SetElement(kind, index, value); };
   };
   // A word of the summary's JSON for one of equal length.
   const auto say = [](std::string_view word, std::string_view other) -> Damage {
-    return [=](StoreBytes& s) {
+    return [=](StoreImage& s) {
       const size_t at = s.bytes().find(word, s.entry(K::kSummary).offset);
       ASSERT_NE(at, std::string::npos) << word;
       s.bytes().replace(at, word.size(), other);
@@ -265,14 +265,14 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
       {"offsets beyond all", dense, set64(K::kInOffsets, 5, UINT64_MAX), false,
        "section in_offsets: bytes 0..87: content"},
       {"offsets that fall from one block into the next", large,
-       [](StoreBytes& s) {
+       [](StoreImage& s) {
          for (size_t i = 8192; i < 9000; ++i) s.SetElement<uint64_t>(K::kInOffsets, i, 3);
          s.SetElement<uint64_t>(K::kInOffsets, 8191, 7);
          for (size_t i = 1; i < 8191; ++i) s.SetElement<uint64_t>(K::kInOffsets, i, 2);
        },
        false, "section in_offsets: bytes 65536..72007: content: offset 8192: is 3, expected at least 7"},
       {"offsets of a block beyond the edges, risen within it", large,
-       [](StoreBytes& s) { s.SetElement<uint64_t>(K::kInOffsets, 8191, 99); }, false,
+       [](StoreImage& s) { s.SetElement<uint64_t>(K::kInOffsets, 8191, 99); }, false,
        "section in_offsets: bytes 0..65535: content: offset 8191: is 99, expected at most 20"},
       {"a neighbour that is no node", dense, set32(K::kInNeighbors, 19, 10), false,
        "section in_neighbors: bytes 0..79: content: node of edge 19: is 10, expected below 10"},
@@ -290,7 +290,7 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.why);
-    StoreBytes store(c.bytes);
+    StoreImage store(c.bytes);
     c.damage(store);
     store.Seal();
     WriteText(path(), store.bytes());
@@ -310,7 +310,7 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
 TEST_F(GraphTest, ManyThreadsTouchAtOnce) {
   TestGraph g = MakeTestGraph({});
   ASSERT_NE(MakeStore(g), nullptr);
-  StoreBytes store(*ReadFile(path()));
+  StoreImage store(*ReadFile(path()));
   for (const bool damaged : {false, true}) {
     if (damaged) store.SetElement<uint32_t>(K::kInNeighbors, 19'000, 1);
     WriteText(path(), store.bytes());

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "data/graph_fixture.h"
-#include "data/store_bytes.h"
+#include "data/store_image.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -87,7 +87,7 @@ TEST(GraphWriter, EveryByteIsAccountedFor) {
   EXPECT_EQ(std::distance(fs::directory_iterator(temp.path()), {}), 1) << "nothing but the store";
   const std::string bytes = *ReadFile(temp.path() / Graph::kFileName);
   std::string expected(bytes.size(), '\0');
-  StoreBytes store(bytes);
+  StoreImage store(bytes);
   const FileHeader header = store.header();
   std::memcpy(expected.data(), &header, sizeof header);
   uint64_t at = sizeof header;

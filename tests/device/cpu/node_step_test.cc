@@ -9,9 +9,10 @@
 
 #include "device/cpu/capture.h"
 #include "device/cpu/executable.h"
+#include "device/cpu/tape.h"
 #include "nn/loss.h"
 #include "nn/models/node_block_plan.h"
-#include "nn/models/node_model.h"
+#include "nn/models/registry.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::device {
@@ -35,7 +36,7 @@ class Trainer {
  public:
   explicit Trainer(const Case& c)
       : case_(c),
-        model_(nn::NodeModel::Create(
+        model_(nn::MakeNodeModel(
             {.model = {.architecture = c.architecture, .hidden_channels = 8, .num_layers = 2, .dropout = 0.4},
              .in_channels = c.plan.width,
              .num_outputs = nn::kBlockClasses},
@@ -95,7 +96,7 @@ class Trainer {
 
 TEST(NodeStep, ReplaysAreBitEqualToTheStep) {
   InstallStorageAllocator();
-  ASSERT_TRUE(CheckCapture(kCpu).ok()) << CheckCapture(kCpu);
+  ASSERT_TRUE(CheckRecording().ok()) << CheckRecording();
   const nn::Plan dense{.real = {}, .padded = {7, 15, 40}, .padded_edges = 120};
   const nn::Plan weighted{.real = {}, .padded = {7, 15, 40}, .padded_edges = 120, .weighted = true};
   const nn::Plan sparse{.real = {}, .padded = {7, 15, 40}, .padded_edges = 120, .width = 20, .sparse = true};
@@ -110,7 +111,7 @@ TEST(NodeStep, ReplaysAreBitEqualToTheStep) {
     SCOPED_TRACE(c.why);
     Trainer eager(c), replayed(c);
     Arena arena;
-    const auto executable = Capture(replayed.program(), kCpu, replayed.Batch(100), replayed.Batch(101), arena);
+    const auto executable = CaptureOnCpu(replayed.program(), replayed.Batch(100), replayed.Batch(101), arena);
     ASSERT_TRUE(executable.ok()) << executable.status();
     for (uint64_t step = 0; step < 10; ++step) {
       const StepInputs batch = eager.Batch(step);

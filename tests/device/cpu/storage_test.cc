@@ -1,8 +1,11 @@
 #include "device/cpu/storage.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <set>
 
 namespace permafrost::device {
@@ -25,25 +28,26 @@ at::Tensor Body(int64_t n) {
 }
 
 TEST_F(StorageTest, CountsLiveBytesAndAllocations) {
-  const StorageCounters before = ReadStorageCounters();
+  const StorageUse before = ReadStorageUse();
   {
     const at::Tensor t = at::empty({1000}, at::kFloat);
-    const StorageCounters during = ReadStorageCounters();
+    const StorageUse during = ReadStorageUse();
     EXPECT_GE(during.bytes - before.bytes, 4000);
     EXPECT_LE(during.bytes - before.bytes, 4000 + 128);
     EXPECT_EQ(during.allocations - before.allocations, 1);
   }
-  EXPECT_EQ(ReadStorageCounters().bytes, before.bytes);
+  EXPECT_EQ(ReadStorageUse().bytes, before.bytes);
 }
 
 TEST_F(StorageTest, ServesWhatItLearnedWithoutTheHeap) {
   const StoragePlan plan = StoragePlan::Learn([] { Body(100); });
   Arena arena;
   arena.Reserve(plan.size());
-  const StorageCounters before = ReadStorageCounters();
+  ASSERT_NE(arena.data(), nullptr);
+  const StorageUse before = ReadStorageUse();
   at::Tensor out;
   EXPECT_EQ(plan.Serve(arena, [&] { out = Body(100); }), 0);
-  EXPECT_EQ(ReadStorageCounters().allocations, before.allocations);
+  EXPECT_EQ(ReadStorageUse().allocations, before.allocations);
   EXPECT_TRUE(out.equal(at::full({100}, 6.0)));
   const char* const place = static_cast<const char*>(out.const_data_ptr());
   EXPECT_TRUE(place >= arena.data() && place < arena.data() + arena.bytes());
@@ -128,15 +132,90 @@ TEST_F(StorageTest, AnExceptionLeavesNoSessionBehind) {
   Arena arena;
   arena.Reserve(plan.size());
   EXPECT_THROW(plan.Serve(arena, [] { throw std::runtime_error("x"); }), std::runtime_error);
-  const StorageCounters before = ReadStorageCounters();
+  const StorageUse before = ReadStorageUse();
   const at::Tensor outside = at::empty({10});
-  EXPECT_EQ(ReadStorageCounters().allocations, before.allocations + 1) << "from the heap";
+  EXPECT_EQ(ReadStorageUse().allocations, before.allocations + 1) << "from the heap";
   EXPECT_EQ(plan.Serve(arena, [] { Body(100); }), 0);
+}
+
+TEST_F(StorageTest, ThePeakIsTheMostAtOnceSinceItWasRestarted) {
+  RestartStoragePeak();
+  const StorageUse before = ReadStorageUse();
+  EXPECT_EQ(before.peak_bytes, before.bytes);
+  { const at::Tensor large = at::empty({1'000'000}, at::kFloat); }
+  const at::Tensor small = at::empty({1000}, at::kFloat);
+  const int64_t peak = ReadStorageUse().peak_bytes - before.bytes;
+  EXPECT_GE(peak, 4'000'000);
+  EXPECT_LT(peak, 4'004'000) << "the small one came when the large one was gone";
+  RestartStoragePeak();
+  EXPECT_LT(ReadStorageUse().peak_bytes - before.bytes, 10'000);
+}
+
+TEST_F(StorageTest, AnArenaGivesItsMemoryBackAndTakesItAgain) {
+  const StoragePlan plan = StoragePlan::Learn([] { Body(100'000); });
+  const int64_t before = ReadStorageUse().bytes;
+  Arena arena;
+  arena.Reserve(plan.size());
+  EXPECT_EQ(ReadStorageUse().bytes, before) << "not before it is used";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(plan.Serve(arena, [] { Body(100'000); }), 0);
+    EXPECT_GE(ReadStorageUse().bytes, before + static_cast<int64_t>(plan.size()));
+    arena.Release();
+    EXPECT_EQ(ReadStorageUse().bytes, before);
+    EXPECT_EQ(arena.bytes(), plan.size());
+  }
+}
+
+// Who allocates raw memory frees it by a deleter that does not know where it came from.
+TEST_F(StorageTest, OneDeleterServesHeapAndArena) {
+  c10::Allocator& allocator = *c10::GetCPUAllocator();
+  std::array<void*, 3> blocks{};
+  const auto body = [&] {
+    at::Tensor held = at::full({100}, 1.0);
+    void* const raw = allocator.raw_allocate(1000);
+    blocks[0] = raw;
+    blocks[1] = held.mutable_data_ptr();
+    std::memset(raw, 7, 1000);
+    allocator.raw_deallocate(raw);
+    EXPECT_EQ(held.sum().item<double>(), 100);
+  };
+  const StoragePlan plan = StoragePlan::Learn(body);
+  Arena arena;
+  arena.Reserve(plan.size());
+  ASSERT_NE(arena.data(), nullptr);
+  const StorageUse before = ReadStorageUse();
+  EXPECT_EQ(plan.Serve(arena, body), 0);
+  const auto* const place = static_cast<const char*>(blocks[0]);
+  EXPECT_TRUE(place >= arena.data() && place < arena.data() + arena.bytes());
+  EXPECT_EQ(ReadStorageUse().bytes, before.bytes) << "was taken for a block of the heap";
+  // One that is kept beyond the step is freed outside of any.
+  const StoragePlan keeps = StoragePlan::Learn([&] { blocks[2] = allocator.raw_allocate(1000); });
+  allocator.raw_deallocate(blocks[2]);
+  arena.Reserve(keeps.size());
+  EXPECT_EQ(keeps.Serve(arena, [&] { blocks[2] = allocator.raw_allocate(1000); }), 0);
+  allocator.raw_deallocate(blocks[2]);
+  void* const heap = allocator.raw_allocate(1000);
+  EXPECT_GE(ReadStorageUse().bytes, before.bytes + 1000);
+  allocator.raw_deallocate(heap);
+  EXPECT_EQ(ReadStorageUse().bytes, before.bytes);
+}
+
+TEST_F(StorageTest, ATensorMayOutliveItsArena) {
+  const StoragePlan plan = StoragePlan::Learn([] { Body(100); });
+  const int64_t before = ReadStorageUse().bytes;
+  at::Tensor out;
+  {
+    Arena arena;
+    arena.Reserve(plan.size());
+    EXPECT_EQ(plan.Serve(arena, [&] { out = Body(100); }), 0);
+  }
+  out.reset();
+  EXPECT_EQ(ReadStorageUse().bytes, before);
 }
 
 TEST_F(StorageTest, AnArenaTooSmallIsRefused) {
   const StoragePlan plan = StoragePlan::Learn([] { Body(100); });
-  const Arena arena;
+  Arena arena;
   EXPECT_THROW(plan.Serve(arena, [] { Body(100); }), c10::Error);
 }
 

@@ -20,7 +20,8 @@ using at::Tensor;
 
 constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 
-GineOptions Options(int64_t hidden = 16, int64_t layers = 3, Pooling pooling = Pooling::kMean, double dropout = 0.3) {
+GraphModelOptions Options(int64_t hidden = 16, int64_t layers = 3, Pooling pooling = Pooling::kMean,
+                          double dropout = 0.3) {
   return {.model = {.hidden_channels = hidden, .num_layers = layers, .pooling = pooling, .dropout = dropout},
           .node = {.categories = {7, 3}},
           .edge = {.categories = {4}},
@@ -143,7 +144,7 @@ TEST(Gine, SeedsDecideTheWeights) {
 }
 
 TEST(Gine, TakesFloatFeaturesAndNone) {
-  GineOptions options = Options();
+  GraphModelOptions options = Options();
   options.node = {.categories = {}, .float_columns = 5};
   options.edge = {};
   Gine model(options, 1, at::kCPU);

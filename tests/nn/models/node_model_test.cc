@@ -14,6 +14,7 @@
 
 #include "nn/loss.h"
 #include "nn/models/node_block_plan.h"
+#include "nn/models/registry.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::nn {
@@ -125,7 +126,7 @@ TEST(NodeModel, ForwardIsTheFormula) {
     for (const Shape& shape : Shapes()) {
       const NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
       for (uint64_t seed = 0; seed < 5; ++seed) {
-        const auto model = NodeModel::Create(options, seed, at::kCPU);
+        const auto model = MakeNodeModel(options, seed, at::kCPU);
         const NodeBlock block = MakeBlock(shape.plan, shape.layers, seed);
         const Tensor got = model->Forward(block, Mode::kEval).to(at::kDouble);
         const Tensor want = Reference(*model, options, block);
@@ -143,7 +144,7 @@ TEST(NodeModel, LayerWiseInferenceEqualsForward) {
     for (const Shape& shape : Shapes()) {
       if (!shape.plan.whole) continue;
       const NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
-      const auto model = NodeModel::Create(options, 4, at::kCPU);
+      const auto model = MakeNodeModel(options, 4, at::kCPU);
       const NodeBlock block = MakeBlock(shape.plan, shape.layers, 8);
       const int64_t rows = block.row_ends[0], step = 7;
       std::vector<NodeModel::Chunk> chunks;
@@ -217,7 +218,7 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
       double losses[2];
       std::vector<NamedTensor> parameters[2];
       for (int i = 0; i < 2; ++i) {
-        const auto model = NodeModel::Create(options, 3, at::kCPU);
+        const auto model = MakeNodeModel(options, 3, at::kCPU);
         const NodeBlock block = MakeBlock(i == 0 ? c.exact : c.padded, 2, 11);
         const LossTerms terms = ComputeLoss(Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels);
         terms.mean.backward();
@@ -238,7 +239,7 @@ TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
   for (const Architecture architecture : kBoth) {
     const NodeModelOptions options = Options(architecture);
     const auto train = [&](bool padded) {
-      const auto model = NodeModel::Create(options, 5, at::kCPU);
+      const auto model = MakeNodeModel(options, 5, at::kCPU);
       ToDouble(*model);
       Optimizer optimizer({}, model->tensors().parameters());
       for (uint64_t step = 0; step < 50; ++step) {
@@ -253,7 +254,7 @@ TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
       return Clone(model->tensors().All());
     };
     const std::vector<NamedTensor> exact = train(false), padded = train(true);
-    const std::vector<NamedTensor> start = NodeModel::Create(options, 5, at::kCPU)->tensors().All();
+    const std::vector<NamedTensor> start = MakeNodeModel(options, 5, at::kCPU)->tensors().All();
     for (size_t p = 0; p < exact.size(); ++p) {
       EXPECT_LT(RelativeDifference(padded[p].value, exact[p].value), 1e-9) << exact[p].name;
       EXPECT_GT(RelativeDifference(start[p].value.to(at::kDouble), exact[p].value), 1e-3) << exact[p].name;
@@ -264,8 +265,8 @@ TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
 TEST(NodeModel, DropoutIsDrawnInTrainingOnly) {
   const at::NoGradGuard no_grad;
   for (const Architecture architecture : kBoth) {
-    const auto model = NodeModel::Create(Options(architecture), 3, at::kCPU);
-    const auto without = NodeModel::Create(Options(architecture, 6, 8, 2, 0), 3, at::kCPU);
+    const auto model = MakeNodeModel(Options(architecture), 3, at::kCPU);
+    const auto without = MakeNodeModel(Options(architecture, 6, 8, 2, 0), 3, at::kCPU);
     NodeBlock block = MakeBlock({.real = {8, 20, 50}, .padded = {8, 20, 50}}, 2, 1);
     const Tensor eval = model->Forward(block, Mode::kEval), train = model->Forward(block, Mode::kTrain);
     EXPECT_TRUE(eval.equal(without->Forward(block, Mode::kTrain)));
@@ -300,7 +301,7 @@ TEST(NodeModel, NamesAndShapesAreThoseOfPyG) {
       {Architecture::kGcn, 1, {{"convs.0.bias", {3}}, {"convs.0.lin.weight", {3, 6}}}},
   };
   for (const auto& c : kCases) {
-    const auto model = NodeModel::Create(Options(c.architecture, 6, 8, c.layers), 1, at::kCPU);
+    const auto model = MakeNodeModel(Options(c.architecture, 6, 8, c.layers), 1, at::kCPU);
     Shapes got;
     for (const NamedTensor& t : model->tensors().All()) got[t.name] = t.value.sizes().vec();
     EXPECT_EQ(got, c.want) << kArchitectureNames.Name(c.architecture);
@@ -320,9 +321,9 @@ TEST(NodeModel, WeightsAreDrawnAsPyGDoes) {
       {Architecture::kGcn, "convs.0.bias", 0},
   };
   for (const auto& c : kCases) {
-    const auto one = NodeModel::Create(Options(c.architecture, 50, 200), 1, at::kCPU);
-    const auto same = NodeModel::Create(Options(c.architecture, 50, 200), 1, at::kCPU);
-    const auto other = NodeModel::Create(Options(c.architecture, 50, 200), 2, at::kCPU);
+    const auto one = MakeNodeModel(Options(c.architecture, 50, 200), 1, at::kCPU);
+    const auto same = MakeNodeModel(Options(c.architecture, 50, 200), 1, at::kCPU);
+    const auto other = MakeNodeModel(Options(c.architecture, 50, 200), 2, at::kCPU);
     const Tensor value = Parameter(*one, c.name).detach();
     EXPECT_LE(value.abs().max().item<double>(), c.bound + 1e-7) << c.name;
     EXPECT_GE(value.abs().max().item<double>(), 0.9 * c.bound) << c.name;
@@ -332,18 +333,18 @@ TEST(NodeModel, WeightsAreDrawnAsPyGDoes) {
 }
 
 TEST(NodeModel, DescribesWhatPyGNeeds) {
-  const auto model = NodeModel::Create(Options(Architecture::kSage), 1, at::kCPU);
+  const auto model = MakeNodeModel(Options(Architecture::kSage), 1, at::kCPU);
   EXPECT_EQ(nlohmann::json::parse(model->Describe()),
             nlohmann::json::parse(R"({"architecture": "sage", "in_channels": 6,
     "hidden_channels": 8, "num_layers": 2, "out_channels": 3, "dropout": 0.3})"));
 }
 
 TEST(NodeModel, BlocksOfAnotherDepthAreRefused) {
-  const auto model = NodeModel::Create(Options(Architecture::kSage), 1, at::kCPU);
+  const auto model = MakeNodeModel(Options(Architecture::kSage), 1, at::kCPU);
   NodeBlock block = MakeBlock({.real = {4, 6, 9}, .padded = {4, 6, 9}}, 2, 1);
   block.row_ends.pop_back();
   EXPECT_THROW(model->Forward(block, Mode::kEval), c10::Error);
-  EXPECT_THROW(NodeModel::Create(Options(Architecture::kGine), 1, at::kCPU), c10::Error);
+  EXPECT_THROW(MakeNodeModel(Options(Architecture::kGine), 1, at::kCPU), c10::Error);
 }
 
 }  // namespace

@@ -116,10 +116,20 @@ TEST(MaskedBatchNorm, OneRealRowGivesTheBiasAndNoVariance) {
   EXPECT_TRUE(run.gx.isfinite().all().item<bool>());
 }
 
+// A batch of graphs without nodes.
+TEST(MaskedBatchNorm, WithoutARealRowNothingIsLearned) {
+  const Inputs in = MakeInputs(0, 8, at::kDouble);
+  const Outcome run = Masked(in, 3, 5);
+  EXPECT_TRUE(at::equal(run.mean, in.mean));
+  EXPECT_TRUE(at::equal(run.var, in.var));
+  EXPECT_TRUE(run.gw.eq(0).all().item<bool>());
+  EXPECT_TRUE(run.gb.eq(0).all().item<bool>());
+}
+
 TEST(MaskedBatchNorm, CountOutsideTheRowsIsRefused) {
   const Inputs in = MakeInputs(4, 2, at::kFloat);
   Tensor mean = in.mean.clone(), var = in.var.clone();
-  for (const int64_t rows : {0, -1, 5}) {
+  for (const int64_t rows : {-1, 5}) {
     EXPECT_THROW(MaskedBatchNormRelu(in.x, at::full({1}, rows, at::kLong), in.weight, in.bias, mean, var), c10::Error)
         << rows;
   }
@@ -131,30 +141,33 @@ TEST(MaskedBatchNorm, CompositeFormAgreesWithTheKernel) {
   const auto backward =
       c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::masked_batch_norm_relu_backward", "");
   const at::NoGradGuard no_grad;
-  const Inputs in = MakeInputs(40, 24, at::kDouble);
-  const Tensor x = at::cat({in.x, at::ones({5, 24}, in.x.options())});
-  const Tensor grad = at::cat({in.out_grad, at::ones({5, 24}, in.x.options())});
-  const Tensor count = at::full({1}, 40, at::kLong);
-  const auto call = [&](const c10::OperatorHandle& op, c10::DispatchKey key, std::vector<c10::IValue> stack) {
-    op.callBoxedForDispatchKey(key, stack);
-    return stack;
-  };
-  Tensor means[2] = {in.mean.clone(), in.mean.clone()}, vars[2] = {in.var.clone(), in.var.clone()};
-  const auto kernel =
-      call(forward, c10::DispatchKey::CPU, {x, count, in.weight, in.bias, means[0], vars[0], 0.1, 1e-5});
-  const auto composite = call(forward, c10::DispatchKey::CompositeExplicitAutograd,
-                              {x, count, in.weight, in.bias, means[1], vars[1], 0.1, 1e-5});
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_TRUE(at::allclose(kernel[i].toTensor(), composite[i].toTensor(), 1e-11, 1e-11)) << "forward output " << i;
-  }
-  EXPECT_TRUE(at::allclose(means[0], means[1], 1e-12, 1e-12));
-  EXPECT_TRUE(at::allclose(vars[0], vars[1], 1e-12, 1e-12));
-  const std::vector<c10::IValue> saved = {grad, x, kernel[0], count, in.weight, kernel[1], kernel[2]};
-  const auto kernel_grads = call(backward, c10::DispatchKey::CPU, saved);
-  const auto composite_grads = call(backward, c10::DispatchKey::CompositeExplicitAutograd, saved);
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_TRUE(at::allclose(kernel_grads[i].toTensor(), composite_grads[i].toTensor(), 1e-11, 1e-11))
-        << "backward output " << i;
+  for (const int64_t rows : {40, 1, 0}) {
+    const Inputs in = MakeInputs(rows, 24, at::kDouble);
+    const Tensor x = at::cat({in.x, at::ones({5, 24}, in.x.options())});
+    const Tensor grad = at::cat({in.out_grad, at::ones({5, 24}, in.x.options())});
+    const Tensor count = at::full({1}, rows, at::kLong);
+    const auto call = [&](const c10::OperatorHandle& op, c10::DispatchKey key, std::vector<c10::IValue> stack) {
+      op.callBoxedForDispatchKey(key, stack);
+      return stack;
+    };
+    Tensor means[2] = {in.mean.clone(), in.mean.clone()}, vars[2] = {in.var.clone(), in.var.clone()};
+    const auto kernel =
+        call(forward, c10::DispatchKey::CPU, {x, count, in.weight, in.bias, means[0], vars[0], 0.1, 1e-5});
+    const auto composite = call(forward, c10::DispatchKey::CompositeExplicitAutograd,
+                                {x, count, in.weight, in.bias, means[1], vars[1], 0.1, 1e-5});
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(at::allclose(kernel[i].toTensor(), composite[i].toTensor(), 1e-11, 1e-11))
+          << "forward output " << i << " of " << rows << " rows";
+    }
+    EXPECT_TRUE(at::allclose(means[0], means[1], 1e-12, 1e-12));
+    EXPECT_TRUE(at::allclose(vars[0], vars[1], 1e-12, 1e-12));
+    const std::vector<c10::IValue> saved = {grad, x, kernel[0], count, in.weight, kernel[1], kernel[2]};
+    const auto kernel_grads = call(backward, c10::DispatchKey::CPU, saved);
+    const auto composite_grads = call(backward, c10::DispatchKey::CompositeExplicitAutograd, saved);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(at::allclose(kernel_grads[i].toTensor(), composite_grads[i].toTensor(), 1e-11, 1e-11))
+          << "backward output " << i << " of " << rows << " rows";
+    }
   }
 }
 

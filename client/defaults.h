@@ -1,0 +1,22 @@
+// What help texts say of the server's defaults, from the server's own options: said once, there.
+// Threads: everything here is pure.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "train/options.h"
+
+namespace permafrost::client {
+
+// "default 4; of sage and gcn 2": what `show` makes of a job that says no more than its model. The first model's value
+// stands first, then those of the models that differ from it.
+std::string JobDefault(const std::function<std::string(const train::TrainOptions&)>& show);
+
+// A default by its name in the domain's table: "gine".
+template <class Names, class E>
+std::string NameOf(const Names& names, E value) {
+  return std::string(names.Name(value));
+}
+
+}  // namespace permafrost::client

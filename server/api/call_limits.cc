@@ -1,0 +1,22 @@
+#include "api/call_limits.h"
+
+#include "absl/strings/str_cat.h"
+#include "api/status.h"
+#include "base/status.h"
+
+namespace permafrost::api {
+
+absl::StatusOr<CallLimit::Slot> CallLimit::Take() {
+  int taken = taken_->load();
+  do {
+    if (taken >= most_) {
+      return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                            most_, " ", calls_, " are open, the most at once; ask again when one of them has ended")),
+                        kTooManyCalls, {{"calls", calls_}, {"limit", absl::StrCat(most_)}});
+    }
+  } while (!taken_->compare_exchange_weak(taken, taken + 1));
+  // Points to nothing: only its destruction matters.
+  return Slot(static_cast<const void*>(nullptr), [count = taken_](const void*) { --*count; });
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,67 @@
+// How many calls of one kind are served at once, so that no client takes all the memory, threads or open files there
+// are from the jobs.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace permafrost::api {
+
+// The most calls of each kind; one more is refused at once with RESOURCE_EXHAUSTED, reason TOO_MANY_CALLS, and a hint
+// when to ask again.
+struct CallLimitOptions {
+  // WatchJob, WatchGraphCache and WatchDataset together. Each holds its last response.
+  int watches = 4096;
+  // StreamJobLogs. Each holds a piece of the log.
+  int log_streams = 1024;
+  // ExportJob. Each holds an open file and a piece of it.
+  int exports = 64;
+  // Commands to graph caches whose answer waits for the job's next step, their clients gone or not.
+  int cache_commands = 256;
+  // VerifyDataset and SampleDataset together. Each takes a thread, a core, and as much of the disk as it can get from a
+  // job that trains.
+  int dataset_reads = 4;
+  // DeleteDataset. Each takes a thread while it removes files, which may be large.
+  int dataset_deletions = 16;
+  // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
+  // stopped for longer must begin anew.
+  absl::Duration unread = absl::Minutes(5);
+};
+
+// Threads: all methods are safe anywhere. Slots may outlive it.
+class CallLimit {
+ public:
+  // Given back when its last copy is destroyed.
+  using Slot = std::shared_ptr<const void>;
+
+  // `calls`: what is limited, in the plural, for the error.
+  CallLimit(std::string_view calls, int most) : calls_(calls), most_(most) {}
+
+  // ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) while all are taken.
+  absl::StatusOr<Slot> Take();
+
+ private:
+  const std::string calls_;
+  const int most_;
+  const std::shared_ptr<std::atomic<int>> taken_ = std::make_shared<std::atomic<int>>(0);
+};
+
+// Those of one server.
+struct CallLimits {
+  explicit CallLimits(const CallLimitOptions& options)
+      : watches("watches", options.watches),
+        log_streams("log streams", options.log_streams),
+        exports("exports", options.exports),
+        cache_commands("graph cache commands", options.cache_commands),
+        dataset_reads("verifications and samples", options.dataset_reads),
+        dataset_deletions("dataset deletions", options.dataset_deletions) {}
+
+  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, dataset_deletions;
+};
+
+}  // namespace permafrost::api

@@ -1,0 +1,74 @@
+#include "api/export_source.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace permafrost::api {
+namespace {
+
+constexpr uint64_t kExportPieceBytes = 64 << 10;
+
+int64_t ModifiedNanoseconds(const struct stat& info) {
+#ifdef __APPLE__
+  const timespec& time = info.st_mtimespec;
+#else
+  const timespec& time = info.st_mtim;
+#endif
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::Open(const std::filesystem::path& path) {
+  Descriptor file = OpenRetrying(path, O_RDONLY);
+  if (!file.valid()) return SystemError(errno, path, "open");
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return SystemError(errno, path, "stat");
+  if (!S_ISREG(info.st_mode)) return absl::InternalError(absl::StrCat(path.string(), ": not a regular file"));
+  return std::unique_ptr<ExportSource>(
+      new ExportSource(path, std::move(file), static_cast<uint64_t>(info.st_size), ModifiedNanoseconds(info)));
+}
+
+absl::Status ExportSource::CheckUnchanged() const {
+  struct stat info;
+  if (fstat(file_.get(), &info) != 0) return SystemError(errno, path_, "stat");
+  if (static_cast<uint64_t>(info.st_size) == size_ && ModifiedNanoseconds(info) == modified_) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path_.string(), ": was written to while it was exported"));
+}
+
+// Fills `piece`, of the size to read, from offset_ on.
+absl::Status ExportSource::Read(std::string& piece) const {
+  size_t done = 0;
+  while (done < piece.size()) {
+    const ssize_t got =
+        pread(file_.get(), piece.data() + done, piece.size() - done, static_cast<off_t>(offset_ + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return SystemError(errno, path_, "read");
+    // Before the end that it had: CheckUnchanged says so.
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return CheckUnchanged();
+}
+
+absl::StatusOr<Pull> ExportSource::Next(v1::ExportJobResponse& response) {
+  const uint64_t bytes = std::min(kExportPieceBytes, size_ - offset_);
+  std::string& piece = *response.mutable_data();
+  piece.resize(bytes);
+  if (bytes > 0) PF_RETURN_IF_ERROR(Read(piece));
+  hash_.Update(piece.data(), piece.size());
+  offset_ += bytes;
+  response.set_total_bytes(static_cast<int64_t>(size_));
+  if (offset_ < size_) return Pull::kMore;
+  response.set_xxh3(HashHex(hash_.Digest()));
+  return Pull::kLast;
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,57 @@
+#include "api/threaded_call.h"
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/status.h"
+#include "base/string_view.h"
+#include "base/without_throwing.h"
+
+namespace permafrost::api {
+namespace {
+
+// Threads: the one it starts, which calls Finish; OnDone, on gRPC's, joins it. Owns itself: deleted in OnDone.
+class ThreadedCall final : public grpc::ServerUnaryReactor {
+ public:
+  ThreadedCall(std::string_view what, CallLimit::Slot slot, std::function<absl::Status()> body)
+      : what_(what), slot_(std::move(slot)), body_(std::move(body)) {
+    absl::StatusOr<std::thread> thread =
+        StartThread(what_, [this] { Finish(ToGrpcStatus(WithoutThrowing(what_, body_))); });
+    if (thread.ok()) {
+      thread_ = *std::move(thread);
+    } else {
+      Finish(ToGrpcStatus(thread.status()));
+    }
+  }
+
+  void OnDone() override {
+    if (thread_.joinable()) thread_.join();
+    delete this;
+  }
+
+ private:
+  const std::string what_;
+  const CallLimit::Slot slot_;
+  const std::function<absl::Status()> body_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& e) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(AbslView(what), " needs a thread, and the system gives none: ", e.what()));
+  }
+}
+
+grpc::ServerUnaryReactor* StartThreadedCall(std::string_view what, CallLimit::Slot slot,
+                                            std::function<absl::Status()> body) {
+  return new ThreadedCall(what, std::move(slot), std::move(body));
+}
+
+}  // namespace permafrost::api

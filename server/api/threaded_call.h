@@ -1,0 +1,25 @@
+// Calls whose work waits for a disk: each has a thread of its own, so that gRPC's never wait.
+// Threads: safe anywhere.
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <functional>
+#include <string_view>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "api/call_limits.h"
+
+namespace permafrost::api {
+
+// ResourceExhausted, naming `what` ("the deletion of datasets/zinc"), where the system has no thread to give.
+absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<void()> body);
+
+// For a unary handler to return: `body` runs on a thread of its own, holding `slot`, and its outcome is the call's;
+// what it throws fails the call. It may fill the response, which lives until the call is finished.
+grpc::ServerUnaryReactor* StartThreadedCall(std::string_view what, CallLimit::Slot slot,
+                                            std::function<absl::Status()> body);
+
+}  // namespace permafrost::api

@@ -1,0 +1,29 @@
+// Vectors whose elements begin at a cache line, which is also the widest vector register: what a kernel reads as a
+// tensor.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <vector>
+
+namespace permafrost {
+
+inline constexpr std::size_t kBufferAlignment = 64;
+
+template <class T>
+struct AlignedAllocator {
+  using value_type = T;
+  AlignedAllocator() = default;
+  template <class U>
+  AlignedAllocator(const AlignedAllocator<U>&) {}  // NOLINT(google-explicit-constructor): containers rebind it
+  T* allocate(std::size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t(kBufferAlignment)));
+  }
+  void deallocate(T* values, std::size_t /*count*/) { ::operator delete(values, std::align_val_t(kBufferAlignment)); }
+  bool operator==(const AlignedAllocator&) const = default;
+};
+
+template <class T>
+using AlignedVector = std::vector<T, AlignedAllocator<T>>;
+
+}  // namespace permafrost

@@ -1,0 +1,14 @@
+// Metrics that are read from the rooms when /metrics is asked, rather than reported by them.
+#pragma once
+
+#include "data/catalog/catalog.h"
+#include "telemetry/job_metrics.h"
+#include "telemetry/server_metrics.h"
+
+namespace permafrost {
+
+// Threads: one call at a time; the rooms may be in use meanwhile.
+void RefreshMetrics(const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
+                    telemetry::ServerMetrics& server_metrics);
+
+}  // namespace permafrost

@@ -1,0 +1,153 @@
+#include "data/import/graph_set_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/import/statistics.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr int64_t kMaxGraphs = std::numeric_limits<uint32_t>::max();
+
+// What the largest moment takes for each graph: two offsets, its place in a split file and its id there, and the room
+// that a vector growing to an unknown length leaves unused.
+constexpr uint64_t kBytesPerGraph = 48;
+// And for each stored edge of one graph, as EdgeRows keeps and sorts them.
+constexpr uint64_t kBytesPerEdge = 56;
+// And for each byte of its edges' features, in a vector that grows.
+constexpr uint64_t kBytesPerFeatureByte = 3;
+
+}  // namespace
+
+GraphSetBuilder::GraphSetBuilder(const ImportOptions& options, const std::filesystem::path& directory,
+                                 ImportMonitor& monitor)
+    : options_(options), monitor_(monitor), writer_(directory, monitor.stop()), edges_(options.add_inverse_edges) {
+  summary_.inverse_edges_added = options.add_inverse_edges;
+}
+
+absl::Status GraphSetBuilder::CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things,
+                                          uint64_t bytes_each) const {
+  const uint64_t limit = monitor_.limits().memory_bytes;
+  if (count <= limit / bytes_each) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(rows.name(), ":", rows.row(), ": ", count, " ", AbslView(things),
+                                                   " take more memory than an import's limit, ", limit, " bytes (",
+                                                   limit / bytes_each, " at ", bytes_each, " bytes each)"));
+}
+
+absl::Status GraphSetBuilder::AddNodeCount(const CsvRows& rows, int64_t nodes) {
+  if (num_graphs() == kMaxGraphs) return rows.Error(absl::StrCat("more than ", kMaxGraphs, " graphs"));
+  PF_RETURN_IF_ERROR(CheckMemory(rows, node_offsets_.size(), "graphs", kBytesPerGraph));
+  node_offsets_.push_back(node_offsets_.back() + static_cast<uint64_t>(nodes));
+  return absl::OkStatus();
+}
+
+absl::Status GraphSetBuilder::AddEdgeCount(const CsvRows& rows, int64_t edges) {
+  const auto stored = static_cast<uint64_t>(edges * edge_factor());
+  PF_RETURN_IF_ERROR(CheckMemory(rows, stored, "edges of one graph", kBytesPerEdge));
+  if (edge_offsets_.size() == 1) edge_offsets_.reserve(node_offsets_.size());
+  edge_offsets_.push_back(edge_offsets_.back() + stored);
+  return absl::OkStatus();
+}
+
+absl::Status GraphSetBuilder::FinishSizes() {
+  PF_RETURN_IF_ERROR(
+      writer_.Write(SectionKind::kNodeOffsets, ElementType::kUint64, std::span<const uint64_t>(node_offsets_)));
+  PF_RETURN_IF_ERROR(
+      writer_.Write(SectionKind::kEdgeOffsets, ElementType::kUint64, std::span<const uint64_t>(edge_offsets_)));
+  summary_.all = ComputeStatistics(node_offsets_, edge_offsets_);
+  return absl::OkStatus();
+}
+
+absl::Status GraphSetBuilder::SetSplit(std::optional<SplitGraphs> split) {
+  if (!split) split = DrawSplit(options_, num_graphs());
+  constexpr SectionKind kKinds[] = {SectionKind::kTrainGraphs, SectionKind::kValidGraphs, SectionKind::kTestGraphs};
+  for (size_t i = 0; i < split->graphs.size(); ++i) {
+    const std::span<const uint32_t> graphs = split->graphs[i];
+    PF_RETURN_IF_ERROR(writer_.Write(kKinds[i], ElementType::kUint32, graphs));
+    summary_.splits[i] = ComputeStatistics(node_offsets_, edge_offsets_, graphs);
+  }
+  summary_.split_name = std::move(split->name);
+  return absl::OkStatus();
+}
+
+absl::Status GraphSetBuilder::AddLabels(const CsvRows& rows, std::span<const float> labels) {
+  const auto targets = static_cast<int64_t>(labels.size());
+  if (summary_.num_targets == 0) {
+    summary_.num_targets = targets;
+    PF_RETURN_IF_ERROR(
+        writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, static_cast<uint32_t>(labels.size())));
+  }
+  if (targets != summary_.num_targets) return rows.WidthError(targets, summary_.num_targets, "as the rows before");
+  summary_.num_missing_labels += std::ranges::count_if(labels, [](float label) { return std::isnan(label); });
+  return writer_.Append(SectionKind::kLabels, labels);
+}
+
+absl::Status GraphSetBuilder::FinishLabels() {
+  if (num_graphs() > 0) return absl::OkStatus();
+  return writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, 0);
+}
+
+absl::Status GraphSetBuilder::BeginFeatures(SectionKind kind, const FeatureSummary& features) {
+  const ElementType type = features.type == DataType::kInt32 ? ElementType::kInt32 : ElementType::kFloat32;
+  return writer_.Begin(kind, type, static_cast<uint32_t>(features.width));
+}
+
+absl::Status GraphSetBuilder::AddNodeFeatures(const FeatureRows& features) {
+  if (!std::exchange(node_features_begun_, true)) {
+    PF_RETURN_IF_ERROR(BeginFeatures(SectionKind::kNodeFeatures, features.summary()));
+  }
+  return writer_.Append(SectionKind::kNodeFeatures, features.row());
+}
+
+absl::Status GraphSetBuilder::FinishNodeFeatures(const FeatureRows& features) {
+  PF_RETURN_IF_ERROR(features.Finish());
+  summary_.node_features = features.summary();
+  return absl::OkStatus();
+}
+
+absl::Status GraphSetBuilder::BeginEdges() {
+  edge_feature_bytes_ = 0;
+  PF_RETURN_IF_ERROR(writer_.Begin(SectionKind::kEdgeSource, ElementType::kUint32));
+  return writer_.Begin(SectionKind::kEdgeTarget, ElementType::kUint32);
+}
+
+absl::Status GraphSetBuilder::AddEdgeFeatures(const CsvRows& rows, const FeatureRows& features) {
+  const std::span<const std::byte> row = features.row();
+  if (edge_feature_bytes_ == 0) PF_RETURN_IF_ERROR(BeginFeatures(SectionKind::kEdgeFeatures, features.summary()));
+  edge_feature_bytes_ = row.size();
+  PF_RETURN_IF_ERROR(CheckMemory(rows, edge_features_.size() + row.size(), "bytes of one graph's edge features",
+                                 kBytesPerFeatureByte));
+  edge_features_.insert(edge_features_.end(), row.begin(), row.end());
+  return absl::OkStatus();
+}
+
+absl::Status GraphSetBuilder::FinishGraphEdges() {
+  edges_.Sort();
+  PF_RETURN_IF_ERROR(writer_.Append(SectionKind::kEdgeSource, edges_.source()));
+  PF_RETURN_IF_ERROR(writer_.Append(SectionKind::kEdgeTarget, edges_.target()));
+  if (edge_feature_bytes_ == 0) return absl::OkStatus();
+  const std::span<const std::byte> features(edge_features_);
+  for (const uint32_t row : edges_.file_row()) {
+    PF_RETURN_IF_ERROR(
+        writer_.Append(SectionKind::kEdgeFeatures, features.subspan(row * edge_feature_bytes_, edge_feature_bytes_)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphSetBuilder::FinishEdges(const FeatureRows& features) {
+  PF_RETURN_IF_ERROR(features.Finish());
+  summary_.edge_features = features.summary();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GraphSetSummary> GraphSetBuilder::Finish() {
+  PF_RETURN_IF_ERROR(writer_.Finish(summary_));
+  return summary_;
+}
+
+}  // namespace permafrost::data

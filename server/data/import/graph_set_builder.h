@@ -1,0 +1,95 @@
+// Builds the store of a set of small graphs from what an importer reads of a source, whatever its format: the importer
+// parses rows, this class checks sizes and memory, brings edges into their order, and writes the sections.
+// Steps, in this order: sizes, split, labels, node features (where there are any), edges, Finish.
+// Threads: one at a time. Memory: the offsets and the largest graph, bounded by the import's limits. Borrows options
+// and monitor. Errors: InvalidArgument and ResourceExhausted name the row read last, "FILE:ROW: ..."; Internal from
+// writing; Cancelled. After any error the caller removes the directory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/import/edge_rows.h"
+#include "data/import/feature_rows.h"
+#include "data/import/split_files.h"
+#include "data/source/csv_rows.h"
+#include "data/source/import_monitor.h"
+#include "data/store/graph_set.h"
+#include "data/store/graph_set_writer.h"
+
+namespace permafrost::data {
+
+class GraphSetBuilder {
+ public:
+  // Of nodes, and of edges before inverses are added, so that an edge's index within its graph fits 32 bits.
+  static constexpr int64_t kMaxGraphSize = std::numeric_limits<int32_t>::max();
+
+  GraphSetBuilder(const ImportOptions& options, const std::filesystem::path& directory, ImportMonitor& monitor);
+
+  // Sizes: the nodes of every graph, then the edges of every graph in the same order as the source has them, without
+  // inverses. 0..kMaxGraphSize each.
+  absl::Status AddNodeCount(const CsvRows& rows, int64_t nodes);
+  absl::Status AddEdgeCount(const CsvRows& rows, int64_t edges);
+  absl::Status FinishSizes();
+  int64_t num_graphs() const { return static_cast<int64_t>(node_offsets_.size()) - 1; }
+  int64_t num_nodes() const { return static_cast<int64_t>(node_offsets_.back()); }
+  int64_t num_source_edges() const { return static_cast<int64_t>(edge_offsets_.back()) / edge_factor(); }
+  int64_t NodesOf(int64_t graph) const { return SizeAt(node_offsets_, graph); }
+  int64_t SourceEdgesOf(int64_t graph) const { return SizeAt(edge_offsets_, graph) / edge_factor(); }
+
+  // Split: the source's own; nullopt: drawn as the options say.
+  absl::Status SetSplit(std::optional<SplitGraphs> split);
+
+  // Labels: a row a graph, NaN where one is missing; equally many in each.
+  absl::Status AddLabels(const CsvRows& rows, std::span<const float> labels);
+  absl::Status FinishLabels();
+
+  // Node features: the row that `features` parsed last, one a node. Begun anew when the table turns out to be of
+  // another type.
+  void BeginNodeFeatures() { node_features_begun_ = false; }
+  absl::Status AddNodeFeatures(const FeatureRows& features);
+  absl::Status FinishNodeFeatures(const FeatureRows& features);
+
+  // Edges, graph by graph, each with the row that `features` parsed last where edges have features. Begun anew as node
+  // features are.
+  absl::Status BeginEdges();
+  void BeginGraphEdges(int64_t graph) { edges_.BeginGraph(graph, NodesOf(graph)), edge_features_.clear(); }
+  EdgeRows& edges() { return edges_; }
+  absl::Status AddEdgeFeatures(const CsvRows& rows, const FeatureRows& features);
+  absl::Status FinishGraphEdges();
+  absl::Status FinishEdges(const FeatureRows& features);
+
+  // Joins the sections into the store, synced.
+  absl::StatusOr<GraphSetSummary> Finish();
+
+ private:
+  static int64_t SizeAt(const std::vector<uint64_t>& offsets, int64_t graph) {
+    const auto g = static_cast<size_t>(graph);
+    return static_cast<int64_t>(offsets[g + 1] - offsets[g]);
+  }
+  // Stored edges for each of the source.
+  int64_t edge_factor() const { return options_.add_inverse_edges ? 2 : 1; }
+  // Whether `count` things of `bytes_each` fit the memory that an import may take.
+  absl::Status CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things, uint64_t bytes_each) const;
+  absl::Status BeginFeatures(SectionKind kind, const FeatureSummary& features);
+
+  const ImportOptions& options_;
+  ImportMonitor& monitor_;
+  GraphSetWriter writer_;
+  std::vector<uint64_t> node_offsets_ = {0}, edge_offsets_ = {0};
+  EdgeRows edges_;
+  std::vector<std::byte> edge_features_;  // of one graph, in the source's order
+  size_t edge_feature_bytes_ = 0;         // of a row; 0: there was none
+  bool node_features_begun_ = false;
+  GraphSetSummary summary_;
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,51 @@
+// What an importer is: one row of the registry in import.cc. A new format is its own files, a row there, its value of
+// ImportFormat with the proto's, and its flag.
+// Threads: functions of the importing thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/source/import_monitor.h"
+#include "data/store/dataset.h"
+#include "data/store/graph_writer.h"
+
+namespace permafrost::data {
+
+// The files of a source, found and not yet read. Borrows the options that it was found by.
+class FoundSource {
+ public:
+  virtual ~FoundSource() = default;
+  // What Run reads in all, each reading of a file counted: the end of the progress that the monitor tells.
+  virtual int64_t bytes() const = 0;
+  // Reads the files once through and writes a complete, synced store into `directory`, which exists and is empty; it
+  // may hold temporary files meanwhile. Errors: as data::Import.
+  virtual absl::StatusOr<ImportedSummary> Run(const std::filesystem::path& directory, ImportMonitor& monitor) = 0;
+};
+
+// A source of one large graph: the importer writes the sections, this the file around them.
+class FoundGraph : public FoundSource {
+ public:
+  absl::StatusOr<ImportedSummary> Run(const std::filesystem::path& directory, ImportMonitor& monitor) final;
+
+ private:
+  // Writes all sections and sets all of the summary but what GraphWriter::Finish does.
+  virtual absl::Status Read(const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,
+                            GraphSummary& summary) = 0;
+};
+
+struct Importer {
+  ImportFormat format;
+  // By what kAuto knows a directory of the format, for messages: "raw/edge.csv[.gz]". Empty: the source is a file.
+  std::string_view known_by;
+  // Whether the directory is of the format; nullptr: the source is a file.
+  bool (*detect)(const std::filesystem::path& directory);
+  // Errors: NotFound for missing files, InvalidArgument for files that contradict each other or the options.
+  absl::StatusOr<std::unique_ptr<FoundSource>> (*find)(const ImportOptions& options);
+};
+
+}  // namespace permafrost::data

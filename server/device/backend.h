@@ -1,0 +1,64 @@
+// A device as the rest of the daemon sees it. Each has a folder of its own (cpu/, mps/, cuda/), compiled everywhere,
+// and one row in the table of backend.cc; tests/device/backend_conformance_test.cc holds every one of them to this
+// contract. Threads: OpenBackend once, on any thread; storage() is safe anywhere; all else belongs to the device's one
+// thread.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/device_kind.h"
+#include "base/storage_use.h"
+#include "device/step_program.h"
+#include "graphcache/executable.h"
+
+namespace permafrost::device {
+
+// Makes the executables of one job. They borrow it, and end before it.
+class Capturer {
+ public:
+  virtual ~Capturer() = default;
+  // An executable of `program` for the shapes of `first` and `second`, which are different batches of equal shapes.
+  // State and generators are as before when this returns, also after an error; what executables returned before is not
+  // valid any more. The executable borrows the program. Errors: FailedPrecondition with graphcache::kGraphBreakReason
+  // for a step that cannot be captured. Exceptions of the program pass through.
+  virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
+                                                                          const graphcache::StepInputs& first,
+                                                                          const graphcache::StepInputs& second) = 0;
+  // Memory that its executables share, as it is now.
+  virtual int64_t shared_bytes() const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual DeviceKind kind() const = 0;  // never kAuto
+  // Where the tensors of a run are.
+  virtual c10::Device device() const = 0;
+  // Waits for the work queued so far, so that a clock read afterwards tells the truth.
+  virtual void Synchronize() const = 0;
+  // Whether steps can be captured with this libtorch; asked once, at start. Errors: Internal.
+  virtual absl::Status CheckCapture() const = 0;
+  // Whether an executable is a recording, which finds graph breaks and replays bit for bit. If not, it is the program
+  // itself, run at one shape: that bounds what a backend keeps that compiles by shape.
+  virtual bool records() const = 0;
+  virtual std::unique_ptr<Capturer> MakeCapturer() const = 0;
+  virtual StorageUse storage() const = 0;
+  virtual void RestartStoragePeak() const = 0;
+  // Memory that tensors may take. 0: not known.
+  virtual int64_t memory_bytes() const = 0;
+};
+
+// kAuto: MPS, else CUDA, else CPU, whichever is present. Errors: FailedPrecondition for a device that this machine or
+// this libtorch lacks, and for a libtorch that was not tested (CheckTorchVersion).
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind);
+
+// Threads of the math library on the calling thread, whatever the device: every backend has work on the host. 0:
+// AvailableCores(). Returns how many they are.
+int UseThreads(int threads);
+
+}  // namespace permafrost::device

@@ -1,0 +1,19 @@
+// What a capture needs while it runs.
+#pragma once
+
+#include <cstdint>
+
+namespace permafrost::device {
+
+// How much more than the step itself its capture allocates at once: the arena that replays are served from is laid out
+// with gaps.
+inline constexpr double kCapturePeakFactor = 1.1;
+
+// Bytes of tensor storage that a capture on the CPU allocates at once, at most. step_bytes: what the step allocates at
+// once when it is run eagerly. state_bytes: the tensors that outlive a step (weights, buffers, the optimizer's
+// moments), of which a capture keeps a copy in order to put them back.
+constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
+  return static_cast<int64_t>(kCapturePeakFactor * static_cast<double>(step_bytes)) + state_bytes;
+}
+
+}  // namespace permafrost::device

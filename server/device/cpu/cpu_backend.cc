@@ -1,0 +1,44 @@
+#include "device/cpu/cpu_backend.h"
+
+#include "base/memory_limit.h"
+#include "device/cpu/capture.h"
+#include "device/cpu/storage.h"
+#include "device/cpu/tape.h"
+
+namespace permafrost::device {
+namespace {
+
+class CpuCapturer final : public Capturer {
+ public:
+  absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
+                                                                  const graphcache::StepInputs& first,
+                                                                  const graphcache::StepInputs& second) override {
+    return CaptureOnCpu(program, first, second, arena_);
+  }
+  int64_t shared_bytes() const override { return static_cast<int64_t>(arena_.bytes()); }
+
+ private:
+  Arena arena_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  c10::Device device() const override { return c10::Device(c10::kCPU); }
+  void Synchronize() const override {}
+  absl::Status CheckCapture() const override { return CheckRecording(); }
+  bool records() const override { return true; }
+  std::unique_ptr<Capturer> MakeCapturer() const override { return std::make_unique<CpuCapturer>(); }
+  StorageUse storage() const override { return ReadStorageUse(); }
+  void RestartStoragePeak() const override { device::RestartStoragePeak(); }
+  int64_t memory_bytes() const override { return static_cast<int64_t>(MemoryLimit()); }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend() {
+  InstallStorageAllocator();
+  return std::make_unique<CpuBackend>();
+}
+
+}  // namespace permafrost::device

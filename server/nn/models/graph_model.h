@@ -1,0 +1,43 @@
+// Graph-level models: one prediction for each graph of a batch of small graphs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/mode.h"
+#include "nn/models/graph_set_batch.h"
+#include "nn/options.h"
+#include "nn/tensor_set.h"
+
+namespace permafrost::nn {
+
+// What one feature table looks like to an encoder.
+struct EncoderInput {
+  // Categories of each column, values 0..n-1. Empty: float columns.
+  std::vector<int64_t> categories;
+  // Float columns. 0 with no categories: the set has no such features, and one learned vector stands for all rows.
+  int64_t float_columns = 0;
+};
+
+struct GraphModelOptions {
+  ModelOptions model;
+  EncoderInput node, edge;
+  int64_t num_targets = 1;
+};
+
+// Threads: the device thread. Owns its tensors.
+class GraphModel {
+ public:
+  virtual ~GraphModel() = default;
+  // Returns [padded graphs, num_targets]. kTrain also updates what the model keeps beside its parameters, such as
+  // running statistics.
+  virtual at::Tensor Forward(const GraphSetBatch& batch, Mode mode) = 0;
+  virtual TensorSet& tensors() = 0;
+  // For `__metadata__` of the weights file: what is needed to build the equal module, as JSON.
+  virtual std::string Describe() const = 0;
+};
+
+}  // namespace permafrost::nn

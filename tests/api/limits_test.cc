@@ -1,0 +1,300 @@
+// What clients may keep open: how much of each kind, and what becomes of streams that nobody reads.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+#include "api/call_limits.h"
+#include "api/export_source.h"
+#include "base/monotonic.h"
+#include "google/rpc/error_details.pb.h"
+#include "server_fixture.h"
+#include "temp_dir.h"
+
+namespace permafrost::api {
+namespace {
+
+using ::testing::HasSubstr;
+
+// More than a client and a server buffer between them.
+constexpr size_t kLargeFile = 32 << 20;
+
+class LimitsTest : public ServerTest {
+ protected:
+  LimitsTest() {
+    limits_ = {.watches = 3,
+               .log_streams = 2,
+               .exports = 2,
+               .cache_commands = 2,
+               .dataset_reads = 2,
+               .dataset_deletions = 2,
+               .unread = absl::InfiniteDuration()};
+  }
+  void SetUp() override {
+    ServerTest::SetUp();
+    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+    data::Dataset dataset;
+    dataset.id = DatasetId("zinc");
+    catalog_.Put(dataset);
+    artifact_ = dir_.path() / "weights";
+    std::ofstream(artifact_, std::ios::binary) << std::string(kLargeFile, 'w');
+    manager_.SetArtifact(artifact_);
+  }
+
+  // A stream that stays open until it is dropped.
+  template <class Response>
+  struct Stream {
+    std::unique_ptr<grpc::ClientContext> context = std::make_unique<grpc::ClientContext>();
+    std::unique_ptr<grpc::ClientReader<Response>> reader;
+
+    Stream() = default;
+    Stream(Stream&&) noexcept = default;
+    Stream& operator=(Stream&&) = delete;
+    ~Stream() {
+      if (!reader) return;
+      context->TryCancel();
+      reader->Finish();
+    }
+    bool Read() {
+      Response response;
+      return reader->Read(&response);
+    }
+    grpc::Status End() {
+      while (Read()) {
+      }
+      grpc::Status status = reader->Finish();
+      reader.reset();
+      return status;
+    }
+  };
+  Stream<v1::ExportJobResponse> Export() {
+    Stream<v1::ExportJobResponse> stream;
+    v1::ExportJobRequest request;
+    request.set_name("jobs/a");
+    stream.reader = job_stub_->ExportJob(stream.context.get(), request);
+    return stream;
+  }
+  Stream<v1::Job> WatchJob() {
+    Stream<v1::Job> stream;
+    v1::WatchJobRequest request;
+    request.set_name("jobs/a");
+    stream.reader = job_stub_->WatchJob(stream.context.get(), request);
+    return stream;
+  }
+  Stream<v1::GraphCache> WatchCache() {
+    Stream<v1::GraphCache> stream;
+    v1::WatchGraphCacheRequest request;
+    request.set_name("jobs/a/graphCache");
+    stream.reader = cache_stub_->WatchGraphCache(stream.context.get(), request);
+    return stream;
+  }
+  Stream<v1::Dataset> WatchDataset() {
+    Stream<v1::Dataset> stream;
+    v1::WatchDatasetRequest request;
+    request.set_name("datasets/zinc");
+    stream.reader = dataset_stub_->WatchDataset(stream.context.get(), request);
+    return stream;
+  }
+  Stream<v1::StreamJobLogsResponse> FollowLogs() {
+    Stream<v1::StreamJobLogsResponse> stream;
+    v1::StreamJobLogsRequest request;
+    request.set_name("jobs/a");
+    request.set_follow(true);
+    stream.reader = job_stub_->StreamJobLogs(stream.context.get(), request);
+    return stream;
+  }
+
+  // The refusal says what there are too many of, how many there may be, and when to ask again.
+  static void ExpectTooMany(const grpc::Status& status, const std::string& calls, int limit) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << calls << ": " << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr(std::to_string(limit) + " " + calls));
+    const auto info = Detail<google::rpc::ErrorInfo>(status);
+    ASSERT_TRUE(info) << calls;
+    EXPECT_EQ(info->reason(), "TOO_MANY_CALLS");
+    EXPECT_EQ(info->metadata().at("calls"), calls);
+    EXPECT_EQ(info->metadata().at("limit"), std::to_string(limit));
+    const auto retry = Detail<google::rpc::RetryInfo>(status);
+    ASSERT_TRUE(retry) << calls;
+    EXPECT_GT(retry->retry_delay().seconds(), 0);
+  }
+
+  const TempDir dir_;
+  std::filesystem::path artifact_;
+};
+
+TEST(CallLimit, GivesBackWhatIsDropped) {
+  std::optional<CallLimit> limit(std::in_place, "calls", 1);
+  absl::StatusOr<CallLimit::Slot> first = limit->Take();
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(limit->Take().status()));
+  CallLimit::Slot copy = *first;
+  *first = nullptr;
+  EXPECT_FALSE(limit->Take().ok()) << "a copy holds it";
+  copy = nullptr;
+  CallLimit::Slot last = *limit->Take();
+  limit.reset();
+  last = nullptr;  // a command's outcome may come after the server
+}
+
+TEST_F(LimitsTest, ExportsThatNobodyReadsAreFew) {
+  std::vector<Stream<v1::ExportJobResponse>> unread;
+  for (int i = 0; i < limits_.exports; ++i) {
+    unread.push_back(Export());
+    ASSERT_TRUE(unread.back().Read());
+  }
+  ExpectTooMany(Export().End(), "exports", limits_.exports);
+  // One that ends makes room.
+  unread.pop_back();
+  ASSERT_TRUE(counts_.Await("JobService/ExportJob CANCELLED", 1));
+  const Stopwatch waited;
+  while (true) {
+    if (Export().Read()) break;
+    ASSERT_LT(waited.Elapsed(), kPatience) << "its slot never came back";
+  }
+}
+
+// Mappings are the datasets': 4,096 exports that nobody reads once took all of them.
+TEST_F(LimitsTest, AnExportMapsNothing) {
+  if (!std::filesystem::exists("/proc/self/maps")) GTEST_SKIP() << "mappings are read from /proc";
+  auto source = ExportSource::Open(artifact_);
+  ASSERT_TRUE(source.ok()) << source.status();
+  v1::ExportJobResponse piece;
+  ASSERT_TRUE((*source)->Next(piece).ok());
+  std::ifstream file("/proc/self/maps");
+  const std::string maps{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(maps, HasSubstr("[stack]"));
+  EXPECT_THAT(maps, testing::Not(HasSubstr(artifact_.string())));
+}
+
+TEST_F(LimitsTest, AnExportTellsOfAFileThatChanges) {
+  const auto export_while = [this](const auto& change) {
+    std::ofstream(artifact_, std::ios::binary) << std::string(200'000, 'a');
+    auto source = ExportSource::Open(artifact_);
+    EXPECT_TRUE(source.ok()) << source.status();
+    v1::ExportJobResponse piece;
+    EXPECT_TRUE((*source)->Next(piece).ok());
+    change();
+    absl::StatusOr<Pull> pull = Pull::kMore;
+    while (pull.ok() && *pull == Pull::kMore) {
+      piece.Clear();
+      pull = (*source)->Next(piece);
+    }
+    return pull.status();
+  };
+  const absl::Status cut = export_while([this] { std::filesystem::resize_file(artifact_, 100'000); });
+  EXPECT_EQ(cut.code(), absl::StatusCode::kDataLoss) << cut;
+  EXPECT_THAT(std::string(cut.message()), HasSubstr(artifact_.string()));
+  const absl::Status written = export_while([this] { std::ofstream(artifact_, std::ios::app) << "more"; });
+  EXPECT_EQ(written.code(), absl::StatusCode::kDataLoss) << written;
+  const absl::Status replaced = export_while([this] {
+    std::ofstream(artifact_.string() + ".new") << "new";
+    std::filesystem::rename(artifact_.string() + ".new", artifact_);
+  });
+  EXPECT_TRUE(replaced.ok()) << "the file that was opened is still whole: " << replaced;
+}
+
+TEST_F(LimitsTest, WatchersOfEveryKindCountTogether) {
+  auto job = WatchJob();
+  ASSERT_TRUE(job.Read());
+  auto cache = WatchCache();
+  ASSERT_TRUE(cache.Read());
+  auto dataset = WatchDataset();
+  ASSERT_TRUE(dataset.Read());
+  ExpectTooMany(WatchJob().End(), "watches", 3);
+  ExpectTooMany(WatchCache().End(), "watches", 3);
+  ExpectTooMany(WatchDataset().End(), "watches", 3);
+  EXPECT_TRUE(manager_.hub().AwaitAlive(2)) << "what is refused subscribes to nothing";
+}
+
+TEST_F(LimitsTest, FollowersOfLogsAreFew) {
+  manager_.AppendLog("a", "line\n");
+  auto first = FollowLogs();
+  ASSERT_TRUE(first.Read());
+  auto second = FollowLogs();
+  ASSERT_TRUE(second.Read());
+  ExpectTooMany(FollowLogs().End(), "log streams", 2);
+}
+
+TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
+  manager_.HoldCommands();
+  v1::FreezeGraphCacheRequest request;
+  request.set_name("jobs/a/graphCache");
+  v1::GraphCache cache;
+  const auto freeze = [&](absl::Duration timeout) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    return cache_stub_->FreezeGraphCache(&context, request, &cache);
+  };
+  // Each gives up at once; the manager holds them still.
+  for (int i = 0; i < limits_.cache_commands; ++i) {
+    std::thread client([&] { EXPECT_EQ(freeze(absl::Seconds(1)).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED); });
+    client.join();
+  }
+  auto held = manager_.TakeHeldCommands(static_cast<size_t>(limits_.cache_commands));
+  ASSERT_EQ(held.size(), static_cast<size_t>(limits_.cache_commands));
+  ExpectTooMany(freeze(kPatience), "graph cache commands", limits_.cache_commands);
+  for (auto& done : held) done(graphcache::Snapshot());
+  held.clear();
+  grpc::Status status;
+  std::thread client([&] { status = freeze(kPatience); });
+  for (auto& done : manager_.TakeHeldCommands(1)) done(graphcache::Snapshot());
+  client.join();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
+  absl::Notification stopped;
+  catalog_.SetDeleteWait([&] { stopped.WaitForNotification(); });
+  data::Dataset unused;
+  unused.id = DatasetId("unused");
+  catalog_.Put(unused);
+  v1::DeleteDatasetRequest request;
+  request.set_name("datasets/unused");
+  const auto remove = [&] {
+    grpc::ClientContext context;
+    google::protobuf::Empty empty;
+    return dataset_stub_->DeleteDataset(&context, request, &empty);
+  };
+  std::vector<std::thread> clients;
+  std::vector<grpc::Status> outcomes(static_cast<size_t>(limits_.dataset_deletions) + 8);
+  for (grpc::Status& outcome : outcomes) clients.emplace_back([&outcome, &remove] { outcome = remove(); });
+  ASSERT_TRUE(counts_.Await("DatasetService/DeleteDataset RESOURCE_EXHAUSTED", 8));
+  ExpectTooMany(remove(), "dataset deletions", limits_.dataset_deletions);
+  grpc::ClientContext context;
+  v1::ListDatasetsResponse list;
+  EXPECT_TRUE(dataset_stub_->ListDatasets(&context, {}, &list).ok());
+  stopped.Notify();
+  for (std::thread& client : clients) client.join();
+  const auto deleted = [](const grpc::Status& s) { return s.ok() || s.error_code() == grpc::StatusCode::NOT_FOUND; };
+  EXPECT_EQ(std::count_if(outcomes.begin(), outcomes.end(), deleted), limits_.dataset_deletions);
+}
+
+class UnreadTest : public LimitsTest {
+ protected:
+  UnreadTest() { limits_.unread = absl::Seconds(1); }
+};
+
+TEST_F(UnreadTest, AnExportThatNobodyReadsIsEnded) {
+  auto unread = Export();
+  ASSERT_TRUE(unread.Read());
+  // Not read further; the server ends it by itself.
+  ASSERT_TRUE(counts_.Await("JobService/ExportJob CANCELLED", 1));
+  const grpc::Status status = unread.End();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("read nothing for"));
+}
+
+TEST_F(UnreadTest, AWatcherWithNothingToReadIsNot) {
+  auto watch = WatchJob();
+  ASSERT_TRUE(watch.Read());
+  const Event never;
+  never.WaitFor(2.5 * limits_.unread);
+  manager_.Change("a", [](jobs::Job& job) { job.state = jobs::JobState::kSucceeded; });
+  EXPECT_TRUE(watch.Read());
+  EXPECT_TRUE(watch.End().ok());
+}
+
+}  // namespace
+}  // namespace permafrost::api

@@ -1,0 +1,67 @@
+// The contract's enums and the names' tables of the domain are the same words.
+#include "api/wire_enum.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/catalog/catalog.h"
+#include "graphcache/policy.h"
+#include "jobs/job_manager.h"
+#include "permafrost/v1/dataset.pb.h"
+#include "permafrost/v1/graph_cache.pb.h"
+#include "permafrost/v1/job.pb.h"
+
+namespace permafrost::api {
+namespace {
+
+// `unspecified`: values of the domain that the wire leaves unspecified.
+template <class Wire, const auto& kNames>
+void ExpectSameWords(std::size_t unspecified = 0) {
+  using Table = WireEnum<Wire, kNames>;
+  const auto& type = *google::protobuf::GetEnumDescriptor<Wire>();
+  EXPECT_EQ(Table::size() + unspecified, kNames.rows.size()) << type.full_name() << " lacks a name of the domain";
+  EXPECT_EQ(static_cast<int>(Table::size()), type.value_count() - 1) << type.full_name() << " has one more";
+  for (int i = 1; i < type.value_count(); ++i) {
+    const auto domain = Table::FromWire(type.value(i)->number());
+    ASSERT_TRUE(domain) << type.value(i)->name();
+    EXPECT_EQ(static_cast<int>(Table::ToWire(*domain)), type.value(i)->number()) << type.value(i)->name();
+  }
+}
+
+TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
+  ExpectSameWords<v1::Job::State, jobs::kJobStateNames>();
+  ExpectSameWords<v1::JobSpec::Loss, nn::kLossNames>();
+  ExpectSameWords<v1::Metric, nn::kMetricNames>();
+  ExpectSameWords<v1::ModelSpec::Architecture, nn::kArchitectureNames>();
+  ExpectSameWords<v1::ModelSpec::Pooling, nn::kPoolingNames>();
+  ExpectSameWords<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>();
+  ExpectSameWords<v1::OptimizerSpec::Schedule, nn::kScheduleNames>();
+  ExpectSameWords<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>();
+  ExpectSameWords<v1::Dataset::State, data::kDatasetStateNames>();
+  ExpectSameWords<v1::FeatureSummary::DataType, data::kDataTypeNames>(/*unspecified=*/1);
+  ExpectSameWords<v1::ImportOptions::Format, data::kImportFormatNames>();
+  ExpectSameWords<v1::ImportOptions::NodeFeatures, data::kNodeFeatureChoiceNames>();
+  ExpectSameWords<v1::EdgeListOptions::NodeIds, data::kNodeIdsNames>();
+  ExpectSameWords<v1::EdgeListOptions::Column, data::kEdgeColumnNames>();
+  ExpectSameWords<v1::EdgeListOptions::Header, data::kHeaderNames>();
+  ExpectSameWords<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>();
+  ExpectSameWords<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>();
+  ExpectSameWords<v1::GraphCacheMode, kModeNames>();
+}
+
+TEST(WireEnum, WhatOneSideDoesNotKnowIsUnspecifiedOrRefused) {
+  using DataTypes = WireEnum<v1::FeatureSummary::DataType, data::kDataTypeNames>;
+  EXPECT_EQ(DataTypes::ToWire(data::DataType::kNone), v1::FeatureSummary::DATA_TYPE_UNSPECIFIED);
+  using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
+  EXPECT_EQ(Losses::FromWire(0), std::nullopt);
+  nn::Loss loss = nn::Loss::kBce;
+  Violations violations;
+  Losses::Read(0, "loss", loss, violations);
+  EXPECT_TRUE(violations.empty());
+  Losses::Read(99, "loss", loss, violations);
+  EXPECT_EQ(loss, nn::Loss::kBce);
+  EXPECT_THAT(std::string(violations.ToStatus().message()), testing::HasSubstr("LOSS_L1, LOSS_MSE"));
+}
+
+}  // namespace
+}  // namespace permafrost::api

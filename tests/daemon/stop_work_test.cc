@@ -1,0 +1,63 @@
+#include "daemon/stop_work.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/synchronization/notification.h"
+#include "api/fakes.h"
+
+namespace permafrost {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kShort = absl::Milliseconds(50);
+
+// Each ends when a test says so.
+class SlowJobs : public api::FakeJobManager {
+ public:
+  void Join() override { ended_.WaitForNotification(); }
+  void End() { ended_.Notify(); }
+
+ private:
+  absl::Notification ended_;
+};
+class SlowImports : public api::FakeCatalog {
+ public:
+  void StopImports() override { stopped_.WaitForNotification(); }
+  void End() { stopped_.Notify(); }
+
+ private:
+  absl::Notification stopped_;
+};
+
+TEST(StopWork, WaitsForBoth) {
+  for (const absl::Duration timeout : {absl::ZeroDuration(), absl::Hours(1), absl::InfiniteDuration()}) {
+    api::FakeCatalog catalog;
+    api::FakeJobManager jobs;
+    EXPECT_TRUE(StopWork(timeout, catalog, jobs, JobId()).ok()) << timeout;
+  }
+}
+
+// What goes on uses what it was given, which therefore outlives these tests.
+TEST(StopWork, NamesTheJobThatGoesOn) {
+  auto& catalog = *new api::FakeCatalog();
+  auto& jobs = *new SlowJobs();
+  const absl::Status stopped = StopWork(kShort, catalog, jobs, JobId("stuck"));
+  EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(stopped.message()), AllOf(HasSubstr("job stuck"), HasSubstr("--drain-timeout 50ms")));
+  jobs.End();
+}
+
+TEST(StopWork, NamesTheImportThatGoesOn) {
+  auto& catalog = *new SlowImports();
+  auto& jobs = *new api::FakeJobManager();
+  const absl::Status stopped = StopWork(kShort, catalog, jobs, JobId("stuck"));
+  EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(stopped.message()), HasSubstr("import did not stop"));
+  catalog.End();
+}
+
+}  // namespace
+}  // namespace permafrost

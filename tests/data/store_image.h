@@ -1,0 +1,109 @@
+// The bytes of a small store, to be damaged.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "data/store/block_guard.h"
+#include "data/store/format.h"
+
+namespace permafrost::data {
+
+class StoreImage {
+ public:
+  explicit StoreImage(std::string bytes) : bytes_(std::move(bytes)) {}
+  std::string& bytes() { return bytes_; }
+  FileHeader header() const { return Load<FileHeader>(0); }
+  void set_header(const FileHeader& header) { std::memcpy(bytes_.data(), &header, sizeof header); }
+  bool Has(SectionKind kind) const { return EntryOffset(kind) != 0; }
+  SectionEntry entry(SectionKind kind) const { return Load<SectionEntry>(EntryOffset(kind)); }
+  void set_entry(SectionKind kind, const SectionEntry& entry) {
+    std::memcpy(bytes_.data() + EntryOffset(kind), &entry, sizeof entry);
+  }
+  // As the table stands, whatever it says.
+  std::vector<SectionEntry> entries() const {
+    std::vector<SectionEntry> entries(std::min<size_t>(header().section_count, kSectionKinds));
+    for (size_t i = 0; i < entries.size(); ++i)
+      entries[i] = Load<SectionEntry>(sizeof(FileHeader) + i * sizeof entries[i]);
+    return entries;
+  }
+  template <class T>
+  void SetElement(SectionKind kind, size_t index, T value) {
+    std::memcpy(bytes_.data() + entry(kind).offset + index * sizeof(T), &value, sizeof value);
+  }
+  // Makes all checksums true again.
+  void Seal() {
+    std::vector<uint64_t> checksums;
+    for (const SectionEntry& e : entries()) {
+      if (e.kind == SectionKind::kBlockChecksums || !InFile(e)) continue;
+      for (uint64_t at = 0; at < e.bytes; at += BlockGuard::kBlockBytes) {
+        checksums.push_back(Hash64(bytes_.data() + e.offset + at, std::min(e.bytes - at, BlockGuard::kBlockBytes)));
+      }
+    }
+    if (Has(SectionKind::kBlockChecksums)) {
+      SectionEntry table = entry(SectionKind::kBlockChecksums);
+      std::memcpy(bytes_.data() + table.offset, checksums.data(),
+                  std::min<size_t>(table.bytes, checksums.size() * sizeof(uint64_t)));
+      table.checksum = Hash64(bytes_.data() + table.offset, table.bytes);
+      set_entry(SectionKind::kBlockChecksums, table);
+    }
+    FileHeader h = header();
+    StreamHash hash;
+    hash.Update(bytes_.data(), offsetof(FileHeader, checksum));
+    hash.Update(bytes_.data() + sizeof h,
+                std::min<size_t>(h.section_count * sizeof(SectionEntry), bytes_.size() - sizeof h));
+    h.checksum = hash.Digest();
+    set_header(h);
+  }
+  // The same sections as version 1 had them.
+  std::string Version1() const {
+    std::vector<SectionEntry> table = entries();
+    std::erase_if(table, [](const SectionEntry& e) { return e.kind == SectionKind::kBlockChecksums; });
+    std::string out(kHeaderBytesV1 + table.size() * sizeof(SectionEntry), '\0');
+    for (SectionEntry& e : table) {
+      const std::string section = bytes_.substr(e.offset, e.bytes);
+      e.offset = AlignSection(out.size());
+      e.checksum = Hash64(section);
+      out.resize(e.offset);
+      out += section;
+    }
+    FileHeader h = header();
+    h.version = 1;
+    h.file_bytes = out.size();
+    h.section_count = static_cast<uint32_t>(table.size());
+    constexpr size_t kChecksum = kHeaderBytesV1 - sizeof(uint64_t);
+    std::memcpy(out.data(), &h, kChecksum);
+    std::memcpy(out.data() + kHeaderBytesV1, table.data(), table.size() * sizeof(SectionEntry));
+    StreamHash hash;
+    hash.Update(out.data(), kChecksum);
+    hash.Update(out.data() + kHeaderBytesV1, table.size() * sizeof(SectionEntry));
+    const uint64_t checksum = hash.Digest();
+    std::memcpy(out.data() + kChecksum, &checksum, sizeof checksum);
+    return out;
+  }
+
+ private:
+  template <class T>
+  T Load(size_t offset) const {
+    T value;
+    std::memcpy(&value, bytes_.data() + offset, sizeof value);
+    return value;
+  }
+  bool InFile(const SectionEntry& e) const { return e.offset <= bytes_.size() && e.bytes <= bytes_.size() - e.offset; }
+  size_t EntryOffset(SectionKind kind) const {
+    for (size_t i = 0; i < kSectionKinds; ++i) {
+      const size_t at = sizeof(FileHeader) + i * sizeof(SectionEntry);
+      if (Load<SectionEntry>(at).kind == kind) return at;
+    }
+    return 0;
+  }
+  std::string bytes_;
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,162 @@
+// What a job is refused for before it runs: what it would take of the memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "device/backend.h"
+#include "device/cpu/storage.h"
+#include "nn/optimizer.h"
+#include "recorder.h"
+#include "temp_dir.h"
+#include "tiny_graph.h"
+#include "tiny_graphs.h"
+#include "train/model_for.h"
+#include "train/node_model_for.h"
+#include "train/step_engine.h"
+
+namespace permafrost::train {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kGigabyte = 1'000'000'000;
+
+data::GraphSetSummary Set() {
+  data::GraphSetSummary set;
+  set.splits[0] = {.graphs = 10'000,
+                   .nodes = 250'000,
+                   .edges = 500'000,
+                   .mean_nodes = 25,
+                   .std_nodes = 5,
+                   .mean_edges = 50,
+                   .std_edges = 10,
+                   .max_nodes = 40,
+                   .max_edges = 90};
+  set.all = set.splits[0];
+  set.node_features = {.type = data::DataType::kInt32, .width = 1, .min = {0}, .max = {27}};
+  set.num_targets = 1;
+  return set;
+}
+
+data::GraphSummary Graph() {
+  data::GraphSummary graph;
+  graph.nodes = 1'000'000;
+  graph.edges = 3'000'000;
+  graph.max_degree = 40;
+  graph.node_features = {.type = data::DataType::kFloat32, .width = 16, .min = {}, .max = {}};
+  graph.num_targets = 1;
+  graph.max_label = 9;
+  graph.integer_labels = true;
+  graph.split_nodes = {600'000, 200'000, 200'000};
+  return graph;
+}
+
+TrainOptions Sampled(std::vector<int64_t> fan_outs, bool replace) {
+  TrainOptions options = DefaultOptions(nn::Architecture::kSage);
+  options.model.num_layers = std::ssize(fan_outs);
+  options.nodes.fan_outs = std::move(fan_outs);
+  options.nodes.replace = replace;
+  return options;
+}
+
+TEST(Admission, BothLevelsAreJudgedByTheGivenLimit) {
+  TrainOptions gine;
+  gine.model.hidden_channels = 512;
+  gine.batch_size = 4096;
+  EXPECT_TRUE(GraphModelFor(gine, Set(), 100 * kGigabyte, "").ok());
+  const absl::Status refused = GraphModelFor(gine, Set(), kGigabyte, "spec.").status();
+  ASSERT_EQ(GetViolations(refused).size(), 1U);
+  EXPECT_EQ(GetViolations(refused)[0].field, "spec.model");
+  EXPECT_THAT(GetViolations(refused)[0].description, HasSubstr("(batches of 4096 graphs); this process may use 1 GB"));
+
+  TrainOptions whole = DefaultOptions(nn::Architecture::kGcn);
+  whole.model.hidden_channels = 256;
+  EXPECT_TRUE(NodeModelFor(whole, Graph(), 100 * kGigabyte, "").ok());
+  const absl::Status too_large = NodeModelFor(whole, Graph(), kGigabyte, "spec.").status();
+  ASSERT_EQ(GetViolations(too_large).size(), 1U);
+  EXPECT_THAT(GetViolations(too_large)[0].description,
+              HasSubstr("(the whole graph in every step); this process may use 1 GB"));
+}
+
+// With replacement a node draws as often as it is told to, however few neighbours it has.
+TEST(Admission, DrawsWithReplacementAreCountedAsDrawn) {
+  EXPECT_TRUE(NodeModelFor(Sampled({9000, 9000}, false), Graph(), kGigabyte, "").ok())
+      << "three neighbours a node are all that there is";
+  const absl::Status refused = NodeModelFor(Sampled({9000, 9000}, true), Graph(), kGigabyte, "spec.").status();
+  ASSERT_EQ(GetViolations(refused).size(), 1U);
+  EXPECT_THAT(GetViolations(refused)[0].description, HasSubstr("(a sampled batch)"));
+}
+
+TEST(Admission, EvaluationIsJudgedByItsOwnFanOuts) {
+  TrainOptions options = Sampled({3, 3}, true);
+  EXPECT_TRUE(NodeModelFor(options, Graph(), kGigabyte, "").ok());
+  options.nodes.eval_fan_outs = {9000, 9000};
+  EXPECT_FALSE(NodeModelFor(options, Graph(), kGigabyte, "").ok());
+}
+
+// The most tensor memory at once of a job's first steps, captures among them.
+int64_t MeasuredPeak(const TrainOptions& options, const data::OpenedDataset& dataset) {
+  const auto backend = *device::OpenBackend(DeviceKind::kCpu);
+  const int64_t before = backend->storage().bytes;
+  backend->RestartStoragePeak();
+  Recorder context;
+  const auto task = *Task::Create(options, dataset, at::kCPU, 2, [] { return true; });
+  nn::Optimizer optimizer(options.optimizer, task->tensors().parameters());
+  StepEngine engine(options, *task, optimizer, *backend, context);
+  PhaseSeconds seconds;
+  for (int64_t epoch = 0, step = 0; epoch < 2; ++epoch) {
+    const auto batches = task->TrainBatches(epoch, 0);
+    for (auto batch = batches->Next(); batch.ok() && *batch != nullptr; batch = batches->Next()) {
+      EXPECT_TRUE(engine.Train(**batch, step++, seconds).ok());
+    }
+  }
+  EXPECT_GT(engine.cache().of(Mode::kTrain).captures, 0);
+  return backend->storage().peak_bytes - before;
+}
+
+// Refused where the limit is what it really takes, admitted where it is a few times that.
+void ExpectJudgedByWhatItTakes(const std::string& why, int64_t peak,
+                               const std::function<absl::Status(uint64_t limit)>& judge) {
+  EXPECT_FALSE(judge(static_cast<uint64_t>(peak)).ok()) << why << " took " << peak << " bytes and was promised fewer";
+  const absl::Status admitted = judge(static_cast<uint64_t>(3 * peak));
+  EXPECT_TRUE(admitted.ok()) << why << " took " << peak << " bytes: " << admitted;
+}
+
+TEST(Admission, AnAdmittedJobFits) {
+  device::InstallStorageAllocator();
+  device::UseThreads(2);
+  TempDir dir;
+  const std::shared_ptr<const data::Graph> graphs[] = {
+      WriteTinyGraph(dir.path() / "dense", {.nodes = 20'000}),
+      WriteTinyGraph(dir.path() / "sparse", {.nodes = 20'000, .sparse = true, .weighted = true})};
+  for (const nn::ModelTraits& traits : nn::kModels) {
+    for (const int64_t layers : {1, 2, 4}) {
+      for (const double dropout : {0.0, 0.5}) {
+        TrainOptions options = DefaultOptions(traits.architecture);
+        options.model.hidden_channels = 32;
+        options.model.num_layers = layers;
+        options.model.dropout = dropout;
+        const std::string why = absl::StrCat(std::string(traits.name), ", ", layers, " layers, dropout ", dropout);
+        if (traits.level == nn::ModelLevel::kGraph) {
+          options.batch_size = 1000;
+          const auto set = ImportTinyGraphs(dir.path() / why, 3000);
+          ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, set), [&](uint64_t limit) {
+            return GraphModelFor(options, set->summary(), limit, "").status();
+          });
+          continue;
+        }
+        for (const auto& graph : graphs) {
+          ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, graph), [&](uint64_t limit) {
+            return NodeModelFor(options, graph->summary(), limit, "").status();
+          });
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::train

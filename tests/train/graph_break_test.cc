@@ -1,0 +1,162 @@
+// A run whose step cannot be captured at some shapes: killed anywhere and resumed, it must end with the same bits.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/backend.h"
+#include "device/cpu/storage.h"
+#include "recorder.h"
+#include "temp_dir.h"
+#include "tiny_graphs.h"
+#include "train/graph_set_task.h"
+#include "train/step_engine.h"
+#include "train/step_inputs.h"
+
+namespace permafrost::train {
+namespace {
+
+// Reads a value back to the host where a batch has more than `most_nodes` rows: no such step can be captured.
+class ReadsBack final : public Task {
+ public:
+  ReadsBack(std::unique_ptr<Task> task, int64_t most_nodes) : task_(std::move(task)), most_nodes_(most_nodes) {}
+
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override {
+    Output output = task_->Forward(inputs, mode);
+    if (BatchOf(inputs).graph_of_node.size(0) > most_nodes_) {
+      EXPECT_FALSE(std::isnan(output.prediction.detach().sum().item<double>()));
+    }
+    return output;
+  }
+
+  nn::TensorSet& tensors() override { return task_->tensors(); }
+  std::string Describe() const override { return task_->Describe(); }
+  int64_t num_outputs() const override { return task_->num_outputs(); }
+  const graphcache::ShapePlan& plan() const override { return task_->plan(); }
+  graphcache::GraphSizes sizes() const override { return task_->sizes(); }
+  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override {
+    return task_->Probes(mode, shape);
+  }
+  int64_t batches_per_epoch() const override { return task_->batches_per_epoch(); }
+  int64_t size(data::Split split) const override { return task_->size(split); }
+  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override {
+    return task_->TrainBatches(epoch, first_batch);
+  }
+  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override { return task_->EvalBatches(split); }
+
+ private:
+  const std::unique_ptr<Task> task_;
+  const int64_t most_nodes_;
+};
+
+// What a checkpoint keeps of a run.
+struct Saved {
+  std::vector<nn::NamedTensor> state;
+  graphcache::Snapshot cache;
+  std::vector<graphcache::EntryInfo> entries;
+};
+
+struct Rig {
+  Rig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set)
+      : options(train_options),
+        task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; }), kMostNodes),
+        optimizer(options.optimizer, task.tensors().parameters()),
+        engine(options, task, optimizer, *backend, context) {}
+  std::vector<nn::NamedTensor> State() const {
+    std::vector<nn::NamedTensor> all = const_cast<ReadsBack&>(task).tensors().All();
+    all.insert(all.end(), optimizer.state().begin(), optimizer.state().end());
+    all.insert(all.end(), engine.losses().tensors().begin(), engine.losses().tensors().end());
+    return all;
+  }
+  // Trains the epochs' steps from `step` to before `end`, and evaluates after each epoch.
+  void Run(int64_t step, int64_t end) {
+    const int64_t batches = task.batches_per_epoch();
+    while (step < end) {
+      const auto stream = task.TrainBatches(step / batches, step % batches);
+      for (; step < end; ++step) {
+        auto batch = stream->Next();
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        if (*batch == nullptr) break;
+        const absl::Status trained = engine.Train(**batch, step, seconds);
+        ASSERT_TRUE(trained.ok()) << trained;
+      }
+      if (step % batches != 0) return;
+      const auto valid = task.EvalBatches(data::Split::kValid);
+      for (auto batch = valid->Next(); batch.ok() && *batch != nullptr; batch = valid->Next()) {
+        ASSERT_TRUE(engine.Evaluate(**batch, step).ok());
+      }
+    }
+  }
+  Saved Save() { return {nn::Clone(State()), engine.cache().snapshot(), engine.cache().entries()}; }
+  void Restore(const Saved& saved) {
+    nn::CopyInto(saved.state, State());
+    engine.cache().Restore(saved.cache, saved.entries);
+  }
+
+  // Of batches of nine graphs with 6.5 nodes each in the mean: some are above it.
+  static constexpr int64_t kMostNodes = 62;
+  const TrainOptions options;
+  ReadsBack task;
+  Recorder context;
+  nn::Optimizer optimizer;
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
+  StepEngine engine;
+  PhaseSeconds seconds;
+};
+
+class GraphBreakTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { device::InstallStorageAllocator(); }
+  void SetUp() override {
+    device::UseThreads(2);
+    set_ = ImportTinyGraphs(dir_.path(), 100);
+  }
+  static TrainOptions Options(graphcache::PolicyOptions policy) {
+    TrainOptions options;
+    options.model = {.hidden_channels = 16, .num_layers = 2, .dropout = 0.2};
+    options.batch_size = 9;
+    options.epochs = 4;
+    options.seed = 3;
+    options.graph_cache = policy;
+    return options;
+  }
+
+  TempDir dir_;
+  std::shared_ptr<const data::GraphSet> set_;
+};
+
+TEST_F(GraphBreakTest, AResumeAfterABreakEndsBitEqual) {
+  constexpr int64_t kSteps = 36;
+  // Frozen after few shapes: what was captured before the break, at the ceiling, serves others padded.
+  const TrainOptions options = Options({graphcache::Policy::kFreeze, 3});
+  Rig whole(options, set_);
+  whole.Run(0, kSteps);
+  const graphcache::Snapshot end = whole.engine.cache().snapshot();
+  ASSERT_TRUE(end.frozen);
+  ASSERT_TRUE(end.of(Mode::kTrain).broken);
+  ASSERT_GT(end.of(Mode::kTrain).padded_hits, 5) << "the case that a dropped entry would change";
+  ASSERT_GT(end.of(Mode::kTrain).eager_steps, 0);
+  const auto expected = whole.State();
+  for (const int64_t stop : {1, 4, 9, 17, 30}) {
+    Rig first(options, set_), second(options, set_);
+    first.Run(0, stop);
+    second.Restore(first.Save());
+    second.Run(stop, kSteps);
+    const auto state = second.State();
+    for (size_t i = 0; i < state.size(); ++i) {
+      EXPECT_TRUE(at::equal(state[i].value, expected[i].value)) << "stopped at " << stop << ": " << state[i].name;
+    }
+    const graphcache::Snapshot resumed = second.engine.cache().snapshot();
+    EXPECT_EQ(resumed.of(Mode::kTrain).padded_hits, end.of(Mode::kTrain).padded_hits) << stop;
+    EXPECT_EQ(resumed.of(Mode::kTrain).eager_steps, end.of(Mode::kTrain).eager_steps) << stop;
+    EXPECT_EQ(resumed.of(Mode::kTrain).entries, end.of(Mode::kTrain).entries) << stop;
+    EXPECT_EQ(resumed.of(Mode::kTrain).captures - resumed.of(Mode::kTrain).recaptures, end.of(Mode::kTrain).captures)
+        << stop;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::train

@@ -1,0 +1,104 @@
+// What a resumed run does before its first step, and after: the executables of its checkpoint come back one by one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/file.h"
+#include "recorder.h"
+#include "temp_dir.h"
+#include "tiny_graphs.h"
+#include "train/torch_runner.h"
+
+namespace permafrost::train {
+namespace {
+
+// Keeps every state of the cache that it was told.
+class History final : public Recorder {
+ public:
+  void OnGraphCache(const graphcache::Snapshot& snapshot,
+                    std::shared_ptr<const std::vector<graphcache::EntryInfo>> list) override {
+    Recorder::OnGraphCache(snapshot, std::move(list));
+    caches.push_back(snapshot);
+  }
+  std::vector<graphcache::Snapshot> caches;
+};
+
+class ResumeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    set_ = ImportTinyGraphs(dir_.path(), 100);
+    runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
+  }
+  static TrainOptions Options() {
+    TrainOptions options;
+    options.model = {.hidden_channels = 16, .num_layers = 2};
+    options.batch_size = 9;  // 9 steps an epoch
+    options.epochs = 4;
+    options.seed = 3;
+    options.graph_cache.freeze_at = 6;
+    return options;
+  }
+  absl::StatusOr<RunOutcome> Run(const std::string& job, RunContext& context) {
+    return runner_->Run({.options = Options(), .dataset = set_, .job_directory = dir_.path() / job}, context);
+  }
+  static auto StopAt(int64_t step) {
+    return [step](const Progress& p) { return p.step >= step ? StopRequest::kDrain : StopRequest::kNone; };
+  }
+  std::string Weights(const std::string& job) {
+    const auto data = ReadFile(dir_.path() / job / "artifacts" / kLastWeightsFile);
+    EXPECT_TRUE(data.ok()) << data.status();
+    return data.ok() ? *data : "";
+  }
+
+  TempDir dir_;
+  std::shared_ptr<const data::GraphSet> set_;
+  std::unique_ptr<Runner> runner_;
+};
+
+TEST_F(ResumeTest, CapturesAgainOnlyWhatAStepUses) {
+  Recorder whole, first;
+  ASSERT_TRUE(Run("whole", whole).ok());
+  first.stop = StopAt(20);
+  ASSERT_TRUE(Run("job", first).ok());
+  ASSERT_TRUE(first.cache.frozen);
+
+  // Stopped before its first step: it has captured nothing, and the checkpoint still has every entry.
+  History stopped;
+  stopped.stop = [&](const Progress&) { return stopped.cache.frozen ? StopRequest::kDrain : StopRequest::kNone; };
+  ASSERT_TRUE(Run("job", stopped).ok());
+  // One step.
+  History second;
+  second.stop = StopAt(21);
+  ASSERT_TRUE(Run("job", second).ok());
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    const graphcache::ModeStats &before = first.cache.of(mode), &after = stopped.cache.of(mode);
+    EXPECT_EQ(after.captures, before.captures);
+    EXPECT_EQ(after.recaptures, 0);
+    EXPECT_EQ(after.entries, before.entries);
+    EXPECT_EQ(after.entry_bytes, before.entry_bytes);
+    EXPECT_EQ(after.awaiting_recapture, before.entries);
+  }
+  EXPECT_EQ(second.cache.of(Mode::kTrain).recaptures, 1);
+  EXPECT_EQ(second.cache.of(Mode::kTrain).awaiting_recapture, first.cache.of(Mode::kTrain).entries - 1);
+  EXPECT_EQ(second.cache.of(Mode::kEval).recaptures, 0);
+
+  History last;
+  ASSERT_TRUE(Run("job", last).ok());
+  EXPECT_EQ(Weights("job"), Weights("whole"));
+  EXPECT_GT(last.cache.of(Mode::kTrain).recaptures, 1);
+  // Frozen from the first moment to the last: what comes back was held all the time.
+  for (const graphcache::Snapshot& cache : last.caches) {
+    ASSERT_TRUE(cache.frozen);
+    for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+      const graphcache::ModeStats& now = cache.of(mode);
+      ASSERT_EQ(now.entries, first.cache.of(mode).entries);
+      ASSERT_EQ(now.entry_bytes, first.cache.of(mode).entry_bytes);
+      ASSERT_EQ(now.frozen_captures, 0);
+      ASSERT_EQ(now.captures - now.recaptures, first.cache.of(mode).captures) << "nothing new was captured";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::train
