@@ -59,17 +59,14 @@ endfunction()
 
 # One test program a room: every .cc in and below tests/NAME; each test is a ctest test.
 # WHOLE_MACHINE: the math library's threads need the cores to themselves; ctest runs nothing beside it.
-# ALONE: files that a unity build compiles by themselves, as they give names of other files to other things.
 function(permafrost_room_test name)
-  cmake_parse_arguments(ROOM "TORCH;WHOLE_MACHINE" "" "DEPS;LIBS;ALONE" ${ARGN})
+  cmake_parse_arguments(ROOM "TORCH;WHOLE_MACHINE" "" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   if(NOT sources)
     return()
   endif()
   add_executable(${name}_test ${sources})
   add_dependencies(room_tests ${name}_test)
-  list(TRANSFORM ROOM_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
-  set_source_files_properties(${ROOM_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(${name}_test PRIVATE ${PERMAFROST_WARNINGS})
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   permafrost_room_targets(deps ${ROOM_DEPS})

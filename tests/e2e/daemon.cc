@@ -8,8 +8,10 @@
 
 #include <regex>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace permafrost::e2e {
 
@@ -118,6 +120,13 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   const size_t body = answer.find("\r\n\r\n");
   const bool ok = answer.substr(0, 20).find(" 200 ") != std::string::npos;
   return ok && body != std::string::npos ? answer.substr(body + 4) : "";
+}
+
+double Metric(const std::string& page, const std::string& series) {
+  for (const absl::string_view line : absl::StrSplit(page, '\n')) {
+    if (absl::StartsWith(line, series + " ")) return std::stod(std::string(line.substr(series.size() + 1)));
+  }
+  return -1;
 }
 
 std::filesystem::path ShippedSample() { return std::filesystem::path(PERMAFROST_SOURCE_DIR) / "deploy/sample/zinc"; }

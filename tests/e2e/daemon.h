@@ -53,6 +53,8 @@ class Daemon {
 
 // The body of http://ADDRESS/PATH; empty when the server does not answer 200.
 std::string HttpGet(const std::string& address, const std::string& path);
+// The value of one series of a /metrics page; -1 where it is absent.
+double Metric(const std::string& page, const std::string& series);
 
 // The dataset that the project ships.
 std::filesystem::path ShippedSample();

@@ -5,9 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "e2e/daemon.h"
 #include "e2e/ogb_nodes.h"
 #include "temp_dir.h"
@@ -17,13 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-double Metric(const std::string& page, const std::string& series) {
-  for (const absl::string_view line : absl::StrSplit(page, '\n')) {
-    if (absl::StartsWith(line, series + " ")) return std::stod(std::string(line.substr(series.size() + 1)));
-  }
-  return -1;
-}
 
 class LargeGraph : public testing::Test {
  protected:

@@ -5,9 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "e2e/daemon.h"
 #include "temp_dir.h"
 
@@ -15,14 +13,6 @@ namespace permafrost::e2e {
 namespace {
 
 using testing::HasSubstr;
-
-// The value of one series of a /metrics page; -1 where it is absent.
-double Metric(const std::string& page, const std::string& series) {
-  for (const absl::string_view line : absl::StrSplit(page, '\n')) {
-    if (absl::StartsWith(line, series + " ")) return std::stod(std::string(line.substr(series.size() + 1)));
-  }
-  return -1;
-}
 
 std::vector<double> TrainLosses(const v1::Job& job) {
   std::vector<double> losses;

@@ -59,8 +59,8 @@ struct Saved {
   std::vector<graphcache::EntryInfo> entries;
 };
 
-struct Rig {
-  Rig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set)
+struct BreakRig {
+  BreakRig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set)
       : options(train_options),
         task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; }), kMostNodes),
         optimizer(options.optimizer, task.tensors().parameters()),
@@ -132,7 +132,7 @@ TEST_F(GraphBreakTest, AResumeAfterABreakEndsBitEqual) {
   constexpr int64_t kSteps = 36;
   // Frozen after few shapes: what was captured before the break, at the ceiling, serves others padded.
   const TrainOptions options = Options({graphcache::Policy::kFreeze, 3});
-  Rig whole(options, set_);
+  BreakRig whole(options, set_);
   whole.Run(0, kSteps);
   const graphcache::Snapshot end = whole.engine.cache().snapshot();
   ASSERT_TRUE(end.frozen);
@@ -141,7 +141,7 @@ TEST_F(GraphBreakTest, AResumeAfterABreakEndsBitEqual) {
   ASSERT_GT(end.of(Mode::kTrain).eager_steps, 0);
   const auto expected = whole.State();
   for (const int64_t stop : {1, 4, 9, 17, 30}) {
-    Rig first(options, set_), second(options, set_);
+    BreakRig first(options, set_), second(options, set_);
     first.Run(0, stop);
     second.Restore(first.Save());
     second.Run(stop, kSteps);

@@ -13,6 +13,7 @@
 #include "device/backend.h"
 #include "device/cpu/storage.h"
 #include "nn/models/registry.h"
+#include "norm_of.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graph.h"
@@ -78,8 +79,8 @@ std::vector<Case> Cases() {
 }
 
 // A model with its optimizer and engine, as a run has them.
-struct Rig {
-  Rig(TrainOptions train_options, const std::shared_ptr<const data::Graph>& graph, graphcache::PolicyOptions policy)
+struct NodeRig {
+  NodeRig(TrainOptions train_options, const std::shared_ptr<const data::Graph>& graph, graphcache::PolicyOptions policy)
       : options(With(std::move(train_options), policy)),
         task(*Task::Create(options, graph, at::kCPU, 2, [] { return true; })),
         optimizer(options.optimizer, task->tensors().parameters()),
@@ -119,7 +120,7 @@ class NodeTaskTest : public testing::Test {
 TEST_F(NodeTaskTest, ReplaysAreBitEqualToEagerStepsAndNothingIsCompiledAfterTheFreeze) {
   for (const Case& c : Cases()) {
     const auto graph = Graph(c.graph);
-    Rig eager(c.options, graph, {Policy::kNever}), cached(c.options, graph, {Policy::kFreeze});
+    NodeRig eager(c.options, graph, {Policy::kNever}), cached(c.options, graph, {Policy::kFreeze});
     int64_t step = 0;
     for (int64_t epoch = 0; epoch < c.options.epochs; ++epoch) {
       const auto batches = eager.task->TrainBatches(epoch, 0), same = cached.task->TrainBatches(epoch, 0);
@@ -144,19 +145,12 @@ TEST_F(NodeTaskTest, ReplaysAreBitEqualToEagerStepsAndNothingIsCompiledAfterTheF
   }
 }
 
-double NormOf(const std::vector<nn::NamedTensor>& tensors, std::string_view prefix) {
-  double squares = 0;
-  for (const nn::NamedTensor& t : tensors)
-    if (t.name.starts_with(prefix)) squares += t.value.square().sum().item<double>();
-  return std::sqrt(squares);
-}
-
 // The same block at its own rung and at the top one: one step from equal states.
 TEST_F(NodeTaskTest, PaddingChangesNothing) {
   for (const Case& c : Cases()) {
     if (c.options.nodes.fan_outs.empty()) continue;  // a whole graph is never padded
     const auto graph = Graph(c.graph);
-    Rig least(c.options, graph, {Policy::kNever}), padded(c.options, graph, {Policy::kNever});
+    NodeRig least(c.options, graph, {Policy::kNever}), padded(c.options, graph, {Policy::kNever});
     const auto batches = least.task->TrainBatches(0, 0), same = padded.task->TrainBatches(0, 0);
     const BatchShape top = padded.task->plan().train_ceiling;
     int64_t step = 0, farther = 0;
@@ -198,7 +192,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
   for (const Case& c : Cases()) {
     if (c.options.nodes.fan_outs.empty()) continue;  // a whole graph is never padded
     const auto graph = Graph(c.graph);
-    Rig exact(c.options, graph, {Policy::kNever}), padded(c.options, graph, {Policy::kFreeze});
+    NodeRig exact(c.options, graph, {Policy::kNever}), padded(c.options, graph, {Policy::kFreeze});
     const data::NeighborSamplingOptions sampling = SamplingOf(c.options, Mode::kTrain);
     const auto batcher = *data::BlockBatcher::Create(
         graph, {.sampling = sampling, .edge_weights = UsesEdgeWeights(c.options, *graph), .threads = 2});
@@ -248,7 +242,7 @@ TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
       options.nodes.fan_outs = {-1, -1, -1};
       TrainOptions whole = options;
       whole.nodes.fan_outs = {};
-      Rig blocks(options, graph, {Policy::kNever}), all(whole, graph, {Policy::kNever});
+      NodeRig blocks(options, graph, {Policy::kNever}), all(whole, graph, {Policy::kNever});
       const auto one = all.task->EvalBatches(data::Split::kTest), some = blocks.task->EvalBatches(data::Split::kTest);
       const auto everything = one->Next();
       ASSERT_TRUE(everything.ok()) << everything.status();
@@ -279,7 +273,7 @@ TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
 TEST_F(NodeTaskTest, AFrozenStepAllocatesNoStorage) {
   const Case c = Cases()[2];
   const auto graph = Graph(c.graph);
-  Rig rig(c.options, graph, {Policy::kFreeze});
+  NodeRig rig(c.options, graph, {Policy::kFreeze});
   int64_t step = 0;
   StorageUse before;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {

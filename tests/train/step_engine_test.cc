@@ -10,6 +10,7 @@
 #include "data/sampling/epoch_order.h"
 #include "device/backend.h"
 #include "device/cpu/storage.h"
+#include "norm_of.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
@@ -20,9 +21,9 @@ namespace {
 using graphcache::Policy;
 
 // A model with its optimizer and engine, as a run has them.
-struct Rig {
-  Rig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
-      at::ScalarType type = at::kFloat)
+struct EngineRig {
+  EngineRig(const TrainOptions& train_options, const std::shared_ptr<const data::GraphSet>& set,
+            at::ScalarType type = at::kFloat)
       : options(train_options),
         task(*GraphSetTask::Create(options, set, at::kCPU, [] { return true; })),
         batcher(task->batcher()),
@@ -94,14 +95,6 @@ double RelativeDifference(const at::Tensor& a, const at::Tensor& b) {
   return (x - y).norm().item<double>() / std::max(1e-12, y.norm().item<double>());
 }
 
-// Over all tensors whose names begin so.
-double NormOf(const std::vector<nn::NamedTensor>& tensors, std::string_view prefix) {
-  double squares = 0;
-  for (const nn::NamedTensor& t : tensors)
-    if (t.name.starts_with(prefix)) squares += t.value.square().sum().item<double>();
-  return std::sqrt(squares);
-}
-
 class StepEngineTest : public testing::Test {
  protected:
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
@@ -141,7 +134,7 @@ class StepEngineTest : public testing::Test {
 
 TEST_F(StepEngineTest, ExactReplaysAreBitEqualToEagerSteps) {
   for (const Model& m : Models()) {
-    Rig eager(With(m.options, {Policy::kNever}), set_), cached(With(m.options, {Policy::kAlways}), set_);
+    EngineRig eager(With(m.options, {Policy::kNever}), set_), cached(With(m.options, {Policy::kAlways}), set_);
     int64_t step = 0;
     // Twice: captured first, replayed by an old executable then.
     for (int round = 0; round < 2; ++round) {
@@ -167,8 +160,8 @@ TEST_F(StepEngineTest, ExactReplaysAreBitEqualToEagerSteps) {
 // Each batch is trained on from equal states: small differences must not add up before they are compared.
 TEST_F(StepEngineTest, OnePaddedReplayAgreesWithTheExactStep) {
   for (const Model& m : Models()) {
-    Rig eager(With(m.options, {Policy::kNever}), set_);
-    Rig padded(With(m.options, {Policy::kFreeze, 1}), set_);
+    EngineRig eager(With(m.options, {Policy::kNever}), set_);
+    EngineRig padded(With(m.options, {Policy::kFreeze, 1}), set_);
     int64_t step = 0;
     for (const auto& graphs : batches_) {
       nn::CopyInto(eager.State(), padded.State());
@@ -205,8 +198,8 @@ TEST_F(StepEngineTest, OnePaddedReplayAgreesWithTheExactStep) {
 
 TEST_F(StepEngineTest, FiftyPaddedReplaysAgreeInFloat64) {
   for (const Model& m : Models()) {
-    Rig eager(With(m.options, {Policy::kNever}), set_, at::kDouble);
-    Rig padded(With(m.options, {Policy::kFreeze, 1}), set_, at::kDouble);
+    EngineRig eager(With(m.options, {Policy::kNever}), set_, at::kDouble);
+    EngineRig padded(With(m.options, {Policy::kFreeze, 1}), set_, at::kDouble);
     for (int64_t step = 0; step < 50; ++step) {
       ASSERT_TRUE(eager.Train(batches_[static_cast<size_t>(step)], step).ok());
       ASSERT_TRUE(padded.Train(batches_[static_cast<size_t>(step)], step).ok());
@@ -226,7 +219,7 @@ TEST_F(StepEngineTest, FiftyPaddedReplaysAgreeInFloat64) {
 
 TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
   for (const Model& m : Models()) {
-    Rig rig(With(m.options, {Policy::kFreeze, 3}), set_);
+    EngineRig rig(With(m.options, {Policy::kFreeze, 3}), set_);
     const auto valid = batcher_->split(data::Split::kValid).subspan(0, 9);
     int64_t step = 0;
     for (const auto& graphs : batches_) ASSERT_TRUE(rig.Train(graphs, step++).ok());
@@ -243,7 +236,7 @@ TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
 
 TEST_F(StepEngineTest, FreezingDoesNotChangeTheState) {
   const Model m = Models()[2];
-  Rig rig(With(m.options, {Policy::kFreeze, 1000}), set_);
+  EngineRig rig(With(m.options, {Policy::kFreeze, 1000}), set_);
   for (int64_t step = 0; step < 4; ++step) ASSERT_TRUE(rig.Train(batches_[static_cast<size_t>(step)], step).ok());
   const auto before = nn::Clone(rig.State());
   ASSERT_TRUE(rig.engine.cache().Apply({.sequence = 1, .kind = graphcache::CommandKind::kFreeze}, 4).ok());
@@ -254,7 +247,7 @@ TEST_F(StepEngineTest, FreezingDoesNotChangeTheState) {
 
 TEST_F(StepEngineTest, ALearningRateThatChangesCapturesNothing) {
   const Model m = Models()[0];
-  Rig eager(With(m.options, {Policy::kNever}), set_), cached(With(m.options, {Policy::kAlways}), set_);
+  EngineRig eager(With(m.options, {Policy::kNever}), set_), cached(With(m.options, {Policy::kAlways}), set_);
   for (int64_t step = 0; step < 10; ++step) {
     const double rate = 1e-3 * static_cast<double>(step + 1);
     eager.optimizer.SetLearningRate(rate);

@@ -41,7 +41,7 @@ struct Dataset {
 };
 
 // How an import reads its source: data::Import, with its contract.
-using Importer = std::function<absl::StatusOr<ImportedSummary>(
+using ImportFunction = std::function<absl::StatusOr<ImportedSummary>(
     const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
 
 struct CatalogOptions {
@@ -54,7 +54,7 @@ struct CatalogOptions {
   // it.
   std::function<void(std::string_view)> warn;
   // What it throws fails the import, not the process.
-  Importer importer = data::Import;
+  ImportFunction importer = data::Import;
 };
 
 class Catalog {

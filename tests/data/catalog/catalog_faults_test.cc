@@ -40,7 +40,7 @@ class CatalogFaultsTest : public CatalogTest {
   }
   // An importer that does `first`, then imports.
   template <class F>
-  static Importer After(F first) {
+  static ImportFunction After(F first) {
     return [first](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
                    std::stop_token stop, const ImportLimits& limits) {
       first(options);

@@ -32,7 +32,7 @@ class CatalogTest : public ::testing::Test {
     options.source = source();
     return options;
   }
-  std::unique_ptr<Catalog> Open(Importer importer = data::Import) {
+  std::unique_ptr<Catalog> Open(ImportFunction importer = data::Import) {
     auto catalog = Catalog::Create({.directory = directory(),
                                     .import_roots = {root()},
                                     .threads = kThreads,

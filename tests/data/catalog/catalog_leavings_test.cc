@@ -50,7 +50,7 @@ class CatalogLeavingsTest : public CatalogTest {
   // An import that hears no request to stop.
   struct StuckImport {
     absl::Notification begun, let_go;
-    Importer importer() {
+    ImportFunction importer() {
       return [this](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
                     const std::stop_token&, const ImportLimits& limits) {
         if (!begun.HasBeenNotified()) {

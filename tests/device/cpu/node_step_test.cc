@@ -23,7 +23,7 @@ using graphcache::StepInputs;
 using nn::Architecture;
 using Tensors = std::vector<Tensor>;
 
-const c10::Device kCpu(c10::kCPU);
+const c10::Device kCpuDevice(c10::kCPU);
 
 struct Case {
   const char* why;
@@ -40,7 +40,7 @@ class Trainer {
             {.model = {.architecture = c.architecture, .hidden_channels = 8, .num_layers = 2, .dropout = 0.4},
              .in_channels = c.plan.width,
              .num_outputs = nn::kBlockClasses},
-            7, kCpu)),
+            7, kCpuDevice)),
         optimizer_({}, model_->tensors().parameters()),
         program_{[this](const StepInputs& in) { return Step(in); }, State(), nullptr} {}
 

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "nn/loss.h"
+#include "nn/models/relative_difference.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::nn {
@@ -18,7 +19,7 @@ namespace {
 
 using at::Tensor;
 
-constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNoTarget = std::numeric_limits<float>::quiet_NaN();
 
 GraphModelOptions Options(int64_t hidden = 16, int64_t layers = 3, Pooling pooling = Pooling::kMean,
                           double dropout = 0.3) {
@@ -28,12 +29,12 @@ GraphModelOptions Options(int64_t hidden = 16, int64_t layers = 3, Pooling pooli
           .num_targets = 2};
 }
 
-struct Shape {
+struct GraphShape {
   int64_t nodes, edges, graphs;
 };
 
 // Random graphs of `real` padded to `padded`; the real part depends on `seed` alone.
-GraphSetBatch MakeBatch(Shape real, Shape padded, uint64_t seed, at::ScalarType type = at::kFloat) {
+GraphSetBatch MakeBatch(GraphShape real, GraphShape padded, uint64_t seed, at::ScalarType type = at::kFloat) {
   at::manual_seed(seed);
   const auto longs = at::TensorOptions().dtype(at::kLong);
   const auto grow = [](const Tensor& t, int64_t rows, double fill) {
@@ -53,7 +54,7 @@ GraphSetBatch MakeBatch(Shape real, Shape padded, uint64_t seed, at::ScalarType 
                        static_cast<double>(padded.nodes - 1));
   b.graph_of_node = grow(std::get<0>(at::sort(at::randint(0, real.graphs, {real.nodes}, longs))), padded.nodes,
                          static_cast<double>(padded.graphs - 1));
-  b.labels = grow(at::randn({real.graphs, 2}).to(type), padded.graphs, kMissing);
+  b.labels = grow(at::randn({real.graphs, 2}).to(type), padded.graphs, kNoTarget);
   b.real_nodes = at::full({1}, real.nodes, longs);
   b.step = at::full({1}, static_cast<int64_t>(seed), longs);
   return b;
@@ -65,21 +66,17 @@ void ToDouble(Gine& model) {
   }
 }
 
-double RelativeDifference(const Tensor& a, const Tensor& b) {
-  return (a - b).norm().item().toDouble() / std::max(1e-12, b.norm().item().toDouble());
-}
-
 TEST(Gine, OnePaddedStepAgreesWithTheExactOne) {
   const struct {
     const char* why;
-    Shape real, padded;
+    GraphShape real, padded;
   } kCases[] = {{"a common batch", {60, 130, 4}, {71, 150, 7}},
                 {"one graph", {9, 16, 1}, {20, 40, 2}},
                 {"no edges", {12, 0, 3}, {13, 5, 4}},
                 {"a single node", {1, 0, 1}, {2, 0, 2}}};
   for (const auto& c : kCases) {
     Gine exact(Options(), 3, at::kCPU), padded(Options(), 3, at::kCPU);
-    const Shape least{c.real.nodes + 1, c.real.edges, c.real.graphs + 1};
+    const GraphShape least{c.real.nodes + 1, c.real.edges, c.real.graphs + 1};
     const GraphSetBatch batches[] = {MakeBatch(c.real, least, 11), MakeBatch(c.real, c.padded, 11)};
     Gine* const models[] = {&exact, &padded};
     double losses[2];
@@ -107,8 +104,8 @@ TEST(Gine, FiftyPaddedStepsAgreeInFloat64) {
   Optimizer exact_optimizer({}, exact.tensors().parameters()), padded_optimizer({}, padded.tensors().parameters());
   for (uint64_t step = 0; step < 50; ++step) {
     const auto nodes = static_cast<int64_t>(40 + step % 7), edges = static_cast<int64_t>(80 + step % 11);
-    const Shape real{nodes, edges, 4};
-    const auto run = [&](Gine& model, Optimizer& optimizer, Shape shape) {
+    const GraphShape real{nodes, edges, 4};
+    const auto run = [&](Gine& model, Optimizer& optimizer, GraphShape shape) {
       const GraphSetBatch batch = MakeBatch(real, shape, step, at::kDouble);
       const Tensor loss = ComputeLoss(Loss::kMse, model.Forward(batch, Mode::kTrain), batch.labels).mean;
       optimizer.Step(torch::autograd::grad({loss}, optimizer.parameters()));

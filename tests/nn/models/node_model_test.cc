@@ -15,6 +15,7 @@
 #include "nn/loss.h"
 #include "nn/models/node_block_plan.h"
 #include "nn/models/registry.h"
+#include "nn/models/relative_difference.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::nn {
@@ -191,10 +192,6 @@ TEST(NodeModel, LayerWiseInferenceEqualsForward) {
           << kArchitectureNames.Name(architecture) << ", " << shape.why << ": " << (h - want).abs().max().item<float>();
     }
   }
-}
-
-double RelativeDifference(const Tensor& a, const Tensor& b) {
-  return (a - b).norm().item().toDouble() / std::max(1e-12, b.norm().item().toDouble());
 }
 
 TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace permafrost::nn {
+
+// |a - b| / |b|, Euclidean.
+inline double RelativeDifference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).norm().item().toDouble() / std::max(1e-12, b.norm().item().toDouble());
+}
+
+}  // namespace permafrost::nn
