@@ -26,7 +26,7 @@ TinyGraph WithoutEdges(unsigned nodes, double label) {
   return {.categories = std::vector<unsigned>(nodes, 0), .edges = {}, .edge_categories = {}, .label = label};
 }
 
-struct Case {
+struct UnusualSet {
   const char* why;
   std::vector<TinyGraph> graphs;
   nn::Loss loss = nn::Loss::kBce;
@@ -41,7 +41,7 @@ std::vector<TinyGraph> Many(int count, const Make& make) {
   return graphs;
 }
 
-std::vector<Case> Cases() {
+std::vector<UnusualSet> UnusualSets() {
   const auto label = [](int i) { return static_cast<double>(i % 2); };
   const auto every_second_empty = [&](int i) {
     return i % 2 == 0 ? WithoutEdges(0, label(i / 2)) : Path(5, label(i / 2));
@@ -72,7 +72,7 @@ TEST_F(UnusualSetsTest, AreCapturedAndTrained) {
   const auto runner = MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
   ASSERT_TRUE(runner.ok()) << runner.status();
   int n = 0;
-  for (const Case& c : Cases()) {
+  for (const UnusualSet& c : UnusualSets()) {
     const std::filesystem::path directory = dir_.path() / std::to_string(n++);
     const auto set = ImportGraphs(directory, c.graphs);
     for (const Policy policy : {Policy::kFreeze, Policy::kAlways}) {
