@@ -48,13 +48,13 @@ TEST(GraphCacheToWire, CarriesEveryField) {
                                .eager_steps = 16,
                                .transient_steps = 17,
                                .capture_seconds = 18,
+                               .awaiting_recapture = 5,
                                .graphs = 19,
                                .nodes = 20,
                                .edges = 21,
                                .padding_graphs = 22,
                                .padding_nodes = 23,
-                               .padding_edges = 24,
-                               .awaiting_recapture = 5};
+                               .padding_edges = 24};
   snapshot.of(Mode::kEval).entry_bytes = 1000;
   snapshot.shared_bytes = 30'000;
   snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};

@@ -131,7 +131,7 @@ TEST_P(KilledNodeJob, EndsBitEqualToAnUndisturbedOne) {
 INSTANTIATE_TEST_SUITE_P(Gcn, KilledNodeJob,
                          testing::Values(NodeJob{"WholeGraph", {}, 1500, 1, {60, 300, 700}},
                                          NodeJob{"Sampled", {8, 4}, 60, 15, {50, 230, 500}}),
-                         [](const auto& info) { return info.param.why; });
+                         [](const auto& job) { return job.param.why; });
 
 // An epoch is far longer than any life of the daemon, and the job says nothing of checkpoints.
 TEST(EndToEnd, AJobThatIsKilledOverAndOverGetsFurtherAndIsNotFailed) {
