@@ -52,7 +52,8 @@ Leavings LeavingsOf(Daemon& daemon, const fs::path& scratch) {
     return data;
   };
   Leavings leavings{exported("last-weights"), exported("best-weights"), exported("test-predictions"), {}, {}};
-  for (const v1::EpochMetrics& epoch : daemon.Get("job").epochs()) {
+  const v1::Job job = daemon.Get("job");
+  for (const v1::EpochMetrics& epoch : job.epochs()) {
     leavings.train_losses.push_back(epoch.train_loss());
     leavings.valid_metrics.push_back(epoch.valid_metric());
   }
