@@ -148,7 +148,7 @@ TEST(LadderTest, TheLargestIsPlannedQuickly) {
   const absl::Time begin = absl::Now();
   EXPECT_EQ(Ladder(shapes, kMaxEvalRungs).size(), static_cast<size_t>(kMaxEvalRungs));
   // It takes 0.1 s; the bound is for slow machines and sanitizers, and far below what a naive one would take.
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(10));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(60));
 }
 
 }  // namespace
