@@ -438,7 +438,7 @@ TEST_F(RunnerTest, StorageIsConstantToTheByteAfterAFreeze) {
   options.graph_cache = {.policy = graphcache::Policy::kFreeze, .freeze_at = 3};
   std::map<int64_t, int64_t> bytes;  // by step, from the freeze on: within epochs and over their evaluations
   told.stop = [&](const Progress& p) {
-    if (told.cache.frozen && p.step < 6 * 9) bytes[p.step] = runner_->storage_use().bytes;
+    if (told.cache.frozen && p.step < int64_t{6} * 9) bytes[p.step] = runner_->storage_use().bytes;
     return StopRequest::kNone;
   };
   ASSERT_TRUE(Run(options, "job", told).ok());

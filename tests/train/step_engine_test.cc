@@ -36,7 +36,7 @@ struct EngineRig {
   }
   // Trains on `graphs`, as the step after `step`.
   absl::Status Train(std::span<const uint32_t> graphs, int64_t step) {
-    const absl::Status assembled = batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), batch);
+    absl::Status assembled = batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), batch);
     if (!assembled.ok()) return assembled;
     return engine.Train(view, step, seconds);
   }

@@ -37,6 +37,7 @@ struct UnusualSet {
 template <class Make>
 std::vector<TinyGraph> Many(int count, const Make& make) {
   std::vector<TinyGraph> graphs;
+  graphs.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) graphs.push_back(make(i));
   return graphs;
 }

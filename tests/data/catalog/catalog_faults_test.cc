@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class CatalogFaultsTest : public CatalogTest {
  protected:
@@ -127,8 +126,8 @@ TEST_F(CatalogFaultsTest, ADrainCountsAsNoStart) {
   WriteRecord(/*starts=*/1);
   absl::Notification begun;
   {
-    const auto catalog = Open([&](const ImportOptions&, const fs::path&, const ImportObserver&, std::stop_token stop,
-                                  const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
+    const auto catalog = Open([&](const ImportOptions&, const fs::path&, const ImportObserver&,
+                                  const std::stop_token& stop, const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
       EXPECT_EQ(Record().starts, 2);
       absl::Notification stopped;
       const std::stop_callback on_stop(stop, [&stopped] { stopped.Notify(); });
