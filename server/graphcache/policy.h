@@ -37,7 +37,7 @@ inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
 
 inline constexpr int64_t kMaxFreezeAt = 100'000;
 
-struct PolicyOptions {
+struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of its meaning
   Policy policy = Policy::kFreeze;
   // Distinct training shapes kept before the cache freezes, 1..kMaxFreezeAt. Larger: fewer padded steps, more memory.
   // 0: derived from the dataset (freeze_point.h).
