@@ -8,21 +8,13 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/modified_time.h"
 #include "base/status.h"
 
 namespace permafrost::api {
 namespace {
 
 constexpr uint64_t kExportPieceBytes = 64 << 10;
-
-int64_t ModifiedNanoseconds(const struct stat& info) {
-#ifdef __APPLE__
-  const timespec& time = info.st_mtimespec;
-#else
-  const timespec& time = info.st_mtim;
-#endif
-  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
-}
 
 }  // namespace
 

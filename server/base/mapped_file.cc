@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/modified_time.h"
 
 namespace permafrost {
 
@@ -77,15 +78,6 @@ MappedWatch* TakeWatch() {
     if (!watch.taken.exchange(true, std::memory_order_acq_rel)) return &watch;
   }
   return nullptr;
-}
-
-std::int64_t ModifiedNanoseconds(const struct stat& info) {
-#ifdef __APPLE__
-  const timespec& time = info.st_mtimespec;
-#else
-  const timespec& time = info.st_mtim;
-#endif
-  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
 }  // namespace

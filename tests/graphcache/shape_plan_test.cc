@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <limits>
 #include <random>
-
-#include "absl/time/clock.h"
 
 namespace permafrost::graphcache {
 namespace {
@@ -145,10 +144,11 @@ TEST(LadderTest, ManyShapesAreMergedAndStillHeld) {
 TEST(LadderTest, TheLargestIsPlannedQuickly) {
   std::mt19937 random(4);
   const auto shapes = RandomShapes(random, kMaxLadderShapes, 2000);
-  const absl::Time begin = absl::Now();
+  const std::clock_t begin = std::clock();
   EXPECT_EQ(Ladder(shapes, kMaxEvalRungs).size(), static_cast<size_t>(kMaxEvalRungs));
-  // It takes 0.1 s; the bound is for slow machines and sanitizers, and far below what a naive one would take.
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(60));
+  // It takes 0.1 s, under ThreadSanitizer 5 s, of processor time, as the machine may have other work; the bound is far
+  // below what a naive one would take.
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 10);
 }
 
 }  // namespace
