@@ -1,4 +1,4 @@
-# One static library a room: permafrost_room(data/store DEPS base LIBS ZLIB::ZLIB [EXCLUDE file.cc] [TORCH]) makes the
+# One static library a room: permafrost_room(data/store DEPS base LIBS ZLIB::ZLIB [EXCLUDE file.cc folder] [TORCH]) makes the
 # target pf_data_store of every .cc in and below data/store.
 # Headers of every room are on every room's path (server/); libraries are PRIVATE, so that torch's bundled protobuf 3.13
 # headers never meet a .pb.h. tests/rooms holds the table of which room may include which.
@@ -43,10 +43,9 @@ function(permafrost_room name)
   cmake_parse_arguments(ROOM "TORCH" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
   string(REPLACE "/" "_" target pf_${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
-  if(ROOM_EXCLUDE)
-    list(TRANSFORM ROOM_EXCLUDE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
-    list(REMOVE_ITEM sources ${ROOM_EXCLUDE})
-  endif()
+  foreach(excluded ${ROOM_EXCLUDE})
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${name}/${excluded}(/|$)")
+  endforeach()
   add_library(${target} STATIC ${sources})
   target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/server)
   target_compile_options(${target} PRIVATE ${PERMAFROST_WARNINGS})

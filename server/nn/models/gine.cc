@@ -3,16 +3,31 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "nn/ops/dropout.h"
-#include "nn/ops/masked_batch_norm.h"
+#include "nn/ops/embedding_sum.h"
+#include "nn/ops/pool.h"
+#include "nn/ops/row_chunks.h"
 
 namespace permafrost::nn {
 
 using at::Tensor;
+
+namespace {
+// Combinations of an edge's categories up to which all are in one table, whose rows and gradients stay in L1 cache.
+constexpr int64_t kMostCombinations = 64;
+
+// Up to one more than that.
+int64_t Combinations(const std::vector<int64_t>& categories) {
+  int64_t combinations = 1;
+  for (const int64_t n : categories) combinations = std::min(combinations * n, kMostCombinations + 1);
+  return combinations;
+}
+
+}  // namespace
 
 Gine::Gine(const GraphModelOptions& options, uint64_t seed, at::Device device)
     : options_(options), seed_(seed), device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {
@@ -25,12 +40,15 @@ Gine::Gine(const GraphModelOptions& options, uint64_t seed, at::Device device)
     Layer layer;
     // GINEConv keeps eps as a buffer when it is not trained; it is 0 and takes no part in the sum.
     tensors_.AddBuffer(conv + ".eps", at::zeros({1}, floats));
-    layer.first = AddLinear(conv + ".nn.0", hidden, hidden);
-    layer.second = AddLinear(conv + ".nn.2", hidden, hidden);
-    layer.norm_weight = tensors_.AddParameter(norm + ".weight", at::ones({hidden}, floats));
-    layer.norm_bias = tensors_.AddParameter(norm + ".bias", at::zeros({hidden}, floats));
-    layer.running_mean = tensors_.AddBuffer(norm + ".running_mean", at::zeros({hidden}, floats));
-    layer.running_var = tensors_.AddBuffer(norm + ".running_var", at::ones({hidden}, floats));
+    const Linear first = AddLinear(conv + ".nn.0", hidden, hidden), second = AddLinear(conv + ".nn.2", hidden, hidden);
+    layer.weights = {.w1 = first.weight,
+                     .b1 = first.bias,
+                     .w2 = second.weight,
+                     .b2 = second.bias,
+                     .norm_weight = tensors_.AddParameter(norm + ".weight", at::ones({hidden}, floats)),
+                     .norm_bias = tensors_.AddParameter(norm + ".bias", at::zeros({hidden}, floats)),
+                     .running_mean = tensors_.AddBuffer(norm + ".running_mean", at::zeros({hidden}, floats)),
+                     .running_var = tensors_.AddBuffer(norm + ".running_var", at::ones({hidden}, floats))};
     layer.batches_tracked = tensors_.AddBuffer(norm + ".num_batches_tracked", at::zeros({}, floats.dtype(at::kLong)));
     layers_.push_back(std::move(layer));
   }
@@ -39,20 +57,26 @@ Gine::Gine(const GraphModelOptions& options, uint64_t seed, at::Device device)
   head_second_ = AddLinear("head.2", half, options.num_targets);
 }
 
-// Counted from Forward: what autograd saves of each layer (the messages; the sum, both hidden products, the norm's
-// output, the dropout's), the encoders' outputs, and at the end the gradients of one layer's rows and messages.
+// Counted from Forward: each layer keeps its sum, hidden product, product and output; beside them stand the encoders'
+// outputs and both orders of the edges. While one layer runs back there are also the gradients of its output, of its
+// input and of all three within, the packed rows, and every chunk's share of the weights' gradients.
 ModelCost Gine::Cost(const GraphModelOptions& options, const StepRows& rows) {
   const auto hidden = static_cast<double>(options.model.hidden_channels),
              layers = static_cast<double>(options.model.num_layers), targets = static_cast<double>(options.num_targets);
+  const double of_layer = 2 * hidden * hidden + 2 * hidden, nodes = rows.nodes.front();
   ModelCost cost;
-  cost.parameters = layers * (2 * hidden * hidden + 4 * hidden) + hidden / 2 * (hidden + 1 + targets) + targets;
+  cost.parameters = layers * (of_layer + 2 * hidden) + hidden / 2 * (hidden + 1 + targets) + targets;
   for (const EncoderInput* input : {&options.node, &options.edge}) {
     if (input->categories.empty()) cost.parameters += static_cast<double>(input->float_columns + 1) * hidden;
     for (const int64_t n : input->categories) cost.parameters += static_cast<double>(n) * hidden;
   }
-  const double nodes = rows.nodes.front(), of_layer = (options.model.dropout > 0 ? 5 : 4) * nodes + rows.edges;
-  cost.activations = hidden * (layers * of_layer + nodes + rows.edges) + hidden * (4 * nodes + 3 * rows.edges) +
-                     rows.graphs * (3 * hidden + 4 * targets);
+  const auto chunks =
+      static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(nodes), static_cast<int64_t>(of_layer)));
+  // An edge's row, and its gradient: the sum so far, a layer's, and the sum with it.
+  const double edge_rows =
+      options.edge.float_columns > 0 || Combinations(options.edge.categories) > kMostCombinations ? 4 * rows.edges : 0;
+  cost.activations = hidden * (nodes * (4 * layers + 1 + 6) + edge_rows) + chunks * of_layer + 3 * rows.edges +
+                     2 * nodes + rows.graphs * (3 * hidden + 4 * targets);
   return cost;
 }
 
@@ -75,6 +99,7 @@ Gine::Encoder Gine::AddEncoder(const std::string& name, const EncoderInput& inpu
   }
   encoder.learned_vector = input.categories.empty();
   const std::vector<int64_t> categories = encoder.learned_vector ? std::vector<int64_t>{1} : input.categories;
+  encoder.categories = input.categories;
   for (size_t c = 0; c < categories.size(); ++c) {
     const double bound = std::sqrt(6.0 / static_cast<double>(categories[c] + hidden));
     encoder.embeddings.push_back(tensors_.AddParameter(absl::StrCat(name, ".embeddings.", c, ".weight"),
@@ -88,38 +113,42 @@ Tensor Gine::Linear::operator()(const Tensor& x) const { return at::addmm(bias, 
 Tensor Gine::Encoder::operator()(const Tensor& features, int64_t rows) const {
   if (linear) return (*linear)(features);
   if (learned_vector) return embeddings[0].expand({rows, embeddings[0].size(1)});
-  // index_select rather than embedding: its backward is an index_add, four times as fast on CPU for small tables.
-  Tensor sum = embeddings[0].index_select(0, features.select(1, 0));
-  for (size_t c = 1; c < embeddings.size(); ++c) {
-    sum = sum + embeddings[c].index_select(0, features.select(1, static_cast<int64_t>(c)));
+  return EmbeddingSum(features, embeddings);
+}
+
+GineEdges Gine::EdgesOf(const GraphSetBatch& batch) const {
+  GineEdges edges{.source = batch.edge_source, .target = batch.edge_target, .index = {}, .rows = {}, .code = {}};
+  if (batch.edge_source.is_cpu()) {
+    edges.index = IndexEdges(batch.edge_source, batch.edge_target, batch.graph_of_node.size(0));
   }
-  return sum;
+  const int64_t count = batch.edge_source.size(0);
+  if (edge_encoder_.linear || Combinations(edge_encoder_.categories) > kMostCombinations) {
+    edges.rows = edge_encoder_(batch.edge_features, count);
+  } else if (edge_encoder_.learned_vector) {
+    edges.rows = edge_encoder_.embeddings[0];
+    edges.code = at::zeros({count}, batch.edge_source.options().dtype(at::kInt));
+  } else {
+    edges.rows = CombineTables(edge_encoder_.embeddings);
+    edges.code = CombineCategories(batch.edge_features, edge_encoder_.categories);
+  }
+  return edges;
 }
 
 Tensor Gine::Forward(const GraphSetBatch& batch, Mode mode) {
-  const int64_t rows = batch.graph_of_node.size(0);
-  Tensor h = node_encoder_(batch.node_features, rows);
-  const Tensor e = edge_encoder_(batch.edge_features, batch.edge_source.size(0));
+  Tensor h = node_encoder_(batch.node_features, batch.graph_of_node.size(0));
+  const GineEdges edges = EdgesOf(batch);
   for (size_t l = 0; l < layers_.size(); ++l) {
     Layer& layer = layers_[l];
-    const Tensor messages = (h.index_select(0, batch.edge_source) + e).relu_();
-    const Tensor update = h.index_add(0, batch.edge_target, messages);
-    const Tensor out = layer.second(layer.first(update).relu_());
     if (mode == Mode::kTrain) {
-      h = MaskedBatchNormRelu(out, batch.real_nodes, layer.norm_weight, layer.norm_bias, layer.running_mean,
-                              layer.running_var);
+      h = GineLayer(
+          h, edges, batch.real_nodes, layer.weights,
+          {.step = batch.step, .key = {.seed = seed_, .layer = static_cast<int64_t>(l)}, .p = options_.model.dropout});
       layer.batches_tracked.add_(1);
-      h = Dropout(h, batch.step, {.seed = seed_, .layer = static_cast<int64_t>(l)}, options_.model.dropout);
     } else {
-      h = BatchNormReluEval(out, layer.norm_weight, layer.norm_bias, layer.running_mean, layer.running_var);
+      h = GineLayerEval(h, edges, batch.real_nodes, layer.weights);
     }
   }
-  Tensor pooled = at::zeros({batch.padded_graphs, h.size(1)}, h.options()).index_add(0, batch.graph_of_node, h);
-  if (options_.model.pooling == Pooling::kMean) {
-    const Tensor ones = at::ones({rows}, h.options());
-    const Tensor sizes = at::zeros({batch.padded_graphs}, h.options()).index_add(0, batch.graph_of_node, ones);
-    pooled = pooled / sizes.clamp_min(1).unsqueeze(1);
-  }
+  const Tensor pooled = PoolRows(h, batch.graph_of_node, batch.padded_graphs, options_.model.pooling);
   return head_second_(head_first_(pooled).relu_());
 }
 

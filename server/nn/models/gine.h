@@ -13,6 +13,7 @@
 
 #include "nn/models/graph_model.h"
 #include "nn/models/model_cost.h"
+#include "nn/ops/gine_layer.h"
 
 namespace permafrost::nn {
 
@@ -35,18 +36,20 @@ class Gine final : public GraphModel {
   };
   struct Encoder {
     std::vector<at::Tensor> embeddings;  // categorical columns, or the one learned vector
+    std::vector<int64_t> categories;     // rows of each of them
     std::optional<Linear> linear;        // float columns
     bool learned_vector = false;
     at::Tensor operator()(const at::Tensor& features, int64_t rows) const;
   };
   struct Layer {
-    Linear first, second;
-    at::Tensor norm_weight, norm_bias, running_mean, running_var, batches_tracked;
+    GineWeights weights;
+    at::Tensor batches_tracked;
   };
 
   Linear AddLinear(const std::string& name, int64_t in, int64_t out);
   Encoder AddEncoder(const std::string& name, const EncoderInput& input);
   at::Tensor Uniform(at::IntArrayRef sizes, double bound);
+  GineEdges EdgesOf(const GraphSetBatch& batch) const;
 
   GraphModelOptions options_;
   uint64_t seed_;

@@ -6,8 +6,9 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
+
+#include "nn/kernels/dropout_hash.h"
 
 namespace permafrost::nn {
 namespace {
@@ -17,29 +18,7 @@ using OptionalTensor = std::optional<Tensor>;
 
 // Values a thread should have at least.
 constexpr int64_t kGrain = 1 << 15;
-constexpr uint32_t kColumnStride = 0x9e3779b9;  // 2^32 / golden ratio
-constexpr uint32_t kMix1 = 0x85ebca6b, kMix2 = 0xc2b2ae35;
 constexpr int64_t kLow32 = 0xffffffff;
-
-constexpr uint32_t Mix(uint32_t h) {
-  h ^= h >> 16;
-  h *= kMix1;
-  h ^= h >> 13;
-  h *= kMix2;
-  h ^= h >> 16;
-  return h;
-}
-
-// What does not change in a job, mixed.
-uint32_t MixSeed(int64_t seed, int64_t layer) {
-  const auto bits = static_cast<uint64_t>(seed);
-  uint32_t key = Mix(static_cast<uint32_t>(bits) ^ kColumnStride);
-  key = Mix(key ^ static_cast<uint32_t>(bits >> 32));
-  return Mix(key ^ static_cast<uint32_t>(layer));
-}
-
-// Hashes below it are dropped.
-uint32_t Threshold(double p) { return static_cast<uint32_t>(std::min(std::ldexp(p, 32), 4294967295.0)); }
 
 void Check(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, double p) {
   TORCH_CHECK(x.dim() == 2 && x.is_floating_point(), "dropout: x must be a floating [N, C], not ", x.toString(),
@@ -59,9 +38,8 @@ Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, const OptionalTensor& 
   const int64_t* const row_key = row_keys.defined() ? row_keys.const_data_ptr<int64_t>() : nullptr;
   Tensor y = at::empty_like(x);
   const int64_t columns = x.size(1);
-  const auto now = static_cast<uint64_t>(step.const_data_ptr<int64_t>()[0]);
-  const uint32_t key = Mix(Mix(MixSeed(seed, layer) ^ static_cast<uint32_t>(now)) ^ static_cast<uint32_t>(now >> 32));
-  const uint32_t threshold = Threshold(p);
+  const uint32_t key = DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]);
+  const uint32_t threshold = DropoutThreshold(p);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "dropout", [&] {
     const auto scale = static_cast<scalar_t>(1 / (1 - p));
     const scalar_t* const from = x.const_data_ptr<scalar_t>();
@@ -69,11 +47,11 @@ Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, const OptionalTensor& 
     at::parallel_for(
         0, x.size(0), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, columns)), [&](int64_t begin, int64_t end) {
           for (int64_t r = begin; r < end; ++r) {
-            const uint32_t row = Mix(key ^ static_cast<uint32_t>(row_key == nullptr ? r : row_key[r]));
+            const uint32_t row = DropoutMix(key ^ static_cast<uint32_t>(row_key == nullptr ? r : row_key[r]));
             const scalar_t* __restrict__ in = from + r * columns;
             scalar_t* __restrict__ out = to + r * columns;
             for (int64_t c = 0; c < columns; ++c) {
-              const uint32_t hash = Mix(row ^ (static_cast<uint32_t>(c) * kColumnStride));
+              const uint32_t hash = DropoutMix(row ^ (static_cast<uint32_t>(c) * kDropoutColumnStride));
               const scalar_t kept = in[c] * scale;  // computed whatever the hash is: keeps the loop straight
               out[c] = hash < threshold ? scalar_t(0) : kept;
             }
@@ -92,9 +70,9 @@ Tensor MultiplyLow(const Tensor& h, int64_t factor) {
 
 Tensor MixTensor(Tensor h) {
   h = at::bitwise_xor(h, at::bitwise_right_shift(h, 16));
-  h = MultiplyLow(h, kMix1);
+  h = MultiplyLow(h, kDropoutMix1);
   h = at::bitwise_xor(h, at::bitwise_right_shift(h, 13));
-  h = MultiplyLow(h, kMix2);
+  h = MultiplyLow(h, kDropoutMix2);
   return at::bitwise_xor(h, at::bitwise_right_shift(h, 16));
 }
 
@@ -103,12 +81,12 @@ Tensor DropoutComposite(const Tensor& x, const Tensor& step, const OptionalTenso
                         int64_t layer, double p) {
   Check(x, step, row_keys, p);
   const Tensor low = at::bitwise_and(step, kLow32), high = at::bitwise_and(at::bitwise_right_shift(step, 32), kLow32);
-  const Tensor seeded = at::bitwise_xor(low, static_cast<int64_t>(MixSeed(seed, layer)));
+  const Tensor seeded = at::bitwise_xor(low, static_cast<int64_t>(DropoutSeed(seed, layer)));
   const Tensor key = MixTensor(at::bitwise_xor(MixTensor(seeded), high));
   const Tensor places = row_keys ? at::bitwise_and(*row_keys, kLow32) : at::arange(x.size(0), step.options());
   const Tensor rows = MixTensor(at::bitwise_xor(places, key)).unsqueeze(1);
-  const Tensor columns = MultiplyLow(at::arange(x.size(1), step.options()), kColumnStride).unsqueeze(0);
-  const Tensor dropped = MixTensor(at::bitwise_xor(rows, columns)).lt(static_cast<int64_t>(Threshold(p)));
+  const Tensor columns = MultiplyLow(at::arange(x.size(1), step.options()), kDropoutColumnStride).unsqueeze(0);
+  const Tensor dropped = MixTensor(at::bitwise_xor(rows, columns)).lt(static_cast<int64_t>(DropoutThreshold(p)));
   return at::where(dropped, at::zeros({}, x.options()), x * (1 / (1 - p)));
 }
 

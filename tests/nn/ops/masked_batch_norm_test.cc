@@ -7,6 +7,8 @@
 
 #include <limits>
 
+#include "nn/leaf.h"
+
 namespace permafrost::nn {
 namespace {
 
@@ -30,8 +32,6 @@ Inputs MakeInputs(int64_t rows, int64_t columns, at::ScalarType type) {
           at::rand({columns}, options) + 0.5,
           at::randn({rows, columns}, options)};
 }
-
-Tensor Leaf(const Tensor& t) { return t.detach().clone().set_requires_grad(true); }
 
 // The operator under test over `padded` rows, of which the first `rows` are real; padding is filled with `fill`.
 Outcome Masked(const Inputs& in, int64_t padded, double fill) {

@@ -1,0 +1,126 @@
+#include "nn/kernels/mlp.h"
+
+#include "nn/kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/kernels/mlp.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which includes this file once for each target.
+#include "nn/kernels/gemm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace permafrost::nn::HWY_NAMESPACE {
+
+template <class T>
+int64_t PackedSizeOf(int64_t k, int64_t n) {
+  return k * ((n + PanelWidth<T>() - 1) / PanelWidth<T>()) * PanelWidth<T>();
+}
+
+template <class T>
+void Forward(const MlpWidths& w, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
+             const T* second_bias, T* z1, T* z2) {
+  Gemm(rows, w.hidden, w.in, a, w.in, 1, first, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
+    const auto sum = hn::Add(v, hn::LoadU(d, first_bias + j));
+    // Keeps NaN, as relu does.
+    hn::StoreU(hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(d)), sum), d, z1 + i * w.hidden + j);
+  });
+  Gemm(rows, w.out, w.hidden, z1, w.hidden, 1, second, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
+    hn::StoreU(hn::Add(v, hn::LoadU(d, second_bias + j)), d, z2 + i * w.out + j);
+  });
+}
+
+template <class T>
+void SumRows(const T* HWY_RESTRICT rows, int64_t count, int64_t width, T* HWY_RESTRICT sums) {
+  std::fill_n(sums, width, T(0));
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t c = 0; c < width; ++c) sums[c] += rows[r * width + c];
+}
+
+// to = left^T * right over `rows` rows: [m, n] of [rows, m] and [rows, n].
+template <class T>
+void Outer(int64_t rows, int64_t m, int64_t n, const T* left, const T* right, T* scratch, T* to) {
+  PackPanels(right, n, 1, rows, n, scratch);
+  Gemm(m, n, rows, left, 1, m, scratch,
+       [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, to + i * n + j); });
+}
+
+template <class T>
+void Backward(const MlpWidths& w, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first, const T* second,
+              T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights) {
+  SumRows(gz2, rows, w.out, weights.second_bias);
+  Outer(rows, w.out, w.hidden, gz2, z1, scratch, weights.second);
+  Gemm(rows, w.hidden, w.out, gz2, w.out, 1, second, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
+    const auto active = hn::Gt(hn::LoadU(d, z1 + i * w.hidden + j), hn::Zero(d));
+    hn::StoreU(hn::IfThenElseZero(active, v), d, gz1 + i * w.hidden + j);
+  });
+  SumRows(gz1, rows, w.hidden, weights.first_bias);
+  Outer(rows, w.hidden, w.in, gz1, a, scratch, weights.first);
+  Gemm(rows, w.in, w.hidden, gz1, w.hidden, 1, first,
+       [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, ga + i * w.in + j); });
+}
+
+// Highway exports plain functions: one of each for each type.
+#define PERMAFROST_MLP(T, NAME)                                                                                \
+  int64_t PackedSize##NAME(int64_t k, int64_t n) { return PackedSizeOf<T>(k, n); }                             \
+  void PackForward##NAME(const T* weight, int64_t out, int64_t in, T* packed) {                                \
+    PackPanels(weight, int64_t{1}, in, in, out, packed);                                                       \
+  }                                                                                                            \
+  void PackBackward##NAME(const T* weight, int64_t out, int64_t in, T* packed) {                               \
+    PackPanels(weight, in, int64_t{1}, out, in, packed);                                                       \
+  }                                                                                                            \
+  void Forward##NAME(const MlpWidths& w, int64_t rows, const T* a, const T* first, const T* first_bias,        \
+                     const T* second, const T* second_bias, T* z1, T* z2) {                                    \
+    Forward(w, rows, a, first, first_bias, second, second_bias, z1, z2);                                       \
+  }                                                                                                            \
+  void Backward##NAME(const MlpWidths& w, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first, \
+                      const T* second, T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights) {            \
+    Backward(w, rows, a, z1, gz2, first, second, gz1, scratch, ga, weights);                                   \
+  }
+PERMAFROST_MLP(float, F32)
+PERMAFROST_MLP(double, F64)
+#undef PERMAFROST_MLP
+
+}  // namespace permafrost::nn::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace permafrost::nn {
+
+#define PERMAFROST_MLP(T, NAME)                                                                                     \
+  HWY_EXPORT(PackedSize##NAME);                                                                                     \
+  HWY_EXPORT(PackForward##NAME);                                                                                    \
+  HWY_EXPORT(PackBackward##NAME);                                                                                   \
+  HWY_EXPORT(Forward##NAME);                                                                                        \
+  HWY_EXPORT(Backward##NAME);                                                                                       \
+  template <>                                                                                                       \
+  int64_t PackedSize<T>(int64_t k, int64_t n) {                                                                     \
+    return HWY_DYNAMIC_DISPATCH(PackedSize##NAME)(k, n);                                                            \
+  }                                                                                                                 \
+  template <>                                                                                                       \
+  void PackForward<T>(const T* weight, int64_t out, int64_t in, T* packed) {                                        \
+    HWY_DYNAMIC_DISPATCH(PackForward##NAME)(weight, out, in, packed);                                               \
+  }                                                                                                                 \
+  template <>                                                                                                       \
+  void PackBackward<T>(const T* weight, int64_t out, int64_t in, T* packed) {                                       \
+    HWY_DYNAMIC_DISPATCH(PackBackward##NAME)(weight, out, in, packed);                                              \
+  }                                                                                                                 \
+  template <>                                                                                                       \
+  void MlpForward<T>(const MlpWidths& widths, int64_t rows, const T* a, const T* first, const T* first_bias,        \
+                     const T* second, const T* second_bias, T* z1, T* z2) {                                         \
+    HWY_DYNAMIC_DISPATCH(Forward##NAME)(widths, rows, a, first, first_bias, second, second_bias, z1, z2);           \
+  }                                                                                                                 \
+  template <>                                                                                                       \
+  void MlpBackward<T>(const MlpWidths& widths, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first, \
+                      const T* second, T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights) {                 \
+    HWY_DYNAMIC_DISPATCH(Backward##NAME)(widths, rows, a, z1, gz2, first, second, gz1, scratch, ga, weights);       \
+  }                                                                                                                 \
+  template <>                                                                                                       \
+  int64_t MlpScratch<T>(const MlpWidths& widths, int64_t rows) {                                                    \
+    return std::max(PackedSize<T>(rows, widths.hidden), PackedSize<T>(rows, widths.in));                            \
+  }
+PERMAFROST_MLP(float, F32)
+PERMAFROST_MLP(double, F64)
+#undef PERMAFROST_MLP
+
+}  // namespace permafrost::nn
+#endif

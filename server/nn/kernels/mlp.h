@@ -1,0 +1,44 @@
+// Linear, ReLU, linear, over rows: z1 = relu(a * w1^T + b1), z2 = z1 * w2^T + b2, and the gradients of all.
+// Weights are [out, in] and are packed once for all rows; the rows may be worked through in chunks on several threads.
+// Functions are compiled for several instruction sets; which one runs is chosen at run time.
+// Threads: any. Sums are in the order of rows and columns, whatever the thread.
+#pragma once
+
+#include <cstdint>
+
+namespace permafrost::nn {
+
+struct MlpWidths {
+  int64_t in = 0, hidden = 0, out = 0;
+};
+
+// Values of a packed matrix of [k, n].
+template <class T>
+int64_t PackedSize(int64_t k, int64_t n);
+
+// weight: [out, in]. For the forward product, rows * weight^T, and for that of gradients, rows * weight.
+template <class T>
+void PackForward(const T* weight, int64_t out, int64_t in, T* packed);
+template <class T>
+void PackBackward(const T* weight, int64_t out, int64_t in, T* packed);
+
+// a: [rows, in]; first, second: packed by PackForward. Writes z1 [rows, hidden] and z2 [rows, out].
+template <class T>
+void MlpForward(const MlpWidths& widths, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
+                const T* second_bias, T* z1, T* z2);
+
+// What MlpBackward writes of the weights: [hidden, in], [hidden], [out, hidden], [out].
+template <class T>
+struct MlpGradients {
+  T *first, *first_bias, *second, *second_bias;
+};
+
+// gz2: [rows, out]; first, second: packed by PackBackward. gz1: [rows, hidden] and scratch: MlpScratch values, both for
+// its own use. Writes ga [rows, in] and `weights`, the sums over these rows.
+template <class T>
+void MlpBackward(const MlpWidths& widths, int64_t rows, const T* a, const T* z1, const T* gz2, const T* first,
+                 const T* second, T* gz1, T* scratch, T* ga, const MlpGradients<T>& weights);
+template <class T>
+int64_t MlpScratch(const MlpWidths& widths, int64_t rows);
+
+}  // namespace permafrost::nn

@@ -1,0 +1,42 @@
+// Batch norm with ReLU and dropout over chunks of rows, for kernels that keep a chunk in cache.
+// Threads: any. Sums are in the order of rows.
+#pragma once
+
+#include <cstdint>
+
+namespace permafrost::nn {
+
+// z: [rows, width]. Writes mean [width] and squares [width], the sums of squared differences from that mean; both 0
+// where there is no row.
+template <class T>
+void ColumnMoments(const T* z, int64_t rows, int64_t width, T* mean, T* squares);
+
+// out = relu(z * scale + shift), which keeps NaN. scale, shift: [width].
+template <class T>
+void ScaleShiftRelu(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, T* out);
+
+// Which values of the rows dropout drops: those whose hash (dropout_hash.h) of key, row and column is below threshold.
+struct DropoutMask {
+  uint32_t key = 0, threshold = 0;
+};
+
+// y is 0 where dropped, and times kept elsewhere. y: [rows, width]; its rows are first_row.. for the hash.
+template <class T>
+void DropRows(const DropoutMask& mask, T kept, int64_t first_row, int64_t rows, int64_t width, T* y);
+
+// Of y = relu(...) * kept, where `out` is y: the gradient passes where out is not 0, times kept. Writes sum [width] of
+// the gradients that pass and dot [width], of each times z - mean.
+template <class T>
+void NormGradientSums(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows, int64_t width,
+                      T* sum, T* dot);
+
+// gz = scale * (g - mean_grad - (z - mean) * mean_dot) with g as above.
+template <class T>
+void NormGradient(const T* grad, const T* out, const T* z, const T* mean, T kept, const T* scale, const T* mean_grad,
+                  const T* mean_dot, int64_t rows, int64_t width, T* gz);
+
+// to[i] = the sum of parts[c * stride + i] over c in [0, count), in that order, for i in [0, size). count >= 1.
+template <class T>
+void AddParts(const T* parts, int64_t stride, int64_t count, int64_t size, T* to);
+
+}  // namespace permafrost::nn

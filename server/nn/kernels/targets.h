@@ -1,0 +1,9 @@
+// Which instruction sets the kernels are compiled for, before any header of Highway: the baseline, AVX2 and AVX-512 on
+// x86, NEON on ARM. Vectors of unknown length (SVE, RVV) cannot stand in arrays of registers.
+#pragma once
+
+#include <hwy/detect_targets.h>
+
+#undef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_RVV | HWY_WASM)

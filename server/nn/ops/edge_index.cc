@@ -1,0 +1,70 @@
+#include "nn/ops/edge_index.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// offsets[i + 1]: how many keys are i; then the sums before each.
+void CountInto(const int64_t* keys, int64_t count, int32_t* offsets, int64_t rows) {
+  std::fill_n(offsets, rows + 1, 0);
+  for (int64_t k = 0; k < count; ++k) ++offsets[keys[k] + 1];
+  std::partial_sum(offsets, offsets + rows + 1, offsets);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndexCpu(const Tensor& source_in, const Tensor& target_in,
+                                                        int64_t nodes) {
+  const int64_t edges = source_in.numel();
+  TORCH_CHECK(source_in.dim() == 1 && target_in.sizes() == source_in.sizes() && source_in.scalar_type() == at::kLong &&
+                  target_in.scalar_type() == at::kLong,
+              "edge_index: source and target must be [E] int64, not ", source_in.toString(), source_in.sizes(), " and ",
+              target_in.toString(), target_in.sizes());
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  TORCH_CHECK(nodes >= 0 && nodes < kMost && edges < kMost, "edge_index: ", nodes, " nodes and ", edges,
+              " edges; below ", kMost, " are taken");
+  const Tensor source = source_in.contiguous(), target = target_in.contiguous();
+  const auto ints = at::TensorOptions().dtype(at::kInt);
+  Tensor in_offsets = at::empty({nodes + 1}, ints), out_offsets = at::empty({nodes + 1}, ints);
+  Tensor out_targets = at::empty({edges}, ints), out_edges = at::empty({edges}, ints);
+  const int64_t* const from = source.const_data_ptr<int64_t>();
+  const int64_t* const to = target.const_data_ptr<int64_t>();
+  int32_t* const offsets = out_offsets.mutable_data_ptr<int32_t>();
+  CountInto(to, edges, in_offsets.mutable_data_ptr<int32_t>(), nodes);
+  CountInto(from, edges, offsets, nodes);
+  int32_t* const targets = out_targets.mutable_data_ptr<int32_t>();
+  int32_t* const places = out_edges.mutable_data_ptr<int32_t>();
+  // Each offset moves to the end of its row, which is where the next row begins.
+  for (int64_t k = 0; k < edges; ++k) {
+    const int32_t at = offsets[from[k]]++;
+    targets[at] = static_cast<int32_t>(to[k]);
+    places[at] = static_cast<int32_t>(k);
+  }
+  for (int64_t i = nodes; i > 0; --i) offsets[i] = offsets[i - 1];
+  offsets[0] = 0;
+  return {in_offsets, out_offsets, out_targets, out_edges};
+}
+
+constexpr const char* kName = "permafrost::edge_index";
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  library.def("edge_index(Tensor source, Tensor target, int nodes) -> (Tensor, Tensor, Tensor, Tensor)");
+}
+TORCH_LIBRARY_IMPL(permafrost, CPU, library) { library.impl("edge_index", EdgeIndexCpu); }
+
+EdgeIndex IndexEdges(const Tensor& source, const Tensor& target, int64_t nodes) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kName, "").typed<decltype(EdgeIndexCpu)>();
+  const at::AutoDispatchBelowADInplaceOrView below;
+  auto [in_offsets, out_offsets, out_targets, out_edges] = op.call(source, target, nodes);
+  return {in_offsets, out_offsets, out_targets, out_edges};
+}
+
+}  // namespace permafrost::nn

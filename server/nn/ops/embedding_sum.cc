@@ -1,0 +1,173 @@
+#include "nn/ops/embedding_sum.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+// Values a thread should have at least.
+constexpr int64_t kGrain = 1 << 15;
+// Columns whose gradients one thread sums.
+constexpr int64_t kBlock = 64;
+
+void Check(const Tensor& features, at::TensorList tables) {
+  TORCH_CHECK(features.dim() == 2 && features.scalar_type() == at::kLong &&
+                  features.size(1) == static_cast<int64_t>(tables.size()) && !tables.empty(),
+              "embedding_sum: features must be [N, ", tables.size(), "] int64, not ", features.toString(),
+              features.sizes());
+}
+
+Tensor ForwardCpu(const Tensor& features_in, at::TensorList tables_in) {
+  Check(features_in, tables_in);
+  const Tensor features = features_in.contiguous();
+  std::vector<Tensor> tables;
+  for (const Tensor& table : tables_in) tables.push_back(table.contiguous());
+  const int64_t rows = features.size(0), width = tables[0].size(1), columns = features.size(1);
+  Tensor y = at::empty({rows, width}, tables[0].options());
+  AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "embedding_sum", [&] {
+    std::vector<const scalar_t*> from;
+    for (const Tensor& table : tables) from.push_back(table.const_data_ptr<scalar_t>());
+    const int64_t* const category = features.const_data_ptr<int64_t>();
+    scalar_t* const to = y.mutable_data_ptr<scalar_t>();
+    at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / (width * columns + 1)), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        scalar_t* __restrict__ out = to + r * width;
+        std::copy_n(from[0] + category[r * columns] * width, width, out);
+        for (int64_t c = 1; c < columns; ++c) {
+          const scalar_t* __restrict__ in = from[static_cast<size_t>(c)] + category[r * columns + c] * width;
+          for (int64_t i = 0; i < width; ++i) out[i] += in[i];
+        }
+      }
+    });
+  });
+  return y;
+}
+
+// sizes: rows of each table.
+std::vector<Tensor> BackwardCpu(const Tensor& grad_in, const Tensor& features_in, at::IntArrayRef sizes) {
+  const Tensor grad = grad_in.contiguous(), features = features_in.contiguous();
+  const int64_t rows = grad.size(0), width = grad.size(1), columns = features.size(1);
+  std::vector<Tensor> tables;
+  for (const int64_t size : sizes) tables.push_back(at::zeros({size, width}, grad.options()));
+  AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "embedding_sum_backward", [&] {
+    std::vector<scalar_t*> to;
+    for (const Tensor& table : tables) to.push_back(table.mutable_data_ptr<scalar_t>());
+    const int64_t* const category = features.const_data_ptr<int64_t>();
+    const scalar_t* const from = grad.const_data_ptr<scalar_t>();
+    // Each thread has tables and columns of its own, and goes through all rows in their order.
+    const int64_t blocks = (width + kBlock - 1) / kBlock;
+    at::parallel_for(
+        0, columns * blocks, std::max<int64_t>(1, kGrain / (rows * kBlock + 1)), [&](int64_t begin, int64_t end) {
+          for (int64_t item = begin; item < end; ++item) {
+            const int64_t c = item / blocks, first = item % blocks * kBlock;
+            const int64_t size = std::min(kBlock, width - first);
+            for (int64_t r = 0; r < rows; ++r) {
+              const scalar_t* __restrict__ in = from + r * width + first;
+              scalar_t* __restrict__ out = to[static_cast<size_t>(c)] + category[r * columns + c] * width + first;
+              for (int64_t i = 0; i < size; ++i) out[i] += in[i];
+            }
+          }
+        });
+  });
+  return tables;
+}
+
+Tensor CombineCategoriesCpu(const Tensor& features_in, at::IntArrayRef categories) {
+  TORCH_CHECK(features_in.dim() == 2 && features_in.scalar_type() == at::kLong &&
+                  features_in.size(1) == static_cast<int64_t>(categories.size()),
+              "combine_categories: features must be [N, ", categories.size(), "] int64, not ", features_in.toString(),
+              features_in.sizes());
+  const Tensor features = features_in.contiguous();
+  const int64_t rows = features.size(0), columns = features.size(1);
+  Tensor codes = at::empty({rows}, at::TensorOptions().dtype(at::kInt));
+  const int64_t* from = features.const_data_ptr<int64_t>();
+  int32_t* const to = codes.mutable_data_ptr<int32_t>();
+  for (int64_t r = 0; r < rows; ++r, from += columns) {
+    int64_t code = 0;
+    for (int64_t c = 0; c < columns; ++c) code = code * categories[static_cast<size_t>(c)] + from[c];
+    to[r] = static_cast<int32_t>(code);
+  }
+  return codes;
+}
+
+constexpr const char* kForward = "permafrost::embedding_sum";
+constexpr const char* kBackward = "permafrost::embedding_sum_backward";
+constexpr const char* kCombine = "permafrost::combine_categories";
+
+// Both halves are dispatched operators, so that a capture below autograd sees them.
+class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& features, at::TensorList tables) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kForward, "").typed<decltype(ForwardCpu)>();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    context->save_for_backward({features});
+    std::vector<int64_t> sizes;
+    for (const Tensor& table : tables) sizes.push_back(table.size(0));
+    context->saved_data["sizes"] = sizes;
+    return op.call(features, tables);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kBackward, "").typed<decltype(BackwardCpu)>();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    std::vector<Tensor> of_tables =
+        op.call(grads[0], context->get_saved_variables()[0], context->saved_data["sizes"].toIntVector());
+    of_tables.insert(of_tables.begin(), Tensor());
+    return of_tables;
+  }
+};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  library.def("embedding_sum(Tensor features, Tensor[] tables) -> Tensor");
+  library.def("embedding_sum_backward(Tensor grad, Tensor features, int[] sizes) -> Tensor[]");
+  library.def("combine_categories(Tensor features, int[] categories) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
+  library.impl("embedding_sum", ForwardCpu);
+  library.impl("embedding_sum_backward", BackwardCpu);
+  library.impl("combine_categories", CombineCategoriesCpu);
+}
+
+Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
+  if (tables.at(0).is_cpu()) return EmbeddingSumFunction::apply(features, at::TensorList(tables));
+  // index_select rather than embedding: its backward is an index_add, several times as fast for small tables.
+  Tensor sum = tables[0].index_select(0, features.select(1, 0));
+  for (size_t c = 1; c < tables.size(); ++c) {
+    sum = sum + tables[c].index_select(0, features.select(1, static_cast<int64_t>(c)));
+  }
+  return sum;
+}
+
+Tensor CombineCategories(const Tensor& features, const std::vector<int64_t>& categories) {
+  if (features.is_cpu()) {
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kCombine, "").typed<decltype(CombineCategoriesCpu)>();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return op.call(features, categories);
+  }
+  Tensor codes = features.select(1, 0);
+  for (size_t c = 1; c < categories.size(); ++c) {
+    codes = codes * categories[c] + features.select(1, static_cast<int64_t>(c));
+  }
+  return codes.to(at::kInt);
+}
+
+Tensor CombineTables(const std::vector<Tensor>& tables) {
+  Tensor combined = tables.at(0);
+  for (size_t c = 1; c < tables.size(); ++c) {
+    combined = (combined.unsqueeze(1) + tables[c].unsqueeze(0)).flatten(0, 1);
+  }
+  return combined;
+}
+
+}  // namespace permafrost::nn

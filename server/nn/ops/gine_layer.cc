@@ -1,0 +1,223 @@
+#include "nn/ops/gine_layer.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <tuple>
+
+#include "nn/kernels/dropout_hash.h"
+#include "nn/kernels/gine.h"
+#include "nn/ops/mlp_norm_layer.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+void Check(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& code, int64_t edges, const LayerWeights& w) {
+  TORCH_CHECK(x.dim() == 2 && x.is_floating_point() && edge_rows.dim() == 2 && edge_rows.size(1) == x.size(1),
+              "gine_layer: x ", x.toString(), x.sizes(), " and edge rows ", edge_rows.toString(), edge_rows.sizes(),
+              " must be floating [N, C] and [codes or E, C]");
+  TORCH_CHECK(!code || (code->scalar_type() == at::kInt && code->numel() == edges), "gine_layer: code must be [", edges,
+              "] int32, not ", code ? code->sizes() : at::IntArrayRef());
+  TORCH_CHECK(code || edge_rows.size(0) == edges, "gine_layer: ", edge_rows.size(0), " edge rows for ", edges,
+              " edges");
+  TORCH_CHECK(w.w1.size(1) == x.size(1) && w.w2.size(1) == w.w1.size(0) && w.norm_weight.numel() == w.w2.size(0) &&
+                  w.b1.numel() == w.w1.size(0) && w.b2.numel() == w.w2.size(0),
+              "gine_layer: weights ", w.w1.sizes(), " and ", w.w2.sizes(), " for ", x.size(1), " columns");
+}
+
+template <class T>
+class GineAggregation {
+ public:
+  GineAggregation(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& code)
+      : messages_{Read<T>(x), Read<T>(edge_rows), code ? Read<int32_t>(*code) : nullptr, x.size(1)},
+        partial_(code ? edge_rows.numel() : 0) {}
+
+  // For Sum.
+  void SetInEdges(const Tensor& offsets, const Tensor& source) {
+    offsets_ = Read<int32_t>(offsets);
+    source_ = Read<int64_t>(source);
+  }
+  // For Gradient. ge: [codes, C] for each chunk, or [E, C].
+  void SetOutEdges(const Tensor& offsets, const Tensor& targets, const Tensor& edges, const Tensor& ge) {
+    offsets_ = Read<int32_t>(offsets);
+    targets_ = Read<int32_t>(targets);
+    edges_ = Read<int32_t>(edges);
+    ge_ = Write<T>(ge);
+  }
+
+  void Sum(int64_t begin, int64_t end, T* sum) const { GineSum(messages_, offsets_, source_, begin, end, sum); }
+  void Gradient(int64_t chunk, int64_t begin, int64_t end, const T* g, T* gx) const {
+    T* const ge = ge_ + chunk * partial_;
+    std::fill_n(ge, partial_, T(0));
+    GineGradient(messages_, offsets_, targets_, edges_, g, begin, end, gx, ge);
+  }
+
+ private:
+  GineMessages<T> messages_;
+  int64_t partial_;  // values that each chunk adds up; 0 where each edge has its own row
+  const int32_t *offsets_ = nullptr, *targets_ = nullptr, *edges_ = nullptr;
+  const int64_t* source_ = nullptr;
+  T* ge_ = nullptr;
+};
+
+OptionalTensor Contiguous(const OptionalTensor& t) { return t ? OptionalTensor(t->contiguous()) : std::nullopt; }
+
+using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+ForwardResult ForwardCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTensor& code_in,
+                         const Tensor& source_in, const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1,
+                         const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& norm_weight,
+                         const Tensor& norm_bias, Tensor& running_mean, Tensor& running_var, const Tensor& step,
+                         double momentum, double eps, int64_t seed, int64_t layer, double p) {
+  const Tensor x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous(), source = source_in.contiguous();
+  const OptionalTensor code = Contiguous(code_in);
+  const LayerWeights w{w1.contiguous(), b1, w2.contiguous(), b2, norm_weight, norm_bias};
+  Check(x, edge_rows, code, source.numel(), w);
+  TORCH_CHECK(p >= 0 && p < 1, "gine_layer: p: ", p, " is not in 0 <= p < 1");
+  const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer");
+  const LayerDropout dropout{
+      {DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]), DropoutThreshold(p)}, p};
+  LayerSaved out;
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer", [&] {
+    GineAggregation<scalar_t> aggregation(x, edge_rows, code);
+    aggregation.SetInEdges(in_offsets, source);
+    out = ForwardLayer<scalar_t>(aggregation, w, x.size(0), rows, running_mean, running_var, {momentum, eps}, dropout);
+  });
+  return {out.y, out.sum, out.hidden, out.product, out.mean, out.invstd};
+}
+
+Tensor EvalCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTensor& code_in, const Tensor& source_in,
+               const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1, const Tensor& b1, const Tensor& w2,
+               const Tensor& b2, const Tensor& scale, const Tensor& shift) {
+  const Tensor x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous(), source = source_in.contiguous();
+  const OptionalTensor code = Contiguous(code_in);
+  const LayerWeights w{w1.contiguous(), b1, w2.contiguous(), b2, scale, shift};
+  Check(x, edge_rows, code, source.numel(), w);
+  const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer_eval");
+  Tensor y;
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer_eval", [&] {
+    GineAggregation<scalar_t> aggregation(x, edge_rows, code);
+    aggregation.SetInEdges(in_offsets, source);
+    y = ForwardLayerEval<scalar_t>(aggregation, w, x.size(0), rows, scale, shift);
+  });
+  return y;
+}
+
+using BackwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+BackwardResult BackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& edge_rows_in,
+                           const OptionalTensor& code_in, const Tensor& out_offsets, const Tensor& out_targets,
+                           const Tensor& out_edges, const Tensor& real_rows, const Tensor& w1, const Tensor& w2,
+                           const Tensor& norm_weight, const Tensor& y, const Tensor& sum, const Tensor& hidden,
+                           const Tensor& product, const Tensor& mean, const Tensor& invstd, double p) {
+  const Tensor grad = grad_in.contiguous(), x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous();
+  const OptionalTensor code = Contiguous(code_in);
+  // Biases have no part in the gradients but for their sizes.
+  const LayerWeights w{w1.contiguous(), hidden.select(0, 0), w2.contiguous(), mean, norm_weight, norm_weight};
+  const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer_backward");
+  const RowChunks chunks(rows, w.values());
+  Tensor ge = code ? at::empty({RowChunks::CountOf(x.size(0), w.values()), edge_rows.numel()}, x.options())
+                   : at::zeros_like(edge_rows);
+  LayerGradients g;
+  Tensor ge_sum = ge;
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer_backward", [&] {
+    GineAggregation<scalar_t> aggregation(x, edge_rows, code);
+    aggregation.SetOutEdges(out_offsets, out_targets, out_edges, ge);
+    g = BackwardLayer<scalar_t>(aggregation, grad, {y, sum, hidden, product, mean, invstd}, w, rows, p);
+    if (code) {
+      ge_sum = at::empty_like(edge_rows);
+      AddParts<scalar_t>(Read<scalar_t>(ge), edge_rows.numel(), chunks.count(), edge_rows.numel(),
+                         Write<scalar_t>(ge_sum));
+    }
+  });
+  return {g.x, ge_sum, g.w1, g.b1, g.w2, g.b2, g.norm_weight, g.norm_bias};
+}
+
+constexpr const char* kForward = "permafrost::gine_layer";
+constexpr const char* kBackward = "permafrost::gine_layer_backward";
+constexpr const char* kEval = "permafrost::gine_layer_eval";
+
+// Both halves are dispatched operators, so that a capture below autograd sees them.
+class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& edge_rows,
+                        const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
+                        const Tensor& norm_weight, const Tensor& norm_bias, const OptionalTensor& code,
+                        const GineEdges& edges, const Tensor& real_rows, const GineWeights& weights,
+                        const GineDropout& dropout, const BatchNormOptions& norm) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kForward, "").typed<decltype(ForwardCpu)>();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    auto [y, sum, hidden, product, mean, invstd] =
+        op.call(x, edge_rows, code, edges.source, edges.index.in_offsets, real_rows, w1, b1, w2, b2, norm_weight,
+                norm_bias, weights.running_mean, weights.running_var, dropout.step, norm.momentum, norm.eps,
+                static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p);
+    context->save_for_backward({x, edge_rows, w1, w2, norm_weight, code.value_or(Tensor()), edges.index.out_offsets,
+                                edges.index.out_targets, edges.index.out_edges, real_rows, y, sum, hidden, product,
+                                mean, invstd});
+    context->saved_data["p"] = dropout.p;
+    return y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kBackward, "").typed<decltype(BackwardCpu)>();
+    const auto s = context->get_saved_variables();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    auto [gx, ge, gw1, gb1, gw2, gb2, gnw, gnb] =
+        op.call(grads[0], s[0], s[1], s[5].defined() ? OptionalTensor(s[5]) : std::nullopt, s[6], s[7], s[8], s[9],
+                s[2], s[3], s[4], s[10], s[11], s[12], s[13], s[14], s[15], context->saved_data["p"].toDouble());
+    return {gx, ge, gw1, gb1, gw2, gb2, gnw, gnb, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+  }
+};
+
+OptionalTensor CodeOf(const GineEdges& edges) {
+  return edges.code.defined() ? OptionalTensor(edges.code) : std::nullopt;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  library.def(
+      "gine_layer(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
+      "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor norm_weight, Tensor norm_bias, Tensor(a!) running_mean, "
+      "Tensor(b!) running_var, Tensor step, float momentum, float eps, int seed, int layer, float p) "
+      "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+  library.def(
+      "gine_layer_backward(Tensor grad, Tensor x, Tensor edge_rows, Tensor? code, Tensor out_offsets, "
+      "Tensor out_targets, Tensor out_edges, Tensor real_rows, Tensor w1, Tensor w2, Tensor norm_weight, Tensor y, "
+      "Tensor sum, Tensor hidden, Tensor product, Tensor mean, Tensor invstd, float p) "
+      "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+  library.def(
+      "gine_layer_eval(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
+      "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor scale, Tensor shift) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
+  library.impl("gine_layer", ForwardCpu);
+  library.impl("gine_layer_backward", BackwardCpu);
+  library.impl("gine_layer_eval", EvalCpu);
+}
+
+Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
+                 const GineDropout& dropout, const BatchNormOptions& norm) {
+  if (!x.is_cpu()) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
+  return GineLayerFunction::apply(x, edges.rows, w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias, CodeOf(edges),
+                                  edges, real_rows, w, dropout, norm);
+}
+
+Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
+                     const BatchNormOptions& norm) {
+  if (!x.is_cpu()) return GineLayerEvalPlain(x, edges, w, norm);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kEval, "").typed<decltype(EvalCpu)>();
+  const Tensor scale = w.norm_weight * (w.running_var + norm.eps).rsqrt();
+  const Tensor shift = w.norm_bias - w.running_mean * scale;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return op.call(x, edges.rows, CodeOf(edges), edges.source, edges.index.in_offsets, real_rows, w.w1, w.b1, w.w2, w.b2,
+                 scale, shift);
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,55 @@
+// A whole GINE layer as one operator that a capture sees whole, permafrost::gine_layer, and its backward:
+//   sum = x_i + sum over edges (j, i) of relu(x_j + e_ji)
+//   y   = dropout(relu(batch_norm(relu(sum * w1^T + b1) * w2^T + b2)))
+// On the CPU the real rows are worked through in chunks, each from the sum to the norm's partial moments while it is in
+// cache; no tensor of messages is made, and padding costs nothing. Bits depend neither on padding nor on the number of
+// threads. Source: Hu et al. 2020 (PyG's GINEConv with eps = 0); layer-wise fusion as Graphite (Gong et al. 2022).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "nn/ops/dropout.h"
+#include "nn/ops/edge_index.h"
+#include "nn/ops/masked_batch_norm.h"
+
+namespace permafrost::nn {
+
+// Floating tensors are float32 or float64, all of one type.
+struct GineEdges {
+  at::Tensor source, target;  // [E] int64, as EdgeIndex takes them
+  EdgeIndex index;            // of both; not read on devices other than the CPU
+  // e of edge k is rows[code[k]], rows: [codes, C]; or rows[k], rows: [E, C], where code is undefined.
+  at::Tensor rows;
+  at::Tensor code;  // [E] int32
+};
+
+struct GineWeights {
+  at::Tensor w1, b1, w2, b2;                     // [H, C], [H], [D, H], [D]
+  at::Tensor norm_weight, norm_bias;             // [D]
+  mutable at::Tensor running_mean, running_var;  // [D]
+};
+
+struct GineDropout {
+  at::Tensor step;  // [1] int64: optimizer steps done
+  DropoutKey key;
+  double p = 0;
+};
+
+// Training. x: [N, C]; real_rows: [1] int64 in [0, N]. Edges of real rows come from real rows. Returns [N, D], 0 in
+// padding rows; updates the running statistics as MaskedBatchNormRelu. Differentiable in x, edges.rows and the weights.
+at::Tensor GineLayer(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
+                     const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
+
+// Evaluation: with the running statistics, without dropout, not differentiable.
+at::Tensor GineLayerEval(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
+                         const GineWeights& weights, const BatchNormOptions& norm = {});
+
+// The same layer of PyTorch's operators: the reference, and what devices other than the CPU run.
+at::Tensor GineLayerPlain(const at::Tensor& x, const GineEdges& edges, const at::Tensor& real_rows,
+                          const GineWeights& weights, const GineDropout& dropout, const BatchNormOptions& norm = {});
+at::Tensor GineLayerEvalPlain(const at::Tensor& x, const GineEdges& edges, const GineWeights& weights,
+                              const BatchNormOptions& norm = {});
+
+}  // namespace permafrost::nn

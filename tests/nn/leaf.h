@@ -1,0 +1,10 @@
+// A copy whose gradient is kept.
+#pragma once
+
+#include <ATen/ATen.h>
+
+namespace permafrost::nn {
+
+inline at::Tensor Leaf(const at::Tensor& t) { return t.detach().clone().set_requires_grad(true); }
+
+}  // namespace permafrost::nn

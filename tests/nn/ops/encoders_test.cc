@@ -1,0 +1,75 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "nn/leaf.h"
+#include "nn/ops/embedding_sum.h"
+#include "nn/ops/pool.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+TEST(EmbeddingSum, AgreesWithIndexSelect) {
+  for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{1, 1}, {50, 13}, {900, 70}, {0, 8}}) {
+    at::manual_seed(rows);
+    const Tensor features = at::cat({at::randint(0, 5, {rows, 1}), at::randint(0, 9, {rows, 1})}, 1).to(at::kLong);
+    const Tensor grad = at::randn({rows, width}, at::kDouble);
+    const Tensor a = Leaf(at::randn({5, width}, at::kDouble)), b = Leaf(at::randn({9, width}, at::kDouble));
+    const Tensor c = Leaf(a), d = Leaf(b);
+    const Tensor y = EmbeddingSum(features, {a, b});
+    const Tensor expected = c.index_select(0, features.select(1, 0)) + d.index_select(0, features.select(1, 1));
+    EXPECT_TRUE(at::equal(y, expected));
+    torch::autograd::backward({y}, {grad});
+    torch::autograd::backward({expected}, {grad});
+    EXPECT_TRUE(at::allclose(a.grad(), c.grad(), 1e-12, 1e-12) && at::allclose(b.grad(), d.grad(), 1e-12, 1e-12));
+  }
+}
+
+TEST(EmbeddingSum, TheNumberOfThreadsChangesNoBit) {
+  const int threads = at::get_num_threads();
+  const Tensor features = at::randint(0, 3, {4000, 2}).to(at::kLong), grad = at::randn({4000, 96});
+  Tensor first;
+  for (const int now : {1, 4}) {
+    at::set_num_threads(now);
+    const Tensor a = Leaf(at::ones({3, 96})), b = Leaf(at::ones({3, 96}));
+    torch::autograd::backward({EmbeddingSum(features, {a, b})}, {grad});
+    const Tensor both = at::cat({a.grad(), b.grad()});
+    if (now == 1) first = both;
+    EXPECT_TRUE(at::equal(both, first));
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(CombinedCategories, AreTheSumsOfTheirTables) {
+  const std::vector<Tensor> tables{at::randn({5, 6}), at::randn({3, 6}), at::randn({2, 6})};
+  const Tensor features =
+      at::cat({at::randint(0, 5, {40, 1}), at::randint(0, 3, {40, 1}), at::randint(0, 2, {40, 1})}, 1).to(at::kLong);
+  const Tensor codes = CombineCategories(features, {5, 3, 2});
+  EXPECT_EQ(codes.scalar_type(), at::kInt);
+  EXPECT_TRUE(at::allclose(CombineTables(tables).index_select(0, codes), EmbeddingSum(features, tables)));
+}
+
+TEST(PoolRows, AgreesWithIndexAdd) {
+  const Tensor graph = at::tensor({0, 0, 0, 2, 3, 3}, at::kLong);  // graphs 1 and 4 have no row
+  const Tensor grad = at::randn({5, 7}, at::kDouble), sizes = at::tensor({3, 1, 1, 2, 1}, at::kDouble).unsqueeze(1);
+  for (const Pooling pooling : {Pooling::kSum, Pooling::kMean}) {
+    const Tensor x = Leaf(at::randn({6, 7}, at::kDouble)), z = Leaf(x);
+    const Tensor y = PoolRows(x, graph, 5, pooling);
+    Tensor expected = at::zeros({5, 7}, at::kDouble).index_add(0, graph, z);
+    if (pooling == Pooling::kMean) expected = expected / sizes;
+    EXPECT_TRUE(at::allclose(y, expected, 1e-12, 1e-12));
+    torch::autograd::backward({y}, {grad});
+    torch::autograd::backward({expected}, {grad});
+    EXPECT_TRUE(at::allclose(x.grad(), z.grad(), 1e-12, 1e-12));
+  }
+}
+
+TEST(PoolRows, AGraphOutOfRangeIsAnError) {
+  EXPECT_THROW(PoolRows(at::ones({2, 3}), at::tensor({0, 5}, at::kLong), 5, Pooling::kSum), c10::Error);
+}
+
+}  // namespace
+}  // namespace permafrost::nn
