@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "nn/ops/regression_loss.h"
+
 namespace permafrost::nn {
 namespace {
 
@@ -29,6 +31,7 @@ Tensor Elementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
 LossTerms ComputeLoss(Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
   const bool has_classes = loss == Loss::kCrossEntropy || loss == Loss::kBce;
   TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", kLossNames.Name(loss), " has no class weights");
+  if (!has_classes && prediction.is_cpu()) return RegressionLoss(loss, prediction, labels);
   const Tensor present = labels.eq(labels);
   const Tensor zero = at::zeros({}, prediction.options());
   // `where` before and after: neither a NaN label nor a NaN prediction of a padding row reaches the sum or the

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "nn/ops/adam.h"
+
 namespace permafrost::nn {
 namespace {
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8;
@@ -55,17 +57,22 @@ void Optimizer::Step(std::vector<at::Tensor> gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     TORCH_CHECK(gradients[i].defined() && gradients[i].sizes() == parameters_[i].sizes(),
                 "Optimizer::Step: a parameter of shape ", parameters_[i].sizes(), " has no gradient of its shape");
-    // The fused kernels walk both by one index.
+    // The kernels walk both by one index.
     if (gradients[i].strides() != parameters_[i].strides()) gradients[i] = gradients[i].contiguous();
   }
   if (options_.max_grad_norm > 0) gradients = ClipGradientNorm(gradients, options_.max_grad_norm);
+  const bool decoupled = options_.algorithm == OptimizerAlgorithm::kAdamW;
+  if (step_.is_cpu()) {
+    AdamStepAll(parameters_, gradients, exp_avgs_, exp_avg_sqs_, step_, learning_rate_, options_.weight_decay,
+                decoupled);
+    return;
+  }
   step_.add_(1);
   // Both are overloaded and of one signature.
   using Update = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                       const at::Tensor&, double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
                       const std::optional<at::Tensor>&);
-  Update* const update = options_.algorithm == OptimizerAlgorithm::kAdam ? static_cast<Update*>(&at::_fused_adam_)
-                                                                         : static_cast<Update*>(&at::_fused_adamw_);
+  Update* const update = decoupled ? static_cast<Update*>(&at::_fused_adamw_) : static_cast<Update*>(&at::_fused_adam_);
   update(parameters_, gradients, exp_avgs_, exp_avg_sqs_, {}, steps_, learning_rate_, kBeta1, kBeta2,
          options_.weight_decay, kEps, /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
 }

@@ -1,6 +1,6 @@
-// Adam and AdamW by PyTorch's fused kernels, with the step count and the learning rate as tensors: nothing in a step is
-// a host number that changes, so a captured step stays true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019.
-// beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
+// Adam and AdamW: on the CPU by one operator for all parameters (nn/ops/adam.h), elsewhere by PyTorch's fused kernels.
+// Step count and learning rate are tensors: nothing in a step is a host number that changes, so a captured step stays
+// true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019. beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
 #pragma once
 
 #include <ATen/core/Tensor.h>

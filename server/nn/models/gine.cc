@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nn/ops/embedding_sum.h"
+#include "nn/ops/mlp.h"
 #include "nn/ops/pool.h"
 #include "nn/ops/row_chunks.h"
 
@@ -37,20 +38,19 @@ Gine::Gine(const GraphModelOptions& options, uint64_t seed, at::Device device)
   const auto floats = at::TensorOptions().device(device_).dtype(at::kFloat);
   for (int64_t l = 0; l < options.model.num_layers; ++l) {
     const std::string conv = absl::StrCat("convs.", l), norm = absl::StrCat("norms.", l, ".module");
-    Layer layer;
     // GINEConv keeps eps as a buffer when it is not trained; it is 0 and takes no part in the sum.
     tensors_.AddBuffer(conv + ".eps", at::zeros({1}, floats));
     const Linear first = AddLinear(conv + ".nn.0", hidden, hidden), second = AddLinear(conv + ".nn.2", hidden, hidden);
-    layer.weights = {.w1 = first.weight,
-                     .b1 = first.bias,
-                     .w2 = second.weight,
-                     .b2 = second.bias,
-                     .norm_weight = tensors_.AddParameter(norm + ".weight", at::ones({hidden}, floats)),
-                     .norm_bias = tensors_.AddParameter(norm + ".bias", at::zeros({hidden}, floats)),
-                     .running_mean = tensors_.AddBuffer(norm + ".running_mean", at::zeros({hidden}, floats)),
-                     .running_var = tensors_.AddBuffer(norm + ".running_var", at::ones({hidden}, floats))};
-    layer.batches_tracked = tensors_.AddBuffer(norm + ".num_batches_tracked", at::zeros({}, floats.dtype(at::kLong)));
-    layers_.push_back(std::move(layer));
+    layers_.push_back(
+        {.w1 = first.weight,
+         .b1 = first.bias,
+         .w2 = second.weight,
+         .b2 = second.bias,
+         .norm_weight = tensors_.AddParameter(norm + ".weight", at::ones({hidden}, floats)),
+         .norm_bias = tensors_.AddParameter(norm + ".bias", at::zeros({hidden}, floats)),
+         .running_mean = tensors_.AddBuffer(norm + ".running_mean", at::zeros({hidden}, floats)),
+         .running_var = tensors_.AddBuffer(norm + ".running_var", at::ones({hidden}, floats)),
+         .batches_tracked = tensors_.AddBuffer(norm + ".num_batches_tracked", at::zeros({}, floats.dtype(at::kLong)))});
   }
   const int64_t half = std::max<int64_t>(1, hidden / 2);
   head_first_ = AddLinear("head.0", hidden, half);
@@ -138,18 +138,16 @@ Tensor Gine::Forward(const GraphSetBatch& batch, Mode mode) {
   Tensor h = node_encoder_(batch.node_features, batch.graph_of_node.size(0));
   const GineEdges edges = EdgesOf(batch);
   for (size_t l = 0; l < layers_.size(); ++l) {
-    Layer& layer = layers_[l];
     if (mode == Mode::kTrain) {
       h = GineLayer(
-          h, edges, batch.real_nodes, layer.weights,
+          h, edges, batch.real_nodes, layers_[l],
           {.step = batch.step, .key = {.seed = seed_, .layer = static_cast<int64_t>(l)}, .p = options_.model.dropout});
-      layer.batches_tracked.add_(1);
     } else {
-      h = GineLayerEval(h, edges, batch.real_nodes, layer.weights);
+      h = GineLayerEval(h, edges, batch.real_nodes, layers_[l]);
     }
   }
   const Tensor pooled = PoolRows(h, batch.graph_of_node, batch.padded_graphs, options_.model.pooling);
-  return head_second_(head_first_(pooled).relu_());
+  return Mlp(pooled, head_first_.weight, head_first_.bias, head_second_.weight, head_second_.bias);
 }
 
 std::string Gine::Describe() const {

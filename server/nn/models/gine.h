@@ -41,10 +41,6 @@ class Gine final : public GraphModel {
     bool learned_vector = false;
     at::Tensor operator()(const at::Tensor& features, int64_t rows) const;
   };
-  struct Layer {
-    GineWeights weights;
-    at::Tensor batches_tracked;
-  };
 
   Linear AddLinear(const std::string& name, int64_t in, int64_t out);
   Encoder AddEncoder(const std::string& name, const EncoderInput& input);
@@ -57,7 +53,7 @@ class Gine final : public GraphModel {
   at::Generator generator_;
   TensorSet tensors_;
   Encoder node_encoder_, edge_encoder_;
-  std::vector<Layer> layers_;
+  std::vector<GineWeights> layers_;
   Linear head_first_, head_second_;
 };
 

@@ -51,7 +51,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndexCpu(const Tensor& source_in,
   return {in_offsets, out_offsets, out_targets, out_edges};
 }
 
-constexpr const char* kName = "permafrost::edge_index";
+constexpr const char* kEdgeIndexName = "permafrost::edge_index";
 
 }  // namespace
 
@@ -61,7 +61,8 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 TORCH_LIBRARY_IMPL(permafrost, CPU, library) { library.impl("edge_index", EdgeIndexCpu); }
 
 EdgeIndex IndexEdges(const Tensor& source, const Tensor& target, int64_t nodes) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kName, "").typed<decltype(EdgeIndexCpu)>();
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow(kEdgeIndexName, "").typed<decltype(EdgeIndexCpu)>();
   const at::AutoDispatchBelowADInplaceOrView below;
   auto [in_offsets, out_offsets, out_targets, out_edges] = op.call(source, target, nodes);
   return {in_offsets, out_offsets, out_targets, out_edges};

@@ -13,19 +13,19 @@ namespace {
 using at::Tensor;
 
 // Values a thread should have at least.
-constexpr int64_t kGrain = 1 << 15;
+constexpr int64_t kEmbeddingGrain = 1 << 15;
 // Columns whose gradients one thread sums.
-constexpr int64_t kBlock = 64;
+constexpr int64_t kEmbeddingBlock = 64;
 
-void Check(const Tensor& features, at::TensorList tables) {
+void CheckEmbedding(const Tensor& features, at::TensorList tables) {
   TORCH_CHECK(features.dim() == 2 && features.scalar_type() == at::kLong &&
                   features.size(1) == static_cast<int64_t>(tables.size()) && !tables.empty(),
               "embedding_sum: features must be [N, ", tables.size(), "] int64, not ", features.toString(),
               features.sizes());
 }
 
-Tensor ForwardCpu(const Tensor& features_in, at::TensorList tables_in) {
-  Check(features_in, tables_in);
+Tensor EmbeddingForwardCpu(const Tensor& features_in, at::TensorList tables_in) {
+  CheckEmbedding(features_in, tables_in);
   const Tensor features = features_in.contiguous();
   std::vector<Tensor> tables;
   for (const Tensor& table : tables_in) tables.push_back(table.contiguous());
@@ -36,22 +36,23 @@ Tensor ForwardCpu(const Tensor& features_in, at::TensorList tables_in) {
     for (const Tensor& table : tables) from.push_back(table.const_data_ptr<scalar_t>());
     const int64_t* const category = features.const_data_ptr<int64_t>();
     scalar_t* const to = y.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / (width * columns + 1)), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        scalar_t* __restrict__ out = to + r * width;
-        std::copy_n(from[0] + category[r * columns] * width, width, out);
-        for (int64_t c = 1; c < columns; ++c) {
-          const scalar_t* __restrict__ in = from[static_cast<size_t>(c)] + category[r * columns + c] * width;
-          for (int64_t i = 0; i < width; ++i) out[i] += in[i];
-        }
-      }
-    });
+    at::parallel_for(
+        0, rows, std::max<int64_t>(1, kEmbeddingGrain / (width * columns + 1)), [&](int64_t begin, int64_t end) {
+          for (int64_t r = begin; r < end; ++r) {
+            scalar_t* __restrict__ out = to + r * width;
+            std::copy_n(from[0] + category[r * columns] * width, width, out);
+            for (int64_t c = 1; c < columns; ++c) {
+              const scalar_t* __restrict__ in = from[static_cast<size_t>(c)] + category[r * columns + c] * width;
+              for (int64_t i = 0; i < width; ++i) out[i] += in[i];
+            }
+          }
+        });
   });
   return y;
 }
 
 // sizes: rows of each table.
-std::vector<Tensor> BackwardCpu(const Tensor& grad_in, const Tensor& features_in, at::IntArrayRef sizes) {
+std::vector<Tensor> EmbeddingBackwardCpu(const Tensor& grad_in, const Tensor& features_in, at::IntArrayRef sizes) {
   const Tensor grad = grad_in.contiguous(), features = features_in.contiguous();
   const int64_t rows = grad.size(0), width = grad.size(1), columns = features.size(1);
   std::vector<Tensor> tables;
@@ -62,19 +63,20 @@ std::vector<Tensor> BackwardCpu(const Tensor& grad_in, const Tensor& features_in
     const int64_t* const category = features.const_data_ptr<int64_t>();
     const scalar_t* const from = grad.const_data_ptr<scalar_t>();
     // Each thread has tables and columns of its own, and goes through all rows in their order.
-    const int64_t blocks = (width + kBlock - 1) / kBlock;
-    at::parallel_for(
-        0, columns * blocks, std::max<int64_t>(1, kGrain / (rows * kBlock + 1)), [&](int64_t begin, int64_t end) {
-          for (int64_t item = begin; item < end; ++item) {
-            const int64_t c = item / blocks, first = item % blocks * kBlock;
-            const int64_t size = std::min(kBlock, width - first);
-            for (int64_t r = 0; r < rows; ++r) {
-              const scalar_t* __restrict__ in = from + r * width + first;
-              scalar_t* __restrict__ out = to[static_cast<size_t>(c)] + category[r * columns + c] * width + first;
-              for (int64_t i = 0; i < size; ++i) out[i] += in[i];
-            }
-          }
-        });
+    const int64_t blocks = (width + kEmbeddingBlock - 1) / kEmbeddingBlock;
+    at::parallel_for(0, columns * blocks, std::max<int64_t>(1, kEmbeddingGrain / (rows * kEmbeddingBlock + 1)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t item = begin; item < end; ++item) {
+                         const int64_t c = item / blocks, first = item % blocks * kEmbeddingBlock;
+                         const int64_t size = std::min(kEmbeddingBlock, width - first);
+                         for (int64_t r = 0; r < rows; ++r) {
+                           const scalar_t* __restrict__ in = from + r * width + first;
+                           scalar_t* __restrict__ out =
+                               to[static_cast<size_t>(c)] + category[r * columns + c] * width + first;
+                           for (int64_t i = 0; i < size; ++i) out[i] += in[i];
+                         }
+                       }
+                     });
   });
   return tables;
 }
@@ -97,15 +99,16 @@ Tensor CombineCategoriesCpu(const Tensor& features_in, at::IntArrayRef categorie
   return codes;
 }
 
-constexpr const char* kForward = "permafrost::embedding_sum";
-constexpr const char* kBackward = "permafrost::embedding_sum_backward";
-constexpr const char* kCombine = "permafrost::combine_categories";
+constexpr const char* kEmbeddingForward = "permafrost::embedding_sum";
+constexpr const char* kEmbeddingBackward = "permafrost::embedding_sum_backward";
+constexpr const char* kEmbeddingCombine = "permafrost::combine_categories";
 
 // Both halves are dispatched operators, so that a capture below autograd sees them.
 class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& features, at::TensorList tables) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kForward, "").typed<decltype(ForwardCpu)>();
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kEmbeddingForward, "").typed<decltype(EmbeddingForwardCpu)>();
     const at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({features});
     std::vector<int64_t> sizes;
@@ -115,7 +118,8 @@ class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFuncti
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kBackward, "").typed<decltype(BackwardCpu)>();
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kEmbeddingBackward, "").typed<decltype(EmbeddingBackwardCpu)>();
     const at::AutoDispatchBelowADInplaceOrView below;
     std::vector<Tensor> of_tables =
         op.call(grads[0], context->get_saved_variables()[0], context->saved_data["sizes"].toIntVector());
@@ -133,8 +137,8 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("embedding_sum", ForwardCpu);
-  library.impl("embedding_sum_backward", BackwardCpu);
+  library.impl("embedding_sum", EmbeddingForwardCpu);
+  library.impl("embedding_sum_backward", EmbeddingBackwardCpu);
   library.impl("combine_categories", CombineCategoriesCpu);
 }
 
@@ -151,7 +155,7 @@ Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
 Tensor CombineCategories(const Tensor& features, const std::vector<int64_t>& categories) {
   if (features.is_cpu()) {
     static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kCombine, "").typed<decltype(CombineCategoriesCpu)>();
+        c10::Dispatcher::singleton().findSchemaOrThrow(kEmbeddingCombine, "").typed<decltype(CombineCategoriesCpu)>();
     const at::AutoDispatchBelowADInplaceOrView below;
     return op.call(features, categories);
   }

@@ -17,7 +17,8 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-void Check(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& code, int64_t edges, const LayerWeights& w) {
+void CheckGine(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& code, int64_t edges,
+               const MlpWeights& w) {
   TORCH_CHECK(x.dim() == 2 && x.is_floating_point() && edge_rows.dim() == 2 && edge_rows.size(1) == x.size(1),
               "gine_layer: x ", x.toString(), x.sizes(), " and edge rows ", edge_rows.toString(), edge_rows.sizes(),
               " must be floating [N, C] and [codes or E, C]");
@@ -25,8 +26,8 @@ void Check(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& code,
               "] int32, not ", code ? code->sizes() : at::IntArrayRef());
   TORCH_CHECK(code || edge_rows.size(0) == edges, "gine_layer: ", edge_rows.size(0), " edge rows for ", edges,
               " edges");
-  TORCH_CHECK(w.w1.size(1) == x.size(1) && w.w2.size(1) == w.w1.size(0) && w.norm_weight.numel() == w.w2.size(0) &&
-                  w.b1.numel() == w.w1.size(0) && w.b2.numel() == w.w2.size(0),
+  TORCH_CHECK(w.w1.size(1) == x.size(1) && w.w2.size(1) == w.w1.size(0) && w.b1.numel() == w.w1.size(0) &&
+                  w.b2.numel() == w.w2.size(0),
               "gine_layer: weights ", w.w1.sizes(), " and ", w.w2.sizes(), " for ", x.size(1), " columns");
 }
 
@@ -67,21 +68,23 @@ class GineAggregation {
 
 OptionalTensor Contiguous(const OptionalTensor& t) { return t ? OptionalTensor(t->contiguous()) : std::nullopt; }
 
-using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+using GineForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-ForwardResult ForwardCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTensor& code_in,
-                         const Tensor& source_in, const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1,
-                         const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& norm_weight,
-                         const Tensor& norm_bias, Tensor& running_mean, Tensor& running_var, const Tensor& step,
-                         double momentum, double eps, int64_t seed, int64_t layer, double p) {
+GineForwardResult GineForwardCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTensor& code_in,
+                                 const Tensor& source_in, const Tensor& in_offsets, const Tensor& real_rows,
+                                 const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
+                                 const Tensor& norm_weight, const Tensor& norm_bias, Tensor& running_mean,
+                                 Tensor& running_var, Tensor& batches, const Tensor& step, double momentum, double eps,
+                                 int64_t seed, int64_t layer, double p) {
   const Tensor x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous(), source = source_in.contiguous();
   const OptionalTensor code = Contiguous(code_in);
-  const LayerWeights w{w1.contiguous(), b1, w2.contiguous(), b2, norm_weight, norm_bias};
-  Check(x, edge_rows, code, source.numel(), w);
+  const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2}, norm_weight, norm_bias};
+  CheckGine(x, edge_rows, code, source.numel(), w.mlp);
   TORCH_CHECK(p >= 0 && p < 1, "gine_layer: p: ", p, " is not in 0 <= p < 1");
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer");
   const LayerDropout dropout{
       {DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]), DropoutThreshold(p)}, p};
+  ++*batches.mutable_data_ptr<int64_t>();
   LayerSaved out;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer", [&] {
     GineAggregation<scalar_t> aggregation(x, edge_rows, code);
@@ -91,13 +94,13 @@ ForwardResult ForwardCpu(const Tensor& x_in, const Tensor& edge_rows_in, const O
   return {out.y, out.sum, out.hidden, out.product, out.mean, out.invstd};
 }
 
-Tensor EvalCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTensor& code_in, const Tensor& source_in,
-               const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1, const Tensor& b1, const Tensor& w2,
-               const Tensor& b2, const Tensor& scale, const Tensor& shift) {
+Tensor GineEvalCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTensor& code_in,
+                   const Tensor& source_in, const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1,
+                   const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& scale, const Tensor& shift) {
   const Tensor x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous(), source = source_in.contiguous();
   const OptionalTensor code = Contiguous(code_in);
-  const LayerWeights w{w1.contiguous(), b1, w2.contiguous(), b2, scale, shift};
-  Check(x, edge_rows, code, source.numel(), w);
+  const MlpWeights w{w1.contiguous(), b1, w2.contiguous(), b2};
+  CheckGine(x, edge_rows, code, source.numel(), w);
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer_eval");
   Tensor y;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer_eval", [&] {
@@ -108,20 +111,20 @@ Tensor EvalCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTen
   return y;
 }
 
-using BackwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+using GineBackwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-BackwardResult BackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& edge_rows_in,
-                           const OptionalTensor& code_in, const Tensor& out_offsets, const Tensor& out_targets,
-                           const Tensor& out_edges, const Tensor& real_rows, const Tensor& w1, const Tensor& w2,
-                           const Tensor& norm_weight, const Tensor& y, const Tensor& sum, const Tensor& hidden,
-                           const Tensor& product, const Tensor& mean, const Tensor& invstd, double p) {
+GineBackwardResult GineBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& edge_rows_in,
+                                   const OptionalTensor& code_in, const Tensor& out_offsets, const Tensor& out_targets,
+                                   const Tensor& out_edges, const Tensor& real_rows, const Tensor& w1, const Tensor& b1,
+                                   const Tensor& w2, const Tensor& b2, const Tensor& norm_weight, const Tensor& y,
+                                   const Tensor& sum, const Tensor& hidden, const Tensor& product, const Tensor& mean,
+                                   const Tensor& invstd, double p) {
   const Tensor grad = grad_in.contiguous(), x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous();
   const OptionalTensor code = Contiguous(code_in);
-  // Biases have no part in the gradients but for their sizes.
-  const LayerWeights w{w1.contiguous(), hidden.select(0, 0), w2.contiguous(), mean, norm_weight, norm_weight};
+  const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2}, norm_weight, norm_weight};
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer_backward");
-  const RowChunks chunks(rows, w.values());
-  Tensor ge = code ? at::empty({RowChunks::CountOf(x.size(0), w.values()), edge_rows.numel()}, x.options())
+  const RowChunks chunks(rows, w.mlp.values());
+  Tensor ge = code ? at::empty({RowChunks::CountOf(x.size(0), w.mlp.values()), edge_rows.numel()}, x.options())
                    : at::zeros_like(edge_rows);
   LayerGradients g;
   Tensor ge_sum = ge;
@@ -135,12 +138,12 @@ BackwardResult BackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tens
                          Write<scalar_t>(ge_sum));
     }
   });
-  return {g.x, ge_sum, g.w1, g.b1, g.w2, g.b2, g.norm_weight, g.norm_bias};
+  return {g.x, ge_sum, g.mlp.w1, g.mlp.b1, g.mlp.w2, g.mlp.b2, g.norm_weight, g.norm_bias};
 }
 
-constexpr const char* kForward = "permafrost::gine_layer";
-constexpr const char* kBackward = "permafrost::gine_layer_backward";
-constexpr const char* kEval = "permafrost::gine_layer_eval";
+constexpr const char* kGineForward = "permafrost::gine_layer";
+constexpr const char* kGineBackward = "permafrost::gine_layer_backward";
+constexpr const char* kGineEval = "permafrost::gine_layer_eval";
 
 // Both halves are dispatched operators, so that a capture below autograd sees them.
 class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
@@ -150,26 +153,28 @@ class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
                         const Tensor& norm_weight, const Tensor& norm_bias, const OptionalTensor& code,
                         const GineEdges& edges, const Tensor& real_rows, const GineWeights& weights,
                         const GineDropout& dropout, const BatchNormOptions& norm) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kForward, "").typed<decltype(ForwardCpu)>();
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kGineForward, "").typed<decltype(GineForwardCpu)>();
     const at::AutoDispatchBelowADInplaceOrView below;
     auto [y, sum, hidden, product, mean, invstd] =
         op.call(x, edge_rows, code, edges.source, edges.index.in_offsets, real_rows, w1, b1, w2, b2, norm_weight,
-                norm_bias, weights.running_mean, weights.running_var, dropout.step, norm.momentum, norm.eps,
-                static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p);
-    context->save_for_backward({x, edge_rows, w1, w2, norm_weight, code.value_or(Tensor()), edges.index.out_offsets,
-                                edges.index.out_targets, edges.index.out_edges, real_rows, y, sum, hidden, product,
+                norm_bias, weights.running_mean, weights.running_var, weights.batches_tracked, dropout.step,
+                norm.momentum, norm.eps, static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p);
+    context->save_for_backward({x, edge_rows, code.value_or(Tensor()), edges.index.out_offsets, edges.index.out_targets,
+                                edges.index.out_edges, real_rows, w1, b1, w2, b2, norm_weight, y, sum, hidden, product,
                                 mean, invstd});
     context->saved_data["p"] = dropout.p;
     return y;
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kBackward, "").typed<decltype(BackwardCpu)>();
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kGineBackward, "").typed<decltype(GineBackwardCpu)>();
     const auto s = context->get_saved_variables();
     const at::AutoDispatchBelowADInplaceOrView below;
-    auto [gx, ge, gw1, gb1, gw2, gb2, gnw, gnb] =
-        op.call(grads[0], s[0], s[1], s[5].defined() ? OptionalTensor(s[5]) : std::nullopt, s[6], s[7], s[8], s[9],
-                s[2], s[3], s[4], s[10], s[11], s[12], s[13], s[14], s[15], context->saved_data["p"].toDouble());
+    auto [gx, ge, gw1, gb1, gw2, gb2, gnw, gnb] = op.call(
+        grads[0], s[0], s[1], s[2].defined() ? OptionalTensor(s[2]) : std::nullopt, s[3], s[4], s[5], s[6], s[7], s[8],
+        s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], context->saved_data["p"].toDouble());
     return {gx, ge, gw1, gb1, gw2, gb2, gnw, gnb, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
@@ -184,12 +189,13 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
   library.def(
       "gine_layer(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
       "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor norm_weight, Tensor norm_bias, Tensor(a!) running_mean, "
-      "Tensor(b!) running_var, Tensor step, float momentum, float eps, int seed, int layer, float p) "
+      "Tensor(b!) running_var, Tensor(c!) batches, Tensor step, float momentum, float eps, int seed, int layer, float "
+      "p) "
       "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "gine_layer_backward(Tensor grad, Tensor x, Tensor edge_rows, Tensor? code, Tensor out_offsets, "
-      "Tensor out_targets, Tensor out_edges, Tensor real_rows, Tensor w1, Tensor w2, Tensor norm_weight, Tensor y, "
-      "Tensor sum, Tensor hidden, Tensor product, Tensor mean, Tensor invstd, float p) "
+      "Tensor out_targets, Tensor out_edges, Tensor real_rows, Tensor w1, Tensor b1, Tensor w2, Tensor b2, "
+      "Tensor norm_weight, Tensor y, Tensor sum, Tensor hidden, Tensor product, Tensor mean, Tensor invstd, float p) "
       "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   library.def(
       "gine_layer_eval(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
@@ -197,9 +203,9 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("gine_layer", ForwardCpu);
-  library.impl("gine_layer_backward", BackwardCpu);
-  library.impl("gine_layer_eval", EvalCpu);
+  library.impl("gine_layer", GineForwardCpu);
+  library.impl("gine_layer_backward", GineBackwardCpu);
+  library.impl("gine_layer_eval", GineEvalCpu);
 }
 
 Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
@@ -212,7 +218,7 @@ Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_row
 Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                      const BatchNormOptions& norm) {
   if (!x.is_cpu()) return GineLayerEvalPlain(x, edges, w, norm);
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kEval, "").typed<decltype(EvalCpu)>();
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kGineEval, "").typed<decltype(GineEvalCpu)>();
   const Tensor scale = w.norm_weight * (w.running_var + norm.eps).rsqrt();
   const Tensor shift = w.norm_bias - w.running_mean * scale;
   const at::AutoDispatchBelowADInplaceOrView below;

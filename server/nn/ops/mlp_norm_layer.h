@@ -7,26 +7,16 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
-#include "nn/kernels/mlp.h"
 #include "nn/kernels/norm.h"
 #include "nn/ops/masked_batch_norm.h"
-#include "nn/ops/row_chunks.h"
+#include "nn/ops/mlp_chunks.h"
 
 namespace permafrost::nn {
-
-template <class T>
-const T* Read(const at::Tensor& t) {
-  return t.const_data_ptr<T>();
-}
-template <class T>
-T* Write(const at::Tensor& t) {
-  return t.mutable_data_ptr<T>();
-}
 
 // Real rows, [1] int64, within 0..N.
 inline int64_t RealRows(const at::Tensor& real_rows, int64_t rows, const char* op) {
@@ -35,18 +25,9 @@ inline int64_t RealRows(const at::Tensor& real_rows, int64_t rows, const char* o
   return real;
 }
 
-// Below this many multiplications a region stays on one thread: a fork would cost more.
-inline constexpr int64_t kParallelProducts = 1 << 19;
-inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
-  return products < kParallelProducts ? chunks.count() : 1;
-}
-
 struct LayerWeights {
-  at::Tensor w1, b1, w2, b2, norm_weight, norm_bias;
-  MlpWidths widths() const { return {w1.size(1), w1.size(0), w2.size(0)}; }
-  int64_t products() const { return w1.numel() + w2.numel(); }  // a row's
-  // Values that a chunk keeps for the gradients of w1, b1, w2, b2.
-  int64_t values() const { return w1.numel() + b1.numel() + w2.numel() + b2.numel(); }
+  MlpWeights mlp;
+  at::Tensor norm_weight, norm_bias;  // [D]
 };
 
 // What the forward pass keeps for the backward: [N, ...] or [D].
@@ -54,40 +35,17 @@ struct LayerSaved {
   at::Tensor y, sum, hidden, product, mean, invstd;
 };
 
-// Packs both weights, one a thread where that pays.
-template <class T, class Pack>
-at::Tensor PackBoth(const LayerWeights& w, int64_t first_size, int64_t second_size, const Pack& pack) {
-  at::Tensor packed = at::empty({first_size + second_size}, w.w1.options());
-  T* const to = Write<T>(packed);
-  at::parallel_for(0, 2, w.products() < kParallelProducts ? 2 : 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const at::Tensor& weight = i == 0 ? w.w1 : w.w2;
-      pack(Read<T>(weight), weight.size(0), weight.size(1), to + (i == 0 ? 0 : first_size));
-    }
-  });
-  return packed;
-}
-
-template <class T, class Body>
-void ForChunks(const RowChunks& chunks, int64_t grain, const Body& body) {
-  at::parallel_for(0, chunks.count(), grain, [&](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) body(c, chunks.begin(c), chunks.size(c));
-  });
-}
-
 // Sum, hidden and product of the real rows; after_chunk(chunk, first row, rows) follows while they are in cache.
 template <class T, class Aggregation, class AfterChunk>
-void ForwardRows(const Aggregation& aggregation, const LayerWeights& w, const RowChunks& chunks, int64_t rows,
+void ForwardRows(const Aggregation& aggregation, const MlpWeights& w, const RowChunks& chunks, int64_t rows,
                  const LayerSaved& to, const AfterChunk& after_chunk) {
   const MlpWidths widths = w.widths();
-  const int64_t first_size = PackedSize<T>(widths.in, widths.hidden);
-  const at::Tensor packed = PackBoth<T>(w, first_size, PackedSize<T>(widths.hidden, widths.out), PackForward<T>);
-  const T* const first = Read<T>(packed);
+  const PackedMlp<T> packed = PackMlpForward<T>(w);
   const T *const b1 = Read<T>(w.b1), *const b2 = Read<T>(w.b2);
   T *const sum = Write<T>(to.sum), *const hidden = Write<T>(to.hidden), *const product = Write<T>(to.product);
-  ForChunks<T>(chunks, ChunkGrain(chunks, rows * w.products()), [&](int64_t c, int64_t begin, int64_t size) {
+  ForChunks(chunks, ChunkGrain(chunks, rows * w.products()), [&](int64_t c, int64_t begin, int64_t size) {
     aggregation.Sum(begin, begin + size, sum);
-    MlpForward<T>(widths, size, sum + begin * widths.in, first, b1, first + first_size, b2,
+    MlpForward<T>(widths, size, sum + begin * widths.in, packed.first, b1, packed.second, b2,
                   hidden + begin * widths.hidden, product + begin * widths.out);
     after_chunk(c, begin, size);
   });
@@ -138,26 +96,27 @@ template <class T, class Aggregation>
 LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, int64_t all_rows, int64_t rows,
                         const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& norm,
                         const LayerDropout& dropout) {
-  const MlpWidths widths = w.widths();
-  const auto options = w.w1.options();
+  const MlpWidths widths = w.mlp.widths();
+  const int64_t values = w.mlp.values();
+  const auto options = w.mlp.w1.options();
   const LayerSaved to{at::empty({all_rows, widths.out}, options),
                       at::empty({all_rows, widths.in}, options),
                       at::empty({all_rows, widths.hidden}, options),
                       at::empty({all_rows, widths.out}, options),
                       at::empty({widths.out}, options),
                       at::empty({widths.out}, options)};
-  const RowChunks chunks(rows, w.values());
+  const RowChunks chunks(rows, values);
   // As large as padding makes it, so that the size does not depend on values.
-  const at::Tensor moments = at::empty({RowChunks::CountOf(all_rows, w.values()), 2, widths.out}, options);
+  const at::Tensor moments = at::empty({RowChunks::CountOf(all_rows, values), 2, widths.out}, options);
   const T* const product = Read<T>(to.product);
-  ForwardRows<T>(aggregation, w, chunks, rows, to, [&](int64_t c, int64_t begin, int64_t size) {
+  ForwardRows<T>(aggregation, w.mlp, chunks, rows, to, [&](int64_t c, int64_t begin, int64_t size) {
     T* const of = Write<T>(moments) + 2 * c * widths.out;
     ColumnMoments<T>(product + begin * widths.out, size, widths.out, of, of + widths.out);
   });
   const at::Tensor affine = CombineMoments<T>(chunks, rows, moments, w, running_mean, running_var, norm, to);
   const T *const scale = Read<T>(affine), kept = static_cast<T>(1 / (1 - dropout.p));
   T* const y = Write<T>(to.y);
-  ForChunks<T>(chunks, ChunkGrain(chunks, rows * w.products()), [&](int64_t, int64_t begin, int64_t size) {
+  ForChunks(chunks, ChunkGrain(chunks, rows * w.mlp.products()), [&](int64_t, int64_t begin, int64_t size) {
     const int64_t at = begin * widths.out;
     ScaleShiftRelu<T>(product + at, size, widths.out, scale, scale + widths.out, y + at);
     if (dropout.p > 0) DropRows<T>(dropout.mask, kept, begin, size, widths.out, y + at);
@@ -168,7 +127,7 @@ LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, i
 
 // Evaluation: the norm's scale and shift are known before, so that one pass does all.
 template <class T, class Aggregation>
-at::Tensor ForwardLayerEval(const Aggregation& aggregation, const LayerWeights& w, int64_t all_rows, int64_t rows,
+at::Tensor ForwardLayerEval(const Aggregation& aggregation, const MlpWeights& w, int64_t all_rows, int64_t rows,
                             const at::Tensor& scale, const at::Tensor& shift) {
   const MlpWidths widths = w.widths();
   const auto options = w.w1.options();
@@ -187,7 +146,9 @@ at::Tensor ForwardLayerEval(const Aggregation& aggregation, const LayerWeights& 
 }
 
 struct LayerGradients {
-  at::Tensor x, w1, b1, w2, b2, norm_weight, norm_bias;
+  at::Tensor x;
+  MlpWeights mlp;
+  at::Tensor norm_weight, norm_bias;
 };
 
 // [3, D], as NormGradient takes them: mean_grad, mean_dot and scale; of all chunks' sums [chunks, 2, D]. Writes the
@@ -215,35 +176,22 @@ at::Tensor CombineNormSums(const RowChunks& chunks, int64_t rows, const at::Tens
   return means;
 }
 
-// Places of one chunk's sums among its partial values.
-template <class T>
-MlpGradients<T> PartialOf(const LayerWeights& w, T* partial) {
-  T* const b1 = partial + w.w1.numel();
-  T* const w2 = b1 + w.b1.numel();
-  return {partial, b1, w2, w2 + w.w2.numel()};
-}
-
 // grad: [N, D]. aggregation.Gradient has run for every chunk when this returns.
 template <class T, class Aggregation>
 LayerGradients BackwardLayer(const Aggregation& aggregation, const at::Tensor& grad, const LayerSaved& saved,
                              const LayerWeights& w, int64_t rows, double p) {
-  const MlpWidths widths = w.widths();
-  const int64_t all_rows = saved.y.size(0), values = w.values();
-  const auto options = w.w1.options();
-  const LayerGradients to{at::empty({all_rows, widths.in}, options),
-                          at::empty_like(w.w1),
-                          at::empty_like(w.b1),
-                          at::empty_like(w.w2),
-                          at::empty_like(w.b2),
-                          at::empty_like(w.norm_weight),
+  const MlpWidths widths = w.mlp.widths();
+  const int64_t all_rows = saved.y.size(0), values = w.mlp.values();
+  const auto options = w.mlp.w1.options();
+  const LayerGradients to{at::empty({all_rows, widths.in}, options), w.mlp.EmptyLike(), at::empty_like(w.norm_weight),
                           at::empty_like(w.norm_bias)};
   const RowChunks chunks(rows, values);
-  const int64_t most = RowChunks::CountOf(all_rows, values), grain = ChunkGrain(chunks, rows * w.products());
+  const int64_t grain = ChunkGrain(chunks, rows * w.mlp.products());
   const T *const g = Read<T>(grad), *const y = Read<T>(saved.y), *const z = Read<T>(saved.product);
   const T *const mean = Read<T>(saved.mean), kept = static_cast<T>(1 / (1 - p));
 
-  const at::Tensor sums = at::empty({most, 2, widths.out}, options);
-  ForChunks<T>(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
+  const at::Tensor sums = at::empty({RowChunks::CountOf(all_rows, values), 2, widths.out}, options);
+  ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
     const int64_t at = begin * widths.out;
     T* const of = Write<T>(sums) + 2 * c * widths.out;
     NormGradientSums<T>(g + at, y + at, z + at, mean, kept, size, widths.out, of, of + widths.out);
@@ -251,40 +199,21 @@ LayerGradients BackwardLayer(const Aggregation& aggregation, const at::Tensor& g
   const at::Tensor combined = CombineNormSums<T>(chunks, rows, sums, w, saved, to);
   const T* const means = Read<T>(combined);
 
-  const int64_t first_size = PackedSize<T>(widths.hidden, widths.in);
-  const at::Tensor packed = PackBoth<T>(w, first_size, PackedSize<T>(widths.out, widths.hidden), PackBackward<T>);
-  // Rows of the largest chunk; a chunk of fewer rows uses a part.
-  const int64_t chunk_rows = std::max(RowChunks::kRows, (all_rows + most - 1) / most);
-  const int64_t scratch_size = MlpScratch<T>(widths, chunk_rows);
-  const at::Tensor gz = at::empty({all_rows, widths.out + widths.hidden + widths.in}, options);
-  const at::Tensor scratch = at::empty({most, scratch_size}, options), partial = at::empty({most, values}, options);
-  T* const gz2 = Write<T>(gz);
-  T* const gz1 = gz2 + all_rows * widths.out;
-  T* const gsum = gz1 + all_rows * widths.hidden;
-  ForChunks<T>(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
+  const MlpBackwardChunks<T> mlp(w.mlp, all_rows);
+  const at::Tensor product_gradient = at::empty({all_rows, widths.out}, options);
+  const at::Tensor sum_gradient = at::empty({all_rows, widths.in}, options);
+  T *const gz = Write<T>(product_gradient), *const gsum = Write<T>(sum_gradient);
+  ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
     const int64_t at = begin * widths.out;
     NormGradient<T>(g + at, y + at, z + at, mean, kept, means + 2 * widths.out, means, means + widths.out, size,
-                    widths.out, gz2 + at);
-    MlpBackward<T>(widths, size, Read<T>(saved.sum) + begin * widths.in, Read<T>(saved.hidden) + begin * widths.hidden,
-                   gz2 + at, Read<T>(packed), Read<T>(packed) + first_size, gz1 + begin * widths.hidden,
-                   Write<T>(scratch) + c * scratch_size, gsum + begin * widths.in,
-                   PartialOf(w, Write<T>(partial) + c * values));
+                    widths.out, gz + at);
+    mlp.Run(c, begin, size, Read<T>(saved.sum), Read<T>(saved.hidden), gz, gsum);
   });
 
   T* const gx = Write<T>(to.x);
-  const T* const parts = Read<T>(partial);
-  const MlpGradients<T> out{Write<T>(to.w1), Write<T>(to.b1), Write<T>(to.w2), Write<T>(to.b2)};
-  const int64_t sizes[] = {w.w1.numel(), w.b1.numel(), w.w2.numel(), w.b2.numel()};
-  T* const ends[] = {out.first, out.first_bias, out.second, out.second_bias};
-  ForChunks<T>(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
+  ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
     aggregation.Gradient(c, begin, begin + size, gsum, gx);
-    // And a share of the weights' gradients, added up over the chunks.
-    int64_t before = 0;
-    for (int k = 0; k < 4; before += sizes[k++]) {
-      const int64_t from = std::clamp<int64_t>(values * c / chunks.count() - before, 0, sizes[k]);
-      const int64_t until = std::clamp<int64_t>(values * (c + 1) / chunks.count() - before, 0, sizes[k]);
-      AddParts<T>(parts + before + from, values, chunks.count(), until - from, ends[k] + from);
-    }
+    mlp.AddShare(c, chunks.count(), to.mlp);
   });
   std::fill_n(gx + rows * widths.in, (all_rows - rows) * widths.in, T(0));
   return to;

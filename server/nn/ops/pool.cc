@@ -22,7 +22,7 @@ std::vector<T> FactorsOf(const int64_t* graph_of_row, int64_t rows, int64_t grap
   return factors;
 }
 
-Tensor ForwardCpu(const Tensor& x_in, const Tensor& graph_in, int64_t graphs, bool mean) {
+Tensor PoolForwardCpu(const Tensor& x_in, const Tensor& graph_in, int64_t graphs, bool mean) {
   const Tensor x = x_in.contiguous(), graph = graph_in.contiguous();
   TORCH_CHECK(x.dim() == 2 && graph.dim() == 1 && graph.size(0) == x.size(0) && graph.scalar_type() == at::kLong,
               "pool: x ", x.sizes(), " and graph_of_row ", graph.toString(), graph.sizes(),
@@ -48,7 +48,7 @@ Tensor ForwardCpu(const Tensor& x_in, const Tensor& graph_in, int64_t graphs, bo
   return y;
 }
 
-Tensor BackwardCpu(const Tensor& grad_in, const Tensor& graph_in, bool mean) {
+Tensor PoolBackwardCpu(const Tensor& grad_in, const Tensor& graph_in, bool mean) {
   const Tensor grad = grad_in.contiguous(), graph = graph_in.contiguous();
   const int64_t rows = graph.size(0), width = grad.size(1), graphs = grad.size(0);
   const int64_t* const of = graph.const_data_ptr<int64_t>();
@@ -67,15 +67,16 @@ Tensor BackwardCpu(const Tensor& grad_in, const Tensor& graph_in, bool mean) {
   return gx;
 }
 
-constexpr const char* kForward = "permafrost::pool";
-constexpr const char* kBackward = "permafrost::pool_backward";
+constexpr const char* kPoolForward = "permafrost::pool";
+constexpr const char* kPoolBackward = "permafrost::pool_backward";
 
 // Both halves are dispatched operators, so that a capture below autograd sees them.
 class PoolFunction : public torch::autograd::Function<PoolFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& graph, int64_t graphs,
                         bool mean) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kForward, "").typed<decltype(ForwardCpu)>();
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kPoolForward, "").typed<decltype(PoolForwardCpu)>();
     const at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({graph});
     context->saved_data["mean"] = mean;
@@ -83,7 +84,8 @@ class PoolFunction : public torch::autograd::Function<PoolFunction> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kBackward, "").typed<decltype(BackwardCpu)>();
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kPoolBackward, "").typed<decltype(PoolBackwardCpu)>();
     const at::AutoDispatchBelowADInplaceOrView below;
     return {op.call(grads[0], context->get_saved_variables()[0], context->saved_data["mean"].toBool()), Tensor(),
             Tensor(), Tensor()};
@@ -98,8 +100,8 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("pool", ForwardCpu);
-  library.impl("pool_backward", BackwardCpu);
+  library.impl("pool", PoolForwardCpu);
+  library.impl("pool_backward", PoolBackwardCpu);
 }
 
 Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, Pooling pooling) {

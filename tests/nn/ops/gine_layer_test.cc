@@ -83,7 +83,8 @@ LayerInputs MakeLayer(const LayerCase& c, int64_t padding_rows, int64_t padding_
                 .norm_weight = at::rand({c.out}, floats) + 0.5,
                 .norm_bias = at::randn({c.out}, floats),
                 .running_mean = at::randn({c.out}, floats),
-                .running_var = at::rand({c.out}, floats) + 0.5};
+                .running_var = at::rand({c.out}, floats) + 0.5,
+                .batches_tracked = at::zeros({}, longs)};
   in.dropout = {.step = at::full({1}, 17, longs), .key = {.seed = 5, .layer = 2}, .p = c.p};
   in.real_rows = at::full({1}, c.nodes, longs);
   return in;
@@ -98,6 +99,7 @@ LayerOutcome RunLayer(const LayerCase& c, LayerInputs in, bool fused) {
   GineWeights w = in.weights;
   w.running_mean = w.running_mean.clone();
   w.running_var = w.running_var.clone();
+  w.batches_tracked = w.batches_tracked.clone();
   const Tensor x = Leaf(in.x);
   in.edges.rows = Leaf(in.edges.rows);
   for (Tensor* t : {&w.w1, &w.b1, &w.w2, &w.b2, &w.norm_weight, &w.norm_bias}) *t = Leaf(*t);
@@ -120,12 +122,17 @@ LayerOutcome RunLayer(const LayerCase& c, LayerInputs in, bool fused) {
            {"gradient of the norm's weight", w.norm_weight.grad()},
            {"gradient of the norm's bias", w.norm_bias.grad()},
            {"running mean", w.running_mean},
-           {"running variance", w.running_var}}};
+           {"running variance", w.running_var},
+           {"batches", w.batches_tracked}}};
 }
 
 void ExpectLayersClose(const LayerOutcome& a, const LayerOutcome& b, double tolerance, const std::string& why) {
   for (size_t i = 0; i < a.values.size(); ++i) {
     const Tensor &p = a.values[i].second, &q = b.values[i].second;
+    if (p.scalar_type() == at::kLong) {
+      EXPECT_TRUE(at::equal(p, q)) << why << ": " << a.values[i].first;
+      continue;
+    }
     const double scale = 1 + (q.numel() > 0 ? q.abs().max().item<double>() : 0);
     EXPECT_TRUE(at::allclose(p, q, tolerance, tolerance * scale))
         << why << ": " << a.values[i].first << " differs by " << (p - q).abs().max();
@@ -161,8 +168,15 @@ TEST(GineLayer, GradientsAreThoseOfDifferences) {
   const auto loss = [&](const Tensor& x, const Tensor& rows, const std::vector<Tensor>& w) {
     LayerInputs now = in;
     now.edges.rows = rows;
-    const GineWeights weights{
-        w[0], w[1], w[2], w[3], w[4], w[5], at::zeros({c.out}, at::kDouble), at::ones({c.out}, at::kDouble)};
+    const GineWeights weights{w[0],
+                              w[1],
+                              w[2],
+                              w[3],
+                              w[4],
+                              w[5],
+                              at::zeros({c.out}, at::kDouble),
+                              at::ones({c.out}, at::kDouble),
+                              at::zeros({}, at::kLong)};
     return (GineLayer(x, now.edges, in.real_rows, weights, in.dropout) * in.out_grad).sum();
   };
   std::vector<Tensor> leaves{Leaf(in.x), Leaf(in.edges.rows)};

@@ -1,0 +1,17 @@
+// Adam and AdamW over all of a model's parameters as one operator: permafrost::adam_.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace permafrost::nn {
+
+// One update, in one parallel region for all parameters. CPU; float32 or float64, contiguous, all of one type.
+// gradients, exp_avgs, exp_avg_sqs: one for each parameter, of its shape; step: [] float32, steps done, one more after
+// this; learning_rate: [] float64. decoupled: AdamW. beta = (0.9, 0.999), eps = 1e-8.
+void AdamStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+                 const std::vector<at::Tensor>& exp_avgs, const std::vector<at::Tensor>& exp_avg_sqs, at::Tensor& step,
+                 const at::Tensor& learning_rate, double weight_decay, bool decoupled);
+
+}  // namespace permafrost::nn

@@ -1,0 +1,128 @@
+// An MLP's products by chunks of rows on several threads: what the fused layers and the plain MLP share.
+// Threads: ATen's. Bits do not depend on their number.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "nn/kernels/mlp.h"
+#include "nn/kernels/norm.h"
+#include "nn/ops/row_chunks.h"
+
+namespace permafrost::nn {
+
+template <class T>
+const T* Read(const at::Tensor& t) {
+  return t.const_data_ptr<T>();
+}
+template <class T>
+T* Write(const at::Tensor& t) {
+  return t.mutable_data_ptr<T>();
+}
+
+// Below this many multiplications a region stays on one thread: a fork would cost more.
+inline constexpr int64_t kParallelProducts = 1 << 19;
+inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
+  return products < kParallelProducts ? chunks.count() : 1;
+}
+
+// body(chunk, first row, rows)
+template <class Body>
+void ForChunks(const RowChunks& chunks, int64_t grain, const Body& body) {
+  at::parallel_for(0, chunks.count(), grain, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) body(c, chunks.begin(c), chunks.size(c));
+  });
+}
+
+// Contiguous. [H, C], [H], [D, H], [D]: the weights themselves, or their gradients.
+struct MlpWeights {
+  at::Tensor w1, b1, w2, b2;
+  MlpWidths widths() const { return {w1.size(1), w1.size(0), w2.size(0)}; }
+  int64_t products() const { return w1.numel() + w2.numel(); }  // of one row
+  int64_t values() const { return w1.numel() + b1.numel() + w2.numel() + b2.numel(); }
+  MlpWeights EmptyLike() const {
+    return {at::empty_like(w1), at::empty_like(b1), at::empty_like(w2), at::empty_like(b2)};
+  }
+};
+
+template <class T>
+struct PackedMlp {
+  at::Tensor storage;
+  const T *first, *second;
+};
+
+// Both matrices, one a thread where that pays.
+template <class T, class Pack>
+PackedMlp<T> PackMlp(const MlpWeights& w, int64_t first_size, int64_t second_size, const Pack& pack) {
+  at::Tensor storage = at::empty({first_size + second_size}, w.w1.options());
+  T* const to = Write<T>(storage);
+  at::parallel_for(0, 2, w.products() < kParallelProducts ? 2 : 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const at::Tensor& weight = i == 0 ? w.w1 : w.w2;
+      pack(Read<T>(weight), weight.size(0), weight.size(1), to + (i == 0 ? 0 : first_size));
+    }
+  });
+  return {storage, to, to + first_size};
+}
+template <class T>
+PackedMlp<T> PackMlpForward(const MlpWeights& w) {
+  const MlpWidths widths = w.widths();
+  return PackMlp<T>(w, PackedSize<T>(widths.in, widths.hidden), PackedSize<T>(widths.hidden, widths.out),
+                    PackForward<T>);
+}
+template <class T>
+PackedMlp<T> PackMlpBackward(const MlpWeights& w) {
+  const MlpWidths widths = w.widths();
+  return PackMlp<T>(w, PackedSize<T>(widths.hidden, widths.in), PackedSize<T>(widths.out, widths.hidden),
+                    PackBackward<T>);
+}
+
+// The backward pass of up to `rows` rows. Sizes depend on `rows` alone, not on the chunks that are run.
+template <class T>
+class MlpBackwardChunks {
+ public:
+  MlpBackwardChunks(const MlpWeights& w, int64_t rows)
+      : widths_(w.widths()), values_(w.values()), packed_(PackMlpBackward<T>(w)) {
+    const int64_t most = RowChunks::CountOf(rows, values_);
+    // Rows of the largest chunk.
+    scratch_size_ = MlpScratch<T>(widths_, std::max(RowChunks::kRows, (rows + most - 1) / most));
+    const auto options = w.w1.options();
+    scratch_ = at::empty({most, scratch_size_}, options);
+    parts_ = at::empty({most, values_}, options);
+    hidden_gradient_ = at::empty({rows, widths_.hidden}, options);
+  }
+
+  // Of chunk c, rows [begin, begin + size): writes those rows of gx, and the chunk's share of the weights' gradients.
+  // x: [rows, in]; hidden: [rows, hidden]; grad: [rows, out]; gx: [rows, in].
+  void Run(int64_t c, int64_t begin, int64_t size, const T* x, const T* hidden, const T* grad, T* gx) const {
+    T* const w1 = Write<T>(parts_) + c * values_;
+    T* const b1 = w1 + widths_.hidden * widths_.in;
+    T* const w2 = b1 + widths_.hidden;
+    MlpBackward<T>(widths_, size, x + begin * widths_.in, hidden + begin * widths_.hidden, grad + begin * widths_.out,
+                   packed_.first, packed_.second, Write<T>(hidden_gradient_) + begin * widths_.hidden,
+                   Write<T>(scratch_) + c * scratch_size_, gx + begin * widths_.in,
+                   {w1, b1, w2, w2 + widths_.out * widths_.hidden});
+  }
+
+  // After all: the c-th of `count` shares of `to`, the gradients added up over the chunks.
+  void AddShare(int64_t c, int64_t count, const MlpWeights& to) const {
+    int64_t before = 0;
+    for (const at::Tensor* t : {&to.w1, &to.b1, &to.w2, &to.b2}) {
+      const int64_t from = std::clamp<int64_t>(values_ * c / count - before, 0, t->numel());
+      const int64_t until = std::clamp<int64_t>(values_ * (c + 1) / count - before, 0, t->numel());
+      AddParts<T>(Read<T>(parts_) + before + from, values_, count, until - from, Write<T>(*t) + from);
+      before += t->numel();
+    }
+  }
+
+ private:
+  MlpWidths widths_;
+  int64_t values_, scratch_size_ = 0;
+  PackedMlp<T> packed_;
+  at::Tensor scratch_, parts_, hidden_gradient_;
+};
+
+}  // namespace permafrost::nn
