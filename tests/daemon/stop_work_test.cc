@@ -40,10 +40,10 @@ TEST(StopWork, WaitsForBoth) {
   }
 }
 
-// What goes on uses what it was given, which therefore outlives these tests.
+// What goes on uses what it was given, which therefore outlives these tests; static, so that it does not count as lost.
 TEST(StopWork, NamesTheJobThatGoesOn) {
-  auto& catalog = *new api::FakeCatalog();
-  auto& jobs = *new SlowJobs();
+  static auto& catalog = *new api::FakeCatalog();
+  static auto& jobs = *new SlowJobs();
   const absl::Status stopped = StopWork(kShort, catalog, jobs, JobId("stuck"));
   EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(stopped.message()), AllOf(HasSubstr("job stuck"), HasSubstr("--drain-timeout 50ms")));
@@ -51,8 +51,8 @@ TEST(StopWork, NamesTheJobThatGoesOn) {
 }
 
 TEST(StopWork, NamesTheImportThatGoesOn) {
-  auto& catalog = *new SlowImports();
-  auto& jobs = *new api::FakeJobManager();
+  static auto& catalog = *new SlowImports();
+  static auto& jobs = *new api::FakeJobManager();
   const absl::Status stopped = StopWork(kShort, catalog, jobs, JobId("stuck"));
   EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(stopped.message()), HasSubstr("import did not stop"));

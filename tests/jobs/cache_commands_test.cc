@@ -28,28 +28,32 @@ using testing::IsEmpty;
 class Answer {
  public:
   Answer(Server& server, const std::string& id, const Command& command) {
-    server->CommandGraphCache(JobId(id), command, [this](absl::StatusOr<Snapshot> answer) {
-      absl::MutexLock lock(&mu_);
-      EXPECT_FALSE(answer_) << "answered twice";
-      answer_ = std::move(answer);
+    server->CommandGraphCache(JobId(id), command, [state = state_](absl::StatusOr<Snapshot> answer) {
+      absl::MutexLock lock(&state->mu);
+      EXPECT_FALSE(state->answer) << "answered twice";
+      state->answer = std::move(answer);
     });
   }
   bool is_there() const {
-    absl::MutexLock lock(&mu_);
-    return answer_.has_value();
+    absl::MutexLock lock(&state_->mu);
+    return state_->answer.has_value();
   }
   absl::StatusOr<Snapshot> Await() const {
-    absl::MutexLock lock(&mu_);
-    const auto there = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return answer_.has_value(); };
-    if (!mu_.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(60))) {
+    absl::MutexLock lock(&state_->mu);
+    if (!state_->mu.AwaitWithTimeout(absl::Condition(state_.get(), &State::IsThere), absl::Seconds(60))) {
       return absl::DeadlineExceededError("no answer in a minute");
     }
-    return *answer_;
+    return *state_->answer;
   }
 
  private:
-  mutable absl::Mutex mu_;
-  std::optional<absl::StatusOr<Snapshot>> answer_ ABSL_GUARDED_BY(mu_);
+  // Also the callback's: a server that ends after this answers what is open.
+  struct State {
+    bool IsThere() { return answer.has_value(); }
+    absl::Mutex mu;
+    std::optional<absl::StatusOr<Snapshot>> answer;
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 Command Freeze() { return {.kind = CommandKind::kFreeze}; }
