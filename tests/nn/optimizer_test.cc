@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace permafrost::nn {
 namespace {
@@ -35,6 +38,39 @@ TEST(Optimizer, FollowsThePapers) {
     }
     EXPECT_NEAR(value[1].item<double>(), ReferenceAfter(5, options, 1.5, 0.3), 1e-9)
         << kOptimizerNames.Name(options.algorithm) << " with weight decay " << options.weight_decay;
+  }
+}
+
+TEST(Optimizer, AgreesWithPyTorchsFusedKernel) {
+  for (const OptimizerAlgorithm algorithm : {OptimizerAlgorithm::kAdam, OptimizerAlgorithm::kAdamW}) {
+    at::manual_seed(1);
+    TensorSet tensors;
+    std::vector<at::Tensor> theirs, m, v, gradients;
+    for (const int64_t size : {1, 7, 64, 10007}) {
+      const at::Tensor value = tensors.AddParameter("w" + std::to_string(size), at::randn({size}));
+      theirs.push_back(value.detach().clone());
+      m.push_back(at::zeros({size}));
+      v.push_back(at::zeros({size}));
+    }
+    Optimizer optimizer({.algorithm = algorithm, .learning_rate = 1e-2, .weight_decay = 0.1}, tensors.parameters());
+    for (int t = 1; t <= 5; ++t) {
+      gradients.clear();
+      for (const at::Tensor& value : theirs) gradients.push_back(at::randn_like(value));
+      const std::vector<at::Tensor> steps(theirs.size(), at::full({}, static_cast<float>(t)));
+      const auto update = [&](auto fused) {
+        fused(theirs, gradients, m, v, {}, steps, 1e-2, 0.9, 0.999, 0.1, 1e-8, false, false, std::nullopt,
+              std::nullopt);
+      };
+      using Fused = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
+                         double, double, double, double, double, bool, bool, const std::optional<at::Tensor>&,
+                         const std::optional<at::Tensor>&);
+      update(algorithm == OptimizerAlgorithm::kAdam ? static_cast<Fused*>(&at::_fused_adam_)
+                                                    : static_cast<Fused*>(&at::_fused_adamw_));
+      optimizer.Step(gradients);
+    }
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      EXPECT_TRUE(at::allclose(optimizer.parameters()[i], theirs[i], 1e-5, 1e-6)) << kOptimizerNames.Name(algorithm);
+    }
   }
 }
 
