@@ -183,43 +183,40 @@ void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
 
 void AddDatasetImport(CLI::App& dataset, Command& chosen) {
   const data::ImportOptions defaults;
-  CLI::App* import = dataset.add_subcommand("import", "Import many small graphs or one large graph");
+  CLI::App* command = dataset.add_subcommand("import", "Import many small graphs or one large graph");
   const auto flags = std::make_shared<ImportFlags>();
   v1::ImportOptions& options = flags->options;
-  import->add_option("NAME", flags->name, "Name of the dataset: 1..63 characters of [a-z0-9-], a letter first")
+  command->add_option("NAME", flags->name, "Name of the dataset: 1..63 characters of [a-z0-9-], a letter first")
       ->type_name("")
       ->required();
-  import->add_option("PATH", flags->path, "File or directory to import, on the server's machine")
+  command->add_option("PATH", flags->path, "File or directory to import, on the server's machine")
       ->type_name("")
       ->required();
-  AddEnumOption(*import, "--format", flags->format, *v1::ImportOptions::Format_descriptor(),
+  AddEnumOption(*command, "--format", flags->format, *v1::ImportOptions::Format_descriptor(),
                 absl::StrCat("What it is (default ", NameOf(data::kImportFormatNames, defaults.format),
                              "; auto: from what is there)"));
-  AddSplitOptions(*import, flags);
+  AddSplitOptions(*command, flags);
   const auto no_inverse = [&options] { options.set_no_inverse_edges(true); };
   const auto coalesce = [&options] { options.set_coalesce(true); };
   const auto no_out_edges = [&options] { options.set_no_out_edges(true); };
-  import->add_flag_callback("--no-inverse-edges,--directed", no_inverse,
-                            "Keep each edge as it stands instead of storing it with its inverse");
-  import->add_flag_callback("--coalesce", coalesce,
-                            "Large graph: keep one of several edges with equal ends, their weights added");
-  import->add_flag_callback("--no-out-edges", no_out_edges,
-                            "Large directed graph: keep edges by target only; smaller, but without random walks");
-  AddEnumOption(*import, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
+  command->add_flag_callback("--no-inverse-edges,--directed", no_inverse,
+                             "Keep each edge as it stands instead of storing it with its inverse");
+  command->add_flag_callback("--coalesce", coalesce,
+                             "Large graph: keep one of several edges with equal ends, their weights added");
+  command->add_flag_callback("--no-out-edges", no_out_edges,
+                             "Large directed graph: keep edges by target only; smaller, but without random walks");
+  AddEnumOption(*command, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
                 absl::StrCat("Large graph in OGB's layout: which file of node features to read (default ",
                              NameOf(data::kNodeFeatureChoiceNames, defaults.node_features), ")"));
-  AddEdgeListOptions(*import, flags);
-  import
+  AddEdgeListOptions(*command, flags);
+  command
       ->add_option("--memory", flags->memory_bytes,
                    "Large graph: memory for sorting, as 512MiB (default: a quarter of the machine's)")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
       ->type_name("SIZE");
-  import->add_flag("--watch,!--no-watch", flags->watch, "Show progress until the import ends (default)");
-  AddReconnectOption(*import, flags->reconnect_seconds);
-  import->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags);
-};
-}  // namespace permafrost::client
-);
+  command->add_flag("--watch,!--no-watch", flags->watch, "Show progress until the import ends (default)");
+  AddReconnectOption(*command, flags->reconnect_seconds);
+  command->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags); }; });
 }
 
 }  // namespace permafrost::client
