@@ -131,8 +131,6 @@ class JobBook {
   absl::Status SaveEpochs(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SaveGraphCache(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountJob(JobState state, int64_t change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // How long a job waits that an error or a death ended `tries` times in a row.
-  absl::Duration RetryDelay(int32_t tries) const;
 
   const std::unique_ptr<JobStore> store_;
   const JobFiles files_;
