@@ -64,6 +64,7 @@ v1::ImportOptions OptionsOf(const ImportFlags& flags) {
 // Draws the import until it ends. The last message is left in `last`.
 FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const ImportFlags& flags,
                          v1::Dataset& last) {
+  std::string told;  // the last error that was
   v1::WatchDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
   const Stopwatch watch;
@@ -73,6 +74,11 @@ FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const
       [&](const v1::Dataset& dataset) {
         last = dataset;
         if (session.json()) session.PrintJson(dataset);
+        if (!session.json() && !dataset.last_error().empty() && dataset.last_error() != told) {
+          told = dataset.last_error();
+          session.terminal().Note(
+              absl::StrCat("permafrost: the import of ", flags.name, " waits and is tried again: ", OneLine(told)));
+        }
         const v1::ImportProgress& progress = dataset.import_progress();
         const ImportSnapshot snapshot{
             progress.current_file(), progress.bytes_read(), progress.bytes_total(),
