@@ -359,10 +359,11 @@ void JobBook::CountJob(JobState state, int64_t change) {
 }
 
 void JobBook::AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const {
-  const auto log = telemetry::JobLog::Open(files_.Log(id));
+  const auto log = OpenLog(id);
   if (log.ok()) {
     (*log)->Write(severity, line);
   } else {
+    metrics_.CountFailedLogLine();
     telemetry::Log(telemetry::Severity::kWarning, StdView(log.status().message()));
   }
 }

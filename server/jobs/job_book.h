@@ -109,7 +109,11 @@ class JobBook {
     return f(it == active_.end() ? nullptr : &it->second);
   }
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
-  // Of a job that is not running; a log that cannot be opened is passed over.
+  // The job's directory must be there.
+  absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const {
+    return telemetry::JobLog::Open(files_.Log(id), metrics_);
+  }
+  // Of a job that is not running; a log that cannot be opened counts as a line that could not be written.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
 
  private:
