@@ -23,7 +23,6 @@
 #include "graphcache/executable.h"
 #include "graphcache/freeze_point.h"
 #include "graphcache/shape_plan.h"
-#include "nn/models/gine.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"
 #include "train/options.h"
