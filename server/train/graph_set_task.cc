@@ -79,14 +79,14 @@ absl::StatusOr<graphcache::ShapePlan> PlanAside(const data::Batcher& batcher, co
 // Batches first.. of an order of graphs.
 class GraphSetStream final : public BatchStream {
  public:
-  GraphSetStream(const data::Batcher& batcher, c10::Device device, data::ShapeSampler sampler, int64_t epoch,
+  GraphSetStream(const data::Batcher& batcher, c10::Device device, data::EpochOrder epochs, int64_t epoch,
                  int64_t first, int64_t depth)
-      : sampler_(std::move(sampler)),
-        order_(sampler_.EpochOrder(epoch)),
+      : epochs_(std::move(epochs)),
+        order_(epochs_.Of(epoch)),
         view_(batcher, device),
-        prefetcher_(sampler_.batches_per_epoch() - first, depth,
+        prefetcher_(epochs_.batches_per_epoch() - first, depth,
                     [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
-                      const auto graphs = sampler_.Batch(order_, first + index);
+                      const auto graphs = epochs_.Batch(order_, first + index);
                       return batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), out);
                     }) {}
 
@@ -98,7 +98,7 @@ class GraphSetStream final : public BatchStream {
   }
 
  private:
-  const data::ShapeSampler sampler_;
+  const data::EpochOrder epochs_;
   const std::vector<uint32_t> order_;
   GraphSetHostBatch view_;
   data::Prefetcher<data::PaddedBatch> prefetcher_;
@@ -136,7 +136,7 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
       loss_(options.loss),
       device_(device),
       batcher_(std::move(batcher)),
-      sampler_(batcher_->split(data::Split::kTrain), {.batch_size = options.batch_size, .seed = options.seed}),
+      epochs_(batcher_->split(data::Split::kTrain), {.batch_size = options.batch_size, .seed = options.seed}),
       model_(nn::MakeGraphModel(model, options.seed, device)),
       probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
                    GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
@@ -197,12 +197,12 @@ absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const 
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return std::make_unique<GraphSetStream>(*batcher_, device_, sampler_, epoch, first_batch, kPrefetchDepth);
+  return std::make_unique<GraphSetStream>(*batcher_, device_, epochs_, epoch, first_batch, kPrefetchDepth);
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   return std::make_unique<GraphSetStream>(
-      *batcher_, device_, data::ShapeSampler(batcher_->split(split), {.batch_size = batch_size_, .shuffle = false}),
+      *batcher_, device_, data::EpochOrder(batcher_->split(split), {.batch_size = batch_size_, .shuffle = false}),
       /*epoch=*/0, /*first=*/0, kEvalPrefetchDepth);
 }
 
