@@ -160,10 +160,7 @@ absl::Status CatalogImpl::Load() {
 }
 
 absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions options) {
-  Violations violations;
-  violations.AddMissing(CheckIdSyntax("dataset_id", id.value()));
-  violations.AddMissing(CheckImportOptions(options));
-  PF_RETURN_IF_ERROR(violations.ToStatus());
+  PF_RETURN_IF_ERROR(CheckImport(id, options));
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   fs::path removed;
@@ -409,6 +406,13 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
 }
 
 }  // namespace
+
+absl::Status CheckImport(const DatasetId& id, const ImportOptions& options) {
+  Violations violations;
+  violations.AddMissing(CheckIdSyntax("dataset_id", id.value()));
+  violations.AddMissing(CheckImportOptions(options));
+  return violations.ToStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Create(CatalogOptions options) {
   auto catalog = std::make_unique<CatalogImpl>(std::move(options));

@@ -49,6 +49,10 @@ struct Dataset {
 using ImportFunction = std::function<absl::StatusOr<ImportedSummary>(
     const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
 
+// What an import is refused for before its source is looked at. Ok, or InvalidArgument with a violation for each bad
+// field: "dataset_id", "options.train_fraction".
+absl::Status CheckImport(const DatasetId& id, const ImportOptions& options);
+
 struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
   // Paths that imports may read, resolved; symlinks and `..` cannot leave them. Empty: no import is allowed.
@@ -73,7 +77,7 @@ class Catalog {
   virtual ~Catalog() = default;
 
   // Durable when Ok. Replaces one that has failed, and one that waits to be tried again, which then begins at once.
-  // Errors: InvalidArgument (id, options), AlreadyExists (reason DATASET_ALREADY_EXISTS),
+  // Errors: CheckImport's, AlreadyExists (reason DATASET_ALREADY_EXISTS),
   // PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound (source), Unavailable after StopImports.
   virtual absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) = 0;
   // NotFound, reason DATASET_NOT_FOUND.
