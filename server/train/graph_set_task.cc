@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/models/registry.h"
@@ -121,8 +120,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
                                                                    std::shared_ptr<const data::GraphSet> set,
                                                                    c10::Device device,
                                                                    const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model,
-                      GraphModelFor(options, set->summary(), MemoryLimit(), "spec."));
+  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), kNoLimits, "spec."));
   if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));

@@ -89,8 +89,7 @@ std::span<const float> SampledBatch::labels() const {
 absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const TrainOptions& options,
                                                            std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                            int threads, const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
-                      NodeModelFor(options, graph->summary(), MemoryLimit(), "spec."));
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
   std::unique_ptr<NodeTask> task(new NodeTask(options, std::move(graph), std::move(splits), model, device));
   PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));

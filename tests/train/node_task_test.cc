@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "base/memory_limit.h"
 #include "base/status.h"
 #include "device/backend.h"
 #include "device/cpu/storage.h"
@@ -249,8 +248,7 @@ TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
       const auto predicted = all.engine.Evaluate(**everything, 0);
       ASSERT_TRUE(predicted.ok()) << predicted.status();
       const at::Tensor reference = predicted->clone();
-      auto model =
-          nn::MakeNodeModel(*NodeModelFor(options, graph->summary(), MemoryLimit(), ""), options.seed, at::kCPU);
+      auto model = nn::MakeNodeModel(*NodeModelFor(options, graph->summary(), kNoLimits, ""), options.seed, at::kCPU);
       const auto layer_wise = PredictLayerWise(
           *graph, *model, {.num_layers = 3, .edge_weights = UsesEdgeWeights(options, *graph)}, [] { return true; });
       ASSERT_TRUE(layer_wise.ok()) << layer_wise.status();
