@@ -20,7 +20,7 @@ PACKAGES = ["numpy"]
 def add_arguments(parser):
     tools.add_graph_arguments(parser)
     tools.add_numbers(parser, rounds=5, batch_size=1024)
-    parser.add_argument("--fan-out", default="15,10")
+    tools.add_fan_out(parser, "15,10")
     parser.add_argument("--disk-seconds", type=float, default=5, help="of each of the three measurements of the disk (default 5)")
 
 
@@ -36,9 +36,8 @@ def measure(arguments, tools_):
             def run(number):
                 name = f"cold-{os.getpid()}-{len(jobs)}"
                 page_cache.evict(store)
-                job = daemon.train(name, "--dataset", "set", "--architecture", "sage", "--fan-out", arguments.fan_out,
-                                   "--layers", len(arguments.fan_out.split(",")), "--batch-size", arguments.batch_size, "--epochs", 1,
-                                   "--seed", number, *(() if advised else ("--no-page-advice",)))
+                job = daemon.train(name, *tools.sage_flags(arguments), "--epochs", 1, "--seed", number,
+                                   *(() if advised else ("--no-page-advice",)))
                 jobs.append((advised, job["progress"].get("lookAhead", {})))
                 return job["epochs"][0]["trainSeconds"]
 

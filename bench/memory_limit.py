@@ -54,7 +54,7 @@ def add_arguments(parser):
     tools.add_graph_arguments(parser, features=1000)
     parser.add_argument("--limit", type=int, default=10**9, help="bytes that the daemon may use (default 1000000000)")
     tools.add_numbers(parser, epochs=2, batch_size=256)
-    parser.add_argument("--fan-out", default="10,5")
+    tools.add_fan_out(parser, "10,5")
 
 
 def train(arguments, tools_, graph, name, *flags, prepare=None):
@@ -62,9 +62,7 @@ def train(arguments, tools_, graph, name, *flags, prepare=None):
     state = tools_.state(graph)
     with tools_.daemon(graph, state, prepare=prepare) as daemon:
         page_cache.evict(state / "datasets" / "set" / "graph.pfg")
-        job = daemon.train(f"{name}-{os.getpid()}", "--dataset", "set", "--architecture", "sage", "--fan-out", arguments.fan_out,
-                           "--layers", len(arguments.fan_out.split(",")), "--batch-size", arguments.batch_size,
-                           "--epochs", arguments.epochs, *flags)
+        job = daemon.train(f"{name}-{os.getpid()}", *tools.sage_flags(arguments), "--epochs", arguments.epochs, *flags)
     return {"losses": [e["trainLoss"] for e in job["epochs"]], "seconds": [e["trainSeconds"] for e in job["epochs"]],
             "test_metric": job["result"]["finalTestMetric"], "major_faults": int(job["progress"].get("lookAhead", {}).get("majorFaults", 0))}
 

@@ -24,7 +24,7 @@ PACKAGES = ["numpy"]
 def add_arguments(parser):
     tools.add_graph_arguments(parser)
     tools.add_numbers(parser, rounds=7, hidden=64, batch_size=1024)
-    parser.add_argument("--fan-out", default="15,10")
+    tools.add_fan_out(parser, "15,10")
     parser.add_argument("--node-features", choices=("auto", "dense", "sparse"), default="auto")
     parser.add_argument("--peer", choices=("pyg", "none"), default="pyg")
 
@@ -37,8 +37,7 @@ class Permafrost:
         """Seconds of the second epoch of a job."""
         a = self.arguments
         self.name = f"epoch-{next(self.numbers)}"
-        job = self.daemon.train(self.name, "--dataset", "set", "--architecture", "sage", "--hidden", a.hidden, "--fan-out", a.fan_out,
-                                "--layers", len(a.fan_out.split(",")), "--batch-size", a.batch_size, "--epochs", 2)
+        job = self.daemon.train(self.name, *tools.sage_flags(a), "--hidden", a.hidden, "--epochs", 2)
         return job["epochs"][1]["trainSeconds"]
 
     def facts(self):

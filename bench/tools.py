@@ -94,6 +94,16 @@ def add_numbers(parser, **defaults):
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value, help=f"default {value}")
 
 
+def add_fan_out(parser, default):
+    parser.add_argument("--fan-out", default=default, help=f"neighbours drawn, hop by hop; a layer each (default {default})")
+
+
+def sage_flags(arguments):
+    """Of a job that trains GraphSAGE on samples of the graph that the daemon has."""
+    return ("--dataset", "set", "--architecture", "sage", "--fan-out", arguments.fan_out, "--layers", len(arguments.fan_out.split(",")),
+            "--batch-size", arguments.batch_size)
+
+
 def build(build_dir, programs):
     """Builds what is missing or old in `build_dir`; returns the folder of the programs."""
     if not (ROOT / ".deps" / "cmake-args").exists():

@@ -64,6 +64,7 @@ v1::ImportOptions OptionsOf(const ImportFlags& flags) {
 // Draws the import until it ends. The last message is left in `last`.
 FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const ImportFlags& flags,
                          v1::Dataset& last) {
+  std::string told;  // the last error that was
   v1::WatchDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
   const Stopwatch watch;
@@ -73,6 +74,11 @@ FollowResult WatchImport(Session& session, v1::DatasetService::Stub& stub, const
       [&](const v1::Dataset& dataset) {
         last = dataset;
         if (session.json()) session.PrintJson(dataset);
+        if (!session.json() && !dataset.last_error().empty() && dataset.last_error() != told) {
+          told = dataset.last_error();
+          session.terminal().Note(
+              absl::StrCat("permafrost: the import of ", flags.name, " waits and is tried again: ", OneLine(told)));
+        }
         const v1::ImportProgress& progress = dataset.import_progress();
         const ImportSnapshot snapshot{
             progress.current_file(), progress.bytes_read(), progress.bytes_total(),
@@ -183,43 +189,40 @@ void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
 
 void AddDatasetImport(CLI::App& dataset, Command& chosen) {
   const data::ImportOptions defaults;
-  CLI::App* import = dataset.add_subcommand("import", "Import many small graphs or one large graph");
+  CLI::App* command = dataset.add_subcommand("import", "Import many small graphs or one large graph");
   const auto flags = std::make_shared<ImportFlags>();
   v1::ImportOptions& options = flags->options;
-  import->add_option("NAME", flags->name, "Name of the dataset: 1..63 characters of [a-z0-9-], a letter first")
+  command->add_option("NAME", flags->name, "Name of the dataset: 1..63 characters of [a-z0-9-], a letter first")
       ->type_name("")
       ->required();
-  import->add_option("PATH", flags->path, "File or directory to import, on the server's machine")
+  command->add_option("PATH", flags->path, "File or directory to import, on the server's machine")
       ->type_name("")
       ->required();
-  AddEnumOption(*import, "--format", flags->format, *v1::ImportOptions::Format_descriptor(),
+  AddEnumOption(*command, "--format", flags->format, *v1::ImportOptions::Format_descriptor(),
                 absl::StrCat("What it is (default ", NameOf(data::kImportFormatNames, defaults.format),
                              "; auto: from what is there)"));
-  AddSplitOptions(*import, flags);
+  AddSplitOptions(*command, flags);
   const auto no_inverse = [&options] { options.set_no_inverse_edges(true); };
   const auto coalesce = [&options] { options.set_coalesce(true); };
   const auto no_out_edges = [&options] { options.set_no_out_edges(true); };
-  import->add_flag_callback("--no-inverse-edges,--directed", no_inverse,
-                            "Keep each edge as it stands instead of storing it with its inverse");
-  import->add_flag_callback("--coalesce", coalesce,
-                            "Large graph: keep one of several edges with equal ends, their weights added");
-  import->add_flag_callback("--no-out-edges", no_out_edges,
-                            "Large directed graph: keep edges by target only; smaller, but without random walks");
-  AddEnumOption(*import, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
+  command->add_flag_callback("--no-inverse-edges,--directed", no_inverse,
+                             "Keep each edge as it stands instead of storing it with its inverse");
+  command->add_flag_callback("--coalesce", coalesce,
+                             "Large graph: keep one of several edges with equal ends, their weights added");
+  command->add_flag_callback("--no-out-edges", no_out_edges,
+                             "Large directed graph: keep edges by target only; smaller, but without random walks");
+  AddEnumOption(*command, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
                 absl::StrCat("Large graph in OGB's layout: which file of node features to read (default ",
                              NameOf(data::kNodeFeatureChoiceNames, defaults.node_features), ")"));
-  AddEdgeListOptions(*import, flags);
-  import
+  AddEdgeListOptions(*command, flags);
+  command
       ->add_option("--memory", flags->memory_bytes,
                    "Large graph: memory for sorting, as 512MiB (default: a quarter of the machine's)")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true).description(""))
       ->type_name("SIZE");
-  import->add_flag("--watch,!--no-watch", flags->watch, "Show progress until the import ends (default)");
-  AddReconnectOption(*import, flags->reconnect_seconds);
-  import->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags);
-};
-}  // namespace permafrost::client
-);
+  command->add_flag("--watch,!--no-watch", flags->watch, "Show progress until the import ends (default)");
+  AddReconnectOption(*command, flags->reconnect_seconds);
+  command->callback([flags, &chosen] { chosen = [flags](Session& session) { return Import(session, *flags); }; });
 }
 
 }  // namespace permafrost::client

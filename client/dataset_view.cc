@@ -162,6 +162,8 @@ std::string RenderDataset(const v1::Dataset& dataset, const ViewTime& time, cons
   if (dataset.has_create_time()) fields.push_back({"created", ClockText(ToTime(dataset.create_time()), time.zone)});
   if (dataset.has_import_progress()) fields.push_back({"read", ProgressText(dataset.import_progress())});
   if (!dataset.error().empty()) fields.push_back({"error", {dataset.error(), Tone::kBad}});
+  if (!dataset.last_error().empty()) fields.push_back({"last error", {dataset.last_error(), Tone::kWarn}});
+  if (dataset.has_retry_time()) fields.push_back({"tries again", ClockText(ToTime(dataset.retry_time()), time.zone)});
   if (dataset.has_graph_set()) AddSummary(dataset.graph_set(), fields);
   if (dataset.has_graph()) AddSummary(dataset.graph(), fields);
   std::string out = absl::StrCat("dataset ", Id(dataset), "\n", RenderFields(fields, style));

@@ -101,14 +101,14 @@ int Run(const Settings& settings) {
   };
   Arm exact("exact", with({Policy::kAlways}), *set), eager("eager", with({Policy::kNever}), *set);
   Arm padded("padded", with({Policy::kFreeze, settings.freeze_at}), *set);
-  const data::ShapeSampler sampler((*batcher)->split(data::Split::kTrain),
-                                   {.batch_size = options.batch_size, .seed = options.seed});
+  const data::EpochOrder epochs((*batcher)->split(data::Split::kTrain),
+                                {.batch_size = options.batch_size, .seed = options.seed});
 
   int64_t epoch = 0;
   const auto frozen = [&] { return padded.engine.cache().snapshot().frozen; };
   for (; !frozen() && epoch < options.epochs; ++epoch) {
-    const auto order = sampler.EpochOrder(epoch);
-    for (int64_t b = 0; b < sampler.batches_per_epoch() && !frozen(); ++b) padded.Step(sampler.Batch(order, b));
+    const auto order = epochs.Of(epoch);
+    for (int64_t b = 0; b < epochs.batches_per_epoch() && !frozen(); ++b) padded.Step(epochs.Batch(order, b));
   }
   if (!frozen()) throw std::runtime_error("the set has too few shapes: its cache does not freeze");
   std::set<BatchShape> held;
@@ -116,9 +116,9 @@ int Run(const Settings& settings) {
     if (entry.mode == Mode::kTrain) held.insert(entry.shape);
   std::vector<std::vector<uint32_t>> batches;
   for (; std::ssize(batches) < settings.rounds && epoch < options.epochs; ++epoch) {
-    const auto order = sampler.EpochOrder(epoch);
-    for (int64_t b = 0; b < sampler.batches_per_epoch() && std::ssize(batches) < settings.rounds; ++b) {
-      const auto graphs = sampler.Batch(order, b);
+    const auto order = epochs.Of(epoch);
+    for (int64_t b = 0; b < epochs.batches_per_epoch() && std::ssize(batches) < settings.rounds; ++b) {
+      const auto graphs = epochs.Batch(order, b);
       if (!held.contains(data::Batcher::LeastPadded((*batcher)->ShapeOf(graphs))))
         batches.emplace_back(graphs.begin(), graphs.end());
     }

@@ -95,6 +95,8 @@ v1::Dataset DatasetToWire(const data::Dataset& dataset) {
     progress.set_bytes_total(dataset.progress.bytes_total);
   }
   wire.set_error(ValidUtf8(dataset.error));
+  wire.set_last_error(ValidUtf8(dataset.last_error));
+  SetTime(dataset.retry_time, [&wire] { return wire.mutable_retry_time(); });
   if (dataset.summary) std::visit([&wire](const auto& summary) { SummaryToWire(summary, wire); }, *dataset.summary);
   return wire;
 }

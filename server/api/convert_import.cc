@@ -8,6 +8,7 @@
 #include "api/text.h"
 #include "api/wire_enum.h"
 #include "base/status.h"
+#include "data/catalog/catalog.h"
 
 namespace permafrost::api {
 namespace {
@@ -107,8 +108,10 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   }
   // A request that says something is the catalog's to check. One that cannot be read never gets there: what it would
   // find is told here too, so that the answer has every bad field.
-  if (!violations.empty()) violations.AddMissing(CheckIdSyntax("dataset_id", wire.dataset_id()));
-  if (!violations.empty() && wire.has_options()) violations.AddMissing(data::CheckImportOptions(request.options));
+  if (!violations.empty()) {
+    violations.AddMissing(wire.has_options() ? data::CheckImport(request.id, request.options)
+                                             : CheckIdSyntax("dataset_id", request.id.value()));
+  }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return request;
 }

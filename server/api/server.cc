@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/dataset_service.h"
 #include "api/graph_cache_service.h"
+#include "api/health_limit.h"
 #include "api/job_service.h"
 #include "api/request_metrics.h"
 #include "api/server_service.h"
@@ -102,11 +103,10 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    if (observer_) {
-      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-      interceptors.push_back(MakeRequestMetrics(observer_));
-      builder.experimental().SetInterceptorCreators(std::move(interceptors));
-    }
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+    if (observer_) interceptors.push_back(MakeRequestMetrics(observer_));
+    interceptors.push_back(MakeHealthLimit(limits_.health_watches));
+    builder.experimental().SetInterceptorCreators(std::move(interceptors));
     server_ = builder.BuildAndStart();
     if (!server_ || port == 0) {
       server_.reset();

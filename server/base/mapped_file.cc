@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/modified_time.h"
+#include "base/status.h"
 
 namespace permafrost {
 
@@ -103,8 +104,8 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesyst
   if (size > 0) {  // mmap refuses a length of 0
     watch = TakeWatch();
     if (watch == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(path.string(), ": ", kMaxMappings, " files are mapped already, which is the most at once"));
+      return AsTransient(absl::ResourceExhaustedError(
+          absl::StrCat(path.string(), ": ", kMaxMappings, " files are mapped already, which is the most at once")));
     }
     void* mapping = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
     if (mapping == MAP_FAILED) {

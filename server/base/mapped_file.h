@@ -29,7 +29,7 @@ class MappedFile {
   // that are wanted.
   enum class Access { kNormal, kRandom };
 
-  // Errors: as ReadFile; ResourceExhausted beyond kMaxMappings at once.
+  // Errors: as ReadFile; ResourceExhausted beyond kMaxMappings at once, which is transient too (status.h).
   static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::filesystem::path& path,
                                                           Access access = Access::kNormal);
   MappedFile(const MappedFile&) = delete;

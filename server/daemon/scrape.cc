@@ -33,6 +33,7 @@ void RefreshDatasets(const data::Catalog& catalog, telemetry::ServerMetrics& met
   metrics.SetImports("succeeded", imports.succeeded);
   metrics.SetImports("failed", imports.failed);
   metrics.SetImports("cancelled", imports.cancelled);
+  metrics.SetImportRetries(imports.retried);
 }
 
 }  // namespace

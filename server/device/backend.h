@@ -1,7 +1,7 @@
 // A device as the rest of the daemon sees it. Each has a folder of its own (cpu/, mps/, cuda/), compiled everywhere,
 // and one row in the table of backend.cc; tests/device/backend_conformance_test.cc holds every one of them to this
-// contract. Threads: OpenBackend once, on any thread; storage() is safe anywhere; all else belongs to the device's one
-// thread.
+// contract. Threads: OpenBackend once, on any thread; kind(), records() and storage() are safe anywhere; all else
+// belongs to the device's one thread, or comes before it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -49,7 +49,7 @@ class Backend {
   virtual std::unique_ptr<Capturer> MakeCapturer() const = 0;
   virtual StorageUse storage() const = 0;
   virtual void RestartStoragePeak() const = 0;
-  // Memory that tensors may take. 0: not known.
+  // Memory that tensors may take; 0: not known. For the admission of jobs.
   virtual int64_t memory_bytes() const = 0;
 };
 

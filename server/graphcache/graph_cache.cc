@@ -155,10 +155,9 @@ GraphCache::Entry* GraphCache::FindCheapest(Mode mode, const BatchShape& shape) 
 }
 
 absl::StatusOr<GraphCache::Captured> GraphCache::Capture(Mode mode, const BatchShape& shape) {
-  const absl::Time begin = setup_.now();
+  const absl::Duration begin = setup_.elapsed();
   absl::StatusOr<std::unique_ptr<Executable>> made = compiler_.Capture(mode, shape);
-  // The wall clock may have been set back meanwhile.
-  const double seconds = std::max(0.0, absl::ToDoubleSeconds(setup_.now() - begin));
+  const double seconds = absl::ToDoubleSeconds(setup_.elapsed() - begin);
   ModeStats& s = stats(mode);
   s.capture_seconds += seconds;
   if (!made.ok()) {

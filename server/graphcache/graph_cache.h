@@ -28,7 +28,9 @@ struct GraphCacheSetup {
   int64_t batch_size = 32;
   GraphSizes sizes;  // for the freeze point, also after a policy command
   ShapePlan plan;
-  std::function<absl::Time()> now;
+  std::function<absl::Time()> now;  // for show
+  // Since any moment, by a clock that nobody sets.
+  std::function<absl::Duration()> elapsed;
   // Called once for each thing that a user should know: a freeze point, a freeze, a graph break, a fallback, a resume.
   std::function<void(std::string_view line, bool warning)> log;
 };

@@ -103,8 +103,7 @@ absl::StatusOr<Job> Admission::Admit(Job job) {
   PF_RETURN_IF_ERROR(book_.files().Make(job.id));
   absl::Cleanup remove_directory = [this, id = job.id] { RemoveAll(book_.files().Directory(id)).IgnoreError(); };
   {
-    PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log,
-                        telemetry::JobLog::Open(book_.files().Log(job.id)));
+    PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log, book_.OpenLog(job.id));
     log->Write(telemetry::Severity::kInfo, SubmittedLine(job));
   }
   PF_RETURN_IF_ERROR(book_.Insert(job));

@@ -112,7 +112,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   const JobFiles& files = book_.files();
   // Made at creation; again in case someone cleared it away by hand.
   PF_RETURN_IF_ERROR(CreateDirectories(files.Directory(id)));
-  absl::StatusOr<std::unique_ptr<telemetry::JobLog>> log = telemetry::JobLog::Open(files.Log(id));
+  absl::StatusOr<std::unique_ptr<telemetry::JobLog>> log = book_.OpenLog(id);
   // Its directory is there: only the machine can keep it from being opened.
   if (!log.ok()) return AsTransient(log.status());
   run.log = *std::move(log);

@@ -6,14 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/retry_delay.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job_log_text.h"
 
 namespace permafrost::jobs {
 namespace {
-
-constexpr absl::Duration kLongestRetry = absl::Minutes(5);
 
 // Whether `a` is to run before `b`: priority, then age.
 bool RunsBefore(const Job& a, const Job& b) {
@@ -279,7 +278,7 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
   if (IsTerminal(next.state)) next.end_time = absl::Now();
   const bool requeued = next.state == JobState::kQueued;
   const absl::Duration delay =
-      next.trouble.runs > active.job.trouble.runs ? RetryDelay(next.trouble.runs) : absl::ZeroDuration();
+      next.trouble.runs > active.job.trouble.runs ? RetryDelay(first_retry_, next.trouble.runs) : absl::ZeroDuration();
   if (delay > absl::ZeroDuration()) next.trouble.retry_time = absl::Now() + delay;
   absl::Status moved = SaveEpochs(active);
   if (moved.ok()) moved = SaveGraphCache(active);
@@ -359,18 +358,12 @@ void JobBook::CountJob(JobState state, int64_t change) {
   metrics_.SetJobs(kJobStateNames.Name(state), count);
 }
 
-absl::Duration JobBook::RetryDelay(int32_t tries) const {
-  if (tries <= 0) return absl::ZeroDuration();
-  // Far enough to reach the bound; further would overflow.
-  const int doublings = std::min(tries - 1, 30);
-  return std::min(first_retry_ * (int64_t{1} << doublings), kLongestRetry);
-}
-
 void JobBook::AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const {
-  const auto log = telemetry::JobLog::Open(files_.Log(id));
+  const auto log = OpenLog(id);
   if (log.ok()) {
     (*log)->Write(severity, line);
   } else {
+    metrics_.CountFailedLogLine();
     telemetry::Log(telemetry::Severity::kWarning, StdView(log.status().message()));
   }
 }

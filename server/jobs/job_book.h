@@ -109,7 +109,11 @@ class JobBook {
     return f(it == active_.end() ? nullptr : &it->second);
   }
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
-  // Of a job that is not running; a log that cannot be opened is passed over.
+  // The job's directory must be there.
+  absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const {
+    return telemetry::JobLog::Open(files_.Log(id), metrics_);
+  }
+  // Of a job that is not running; a log that cannot be opened counts as a line that could not be written.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
 
  private:
@@ -131,8 +135,6 @@ class JobBook {
   absl::Status SaveEpochs(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SaveGraphCache(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CountJob(JobState state, int64_t change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // How long a job waits that an error or a death ended `tries` times in a row.
-  absl::Duration RetryDelay(int32_t tries) const;
 
   const std::unique_ptr<JobStore> store_;
   const JobFiles files_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/retry_delay.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job_book.h"
@@ -147,7 +148,7 @@ absl::Status JobBook::RecoverRunning(ActiveJob& active) {
   // often enough to be failed.
   absl::Duration delay;
   if (deaths >= 2) {
-    delay = RetryDelay(deaths);
+    delay = RetryDelay(first_retry_, deaths);
     next.trouble.error =
         absl::StrCat("the server died ", deaths, " times while this job ran, each time ", PlaceText(next.deaths));
     next.trouble.retry_time = absl::Now() + delay;

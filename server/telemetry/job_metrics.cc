@@ -65,6 +65,8 @@ struct JobMetrics::Families {
                        "Runs that an error of the machine ended, such as a full disk: the job waits and runs again.")),
         failed_checkpoints(OneCounter(registry, "permafrost_checkpoint_failures_total",
                                       "Checkpoints that could not be written while the run went on.")),
+        failed_log_lines(OneCounter(registry, "permafrost_job_log_failures_total",
+                                    "Lines that could not be written to a job's log when they came.")),
         quarantined(OneCounter(registry, "permafrost_job_directories_quarantined_total",
                                "Directories of no job on record that were set aside.")),
         unreadable(OneGauge(registry, "permafrost_jobs_unreadable",
@@ -115,7 +117,7 @@ struct JobMetrics::Families {
   std::map<std::string, Gauge*, std::less<>> jobs;        // by state
   std::map<std::string, Counter*, std::less<>> finished;  // by state
   Histogram& queue_wait;
-  Counter &resumes, &retries, &failed_checkpoints, &quarantined;
+  Counter &resumes, &retries, &failed_checkpoints, &failed_log_lines, &quarantined;
   Gauge& unreadable;
   Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges;
   prometheus::Family<Histogram>& step_seconds;
@@ -163,6 +165,7 @@ void JobMetrics::CountResume() { families_->resumes.Increment(); }
 
 void JobMetrics::CountRetry() { families_->retries.Increment(); }
 void JobMetrics::CountFailedCheckpoint() { families_->failed_checkpoints.Increment(); }
+void JobMetrics::CountFailedLogLine() { families_->failed_log_lines.Increment(); }
 void JobMetrics::CountQuarantined(int64_t directories) {
   families_->quarantined.Increment(static_cast<double>(directories));
 }

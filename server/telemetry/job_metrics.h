@@ -50,6 +50,8 @@ class JobMetrics {
   void CountRetry();
   // permafrost_checkpoint_failures_total
   void CountFailedCheckpoint();
+  // permafrost_job_log_failures_total
+  void CountFailedLogLine();
   // permafrost_job_directories_quarantined_total
   void CountQuarantined(int64_t directories);
   // permafrost_jobs_unreadable

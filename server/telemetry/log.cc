@@ -5,6 +5,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -43,14 +44,35 @@ std::string OneLine(std::string_view text) {
 
 class FileJobLog : public JobLog {
  public:
-  explicit FileJobLog(const std::filesystem::path& path)
-      : logger_("job", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string())) {
+  FileJobLog(const std::filesystem::path& path, JobMetrics& metrics)
+      : path_(path.string()),
+        metrics_(metrics),
+        logger_("job", std::make_shared<spdlog::sinks::basic_file_sink_st>(path_)) {
     logger_.set_formatter(Formatter());
     logger_.flush_on(spdlog::level::trace);
+    logger_.set_error_handler([this](const std::string& error) { error_ = error; });
   }
-  void Write(Severity severity, std::string_view line) override { logger_.log(Level(severity), "{}", OneLine(line)); }
+  void Write(Severity severity, std::string_view line) override {
+    std::string first_error;
+    {
+      const std::lock_guard<std::mutex> lock(mu_);
+      const bool failed_before = !error_.empty();
+      error_.clear();
+      logger_.log(Level(severity), "{}", OneLine(line));
+      if (error_.empty()) return;
+      if (!failed_before) first_error = error_;
+    }
+    metrics_.CountFailedLogLine();
+    if (!first_error.empty()) {
+      Log(Severity::kWarning, absl::StrCat("job log ", path_, ": a line could not be written: ", first_error));
+    }
+  }
 
  private:
+  const std::string path_;
+  JobMetrics& metrics_;
+  std::mutex mu_;
+  std::string error_;  // under mu_: of the line written last; empty: none
   spdlog::logger logger_;
 };
 
@@ -67,9 +89,9 @@ void Log(Severity severity, std::string_view line) {
   spdlog::default_logger_raw()->log(Level(severity), "{}", OneLine(line));
 }
 
-absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(const std::filesystem::path& path) {
+absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(const std::filesystem::path& path, JobMetrics& metrics) {
   try {
-    return std::make_unique<FileJobLog>(path);
+    return std::make_unique<FileJobLog>(path, metrics);
   } catch (const spdlog::spdlog_ex& error) {
     return absl::InternalError(absl::StrCat("job log ", path.string(), ": ", error.what()));
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "telemetry/job_metrics.h"
 
 namespace permafrost::telemetry {
 
@@ -16,12 +17,13 @@ enum class Severity { kInfo, kWarning, kError };
 void InitLog();
 void Log(Severity severity, std::string_view line);
 
-// A job's log file. Lines are flushed to the file as they are written.
-// Threads: safe anywhere.
+// A job's log file. Lines are flushed to the file as they are written. One that cannot be written is counted, and the
+// first of such lines in a row is told in the daemon's log.
+// Threads: safe anywhere. Borrows the metrics.
 class JobLog {
  public:
   // Appends to `path`. Errors: Internal naming path and reason.
-  static absl::StatusOr<std::unique_ptr<JobLog>> Open(const std::filesystem::path& path);
+  static absl::StatusOr<std::unique_ptr<JobLog>> Open(const std::filesystem::path& path, JobMetrics& metrics);
   virtual ~JobLog() = default;
   virtual void Write(Severity severity, std::string_view line) = 0;
 };

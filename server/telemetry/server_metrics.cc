@@ -45,6 +45,11 @@ struct ServerMetrics::Families {
                             .Help("Time from a gRPC request's arrival to its end, streams included.")
                             .Register(registry)),
         mapped_bytes(OneGauge(registry, "permafrost_dataset_mapped_bytes", "Bytes of dataset stores that are mapped.")),
+        import_retries(prometheus::BuildCounter()
+                           .Name("permafrost_dataset_import_retries_total")
+                           .Help("Tries of dataset imports that an error of the machine ended; they are tried again.")
+                           .Register(registry)
+                           .Add({})),
         resident(OneGauge(registry, "process_resident_memory_bytes", "Resident memory.")),
         virtual_memory(OneGauge(registry, "process_virtual_memory_bytes", "Virtual memory.")),
         open_fds(OneGauge(registry, "process_open_fds", "Open file descriptors.")),
@@ -74,6 +79,7 @@ struct ServerMetrics::Families {
   };
   std::map<std::string, Stores, std::less<>> stores;  // by kind
   Gauge& mapped_bytes;
+  Counter& import_retries;
   Gauge &resident, &virtual_memory, &open_fds, &max_fds, &start_time, &threads;
   Counter& cpu;
   absl::Mutex raise_mu;  // makes reading and raising a counter one step
@@ -160,6 +166,10 @@ void ServerMetrics::SetImports(std::string_view outcome, int64_t total) {
   if (auto it = families_->imports.find(outcome); it != families_->imports.end()) {
     families_->RaiseTo(*it->second, static_cast<double>(total));
   }
+}
+
+void ServerMetrics::SetImportRetries(int64_t total) {
+  families_->RaiseTo(families_->import_retries, static_cast<double>(total));
 }
 
 void ServerMetrics::BeforeScrape() {

@@ -37,6 +37,8 @@ class ServerMetrics {
   void SetStores(std::string_view kind, int64_t count, uint64_t bytes);
   void SetMappedBytes(uint64_t bytes);
   void SetImports(std::string_view outcome, int64_t total);
+  // permafrost_dataset_import_retries_total
+  void SetImportRetries(int64_t total);
   // process_resident_memory_bytes, process_virtual_memory_bytes, process_cpu_seconds_total, process_open_fds,
   // process_max_fds, process_start_time_seconds, process_threads; called before each scrape.
   void BeforeScrape();

@@ -23,9 +23,9 @@ namespace permafrost::train {
 
 // The numbers of a checkpoint.
 struct RunState {
-  int64_t step = 0;                // optimizer steps done
-  data::SamplerPosition position;  // batches consumed; batch == batches of the epoch: only its evaluation is left
-  int64_t best_epoch = 0;          // from 1; 0: none yet
+  int64_t step = 0;              // optimizer steps done
+  data::EpochPosition position;  // batches consumed; batch == batches of the epoch: only its evaluation is left
+  int64_t best_epoch = 0;        // from 1; 0: none yet
   // NaN before the first evaluation, and where there is nothing to evaluate on.
   double best_valid_metric = std::numeric_limits<double>::quiet_NaN();
   double train_seconds = 0;  // all runs, evaluation included

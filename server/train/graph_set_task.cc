@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/models/registry.h"
@@ -79,14 +78,14 @@ absl::StatusOr<graphcache::ShapePlan> PlanAside(const data::Batcher& batcher, co
 // Batches first.. of an order of graphs.
 class GraphSetStream final : public BatchStream {
  public:
-  GraphSetStream(const data::Batcher& batcher, c10::Device device, data::ShapeSampler sampler, int64_t epoch,
+  GraphSetStream(const data::Batcher& batcher, c10::Device device, data::EpochOrder epochs, int64_t epoch,
                  int64_t first, int64_t depth)
-      : sampler_(std::move(sampler)),
-        order_(sampler_.EpochOrder(epoch)),
+      : epochs_(std::move(epochs)),
+        order_(epochs_.Of(epoch)),
         view_(batcher, device),
-        prefetcher_(sampler_.batches_per_epoch() - first, depth,
+        prefetcher_(epochs_.batches_per_epoch() - first, depth,
                     [this, &batcher, first](int64_t index, data::PaddedBatch& out) {
-                      const auto graphs = sampler_.Batch(order_, first + index);
+                      const auto graphs = epochs_.Batch(order_, first + index);
                       return batcher.Assemble(graphs, data::Batcher::LeastPadded(batcher.ShapeOf(graphs)), out);
                     }) {}
 
@@ -98,7 +97,7 @@ class GraphSetStream final : public BatchStream {
   }
 
  private:
-  const data::ShapeSampler sampler_;
+  const data::EpochOrder epochs_;
   const std::vector<uint32_t> order_;
   GraphSetHostBatch view_;
   data::Prefetcher<data::PaddedBatch> prefetcher_;
@@ -121,8 +120,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
                                                                    std::shared_ptr<const data::GraphSet> set,
                                                                    c10::Device device,
                                                                    const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model,
-                      GraphModelFor(options, set->summary(), MemoryLimit(), "spec."));
+  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), kNoLimits, "spec."));
   if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
@@ -136,7 +134,7 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
       loss_(options.loss),
       device_(device),
       batcher_(std::move(batcher)),
-      sampler_(batcher_->split(data::Split::kTrain), {.batch_size = options.batch_size, .seed = options.seed}),
+      epochs_(batcher_->split(data::Split::kTrain), {.batch_size = options.batch_size, .seed = options.seed}),
       model_(nn::MakeGraphModel(model, options.seed, device)),
       probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
                    GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
@@ -197,12 +195,12 @@ absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const 
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return std::make_unique<GraphSetStream>(*batcher_, device_, sampler_, epoch, first_batch, kPrefetchDepth);
+  return std::make_unique<GraphSetStream>(*batcher_, device_, epochs_, epoch, first_batch, kPrefetchDepth);
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   return std::make_unique<GraphSetStream>(
-      *batcher_, device_, data::ShapeSampler(batcher_->split(split), {.batch_size = batch_size_, .shuffle = false}),
+      *batcher_, device_, data::EpochOrder(batcher_->split(split), {.batch_size = batch_size_, .shuffle = false}),
       /*epoch=*/0, /*first=*/0, kEvalPrefetchDepth);
 }
 

@@ -50,7 +50,7 @@ class GraphSetTask final : public Task {
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
-  int64_t batches_per_epoch() const override { return sampler_.batches_per_epoch(); }
+  int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override { return std::ssize(batcher_->split(split)); }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
@@ -70,7 +70,7 @@ class GraphSetTask final : public Task {
   const nn::Loss loss_;
   const c10::Device device_;
   const std::unique_ptr<data::Batcher> batcher_;
-  const data::ShapeSampler sampler_;
+  const data::EpochOrder epochs_;
   const std::unique_ptr<nn::GraphModel> model_;
   graphcache::ShapePlan plan_;
   std::array<data::PaddedBatch, 2> probes_;

@@ -68,7 +68,7 @@ RunMemory MemoryOf(const nn::GraphModelOptions& model, int64_t batch_size, const
 }  // namespace
 
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
-                                                    uint64_t memory_limit, std::string_view prefix) {
+                                                    const MemoryLimits& limits, std::string_view prefix) {
   Violations violations;
   if (nn::IsNodeLevel(options.model.architecture)) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
@@ -85,7 +85,7 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options,
   AddEncoderInput("node feature", summary.node_features, dataset_field, violations, model.node);
   AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  CheckFits(MemoryOf(model, options.batch_size, summary), memory_limit,
+  CheckFits(MemoryOf(model, options.batch_size, summary), limits,
             absl::StrCat("batches of ", options.batch_size, " graphs"), prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;

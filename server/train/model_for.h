@@ -9,11 +9,12 @@
 #include "data/store/graph_set.h"
 #include "nn/models/graph_model.h"
 #include "train/options.h"
+#include "train/run_memory.h"
 
 namespace permafrost::train {
 
-// `memory_limit`: bytes that this process may use. Errors: InvalidArgument with violations under `prefix` ("spec.").
+// Errors: InvalidArgument with violations under `prefix` ("spec.").
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
-                                                    uint64_t memory_limit, std::string_view prefix);
+                                                    const MemoryLimits& limits, std::string_view prefix);
 
 }  // namespace permafrost::train

@@ -123,7 +123,7 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode)
 }
 
 absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
-                                                  uint64_t memory_limit, std::string_view prefix) {
+                                                  const MemoryLimits& limits, std::string_view prefix) {
   Violations violations;
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   if (!nn::IsNodeLevel(options.model.architecture)) {
@@ -150,7 +150,7 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
                              .num_outputs = options.loss == nn::Loss::kCrossEntropy
                                                 ? static_cast<int64_t>(summary.max_label) + 1
                                                 : summary.num_targets};
-  CheckFits(MemoryOf(options, model, summary), memory_limit,
+  CheckFits(MemoryOf(options, model, summary), limits,
             options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;

@@ -14,12 +14,13 @@
 #include "data/store/graph.h"
 #include "nn/models/node_model.h"
 #include "train/options.h"
+#include "train/run_memory.h"
 
 namespace permafrost::train {
 
-// `memory_limit`: bytes that this process may use. Errors: InvalidArgument with violations under `prefix` ("spec.").
+// Errors: InvalidArgument with violations under `prefix` ("spec.").
 absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
-                                                  uint64_t memory_limit, std::string_view prefix);
+                                                  const MemoryLimits& limits, std::string_view prefix);
 
 // How the batches of a mode are sampled; no fan-outs: each is the whole graph.
 data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode);

@@ -32,16 +32,16 @@ constexpr uint64_t kAdviceShare = 4;
 
 class SampledStream final : public BatchStream {
  public:
-  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::ShapeSampler sampler,
+  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::EpochOrder epochs,
                 int64_t epoch, int64_t first, uint64_t first_stream, data::BlockStream::Fit fit,
                 const data::BlockStream::Options& options)
-      : sampler_(std::move(sampler)),
-        order_(sampler_.EpochOrder(epoch)),
+      : epochs_(std::move(epochs)),
+        order_(epochs_.Of(epoch)),
         view_(batcher, rungs, device),
         stream_(
-            batcher, sampler_.batches_per_epoch() - first,
+            batcher, epochs_.batches_per_epoch() - first,
             [this, first, first_stream](int64_t index) {
-              return data::BlockStream::Request{.seeds = sampler_.Batch(order_, first + index),
+              return data::BlockStream::Request{.seeds = epochs_.Batch(order_, first + index),
                                                 .sample = first_stream + static_cast<uint64_t>(first + index)};
             },
             std::move(fit), options) {}
@@ -55,7 +55,7 @@ class SampledStream final : public BatchStream {
   std::optional<LookAhead> look_ahead() const override { return stream_.state(); }
 
  private:
-  const data::ShapeSampler sampler_;
+  const data::EpochOrder epochs_;
   const std::vector<uint32_t> order_;
   SampledBatch view_;
   data::BlockStream stream_;
@@ -89,8 +89,7 @@ std::span<const float> SampledBatch::labels() const {
 absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const TrainOptions& options,
                                                            std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                            int threads, const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
-                      NodeModelFor(options, graph->summary(), MemoryLimit(), "spec."));
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
   std::unique_ptr<NodeTask> task(new NodeTask(options, std::move(graph), std::move(splits), model, device));
   PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
@@ -104,7 +103,7 @@ NodeTask::NodeTask(const TrainOptions& options, std::shared_ptr<const data::Grap
       device_(device),
       num_outputs_(model.num_outputs),
       splits_(std::move(splits)),
-      sampler_(splits_[0], {.batch_size = options.batch_size, .seed = options.seed}),
+      epochs_(splits_[0], {.batch_size = options.batch_size, .seed = options.seed}),
       model_(nn::MakeNodeModel(model, options.seed, device)) {}
 
 absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
@@ -135,11 +134,11 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
   std::vector<std::vector<NodeId>> full, partial;
   for (const data::Split split : SplitsOf(mode)) {
     const std::vector<NodeId>& nodes = splits_[static_cast<size_t>(split)];
-    const data::ShapeSampler order(
+    const data::EpochOrder order(
         nodes, {.batch_size = options_.batch_size, .seed = options_.seed, .shuffle = mode == Mode::kTrain});
     const int64_t batches = order.batches_per_epoch();
     for (int64_t epoch = 0; epoch < kPartialProbes; ++epoch) {
-      const std::vector<uint32_t> ids = order.EpochOrder(epoch);
+      const std::vector<uint32_t> ids = order.Of(epoch);
       for (int64_t b = 0; b < batches && std::ssize(full) < kProbeBatches; ++b) {
         const auto batch = order.Batch(ids, b);
         if (std::ssize(batch) == options_.batch_size) full.emplace_back(batch.begin(), batch.end());
@@ -209,10 +208,10 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
 
 int64_t NodeTask::size(data::Split split) const { return std::ssize(splits_[static_cast<size_t>(split)]); }
 
-std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::ShapeSampler sampler, int64_t epoch, int64_t first,
+std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                               uint64_t first_stream) {
   return std::make_unique<SampledStream>(
-      *part(mode).stream, part(mode).rungs, device_, std::move(sampler), epoch, first, first_stream,
+      *part(mode).stream, part(mode).rungs, device_, std::move(epochs), epoch, first, first_stream,
       [&rungs = part(mode).rungs](const BlockSizes& real) { return rungs.Fit(real); },
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
                                  .budget_bytes = MemoryLimit() / kAdviceShare,
@@ -220,7 +219,7 @@ std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::ShapeSampler samp
 }
 
 std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
-  return Stream(Mode::kTrain, sampler_, epoch, first_batch, static_cast<uint64_t>(epoch * batches_per_epoch()));
+  return Stream(Mode::kTrain, epochs_, epoch, first_batch, static_cast<uint64_t>(epoch * batches_per_epoch()));
 }
 
 std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {

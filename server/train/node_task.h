@@ -55,7 +55,7 @@ class NodeTask final : public Task {
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
-  int64_t batches_per_epoch() const override { return sampler_.batches_per_epoch(); }
+  int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override;
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
@@ -86,7 +86,7 @@ class NodeTask final : public Task {
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<std::vector<data::NodeId>> batches,
                                        const std::function<bool()>& keep_going);
-  std::unique_ptr<BatchStream> Stream(Mode mode, data::ShapeSampler sampler, int64_t epoch, int64_t first,
+  std::unique_ptr<BatchStream> Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                       uint64_t first_stream);
 
   const TrainOptions options_;
@@ -94,7 +94,7 @@ class NodeTask final : public Task {
   const c10::Device device_;
   const int64_t num_outputs_;
   const std::array<std::vector<data::NodeId>, 3> splits_;
-  const data::ShapeSampler sampler_;
+  const data::EpochOrder epochs_;
   const std::unique_ptr<nn::NodeModel> model_;
   std::array<ModeParts, 2> parts_;  // by Mode
   graphcache::ShapePlan plan_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
+#include "data/sampling/fan_out.h"
 
 namespace permafrost::train {
 namespace {
@@ -29,25 +30,22 @@ class FieldChecker {
   Violations& violations_;
 };
 
-constexpr int64_t kMaxHops = 16;
-constexpr int64_t kMaxFanOut = 65'536;
-
 // `field`: "fan_outs" or "eval_fan_outs".
 void CheckFanOuts(std::string_view field, const std::vector<int64_t>& fan_outs, int64_t num_layers,
                   FieldChecker& check) {
   const std::string name = absl::StrCat("neighbor_sampling.", AbslView(field));
   const auto hops = static_cast<int64_t>(fan_outs.size());
-  if (hops > kMaxHops) {
-    check.Add(name, absl::StrCat("has ", hops, " entries; at most ", kMaxHops, " are accepted"));
+  if (hops > data::kMaxHops) {
+    check.Add(name, absl::StrCat("has ", hops, " entries; at most ", data::kMaxHops, " are accepted"));
   } else if (hops != num_layers) {
     check.Add(name, absl::StrCat("has ", hops, hops == 1 ? " entry" : " entries", ", but model.num_layers is ",
                                  num_layers, "; accepted: one for each layer"));
   }
-  for (int64_t i = 0; i < std::min(hops, kMaxHops); ++i) {
+  for (int64_t i = 0; i < std::min(hops, data::kMaxHops); ++i) {
     const int64_t fan_out = fan_outs[static_cast<size_t>(i)];
-    if (fan_out != -1 && (fan_out < 1 || fan_out > kMaxFanOut)) {
-      check.Add(absl::StrCat(name, "[", i, "]"),
-                absl::StrCat(fan_out, " is neither in 1..", kMaxFanOut, " nor -1, which takes all neighbours"));
+    if (!data::IsFanOut(fan_out)) {
+      check.Add(absl::StrCat(name, "[", i, "]"), absl::StrCat(fan_out, " is neither in 1..", data::kMaxFanOut, " nor ",
+                                                              data::kAllNeighbors, ", which takes all neighbours"));
     }
   }
 }

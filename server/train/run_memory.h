@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string_view>
 
 #include "base/status.h"
@@ -16,12 +18,20 @@ struct RunMemory {
   double result_bytes = 0;  // what evaluation keeps
 };
 
-// Bytes at the worst moment of the run, which is the capture of a step.
-double PeakBytes(const RunMemory& memory);
+// What there is for a run, in bytes.
+struct MemoryLimits {
+  uint64_t process = 0;  // what this process may use
+  // Of a device with memory of its own, which then holds the weights and the steps; nullopt: the process's is used.
+  std::optional<uint64_t> device = std::nullopt;
+  // Whether a step is recorded when it is captured, which keeps copies of the state meanwhile.
+  bool records = true;
+};
+// For what was judged before.
+inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>::max()};
 
-// Adds a violation of PREFIXmodel where the run takes more than `limit` bytes. `what`: one step's content, as "the
-// whole graph in every step".
-void CheckFits(const RunMemory& memory, uint64_t limit, std::string_view what, std::string_view prefix,
+// Adds a violation of PREFIXmodel where the run takes more than there is, at its worst moment, which is the capture of
+// a step. `what`: one step's content, as "the whole graph in every step".
+void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,
                Violations& violations);
 
 }  // namespace permafrost::train

@@ -24,11 +24,11 @@ class Walker {
       : batcher_(batcher), stop_(stop), batches_left_(max_batches), graphs_left_(max_graphs) {}
 
   // Counts each batch of the epoch `times`. Returns whether the limits sufficed for the whole of it.
-  absl::StatusOr<bool> Epoch(const data::ShapeSampler& sampler, int64_t epoch, int64_t times,
+  absl::StatusOr<bool> Epoch(const data::EpochOrder& epochs, int64_t epoch, int64_t times,
                              graphcache::ShapeCounter& counter) {
-    const std::vector<uint32_t> order = sampler.EpochOrder(epoch);
-    for (int64_t b = 0; b < sampler.batches_per_epoch(); ++b) {
-      const std::span<const uint32_t> graphs = sampler.Batch(order, b);
+    const std::vector<uint32_t> order = epochs.Of(epoch);
+    for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
+      const std::span<const uint32_t> graphs = epochs.Batch(order, b);
       if (batches_left_ < 1 || graphs_left_ < std::ssize(graphs)) return false;
       --batches_left_;
       graphs_left_ -= std::ssize(graphs);
@@ -83,13 +83,13 @@ absl::StatusOr<BatchShape> ProvenBound(const data::Batcher& batcher, std::span<c
 absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& options, const std::stop_token& stop,
                           graphcache::ShapePlan& plan) {
   const auto split = batcher.split(data::Split::kTrain);
-  const data::ShapeSampler sampler(split, {.batch_size = options.batch_size, .seed = options.seed});
+  const data::EpochOrder epochs(split, {.batch_size = options.batch_size, .seed = options.seed});
   Walker walker(batcher, stop, options.max_batches, options.max_graphs);
   graphcache::ShapeCounter counter;
   bool whole = true;
   for (int64_t epoch = 0; whole && epoch < options.epochs; ++epoch) {
     PF_RETURN_IF_ERROR(CheckStop(stop));
-    PF_ASSIGN_OR_RETURN(whole, walker.Epoch(sampler, epoch, 1, counter));
+    PF_ASSIGN_OR_RETURN(whole, walker.Epoch(epochs, epoch, 1, counter));
   }
   plan.known_train_shapes = counter.distinct();
   if (whole) {
@@ -112,8 +112,8 @@ absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::Batcher& batcher, c
   Walker walker(batcher, stop, kNoLimit, kNoLimit);
   graphcache::ShapeCounter counter;
   const auto add = [&](data::Split split, int64_t times) {
-    const data::ShapeSampler sampler(batcher.split(split), {.batch_size = options.batch_size, .shuffle = false});
-    return walker.Epoch(sampler, 0, times, counter).status();
+    const data::EpochOrder epochs(batcher.split(split), {.batch_size = options.batch_size, .shuffle = false});
+    return walker.Epoch(epochs, 0, times, counter).status();
   };
   PF_RETURN_IF_ERROR(add(data::Split::kValid, options.epochs));
   PF_RETURN_IF_ERROR(add(data::Split::kTest, 2));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "base/monotonic.h"
 #include "base/status.h"
 
 namespace permafrost::train {
@@ -21,6 +22,7 @@ graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& tas
           .sizes = task.sizes(),
           .plan = task.plan(),
           .now = [] { return absl::Now(); },
+          .elapsed = [clock = Stopwatch()] { return clock.Elapsed(); },
           .log = [&context](std::string_view line,
                             bool warning) { context.Log(warning ? LogLevel::kWarning : LogLevel::kInfo, line); }};
 }

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/memory_limit.h"
 #include "base/status.h"
 #include "train/graph_set_task.h"
 #include "train/model_for.h"
@@ -35,11 +34,12 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
   return NodeTask::Create(options, graph, device, threads, keep_going);
 }
 
-absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix) {
+absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, const MemoryLimits& limits,
+                         std::string_view prefix) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
-    return GraphModelFor(options, *set, MemoryLimit(), prefix).status();
+    return GraphModelFor(options, *set, limits, prefix).status();
   }
-  return NodeModelFor(options, std::get<data::GraphSummary>(summary), MemoryLimit(), prefix).status();
+  return NodeModelFor(options, std::get<data::GraphSummary>(summary), limits, prefix).status();
 }
 
 }  // namespace permafrost::train

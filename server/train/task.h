@@ -23,10 +23,10 @@
 #include "graphcache/executable.h"
 #include "graphcache/freeze_point.h"
 #include "graphcache/shape_plan.h"
-#include "nn/models/gine.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"
 #include "train/options.h"
+#include "train/run_memory.h"
 #include "train/runner.h"
 
 namespace permafrost::train {
@@ -87,8 +87,10 @@ class Task {
   static absl::StatusOr<std::unique_ptr<Task>> Create(const TrainOptions& options, const data::OpenedDataset& dataset,
                                                       c10::Device device, int threads,
                                                       const std::function<bool()>& keep_going);
-  // Ok if a model of these options can be built for this dataset; else InvalidArgument with violations under `prefix`.
-  static absl::Status Check(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix);
+  // Ok if a model of these options can be built for this dataset and trained within `limits`; else InvalidArgument with
+  // violations under `prefix`.
+  static absl::Status Check(const TrainOptions& options, const data::ImportedSummary& summary,
+                            const MemoryLimits& limits, std::string_view prefix);
   virtual ~Task() = default;
 
   virtual nn::TensorSet& tensors() = 0;

@@ -1,8 +1,10 @@
 #include "train/torch_runner.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/memory_limit.h"
 #include "base/status.h"
 #include "device/backend.h"
 #include "device/torch_version.h"
@@ -15,10 +17,15 @@ namespace {
 class TorchRunner final : public Runner {
  public:
   TorchRunner(std::unique_ptr<device::Backend> backend, int threads)
-      : backend_(std::move(backend)), threads_(threads), torch_version_(device::LoadedTorchVersion()) {}
+      : backend_(std::move(backend)),
+        device_memory_(OwnMemory(*backend_)),
+        threads_(threads),
+        torch_version_(device::LoadedTorchVersion()) {}
 
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return CatchTorch([&]() -> absl::StatusOr<RunOutcome> {
+      // Again: what there is may be less than when the job came.
+      PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
       device::UseThreads(threads_);  // a setting of the calling thread
       backend_->RestartStoragePeak();
       const auto trainer = Trainer::Create(request, *backend_, threads_, context);
@@ -33,7 +40,7 @@ class TorchRunner final : public Runner {
 
   absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
-    return Task::Check(options, summary, prefix);
+    return Task::Check(options, summary, Limits(), prefix);
   }
 
   DeviceKind device() const override { return backend_->kind(); }
@@ -42,7 +49,18 @@ class TorchRunner final : public Runner {
   StorageUse storage_use() const override { return backend_->storage(); }
 
  private:
+  MemoryLimits Limits() const {
+    return {.process = MemoryLimit(), .device = device_memory_, .records = backend_->records()};
+  }
+  // nullopt: it has none of its own, or does not tell.
+  static std::optional<uint64_t> OwnMemory(const device::Backend& backend) {
+    const int64_t bytes = backend.memory_bytes();
+    if (backend.kind() == DeviceKind::kCpu || bytes <= 0) return std::nullopt;
+    return static_cast<uint64_t>(bytes);
+  }
+
   const std::unique_ptr<device::Backend> backend_;
+  const std::optional<uint64_t> device_memory_;  // asked once, as jobs are judged on any thread
   const int threads_;
   const std::string torch_version_;
 };

@@ -86,7 +86,7 @@ class Trainer {
   CheckpointSchedule schedule_;
   int64_t run_steps_ = 0;
   double step_seconds_ = 0;
-  std::optional<std::pair<int64_t, data::SamplerPosition>> saved_;  // step and position of the newest checkpoint
+  std::optional<std::pair<int64_t, data::EpochPosition>> saved_;  // step and position of the newest checkpoint
   Progress progress_;
   LookAhead look_ahead_before_;  // of earlier epochs
   ProgressMeter meter_;

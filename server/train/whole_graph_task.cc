@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/memory_limit.h"
 #include "base/status.h"
 #include "nn/models/registry.h"
 #include "train/layer_wise.h"
@@ -71,8 +70,7 @@ graphcache::StepInputs WholeGraphBatch::Inputs(const int64_t& step, c10::Device 
 absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const TrainOptions& options,
                                                                        const std::shared_ptr<const data::Graph>& graph,
                                                                        c10::Device device) {
-  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
-                      NodeModelFor(options, graph->summary(), MemoryLimit(), "spec."));
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   std::unique_ptr<WholeGraphTask> task(
       new WholeGraphTask(model.num_outputs, nn::MakeNodeModel(model, options.seed, device)));
   PF_RETURN_IF_ERROR(task->Read(options, *graph, device));

@@ -144,6 +144,13 @@ TEST(DatasetToWire, TellsProgressOnlyWhileImporting) {
   EXPECT_EQ(wire.import_progress().current_file(), "raw/edge.csv.gz");
   EXPECT_EQ(wire.import_progress().bytes_read(), 5);
   EXPECT_EQ(wire.import_progress().bytes_total(), 10);
+  EXPECT_FALSE(wire.has_retry_time());
+  dataset.last_error = "/state: No space left on device";
+  dataset.retry_time = absl::FromUnixSeconds(11);
+  wire = DatasetToWire(dataset);
+  EXPECT_EQ(wire.last_error(), "/state: No space left on device");
+  EXPECT_EQ(wire.retry_time().seconds(), 11);
+  dataset.last_error.clear();
   dataset.state = data::DatasetState::kFailed;
   dataset.error = "raw/edge.csv.gz:3: ragged";
   wire = DatasetToWire(dataset);

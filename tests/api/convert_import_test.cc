@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "data/catalog/catalog.h"
 
 namespace permafrost::api {
 namespace {
@@ -112,11 +113,7 @@ TEST(ImportOptions, NoCommentsAreSaidApartFromTheDefault) {
 // The bad fields of a request, whoever finds them: the conversion what the domain cannot hold, the catalog the rest.
 absl::Status Refusal(const v1::ImportDatasetRequest& wire) {
   const auto request = ImportRequestFromWire(wire);
-  if (!request.ok()) return request.status();
-  Violations violations;
-  violations.AddMissing(CheckIdSyntax("dataset_id", request->id.value()));
-  violations.AddMissing(data::CheckImportOptions(request->options));
-  return violations.ToStatus();
+  return request.ok() ? data::CheckImport(request->id, request->options) : request.status();
 }
 
 TEST(ImportRequestFromWire, LeavesValuesToTheCatalog) {
@@ -134,6 +131,12 @@ TEST(ImportRequestFromWire, NamesTheBadFields) {
     std::vector<std::string> fields;
   } kCases[] = {
       {"no options", [](auto& r) { r.clear_options(); }, {"options"}},
+      {"neither options nor a good id",
+       [](auto& r) {
+         r.clear_options();
+         r.set_dataset_id("A/b");
+       },
+       {"options", "dataset_id"}},
       {"no path", [](auto& r) { r.mutable_options()->clear_source_path(); }, {"options.source_path"}},
       {"bad id", [](auto& r) { r.set_dataset_id("A/b"); }, {"dataset_id"}},
       {"negative", [](auto& r) { r.mutable_options()->set_train_fraction(-0.1); }, {"options.train_fraction"}},

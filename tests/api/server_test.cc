@@ -10,6 +10,7 @@
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/time/clock.h"
 #include "api/request_observer.h"
+#include "base/monotonic.h"
 #include "server_fixture.h"
 
 namespace permafrost::api {
@@ -98,6 +99,41 @@ TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
   for (const auto& service : services) EXPECT_EQ(check(service), kNotServing) << service;
   watch.Cancel();
   EXPECT_EQ(watch.Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+class HealthLimitTest : public ServerTest {
+ protected:
+  HealthLimitTest() { limits_.health_watches = 2; }
+};
+
+TEST_F(HealthLimitTest, WatchesAreBounded) {
+  const auto watch = [this] {
+    return std::make_unique<RawCall>(*channel_, "/grpc.health.v1.Health/Watch", HealthRequest(""));
+  };
+  const auto first = watch();
+  auto second = watch();
+  EXPECT_EQ(first->Read(), kServing);
+  EXPECT_EQ(second->Read(), kServing);
+  const auto third = watch();
+  EXPECT_FALSE(third->Read().has_value());
+  const grpc::Status refused = third->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
+  EXPECT_THAT(refused.error_message(), HasSubstr("2 health watches"));
+  RawCall check(*channel_, "/grpc.health.v1.Health/Check", HealthRequest(""));
+  EXPECT_EQ(check.Read(), kServing) << "a check is no watch";
+  EXPECT_TRUE(check.Finish().ok());
+  // One that ends makes room.
+  second->Cancel();
+  EXPECT_EQ(second->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  const Stopwatch waited;
+  while (true) {
+    const auto next = watch();
+    const bool served = next->Read().has_value();
+    next->Cancel();
+    next->Finish();
+    if (served) break;
+    ASSERT_LT(waited.Elapsed(), kPatience) << "its slot never came back";
+  }
 }
 
 TEST_F(ServerTest, ReflectionListsTheServices) {

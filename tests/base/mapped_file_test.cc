@@ -2,17 +2,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "base/file.h"
+#include "base/status.h"
 #include "temp_dir.h"
 
 namespace permafrost {
@@ -129,6 +132,32 @@ TEST_F(MappedFileTest, AdviceIsOnlyAdvice) {
   fs::resize_file(path_, 0);
   AdviseWillNeed(all);
   EXPECT_EQ((*random)->data()[0], std::byte{0});
+}
+
+// Who maps one more waits until another is done: nothing may be given up for it.
+TEST(MappedFile, OneTooManyIsTransient) {
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < MappedFile::kMaxMappings + 100) GTEST_SKIP() << "the process may not open so many files";
+  const rlimit before = limit;
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const TempDir dir;
+  ASSERT_TRUE(WriteFileAtomic(dir.path() / "file", "x").ok());
+  std::vector<std::unique_ptr<MappedFile>> files;
+  absl::Status refused;
+  while (refused.ok() && files.size() <= MappedFile::kMaxMappings) {
+    auto file = MappedFile::Open(dir.path() / "file");
+    refused = file.status();
+    if (file.ok()) files.push_back(*std::move(file));
+  }
+  EXPECT_EQ(files.size(), MappedFile::kMaxMappings);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_TRUE(IsTransient(refused));
+  files.pop_back();
+  EXPECT_TRUE(MappedFile::Open(dir.path() / "file").ok());
+  files.clear();
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST(MappedFile, EmptyAndMissingFiles) {

@@ -96,6 +96,22 @@ TEST_F(DatasetCommandTest, AFailedImportExitsWith1AndItsLine) {
   EXPECT_THAT(result.out, IsEmpty());
 }
 
+TEST_F(DatasetCommandTest, AnImportThatWaitsSaysWhyOnceAndGoesOn) {
+  fake_.datasets.watch = [](const v1::WatchDatasetRequest&, DatasetWriter& writer, grpc::ServerContext&) {
+    v1::Dataset dataset = ImportingDataset(1);
+    dataset.set_last_error("/state: cannot write: No space left on device");
+    writer.Write(dataset);
+    writer.Write(dataset);
+    writer.Write(ReadyDataset());
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult result = Run({"dataset", "import", "zinc", "/data"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err,
+            "permafrost: the import of zinc waits and is tried again: /state: cannot write: No space left on device\n");
+}
+
 TEST_F(DatasetCommandTest, JsonIsOneObjectALine) {
   fake_.Start();
   const ProgramResult result = Run({"--output", "json", "dataset", "import", "zinc", "/data"});

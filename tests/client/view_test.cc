@@ -227,6 +227,13 @@ TEST(DatasetView, ShowOfAnImport) {
             "  source   /data/zinc\n"
             "  created  2026-03-10 12:00:00\n"
             "  read     500 kB of 1.00 MB  raw/edge.csv.gz\n");
+  v1::Dataset waits = ImportingDataset(0);
+  waits.set_last_error("/state/datasets/.tmp-zinc/graphs.pfg: cannot write: No space left on device");
+  *waits.mutable_retry_time() = waits.create_time();
+  EXPECT_THAT(RenderDataset(waits, kTime, {}),
+              testing::HasSubstr("  last error   /state/datasets/.tmp-zinc/graphs.pfg: cannot write: No space left on "
+                                 "device\n"
+                                 "  tries again  2026-03-10 12:00:00\n"));
 }
 
 }  // namespace

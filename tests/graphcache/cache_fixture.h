@@ -28,6 +28,7 @@ class CacheFixture : public testing::Test {
     setup.sizes = sizes_;
     setup.plan = plan_;
     setup.now = [this] { return compiler_.now; };
+    setup.elapsed = [this] { return compiler_.elapsed; };
     setup.log = [this](std::string_view line, bool warning) { (warning ? warnings_ : infos_).emplace_back(line); };
     // Drops of the one before are none of this one's.
     compiler_.recording_drops = false;

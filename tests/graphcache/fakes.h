@@ -43,7 +43,8 @@ class FakeCompiler : public Compiler {
   static constexpr int64_t kBytes = 100;
 
   absl::StatusOr<std::unique_ptr<Executable>> Capture(Mode mode, const BatchShape& shape) override {
-    now += absl::Seconds(2);
+    elapsed += absl::Seconds(2);
+    now += wall_clock_step;
     if (fail_captures.contains(mode)) return absl::ResourceExhaustedError("no memory for a capture");
     if (const auto it = breaks.find(mode); it != breaks.end()) {
       events.push_back(EventOf("break", mode, shape));
@@ -66,6 +67,8 @@ class FakeCompiler : public Compiler {
   std::map<Mode, std::string> breaks;  // the op that cannot be captured
   std::set<Mode> fail_captures;        // for another reason
   absl::Time now = absl::FromUnixSeconds(1000);
+  absl::Duration elapsed;
+  absl::Duration wall_clock_step = absl::Seconds(2);  // what the wall clock makes of a capture
   bool recording_drops = true;
 
  private:

@@ -415,5 +415,15 @@ TEST_F(GraphCacheTest, BytesSecondsAndUseAreOfThisMoment) {
   EXPECT_EQ(s.planned_train_shapes, 40);
 }
 
+TEST_F(GraphCacheTest, AWallClockThatIsSetChangesNoSeconds) {
+  Make({.policy = Policy::kAlways});
+  for (const absl::Duration step : {-absl::Hours(1), absl::Hours(1)}) {
+    compiler_.wall_clock_step = step;
+    Train(step < absl::ZeroDuration() ? 5 : 6);
+  }
+  for (const EntryInfo& entry : cache_->entries()) EXPECT_EQ(entry.capture_seconds, 2);
+  EXPECT_EQ(Stats().capture_seconds, 4);
+}
+
 }  // namespace
 }  // namespace permafrost::graphcache

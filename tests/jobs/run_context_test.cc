@@ -31,7 +31,7 @@ class RunContextTest : public testing::Test {
   const TempDir dir_;
   prometheus::Registry registry_;
   telemetry::JobMetrics metrics_{registry_, {}};
-  std::unique_ptr<telemetry::JobLog> log_ = *telemetry::JobLog::Open(dir_.path() / "log");
+  std::unique_ptr<telemetry::JobLog> log_ = *telemetry::JobLog::Open(dir_.path() / "log", metrics_);
   std::atomic<bool> draining_{false};
   telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}};
   LiveRun live_{LiveRun::Cache(),

@@ -33,7 +33,7 @@ TEST_F(JobMetricsTest, EverySeriesExistsFromTheStart) {
         "permafrost_train_padding_nodes_total", "permafrost_train_padding_edges_total",
         "permafrost_train_epoch_seconds", "permafrost_checkpoint_seconds", "permafrost_checkpoint_timestamp_seconds",
         "permafrost_checkpoint_age_seconds", "permafrost_train_epoch", "permafrost_train_loss",
-        "permafrost_train_graphs_per_second"}) {
+        "permafrost_train_graphs_per_second", "permafrost_job_log_failures_total"}) {
     EXPECT_EQ(Value(name), 0) << name;
   }
   for (const char* phase : {"batch", "forward", "backward", "optimizer"}) {

@@ -2,14 +2,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <prometheus/registry.h>
 
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "file_size_limit.h"
+#include "metric_values.h"
 #include "temp_dir.h"
 
 namespace permafrost::telemetry {
@@ -22,9 +26,18 @@ std::string ReadAll(const std::filesystem::path& path) {
 
 constexpr char kTime[] = "[0-9]+-[0-9]+-[0-9]+T[0-9]+:[0-9]+:[0-9]+\\.[0-9]+Z";
 
-TEST(JobLogTest, LinesAreInTheFileWhileTheLogIsOpen) {
+class JobLogTest : public testing::Test {
+ protected:
+  absl::StatusOr<std::unique_ptr<JobLog>> Open(const std::filesystem::path& path) {
+    return JobLog::Open(path, metrics_);
+  }
+  prometheus::Registry registry_;
+  JobMetrics metrics_{registry_, {}};
+};
+
+TEST_F(JobLogTest, LinesAreInTheFileWhileTheLogIsOpen) {
   const TempDir dir;
-  const auto log = JobLog::Open(dir.path() / "log");
+  const auto log = Open(dir.path() / "log");
   ASSERT_TRUE(log.ok()) << log.status();
   (*log)->Write(Severity::kInfo, "first {} %s");
   EXPECT_THAT(ReadAll(dir.path() / "log"), testing::MatchesRegex(std::string(kTime) + " info    first \\{\\} %s\n"));
@@ -35,27 +48,27 @@ TEST(JobLogTest, LinesAreInTheFileWhileTheLogIsOpen) {
                                     kTime + " error   third\n"));
 }
 
-TEST(JobLogTest, AppendsToWhatIsThere) {
+TEST_F(JobLogTest, AppendsToWhatIsThere) {
   const TempDir dir;
   for (const char* line : {"before the restart", "after it"}) {
-    const auto log = JobLog::Open(dir.path() / "log");
+    const auto log = Open(dir.path() / "log");
     ASSERT_TRUE(log.ok()) << log.status();
     (*log)->Write(Severity::kInfo, line);
   }
   EXPECT_THAT(ReadAll(dir.path() / "log"), testing::MatchesRegex("[^\n]*before the restart\n[^\n]*after it\n"));
 }
 
-TEST(JobLogTest, AnEventIsOneLine) {
+TEST_F(JobLogTest, AnEventIsOneLine) {
   const TempDir dir;
-  const auto log = JobLog::Open(dir.path() / "log");
+  const auto log = Open(dir.path() / "log");
   ASSERT_TRUE(log.ok()) << log.status();
   (*log)->Write(Severity::kError, "failed: a\nb\r\n");
   EXPECT_THAT(ReadAll(dir.path() / "log"), testing::MatchesRegex("[^\n]*failed: a b\n"));
 }
 
-TEST(JobLogTest, LinesOfSeveralThreadsDoNotMix) {
+TEST_F(JobLogTest, LinesOfSeveralThreadsDoNotMix) {
   const TempDir dir;
-  const auto log = JobLog::Open(dir.path() / "log");
+  const auto log = Open(dir.path() / "log");
   ASSERT_TRUE(log.ok()) << log.status();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -73,12 +86,44 @@ TEST(JobLogTest, LinesOfSeveralThreadsDoNotMix) {
   EXPECT_EQ(count, 400);
 }
 
-TEST(JobLogTest, AnUnwritablePathIsNamed) {
+TEST_F(JobLogTest, AnUnwritablePathIsNamed) {
   const TempDir dir;
   std::ofstream(dir.path() / "file") << "not a directory";
-  const auto log = JobLog::Open(dir.path() / "file" / "log");
+  const auto log = Open(dir.path() / "file" / "log");
   EXPECT_EQ(log.status().code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(log.status().message()), testing::HasSubstr((dir.path() / "file" / "log").string()));
+}
+
+TEST_F(JobLogTest, ALineThatCannotBeWrittenIsCountedAndTheFirstIsTold) {
+  InitLog();
+  const TempDir dir;
+  const auto log = Open(dir.path() / "log");
+  ASSERT_TRUE(log.ok()) << log.status();
+  const auto failures = [this] { return MetricValue(registry_, "permafrost_job_log_failures_total"); };
+  // More than what is captured below, which the limit is for, too.
+  (*log)->Write(Severity::kInfo, "there is room" + std::string(8192, '.'));
+  EXPECT_EQ(failures(), 0);
+  testing::internal::CaptureStderr();
+  {
+    const FileSizeLimit limit(std::filesystem::file_size(dir.path() / "log"));
+    for (int i = 0; i < 3; ++i) (*log)->Write(Severity::kInfo, "there is none");
+  }
+  EXPECT_EQ(failures(), 3);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex(std::string(kTime) + " warning job log " + (dir.path() / "log").string() +
+                                    ": a line could not be written: [^\n]*File too large[^\n]*\n"))
+      << "once, not three times";
+  (*log)->Write(Severity::kInfo, "there is room again");
+  EXPECT_EQ(failures(), 3);
+  EXPECT_THAT(ReadAll(dir.path() / "log"), testing::EndsWith("there is room again\n"));
+  // Another time is another event.
+  testing::internal::CaptureStderr();
+  {
+    const FileSizeLimit limit(std::filesystem::file_size(dir.path() / "log"));
+    (*log)->Write(Severity::kInfo, "there is none");
+  }
+  EXPECT_EQ(failures(), 4);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("could not be written"));
 }
 
 TEST(LogTest, WritesToStandardError) {

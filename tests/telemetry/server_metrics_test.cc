@@ -82,6 +82,10 @@ TEST_F(ServerMetricsTest, ImportTotalsFollowButNeverFall) {
   EXPECT_EQ(Value("permafrost_dataset_imports_total", {{"outcome", "succeeded"}}), 5);
   metrics_.SetImports("succeeded", 3);
   EXPECT_EQ(Value("permafrost_dataset_imports_total", {{"outcome", "succeeded"}}), 5) << "a counter does not fall";
+  EXPECT_EQ(Value("permafrost_dataset_import_retries_total"), 0);
+  metrics_.SetImportRetries(4);
+  metrics_.SetImportRetries(3);
+  EXPECT_EQ(Value("permafrost_dataset_import_retries_total"), 4);
 }
 
 TEST_F(ServerMetricsTest, ShowsDatasets) {

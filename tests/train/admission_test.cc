@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -66,35 +67,64 @@ TEST(Admission, BothLevelsAreJudgedByTheGivenLimit) {
   TrainOptions gine;
   gine.model.hidden_channels = 512;
   gine.batch_size = 4096;
-  EXPECT_TRUE(GraphModelFor(gine, Set(), 100 * kGigabyte, "").ok());
-  const absl::Status refused = GraphModelFor(gine, Set(), kGigabyte, "spec.").status();
+  EXPECT_TRUE(GraphModelFor(gine, Set(), {100 * kGigabyte}, "").ok());
+  const absl::Status refused = GraphModelFor(gine, Set(), {kGigabyte}, "spec.").status();
   ASSERT_EQ(GetViolations(refused).size(), 1U);
   EXPECT_EQ(GetViolations(refused)[0].field, "spec.model");
   EXPECT_THAT(GetViolations(refused)[0].description, HasSubstr("(batches of 4096 graphs); this process may use 1 GB"));
 
   TrainOptions whole = DefaultOptions(nn::Architecture::kGcn);
   whole.model.hidden_channels = 256;
-  EXPECT_TRUE(NodeModelFor(whole, Graph(), 100 * kGigabyte, "").ok());
-  const absl::Status too_large = NodeModelFor(whole, Graph(), kGigabyte, "spec.").status();
+  EXPECT_TRUE(NodeModelFor(whole, Graph(), {100 * kGigabyte}, "").ok());
+  const absl::Status too_large = NodeModelFor(whole, Graph(), {kGigabyte}, "spec.").status();
   ASSERT_EQ(GetViolations(too_large).size(), 1U);
   EXPECT_THAT(GetViolations(too_large)[0].description,
               HasSubstr("(the whole graph in every step); this process may use 1 GB"));
 }
 
+// A device with memory of its own holds the weights and the steps, and the process the batches.
+TEST(Admission, ADevicesOwnMemoryIsForWhatLiesThere) {
+  TrainOptions gine;
+  gine.model.hidden_channels = 512;
+  gine.batch_size = 4096;
+  const auto violations = [&](const MemoryLimits& limits) {
+    return GetViolations(GraphModelFor(gine, Set(), limits, "spec.").status());
+  };
+  const MemoryLimits large{.process = kGigabyte, .device = 100 * kGigabyte};
+  EXPECT_EQ(violations(large), std::vector<FieldViolation>()) << "the batches are small";
+  const auto small = violations({.process = 100 * kGigabyte, .device = kGigabyte});
+  ASSERT_EQ(small.size(), 1U);
+  EXPECT_EQ(small[0].field, "spec.model");
+  EXPECT_THAT(small[0].description, HasSubstr("(batches of 4096 graphs); the device has 1 GB"));
+  const auto no_host = violations({.process = 1'000'000, .device = 100 * kGigabyte});
+  ASSERT_EQ(no_host.size(), 1U);
+  EXPECT_THAT(no_host[0].description, HasSubstr("this process may use 0 GB"));
+}
+
+TEST(Admission, ARecordingTakesMoreThanTheStep) {
+  TrainOptions gine;
+  const auto least = [&](bool records) {
+    uint64_t limit = 1;
+    while (!GraphModelFor(gine, Set(), {.process = limit, .records = records}, "").ok()) limit += limit / 64 + 1;
+    return limit;
+  };
+  EXPECT_LT(least(/*records=*/false), least(/*records=*/true));
+}
+
 // With replacement a node draws as often as it is told to, however few neighbours it has.
 TEST(Admission, DrawsWithReplacementAreCountedAsDrawn) {
-  EXPECT_TRUE(NodeModelFor(Sampled({9000, 9000}, false), Graph(), kGigabyte, "").ok())
+  EXPECT_TRUE(NodeModelFor(Sampled({9000, 9000}, false), Graph(), {kGigabyte}, "").ok())
       << "three neighbours a node are all that there is";
-  const absl::Status refused = NodeModelFor(Sampled({9000, 9000}, true), Graph(), kGigabyte, "spec.").status();
+  const absl::Status refused = NodeModelFor(Sampled({9000, 9000}, true), Graph(), {kGigabyte}, "spec.").status();
   ASSERT_EQ(GetViolations(refused).size(), 1U);
   EXPECT_THAT(GetViolations(refused)[0].description, HasSubstr("(a sampled batch)"));
 }
 
 TEST(Admission, EvaluationIsJudgedByItsOwnFanOuts) {
   TrainOptions options = Sampled({3, 3}, true);
-  EXPECT_TRUE(NodeModelFor(options, Graph(), kGigabyte, "").ok());
+  EXPECT_TRUE(NodeModelFor(options, Graph(), {kGigabyte}, "").ok());
   options.nodes.eval_fan_outs = {9000, 9000};
-  EXPECT_FALSE(NodeModelFor(options, Graph(), kGigabyte, "").ok());
+  EXPECT_FALSE(NodeModelFor(options, Graph(), {kGigabyte}, "").ok());
 }
 
 // The most tensor memory at once of a job's first steps, captures among them.
@@ -144,13 +174,13 @@ TEST(Admission, AnAdmittedJobFits) {
           options.batch_size = 1000;
           const auto set = ImportTinyGraphs(dir.path() / why, 3000);
           ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, set), [&](uint64_t limit) {
-            return GraphModelFor(options, set->summary(), limit, "").status();
+            return GraphModelFor(options, set->summary(), {limit}, "").status();
           });
           continue;
         }
         for (const auto& graph : graphs) {
           ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, graph), [&](uint64_t limit) {
-            return NodeModelFor(options, graph->summary(), limit, "").status();
+            return NodeModelFor(options, graph->summary(), {limit}, "").status();
           });
         }
       }

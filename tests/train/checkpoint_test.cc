@@ -3,9 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -15,6 +13,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "file_size_limit.h"
 #include "nn/safetensors.h"
 #include "no_descriptors.h"
 #include "temp_dir.h"
@@ -211,27 +210,6 @@ TEST_F(CheckpointTest, AStateThatLacksAFieldIsDamageAndNotAnException) {
   EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
   EXPECT_EQ(Names(), (std::set<std::string>{".damaged-2", "1"}));
 }
-
-// A file that may not grow: as a full disk, met within a file.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  void (*handler_)(int);
-  rlimit before_{};
-};
 
 TEST_F(CheckpointTest, AHalfWrittenOneIsGoneAtOnceAndTheOldOnesStay) {
   ASSERT_TRUE(Store(1).Save(Make(1)).ok());

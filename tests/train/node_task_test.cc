@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "base/memory_limit.h"
 #include "base/status.h"
 #include "device/backend.h"
 #include "device/cpu/storage.h"
@@ -197,12 +196,12 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
     const auto batcher = *data::BlockBatcher::Create(
         graph, {.sampling = sampling, .edge_weights = UsesEdgeWeights(c.options, *graph), .threads = 2});
     const auto splits = *ReadSplits(*graph);
-    const data::ShapeSampler sampler(splits[0], {.batch_size = c.options.batch_size, .seed = c.options.seed});
-    const std::vector<uint32_t> order = sampler.EpochOrder(0);
+    const data::EpochOrder epochs(splits[0], {.batch_size = c.options.batch_size, .seed = c.options.seed});
+    const std::vector<uint32_t> order = epochs.Of(0);
     const auto batches = padded.task->TrainBatches(0, 0);
-    for (int64_t step = 0; step < sampler.batches_per_epoch(); ++step) {
+    for (int64_t step = 0; step < epochs.batches_per_epoch(); ++step) {
       data::SampledSubgraph subgraph;
-      ASSERT_TRUE(batcher->Sample(sampler.Batch(order, step), static_cast<uint64_t>(step), nullptr, subgraph).ok());
+      ASSERT_TRUE(batcher->Sample(epochs.Batch(order, step), static_cast<uint64_t>(step), nullptr, subgraph).ok());
       const data::BlockSizes sizes = *data::SizesOf(subgraph, graph->view());
       // Of one probe, the lowest rung is its size.
       const BlockRungs rungs = BlockRungs::Plan({sizes}, BlockBound(sampling, sizes.nodes.front(), graph->summary()));
@@ -227,7 +226,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
       }
     }
     EXPECT_EQ(padded.engine.cache().snapshot().of(Mode::kTrain).eager_steps, 0) << c.why;
-    EXPECT_GT(padded.engine.cache().snapshot().of(Mode::kTrain).padding_nodes, sampler.batches_per_epoch()) << c.why;
+    EXPECT_GT(padded.engine.cache().snapshot().of(Mode::kTrain).padding_nodes, epochs.batches_per_epoch()) << c.why;
   }
 }
 
@@ -249,8 +248,7 @@ TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
       const auto predicted = all.engine.Evaluate(**everything, 0);
       ASSERT_TRUE(predicted.ok()) << predicted.status();
       const at::Tensor reference = predicted->clone();
-      auto model =
-          nn::MakeNodeModel(*NodeModelFor(options, graph->summary(), MemoryLimit(), ""), options.seed, at::kCPU);
+      auto model = nn::MakeNodeModel(*NodeModelFor(options, graph->summary(), kNoLimits, ""), options.seed, at::kCPU);
       const auto layer_wise = PredictLayerWise(
           *graph, *model, {.num_layers = 3, .edge_weights = UsesEdgeWeights(options, *graph)}, [] { return true; });
       ASSERT_TRUE(layer_wise.ok()) << layer_wise.status();

@@ -21,14 +21,14 @@ class ShapeScheduleTest : public testing::Test {
 
 TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
   const graphcache::ShapePlan plan = *PlanShapes(*batcher_, {.epochs = 5, .batch_size = 9, .seed = 3}, {});
-  const data::ShapeSampler sampler(batcher_->split(data::Split::kTrain), {.batch_size = 9, .seed = 3});
+  const data::EpochOrder epochs(batcher_->split(data::Split::kTrain), {.batch_size = 9, .seed = 3});
   std::set<BatchShape> shapes;
   BatchShape ceiling;
   for (int64_t epoch = 0; epoch < 5; ++epoch) {
-    const auto order = sampler.EpochOrder(epoch);
-    for (int64_t b = 0; b < sampler.batches_per_epoch(); ++b) {
+    const auto order = epochs.Of(epoch);
+    for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
       data::PaddedBatch batch;
-      const auto graphs = sampler.Batch(order, b);
+      const auto graphs = epochs.Batch(order, b);
       ASSERT_TRUE(batcher_->Assemble(graphs, data::Batcher::LeastPadded(batcher_->ShapeOf(graphs)), batch).ok());
       shapes.insert(batch.padded);
       ceiling = {std::max(ceiling.nodes, batch.padded.nodes), std::max(ceiling.edges, batch.padded.edges),

@@ -105,11 +105,11 @@ class StepEngineTest : public testing::Test {
     const auto summary = batcher_->summary();
     const auto split = batcher_->split(data::Split::kTrain);
     // Full batches, the last partial one, one graph, and graphs without edges (a single node).
-    const data::ShapeSampler sampler(split, {.batch_size = 9, .seed = 3});
+    const data::EpochOrder epochs(split, {.batch_size = 9, .seed = 3});
     for (int64_t epoch = 0; epoch < 6; ++epoch) {
-      const auto order = sampler.EpochOrder(epoch);
-      for (int64_t b = 0; b < sampler.batches_per_epoch(); ++b) {
-        const auto graphs = sampler.Batch(order, b);
+      const auto order = epochs.Of(epoch);
+      for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
+        const auto graphs = epochs.Batch(order, b);
         batches_.emplace_back(graphs.begin(), graphs.end());
       }
     }

@@ -1,7 +1,6 @@
 #include "data/catalog/catalog.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,62 +8,28 @@
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/monotonic.h"
+#include "base/retry_delay.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "base/without_throwing.h"
+#include "data/catalog/catalog_errors.h"
 #include "data/catalog/catalog_files.h"
+#include "data/catalog/import_queue.h"
 #include "data/catalog/import_roots.h"
+#include "data/catalog/weak_dataset.h"
 
 namespace permafrost::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-absl::Status NotFound(const DatasetId& id) {
-  return WithReason(absl::NotFoundError(absl::StrCat("datasets/", id.value(), ": not found")), "DATASET_NOT_FOUND",
-                    {{"dataset", id.value()}});
-}
-
-absl::Status AlreadyExists(const DatasetId& id, std::string_view why) {
-  return WithReason(absl::AlreadyExistsError(absl::StrCat("datasets/", id.value(), ": ", AbslView(why))),
-                    "DATASET_ALREADY_EXISTS", {{"dataset", id.value()}});
-}
-
-// Starts of one import that the process may die in before it is given up.
-constexpr int kMaxStarts = 3;
-
-// Why an import of this record is not begun at the start of the process; empty if it is.
-std::string WhyNotBegun(const ImportRecord& record) {
-  if (!record.error.empty() || record.starts < kMaxStarts) return record.error;
-  return absl::StrCat("the server died ", record.starts,
-                      " times while importing it; delete it and import again to retry");
-}
-
-// A store that lives while somebody uses it.
-class WeakDataset {
- public:
-  WeakDataset() = default;
-  explicit WeakDataset(const OpenedDataset& dataset) {
-    std::visit([this](const auto& store) { store_ = std::weak_ptr(store); }, dataset);
-  }
-  std::optional<OpenedDataset> Lock() const {
-    return std::visit(
-        [](const auto& weak) -> std::optional<OpenedDataset> {
-          if (auto store = weak.lock()) return store;
-          return std::nullopt;
-        },
-        store_);
-  }
-
- private:
-  std::variant<std::weak_ptr<const GraphSet>, std::weak_ptr<const Graph>> store_;
-};
 
 class CatalogImpl final : public Catalog {
  public:
@@ -97,10 +62,14 @@ class CatalogImpl final : public Catalog {
   struct Entry {
     Dataset dataset;
     int starts = 0;  // of ImportRecord, while kImporting and not running
+    // In a row that the machine ended: of the import, or of opening what was imported, which is kFailed meanwhile.
+    int tries = 0;
     mutable WeakDataset store;
   };
 
-  void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `tries`: of opening it before.
+  void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries = 0)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Takes the name of a failed dataset from whatever has it. Returns what is to be removed; empty: nothing.
   absl::StatusOr<fs::path> ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -108,25 +77,33 @@ class CatalogImpl final : public Catalog {
   bool IsRunning(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return running_ == id && !running_deleted_;
   }
+  // Whether it is wanted, and waits for the machine.
+  bool WaitsToRetry(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return entry.dataset.state == DatasetState::kImporting && entry.tries > 0 && !IsRunning(entry.dataset.id);
+  }
   void RunImports();
+  void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
   absl::StatusOr<ImportedSummary> RunImport(const DatasetId& id, const ImportRecord& record,
                                             const std::stop_token& stop);
   absl::StatusOr<ImportedSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                    const std::stop_token& stop);
-  void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `took`: how long the try lasted.
+  void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result,
+                 absl::Duration took) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const CatalogOptions options_;
   const CatalogFiles files_;
   mutable absl::Mutex mu_;
   std::map<DatasetId, Entry> entries_ ABSL_GUARDED_BY(mu_);
-  std::deque<DatasetId> queue_ ABSL_GUARDED_BY(mu_);
+  ImportQueue queue_ ABSL_GUARDED_BY(mu_);             // by clock_
   DatasetId running_ ABSL_GUARDED_BY(mu_);             // empty: none
   bool running_deleted_ ABSL_GUARDED_BY(mu_) = false;  // its dataset is gone; another may have the name
   std::stop_source stop_running_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   ImportCounts counts_ ABSL_GUARDED_BY(mu_);
+  const Stopwatch clock_;
+  Event changed_;  // set by whatever gives the worker something to do, or ends it
   ChangeHub hub_;  // ends before what its listeners read
   std::thread worker_;
 };
@@ -139,7 +116,7 @@ void CatalogImpl::Add(Dataset dataset, int starts) {
   entries_.insert_or_assign(id, std::move(entry));
 }
 
-void CatalogImpl::AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record) {
+void CatalogImpl::AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries) {
   Dataset dataset;
   dataset.id = id;
   const auto store = OpenDataset(files_.DatasetPath(id));
@@ -152,6 +129,9 @@ void CatalogImpl::AddReady(const DatasetId& id, const absl::StatusOr<ImportRecor
   dataset.error = std::string(status.message());
   if (status.ok()) dataset.summary = SummaryOf(*store);
   Add(std::move(dataset));
+  if (!IsTransient(status)) return;
+  entries_.at(id).tries = tries + 1;
+  queue_.Add(id, clock_.Elapsed() + RetryDelay(options_.first_retry, tries + 1));
 }
 
 absl::Status CatalogImpl::Load() {
@@ -160,6 +140,7 @@ absl::Status CatalogImpl::Load() {
   PF_ASSIGN_OR_RETURN(const auto imports, files_.ReadImports());
   absl::MutexLock lock(&mu_);
   for (const auto& [id, record] : datasets) AddReady(id, record);
+  std::vector<std::pair<absl::Time, DatasetId>> wanted;
   for (const auto& [id, record] : imports) {
     Dataset dataset;
     dataset.id = id;
@@ -169,22 +150,17 @@ absl::Status CatalogImpl::Load() {
     }
     dataset.error = record.ok() ? WhyNotBegun(*record) : std::string(record.status().message());
     dataset.state = dataset.error.empty() ? DatasetState::kImporting : DatasetState::kFailed;
-    if (dataset.state == DatasetState::kImporting) queue_.push_back(id);
+    if (dataset.state == DatasetState::kImporting) wanted.emplace_back(dataset.create_time, id);
     Add(std::move(dataset), record.ok() ? record->starts : 0);
   }
-  std::sort(queue_.begin(), queue_.end(), [this](const DatasetId& a, const DatasetId& b) {
-    mu_.AssertHeld();
-    return std::pair(entries_.at(a).dataset.create_time, a) < std::pair(entries_.at(b).dataset.create_time, b);
-  });
+  std::sort(wanted.begin(), wanted.end());
+  for (const auto& [time, id] : wanted) queue_.Add(id);
   worker_ = std::thread([this] { RunImports(); });
   return absl::OkStatus();
 }
 
 absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions options) {
-  Violations violations;
-  violations.AddMissing(CheckIdSyntax("dataset_id", id.value()));
-  violations.AddMissing(CheckImportOptions(options));
-  PF_RETURN_IF_ERROR(violations.ToStatus());
+  PF_RETURN_IF_ERROR(CheckImport(id, options));
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   fs::path removed;
@@ -195,19 +171,23 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
     absl::MutexLock lock(&mu_);
     if (stopped_) return absl::UnavailableError("the server is stopping and begins no imports");
     if (const auto it = entries_.find(id); it != entries_.end()) {
-      if (it->second.dataset.state != DatasetState::kFailed) return AlreadyExists(id, "exists already");
+      const bool replaceable = it->second.dataset.state == DatasetState::kFailed || WaitsToRetry(it->second);
+      if (!replaceable) return AlreadyExistsError(id, "exists already");
       PF_ASSIGN_OR_RETURN(removed, ClearName(id));
     } else if (running_ != id && fs::exists(fs::symlink_status(files_.DatasetPath(id), ignored))) {
-      return AlreadyExists(id, absl::StrCat(files_.DatasetPath(id).string(),
-                                            " is there, which the server did not make; remove it or take another id"));
+      return AlreadyExistsError(id,
+                                absl::StrCat(files_.DatasetPath(id).string(),
+                                             " is there, which the server did not make; remove it or take another id"));
     }
     dataset.options = std::move(options);
     // Whole microseconds survive every way of writing a time down.
     dataset.create_time = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
     PF_RETURN_IF_ERROR(files_.WriteImport(id, {dataset.create_time, dataset.options}));
     Add(dataset);
-    queue_.push_back(id);
+    queue_.Remove(id);  // the one before, which waited
+    queue_.Add(id);
   }
+  changed_.Set();
   hub_.Notify(id.value());
   if (!removed.empty()) RemoveAll(removed).IgnoreError();  // else the next start does
   return dataset;
@@ -216,7 +196,7 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
 absl::StatusOr<Dataset> CatalogImpl::Get(const DatasetId& id) const {
   absl::MutexLock lock(&mu_);
   const auto it = entries_.find(id);
-  if (it == entries_.end()) return NotFound(id);
+  if (it == entries_.end()) return NotFoundError(id);
   return it->second.dataset;
 }
 
@@ -244,7 +224,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::
   {
     absl::MutexLock lock(&mu_);
     const auto it = entries_.find(id);
-    if (it == entries_.end()) return NotFound(id);
+    if (it == entries_.end()) return NotFoundError(id);
     if (in_use) PF_RETURN_IF_ERROR(in_use());
     if (IsRunning(id)) {
       PF_RETURN_IF_ERROR(files_.MarkImportDeleted(id));
@@ -255,7 +235,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::
       // What an earlier attempt could not discard is known for the catalog's own by its record only.
       if (running_ != id) PF_RETURN_IF_ERROR(files_.DiscardDataset(id));
       PF_RETURN_IF_ERROR(files_.RemoveImport(id));
-      if (std::erase(queue_, id) > 0) ++counts_.cancelled;
+      if (queue_.Remove(id) && it->second.dataset.state == DatasetState::kImporting) ++counts_.cancelled;
       std::error_code ignored;
       if (fs::exists(files_.DatasetPath(id), ignored)) {
         PF_ASSIGN_OR_RETURN(removed, files_.UnpublishDataset(id));
@@ -270,13 +250,11 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::
 absl::StatusOr<OpenedDataset> CatalogImpl::Open(const DatasetId& id) const {
   absl::MutexLock lock(&mu_);
   const auto it = entries_.find(id);
-  if (it == entries_.end()) return NotFound(id);
+  if (it == entries_.end()) return NotFoundError(id);
   const Entry& entry = it->second;
   if (entry.dataset.state != DatasetState::kReady) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            "datasets/", id.value(), ": is ", AbslView(kDatasetStateNames.Name(entry.dataset.state)), ", not ready")),
-        "DATASET_NOT_READY", {{"dataset", id.value()}});
+    const absl::Status status = NotReadyError(entry.dataset);
+    return entry.tries > 0 ? AsTransient(status) : status;
   }
   if (auto store = entry.store.Lock()) return *std::move(store);
   PF_ASSIGN_OR_RETURN(OpenedDataset store, OpenDataset(files_.DatasetPath(id)));
@@ -297,38 +275,55 @@ uint64_t CatalogImpl::mapped_bytes() const {
 void CatalogImpl::StopImports() {
   absl::MutexLock lock(&mu_);
   stopped_ = true;
+  changed_.Set();
   stop_running_.request_stop();
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return running_.empty(); };
   mu_.Await(absl::Condition(&idle));
 }
 
 void CatalogImpl::RunImports() {
-  absl::MutexLock lock(&mu_);
-  const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return stopped_ || !queue_.empty(); };
   for (;;) {
-    mu_.Await(absl::Condition(&has_work));
-    if (stopped_) return;
-    const DatasetId id = queue_.front();
-    queue_.pop_front();
-    running_ = id;
-    running_deleted_ = false;
-    stop_running_ = std::stop_source();
-    const std::stop_token stop = stop_running_.get_token();
-    const Entry& entry = entries_.at(id);
-    ImportRecord record{
-        .create_time = entry.dataset.create_time, .options = entry.dataset.options, .starts = entry.starts};
-    mu_.Unlock();
-    const absl::StatusOr<ImportedSummary> result = RunImport(id, record, stop);
-    mu_.Lock();
-    if (running_deleted_) {
-      mu_.Unlock();
-      files_.EndDeletedImport(id).IgnoreError();  // else the next start does
-      mu_.Lock();
-    } else {
-      EndImport(id, std::move(record), result);
+    // Before the look: what changes after it ends the wait.
+    changed_.Reset();
+    absl::Duration wait;
+    {
+      absl::MutexLock lock(&mu_);
+      if (stopped_) return;
+      if (const std::optional<DatasetId> next = queue_.Take(clock_.Elapsed(), wait)) {
+        RunNext(*next);
+        continue;
+      }
     }
-    running_ = DatasetId();
+    changed_.WaitFor(wait);
   }
+}
+
+void CatalogImpl::RunNext(const DatasetId& id) {
+  Entry& entry = entries_.at(id);
+  if (entry.dataset.state == DatasetState::kFailed) {
+    AddReady(id, files_.ReadDataset(id), entry.tries);
+    hub_.Notify(id.value());
+    return;
+  }
+  running_ = id;
+  running_deleted_ = false;
+  stop_running_ = std::stop_source();
+  const std::stop_token stop = stop_running_.get_token();
+  entry.dataset.retry_time = absl::InfinitePast();
+  ImportRecord record{
+      .create_time = entry.dataset.create_time, .options = entry.dataset.options, .starts = entry.starts};
+  mu_.Unlock();
+  const Stopwatch took;
+  const absl::StatusOr<ImportedSummary> result = RunImport(id, record, stop);
+  mu_.Lock();
+  if (running_deleted_) {
+    mu_.Unlock();
+    files_.EndDeletedImport(id).IgnoreError();  // else the next start does
+    mu_.Lock();
+  } else {
+    EndImport(id, std::move(record), result, took.Elapsed());
+  }
+  running_ = DatasetId();
 }
 
 absl::StatusOr<ImportedSummary> CatalogImpl::RunImport(const DatasetId& id, const ImportRecord& record,
@@ -371,22 +366,39 @@ absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   return summary;
 }
 
-void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result) {
+void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result,
+                            absl::Duration took) {
   Entry& entry = entries_.at(id);
-  entry.dataset.progress = {};
+  Dataset& dataset = entry.dataset;
+  dataset.progress = {};
+  std::string error(result.status().message());
   if (result.ok()) {
     ++counts_.succeeded;
-    entry.dataset.state = DatasetState::kReady;
-    entry.dataset.summary = *result;
+    dataset.state = DatasetState::kReady;
+    dataset.summary = *result;
+    dataset.last_error.clear();
+    entry.tries = 0;
     files_.RemoveImport(id).IgnoreError();  // else the next start does
   } else if (absl::IsCancelled(result.status())) {
     // The server stops, and the record lets it begin anew. If this fails, a start is counted that was none.
     files_.WriteImport(id, record).IgnoreError();
+  } else if (IsTransient(result.status())) {
+    ++counts_.retried;
+    // As long as it took at the least: a disk that every try fills must have room for others half of the time.
+    const absl::Duration delay = std::max(RetryDelay(options_.first_retry, ++entry.tries), took);
+    queue_.Add(id, clock_.Elapsed() + delay);
+    dataset.retry_time = absl::Now() + delay;
+    if (dataset.last_error != error && options_.warn) {
+      options_.warn(absl::StrCat("the import of ", id.value(), " waits and is tried again: ", error));
+    }
+    dataset.last_error = std::move(error);
+    files_.WriteImport(id, record).IgnoreError();  // as above
   } else {
     ++counts_.failed;
-    entry.dataset.state = DatasetState::kFailed;
-    entry.dataset.error = std::string(result.status().message());
-    record.error = entry.dataset.error;
+    dataset.state = DatasetState::kFailed;
+    dataset.last_error.clear();
+    entry.tries = 0;
+    record.error = dataset.error = std::move(error);
     // If this fails too, the next start tries the import again, which is right when it is the disk that is full.
     files_.WriteImport(id, record).IgnoreError();
   }
@@ -394,6 +406,13 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
 }
 
 }  // namespace
+
+absl::Status CheckImport(const DatasetId& id, const ImportOptions& options) {
+  Violations violations;
+  violations.AddMissing(CheckIdSyntax("dataset_id", id.value()));
+  violations.AddMissing(CheckImportOptions(options));
+  return violations.ToStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Create(CatalogOptions options) {
   auto catalog = std::make_unique<CatalogImpl>(std::move(options));

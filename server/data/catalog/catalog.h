@@ -2,7 +2,8 @@
 // Threads: all methods are safe anywhere; imports run on the catalog's one thread.
 // Invariant: datasets/NAME/ exists only whole; an accepted import is a file in datasets/.imports/ until it has ended,
 // so it begins anew after a crash, but not for ever: one that the process died in three times has failed. A failed one
-// keeps that file with its error until deleted or replaced.
+// keeps that file with its error until deleted or replaced. What an error of the machine ended (a full disk, too many
+// open files) has not failed: it is tried again after 1, 2, 4 ... 300 s, while other imports go on.
 #pragma once
 
 #include <filesystem>
@@ -35,14 +36,22 @@ struct Dataset {
   DatasetState state = DatasetState::kImporting;
   absl::Time create_time;
   ImportOptions options;
-  ImportProgress progress;                 // while kImporting
-  std::string error;                       // when kFailed
+  ImportProgress progress;  // while kImporting
+  std::string error;        // when kFailed
+  // While kImporting: what ended the last try, empty if there was none, and when the next one is due, for show;
+  // InfinitePast while one runs.
+  std::string last_error;
+  absl::Time retry_time = absl::InfinitePast();
   std::optional<ImportedSummary> summary;  // when kReady
 };
 
 // How an import reads its source: data::Import, with its contract.
 using ImportFunction = std::function<absl::StatusOr<ImportedSummary>(
     const ImportOptions&, const std::filesystem::path&, const ImportObserver&, std::stop_token, const ImportLimits&)>;
+
+// What an import is refused for before its source is looked at. Ok, or InvalidArgument with a violation for each bad
+// field: "dataset_id", "options.train_fraction".
+absl::Status CheckImport(const DatasetId& id, const ImportOptions& options);
 
 struct CatalogOptions {
   std::filesystem::path directory;  // state_dir/datasets
@@ -51,21 +60,24 @@ struct CatalogOptions {
   // Threads of an import, >= 1.
   int threads = AvailableCores();
   // Told in one line of each thing that the catalog moved to datasets/.quarantine/ since it cannot prove to have made
-  // it.
+  // it, and of each import that waits for the machine. Called on any thread, under a lock.
   std::function<void(std::string_view)> warn;
   // What it throws fails the import, not the process.
   ImportFunction importer = data::Import;
+  // Wait before what an error of the machine ended is tried again; it doubles each time.
+  absl::Duration first_retry = absl::Seconds(1);
 };
 
 class Catalog {
  public:
   // Removes what interrupted imports and deletions left, moves to .quarantine/ what has their names and is not proven
-  // theirs, and restarts the accepted imports. A dataset that cannot be opened is listed
-  // as kFailed with its error; it does not stop the daemon.
+  // theirs, and restarts the accepted imports. A dataset that cannot be opened is listed as kFailed with its error; it
+  // does not stop the daemon. Where it is the machine that keeps it from being opened, that is tried again.
   static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
   virtual ~Catalog() = default;
 
-  // Durable when Ok. Errors: InvalidArgument (id, options), AlreadyExists (reason DATASET_ALREADY_EXISTS),
+  // Durable when Ok. Replaces one that has failed, and one that waits to be tried again, which then begins at once.
+  // Errors: CheckImport's, AlreadyExists (reason DATASET_ALREADY_EXISTS),
   // PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound (source), Unavailable after StopImports.
   virtual absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) = 0;
   // NotFound, reason DATASET_NOT_FOUND.
@@ -77,7 +89,7 @@ class Catalog {
   // with FailedPrecondition.
   virtual absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) = 0;
   // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)
-  // otherwise.
+  // otherwise; transient where it will be tried again.
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
   // Told on every change of the dataset, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
@@ -86,6 +98,7 @@ class Catalog {
   // Imports by outcome since start, for telemetry.
   struct ImportCounts {
     int64_t succeeded = 0, failed = 0, cancelled = 0;
+    int64_t retried = 0;  // tries that the machine ended
   };
   virtual ImportCounts import_counts() const = 0;
   // Stops the running import so that it begins anew at the next start. Idempotent.

@@ -164,9 +164,13 @@ absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> CatalogFiles::
   for (const std::string& name : names) {
     std::error_code ignored;
     if (!CheckIdSyntax("name", name).ok() || !fs::is_directory(directory_ / name, ignored)) continue;  // not ours
-    datasets.emplace(DatasetId(name), ReadRecord(directory_ / name / kRecordFile));
+    datasets.emplace(DatasetId(name), ReadDataset(DatasetId(name)));
   }
   return datasets;
+}
+
+absl::StatusOr<ImportRecord> CatalogFiles::ReadDataset(const DatasetId& id) const {
+  return ReadRecord(DatasetPath(id) / kRecordFile);
 }
 
 bool CatalogFiles::IsImportOf(const DatasetId& id, const fs::path& record) const {

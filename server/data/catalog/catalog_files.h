@@ -39,6 +39,8 @@ class CatalogFiles {
   std::filesystem::path DatasetPath(const DatasetId& id) const { return directory_ / id.value(); }
   // Datasets that are there. The record of one may be unreadable.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadDatasets() const;
+  // Of one of them.
+  absl::StatusOr<ImportRecord> ReadDataset(const DatasetId& id) const;
   // Imports wanted or failed. One that had published its dataset when the process died has ended: its record is
   // removed. The record of one whose name something else has taken goes to .quarantine/.
   absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> ReadImports() const;

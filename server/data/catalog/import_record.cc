@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "absl/strings/str_cat.h"
 #include "base/json_fields.h"
 
 namespace permafrost::data {
@@ -41,7 +42,16 @@ struct RecordSchema {
   }
 };
 
+// Starts of one import that the process may die in before it is given up.
+constexpr int kMaxStarts = 3;
+
 }  // namespace
+
+std::string WhyNotBegun(const ImportRecord& record) {
+  if (!record.error.empty() || record.starts < kMaxStarts) return record.error;
+  return absl::StrCat("the server died ", record.starts,
+                      " times while importing it; delete it and import again to retry");
+}
 
 std::string RecordToJson(const ImportRecord& record) { return WriteJson<RecordSchema>(record) + "\n"; }
 

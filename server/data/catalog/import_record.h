@@ -19,6 +19,10 @@ struct ImportRecord {
   int starts = 0;
 };
 
+// Why an import of this record is not begun when the process starts: it failed, or the process died in it three times.
+// Empty: it is begun.
+std::string WhyNotBegun(const ImportRecord& record);
+
 std::string RecordToJson(const ImportRecord& record);
 // DataLoss naming what is of another type or an unknown name, and where the time or the source is missing. Whatever
 // else is missing keeps its default: older records lack what came later.

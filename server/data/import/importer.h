@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/status.h"
 #include "data/source/import_monitor.h"
 #include "data/store/dataset.h"
 #include "data/store/graph_writer.h"
@@ -37,6 +39,30 @@ class FoundGraph : public FoundSource {
   virtual absl::Status Read(const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,
                             GraphSummary& summary) = 0;
 };
+
+// A graph whose importer is `Reader`, made of what Read is given, which borrows all of it.
+template <class Files, class Reader>
+class FoundFiles final : public FoundGraph {
+ public:
+  FoundFiles(const ImportOptions& options, Files files) : options_(options), files_(std::move(files)) {}
+  int64_t bytes() const override { return files_.bytes(); }
+
+ private:
+  absl::Status Read(const std::filesystem::path& directory, ImportMonitor& monitor, GraphWriter& writer,
+                    GraphSummary& summary) override {
+    return Reader(options_, files_, directory, monitor, writer, summary).Run();
+  }
+
+  const ImportOptions& options_;
+  const Files files_;
+};
+
+// Importer::find for a source made of the files that `find_files` finds.
+template <auto find_files, class Source>
+absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options) {
+  PF_ASSIGN_OR_RETURN(auto files, find_files(options));
+  return std::make_unique<Source>(options, std::move(files));
+}
 
 struct Importer {
   ImportFormat format;

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "data/source/cell_number.h"
+#include "data/import/label_rows.h"
 #include "data/source/csv_rows.h"
 
 namespace permafrost::data {
@@ -47,25 +47,6 @@ class LabelSummary {
   double min_ = std::numeric_limits<double>::infinity(), max_ = -std::numeric_limits<double>::infinity();
   bool integers_ = true;
 };
-
-absl::Status ParseLabels(const CsvRows& rows, std::string_view line, std::vector<float>& labels) {
-  labels.clear();
-  Cells cells(line);
-  std::string_view cell;
-  while (cells.Next(cell)) {
-    if (cell.empty() || cell == "nan" || cell == "NaN" || cell == "NA") {
-      labels.push_back(std::numeric_limits<float>::quiet_NaN());
-      continue;
-    }
-    const auto value = ParseFinite(cell);
-    if (!value) {
-      return rows.Error(absl::StrCat("target ", labels.size() + 1),
-                        absl::StrCat(Quote(cell), " is neither a finite number nor missing (empty, nan or NA)"));
-    }
-    labels.push_back(*value);
-  }
-  return absl::OkStatus();
-}
 
 // Of an integer that a float cannot hold, a class would become another one.
 absl::Status ReadLabels(NpyArray& array, std::span<float> labels, std::vector<int64_t>& integers) {

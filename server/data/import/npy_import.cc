@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -278,33 +277,15 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   return files;
 }
 
-class FoundNpy final : public FoundGraph {
- public:
-  FoundNpy(const ImportOptions& options, NpyFiles files) : options_(options), files_(std::move(files)) {}
-  int64_t bytes() const override { return files_.bytes(); }
-
- private:
-  absl::Status Read(const fs::path& directory, ImportMonitor& monitor, GraphWriter& writer,
-                    GraphSummary& summary) override {
-    return NpyImport(options_, files_, directory, monitor, writer, summary).Run();
-  }
-
-  const ImportOptions& options_;
-  const NpyFiles files_;
-};
-
 bool IsNpy(const fs::path& directory) { return HoldsAny(directory, {"edge_index.npy", "adj.npz"}); }
-
-absl::StatusOr<std::unique_ptr<FoundSource>> FindNpySource(const ImportOptions& options) {
-  PF_ASSIGN_OR_RETURN(NpyFiles files, FindNpyFiles(options));
-  return std::make_unique<FoundNpy>(options, std::move(files));
-}
 
 }  // namespace
 
 Importer NpyImporter() {
-  return {
-      .format = ImportFormat::kNpy, .known_by = "edge_index.npy or adj.npz", .detect = &IsNpy, .find = &FindNpySource};
+  return {.format = ImportFormat::kNpy,
+          .known_by = "edge_index.npy or adj.npz",
+          .detect = &IsNpy,
+          .find = &FindAs<FindNpyFiles, FoundFiles<NpyFiles, NpyImport>>};
 }
 
 }  // namespace permafrost::data

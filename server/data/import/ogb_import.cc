@@ -1,7 +1,5 @@
 #include "data/import/ogb_import.h"
 
-#include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +11,7 @@
 #include "base/string_view.h"
 #include "data/import/feature_rows.h"
 #include "data/import/graph_set_builder.h"
+#include "data/import/label_rows.h"
 #include "data/import/split_files.h"
 #include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
@@ -32,9 +31,7 @@ struct OgbFiles {
     int64_t sum = node_counts.bytes + edge_counts.bytes + edges.bytes + labels.bytes;
     if (node_features) sum += node_features->bytes;
     if (edge_features) sum += edge_features->bytes;
-    if (split) {
-      for (const SourceFile& file : split->files) sum += file.bytes;
-    }
+    if (split) sum += split->bytes();
     return sum;
   }
 };
@@ -125,25 +122,6 @@ class OgbImport {
     return builder_.FinishLabels();
   }
 
-  static absl::Status ParseLabels(const CsvRows& rows, std::string_view line, std::vector<float>& labels) {
-    labels.clear();
-    Cells cells(line);
-    std::string_view cell;
-    while (cells.Next(cell)) {
-      if (cell.empty() || cell == "nan" || cell == "NaN" || cell == "NA") {
-        labels.push_back(std::numeric_limits<float>::quiet_NaN());
-        continue;
-      }
-      const auto value = ParseFinite(cell);
-      if (!value) {
-        return rows.Error(absl::StrCat("target ", labels.size() + 1),
-                          absl::StrCat(Quote(cell), " is neither a finite number nor missing (empty, nan or NA)"));
-      }
-      labels.push_back(*value);
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status ReadNodeFeatures() {
     const int64_t nodes = builder_.num_nodes();
     const std::string why = SumOf(files_.node_counts);
@@ -231,18 +209,13 @@ bool IsOgbGraphs(const fs::path& directory) {
   return HoldsAny(directory, {"raw/graph-label.csv", "raw/graph-label.csv.gz"});
 }
 
-absl::StatusOr<std::unique_ptr<FoundSource>> FindOgbGraphsSource(const ImportOptions& options) {
-  PF_ASSIGN_OR_RETURN(OgbFiles files, FindFiles(options));
-  return std::make_unique<FoundOgbGraphs>(options, std::move(files));
-}
-
 }  // namespace
 
 Importer OgbGraphsImporter() {
   return {.format = ImportFormat::kOgbGraphs,
           .known_by = "raw/graph-label.csv[.gz]",
           .detect = &IsOgbGraphs,
-          .find = &FindOgbGraphsSource};
+          .find = &FindAs<FindFiles, FoundOgbGraphs>};
 }
 
 }  // namespace permafrost::data

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -297,9 +296,7 @@ int64_t OgbNodeFiles::bytes() const {
   for (const auto* table : {&dense_features, &sparse_features, &labels, &edge_weights, &edge_features}) {
     if (*table) sum += (*table)->file.bytes;
   }
-  if (split) {
-    for (const SourceFile& file : split->files) sum += file.bytes;
-  }
+  if (split) sum += split->bytes();
   return sum;
 }
 
@@ -322,28 +319,8 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   return files;
 }
 
-class FoundOgbNodes final : public FoundGraph {
- public:
-  FoundOgbNodes(const ImportOptions& options, OgbNodeFiles files) : options_(options), files_(std::move(files)) {}
-  int64_t bytes() const override { return files_.bytes(); }
-
- private:
-  absl::Status Read(const fs::path& directory, ImportMonitor& monitor, GraphWriter& writer,
-                    GraphSummary& summary) override {
-    return OgbNodesImport(options_, files_, directory, monitor, writer, summary).Run();
-  }
-
-  const ImportOptions& options_;
-  const OgbNodeFiles files_;
-};
-
 // Without labels of graphs, which make it a set of graphs: that importer is asked first.
 bool IsOgbNodes(const fs::path& directory) { return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz"}); }
-
-absl::StatusOr<std::unique_ptr<FoundSource>> FindOgbNodesSource(const ImportOptions& options) {
-  PF_ASSIGN_OR_RETURN(OgbNodeFiles files, FindOgbNodeFiles(options));
-  return std::make_unique<FoundOgbNodes>(options, std::move(files));
-}
 
 }  // namespace
 
@@ -351,7 +328,7 @@ Importer OgbNodesImporter() {
   return {.format = ImportFormat::kOgbNodes,
           .known_by = "raw/edge.csv[.gz]",
           .detect = &IsOgbNodes,
-          .find = &FindOgbNodesSource};
+          .find = &FindAs<FindOgbNodeFiles, FoundFiles<OgbNodeFiles, OgbNodesImport>>};
 }
 
 }  // namespace permafrost::data

@@ -22,6 +22,8 @@ struct SplitFiles {
   std::string name;
   std::array<SourceFile, 3> files;  // by Split
   bool masks = false;               // one 0 or 1 a graph, instead of ids
+
+  int64_t bytes() const { return files[0].bytes + files[1].bytes + files[2].bytes; }
 };
 
 struct SplitGraphs {

@@ -10,14 +10,14 @@
 
 namespace permafrost::data {
 
-// Position in a job's sequence of training batches; what a checkpoint keeps of the sampler.
-struct SamplerPosition {
+// Position in a job's sequence of training batches; all that a checkpoint keeps of the order.
+struct EpochPosition {
   int64_t epoch = 0;  // from 0
   int64_t batch = 0;  // batches of this epoch already consumed
-  auto operator<=>(const SamplerPosition&) const = default;
+  auto operator<=>(const EpochPosition&) const = default;
 };
 
-struct SamplerOptions {
+struct EpochOrderOptions {
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;
@@ -27,23 +27,24 @@ struct SamplerOptions {
   int64_t world_size = 1;
 };
 
-// Batches of one epoch over a split: every graph once, the last batch partial (see world_size for the one exception).
-class ShapeSampler {
+// The batches of every epoch over a split: in each every graph once, the last batch partial (see world_size for the one
+// exception).
+class EpochOrder {
  public:
   // `graphs`: ids of a split; copied.
-  ShapeSampler(std::span<const uint32_t> graphs, SamplerOptions options);
+  EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options);
 
   // Of this rank.
   int64_t batches_per_epoch() const;
   // Graph ids of all batches of `epoch`, of every rank, in order; the same for equal (seed, epoch, graphs) on every
   // machine.
-  std::vector<uint32_t> EpochOrder(int64_t epoch) const;
-  // Graph ids of this rank's batch `batch`, 0..batches_per_epoch()-1, within an EpochOrder.
-  std::span<const uint32_t> Batch(std::span<const uint32_t> epoch_order, int64_t batch) const;
+  std::vector<uint32_t> Of(int64_t epoch) const;
+  // Graph ids of this rank's batch `batch`, 0..batches_per_epoch()-1, within the order of an epoch.
+  std::span<const uint32_t> Batch(std::span<const uint32_t> order, int64_t batch) const;
 
  private:
   std::vector<uint32_t> graphs_;
-  SamplerOptions options_;
+  EpochOrderOptions options_;
 };
 
 }  // namespace permafrost::data

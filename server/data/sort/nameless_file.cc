@@ -29,9 +29,9 @@ absl::Status NamelessFile::Append(std::span<const std::byte> bytes, const std::s
     const ssize_t n = write(file_->get(), bytes.data(), std::min(bytes.size(), kPieceBytes));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == ENOSPC || errno == EDQUOT)) {
-      return absl::ResourceExhaustedError(
+      return AsTransient(absl::ResourceExhaustedError(
           absl::StrCat(directory_.string(), ": no space left for what the import keeps here while it sorts, after ",
-                       size_, " bytes of one file; free some, or give it more memory (options.memory_bytes)"));
+                       size_, " bytes of one file; free some, or give it more memory (options.memory_bytes)")));
     }
     if (n < 0) return SystemError(errno, directory_, "write a temporary file in it");
     size_ += static_cast<uint64_t>(n);

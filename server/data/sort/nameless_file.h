@@ -21,7 +21,7 @@ namespace permafrost::data {
 class NamelessFile {
  public:
   static absl::StatusOr<NamelessFile> Create(const std::filesystem::path& directory);
-  // ResourceExhausted where the disk is full. Cancelled, between pieces, once `stop` is requested.
+  // ResourceExhausted, transient, where the disk is full. Cancelled, between pieces, once `stop` is requested.
   absl::Status Append(std::span<const std::byte> bytes, const std::stop_token& stop);
   // Fills `out` from `offset`, which with its size lies within size().
   absl::Status Read(uint64_t offset, std::span<std::byte> out) const;

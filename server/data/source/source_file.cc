@@ -251,8 +251,10 @@ absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonito
   // A pipe put in the file's place must not hold the import up.
   Descriptor opened = OpenRetrying(file.path, O_RDONLY | O_NONBLOCK);
   if (!opened.valid()) {
-    const std::string message = absl::StrCat(file.name, ": cannot open: ", std::generic_category().message(errno));
-    return errno == ENOENT ? absl::NotFoundError(message) : absl::PermissionDeniedError(message);
+    absl::Status status = SystemError(errno, file.name, "open");
+    // The want of descriptors or memory passes by itself; what the user put there stays as it is.
+    if (absl::IsNotFound(status) || absl::IsResourceExhausted(status)) return status;
+    return absl::PermissionDeniedError(status.message());
   }
   if (const auto& may_read = monitor.limits().may_read) {
     if (const auto path = OpenedPath(opened.get()); path && !may_read(*path)) {

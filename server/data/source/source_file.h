@@ -42,7 +42,8 @@ bool HoldsAny(const std::filesystem::path& directory, std::initializer_list<std:
 // regular file.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
                                                      Packing packing);
-// Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound, PermissionDenied.
+// Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound; ResourceExhausted,
+// transient, without descriptors or memory; PermissionDenied.
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
 
 class SourceReader {

@@ -135,13 +135,13 @@ TEST(Batcher, AnEpochOfZinc) {
   const auto batcher = Batcher::Create(*GraphSet::Open(temp.path() / "store"));
   ASSERT_TRUE(batcher.ok()) << batcher.status();
   const auto train = (*batcher)->split(Split::kTrain);
-  const ShapeSampler sampler(train, {.batch_size = 32, .seed = 1});
-  const auto order = sampler.EpochOrder(0);
+  const EpochOrder epochs(train, {.batch_size = 32, .seed = 1});
+  const auto order = epochs.Of(0);
   PaddedBatch batch;
   BatchShape sum;
   double label_sum = 0;
-  for (int64_t i = 0; i < sampler.batches_per_epoch(); ++i) {
-    const auto graphs = sampler.Batch(order, i);
+  for (int64_t i = 0; i < epochs.batches_per_epoch(); ++i) {
+    const auto graphs = epochs.Batch(order, i);
     const BatchShape shape = (*batcher)->ShapeOf(graphs);
     ASSERT_TRUE((*batcher)->Assemble(graphs, Batcher::LeastPadded(shape), batch).ok());
     sum = {sum.nodes + shape.nodes, sum.edges + shape.edges, sum.graphs + shape.graphs};

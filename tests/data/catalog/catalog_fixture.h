@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "data/catalog/catalog.h"
 #include "data/ogb_folder.h"
 #include "temp_dir.h"
@@ -36,13 +38,23 @@ class CatalogTest : public ::testing::Test {
     auto catalog = Catalog::Create({.directory = directory(),
                                     .import_roots = {root()},
                                     .threads = kThreads,
-                                    .warn = [this](std::string_view line) { warnings_.emplace_back(line); },
-                                    .importer = std::move(importer)});
+                                    .warn =
+                                        [this](std::string_view line) {
+                                          absl::MutexLock lock(&warnings_mu_);
+                                          warnings_.emplace_back(line);
+                                        },
+                                    .importer = std::move(importer),
+                                    .first_retry = first_retry_});
     EXPECT_TRUE(catalog.ok()) << catalog.status();
     return *std::move(catalog);
   }
   // Waits until the import has ended; NotFound if it was deleted.
   static absl::StatusOr<Dataset> AwaitEnd(Catalog& catalog, const DatasetId& id) {
+    return Await(catalog, id, [](const Dataset& dataset) { return dataset.state != DatasetState::kImporting; });
+  }
+  // Waits until `wanted` holds of the dataset; NotFound if it was deleted.
+  template <class F>
+  static absl::StatusOr<Dataset> Await(Catalog& catalog, const DatasetId& id, const F& wanted) {
     struct Signal {
       absl::Mutex mu;
       bool changed = true;
@@ -57,7 +69,7 @@ class CatalogTest : public ::testing::Test {
         signal.changed = false;
       }
       auto dataset = catalog.Get(id);
-      if (!dataset.ok() || dataset->state != DatasetState::kImporting) return dataset;
+      if (!dataset.ok() || wanted(*dataset)) return dataset;
     }
   }
   // What lies in datasets/ and datasets/.imports/.
@@ -97,8 +109,17 @@ class CatalogTest : public ::testing::Test {
   }
   static absl::Status Unused() { return absl::OkStatus(); }
 
+  std::vector<std::string> Warnings() const {
+    absl::MutexLock lock(&warnings_mu_);
+    return warnings_;
+  }
+
   TempDir temp_;
-  std::vector<std::string> warnings_;  // of what was moved to quarantine
+  absl::Duration first_retry_ = absl::Seconds(1);
+
+ private:
+  mutable absl::Mutex warnings_mu_;
+  std::vector<std::string> warnings_ ABSL_GUARDED_BY(warnings_mu_);  // of moves to quarantine, and of imports that wait
 };
 
 }  // namespace permafrost::data

@@ -92,7 +92,7 @@ TEST_F(CatalogLeavingsTest, StartsFromWhateverAKillLeft) {
     EXPECT_EQ(catalog->List().size(), 2u) << "what was deleted stays so";
   }
   EXPECT_THAT(OnDisk(), ElementsAre("begun", "published"));
-  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_THAT(Warnings(), IsEmpty());
 }
 
 TEST_F(CatalogLeavingsTest, WhatTheCatalogDidNotMakeIsNeverRemoved) {
@@ -117,12 +117,12 @@ TEST_F(CatalogLeavingsTest, WhatTheCatalogDidNotMakeIsNeverRemoved) {
   EXPECT_EQ(ReadOrError(directory() / ".imports" / "notes.json.tmp.of-mine"), "6");
   EXPECT_EQ(ReadOrError(directory() / "mine" / "precious"), "7");
   EXPECT_EQ(ReadOrError(directory() / ".mine" / "precious"), "8");
-  ASSERT_THAT(warnings_, SizeIs(5));
-  EXPECT_THAT(warnings_, Contains(AllOf(HasSubstr("/datasets/.tmp-backup: has a name of the server's own"),
-                                        HasSubstr("; moved to "), HasSubstr("/.quarantine/"))));
+  ASSERT_THAT(Warnings(), SizeIs(5));
+  EXPECT_THAT(Warnings(), Contains(AllOf(HasSubstr("/datasets/.tmp-backup: has a name of the server's own"),
+                                         HasSubstr("; moved to "), HasSubstr("/.quarantine/"))));
   // Nothing is moved twice, nor removed later.
   Open();
-  EXPECT_THAT(warnings_, SizeIs(5));
+  EXPECT_THAT(Warnings(), SizeIs(5));
   EXPECT_EQ(Quarantined(".tmp-backup", "precious"), "1");
 }
 
@@ -141,7 +141,7 @@ TEST_F(CatalogLeavingsTest, AnImportWhoseNameIsTakenIsKept) {
   EXPECT_EQ(Quarantined("small.json", ""), text);
   EXPECT_EQ(Quarantined("other.json", ""), text);
   EXPECT_EQ(ReadOrError(directory() / "other" / "precious"), "1");
-  EXPECT_THAT(warnings_, SizeIs(2));
+  EXPECT_THAT(Warnings(), SizeIs(2));
 }
 
 // The store is whole; only what was asked of its import is not known.
@@ -156,7 +156,7 @@ TEST_F(CatalogLeavingsTest, ADatasetThatIsNotDamagedSurvivesItsReplacement) {
     EXPECT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
   }
   EXPECT_EQ(Quarantined("small", "graphs.pfg"), store);
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("is replaced by an import, but was not found damaged")));
+  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("is replaced by an import, but was not found damaged")));
 }
 
 TEST_F(CatalogLeavingsTest, DeletingWaitsForNoImport) {

@@ -22,36 +22,35 @@ std::vector<uint32_t> Ids(uint32_t count) {
 }
 
 // Resuming a job on another machine relies on these.
-TEST(ShapeSampler, GoldenOrder) {
-  const ShapeSampler sampler(Ids(10), {.batch_size = 4, .seed = 42});
-  EXPECT_THAT(sampler.EpochOrder(0), ElementsAre(104, 106, 101, 102, 105, 107, 109, 108, 100, 103));
-  EXPECT_THAT(sampler.EpochOrder(1), ElementsAre(106, 103, 101, 100, 102, 108, 109, 107, 105, 104));
+TEST(EpochOrder, GoldenOrder) {
+  const EpochOrder epochs(Ids(10), {.batch_size = 4, .seed = 42});
+  EXPECT_THAT(epochs.Of(0), ElementsAre(104, 106, 101, 102, 105, 107, 109, 108, 100, 103));
+  EXPECT_THAT(epochs.Of(1), ElementsAre(106, 103, 101, 100, 102, 108, 109, 107, 105, 104));
 }
 
-TEST(ShapeSampler, EveryGraphOnceAnEpochAndEpochsDiffer) {
-  const ShapeSampler sampler(Ids(1000), {.batch_size = 32, .seed = 1});
-  const auto first = sampler.EpochOrder(0), second = sampler.EpochOrder(1);
+TEST(EpochOrder, EveryGraphOnceAnEpochAndEpochsDiffer) {
+  const EpochOrder epochs(Ids(1000), {.batch_size = 32, .seed = 1});
+  const auto first = epochs.Of(0), second = epochs.Of(1);
   EXPECT_NE(first, second);
   for (auto order : {first, second}) {
     std::sort(order.begin(), order.end());
     EXPECT_EQ(order, Ids(1000));
   }
-  EXPECT_EQ(sampler.EpochOrder(0), first);
-  EXPECT_NE(ShapeSampler(Ids(1000), {.batch_size = 32, .seed = 2}).EpochOrder(0), first);
-  EXPECT_EQ(ShapeSampler(Ids(1000), {.batch_size = 8, .seed = 1}).EpochOrder(0), first)
-      << "the order is not the batches'";
+  EXPECT_EQ(epochs.Of(0), first);
+  EXPECT_NE(EpochOrder(Ids(1000), {.batch_size = 32, .seed = 2}).Of(0), first);
+  EXPECT_EQ(EpochOrder(Ids(1000), {.batch_size = 8, .seed = 1}).Of(0), first) << "the order is not the batches'";
 }
 
-TEST(ShapeSampler, WithoutShuffleTheOrderIsTheSplits) {
-  const ShapeSampler sampler(Ids(5), {.batch_size = 2, .seed = 1, .shuffle = false});
-  EXPECT_EQ(sampler.EpochOrder(3), Ids(5));
-  ASSERT_EQ(sampler.batches_per_epoch(), 3);
-  const auto order = sampler.EpochOrder(3);
-  EXPECT_THAT(sampler.Batch(order, 0), ElementsAre(100, 101));
-  EXPECT_THAT(sampler.Batch(order, 2), ElementsAre(104)) << "the last is partial";
+TEST(EpochOrder, WithoutShuffleTheOrderIsTheSplits) {
+  const EpochOrder epochs(Ids(5), {.batch_size = 2, .seed = 1, .shuffle = false});
+  EXPECT_EQ(epochs.Of(3), Ids(5));
+  ASSERT_EQ(epochs.batches_per_epoch(), 3);
+  const auto order = epochs.Of(3);
+  EXPECT_THAT(epochs.Batch(order, 0), ElementsAre(100, 101));
+  EXPECT_THAT(epochs.Batch(order, 2), ElementsAre(104)) << "the last is partial";
 }
 
-TEST(ShapeSampler, BatchCounts) {
+TEST(EpochOrder, BatchCounts) {
   const struct {
     const char* why;
     uint32_t graphs;
@@ -65,20 +64,20 @@ TEST(ShapeSampler, BatchCounts) {
       {"fewer batches than ranks", 2, 1, 4, 0},
   };
   for (const auto& c : kCases) {
-    const ShapeSampler sampler(Ids(c.graphs), {.batch_size = c.batch_size, .world_size = c.world_size});
-    EXPECT_EQ(sampler.batches_per_epoch(), c.want) << c.why;
+    const EpochOrder epochs(Ids(c.graphs), {.batch_size = c.batch_size, .world_size = c.world_size});
+    EXPECT_EQ(epochs.batches_per_epoch(), c.want) << c.why;
   }
 }
 
-TEST(ShapeSampler, RanksShareAnEpochWithoutOverlap) {
-  const ShapeSampler alone(Ids(70), {.batch_size = 10, .seed = 5});
-  const auto order = alone.EpochOrder(2);
+TEST(EpochOrder, RanksShareAnEpochWithoutOverlap) {
+  const EpochOrder alone(Ids(70), {.batch_size = 10, .seed = 5});
+  const auto order = alone.Of(2);
   for (int64_t rank = 0; rank < 3; ++rank) {
-    const ShapeSampler sampler(Ids(70), {.batch_size = 10, .seed = 5, .rank = rank, .world_size = 3});
-    ASSERT_EQ(sampler.batches_per_epoch(), 2);
-    EXPECT_EQ(sampler.EpochOrder(2), order);
+    const EpochOrder epochs(Ids(70), {.batch_size = 10, .seed = 5, .rank = rank, .world_size = 3});
+    ASSERT_EQ(epochs.batches_per_epoch(), 2);
+    EXPECT_EQ(epochs.Of(2), order);
     for (int64_t batch = 0; batch < 2; ++batch) {
-      const auto mine = sampler.Batch(order, batch), global = alone.Batch(order, batch * 3 + rank);
+      const auto mine = epochs.Batch(order, batch), global = alone.Batch(order, batch * 3 + rank);
       EXPECT_TRUE(std::equal(mine.begin(), mine.end(), global.begin(), global.end()));
     }
   }

@@ -1,0 +1,193 @@
+// What the machine keeps from going through just now: it is tried again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "base/descriptor.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "data/catalog/catalog.h"
+#include "data/catalog/catalog_fixture.h"
+#include "data/catalog/import_record.h"
+#include "data/ogb_folder.h"
+#include "file_size_limit.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CatalogRetryTest : public CatalogTest {
+ protected:
+  // Imports of the small set find the disk full while `full` says so.
+  ImportFunction WhileFull(std::atomic<bool>& full) {
+    return [this, &full](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
+                         std::stop_token stop, const ImportLimits& limits) -> absl::StatusOr<ImportedSummary> {
+      ++tries_;
+      if (full && options.source == source()) return SystemError(ENOSPC, directory, "write");
+      return data::Import(options, directory, observer, std::move(stop), limits);
+    };
+  }
+  static absl::StatusOr<Dataset> AwaitTrouble(Catalog& catalog, const DatasetId& id) {
+    return Await(catalog, id, [](const Dataset& dataset) { return !dataset.last_error.empty(); });
+  }
+  ImportRecord Record(const char* name) const {
+    const auto text = ReadFile(directory() / ".imports" / name);
+    EXPECT_TRUE(text.ok()) << text.status();
+    const auto record = RecordFromJson(text.ok() ? *text : "");
+    EXPECT_TRUE(record.ok()) << record.status();
+    return record.ok() ? *record : ImportRecord();
+  }
+  ImportOptions Other() {
+    WriteFiles(root() / "other", SmallSet());
+    ImportOptions options;
+    options.source = root() / "other";
+    return options;
+  }
+
+  std::atomic<int> tries_ = 0;
+};
+
+TEST_F(CatalogRetryTest, ADiskThatIsFullForAWhileFailsNoImport) {
+  first_retry_ = absl::Milliseconds(1);
+  // Within a file that the importer writes.
+  const auto catalog = Open([this](const ImportOptions& options, const fs::path& directory,
+                                   const ImportObserver& observer, std::stop_token stop, const ImportLimits& limits) {
+    std::optional<FileSizeLimit> limit;
+    if (++tries_ <= 3) limit.emplace(64);
+    return data::Import(options, directory, observer, std::move(stop), limits);
+  });
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  const auto ready = AwaitEnd(*catalog, Id("small"));
+  ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
+  EXPECT_EQ(ready->last_error, "") << "it has got over it";
+  EXPECT_EQ(ready->retry_time, absl::InfinitePast());
+  EXPECT_EQ(tries_, 4);
+  EXPECT_EQ(catalog->import_counts().retried, 3);
+  EXPECT_EQ(catalog->import_counts().failed, 0);
+  EXPECT_EQ(catalog->import_counts().succeeded, 1);
+  EXPECT_THAT(OnDisk(), ElementsAre("small"));
+}
+
+TEST_F(CatalogRetryTest, WhatWaitsIsShownAndHoldsNoOtherUp) {
+  first_retry_ = absl::Minutes(4);
+  std::atomic<bool> full = true;
+  const auto catalog = Open(WhileFull(full));
+  const absl::Time before = absl::Now();
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  const auto waits = AwaitTrouble(*catalog, Id("small"));
+  EXPECT_EQ(waits->state, DatasetState::kImporting);
+  EXPECT_EQ(waits->error, "");
+  EXPECT_THAT(waits->last_error, EndsWith("/.tmp-small: cannot write: No space left on device"));
+  EXPECT_GE(waits->retry_time, before + first_retry_);
+  EXPECT_THAT(Warnings(), ElementsAre("the import of small waits and is tried again: " + waits->last_error));
+  ASSERT_TRUE(catalog->Import(Id("other"), Other()).ok());
+  EXPECT_EQ(AwaitEnd(*catalog, Id("other"))->state, DatasetState::kReady);
+  EXPECT_EQ(catalog->Get(Id("small"))->state, DatasetState::kImporting);
+  EXPECT_THAT(OnDisk(), ElementsAre("other", "small.json")) << "nothing half-imported remains";
+  EXPECT_EQ(Record("small.json").starts, 0) << "the process did not die";
+  EXPECT_EQ(Record("small.json").error, "") << "it is wanted";
+}
+
+TEST_F(CatalogRetryTest, WhatWaitsMayBeReplacedAndThenBeginsAtOnce) {
+  first_retry_ = absl::Minutes(4);
+  std::atomic<bool> full = true;
+  const auto catalog = Open(WhileFull(full));
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  ASSERT_TRUE(AwaitTrouble(*catalog, Id("small")).ok());
+  full = false;
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  EXPECT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+  EXPECT_EQ(tries_, 2);
+}
+
+TEST_F(CatalogRetryTest, WhatWaitsMayBeDeleted) {
+  first_retry_ = absl::Minutes(4);
+  std::atomic<bool> full = true;
+  auto catalog = Open(WhileFull(full));
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  ASSERT_TRUE(AwaitTrouble(*catalog, Id("small")).ok());
+  ASSERT_TRUE(catalog->Delete(Id("small"), Unused).ok());
+  EXPECT_EQ(catalog->import_counts().cancelled, 1);
+  EXPECT_THAT(OnDisk(), IsEmpty());
+}
+
+TEST_F(CatalogRetryTest, WhatWaitsBeginsAnewAtTheNextStart) {
+  first_retry_ = absl::Minutes(4);
+  std::atomic<bool> full = true;
+  {
+    const auto catalog = Open(WhileFull(full));
+    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+    ASSERT_TRUE(AwaitTrouble(*catalog, Id("small")).ok());
+  }
+  full = false;
+  EXPECT_EQ(AwaitEnd(*Open(WhileFull(full)), Id("small"))->state, DatasetState::kReady);
+}
+
+TEST_F(CatalogRetryTest, WhatIsWrongWithTheSourceAfterAllStillFails) {
+  first_retry_ = absl::Milliseconds(1);
+  const auto catalog = Open([this](const ImportOptions&, const fs::path& directory, const ImportObserver&,
+                                   std::stop_token, const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
+    if (++tries_ == 1) return SystemError(ENOSPC, directory, "write");
+    return absl::InvalidArgumentError("raw/edge.csv:2: ragged");
+  });
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  const auto failed = AwaitEnd(*catalog, Id("small"));
+  EXPECT_EQ(failed->state, DatasetState::kFailed);
+  EXPECT_EQ(failed->error, "raw/edge.csv:2: ragged");
+  EXPECT_EQ(failed->last_error, "");
+  EXPECT_EQ(tries_, 2);
+}
+
+// A link that leads to itself: an error of the system, and none that says that the store is damaged.
+TEST_F(CatalogRetryTest, ADatasetThatCannotBeOpenedJustNowIsOpenedLater) {
+  first_retry_ = absl::Milliseconds(1);
+  {
+    const auto catalog = Open();
+    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+    ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+  }
+  const fs::path store = directory() / "small" / "graphs.pfg", aside = temp_.path() / "aside";
+  fs::rename(store, aside);
+  fs::create_symlink("graphs.pfg", store);
+  const auto catalog = Open();
+  const auto failed = catalog->Get(Id("small"));
+  ASSERT_EQ(failed->state, DatasetState::kFailed);
+  EXPECT_THAT(failed->error, HasSubstr("graphs.pfg: cannot open"));
+  const absl::Status status = catalog->Open(Id("small")).status();
+  EXPECT_EQ(GetReason(status).reason, "DATASET_NOT_READY");
+  EXPECT_TRUE(IsTransient(status)) << "a job that needs it waits";
+  EXPECT_THAT(std::string(status.message()), HasSubstr("graphs.pfg: cannot open"));
+  fs::rename(aside, store);
+  const auto ready = Await(*catalog, Id("small"), [](const Dataset& d) { return d.state == DatasetState::kReady; });
+  EXPECT_EQ(ready->error, "");
+  EXPECT_TRUE(ready->summary.has_value());
+  EXPECT_TRUE(catalog->Open(Id("small")).ok());
+}
+
+TEST_F(CatalogRetryTest, ADamagedDatasetIsNotOpenedAgain) {
+  first_retry_ = absl::Milliseconds(1);
+  {
+    const auto catalog = Open();
+    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+    ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+  }
+  WriteText(directory() / "small" / "graphs.pfg", "short");
+  const auto catalog = Open();
+  ASSERT_EQ(catalog->Get(Id("small"))->state, DatasetState::kFailed);
+  EXPECT_FALSE(IsTransient(catalog->Open(Id("small")).status()));
+}
+
+}  // namespace
+}  // namespace permafrost::data
