@@ -139,7 +139,8 @@ class Bench {
     answer["seconds"] = Seconds([&]() -> absl::Status {
       for (int64_t b = 0; b < settings_.batches; ++b) {
         const auto stream = seed * static_cast<uint64_t>(settings_.batches) + static_cast<uint64_t>(b);
-        if (absl::Status sampled = batcher_->Sample(Seeds(shuffled_, stream), stream, &advisor_, subgraph_);
+        PageAdvisor* const asked = advisor_.WantsBatch() ? &advisor_ : nullptr;
+        if (absl::Status sampled = batcher_->Sample(Seeds(shuffled_, stream), stream, asked, subgraph_);
             !sampled.ok()) {
           return sampled;
         }

@@ -1,9 +1,11 @@
 // Vectors whose elements begin at a cache line, which is also the widest vector register: what a kernel reads as a
-// tensor.
+// tensor. Numbers that a resize adds without a value are anything: whoever resizes writes them, and megabytes are not
+// written twice.
 #pragma once
 
 #include <cstddef>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace permafrost {
@@ -20,6 +22,14 @@ struct AlignedAllocator {
     return static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t(kBufferAlignment)));
   }
   void deallocate(T* values, std::size_t /*count*/) { ::operator delete(values, std::align_val_t(kBufferAlignment)); }
+  template <class U>
+  void construct(U* at) {
+    ::new (static_cast<void*>(at)) U;
+  }
+  template <class U, class... Values>
+  void construct(U* at, Values&&... values) {
+    ::new (static_cast<void*>(at)) U(std::forward<Values>(values)...);
+  }
   bool operator==(const AlignedAllocator&) const = default;
 };
 

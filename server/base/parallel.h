@@ -1,5 +1,5 @@
 // Loops over several threads, by OpenMP. Under ThreadSanitizer, which does not know OpenMP's threads, by std::thread.
-// Threads: safe anywhere; the body runs on up to `threads` of them at once and need not be free of
+// Threads: safe anywhere; what is called runs on up to `threads` of them at once and need not be free of
 // exceptions: after one, no more pieces are begun, and it is thrown on when all threads are done.
 #pragma once
 
@@ -7,57 +7,120 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <thread>
 
 #ifdef __SANITIZE_THREAD__
-#include <thread>
 #include <vector>
 #endif
 
 namespace permafrost {
+namespace parallel_internal {
+
+// The first exception of several threads: none may leave a parallel region.
+class Caught {
+ public:
+  template <class Call>
+  void Try(const Call& call) {
+    try {
+      call();
+    } catch (...) {
+      if (!failed_.exchange(true)) thrown_ = std::current_exception();
+    }
+  }
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }
+  // After the threads.
+  void Rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  std::atomic<bool> failed_{false};
+  std::exception_ptr thrown_;  // by the thread that set failed_
+};
+
+// Calls work(worker) with 0 on the calling thread and with 1..workers-1, or fewer of them, on others.
+template <class Work>
+void OnWorkers(int workers, const Work& work) {
+#ifdef __SANITIZE_THREAD__
+  std::vector<std::thread> others;
+  for (int w = 1; w < workers; ++w) others.emplace_back([&work, w] { work(w); });
+  work(0);
+  for (std::thread& other : others) other.join();
+#else
+  // Counted here, so that no header of a compiler's OpenMP is needed.
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int> others{0};
+#pragma omp parallel num_threads(workers)
+  { work(std::this_thread::get_id() == caller ? 0 : ++others); }
+#endif
+}
+
+}  // namespace parallel_internal
 
 // Calls body(begin, end, worker) for pieces of at most `piece` that make up [0, count), in any order. worker:
 // 0..threads-1, each running one call at a time. One piece, or one thread: all on the calling thread.
 template <class Body>
 void ParallelFor(int threads, int64_t count, int64_t piece, const Body& body) {
   const int64_t pieces = piece > 0 ? (count + piece - 1) / piece : 0;
-  std::atomic<bool> failed{false};
-  std::exception_ptr thrown;  // by the piece that set `failed`
-  const auto run = [&](int64_t p, int worker) {
-    if (failed.load(std::memory_order_relaxed)) return;
-    try {
-      body(p * piece, std::min(count, (p + 1) * piece), worker);
-    } catch (...) {
-      // None may leave a parallel region.
-      if (!failed.exchange(true)) thrown = std::current_exception();
+  parallel_internal::Caught caught;
+  // Pieces go to whoever is free: their costs differ with the degrees of their nodes.
+  std::atomic<int64_t> next{0};
+  const auto work = [&](int worker) {
+    for (int64_t p = next++; p < pieces && !caught.failed(); p = next++) {
+      caught.Try([&] { body(p * piece, std::min(count, (p + 1) * piece), worker); });
     }
   };
   const int workers = static_cast<int>(std::min<int64_t>(threads, pieces));
   if (workers <= 1) {
-    for (int64_t p = 0; p < pieces; ++p) run(p, 0);
-    if (thrown) std::rethrow_exception(thrown);
+    work(0);
+  } else {
+    parallel_internal::OnWorkers(workers, work);
+  }
+  caught.Rethrow();
+}
+
+// Calls make(piece, worker) for the pieces 0..pieces-1 as ParallelFor does, and take(piece) on the calling thread, in
+// the order of the pieces, each after its make and while later ones are still being made.
+template <class Make, class Take>
+void ParallelInOrder(int threads, int64_t pieces, const Make& make, const Take& take) {
+  const int workers = static_cast<int>(std::min<int64_t>(threads, pieces));
+  if (workers <= 1) {
+    for (int64_t p = 0; p < pieces; ++p) {
+      make(p, 0);
+      take(p);
+    }
     return;
   }
-#ifdef __SANITIZE_THREAD__
+  parallel_internal::Caught caught;
   std::atomic<int64_t> next{0};
-  std::vector<std::thread> pool;
-  for (int w = 0; w < workers; ++w) {
-    pool.emplace_back([&, w] {
-      for (int64_t p = next++; p < pieces; p = next++) run(p, w);
+  const auto made = std::make_unique<std::atomic<bool>[]>(static_cast<size_t>(pieces));
+  const auto make_next = [&](int worker) {
+    const int64_t p = next++;
+    if (p >= pieces || caught.failed()) return false;
+    caught.Try([&] {
+      make(p, worker);
+      made[static_cast<size_t>(p)].store(true, std::memory_order_release);
     });
-  }
-  for (std::thread& t : pool) t.join();
-#else
-  // Counted here, so that no header of a compiler's OpenMP is needed.
-  std::atomic<int> started{0};
-  // Pieces go to whoever is free: their costs differ with the degrees of their nodes.
-#pragma omp parallel num_threads(workers)
-  {
-    const int worker = started++;
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t p = 0; p < pieces; ++p) run(p, worker);
-  }
-#endif
-  if (thrown) std::rethrow_exception(thrown);
+    return true;
+  };
+  parallel_internal::OnWorkers(workers, [&](int worker) {
+    if (worker != 0) {
+      while (make_next(worker)) {
+      }
+      return;
+    }
+    for (int64_t taken = 0; taken < pieces && !caught.failed();) {
+      if (made[static_cast<size_t>(taken)].load(std::memory_order_acquire)) {
+        caught.Try([&] { take(taken); });
+        ++taken;
+      } else if (!make_next(0)) {
+        // Another thread is at the piece, the last ones being short of work.
+        std::this_thread::yield();
+      }
+    }
+  });
+  caught.Rethrow();
 }
 
 }  // namespace permafrost

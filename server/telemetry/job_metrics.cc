@@ -107,8 +107,10 @@ struct JobMetrics::Families {
         look_ahead_stalls(OneCounter(registry, "permafrost_job_lookahead_stalls_total",
                                      "Steps that had to wait for their sampled batch.")),
         look_ahead_edges(OneCounter(registry, "permafrost_job_lookahead_sampled_edges_total", "Edges sampled.")),
-        look_ahead_pages(OneCounter(registry, "permafrost_job_lookahead_wanted_pages_total",
-                                    "Pages of large graphs that batches asked for, each once a batch.")),
+        look_ahead_pages(
+            OneCounter(registry, "permafrost_job_lookahead_wanted_pages_total",
+                       "Pages of large graphs that batches asked for, each once a batch; while all are found "
+                       "in memory, one batch in eight asks.")),
         look_ahead_advised(OneCounter(registry, "permafrost_job_lookahead_advised_bytes_total",
                                       "Bytes of large graphs given to the kernel as needed soon.")),
         look_ahead_faults(OneCounter(registry, "permafrost_job_lookahead_major_faults_total",

@@ -114,7 +114,8 @@ TEST(File, PublishMovesADirectoryAndNeverReplaces) {
 TEST(FileWriter, LargePiecesSkipsAndLaterWritesAllLandInPlace) {
   TempDir temp;
   const fs::path path = temp.path() / "f";
-  std::string large(1'000'003, '\0');
+  // Across several of the pieces that are written at once, and up to the end of one.
+  std::string large(9'000'003, '\0');
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 31);
   auto file = FileWriter::Create(path);
   ASSERT_TRUE(file.ok()) << file.status();
@@ -123,13 +124,16 @@ TEST(FileWriter, LargePiecesSkipsAndLaterWritesAllLandInPlace) {
   ASSERT_TRUE(file->Append(large.data(), large.size()).ok());
   ASSERT_TRUE(file->PutAt(10, "head", 4).ok());
   ASSERT_TRUE(file->PutAt(101, "B", 1).ok());
+  const std::string whole((std::size_t{1} << 24) - file->size(), 'w');
+  ASSERT_TRUE(file->Append(whole.data(), whole.size()).ok());
+  ASSERT_TRUE(file->Append(large.data(), large.size()).ok());
   ASSERT_TRUE(file->Append("end", 3).ok());
   ASSERT_TRUE(file->Skip(5).ok());
-  EXPECT_EQ(file->size(), 100 + 3 + large.size() + 3 + 5);
+  EXPECT_EQ(file->size(), (std::size_t{1} << 24) + large.size() + 3 + 5);
   ASSERT_TRUE(file->SyncAndClose().ok());
   std::string expected(100, '\0');
   expected.replace(10, 4, "head");
-  expected += "aBc" + large + "end" + std::string(5, '\0');
+  expected += "aBc" + large + whole + large + "end" + std::string(5, '\0');
   EXPECT_TRUE(*ReadFile(path) == expected);
 }
 

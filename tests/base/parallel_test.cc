@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <new>
+#include <thread>
 #include <vector>
 
 namespace permafrost {
@@ -60,6 +61,57 @@ TEST(ParallelFor, AnExceptionIsThrownOnAfterTheLoop) {
                  std::bad_alloc)
         << threads;
     EXPECT_LE(after, threads == 1 ? 0 : 499) << threads;
+  }
+}
+
+TEST(ParallelInOrder, EachPieceIsMadeOnceAndTakenByTheCallerInOrder) {
+  for (const int threads : {0, 1, 2, 5}) {
+    for (const int64_t pieces : {0, 1, 3, 400}) {
+      SCOPED_TRACE(testing::Message() << threads << " threads, " << pieces << " pieces");
+      std::vector<std::atomic<int>> made(static_cast<size_t>(pieces));
+      std::vector<int64_t> values(static_cast<size_t>(pieces));  // no atomics: what is taken was made before
+      std::vector<int64_t> taken;
+      std::atomic<int64_t> wrong{0};
+      const std::thread::id caller = std::this_thread::get_id();
+      ParallelInOrder(
+          threads, pieces,
+          [&](int64_t p, int worker) {
+            if (worker < 0 || worker >= std::max(threads, 1)) ++wrong;
+            if ((worker == 0) != (std::this_thread::get_id() == caller)) ++wrong;
+            ++made[static_cast<size_t>(p)];
+            values[static_cast<size_t>(p)] = 3 * p;
+          },
+          [&](int64_t p) {
+            if (std::this_thread::get_id() != caller) ++wrong;
+            taken.push_back(values[static_cast<size_t>(p)]);
+          });
+      EXPECT_EQ(wrong, 0);
+      ASSERT_EQ(taken.size(), static_cast<size_t>(pieces));
+      for (size_t p = 0; p < taken.size(); ++p) {
+        EXPECT_EQ(made[p], 1);
+        EXPECT_EQ(taken[p], 3 * static_cast<int64_t>(p));
+      }
+    }
+  }
+}
+
+TEST(ParallelInOrder, AnExceptionOfEitherPartIsThrownOn) {
+  for (const int threads : {1, 3}) {
+    for (const bool making : {true, false}) {
+      std::vector<int64_t> taken;
+      EXPECT_THROW(ParallelInOrder(
+                       threads, 1000,
+                       [&](int64_t p, int) {
+                         if (making && p == 5) throw std::bad_alloc();
+                       },
+                       [&](int64_t p) {
+                         if (!making && p == 5) throw std::bad_alloc();
+                         taken.push_back(p);
+                       }),
+                   std::bad_alloc)
+          << threads;
+      EXPECT_LE(taken.size(), 5u) << threads;
+    }
   }
 }
 

@@ -55,14 +55,15 @@ struct BlockStream::Impl {
     }
     const Request request = plan(sampled);
     advisor.BeginBudget(options.budget_bytes / static_cast<uint64_t>(depth));
-    PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, &advisor, subgraph));
+    PageAdvisor* const asked = advisor.WantsBatch() ? &advisor : nullptr;
+    PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph));
     ++sampled;
     Adapt(static_cast<int64_t>(subgraph.sources.size()));
     waiting.push_back(std::move(subgraph));
     return absl::OkStatus();
   }
 
-  // Once a batch sampled.
+  // Once a batch sampled. Where nobody was asked for its pages, all are taken to be there.
   void Adapt(int64_t edges) {
     const PageCounters now = advisor.counters();
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;

@@ -1,6 +1,7 @@
 #include "data/sampling/edge_draw.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 #include <functional>
@@ -11,8 +12,22 @@
 namespace permafrost::data {
 namespace {
 
-// Up to here a draw is looked for among the ones before by looking at each; beyond, by sorting them.
+// Up to so many draws, one is looked for among those before it; more are sorted. Of few edges, those drawn are bits of
+// one number; else they are compared a run at a time, which is a few instructions.
 constexpr int64_t kFewDraws = 48;
+constexpr uint64_t kFewEdges = 64;
+constexpr size_t kRun = 16;
+static_assert(kFewDraws % kRun == 0);
+
+// Calls take(i, draw, last) for i in 0..wanted-1 with a draw from 0..last: where that edge is taken already, `last` is
+// not. Source: Bentley and Floyd 1987, "A sample of brilliance".
+template <class Take>
+void DrawEach(uint64_t degree, uint64_t wanted, SplitMix64& random, const Take& take) {
+  for (uint64_t i = 0; i < wanted; ++i) {
+    const uint64_t last = degree - wanted + i;
+    take(i, ScaleBits(random.Next(), last + 1), last);
+  }
+}
 
 // What an edge counts: 0 for what is never drawn.
 double WeightOf(float weight) { return weight > 0 ? std::min(weight, FLT_MAX) : 0; }
@@ -42,16 +57,27 @@ int64_t EdgeDraw::DrawDistinct(Adjacency::Extent extent, int64_t fan_out, SplitM
                                std::span<uint64_t> places) {
   const uint64_t degree = extent.size();
   const auto wanted = static_cast<uint64_t>(fan_out);
-  if (fan_out <= kFewDraws) {
-    // Source: Bentley and Floyd 1987, "A sample of brilliance".
-    uint64_t* const begin = places.data();
-    uint64_t* end = begin;
-    for (uint64_t last = degree - wanted; last < degree; ++last) {
-      const uint64_t draw = extent.begin + ScaleBits(random.Next(), last + 1);
-      bool drawn = false;
-      for (const uint64_t* p = begin; p != end; ++p) drawn |= *p == draw;
-      *end++ = drawn ? extent.begin + last : draw;
-    }
+  if (fan_out <= kFewDraws && degree <= kFewEdges) {
+    uint64_t drawn = 0;  // bit i: the edge i
+    DrawEach(degree, wanted, random, [&](size_t i, uint64_t draw, uint64_t last) {
+      const uint64_t edge = (drawn >> draw & 1) != 0 ? last : draw;
+      drawn |= uint64_t{1} << edge;
+      places[i] = extent.begin + edge;
+    });
+    return fan_out;
+  }
+  if (fan_out <= kFewDraws && degree <= UINT32_MAX) {
+    std::array<uint32_t, kFewDraws> drawn;
+    drawn.fill(UINT32_MAX);  // which is no edge
+    DrawEach(degree, wanted, random, [&](size_t i, uint64_t draw, uint64_t last) {
+      bool twice = false;
+      for (size_t run = 0; run < i; run += kRun) {
+        for (size_t j = run; j < run + kRun; ++j) twice |= drawn[j] == static_cast<uint32_t>(draw);
+      }
+      const uint64_t edge = twice ? last : draw;
+      drawn[i] = static_cast<uint32_t>(edge);
+      places[i] = extent.begin + edge;
+    });
     return fan_out;
   }
   // Draws again in place of what was drawn twice; of more than half it draws what to leave out.

@@ -1,6 +1,7 @@
 #include "data/sampling/neighbor_sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <numeric>
 
@@ -15,9 +16,10 @@
 namespace permafrost::data {
 namespace {
 
-// Nodes of one thread whose neighbours are on their way from memory at once.
-constexpr int64_t kInFlight = 16;
-constexpr int64_t kExtentsPiece = 2048, kDrawPiece = 256;
+// Targets that one thread draws for at a time, all of whose neighbours are on their way from memory at once.
+constexpr int64_t kPiece = 64;
+// Targets ahead whose offsets are asked for.
+constexpr size_t kTargetsAhead = 24;
 // Of a list that is taken whole; the processor sees by itself where a longer one goes on.
 constexpr uint64_t kPrefetchedOfAll = 256;
 
@@ -27,7 +29,8 @@ class Sampler final : public NeighborSampler {
       : view_(view),
         options_(std::move(options)),
         threads_(std::max(threads, 1)),
-        workers_(static_cast<size_t>(threads_), Worker{EdgeDraw(options_.replace, options_.weighted), {}}) {}
+        workers_(static_cast<size_t>(threads_), Worker{EdgeDraw(options_.replace, options_.weighted), {}, {}}),
+        table_(view.nodes) {}
 
   absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places, PageAdvisor* advisor,
                       SampledSubgraph& out) override {
@@ -36,41 +39,49 @@ class Sampler final : public NeighborSampler {
     ReadFaults faults;
     for (size_t hop = 0; hop < options_.fan_outs.size(); ++hop) {
       const int64_t begin = hop == 0 ? 0 : out.row_ends[hop - 1];
+      targets_.assign(out.nodes.begin() + begin, out.nodes.begin() + out.row_ends[hop]);
       const Hop current{.fan_out = options_.fan_outs[hop],
                         .key = SplitMix64(key, hop).Next(),
-                        .targets = std::span(out.nodes).subspan(static_cast<size_t>(begin)),
+                        .with_edge_places = with_edge_places,
                         .faults = faults};
-      FindExtents(current, advisor);
+      if (advisor != nullptr) {
+        Request(current, *advisor);
+        PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
+      }
+      const auto count = static_cast<int64_t>(targets_.size()), pieces = (count + kPiece - 1) / kPiece;
+      if (pieces_.size() < static_cast<size_t>(pieces)) pieces_.resize(static_cast<size_t>(pieces));
+      // Rows are given in the order of the targets, so that they are the same whatever thread drew.
+      ParallelInOrder(
+          threads_, pieces, [&](int64_t p, int worker) { Draw(current, p, workers_[static_cast<size_t>(worker)]); },
+          [&](int64_t p) { Append(current, pieces_[static_cast<size_t>(p)], out); });
       PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
-      found_.resize(static_cast<size_t>(firsts_.back()));
-      if (with_edge_places) found_places_.resize(found_.size());
-      if (advisor != nullptr) RequestNeighbors(current, *advisor);
-      counts_.resize(current.targets.size());
-      ParallelFor(threads_, static_cast<int64_t>(current.targets.size()), kDrawPiece,
-                  [&](int64_t from, int64_t to, int w) {
-                    AdjacencyReads reads(view_.in, faults);
-                    for (int64_t i = from; i < to; i += kInFlight) {
-                      DrawTogether(current, i, std::min(to, i + kInFlight), with_edge_places, reads,
-                                   workers_[static_cast<size_t>(w)]);
-                    }
-                  });
-      PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
-      if (options_.weighted) CloseGaps(with_edge_places);
-      Append(with_edge_places, out);
+      out.row_ends.push_back(static_cast<int64_t>(table_.size()));
     }
+    out.nodes.resize(table_.size());
+    out.sources.resize(static_cast<size_t>(out.offsets.back()));
     return absl::OkStatus();
   }
 
  private:
-  struct Worker {
-    EdgeDraw draw;
-    std::vector<uint64_t> places;
-  };
   struct Hop {
     int64_t fan_out;
     uint64_t key;
-    std::span<const NodeId> targets;
+    bool with_edge_places;
     ReadFaults& faults;
+  };
+  // Vectors of both are as large as they ever had to be.
+  struct Worker {
+    EdgeDraw draw;
+    // Of the targets of a piece. Places: of the edges drawn, in order; those of targets that are taken whole left out.
+    std::array<Adjacency::Extent, kPiece> extents;
+    std::vector<uint64_t> places;
+  };
+  // What was drawn for up to kPiece targets.
+  struct Piece {
+    size_t targets = 0, edges = 0;
+    std::array<size_t, kPiece> counts{};  // edges of each target
+    std::vector<NodeId> found;
+    std::vector<uint64_t> found_places;
   };
 
   absl::Status TakeSeeds(std::span<const NodeId> seeds, SampledSubgraph& out) {
@@ -80,144 +91,129 @@ class Sampler final : public NeighborSampler {
             absl::StrCat("seeds: ", seed, " is none of the graph's ", view_.nodes, " rows"));
       }
     }
-    table_.Clear(seeds.size());
-    out.sources.resize(seeds.size());
+    table_.Clear();
+    Enlarge(out.sources, seeds.size());
     table_.Relabel(seeds, out.nodes, out.sources);
-    if (out.nodes.size() != seeds.size()) {
+    if (table_.size() != seeds.size()) {
       size_t twice = 0;
       while (out.sources[twice] == static_cast<int64_t>(twice)) ++twice;
       return absl::InvalidArgumentError(absl::StrCat("seeds: ", seeds[twice], " stands twice; each may stand once"));
     }
     out.row_ends.assign(1, static_cast<int64_t>(seeds.size()));
     out.offsets.assign(1, 0);
-    out.sources.clear();
     out.edge_places.clear();
     return absl::OkStatus();
   }
 
-  // Where the targets' edges are, and where what is found of each will stand.
-  void FindExtents(const Hop& hop, PageAdvisor* advisor) {
-    if (advisor != nullptr) {
-      for (const NodeId node : hop.targets) advisor->Request(view_.in.offsets.Reads(node, uint64_t{node} + 2));
-      advisor->Flush();
-    }
-    const auto count = static_cast<int64_t>(hop.targets.size());
-    extents_.resize(hop.targets.size());
-    ParallelFor(threads_, count, kExtentsPiece, [&](int64_t begin, int64_t end, int) {
-      AdjacencyReads reads(view_.in, hop.faults);
-      for (int64_t i = begin; i < end; ++i) {
-        if (i + kInFlight < end) reads.PrefetchExtent(hop.targets[static_cast<size_t>(i + kInFlight)]);
-        extents_[static_cast<size_t>(i)] = reads.Of(hop.targets[static_cast<size_t>(i)]);
-      }
-    });
-    firsts_.resize(hop.targets.size() + 1);
-    firsts_[0] = 0;
-    for (size_t i = 0; i < hop.targets.size(); ++i) {
-      firsts_[i + 1] = firsts_[i] + static_cast<int64_t>(MaxDrawn(extents_[i].size(), hop.fan_out, options_.replace));
-    }
+  // Sets no value that is written anyway.
+  template <class T>
+  static void Enlarge(std::vector<T>& values, size_t size) {
+    if (values.size() < size) values.resize(size);
   }
 
+  bool TakesAll(uint64_t degree, int64_t fan_out) const { return workers_[0].draw.TakesAll(degree, fan_out); }
   bool IsReadWhole(Adjacency::Extent extent, int64_t fan_out) const {
-    return extent.size() <= AdjacencyReads::kTouchedWhole || workers_[0].draw.TakesAll(extent.size(), fan_out);
+    return extent.size() <= AdjacencyReads::kTouchedWhole || TakesAll(extent.size(), fan_out);
   }
-  std::span<uint64_t> RoomOf(std::vector<uint64_t>& places, size_t at, size_t room) const {
-    if (places.size() < at + room) places.resize(at + room);
-    return std::span(places).subspan(at, room);
-  }
-
-  void RequestNeighbors(const Hop& hop, PageAdvisor& advisor) {
+  // Asks for the pages of the targets' edges, as far as they will be read.
+  void Request(const Hop& hop, PageAdvisor& advisor) {
+    for (const NodeId node : targets_) advisor.Request(view_.in.offsets.Reads(node, uint64_t{node} + 2));
+    advisor.Flush();
+    AdjacencyReads reads(view_.in, hop.faults);
     Worker& worker = workers_[0];
-    for (size_t i = 0; i < extents_.size(); ++i) {
-      const Adjacency::Extent extent = extents_[i];
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      if (i + kTargetsAhead < targets_.size()) reads.PrefetchExtent(targets_[i + kTargetsAhead]);
+      const Adjacency::Extent extent = reads.Of(targets_[i]);
       if (extent.size() == 0) continue;
       if (options_.weighted) advisor.Request(view_.in.weights.Reads(extent.begin, extent.end));
       if (options_.weighted || IsReadWhole(extent, hop.fan_out)) {
         advisor.Request(view_.in.neighbors.Reads(extent.begin, extent.end));
         continue;
       }
-      // The draws to come, once more: they depend on nothing that is not known yet.
-      const std::span<uint64_t> places = RoomOf(worker.places, 0, static_cast<size_t>(firsts_[i + 1] - firsts_[i]));
-      const auto drawn = worker.draw.Draw(extent, nullptr, hop.fan_out, SplitMix64(hop.key, i), places);
-      for (const uint64_t place : places.first(static_cast<size_t>(drawn))) {
+      // The draws to come: they depend on nothing that is not known yet.
+      for (const uint64_t place : DrawPlaces(hop, i, extent, nullptr, worker, 0)) {
         advisor.Request(view_.in.neighbors.Reads(place, place + 1));
       }
     }
     advisor.Flush();
   }
 
-  // Draws of targets [begin, end), end - begin <= kInFlight: places first, all asked for, then read.
-  void DrawTogether(const Hop& hop, int64_t begin, int64_t end, bool with_edge_places, AdjacencyReads& reads,
-                    Worker& worker) {
-    struct Drawn {
-      bool all = false;
-      size_t at = 0;  // in the worker's places
-    };
-    std::array<Drawn, kInFlight> drawn;
+  // The places of the edges drawn for target `i`, written to the worker's from `at` on.
+  std::span<const uint64_t> DrawPlaces(const Hop& hop, size_t i, Adjacency::Extent extent, const float* weights,
+                                       Worker& worker, size_t at) const {
+    const auto most = static_cast<size_t>(MaxDrawn(extent.size(), hop.fan_out, options_.replace));
+    Enlarge(worker.places, at + most);
+    const std::span<uint64_t> places = std::span(worker.places).subspan(at, most);
+    const int64_t drawn = worker.draw.Draw(extent, weights, hop.fan_out, SplitMix64(hop.key, i), places);
+    return places.first(static_cast<size_t>(drawn));
+  }
+
+  // Piece `p` of the targets: places first, all asked for, then read.
+  void Draw(const Hop& hop, int64_t p, Worker& worker) {
+    AdjacencyReads reads(view_.in, hop.faults);
+    Piece& piece = pieces_[static_cast<size_t>(p)];
+    const auto begin = static_cast<size_t>(p * kPiece);
+    piece.targets = std::min(targets_.size() - begin, static_cast<size_t>(kPiece));
+    piece.edges = 0;
+    const std::span<const NodeId> targets = std::span(targets_).subspan(begin, piece.targets);
+    for (size_t t = 0; t < std::min(kTargetsAhead, targets.size()); ++t) reads.PrefetchExtent(targets[t]);
     size_t used = 0;
-    for (int64_t t = begin; t < end; ++t) {
-      const auto i = static_cast<size_t>(t);
-      Drawn& mine = drawn[static_cast<size_t>(t - begin)];
-      const Adjacency::Extent extent = extents_[i];
-      counts_[i] = 0;
-      if (extent.size() == 0) continue;
-      const bool whole = IsReadWhole(extent, hop.fan_out);
-      if (whole && !reads.Touch(extent.begin, extent.end)) continue;
-      if (workers_[0].draw.TakesAll(extent.size(), hop.fan_out)) {
-        mine.all = true;
-        counts_[i] = static_cast<int64_t>(extent.size());
-        reads.PrefetchNeighbors({extent.begin, std::min(extent.end, extent.begin + kPrefetchedOfAll)});
-        continue;
-      }
-      if (options_.weighted && !reads.TouchWeights(extent)) continue;
-      mine.at = used;
-      const std::span<uint64_t> places = RoomOf(worker.places, used, static_cast<size_t>(firsts_[i + 1] - firsts_[i]));
-      const float* weights = options_.weighted ? view_.in.weights.data() + extent.begin : nullptr;
-      counts_[i] = worker.draw.Draw(extent, weights, hop.fan_out, SplitMix64(hop.key, i), places);
-      used += static_cast<size_t>(counts_[i]);
-      for (const uint64_t place : places.first(static_cast<size_t>(counts_[i]))) {
-        reads.PrefetchNeighbor(place);
-        if (!whole && !reads.Touch(place, place + 1)) counts_[i] = 0;
-      }
+    for (size_t t = 0; t < targets.size(); ++t) {
+      if (t + kTargetsAhead < targets.size()) reads.PrefetchExtent(targets[t + kTargetsAhead]);
+      const Adjacency::Extent extent = worker.extents[t] = reads.Of(targets[t]);
+      piece.counts[t] = DrawOne(hop, begin + t, extent, reads, worker, used);
+      if (!TakesAll(extent.size(), hop.fan_out)) used += piece.counts[t];
+      piece.edges += piece.counts[t];
     }
-    for (int64_t t = begin; t < end; ++t) {
-      const auto i = static_cast<size_t>(t);
-      const Drawn& mine = drawn[static_cast<size_t>(t - begin)];
-      const uint64_t* places = worker.places.data() + mine.at;
-      const auto first = static_cast<size_t>(firsts_[i]);
-      for (size_t e = 0; e < static_cast<size_t>(counts_[i]); ++e) {
-        const uint64_t place = mine.all ? extents_[i].begin + e : places[e];
-        found_[first + e] = reads.Row(place, hop.targets[i]);
-        if (with_edge_places) found_places_[first + e] = place;
+    Enlarge(piece.found, piece.edges);
+    if (hop.with_edge_places) Enlarge(piece.found_places, piece.edges);
+    const uint64_t* places = worker.places.data();
+    for (size_t t = 0, at = 0; t < targets.size(); at += piece.counts[t++]) {
+      const size_t edges = piece.counts[t];
+      const uint64_t first = worker.extents[t].begin;
+      const bool all = TakesAll(worker.extents[t].size(), hop.fan_out);
+      for (size_t e = 0; e < edges; ++e) piece.found[at + e] = reads.Row(all ? first + e : places[e], targets[t]);
+      for (size_t e = 0; hop.with_edge_places && e < edges; ++e) {
+        piece.found_places[at + e] = all ? first + e : places[e];
       }
+      if (!all) places += edges;
     }
   }
 
-  // Weights decide how many edges there are to draw, so some of the room may be left over.
-  void CloseGaps(bool with_edge_places) {
-    int64_t to = 0;
-    for (size_t i = 0; i < counts_.size(); ++i) {
-      const int64_t from = firsts_[i];
-      if (to < from) {
-        std::copy_n(found_.begin() + from, counts_[i], found_.begin() + to);
-        if (with_edge_places) std::copy_n(found_places_.begin() + from, counts_[i], found_places_.begin() + to);
-      }
-      firsts_[i] = to;
-      to += counts_[i];
+  // How many edges are drawn for target `i`; they are asked for, and their places written to the worker's from `at` on
+  // unless all are taken.
+  size_t DrawOne(const Hop& hop, size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker,
+                 size_t at) const {
+    if (extent.size() == 0) return 0;
+    const bool whole = IsReadWhole(extent, hop.fan_out);
+    if (whole && !reads.Touch(extent.begin, extent.end)) return 0;
+    if (TakesAll(extent.size(), hop.fan_out)) {
+      reads.PrefetchNeighbors({extent.begin, std::min(extent.end, extent.begin + kPrefetchedOfAll)});
+      return static_cast<size_t>(extent.size());
     }
-    firsts_.back() = to;
-    found_.resize(static_cast<size_t>(to));
-    if (with_edge_places) found_places_.resize(found_.size());
+    if (options_.weighted && !reads.TouchWeights(extent)) return 0;
+    const float* weights = options_.weighted ? view_.in.weights.data() + extent.begin : nullptr;
+    const std::span<const uint64_t> places = DrawPlaces(hop, i, extent, weights, worker, at);
+    for (const uint64_t place : places) {
+      if (!whole && !reads.Touch(place, place + 1)) return 0;
+      reads.PrefetchNeighbor(place);
+    }
+    return places.size();
   }
 
-  // Local rows of what was found, in its order, so that they are the same whatever thread found it.
-  void Append(bool with_edge_places, SampledSubgraph& out) {
-    const auto edges = static_cast<int64_t>(out.sources.size());
-    for (size_t i = 1; i < firsts_.size(); ++i) out.offsets.push_back(edges + firsts_[i]);
-    out.sources.resize(out.sources.size() + found_.size());
-    table_.Reserve(std::min<uint64_t>(view_.nodes, out.nodes.size() + found_.size()));
-    table_.Relabel(found_, out.nodes, std::span(out.sources).subspan(static_cast<size_t>(edges)));
-    out.row_ends.push_back(static_cast<int64_t>(out.nodes.size()));
-    if (with_edge_places) out.edge_places.insert(out.edge_places.end(), found_places_.begin(), found_places_.end());
+  void Append(const Hop& hop, const Piece& piece, SampledSubgraph& out) {
+    const auto edges = static_cast<size_t>(out.offsets.back());
+    size_t end = edges;
+    for (const size_t count : std::span(piece.counts).first(piece.targets)) {
+      out.offsets.push_back(static_cast<int64_t>(end += count));
+    }
+    Enlarge(out.sources, edges + piece.edges);
+    table_.Relabel(std::span(piece.found).first(piece.edges), out.nodes,
+                   std::span(out.sources).subspan(edges, piece.edges));
+    if (hop.with_edge_places) {
+      out.edge_places.insert(out.edge_places.end(), piece.found_places.begin(),
+                             piece.found_places.begin() + static_cast<int64_t>(piece.edges));
+    }
   }
 
   const GraphView& view_;
@@ -225,12 +221,9 @@ class Sampler final : public NeighborSampler {
   const int threads_;
   std::vector<Worker> workers_;
   RowTable table_;
-  // Of the current hop, by target: its edges, where what was found of it begins, and how much that is.
-  std::vector<Adjacency::Extent> extents_;
-  std::vector<int64_t> firsts_;
-  std::vector<int64_t> counts_;
-  std::vector<NodeId> found_;
-  std::vector<uint64_t> found_places_;
+  // Of the current hop.
+  std::vector<NodeId> targets_;
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace

@@ -75,6 +75,12 @@ PageCounters& PageCounters::operator+=(const PageCounters& other) {
 PageAdvisor::PageAdvisor(Options options)
     : options_(options), first_major_faults_(MajorFaults()), self_(OpenSelf()), takes_many_(self_.valid()) {}
 
+bool PageAdvisor::WantsBatch() {
+  if (resident_share_ >= options_.resident_enough && ++batches_left_out_ < options_.resident_batches) return false;
+  batches_left_out_ = 0;
+  return true;
+}
+
 void PageAdvisor::Request(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());

@@ -33,9 +33,14 @@ class PageAdvisor {
     // Skips the advice of a range whose pages are all found resident, so that a warm cache costs little: beyond this
     // part of sampled pages resident over the last flushes, flushes advise nothing but go on sampling.
     double resident_enough = 0.98;
+    // While that is so, WantsBatch asks for one batch of so many, >= 1.
+    int64_t resident_batches = 8;
   };
   explicit PageAdvisor(Options options);
 
+  // Whether the pages of the batch to come are to be requested, once a batch: of each until all are found resident, and
+  // then of one in Options::resident_batches, since asking takes longer than the sampling does that it serves.
+  bool WantsBatch();
   // Most bytes that the flushes from here on advise, together; the rest is left to page faults. Without it: no limit.
   void BeginBudget(uint64_t bytes) { budget_left_ = bytes; }
   // Bytes of a mapping that will be read; nothing happens before Flush.
@@ -61,6 +66,7 @@ class PageAdvisor {
   double resident_share_ = 0;  // a moving mean of flushes
   int64_t first_major_faults_ = 0;
   uint64_t flushes_ = 0;
+  int64_t batches_left_out_ = 0;  // since the last that was wanted
   uint64_t budget_left_ = ~uint64_t{0};
   // This process, for the call that takes many ranges at once, and whether the kernel takes them.
   const Descriptor self_;

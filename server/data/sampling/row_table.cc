@@ -9,53 +9,92 @@ namespace {
 // Nodes ahead whose slots are asked for.
 constexpr size_t kAhead = 24;
 
+constexpr uint64_t kNumbers = uint64_t{1} << 32;
+
 // At most half of the slots are taken.
 uint64_t SlotsFor(uint64_t nodes) { return std::bit_ceil(std::max<uint64_t>(2 * nodes, 64)); }
 
 }  // namespace
 
-void RowTable::Clear(uint64_t nodes) {
+void RowTable::Clear() {
+  first_ += kept_;
   kept_ = 0;
-  used_slots_ = SlotsFor(nodes);
-  shift_ = 64 - std::countr_zero(used_slots_);
-  if (slots_.size() < used_slots_) slots_.resize(used_slots_);
-  std::fill_n(slots_.begin(), used_slots_, kFree);
 }
 
-void RowTable::Reserve(uint64_t nodes) {
-  if (SlotsFor(nodes) <= used_slots_) return;
-  std::vector<uint64_t> kept;
-  kept.reserve(kept_);
-  std::copy_if(slots_.begin(), slots_.begin() + static_cast<int64_t>(used_slots_), std::back_inserter(kept),
-               [](uint64_t slot) { return slot != kFree; });
-  Clear(nodes);
-  kept_ = kept.size();
-  for (const uint64_t slot : kept) {
-    uint64_t at = SlotOf(static_cast<NodeId>(slot >> 32));
-    while (slots_[at] != kFree) at = (at + 1) & (used_slots_ - 1);
-    slots_[at] = slot;
+void RowTable::Reserve(uint64_t rows, std::span<const NodeId> nodes) {
+  rows = std::min(rows, graph_nodes_);
+  if (direct() && direct_.empty()) direct_.resize(graph_nodes_);
+  const bool grows = !direct() && slots_.size() < SlotsFor(rows);
+  if (!grows && first_ + rows <= kNumbers) return;
+  first_ = 1;
+  if (grows) {
+    slots_.assign(SlotsFor(rows), Slot{});
+    shift_ = 64 - std::countr_zero(slots_.size());
+  } else {
+    std::ranges::fill(direct_, 0U);
+    std::ranges::fill(slots_, Slot{});
+  }
+  for (uint64_t row = 0; row < kept_; ++row) {
+    const auto number = static_cast<uint32_t>(first_ + row);
+    if (direct()) {
+      direct_[nodes[row]] = number;
+      continue;
+    }
+    size_t at = SlotOf(nodes[row]);
+    while (slots_[at].row >= first_) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = {nodes[row], number};
   }
 }
 
 void RowTable::Relabel(std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows) {
-  uint64_t* const slots = slots_.data();
-  const uint64_t mask = used_slots_ - 1;
-  uint64_t next = kept_;
-  nodes.resize(kept_ + found.size());
-  for (size_t i = 0; i < std::min(kAhead, found.size()); ++i) __builtin_prefetch(slots + SlotOf(found[i]));
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (i + kAhead < found.size()) __builtin_prefetch(slots + SlotOf(found[i + kAhead]));
-    const NodeId node = found[i];
-    uint64_t at = SlotOf(node);
-    while (slots[at] != kFree && slots[at] >> 32 != node) at = (at + 1) & mask;
-    if (slots[at] == kFree) {
-      slots[at] = uint64_t{node} << 32 | next;
-      nodes[next++] = node;
-    }
-    rows[i] = static_cast<int64_t>(slots[at] & UINT32_MAX);
+  const uint64_t most = kept_ + found.size();
+  if (nodes.size() < most) nodes.resize(most);
+  Reserve(most, nodes);
+  if (direct()) {
+    RelabelDirect(found, nodes.data(), rows.data());
+  } else {
+    RelabelHashed(found, nodes.data(), rows.data());
   }
-  kept_ = next;
-  nodes.resize(kept_);
+}
+
+// Without a branch on whether a node is new: that is a coin's throw.
+void RowTable::RelabelDirect(std::span<const NodeId> found, NodeId* nodes, int64_t* rows) {
+  uint32_t* const table = direct_.data();
+  const auto first = static_cast<uint32_t>(first_);
+  auto next = static_cast<uint32_t>(first_ + kept_);
+  for (size_t i = 0; i < std::min(kAhead, found.size()); ++i) __builtin_prefetch(table + found[i], 1);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (i + kAhead < found.size()) __builtin_prefetch(table + found[i + kAhead], 1);
+    const NodeId node = found[i];
+    const uint32_t known = table[node];
+    const uint32_t row = known < first ? next : known;
+    table[node] = row;
+    // Written over by the next new node where this one is known.
+    nodes[next - first] = node;
+    rows[i] = row - first;
+    next += known < first ? 1 : 0;
+  }
+  kept_ = static_cast<uint32_t>(next - first);
+}
+
+void RowTable::RelabelHashed(std::span<const NodeId> found, NodeId* nodes, int64_t* rows) {
+  Slot* const slots = slots_.data();
+  const size_t mask = slots_.size() - 1;
+  const auto first = static_cast<uint32_t>(first_);
+  auto next = static_cast<uint32_t>(first_ + kept_);
+  for (size_t i = 0; i < std::min(kAhead, found.size()); ++i) __builtin_prefetch(slots + SlotOf(found[i]), 1);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (i + kAhead < found.size()) __builtin_prefetch(slots + SlotOf(found[i + kAhead]), 1);
+    const NodeId node = found[i];
+    size_t at = SlotOf(node);
+    while (slots[at].row >= first && slots[at].node != node) at = (at + 1) & mask;
+    if (slots[at].row < first) {
+      slots[at] = {node, next};
+      nodes[next++ - first] = node;
+    }
+    rows[i] = slots[at].row - first;
+  }
+  kept_ = static_cast<uint32_t>(next - first);
 }
 
 }  // namespace permafrost::data

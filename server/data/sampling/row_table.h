@@ -1,9 +1,9 @@
-// Local rows of the nodes found so far: an open-addressing table as large as they need, whatever the graph's size.
+// Local rows of the nodes found so far. Of a graph whose nodes are few, a table of all of them; else an open-addressing
+// table as large as the found ones need, whatever the graph's size.
 // Threads: one at a time. Keeps its memory between batches.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,27 +13,44 @@ namespace permafrost::data {
 
 class RowTable {
  public:
-  // Forgets all, and makes room for `nodes` of them.
-  void Clear(uint64_t nodes);
-  // Room for `nodes` in all, kept ones included.
-  void Reserve(uint64_t nodes);
-  // Gives each of `found` its local row in `rows`, as large: the one it has, or the next. New nodes are appended to
-  // `nodes`, which holds all of the table, by local row. Reserve comes first.
+  // Nodes up to which a table of all is kept: 16 MiB, about what stays in a cache.
+  static constexpr uint64_t kDirectNodes = uint64_t{1} << 22;
+
+  // `graph_nodes`: every node is below; <= kMaxNodes. `first`: what the first row is written as, >= 1; tests begin near
+  // the end of the numbers.
+  explicit RowTable(uint64_t graph_nodes, uint32_t first = 1) : graph_nodes_(graph_nodes), first_(first) {}
+
+  // Forgets all.
+  void Clear();
+  // How many nodes have a row.
+  uint64_t size() const { return kept_; }
+  // Gives each of `found` its local row in `rows`, as large: the one it has, or the next. nodes[row] is then the node
+  // of each row below size(), as it was of those before; `nodes` grows where it is too small, and is never made
+  // smaller.
   void Relabel(std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows);
 
  private:
-  // Node in the upper half, local row in the lower.
-  static constexpr uint64_t kFree = ~uint64_t{0};
-
-  uint64_t SlotOf(NodeId node) const {
+  // A row is written as first_ + row, so that everything below first_ is of a batch before: free.
+  struct Slot {
+    NodeId node = 0;
+    uint32_t row = 0;
+  };
+  bool direct() const { return graph_nodes_ <= kDirectNodes; }
+  size_t SlotOf(NodeId node) const {
     // Source: the finaliser of MurmurHash3, one multiplication short, taken from the top.
     const uint64_t mixed = node * 0x9e3779b97f4a7c15u;
-    return ((mixed ^ (mixed >> 32)) * 0xff51afd7ed558ccdu) >> shift_;
+    return static_cast<size_t>(((mixed ^ (mixed >> 32)) * 0xff51afd7ed558ccdu) >> shift_);
   }
+  // Room for `rows` in all. Writes those of `nodes` anew where slots move or numbers are used up.
+  void Reserve(uint64_t rows, std::span<const NodeId> nodes);
+  void RelabelDirect(std::span<const NodeId> found, NodeId* nodes, int64_t* rows);
+  void RelabelHashed(std::span<const NodeId> found, NodeId* nodes, int64_t* rows);
 
-  std::vector<uint64_t> slots_;
-  uint64_t used_slots_ = 0;  // a power of two, and at most slots_.size()
+  const uint64_t graph_nodes_;
+  std::vector<uint32_t> direct_;  // [graph_nodes], or empty
+  std::vector<Slot> slots_;       // a power of two of them, or none
   int shift_ = 63;
+  uint64_t first_;
   uint64_t kept_ = 0;
 };
 

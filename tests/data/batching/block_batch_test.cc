@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -211,6 +212,39 @@ TEST(BlockBatcher, EverySizeHoldsTheSameBlock) {
         }
       }
       EXPECT_GT(advisor.counters().wanted_pages, 0);
+    }
+  }
+}
+
+// Rows that begin anywhere and are written past the caches.
+TEST(BlockBatcher, LargeBatchesHoldEveryValue) {
+  constexpr uint64_t kRows = 1300;
+  constexpr int64_t kColumns = 1003;
+  const auto graph = RandomGraph(kRows, 9000, 6);
+  std::vector<float> values(kRows * kColumns);
+  std::iota(values.begin(), values.end(), 0.0f);
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  graph->view().node_features = DenseFeatures{DataType::kFloat32, kColumns, graph->Keep(std::move(bytes))};
+  auto batcher = BlockBatcher::Create(graph, {.sampling = {.fan_outs = {3}}, .threads = 2});
+  ASSERT_TRUE(batcher.ok());
+  std::vector<NodeId> seeds(kRows);
+  std::iota(seeds.begin(), seeds.end(), 0u);
+  std::ranges::reverse(seeds);
+  SampledSubgraph subgraph;
+  BlockBatch batch;
+  ASSERT_TRUE((*batcher)->Sample(seeds, 0, nullptr, subgraph).ok());
+  BlockSizes padded = *SizesOf(subgraph, graph->view());
+  padded.nodes.front() += 3;
+  ASSERT_TRUE((*batcher)->Gather(subgraph, padded, batch).ok());
+  ASSERT_EQ(batch.features.size(), (kRows + 3) * kColumns);
+  for (size_t row = 0; row < kRows + 3; ++row) {
+    const auto at = [&](const auto& all, size_t r) { return all.begin() + static_cast<int64_t>(r) * kColumns; };
+    const auto begin = at(batch.features, row), end = at(batch.features, row + 1);
+    if (row < kRows) {
+      ASSERT_TRUE(std::equal(begin, end, at(values, seeds[row]))) << row;
+    } else {
+      ASSERT_EQ(std::count(begin, end, 0.0f), kColumns) << row;
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "data/memory_graph.h"
 
@@ -142,6 +143,40 @@ TEST(NeighborSampler, GoldenSample) {
   const std::vector<NodeId> seeds = {30};
   const SampledSubgraph s = SampleOf(graph.view(), {.fan_outs = {5}, .seed = 42}, seeds, 3);
   EXPECT_THAT(s.nodes, ElementsAre(30, 12, 14, 16, 22, 1));
+}
+
+// The same of each way to draw, around the bounds between them: degrees of 2 to 1,600 and of 63 to 65.
+TEST(NeighborSampler, GoldenSamplesOfEveryWayToDraw) {
+  const struct {
+    const char* why;
+    std::vector<int64_t> fan_outs;
+    bool replace, weighted;
+    uint64_t want;
+  } kCases[] = {
+      {"few draws", {10, 5}, false, false, 8799239107112574154u},
+      {"runs of draws", {16, 17, 33}, false, false, 3622184225138074518u},
+      {"the most draws that are compared", {48}, false, false, 16489267584881044505u},
+      {"sorted draws", {49, 60}, false, false, 11762539939072836313u},
+      {"with replacement", {20}, true, false, 15064648572613794700u},
+      {"by weight, with replacement", {12}, true, true, 2454140767506398497u},
+      {"all", {kAll}, false, false, 6782458292232510563u},
+  };
+  const auto graph = RandomGraph(400, 60000, 7, true);
+  std::vector<TestEdge> edges;
+  for (NodeId target = 0; target < 3; ++target) {
+    for (NodeId source = 0; source < 63 + target; ++source) edges.push_back({source, target});
+  }
+  const MemoryGraph few(70, edges, true);
+  for (const auto& c : kCases) {
+    uint64_t hash = 0;
+    for (const MemoryGraph* of : {static_cast<const MemoryGraph*>(graph.get()), &few}) {
+      const Options options{.fan_outs = c.fan_outs, .replace = c.replace, .weighted = c.weighted, .seed = 11};
+      const SampledSubgraph s = SampleOf(of->view(), options, Nodes(60), 5);
+      hash ^= Hash64(s.nodes.data(), s.nodes.size() * sizeof(NodeId));
+      hash += Hash64(s.edge_places.data(), s.edge_places.size() * sizeof(uint64_t));
+    }
+    EXPECT_EQ(hash, c.want) << c.why;
+  }
 }
 
 TEST(NeighborSampler, ReusesItsMemoryAndForgetsTheBatchBefore) {

@@ -120,6 +120,27 @@ TEST_F(PageAdvisorTest, StopsAdvisingOnceAllIsThereButGoesOnLooking) {
   EXPECT_GT(later.sampled_pages, counters.sampled_pages);
 }
 
+TEST_F(PageAdvisorTest, WantsEachBatchUntilAllIsThereAndThenOneInAFew) {
+  for (size_t page = 0; page < kPages; ++page) ASSERT_EQ(memory_[page * kPage], std::byte{'x'});
+  PageAdvisor advisor({.resident_enough = 0.9, .resident_batches = 4});
+  std::string wanted;
+  for (int batch = 0; batch < 30; ++batch) {
+    const bool wants = advisor.WantsBatch();
+    wanted += wants ? '1' : '0';
+    if (!wants) continue;
+    advisor.Request(Bytes(0, kPages * kPage));
+    advisor.Flush();
+  }
+  // The mean of what is resident is above 0.9 after nine flushes.
+  EXPECT_EQ(wanted, "111111111000100010001000100010");
+  PageAdvisor missing({.resident_enough = 2, .resident_batches = 4});
+  for (int batch = 0; batch < 30; ++batch) {
+    EXPECT_TRUE(missing.WantsBatch()) << "some may be missing";
+    missing.Request(Bytes(0, kPages * kPage));
+    missing.Flush();
+  }
+}
+
 TEST_F(PageAdvisorTest, CountsWithoutAdviceWhereItIsOff) {
   PageAdvisor advisor({.enabled = false});
   advisor.Request(Bytes(0, 10 * kPage));

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "data/memory_graph.h"
 
@@ -61,6 +62,20 @@ TEST(RandomWalks, FollowOutEdgesWhateverTheThreads) {
         EXPECT_NE(out, Walk(graph->view(), starts, {.length = length, .p = p, .q = q, .seed = 4}));
       }
     }
+  }
+}
+
+TEST(RandomWalks, GoldenWalks) {
+  const auto graph = RandomGraph(3000, 20000, 5);
+  std::vector<NodeId> starts(1500);
+  std::iota(starts.begin(), starts.end(), 0u);
+  const struct {
+    double p, q;
+    uint64_t want;
+  } kCases[] = {{1, 1, 1826106023042595883u}, {0.5, 2, 7361145292060818487u}};
+  for (const auto& c : kCases) {
+    const auto out = Walk(graph->view(), starts, {.length = 40, .p = c.p, .q = c.q, .seed = 9});
+    EXPECT_EQ(Hash64(out.data(), out.size() * sizeof(NodeId)), c.want) << "p " << c.p;
   }
 }
 

@@ -12,43 +12,70 @@ namespace {
 
 using ::testing::ElementsAre;
 
+constexpr uint64_t kMany = UINT32_MAX;  // nodes of a graph of which no table of all is kept
+
 TEST(RowTable, RowsAreInTheOrderOfFinding) {
-  RowTable table;
-  std::vector<NodeId> nodes;
-  std::vector<int64_t> rows(5);
-  table.Clear(5);
-  table.Relabel(std::vector<NodeId>{70, 3, 70, UINT32_MAX - 1, 3}, nodes, rows);
-  EXPECT_THAT(rows, ElementsAre(0, 1, 0, 2, 1));
-  EXPECT_THAT(nodes, ElementsAre(70, 3, UINT32_MAX - 1));
-  rows.resize(2);
-  table.Relabel(std::vector<NodeId>{4, 70}, nodes, rows);
-  EXPECT_THAT(rows, ElementsAre(3, 0));
-  EXPECT_THAT(nodes, ElementsAre(70, 3, UINT32_MAX - 1, 4));
-  table.Clear(2);
-  table.Relabel(std::vector<NodeId>{4, 70}, nodes, rows);
-  EXPECT_THAT(rows, ElementsAre(0, 1)) << "cleared";
-  EXPECT_THAT(nodes, ElementsAre(4, 70));
+  for (const uint64_t graph_nodes : {uint64_t{100}, kMany}) {
+    SCOPED_TRACE(graph_nodes);
+    const auto last = static_cast<NodeId>(graph_nodes - 1);
+    RowTable table(graph_nodes);
+    std::vector<NodeId> nodes;
+    std::vector<int64_t> rows(5);
+    table.Relabel(std::vector<NodeId>{70, 3, 70, last, 3}, nodes, rows);
+    EXPECT_THAT(rows, ElementsAre(0, 1, 0, 2, 1));
+    ASSERT_EQ(table.size(), 3u);
+    nodes.resize(3);
+    EXPECT_THAT(nodes, ElementsAre(70, 3, last));
+    rows.resize(2);
+    table.Relabel(std::vector<NodeId>{4, 70}, nodes, rows);
+    EXPECT_THAT(rows, ElementsAre(3, 0));
+    ASSERT_EQ(table.size(), 4u);
+    nodes.resize(4);
+    EXPECT_THAT(nodes, ElementsAre(70, 3, last, 4));
+    table.Clear();
+    EXPECT_EQ(table.size(), 0u);
+    table.Relabel(std::vector<NodeId>{4, 70}, nodes, rows);
+    EXPECT_THAT(rows, ElementsAre(0, 1)) << "cleared";
+    EXPECT_THAT(nodes, ElementsAre(4, 70, last, 4)) << "longer than the table: nothing is made smaller";
+  }
 }
 
-// Against the standard library's map, over ids that lie close together, far apart, and in steps of a power of two.
+// Against the standard library's map, over ids that lie close together, far apart, and in steps of a power of two; and
+// over more rows than there are numbers left to write them with.
 TEST(RowTable, AgreesWithAMap) {
-  for (const uint64_t step : {uint64_t{1}, uint64_t{4096}, uint64_t{1} << 20}) {
-    RowTable table;
-    std::unordered_map<NodeId, int64_t> map;
-    std::vector<NodeId> nodes, found;
-    SplitMix64 random(step, 1);
-    table.Clear(1);
-    for (const size_t count : {1, 30, 1000, 20000}) {
-      found.resize(count);
-      for (NodeId& node : found) node = static_cast<NodeId>(random.Below(2 * count) * step % (UINT32_MAX - 1));
-      std::vector<int64_t> rows(count), want;
-      table.Reserve(nodes.size() + count);
-      table.Relabel(found, nodes, rows);
-      for (const NodeId node : found)
-        want.push_back(map.try_emplace(node, static_cast<int64_t>(map.size())).first->second);
-      ASSERT_EQ(rows, want) << "steps of " << step;
-      ASSERT_EQ(nodes.size(), map.size());
-      for (size_t row = 0; row < nodes.size(); ++row) ASSERT_EQ(map.at(nodes[row]), static_cast<int64_t>(row));
+  const struct {
+    const char* why;
+    uint64_t graph_nodes, step;
+    uint32_t first;
+  } kCases[] = {
+      {"a table of all nodes", RowTable::kDirectNodes, 1, 1},
+      {"all nodes, far apart", RowTable::kDirectNodes, 4096, 1},
+      {"a table of all nodes whose numbers end", RowTable::kDirectNodes, 1, UINT32_MAX - 30'000},
+      {"numbers that end at the first rows", 100'000, 1, UINT32_MAX - 20},
+      {"one node more than is kept of all", RowTable::kDirectNodes + 1, 1, 1},
+      {"pages apart", kMany, 4096, 1},
+      {"a power of two apart", kMany, uint64_t{1} << 20, 1},
+      {"numbers that end", kMany, 4096, UINT32_MAX - 30'000},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.why);
+    RowTable table(c.graph_nodes, c.first);
+    SplitMix64 random(c.step, 1);
+    for (int batch = 0; batch < 4; ++batch) {
+      std::unordered_map<NodeId, int64_t> map;
+      std::vector<NodeId> nodes, found;
+      table.Clear();
+      for (const size_t count : {1, 30, 1000, 20000}) {
+        found.resize(count);
+        for (NodeId& node : found) node = static_cast<NodeId>(random.Below(2 * count) * c.step % c.graph_nodes);
+        std::vector<int64_t> rows(count), want;
+        table.Relabel(found, nodes, rows);
+        for (const NodeId node : found)
+          want.push_back(map.try_emplace(node, static_cast<int64_t>(map.size())).first->second);
+        ASSERT_EQ(rows, want) << "batch " << batch;
+        ASSERT_EQ(table.size(), map.size());
+        for (size_t row = 0; row < map.size(); ++row) ASSERT_EQ(map.at(nodes[row]), static_cast<int64_t>(row));
+      }
     }
   }
 }
