@@ -109,19 +109,26 @@ class Comparison:
             job.warm_up(self.arguments.warm_up, self.say)
             facts = job.facts()
             peers = self._start_peers(stack, job, data)
-            prepared = {}
-            for name, peer in peers.items():
-                self.say(f"{SIDES[name]} warms up")
-                prepared[name] = peer.prepare()
-                if peer.left_out:
-                    self.progress.drop(self.arguments.pairs + 1)
-                elif prepared[name]["parameters"] != facts["parameters"]:
-                    raise RuntimeError(f"{self.workload.name}: Permafrost trains {facts['parameters']} parameters, {SIDES[name]} "
-                                       f"{prepared[name]['parameters']}")
-            running = {name: peer for name, peer in peers.items() if not peer.left_out}
-            turns = self._rounds({"permafrost": job, **running})
-            evaluation = {"permafrost": job.evaluation_seconds(), **{name: prepared[name]["evaluation_seconds"] for name in running}}
-        return self._result(facts, prepared, turns, evaluation)
+            prepared = self._prepare(peers, facts["parameters"])
+            turns = self._rounds({"permafrost": job, **{name: peers[name] for name in prepared}})
+            evaluation = {"permafrost": job.evaluation_seconds(), **{name: answer["evaluation_seconds"] for name, answer in prepared.items()}}
+        return {**self._result(facts, prepared, turns, evaluation), "left_out": {n: peer.left_out for n, peer in peers.items() if peer.left_out}}
+
+    def _prepare(self, peers, parameters):
+        """What the peers that can run say of themselves."""
+        prepared = {}
+        for peer in peers.values():
+            peer.load()
+        for name, peer in peers.items():
+            self.say(f"{SIDES[name]} warms up")
+            answer = peer.prepare()
+            if peer.left_out:
+                self.progress.drop(self.arguments.pairs + 1)
+                continue
+            if answer["parameters"] != parameters:
+                raise RuntimeError(f"{self.workload.name}: Permafrost trains {parameters} parameters, {SIDES[name]} {answer['parameters']}")
+            prepared[name] = answer
+        return prepared
 
     def _result(self, facts, prepared, turns, evaluation):
         milliseconds = {name: [1e3 * t["seconds"] / t["steps"] for t in found] for name, found in turns.items()}
@@ -136,12 +143,10 @@ class Comparison:
                            "graphs_per_second_end_to_end": None if evaluation[name] is None else facts["steps_per_epoch"] * rows / (epoch + evaluation[name]),
                            "evaluation_seconds": evaluation[name], "compile_seconds": found[-1]["compile_seconds"],
                            "peak_rss_mb": found[-1]["peak"] / MB, "rss_growth_mb": (found[-1]["rss"] - found[0]["rss"]) / MB,
-                           "steps": sum(t["steps"] for t in found)}
+                           "steps": sum(t["steps"] for t in found), "optimizer": prepared.get(name, {}).get("optimizer", "adam")}
         return {"workload": self.workload.name, "title": self.workload.title, **facts, "executables": last["executables"], "frozen": last["frozen"],
-                "optimizer": next((p["optimizer"] for p in prepared.values() if "optimizer" in p), None),
-                "peer": next((p["version"] for p in prepared.values() if "version" in p), None), "sides": sides,
-                "ratios": {name: ratio(values, milliseconds["permafrost"]) for name, values in milliseconds.items() if name != "permafrost"},
-                "left_out": {name: answer["left_out"] for name, answer in prepared.items() if "left_out" in answer}}
+                "peer": next((answer["version"] for answer in prepared.values()), None), "sides": sides,
+                "ratios": {name: ratio(values, milliseconds["permafrost"]) for name, values in milliseconds.items() if name != "permafrost"}}
 
 
 def merged(results):
@@ -185,9 +190,10 @@ def show(result):
     number = lambda value, width, digits: f"{'-':>{width}}" if value is None else f"{value:{width},.{digits}f}"
     lines = [f"{result['pairs']} rounds of turns of {result['seconds']:g} s; end to end: with the evaluation of every epoch"]
     for row in result["rows"]:
+        optimizers = sorted({side["optimizer"] for name, side in row["sides"].items() if name != "permafrost"})
         lines += ["", f"{row['title']}; {row['parameters']:,} parameters, {row['steps_per_epoch']} steps an epoch",
                   f"  {row['executables']:.0f} executables, {'frozen' if row['frozen'] else 'not frozen'}"
-                  + (f"; {row['peer']}, Adam {row['optimizer']}" if row["peer"] else ""),
+                  + (f"; {row['peer']}, Adam: {', '.join(optimizers)}" if optimizers else ""),
                   f"  {'':26}{'ms/step':>9}{'graphs/s':>11}{'end to end':>12}{'peak MB':>9}{'growth MB':>11}{'compile s':>11}   over Permafrost (95 %)"]
         for name, side in row["sides"].items():
             r = row["ratios"].get(name)

@@ -130,9 +130,16 @@ class Pyg(Program):
             tail = self.log.read_text().strip().splitlines()[-1:]
             raise RuntimeError("; ".join(["PyG: " + str(error).split(": ", 1)[-1], *tail])) from error
 
+    def load(self):
+        return self._unless_left_out("load")
+
     def prepare(self):
-        answer = self.ask("prepare")
-        self.left_out = answer.get("left_out")
+        """Warm-up; what PyG and its module are."""
+        return self._unless_left_out("prepare")
+
+    def _unless_left_out(self, command):
+        answer = {} if self.left_out else self.ask(command)
+        self.left_out = self.left_out or answer.get("left_out")
         return answer
 
     def turn(self, seconds):

@@ -1,7 +1,7 @@
 """PyG in a process of its own, training the module that equals Permafrost's, at its best on the CPU.
 
-`python -m bench.peer_pyg SETTINGS` answers each line of its standard input with a line of JSON: `prepare`, then `train SECONDS` as often
-as wanted. SETTINGS: side, kind, data (of bench/peer_data.py), weights (a file that `permafrost job export` wrote), loss, batch_size,
+`python -m bench.peer_pyg SETTINGS` answers each line of its standard input with a line of JSON: `load`, `prepare`, then `train SECONDS` as
+often as wanted. SETTINGS: side, kind, data (of bench/peer_data.py), weights (a file that `permafrost job export` wrote), loss, batch_size,
 fan_outs, threads, compiler.
 
 Sides: `pyg` has its batches before the clock starts, `pyg-loader` takes them from PyG's DataLoader or NeighborLoader, `pyg-compile` is
@@ -219,8 +219,10 @@ def main():
     for line in sys.stdin:
         command, *values = line.split()
         try:
-            peer = peer or Peer(settings)
-            answer = peer.prepare() if command == "prepare" else peer.train(float(values[0]))
+            if command == "load":
+                peer, answer = Peer(settings), {}
+            else:
+                answer = peer.prepare() if command == "prepare" else peer.train(float(values[0]))
         except LeftOut as why:
             answer = {"left_out": str(why)}
         except Exception as error:

@@ -6,19 +6,21 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import time
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 import zipfile
 
 import numpy as np
 
-from bench import compare, compare_plot, peer_venv, presample, tools, tu, workloads
+from bench import compare, compare_plot, compare_sides, peer_venv, presample, tools, tu, workloads
 from bench.progress import Progress
 
 SIDE = {"ms_per_step": 1.0, "graphs_per_second": 2.0, "graphs_per_second_end_to_end": None, "peak_rss_mb": 3.0, "rss_growth_mb": -0.5,
-        "compile_seconds": 4.0}
+        "compile_seconds": 4.0, "optimizer": "fused"}
 ROW = {"workload": "zinc-gine-64", "title": "a title", "parameters": 1234, "steps_per_epoch": 5, "executables": 6.0, "frozen": True,
-       "peer": "PyG 1", "optimizer": "fused", "sides": {"permafrost": SIDE, "pyg": SIDE},
+       "peer": "PyG 1", "sides": {"permafrost": SIDE, "pyg": SIDE},
        "ratios": {"pyg": {"median": 1.5, "low": 1.25, "high": 40.0, "rounds": 3}}, "left_out": {"pyg-compile": "no compiler"}}
 RESULT = {"machine": {"cpu": "a <cpu>", "cores": 2, "memory_gib": 1.0, "system": "none"}, "threads": 2, "pairs": 3, "seconds": 1.0,
           "rows": [ROW], "left_out": {"mutag": "no data"}}
@@ -136,6 +138,73 @@ class Arguments(unittest.TestCase):
         installed = installed.replace("$torch_version", re.search(r"^torch_version=(\S+)", installed, re.M).group(1))
         for line in peer_venv.REQUIREMENTS.read_text().split():
             self.assertIn(line, installed)
+
+
+class ScriptedDaemon:
+    """Each look at it takes a second, in which it does a step; `evaluation` seconds end every epoch of four steps, and each step captures
+    for a quarter of a second. What is stopped and continued is a process that does nothing."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(["sleep", "60"])
+        self.now, self.steps = 0.0, 0
+
+    def client(self, *command):
+        return "new run: 77 parameters, 4 steps an epoch\n" if command[:2] == ("job", "logs") else ""
+
+    def json(self, *_):
+        return {"epochs": [{"epoch": str(n), "validSeconds": 10.0 + n} for n in range(1, self.steps // 4 + 1)]}
+
+    def metrics(self):
+        self.now += 1
+        self.steps += 1
+        both = {"captures_total": self.steps, "capture_seconds_total": self.steps / 4, "entries": 1}
+        return {'permafrost_jobs{state="running"}': 1, 'permafrost_jobs{state="queued"}': 0, "permafrost_train_steps_total": self.steps,
+                "permafrost_train_graphs_total": 32 * self.steps, "permafrost_train_epoch": 1 + self.steps // 4, "permafrost_graph_cache_frozen": 1,
+                "permafrost_checkpoint_seconds_count": 1,
+                **{f'permafrost_graph_cache_{name}{{mode="{mode}"}}': value for name, value in both.items() for mode in ("train", "eval")}}
+
+    def perf_counter(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def wait_until(self, state):
+        while pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().split()[2] != state:
+            time.sleep(0.001)
+
+
+class Turns(unittest.TestCase):
+    def setUp(self):
+        self.daemon = ScriptedDaemon()
+        self.addCleanup(lambda: (self.daemon.process.kill(), self.daemon.process.wait()))
+        patch = unittest.mock.patch.object(compare_sides, "time", self.daemon)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_evaluations_and_captures_are_taken_off(self):
+        with compare_sides.Job(self.daemon, []) as job:
+            job.pause()
+            turn = job.turn(100)
+            # Begins after step 3 and ends after step 5, in which epoch 1 ended; evaluating it took 11 of the seconds.
+            self.assertEqual((turn["steps"], turn["counted"]), (2, 64))
+            self.assertAlmostEqual(turn["seconds"], 100 + 2 - 11 - 2 / 4)
+            self.assertEqual(job.evaluation_seconds(), 11)
+            self.daemon.wait_until("T")  # it stands still while others have their turn
+        self.daemon.wait_until("S")  # a stopped process would not hear that it is to end
+
+    def test_warm_up_ends_after_an_epoch(self):
+        with compare_sides.Job(self.daemon, []) as job:
+            job.warm_up(1000, lambda _: None)
+            self.assertEqual(self.daemon.steps, 4)
+            self.assertEqual(job.facts(), {"parameters": 77, "steps_per_epoch": 4})
+
+    def test_a_job_that_ends_is_an_error(self):
+        with compare_sides.Job(self.daemon, []) as job:
+            self.daemon.metrics = lambda: {'permafrost_jobs{state="running"}': 0, 'permafrost_jobs{state="queued"}': 0}
+            self.daemon.json = lambda *_: {"state": "STATE_FAILED", "error": "a reason"}
+            with self.assertRaisesRegex(RuntimeError, "ended before the rounds did, as STATE_FAILED: a reason"):
+                job.turn(1)
 
 
 class Terminal(io.StringIO):
