@@ -5,6 +5,7 @@ Exit codes: 0 done; 1 failed; 2 bad usage; 77 something that the benchmark needs
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 
@@ -45,6 +46,8 @@ def main():
         print(listing())
         return 0
     benchmark = arguments.benchmark
+    # Whoever ends this ends what it started, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         tools.need_packages(benchmark.PACKAGES)
         # Of `compare`, which then shows what was measured before.

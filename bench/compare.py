@@ -40,6 +40,7 @@ def add_arguments(parser):
     parser.add_argument("--sides", default=",".join(SIDES), help="default: %(default)s")
     parser.add_argument("--data", type=tools.path, default=tools.ROOT.parent / "shared" / "data",
                         help="folder of graphs/molhiv, tu/MUTAG.zip, node/cora and others (default: ../shared/data)")
+    parser.add_argument("--sample", type=tools.path, default=tools.SAMPLE, help="folder of the zinc workloads (default: deploy/sample/zinc)")
     tools.add_numbers(parser, pairs=10, nodes=200_000, edges=2_000_000, features=100, warm_up=900)
     parser.add_argument("--seconds", type=float, default=3, help="of each turn (default 3)")
     parser.add_argument("--compiler", choices=("inductor", "aot_eager"), default="inductor", help="torch.compile's backend (default inductor)")
@@ -178,12 +179,15 @@ def measure(arguments, tools_):
     planned = [workloads.WORKLOADS[name] for name in names if name not in left_out]
     progress = Progress(NAME, (arguments.pairs + 1) * sum(len(sides) - (w.kind == "whole" and "pyg-loader" in sides) for w in planned))
     rows = []
+    result = {"machine": tools.machine(), "threads": tools_.threads, "pairs": arguments.pairs, "seconds": arguments.seconds, "rows": rows,
+              "left_out": left_out}
     with contextlib.closing(progress):
         for workload in planned:
             with tempfile.TemporaryDirectory(dir=tools_.work) as scratch:
                 rows.append(Comparison(workload, arguments, tools_, python, progress, pathlib.Path(scratch)).run())
-    return written({"machine": tools.machine(), "threads": tools_.threads, "pairs": arguments.pairs, "seconds": arguments.seconds,
-                    "rows": rows, "left_out": left_out}, arguments)
+            # What is measured is kept where a later workload fails.
+            written(result, arguments)
+    return written(result, arguments)
 
 
 def show(result):

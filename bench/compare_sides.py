@@ -2,7 +2,6 @@
 {steps, counted (graphs or seed nodes), seconds, compile_seconds (so far), rss, peak}; `seconds` holds no compilation."""
 
 import json
-import os
 import re
 import signal
 import statistics
@@ -111,7 +110,7 @@ class Pyg(Program):
 
     def __init__(self, python, settings, threads, scratch):
         self.log = scratch / f"{settings['side']}.log"
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{settings['side']}-inductor"),
+        environment = {**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{settings['side']}-inductor"),
                        "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         with open(self.log, "w") as log:
             super().__init__(python, "-m", "bench.peer_pyg", json.dumps(settings), cwd=tools.ROOT, env=environment, stderr=log)

@@ -10,6 +10,7 @@ Sides: `pyg` has its batches before the clock starts, `pyg-loader` takes them fr
 
 import dataclasses
 import json
+import statistics
 import sys
 import time
 
@@ -175,7 +176,7 @@ class Peer:
         return time.perf_counter() - begin
 
     def _choose_optimizer(self):
-        """Adam, fused where that is not slower."""
+        """Adam, fused unless that is slower."""
         kept = {name: value.clone() for name, value in self.module.state_dict().items()}
         ways = {name: torch.optim.Adam(self.module.parameters(), lr=1e-3, **flags) for name, flags in
                 (("fused", {"fused": True}), ("foreach", {"foreach": True}))}
@@ -185,7 +186,9 @@ class Peer:
                 begin = time.perf_counter()
                 way.step()
                 seconds[name].append(time.perf_counter() - begin)
-        best = min(ways, key=lambda name: sorted(seconds[name])[len(seconds[name]) // 2])
+        median = {name: statistics.median(values) for name, values in seconds.items()}
+        # Five in a hundred are this measurement's noise.
+        best = "foreach" if median["foreach"] < 0.95 * median["fused"] else "fused"
         self.module.load_state_dict(kept)
         self.optimizer = torch.optim.Adam(self.module.parameters(), lr=1e-3, **{best: True})
         return best

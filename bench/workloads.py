@@ -79,6 +79,6 @@ def _made(workload, arguments, tools_, python):
 def folder(workload, arguments, tools_, python):
     """The folder that is imported and that the peers read."""
     if workload.data is None:
-        return tools.SAMPLE if workload.kind == "graphs" else _made(workload, arguments, tools_, python)
+        return arguments.sample if workload.kind == "graphs" else _made(workload, arguments, tools_, python)
     path = arguments.data / workload.data
     return tu.folder(path, tools_.work) if path.suffix == ".zip" else path
