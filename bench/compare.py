@@ -144,7 +144,8 @@ class Comparison:
                            "graphs_per_second_end_to_end": None if evaluation[name] is None else facts["steps_per_epoch"] * rows / (epoch + evaluation[name]),
                            "evaluation_seconds": evaluation[name], "compile_seconds": found[-1]["compile_seconds"],
                            "peak_rss_mb": found[-1]["peak"] / MB, "rss_growth_mb": (found[-1]["rss"] - found[0]["rss"]) / MB,
-                           "steps": sum(t["steps"] for t in found), "optimizer": prepared.get(name, {}).get("optimizer", "adam")}
+                           "steps": sum(t["steps"] for t in found), "optimizer": prepared.get(name, {}).get("optimizer", "adam"),
+                           "compiled": found[-1].get("compiled")}
         return {"workload": self.workload.name, "title": self.workload.title, **facts, "executables": last["executables"], "frozen": last["frozen"],
                 "peer": next((answer["version"] for answer in prepared.values()), None), "sides": sides,
                 "ratios": {name: ratio(values, milliseconds["permafrost"]) for name, values in milliseconds.items() if name != "permafrost"}}
@@ -205,5 +206,7 @@ def show(result):
             lines.append(f"  {SIDES[name]:26}{side['ms_per_step']:9.3f}{number(side['graphs_per_second'], 11, 0)}"
                          f"{number(side['graphs_per_second_end_to_end'], 12, 0)}{side['peak_rss_mb']:9.0f}{side['rss_growth_mb']:+11.1f}"
                          f"{side['compile_seconds']:11.1f}{beside}")
+        lines += [f"  {SIDES[name]}: {side['compiled']['graphs']} graphs, {side['compiled']['graph_breaks']} graph breaks"
+                  for name, side in row["sides"].items() if side["compiled"]]
         lines += [f"  {SIDES[name]}: left out: {why}" for name, why in row["left_out"].items()]
     return "\n".join(lines + [""] * bool(result["left_out"]) + [f"{name}: left out: {why}" for name, why in result["left_out"].items()])

@@ -112,7 +112,7 @@ class Each:
 
 
 class CompileClock:
-    """Seconds that torch.compile has spent so far."""
+    """Seconds that torch.compile has spent so far, and what it made."""
 
     def __init__(self):
         from torch._dynamo.callback import callback_handler
@@ -131,6 +131,12 @@ class CompileClock:
         if self.depth == 0:
             self.seconds += time.perf_counter() - self.begin
 
+    def made(self):
+        """Graphs, and places at which a graph had to end."""
+        from torch._dynamo.utils import counters
+
+        return {"graphs": counters["stats"]["unique_graphs"], "graph_breaks": sum(counters["graph_break"].values())}
+
 
 class Peer:
     def __init__(self, settings):
@@ -145,6 +151,8 @@ class Peer:
         if settings["kind"] == "whole":
             for conv in self.module.convs:
                 conv.cached = True
+            with torch.no_grad():
+                self.module(*self.train_batches[0].inputs)
         self.loss, self.call, self.clock = LOSSES[settings["loss"]], self.module, None
         if self.side == "pyg-compile":
             self.clock = CompileClock()
@@ -214,7 +222,8 @@ class Peer:
             counted += batch.counted
         now = self.clock.seconds if self.clock else 0
         rss, peak = memory("self")
-        return {"steps": steps, "counted": counted, "seconds": spent - (now - compiled), "compile_seconds": now, "rss": rss, "peak": peak}
+        return {"steps": steps, "counted": counted, "seconds": spent - (now - compiled), "compile_seconds": now, "rss": rss, "peak": peak,
+                "compiled": self.clock.made() if self.clock else None}
 
 
 def main():
