@@ -5,14 +5,15 @@ Exit codes: 0 done; 1 failed; 2 bad usage; 77 something that the benchmark needs
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 
-from bench import cold, graph, imports, memory_limit, nodes, policies, pyg, sampling, steps, tools
+from bench import cold, compare, graph, imports, memory_limit, nodes, policies, sampling, steps, tools
 
 # Each has NAME, MEASURES and NEEDS (a line each), PROGRAMS (what is built), PACKAGES (Python modules),
 # add_arguments(parser), measure(arguments, tools) -> a JSON object, and show(result) -> text.
-BENCHMARKS = [steps, pyg, policies, imports, sampling, nodes, memory_limit, cold, graph]
+BENCHMARKS = [steps, compare, policies, imports, sampling, nodes, memory_limit, cold, graph]
 MISSING = 77
 
 
@@ -45,9 +46,13 @@ def main():
         print(listing())
         return 0
     benchmark = arguments.benchmark
+    # Whoever ends this ends what it started, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         tools.need_packages(benchmark.PACKAGES)
-        bin_dir = arguments.bin_dir or (tools.build(arguments.build_dir, benchmark.PROGRAMS) if benchmark.PROGRAMS else None)
+        # Of `compare`, which then shows what was measured before.
+        programs = [] if getattr(arguments, "results", None) else benchmark.PROGRAMS
+        bin_dir = arguments.bin_dir or (tools.build(arguments.build_dir, programs) if programs else None)
         work = arguments.work or arguments.build_dir / "bench"
         work.mkdir(parents=True, exist_ok=True)
         result = benchmark.measure(arguments, tools.Tools(bin_dir, work, arguments.threads))

@@ -15,12 +15,12 @@ def version():
 
 
 def read(directory, choice):
-    """x [N, F] float32, edge_index [2, E] both ways, y [N], train ids."""
+    """x [N, F] float32, edge_index [2, E] both ways, y [N] int64, {split: ids} of train and valid."""
     if (directory / "edge_index.npy").exists():
         edge = np.load(directory / "edge_index.npy")
         x = np.load(directory / "node_feat.npy")
         y = np.load(directory / "node_label.npy")
-        train = np.load(directory / "train_idx.npy")
+        ids = {part: np.load(directory / f"{part}_idx.npy") for part in ("train", "valid")}
     else:
         raw = directory / "raw"
         table = lambda path, **options: np.loadtxt(path, delimiter=",", ndmin=2, **options)
@@ -34,18 +34,19 @@ def read(directory, choice):
         else:
             x = table(raw / "node-feat.csv.gz", dtype=np.float32)
         (split,) = (directory / "split").iterdir()
-        train = table(split / "train.csv.gz", dtype=np.int64).ravel()
+        ids = {part: table(split / f"{part}.csv.gz", dtype=np.int64).ravel() for part in ("train", "valid")}
     both = np.concatenate([edge, edge[::-1, edge[0] != edge[1]]], axis=1)
-    return torch.from_numpy(x), torch.from_numpy(both), torch.from_numpy(y.astype(np.int64)), torch.from_numpy(train)
+    return (torch.from_numpy(x), torch.from_numpy(both), torch.from_numpy(y.astype(np.int64)),
+            {part: torch.from_numpy(found) for part, found in ids.items()})
 
 
 class Peer:
     def __init__(self, dataset, node_features, hidden, fan_outs, batch_size, threads):
         torch.set_num_threads(threads)
         torch.manual_seed(1)
-        x, edge_index, y, train = read(dataset, node_features)
+        x, edge_index, y, ids = read(dataset, node_features)
         data = Data(x=x, edge_index=edge_index, y=y)
-        self.loader = NeighborLoader(data, fan_outs, train, batch_size=batch_size, shuffle=True)
+        self.loader = NeighborLoader(data, fan_outs, ids["train"], batch_size=batch_size, shuffle=True)
         self.model = GraphSAGE(x.size(1), hidden, len(fan_outs), int(y.max()) + 1)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=True)
         # Whether the sampler says its hops, so that layers compute only the rows that they need.

@@ -24,7 +24,8 @@ GRAPH = ["--nodes", "3000", "--edges", "20000", "--features", "8"]
 # Name -> flags of one or more runs, each tried where the one before it lacks something; what the result must hold.
 SMOKES = {
     "steps": ([["--dataset", SMALL, "--rounds", "3", "--batch-size", "8", "--hidden", "8", "--layers", "2", "--freeze-at", "5"]], ["milliseconds", "ratios"]),
-    "pyg": ([["--dataset", SMALL, "--rounds", "1", "--batch-size", "32", "--hidden", "8", "--layers", "2"]], ["milliseconds", "ratios", "peer"]),
+    "compare": ([["--workloads", "zinc-gine-64,sage,gcn", "--sides", "permafrost,pyg-loader,pyg-compile", "--sample", SMALL, *GRAPH,
+                  "--pairs", "1", "--seconds", "0.1", "--compiler", "aot_eager"]], ["rows"]),
     "policies": ([["--dataset", SMALL, "--epochs", "3", "--batch-size", "16", "--hidden", "8", "--layers", "2", "--policies", "always,freeze+pad",
                    "--sample-seconds", "0.05"]], ["rows"]),
     "import": ([[*GRAPH, "--rounds", "1"], [*GRAPH, "--rounds", "1", "--peer", "none"]], ["edges_a_second", "bytes_an_edge"]),

@@ -8,21 +8,27 @@ import torch
 
 
 def _table(root, name, dtype):
+    # Labels may be missing, which only the slower reader takes.
+    read = np.genfromtxt if name.endswith("label") else np.loadtxt
     for path, opener in ((root / f"{name}.csv.gz", gzip.open), (root / f"{name}.csv", open)):
         if path.exists():
             with opener(path, "rt") as file:
-                return np.genfromtxt(file, delimiter=",", dtype=dtype, ndmin=2)
+                return read(file, delimiter=",", dtype=dtype, ndmin=2)
     raise FileNotFoundError(root / name)
 
 
 def read(root):
-    """List of dicts: x [N, C] int64, edge_index [2, E] with inverses, edge_attr [E, C] int64, y [1, T] float32."""
+    """List of dicts: x [N, C] int64, edge_index [2, E] with inverses, edge_attr [E, C] int64 (C = 0 where the set has none),
+    y [1, T] float32."""
     raw = pathlib.Path(root) / "raw"
     nodes = _table(raw, "num-node-list", np.int64).ravel()
     edges = _table(raw, "num-edge-list", np.int64).ravel()
     edge = torch.from_numpy(_table(raw, "edge", np.int64))
     x = torch.from_numpy(_table(raw, "node-feat", np.int64))
-    edge_attr = torch.from_numpy(_table(raw, "edge-feat", np.int64))
+    try:
+        edge_attr = torch.from_numpy(_table(raw, "edge-feat", np.int64))
+    except FileNotFoundError:
+        edge_attr = torch.empty(edge.size(0), 0, dtype=torch.int64)
     y = torch.from_numpy(_table(raw, "graph-label", np.float32))
     graphs, n0, e0 = [], 0, 0
     for g, (n, e) in enumerate(zip(nodes.tolist(), edges.tolist())):

@@ -1,0 +1,145 @@
+"""The two kinds of side of `compare`: a job of the daemon, and PyG in a process of its own. Each gives, for a turn of so many seconds,
+{steps, counted (graphs or seed nodes), seconds, compile_seconds (so far), rss, peak}; `seconds` holds no compilation."""
+
+import json
+import re
+import signal
+import statistics
+import time
+
+from bench import tools
+from bench.peer_graphzero import Program
+from bench.process_memory import memory
+
+# Of Permafrost's warm-up, where its cache never freezes: so long without a capture.
+QUIET_SECONDS = 3
+# Between two looks at /metrics, where an edge of a step is waited for.
+POLL_SECONDS = 0.002
+
+
+class Job:
+    """A job that goes on through all rounds. Its daemon is stopped by SIGSTOP while others have their turn.
+
+    A turn runs from the end of a step to the end of another one, by this process's clock: batching, the cache, checkpoints and all else
+    that the daemon does is in it. Taken off are evaluations that ended in it and captures, as the daemon tells both."""
+
+    def __init__(self, daemon, flags):
+        self.daemon, self.between = daemon, []
+        daemon.client("job", "submit", "--id", "compare", "--dataset", "set", *flags)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        # A stopped process would not hear that it is to end.
+        self.daemon.process.send_signal(signal.SIGCONT)
+
+    def _look(self):
+        page = self.daemon.metrics()
+        if page['permafrost_jobs{state="running"}'] == 0 and page['permafrost_jobs{state="queued"}'] == 0:
+            job = self.daemon.json("job", "show", "compare")
+            raise RuntimeError(f"Permafrost's job ended before the rounds did, as {job['state']}: {job.get('error')}")
+        captures = lambda what, modes: sum(page[f'permafrost_graph_cache_{what}_total{{mode="{mode}"}}'] for mode in modes)
+        return {"time": time.perf_counter(), "steps": page["permafrost_train_steps_total"], "counted": page["permafrost_train_graphs_total"],
+                "epoch": page["permafrost_train_epoch"], "frozen": page["permafrost_graph_cache_frozen"] == 1,
+                "captures": captures("captures", ("train", "eval")), "train_capture_seconds": captures("capture_seconds", ("train",)),
+                "capture_seconds": captures("capture_seconds", ("train", "eval")),
+                "executables": sum(page[f'permafrost_graph_cache_entries{{mode="{mode}"}}'] for mode in ("train", "eval")),
+                "checkpoints": page["permafrost_checkpoint_seconds_count"]}
+
+    def _after_steps(self, count):
+        """What is seen right after the end of the step so many on."""
+        target = self._look()["steps"] + count
+        while (seen := self._look())["steps"] < target:
+            time.sleep(POLL_SECONDS)
+        return seen
+
+    def _epochs(self):
+        return {int(e["epoch"]): e["validSeconds"] for e in self.daemon.json("job", "show", "compare").get("epochs", [])}
+
+    def warm_up(self, limit, say):
+        """Until an epoch is over, a checkpoint is there, and the cache is frozen or has captured nothing for a while."""
+        begin = changed = time.perf_counter()
+        captures = -1
+        while time.perf_counter() - begin < limit:
+            now = self._look()
+            if now["captures"] != captures:
+                captures, changed = now["captures"], now["time"]
+            quiet = now["frozen"] or now["time"] - changed > QUIET_SECONDS
+            if now["epoch"] > 1 and now["checkpoints"] > 0 and quiet:
+                break
+            say(f"Permafrost warms up: step {now['steps']:.0f}, {captures:.0f} executables captured")
+            time.sleep(0.1)
+        # Not the first epoch's, in which evaluation is captured; there may be no other.
+        self.between = list(self._epochs().values())
+
+    def facts(self):
+        """Once warm: parameters, rows, executables."""
+        log = self.daemon.client("job", "logs", "compare")
+        parameters, steps = map(int, re.search(r"new run: (\d+) parameters, (\d+) steps an epoch", log).groups())
+        return {"parameters": parameters, "steps_per_epoch": steps}
+
+    def pause(self):
+        self.daemon.process.send_signal(signal.SIGSTOP)
+
+    def turn(self, seconds):
+        self.daemon.process.send_signal(signal.SIGCONT)
+        # The step that was under way when it was stopped took as long as that.
+        begin = self._after_steps(2)
+        time.sleep(seconds)
+        end = self._after_steps(1)
+        rss, peak = memory(self.daemon.process.pid)
+        evaluations = []
+        if end["epoch"] > begin["epoch"]:
+            epochs = self._epochs()
+            evaluations = [epochs[n] for n in range(int(begin["epoch"]), int(end["epoch"]))]
+        self.pause()
+        self.between += evaluations
+        since = lambda name: end[name] - begin[name]
+        return {"steps": since("steps"), "counted": since("counted"), "compile_seconds": end["capture_seconds"], "rss": rss, "peak": peak,
+                "seconds": since("time") - sum(evaluations) - since("train_capture_seconds"), "executables": end["executables"],
+                "frozen": end["frozen"]}
+
+    def evaluation_seconds(self):
+        """Median, of the first epoch only where no other was over."""
+        return statistics.median(self.between[1:] or self.between) if self.between else None
+
+
+class Pyg(Program):
+    """`left_out`: why this side cannot run here; None where it can."""
+
+    def __init__(self, python, settings, threads, scratch):
+        self.log = scratch / f"{settings['side']}.log"
+        environment = {**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_CACHE_DIR": str(scratch / f"{settings['side']}-inductor"),
+                       "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        with open(self.log, "w") as log:
+            super().__init__(python, "-m", "bench.peer_pyg", json.dumps(settings), cwd=tools.ROOT, env=environment, stderr=log)
+        self.left_out = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def ask(self, command):
+        try:
+            return super().ask(command)
+        except (RuntimeError, BrokenPipeError) as error:
+            tail = self.log.read_text().strip().splitlines()[-1:]
+            raise RuntimeError("; ".join(["PyG: " + str(error).split(": ", 1)[-1], *tail])) from error
+
+    def load(self):
+        return self._unless_left_out("load")
+
+    def prepare(self):
+        """Warm-up; what PyG and its module are."""
+        return self._unless_left_out("prepare")
+
+    def _unless_left_out(self, command):
+        answer = {} if self.left_out else self.ask(command)
+        self.left_out = self.left_out or answer.get("left_out")
+        return answer
+
+    def turn(self, seconds):
+        return self.ask(f"train {seconds}")

@@ -1,0 +1,51 @@
+"""The Python that runs PyG: a virtual environment below the work folder, which takes what this interpreter has and installs the rest."""
+
+import json
+import subprocess
+import sys
+import sysconfig
+
+from bench import tools
+
+REQUIREMENTS = tools.ROOT / "bench" / "peer-requirements.txt"
+# Of PyG's NeighborLoader. They have no wheels: 20 minutes to compile.
+SAMPLER = ("torch-scatter", "torch-sparse")
+
+
+def _wanted():
+    return dict(line.strip().split("==") for line in REQUIREMENTS.read_text().splitlines() if line.strip())
+
+
+def _installed(python):
+    """Package -> version, of those that are wanted."""
+    ask = ("import importlib.metadata as m, json, sys\nfound = {}\nfor name in sys.argv[1:]:\n try: found[name] = m.version(name)\n"
+           " except m.PackageNotFoundError: pass\nprint(json.dumps(found))")
+    names = [*_wanted(), *SAMPLER]
+    return json.loads(subprocess.run([python, "-c", ask, *names], check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def _pip(python, *arguments):
+    subprocess.run([python, "-m", "ensurepip", "--upgrade"], check=True, stdout=sys.stderr)
+    done = subprocess.run([python, "-m", "pip", "install", "--disable-pip-version-check", *arguments], stdout=sys.stderr)
+    if done.returncode != 0:
+        raise tools.Missing(f"pip install {' '.join(map(str, arguments))} failed in {python}")
+
+
+def python(work, with_sampler):
+    """The interpreter; made the first time. `with_sampler`: with what NeighborLoader needs."""
+    folder = work / "pyg"
+    interpreter = folder / "bin" / "python"
+    if not interpreter.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        # torch is 200 MB: what this interpreter has of it and of the rest is used from where it is.
+        (site,) = (folder / "lib").glob("python3.*/site-packages")
+        (site / "shared.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    # A build of torch may say more of itself: 2.13.0+cpu.
+    installed = {name: version.split("+")[0] for name, version in _installed(interpreter).items()}
+    if any(installed.get(name) != version for name, version in _wanted().items()):
+        print(f"bench: installing {' '.join(REQUIREMENTS.read_text().split())} into {folder}", file=sys.stderr)
+        _pip(interpreter, "-r", REQUIREMENTS)
+    if with_sampler and not installed.keys() >= set(SAMPLER):
+        print(f"bench: compiling {' and '.join(SAMPLER)} into {folder}: about 20 minutes", file=sys.stderr)
+        _pip(interpreter, "--no-build-isolation", *SAMPLER)
+    return interpreter

@@ -1,0 +1,10 @@
+"""Resident memory of a process. Linux only."""
+
+import pathlib
+
+
+def memory(process):
+    """Resident bytes, and the most that there were. `process`: an id, or `self`."""
+    fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines())
+    size = lambda name: 1024 * int(fields[name].split()[0])
+    return size("VmRSS"), size("VmHWM")

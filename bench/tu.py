@@ -1,0 +1,62 @@
+"""A zipped TUDataset as a folder in OGB's graph-property layout, which Permafrost imports and the peers read."""
+
+import collections
+import random
+import zipfile
+
+
+def _read(archive, name):
+    """Rows of a table of the set, or None where it has none."""
+    found = [member for member in archive.namelist() if member.endswith(f"_{name}.txt")]
+    if not found:
+        return None
+    lines = archive.read(found[0]).decode().split("\n")
+    return [tuple(int(float(cell)) for cell in line.split(",")) for line in lines if line.strip()]
+
+
+def tables(archive):
+    """File name below the folder -> its lines. Every pair of nodes stands once, as OGB has it; a node's features are its label, and its
+    degree in a set without labels; classes count from 0."""
+    graph_of = [row[0] - 1 for row in _read(archive, "graph_indicator")]
+    labels = [row[0] for row in _read(archive, "graph_labels")]
+    directed = _read(archive, "A")
+    edge_labels = _read(archive, "edge_labels")
+    first = {}
+    for node, graph in enumerate(graph_of):
+        first.setdefault(graph, node)
+    pairs = {}
+    for place, (a, b) in enumerate(directed):
+        pairs.setdefault((min(a, b) - 1, max(a, b) - 1), edge_labels[place][0] if edge_labels else 0)
+    edges = sorted(pairs)
+    degree = [0] * len(graph_of)
+    for a, b in edges:
+        degree[a] += 1
+        degree[b] += a != b
+    node_labels = _read(archive, "node_labels")
+    features = [row[0] for row in node_labels] if node_labels else degree
+    classes = sorted(set(labels))
+    counts = lambda graphs: (lambda seen: [seen[graph] for graph in range(len(labels))])(collections.Counter(graphs))
+    order = list(range(len(labels)))
+    random.Random(0).shuffle(order)
+    train, valid = len(order) * 8 // 10, len(order) * 9 // 10
+    found = {"raw/num-node-list.csv": counts(graph_of), "raw/num-edge-list.csv": counts([graph_of[a] for a, _ in edges]),
+             "raw/edge.csv": [f"{a - first[graph_of[a]]},{b - first[graph_of[a]]}" for a, b in edges],
+             "raw/node-feat.csv": [value - min(features) for value in features],
+             "raw/graph-label.csv": [classes.index(label) for label in labels]}
+    if edge_labels:
+        found["raw/edge-feat.csv"] = [pairs[edge] for edge in edges]
+    parts = {"train": order[:train], "valid": order[train:valid], "test": order[valid:]}
+    return found | {f"split/random/{part}.csv": sorted(graphs) for part, graphs in parts.items()}
+
+
+def folder(path, work):
+    """The folder of the set in the file, made below `work` the first time."""
+    out = work / f"tu-{path.stem.lower()}"
+    if not out.exists():
+        half = out.with_name(out.name + ".half")
+        with zipfile.ZipFile(path) as archive:
+            for name, rows in tables(archive).items():
+                (half / name).parent.mkdir(parents=True, exist_ok=True)
+                (half / name).write_text("".join(f"{row}\n" for row in rows))
+        half.rename(out)
+    return out
