@@ -146,7 +146,8 @@ class Comparison:
                            "peak_rss_mb": found[-1]["peak"] / MB, "rss_growth_mb": (found[-1]["rss"] - found[0]["rss"]) / MB,
                            "steps": sum(t["steps"] for t in found), "optimizer": prepared.get(name, {}).get("optimizer", "adam"),
                            "compiled": found[-1].get("compiled")}
-        return {"workload": self.workload.name, "title": self.workload.title, **facts, "executables": last["executables"], "frozen": last["frozen"],
+        return {"workload": self.workload.name, "title": self.workload.title, **facts, "pairs": self.arguments.pairs, "seconds": self.arguments.seconds,
+                "executables": last["executables"], "frozen": last["frozen"],
                 "peer": next((answer["version"] for answer in prepared.values()), None), "sides": sides,
                 "ratios": {name: ratio(values, milliseconds["permafrost"]) for name, values in milliseconds.items() if name != "permafrost"}}
 
@@ -180,8 +181,7 @@ def measure(arguments, tools_):
     planned = [workloads.WORKLOADS[name] for name in names if name not in left_out]
     progress = Progress(NAME, (arguments.pairs + 1) * sum(len(sides) - (w.kind == "whole" and "pyg-loader" in sides) for w in planned))
     rows = []
-    result = {"machine": tools.machine(), "threads": tools_.threads, "pairs": arguments.pairs, "seconds": arguments.seconds, "rows": rows,
-              "left_out": left_out}
+    result = {"machine": tools.machine(), "threads": tools_.threads, "rows": rows, "left_out": left_out}
     with contextlib.closing(progress):
         for workload in planned:
             with tempfile.TemporaryDirectory(dir=tools_.work) as scratch:
@@ -193,11 +193,12 @@ def measure(arguments, tools_):
 
 def show(result):
     number = lambda value, width, digits: f"{'-':>{width}}" if value is None else f"{value:{width},.{digits}f}"
-    lines = [f"{result['pairs']} rounds of turns of {result['seconds']:g} s; end to end: with the evaluation of every epoch"]
+    lines = ["medians; end to end: with the evaluation of every epoch; compile: of Permafrost its captures"]
     for row in result["rows"]:
         optimizers = sorted({side["optimizer"] for name, side in row["sides"].items() if name != "permafrost"})
         lines += ["", f"{row['title']}; {row['parameters']:,} parameters, {row['steps_per_epoch']} steps an epoch",
-                  f"  {row['executables']:.0f} executables, {'frozen' if row['frozen'] else 'not frozen'}"
+                  f"  {row['pairs']} rounds of turns of {row['seconds']:g} s; {row['executables']:.0f} executables, "
+                  + ("frozen" if row["frozen"] else "not frozen: --warm-up may be too short")
                   + (f"; {row['peer']}, Adam: {', '.join(optimizers)}" if optimizers else ""),
                   f"  {'':26}{'ms/step':>9}{'graphs/s':>11}{'end to end':>12}{'peak MB':>9}{'growth MB':>11}{'compile s':>11}   over Permafrost (95 %)"]
         for name, side in row["sides"].items():
@@ -209,4 +210,5 @@ def show(result):
         lines += [f"  {SIDES[name]}: {side['compiled']['graphs']} graphs, {side['compiled']['graph_breaks']} graph breaks"
                   for name, side in row["sides"].items() if side["compiled"]]
         lines += [f"  {SIDES[name]}: left out: {why}" for name, why in row["left_out"].items()]
-    return "\n".join(lines + [""] * bool(result["left_out"]) + [f"{name}: left out: {why}" for name, why in result["left_out"].items()])
+    lines += [""] * bool(result["left_out"]) + [f"{name}: left out: {why}" for name, why in result["left_out"].items()]
+    return "\n".join(lines)

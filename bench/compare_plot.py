@@ -30,9 +30,9 @@ def svg(result, names):
     used = [name for name in COLORS if any(name in row["ratios"] for row in result["rows"])]
     legend = "".join(f'<circle cx="{LEFT + 190 * i}" cy="36" r="4" fill="{COLORS[name]}"/><text x="{LEFT + 190 * i + 10}" y="40">{escape(names[name])}</text>'
                      for i, name in enumerate(used))
-    m = result["machine"]
+    m, rounds = result["machine"], sorted({row["pairs"] for row in result["rows"]})
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom + 44}" font-family="sans-serif" font-size="12">'
             f'<rect width="100%" height="100%" fill="#fff"/><text x="12" y="18" font-size="14">Time of a training step, over Permafrost\'s '
             f'(1: equal; more: PyG is slower)</text>{legend}{grid}{"".join(parts)}'
-            f'<text x="12" y="{bottom + 36}" fill="#666">{escape(m["cpu"])}, {result["threads"]} threads; medians of {result["pairs"]} rounds, '
+            f'<text x="12" y="{bottom + 36}" fill="#666">{escape(m["cpu"])}, {result["threads"]} threads; medians of {" or ".join(map(str, rounds))} rounds, '
             f'95 % intervals</text></svg>\n')

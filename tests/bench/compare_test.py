@@ -19,10 +19,11 @@ from bench.progress import Progress
 
 SIDE = {"ms_per_step": 1.0, "graphs_per_second": 2.0, "graphs_per_second_end_to_end": None, "peak_rss_mb": 3.0, "rss_growth_mb": -0.5,
         "compile_seconds": 4.0, "optimizer": "fused", "compiled": {"graphs": 3, "graph_breaks": 1}}
-ROW = {"workload": "zinc-gine-64", "title": "a title", "parameters": 1234, "steps_per_epoch": 5, "executables": 6.0, "frozen": True,
+ROW = {"workload": "zinc-gine-64", "title": "a title", "pairs": 3, "seconds": 1.0, "parameters": 1234, "steps_per_epoch": 5,
+       "executables": 6.0, "frozen": True,
        "peer": "PyG 1", "sides": {"permafrost": SIDE, "pyg": SIDE},
        "ratios": {"pyg": {"median": 1.5, "low": 1.25, "high": 40.0, "rounds": 3}}, "left_out": {"pyg-compile": "no compiler"}}
-RESULT = {"machine": {"cpu": "a <cpu>", "cores": 2, "memory_gib": 1.0, "system": "none"}, "threads": 2, "pairs": 3, "seconds": 1.0,
+RESULT = {"machine": {"cpu": "a <cpu>", "cores": 2, "memory_gib": 1.0, "system": "none"}, "threads": 2,
           "rows": [ROW], "left_out": {"mutag": "no data"}}
 
 
@@ -90,7 +91,8 @@ class Presample(unittest.TestCase):
 class Shown(unittest.TestCase):
     def test_the_table_names_every_side_and_what_was_left_out(self):
         text = compare.show(RESULT)
-        for words in ("PyG, batches made before: 3 graphs, 1 graph breaks", "1.50  (1.25 to 40.00)", "PyG, torch.compile: left out: no compiler", "mutag: left out: no data"):
+        for words in ("PyG, batches made before: 3 graphs, 1 graph breaks", "5 steps an epoch", "frozen; PyG 1, Adam: fused",
+                      "1.50  (1.25 to 40.00)", "PyG, torch.compile: left out: no compiler", "mutag: left out: no data"):
             self.assertIn(words, text)
 
     def test_the_drawing_is_xml_and_orders_by_value(self):
