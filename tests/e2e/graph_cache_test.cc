@@ -111,7 +111,9 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   Daemon daemon(dir.path() / "state", ShippedSample());
   ASSERT_TRUE(daemon.ready());
   daemon.Import("zinc", ShippedSample());
-  Submit(daemon, /*epochs=*/5);
+  // Long enough that it still runs at the last kill.
+  constexpr int64_t kEpochs = 40;
+  Submit(daemon, kEpochs);
   Cache cache(daemon);
   AwaitStep(daemon, 20);
   const v1::GraphCache frozen = cache.Get();
@@ -149,7 +151,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   const std::string undisturbed = Weights(daemon, dir.path() / "a");
   const v1::GraphCache end = cache.Get();
   const std::vector<std::string> entries = cache.Entries();
-  EXPECT_EQ(Steps(TrainOf(end)), 5 * 157);
+  EXPECT_EQ(Steps(TrainOf(end)), kEpochs * 157);
   EXPECT_EQ(TrainOf(end).entries(), 8);
   EXPECT_EQ(TrainOf(end).graph_breaks() + EvalOf(end).graph_breaks(), 0);
   EXPECT_EQ(TrainOf(end).frozen_captures(), 0);

@@ -211,6 +211,8 @@ LayerGradients BackwardLayer(const Aggregation& aggregation, const at::Tensor& g
   });
 
   T* const gx = Write<T>(to.x);
+  // No edge of a real row should end in padding; one that does passes no gradient.
+  std::fill_n(gsum + rows * widths.in, (all_rows - rows) * widths.in, T(0));
   ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
     aggregation.Gradient(c, begin, begin + size, gsum, gx);
     mlp.AddShare(c, chunks.count(), to.mlp);

@@ -87,12 +87,13 @@ double ExpectWithinBound(Training& training, const std::function<StepInputs(uint
   return factor;
 }
 
+// The last node is padding.
 StepInputs GineBatch(uint64_t seed, int64_t graphs) {
   const int64_t nodes = 23 * graphs, edges = 50 * graphs;
   at::manual_seed(seed);
   const auto below = [](int64_t bound, at::IntArrayRef sizes) { return at::randint(bound, sizes, at::kLong); };
-  return {{below(28, {nodes, 1}), below(4, {edges, 1}), below(nodes, {edges}),
-           std::get<0>(below(nodes, {edges}).sort()), at::arange(nodes, at::kLong).div(23, "floor"),
+  return {{below(28, {nodes, 1}), below(4, {edges, 1}), below(nodes - 1, {edges}),
+           std::get<0>(below(nodes - 1, {edges}).sort()), at::arange(nodes, at::kLong).div(23, "floor"),
            at::randn({graphs, 1}), at::full({1}, nodes - 1, at::kLong),
            at::full({1}, static_cast<int64_t>(seed), at::kLong)}};
 }

@@ -246,6 +246,17 @@ TEST(GineLayer, WithoutARealRowNothingIsLearned) {
   EXPECT_TRUE(at::equal(w.running_mean, mean) && at::equal(w.running_var, var));
 }
 
+TEST(GineLayer, AnEdgeThatEndsInPaddingPassesNoGradient) {
+  const LayerCase c{"into padding", 12, 20, 8, 8, 8};
+  LayerInputs in = MakeLayer(c, 1, 4, at::kFloat);
+  LayerInputs other = in;
+  other.edges.source = in.edges.source.clone();
+  other.edges.source.narrow(0, c.edges, 4).fill_(3);  // from a real row to the padding row
+  other.edges.index = IndexEdges(other.edges.source, other.edges.target, in.x.size(0));
+  const LayerOutcome plain = RunLayer(c, in, true);
+  for (int i = 0; i < 3; ++i) ExpectEqualBits(RunLayer(c, other, true), plain, c.why);
+}
+
 TEST(GineLayer, ANaNPassesThrough) {
   const LayerCase c{"nan", 12, 20, 8, 8, 8};
   LayerInputs in = MakeLayer(c, 1, 0, at::kFloat);
