@@ -112,7 +112,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   ASSERT_TRUE(daemon.ready());
   daemon.Import("zinc", ShippedSample());
   // Long enough that it still runs at the last kill.
-  constexpr int64_t kEpochs = 40;
+  constexpr int64_t kEpochs = 15;
   Submit(daemon, kEpochs);
   Cache cache(daemon);
   AwaitStep(daemon, 20);

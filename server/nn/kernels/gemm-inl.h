@@ -35,8 +35,9 @@ constexpr int kTileRows = 12;
 #else
 constexpr int kTileRows = 6;
 #endif
-// Rows that are multiplied with one panel before the next: both stay in L1.
-constexpr int64_t kBlockRows = 48;
+// Of the rows that are multiplied with one panel before the next. With the panel they stay in half an L1 cache, which
+// two hardware threads may share.
+constexpr int64_t kBlockBytes = 12 << 10;
 
 // Panels of b [k, n], whose element (p, j) is b[p * row + j * column]: panel after panel, each [k, PanelWidth], zeros
 // beyond the last column.
@@ -111,8 +112,10 @@ template <class T, class Epilogue>
 void Gemm(int64_t m, int64_t n, int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t a_k,
           const T* HWY_RESTRICT packed, const Epilogue& epilogue) {
   const int64_t width = PanelWidth<T>();
-  for (int64_t i0 = 0; i0 < m; i0 += kBlockRows) {
-    const int64_t end = std::min(m, i0 + kBlockRows);
+  const int64_t fitting = kBlockBytes / static_cast<int64_t>(sizeof(T)) / std::max<int64_t>(1, k);
+  const int64_t block = std::max<int64_t>(2, fitting / kTileRows) * kTileRows;
+  for (int64_t i0 = 0; i0 < m; i0 += block) {
+    const int64_t end = std::min(m, i0 + block);
     for (int64_t j = 0; j < n; j += width) {
       const T* const panel = packed + j * k;
       const int64_t columns = std::min(width, n - j);
