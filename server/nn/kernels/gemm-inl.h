@@ -100,8 +100,8 @@ HWY_INLINE void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t 
   HWY_ALIGN T rows[kRows * 2 * hn::MaxLanes(FullTag<T>())];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
-    hn::StoreU(sum[r][0], d, rows + r * 2 * lanes);
-    hn::StoreU(sum[r][1], d, rows + r * 2 * lanes + lanes);
+    hn::StoreU(sum[r][0], d, rows + int64_t{2} * r * lanes);
+    hn::StoreU(sum[r][1], d, rows + int64_t{2} * r * lanes + lanes);
   }
   SomeColumns(rows, kRows, i, j, columns, epilogue);
 }
