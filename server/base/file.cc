@@ -164,7 +164,7 @@ FileWriter::~FileWriter() {
 
 absl::Status FileWriter::Append(const void* data, std::size_t bytes) {
   // Written to the kernel as whole huge pages: a file system that keeps what is written at once in one page of its
-  // cache maps the file by such pages too, and random reads of it then wait half as long.
+  // cache maps the file by such pages too, which random reads gain by (bench/README.md).
   constexpr std::size_t kPieceBytes = 1 << 21;
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "nn/ops/adam.h"
+
 namespace permafrost::nn {
 namespace {
 
@@ -72,6 +74,13 @@ TEST(Optimizer, AgreesWithPyTorchsFusedKernel) {
       EXPECT_TRUE(at::allclose(optimizer.parameters()[i], theirs[i], 1e-5, 1e-6)) << kOptimizerNames.Name(algorithm);
     }
   }
+}
+
+TEST(Adam, WhatIsRefusedCountsNoStep) {
+  at::Tensor step = at::zeros({});
+  const at::Tensor rate = at::full({}, 1e-3, at::kDouble), value = at::ones({2}), moment = at::zeros({2});
+  EXPECT_THROW(AdamStepAll({value}, {at::ones({3})}, {moment}, {moment.clone()}, step, rate, 0, false), c10::Error);
+  EXPECT_EQ(step.item<float>(), 0);
 }
 
 TEST(Optimizer, StateCarriesTheWholeUpdate) {

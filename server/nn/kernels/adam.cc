@@ -6,14 +6,12 @@
 #define HWY_TARGET_INCLUDE "nn/kernels/adam.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
-#include <hwy/highway.h>
+#include "nn/kernels/columns-inl.h"
 
 #include <cmath>
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 // The values from `i` on, as many as d has lanes.
 template <class D, class T>
@@ -37,12 +35,7 @@ HWY_INLINE void StepLanes(D d, const AdamUpdate& u, int64_t i, const T* gradient
 
 template <class T>
 void Step(const AdamUpdate& u, int64_t size, const T* gradient, T* value, T* m, T* v) {
-  const hn::ScalableTag<T> d;
-  const hn::CappedTag<T, 1> one;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= size; i += lanes) StepLanes(d, u, i, gradient, value, m, v);
-  for (; i < size; ++i) StepLanes(one, u, i, gradient, value, m, v);
+  ForColumns<1, T>(size, [&](auto d, auto, int64_t i) HWY_ATTR { StepLanes(d, u, i, gradient, value, m, v); });
 }
 
 // Highway exports plain functions: one of each for each type.

@@ -6,12 +6,10 @@
 #define HWY_TARGET_INCLUDE "nn/kernels/gine.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
-#include <hwy/highway.h>
+#include "nn/kernels/columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 // Columns [c, c + kVectors vectors) of one row.
 template <int kVectors, class D, class T>
@@ -63,22 +61,10 @@ HWY_INLINE void GradientColumns(D d, const GineMessages<T>& m, const int32_t* ta
   for (int v = 0; v < kVectors; ++v) hn::StoreU(total[v], d, gx + c + v * lanes);
 }
 
-// Calls body(tag, constant number of vectors, first column) until all columns are done.
-template <class T, class Body>
-HWY_INLINE void ForColumns(int64_t width, const Body& body) {
-  const hn::ScalableTag<T> d;
-  const hn::CappedTag<T, 1> one;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t c = 0;
-  for (; c + 4 * lanes <= width; c += 4 * lanes) body(d, std::integral_constant<int, 4>(), c);
-  for (; c + lanes <= width; c += lanes) body(d, std::integral_constant<int, 1>(), c);
-  for (; c < width; ++c) body(one, std::integral_constant<int, 1>(), c);
-}
-
 template <class T>
 void Sum(const GineMessages<T>& m, const int32_t* offsets, const int64_t* source, int64_t begin, int64_t end, T* sum) {
   for (int64_t i = begin; i < end; ++i) {
-    ForColumns<T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
+    ForColumns<4, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
       SumColumns<decltype(vectors)::value>(d, m, source, offsets[i], offsets[i + 1], m.x + i * m.width,
                                            sum + i * m.width, c);
     });
@@ -89,7 +75,7 @@ template <class T>
 void Gradient(const GineMessages<T>& m, const int32_t* offsets, const int32_t* target, const int32_t* edge, const T* g,
               int64_t begin, int64_t end, T* gx, T* ge) {
   for (int64_t j = begin; j < end; ++j) {
-    ForColumns<T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
+    ForColumns<4, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
       GradientColumns<decltype(vectors)::value>(d, m, target, edge, offsets[j], offsets[j + 1], m.x + j * m.width, g, j,
                                                 gx + j * m.width, ge, c);
     });

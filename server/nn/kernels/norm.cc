@@ -7,14 +7,12 @@
 #define HWY_TARGET_INCLUDE "nn/kernels/norm.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
-#include <hwy/highway.h>
+#include "nn/kernels/columns-inl.h"
 
 #include <algorithm>
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 // Plain loops where the compiler's vectoriser uses the instructions of the target. Not inlined, where it would no
 // longer know that the pointers are restricted.
@@ -45,14 +43,18 @@ HWY_NOINLINE void Apply(const T* HWY_RESTRICT z, int64_t rows, int64_t width, co
 }
 
 template <class T>
-HWY_NOINLINE void Drop(const DropoutMask& mask, T kept, int64_t first_row, int64_t rows, int64_t width,
-                       T* HWY_RESTRICT y) {
+HWY_NOINLINE void Drop(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows,
+                       int64_t width, const T* x, T* y) {
   for (int64_t r = 0; r < rows; ++r) {
-    const uint32_t row = DropoutMix(mask.key ^ static_cast<uint32_t>(first_row + r));
-    T* HWY_RESTRICT out = y + r * width;
+    const int64_t row_key = row_keys == nullptr ? first_row + r : row_keys[r];
+    const uint32_t row = DropoutMix(mask.key ^ static_cast<uint32_t>(row_key));
+    const T* const in = x + r * width;
+    T* const out = y + r * width;
+// The same place, or places apart.
+#pragma GCC ivdep
     for (int64_t c = 0; c < width; ++c) {
       const uint32_t hash = DropoutMix(row ^ (static_cast<uint32_t>(c) * kDropoutColumnStride));
-      const T value = out[c] * kept;  // computed whatever the hash is: keeps the loop straight
+      const T value = in[c] * kept;  // computed whatever the hash is: keeps the loop straight
       out[c] = hash < mask.threshold ? T(0) : value;
     }
   }
@@ -65,20 +67,9 @@ HWY_INLINE V Passed(D d, const T* grad, const T* out, V kept, int64_t at) {
   return hn::IfThenElseZero(active, hn::Mul(hn::LoadU(d, grad + at), kept));
 }
 
-// Calls body(tag, first column) for vectors of columns, and column by column at the end.
-template <class T, class Body>
-HWY_INLINE void ForColumns(int64_t width, const Body& body) {
-  const hn::ScalableTag<T> d;
-  const hn::CappedTag<T, 1> one;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t c = 0;
-  for (; c + lanes <= width; c += lanes) body(d, c);
-  for (; c < width; ++c) body(one, c);
-}
-
 template <class T>
 void Sums(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows, int64_t width, T* sum, T* dot) {
-  ForColumns<T>(width, [&](auto d, int64_t c) HWY_ATTR {
+  ForColumns<1, T>(width, [&](auto d, auto, int64_t c) HWY_ATTR {
     const auto center = hn::LoadU(d, mean + c), factor = hn::Set(d, kept);
     auto total = hn::Zero(d), product = hn::Zero(d);
     for (int64_t r = 0; r < rows; ++r) {
@@ -96,7 +87,7 @@ template <class T>
 void Gradient(const T* grad, const T* out, const T* z, const T* mean, T kept, const T* scale, const T* mean_grad,
               const T* mean_dot, int64_t rows, int64_t width, T* gz) {
   for (int64_t r = 0; r < rows; ++r) {
-    ForColumns<T>(width, [&](auto d, int64_t c) HWY_ATTR {
+    ForColumns<1, T>(width, [&](auto d, auto, int64_t c) HWY_ATTR {
       const int64_t at = r * width + c;
       const auto centered = hn::Sub(hn::LoadU(d, z + at), hn::LoadU(d, mean + c));
       const auto g = hn::Sub(Passed(d, grad, out, hn::Set(d, kept), at), hn::LoadU(d, mean_grad + c));
@@ -120,8 +111,9 @@ HWY_NOINLINE void Add(const T* HWY_RESTRICT parts, int64_t stride, int64_t count
   void Apply##NAME(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, T* out) {                  \
     Apply(z, rows, width, scale, shift, out);                                                                          \
   }                                                                                                                    \
-  void Drop##NAME(const DropoutMask& mask, T kept, int64_t first_row, int64_t rows, int64_t width, T* y) {             \
-    Drop(mask, kept, first_row, rows, width, y);                                                                       \
+  void Drop##NAME(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows,           \
+                  int64_t width, const T* x, T* y) {                                                                   \
+    Drop(mask, kept, row_keys, first_row, rows, width, x, y);                                                          \
   }                                                                                                                    \
   void Sums##NAME(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows, int64_t width, T* sum, \
                   T* dot) {                                                                                            \
@@ -144,39 +136,40 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace permafrost::nn {
 
-#define PERMAFROST_NORM(T, NAME)                                                                            \
-  HWY_EXPORT(Moments##NAME);                                                                                \
-  HWY_EXPORT(Apply##NAME);                                                                                  \
-  HWY_EXPORT(Drop##NAME);                                                                                   \
-  HWY_EXPORT(Sums##NAME);                                                                                   \
-  HWY_EXPORT(Add##NAME);                                                                                    \
-  HWY_EXPORT(Gradient##NAME);                                                                               \
-  template <>                                                                                               \
-  void ColumnMoments<T>(const T* z, int64_t rows, int64_t width, T* mean, T* squares) {                     \
-    HWY_DYNAMIC_DISPATCH(Moments##NAME)(z, rows, width, mean, squares);                                     \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void ScaleShiftRelu<T>(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, T* out) { \
-    HWY_DYNAMIC_DISPATCH(Apply##NAME)(z, rows, width, scale, shift, out);                                   \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void DropRows<T>(const DropoutMask& mask, T kept, int64_t first_row, int64_t rows, int64_t width, T* y) { \
-    HWY_DYNAMIC_DISPATCH(Drop##NAME)(mask, kept, first_row, rows, width, y);                                \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void NormGradientSums<T>(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows,    \
-                           int64_t width, T* sum, T* dot) {                                                 \
-    HWY_DYNAMIC_DISPATCH(Sums##NAME)(grad, out, z, mean, kept, rows, width, sum, dot);                      \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void NormGradient<T>(const T* grad, const T* out, const T* z, const T* mean, T kept, const T* scale,      \
-                       const T* mean_grad, const T* mean_dot, int64_t rows, int64_t width, T* gz) {         \
-    HWY_DYNAMIC_DISPATCH(Gradient##NAME)                                                                    \
-    (grad, out, z, mean, kept, scale, mean_grad, mean_dot, rows, width, gz);                                \
-  }                                                                                                         \
-  template <>                                                                                               \
-  void AddParts<T>(const T* parts, int64_t stride, int64_t count, int64_t size, T* to) {                    \
-    HWY_DYNAMIC_DISPATCH(Add##NAME)(parts, stride, count, size, to);                                        \
+#define PERMAFROST_NORM(T, NAME)                                                                              \
+  HWY_EXPORT(Moments##NAME);                                                                                  \
+  HWY_EXPORT(Apply##NAME);                                                                                    \
+  HWY_EXPORT(Drop##NAME);                                                                                     \
+  HWY_EXPORT(Sums##NAME);                                                                                     \
+  HWY_EXPORT(Add##NAME);                                                                                      \
+  HWY_EXPORT(Gradient##NAME);                                                                                 \
+  template <>                                                                                                 \
+  void ColumnMoments<T>(const T* z, int64_t rows, int64_t width, T* mean, T* squares) {                       \
+    HWY_DYNAMIC_DISPATCH(Moments##NAME)(z, rows, width, mean, squares);                                       \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  void ScaleShiftRelu<T>(const T* z, int64_t rows, int64_t width, const T* scale, const T* shift, T* out) {   \
+    HWY_DYNAMIC_DISPATCH(Apply##NAME)(z, rows, width, scale, shift, out);                                     \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  void DropRows<T>(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows, \
+                   int64_t width, const T* x, T* y) {                                                         \
+    HWY_DYNAMIC_DISPATCH(Drop##NAME)(mask, kept, row_keys, first_row, rows, width, x, y);                     \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  void NormGradientSums<T>(const T* grad, const T* out, const T* z, const T* mean, T kept, int64_t rows,      \
+                           int64_t width, T* sum, T* dot) {                                                   \
+    HWY_DYNAMIC_DISPATCH(Sums##NAME)(grad, out, z, mean, kept, rows, width, sum, dot);                        \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  void NormGradient<T>(const T* grad, const T* out, const T* z, const T* mean, T kept, const T* scale,        \
+                       const T* mean_grad, const T* mean_dot, int64_t rows, int64_t width, T* gz) {           \
+    HWY_DYNAMIC_DISPATCH(Gradient##NAME)                                                                      \
+    (grad, out, z, mean, kept, scale, mean_grad, mean_dot, rows, width, gz);                                  \
+  }                                                                                                           \
+  template <>                                                                                                 \
+  void AddParts<T>(const T* parts, int64_t stride, int64_t count, int64_t size, T* to) {                      \
+    HWY_DYNAMIC_DISPATCH(Add##NAME)(parts, stride, count, size, to);                                          \
   }
 PERMAFROST_NORM(float, F32)
 PERMAFROST_NORM(double, F64)

@@ -20,9 +20,11 @@ struct DropoutMask {
   uint32_t key = 0, threshold = 0;
 };
 
-// y is 0 where dropped, and times kept elsewhere. y: [rows, width]; its rows are first_row.. for the hash.
+// y is 0 where dropped, and x times kept elsewhere. x, y: [rows, width], which may be the same. What stands for row r
+// in the hash: row_keys[r], or first_row + r where row_keys is null.
 template <class T>
-void DropRows(const DropoutMask& mask, T kept, int64_t first_row, int64_t rows, int64_t width, T* y);
+void DropRows(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows, int64_t width,
+              const T* x, T* y);
 
 // Of y = relu(...) * kept, where `out` is y: the gradient passes where out is not 0, times kept. Writes sum [width] of
 // the gradients that pass and dot [width], of each times z - mean.

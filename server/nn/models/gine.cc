@@ -99,7 +99,6 @@ Gine::Encoder Gine::AddEncoder(const std::string& name, const EncoderInput& inpu
   }
   encoder.learned_vector = input.categories.empty();
   const std::vector<int64_t> categories = encoder.learned_vector ? std::vector<int64_t>{1} : input.categories;
-  encoder.categories = input.categories;
   for (size_t c = 0; c < categories.size(); ++c) {
     const double bound = std::sqrt(6.0 / static_cast<double>(categories[c] + hidden));
     encoder.embeddings.push_back(tensors_.AddParameter(absl::StrCat(name, ".embeddings.", c, ".weight"),
@@ -122,14 +121,14 @@ GineEdges Gine::EdgesOf(const GraphSetBatch& batch) const {
     edges.index = IndexEdges(batch.edge_source, batch.edge_target, batch.graph_of_node.size(0));
   }
   const int64_t count = batch.edge_source.size(0);
-  if (edge_encoder_.linear || Combinations(edge_encoder_.categories) > kMostCombinations) {
+  if (edge_encoder_.linear || Combinations(options_.edge.categories) > kMostCombinations) {
     edges.rows = edge_encoder_(batch.edge_features, count);
   } else if (edge_encoder_.learned_vector) {
     edges.rows = edge_encoder_.embeddings[0];
     edges.code = at::zeros({count}, batch.edge_source.options().dtype(at::kInt));
   } else {
     edges.rows = CombineTables(edge_encoder_.embeddings);
-    edges.code = CombineCategories(batch.edge_features, edge_encoder_.categories);
+    edges.code = CombineCategories(batch.edge_features, options_.edge.categories);
   }
   return edges;
 }

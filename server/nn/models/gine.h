@@ -36,7 +36,6 @@ class Gine final : public GraphModel {
   };
   struct Encoder {
     std::vector<at::Tensor> embeddings;  // categorical columns, or the one learned vector
-    std::vector<int64_t> categories;     // rows of each of them
     std::optional<Linear> linear;        // float columns
     bool learned_vector = false;
     at::Tensor operator()(const at::Tensor& features, int64_t rows) const;

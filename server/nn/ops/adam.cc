@@ -24,15 +24,10 @@ struct Block {
 
 void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
              Tensor& step, const Tensor& learning_rate, double weight_decay, bool decoupled) {
-  TORCH_CHECK(gradients.size() == parameters.size() && exp_avgs.size() == parameters.size() &&
+  TORCH_CHECK(!parameters.empty() && gradients.size() == parameters.size() && exp_avgs.size() == parameters.size() &&
                   exp_avg_sqs.size() == parameters.size(),
               "adam_: ", parameters.size(), " parameters, ", gradients.size(), " gradients, ", exp_avgs.size(), " and ",
               exp_avg_sqs.size(), " moments");
-  const float done = ++*step.mutable_data_ptr<float>();
-  AdamUpdate update{
-      .learning_rate = *learning_rate.const_data_ptr<double>(), .weight_decay = weight_decay, .decoupled = decoupled};
-  update.correction1 = 1 - std::pow(update.beta1, static_cast<double>(done));
-  update.correction2 = 1 - std::pow(update.beta2, static_cast<double>(done));
   std::vector<Block> blocks;
   for (size_t i = 0; i < parameters.size(); ++i) {
     for (const Tensor* t : {&gradients[i], &exp_avgs[i], &exp_avg_sqs[i]}) {
@@ -41,7 +36,12 @@ void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList
     }
     for (int64_t begin = 0; begin < parameters[i].numel(); begin += kAdamBlock) blocks.push_back({i, begin});
   }
-  if (blocks.empty()) return;
+  // Counted once nothing can be wrong any more.
+  const float done = ++*step.mutable_data_ptr<float>();
+  AdamUpdate update{
+      .learning_rate = *learning_rate.const_data_ptr<double>(), .weight_decay = weight_decay, .decoupled = decoupled};
+  update.correction1 = 1 - std::pow(update.beta1, static_cast<double>(done));
+  update.correction2 = 1 - std::pow(update.beta2, static_cast<double>(done));
   AT_DISPATCH_FLOATING_TYPES(parameters[0].scalar_type(), "adam_", [&] {
     at::parallel_for(0, std::ssize(blocks), kAdamGrain, [&](int64_t first, int64_t last) {
       for (int64_t b = first; b < last; ++b) {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "nn/kernels/dropout_hash.h"
+#include "nn/kernels/norm.h"
 
 namespace permafrost::nn {
 namespace {
@@ -38,25 +39,17 @@ Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, const OptionalTensor& 
   const int64_t* const row_key = row_keys.defined() ? row_keys.const_data_ptr<int64_t>() : nullptr;
   Tensor y = at::empty_like(x);
   const int64_t columns = x.size(1);
-  const uint32_t key = DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]);
-  const uint32_t threshold = DropoutThreshold(p);
+  const DropoutMask mask{DropoutKeyOf(DropoutSeed(seed, layer), step.const_data_ptr<int64_t>()[0]),
+                         DropoutThreshold(p)};
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "dropout", [&] {
     const auto scale = static_cast<scalar_t>(1 / (1 - p));
     const scalar_t* const from = x.const_data_ptr<scalar_t>();
     scalar_t* const to = y.mutable_data_ptr<scalar_t>();
-    at::parallel_for(
-        0, x.size(0), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, columns)), [&](int64_t begin, int64_t end) {
-          for (int64_t r = begin; r < end; ++r) {
-            const uint32_t row = DropoutMix(key ^ static_cast<uint32_t>(row_key == nullptr ? r : row_key[r]));
-            const scalar_t* __restrict__ in = from + r * columns;
-            scalar_t* __restrict__ out = to + r * columns;
-            for (int64_t c = 0; c < columns; ++c) {
-              const uint32_t hash = DropoutMix(row ^ (static_cast<uint32_t>(c) * kDropoutColumnStride));
-              const scalar_t kept = in[c] * scale;  // computed whatever the hash is: keeps the loop straight
-              out[c] = hash < threshold ? scalar_t(0) : kept;
-            }
-          }
-        });
+    at::parallel_for(0, x.size(0), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, columns)),
+                     [&](int64_t begin, int64_t end) {
+                       DropRows<scalar_t>(mask, scale, row_key == nullptr ? nullptr : row_key + begin, begin,
+                                          end - begin, columns, from + begin * columns, to + begin * columns);
+                     });
   });
   return y;
 }

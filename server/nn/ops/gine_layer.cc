@@ -10,6 +10,7 @@
 #include "nn/kernels/dropout_hash.h"
 #include "nn/kernels/gine.h"
 #include "nn/ops/mlp_norm_layer.h"
+#include "nn/ops/real_rows.h"
 
 namespace permafrost::nn {
 namespace {

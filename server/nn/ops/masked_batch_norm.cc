@@ -10,6 +10,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "nn/ops/real_rows.h"
+
 namespace permafrost::nn {
 namespace {
 
@@ -19,13 +21,6 @@ using at::Tensor;
 constexpr int64_t kBlock = 64;
 // Below this many values the work stays on one thread: small parallel regions collapse when cores are shared.
 constexpr int64_t kParallelValues = 1 << 18;
-
-int64_t CheckedRows(const Tensor& x, const Tensor& real_rows) {
-  const int64_t rows = real_rows.const_data_ptr<int64_t>()[0];
-  TORCH_CHECK(rows >= 0 && rows <= x.size(0), "masked_batch_norm_relu: real_rows: ", rows, " is outside 0..",
-              x.size(0));
-  return rows;
-}
 
 template <class Body>
 void ForColumnBlocks(int64_t rows, int64_t columns, Body body) {
@@ -75,7 +70,7 @@ std::tuple<Tensor, Tensor, Tensor> ForwardCpu(const Tensor& x_in, const Tensor& 
                                               const Tensor& bias, Tensor& running_mean, Tensor& running_var,
                                               double momentum, double eps) {
   const Tensor x = x_in.contiguous();
-  const int64_t rows = CheckedRows(x, real_rows);
+  const int64_t rows = RealRows(real_rows, x.size(0), "masked_batch_norm_relu");
   Tensor y = at::empty_like(x);
   Tensor mean = at::empty_like(weight), invstd = at::empty_like(weight);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "masked_batch_norm_relu", [&] {
@@ -128,7 +123,7 @@ std::tuple<Tensor, Tensor, Tensor> BackwardCpu(const Tensor& grad_in, const Tens
                                                const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
                                                const Tensor& invstd) {
   const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
-  const int64_t rows = CheckedRows(x, real_rows);
+  const int64_t rows = RealRows(real_rows, x.size(0), "masked_batch_norm_relu");
   Tensor gx = at::empty_like(x);
   Tensor gw = at::empty_like(weight), gb = at::empty_like(weight);
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "masked_batch_norm_relu_backward", [&] {

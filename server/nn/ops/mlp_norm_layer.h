@@ -18,13 +18,6 @@
 
 namespace permafrost::nn {
 
-// Real rows, [1] int64, within 0..N.
-inline int64_t RealRows(const at::Tensor& real_rows, int64_t rows, const char* op) {
-  const int64_t real = real_rows.const_data_ptr<int64_t>()[0];
-  TORCH_CHECK(real >= 0 && real <= rows, op, ": real_rows: ", real, " is outside 0..", rows);
-  return real;
-}
-
 struct LayerWeights {
   MlpWeights mlp;
   at::Tensor norm_weight, norm_bias;  // [D]
@@ -119,7 +112,7 @@ LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, i
   ForChunks(chunks, ChunkGrain(chunks, rows * w.mlp.products()), [&](int64_t, int64_t begin, int64_t size) {
     const int64_t at = begin * widths.out;
     ScaleShiftRelu<T>(product + at, size, widths.out, scale, scale + widths.out, y + at);
-    if (dropout.p > 0) DropRows<T>(dropout.mask, kept, begin, size, widths.out, y + at);
+    if (dropout.p > 0) DropRows<T>(dropout.mask, kept, nullptr, begin, size, widths.out, y + at, y + at);
   });
   std::fill_n(y + rows * widths.out, (all_rows - rows) * widths.out, T(0));
   return to;
