@@ -59,7 +59,7 @@ def main():
     except tools.Missing as missing:
         print(f"bench: {benchmark.NAME}: {missing}", file=sys.stderr)
         return MISSING
-    except (RuntimeError, subprocess.CalledProcessError) as error:
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         print(f"bench: {benchmark.NAME}: {error}", file=sys.stderr)
         return 1
     result = {"benchmark": benchmark.NAME, "threads": arguments.threads, "machine": tools.machine(), **result}

@@ -152,6 +152,17 @@ class Comparison:
                 "ratios": {name: ratio(values, milliseconds["permafrost"]) for name, values in milliseconds.items() if name != "permafrost"}}
 
 
+def read_results(path):
+    """What --json wrote to `path`."""
+    try:
+        result = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"bench: compare: --results {path}: {getattr(error, 'strerror', None) or error}: accepted: what --json wrote") from None
+    if not isinstance(result, dict) or not {"rows", "left_out"} <= result.keys():
+        raise SystemExit(f"bench: compare: --results {path}: holds no rows of compare: accepted: what --json wrote")
+    return result
+
+
 def merged(results):
     """Workloads of several runs, each but once: the last."""
     rows = {row["workload"]: row for result in results for row in result["rows"]}
@@ -169,7 +180,7 @@ def written(result, arguments):
 
 def measure(arguments, tools_):
     if arguments.results:
-        return written(merged([json.loads(path.read_text()) for path in arguments.results]), arguments)
+        return written(merged([read_results(path) for path in arguments.results]), arguments)
     if not pathlib.Path("/proc/self/status").exists():
         raise tools.Missing("the memory of processes is read from /proc, which is Linux's")
     names = chosen(arguments.workloads, workloads.WORKLOADS, "--workloads")

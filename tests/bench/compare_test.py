@@ -120,6 +120,18 @@ class Shown(unittest.TestCase):
             self.assertIn("<svg", drawing.read_text())
 
 
+    def test_what_is_no_result_is_named_in_a_line(self):
+        with tempfile.TemporaryDirectory() as work:
+            for content in (None, "# no JSON", "[1]", "{}"):
+                file = pathlib.Path(work, "a.json")
+                if content is not None:
+                    file.write_text(content)
+                done = subprocess.run([tools.ROOT / "bench" / "run", "compare", "--results", file, "--work", work], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 1, content)
+                self.assertIn(f"--results {file}: ", done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
 class Arguments(unittest.TestCase):
     def test_what_is_not_known_is_named_in_a_line(self):
         for flags, words in ((["--workloads", "zinc"], "accepted: zinc-gine-64"), (["--sides", "permafrost,dgl"], "--sides dgl: accepted"),
