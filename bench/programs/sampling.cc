@@ -5,6 +5,7 @@
 //   neighbors-rows SEED   the same in the order of rows
 //   subgraphs SEED        --fan-outs around each of --batches batches of seeds: NeighborSampler
 //   prepared SEED         the same as a job prepares them: pages asked for, features gathered into padded batches
+//   means SEED            as `prepared`, with the neighbours' means of the first layer in place of the last hop's rows
 //   walk SEED             uniform RandomWalks
 //   node2vec SEED P Q     Node2Vec's, from a tenth of the starts
 // Every answer has "seconds" and "done", the edges or steps drawn in them; memory is allocated and read once before.
@@ -58,10 +59,8 @@ class Bench {
     Shuffle(std::span(shuffled_), random);
     settings_.walks = std::min<int64_t>(settings_.walks, static_cast<int64_t>(rows_.size()));
     walked_.resize(static_cast<size_t>(settings_.walks * settings_.length));
-    auto batcher = BlockBatcher::Create(
-        graph_, {.sampling = {.fan_outs = settings_.fan_outs, .seed = 1}, .threads = settings_.threads});
-    Require(batcher.status());
-    batcher_ = *std::move(batcher);
+    batcher_ = Batcher(false);
+    if (settings_.fan_outs.size() >= 2) means_ = Batcher(true);
     one_hop_ = Sampler({settings_.fan_out});
     hops_ = Sampler(settings_.fan_outs);
   }
@@ -84,7 +83,9 @@ class Bench {
     } else if (command == "subgraphs") {
       Draw(*hops_, shuffled_, settings_.batches, seed, answer);
     } else if (command == "prepared") {
-      Prepare(seed, answer);
+      Prepare(*batcher_, seed, answer);
+    } else if (command == "means" && means_ != nullptr) {
+      Prepare(*means_, seed, answer);
     } else if (command == "walk" || command == "node2vec") {
       WalkOptions options{.length = settings_.length, .seed = seed};
       if (command == "node2vec") words >> options.p >> options.q;
@@ -103,6 +104,13 @@ class Bench {
   }
 
  private:
+  std::unique_ptr<BlockBatcher> Batcher(bool means) const {
+    auto batcher =
+        BlockBatcher::Create(graph_, {.sampling = {.fan_outs = settings_.fan_outs, .last_hop_apart = means, .seed = 1},
+                                      .threads = settings_.threads});
+    Require(batcher.status());
+    return *std::move(batcher);
+  }
   std::unique_ptr<NeighborSampler> Sampler(std::vector<int64_t> fan_outs) const {
     auto sampler =
         NeighborSampler::Create(graph_->view(), {.fan_outs = std::move(fan_outs), .seed = 1}, settings_.threads);
@@ -134,22 +142,21 @@ class Bench {
     answer["done"] = edges;
   }
 
-  void Prepare(uint64_t seed, nlohmann::json& answer) {
+  void Prepare(BlockBatcher& batcher, uint64_t seed, nlohmann::json& answer) {
     int64_t nodes = 0, edges = 0;
     answer["seconds"] = Seconds([&]() -> absl::Status {
       for (int64_t b = 0; b < settings_.batches; ++b) {
         const auto stream = seed * static_cast<uint64_t>(settings_.batches) + static_cast<uint64_t>(b);
         PageAdvisor* const asked = advisor_.WantsBatch() ? &advisor_ : nullptr;
-        if (absl::Status sampled = batcher_->Sample(Seeds(shuffled_, stream), stream, asked, subgraph_);
-            !sampled.ok()) {
+        if (absl::Status sampled = batcher.Sample(Seeds(shuffled_, stream), stream, asked, subgraph_); !sampled.ok()) {
           return sampled;
         }
         nodes += std::ssize(subgraph_.nodes);
-        edges += std::ssize(subgraph_.sources);
+        edges += subgraph_.edges();
         absl::StatusOr<BlockSizes> sizes = SizesOf(subgraph_, graph_->view());
         if (!sizes.ok()) return sizes.status();
         for (int64_t& rows : sizes->nodes) rows = (rows / 4096 + 1) * 4096;
-        if (absl::Status gathered = batcher_->Gather(subgraph_, *sizes, batch_); !gathered.ok()) return gathered;
+        if (absl::Status gathered = batcher.Gather(subgraph_, *sizes, batch_); !gathered.ok()) return gathered;
       }
       return absl::OkStatus();
     });
@@ -160,7 +167,7 @@ class Bench {
 
   Settings settings_;
   std::shared_ptr<const Graph> graph_;
-  std::unique_ptr<BlockBatcher> batcher_;
+  std::unique_ptr<BlockBatcher> batcher_, means_;  // means_: nullptr where there is one hop
   PageAdvisor advisor_{{}};
   std::unique_ptr<NeighborSampler> one_hop_, hops_;
   std::vector<NodeId> rows_, shuffled_, walked_;

@@ -30,13 +30,16 @@ absl::Status CheckHolds(const BlockSizes& padded, const BlockSizes& real) {
       absl::StrCat("padded sizes (", ToString(padded), ") do not hold the block (", ToString(real), ")"));
 }
 
-absl::Status CheckSubgraph(const SampledSubgraph& subgraph, bool edge_places) {
+absl::Status CheckSubgraph(const SampledSubgraph& subgraph, bool last_hop_apart, bool edge_places) {
   const int64_t hops = subgraph.hops();
+  const auto inner = static_cast<int64_t>(subgraph.sources.size());
+  const std::vector<int64_t>& offsets = subgraph.offsets;
   const bool adds_up = hops >= 1 && std::is_sorted(subgraph.row_ends.begin(), subgraph.row_ends.end()) &&
                        subgraph.row_ends.front() >= 0 &&
                        subgraph.row_ends.back() == static_cast<int64_t>(subgraph.nodes.size()) &&
-                       static_cast<int64_t>(subgraph.offsets.size()) == subgraph.row_ends[hops - 1] + 1 &&
-                       subgraph.offsets.back() == static_cast<int64_t>(subgraph.sources.size());
+                       std::ssize(offsets) == subgraph.row_ends[last_hop_apart ? hops : hops - 1] + 1 &&
+                       offsets[static_cast<size_t>(subgraph.row_ends[hops - 1])] == inner &&
+                       offsets.back() == (last_hop_apart ? subgraph.edges() : inner);
   if (!adds_up) return absl::InvalidArgumentError("subgraph: its rows and edges do not add up");
   if (edge_places && subgraph.edge_places.size() != subgraph.sources.size()) {
     return absl::InvalidArgumentError("subgraph: was sampled without the places of its edges, which weights need");
@@ -76,12 +79,13 @@ class GatheringBatcher final : public BlockBatcher {
         for (const uint64_t place : out.edge_places) advisor->Request(view_.in.weights.Reads(place, place + 1));
       }
       PF_RETURN_IF_ERROR(features_.Request(out.nodes, *advisor));
+      PF_RETURN_IF_ERROR(features_.Request(out.last_neighbors, *advisor));
     }
     return graph_->CheckIntact();
   }
 
   absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out) override {
-    PF_RETURN_IF_ERROR(CheckSubgraph(subgraph, options_.edge_weights));
+    PF_RETURN_IF_ERROR(CheckSubgraph(subgraph, options_.sampling.last_hop_apart, options_.edge_weights));
     SetSizes(subgraph, out.real);
     PF_ASSIGN_OR_RETURN(out.real.nonzeros, features_.CountNonzeros(subgraph.nodes));
     if (absl::Status fits = CheckHolds(padded, out.real); !fits.ok()) {
@@ -94,7 +98,7 @@ class GatheringBatcher final : public BlockBatcher {
     out.real_seeds = out.real.nodes.front();
     SetBounds(out.real.nodes, real_);
     SetBounds(padded.nodes, padded_);
-    PF_RETURN_IF_ERROR(GatherFeatures(out));
+    PF_RETURN_IF_ERROR(GatherFeatures(subgraph, out));
     GatherEdges(subgraph, out);
     PF_RETURN_IF_ERROR(GatherWeights(subgraph, out));
     PF_RETURN_IF_ERROR(GatherLabels(out));
@@ -108,8 +112,8 @@ class GatheringBatcher final : public BlockBatcher {
     SetBounds(padded.nodes, to);
     const std::span<const int64_t> real(batch.real.nodes);
     if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
-      MoveRows(batch.features, from, to, real, dense->width);
-      FillPadding(batch.features, to, real, dense->width, 0.0f);
+      MoveRows(batch.features, from, to, real, RowWidth(*dense));
+      FillPadding(batch.features, to, real, RowWidth(*dense), 0.0f);
     } else if (features_.sparse()) {
       MoveOffsets(batch.feature_offsets, from, to, real);
       ResizeEntries(padded.nonzeros, batch);
@@ -133,12 +137,16 @@ class GatheringBatcher final : public BlockBatcher {
   }
 
  private:
-  absl::Status GatherFeatures(BlockBatch& out) {
+  bool means() const { return options_.sampling.last_hop_apart; }
+  int64_t RowWidth(const DenseFeatures& dense) const { return means() ? 2 * dense.width : dense.width; }
+
+  absl::Status GatherFeatures(const SampledSubgraph& subgraph, BlockBatch& out) {
     const std::span<const int64_t> real(out.real.nodes);
     if (const auto* dense = std::get_if<DenseFeatures>(&view_.node_features)) {
-      out.features.resize(static_cast<size_t>(padded_.back() * dense->width));
-      PF_RETURN_IF_ERROR(features_.Dense(out.nodes, real_, padded_, out.features));
-      FillPadding(out.features, padded_, real, dense->width, 0.0f);
+      out.features.resize(static_cast<size_t>(padded_.back() * RowWidth(*dense)));
+      PF_RETURN_IF_ERROR(means() ? features_.Means(subgraph, real_, padded_, out.features)
+                                 : features_.Dense(out.nodes, real_, padded_, out.features));
+      FillPadding(out.features, padded_, real, RowWidth(*dense), 0.0f);
     } else if (const auto* sparse = std::get_if<SparseFeatures>(&view_.node_features)) {
       out.feature_offsets.resize(static_cast<size_t>(padded_.back()) + 1);
       out.feature_columns.resize(static_cast<size_t>(out.real.nonzeros));
@@ -241,11 +249,17 @@ absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphV
 absl::StatusOr<std::unique_ptr<BlockBatcher>> BlockBatcher::Create(std::shared_ptr<const Graph> graph,
                                                                    Options options) {
   const GraphView& view = graph->view();
+  Violations violations;
   if (options.edge_weights && view.in.weights.size() != view.in.neighbors.size()) {
-    Violations violations;
     violations.Add("edge_weights", "true, but the graph's edges have no weights");
-    return violations.ToStatus();
   }
+  if (options.sampling.last_hop_apart &&
+      (options.edge_weights || !std::holds_alternative<DenseFeatures>(view.node_features))) {
+    violations.Add("last_hop_apart",
+                   absl::StrCat("true, ", options.edge_weights ? "with edge weights" : "without dense features",
+                                "; it takes dense features and no edge weights"));
+  }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
   options.threads = std::max(options.threads, 1);
   PF_ASSIGN_OR_RETURN(auto sampler, NeighborSampler::Create(view, options.sampling, options.threads));
   return std::make_unique<GatheringBatcher>(std::move(graph), std::move(options), std::move(sampler));

@@ -19,7 +19,7 @@
 
 namespace permafrost::data {
 
-// Sizes of one subgraph, or of the room for one.
+// Sizes of one subgraph, or of the room for one. Of a last hop apart nothing is counted.
 struct BlockSizes {
   std::vector<int64_t> nodes;  // [hops + 1] rows of each segment: the seeds, those first found in hop 1, ...
   int64_t edges = 0;
@@ -39,7 +39,8 @@ absl::StatusOr<BlockSizes> SizesOf(const SampledSubgraph& subgraph, const GraphV
 struct BlockBatch {
   BlockSizes real, padded;
   BatchShape real_shape() const { return real.shape(); }
-  // Dense features as float32, row-major [padded nodes, width]; or sparse ones as CSR, values empty where all are 1.
+  // Dense features as float32, row-major [padded nodes, width], or with means [padded nodes, 2 * width]: first the mean
+  // of the row's neighbours, then the row itself; or sparse ones as CSR, values empty where all are 1.
   AlignedVector<float> features;
   AlignedVector<int64_t> feature_offsets;  // [padded nodes + 1]
   AlignedVector<int64_t> feature_columns;  // [padded nonzeros]; padding: 0, which no row reaches
@@ -57,6 +58,8 @@ struct BlockBatch {
 class BlockBatcher {
  public:
   struct Options {
+    // sampling.last_hop_apart: features are gathered with means, and neither rows nor edges of the last hop. Of dense
+    // features only, and without edge weights.
     NeighborSamplingOptions sampling;
     bool edge_weights = false;  // whether batches carry them
     int threads = 1;            // OpenMP threads within a call

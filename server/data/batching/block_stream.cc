@@ -58,7 +58,7 @@ struct BlockStream::Impl {
     PageAdvisor* const asked = advisor.WantsBatch() ? &advisor : nullptr;
     PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph));
     ++sampled;
-    Adapt(static_cast<int64_t>(subgraph.sources.size()));
+    Adapt(subgraph.edges());
     waiting.push_back(std::move(subgraph));
     return absl::OkStatus();
   }

@@ -56,6 +56,26 @@ absl::Status Damage(std::initializer_list<absl::Status> columns) {
 
 uint64_t RowBytes(const DenseFeatures& dense) { return static_cast<uint64_t>(dense.width) * ElementBytes(dense.type); }
 
+// Of `rows` rows; nullptr: there is none, or it cannot be read.
+const std::byte* FindRow(const DenseFeatures& dense, NodeId node, uint64_t rows) {
+  const uint64_t bytes = RowBytes(dense);
+  const bool there = node < rows && dense.bytes.Touch(node * bytes, (node + uint64_t{1}) * bytes);
+  return there ? dense.bytes.data() + node * bytes : nullptr;
+}
+
+// row: what FindRow gave. Zeros where there is none.
+void CopyRow(const DenseFeatures& dense, const std::byte* row, float* to, bool past_caches,
+             std::atomic<bool>& damaged) {
+  if (row == nullptr) {
+    damaged = true;
+    std::fill_n(to, dense.width, 0.0f);
+  } else if (dense.type == DataType::kFloat32) {
+    CopyFloats(row, dense.width, to, past_caches);
+  } else {
+    ToFloat(dense.type, row, dense.width, to);
+  }
+}
+
 }  // namespace
 
 absl::Status FeatureGather::Request(std::span<const NodeId> nodes, PageAdvisor& advisor) {
@@ -116,18 +136,58 @@ absl::Status FeatureGather::Dense(std::span<const NodeId> nodes, const SegmentBo
   ParallelFor(threads_, static_cast<int64_t>(nodes.size()), kPiece, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       if (i + kAhead < end) PrefetchBytes(rows + nodes[static_cast<size_t>(i + kAhead)] * bytes, bytes);
-      const NodeId node = nodes[static_cast<size_t>(i)];
       float* const to = out.data() + MoveRow(i, real, padded) * dense.width;
-      if (node < nodes_ && dense.bytes.Touch(node * bytes, (node + uint64_t{1}) * bytes)) {
-        if (dense.type == DataType::kFloat32) {
-          CopyFloats(rows + node * bytes, dense.width, to, past_caches);
-        } else {
-          ToFloat(dense.type, rows + node * bytes, dense.width, to);
-        }
-      } else {
-        damaged = true;
-        std::fill_n(to, dense.width, 0.0f);
+      CopyRow(dense, FindRow(dense, nodes[static_cast<size_t>(i)], nodes_), to, past_caches, damaged);
+    }
+    FinishStores();
+  });
+  return damaged ? Damage({dense.bytes.status()}) : absl::OkStatus();
+}
+
+absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const SegmentBounds& real,
+                                  const SegmentBounds& padded, std::span<float> out) {
+  const auto& dense = std::get<DenseFeatures>(features_);
+  const uint64_t bytes = RowBytes(dense);
+  const auto width = static_cast<size_t>(dense.width);
+  const std::byte* const rows = dense.bytes.data();
+  const auto count = static_cast<int64_t>(subgraph.nodes.size());
+  const auto mean_of = [&](int64_t row) { return out.data() + 2 * MoveRow(row, real, padded) * dense.width; };
+  std::atomic<bool> damaged{false};
+  // Through the caches: rows that have rows among their neighbours read these from here.
+  ParallelFor(threads_, count, kPiece, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      if (i + kAhead < end) PrefetchBytes(rows + subgraph.nodes[static_cast<size_t>(i + kAhead)] * bytes, bytes);
+      CopyRow(dense, FindRow(dense, subgraph.nodes[static_cast<size_t>(i)], nodes_), mean_of(i) + width, false,
+              damaged);
+    }
+  });
+  const bool past_caches = out.size_bytes() >= kPastCachesBytes;
+  const auto inner = static_cast<int64_t>(subgraph.sources.size()), edges = subgraph.edges();
+  const auto last_neighbor = [&](int64_t e) { return subgraph.last_neighbors[static_cast<size_t>(e - inner)]; };
+  sums_.resize(width * static_cast<size_t>(threads_));
+  ParallelFor(threads_, count, kPiece, [&](int64_t begin, int64_t end, int worker) {
+    float* const sum = sums_.data() + width * static_cast<size_t>(worker);
+    for (int64_t i = begin; i < end; ++i) {
+      const auto row = static_cast<size_t>(i);
+      const int64_t first = subgraph.offsets[row], last = subgraph.offsets[row + 1];
+      std::fill_n(sum, width, 0.0f);
+      for (int64_t e = first; e < std::min(last, inner); ++e) {
+        const float* const own = mean_of(subgraph.sources[static_cast<size_t>(e)]) + width;
+        AddAsFloat(DataType::kFloat32, reinterpret_cast<const std::byte*>(own), dense.width, sum);
       }
+      for (int64_t e = std::max(first, inner); e < last; ++e) {
+        if (e + kAhead < edges) PrefetchBytes(rows + last_neighbor(e + kAhead) * bytes, bytes);
+        if (const std::byte* const found = FindRow(dense, last_neighbor(e), nodes_)) {
+          AddAsFloat(dense.type, found, dense.width, sum);
+        } else {
+          damaged = true;
+        }
+      }
+      if (last > first + 1) {
+        const float scale = 1.0f / static_cast<float>(last - first);
+        for (size_t c = 0; c < width; ++c) sum[c] *= scale;
+      }
+      CopyFloats(reinterpret_cast<const std::byte*>(sum), dense.width, mean_of(i), past_caches);
     }
     FinishStores();
   });

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/batching/padded_rows.h"
+#include "data/sampling/neighbor_sampler.h"
 #include "data/sampling/page_advisor.h"
 #include "data/store/graph.h"
 
@@ -30,6 +31,10 @@ class FeatureGather {
   // Rows as float32, row i of segments bounded by `real` at its place between `padded`. out: room for all of those.
   absl::Status Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                      std::span<float> out);
+  // Of dense features, for a subgraph with its last hop apart: each row's neighbours' mean, which is 0 where there is
+  // none, and its own features after it. Sums are in the order of the edges. out: room for rows of twice the width.
+  absl::Status Means(const SampledSubgraph& subgraph, const SegmentBounds& real, const SegmentBounds& padded,
+                     std::span<float> out);
   // As CSR, after CountNonzeros. row_begins: begin of each row at its padded place; columns and values: room for all
   // entries; values is empty where the features' are.
   absl::Status Sparse(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
@@ -44,6 +49,7 @@ class FeatureGather {
     int64_t to = 0;                // among those gathered
   };
   std::vector<Extent> extents_;
+  std::vector<float> sums_;  // a row for each thread
 };
 
 }  // namespace permafrost::data

@@ -51,14 +51,15 @@ class Sampler final : public NeighborSampler {
       const auto count = static_cast<int64_t>(targets_.size()), pieces = (count + kPiece - 1) / kPiece;
       if (pieces_.size() < static_cast<size_t>(pieces)) pieces_.resize(static_cast<size_t>(pieces));
       // Rows are given in the order of the targets, so that they are the same whatever thread drew.
+      const bool apart = options_.last_hop_apart && hop + 1 == options_.fan_outs.size();
       ParallelInOrder(
           threads_, pieces, [&](int64_t p, int worker) { Draw(current, p, workers_[static_cast<size_t>(worker)]); },
-          [&](int64_t p) { Append(current, pieces_[static_cast<size_t>(p)], out); });
+          [&](int64_t p) { Append(current, pieces_[static_cast<size_t>(p)], apart, out); });
       PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
-      out.row_ends.push_back(static_cast<int64_t>(table_.size()));
+      if (!apart) out.row_ends.push_back(static_cast<int64_t>(table_.size()));
     }
     out.nodes.resize(table_.size());
-    out.sources.resize(static_cast<size_t>(out.offsets.back()));
+    out.sources.resize(static_cast<size_t>(out.offsets.back()) - out.last_neighbors.size());
     return absl::OkStatus();
   }
 
@@ -101,6 +102,7 @@ class Sampler final : public NeighborSampler {
     }
     out.row_ends.assign(1, static_cast<int64_t>(seeds.size()));
     out.offsets.assign(1, 0);
+    out.last_neighbors.clear();
     out.edge_places.clear();
     return absl::OkStatus();
   }
@@ -201,15 +203,19 @@ class Sampler final : public NeighborSampler {
     return places.size();
   }
 
-  void Append(const Hop& hop, const Piece& piece, SampledSubgraph& out) {
+  void Append(const Hop& hop, const Piece& piece, bool apart, SampledSubgraph& out) {
     const auto edges = static_cast<size_t>(out.offsets.back());
     size_t end = edges;
     for (const size_t count : std::span(piece.counts).first(piece.targets)) {
       out.offsets.push_back(static_cast<int64_t>(end += count));
     }
-    Enlarge(out.sources, edges + piece.edges);
-    table_.Relabel(std::span(piece.found).first(piece.edges), out.nodes,
-                   std::span(out.sources).subspan(edges, piece.edges));
+    const std::span<const NodeId> found = std::span(piece.found).first(piece.edges);
+    if (apart) {
+      out.last_neighbors.insert(out.last_neighbors.end(), found.begin(), found.end());
+    } else {
+      Enlarge(out.sources, edges + piece.edges);
+      table_.Relabel(found, out.nodes, std::span(out.sources).subspan(edges, piece.edges));
+    }
     if (hop.with_edge_places) {
       out.edge_places.insert(out.edge_places.end(), piece.found_places.begin(),
                              piece.found_places.begin() + static_cast<int64_t>(piece.edges));
@@ -241,6 +247,9 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
   }
   if (options.weighted && view.in.weights.size() != view.in.neighbors.size()) {
     violations.Add("weighted", "true, but the graph's edges have no weights");
+  }
+  if (options.last_hop_apart && options.fan_outs.size() < 2) {
+    violations.Add("last_hop_apart", absl::StrCat("true, with ", options.fan_outs.size(), " hops; it takes 2 or more"));
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   if (!view.in.present()) return absl::InvalidArgumentError("the graph keeps no in-edges");

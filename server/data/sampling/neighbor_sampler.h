@@ -25,12 +25,14 @@ struct NeighborSamplingOptions {
   // Draw by edge weight (not for kAllNeighbors). With replacement: probability weight / sum. Without: successive draws,
   // as the keys u^(1/w) of Efraimidis and Spirakis 2006 give. An edge of weight 0 (or negative, or NaN) is never drawn.
   bool weighted = false;
+  // The last hop's neighbours get no rows: see SampledSubgraph::last_neighbors. At least two hops. Draws are the same.
+  bool last_hop_apart = false;
   uint64_t seed = 0;
   bool operator==(const NeighborSamplingOptions&) const = default;
 };
 
 // The merged subgraph of a batch of seeds, in PyG's NeighborLoader's sense: neighbours are drawn once of each node,
-// when it is first found.
+// when it is first found. `hops` are those whose nodes have rows: all, or all but the last.
 struct SampledSubgraph {
   // Rows of the graph: the seeds as given, then the nodes found in hop 1, in hop 2, ..., each once, in the order in
   // which they were found.
@@ -38,18 +40,22 @@ struct SampledSubgraph {
   // [hops + 1] how many of `nodes` there are up to each hop: row_ends[0] seeds, row_ends.back() == nodes.size().
   std::vector<int64_t> row_ends;
   // In-edges of the rows 0..row_ends[hops - 1]-1 as CSR over local rows: sources of row r are
-  // sources[offsets[r] .. offsets[r + 1]). offsets: [row_ends[hops - 1] + 1].
+  // sources[offsets[r] .. offsets[r + 1]). With the last hop apart the rows go on to row_ends[hops]-1, and those
+  // entries of theirs that lie beyond `sources` are last_neighbors. offsets: [rows + 1].
   std::vector<int64_t> offsets;
   std::vector<int64_t> sources;
+  // With the last hop apart: nodes of the graph that were drawn in it, each as often as it was drawn; else empty.
+  std::vector<NodeId> last_neighbors;
   // [edges] place of each edge among view.in's columns (its weight, timestamp); filled where asked for.
   std::vector<uint64_t> edge_places;
 
   int64_t hops() const { return static_cast<int64_t>(row_ends.size()) - 1; }
+  int64_t edges() const { return static_cast<int64_t>(sources.size() + last_neighbors.size()); }
 };
 
 class NeighborSampler {
  public:
-  // Errors: InvalidArgument with violations "fan_outs", "weighted" (the graph has no weights).
+  // Errors: InvalidArgument with violations "fan_outs", "weighted" (the graph has no weights), "last_hop_apart".
   static absl::StatusOr<std::unique_ptr<NeighborSampler>> Create(const GraphView& view, NeighborSamplingOptions options,
                                                                  int threads);
   virtual ~NeighborSampler() = default;

@@ -27,5 +27,7 @@ inline float Bfloat16ToFloat(uint16_t value) { return std::bit_cast<float>(uint3
 
 // Writes `count` values of `type` from `bytes`, which need no alignment, to `out`. Integers beyond 2^24 are rounded.
 void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* out);
+// Adds them to sums[0..count-1].
+void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* sums);
 
 }  // namespace permafrost::data

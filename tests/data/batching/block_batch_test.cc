@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "base/status.h"
-#include "data/memory_graph.h"
+#include "data/batching/block_graphs.h"
 
 namespace permafrost::data {
 namespace {
@@ -18,53 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kNodes = 800;
-constexpr int64_t kWidth = 5;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-enum class Kind { kNone, kDense, kDenseInts, kSparse, kSparseOnes };
-
-float ValueOf(NodeId node, int64_t column) { return static_cast<float>(node) + 1000 * static_cast<float>(column); }
-
-std::shared_ptr<MemoryGraph> GraphWith(Kind kind) {
-  auto graph = RandomGraph(kNodes, 9000, 6, true);
-  GraphView& view = graph->view();
-  if (kind == Kind::kDense || kind == Kind::kDenseInts) {
-    std::vector<std::byte> bytes(kNodes * kWidth * 4);
-    for (NodeId node = 0; node < kNodes; ++node) {
-      for (int64_t column = 0; column < kWidth; ++column) {
-        const float value = ValueOf(node, column);
-        const auto whole = static_cast<int32_t>(value);
-        const void* from = kind == Kind::kDense ? static_cast<const void*>(&value) : &whole;
-        std::memcpy(bytes.data() + (node * kWidth + static_cast<uint64_t>(column)) * 4, from, 4);
-      }
-    }
-    view.node_features = DenseFeatures{kind == Kind::kDense ? DataType::kFloat32 : DataType::kInt32, kWidth,
-                                       graph->Keep(std::move(bytes))};
-  } else if (kind != Kind::kNone) {
-    // Node n has n % 4 entries.
-    std::vector<uint64_t> offsets = {0};
-    std::vector<uint32_t> columns;
-    std::vector<float> values;
-    for (NodeId node = 0; node < kNodes; ++node) {
-      for (NodeId e = 0; e < node % 4; ++e) {
-        columns.push_back(node % 50 + e);
-        values.push_back(ValueOf(node, e));
-      }
-      offsets.push_back(columns.size());
-    }
-    view.node_features = SparseFeatures{60, graph->Keep(offsets), graph->Keep(columns),
-                                        kind == Kind::kSparse ? graph->Keep(values) : Column<float>()};
-  }
-  view.num_targets = 2;
-  std::vector<float> labels;
-  for (NodeId node = 0; node < kNodes; ++node) {
-    labels.push_back(static_cast<float>(node));
-    labels.push_back(node % 3 == 0 ? kNan : static_cast<float>(2 * node));
-  }
-  view.labels = graph->Keep(std::move(labels));
-  return graph;
-}
 
 bool SameLabel(float a, float b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
 
@@ -166,14 +120,6 @@ void CheckBatch(const MemoryGraph& graph, const SampledSubgraph& s, const BlockS
   } else {
     ASSERT_TRUE(batch.features.empty());
   }
-}
-
-BlockSizes Larger(const BlockSizes& sizes, SplitMix64& random) {
-  BlockSizes larger = sizes;
-  for (int64_t& rows : larger.nodes) rows += static_cast<int64_t>(random.Below(40));
-  larger.edges += static_cast<int64_t>(random.Below(100));
-  if (larger.nonzeros > 0) larger.nonzeros += static_cast<int64_t>(random.Below(100));
-  return larger;
 }
 
 TEST(BlockBatcher, EverySizeHoldsTheSameBlock) {

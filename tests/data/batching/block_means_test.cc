@@ -1,0 +1,107 @@
+// Batches whose rows come with the means of their neighbours.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "data/batching/block_batch.h"
+#include "data/batching/block_graphs.h"
+
+namespace permafrost::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+// With its last hop apart, a batch holds what a step would make of the whole block: the mean of each row's neighbours,
+// to the bit, and the row.
+TEST(BlockMeans, RowsComeWithTheMeansOfTheirNeighbors) {
+  for (const Kind kind : {Kind::kDense, Kind::kDenseInts}) {
+    const auto graph = GraphWith(kind);
+    const NeighborSamplingOptions sampling{.fan_outs = {4, 3, 5}, .seed = 2};
+    NeighborSamplingOptions apart = sampling;
+    apart.last_hop_apart = true;
+    auto whole_batcher = BlockBatcher::Create(graph, {.sampling = sampling, .threads = 2});
+    auto batcher = BlockBatcher::Create(graph, {.sampling = apart, .threads = 2});
+    ASSERT_TRUE(whole_batcher.ok() && batcher.ok());
+    SplitMix64 random(3, 4);
+    SampledSubgraph whole, subgraph;
+    BlockBatch batch;
+    PageAdvisor advisor({});
+    for (uint64_t stream = 0; stream < 8; ++stream) {
+      std::vector<NodeId> seeds(stream * 11);
+      std::iota(seeds.begin(), seeds.end(), static_cast<NodeId>(stream));
+      ASSERT_TRUE((*whole_batcher)->Sample(seeds, stream, nullptr, whole).ok());
+      ASSERT_TRUE((*batcher)->Sample(seeds, stream, &advisor, subgraph).ok());
+      const BlockSizes sizes = *SizesOf(subgraph, graph->view());
+      ASSERT_EQ(sizes.total_nodes(), whole.row_ends[2]);
+      BlockSizes padded = Larger(sizes, random);
+      if (padded.total_nodes() == 0) padded.nodes.back() = 1;
+      ASSERT_TRUE((*batcher)->Gather(subgraph, padded, batch).ok());
+      for (int pads = 0; pads < 3; ++pads) {
+        const auto rows = static_cast<size_t>(padded.total_nodes());
+        ASSERT_EQ(batch.features.size(), rows * 2 * kWidth);
+        ASSERT_EQ(batch.sources.size(), static_cast<size_t>(padded.edges));
+        ASSERT_EQ(batch.offsets.size(), rows - static_cast<size_t>(padded.nodes.back()) + 1);
+        size_t at = 0, local = 0;
+        for (size_t segment = 0; segment < padded.nodes.size(); ++segment) {
+          for (int64_t r = 0; r < padded.nodes[segment]; ++r, ++at) {
+            const bool real = r < sizes.nodes[segment];
+            for (int64_t c = 0; c < kWidth; ++c) {
+              float sum = 0;
+              const int64_t first = real ? whole.offsets[local] : 0, last = real ? whole.offsets[local + 1] : 0;
+              for (int64_t e = first; e < last; ++e) {
+                sum += ValueOf(whole.nodes[static_cast<size_t>(whole.sources[static_cast<size_t>(e)])], c);
+              }
+              if (last > first + 1) sum *= 1.0f / static_cast<float>(last - first);
+              const size_t begin = at * 2 * kWidth + static_cast<size_t>(c);
+              ASSERT_EQ(batch.features[begin], sum) << at;
+              ASSERT_EQ(batch.features[begin + kWidth], real ? ValueOf(whole.nodes[local], c) : 0) << at;
+            }
+            if (real) ++local;
+          }
+        }
+        padded = Larger(sizes, random);
+        if (padded.total_nodes() == 0) padded.nodes.back() = 1;
+        ASSERT_TRUE((*batcher)->Pad(padded, batch).ok());
+      }
+    }
+    EXPECT_GT(advisor.counters().wanted_pages, 0);
+  }
+}
+
+TEST(BlockMeans, MeansTakeDenseFeaturesWithoutEdgeWeights) {
+  const NeighborSamplingOptions apart{.fan_outs = {4, 3}, .last_hop_apart = true};
+  const auto refusal = [&](Kind kind, bool weights) {
+    const auto created = BlockBatcher::Create(GraphWith(kind), {.sampling = apart, .edge_weights = weights});
+    return created.ok() ? std::string() : std::string(created.status().message());
+  };
+  EXPECT_EQ(refusal(Kind::kDense, false), "");
+  EXPECT_THAT(refusal(Kind::kSparse, false), HasSubstr("last_hop_apart: true, without dense features"));
+  EXPECT_THAT(refusal(Kind::kDense, true), HasSubstr("last_hop_apart: true, with edge weights"));
+  // A sample that was drawn otherwise.
+  const auto graph = GraphWith(Kind::kDense);
+  auto with = BlockBatcher::Create(graph, {.sampling = apart});
+  auto without = BlockBatcher::Create(graph, {.sampling = {.fan_outs = {4, 3}}});
+  SampledSubgraph subgraph;
+  BlockBatch batch;
+  ASSERT_TRUE((*without)->Sample(std::vector<NodeId>{1, 2, 3}, 0, nullptr, subgraph).ok());
+  EXPECT_THAT((*with)->Gather(subgraph, {.nodes = {9, 99}, .edges = 99}, batch).message(), HasSubstr("do not add up"));
+}
+
+TEST(BlockMeans, DamageIsDataLoss) {
+  const auto graph = GraphWith(Kind::kDense);
+  auto& dense = std::get<DenseFeatures>(graph->view().node_features);
+  const auto gather = [&] {
+    auto batcher = BlockBatcher::Create(graph, {.sampling = {.fan_outs = {4, 3}, .last_hop_apart = true}});
+    SampledSubgraph subgraph;
+    BlockBatch batch;
+    EXPECT_TRUE((*batcher)->Sample(std::vector<NodeId>{1, 2, 3, 5}, 0, nullptr, subgraph).ok());
+    return (*batcher)->Gather(subgraph, {.nodes = {9, 99}, .edges = 999}, batch);
+  };
+  ASSERT_TRUE(gather().ok());
+  dense.bytes = graph->KeepDamaged(std::vector<std::byte>(dense.bytes.size()));
+  EXPECT_EQ(gather().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace permafrost::data
