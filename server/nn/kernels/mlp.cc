@@ -6,7 +6,7 @@
 #define HWY_TARGET_INCLUDE "nn/kernels/mlp.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
-#include "nn/kernels/gemm-inl.h"
+#include "nn/kernels/linear-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
@@ -19,29 +19,8 @@ int64_t PackedSizeOf(int64_t k, int64_t n) {
 template <class T>
 void Forward(const MlpWidths& w, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
              const T* second_bias, T* z1, T* z2) {
-  Gemm(rows, w.hidden, w.in, a, w.in, 1, first, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
-    const auto sum = hn::Add(v, hn::LoadU(d, first_bias + j));
-    // Keeps NaN, as relu does.
-    hn::StoreU(hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(d)), sum), d, z1 + i * w.hidden + j);
-  });
-  Gemm(rows, w.out, w.hidden, z1, w.hidden, 1, second, [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR {
-    hn::StoreU(hn::Add(v, hn::LoadU(d, second_bias + j)), d, z2 + i * w.out + j);
-  });
-}
-
-template <class T>
-void SumRows(const T* HWY_RESTRICT rows, int64_t count, int64_t width, T* HWY_RESTRICT sums) {
-  std::fill_n(sums, width, T(0));
-  for (int64_t r = 0; r < count; ++r)
-    for (int64_t c = 0; c < width; ++c) sums[c] += rows[r * width + c];
-}
-
-// to = left^T * right over `rows` rows: [m, n] of [rows, m] and [rows, n].
-template <class T>
-void Outer(int64_t rows, int64_t m, int64_t n, const T* left, const T* right, T* scratch, T* to) {
-  PackPanels(right, n, 1, rows, n, scratch);
-  Gemm(m, n, rows, left, 1, m, scratch,
-       [&](auto d, int64_t i, int64_t j, auto v) HWY_ATTR { hn::StoreU(v, d, to + i * n + j); });
+  AddBias<true>(rows, w.in, w.hidden, a, first, first_bias, z1);
+  AddBias<false>(rows, w.hidden, w.out, z1, second, second_bias, z2);
 }
 
 template <class T>

@@ -1,0 +1,37 @@
+// Weighted sums of rows over CSR, and their gradients over the transposed CSR: gathers both, so that each row is
+// written once, by one thread, in the order of its edges.
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+
+namespace permafrost::nn {
+
+// to[r] = scale[r] * (sum over e in [offsets[r], offsets[r + 1]) of weights[e] * x[source[e]] + self[r] * x[r]).
+template <class T>
+struct SegmentRows {
+  const T* x;  // rows of `width` values, `stride` apart
+  int64_t stride, width;
+  const int64_t *offsets, *source;
+  const T *weights, *self, *scale;  // null: all 1, all 0, all 1
+};
+// Rows [begin, end), written `to_stride` apart to `to`, which is the first of them.
+template <class T>
+void SumSegments(const SegmentRows<T>& rows, int64_t begin, int64_t end, T* to, int64_t to_stride);
+
+// The gradient of x: gx[s] = sum over places p of s of weight * scale[r] * g[r], where r = rows[p] < targets, and
+// scale[s] * self[s] * g[s] + own[s] for s < targets.
+template <class T>
+struct SegmentGradient {
+  // As CsrTranspose (nn/ops/csr_transpose.h): places of row s, r rising within it; its edge, for its weight.
+  const int32_t *offsets, *rows, *edges;
+  int64_t targets;
+  const T *g, *own;  // [targets, width], both `stride` apart; own null: 0
+  int64_t stride, width;
+  const T *weights, *self, *scale;  // as of SegmentRows
+};
+// Rows [begin, end) of gx [N, width].
+template <class T>
+void SumGradient(const SegmentGradient<T>& gradient, int64_t begin, int64_t end, T* gx);
+
+}  // namespace permafrost::nn

@@ -1,0 +1,292 @@
+#include "nn/ops/graph_conv.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "nn/kernels/dropout_hash.h"
+#include "nn/kernels/linear.h"
+#include "nn/kernels/norm.h"
+#include "nn/kernels/segments.h"
+#include "nn/ops/mlp_chunks.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+// The operator's optional tensors, as they come in.
+struct ConvOptions {
+  OptionalTensor offsets, sources, weights, self, scale, weight;
+};
+
+// Sizes, of a call that is checked.
+struct ConvSizes {
+  // Of x: [x_rows, x_width].
+  ConvSizes(int64_t x_rows, int64_t x_width, const ConvOptions& o, const Tensor& bias) : width(x_width) {
+    TORCH_CHECK(o.offsets || o.weight, "graph_conv: neither edges nor weight: nothing to do");
+    rows = o.offsets ? o.offsets->numel() - 1 : x_rows;
+    in = o.weight ? o.weight->size(1) : width;
+    out = bias.numel();
+    own = o.offsets && in == 2 * width;
+    TORCH_CHECK(rows >= 0 && rows <= x_rows && (own || in == width) && (o.weight ? o.weight->size(0) : in) == out,
+                "graph_conv: x [", x_rows, ", ", x_width, "], ", rows, " rows, weight ",
+                o.weight ? o.weight->sizes() : at::IntArrayRef(), " and bias ", bias.sizes(), " do not match");
+    if (o.offsets) {
+      TORCH_CHECK(o.sources && o.offsets->scalar_type() == at::kLong && o.sources->scalar_type() == at::kLong &&
+                      o.offsets->is_contiguous() && o.sources->is_contiguous(),
+                  "graph_conv: offsets and sources must be contiguous int64");
+      const int64_t* const starts = o.offsets->const_data_ptr<int64_t>();
+      TORCH_CHECK(starts[0] == 0 && starts[rows] <= o.sources->numel(), "graph_conv: offsets are ", starts[0], "..",
+                  starts[rows], ", edges ", o.sources->numel());
+      edges = o.sources->numel();
+    }
+    const auto check = [&](const OptionalTensor& t, int64_t size, const char* name) {
+      TORCH_CHECK(!t || (t->scalar_type() == bias.scalar_type() && t->numel() == size && t->is_contiguous()),
+                  "graph_conv: ", name, " must be a contiguous [", size, "] of x's type");
+    };
+    check(o.weights, edges, "weights");
+    check(o.self, rows, "self");
+    check(o.scale, rows, "scale");
+  }
+  // Of one row: multiplications, and values that a chunk adds up.
+  int64_t products() const { return out * in; }
+  int64_t partial(bool weight) const { return weight ? out * in + out : out; }
+
+  int64_t rows, width, in, out, edges = 0;
+  bool own;  // whether a row stands beside its sum
+};
+
+template <class T>
+const T* ReadOptional(const OptionalTensor& t) {
+  return t ? Read<T>(*t) : nullptr;
+}
+
+// What a region's time grows with, in multiplications: with no product, the values that are read.
+int64_t WorkOf(const ConvSizes& s, bool weight) {
+  return weight ? s.rows * s.products() : 8 * (s.rows + s.edges) * s.width;
+}
+
+// y, and [sum, x_i] where a backward reads it ([0]: nowhere).
+std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor& offsets,
+                                        const OptionalTensor& sources, const OptionalTensor& weights,
+                                        const OptionalTensor& self, const OptionalTensor& scale,
+                                        const OptionalTensor& weight, const Tensor& bias, const OptionalTensor& addend,
+                                        bool relu, const OptionalTensor& step, const OptionalTensor& row_keys,
+                                        int64_t seed, int64_t layer, double p) {
+  const Tensor x = x_in.contiguous();
+  const ConvOptions options{offsets, sources, weights, self, scale, weight};
+  TORCH_CHECK(x.dim() == 2 && x.is_floating_point() && x.scalar_type() == bias.scalar_type(),
+              "graph_conv: x must be a floating [N, C] of bias's type, not ", x.toString(), x.sizes());
+  const ConvSizes s(x.size(0), x.size(1), options, bias);
+  TORCH_CHECK(p >= 0 && p < 1 && (p == 0 || (relu && step)), "graph_conv: p: ", p,
+              " is not in 0 <= p < 1, or without relu or step");
+  TORCH_CHECK(!addend || (!weight && addend->size(0) == s.rows && addend->size(1) == s.out && addend->is_contiguous()),
+              "graph_conv: addend must be a contiguous [", s.rows, ", ", s.out, "], and there no weight");
+  const DropoutMask mask{p > 0 ? DropoutKeyOf(DropoutSeed(seed, layer), step->const_data_ptr<int64_t>()[0]) : 0,
+                         DropoutThreshold(p)};
+  const int64_t* const keys = row_keys && p > 0 ? Read<int64_t>(*row_keys) : nullptr;
+  Tensor y = at::empty({s.rows, s.out}, x.options());
+  // Sums that no product follows are y's own rows.
+  Tensor in = at::empty({offsets && weight ? s.rows : 0, s.in}, x.options());
+  const RowChunks chunks(s.rows, s.partial(weight.has_value()));
+  const int64_t grain = ChunkGrain(chunks, WorkOf(s, weight.has_value()));
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "graph_conv", [&] {
+    using T = scalar_t;
+    const SegmentRows<T> segments{.x = Read<T>(x),
+                                  .stride = s.width,
+                                  .width = s.width,
+                                  .offsets = offsets ? Read<int64_t>(*offsets) : nullptr,
+                                  .source = sources ? Read<int64_t>(*sources) : nullptr,
+                                  .weights = ReadOptional<T>(weights),
+                                  .self = ReadOptional<T>(self),
+                                  .scale = ReadOptional<T>(scale)};
+    Tensor packed;
+    if (weight) {
+      packed = at::empty({PackedSize<T>(s.in, s.out)}, x.options());
+      PackForward<T>(Read<T>(weight->contiguous()), s.out, s.in, Write<T>(packed));
+    }
+    const T* const bias_values = Read<T>(bias);
+    const T* const added = ReadOptional<T>(addend);
+    T* const sums = !offsets ? nullptr : weight ? Write<T>(in) : Write<T>(y);
+    const T* const from = offsets ? sums : Read<T>(x);
+    T* const to = Write<T>(y);
+    ForChunks(chunks, grain, [&](int64_t, int64_t begin, int64_t size) {
+      const int64_t at = begin * s.out;
+      if (offsets) {
+        SumSegments<T>(segments, begin, begin + size, sums + begin * s.in, s.in);
+        for (int64_t r = begin; s.own && r < begin + size; ++r) {
+          std::copy_n(segments.x + r * s.width, s.width, sums + r * s.in + s.width);
+        }
+      }
+      if (weight) {
+        LinearForward<T>(size, s.in, s.out, from + begin * s.in, Read<T>(packed), bias_values, relu, to + at);
+      } else {
+        AddBiasActivate<T>(from + at, bias_values, added == nullptr ? nullptr : added + at, relu, size, s.out, to + at);
+      }
+      if (p > 0) {
+        DropRows<T>(mask, static_cast<T>(1 / (1 - p)), keys == nullptr ? nullptr : keys + begin, begin, size, s.out,
+                    to + at, to + at);
+      }
+    });
+  });
+  return {y, in};
+}
+
+// Gradients of x ([0]: not asked for), weight ([0]: there is none), bias, and of the sum with bias and addend.
+using GraphConvGradients = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+// rows: [T, K] that the weight followed, where there is one. x_rows: N.
+GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTensor& rows, int64_t x_rows,
+                                        int64_t x_width, const OptionalTensor& y, const OptionalTensor& offsets,
+                                        const OptionalTensor& sources, const OptionalTensor& out_offsets,
+                                        const OptionalTensor& out_rows, const OptionalTensor& out_edges,
+                                        const OptionalTensor& weights, const OptionalTensor& self,
+                                        const OptionalTensor& scale, const OptionalTensor& weight, const Tensor& bias,
+                                        double p, bool needs_x) {
+  const Tensor grad = grad_in.contiguous(), multiplied = rows ? rows->contiguous() : Tensor();
+  const ConvSizes s(x_rows, x_width, {offsets, sources, weights, self, scale, weight}, bias);
+  TORCH_CHECK(!needs_x || !offsets ||
+                  (out_offsets && out_rows && out_edges && out_offsets->numel() > x_rows &&
+                   out_offsets->scalar_type() == at::kInt),
+              "graph_conv_backward: the transpose must be of the rows of x or more, ", x_rows);
+  const int64_t partial = s.partial(weight.has_value());
+  const RowChunks chunks(s.rows, partial), x_chunks(x_rows, 1);
+  const int64_t grain = ChunkGrain(chunks, WorkOf(s, weight.has_value()));
+  const bool spreads = needs_x && offsets;  // gradients of the sums go back along the edges
+  const auto type = grad.options();
+  const auto empty = [&](bool there, int64_t size, int64_t columns) {
+    return at::empty({there ? size : 0, columns}, type);
+  };
+  Tensor g = at::empty({s.rows, s.out}, type);
+  Tensor gx = empty(needs_x, x_rows, s.width), gw = empty(weight.has_value(), s.out, s.in);
+  Tensor gb = at::empty({s.out}, type);
+  Tensor gin = empty(spreads && weight, s.rows, s.in);
+  const int64_t most = chunks.count();
+  const int64_t rows_of_chunk = s.rows / most + 1;
+  AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "graph_conv_backward", [&] {
+    using T = scalar_t;
+    const int64_t scratch_size = weight ? LinearScratch<T>(rows_of_chunk, s.in) : 0;
+    const Tensor parts = at::empty({most, partial}, type);
+    const Tensor scratch = at::empty({most, scratch_size}, type);
+    Tensor packed;
+    if (weight && needs_x) {
+      packed = at::empty({PackedSize<T>(s.out, s.in)}, type);
+      PackBackward<T>(Read<T>(weight->contiguous()), s.out, s.in, Write<T>(packed));
+    }
+    const T* const in = weight ? Read<T>(multiplied) : nullptr;
+    T* const to_in = !needs_x || !weight ? nullptr : spreads ? Write<T>(gin) : Write<T>(gx);
+    ForChunks(chunks, grain, [&](int64_t c, int64_t begin, int64_t size) {
+      const int64_t at = begin * s.out;
+      T* const part = Write<T>(parts) + c * partial;
+      ActivationGradient<T>(Read<T>(grad) + at, y ? Read<T>(*y) + at : nullptr, static_cast<T>(1 / (1 - p)), size,
+                            s.out, Write<T>(g) + at, part + partial - s.out);
+      if (!weight) return;
+      LinearBackward<T>(size, s.in, s.out, in + begin * s.in, Read<T>(g) + at, needs_x ? Read<T>(packed) : nullptr,
+                        Write<T>(scratch) + c * scratch_size, to_in == nullptr ? nullptr : to_in + begin * s.in, part);
+    });
+    const auto add_share = [&](int64_t c) {
+      const int64_t from = partial * c / most, until = partial * (c + 1) / most, weights_end = partial - s.out;
+      const int64_t middle = std::clamp(weights_end, from, until);
+      AddParts<T>(Read<T>(parts) + from, partial, most, middle - from, Write<T>(gw) + from);
+      AddParts<T>(Read<T>(parts) + middle, partial, most, until - middle, Write<T>(gb) + middle - weights_end);
+    };
+    ForChunks(chunks, grain, [&](int64_t c, int64_t, int64_t) { add_share(c); });
+    if (!spreads) return;
+    const T* const sums = weight ? Read<T>(gin) : Read<T>(g);
+    const SegmentGradient<T> gradient{.offsets = Read<int32_t>(*out_offsets),
+                                      .rows = Read<int32_t>(*out_rows),
+                                      .edges = Read<int32_t>(*out_edges),
+                                      .targets = s.rows,
+                                      .g = sums,
+                                      .own = s.own ? sums + s.width : nullptr,
+                                      .stride = s.in,
+                                      .width = s.width,
+                                      .weights = ReadOptional<T>(weights),
+                                      .self = ReadOptional<T>(self),
+                                      .scale = ReadOptional<T>(scale)};
+    ForChunks(x_chunks, ChunkGrain(x_chunks, WorkOf(s, false)), [&](int64_t, int64_t begin, int64_t size) {
+      SumGradient<T>(gradient, begin, begin + size, Write<T>(gx));
+    });
+  });
+  return {gx, gw, gb, g};
+}
+
+constexpr const char* kGraphConv = "permafrost::graph_conv";
+constexpr const char* kGraphConvBackward = "permafrost::graph_conv_backward";
+
+OptionalTensor Given(const Tensor& t) { return t.defined() ? OptionalTensor(t) : std::nullopt; }
+
+// Both halves are dispatched operators, so that a capture below autograd sees them.
+class GraphConvFunction : public torch::autograd::Function<GraphConvFunction> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const OptionalTensor& weight,
+                        const Tensor& bias, const OptionalTensor& addend, const ConvEdges& edges,
+                        const ConvActivation& a) {
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kGraphConv, "").typed<decltype(GraphConvCpu)>();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    auto [y, in] = op.call(x, Given(edges.offsets), Given(edges.sources), Given(edges.weights), Given(edges.self),
+                           Given(edges.scale), weight, bias, addend, a.relu, Given(a.step), Given(a.row_keys),
+                           static_cast<int64_t>(a.key.seed), a.key.layer, a.p);
+    const CsrTranspose& t = edges.transpose;
+    const Tensor multiplied = !weight ? Tensor() : edges.offsets.defined() ? in : x;
+    context->saved_data["x_rows"] = x.size(0);
+    context->saved_data["x_width"] = x.size(1);
+    context->save_for_backward({multiplied, a.relu ? y : Tensor(), edges.offsets, edges.sources, t.offsets, t.rows,
+                                t.edges, edges.weights, edges.self, edges.scale, weight.value_or(Tensor()), bias});
+    context->saved_data["p"] = a.p;
+    context->saved_data["addend"] = addend.has_value();
+    return y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow(kGraphConvBackward, "").typed<decltype(GraphConvBackwardCpu)>();
+    const auto s = context->get_saved_variables();
+    auto& data = context->saved_data;
+    const bool needs_x = context->needs_input_grad(0);
+    const at::AutoDispatchBelowADInplaceOrView below;
+    auto [gx, gw, gb, g] = op.call(grads[0], Given(s[0]), data["x_rows"].toInt(), data["x_width"].toInt(), Given(s[1]),
+                                   Given(s[2]), Given(s[3]), Given(s[4]), Given(s[5]), Given(s[6]), Given(s[7]),
+                                   Given(s[8]), Given(s[9]), Given(s[10]), s[11], data["p"].toDouble(), needs_x);
+    return {needs_x ? gx : Tensor(),
+            s[10].defined() ? gw : Tensor(),
+            gb,
+            data["addend"].toBool() ? g : Tensor(),
+            Tensor(),
+            Tensor()};
+  }
+};
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  library.def(
+      "graph_conv(Tensor x, Tensor? offsets, Tensor? sources, Tensor? weights, Tensor? self, Tensor? scale, "
+      "Tensor? weight, Tensor bias, Tensor? addend, bool relu, Tensor? step, Tensor? row_keys, int seed, int layer, "
+      "float p) -> (Tensor, Tensor)");
+  library.def(
+      "graph_conv_backward(Tensor grad, Tensor? rows, int x_rows, int x_width, Tensor? y, Tensor? offsets, Tensor? "
+      "sources, "
+      "Tensor? out_offsets, Tensor? out_rows, Tensor? out_edges, Tensor? weights, Tensor? self, Tensor? scale, "
+      "Tensor? weight, Tensor bias, float p, bool needs_x) -> (Tensor, Tensor, Tensor, Tensor)");
+}
+
+TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
+  library.impl("graph_conv", GraphConvCpu);
+  library.impl("graph_conv_backward", GraphConvBackwardCpu);
+}
+
+Tensor GraphConv(const Tensor& x, const ConvEdges& edges, const Tensor& weight, const Tensor& bias,
+                 const Tensor& addend, const ConvActivation& activation) {
+  if (!x.is_cpu()) return GraphConvPlain(x, edges, weight, bias, addend, activation);
+  return GraphConvFunction::apply(x, Given(weight), bias, Given(addend), edges, activation);
+}
+
+}  // namespace permafrost::nn
