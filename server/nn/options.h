@@ -46,6 +46,9 @@ struct ModelTraits {
   ModelLevel level;
   bool pools;                    // whether ModelOptions::pooling has a meaning
   bool weighs_messages = false;  // whether it reads the weights of a graph's edges
+  // Whether its first layer begins with the plain mean of each row's neighbours, and the row beside it: of dense
+  // features that can be made while a batch is gathered.
+  bool begins_with_means = false;
   // Of a job that names the model and nothing else.
   int64_t num_layers, batch_size;
   Loss loss;
@@ -61,6 +64,7 @@ inline constexpr std::array kModels{ModelTraits{.architecture = Architecture::kG
                                                 .name = "sage",
                                                 .level = ModelLevel::kNode,
                                                 .pools = false,
+                                                .begins_with_means = true,
                                                 .num_layers = 2,
                                                 .batch_size = 1024,
                                                 .loss = Loss::kCrossEntropy},

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
 namespace permafrost::train {
 namespace {
@@ -97,7 +98,8 @@ BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t 
                          const data::GraphSummary& graph) {
   BlockSizes sizes;
   sizes.nodes.push_back(seeds);
-  for (const int64_t fan_out : sampling.fan_outs) {
+  const size_t hops = sampling.fan_outs.size() - (sampling.last_hop_apart ? 1 : 0);
+  for (const int64_t fan_out : std::span(sampling.fan_outs).first(hops)) {
     const int64_t targets = sizes.nodes.back();
     const bool all = fan_out == data::kAllNeighbors;
     // With replacement, a node that has any neighbour draws as often as it is told to.

@@ -52,7 +52,8 @@ class BlockRungs {
   int64_t num_planned_ = 0;
 };
 
-// Sizes of a block of so many seeds where every node has `degree` in-edges; nonzeros are the graph's.
+// Sizes of a block of so many seeds where every node has `degree` in-edges; nonzeros are the graph's. Of a last hop
+// apart nothing is counted.
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                                const data::GraphSummary& graph);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "data/batching/padded_rows.h"
@@ -19,6 +20,9 @@ enum BlockPlace : size_t {
   kOffsets,
   kSources,
   kEdgeWeights,
+  kOutOffsets,
+  kOutRows,
+  kOutEdges,
   kSeedLabels,
   kBlockStep,
   kRowKeys
@@ -54,8 +58,8 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
   return keys_;
 }
 
-graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t width,
-                                  int64_t targets, const int64_t& step, c10::Device device) {
+graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
+                                  const int64_t& step, c10::Device device) {
   const data::BlockSizes& sizes = host.padded;
   nn::NodeBlock block;
   const bool sparse = !host.feature_offsets.empty();
@@ -64,7 +68,8 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
     block.feature_columns = View(host.feature_columns, {std::ssize(host.feature_columns)}, device);
     block.feature_values = ViewAll(host.feature_values, device);
   } else {
-    block.features = View(host.features, {sizes.total_nodes(), width}, device);
+    const int64_t rows = std::max<int64_t>(1, sizes.total_nodes());
+    block.features = View(host.features, {sizes.total_nodes(), std::ssize(host.features) / rows}, device);
   }
   block.offsets = ViewAll(host.offsets, device);
   block.sources = View(host.sources, {sizes.edges}, device);
@@ -90,6 +95,9 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block) {
   t[kOffsets] = block.offsets;
   t[kSources] = block.sources;
   t[kEdgeWeights] = block.edge_weights;
+  t[kOutOffsets] = block.transpose.offsets;
+  t[kOutRows] = block.transpose.rows;
+  t[kOutEdges] = block.transpose.edges;
   t[kSeedLabels] = block.labels;
   t[kBlockStep] = block.step;
   for (const int64_t rows : block.row_ends) t.push_back(block.row_keys.narrow(0, 0, rows));
@@ -106,6 +114,7 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
                       .offsets = t[kOffsets],
                       .sources = t[kSources],
                       .edge_weights = t[kEdgeWeights],
+                      .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},
                       .labels = t[kSeedLabels],
                       .row_keys = t.back(),
                       .step = t[kBlockStep]};

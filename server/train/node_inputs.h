@@ -27,9 +27,9 @@ class RowKeys {
 };
 
 // On the CPU the tensors share the memory of `host`, `keys` and `step` (optimizer steps done), which must outlive them;
-// elsewhere they are copies. `width`: columns of the features.
-graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t width,
-                                  int64_t targets, const int64_t& step, c10::Device device);
+// elsewhere they are copies.
+graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
+                                  const int64_t& step, c10::Device device);
 
 // The inputs of a block whose tensors are on the device already.
 graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);

@@ -57,6 +57,17 @@ void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, s
   }
 }
 
+int64_t MeanDegree(const data::GraphSummary& graph) {
+  return (graph.edges + graph.nodes - 1) / std::max<int64_t>(1, graph.nodes);
+}
+
+// Neighbours drawn in the last hop of a node of the mean degree.
+double LastDrawn(const data::NeighborSamplingOptions& sampling, const data::GraphSummary& graph) {
+  const int64_t fan_out = sampling.fan_outs.back(), degree = MeanDegree(graph);
+  if (fan_out == data::kAllNeighbors) return static_cast<double>(degree);
+  return static_cast<double>(sampling.replace ? fan_out : std::min(fan_out, degree));
+}
+
 // Rows of a step. Every node is taken to have as many in-edges as the mean has: the largest batches are not far above
 // where many seeds are sampled for.
 nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch_size, int64_t num_layers,
@@ -66,14 +77,15 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
     return {
         .nodes = std::vector(static_cast<size_t>(num_layers) + 1, all_nodes), .edges = all_edges, .graphs = all_nodes};
   }
-  const int64_t degree = (graph.edges + graph.nodes - 1) / std::max<int64_t>(1, graph.nodes);
-  const data::BlockSizes block = BlockAtDegree(sampling, batch_size, degree, graph);
+  const data::BlockSizes block = BlockAtDegree(sampling, batch_size, MeanDegree(graph), graph);
   nn::StepRows rows{.nodes = {}, .edges = static_cast<double>(block.edges), .graphs = static_cast<double>(batch_size)};
   double found = 0;
   for (const int64_t segment : block.nodes) {
     found += static_cast<double>(segment);
     rows.nodes.push_back(std::min(all_nodes, found));
   }
+  // The first layer's sums are made of rows that no step sees.
+  if (sampling.last_hop_apart) rows.nodes.push_back(rows.nodes.back());
   return rows;
 }
 
@@ -91,14 +103,17 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
   RunMemory memory;
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && options.nodes.layer_wise_evaluation) continue;
-    const data::NeighborSamplingOptions sampling = SamplingOf(options, mode);
+    const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
     const nn::StepRows rows = RowsOf(sampling, options.batch_size, options.model.num_layers, graph);
     const nn::ModelCost cost = nn::CostOf(model, rows);
     memory.cost.parameters = cost.parameters;
     memory.cost.activations = std::max(memory.cost.activations, cost.activations);
-    const double batch =
-        rows.nodes.back() * (RowBytes(graph) + sizeof(int64_t)) + (sizeof(int64_t) + sizeof(float)) * rows.edges;
-    const double sampled = sizeof(data::NodeId) * rows.nodes.back() + 2 * sizeof(int64_t) * rows.edges;
+    // Rows with means are twice as wide.
+    const double row_bytes = (sampling.last_hop_apart ? 2 : 1) * RowBytes(graph) + sizeof(int64_t);
+    const double batch = rows.nodes.back() * row_bytes + (sizeof(int64_t) + sizeof(float)) * rows.edges;
+    const double apart = sampling.last_hop_apart ? rows.nodes.back() * LastDrawn(sampling, graph) : 0;
+    const double sampled =
+        sizeof(data::NodeId) * (rows.nodes.back() + apart) + 2 * sizeof(int64_t) * (rows.edges + rows.nodes.back());
     const double batches = sampling.fan_outs.empty()
                                ? kWholeGraphCopies * batch
                                : kHostNodeBatches * batch + static_cast<double>(options.nodes.look_ahead) * sampled;
@@ -113,12 +128,16 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
 
 }  // namespace
 
-data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode) {
+data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph) {
   const NodeTrainingOptions& nodes = options.nodes;
   const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();
-  return {.fan_outs = own ? nodes.eval_fan_outs : nodes.fan_outs,
+  const std::vector<int64_t>& fan_outs = own ? nodes.eval_fan_outs : nodes.fan_outs;
+  const bool dense =
+      graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
+  return {.fan_outs = fan_outs,
           .replace = nodes.replace,
           .weighted = nodes.weighted,
+          .last_hop_apart = dense && fan_outs.size() >= 2 && nn::TraitsOf(options.model.architecture).begins_with_means,
           .seed = options.seed};
 }
 

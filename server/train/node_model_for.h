@@ -22,8 +22,9 @@ namespace permafrost::train {
 absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
                                                   const MemoryLimits& limits, std::string_view prefix);
 
-// How the batches of a mode are sampled; no fan-outs: each is the whole graph.
-data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode);
+// How the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where the
+// model's first layer begins with means that can be made while a batch is gathered.
+data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph);
 
 // Whether messages are weighted: of GCN on a graph with weights, as PyG's SAGEConv has none.
 bool UsesEdgeWeights(const TrainOptions& options, const data::Graph& graph);

@@ -73,8 +73,7 @@ absl::Status SampledBatch::Pad(const BatchShape& shape) {
 
 graphcache::StepInputs SampledBatch::Inputs(const int64_t& step, c10::Device device) const {
   const data::GraphSummary& graph = batcher_->graph().summary();
-  return MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.node_features.width, graph.num_targets, step,
-                    device);
+  return MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step, device);
 }
 
 std::span<const uint32_t> SampledBatch::ids() const {
@@ -111,7 +110,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && options_.nodes.layer_wise_evaluation) continue;
     const data::BlockBatcher::Options how{
-        .sampling = SamplingOf(options_, mode), .edge_weights = weights, .threads = threads};
+        .sampling = SamplingOf(options_, mode, graph_->summary()), .edge_weights = weights, .threads = threads};
     PF_ASSIGN_OR_RETURN(part(mode).stream, data::BlockBatcher::Create(graph_, how));
     PF_ASSIGN_OR_RETURN(part(mode).prober, data::BlockBatcher::Create(graph_, how));
     PF_RETURN_IF_ERROR(PlanRungs(mode, keep_going));
@@ -129,7 +128,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
 
 absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_going) {
   ModeParts& parts = part(mode);
-  const data::NeighborSamplingOptions sampling = SamplingOf(options_, mode);
+  const data::NeighborSamplingOptions sampling = SamplingOf(options_, mode, graph_->summary());
   // Full batches, and the last ones of epochs, which may be partial.
   std::vector<std::vector<NodeId>> full, partial;
   for (const data::Split split : SplitsOf(mode)) {

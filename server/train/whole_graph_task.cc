@@ -97,6 +97,9 @@ absl::Status WholeGraphTask::Read(const TrainOptions& options, const data::Graph
   // The same edges with other sources: what a capture must not take for constant.
   other_block_ = block_;
   other_block_.sources = at::zeros_like(block_.sources);
+  for (nn::NodeBlock* block : {&block_, &other_block_}) {
+    block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
+  }
   for (auto& split : splits) {
     PF_ASSIGN_OR_RETURN(const at::Tensor labels, ReadLabels(graph, split));
     if (other_.empty()) other_.emplace_back(other_block_, split, labels);

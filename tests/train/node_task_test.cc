@@ -192,7 +192,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
     if (c.options.nodes.fan_outs.empty()) continue;  // a whole graph is never padded
     const auto graph = Graph(c.graph);
     NodeRig exact(c.options, graph, {Policy::kNever}), padded(c.options, graph, {Policy::kFreeze});
-    const data::NeighborSamplingOptions sampling = SamplingOf(c.options, Mode::kTrain);
+    const data::NeighborSamplingOptions sampling = SamplingOf(c.options, Mode::kTrain, graph->summary());
     const auto batcher = *data::BlockBatcher::Create(
         graph, {.sampling = sampling, .edge_weights = UsesEdgeWeights(c.options, *graph), .threads = 2});
     const auto splits = *ReadSplits(*graph);

@@ -46,9 +46,9 @@ struct InEdges {
   // weigh nothing.
   MessageNorm NormOf(const Tensor& factors, const Tensor& of_all) const {
     const Tensor of_source = of_all.index_select(0, sources), loops = SelfLoops();
-    return {.edges = at::where(is_self_loop, Zero(), weights.defined() ? of_source * weights : of_source),
-            .self = (loops.defined() ? factors * loops : factors).unsqueeze(1),
-            .rows = factors.unsqueeze(1)};
+    return {.weights = at::where(is_self_loop, Zero(), weights.defined() ? of_source * weights : of_source),
+            .self = loops.defined() ? factors * loops : factors,
+            .scale = factors};
   }
 
   Tensor offsets, sources, weights;
@@ -60,8 +60,8 @@ struct InEdges {
 Tensor Aggregate(const Tensor& h, int64_t first_row, const Tensor& offsets, const Tensor& sources,
                  const MessageNorm& norm) {
   const int64_t rows = offsets.size(0) - 1;
-  const Tensor sum = SegmentSum(h, offsets, sources, norm.edges);
-  return at::addcmul(sum, h.narrow(0, first_row, rows), norm.self) * norm.rows;
+  const Tensor sum = SegmentSum(h, offsets, sources, norm.weights);
+  return at::addcmul(sum, h.narrow(0, first_row, rows), norm.self.unsqueeze(1)) * norm.scale.unsqueeze(1);
 }
 
 }  // namespace
@@ -91,14 +91,12 @@ Tensor Gcn::InverseSqrtDegrees(const Chunk& chunk) const {
       .InverseSqrtDegrees();
 }
 
-Tensor Gcn::Convolve(int64_t l, const InputRows& in, const Edges& edges, const MessageNorm& norm) const {
+Tensor Gcn::Convolve(int64_t l, const InputRows& in, const ConvEdges& edges, const ConvActivation& activation) const {
   const Layer& layer = layers_[static_cast<size_t>(l)];
-  const MessageNorm own{norm.edges, norm.self.narrow(0, 0, edges.targets), norm.rows.narrow(0, 0, edges.targets)};
   if (AggregatesFirst(in, edges, layer.weight)) {
-    const Tensor sum = Aggregate(in.dense, 0, edges.offsets, edges.sources, own);
-    return at::addmm(layer.bias, sum, layer.weight.t());
+    return GraphConv(in.dense, edges, layer.weight, layer.bias, {}, activation);
   }
-  return Aggregate(Linear(in, layer.weight), 0, edges.offsets, edges.sources, own) + layer.bias;
+  return GraphConv(Linear(in, layer.weight), edges, {}, layer.bias, {}, activation);
 }
 
 bool Gcn::ProjectsNothing(int64_t l) const { return input_width(l) <= output_width(l); }

@@ -30,7 +30,8 @@ class Gcn final : public LayeredModel {
   bool ProjectsNothing(int64_t layer) const;
 
   MessageNorm NormOf(const NodeBlock& block) const override;
-  at::Tensor Convolve(int64_t layer, const InputRows& in, const Edges& edges, const MessageNorm& norm) const override;
+  at::Tensor Convolve(int64_t layer, const InputRows& in, const ConvEdges& edges,
+                      const ConvActivation& activation) const override;
   at::Tensor ConvolveProjected(int64_t layer, const at::Tensor& projected, const Chunk& chunk) const override;
 
   std::vector<Layer> layers_;

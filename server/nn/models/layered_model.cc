@@ -2,12 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "nn/ops/dropout.h"
+#include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
@@ -17,13 +18,12 @@ using at::Tensor;
 LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device)
     : options_(options), seed_(seed), device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
 
-// Counted from Forward and the convolutions: autograd saves each layer's aggregated rows and its output; while a layer
-// runs back, gradients of its output, of what was aggregated and, twice, of its input are there, with the transposed
-// edges.
+// Counted from Forward and GraphConv: autograd saves what each layer multiplies and its output; while a layer runs
+// back, gradients of its output, of what was multiplied (with its packed copy) and, twice, of its input are there, with
+// the weights' gradients by chunk and the transposed edges.
 ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& rows, int weights) {
   const auto layers = static_cast<size_t>(options.model.num_layers);
   const auto hidden = static_cast<double>(options.model.hidden_channels);
-  const double copies = options.model.dropout > 0 ? 2 : 1;
   ModelCost cost;
   double backward = 0;
   for (size_t l = 0; l < layers; ++l) {
@@ -31,9 +31,15 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
     const double out = l + 1 == layers ? static_cast<double>(options.num_outputs) : hidden;
     const double sources = rows.nodes[layers - l], targets = rows.nodes[layers - l - 1];
     cost.parameters += weights * in * out + out;
-    cost.activations += targets * (std::min(in, out) + copies * out);
+    // Rows that a weight follows: sums, and of two weights the rows themselves beside them.
+    const bool aggregates_first = in <= out || targets < sources;
+    const double multiplied = aggregates_first ? weights * in : 0;
+    cost.activations += targets * (multiplied + out);
     const double of_input = l == 0 ? sources * std::min(in, out) : 3 * sources * in;
-    backward = std::max(backward, targets * (2 * out + in) + of_input);
+    const double partial = multiplied * out + out;
+    const auto chunks =
+        static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(targets), static_cast<int64_t>(partial)));
+    backward = std::max(backward, targets * (2 * out + std::max(2 * multiplied, out)) + chunks * partial + of_input);
   }
   // Of 8 bytes each: transposed sources, and rows' and edges' places. GCN's norm takes as much before the first layer.
   cost.activations += backward + 6 * rows.edges + 4 * rows.nodes.back() +
@@ -58,10 +64,6 @@ Tensor LayeredModel::AddZeros(std::string name, at::IntArrayRef sizes) {
   return tensors_.AddParameter(std::move(name), at::zeros(sizes, at::TensorOptions().device(device_)));
 }
 
-int64_t LayeredModel::CountRows(const InputRows& rows) {
-  return rows.dense.defined() ? rows.dense.size(0) : rows.feature_offsets.size(0) - 1;
-}
-
 LayeredModel::InputRows LayeredModel::FirstRows(const InputRows& rows, int64_t count) {
   InputRows first = rows;
   if (rows.dense.defined()) {
@@ -83,30 +85,45 @@ Tensor LayeredModel::Dense(const InputRows& rows, const Tensor& weight) {
   return rows.dense.defined() ? rows.dense : Linear(rows, at::eye(weight.size(1), weight.options()));
 }
 
-bool LayeredModel::AggregatesFirst(const InputRows& in, const Edges& edges, const Tensor& weight) {
+bool LayeredModel::AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& weight) {
   if (!in.dense.defined()) return false;
-  return edges.targets < in.dense.size(0) || weight.size(1) <= weight.size(0);
+  return !edges.offsets.defined() || edges.offsets.size(0) - 1 < in.dense.size(0) || weight.size(1) <= weight.size(0);
 }
 
 Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
-  const int64_t layers = num_layers();
-  TORCH_CHECK(static_cast<int64_t>(block.row_ends.size()) == layers + 1, "NodeModel: row_ends has ",
-              block.row_ends.size(), " entries, the model ", layers, " layers");
+  const int64_t layers = num_layers(), depths = std::ssize(block.row_ends);
+  const bool sums_made = depths == layers;
+  TORCH_CHECK(layers > 0 && (depths == layers + 1 || sums_made), "NodeModel: row_ends has ", depths,
+              " entries, the model ", layers, " layers");
   const MessageNorm norm = NormOf(block);
+  const CsrTranspose transpose = block.transpose.offsets.defined() || !at::GradMode::is_enabled()
+                                     ? block.transpose
+                                     : TransposeCsr(block.offsets, block.sources, block.row_ends.back());
   InputRows rows{block.features, block.feature_offsets, block.feature_columns, block.feature_values};
   for (int64_t l = 0; l < layers; ++l) {
     const int64_t targets = block.row_ends[static_cast<size_t>(layers - l - 1)];
-    const Edges edges{targets, block.offsets.narrow(0, 0, targets + 1), block.sources};
-    Tensor h = Convolve(l, rows, edges, norm);
-    if (l == layers - 1) return h;
-    h = h.relu_();
-    if (mode == Mode::kTrain) {
-      h = Dropout(h, block.step, {.seed = seed_, .layer = l}, options_.model.dropout,
-                  block.row_keys.defined() ? block.row_keys.narrow(0, 0, targets) : Tensor());
+    const auto first = [targets](const Tensor& of_rows) {
+      return of_rows.defined() ? of_rows.narrow(0, 0, targets) : of_rows;
+    };
+    ConvEdges edges;
+    if (l > 0 || !sums_made) {
+      edges = {.offsets = block.offsets.narrow(0, 0, targets + 1),
+               .sources = block.sources,
+               .transpose = transpose,
+               .weights = norm.weights,
+               .self = first(norm.self),
+               .scale = first(norm.scale)};
     }
+    const bool last = l == layers - 1;
+    const Tensor h = Convolve(l, rows, edges,
+                              {.relu = !last,
+                               .step = block.step,
+                               .key = {.seed = seed_, .layer = l},
+                               .p = !last && mode == Mode::kTrain ? options_.model.dropout : 0,
+                               .row_keys = first(block.row_keys)});
     rows = {.dense = h, .feature_offsets = {}, .feature_columns = {}, .feature_values = {}};
   }
-  TORCH_CHECK(false, "NodeModel: num_layers: ", layers, " is not positive");
+  return rows.dense;
 }
 
 Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk& chunk) {

@@ -7,14 +7,16 @@
 
 #include "nn/models/model_cost.h"
 #include "nn/models/node_model.h"
+#include "nn/ops/graph_conv.h"
 
 namespace permafrost::nn {
 
-// What a convolution multiplies messages with, equal in all layers of a block. All undefined where it does not.
+// What a convolution multiplies messages with, equal in all layers of a block: ConvEdges of nn/ops/graph_conv.h.
+// Undefined where it does not.
 struct MessageNorm {
-  at::Tensor edges;  // [E]
-  at::Tensor self;   // [rows with in-edges, 1] what a row's own message is multiplied by
-  at::Tensor rows;   // [rows with in-edges, 1] what each row's sum is multiplied by in the end
+  at::Tensor weights;  // [E]
+  at::Tensor self;     // [rows with in-edges]
+  at::Tensor scale;    // [rows with in-edges]
 };
 
 // Threads: the device thread. Owns its tensors.
@@ -29,18 +31,13 @@ class LayeredModel : public NodeModel {
   std::string Describe() const final;
 
  protected:
-  // In-edges of the first `targets` rows, as CSR.
-  struct Edges {
-    int64_t targets = 0;
-    at::Tensor offsets;  // [targets + 1]
-    at::Tensor sources;
-  };
   LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device);
 
   virtual MessageNorm NormOf(const NodeBlock& block) const = 0;
-  // [edges.targets, output_width(layer)], without relu.
-  virtual at::Tensor Convolve(int64_t layer, const InputRows& in, const Edges& edges,
-                              const MessageNorm& norm) const = 0;
+  // [targets, output_width(layer)], with the activation. targets: rows of `edges`, or, where its offsets are
+  // undefined, of `in`, whose sums are made already.
+  virtual at::Tensor Convolve(int64_t layer, const InputRows& in, const ConvEdges& edges,
+                              const ConvActivation& activation) const = 0;
   virtual at::Tensor ConvolveProjected(int64_t layer, const at::Tensor& projected, const Chunk& chunk) const = 0;
 
   int64_t num_layers() const { return options_.model.num_layers; }
@@ -54,10 +51,9 @@ class LayeredModel : public NodeModel {
   // The same rows, dense, in the weight's type.
   static at::Tensor Dense(const InputRows& rows, const at::Tensor& weight);
   static InputRows FirstRows(const InputRows& rows, int64_t count);
-  static int64_t CountRows(const InputRows& rows);
   // Whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows to
   // multiply, or narrower rows to gather; sparse rows are always multiplied first.
-  static bool AggregatesFirst(const InputRows& in, const Edges& edges, const at::Tensor& weight);
+  static bool AggregatesFirst(const InputRows& in, const ConvEdges& edges, const at::Tensor& weight);
 
  private:
   NodeModelOptions options_;

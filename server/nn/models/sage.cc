@@ -26,19 +26,18 @@ Sage::Sage(const NodeModelOptions& options, uint64_t seed, at::Device device) : 
   }
 }
 
-MessageNorm Sage::NormOf(const NodeBlock& /*block*/) const { return {}; }
+MessageNorm Sage::NormOf(const NodeBlock& block) const {
+  return {.weights = {}, .self = {}, .scale = MeanScale(block.offsets, layers_[0].left.scalar_type())};
+}
 Tensor Sage::InverseSqrtDegrees(const Chunk& /*chunk*/) const { return {}; }
 
-Tensor Sage::Convolve(int64_t l, const InputRows& in, const Edges& edges, const MessageNorm& /*norm*/) const {
+Tensor Sage::Convolve(int64_t l, const InputRows& in, const ConvEdges& edges, const ConvActivation& activation) const {
   const Layer& layer = layers_[static_cast<size_t>(l)];
-  const InputRows own = FirstRows(in, edges.targets);
   if (AggregatesFirst(in, edges, layer.left)) {
-    const Tensor mean = SegmentMean(in.dense, edges.offsets, edges.sources);
-    return at::addmm(at::addmm(layer.bias, mean, layer.left.t()), own.dense, layer.right.t());
+    return GraphConv(in.dense, edges, at::cat({layer.left, layer.right}, 1), layer.bias, {}, activation);
   }
-  const Tensor mean = SegmentMean(Linear(in, layer.left), edges.offsets, edges.sources);
-  if (own.dense.defined()) return at::addmm(layer.bias, own.dense, layer.right.t()) + mean;
-  return Linear(own, layer.right) + mean + layer.bias;
+  const Tensor own = Linear(FirstRows(in, edges.offsets.size(0) - 1), layer.right);
+  return GraphConv(Linear(in, layer.left), edges, {}, layer.bias, own, activation);
 }
 
 bool Sage::ProjectsNothing(int64_t l) const { return input_width(l) <= 2 * output_width(l); }

@@ -16,6 +16,7 @@
 #include "nn/models/node_block_plan.h"
 #include "nn/models/registry.h"
 #include "nn/models/relative_difference.h"
+#include "nn/ops/segment_ops.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::nn {
@@ -139,6 +140,32 @@ TEST(NodeModel, ForwardIsTheFormula) {
   }
 }
 
+// As a batcher makes the first layer's means (data/batching/block_batch.h).
+TEST(NodeModel, SumsThatAreMadeBeforehandChangeNothing) {
+  for (const int64_t layers : {2, 3}) {
+    const NodeModelOptions options = Options(Architecture::kSage, 6, 8, layers);
+    const std::vector<int64_t> segments(static_cast<size_t>(layers) + 1, 9);
+    const NodeBlock block = MakeBlock({.real = segments, .padded = segments}, layers, 4);
+    const int64_t rows = block.row_ends[static_cast<size_t>(layers) - 1];
+    NodeBlock made = block;
+    made.row_ends.pop_back();
+    made.features =
+        at::cat({SegmentMean(block.features, block.offsets, block.sources), block.features.narrow(0, 0, rows)}, 1);
+    made.offsets = block.offsets.narrow(0, 0, block.row_ends[static_cast<size_t>(layers) - 2] + 1);
+    made.row_keys = block.row_keys.narrow(0, 0, rows);
+    const auto model = MakeNodeModel(options, 4, at::kCPU), other = MakeNodeModel(options, 4, at::kCPU);
+    for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+      const Tensor want = model->Forward(block, mode), got = other->Forward(made, mode);
+      EXPECT_TRUE(got.allclose(want, 1e-6, 1e-6)) << layers << " layers";
+      (want * want).sum().backward();
+      (got * got).sum().backward();
+    }
+    const auto a = model->tensors().parameters(), b = other->tensors().parameters();
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_TRUE(a[i].value.grad().allclose(b[i].value.grad(), 1e-5, 1e-5)) << a[i].name;
+    }
+  }
+}
 TEST(NodeModel, LayerWiseInferenceEqualsForward) {
   const at::NoGradGuard no_grad;
   for (const Architecture architecture : kBoth) {
