@@ -1,19 +1,16 @@
 // The losses as operators against the same losses of PyTorch's operators.
 #include "nn/ops/masked_loss.h"
 
-// Says which targets there are, and so stands before Highway's headers.
-#include "nn/kernels/targets.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "nn/every_instruction_set.h"
 #include "nn/leaf.h"
 
 namespace permafrost::nn {
@@ -95,19 +92,14 @@ TEST(MaskedLoss, AgreesWithPyTorchsOperators) {
   }
 }
 
-// What this processor can run of what was compiled: on x86 the baseline, AVX2 and AVX-512.
 TEST(MaskedLoss, EveryInstructionSetAgreesWithPyTorchsOperators) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
+  ForEveryInstructionSet([](const std::string& instructions) {
     for (const LossCase& c : kLossCases) {
-      const std::string why = std::string(c.why) + " with " + hwy::TargetName(target);
+      const std::string why = c.why + (" with " + instructions);
       ExpectLossesClose(c, at::kDouble, 1e-11, why);
       ExpectLossesClose(c, at::kFloat, 3e-5, why + " in float32");
     }
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
+  });
 }
 
 // The gradient by differences along the gradient itself, without any reference's derivative.
