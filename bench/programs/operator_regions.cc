@@ -110,7 +110,7 @@ std::vector<ParallelRegion> MakeParallelRegions() {
           {"gathers", "twice kGrain of server/nn/ops/segment_ops.cc; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
            Gathers},
           {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},
-          {"drops", "kGrain of server/nn/ops/dropout.cc", Drops},
+          {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
           {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/adam.cc", Updates},
           {"losses", "kLossGrain chunks of kLossChunk of server/nn/ops/masked_loss.cc", Losses}};
 }

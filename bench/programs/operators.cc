@@ -1,6 +1,7 @@
 // The fused operators beside the same of PyTorch's operators, under Google Benchmark, whose flags it takes:
 //   build/bin/operators --benchmark_filter=mlp
-// With --serve it answers each line on standard input with one line of JSON, for bench/operators.py and bench/parallel.py:
+// With --serve it answers each line on standard input with one line of JSON, for bench/operators.py and
+// bench/parallel.py:
 //   list                          {"operators": [{"name", "shape"}], "regions": [{"name", "constant"}]}
 //   time NAME/fused, NAME/plain   {"seconds": of one run}
 //   region NAME SIZE THREADS GAP  {"seconds": of one run, each GAP seconds after the one before}

@@ -20,8 +20,9 @@ using at::Tensor;
 
 // Columns handled together: their running sums stay in registers and L1 while rows stream by once.
 constexpr int64_t kBlock = 64;
-// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared.
-constexpr int64_t kParallelValues = 1 << 18;
+// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared. At half
+// of it, 40 us of work, two threads were as fast as one: `bench/run parallel --filter norms`.
+constexpr int64_t kParallelValues = 1 << 17;
 
 template <class Body>
 void ForColumnBlocks(int64_t rows, int64_t columns, Body body) {
