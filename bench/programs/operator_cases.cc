@@ -3,7 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
+#include <initializer_list>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
