@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "nn/ops/regression_loss.h"
+#include "nn/ops/masked_loss.h"
 
 namespace permafrost::nn {
 namespace {
@@ -31,7 +31,11 @@ Tensor Elementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
 LossTerms ComputeLoss(Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
   const bool has_classes = loss == Loss::kCrossEntropy || loss == Loss::kBce;
   TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", kLossNames.Name(loss), " has no class weights");
-  if (!has_classes && prediction.is_cpu()) return RegressionLoss(loss, prediction, labels);
+  return prediction.is_cpu() ? MaskedLoss(loss, prediction, labels, class_weights)
+                             : ComputeLossPlain(loss, prediction, labels, class_weights);
+}
+
+LossTerms ComputeLossPlain(Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
   const Tensor present = labels.eq(labels);
   const Tensor zero = at::zeros({}, prediction.options());
   // `where` before and after: neither a NaN label nor a NaN prediction of a padding row reaches the sum or the

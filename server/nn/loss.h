@@ -16,8 +16,12 @@ struct LossTerms {
 // prediction: [G, T]; labels: [G, T], NaN where missing. kCrossEntropy: prediction [G, classes] logits, labels [G, 1]
 // of whole numbers 0..classes-1. kBce: prediction [G, T] logits, labels 0 or 1. class_weights: undefined, or [classes]
 // ([2] for kBce: of labels 0 and 1), float32: each term is weighted by its label's class, `count` is then the sum of
-// these weights and `mean` is divided by it, as torch.nn.CrossEntropyLoss(weight).
+// these weights and `mean` is divided by it, as torch.nn.CrossEntropyLoss(weight). On the CPU one operator.
 LossTerms ComputeLoss(Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
                       const at::Tensor& class_weights = {});
+
+// The same of PyTorch's operators: the reference, and what devices other than the CPU run.
+LossTerms ComputeLossPlain(Loss loss, const at::Tensor& prediction, const at::Tensor& labels,
+                           const at::Tensor& class_weights = {});
 
 }  // namespace permafrost::nn

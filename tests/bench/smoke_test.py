@@ -24,6 +24,8 @@ GRAPH = ["--nodes", "3000", "--edges", "20000", "--features", "8"]
 # Name -> flags of one or more runs, each tried where the one before it lacks something; what the result must hold.
 SMOKES = {
     "steps": ([["--dataset", SMALL, "--rounds", "3", "--batch-size", "8", "--hidden", "8", "--layers", "2", "--freeze-at", "5"]], ["milliseconds", "ratios"]),
+    "operators": ([["--rounds", "2", "--seconds", "0.0001"]], ["rows"]),
+    "parallel": ([["--rounds", "2", "--gap", "0", "--smallest", "10", "--largest", "11"]], ["regions"]),
     "compare": ([["--workloads", "zinc-gine-64,sage,gcn", "--sides", "permafrost,pyg-loader,pyg-compile", "--sample", SMALL, *GRAPH,
                   "--pairs", "1", "--seconds", "0.1", "--compiler", "aot_eager"]], ["rows"]),
     "policies": ([["--dataset", SMALL, "--epochs", "3", "--batch-size", "16", "--hidden", "8", "--layers", "2", "--policies", "always,freeze+pad",

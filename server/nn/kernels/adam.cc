@@ -13,29 +13,37 @@
 HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
-// The values from `i` on, as many as d has lanes.
-template <class D, class T>
-HWY_INLINE void StepLanes(D d, const AdamUpdate& u, int64_t i, const T* gradient, T* value, T* m, T* v) {
-  const auto set = [&](double x) HWY_ATTR { return hn::Set(d, static_cast<T>(x)); };
-  auto g = hn::LoadU(d, gradient + i), w = hn::LoadU(d, value + i);
-  if (u.weight_decay != 0) {
-    if (u.decoupled) {
-      w = hn::NegMulAdd(set(u.learning_rate * u.weight_decay), w, w);
-    } else {
-      g = hn::MulAdd(set(u.weight_decay), w, g);
-    }
-  }
-  const auto first = hn::MulAdd(set(u.beta1), hn::LoadU(d, m + i), hn::Mul(set(1 - u.beta1), g));
-  const auto second = hn::MulAdd(set(u.beta2), hn::LoadU(d, v + i), hn::Mul(hn::Mul(set(1 - u.beta2), g), g));
-  const auto root = hn::MulAdd(hn::Sqrt(second), set(1 / std::sqrt(u.correction2)), set(u.eps));
-  hn::StoreU(first, d, m + i);
-  hn::StoreU(second, d, v + i);
-  hn::StoreU(hn::Sub(w, hn::Div(hn::Mul(set(u.learning_rate / u.correction1), first), root)), d, value + i);
-}
+// What an update multiplies with, worked out once for all values.
+template <class T>
+struct Factors {
+  explicit Factors(const AdamUpdate& u)
+      : keep1(static_cast<T>(u.beta1)),
+        take1(static_cast<T>(1 - u.beta1)),
+        keep2(static_cast<T>(u.beta2)),
+        take2(static_cast<T>(1 - u.beta2)),
+        root(static_cast<T>(1 / std::sqrt(u.correction2))),
+        eps(static_cast<T>(u.eps)),
+        rate(static_cast<T>(u.learning_rate / u.correction1)),
+        decay(static_cast<T>(u.decoupled ? 0 : u.weight_decay)),
+        shrink(static_cast<T>(u.decoupled ? u.learning_rate * u.weight_decay : 0)) {}
+  T keep1, take1, keep2, take2, root, eps, rate, decay, shrink;
+};
 
 template <class T>
 void Step(const AdamUpdate& u, int64_t size, const T* gradient, T* value, T* m, T* v) {
-  ForColumns<1, T>(size, [&](auto d, auto, int64_t i) HWY_ATTR { StepLanes(d, u, i, gradient, value, m, v); });
+  const Factors<T> f(u);
+  ForColumns<1, T>(size, [=](auto d, auto, int64_t i) HWY_ATTR {
+    auto g = hn::LoadU(d, gradient + i), w = hn::LoadU(d, value + i);
+    if (f.shrink != 0) w = hn::NegMulAdd(hn::Set(d, f.shrink), w, w);
+    if (f.decay != 0) g = hn::MulAdd(hn::Set(d, f.decay), w, g);
+    const auto first = hn::MulAdd(hn::Set(d, f.keep1), hn::LoadU(d, m + i), hn::Mul(hn::Set(d, f.take1), g));
+    const auto square = hn::Mul(hn::Mul(hn::Set(d, f.take2), g), g);
+    const auto second = hn::MulAdd(hn::Set(d, f.keep2), hn::LoadU(d, v + i), square);
+    const auto root = hn::MulAdd(hn::Sqrt(second), hn::Set(d, f.root), hn::Set(d, f.eps));
+    hn::StoreU(first, d, m + i);
+    hn::StoreU(second, d, v + i);
+    hn::StoreU(hn::Sub(w, hn::Div(hn::Mul(hn::Set(d, f.rate), first), root)), d, value + i);
+  });
 }
 
 // Highway exports plain functions: one of each for each type.

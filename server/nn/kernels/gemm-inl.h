@@ -106,6 +106,20 @@ HWY_INLINE void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t 
   SomeColumns(rows, kRows, i, j, columns, epilogue);
 }
 
+// The last rows of a product, fewer than a tile, as one tile of their own: each sum waits for the one before, so that a
+// tile of one or two rows takes as long as one of four.
+template <int kRows, class T, class Epilogue>
+HWY_INLINE void LastRows(int64_t rows, int64_t k, const T* HWY_RESTRICT a, int64_t a_row, int64_t a_k,
+                         const T* HWY_RESTRICT panel, int64_t i, int64_t j, int64_t columns, const Epilogue& epilogue) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) {
+      Tile<kRows>(k, a, a_row, a_k, panel, i, j, columns, epilogue);
+    } else {
+      LastRows<kRows - 1>(rows, k, a, a_row, a_k, panel, i, j, columns, epilogue);
+    }
+  }
+}
+
 // For each element (i, j) of a * b: epilogue(tag, i, j, values of the columns from j on). a: [m, k], whose element
 // (i, p) is a[i * a_row + p * a_k]; b: [k, n] as PackPanels left it. The order of each element's sum is that of p.
 template <class T, class Epilogue>
@@ -122,8 +136,7 @@ void Gemm(int64_t m, int64_t n, int64_t k, const T* HWY_RESTRICT a, int64_t a_ro
       int64_t i = i0;
       for (; i + kTileRows <= end; i += kTileRows)
         Tile<kTileRows>(k, a + i * a_row, a_row, a_k, panel, i, j, columns, epilogue);
-      for (; i + 2 <= end; i += 2) Tile<2>(k, a + i * a_row, a_row, a_k, panel, i, j, columns, epilogue);
-      for (; i < end; ++i) Tile<1>(k, a + i * a_row, a_row, a_k, panel, i, j, columns, epilogue);
+      LastRows<kTileRows - 1>(end - i, k, a + i * a_row, a_row, a_k, panel, i, j, columns, epilogue);
     }
   }
 }

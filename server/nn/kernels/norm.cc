@@ -42,21 +42,39 @@ HWY_NOINLINE void Apply(const T* HWY_RESTRICT z, int64_t rows, int64_t width, co
     }
 }
 
+// DropoutMix of each lane.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V MixLanes(D d, V h) {
+  h = hn::Mul(hn::Xor(h, hn::ShiftRight<16>(h)), hn::Set(d, kDropoutMix1));
+  h = hn::Mul(hn::Xor(h, hn::ShiftRight<13>(h)), hn::Set(d, kDropoutMix2));
+  return hn::Xor(h, hn::ShiftRight<16>(h));
+}
+
+// Lanes of d, all ones where a hash is below the threshold. Hashes are unsigned, half as wide as float64.
+template <class D, class DU, class V>
+HWY_INLINE hn::Mask<D> Below(D d, DU du, V hash, uint32_t threshold) {
+  const auto below = hn::VecFromMask(du, hn::Lt(hash, hn::Set(du, threshold)));
+  if constexpr (sizeof(hn::TFromD<D>) == sizeof(uint32_t)) {
+    return hn::MaskFromVec(hn::BitCast(d, below));
+  } else {
+    const hn::RebindToSigned<D> wide;
+    return hn::MaskFromVec(hn::BitCast(d, hn::PromoteTo(wide, hn::BitCast(hn::RebindToSigned<DU>(), below))));
+  }
+}
+
 template <class T>
 HWY_NOINLINE void Drop(const DropoutMask& mask, T kept, const int64_t* row_keys, int64_t first_row, int64_t rows,
                        int64_t width, const T* x, T* y) {
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t row_key = row_keys == nullptr ? first_row + r : row_keys[r];
     const uint32_t row = DropoutMix(mask.key ^ static_cast<uint32_t>(row_key));
-    const T* const in = x + r * width;
-    T* const out = y + r * width;
-// The same place, or places apart.
-#pragma GCC ivdep
-    for (int64_t c = 0; c < width; ++c) {
-      const uint32_t hash = DropoutMix(row ^ (static_cast<uint32_t>(c) * kDropoutColumnStride));
-      const T value = in[c] * kept;  // computed whatever the hash is: keeps the loop straight
-      out[c] = hash < mask.threshold ? T(0) : value;
-    }
+    ForColumns<1, T>(width, [&](auto d, auto, int64_t c) HWY_ATTR {
+      const hn::Rebind<uint32_t, decltype(d)> du;
+      const auto columns = hn::Mul(hn::Iota(du, static_cast<uint32_t>(c)), hn::Set(du, kDropoutColumnStride));
+      const auto hash = MixLanes(du, hn::Xor(columns, hn::Set(du, row)));
+      const auto value = hn::Mul(hn::LoadU(d, x + r * width + c), hn::Set(d, kept));
+      hn::StoreU(hn::IfThenZeroElse(Below(d, du, hash, mask.threshold), value), d, y + r * width + c);
+    });
   }
 }
 

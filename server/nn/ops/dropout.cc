@@ -6,19 +6,19 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "nn/kernels/dropout_hash.h"
 #include "nn/kernels/norm.h"
+#include "nn/ops/operator.h"
 
 namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
-// Values a thread should have at least.
-constexpr int64_t kGrain = 1 << 15;
+// Values from which on several threads share them. At half of it, 40 us of work, two threads were as fast as one:
+// `bench/run parallel --filter drops`.
+constexpr int64_t kDropGrain = 1 << 15;
 constexpr int64_t kLow32 = 0xffffffff;
 
 void Check(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, double p) {
@@ -45,7 +45,7 @@ Tensor DropoutCpu(const Tensor& x_in, const Tensor& step, const OptionalTensor& 
     const auto scale = static_cast<scalar_t>(1 / (1 - p));
     const scalar_t* const from = x.const_data_ptr<scalar_t>();
     scalar_t* const to = y.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, x.size(0), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, columns)),
+    at::parallel_for(0, x.size(0), std::max<int64_t>(1, kDropGrain / std::max<int64_t>(1, columns)),
                      [&](int64_t begin, int64_t end) {
                        DropRows<scalar_t>(mask, scale, row_key == nullptr ? nullptr : row_key + begin, begin,
                                           end - begin, columns, from + begin * columns, to + begin * columns);
@@ -83,7 +83,8 @@ Tensor DropoutComposite(const Tensor& x, const Tensor& step, const OptionalTenso
   return at::where(dropped, at::zeros({}, x.options()), x * (1 / (1 - p)));
 }
 
-constexpr const char* kDropout = "permafrost::dropout";
+constexpr Operator<DropoutCpu> kDropout{
+    "dropout(Tensor x, Tensor step, Tensor? row_keys, int seed, int layer, float p) -> Tensor"};
 
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
  public:
@@ -93,42 +94,29 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
     context->saved_data["seed"] = seed;
     context->saved_data["layer"] = layer;
     context->saved_data["p"] = p;
-    return Call(x, step, row_keys, seed, layer, p);
+    return kDropout(x, step, row_keys, seed, layer, p);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
     auto& data = context->saved_data;
     const auto saved = context->get_saved_variables();
-    const OptionalTensor row_keys = saved[1].defined() ? OptionalTensor(saved[1]) : std::nullopt;
-    return {Call(grads[0], saved[0], row_keys, data["seed"].toInt(), data["layer"].toInt(), data["p"].toDouble()),
+    return {kDropout(grads[0], saved[0], IfDefined(saved[1]), data["seed"].toInt(), data["layer"].toInt(),
+                     data["p"].toDouble()),
             Tensor(),
             Tensor(),
             Tensor(),
             Tensor(),
             Tensor()};
   }
-
- private:
-  static Tensor Call(const Tensor& x, const Tensor& step, const OptionalTensor& row_keys, int64_t seed, int64_t layer,
-                     double p) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kDropout, "").typed<decltype(DropoutCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    return op.call(x, step, row_keys, seed, layer, p);
-  }
 };
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def("dropout(Tensor x, Tensor step, Tensor? row_keys, int seed, int layer, float p) -> Tensor");
-}
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) { library.impl("dropout", DropoutCpu); }
-TORCH_LIBRARY_IMPL(permafrost, CompositeExplicitAutograd, library) { library.impl("dropout", DropoutComposite); }
+TORCH_LIBRARY_FRAGMENT(permafrost, library) { kDropout.Register(library, DropoutComposite); }
 
 Tensor Dropout(const Tensor& x, const Tensor& step, const DropoutKey& key, double p, const Tensor& row_keys) {
   if (p == 0) return x;
-  return DropoutFunction::apply(x, step, row_keys.defined() ? OptionalTensor(row_keys) : std::nullopt,
-                                static_cast<int64_t>(key.seed), key.layer, p);
+  return DropoutFunction::apply(x, step, IfDefined(row_keys), static_cast<int64_t>(key.seed), key.layer, p);
 }
 
 }  // namespace permafrost::nn

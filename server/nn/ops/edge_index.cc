@@ -7,6 +7,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "nn/ops/operator.h"
+
 namespace permafrost::nn {
 namespace {
 
@@ -51,20 +53,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> EdgeIndexCpu(const Tensor& source_in,
   return {in_offsets, out_offsets, out_targets, out_edges};
 }
 
-constexpr const char* kEdgeIndexName = "permafrost::edge_index";
+constexpr Operator<EdgeIndexCpu> kEdgeIndex{
+    "edge_index(Tensor source, Tensor target, int nodes) -> (Tensor, Tensor, Tensor, Tensor)"};
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def("edge_index(Tensor source, Tensor target, int nodes) -> (Tensor, Tensor, Tensor, Tensor)");
-}
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) { library.impl("edge_index", EdgeIndexCpu); }
+TORCH_LIBRARY_FRAGMENT(permafrost, library) { kEdgeIndex.Register(library); }
 
 EdgeIndex IndexEdges(const Tensor& source, const Tensor& target, int64_t nodes) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow(kEdgeIndexName, "").typed<decltype(EdgeIndexCpu)>();
-  const at::AutoDispatchBelowADInplaceOrView below;
-  auto [in_offsets, out_offsets, out_targets, out_edges] = op.call(source, target, nodes);
+  auto [in_offsets, out_offsets, out_targets, out_edges] = kEdgeIndex(source, target, nodes);
   return {in_offsets, out_offsets, out_targets, out_edges};
 }
 

@@ -7,13 +7,16 @@
 
 #include <algorithm>
 
+#include "nn/ops/operator.h"
+
 namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
 
-// Values a thread should have at least.
-constexpr int64_t kEmbeddingGrain = 1 << 15;
+// Values that are read from which on several threads share them. At half of it, 25 us of work, two threads were as fast
+// as one: `bench/run parallel --filter gathers`.
+constexpr int64_t kEmbeddingGrain = 1 << 16;
 // Columns whose gradients one thread sums.
 constexpr int64_t kEmbeddingBlock = 64;
 
@@ -99,30 +102,25 @@ Tensor CombineCategoriesCpu(const Tensor& features_in, at::IntArrayRef categorie
   return codes;
 }
 
-constexpr const char* kEmbeddingForward = "permafrost::embedding_sum";
-constexpr const char* kEmbeddingBackward = "permafrost::embedding_sum_backward";
-constexpr const char* kEmbeddingCombine = "permafrost::combine_categories";
+constexpr Operator<EmbeddingForwardCpu> kEmbeddingForward{"embedding_sum(Tensor features, Tensor[] tables) -> Tensor"};
+constexpr Operator<EmbeddingBackwardCpu> kEmbeddingBackward{
+    "embedding_sum_backward(Tensor grad, Tensor features, int[] sizes) -> Tensor[]"};
+constexpr Operator<CombineCategoriesCpu> kCombineCategories{
+    "combine_categories(Tensor features, int[] categories) -> Tensor"};
 
-// Both halves are dispatched operators, so that a capture below autograd sees them.
 class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& features, at::TensorList tables) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kEmbeddingForward, "").typed<decltype(EmbeddingForwardCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({features});
     std::vector<int64_t> sizes;
     for (const Tensor& table : tables) sizes.push_back(table.size(0));
     context->saved_data["sizes"] = sizes;
-    return op.call(features, tables);
+    return kEmbeddingForward(features, tables);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kEmbeddingBackward, "").typed<decltype(EmbeddingBackwardCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
     std::vector<Tensor> of_tables =
-        op.call(grads[0], context->get_saved_variables()[0], context->saved_data["sizes"].toIntVector());
+        kEmbeddingBackward(grads[0], context->get_saved_variables()[0], context->saved_data["sizes"].toIntVector());
     of_tables.insert(of_tables.begin(), Tensor());
     return of_tables;
   }
@@ -131,15 +129,9 @@ class EmbeddingSumFunction : public torch::autograd::Function<EmbeddingSumFuncti
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def("embedding_sum(Tensor features, Tensor[] tables) -> Tensor");
-  library.def("embedding_sum_backward(Tensor grad, Tensor features, int[] sizes) -> Tensor[]");
-  library.def("combine_categories(Tensor features, int[] categories) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("embedding_sum", EmbeddingForwardCpu);
-  library.impl("embedding_sum_backward", EmbeddingBackwardCpu);
-  library.impl("combine_categories", CombineCategoriesCpu);
+  kEmbeddingForward.Register(library);
+  kEmbeddingBackward.Register(library);
+  kCombineCategories.Register(library);
 }
 
 Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
@@ -153,12 +145,7 @@ Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
 }
 
 Tensor CombineCategories(const Tensor& features, const std::vector<int64_t>& categories) {
-  if (features.is_cpu()) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kEmbeddingCombine, "").typed<decltype(CombineCategoriesCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    return op.call(features, categories);
-  }
+  if (features.is_cpu()) return kCombineCategories(features, categories);
   Tensor codes = features.select(1, 0);
   for (size_t c = 1; c < categories.size(); ++c) {
     codes = codes * categories[c] + features.select(1, static_cast<int64_t>(c));

@@ -4,19 +4,18 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include <optional>
 #include <tuple>
 
 #include "nn/kernels/dropout_hash.h"
 #include "nn/kernels/gine.h"
 #include "nn/ops/mlp_norm_layer.h"
+#include "nn/ops/operator.h"
 #include "nn/ops/real_rows.h"
 
 namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 void CheckGine(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& code, int64_t edges,
                const MlpWeights& w) {
@@ -142,11 +141,20 @@ GineBackwardResult GineBackwardCpu(const Tensor& grad_in, const Tensor& x_in, co
   return {g.x, ge_sum, g.mlp.w1, g.mlp.b1, g.mlp.w2, g.mlp.b2, g.norm_weight, g.norm_bias};
 }
 
-constexpr const char* kGineForward = "permafrost::gine_layer";
-constexpr const char* kGineBackward = "permafrost::gine_layer_backward";
-constexpr const char* kGineEval = "permafrost::gine_layer_eval";
+constexpr Operator<GineForwardCpu> kGineForward{
+    "gine_layer(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
+    "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor norm_weight, Tensor norm_bias, Tensor(a!) running_mean, "
+    "Tensor(b!) running_var, Tensor(c!) batches, Tensor step, float momentum, float eps, int seed, int layer, "
+    "float p) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
+constexpr Operator<GineBackwardCpu> kGineBackward{
+    "gine_layer_backward(Tensor grad, Tensor x, Tensor edge_rows, Tensor? code, Tensor out_offsets, "
+    "Tensor out_targets, Tensor out_edges, Tensor real_rows, Tensor w1, Tensor b1, Tensor w2, Tensor b2, "
+    "Tensor norm_weight, Tensor y, Tensor sum, Tensor hidden, Tensor product, Tensor mean, Tensor invstd, float p) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
+constexpr Operator<GineEvalCpu> kGineEval{
+    "gine_layer_eval(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
+    "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor scale, Tensor shift) -> Tensor"};
 
-// Both halves are dispatched operators, so that a capture below autograd sees them.
 class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& edge_rows,
@@ -154,13 +162,10 @@ class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
                         const Tensor& norm_weight, const Tensor& norm_bias, const OptionalTensor& code,
                         const GineEdges& edges, const Tensor& real_rows, const GineWeights& weights,
                         const GineDropout& dropout, const BatchNormOptions& norm) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kGineForward, "").typed<decltype(GineForwardCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
     auto [y, sum, hidden, product, mean, invstd] =
-        op.call(x, edge_rows, code, edges.source, edges.index.in_offsets, real_rows, w1, b1, w2, b2, norm_weight,
-                norm_bias, weights.running_mean, weights.running_var, weights.batches_tracked, dropout.step,
-                norm.momentum, norm.eps, static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p);
+        kGineForward(x, edge_rows, code, edges.source, edges.index.in_offsets, real_rows, w1, b1, w2, b2, norm_weight,
+                     norm_bias, weights.running_mean, weights.running_var, weights.batches_tracked, dropout.step,
+                     norm.momentum, norm.eps, static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p);
     context->save_for_backward({x, edge_rows, code.value_or(Tensor()), edges.index.out_offsets, edges.index.out_targets,
                                 edges.index.out_edges, real_rows, w1, b1, w2, b2, norm_weight, y, sum, hidden, product,
                                 mean, invstd});
@@ -169,62 +174,36 @@ class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kGineBackward, "").typed<decltype(GineBackwardCpu)>();
     const auto s = context->get_saved_variables();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    auto [gx, ge, gw1, gb1, gw2, gb2, gnw, gnb] = op.call(
-        grads[0], s[0], s[1], s[2].defined() ? OptionalTensor(s[2]) : std::nullopt, s[3], s[4], s[5], s[6], s[7], s[8],
-        s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], context->saved_data["p"].toDouble());
+    auto [gx, ge, gw1, gb1, gw2, gb2, gnw, gnb] =
+        kGineBackward(grads[0], s[0], s[1], IfDefined(s[2]), s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11],
+                      s[12], s[13], s[14], s[15], s[16], s[17], context->saved_data["p"].toDouble());
     return {gx, ge, gw1, gb1, gw2, gb2, gnw, gnb, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
-OptionalTensor CodeOf(const GineEdges& edges) {
-  return edges.code.defined() ? OptionalTensor(edges.code) : std::nullopt;
-}
-
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def(
-      "gine_layer(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
-      "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor norm_weight, Tensor norm_bias, Tensor(a!) running_mean, "
-      "Tensor(b!) running_var, Tensor(c!) batches, Tensor step, float momentum, float eps, int seed, int layer, float "
-      "p) "
-      "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
-  library.def(
-      "gine_layer_backward(Tensor grad, Tensor x, Tensor edge_rows, Tensor? code, Tensor out_offsets, "
-      "Tensor out_targets, Tensor out_edges, Tensor real_rows, Tensor w1, Tensor b1, Tensor w2, Tensor b2, "
-      "Tensor norm_weight, Tensor y, Tensor sum, Tensor hidden, Tensor product, Tensor mean, Tensor invstd, float p) "
-      "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
-  library.def(
-      "gine_layer_eval(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
-      "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor scale, Tensor shift) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("gine_layer", GineForwardCpu);
-  library.impl("gine_layer_backward", GineBackwardCpu);
-  library.impl("gine_layer_eval", GineEvalCpu);
+  kGineForward.Register(library);
+  kGineBackward.Register(library);
+  kGineEval.Register(library);
 }
 
 Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                  const GineDropout& dropout, const BatchNormOptions& norm) {
   if (!x.is_cpu()) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
-  return GineLayerFunction::apply(x, edges.rows, w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias, CodeOf(edges),
-                                  edges, real_rows, w, dropout, norm);
+  return GineLayerFunction::apply(x, edges.rows, w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias,
+                                  IfDefined(edges.code), edges, real_rows, w, dropout, norm);
 }
 
 Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                      const BatchNormOptions& norm) {
   if (!x.is_cpu()) return GineLayerEvalPlain(x, edges, w, norm);
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kGineEval, "").typed<decltype(GineEvalCpu)>();
   const Tensor scale = w.norm_weight * (w.running_var + norm.eps).rsqrt();
   const Tensor shift = w.norm_bias - w.running_mean * scale;
-  const at::AutoDispatchBelowADInplaceOrView below;
-  return op.call(x, edges.rows, CodeOf(edges), edges.source, edges.index.in_offsets, real_rows, w.w1, w.b1, w.w2, w.b2,
-                 scale, shift);
+  return kGineEval(x, edges.rows, IfDefined(edges.code), edges.source, edges.index.in_offsets, real_rows, w.w1, w.b1,
+                   w.w2, w.b2, scale, shift);
 }
 
 }  // namespace permafrost::nn

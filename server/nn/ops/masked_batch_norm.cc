@@ -10,6 +10,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "nn/ops/operator.h"
 #include "nn/ops/real_rows.h"
 
 namespace permafrost::nn {
@@ -19,8 +20,9 @@ using at::Tensor;
 
 // Columns handled together: their running sums stay in registers and L1 while rows stream by once.
 constexpr int64_t kBlock = 64;
-// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared.
-constexpr int64_t kParallelValues = 1 << 18;
+// Below this many values the work stays on one thread: small parallel regions collapse when cores are shared. At half
+// of it, 40 us of work, two threads were as fast as one: `bench/run parallel --filter norms`.
+constexpr int64_t kParallelValues = 1 << 17;
 
 template <class Body>
 void ForColumnBlocks(int64_t rows, int64_t columns, Body body) {
@@ -66,9 +68,9 @@ void ForwardBlock(const T* __restrict__ x, int64_t all_rows, int64_t rows, int64
   for (int64_t r = rows; r < all_rows; ++r) std::fill_n(y + r * columns + c0, width, T(0));
 }
 
-std::tuple<Tensor, Tensor, Tensor> ForwardCpu(const Tensor& x_in, const Tensor& real_rows, const Tensor& weight,
-                                              const Tensor& bias, Tensor& running_mean, Tensor& running_var,
-                                              double momentum, double eps) {
+std::tuple<Tensor, Tensor, Tensor> NormForwardCpu(const Tensor& x_in, const Tensor& real_rows, const Tensor& weight,
+                                                  const Tensor& bias, Tensor& running_mean, Tensor& running_var,
+                                                  double momentum, double eps) {
   const Tensor x = x_in.contiguous();
   const int64_t rows = RealRows(real_rows, x.size(0), "masked_batch_norm_relu");
   Tensor y = at::empty_like(x);
@@ -119,9 +121,9 @@ void BackwardBlock(const T* __restrict__ grad, const T* __restrict__ x, const T*
   for (int64_t r = rows; r < all_rows; ++r) std::fill_n(gx + r * columns + c0, width, T(0));
 }
 
-std::tuple<Tensor, Tensor, Tensor> BackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& y,
-                                               const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
-                                               const Tensor& invstd) {
+std::tuple<Tensor, Tensor, Tensor> NormBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& y,
+                                                   const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
+                                                   const Tensor& invstd) {
   const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
   const int64_t rows = RealRows(real_rows, x.size(0), "masked_batch_norm_relu");
   Tensor gx = at::empty_like(x);
@@ -143,9 +145,9 @@ Tensor RealMask(const Tensor& x, const Tensor& real_rows) {
   return at::arange(x.size(0), real_rows.options()).lt(real_rows).unsqueeze(1);
 }
 
-std::tuple<Tensor, Tensor, Tensor> ForwardComposite(const Tensor& x, const Tensor& real_rows, const Tensor& weight,
-                                                    const Tensor& bias, Tensor& running_mean, Tensor& running_var,
-                                                    double momentum, double eps) {
+std::tuple<Tensor, Tensor, Tensor> NormForwardComposite(const Tensor& x, const Tensor& real_rows, const Tensor& weight,
+                                                        const Tensor& bias, Tensor& running_mean, Tensor& running_var,
+                                                        double momentum, double eps) {
   const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
   const Tensor count = real_rows.to(x.scalar_type()).clamp_min(1);
   const Tensor weight_of_batch = real_rows.gt(0).to(x.scalar_type()) * momentum;
@@ -159,9 +161,9 @@ std::tuple<Tensor, Tensor, Tensor> ForwardComposite(const Tensor& x, const Tenso
   return {y, mean, invstd};
 }
 
-std::tuple<Tensor, Tensor, Tensor> BackwardComposite(const Tensor& grad, const Tensor& x, const Tensor& y,
-                                                     const Tensor& real_rows, const Tensor& weight, const Tensor& mean,
-                                                     const Tensor& invstd) {
+std::tuple<Tensor, Tensor, Tensor> NormBackwardComposite(const Tensor& grad, const Tensor& x, const Tensor& y,
+                                                         const Tensor& real_rows, const Tensor& weight,
+                                                         const Tensor& mean, const Tensor& invstd) {
   const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
   const Tensor count = real_rows.to(x.scalar_type()).clamp_min(1);
   const Tensor g = at::where(at::logical_and(mask, y > 0), grad, zero);
@@ -171,27 +173,26 @@ std::tuple<Tensor, Tensor, Tensor> BackwardComposite(const Tensor& grad, const T
   return {at::where(mask, gx, zero), dot * invstd, sum};
 }
 
-constexpr const char* kForward = "permafrost::masked_batch_norm_relu";
-constexpr const char* kBackward = "permafrost::masked_batch_norm_relu_backward";
+constexpr Operator<NormForwardCpu> kNormForward{
+    "masked_batch_norm_relu(Tensor x, Tensor real_rows, Tensor weight, Tensor bias, Tensor(a!) running_mean, "
+    "Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)"};
+constexpr Operator<NormBackwardCpu> kNormBackward{
+    "masked_batch_norm_relu_backward(Tensor grad, Tensor x, Tensor y, Tensor real_rows, Tensor weight, Tensor mean, "
+    "Tensor invstd) -> (Tensor, Tensor, Tensor)"};
 
-// Both halves are dispatched operators, so that a capture below autograd sees them.
 class MaskedBatchNormReluFunction : public torch::autograd::Function<MaskedBatchNormReluFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& real_rows,
                         const Tensor& weight, const Tensor& bias, Tensor running_mean, Tensor running_var,
                         double momentum, double eps) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kForward, "").typed<decltype(ForwardCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    auto [y, mean, invstd] = op.call(x, real_rows, weight, bias, running_mean, running_var, momentum, eps);
+    auto [y, mean, invstd] = kNormForward(x, real_rows, weight, bias, running_mean, running_var, momentum, eps);
     context->save_for_backward({x, y, real_rows, weight, mean, invstd});
     return y;
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(kBackward, "").typed<decltype(BackwardCpu)>();
     const auto saved = context->get_saved_variables();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    auto [gx, gw, gb] = op.call(grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]);
+    auto [gx, gw, gb] = kNormBackward(grads[0], saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]);
     return {gx, Tensor(), gw, gb, Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
@@ -199,22 +200,8 @@ class MaskedBatchNormReluFunction : public torch::autograd::Function<MaskedBatch
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def(
-      "masked_batch_norm_relu(Tensor x, Tensor real_rows, Tensor weight, Tensor bias, Tensor(a!) running_mean, "
-      "Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)");
-  library.def(
-      "masked_batch_norm_relu_backward(Tensor grad, Tensor x, Tensor y, Tensor real_rows, Tensor weight, Tensor mean, "
-      "Tensor invstd) -> (Tensor, Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("masked_batch_norm_relu", ForwardCpu);
-  library.impl("masked_batch_norm_relu_backward", BackwardCpu);
-}
-
-TORCH_LIBRARY_IMPL(permafrost, CompositeExplicitAutograd, library) {
-  library.impl("masked_batch_norm_relu", ForwardComposite);
-  library.impl("masked_batch_norm_relu_backward", BackwardComposite);
+  kNormForward.Register(library, NormForwardComposite);
+  kNormBackward.Register(library, NormBackwardComposite);
 }
 
 Tensor MaskedBatchNormRelu(const Tensor& x, const Tensor& real_rows, const Tensor& weight, const Tensor& bias,

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "nn/ops/mlp_chunks.h"
+#include "nn/ops/operator.h"
 
 namespace permafrost::nn {
 namespace {
@@ -56,28 +57,24 @@ MlpBackwardResult MlpBackwardCpu(const Tensor& grad_in, const Tensor& x_in, cons
   return {gx, to.w1, to.b1, to.w2, to.b2};
 }
 
-constexpr const char* kMlpForward = "permafrost::mlp";
-constexpr const char* kMlpBackward = "permafrost::mlp_backward";
+constexpr Operator<MlpForwardCpu> kMlpForward{
+    "mlp(Tensor x, Tensor w1, Tensor b1, Tensor w2, Tensor b2) -> (Tensor, Tensor)"};
+constexpr Operator<MlpBackwardCpu> kMlpBackward{
+    "mlp_backward(Tensor grad, Tensor x, Tensor hidden, Tensor w1, Tensor b1, Tensor w2, Tensor b2) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"};
 
-// Both halves are dispatched operators, so that a capture below autograd sees them.
 class MlpFunction : public torch::autograd::Function<MlpFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& w1, const Tensor& b1,
                         const Tensor& w2, const Tensor& b2) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kMlpForward, "").typed<decltype(MlpForwardCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    auto [y, hidden] = op.call(x, w1, b1, w2, b2);
+    auto [y, hidden] = kMlpForward(x, w1, b1, w2, b2);
     context->save_for_backward({x, hidden, w1, b1, w2, b2});
     return y;
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kMlpBackward, "").typed<decltype(MlpBackwardCpu)>();
     const auto s = context->get_saved_variables();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    auto [gx, gw1, gb1, gw2, gb2] = op.call(grads[0], s[0], s[1], s[2], s[3], s[4], s[5]);
+    auto [gx, gw1, gb1, gw2, gb2] = kMlpBackward(grads[0], s[0], s[1], s[2], s[3], s[4], s[5]);
     return {gx, gw1, gb1, gw2, gb2};
   }
 };
@@ -85,14 +82,8 @@ class MlpFunction : public torch::autograd::Function<MlpFunction> {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def("mlp(Tensor x, Tensor w1, Tensor b1, Tensor w2, Tensor b2) -> (Tensor, Tensor)");
-  library.def(
-      "mlp_backward(Tensor grad, Tensor x, Tensor hidden, Tensor w1, Tensor b1, Tensor w2, Tensor b2) "
-      "-> (Tensor, Tensor, Tensor, Tensor, Tensor)");
-}
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("mlp", MlpForwardCpu);
-  library.impl("mlp_backward", MlpBackwardCpu);
+  kMlpForward.Register(library);
+  kMlpBackward.Register(library);
 }
 
 Tensor Mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {

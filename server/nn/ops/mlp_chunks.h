@@ -23,9 +23,9 @@ T* Write(const at::Tensor& t) {
   return t.mutable_data_ptr<T>();
 }
 
-// Below this many multiplications a region stays on one thread. Chosen, not measured: some 10 us of work, a few times
-// what a fork takes.
-inline constexpr int64_t kParallelProducts = 1 << 19;
+// Below this many multiplications a region stays on one thread. At half of it, 30 us of work, two threads were as fast
+// as one: `bench/run parallel --filter products`, on the machine that bench/README.md tells of.
+inline constexpr int64_t kParallelProducts = 1 << 20;
 inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
   return products < kParallelProducts ? chunks.count() : 1;
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "nn/ops/operator.h"
+
 namespace permafrost::nn {
 namespace {
 
@@ -67,27 +69,21 @@ Tensor PoolBackwardCpu(const Tensor& grad_in, const Tensor& graph_in, bool mean)
   return gx;
 }
 
-constexpr const char* kPoolForward = "permafrost::pool";
-constexpr const char* kPoolBackward = "permafrost::pool_backward";
+constexpr Operator<PoolForwardCpu> kPoolForward{"pool(Tensor x, Tensor graph_of_row, int graphs, bool mean) -> Tensor"};
+constexpr Operator<PoolBackwardCpu> kPoolBackward{
+    "pool_backward(Tensor grad, Tensor graph_of_row, bool mean) -> Tensor"};
 
-// Both halves are dispatched operators, so that a capture below autograd sees them.
 class PoolFunction : public torch::autograd::Function<PoolFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& graph, int64_t graphs,
                         bool mean) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kPoolForward, "").typed<decltype(PoolForwardCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({graph});
     context->saved_data["mean"] = mean;
-    return op.call(x, graph, graphs, mean);
+    return kPoolForward(x, graph, graphs, mean);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kPoolBackward, "").typed<decltype(PoolBackwardCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    return {op.call(grads[0], context->get_saved_variables()[0], context->saved_data["mean"].toBool()), Tensor(),
+    return {kPoolBackward(grads[0], context->get_saved_variables()[0], context->saved_data["mean"].toBool()), Tensor(),
             Tensor(), Tensor()};
   }
 };
@@ -95,13 +91,8 @@ class PoolFunction : public torch::autograd::Function<PoolFunction> {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def("pool(Tensor x, Tensor graph_of_row, int graphs, bool mean) -> Tensor");
-  library.def("pool_backward(Tensor grad, Tensor graph_of_row, bool mean) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("pool", PoolForwardCpu);
-  library.impl("pool_backward", PoolBackwardCpu);
+  kPoolForward.Register(library);
+  kPoolBackward.Register(library);
 }
 
 Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, Pooling pooling) {

@@ -15,8 +15,9 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-// Values that a thread should have at least: small parallel regions collapse when cores are shared.
-constexpr int64_t kGrain = 1 << 16;
+// Values that a thread should have at least: small parallel regions collapse when cores are shared. With half as many
+// each, 25 us of work for one, two threads were as fast as one: `bench/run parallel --filter gathers`.
+constexpr int64_t kGrain = 1 << 15;
 // Source rows lie anywhere: the one that many entries ahead is asked for early.
 constexpr int64_t kAhead = 8;
 constexpr int64_t kCacheLine = 64;  // bytes

@@ -6,6 +6,9 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <string>
+
+#include "nn/every_instruction_set.h"
 
 namespace permafrost::nn {
 namespace {
@@ -68,10 +71,8 @@ TEST(Dropout, TheGradientTakesTheSameMask) {
   EXPECT_GT(y.eq(0).sum().item<int64_t>(), 0);
 }
 
-// What devices without a kernel of their own run.
-TEST(Dropout, TheCompositeDrawsTheSameMasks) {
+void ExpectCompositeMasks(const Tensor& x, const std::string& why) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("permafrost::dropout", "");
-  const Tensor x = at::randn({300, 33});
   for (const int64_t step : {int64_t{0}, int64_t{12345}, (int64_t{1} << 35) + 3}) {
     for (const double p : {0.0, 0.25, 0.999}) {
       for (const c10::IValue& keys : {c10::IValue(), c10::IValue(at::randint(0, int64_t{1} << 40, {300}, at::kLong))}) {
@@ -80,11 +81,19 @@ TEST(Dropout, TheCompositeDrawsTheSameMasks) {
         const Tensor composite = stack[0].toTensor();
         stack = {x, Step(step), keys, static_cast<int64_t>(-5), int64_t{2}, p};
         op.callBoxedForDispatchKey(c10::DispatchKey::CPU, stack);
-        EXPECT_TRUE(composite.eq(0).equal(stack[0].toTensor().eq(0))) << step << " " << p;
-        EXPECT_TRUE(composite.allclose(stack[0].toTensor())) << step << " " << p;
+        EXPECT_TRUE(composite.eq(0).equal(stack[0].toTensor().eq(0))) << why << " " << step << " " << p;
+        EXPECT_TRUE(composite.allclose(stack[0].toTensor())) << why << " " << step << " " << p;
       }
     }
   }
+}
+
+// What devices without a kernel of their own run.
+TEST(Dropout, TheCompositeDrawsTheSameMasksAsEveryInstructionSet) {
+  ForEveryInstructionSet([](const std::string& instructions) {
+    ExpectCompositeMasks(at::randn({300, 33}), instructions);
+    ExpectCompositeMasks(at::randn({300, 33}, at::kDouble), instructions + " in float64");
+  });
 }
 
 TEST(Dropout, WithoutIsTheIdentity) {

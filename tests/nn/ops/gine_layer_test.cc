@@ -1,14 +1,10 @@
 // The fused layer against the same layer of PyTorch's operators, over graphs of every odd form.
 #include "nn/ops/gine_layer.h"
 
-// Says which targets there are, and so stands before Highway's headers.
-#include "nn/kernels/targets.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
@@ -16,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/every_instruction_set.h"
 #include "nn/leaf.h"
 
 namespace permafrost::nn {
@@ -226,22 +223,16 @@ TEST(GineLayer, TheNumberOfThreadsChangesNoBit) {
   at::set_num_threads(threads);
 }
 
-// What this processor can run of what was compiled: on x86 the baseline, AVX2 and AVX-512.
 TEST(GineLayer, EveryInstructionSetAgreesWithThePlainLayer) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
+  ForEveryInstructionSet([](const std::string& instructions) {
     for (const LayerCase& c : kLayerCases) {
       const LayerInputs in = MakeLayer(c, 3, 5, at::kDouble);
-      ExpectLayersClose(RunLayer(c, in, true), RunLayer(c, in, false), 1e-10,
-                        std::string(c.why) + " with " + hwy::TargetName(target));
+      ExpectLayersClose(RunLayer(c, in, true), RunLayer(c, in, false), 1e-10, c.why + (" with " + instructions));
     }
     const LayerCase& common = kLayerCases[1];
     const LayerInputs in = MakeLayer(common, 1, 0, at::kFloat);
-    ExpectLayersClose(RunLayer(common, in, true), RunLayer(common, in, false), 2e-4, hwy::TargetName(target));
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
+    ExpectLayersClose(RunLayer(common, in, true), RunLayer(common, in, false), 2e-4, instructions);
+  });
 }
 
 TEST(GineLayer, EvaluationAgreesWithThePlainLayer) {

@@ -1,0 +1,243 @@
+#include "operator_cases.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "nn/loss.h"
+#include "nn/ops/adam.h"
+#include "nn/ops/dropout.h"
+#include "nn/ops/embedding_sum.h"
+#include "nn/ops/gine_layer.h"
+#include "nn/ops/masked_batch_norm.h"
+#include "nn/ops/mlp.h"
+#include "nn/ops/pool.h"
+#include "nn/ops/segment_ops.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+using Forward = std::function<Tensor(const std::vector<Tensor>& leaves)>;
+
+// Of the shipped ZINC sample's batches of 32.
+constexpr int64_t kNodes = 741, kEdges = 1590, kGraphs = 32, kEdgeKinds = 4, kAtomKinds = 28;
+
+Tensor LeafOf(const Tensor& t) { return t.detach().clone().set_requires_grad(true); }
+Tensor Uniform(int64_t below, int64_t count) { return at::randint(0, below, {count}, at::kLong); }
+Tensor Sorted(const Tensor& t) { return std::get<0>(at::sort(t)); }
+std::string Shape(std::initializer_list<int64_t> sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : " x ") + std::to_string(size);
+  return text;
+}
+
+// Forward, and the gradients of all leaves for a fixed gradient of the output.
+std::function<void()> StepOf(const std::vector<Tensor>& values, const Forward& forward) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& value : values) leaves.push_back(LeafOf(value));
+  const Tensor output = forward(leaves).detach();
+  const Tensor grad = output.dim() == 0 ? at::ones_like(output) : at::randn_like(output);
+  return [leaves, forward, grad] { torch::autograd::grad({forward(leaves)}, leaves, {grad}); };
+}
+
+OperatorCase Both(std::string name, std::string shape, const std::vector<Tensor>& leaves, const Forward& fused,
+                  const Forward& plain) {
+  return {std::move(name), std::move(shape), StepOf(leaves, fused), StepOf(leaves, plain)};
+}
+
+OperatorCase GineCase(int64_t width) {
+  const int64_t rows = kNodes + 1;
+  GineEdges edges;
+  edges.source = Uniform(kNodes, kEdges);
+  edges.target = Sorted(Uniform(kNodes, kEdges));
+  edges.index = IndexEdges(edges.source, edges.target, rows);
+  edges.code = Uniform(kEdgeKinds, kEdges).to(at::kInt);
+  const GineDropout dropout{.step = at::zeros({1}, at::kLong), .key = {}, .p = 0};
+  const Tensor real_rows = at::full({1}, kNodes, at::kLong);
+  const GineWeights state{.w1 = {},
+                          .b1 = {},
+                          .w2 = {},
+                          .b2 = {},
+                          .norm_weight = {},
+                          .norm_bias = {},
+                          .running_mean = at::zeros({width}),
+                          .running_var = at::ones({width}),
+                          .batches_tracked = at::zeros({}, at::kLong)};
+  const auto with = [=](auto* layer) {
+    return [=](const std::vector<Tensor>& leaf) {
+      GineEdges now = edges;
+      now.rows = leaf[1];
+      const GineWeights w{leaf[2],
+                          leaf[3],
+                          leaf[4],
+                          leaf[5],
+                          leaf[6],
+                          leaf[7],
+                          state.running_mean,
+                          state.running_var,
+                          state.batches_tracked};
+      return layer(leaf[0], now, real_rows, w, dropout, BatchNormOptions());
+    };
+  };
+  const Tensor weight = at::randn({width, width}) / 8, vector = at::randn({width});
+  return Both(
+      "gine_layer_" + std::to_string(width), Shape({kNodes, width}) + ", " + std::to_string(kEdges) + " edges",
+      {at::randn({rows, width}), at::randn({kEdgeKinds, width}), weight, vector, weight, vector, vector, vector},
+      with(&GineLayer), with(&GineLayerPlain));
+}
+
+OperatorCase MlpCase(int64_t rows, int64_t width) {
+  const Tensor weight = at::randn({width, width}) / 8, vector = at::randn({width});
+  return Both(
+      "mlp_" + std::to_string(rows) + "x" + std::to_string(width), Shape({rows, width, width, width}),
+      {at::randn({rows, width}), weight, vector, weight, vector},
+      [](const std::vector<Tensor>& leaf) { return Mlp(leaf[0], leaf[1], leaf[2], leaf[3], leaf[4]); },
+      [](const std::vector<Tensor>& leaf) {
+        return at::addmm(leaf[4], at::addmm(leaf[2], leaf[0], leaf[1].t()).relu(), leaf[3].t());
+      });
+}
+
+OperatorCase NormCase(int64_t width) {
+  Tensor mean = at::zeros({width}), var = at::ones({width});
+  const Tensor real_rows = at::full({1}, kNodes, at::kLong);
+  return Both(
+      "masked_batch_norm_relu", Shape({kNodes, width}),
+      {at::randn({kNodes, width}), at::rand({width}) + 0.5, at::randn({width})},
+      [=](const std::vector<Tensor>& leaf) mutable {
+        return MaskedBatchNormRelu(leaf[0], real_rows, leaf[1], leaf[2], mean, var);
+      },
+      [=](const std::vector<Tensor>& leaf) {
+        return at::batch_norm(leaf[0], leaf[1], leaf[2], mean, var, /*training=*/true, 0.1, 1e-5, false).relu();
+      });
+}
+
+OperatorCase PoolCase(int64_t width) {
+  const Tensor graph = Sorted(Uniform(kGraphs, kNodes));
+  const Tensor sizes = at::bincount(graph, {}, kGraphs).clamp_min(1).unsqueeze(1);
+  return Both(
+      "pool", Shape({kNodes, width}) + " to " + std::to_string(kGraphs), {at::randn({kNodes, width})},
+      [=](const std::vector<Tensor>& leaf) { return PoolRows(leaf[0], graph, kGraphs, Pooling::kMean); },
+      [=](const std::vector<Tensor>& leaf) {
+        return at::zeros({kGraphs, width}).index_add(0, graph, leaf[0]) / sizes;
+      });
+}
+
+// columns categorical columns, as ZINC's one or ogbg-molhiv's nine.
+OperatorCase EmbeddingCase(int64_t columns, int64_t width) {
+  std::vector<Tensor> features, tables;
+  for (int64_t c = 0; c < columns; ++c) {
+    features.push_back(Uniform(kAtomKinds, kNodes));
+    tables.push_back(at::randn({kAtomKinds, width}));
+  }
+  const Tensor all = at::stack(features, 1);
+  return Both(
+      "embedding_sum_" + std::to_string(columns), Shape({kNodes, columns, width}), tables,
+      [=](const std::vector<Tensor>& leaf) { return EmbeddingSum(all, leaf); },
+      [=](const std::vector<Tensor>& leaf) {
+        Tensor sum = at::embedding(leaf[0], features[0]);
+        for (size_t c = 1; c < leaf.size(); ++c) sum = sum + at::embedding(leaf[c], features[c]);
+        return sum;
+      });
+}
+
+// The neighbours of `rows` rows, ten each on average, among six times as many.
+OperatorCase SegmentCase(bool mean, int64_t rows, int64_t width) {
+  const int64_t entries = 10 * rows, all = 6 * rows;
+  const Tensor targets = Sorted(Uniform(rows, entries)), sources = Uniform(all, entries);
+  const Tensor counts = at::bincount(targets, {}, rows);
+  const Tensor offsets = at::cat({at::zeros({1}, at::kLong), counts.cumsum(0)});
+  return Both(
+      mean ? "segment_mean" : "segment_sum", Shape({entries, width}) + " to " + std::to_string(rows),
+      {at::randn({all, width})},
+      [=](const std::vector<Tensor>& leaf) {
+        return mean ? SegmentMean(leaf[0], offsets, sources) : SegmentSum(leaf[0], offsets, sources, {});
+      },
+      [=](const std::vector<Tensor>& leaf) {
+        const Tensor sum = at::zeros({rows, width}).index_add(0, targets, leaf[0].index_select(0, sources));
+        return mean ? sum / counts.clamp_min(1).unsqueeze(1) : sum;
+      });
+}
+
+OperatorCase DropoutCase(int64_t width) {
+  const Tensor step = at::zeros({1}, at::kLong);
+  return Both(
+      "dropout", Shape({kNodes, width}), {at::randn({kNodes, width})},
+      [=](const std::vector<Tensor>& leaf) { return Dropout(leaf[0], step, {.seed = 1, .layer = 0}, 0.5); },
+      [](const std::vector<Tensor>& leaf) { return at::dropout(leaf[0], 0.5, /*train=*/true); });
+}
+
+OperatorCase LossCase(const char* name, Loss loss, int64_t rows, int64_t width) {
+  Tensor labels =
+      loss == Loss::kCrossEntropy ? Uniform(width, rows).to(at::kFloat).unsqueeze(1) : at::rand({rows, width}).round();
+  labels[rows - 1].fill_(std::numeric_limits<float>::quiet_NaN());
+  return Both(
+      name, Shape({rows, width}), {at::randn({rows, width})},
+      [=](const std::vector<Tensor>& leaf) { return ComputeLoss(loss, leaf[0], labels).mean; },
+      [=](const std::vector<Tensor>& leaf) { return ComputeLossPlain(loss, leaf[0], labels).mean; });
+}
+
+// The parameters of GINE with four layers, beside PyTorch's own fused Adam.
+OperatorCase AdamCase(int64_t width) {
+  struct State {
+    std::vector<Tensor> parameters, gradients, first, second, steps;
+    Tensor step = at::zeros({}), rate = at::full({}, 1e-3, at::kDouble);
+  };
+  const auto make = [&] {
+    auto state = std::make_shared<State>();
+    for (int layer = 0; layer < 4; ++layer) {
+      for (const bool is_matrix : {true, false, true, false, false, false}) {
+        const Tensor p = is_matrix ? at::randn({width, width}) : at::randn({width});
+        state->parameters.push_back(p);
+        state->gradients.push_back(at::randn_like(p));
+        state->first.push_back(at::zeros_like(p));
+        state->second.push_back(at::zeros_like(p));
+        state->steps.push_back(state->step);
+      }
+    }
+    return state;
+  };
+  return {"adam_" + std::to_string(width), "4 layers of " + Shape({width, width}),
+          [state = make()] {
+            AdamStepAll(state->parameters, state->gradients, state->first, state->second, state->step, state->rate, 0,
+                        false);
+          },
+          [state = make()] {
+            state->step.add_(1);
+            at::_fused_adam_(state->parameters, state->gradients, state->first, state->second, {}, state->steps,
+                             state->rate, 0.9, 0.999, 0, 1e-8, /*amsgrad=*/false, /*maximize=*/false, std::nullopt,
+                             std::nullopt);
+          }};
+}
+
+}  // namespace
+
+std::vector<OperatorCase> MakeOperatorCases() {
+  at::manual_seed(1);
+  std::vector<OperatorCase> cases{GineCase(64), GineCase(256)};
+  for (const int64_t rows : {750, 3000}) {
+    for (const int64_t width : {64, 128, 256, 300}) cases.push_back(MlpCase(rows, width));
+  }
+  cases.push_back(NormCase(64));
+  cases.push_back(PoolCase(64));
+  cases.push_back(EmbeddingCase(1, 64));
+  cases.push_back(EmbeddingCase(9, 64));
+  cases.push_back(SegmentCase(false, 3000, 64));
+  cases.push_back(SegmentCase(true, 3000, 64));
+  cases.push_back(DropoutCase(64));
+  cases.push_back(LossCase("regression_loss", Loss::kL1, kGraphs + 1, 1));
+  cases.push_back(LossCase("cross_entropy_loss", Loss::kCrossEntropy, 1024, 47));
+  cases.push_back(LossCase("binary_cross_entropy_loss", Loss::kBce, 128, 12));
+  cases.push_back(AdamCase(64));
+  cases.push_back(AdamCase(256));
+  return cases;
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,58 @@
+// Operators of the library `permafrost`, each said once: its schema, and the function that the CPU runs. What is called
+// through one is dispatched, so that a capture below autograd sees it; what a raw autograd::Function does is not.
+// Threads: any.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace permafrost::nn {
+
+//   constexpr Operator<MlpCpu> kMlp{"mlp(Tensor x, ...) -> Tensor"};
+//   TORCH_LIBRARY_FRAGMENT(permafrost, library) { kMlp.Register(library); }
+// Then kMlp(x, ...) calls it below autograd, whose gradient the caller gives.
+template <auto* kCpuKernel>
+class Operator {
+ public:
+  explicit constexpr Operator(const char* schema) : schema_(schema) {}
+
+  // composite: what other devices run, of their own operators; null: they have none.
+  void Register(torch::Library& library, decltype(kCpuKernel) composite = nullptr) const {
+    library.def(schema_);
+    const std::string name(Name());
+    library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CPU, kCpuKernel));
+    if (composite != nullptr) {
+      library.impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, composite));
+    }
+  }
+
+  template <class... Arguments>
+  auto operator()(Arguments&&... arguments) const {
+    static const auto handle = c10::Dispatcher::singleton()
+                                   .findSchemaOrThrow(("permafrost::" + std::string(Name())).c_str(), "")
+                                   .template typed<std::remove_pointer_t<decltype(kCpuKernel)>>();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return handle.call(std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  constexpr std::string_view Name() const {
+    return std::string_view(schema_).substr(0, std::string_view(schema_).find('('));
+  }
+
+  const char* schema_;
+};
+
+// How a schema's `Tensor?` and a tensor that may be undefined become each other.
+using OptionalTensor = std::optional<at::Tensor>;
+inline OptionalTensor IfDefined(const at::Tensor& tensor) {
+  return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
+}
+
+}  // namespace permafrost::nn

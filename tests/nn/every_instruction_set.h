@@ -1,0 +1,25 @@
+// What this processor can run of what the kernels are compiled for: on x86 the baseline, AVX2 and AVX-512.
+#pragma once
+
+// Says which targets there are, and so stands before Highway's headers.
+#include "nn/kernels/targets.h"
+
+#include <hwy/highway.h>
+
+#include <string>
+
+namespace permafrost::nn {
+
+// body(name of the instruction set), with the kernels of that one.
+template <class Body>
+void ForEveryInstructionSet(const Body& body) {
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+    body(std::string(hwy::TargetName(target)));
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().DeInit();
+}
+
+}  // namespace permafrost::nn
