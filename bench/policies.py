@@ -3,7 +3,8 @@
 Every policy trains the same job in a daemon of its own, whose /metrics are read while it runs. Growth of resident memory is taken
 from the end of warm-up (the first fifth of the training steps) to the end, and as a slope over steps by least squares.
 Executables, bytes and hits are the job's own last statistics. Policies: always, never, clear-per-step, freeze+dynamic (one
-executable for every shape), freeze+pad, freeze+eager, freeze+transient. With --rounds above 1 every round runs all of them in turn, and milliseconds are medians over the rounds.
+executable for every shape), freeze+pad, freeze+eager, freeze+transient. With --rounds above 1 every round runs all of them in turn, and
+milliseconds are medians over the rounds.
 """
 
 import statistics

@@ -37,4 +37,4 @@ def show(result):
     lines = [f"  {name:8}{value:8.3f} ms a step" for name, value in result["milliseconds"].items()]
     lines.append(f"  rows added by padding: {100 * result['rows_added']:.2f} % "
                  f"({100 * result['rows_added_beyond_exact']:.2f} % beyond the exact form's own node)")
-    return "\n".join(lines + [f"  {name:16}{ratio_text(value)}" for name, value in result["ratios"].items()])
+    return "\n".join(lines + [f"  {name:18}{ratio_text(value)}" for name, value in result["ratios"].items()])
