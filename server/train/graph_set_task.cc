@@ -184,6 +184,14 @@ std::vector<uint32_t> GraphSetTask::OtherGraph(Mode mode, const BatchShape& shap
   return best;
 }
 
+bool GraphSetTask::HoldsAGraph(Mode mode, const BatchShape& shape) const {
+  const auto fits = [&](uint32_t graph) {
+    return shape.Holds(data::Batcher::LeastPadded(batcher_->ShapeOf({&graph, 1})));
+  };
+  return std::ranges::any_of(SplitsOf(mode),
+                             [&](data::Split split) { return std::ranges::any_of(batcher_->split(split), fits); });
+}
+
 absl::Status GraphSetTask::AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const {
   const std::vector<uint32_t> first = GraphsThatFill(mode, shape);
   if (first.empty()) {
@@ -211,8 +219,9 @@ absl::StatusOr<HostBatch*> GraphSetTask::DynamicProbe(Mode mode, size_t probe) {
   for (const BatchShape& rung : plan_.eval_rungs) rungs.Add(rung);
   const BatchShape ceiling = mode == Mode::kTrain ? plan_.train_ceiling : graphcache::Ceiling(rungs.Counts());
   auto shapes = ProbeShapes(ceiling, /*below=*/true);
-  const auto holds_a_graph = [&](const BatchShape& shape) { return !GraphsThatFill(mode, shape).empty(); };
-  if (!std::ranges::all_of(shapes, holds_a_graph)) shapes = ProbeShapes(ceiling, /*below=*/false);
+  if (!std::ranges::all_of(shapes, [&](const BatchShape& shape) { return HoldsAGraph(mode, shape); })) {
+    shapes = ProbeShapes(ceiling, /*below=*/false);
+  }
   PF_RETURN_IF_ERROR(probe % 2 == 0 ? AssembleOne(mode, shapes[probe], probes_[0])
                                     : AssembleOther(mode, shapes[probe], probes_[0]));
   return &probe_views_[0];

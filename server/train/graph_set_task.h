@@ -63,7 +63,9 @@ class GraphSetTask final : public Task {
                c10::Device device);
   // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does.
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
-  // A batch of such graphs, and another one.
+  // Whether any graph of the mode's splits fits `shape`.
+  bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
+  // A batch of GraphsThatFill, and one of OtherGraph.
   absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
   absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
   // One graph of the mode's splits that fits `shape`, other than `first` alone: with edges where one has any, else with
