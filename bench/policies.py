@@ -2,8 +2,9 @@
 
 Every policy trains the same job in a daemon of its own, whose /metrics are read while it runs. Growth of resident memory is taken
 from the end of warm-up (the first fifth of the training steps) to the end, and as a slope over steps by least squares.
-Executables, bytes and hits are the job's own last statistics. Policies: always, never, clear-per-step, freeze+pad, freeze+eager,
-freeze+transient. With --rounds above 1 every round runs all of them in turn, and milliseconds are medians over the rounds.
+Executables, bytes and hits are the job's own last statistics. Policies: always, never, clear-per-step, freeze+dynamic (one
+executable for every shape), freeze+pad, freeze+eager, freeze+transient. With --rounds above 1 every round runs all of them in turn, and
+milliseconds are medians over the rounds.
 """
 
 import statistics
@@ -18,7 +19,7 @@ MEASURES = "each cache policy: executables kept, growth of the process, millisec
 NEEDS = "nothing else"
 PROGRAMS = ["permafrostd", "permafrost"]
 PACKAGES = []
-POLICIES = ["always", "never", "clear-per-step", "freeze+pad", "freeze+eager", "freeze+transient"]
+POLICIES = ["always", "never", "clear-per-step", "freeze+dynamic", "freeze+pad", "freeze+eager", "freeze+transient"]
 MB = 1e6
 
 
@@ -75,11 +76,13 @@ def share(mode):
 
 def run(arguments, tools_, policy):
     """Trains once under `policy` in a fresh daemon; returns its row."""
-    name, _, on_miss = policy.partition("+")
+    name, _, variant = policy.partition("+")
+    shapes = "dynamic" if variant == "dynamic" else "exact"
+    on_miss = [] if variant in ("", "dynamic") else ["--on-miss", variant]
     with tempfile.TemporaryDirectory() as work, tools_.daemon(arguments.dataset, work) as daemon:
         daemon.client("job", "submit", "--id", "bench", "--dataset", "set", "--epochs", arguments.epochs, "--seed", 1,
                       "--batch-size", arguments.batch_size, "--hidden", arguments.hidden, "--layers", arguments.layers,
-                      "--cache-policy", name, *(["--on-miss", on_miss] if on_miss else []))
+                      "--cache-policy", name, "--shapes", shapes, *on_miss)
         samples = follow(daemon, arguments.sample_seconds)
         job, cache = daemon.json("job", "show", "bench"), daemon.json("cache", "show", "bench")
     if job["state"] != "STATE_SUCCEEDED":

@@ -1,7 +1,8 @@
-"""Milliseconds of a training step by the way in which it is served: replayed at its own shape, replayed padded, run eager.
+"""Milliseconds of a training step by the way in which it is served: replayed by an executable of its own shape, by one for
+every shape (dynamic), padded, or run eager.
 
 Each round takes the next batch whose shape the frozen cache does not hold, and trains on it once in each way, in changing
-order, with three models that began equal. Every executable is captured before the clock starts.
+order, with four models that began equal. Every executable is captured before the clock starts.
 """
 
 import statistics
@@ -10,11 +11,11 @@ from bench import tools
 from bench.rounds import ratio, ratio_text
 
 NAME = "steps"
-MEASURES = "a training step replayed exactly, replayed padded, and run eager"
+MEASURES = "a training step replayed exactly, by one executable for every shape, padded, and run eager"
 NEEDS = "nothing else"
 PROGRAMS = ["step_modes", "permafrostd", "permafrost"]
 PACKAGES = []
-PAIRS = (("padded", "exact"), ("exact", "eager"), ("padded", "eager"))
+PAIRS = (("dynamic", "exact"), ("padded", "exact"), ("dynamic", "padded"), ("exact", "eager"), ("padded", "eager"))
 
 
 def add_arguments(parser):
@@ -36,4 +37,4 @@ def show(result):
     lines = [f"  {name:8}{value:8.3f} ms a step" for name, value in result["milliseconds"].items()]
     lines.append(f"  rows added by padding: {100 * result['rows_added']:.2f} % "
                  f"({100 * result['rows_added_beyond_exact']:.2f} % beyond the exact form's own node)")
-    return "\n".join(lines + [f"  {name:16}{ratio_text(value)}" for name, value in result["ratios"].items()])
+    return "\n".join(lines + [f"  {name:18}{ratio_text(value)}" for name, value in result["ratios"].items()])

@@ -20,6 +20,9 @@ void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, co
       ->type_name("N|derived");
   AddEnumOption(command, "--on-miss", flags.on_miss, *v1::GraphCachePolicy::OnMiss_descriptor(),
                 absl::StrCat("What a frozen cache does with a shape that it does not hold", otherwise));
+  AddEnumOption(
+      command, "--shapes", flags.shapes, *v1::GraphCachePolicy::Shapes_descriptor(),
+      absl::StrCat("One executable for every shape, or one a shape; auto: dynamic under policy freeze", otherwise));
 }
 
 void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy) {
@@ -30,6 +33,9 @@ void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy) {
   if (flags.on_miss) {
     policy.set_on_miss(
         EnumOf<v1::GraphCachePolicy::OnMiss>(*v1::GraphCachePolicy::OnMiss_descriptor(), *flags.on_miss));
+  }
+  if (flags.shapes) {
+    policy.set_shapes(EnumOf<v1::GraphCachePolicy::Shapes>(*v1::GraphCachePolicy::Shapes_descriptor(), *flags.shapes));
   }
 }
 

@@ -12,14 +12,14 @@
 namespace permafrost::client {
 
 struct CachePolicyFlags {
-  std::optional<std::string> policy, on_miss;
+  std::optional<std::string> policy, on_miss, shapes;
   // 0: derived from the dataset.
   std::optional<int64_t> freeze_at;
 
-  bool any() const { return policy || on_miss || freeze_at; }
+  bool any() const { return policy || on_miss || shapes || freeze_at; }
 };
 
-// `policy_flag` is "--policy" or what it is called among other flags; --freeze-at and --on-miss have one name. `absent`
+// `policy_flag` is "--policy" or what it is called among other flags; the others have one name. `absent`
 // says what becomes of a flag that is not given, `no_freeze_at` of --freeze-at.
 void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, const std::string& absent,
                            const std::string& no_freeze_at, CachePolicyFlags& flags);

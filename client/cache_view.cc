@@ -52,6 +52,19 @@ int64_t KeptTrainingShapes(const v1::GraphCache& cache) {
   return 0;
 }
 
+bool IsDynamic(const v1::GraphCache& cache, v1::GraphCacheMode mode) {
+  return std::ranges::any_of(cache.statistics(),
+                             [mode](const Statistics& s) { return s.mode() == mode && s.dynamic(); });
+}
+
+std::string ShapesText(const v1::GraphCache& cache) {
+  const bool train = IsDynamic(cache, v1::GRAPH_CACHE_MODE_TRAIN), eval = IsDynamic(cache, v1::GRAPH_CACHE_MODE_EVAL);
+  if (train && eval) return "dynamic: one executable for training and one for evaluation serve every shape";
+  if (train) return "dynamic in training: one executable serves every shape; exact in evaluation";
+  if (eval) return "exact in training; dynamic in evaluation: one executable serves every shape";
+  return "exact: one executable a shape";
+}
+
 Cell FrozenCell(const v1::GraphCache& cache, const ViewTime& time) {
   std::string text = absl::StrCat("frozen since step ", CountText(cache.freeze_step()));
   if (cache.has_freeze_time()) absl::StrAppend(&text, ", ", WhenText(cache.freeze_time(), time));
@@ -79,6 +92,7 @@ Cell StateCell(const v1::GraphCache& cache, const ViewTime& time) {
   }
   if (!cache.armed()) return {"thawed: every new shape is kept, and it does not freeze by itself", Tone::kWarn};
   if (!cache.no_op_reason().empty()) return {absl::StrCat("never freezes: ", cache.no_op_reason()), Tone::kWarn};
+  if (IsDynamic(cache, v1::GRAPH_CACHE_MODE_TRAIN)) return "open: freezes after the first training step";
   const int64_t freeze_at = cache.freeze_at() > 0 ? cache.freeze_at() : cache.policy().freeze_at();
   if (freeze_at == 0) return "open: where it freezes is known from the first step on";
   return absl::StrCat("freezes after ", Plural(freeze_at, "training shape"), ": ", CountText(KeptTrainingShapes(cache)),
@@ -92,7 +106,10 @@ std::string MemoryText(const v1::GraphCache& cache) {
 
 Cell BreaksCell(const v1::GraphCache& cache) {
   if (cache.graph_breaks().empty()) return "none";
-  return {absl::StrCat(cache.graph_breaks_size(), ", see below; steps of that mode run eager"), Tone::kWarn};
+  const bool eager = Sum(cache, [](const Statistics& s) { return s.eager_steps(); }) > 0;
+  return {absl::StrCat(cache.graph_breaks_size(), ", see below; ",
+                       eager ? "steps of that mode run eager" : "each shape of that mode is captured for itself"),
+          Tone::kWarn};
 }
 
 std::string CapacityText(const Statistics& s) {
@@ -140,6 +157,9 @@ std::string RenderModes(const v1::GraphCache& cache, const RenderStyle& style) {
   table.AddSteps("  compiled and kept", KeptSteps);
   table.AddSteps("  eager", [](const Statistics& s) { return s.eager_steps(); });
   table.AddSteps("  transient", [](const Statistics& s) { return s.transient_steps(); });
+  if (Sum(cache, [](const Statistics& s) { return s.oversize_steps(); }) > 0) {
+    table.AddSteps("  too large for the arena", [](const Statistics& s) { return s.oversize_steps(); });
+  }
   table.Add("rows added by padding", [](const Statistics& s) {
     return ShareText(s.padding_nodes() + s.padding_edges(), s.nodes() + s.edges());
   });
@@ -174,8 +194,12 @@ std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freez
     absl::StrAppend(&text, " after a number of training shapes derived from the dataset");
   }
   const std::string on_miss = EnumShortName(*Policy::OnMiss_descriptor(), policy.on_miss());
-  return absl::StrCat(
-      text, policy.policy() == Policy::POLICY_FREEZE ? ", on a miss: " : ", on a miss once frozen: ", on_miss);
+  absl::StrAppend(&text,
+                  policy.policy() == Policy::POLICY_FREEZE ? ", on a miss: " : ", on a miss once frozen: ", on_miss);
+  if (policy.shapes() == Policy::SHAPES_DYNAMIC || policy.shapes() == Policy::SHAPES_EXACT) {
+    absl::StrAppend(&text, ", shapes: ", EnumShortName(*Policy::Shapes_descriptor(), policy.shapes()));
+  }
+  return text;
 }
 
 std::string CacheSizeText(const v1::GraphCache& cache) {
@@ -206,12 +230,16 @@ CacheSnapshot ToSnapshot(const v1::GraphCache& cache) {
 }
 
 std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const RenderStyle& style) {
-  std::vector<Field> fields{{"policy", PolicyText(cache.policy(), cache.freeze_at())},
+  const bool freezes_at_once =
+      IsDynamic(cache, v1::GRAPH_CACHE_MODE_TRAIN) && cache.policy().policy() == Policy::POLICY_FREEZE;
+  std::vector<Field> fields{{"policy", freezes_at_once ? "freeze after the first training step"
+                                                       : PolicyText(cache.policy(), cache.freeze_at())},
                             {"state", StateCell(cache, time)}};
   std::string out = absl::StrCat("graph cache of job ", OneLine(CacheJob(cache.name())), "\n");
   // Before the job's first step there is nothing else to show.
   const bool has_run = Sum(cache, Steps) > 0 || Sum(cache, Entries) > 0;
   if (has_run) {
+    fields.push_back({"shapes", ShapesText(cache)});
     fields.push_back({"memory", MemoryText(cache)});
     if (cache.planned_train_shapes() > 0) {
       fields.push_back({"schedule", Plural(cache.planned_train_shapes(), "distinct training shape")});
@@ -232,13 +260,14 @@ std::string RenderCacheEntries(const std::vector<v1::GraphCacheEntry>& entries, 
   rows.reserve(entries.size());
   for (const v1::GraphCacheEntry& entry : entries) {
     rows.push_back(
-        {ModeName(entry.mode()), CountText(entry.shape().nodes()), CountText(entry.shape().edges()),
-         CountText(entry.shape().graphs()), BytesText(entry.bytes()), CountText(entry.hits()),
-         CountText(entry.padded_hits()), absl::StrFormat("%.1f ms", entry.capture_seconds() * 1e3),
-         CountText(entry.created_step()),
+        {ModeName(entry.mode()), entry.dynamic() ? "every" : "one", CountText(entry.shape().nodes()),
+         CountText(entry.shape().edges()), CountText(entry.shape().graphs()), BytesText(entry.bytes()),
+         CountText(entry.hits()), CountText(entry.padded_hits()),
+         absl::StrFormat("%.1f ms", entry.capture_seconds() * 1e3), CountText(entry.created_step()),
          entry.has_last_use_time() ? AgeText(ToTime(entry.last_use_time()), time.now, time.zone) : kNothing});
   }
   return RenderTable({{"MODE"},
+                      {"SHAPES"},
                       {"NODES", Align::kRight},
                       {"EDGES", Align::kRight},
                       {"GRAPHS", Align::kRight},

@@ -1,7 +1,7 @@
-// Milliseconds of training steps by the way in which they are served: replayed at their own shape, replayed padded, run
-// eager. Each round takes the next batch whose shape the frozen cache does not hold and trains on it once in each way,
-// in changing order, with three models that began equal. Every executable is captured before the clock starts. Prints
-// one JSON object with the times of every round; bench/steps.py sums them up.
+// Milliseconds of training steps by the way in which they are served: replayed by an executable of their own shape, by
+// one for every shape, padded, or run eager. Each round takes the next batch whose shape the frozen cache does not hold
+// and trains on it once in each way, in changing order, with four models that began equal. Every executable is captured
+// before the clock starts. Prints one JSON object with the times of every round; bench/steps.py sums them up.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>
@@ -25,7 +25,9 @@ namespace permafrost::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using graphcache::OnMiss;
 using graphcache::Policy;
+using graphcache::Shapes;
 
 struct Settings {
   std::string store;
@@ -100,7 +102,8 @@ int Run(const Settings& settings) {
     return o;
   };
   Arm exact("exact", with({Policy::kAlways}), *set), eager("eager", with({Policy::kNever}), *set);
-  Arm padded("padded", with({Policy::kFreeze, settings.freeze_at}), *set);
+  Arm padded("padded", with({Policy::kFreeze, settings.freeze_at, OnMiss::kPad, Shapes::kExact}), *set);
+  Arm dynamic("dynamic", with({Policy::kFreeze, 0, OnMiss::kPad, Shapes::kDynamic}), *set);
   const data::EpochOrder epochs((*batcher)->split(data::Split::kTrain),
                                 {.batch_size = options.batch_size, .seed = options.seed});
 
@@ -124,17 +127,18 @@ int Run(const Settings& settings) {
     }
   }
   if (batches.empty()) throw std::runtime_error("the frozen cache holds every shape of the set");
-  std::array<Arm*, 3> arms{&exact, &padded, &eager};
+  std::array<Arm*, 4> arms{&exact, &dynamic, &padded, &eager};
   for (const auto& graphs : batches)
     for (Arm* arm : arms) arm->Step(graphs);
-  const graphcache::ModeStats before = padded.stats(), exact_before = exact.stats();
+  const graphcache::ModeStats before = padded.stats(), exact_before = exact.stats(), dynamic_before = dynamic.stats();
   for (const auto& graphs : batches) {
     for (Arm* arm : arms) arm->times.push_back(arm->Step(graphs));
     std::ranges::rotate(arms, arms.begin() + 1);
   }
-  const graphcache::ModeStats after = padded.stats(), exact_after = exact.stats();
+  const graphcache::ModeStats after = padded.stats(), exact_after = exact.stats(), dynamic_after = dynamic.stats();
   if (after.padded_hits - before.padded_hits != std::ssize(batches) ||
-      exact_after.hits - exact_before.hits != std::ssize(batches)) {
+      exact_after.hits - exact_before.hits != std::ssize(batches) ||
+      dynamic_after.hits - dynamic_before.hits != std::ssize(batches) || !dynamic_after.dynamic) {
     throw std::runtime_error("not every step was served in the way that its arm is for");
   }
   const auto rows = static_cast<double>(after.nodes + after.edges - before.nodes - before.edges);
@@ -159,7 +163,9 @@ int Run(const Settings& settings) {
 int main(int argc, char** argv) {
   permafrost::UseShortSpins(argv);  // as permafrostd
   permafrost::train::Settings settings;
-  CLI::App app("Times training steps replayed exactly, replayed padded, and run eager, on the same batches.");
+  CLI::App app(
+      "Times training steps replayed exactly, by one executable for every shape, padded, and run eager, on the same "
+      "batches.");
   app.add_option("STORE", settings.store, "Folder of an imported dataset: STATE_DIR/datasets/NAME")->required();
   app.add_option("--rounds", settings.rounds, "Batches timed")->capture_default_str();
   app.add_option("--batch-size", settings.batch_size)->capture_default_str();

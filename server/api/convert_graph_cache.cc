@@ -16,6 +16,7 @@ namespace {
 
 using Policies = WireEnum<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>;
 using OnMisses = WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>;
+using AllShapes = WireEnum<v1::GraphCachePolicy::Shapes, graphcache::kShapesNames>;
 using Modes = WireEnum<v1::GraphCacheMode, kModeNames>;
 using FreezeSources = WireEnum<v1::FreezePointSource, graphcache::kFreezeSourceNames>;
 
@@ -48,6 +49,8 @@ void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCa
   wire.set_padding_nodes(stats.padding_nodes);
   wire.set_padding_edges(stats.padding_edges);
   wire.set_awaiting_recapture(stats.awaiting_recapture);
+  wire.set_dynamic(stats.dynamic);
+  wire.set_oversize_steps(stats.oversize_steps);
 }
 
 // The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.
@@ -65,6 +68,7 @@ graphcache::PolicyUpdate ReadPolicy(const v1::GraphCachePolicy& wire, std::strin
   update.policy = ReadOptional<Policies>(wire.policy(), path + "policy", violations);
   if (wire.has_freeze_at()) update.freeze_at = wire.freeze_at();
   update.on_miss = ReadOptional<OnMisses>(wire.on_miss(), path + "on_miss", violations);
+  update.shapes = ReadOptional<AllShapes>(wire.shapes(), path + "shapes", violations);
   return update;
 }
 
@@ -114,6 +118,7 @@ v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
   wire.set_capture_seconds(entry.capture_seconds);
   wire.set_created_step(entry.created_step);
   SetTime(entry.last_use, [&wire] { return wire.mutable_last_use_time(); });
+  wire.set_dynamic(entry.dynamic);
   return wire;
 }
 
@@ -122,6 +127,7 @@ v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& opt
   wire.set_policy(Policies::ToWire(options.policy));
   wire.set_freeze_at(options.freeze_at);
   wire.set_on_miss(OnMisses::ToWire(options.on_miss));
+  wire.set_shapes(AllShapes::ToWire(options.shapes));
   return wire;
 }
 
@@ -133,6 +139,7 @@ graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& w
   if (given.policy) options.policy = *given.policy;
   if (given.freeze_at) options.freeze_at = *given.freeze_at;
   if (given.on_miss) options.on_miss = *given.on_miss;
+  if (given.shapes) options.shapes = *given.shapes;
   return options;
 }
 

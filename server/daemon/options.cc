@@ -174,6 +174,15 @@ std::vector<Setting> MakeSettings() {
        .read = [](const std::string& v,
                   Options& o) { return ReadName(v, graphcache::kOnMissNames, o.graph_cache.on_miss); },
        .show = [](const Options& o) { return std::string(graphcache::kOnMissNames.Name(o.graph_cache.on_miss)); }});
+  settings.push_back(
+      {.name = "shapes",
+       .metavar = "NAME",
+       .help = absl::StrCat("For how many shapes an executable of such a cache is:\n",
+                            graphcache::kShapesNames.Accepted(), ". auto: dynamic under policy freeze, else exact."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadName(v, graphcache::kShapesNames, o.graph_cache.shapes); },
+       .show = [](const Options& o) { return std::string(graphcache::kShapesNames.Name(o.graph_cache.shapes)); }});
   return settings;
 }
 

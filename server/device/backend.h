@@ -29,6 +29,11 @@ class Capturer {
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                           const graphcache::StepInputs& first,
                                                                           const graphcache::StepInputs& second) = 0;
+  // One executable of `program` for every shape; as Capture otherwise. Replays of shapes larger than probe 0 take from
+  // the heap what the shared memory has no place for. The probes are those of CaptureDynamicOnCpu (cpu/capture.h);
+  // their errors pass through. Only of a backend that records.
+  virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
+                                                                                 const ProbeInputs& probes) = 0;
   // Memory that its executables share, as it is now.
   virtual int64_t shared_bytes() const = 0;
 };

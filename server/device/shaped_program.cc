@@ -23,4 +23,9 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> ShapedCapturer::Capture(
   return std::make_unique<ShapedProgram>(program);
 }
 
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> ShapedCapturer::CaptureDynamic(const StepProgram& /*program*/,
+                                                                                       const ProbeInputs& /*probes*/) {
+  return absl::UnimplementedError("this device records no steps: its executables are of one shape each");
+}
+
 }  // namespace permafrost::device

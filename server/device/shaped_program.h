@@ -14,6 +14,9 @@ class ShapedCapturer final : public Capturer {
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(const StepProgram& program,
                                                                   const graphcache::StepInputs& first,
                                                                   const graphcache::StepInputs& second) override;
+  // Refuses: one program for every shape would bound nothing.
+  absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
+                                                                         const ProbeInputs& probes) override;
   int64_t shared_bytes() const override { return 0; }
 };
 

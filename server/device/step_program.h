@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "graphcache/executable.h"
 
 namespace permafrost::graphcache {
@@ -43,6 +44,11 @@ struct StepProgram {
   // Called by a replay at each place where the step calls MarkPhase; may be empty.
   std::function<void(int phase)> on_phase;
 };
+
+// The inputs of probe 0..kDynamicProbes - 1 of a dynamic capture, valid until the next call. Asked for any of them
+// several times.
+inline constexpr size_t kDynamicProbes = 4;
+using ProbeInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(size_t probe)>;
 
 // For StepProgram::run: calls `on_phase`, the program's own, with `phase`. While the step is captured nothing is
 // called: the capture notes the place, and each replay calls the program's on_phase there.

@@ -13,6 +13,7 @@ struct CommandSchema {
     a("policy", u.policy, kPolicyNames);
     a("freeze_at", u.freeze_at);
     a("on_miss", u.on_miss, kOnMissNames);
+    a("shapes", u.shapes, kShapesNames);
   }
 
   template <class A>
@@ -27,7 +28,7 @@ struct CommandSchema {
 absl::Status CheckUpdate(const PolicyUpdate& update) {
   Violations violations;
   if (update == PolicyUpdate()) {
-    violations.Add("policy", "changes nothing: accepted: at least one of policy, freeze_at and on_miss");
+    violations.Add("policy", "changes nothing: accepted: at least one of policy, freeze_at, on_miss and shapes");
   }
   Validate(Updated({}, update), "policy.", violations);
   return violations.ToStatus();
@@ -38,7 +39,8 @@ absl::Status CheckUpdate(const PolicyUpdate& update) {
 PolicyOptions Updated(const PolicyOptions& options, const PolicyUpdate& update) {
   return {.policy = update.policy.value_or(options.policy),
           .freeze_at = update.freeze_at.value_or(options.freeze_at),
-          .on_miss = update.on_miss.value_or(options.on_miss)};
+          .on_miss = update.on_miss.value_or(options.on_miss),
+          .shapes = update.shapes.value_or(options.shapes)};
 }
 
 absl::Status Check(const Command& command, const PolicyOptions& options) {
@@ -47,7 +49,7 @@ absl::Status Check(const Command& command, const PolicyOptions& options) {
       return CheckUpdate(command.update);
     case CommandKind::kFreeze:
     case CommandKind::kThaw:
-      if (options.policy == Policy::kNever || options.policy == Policy::kClearPerStep) {
+      if (KeepsNothing(options.policy)) {
         return WithReason(absl::FailedPreconditionError(absl::StrCat(
                               "policy ", AbslView(kPolicyNames.Name(options.policy)), " keeps nothing to ",
                               AbslView(kCommandNames.Name(command.kind)), "; use it under always or freeze")),

@@ -3,8 +3,10 @@
 // Threads: the device thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,11 +21,11 @@ class StepOutputs;
 // Its tensors are valid until the next step or capture of the same compiler. Never null, but see GraphCache::Run.
 using StepResult = std::shared_ptr<const StepOutputs>;
 
-// A step captured for one shape.
+// A step captured for one shape, or a dynamic one, for every shape.
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Runs the step on a batch of this executable's shape.
+  // Runs the step on a batch of this executable's shape; a dynamic one on any batch padded to its dynamic_shape().
   virtual absl::StatusOr<StepResult> Replay(const StepInputs& inputs) = 0;
   // Memory that this executable alone keeps.
   virtual int64_t bytes() const = 0;
@@ -40,11 +42,23 @@ class Compiler {
   // Captures the step of `mode` at `shape` (padded). Parameters, optimizer and generators are as before when it
   // returns. Errors: FailedPrecondition with kGraphBreakReason; anything else fails the job.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Capture(Mode mode, const BatchShape& shape) = 0;
+  // Captures the step of `mode` once for every shape. What it needs at the planned ceiling of the mode is laid out now;
+  // larger batches take the rest from the heap, for their step alone. All else as Capture.
+  virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureDynamic(Mode mode) = 0;
+  // Why there are no dynamic executables for this job on this device; empty: there are.
+  virtual std::string NoDynamicReason() const = 0;
   // Runs a step uncaptured.
   virtual absl::StatusOr<StepResult> RunEager(Mode mode, const StepInputs& inputs) = 0;
   // Memory that all executables share, as it is now.
   virtual int64_t shared_bytes() const = 0;
 };
+
+// Sizes of 0 and 1 take other ways through the math library than all others, which were captured.
+inline constexpr int64_t kLeastDynamic = 2;
+inline BatchShape AtLeastDynamic(const BatchShape& shape) {
+  return {std::max(shape.nodes, kLeastDynamic), std::max(shape.edges, kLeastDynamic),
+          std::max(shape.graphs, kLeastDynamic)};
+}
 
 // The batch of a step.
 class Batch {
@@ -54,9 +68,13 @@ class Batch {
   virtual BatchShape real() const = 0;
   // The smallest shape that it can be padded to, which is the one that it is captured at.
   virtual BatchShape least_padded() const = 0;
+  // The shape that a dynamic executable runs it at: the smallest one of its own with kLeastDynamic rows of each kind.
+  virtual BatchShape dynamic_shape() const = 0;
   // Pads the batch to `shape`, which holds least_padded(), and returns the step's inputs, valid until the next call.
   // `step`: optimizer steps done, which is one of the inputs. Errors: InvalidArgument if the batch does not fit.
   virtual absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape, int64_t step) = 0;
+  // The same for dynamic_shape().
+  virtual absl::StatusOr<const StepInputs*> PadDynamic(int64_t step) = 0;
 };
 
 }  // namespace permafrost::graphcache

@@ -5,10 +5,9 @@
 
 #include <array>
 #include <functional>
-#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +15,7 @@
 #include "absl/time/time.h"
 #include "graphcache/admission.h"
 #include "graphcache/command.h"
+#include "graphcache/entry_set.h"
 #include "graphcache/executable.h"
 #include "graphcache/freeze_point.h"
 #include "graphcache/shape_plan.h"
@@ -44,6 +44,8 @@ class GraphCache {
   // Under kFreeze the step that brings the cache to its freeze point freezes it at its end, and evaluation batches are
   // padded to the plan's rungs from the first one on, unless an executable of their own shape is held. A step that
   // cannot be captured runs eager, and its mode is not captured again until a clear or a new policy.
+  // Where a mode is dynamic (WantsDynamic), its first step makes the one executable that serves them all, each batch at
+  // its dynamic_shape(). A mode whose step has none turns to exact shapes, until a clear or a new policy.
   // Errors: FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not run, and only
   // rejected_inserts rises. Else those of the compiler and of the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
@@ -68,46 +70,62 @@ class GraphCache {
   std::vector<EntryInfo> entries() const;
 
  private:
-  struct Entry {
-    EntryInfo info;
-    std::unique_ptr<Executable> executable;  // nullptr: awaits its recapture, or could not be captured again
-    bool awaits_recapture = false;
-  };
-  // nullptr: a graph break, which is counted.
   struct Captured {
-    std::unique_ptr<Executable> executable;
+    std::unique_ptr<Executable> executable;  // nullptr: the step cannot be captured, as `broken` says
     double seconds = 0;
+    absl::Status broken;
   };
-  using Key = std::pair<Mode, BatchShape>;
+
+  // What a batch is padded to.
+  struct Padding {
+    BatchShape shape;
+    bool dynamic = false;  // as a dynamic executable takes it
+  };
 
   ModeStats& stats(Mode mode) { return state_.of(mode); }
   bool& broken(Mode mode) { return stats(mode).broken; }
-  // Captures may be tried again.
+  // What could not be captured may be tried again.
   void RetryBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
+  // Which modes are dynamic. Drops what a mode holds of the other kind.
+  void ChooseKinds();
 
   absl::StatusOr<StepResult> RunStep(Mode mode, Batch& batch, int64_t step);
   // Serves the batch from an executable that was there before.
   absl::StatusOr<StepResult> Serve(Entry& entry, Batch& batch, int64_t step);
   absl::StatusOr<StepResult> Replay(Entry& entry, Batch& batch, int64_t step);
-  absl::StatusOr<StepResult> RunEager(Mode mode, const BatchShape& shape, Batch& batch, int64_t step);
-  // Pads the batch to `shape`, runs it, and counts its rows.
-  absl::StatusOr<StepResult> RunPadded(Mode mode, const BatchShape& shape, Batch& batch, int64_t step,
+  // The first replay of what the step itself had captured: a miss.
+  absl::StatusOr<StepResult> ReplayNew(Entry& entry, Batch& batch, int64_t step);
+  absl::StatusOr<StepResult> RunEager(Mode mode, const Padding& padding, Batch& batch, int64_t step);
+  // Pads the batch, runs it, and counts its rows.
+  absl::StatusOr<StepResult> RunPadded(Mode mode, const Padding& padding, Batch& batch, int64_t step,
                                        const std::function<absl::StatusOr<StepResult>(const StepInputs&)>& run);
 
   // The shape that a batch is captured at: its own, or the evaluation rung that is to serve it.
   BatchShape CaptureShape(Mode mode, const BatchShape& own) const;
-  static int64_t RowsOf(const Entry* entry) { return Rows(entry->info.shape); }
-  Entry* Find(Mode mode, const BatchShape& shape) const;
-  // The one of the fewest rows that holds `shape`.
-  Entry* FindCheapest(Mode mode, const BatchShape& shape) const;
-  absl::StatusOr<Captured> Capture(Mode mode, const BatchShape& shape);
+  // What `entry` serves a batch at.
+  static Padding PaddingFor(const Entry& entry, const Batch& batch) {
+    return {.shape = entry.info.dynamic ? batch.dynamic_shape() : entry.info.shape, .dynamic = entry.info.dynamic};
+  }
+  // The ceiling of training, then its rungs; the rungs of evaluation.
+  std::vector<BatchShape> PlannedShapes(Mode mode) const;
+  absl::StatusOr<Captured> Capture(Mode mode, const std::function<absl::StatusOr<std::unique_ptr<Executable>>()>& make);
+  absl::StatusOr<Captured> CaptureAt(Mode mode, const BatchShape& shape);
   // nullptr after a graph break.
   absl::StatusOr<Entry*> Insert(Mode mode, const BatchShape& shape, int64_t step);
+  // nullptr where the step has no executable for every shape: the mode is dynamic no more.
+  absl::StatusOr<Entry*> InsertDynamic(Mode mode, int64_t step);
   // Captures what a restored entry has no executable for yet.
   absl::Status CaptureAgain(Entry& entry);
-  Entry& Keep(std::unique_ptr<Entry> entry);
-  void RecordBreak(Mode mode, const absl::Status& error);
+  Entry& Keep(Captured made, EntryInfo info);
+  Entry& Add(Entry entry);
+  // Counts the break, and returns its text.
+  std::string RecordBreak(Mode mode, const absl::Status& error);
+  // From here on the mode's steps run eager.
+  void BreakMode(Mode mode, const absl::Status& error);
+  void Drop(Mode mode);
   void DropAll();
+  // Once a mode.
+  void ReportOversize(Mode mode, std::string_view line);
 
   FreezePoint FindPoint() const;
   bool IsFreezeDue() const;
@@ -122,13 +140,11 @@ class GraphCache {
 
   const GraphCacheSetup setup_;  // its options are those of the start; state_ has the present ones
   Compiler& compiler_;
+  const std::string no_dynamic_reason_;
   Snapshot state_;
-  std::vector<std::unique_ptr<Entry>> entries_;  // in the order of insertion
-  std::map<Key, Entry*> by_key_;
-  // By Mode, in the order of their rows, then of their insertion.
-  std::array<std::vector<Entry*>, 2> by_rows_;
-  // By Mode: a batch that fits no executable of the frozen cache was reported.
-  std::array<bool, 2> reported_fallback_{};
+  EntrySet entries_;
+  // By Mode: a batch that has no room in any executable of the frozen cache was reported.
+  std::array<bool, 2> reported_oversize_{};
 };
 
 }  // namespace permafrost::graphcache

@@ -35,6 +35,15 @@ inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
                                                      {OnMiss::kTransient, "transient"},
                                                      {OnMiss::kReject, "reject"}}}};
 
+// For how many shapes an executable is.
+enum class Shapes {
+  kAuto,     // kDynamic under Policy::kFreeze, else kExact
+  kDynamic,  // one executable a mode for every shape; where the step, the job or the device has none, kExact
+  kExact,    // one executable a shape
+};
+inline constexpr EnumNames<Shapes, 3> kShapesNames{
+    {{{Shapes::kAuto, "auto"}, {Shapes::kDynamic, "dynamic"}, {Shapes::kExact, "exact"}}}};
+
 inline constexpr int64_t kMaxFreezeAt = 100'000;
 
 struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of its meaning
@@ -43,8 +52,18 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   // 0: derived from the dataset (freeze_point.h).
   int64_t freeze_at = 0;
   OnMiss on_miss = OnMiss::kPad;
+  Shapes shapes = Shapes::kAuto;
   bool operator==(const PolicyOptions&) const = default;
 };
+
+inline bool KeepsNothing(Policy policy) { return policy == Policy::kNever || policy == Policy::kClearPerStep; }
+
+// Whether a cache under `options` is to serve every shape of a mode by one executable. Policies that keep nothing have
+// no use for it.
+inline bool WantsDynamic(const PolicyOptions& options) {
+  if (KeepsNothing(options.policy)) return false;
+  return options.shapes == Shapes::kDynamic || (options.shapes == Shapes::kAuto && options.policy == Policy::kFreeze);
+}
 
 // Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.graph_cache.").
 void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations);

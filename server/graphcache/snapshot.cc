@@ -11,6 +11,7 @@ struct SnapshotSchema {
     a("policy", o.policy, kPolicyNames);
     a("freeze_at", o.freeze_at);
     a("on_miss", o.on_miss, kOnMissNames);
+    a("shapes", o.shapes, kShapesNames);
   }
 
   template <class A>
@@ -42,6 +43,8 @@ struct SnapshotSchema {
     a("rejected_inserts", s.rejected_inserts);
     a("broken", s.broken);
     a("graph_breaks", s.graph_breaks);
+    a("dynamic", s.dynamic);
+    a("oversize_steps", s.oversize_steps);
     a("eager_steps", s.eager_steps);
     a("transient_steps", s.transient_steps);
     a("capture_seconds", s.capture_seconds);
@@ -85,6 +88,7 @@ struct SnapshotSchema {
   static void Fields(A& a, typename A::template Visited<EntryInfo>& e) {
     a("mode", e.mode, kModeNames);
     a("shape", e.shape);
+    a("dynamic", e.dynamic);
     a("bytes", e.bytes);
     a("hits", e.hits);
     a("padded_hits", e.padded_hits);

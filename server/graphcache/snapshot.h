@@ -30,7 +30,9 @@ struct ModeStats {
   int64_t frozen_captures = 0;   // of captures, of shapes that a frozen cache did not hold (on_miss transient)
   int64_t rejected_inserts = 0;  // steps whose shape would have been captured and kept had the cache not been frozen
   bool broken = false;           // a capture found a graph break: none is tried again until a clear or a new policy
-  int64_t graph_breaks = 0;      // captures that found the step not capturable
+  int64_t graph_breaks = 0;      // captures that found the step not capturable, or not for every shape
+  bool dynamic = false;          // one executable serves every shape
+  int64_t oversize_steps = 0;    // of hits, those of batches larger than what a dynamic executable has room for
   int64_t eager_steps = 0;
   int64_t transient_steps = 0;
   double capture_seconds = 0;
@@ -76,12 +78,13 @@ inline constexpr size_t kMaxGraphBreaks = 16;
 
 struct EntryInfo {
   Mode mode = Mode::kTrain;
-  BatchShape shape;  // padded
+  BatchShape shape;  // padded; of a dynamic one the largest that it has room for
   int64_t bytes = 0;
   int64_t hits = 0, padded_hits = 0;
   double capture_seconds = 0;
   int64_t created_step = 0;                    // optimizer steps done when it was captured first
   absl::Time last_use = absl::InfinitePast();  // InfinitePast: not used yet
+  bool dynamic = false;                        // serves every shape
   bool operator==(const EntryInfo&) const = default;
 };
 

@@ -37,6 +37,7 @@ struct Schema {
     a("policy", c.policy, graphcache::kPolicyNames);
     a("freeze_at", c.freeze_at);
     a("on_miss", c.on_miss, graphcache::kOnMissNames);
+    a("shapes", c.shapes, graphcache::kShapesNames);
   }
 
   template <class A>

@@ -70,7 +70,7 @@ struct GraphCacheMetrics::Families {
     auto& rejected = CounterFamily(registry, "permafrost_graph_cache_rejected_inserts_total",
                                    "Steps whose shape would have been kept had the graph cache not been frozen.");
     auto& breaks = CounterFamily(registry, "permafrost_graph_cache_graph_breaks_total",
-                                 "Captures that found the step not capturable.");
+                                 "Captures that found the step not capturable, or not for every shape.");
     auto& eager = CounterFamily(registry, "permafrost_graph_cache_eager_steps_total", "Steps that ran uncaptured.");
     auto& transient = CounterFamily(registry, "permafrost_graph_cache_transient_steps_total",
                                     "Steps whose executable was dropped at their end.");

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <span>
 
+#include "graphcache/executable.h"
+
 namespace permafrost::train {
 namespace {
 
@@ -92,6 +94,14 @@ std::vector<double> Choose(const std::vector<double>& scales, int64_t count) {
 BlockSizes LeastPadded(BlockSizes real) {
   ++real.nodes.back();
   return real;
+}
+
+BlockSizes AtLeastDynamic(BlockSizes sizes, bool sparse) {
+  constexpr int64_t kLeast = graphcache::kLeastDynamic;
+  for (int64_t& rows : sizes.nodes) rows = std::max(rows, kLeast);
+  sizes.edges = std::max(sizes.edges, kLeast);
+  if (sparse) sizes.nonzeros = std::max(sizes.nonzeros, kLeast);
+  return sizes;
 }
 
 BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,

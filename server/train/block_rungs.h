@@ -64,4 +64,7 @@ data::BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64
 // The sizes of a block with the one padding row that every step includes.
 data::BlockSizes LeastPadded(data::BlockSizes real);
 
+// With kLeastDynamic rows, edges and, of sparse features, nonzeros at least: what a dynamic executable takes.
+data::BlockSizes AtLeastDynamic(data::BlockSizes sizes, bool sparse);
+
 }  // namespace permafrost::train

@@ -12,6 +12,7 @@
 #include "base/string_view.h"
 #include "nn/models/registry.h"
 #include "train/model_for.h"
+#include "train/probe_sizes.h"
 #include "train/shape_schedule.h"
 #include "train/step_inputs.h"
 
@@ -105,7 +106,9 @@ class GraphSetStream final : public BatchStream {
 
 }  // namespace
 
-absl::Status GraphSetHostBatch::Pad(const BatchShape& shape) { return batcher_->Pad(shape, *host_); }
+absl::Status GraphSetHostBatch::Pad(const BatchShape& shape) {
+  return shape == host_->padded ? absl::OkStatus() : batcher_->Pad(shape, *host_);
+}
 
 graphcache::StepInputs GraphSetHostBatch::Inputs(const int64_t& step, c10::Device device) const {
   return MakeInputs(*host_, batcher_->summary(), step, device);
@@ -181,17 +184,47 @@ std::vector<uint32_t> GraphSetTask::OtherGraph(Mode mode, const BatchShape& shap
   return best;
 }
 
-absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const BatchShape& shape) {
+bool GraphSetTask::HoldsAGraph(Mode mode, const BatchShape& shape) const {
+  const auto fits = [&](uint32_t graph) {
+    return shape.Holds(data::Batcher::LeastPadded(batcher_->ShapeOf({&graph, 1})));
+  };
+  return std::ranges::any_of(SplitsOf(mode),
+                             [&](data::Split split) { return std::ranges::any_of(batcher_->split(split), fits); });
+}
+
+absl::Status GraphSetTask::AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const {
   const std::vector<uint32_t> first = GraphsThatFill(mode, shape);
   if (first.empty()) {
     return absl::InternalError(
         absl::StrCat("no graph of the ", AbslView(kModeNames.Name(mode)), " splits fits the shape ", ToString(shape)));
   }
-  PF_RETURN_IF_ERROR(batcher_->Assemble(first, shape, probes_[0]));
-  const std::vector<uint32_t> second = OtherGraph(mode, shape, first);
-  PF_RETURN_IF_ERROR(batcher_->Assemble(second, shape, probes_[1]));
-  if (second == first) MakeOther(loss_, num_outputs(), probes_[1]);
+  return batcher_->Assemble(first, shape, out);
+}
+
+absl::Status GraphSetTask::AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const {
+  const std::vector<uint32_t> first = GraphsThatFill(mode, shape), second = OtherGraph(mode, shape, first);
+  PF_RETURN_IF_ERROR(batcher_->Assemble(second, shape, out));
+  if (second == first) MakeOther(loss_, num_outputs(), out);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const BatchShape& shape) {
+  PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0]));
+  PF_RETURN_IF_ERROR(AssembleOther(mode, shape, probes_[1]));
   return std::array<HostBatch*, 2>{&probe_views_[0], &probe_views_[1]};
+}
+
+absl::StatusOr<HostBatch*> GraphSetTask::DynamicProbe(Mode mode, size_t probe) {
+  graphcache::ShapeCounter rungs;
+  for (const BatchShape& rung : plan_.eval_rungs) rungs.Add(rung);
+  const BatchShape ceiling = mode == Mode::kTrain ? plan_.train_ceiling : graphcache::Ceiling(rungs.Counts());
+  auto shapes = ProbeShapes(ceiling, /*below=*/true);
+  if (!std::ranges::all_of(shapes, [&](const BatchShape& shape) { return HoldsAGraph(mode, shape); })) {
+    shapes = ProbeShapes(ceiling, /*below=*/false);
+  }
+  PF_RETURN_IF_ERROR(probe % 2 == 0 ? AssembleOne(mode, shapes[probe], probes_[0])
+                                    : AssembleOther(mode, shapes[probe], probes_[0]));
+  return &probe_views_[0];
 }
 
 std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t first_batch) {

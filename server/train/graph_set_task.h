@@ -50,6 +50,7 @@ class GraphSetTask final : public Task {
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override { return std::ssize(batcher_->split(split)); }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
@@ -62,6 +63,11 @@ class GraphSetTask final : public Task {
                c10::Device device);
   // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does.
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
+  // Whether any graph of the mode's splits fits `shape`.
+  bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
+  // A batch of GraphsThatFill, and one of OtherGraph.
+  absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
+  absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
   // One graph of the mode's splits that fits `shape`, other than `first` alone: with edges where one has any, else with
   // nodes. `first`, where no other fits.
   std::vector<uint32_t> OtherGraph(Mode mode, const BatchShape& shape, const std::vector<uint32_t>& first) const;

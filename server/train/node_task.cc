@@ -16,6 +16,7 @@
 #include "train/evaluator.h"
 #include "train/layer_wise.h"
 #include "train/node_model_for.h"
+#include "train/probe_sizes.h"
 
 namespace permafrost::train {
 namespace {
@@ -65,8 +66,16 @@ class SampledStream final : public BatchStream {
 
 BatchShape SampledBatch::least_padded() const { return rungs_->Fit(host_->real).shape(); }
 
+BlockSizes SampledBatch::dynamic_sizes() const {
+  return AtLeastDynamic(LeastPadded(host_->real), HasSparseFeatures(batcher_->graph().summary()));
+}
+
+absl::Status SampledBatch::PadToSizes(const BlockSizes& sizes) {
+  return sizes == host_->padded ? absl::OkStatus() : batcher_->Pad(sizes, *host_);
+}
+
 absl::Status SampledBatch::Pad(const BatchShape& shape) {
-  if (const BlockSizes* rung = rungs_->Find(shape)) return batcher_->Pad(*rung, *host_);
+  if (const BlockSizes* rung = rungs_->Find(shape)) return PadToSizes(*rung);
   return absl::InvalidArgumentError(
       absl::StrCat("a block cannot be padded to ", ToString(shape), ", which is none of the job's sizes"));
 }
@@ -205,13 +214,39 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
   return std::array<HostBatch*, 2>{probe_views_.data(), probe_views_.data() + 1};
 }
 
+absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
+  ModeParts& parts = part(mode);
+  const Probe& from = parts.probes[probe % parts.probes.size()];
+  // Fewer seeds for the later ones: a block of another size in all dimensions.
+  constexpr std::array<size_t, device::kDynamicProbes> kEighths{8, 4, 6, 5};
+  const size_t seeds = std::max<size_t>(1, from.seeds.size() * kEighths[probe] / 8);
+  data::SampledSubgraph subgraph;
+  PF_RETURN_IF_ERROR(parts.prober->Sample(std::span(from.seeds).first(seeds), from.stream, nullptr, subgraph));
+  PF_ASSIGN_OR_RETURN(BlockSizes sizes, data::SizesOf(subgraph, graph_->view()));
+  if (probe == 0) {
+    sizes = AtLeastDynamic(parts.rungs.rungs()[static_cast<size_t>(parts.rungs.num_planned() - 1)], sparse());
+  } else {
+    size_t dimension = 0;
+    const auto vary = [&](int64_t& size) {
+      size = ProbeSize(probe, dimension++, std::max(size, graphcache::kLeastDynamic), size / 16);
+    };
+    for (int64_t& rows : sizes.nodes) vary(rows);
+    vary(sizes.edges);
+    if (sparse()) vary(sizes.nonzeros);
+  }
+  PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, sizes, probes_[0]));
+  return probe_views_.data();
+}
+
 int64_t NodeTask::size(data::Split split) const { return std::ssize(splits_[static_cast<size_t>(split)]); }
 
 std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                               uint64_t first_stream) {
   return std::make_unique<SampledStream>(
       *part(mode).stream, part(mode).rungs, device_, std::move(epochs), epoch, first, first_stream,
-      [&rungs = part(mode).rungs](const BlockSizes& real) { return rungs.Fit(real); },
+      [&parts = part(mode), sparse = sparse()](const BlockSizes& real) {
+        return parts.dynamic ? AtLeastDynamic(LeastPadded(real), sparse) : parts.rungs.Fit(real);
+      },
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
                                  .budget_bytes = MemoryLimit() / kAdviceShare,
                                  .advise = options_.nodes.advise_pages});

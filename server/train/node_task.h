@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,8 @@
 
 namespace permafrost::train {
 
+inline bool HasSparseFeatures(const data::GraphSummary& graph) { return graph.node_feature_nonzeros > 0; }
+
 // A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
 class SampledBatch final : public HostBatch {
  public:
@@ -26,12 +29,16 @@ class SampledBatch final : public HostBatch {
   BatchShape real() const override { return host_->real_shape(); }
   // The shape of its rung.
   BatchShape least_padded() const override;
+  BatchShape dynamic_shape() const override { return dynamic_sizes().shape(); }
   BatchShape padded() const override { return host_->padded.shape(); }
   std::span<const uint32_t> ids() const override;
   std::span<const float> labels() const override;
 
  private:
   absl::Status Pad(const BatchShape& shape) override;
+  absl::Status PadToDynamic() override { return PadToSizes(dynamic_sizes()); }
+  absl::Status PadToSizes(const data::BlockSizes& sizes);
+  data::BlockSizes dynamic_sizes() const;
   graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
 
   const data::BlockBatcher* batcher_;
@@ -55,6 +62,8 @@ class NodeTask final : public Task {
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
+  void PrepareDynamic(Mode mode, bool dynamic) override { part(mode).dynamic = dynamic; }
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override;
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
@@ -74,10 +83,12 @@ class NodeTask final : public Task {
     std::unique_ptr<data::BlockBatcher> stream, prober;  // one for the stream's thread, one for this
     BlockRungs rungs;
     std::vector<Probe> probes;
+    std::atomic<bool> dynamic{false};  // batches are made ready at their own sizes, not at those of a rung
   };
 
   NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
            std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
+  bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
   // Samples some batches of the mode's splits and plans its rungs.

@@ -1,22 +1,36 @@
 #include "train/step_compiler.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/string_view.h"
 
 namespace permafrost::train {
 namespace {
 
-// Of the two probes: a step that keeps the number on the host would be caught.
-constexpr std::array<int64_t, 2> kProbeSteps{0, 1};
+// Of the first two probes, and so on: a step that keeps the number on the host would be caught.
+constexpr std::array<int64_t, device::kDynamicProbes> kProbeSteps{0, 1, 5, 2};
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::Capture(Mode mode, const BatchShape& shape) {
   PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(mode, shape));
-  std::array<const graphcache::StepInputs*, 2> inputs{};
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    PF_ASSIGN_OR_RETURN(inputs[i], probes[i]->PadTo(shape, kProbeSteps[i]));
+  return capturer_->Capture(*programs_[static_cast<size_t>(mode)], *probes[0]->TakeInputs(kProbeSteps[0]),
+                            *probes[1]->TakeInputs(kProbeSteps[1]));
+}
+
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureDynamic(Mode mode) {
+  return capturer_->CaptureDynamic(*programs_[static_cast<size_t>(mode)],
+                                   [&](size_t probe) -> absl::StatusOr<const graphcache::StepInputs*> {
+                                     PF_ASSIGN_OR_RETURN(HostBatch * batch, task_.DynamicProbe(mode, probe));
+                                     return batch->TakeInputs(kProbeSteps[probe]);
+                                   });
+}
+
+std::string StepCompiler::NoDynamicReason() const {
+  if (!backend_.records()) {
+    return absl::StrCat(AbslView(kDeviceNames.Name(backend_.kind())), " records no steps");
   }
-  return capturer_->Capture(*programs_[static_cast<size_t>(mode)], *inputs[0], *inputs[1]);
+  return task_.NoDynamicReason();
 }
 
 absl::StatusOr<graphcache::StepResult> StepCompiler::RunEager(Mode mode, const graphcache::StepInputs& inputs) {

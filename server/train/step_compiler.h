@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 
 #include "device/backend.h"
 #include "device/step_program.h"
@@ -16,15 +17,18 @@ class StepCompiler final : public graphcache::Compiler {
  public:
   StepCompiler(const device::StepProgram& train, const device::StepProgram& eval, Task& task,
                const device::Backend& backend)
-      : programs_{&train, &eval}, task_(task), capturer_(backend.MakeCapturer()) {}
+      : programs_{&train, &eval}, task_(task), backend_(backend), capturer_(backend.MakeCapturer()) {}
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
+  std::string NoDynamicReason() const override;
   absl::StatusOr<graphcache::StepResult> RunEager(Mode mode, const graphcache::StepInputs& inputs) override;
   int64_t shared_bytes() const override { return capturer_->shared_bytes(); }
 
  private:
   const std::array<const device::StepProgram*, 2> programs_;  // by Mode
   Task& task_;
+  const device::Backend& backend_;
   const std::unique_ptr<device::Capturer> capturer_;
 };
 

@@ -40,6 +40,7 @@ LossOptions LossOf(const TrainOptions& options, c10::Device device) {
 StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer,
                        const device::Backend& backend, RunContext& context)
     : context_(context),
+      task_(task),
       losses_(backend.device()),
       eval_losses_(backend.device()),
       eval_errors_(backend.device()),
@@ -47,7 +48,13 @@ StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& o
                           [this](int phase) { OnPhase(phase); })),
       eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
       compiler_(train_, eval_, task, backend),
-      cache_(SetupOf(options, task, context), compiler_) {}
+      cache_(SetupOf(options, task, context), compiler_) {
+  TellTask();
+}
+
+void StepEngine::TellTask() {
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) task_.PrepareDynamic(mode, cache_.of(mode).dynamic);
+}
 
 absl::Status StepEngine::Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds) {
   phase_seconds_ = &seconds;
@@ -78,6 +85,7 @@ void StepEngine::OnPhase(int phase) {
 }
 
 void StepEngine::Report(bool with_entries) {
+  TellTask();
   const Clock::time_point now = Clock::now();
   std::shared_ptr<const std::vector<graphcache::EntryInfo>> entries;
   if (with_entries || now >= next_entries_) {

@@ -48,7 +48,11 @@ class StepEngine {
   using Clock = std::chrono::steady_clock;
   void OnPhase(int phase);
 
+  // Tells those who make batches ready how the cache will pad them.
+  void TellTask();
+
   RunContext& context_;
+  Task& task_;
   ErrorSums losses_, eval_losses_, eval_errors_;
   const device::StepProgram train_, eval_;
   StepCompiler compiler_;

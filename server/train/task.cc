@@ -12,7 +12,16 @@
 namespace permafrost::train {
 
 absl::StatusOr<const graphcache::StepInputs*> HostBatch::PadTo(const BatchShape& shape, int64_t step) {
-  if (shape != padded()) PF_RETURN_IF_ERROR(Pad(shape));
+  PF_RETURN_IF_ERROR(Pad(shape));
+  return TakeInputs(step);
+}
+
+absl::StatusOr<const graphcache::StepInputs*> HostBatch::PadDynamic(int64_t step) {
+  PF_RETURN_IF_ERROR(PadToDynamic());
+  return TakeInputs(step);
+}
+
+const graphcache::StepInputs* HostBatch::TakeInputs(int64_t step) {
   step_ = step;
   inputs_ = Inputs(step_, device_);
   return &inputs_;

@@ -36,7 +36,11 @@ class HostBatch : public graphcache::Batch {
  public:
   // As it is padded now.
   virtual BatchShape padded() const = 0;
+  BatchShape dynamic_shape() const override { return graphcache::AtLeastDynamic(least_padded()); }
   absl::StatusOr<const graphcache::StepInputs*> PadTo(const BatchShape& shape, int64_t step) final;
+  absl::StatusOr<const graphcache::StepInputs*> PadDynamic(int64_t step) final;
+  // As it is padded now; valid as those are.
+  const graphcache::StepInputs* TakeInputs(int64_t step);
   // Graphs or nodes of the dataset that are predicted for; their labels [ids, targets], NaN where missing; and the rows
   // of a prediction that are theirs, empty for the first ones.
   virtual std::span<const uint32_t> ids() const = 0;
@@ -48,8 +52,9 @@ class HostBatch : public graphcache::Batch {
   explicit HostBatch(c10::Device device) : device_(device) {}
 
  private:
-  // Pads it to `shape`, which is another than padded(). Errors: as PadTo.
+  // Pads it to `shape`, to dynamic_shape(), unless it is. Errors: as PadTo.
   virtual absl::Status Pad(const BatchShape& shape) = 0;
+  virtual absl::Status PadToDynamic() { return Pad(dynamic_shape()); }
   // On the CPU the tensors share the memory of this batch and of `step`, which outlive them; elsewhere they are copies.
   virtual graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const = 0;
 
@@ -109,6 +114,13 @@ class Task {
   virtual graphcache::GraphSizes sizes() const = 0;
   // Two batches of the mode's splits, padded to `shape`, that differ. Valid until the next call.
   virtual absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) = 0;
+  // Probe 0, 1, ... of a capture for every shape, as ProbeInputs (device/step_program.h) wants them: padded, the first
+  // to the plan's ceiling of the mode. Valid until the next call.
+  virtual absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) = 0;
+  // Why there is no capture for every shape; empty: there is.
+  virtual std::string NoDynamicReason() const { return {}; }
+  // Whether the mode's batches are padded to their dynamic_shape(). A hint to those who make them ready.
+  virtual void PrepareDynamic(Mode /*mode*/, bool /*dynamic*/) {}
 
   virtual int64_t batches_per_epoch() const = 0;
   // Graphs or nodes of a split.

@@ -55,6 +55,7 @@ BatchShape WholeGraphBatch::real() const {
 }
 
 absl::Status WholeGraphBatch::Pad(const BatchShape& shape) {
+  if (shape == padded()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("a whole graph of ", ToString(padded()), " is never padded, to ", ToString(shape), " or any other"));
 }
@@ -119,6 +120,10 @@ Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, Mode 
 
 absl::StatusOr<std::array<HostBatch*, 2>> WholeGraphTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {
   return std::array<HostBatch*, 2>{batches_.data(), other_.data()};
+}
+
+absl::StatusOr<HostBatch*> WholeGraphTask::DynamicProbe(Mode /*mode*/, size_t /*probe*/) {
+  return absl::UnimplementedError(NoDynamicReason());
 }
 
 std::unique_ptr<BatchStream> WholeGraphTask::TrainBatches(int64_t /*epoch*/, int64_t first_batch) {

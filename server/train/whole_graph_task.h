@@ -20,6 +20,7 @@ class WholeGraphBatch final : public HostBatch {
   BatchShape real() const override;
   // The whole graph needs no padding: there is only one shape.
   BatchShape least_padded() const override { return padded(); }
+  BatchShape dynamic_shape() const override { return padded(); }
   BatchShape padded() const override;
   std::span<const uint32_t> ids() const override { return ids_; }
   std::span<const float> labels() const override { return own_labels_; }
@@ -50,6 +51,8 @@ class WholeGraphTask final : public Task {
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
+  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
+  std::string NoDynamicReason() const override { return "there is one shape, that of the whole graph"; }
   int64_t batches_per_epoch() const override { return 1; }
   int64_t size(data::Split split) const override { return std::ssize(batch(split).ids()); }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;

@@ -11,6 +11,7 @@ namespace {
 
 using graphcache::OnMiss;
 using graphcache::Policy;
+using graphcache::Shapes;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::Field;
@@ -25,7 +26,8 @@ Message Parsed(const std::string& text) {
 
 TEST(GraphCacheToWire, CarriesEveryField) {
   graphcache::Snapshot snapshot;
-  snapshot.options = {.policy = Policy::kFreeze, .freeze_at = 1, .on_miss = OnMiss::kTransient};
+  snapshot.options = {
+      .policy = Policy::kFreeze, .freeze_at = 1, .on_miss = OnMiss::kTransient, .shapes = Shapes::kDynamic};
   snapshot.freeze_point = {.freeze_at = 2,
                            .source = graphcache::FreezeSource::kSchedule,
                            .effective_size = 3,
@@ -55,6 +57,8 @@ TEST(GraphCacheToWire, CarriesEveryField) {
                                .padding_graphs = 22,
                                .padding_nodes = 23,
                                .padding_edges = 24};
+  snapshot.of(Mode::kTrain).dynamic = true;
+  snapshot.of(Mode::kTrain).oversize_steps = 35;
   snapshot.of(Mode::kEval).entry_bytes = 1000;
   snapshot.shared_bytes = 30'000;
   snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};
@@ -65,7 +69,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
   snapshot.command_step = 34;
   const auto want = Parsed<v1::GraphCache>(R"pb(
     name: "jobs/a/graphCache"
-    policy { policy: POLICY_FREEZE freeze_at: 1 on_miss: ON_MISS_TRANSIENT }
+    policy { policy: POLICY_FREEZE freeze_at: 1 on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC }
     freeze_at: 2
     freeze_point_source: FREEZE_POINT_SOURCE_SCHEDULE
     frozen: true
@@ -95,6 +99,8 @@ TEST(GraphCacheToWire, CarriesEveryField) {
       padding_nodes: 23
       padding_edges: 24
       awaiting_recapture: 5
+      dynamic: true
+      oversize_steps: 35
     }
     statistics { mode: GRAPH_CACHE_MODE_EVAL entry_bytes: 1000 }
     shared_bytes: 30000
@@ -133,7 +139,8 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
                               .padded_hits = 6,
                               .capture_seconds = 7,
                               .created_step = 8,
-                              .last_use = absl::FromUnixSeconds(9)};
+                              .last_use = absl::FromUnixSeconds(9),
+                              .dynamic = true};
   const auto want = Parsed<v1::GraphCacheEntry>(R"pb(
     mode: GRAPH_CACHE_MODE_TRAIN
     shape { nodes: 1 edges: 2 graphs: 3 }
@@ -143,6 +150,7 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
     capture_seconds: 7
     created_step: 8
     last_use_time { seconds: 9 }
+    dynamic: true
   )pb");
   EXPECT_EQ(GraphCacheEntryToWire(entry).DebugString(), want.DebugString());
   entry.last_use = absl::InfinitePast();
@@ -160,9 +168,10 @@ TEST(PolicyUpdateFromWire, TakesOnlyWhatIsGiven) {
       {"derived is a value of its own", "policy { freeze_at: 0 }", {.freeze_at = 0}},
       {"out of range is not ours to judge", "policy { freeze_at: -5 }", {.freeze_at = -5}},
       {"on_miss", "policy { on_miss: ON_MISS_REJECT }", {.on_miss = OnMiss::kReject}},
+      {"shapes", "policy { shapes: SHAPES_EXACT }", {.shapes = Shapes::kExact}},
       {"everything",
-       "policy { policy: POLICY_FREEZE freeze_at: 9 on_miss: ON_MISS_EAGER }",
-       {.policy = Policy::kFreeze, .freeze_at = 9, .on_miss = OnMiss::kEager}},
+       "policy { policy: POLICY_FREEZE freeze_at: 9 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO }",
+       {.policy = Policy::kFreeze, .freeze_at = 9, .on_miss = OnMiss::kEager, .shapes = Shapes::kAuto}},
   };
   for (const auto& c : kCases) {
     Violations violations;
@@ -178,13 +187,14 @@ TEST(PolicyUpdateFromWire, NamesWhatIsMissingOrUnknown) {
   EXPECT_THAT(GetViolations(missing.ToStatus()), ElementsAre(Field(&FieldViolation::field, "policy")));
   request.mutable_policy()->set_policy(static_cast<v1::GraphCachePolicy::Policy>(9));
   request.mutable_policy()->set_on_miss(static_cast<v1::GraphCachePolicy::OnMiss>(8));
+  request.mutable_policy()->set_shapes(static_cast<v1::GraphCachePolicy::Shapes>(7));
   Violations unknown;
   PolicyUpdateFromWire(request, unknown);
   EXPECT_THAT(
       GetViolations(unknown.ToStatus()),
       ElementsAre(AllOf(Field(&FieldViolation::field, "policy.policy"),
                         Field(&FieldViolation::description, HasSubstr("9 is unknown; accepted: POLICY_ALWAYS"))),
-                  Field(&FieldViolation::field, "policy.on_miss")));
+                  Field(&FieldViolation::field, "policy.on_miss"), Field(&FieldViolation::field, "policy.shapes")));
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ TEST(CreateRequestFromWire, TheDefaultsAreThoseOfTheProtosComments) {
 TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
   using graphcache::OnMiss;
   using graphcache::Policy;
+  using graphcache::Shapes;
   const struct {
     const char* why;
     const char* wire;
@@ -87,6 +88,7 @@ TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
       {"nothing is given", "", kServerDefault},
       {"an empty message", "graph_cache {}", kServerDefault},
       {"on_miss alone", "graph_cache { on_miss: ON_MISS_REJECT }", {Policy::kFreeze, 40, OnMiss::kReject}},
+      {"shapes alone", "graph_cache { shapes: SHAPES_EXACT }", {Policy::kFreeze, 40, OnMiss::kEager, Shapes::kExact}},
       {"freeze_at alone", "graph_cache { freeze_at: 7 }", {Policy::kFreeze, 7, OnMiss::kEager}},
       {"0 is given, too", "graph_cache { freeze_at: 0 }", {Policy::kFreeze, 0, OnMiss::kEager}},
       {"the default's own policy", "graph_cache { policy: POLICY_FREEZE }", kServerDefault},
@@ -110,22 +112,23 @@ TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
 
 TEST(JobSpec, RoundTripsEveryField) {
   jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-  job.spec.train = {
-      .dataset = DatasetId("set"),
-      .model = {.hidden_channels = 7, .num_layers = 3, .pooling = nn::Pooling::kSum, .dropout = 0.125},
-      .optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
-                    .learning_rate = 0.5,
-                    .weight_decay = 0.25,
-                    .max_grad_norm = 2.5,
-                    .schedule = nn::Schedule::kCosine,
-                    .warmup_steps = 19},
-      .loss = nn::Loss::kMse,
-      .epochs = 11,
-      .batch_size = 13,
-      .seed = std::numeric_limits<uint64_t>::max(),
-      .checkpoint = {.every_steps = 17, .every_seconds = 0, .keep = 5},
-      .graph_cache = {
-          .policy = graphcache::Policy::kAlways, .freeze_at = 23, .on_miss = graphcache::OnMiss::kTransient}};
+  job.spec.train = {.dataset = DatasetId("set"),
+                    .model = {.hidden_channels = 7, .num_layers = 3, .pooling = nn::Pooling::kSum, .dropout = 0.125},
+                    .optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
+                                  .learning_rate = 0.5,
+                                  .weight_decay = 0.25,
+                                  .max_grad_norm = 2.5,
+                                  .schedule = nn::Schedule::kCosine,
+                                  .warmup_steps = 19},
+                    .loss = nn::Loss::kMse,
+                    .epochs = 11,
+                    .batch_size = 13,
+                    .seed = std::numeric_limits<uint64_t>::max(),
+                    .checkpoint = {.every_steps = 17, .every_seconds = 0, .keep = 5},
+                    .graph_cache = {.policy = graphcache::Policy::kAlways,
+                                    .freeze_at = 23,
+                                    .on_miss = graphcache::OnMiss::kTransient,
+                                    .shapes = graphcache::Shapes::kDynamic}};
   job.spec.priority = -100;
   v1::CreateJobRequest request;
   *request.mutable_spec() = JobToWire(job).spec();
@@ -238,7 +241,8 @@ TEST(JobSpec, RoundTripsEveryEnumValueOfTheGraphCacheAndTheSchedule) {
     for (const auto& [on_miss, on_miss_name] : graphcache::kOnMissNames.rows) {
       for (const auto& [schedule, schedule_name] : nn::kScheduleNames.rows) {
         jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-        job.spec.train.graph_cache = {.policy = policy, .freeze_at = 0, .on_miss = on_miss};
+        const auto shapes = graphcache::kShapesNames.rows[static_cast<size_t>(policy) % 3].first;
+        job.spec.train.graph_cache = {.policy = policy, .freeze_at = 0, .on_miss = on_miss, .shapes = shapes};
         job.spec.train.optimizer.schedule = schedule;
         v1::CreateJobRequest request;
         *request.mutable_spec() = JobToWire(job).spec();
@@ -298,6 +302,10 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
       {"spec.graph_cache.on_miss",
        [](auto& r) {
          r.mutable_spec()->mutable_graph_cache()->set_on_miss(static_cast<v1::GraphCachePolicy::OnMiss>(9));
+       }},
+      {"spec.graph_cache.shapes",
+       [](auto& r) {
+         r.mutable_spec()->mutable_graph_cache()->set_shapes(static_cast<v1::GraphCachePolicy::Shapes>(9));
        }},
       {"spec.graph_cache.freeze_at", [](auto& r) { r.mutable_spec()->mutable_graph_cache()->set_freeze_at(-1); }},
   };

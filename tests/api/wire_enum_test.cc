@@ -47,6 +47,7 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::EdgeListOptions::Header, data::kHeaderNames>();
   ExpectSameWords<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames>();
   ExpectSameWords<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>();
+  ExpectSameWords<v1::GraphCachePolicy::Shapes, graphcache::kShapesNames>();
   ExpectSameWords<v1::GraphCacheMode, kModeNames>();
   ExpectSameWords<v1::FreezePointSource, graphcache::kFreezeSourceNames>();
 }

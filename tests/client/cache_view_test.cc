@@ -22,6 +22,7 @@ TEST(CacheView, TellsTheWholeStory) {
             "graph cache of job zinc-1\n"
             "  policy         freeze after 97 training shapes (derived from the dataset), on a miss: pad\n"
             "  state          frozen since step 106, 2026-03-10 12:00:07 (4m ago); no step compiled anything since\n"
+            "  shapes         exact: one executable a shape\n"
             "  memory         14.2 MB: 130 executables, 10.8 MB of it shared\n"
             "  schedule       2,830 distinct training shapes\n"
             "  train ceiling  892 nodes, 1,931 edges, 33 graphs\n"
@@ -41,6 +42,27 @@ TEST(CacheView, TellsTheWholeStory) {
             "compilations                     98                32\n"
             "  while frozen                    0                 0\n"
             "  time                       0.49 s            0.08 s\n");
+}
+
+TEST(CacheView, OneExecutableForEveryShapeIsTold) {
+  const std::string text = RenderCache(DynamicCache(), kViewTime, {});
+  EXPECT_THAT(text, HasSubstr("  policy         freeze after the first training step\n"));
+  EXPECT_THAT(text, HasSubstr("  state          frozen since step 1, 2026-03-10 12:00:07 (4m ago); no step compiled "
+                              "anything since\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  shapes         dynamic: one executable for training and one for evaluation serve every "
+                        "shape\n"));
+  EXPECT_THAT(text, HasSubstr("  memory         10.9 MB: 2 executables, 10.8 MB of it shared\n"));
+  EXPECT_THAT(text, HasSubstr("  replayed at their shape   31,299  >99.9 %    3,199  >99.9 %\n"));
+  EXPECT_THAT(text, Not(HasSubstr("arena")));
+  v1::GraphCache cache = DynamicCache();
+  cache.mutable_statistics(0)->set_oversize_steps(3);
+  cache.mutable_statistics(1)->set_dynamic(false);
+  const std::string mixed = RenderCache(cache, kViewTime, {});
+  EXPECT_THAT(mixed, HasSubstr("dynamic in training: one executable serves every shape; exact in evaluation\n"));
+  EXPECT_THAT(mixed, HasSubstr("  too large for the arena        3   <0.1 %        0    0.0 %\n"));
+  cache.set_frozen(false);
+  EXPECT_THAT(RenderCache(cache, kViewTime, {}), HasSubstr("open: freezes after the first training step\n"));
 }
 
 TEST(CacheView, BeforeTheFirstStepThereIsNoTable) {
@@ -109,6 +131,9 @@ TEST(CacheView, GraphBreaksNameTheOperatorAndTheReason) {
   unknown.set_mode(v1::GRAPH_CACHE_MODE_EVAL);
   unknown.set_why("a tensor differs between two captures");
   unknown.set_count(1);
+  EXPECT_THAT(RenderCache(cache, kViewTime, {}),
+              HasSubstr("  graph breaks   2, see below; each shape of that mode is captured for itself\n"));
+  cache.mutable_statistics(0)->set_eager_steps(1);
   const std::string text = RenderCache(cache, kViewTime, {});
   EXPECT_THAT(text, HasSubstr("  graph breaks   2, see below; steps of that mode run eager\n"));
   EXPECT_THAT(text,
@@ -162,13 +187,21 @@ TEST(CacheView, Policies) {
     policy.set_on_miss(c.on_miss);
     EXPECT_EQ(PolicyText(policy, c.derived), c.want) << c.why;
   }
+  Policy exact;
+  exact.set_policy(Policy::POLICY_FREEZE);
+  exact.set_freeze_at(9);
+  exact.set_on_miss(Policy::ON_MISS_PAD);
+  exact.set_shapes(Policy::SHAPES_EXACT);
+  EXPECT_EQ(PolicyText(exact, 9), "freeze after 9 training shapes, on a miss: pad, shapes: exact");
+  exact.set_shapes(Policy::SHAPES_AUTO);
+  EXPECT_EQ(PolicyText(exact, 9), "freeze after 9 training shapes, on a miss: pad");
 }
 
 TEST(CacheView, Entries) {
   EXPECT_EQ(RenderCacheEntries(SampleEntries(), kViewTime, {}),
-            "MODE   NODES  EDGES  GRAPHS   MEMORY  EXACT  PADDED  COMPILED IN  AT STEP  LAST USED\n"
-            "train    757  1,630      33  29.8 kB     31   1,204       5.1 ms        0     7s ago\n"
-            "eval     868  1,879      33  13.0 kB      0       0       2.4 ms      106          -\n");
+            "MODE   SHAPES  NODES  EDGES  GRAPHS   MEMORY  EXACT  PADDED  COMPILED IN  AT STEP  LAST USED\n"
+            "train  one       757  1,630      33  29.8 kB     31   1,204       5.1 ms        0     7s ago\n"
+            "eval   every     868  1,879      33  13.0 kB      0       0       2.4 ms      106          -\n");
 }
 
 TEST(CacheProgress, ShowsTheWayToTheFreezePointThenWhatTheCacheServes) {

@@ -95,8 +95,8 @@ TEST_F(CacheCommandTest, EntriesFollowsPagesUpToTheLimit) {
   fake_.Start();
   const ProgramResult all = Run({"entries", "zinc-1"});
   EXPECT_EQ(all.exit_code, 0) << all.err;
-  EXPECT_THAT(all.out, StartsWith("MODE   NODES  EDGES"));
-  EXPECT_THAT(all.out, HasSubstr("\ntrain    704  1,630"));
+  EXPECT_THAT(all.out, StartsWith("MODE   SHAPES  NODES  EDGES"));
+  EXPECT_THAT(all.out, HasSubstr("\ntrain  one       704  1,630"));
   ASSERT_EQ(requests.seen().size(), 3u);
   EXPECT_EQ(requests.seen()[0].parent(), "jobs/zinc-1/graphCache");
   EXPECT_EQ(requests.seen()[2].page_token(), "4");
@@ -184,8 +184,9 @@ TEST_F(CacheCommandTest, PolicySendsOnlyWhatIsGiven) {
             "10.3 MB)\n");
   Run({"policy", "zinc-1", "--freeze-at", "derived"});
   Run({"policy", "zinc-1", "--on-miss", "reject"});
+  Run({"policy", "zinc-1", "--shapes", "exact"});
   EXPECT_THAT(policies.seen(), ElementsAre("policy: POLICY_FREEZE freeze_at: 50 on_miss: ON_MISS_EAGER", "freeze_at: 0",
-                                           "on_miss: ON_MISS_REJECT"));
+                                           "on_miss: ON_MISS_REJECT", "shapes: SHAPES_EXACT"));
 }
 
 TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
@@ -196,7 +197,7 @@ TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
   } kCases[] = {
       {"nothing to change",
        {"cache", "policy", "zinc-1"},
-       "permafrost: nothing to change: give --policy, --freeze-at or --on-miss\n"},
+       "permafrost: nothing to change: give --policy, --freeze-at, --on-miss or --shapes\n"},
       {"no such policy",
        {"cache", "policy", "zinc-1", "--policy", "sometimes"},
        "permafrost: --policy: sometimes not in {always,never,clear-per-step,freeze} (see permafrost cache policy "

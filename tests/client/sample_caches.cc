@@ -92,6 +92,25 @@ v1::GraphCache FrozenCache() {
   return cache;
 }
 
+v1::GraphCache DynamicCache() {
+  v1::GraphCache cache = FrozenCache();
+  cache.set_freeze_at(1);
+  cache.set_freeze_step(1);
+  for (v1::GraphCacheStatistics& s : *cache.mutable_statistics()) {
+    s.set_dynamic(true);
+    s.set_entries(1);
+    s.set_entry_bytes(30'000);
+    s.set_capacity(1);
+    s.set_hits(s.hits() + s.padded_hits() + s.misses() - 1);
+    s.set_padded_hits(0);
+    s.set_misses(1);
+    s.set_captures(1);
+    s.set_rejected_inserts(0);
+  }
+  cache.set_total_bytes(10'904'000);
+  return cache;
+}
+
 std::vector<v1::GraphCacheEntry> SampleEntries() {
   v1::GraphCacheEntry used;
   used.set_mode(v1::GRAPH_CACHE_MODE_TRAIN);
@@ -107,6 +126,7 @@ std::vector<v1::GraphCacheEntry> SampleEntries() {
   unused.set_bytes(13'000);
   unused.set_capture_seconds(0.0024);
   unused.set_created_step(106);
+  unused.set_dynamic(true);
   return {used, unused};
 }
 

@@ -13,6 +13,8 @@ v1::GraphCache NewCache();
 v1::GraphCache WarmingCache();
 // After 100 epochs of ZINC, frozen since step 106.
 v1::GraphCache FrozenCache();
+// Frozen after its first step: one executable serves every shape of a mode.
+v1::GraphCache DynamicCache();
 // One used, one not yet.
 std::vector<v1::GraphCacheEntry> SampleEntries();
 

@@ -81,7 +81,9 @@ TEST(ParseOptions, ReadsEveryFlag) {
                               "--freeze-at",
                               "12",
                               "--on-miss",
-                              "reject"});
+                              "reject",
+                              "--shapes",
+                              "exact"});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/s");
@@ -91,9 +93,10 @@ TEST(ParseOptions, ReadsEveryFlag) {
   EXPECT_TRUE(got.quarantine_unknown_jobs);
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
-  EXPECT_EQ(got.graph_cache,
-            (graphcache::PolicyOptions{
-                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
+  EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
+                                                        .freeze_at = 12,
+                                                        .on_miss = graphcache::OnMiss::kReject,
+                                                        .shapes = graphcache::Shapes::kExact}));
 }
 
 TEST(ParseOptions, ReadsEveryVariable) {
@@ -107,7 +110,8 @@ TEST(ParseOptions, ReadsEveryVariable) {
                                   {"PERMAFROST_DRAIN_TIMEOUT", "0"},
                                   {"PERMAFROST_CACHE_POLICY", "clear_per_step"},
                                   {"PERMAFROST_FREEZE_AT", "12"},
-                                  {"PERMAFROST_ON_MISS", "reject"}});
+                                  {"PERMAFROST_ON_MISS", "reject"},
+                                  {"PERMAFROST_SHAPES", "exact"}});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/s");
@@ -116,9 +120,10 @@ TEST(ParseOptions, ReadsEveryVariable) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.drain_timeout, absl::ZeroDuration());
-  EXPECT_EQ(got.graph_cache,
-            (graphcache::PolicyOptions{
-                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
+  EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
+                                                        .freeze_at = 12,
+                                                        .on_miss = graphcache::OnMiss::kReject,
+                                                        .shapes = graphcache::Shapes::kExact}));
 }
 
 TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
@@ -135,7 +140,8 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
                                        "drain-timeout = 1.5\n"
                                        "cache-policy = \"clear_per_step\"\n"
                                        "freeze-at = 12\n"
-                                       "on-miss = \"reject\"\n");
+                                       "on-miss = \"reject\"\n"
+                                       "shapes = \"exact\"\n");
   const Options got = Parsed({"--config", file});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
@@ -145,9 +151,10 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
   EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
-  EXPECT_EQ(got.graph_cache,
-            (graphcache::PolicyOptions{
-                .policy = graphcache::Policy::kClearPerStep, .freeze_at = 12, .on_miss = graphcache::OnMiss::kReject}));
+  EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
+                                                        .freeze_at = 12,
+                                                        .on_miss = graphcache::OnMiss::kReject,
+                                                        .shapes = graphcache::Shapes::kExact}));
 }
 
 TEST(ParseOptions, FlagOverVariableOverFileOverDefault) {
@@ -252,7 +259,7 @@ TEST(ParseOptions, HelpNamesEveryFlagItsVariableAndDefault) {
   for (const char* part : {"--listen", "PERMAFROST_LISTEN; default 127.0.0.1:7433", "--metrics", "127.0.0.1:9464",
                            "--state-dir", "./permafrost-state", "--device", "--threads", "--import-root", "--insecure",
                            "--config", "PERMAFROST_CONFIG", "--drain-timeout SECONDS", "--cache-policy NAME",
-                           "PERMAFROST_FREEZE_AT; default 0", "--on-miss NAME", "Exit codes", "143"}) {
+                           "PERMAFROST_FREEZE_AT; default 0", "--on-miss NAME", "--shapes NAME", "Exit codes", "143"}) {
     EXPECT_THAT(parsed.text, HasSubstr(part));
   }
 }
@@ -263,7 +270,7 @@ TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
   const std::regex default_of(R"(\((PERMAFROST_[A-Z_]+); default ([^)]+)\))");
   Variables told;
   for (std::sregex_iterator it(help.begin(), help.end(), default_of), end; it != end; ++it) told[(*it)[1]] = (*it)[2];
-  EXPECT_EQ(told.size(), 12u);
+  EXPECT_EQ(told.size(), 13u);
   const Options got = Parsed({}, told);
   const Options want;
   EXPECT_EQ(got.listen, want.listen);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -171,6 +172,31 @@ TEST_P(BackendConformance, ExecutablesOfOneCapturerServeInTurn) {
     ExpectAsEager(Replay(step % 2 == 0 ? *small : *large, batch), want);
   }
   ExpectAsEager(replayed.State(), eager.State());
+}
+
+TEST_P(BackendConformance, ADynamicExecutableIsTheEagerStepAtEveryShape) {
+  Fit eager(backend_->device()), replayed(backend_->device());
+  StepInputs probe;
+  const auto probes = [&](size_t i) -> absl::StatusOr<const StepInputs*> {
+    constexpr std::array<int64_t, kDynamicProbes> kRows{80, 13, 29, 50};
+    probe = Inputs(kRows[i] - 1, kRows[i], static_cast<int>(i));
+    return &probe;
+  };
+  const auto made = capturer_->CaptureDynamic(replayed.program(), probes);
+  if (!backend_->records()) {
+    EXPECT_EQ(made.status().code(), absl::StatusCode::kUnimplemented);
+    return;
+  }
+  ASSERT_TRUE(made.ok()) << made.status();
+  const int64_t shared = capturer_->shared_bytes(), bytes = (*made)->bytes();
+  for (int64_t rows = 2; rows < 100; ++rows) {
+    const StepInputs batch = Inputs(rows - 1, rows, static_cast<int>(rows));
+    const Tensors want = eager.program().run(batch);
+    ExpectAsEager(Replay(**made, batch), want);
+  }
+  ExpectAsEager(replayed.State(), eager.State());
+  EXPECT_EQ(capturer_->shared_bytes(), shared);
+  EXPECT_EQ((*made)->bytes(), bytes);
 }
 
 TEST_P(BackendConformance, AValueReadBackIsAGraphBreakAndIsTold) {

@@ -89,6 +89,7 @@ void Submit(Daemon& daemon, int64_t epochs) {
   spec.mutable_model()->set_dropout(0.1);
   spec.mutable_graph_cache()->set_policy(v1::GraphCachePolicy::POLICY_FREEZE);
   spec.mutable_graph_cache()->set_freeze_at(5);
+  spec.mutable_graph_cache()->set_shapes(v1::GraphCachePolicy::SHAPES_EXACT);
   v1::Job job;
   const grpc::Status status = daemon.jobs().CreateJob(&context, request, &job);
   ASSERT_TRUE(status.ok()) << status.error_message();

@@ -54,6 +54,20 @@ class FakeCompiler : public Compiler {
     events.push_back(EventOf("capture", mode, shape));
     return std::make_unique<FakeExecutable>(*this, mode, shape);
   }
+  absl::StatusOr<std::unique_ptr<Executable>> CaptureDynamic(Mode mode) override {
+    elapsed += absl::Seconds(2);
+    now += wall_clock_step;
+    if (fail_captures.contains(mode)) return absl::ResourceExhaustedError("no memory for a capture");
+    const std::string name(kModeNames.Name(mode));
+    if (resisting.contains(mode) || breaks.contains(mode)) {
+      events.push_back(absl::StrCat("resist ", name));
+      return WithReason(absl::FailedPreconditionError("graph break"), kGraphBreakReason,
+                        {{"op", "aten::zeros"}, {"why", "size[0] is 1, 4, 9, 16 at as many shapes"}});
+    }
+    events.push_back(absl::StrCat("capture every ", name));
+    return std::make_unique<FakeExecutable>(*this, mode, BatchShape());
+  }
+  std::string NoDynamicReason() const override { return no_dynamic_reason; }
   absl::StatusOr<StepResult> RunEager(Mode mode, const StepInputs& inputs) override {
     events.push_back(EventOf("eager", mode, inputs.shape));
     return std::make_shared<const StepOutputs>(events.back(), inputs.step);
@@ -65,7 +79,9 @@ class FakeCompiler : public Compiler {
 
   Events events;
   std::map<Mode, std::string> breaks;  // the op that cannot be captured
+  std::set<Mode> resisting;            // those that no executable serves at every shape
   std::set<Mode> fail_captures;        // for another reason
+  std::string no_dynamic_reason = "the test has none";
   absl::Time now = absl::FromUnixSeconds(1000);
   absl::Duration elapsed;
   absl::Duration wall_clock_step = absl::Seconds(2);  // what the wall clock makes of a capture
@@ -76,10 +92,15 @@ class FakeCompiler : public Compiler {
    public:
     FakeExecutable(FakeCompiler& compiler, Mode mode, const BatchShape& shape)
         : compiler_(compiler), mode_(mode), shape_(shape) {}
+    FakeExecutable(const FakeExecutable&) = delete;
     ~FakeExecutable() override {
       if (compiler_.recording_drops) compiler_.events.push_back(EventOf("drop", mode_, shape_));
     }
     absl::StatusOr<StepResult> Replay(const StepInputs& inputs) override {
+      if (shape_ == BatchShape()) {
+        compiler_.events.push_back(EventOf("replay every", mode_, inputs.shape));
+        return std::make_shared<const StepOutputs>(compiler_.events.back(), inputs.step);
+      }
       if (inputs.shape != shape_) {
         return absl::InternalError(absl::StrCat(ToString(inputs.shape), " replayed in ", ToString(shape_)));
       }
@@ -91,7 +112,7 @@ class FakeCompiler : public Compiler {
    private:
     FakeCompiler& compiler_;
     const Mode mode_;
-    const BatchShape shape_;
+    const BatchShape shape_;  // none: every
   };
 };
 
@@ -100,6 +121,8 @@ class FakeBatch : public Batch {
   FakeBatch(FakeCompiler& compiler, const BatchShape& real) : compiler_(compiler), real_(real) {}
   BatchShape real() const override { return real_; }
   BatchShape least_padded() const override { return {real_.nodes + 1, real_.edges, real_.graphs + 1}; }
+  absl::StatusOr<const StepInputs*> PadDynamic(int64_t step) override { return PadTo(dynamic_shape(), step); }
+  BatchShape dynamic_shape() const override { return AtLeastDynamic(least_padded()); }
   absl::StatusOr<const StepInputs*> PadTo(const BatchShape& shape, int64_t step) override {
     inputs_.step = step;
     if (std::exchange(padded_, true)) return absl::InternalError("a batch was padded twice");

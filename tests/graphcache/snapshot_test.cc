@@ -18,11 +18,13 @@ ModeStats FilledStats(int64_t base) {
                          &s.frozen_captures, &s.rejected_inserts,
                          &s.graph_breaks,    &s.eager_steps,
                          &s.transient_steps, &s.awaiting_recapture,
-                         &s.graphs,          &s.nodes,
-                         &s.edges,           &s.padding_graphs,
-                         &s.padding_nodes,   &s.padding_edges}) {
+                         &s.oversize_steps,  &s.graphs,
+                         &s.nodes,           &s.edges,
+                         &s.padding_graphs,  &s.padding_nodes,
+                         &s.padding_edges}) {
     *field = next++;
   }
+  s.dynamic = true;
   s.capture_seconds = 0.1 + static_cast<double>(base);
   return s;
 }
@@ -30,7 +32,8 @@ ModeStats FilledStats(int64_t base) {
 // No field at its default.
 Snapshot Filled() {
   Snapshot s;
-  s.options = {.policy = Policy::kClearPerStep, .freeze_at = 12, .on_miss = OnMiss::kTransient};
+  s.options = {
+      .policy = Policy::kClearPerStep, .freeze_at = 12, .on_miss = OnMiss::kTransient, .shapes = Shapes::kDynamic};
   s.freeze_point = {.freeze_at = 97,
                     .source = FreezeSource::kFormula,
                     .effective_size = 9500.552566072289,
@@ -59,8 +62,8 @@ TEST(SnapshotTest, EveryFieldSurvivesJson) {
 
 TEST(SnapshotTest, EntriesSurviveJson) {
   const std::vector<EntryInfo> entries = {
-      {Mode::kEval, {2, 3, 4}, 5, 6, 7, 0.125, 8, absl::FromUnixNanos(1'700'000'000'123'456'789)},
-      {Mode::kTrain, {9, 9, 9}, 0, 0, 0, std::numeric_limits<double>::infinity(), 0, absl::InfinitePast()}};
+      {Mode::kEval, {2, 3, 4}, 5, 6, 7, 0.125, 8, absl::FromUnixNanos(1'700'000'000'123'456'789), true},
+      {Mode::kTrain, {9, 9, 9}, 0, 0, 0, std::numeric_limits<double>::infinity(), 0, absl::InfinitePast(), false}};
   const auto read = EntriesFromJson(ToJson(entries));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, entries);

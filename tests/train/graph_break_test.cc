@@ -40,6 +40,7 @@ class ReadsBack final : public Task {
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override {
     return task_->Probes(mode, shape);
   }
+  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override { return task_->DynamicProbe(mode, probe); }
   int64_t batches_per_epoch() const override { return task_->batches_per_epoch(); }
   int64_t size(data::Split split) const override { return task_->size(split); }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override {
@@ -131,7 +132,8 @@ class GraphBreakTest : public testing::Test {
 TEST_F(GraphBreakTest, AResumeAfterABreakEndsBitEqual) {
   constexpr int64_t kSteps = 36;
   // Frozen after few shapes: what was captured before the break, at the ceiling, serves others padded.
-  const TrainOptions options = Options({graphcache::Policy::kFreeze, 3});
+  const TrainOptions options =
+      Options({.policy = graphcache::Policy::kFreeze, .freeze_at = 3, .shapes = graphcache::Shapes::kExact});
   BreakRig whole(options, set_);
   whole.Run(0, kSteps);
   const graphcache::Snapshot end = whole.engine.cache().snapshot();

@@ -27,6 +27,8 @@ namespace {
 using graphcache::Policy;
 using testing::HasSubstr;
 
+constexpr graphcache::PolicyOptions kRungs{.policy = Policy::kFreeze, .shapes = graphcache::Shapes::kExact};
+
 struct Case {
   const char* why;
   TinyGraphOptions graph;
@@ -119,7 +121,7 @@ class NodeTaskTest : public testing::Test {
 TEST_F(NodeTaskTest, ReplaysAreBitEqualToEagerStepsAndNothingIsCompiledAfterTheFreeze) {
   for (const Case& c : Cases()) {
     const auto graph = Graph(c.graph);
-    NodeRig eager(c.options, graph, {Policy::kNever}), cached(c.options, graph, {Policy::kFreeze});
+    NodeRig eager(c.options, graph, {Policy::kNever}), cached(c.options, graph, kRungs);
     int64_t step = 0;
     for (int64_t epoch = 0; epoch < c.options.epochs; ++epoch) {
       const auto batches = eager.task->TrainBatches(epoch, 0), same = cached.task->TrainBatches(epoch, 0);
@@ -191,7 +193,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
   for (const Case& c : Cases()) {
     if (c.options.nodes.fan_outs.empty()) continue;  // a whole graph is never padded
     const auto graph = Graph(c.graph);
-    NodeRig exact(c.options, graph, {Policy::kNever}), padded(c.options, graph, {Policy::kFreeze});
+    NodeRig exact(c.options, graph, {Policy::kNever}), padded(c.options, graph, kRungs);
     const data::NeighborSamplingOptions sampling = SamplingOf(c.options, Mode::kTrain, graph->summary());
     const auto batcher = *data::BlockBatcher::Create(
         graph, {.sampling = sampling, .edge_weights = UsesEdgeWeights(c.options, *graph), .threads = 2});
@@ -271,7 +273,7 @@ TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
 TEST_F(NodeTaskTest, AFrozenStepAllocatesNoStorage) {
   const Case c = Cases()[2];
   const auto graph = Graph(c.graph);
-  NodeRig rig(c.options, graph, {Policy::kFreeze});
+  NodeRig rig(c.options, graph, kRungs);
   int64_t step = 0;
   StorageUse before;
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
@@ -343,24 +345,30 @@ TEST_F(NodeRunTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   const std::vector<Case> cases = Cases();
   // SAGE and GCN on samples, and GCN on the whole graph, whose epochs are steps.
   for (const size_t place : {size_t{2}, size_t{4}, size_t{6}}) {
-    const Case& c = cases[place];
-    const bool whole_graph = c.options.nodes.fan_outs.empty();
-    const auto graph = Graph(c.graph);
-    const std::string whole = "whole-" + std::to_string(place);
-    Recorder undisturbed;
-    ASSERT_TRUE(Run(c.options, graph, whole, undisturbed).ok()) << c.why;
-    for (const int64_t stop_step : whole_graph ? std::vector<int64_t>{0, 1, 3} : std::vector<int64_t>{0, 2, 5, 13}) {
-      const std::string job = "stopped-" + std::to_string(place) + "-" + std::to_string(stop_step);
-      Recorder first, second;
-      first.stop = [&](const Progress& p) { return p.step >= stop_step ? StopRequest::kDrain : StopRequest::kNone; };
-      const auto stopped = Run(c.options, graph, job, first);
-      ASSERT_TRUE(stopped.ok()) << c.why;
-      ASSERT_EQ(stopped->end, RunEnd::kDrained) << c.why;
-      ASSERT_TRUE(Run(c.options, graph, job, second).ok()) << c.why;
-      EXPECT_EQ(Artifact(job, kLastWeightsFile), Artifact(whole, kLastWeightsFile)) << c.why << " " << stop_step;
-      EXPECT_EQ(Artifact(job, kBestWeightsFile), Artifact(whole, kBestWeightsFile)) << c.why << " " << stop_step;
-      EXPECT_EQ(Artifact(job, kTestPredictionsFile), Artifact(whole, kTestPredictionsFile))
-          << c.why << " " << stop_step;
+    for (const graphcache::Shapes shapes : {graphcache::Shapes::kAuto, graphcache::Shapes::kExact}) {
+      Case c = cases[place];
+      c.options.graph_cache.shapes = shapes;
+      const bool whole_graph = c.options.nodes.fan_outs.empty();
+      if (whole_graph && shapes == graphcache::Shapes::kExact) continue;  // the same
+      const auto graph = Graph(c.graph);
+      const std::string name = std::to_string(place) + "-" + std::string(graphcache::kShapesNames.Name(shapes));
+      const std::string whole = "whole-" + name;
+      Recorder undisturbed;
+      const auto run = Run(c.options, graph, whole, undisturbed);
+      ASSERT_TRUE(run.ok()) << c.why << ": " << run.status();
+      for (const int64_t stop_step : whole_graph ? std::vector<int64_t>{0, 1, 3} : std::vector<int64_t>{0, 2, 5, 13}) {
+        const std::string job = "stopped-" + name + "-" + std::to_string(stop_step);
+        Recorder first, second;
+        first.stop = [&](const Progress& p) { return p.step >= stop_step ? StopRequest::kDrain : StopRequest::kNone; };
+        const auto stopped = Run(c.options, graph, job, first);
+        ASSERT_TRUE(stopped.ok()) << c.why;
+        ASSERT_EQ(stopped->end, RunEnd::kDrained) << c.why;
+        ASSERT_TRUE(Run(c.options, graph, job, second).ok()) << c.why;
+        EXPECT_EQ(Artifact(job, kLastWeightsFile), Artifact(whole, kLastWeightsFile)) << c.why << " " << stop_step;
+        EXPECT_EQ(Artifact(job, kBestWeightsFile), Artifact(whole, kBestWeightsFile)) << c.why << " " << stop_step;
+        EXPECT_EQ(Artifact(job, kTestPredictionsFile), Artifact(whole, kTestPredictionsFile))
+            << c.why << " " << stop_step;
+      }
     }
   }
 }

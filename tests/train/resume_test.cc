@@ -37,6 +37,7 @@ class ResumeTest : public testing::Test {
     options.epochs = 4;
     options.seed = 3;
     options.graph_cache.freeze_at = 6;
+    options.graph_cache.shapes = graphcache::Shapes::kExact;
     return options;
   }
   absl::StatusOr<RunOutcome> Run(const std::string& job, RunContext& context) {

@@ -20,10 +20,17 @@ using testing::HasSubstr;
 
 class RunnerCheckpointTest : public RunnerTest {};
 
-TEST_F(RunnerCheckpointTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
+class RunnerCheckpointShapesTest : public RunnerTest, public testing::WithParamInterface<graphcache::Shapes> {};
+
+INSTANTIATE_TEST_SUITE_P(Shapes, RunnerCheckpointShapesTest,
+                         testing::Values(graphcache::Shapes::kExact, graphcache::Shapes::kDynamic),
+                         [](const auto& shapes) { return std::string(graphcache::kShapesNames.Name(shapes.param)); });
+
+TEST_P(RunnerCheckpointShapesTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   Recorder undisturbed;
   TrainOptions options = Options();
   options.checkpoint.every_steps = 4;
+  options.graph_cache.shapes = GetParam();
   ASSERT_TRUE(Run(options, "whole", undisturbed).ok());
   // Before the first step; within an epoch; on a checkpoint; at the end of an epoch, so that its evaluation is what is
   // left; after the last step.
@@ -59,7 +66,7 @@ TEST_F(RunnerCheckpointTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) 
 
 // Which executable serves a batch decides the last bits of its sums: a resumed run must have the same ones, and obey
 // the same commands at the same steps.
-TEST_F(RunnerCheckpointTest, AStopAmidCacheCommandsEndsBitEqual) {
+TEST_P(RunnerCheckpointShapesTest, AStopAmidCacheCommandsEndsBitEqual) {
   using graphcache::CommandKind;
   using graphcache::Policy;
   TrainOptions options = Options();
@@ -67,7 +74,7 @@ TEST_F(RunnerCheckpointTest, AStopAmidCacheCommandsEndsBitEqual) {
   options.optimizer.max_grad_norm = 0.5;
   options.optimizer.schedule = nn::Schedule::kCosine;
   options.optimizer.warmup_steps = 5;
-  options.graph_cache = {.policy = Policy::kFreeze, .freeze_at = 3};
+  options.graph_cache = {.policy = Policy::kFreeze, .freeze_at = 3, .shapes = GetParam()};
   options.checkpoint.every_steps = 5;
   const std::vector<graphcache::Command> commands{
       {.sequence = 1, .kind = CommandKind::kThaw, .step = 7},
@@ -114,11 +121,13 @@ TEST_F(RunnerCheckpointTest, AStopAmidCacheCommandsEndsBitEqual) {
 TEST_F(RunnerCheckpointTest, AStopUnderAnyPolicyEndsBitEqual) {
   using graphcache::OnMiss;
   using graphcache::Policy;
+  using graphcache::Shapes;
   const graphcache::PolicyOptions kPolicies[] = {{Policy::kAlways},
                                                  {Policy::kNever},
                                                  {Policy::kClearPerStep},
-                                                 {Policy::kFreeze, 4, OnMiss::kEager},
-                                                 {Policy::kFreeze, 4, OnMiss::kTransient}};
+                                                 {Policy::kAlways, 0, OnMiss::kPad, Shapes::kDynamic},
+                                                 {Policy::kFreeze, 4, OnMiss::kEager, Shapes::kExact},
+                                                 {Policy::kFreeze, 4, OnMiss::kTransient, Shapes::kExact}};
   int n = 0;
   for (const auto& policy : kPolicies) {
     TrainOptions options = Options();

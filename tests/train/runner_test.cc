@@ -64,19 +64,22 @@ TEST_F(RunnerTest, EqualSeedsGiveEqualBits) {
 TEST_F(RunnerTest, EveryStepIsCountedOnce) {
   using graphcache::OnMiss;
   using graphcache::Policy;
+  using graphcache::Shapes;
   const graphcache::PolicyOptions kPolicies[] = {{Policy::kAlways},
                                                  {Policy::kNever},
                                                  {Policy::kClearPerStep},
-                                                 {Policy::kFreeze, 4, OnMiss::kPad},
-                                                 {Policy::kFreeze, 4, OnMiss::kEager},
-                                                 {Policy::kFreeze, 4, OnMiss::kTransient}};
+                                                 {Policy::kFreeze, 0, OnMiss::kPad, Shapes::kDynamic},
+                                                 {Policy::kFreeze, 4, OnMiss::kPad, Shapes::kExact},
+                                                 {Policy::kFreeze, 4, OnMiss::kEager, Shapes::kExact},
+                                                 {Policy::kFreeze, 4, OnMiss::kTransient, Shapes::kExact}};
   std::vector<double> losses;
   for (const auto& policy : kPolicies) {
     Recorder told;
     TrainOptions options = Options();
     options.graph_cache = policy;
     const std::string job = std::string(graphcache::kPolicyNames.Name(policy.policy)) + "-" +
-                            std::string(graphcache::kOnMissNames.Name(policy.on_miss));
+                            std::string(graphcache::kOnMissNames.Name(policy.on_miss)) + "-" +
+                            std::string(graphcache::kShapesNames.Name(policy.shapes));
     ASSERT_TRUE(Run(options, job, told).ok()) << job;
     const graphcache::ModeStats &train = told.cache.of(Mode::kTrain), &eval = told.cache.of(Mode::kEval);
     EXPECT_EQ(train.hits + train.padded_hits + train.misses, 4 * 9) << job;
@@ -101,34 +104,38 @@ TEST_F(RunnerTest, EveryStepIsCountedOnce) {
     }
     losses.push_back(told.epochs.back().train_loss);
   }
-  // always, never and clear-per-step run the very same sums.
+  // always, never, clear-per-step and one executable for every shape run the very same sums.
   EXPECT_EQ(losses[0], losses[1]);
   EXPECT_EQ(losses[0], losses[2]);
+  EXPECT_EQ(losses[0], losses[3]);
   for (const double loss : losses) EXPECT_NEAR(loss, losses[0], 1e-3 * std::abs(losses[0]));
 }
 
 TEST_F(RunnerTest, RejectFailsTheJobAtTheFirstMiss) {
   Recorder told;
   TrainOptions options = Options();
-  options.graph_cache = {graphcache::Policy::kFreeze, 2, graphcache::OnMiss::kReject};
+  options.graph_cache = {graphcache::Policy::kFreeze, 2, graphcache::OnMiss::kReject, graphcache::Shapes::kExact};
   const auto outcome = Run(options, "job", told);
   EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(GetReason(outcome.status()).reason, "GRAPH_CACHE_MISS");
 }
 
 TEST_F(RunnerTest, StorageIsConstantToTheByteAfterAFreeze) {
-  Recorder told;
-  TrainOptions options = Options();
-  options.epochs = 6;
-  options.graph_cache = {.policy = graphcache::Policy::kFreeze, .freeze_at = 3};
-  std::map<int64_t, int64_t> bytes;  // by step, from the freeze on: within epochs and over their evaluations
-  told.stop = [&](const Progress& p) {
-    if (told.cache.frozen && p.step < int64_t{6} * 9) bytes[p.step] = runner_->storage_use().bytes;
-    return StopRequest::kNone;
-  };
-  ASSERT_TRUE(Run(options, "job", told).ok());
-  ASSERT_LT(bytes.begin()->first, 9) << "the freeze is in the first epoch";
-  for (const auto& [step, count] : bytes) EXPECT_EQ(count, bytes.begin()->second) << step;
+  for (const graphcache::Shapes shapes : {graphcache::Shapes::kExact, graphcache::Shapes::kDynamic}) {
+    Recorder told;
+    TrainOptions options = Options();
+    options.epochs = 6;
+    options.graph_cache = {.policy = graphcache::Policy::kFreeze, .freeze_at = 3, .shapes = shapes};
+    std::map<int64_t, int64_t> bytes;  // by step, from the freeze on: within epochs and over their evaluations
+    told.stop = [&](const Progress& p) {
+      if (told.cache.frozen && p.step < int64_t{6} * 9) bytes[p.step] = runner_->storage_use().bytes;
+      return StopRequest::kNone;
+    };
+    const std::string job(graphcache::kShapesNames.Name(shapes));
+    ASSERT_TRUE(Run(options, job, told).ok());
+    ASSERT_LT(bytes.begin()->first, 9) << "the freeze is in the first epoch";
+    for (const auto& [step, count] : bytes) EXPECT_EQ(count, bytes.begin()->second) << job << ", step " << step;
+  }
 }
 
 TEST_F(RunnerTest, DivergenceFailsWithTheStepAndTheRate) {

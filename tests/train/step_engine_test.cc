@@ -18,7 +18,9 @@
 
 namespace permafrost::train {
 namespace {
+using graphcache::OnMiss;
 using graphcache::Policy;
+using graphcache::Shapes;
 
 // A model with its optimizer and engine, as a run has them.
 struct EngineRig {
@@ -161,7 +163,7 @@ TEST_F(StepEngineTest, ExactReplaysAreBitEqualToEagerSteps) {
 TEST_F(StepEngineTest, OnePaddedReplayAgreesWithTheExactStep) {
   for (const Model& m : Models()) {
     EngineRig eager(With(m.options, {Policy::kNever}), set_);
-    EngineRig padded(With(m.options, {Policy::kFreeze, 1}), set_);
+    EngineRig padded(With(m.options, {Policy::kFreeze, 1, OnMiss::kPad, Shapes::kExact}), set_);
     int64_t step = 0;
     for (const auto& graphs : batches_) {
       nn::CopyInto(eager.State(), padded.State());
@@ -199,7 +201,7 @@ TEST_F(StepEngineTest, OnePaddedReplayAgreesWithTheExactStep) {
 TEST_F(StepEngineTest, FiftyPaddedReplaysAgreeInFloat64) {
   for (const Model& m : Models()) {
     EngineRig eager(With(m.options, {Policy::kNever}), set_, at::kDouble);
-    EngineRig padded(With(m.options, {Policy::kFreeze, 1}), set_, at::kDouble);
+    EngineRig padded(With(m.options, {Policy::kFreeze, 1, OnMiss::kPad, Shapes::kExact}), set_, at::kDouble);
     for (int64_t step = 0; step < 50; ++step) {
       ASSERT_TRUE(eager.Train(batches_[static_cast<size_t>(step)], step).ok());
       ASSERT_TRUE(padded.Train(batches_[static_cast<size_t>(step)], step).ok());
@@ -219,7 +221,7 @@ TEST_F(StepEngineTest, FiftyPaddedReplaysAgreeInFloat64) {
 
 TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
   for (const Model& m : Models()) {
-    EngineRig rig(With(m.options, {Policy::kFreeze, 3}), set_);
+    EngineRig rig(With(m.options, {Policy::kFreeze, 3, OnMiss::kPad, Shapes::kExact}), set_);
     const auto valid = batcher_->split(data::Split::kValid).subspan(0, 9);
     int64_t step = 0;
     for (const auto& graphs : batches_) ASSERT_TRUE(rig.Train(graphs, step++).ok());
@@ -236,7 +238,7 @@ TEST_F(StepEngineTest, AReplayAllocatesNoStorage) {
 
 TEST_F(StepEngineTest, FreezingDoesNotChangeTheState) {
   const Model m = Models()[2];
-  EngineRig rig(With(m.options, {Policy::kFreeze, 1000}), set_);
+  EngineRig rig(With(m.options, {Policy::kFreeze, 1000, OnMiss::kPad, Shapes::kExact}), set_);
   for (int64_t step = 0; step < 4; ++step) ASSERT_TRUE(rig.Train(batches_[static_cast<size_t>(step)], step).ok());
   const auto before = nn::Clone(rig.State());
   ASSERT_TRUE(rig.engine.cache().Apply({.sequence = 1, .kind = graphcache::CommandKind::kFreeze}, 4).ok());

@@ -127,6 +127,7 @@ TEST_F(UnusualSetsTest, WithoutASpreadOfSizesTheScheduleFreezesTheCache) {
     options.model = {.hidden_channels = 8, .num_layers = 1};
     options.batch_size = 9;
     options.epochs = 30;
+    options.graph_cache.shapes = graphcache::Shapes::kExact;
     Recorder told;
     const auto outcome =
         (*runner)->Run({.options = options, .dataset = set, .job_directory = dir_.path() / c.why / "job"}, told);

@@ -4,6 +4,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -116,6 +118,38 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
     broken = TapeBreak{"", "an operator's temporary storage depends on values, for equal shapes"};
   }
   if (broken) return BreakStatus(*broken);
+  return executable;
+}
+
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
+                                                                            const ProbeInputs& probes, Arena& arena) {
+  arena.Release();
+  Transaction transaction(program.state);
+  std::vector<std::unique_ptr<Tape>> tapes;
+  std::vector<Left> after;
+  for (size_t k = 0; k < kDynamicProbes; ++k) {
+    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, probes(k));
+    Tape& tape = *tapes.emplace_back(std::make_unique<Tape>(program.state));
+    after.push_back(LeftBy(program, tape.Record(inputs->tensors, [&] { return program.run(*inputs); })));
+    if (tape.broken()) return BreakStatus(*tape.broken());
+  }
+  StepSizes sizes;
+  if (const auto broken = StepSizes::Find(tapes, sizes)) return BreakStatus(*broken);
+
+  auto executable = std::make_unique<CpuExecutable>(*tapes.front(), program, arena, sizes);
+  transaction.Rewind();
+  std::vector<int64_t> largest, size;
+  for (size_t k = 0; k < kDynamicProbes; ++k) {
+    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, probes(k));
+    PF_RETURN_IF_ERROR(sizes.Read(*inputs, k == 0 ? largest : size));
+    const Tensors outputs = k == 0 ? executable->Learn(*inputs) : executable->ReplayInSilence(*inputs);
+    if (const auto broken = Disagreement(program, LeftBy(program, outputs), after[k])) return BreakStatus(*broken);
+    if (k == 0) {
+      executable->Prepare();
+    } else if (executable->unplanned_allocations() > 0 && std::ranges::equal(size, largest, std::less_equal<>())) {
+      return BreakStatus({"", "an operator's temporary storage is larger for a smaller shape"});
+    }
+  }
   return executable;
 }
 

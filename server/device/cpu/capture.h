@@ -24,4 +24,13 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
                                                                      const graphcache::StepInputs& second,
                                                                      Arena& arena);
 
+// Captures `program` once for every shape. The probes are batches of different content whose shapes differ in every
+// size that any two batches may differ in, each size in its own way and none below 2; the first is the largest that is
+// to be served without the heap. The steps are run and recorded one after the other. Where they differ in anything but
+// their inputs and integers that follow from the sizes of these (step_sizes.h), or replays of all, of which the last is
+// of a shape that nothing was learned from, do not leave bit-equal state and outputs, the step cannot be captured so.
+// All else as CaptureOnCpu says; errors of `probes` pass through.
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
+                                                                            const ProbeInputs& probes, Arena& arena);
+
 }  // namespace permafrost::device

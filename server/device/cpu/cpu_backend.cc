@@ -15,6 +15,10 @@ class CpuCapturer final : public Capturer {
                                                                   const graphcache::StepInputs& second) override {
     return CaptureOnCpu(program, first, second, arena_);
   }
+  absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
+                                                                         const ProbeInputs& probes) override {
+    return CaptureDynamicOnCpu(program, probes, arena_);
+  }
   int64_t shared_bytes() const override { return static_cast<int64_t>(arena_.bytes()); }
 
  private:

@@ -35,17 +35,24 @@ int64_t PayloadBytes(const c10::IValue& value) {
 // Turns a tape into calls: hoists, drops, numbers slots anew, finds last uses.
 class CpuExecutable::Builder {
  public:
-  Builder(const Tape& tape, CpuExecutable& out) : tape_(tape), out_(out), number_(tape.slots().size(), -1) {}
+  Builder(const Tape& tape, CpuExecutable& out)
+      : tape_(tape), out_(out), number_(tape.slots().size(), -1), sized_(tape.ops().size(), false) {}
 
   void Build() {
+    if (out_.sizes_) {
+      for (const StepSizes::Argument& a : out_.sizes_->arguments()) sized_[a.place.op] = true;
+    }
     Hoist();
     Drop();
     for (const auto& [op, phase] : tape_.marks()) {
       const auto before = std::ranges::count(keep_.begin(), keep_.begin() + static_cast<std::ptrdiff_t>(op), true);
       out_.marks_.push_back({static_cast<size_t>(before), phase});
     }
-    for (size_t i = 0; i < tape_.ops().size(); ++i)
-      if (keep_[i]) AddCall(tape_.ops()[i]);
+    for (size_t i = 0; i < tape_.ops().size(); ++i) {
+      if (!keep_[i]) continue;
+      AddCall(tape_.ops()[i]);
+      if (sized_[i]) AddIntegers(i);
+    }
     for (const size_t slot : tape_.outputs()) {
       out_.output_slots_.push_back(Number(slot));
       if (!IsFixed(slot)) out_.made_outputs_.push_back(Number(slot));
@@ -71,7 +78,8 @@ class CpuExecutable::Builder {
     for (size_t i = 0; i < tape_.ops().size(); ++i) {
       const Tape::Op& op = tape_.ops()[i];
       const auto fixed = [this](const Tape::Use& use) { return IsFixed(use.slot) && !use.element; };
-      if (!op.view || op.returns.size() != 1 || op.returns[0].size() != 1 || !std::ranges::all_of(op.uses, fixed))
+      if (sized_[i] || !op.view || op.returns.size() != 1 || op.returns[0].size() != 1 ||
+          !std::ranges::all_of(op.uses, fixed))
         continue;
       const size_t made = op.returns[0][0];
       if (IsFixed(made)) {  // the same view again, or one that is the whole
@@ -145,6 +153,21 @@ class CpuExecutable::Builder {
     out_.calls_.push_back(std::move(call));
   }
 
+  // Of operator `op`, which became the newest call.
+  void AddIntegers(size_t op) {
+    for (const StepSizes::Argument& a : out_.sizes_->arguments()) {
+      if (a.place.op != op) continue;
+      c10::IValue& arg = out_.calls_.back().args[a.place.arg];
+      if (a.place.element) arg = arg.toList().copy();  // it is written to
+      SizedInteger integer{.call = static_cast<uint32_t>(out_.calls_.size() - 1),
+                           .arg = static_cast<uint32_t>(a.place.arg),
+                           .element = std::nullopt,
+                           .value = a.value};
+      if (a.place.element) integer.element = static_cast<uint32_t>(*a.place.element);
+      out_.integers_.push_back(std::move(integer));
+    }
+  }
+
   void FindReleases() {
     std::vector<bool> stays = fixed_;
     for (const uint32_t slot : out_.output_slots_) stays[slot] = true;
@@ -188,12 +211,29 @@ class CpuExecutable::Builder {
   std::vector<at::Tensor> hoisted_;  // by tape slot: defined where it stays the same
   std::vector<bool> fixed_;          // by number
   std::vector<bool> keep_;           // by operator
+  std::vector<bool> sized_;          // by operator: called with integers that follow from the inputs' sizes
 };
 
-CpuExecutable::CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena)
-    : program_(program), arena_(arena) {
+CpuExecutable::CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena, std::optional<StepSizes> sizes)
+    : program_(program), arena_(arena), sizes_(std::move(sizes)) {
   const at::AutoDispatchBelowADInplaceOrView below;
   Builder(tape, *this).Build();
+}
+
+void CpuExecutable::SetIntegers(const graphcache::StepInputs& inputs) {
+  const absl::Status read = sizes_->Read(inputs, sizes_now_);
+  TORCH_CHECK(read.ok(), std::string(read.message()));
+  if (sizes_now_ == sizes_set_) return;
+  for (const SizedInteger& integer : integers_) {
+    c10::IValue& arg = calls_[integer.call].args[integer.arg];
+    const int64_t value = integer.value.At(sizes_now_);
+    if (integer.element) {
+      arg.toList().set(*integer.element, value);
+    } else {
+      arg = value;
+    }
+  }
+  sizes_set_ = sizes_now_;
 }
 
 void CpuExecutable::Invoke(Call& call) {
@@ -215,6 +255,7 @@ void CpuExecutable::Invoke(Call& call) {
 
 std::vector<at::Tensor> CpuExecutable::Run(const graphcache::StepInputs& inputs,
                                            const std::function<void(int)>& on_phase) {
+  if (sizes_) SetIntegers(inputs);
   const at::AutoDispatchBelowADInplaceOrView below;
   for (const auto& [slot, index] : inputs_) values_[slot] = inputs.tensors.at(index);
   auto mark = marks_.begin();
@@ -247,7 +288,8 @@ std::vector<at::Tensor> CpuExecutable::Learn(const graphcache::StepInputs& input
 std::vector<at::Tensor> CpuExecutable::Serve(const graphcache::StepInputs& inputs,
                                              const std::function<void(int)>& on_phase) {
   std::vector<at::Tensor> outputs;
-  unplanned_ = plan_.Serve(arena_, [&] { outputs = Run(inputs, on_phase); });
+  const auto run = [&] { outputs = Run(inputs, on_phase); };
+  unplanned_ = sizes_ ? plan_.ServeAnySize(arena_, run) : plan_.Serve(arena_, run);
   return outputs;
 }
 
@@ -263,6 +305,9 @@ int64_t CpuExecutable::CountBytes() const {
   int64_t bytes = static_cast<int64_t>(sizeof(*this)) + kHeapBlock + held_bytes_ + VectorBytes(calls_) +
                   VectorBytes(values_) + VectorBytes(inputs_) + VectorBytes(output_slots_) + VectorBytes(marks_) +
                   VectorBytes(stack_) + static_cast<int64_t>(plan_.bytes()) + kHeapBlock;
+  if (sizes_) bytes += sizes_->bytes() + VectorBytes(sizes_now_) + VectorBytes(sizes_set_);
+  bytes += VectorBytes(integers_);
+  for (const SizedInteger& integer : integers_) bytes += VectorBytes(integer.value.terms);
   for (const Call& call : calls_) {
     bytes += VectorBytes(call.args) + VectorBytes(call.fills) + VectorBytes(call.returns) + VectorBytes(call.releases);
     for (const c10::IValue& value : call.args) bytes += PayloadBytes(value);

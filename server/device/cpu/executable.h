@@ -1,7 +1,8 @@
 // A captured step on the CPU: the operators of a tape, called again in order below autograd.
 // Views of state are made once, and operators whose results nobody reads are dropped. Storage comes from a plan over
-// the arena that all executables of a job share, so that a replay allocates no storage. Threads: the device thread.
-// Borrows program and arena.
+// the arena that all executables of a job share, so that a replay allocates no storage. A dynamic one serves every
+// shape: before a replay the integers that follow from the sizes of its inputs are set, and the plan is that of the
+// largest shape. Threads: the device thread. Borrows program and arena.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,9 +10,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "device/cpu/step_sizes.h"
 #include "device/cpu/storage.h"
 #include "device/cpu/tape.h"
 #include "device/step_program.h"
@@ -21,20 +24,23 @@ namespace permafrost::device {
 
 class CpuExecutable final : public graphcache::Executable {
  public:
-  // Of a tape that is not broken.
-  CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena);
+  // Of a tape that is not broken. With `sizes`, those of the tape's step, it is dynamic.
+  CpuExecutable(const Tape& tape, const StepProgram& program, Arena& arena,
+                std::optional<StepSizes> sizes = std::nullopt);
 
-  // Replays once on the heap, to learn the storage plan. Called once, before the rest. Returns the step's outputs.
+  // Replays once on the heap, to learn the storage plan. Called once, before the rest. `inputs` of a dynamic one are of
+  // the largest shape that is to be served without the heap. Returns the step's outputs.
   std::vector<at::Tensor> Learn(const graphcache::StepInputs& inputs);
   // Makes room in the arena; nothing may live there.
   void Prepare() { arena_.Reserve(plan_.size()); }
-  // A replay that tells no phases. Returns the step's outputs, valid until the next replay over the same arena.
+  // A replay that tells no phases. Returns the step's outputs, valid until the next replay over the same arena. A
+  // dynamic one throws c10::Error for inputs of another kind than those that it was captured with.
   std::vector<at::Tensor> ReplayInSilence(const graphcache::StepInputs& inputs);
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override;
   int64_t bytes() const override { return bytes_; }
 
-  // Storage allocations of the last replay that were not in the plan. 0 unless an operator's temporaries depend on
-  // values.
+  // Storage allocations of the last replay that the arena had no place for. 0 unless an operator's temporaries depend
+  // on values, or a dynamic one's inputs are larger than those that the plan was learned with.
   int64_t unplanned_allocations() const { return unplanned_; }
   size_t num_calls() const { return calls_.size(); }
 
@@ -53,7 +59,15 @@ class CpuExecutable final : public graphcache::Executable {
     std::vector<uint32_t> releases;  // not used after this call
   };
 
+  // An integer among a call's arguments that follows from the sizes of the inputs.
+  struct SizedInteger {
+    uint32_t call = 0, arg = 0;
+    std::optional<uint32_t> element;
+    SizeSum value;
+  };
+
   class Builder;
+  void SetIntegers(const graphcache::StepInputs& inputs);
   std::vector<at::Tensor> Run(const graphcache::StepInputs& inputs, const std::function<void(int)>& on_phase);
   std::vector<at::Tensor> Serve(const graphcache::StepInputs& inputs, const std::function<void(int)>& on_phase);
   void Invoke(Call& call);
@@ -66,6 +80,9 @@ class CpuExecutable final : public graphcache::Executable {
   std::vector<std::pair<uint32_t, uint32_t>> inputs_;  // slot, place among the inputs
   std::vector<uint32_t> output_slots_, made_outputs_;  // the step's outputs; of them, what is not state
   std::vector<Tape::Mark> marks_;
+  std::optional<StepSizes> sizes_;  // of a dynamic one
+  std::vector<SizedInteger> integers_;
+  std::vector<int64_t> sizes_now_, sizes_set_;  // of the inputs; those that the integers are set for
   torch::jit::Stack stack_;
   StoragePlan plan_;
   int64_t unplanned_ = 0;

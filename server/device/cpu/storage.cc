@@ -67,9 +67,9 @@ void GiveBackHeap(void* block) {
 // address that no arena is near: they ask two atomics.
 class ArenaBlocks {
  public:
-  void Add(const char* begin, size_t bytes) {
+  void Add(const char* begin, size_t bytes, Arena* arena) {
     const std::lock_guard lock(mu_);
-    blocks_[begin] = begin + bytes;
+    blocks_[begin] = {begin + bytes, arena};
     SetBounds();
   }
   void Remove(const char* begin) {
@@ -77,27 +77,34 @@ class ArenaBlocks {
     blocks_.erase(begin);
     SetBounds();
   }
-  bool Hold(const void* pointer) {
+  // The arena that `pointer` lies in; nullptr: none.
+  Arena* Holding(const void* pointer) {
     const char* const place = static_cast<const char*>(pointer);
     const std::less<const char*> before;
     if (before(place, low_.load(std::memory_order_relaxed)) || !before(place, high_.load(std::memory_order_relaxed))) {
-      return false;
+      return nullptr;
     }
     const std::lock_guard lock(mu_);
     const auto after = blocks_.upper_bound(place);
-    return after != blocks_.begin() && before(place, std::prev(after)->second);
+    if (after == blocks_.begin()) return nullptr;
+    const Block& block = std::prev(after)->second;
+    return before(place, block.end) ? block.arena : nullptr;
   }
 
  private:
+  struct Block {
+    const char* end = nullptr;
+    Arena* arena = nullptr;
+  };
   void SetBounds() {
     const char* high = nullptr;
-    for (const auto& [begin, end] : blocks_) high = std::max(high, end, std::less<>());
+    for (const auto& [begin, block] : blocks_) high = std::max(high, block.end, std::less<>());
     low_.store(blocks_.empty() ? nullptr : blocks_.begin()->first, std::memory_order_relaxed);
     high_.store(high, std::memory_order_relaxed);
   }
 
   std::mutex mu_;
-  std::map<const char*, const char*, std::less<>> blocks_;  // begin, end
+  std::map<const char*, Block, std::less<>> blocks_;  // by begin
   std::atomic<const char*> low_{nullptr}, high_{nullptr};
 };
 
@@ -114,10 +121,22 @@ class PlanSession {
  public:
   // Learns.
   PlanSession() = default;
-  // Serves.
-  PlanSession(const StoragePlan& plan, Arena& arena) : plan_(&plan), base_(arena.data()) {}
+  // Serves: what was learned, or whatever comes.
+  PlanSession(const StoragePlan& plan, Arena& arena, bool any_size) : plan_(&plan), base_(arena.data()) {
+    if (!any_size) return;
+    arena_ = &arena;
+    for (const void* block : arena.escaped_) alive_.push_back({static_cast<const char*>(block), nullptr});
+  }
+  PlanSession(const PlanSession&) = delete;
+  ~PlanSession() {
+    if (arena_ == nullptr) return;
+    arena_->escaped_.clear();
+    for (const Alive& block : alive_) arena_->escaped_.push_back(block.begin);
+  }
 
   c10::DataPtr Allocate(size_t bytes);
+  // Of storage that ServeAnySize gave. False: by another session.
+  bool OnArenaFree(const void* block);
   void OnFree(void* block) {
     if (const auto it = live_.find(block); it != live_.end()) {
       lifetimes_[it->second].end = clock_++;
@@ -134,8 +153,20 @@ class PlanSession {
     uint32_t part = 0;
     int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
   };
+  // Storage in the arena. `end` is nullptr for what an earlier session gave: it holds its place no more, but its free
+  // is yet to come, and may name the address of something that lives now.
+  struct Alive {
+    const char *begin = nullptr, *end = nullptr;
+  };
+  c10::DataPtr AllocateAnySize(size_t bytes);
+  bool IsFree(const char* begin, size_t bytes) const;
+  // nullptr: there is none.
+  char* LowestGap(size_t bytes) const;
+
   const StoragePlan* plan_ = nullptr;
   char* base_ = nullptr;
+  Arena* arena_ = nullptr;  // of ServeAnySize
+  std::vector<Alive> alive_;
   uint32_t part_ = 0;
   size_t next_ = 0;
   int64_t unplanned_ = 0;
@@ -149,16 +180,22 @@ namespace {
 
 thread_local PlanSession* current_session = nullptr;
 
-// The deleter of heap storage, and of raw memory, which does not say where it came from: what a plan served stays in
-// its arena.
+// Of storage that a plan served. It may outlive the arena.
+void LeaveInArena(void* /*block*/) {}
+
+// Of storage that ServeAnySize gave. It may outlive the arena, too.
+void FreeInArena(void* block) {
+  if (current_session != nullptr && current_session->OnArenaFree(block)) return;
+  if (Arena* const arena = Arenas().Holding(block)) arena->NoteFree(block);
+}
+
+// The deleter of heap storage, and of raw memory, which does not say where it came from.
 void Free(void* block) {
-  if (block == nullptr || Arenas().Hold(block)) return;
+  if (block == nullptr) return;
+  if (Arenas().Holding(block) != nullptr) return FreeInArena(block);
   if (current_session != nullptr) current_session->OnFree(block);
   GiveBackHeap(block);
 }
-
-// Of storage that a plan served. It may outlive the arena.
-void LeaveInArena(void* /*block*/) {}
 
 c10::DataPtr DataOf(void* block, c10::DeleterFnPtr deleter = &Free) {
   return {block, block, deleter, c10::Device(c10::DeviceType::CPU)};
@@ -194,6 +231,7 @@ c10::DataPtr PlanSession::Allocate(size_t bytes) {
     lifetimes_.push_back({.size = bytes, .part = part_, .begin = clock_++});
     return block;
   }
+  if (arena_ != nullptr) return AllocateAnySize(bytes);
   if (next_ < plan_->slots_.size()) {
     const StoragePlan::Slot& slot = plan_->slots_[next_];
     if (slot.size == bytes && slot.part == part_) {
@@ -204,6 +242,50 @@ c10::DataPtr PlanSession::Allocate(size_t bytes) {
   next_ = plan_->slots_.size();
   ++unplanned_;
   return DataOf(TakeHeap(bytes));
+}
+
+c10::DataPtr PlanSession::AllocateAnySize(size_t bytes) {
+  const std::vector<StoragePlan::Slot>& slots = plan_->slots_;
+  const size_t room = RoundUp(bytes);
+  while (next_ < slots.size() && slots[next_].part < part_) ++next_;
+  char* place = nullptr;
+  if (next_ < slots.size() && slots[next_].part == part_) {
+    const StoragePlan::Slot& slot = slots[next_++];
+    if (bytes <= slot.size && IsFree(base_ + slot.offset, room)) place = base_ + slot.offset;
+  }
+  if (place == nullptr) place = LowestGap(room);
+  if (place == nullptr) {
+    ++unplanned_;
+    return DataOf(TakeHeap(bytes));
+  }
+  alive_.push_back({place, place + room});
+  return DataOf(place, &FreeInArena);
+}
+
+bool PlanSession::IsFree(const char* begin, size_t bytes) const {
+  return std::ranges::none_of(alive_, [&](const Alive& a) { return a.begin < begin + bytes && begin < a.end; });
+}
+
+char* PlanSession::LowestGap(size_t bytes) const {
+  std::vector<Alive> blocks = alive_;
+  std::erase_if(blocks, [](const Alive& a) { return a.end == nullptr; });
+  std::ranges::sort(blocks, std::less<>(), &Alive::begin);
+  const char* place = base_;
+  for (const Alive& block : blocks) {
+    if (place + bytes <= block.begin) break;
+    place = std::max(place, block.end);
+  }
+  const size_t offset = static_cast<size_t>(place - base_);
+  return offset + bytes <= plan_->size_ ? base_ + offset : nullptr;
+}
+
+bool PlanSession::OnArenaFree(const void* block) {
+  if (arena_ == nullptr) return false;
+  // Of two at one address the elder goes first: the younger one's place is then held for longer, never too short.
+  const auto it = std::ranges::find(alive_, block, &Alive::begin);
+  if (it == alive_.end()) return false;
+  alive_.erase(it);
+  return true;
 }
 
 // Largest first, each at the lowest offset where no block of an overlapping lifetime lies.
@@ -244,8 +326,16 @@ StoragePlan StoragePlan::Learn(const std::function<void()>& body) {
 }
 
 int64_t StoragePlan::Serve(Arena& arena, const std::function<void()>& body) const {
+  return ServeFrom(arena, /*any_size=*/false, body);
+}
+
+int64_t StoragePlan::ServeAnySize(Arena& arena, const std::function<void()>& body) const {
+  return ServeFrom(arena, /*any_size=*/true, body);
+}
+
+int64_t StoragePlan::ServeFrom(Arena& arena, bool any_size, const std::function<void()>& body) const {
   TORCH_CHECK(arena.bytes() >= size_, "the arena has ", arena.bytes(), " bytes; the plan needs ", size_);
-  PlanSession session(*this, arena);
+  PlanSession session(*this, arena, any_size);
   {
     const Within within(session);
     body();
@@ -267,12 +357,17 @@ void Arena::Release() {
   if (block_ == nullptr) return;
   Arenas().Remove(block_);
   GiveBackHeap(std::exchange(block_, nullptr));
+  escaped_.clear();
+}
+
+void Arena::NoteFree(const void* block) {
+  if (const auto it = std::ranges::find(escaped_, block); it != escaped_.end()) escaped_.erase(it);
 }
 
 char* Arena::data() {
   if (block_ == nullptr && bytes_ > 0) {
     block_ = static_cast<char*>(TakeHeap(bytes_));
-    Arenas().Add(block_, bytes_);
+    Arenas().Add(block_, bytes_, this);
   }
   return block_;
 }

@@ -39,10 +39,15 @@ class Arena {
   size_t bytes() const { return bytes_; }
   // Throws c10::OutOfMemoryError.
   char* data();
+  // Of storage that ServeAnySize gave and that outlived its session: it is freed now.
+  void NoteFree(const void* block);
 
  private:
+  friend class PlanSession;
   char* block_ = nullptr;
   size_t bytes_ = 0;
+  // Where storage of ServeAnySize lies that outlived its session.
+  std::vector<const void*> escaped_;
 };
 
 class StoragePlan {
@@ -55,6 +60,12 @@ class StoragePlan {
   // were learned, each has its planned place; from the first that differs on, all come from the heap, since later
   // places may hold what is still alive. Returns how many came from the heap: 0 for the body that was learned.
   int64_t Serve(Arena& arena, const std::function<void()>& body) const;
+
+  // The same for a body whose allocations have other sizes than those that were learned, or come in another order: what
+  // is learned at the largest shape of a step serves the smaller ones. Each gets the place of its counterpart, the one
+  // of equal part and order in it, where it fits there and nothing alive lies there; else the lowest gap that holds it;
+  // else heap. Returns how many came from the heap.
+  int64_t ServeAnySize(Arena& arena, const std::function<void()>& body) const;
 
   // Within a body: which part of it begins here. An allocation is served only if it was learned in the same part, so
   // that one more of an equal size, in another part, is noticed.
@@ -71,6 +82,7 @@ class StoragePlan {
     uint32_t part = 0;
   };
   friend class PlanSession;
+  int64_t ServeFrom(Arena& arena, bool any_size, const std::function<void()>& body) const;
   std::vector<Slot> slots_;  // in the order of allocation
   size_t size_ = 0;
 };

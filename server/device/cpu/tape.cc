@@ -4,16 +4,13 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <sstream>
 #include <tuple>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "base/string_view.h"
+#include "device/cpu/tape_compare.h"
 #include "device/torch_version.h"
 
 namespace permafrost::device {
@@ -22,44 +19,6 @@ namespace {
 // A key below autograd that no backend here uses. 2.13 reserves it for a C++ FakeTensor mode, which is off in this
 // process.
 constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
-
-template <class T>
-std::string Text(const T& value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
-}
-
-std::string ArgumentName(const Tape::Op& op, size_t arg) { return op.handle.schema().arguments()[arg].name(); }
-
-// Values that reach a kernel's code path: equal bits, so that NaN equals itself and 0.0 is not -0.0.
-bool SameBits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
-
-// Of arguments without their tensors.
-bool SameValue(const c10::IValue& a, const c10::IValue& b) {
-  if (a.isDouble() && b.isDouble()) return SameBits(a.toDouble(), b.toDouble());
-  if (a.isList() && b.isList()) {
-    const auto x = a.toListRef(), y = b.toListRef();
-    return std::ranges::equal(x, y, SameValue);
-  }
-  if (a.isTensor() || b.isTensor()) return a.isTensor() && b.isTensor();  // uses are compared apart
-  if (a.isNone() || b.isNone()) return a.isNone() && b.isNone();
-  return a == b;
-}
-
-bool SameNumber(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.nbytes() == b.nbytes() &&
-         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
-}
-
-bool SameLayout(const Tape::Slot& a, const Tape::Slot& b) {
-  return a.sizes == b.sizes && a.strides == b.strides && a.type == b.type;
-}
-
-std::string Describe(c10::ScalarType type, at::IntArrayRef sizes) {
-  return absl::StrCat("of type ", c10::toString(type), " and shape ", Text(sizes));
-}
-std::string Describe(const Tape::Slot& slot) { return Describe(slot.type, slot.sizes); }
 
 // aten::index is tagged for the sake of masks; by integers it is as static as any.
 bool IndexesByNumber(const Tape::Op& op) {
@@ -225,7 +184,8 @@ void Tape::Pass::AddUse(Op& op, size_t arg, std::optional<size_t> element, const
     // constant by accident.
     slots_.push_back(SlotOf(tensor, SlotKind::kNumber));
     if (!tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-      Break(op.name(), absl::StrCat("reads, as ", ArgumentName(op, arg), ", a tensor ", Describe(slots_.back()),
+      Break(op.name(), absl::StrCat("reads, as ", ArgumentName(op, arg), ", a tensor ",
+                                    Describe(slots_.back().type, slots_.back().sizes),
                                     " that is neither an input nor state of the step, nor made in it"));
     }
   }
@@ -311,7 +271,9 @@ class Tape::Comparison final : public Pass {
 
  private:
   void OnOp(Op op) override {
-    if (!tape_.broken_ && count_ < tape_.ops_.size()) CompareOp(tape_.ops_[count_], op);
+    if (!tape_.broken_ && count_ < tape_.ops_.size()) {
+      tape_.broken_ = FindDifference(count_, {tape_.ops_[count_], tape_.slots_}, {op, slots_});
+    }
     ++count_;
   }
   void OnOutputs(std::vector<size_t> outputs) override {
@@ -321,44 +283,9 @@ class Tape::Comparison final : public Pass {
       Break("", "the next step returns other tensors");
     }
   }
-  void CompareOp(const Op& x, const Op& y);
-  void CompareUse(const Op& op, const Use& x, const Use& y);
 
   size_t count_ = 0;  // operators so far
 };
-
-void Tape::Comparison::CompareOp(const Op& x, const Op& y) {
-  if (x.handle != y.handle) {
-    return Break(x.name(),
-                 absl::StrCat("is operator ", count_, " of one step, and ", AbslView(y.name()), " of the next"));
-  }
-  for (size_t a = 0; a < x.args.size(); ++a) {
-    if (SameValue(x.args[a], y.args[a])) continue;
-    return Break(x.name(), absl::StrCat(ArgumentName(x, a), " is ", Text(x.args[a]), " in one step and ",
-                                        Text(y.args[a]), " in the next, for equal shapes: a host value that changes"));
-  }
-  if (x.uses.size() != y.uses.size()) return Break(x.name(), "takes another number of tensors in the next step");
-  for (size_t u = 0; u < x.uses.size(); ++u) CompareUse(x, x.uses[u], y.uses[u]);
-  if (x.returns != y.returns) return Break(x.name(), "returns other tensors in the next step");
-  for (const auto& slots : x.returns) {
-    for (const size_t s : slots) {
-      if (SameLayout(tape_.slots_[s], slots_[s])) continue;
-      return Break(x.name(), absl::StrCat("returns a tensor ", Describe(tape_.slots_[s]), " in one step and ",
-                                          Describe(slots_[s]), " in the next, for equal shapes"));
-    }
-  }
-}
-
-void Tape::Comparison::CompareUse(const Op& op, const Use& x, const Use& y) {
-  const std::string argument = ArgumentName(op, x.arg);
-  const Slot &was = tape_.slots_[x.slot], &is = slots_[y.slot];
-  if (x.slot != y.slot || was.kind != is.kind || x.arg != y.arg || x.element != y.element) {
-    return Break(op.name(), absl::StrCat("takes another tensor as ", argument, " in the next step"));
-  }
-  if (was.kind != SlotKind::kNumber || SameNumber(was.tensor, is.tensor)) return;
-  Break(op.name(), absl::StrCat(argument, " is ", Text(was.tensor.item()), " in one step and ", Text(is.tensor.item()),
-                                " in the next: a host value that changes"));
-}
 
 std::vector<at::Tensor> Tape::Record(const std::vector<at::Tensor>& inputs, const Body& body) {
   return Recording(*this, inputs).Run(body);

@@ -87,6 +87,23 @@ double ExpectWithinBound(Training& training, const std::function<StepInputs(uint
   return factor;
 }
 
+// The same of a capture for every shape; the first of `batches` is the largest.
+void ExpectDynamicWithinBound(Training& training, const std::vector<StepInputs>& batches) {
+  training.program.run(batches[0]);
+  const int64_t step = PeakOf([&] { training.program.run(batches[0]); });
+  const int64_t bound = CapturePeakBytes(step, training.state_bytes());
+  Arena arena;
+  std::unique_ptr<graphcache::Executable> made;
+  const auto capture = [&] {
+    auto executable = CaptureDynamicOnCpu(
+        training.program, [&](size_t probe) -> absl::StatusOr<const StepInputs*> { return &batches[probe]; }, arena);
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    made = *std::move(executable);
+  };
+  EXPECT_LE(PeakOf(capture), bound) << "step " << step << ", state " << training.state_bytes();
+  EXPECT_LE(PeakOf(capture) + static_cast<int64_t>(arena.bytes()), bound) << "the arena was kept meanwhile";
+}
+
 // The last node is padding.
 StepInputs GineBatch(uint64_t seed, int64_t graphs) {
   const int64_t nodes = 23 * graphs, edges = 50 * graphs;
@@ -124,6 +141,7 @@ TEST_F(CapturePeakTest, GineWithSmallGraphs) {
               t[5]};
     });
     const double factor = ExpectWithinBound(training, [](uint64_t seed) { return GineBatch(seed, 32); });
+    ExpectDynamicWithinBound(training, {GineBatch(1, 32), GineBatch(2, 17), GineBatch(3, 28), GineBatch(4, 21)});
     // In a wide model on few rows the copy of the state is what counts, which CapturePeakBytes tells.
     if (hidden == 64) {
       EXPECT_LE(factor, 1.3);

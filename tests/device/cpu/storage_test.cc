@@ -213,6 +213,103 @@ TEST_F(StorageTest, ATensorMayOutliveItsArena) {
   EXPECT_EQ(ReadStorageUse().bytes, before);
 }
 
+// ---- One plan for every size.
+
+bool LiesIn(Arena& arena, const at::Tensor& tensor) {
+  const char* const place = static_cast<const char*>(tensor.const_data_ptr());
+  return place >= arena.data() && place < arena.data() + arena.bytes();
+}
+
+TEST_F(StorageTest, SmallerSizesHaveThePlacesOfTheLargerOnes) {
+  const StoragePlan plan = StoragePlan::Learn([] { Body(1000); });
+  Arena arena;
+  arena.Reserve(plan.size());
+  at::Tensor out;
+  EXPECT_EQ(plan.ServeAnySize(arena, [&] { out = Body(1000); }), 0);
+  const void* const place = out.const_data_ptr();
+  for (const int64_t n : {1, 999, 17, 1000}) {
+    out.reset();
+    const StorageUse before = ReadStorageUse();
+    EXPECT_EQ(plan.ServeAnySize(arena, [&] { out = Body(n); }), 0) << n;
+    EXPECT_EQ(ReadStorageUse().allocations, before.allocations);
+    EXPECT_EQ(out.const_data_ptr(), place);
+    const float* values = out.const_data_ptr<float>();
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(values[i], 6) << n;
+  }
+  EXPECT_GT(plan.ServeAnySize(arena, [&] { out = Body(1200); }), 0);
+  EXPECT_TRUE(out.equal(at::full({1200}, 6.0)));
+}
+
+// Sizes, order and lifetimes that have nothing to do with those that were learned.
+TEST_F(StorageTest, WhateverComesNothingAliveIsWrittenOver) {
+  int64_t in_arena = 0;
+  const auto body = [&](uint32_t random, int64_t largest, Arena* arena) {
+    std::vector<at::Tensor> alive;
+    for (uint32_t i = 0; i < 200; ++i) {
+      random = random * 1664525 + 1013904223;
+      StoragePlan::BeginPart(i / 3);
+      alive.push_back(at::full({1 + static_cast<int64_t>(random >> 8) % largest}, i, at::kFloat));
+      if (arena != nullptr && LiesIn(*arena, alive.back())) ++in_arena;
+      if (random >> 16 & 1) alive.erase(alive.begin() + static_cast<std::ptrdiff_t>((random >> 8) % alive.size()));
+      for (const at::Tensor& t : alive) {
+        const float* values = t.const_data_ptr<float>();
+        for (int64_t k = 1; k < t.numel(); ++k) ASSERT_EQ(values[k], values[0]) << i;
+      }
+    }
+  };
+  const StoragePlan plan = StoragePlan::Learn([&] { body(1, 200, nullptr); });
+  Arena arena;
+  arena.Reserve(plan.size());
+  for (uint32_t seed = 1; seed < 30; ++seed) {
+    plan.ServeAnySize(arena, [&] { body(seed, 10 + 10 * static_cast<int64_t>(seed), &arena); });
+  }
+  EXPECT_GT(in_arena, 29 * 200 / 2) << "the arena serves what it can";
+}
+
+// Both lie at one address, and the elder is freed while the younger lives.
+TEST_F(StorageTest, AFreeFromBeforeGivesNoPlaceAway) {
+  const auto body = [](at::Tensor* from_before, bool other) {
+    const at::Tensor first = at::full({1000}, 1.0);
+    if (from_before != nullptr) from_before->reset();
+    // Its own place is that of `first` where the plan has learned it without.
+    const at::Tensor more = other ? at::full({1000}, 2.0) : at::Tensor();
+    const at::Tensor last = at::full({1000}, 3.0);
+    const float* values = first.const_data_ptr<float>();
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(values[i], 1);
+  };
+  at::Tensor held;
+  const StoragePlan plan = StoragePlan::Learn([&] {
+    { held = at::full({1000}, 5.0); }
+    held.reset();
+    const at::Tensor again = at::full({1000}, 6.0);
+    const at::Tensor third = at::full({1000}, 7.0);
+  });
+  Arena arena;
+  arena.Reserve(plan.size());
+  EXPECT_EQ(plan.ServeAnySize(arena, [&] { held = at::full({1000}, 5.0); }), 0);
+  plan.ServeAnySize(arena, [&] { body(&held, true); });
+  // Freed between two of them.
+  EXPECT_EQ(plan.ServeAnySize(arena, [&] { held = at::full({1000}, 5.0); }), 0);
+  held.reset();
+  plan.ServeAnySize(arena, [&] { body(nullptr, false); });
+}
+
+TEST_F(StorageTest, RawMemoryOfAnySizeGoesBackToTheArena) {
+  c10::Allocator& allocator = *c10::GetCPUAllocator();
+  const auto body = [&](size_t bytes) {
+    // One after the other in one place, which is free each time.
+    for (int i = 0; i < 5; ++i) {
+      StoragePlan::BeginPart(0);
+      allocator.raw_deallocate(allocator.raw_allocate(bytes));
+    }
+  };
+  const StoragePlan plan = StoragePlan::Learn([&] { body(1000); });
+  Arena arena;
+  arena.Reserve(plan.size());
+  EXPECT_LE(plan.size(), 1024U);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(plan.ServeAnySize(arena, [&] { body(800); }), 0);
+}
+
 TEST_F(StorageTest, AnArenaTooSmallIsRefused) {
   const StoragePlan plan = StoragePlan::Learn([] { Body(100); });
   Arena arena;

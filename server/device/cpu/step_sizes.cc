@@ -1,0 +1,191 @@
+#include "device/cpu/step_sizes.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace permafrost::device {
+namespace {
+
+using ShapeSizes = std::span<const std::vector<int64_t>>;
+
+// The constant that is left of `values` when the terms are taken away; nullopt: it is none.
+std::optional<int64_t> Rest(std::span<const int64_t> values, ShapeSizes sizes,
+                            const std::vector<SizeSum::Term>& terms) {
+  const SizeSum sum{terms, 0};
+  const int64_t rest = values[0] - sum.At(sizes[0]);
+  for (size_t k = 1; k < values.size(); ++k) {
+    if (values[k] - sum.At(sizes[k]) != rest) return std::nullopt;
+  }
+  return rest;
+}
+
+// Keeps of the candidates of one kind that with the least constant.
+class Plainest {
+ public:
+  Plainest(std::span<const int64_t> values, ShapeSizes sizes) : values_(values), sizes_(sizes) {}
+  void Try(std::vector<SizeSum::Term> terms) {
+    const std::optional<int64_t> rest = Rest(values_, sizes_, terms);
+    if (rest && (!best_ || std::abs(*rest) < std::abs(best_->plus))) best_ = SizeSum{std::move(terms), *rest};
+  }
+  const std::optional<SizeSum>& best() const { return best_; }
+
+ private:
+  std::span<const int64_t> values_;
+  ShapeSizes sizes_;
+  std::optional<SizeSum> best_;
+};
+
+// Every value of every shape, by place: those that are alike at all shapes are left out.
+using Integers = std::map<IntegerPlace, std::vector<int64_t>>;
+
+std::optional<TapeBreak> CollectIntegers(std::span<const std::unique_ptr<Tape>> tapes, Integers& integers) {
+  const Tape& first = *tapes.front();
+  for (size_t k = 1; k < tapes.size(); ++k) {
+    const Tape& next = *tapes[k];
+    if (next.ops().size() != first.ops().size()) {
+      return TapeBreak{"", absl::StrCat("one step has ", first.ops().size(), " operators, and one of another shape ",
+                                        next.ops().size())};
+    }
+    for (size_t i = 0; i < first.ops().size(); ++i) {
+      auto broken = FindDifference(i, {first.ops()[i], first.slots()}, {next.ops()[i], next.slots()},
+                                   [&](const IntegerPlace& place, int64_t one, int64_t other) {
+                                     integers.try_emplace(place, tapes.size(), one).first->second[k] = other;
+                                   });
+      if (broken) return broken;
+    }
+    if (next.outputs() != first.outputs()) return TapeBreak{"", "a step of another shape returns other tensors"};
+  }
+  return std::nullopt;
+}
+
+TapeBreak NoSum(const Tape& tape, const IntegerPlace& place, const std::vector<int64_t>& values, std::string why) {
+  const Tape::Op& op = tape.ops()[place.op];
+  const std::string element = place.element ? absl::StrCat("[", *place.element, "]") : "";
+  return {std::string(op.name()), absl::StrCat(ArgumentName(op, place.arg), element, " is ",
+                                               absl::StrJoin(values, ", "), " at as many shapes: ", why)};
+}
+
+}  // namespace
+
+int64_t SizeSum::At(std::span<const int64_t> sizes) const {
+  int64_t sum = plus;
+  for (const Term& term : terms) sum += term.factor * sizes[term.size];
+  return sum;
+}
+
+std::optional<SizeSum> FindSum(std::span<const int64_t> values, ShapeSizes sizes) {
+  const size_t count = sizes.front().size();
+  Plainest one(values, sizes);
+  for (size_t i = 0; i < count; ++i) one.Try({{i, 1}});
+  if (one.best()) return one.best();
+  Plainest two(values, sizes);
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t j = 0; j < count; ++j) {
+      if (i <= j) two.Try({{i, 1}, {j, 1}});
+      if (i != j) two.Try({{i, 1}, {j, -1}});
+    }
+  }
+  if (two.best()) return two.best();
+  Plainest multiple(values, sizes);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t step = sizes[1][i] - sizes[0][i];
+    if (step != 0 && (values[1] - values[0]) % step == 0) multiple.Try({{i, (values[1] - values[0]) / step}});
+  }
+  return multiple.best();
+}
+
+std::optional<TapeBreak> StepSizes::Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out) {
+  out = {};
+  // The sizes: what differs among the inputs, each once.
+  std::vector<std::vector<int64_t>> of_size;  // [sizes][shapes]
+  for (size_t s = 0; s < tapes.front()->slots().size(); ++s) {
+    const Tape::Slot& slot = tapes.front()->slots()[s];
+    if (slot.kind != Tape::SlotKind::kInput) break;  // they come first
+    Input input{.type = slot.type, .dimensions = {}};
+    for (size_t d = 0; d < slot.sizes.size(); ++d) {
+      std::vector<int64_t> values;
+      for (const auto& tape : tapes) {
+        const Tape::Slot& other = tape->slots().at(s);
+        if (other.kind != slot.kind || other.index != slot.index || other.type != slot.type ||
+            other.sizes.size() != slot.sizes.size()) {
+          return TapeBreak{"", absl::StrCat("input ", slot.index, " is of another kind at another shape")};
+        }
+        values.push_back(other.sizes[d]);
+      }
+      Dimension dimension{.constant = values.front(), .size = std::nullopt};
+      if (std::ranges::adjacent_find(values, std::not_equal_to()) != values.end()) {
+        const auto known = std::ranges::find(of_size, values);
+        dimension.size = static_cast<size_t>(known - of_size.begin());
+        if (known == of_size.end()) of_size.push_back(std::move(values));
+      }
+      input.dimensions.push_back(dimension);
+    }
+    out.inputs_.resize(slot.index + 1);
+    out.inputs_[slot.index] = std::move(input);
+  }
+  out.count_ = of_size.size();
+
+  Integers integers;
+  if (auto broken = CollectIntegers(tapes, integers)) return broken;
+  const size_t compared = tapes.size() - 1;
+  std::vector<std::vector<int64_t>> sizes(tapes.size());
+  for (size_t k = 0; k < tapes.size(); ++k) {
+    for (const std::vector<int64_t>& values : of_size) sizes[k].push_back(values[k]);
+  }
+  for (const auto& [place, values] : integers) {
+    const auto sum = FindSum(std::span(values).first(compared), std::span(sizes).first(compared));
+    if (!sum) return NoSum(*tapes.front(), place, values, "it does not follow from the sizes of the inputs");
+    if (sum->At(sizes.back()) != values.back()) {
+      return NoSum(*tapes.front(), place, values,
+                   absl::StrCat("what gives the first ones gives ", sum->At(sizes.back()), " for the last"));
+    }
+    out.arguments_.push_back({place, *sum});
+  }
+  return std::nullopt;
+}
+
+absl::Status StepSizes::Read(const graphcache::StepInputs& inputs, std::vector<int64_t>& sizes) const {
+  const auto refuse = [](size_t index, const std::string& why) {
+    return absl::InvalidArgumentError(absl::StrCat("input ", index, " of a captured step ", why));
+  };
+  sizes.assign(count_, -1);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Input& input = inputs_[i];
+    if (input.type == c10::ScalarType::Undefined) continue;
+    if (i >= inputs.tensors.size() || !inputs.tensors[i].defined()) return refuse(i, "is missing");
+    const at::Tensor& tensor = inputs.tensors[i];
+    if (tensor.scalar_type() != input.type || tensor.dim() != static_cast<int64_t>(input.dimensions.size())) {
+      return refuse(i, "is of another type or rank than when it was captured");
+    }
+    for (size_t d = 0; d < input.dimensions.size(); ++d) {
+      const int64_t size = tensor.sizes()[d];
+      const Dimension& dimension = input.dimensions[d];
+      int64_t wanted = dimension.constant;
+      if (dimension.size) {
+        int64_t& known = sizes[*dimension.size];
+        wanted = known = known < 0 ? size : known;
+      }
+      if (size != wanted) {
+        return refuse(i, absl::StrCat("has ", size, " in dimension ", d, " where ", wanted, " goes with the rest"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t StepSizes::bytes() const {
+  auto bytes = static_cast<int64_t>(arguments_.capacity() * sizeof(Argument) + inputs_.capacity() * sizeof(Input));
+  for (const Argument& a : arguments_) bytes += static_cast<int64_t>(a.value.terms.capacity() * sizeof(SizeSum::Term));
+  for (const Input& i : inputs_) bytes += static_cast<int64_t>(i.dimensions.capacity() * sizeof(Dimension));
+  return bytes;
+}
+
+}  // namespace permafrost::device

@@ -1,0 +1,71 @@
+// How the integers that a step's operators are called with follow from the sizes of its inputs.
+// A step recorded at several shapes is called with equal integers everywhere, but for those that are sizes of its
+// inputs or sums of them. Once these are known, one recording serves every shape.
+// Threads: a value; the device thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "device/cpu/tape.h"
+#include "device/cpu/tape_compare.h"
+
+namespace permafrost::device {
+
+// plus + the sum of factor * size over at most two sizes.
+struct SizeSum {
+  struct Term {
+    size_t size = 0;  // among StepSizes' sizes
+    int64_t factor = 1;
+  };
+  std::vector<Term> terms;
+  int64_t plus = 0;
+  int64_t At(std::span<const int64_t> sizes) const;
+};
+
+// The sum that gives `values` at the shapes whose sizes are `sizes`, [shapes][sizes]; of several the plainest: a size
+// itself, a size and a constant, two sizes, a multiple of one. nullopt: there is none. The more the shapes differ,
+// each size in its own way, the less does a sum come about by chance: three shapes at least.
+std::optional<SizeSum> FindSum(std::span<const int64_t> values, std::span<const std::vector<int64_t>> sizes);
+
+class StepSizes {
+ public:
+  // An integer of an operator of the tape that is another at each shape.
+  struct Argument {
+    IntegerPlace place;
+    SizeSum value;
+  };
+
+  // Of recordings of one step at shapes that differ in every size that can: at least four. All but the last are
+  // compared, the last one checks what was found. nullopt: it was found for every integer that differs; else why not,
+  // naming the operator and the integer.
+  static std::optional<TapeBreak> Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out);
+
+  // The sizes of a batch. Errors: InvalidArgument for inputs that a step of the recordings' kind does not take.
+  absl::Status Read(const graphcache::StepInputs& inputs, std::vector<int64_t>& sizes) const;
+  // In the order of their places.
+  const std::vector<Argument>& arguments() const { return arguments_; }
+  size_t count() const { return count_; }
+  int64_t bytes() const;
+
+ private:
+  // A tensor of the inputs: each of its sizes is a constant or one of the sizes.
+  struct Dimension {
+    int64_t constant = 0;
+    std::optional<size_t> size;
+  };
+  struct Input {
+    c10::ScalarType type = c10::ScalarType::Undefined;  // of those that are defined
+    std::vector<Dimension> dimensions;
+  };
+  std::vector<Input> inputs_;
+  std::vector<Argument> arguments_;
+  size_t count_ = 0;
+};
+
+}  // namespace permafrost::device

@@ -1,0 +1,146 @@
+// When a graph cache freezes, what it then captures, and commands to it.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "graphcache/graph_cache.h"
+
+namespace permafrost::graphcache {
+
+FreezePoint GraphCache::FindPoint() const {
+  const int64_t wanted = state_.options.freeze_at;
+  // There will never be more executables than one, or than rungs, and the freeze captures them all.
+  const int64_t rungs = of(Mode::kTrain).dynamic ? 1 : std::ssize(setup_.plan.train_rungs);
+  if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
+  if (wanted == 0) return {.freeze_at = 1, .source = FreezeSource::kSchedule};
+  return {.freeze_at = std::min(wanted, rungs), .source = FreezeSource::kExplicit};
+}
+
+bool GraphCache::IsFreezeDue() const {
+  return state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen &&
+         state_.freeze_point.freeze_at > 0 && state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at;
+}
+
+absl::Status GraphCache::Freeze(int64_t step) {
+  PF_RETURN_IF_ERROR(CaptureCeilings(step));
+  state_.frozen = true;
+  state_.freeze_step = step;
+  state_.freeze_time = setup_.now();
+  Report(absl::StrCat("graph cache frozen after step ", step, " with ", state_.of(Mode::kTrain).entries,
+                      " training and ", state_.of(Mode::kEval).entries, " evaluation executables"),
+         /*warning=*/false);
+  return absl::OkStatus();
+}
+
+std::vector<BatchShape> GraphCache::PlannedShapes(Mode mode) const {
+  if (mode == Mode::kEval) return setup_.plan.eval_rungs;
+  std::vector<BatchShape> shapes;
+  // Nothing was planned where the ceiling holds no graph.
+  if (setup_.plan.train_ceiling.graphs > 0) shapes.push_back(setup_.plan.train_ceiling);
+  for (const BatchShape& rung : setup_.plan.train_rungs) {
+    if (rung != setup_.plan.train_ceiling) shapes.push_back(rung);
+  }
+  return shapes;
+}
+
+absl::Status GraphCache::CaptureCeilings(int64_t step) {
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    const std::vector<BatchShape> planned = PlannedShapes(mode);
+    if (planned.empty()) continue;
+    if (of(mode).dynamic && entries_.FindDynamic(mode) == nullptr) {
+      PF_RETURN_IF_ERROR(InsertDynamic(mode, step).status());
+    }
+    if (of(mode).dynamic) continue;
+    for (const BatchShape& shape : planned) {
+      if (broken(mode) || entries_.Find(mode, shape) != nullptr) continue;
+      PF_RETURN_IF_ERROR(Insert(mode, shape, step).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::Apply(const Command& command, int64_t step) {
+  if (const absl::Status sensible = Check(command, state_.options); !sensible.ok()) {
+    Report(absl::StrCat("graph cache command ", command.sequence, " (", AbslView(kCommandNames.Name(command.kind)),
+                        ") changes nothing: ", sensible.message()),
+           /*warning=*/true);
+  } else {
+    PF_RETURN_IF_ERROR(Execute(command, step));
+  }
+  // Only now: who waits for the command reads these.
+  state_.command_sequence = command.sequence;
+  state_.command_step = step;
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::Execute(const Command& command, int64_t step) {
+  switch (command.kind) {
+    case CommandKind::kUpdatePolicy:
+      return UpdatePolicy(command.update, step);
+    case CommandKind::kFreeze:
+      return state_.frozen ? absl::OkStatus() : Freeze(step);
+    case CommandKind::kThaw:
+      state_.frozen = false;
+      state_.armed = false;
+      return absl::OkStatus();
+    case CommandKind::kClear:
+      DropAll();
+      RetryBreaks();
+      ChooseKinds();
+      state_.freeze_point = FindPoint();
+      return state_.frozen ? CaptureCeilings(step) : absl::OkStatus();
+  }
+  return absl::InternalError("the command is of no known kind");
+}
+
+absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
+  state_.options = Updated(state_.options, update);
+  // What a miss means is no reason to thaw.
+  if (!update.policy && !update.freeze_at && !update.shapes) return absl::OkStatus();
+  state_.frozen = false;
+  state_.armed = true;
+  RetryBreaks();
+  ChooseKinds();
+  state_.freeze_point = FindPoint();
+  if (KeepsNothing(state_.options.policy)) DropAll();
+  AnnounceFreezePoint();
+  return IsFreezeDue() ? Freeze(step) : absl::OkStatus();
+}
+
+int64_t GraphCache::Capacity(Mode mode) const {
+  if (KeepsNothing(state_.options.policy)) return 0;
+  const int64_t entries = state_.of(mode).entries;
+  if (state_.frozen) return entries;
+  if (of(mode).dynamic) return 1;
+  if (state_.options.policy != Policy::kFreeze) return -1;
+  if (mode == Mode::kEval) return std::max(entries, static_cast<int64_t>(setup_.plan.eval_rungs.size()));
+  if (state_.freeze_point.freeze_at == 0 || !state_.armed) return -1;
+  return std::max({entries, state_.freeze_point.freeze_at + 1, static_cast<int64_t>(setup_.plan.train_rungs.size())});
+}
+
+void GraphCache::AnnounceFreezePoint() const {
+  if (state_.options.policy != Policy::kFreeze) return;
+  const FreezePoint& point = state_.freeze_point;
+  if (point.source == FreezeSource::kNone) {
+    Report(absl::StrCat("the graph cache never freezes by itself: ", point.no_formula_reason), /*warning=*/true);
+    return;
+  }
+  if (of(Mode::kTrain).dynamic) {
+    Report("the graph cache freezes after the first training step, which is captured once for every shape",
+           /*warning=*/false);
+    return;
+  }
+  std::string line = absl::StrCat("the graph cache freezes after ", point.freeze_at, " training shape",
+                                  point.freeze_at == 1 ? "" : "s");
+  if (const size_t rungs = setup_.plan.train_rungs.size(); rungs > 0) {
+    absl::StrAppend(&line, ": batches are rounded up to ", rungs, " planned ones");
+  } else if (point.source == FreezeSource::kSchedule) {
+    absl::StrAppend(&line, ", of ", setup_.plan.train_shapes > 0 ? "" : "at least ", setup_.plan.known_train_shapes,
+                    " that the schedule plans: ", point.no_formula_reason,
+                    ", which leaves the formula without an answer");
+  }
+  Report(line, /*warning=*/false);
+}
+
+}  // namespace permafrost::graphcache

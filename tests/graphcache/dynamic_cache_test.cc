@@ -1,0 +1,255 @@
+// A cache that serves every shape of a mode by one executable.
+#include "graphcache/cache_fixture.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class DynamicCacheTest : public CacheFixture {
+ protected:
+  DynamicCacheTest() { compiler_.no_dynamic_reason.clear(); }
+  // "every train 90"
+  std::vector<std::string> Entries() const {
+    std::vector<std::string> out;
+    for (const EntryInfo& info : cache_->entries()) {
+      out.push_back(EventOf(info.dynamic ? "every" : "one", info.mode, info.shape));
+    }
+    return out;
+  }
+};
+
+TEST_F(DynamicCacheTest, WhichOptionsAskForIt) {
+  const struct {
+    const char* why;
+    PolicyOptions options;
+    bool want;
+  } kCases[] = {
+      {"auto under freeze", {.policy = Policy::kFreeze}, true},
+      {"auto under freeze with a freeze point", {.policy = Policy::kFreeze, .freeze_at = 9}, true},
+      {"auto under always counts shapes", {.policy = Policy::kAlways}, false},
+      {"exact", {.policy = Policy::kFreeze, .shapes = Shapes::kExact}, false},
+      {"dynamic under always", {.policy = Policy::kAlways, .shapes = Shapes::kDynamic}, true},
+      {"never keeps nothing", {.policy = Policy::kNever, .shapes = Shapes::kDynamic}, false},
+      {"so does clear per step", {.policy = Policy::kClearPerStep, .shapes = Shapes::kDynamic}, false},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_EQ(WantsDynamic(c.options), c.want) << c.why;
+    EXPECT_EQ(Make(c.options).of(Mode::kTrain).dynamic, c.want) << c.why;
+  }
+}
+
+TEST_F(DynamicCacheTest, FreezesAfterItsFirstStepWithOneExecutableAMode) {
+  Make({});
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 1);
+  EXPECT_THAT(Train(50), ElementsAre("capture every train", "pad 50", "replay every train 50", "capture every eval"));
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_THAT(Entries(), ElementsAre("every train 90", "every eval 40"));
+  EXPECT_THAT(Train(60, 1), ElementsAre("pad 60", "replay every train 60"));
+  EXPECT_THAT(Train(20, 2), ElementsAre("pad 20", "replay every train 20"));
+  EXPECT_THAT(Eval(31, 3), ElementsAre("pad 31", "replay every eval 31"));
+  const ModeStats train = Stats(), eval = Stats(Mode::kEval);
+  EXPECT_EQ(train.hits, 2);
+  EXPECT_EQ(train.misses, 1);
+  EXPECT_EQ(train.padded_hits, 0);
+  EXPECT_EQ(train.captures, 1);
+  EXPECT_EQ(train.entries, 1);
+  EXPECT_EQ(train.capacity, 1);
+  EXPECT_EQ(train.entry_bytes, FakeCompiler::kBytes);
+  EXPECT_EQ(train.padding_nodes, 3) << "one row a batch";
+  EXPECT_EQ(eval.hits, 1);
+  EXPECT_EQ(train.rejected_inserts + eval.rejected_inserts, 0);
+  EXPECT_EQ(train.oversize_steps, 0);
+}
+
+TEST_F(DynamicCacheTest, EvaluationThatComesFirstCapturesItsOwn) {
+  Make({});
+  EXPECT_THAT(Eval(31), ElementsAre("capture every eval", "pad 31", "replay every eval 31"));
+  EXPECT_THAT(Train(50), ElementsAre("capture every train", "pad 50", "replay every train 50"));
+}
+
+TEST_F(DynamicCacheTest, UnderAlwaysItIsOneExecutableToo) {
+  Make({.policy = Policy::kAlways, .shapes = Shapes::kDynamic});
+  Train(50);
+  for (const int nodes : {51, 52, 53, 54}) EXPECT_THAT(Train(nodes), testing::SizeIs(2));
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  EXPECT_EQ(Stats().entries, 1);
+  EXPECT_EQ(Stats().capacity, 1);
+}
+
+TEST_F(DynamicCacheTest, ABatchAboveTheCeilingIsServedAndCounted) {
+  Make({});
+  Train(50);
+  EXPECT_THAT(Train(95), ElementsAre("pad 95", "replay every train 95"));
+  EXPECT_THAT(Train(96), ElementsAre("pad 96", "replay every train 96"));
+  EXPECT_EQ(Stats().oversize_steps, 2);
+  EXPECT_EQ(Stats().hits, 2);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("a training batch of (95 nodes, 190 edges, 5 graphs) is larger than")));
+}
+
+TEST_F(DynamicCacheTest, DimensionsBelowTwoArePadded) {
+  Make({});
+  FakeBatch batch(compiler_, {0, 0, 0});
+  EXPECT_TRUE(cache_->Run(Mode::kTrain, batch, 0).ok());
+  EXPECT_EQ(Stats().padding_nodes, 2);
+  EXPECT_EQ(Stats().padding_edges, 2);
+  EXPECT_EQ(Stats().padding_graphs, 2);
+}
+
+TEST_F(DynamicCacheTest, AStepThatResistsIsCapturedForEachShape) {
+  compiler_.resisting = {Mode::kTrain};
+  Make({.freeze_at = 2});
+  EXPECT_THAT(Train(50), ElementsAre("resist train", "capture train 50", "pad 50", "replay train 50"));
+  EXPECT_THAT(warnings_, ElementsAre("no executable serves every shape of the training step, and each is captured for "
+                                     "itself: aten::zeros: size[0] is 1, 4, 9, 16 at as many shapes"));
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 2) << "as exact shapes have it";
+  EXPECT_EQ(Stats().graph_breaks, 1);
+  EXPECT_FALSE(Stats().broken);
+  EXPECT_FALSE(Stats().dynamic);
+  EXPECT_EQ(cache_->snapshot().graph_breaks.at(0).op, "aten::zeros");
+  // Evaluation has one all the same.
+  EXPECT_THAT(Train(51, 1),
+              ElementsAre("capture train 51", "pad 51", "replay train 51", "capture train 90", "capture every eval"));
+  EXPECT_THAT(Entries(), ElementsAre("one train 50", "one train 51", "one train 90", "every eval 40"));
+  EXPECT_THAT(Train(52, 2), ElementsAre("pad 90", "replay train 90"));
+  EXPECT_THAT(Eval(7, 2), ElementsAre("pad 7", "replay every eval 7"));
+}
+
+TEST_F(DynamicCacheTest, AnEvaluationThatResistsHasItsRungs) {
+  compiler_.resisting = {Mode::kEval};
+  Make({});
+  EXPECT_THAT(Train(50), ElementsAre("capture every train", "pad 50", "replay every train 50", "resist eval",
+                                     "capture eval 20", "capture eval 40"));
+  EXPECT_THAT(Eval(31, 1), ElementsAre("pad 40", "replay eval 40"));
+}
+
+TEST_F(DynamicCacheTest, AStepThatCannotBeCapturedAtAllRunsEager) {
+  compiler_.breaks = {{Mode::kTrain, "aten::item"}};
+  Make({});
+  EXPECT_THAT(Train(50), ElementsAre("resist train", "break train 50", "pad 50", "eager train 50"));
+  EXPECT_THAT(Train(51, 1), ElementsAre("pad 51", "eager train 51"));
+}
+
+TEST_F(DynamicCacheTest, AFailedCaptureFailsTheStep) {
+  compiler_.fail_captures = {Mode::kTrain};
+  Make({});
+  EXPECT_EQ(TryRun(Mode::kTrain, 50).status().code(), absl::StatusCode::kResourceExhausted);
+  compiler_.fail_captures.clear();
+  compiler_.Take();
+  EXPECT_THAT(Train(50), Contains("replay every train 50"));
+}
+
+TEST_F(DynamicCacheTest, WhereThereIsNoneShapesAreExact) {
+  compiler_.no_dynamic_reason = "the device records nothing";
+  Make({.freeze_at = 9});
+  EXPECT_THAT(Train(50), ElementsAre("capture train 50", "pad 50", "replay train 50"));
+  EXPECT_THAT(infos_, testing::Not(Contains(HasSubstr("records nothing")))) << "nobody asked";
+  infos_.clear();
+  Make({.freeze_at = 9, .shapes = Shapes::kDynamic});
+  EXPECT_THAT(infos_, Contains("there are no dynamic executables for this job: the device records nothing"));
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 9);
+}
+
+// ---- Commands.
+
+TEST_F(DynamicCacheTest, AThawKeepsTheExecutablesAndAFreezeHasThem) {
+  Make({});
+  Train(50);
+  EXPECT_THAT(Apply(CommandKind::kThaw, 1), IsEmpty());
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  EXPECT_THAT(Train(70, 1), ElementsAre("pad 70", "replay every train 70"));
+  EXPECT_THAT(Apply(CommandKind::kFreeze, 2), IsEmpty());
+  EXPECT_TRUE(cache_->snapshot().frozen);
+}
+
+TEST_F(DynamicCacheTest, AFreezeBeforeTheFirstStepCapturesBoth) {
+  Make({});
+  EXPECT_THAT(Apply(CommandKind::kFreeze), ElementsAre("capture every train", "capture every eval"));
+  EXPECT_THAT(Train(50), ElementsAre("pad 50", "replay every train 50"));
+  EXPECT_EQ(Stats().hits, 1);
+}
+
+TEST_F(DynamicCacheTest, AClearMakesThemAnewAndTriesAgainWhatResisted) {
+  compiler_.resisting = {Mode::kEval};
+  Make({});
+  Train(50);
+  compiler_.resisting.clear();
+  EXPECT_THAT(Apply(CommandKind::kClear, 1), testing::IsSupersetOf({"capture every train", "capture every eval"}));
+  EXPECT_THAT(Entries(), ElementsAre("every train 90", "every eval 40"));
+  EXPECT_TRUE(cache_->snapshot().frozen);
+}
+
+TEST_F(DynamicCacheTest, APolicyThatCountsShapesDropsThem) {
+  Make({});
+  Train(50);
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 1, {.policy = Policy::kAlways}),
+              testing::UnorderedElementsAre("drop train 0", "drop eval 0"));
+  EXPECT_EQ(Stats().entries, 0);
+  EXPECT_EQ(Stats().entry_bytes, 0);
+  EXPECT_THAT(Train(50, 1), ElementsAre("capture train 50", "pad 50", "replay train 50"));
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 2, {.policy = Policy::kFreeze}), ElementsAre("drop train 50"));
+  EXPECT_THAT(Train(51, 2), Contains("capture every train"));
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 3, {.shapes = Shapes::kExact}), testing::SizeIs(2));
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  EXPECT_THAT(Train(51, 3), ElementsAre("capture train 51", "pad 51", "replay train 51"));
+}
+
+// ---- Resumes.
+
+TEST_F(DynamicCacheTest, AResumeCapturesAgainAtTheFirstUse) {
+  Make({});
+  Train(50);
+  Train(60, 1);
+  const Snapshot snapshot = *SnapshotFromJson(ToJson(cache_->snapshot()));
+  const std::vector<EntryInfo> entries = *EntriesFromJson(ToJson(cache_->entries()));
+  Make({});
+  cache_->Restore(snapshot, entries);
+  EXPECT_EQ(Stats().awaiting_recapture, 1);
+  EXPECT_THAT(Train(70, 2), ElementsAre("capture every train", "pad 70", "replay every train 70"));
+  EXPECT_EQ(Stats().recaptures, 1);
+  EXPECT_EQ(Stats().hits, 2);
+  EXPECT_THAT(Eval(33, 2), ElementsAre("capture every eval", "pad 33", "replay every eval 33"));
+}
+
+TEST_F(DynamicCacheTest, WhatCannotBeCapturedAgainRunsEagerAtTheSameShapes) {
+  Make({});
+  Train(50);
+  const Snapshot snapshot = cache_->snapshot();
+  const std::vector<EntryInfo> entries = cache_->entries();
+  compiler_.resisting = {Mode::kTrain};
+  Make({});
+  cache_->Restore(snapshot, entries);
+  EXPECT_THAT(Train(70, 1), ElementsAre("resist train", "pad 70", "eager train 70"));
+  EXPECT_THAT(Train(71, 2), ElementsAre("pad 71", "eager train 71"));
+}
+
+// Its batches were padded to the shapes of its executables, and must be further.
+TEST_F(DynamicCacheTest, ACheckpointOfAVersionWithoutThemGoesOnExactly) {
+  compiler_.no_dynamic_reason = "none";
+  Make({.freeze_at = 1});
+  Train(50);
+  Snapshot snapshot = cache_->snapshot();
+  const std::vector<EntryInfo> entries = cache_->entries();
+  compiler_.no_dynamic_reason.clear();
+  Make({.freeze_at = 1});
+  cache_->Restore(snapshot, entries);
+  EXPECT_THAT(Train(60, 1), ElementsAre("capture train 90", "pad 90", "replay train 90"));
+}
+
+TEST_F(DynamicCacheTest, ADeviceWithoutThemDropsThoseOfACheckpoint) {
+  Make({});
+  Train(50);
+  const Snapshot snapshot = cache_->snapshot();
+  const std::vector<EntryInfo> entries = cache_->entries();
+  compiler_.no_dynamic_reason = "none";
+  Make({.freeze_at = 3});
+  cache_->Restore(snapshot, entries);
+  EXPECT_EQ(Stats().entries, 0);
+  EXPECT_FALSE(Stats().dynamic);
+}
+
+}  // namespace
+}  // namespace permafrost::graphcache

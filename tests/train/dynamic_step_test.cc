@@ -1,0 +1,339 @@
+// Steps of one executable for every shape, over every model and kind of batch: to the bit what the step is eagerly.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "device/backend.h"
+#include "device/cpu/storage.h"
+#include "recorder.h"
+#include "temp_dir.h"
+#include "tiny_graph.h"
+#include "tiny_graphs.h"
+#include "train/step_engine.h"
+
+namespace permafrost::train {
+namespace {
+
+using graphcache::Policy;
+using graphcache::PolicyOptions;
+using graphcache::Shapes;
+using testing::HasSubstr;
+
+// A model with its optimizer, as a run has them.
+struct StepRig {
+  StepRig(const TrainOptions& train_options, const data::OpenedDataset& dataset, PolicyOptions policy)
+      : options(With(train_options, policy)),
+        task(*Task::Create(options, dataset, at::kCPU, 2, [] { return true; })),
+        optimizer(options.optimizer, task->tensors().parameters()),
+        engine(options, *task, optimizer, *backend, context) {}
+  static TrainOptions With(TrainOptions options, PolicyOptions policy) {
+    options.graph_cache = policy;
+    return options;
+  }
+  LossOptions Loss() const {
+    LossOptions loss{.loss = options.loss, .class_weights = {}};
+    if (!options.class_weights.empty()) loss.class_weights = at::tensor(options.class_weights, at::kFloat);
+    return loss;
+  }
+  // One eager step at the shape that a dynamic executable would run the batch at.
+  void TrainEagerly(HostBatch& batch, int64_t step) {
+    const auto inputs = batch.PadDynamic(step);
+    ASSERT_TRUE(inputs.ok()) << inputs.status();
+    TrainProgram(*task, optimizer, Loss(), engine.losses(), [](int) {}).run(**inputs);
+  }
+  at::Tensor EvaluateEagerly(HostBatch& batch, int64_t step) {
+    const auto inputs = batch.PadDynamic(step);
+    EXPECT_TRUE(inputs.ok()) << inputs.status();
+    return EvalProgram(*task, Loss(), engine.eval_losses(), engine.eval_errors()).run(**inputs).at(0);
+  }
+  std::vector<nn::NamedTensor> State() {
+    std::vector<nn::NamedTensor> all = task->tensors().All();
+    for (const auto* more : {&optimizer.state(), &engine.losses().tensors(), &engine.eval_losses().tensors()}) {
+      all.insert(all.end(), more->begin(), more->end());
+    }
+    return all;
+  }
+  const graphcache::ModeStats& of(Mode mode) const { return engine.cache().of(mode); }
+
+  const TrainOptions options;
+  const std::unique_ptr<Task> task;
+  Recorder context;
+  nn::Optimizer optimizer;
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
+  StepEngine engine;
+  PhaseSeconds seconds;
+};
+
+struct DynamicCase {
+  std::string why;
+  std::variant<int, TinyGraphOptions> data;  // how many small graphs, or one large one
+  TrainOptions options;
+  bool one_shape = false;
+};
+
+TrainOptions GraphJob() {
+  TrainOptions options;
+  options.model = {.hidden_channels = 16, .num_layers = 3};
+  options.batch_size = 9;
+  options.epochs = 4;
+  options.seed = 3;
+  return options;
+}
+
+TrainOptions NodeJob(nn::Architecture architecture) {
+  TrainOptions options;
+  options.model = {.architecture = architecture, .hidden_channels = 16, .num_layers = 2};
+  options.optimizer.learning_rate = 1e-2;
+  options.loss = nn::Loss::kCrossEntropy;
+  options.nodes.fan_outs = {4, 3};
+  options.batch_size = 50;  // 240 training nodes: four full batches and one of 40
+  options.epochs = 4;
+  options.seed = 3;
+  return options;
+}
+
+std::vector<DynamicCase> DynamicCases() {
+  using enum nn::Architecture;
+  std::vector<DynamicCase> cases;
+  for (const nn::ModelTraits& model : nn::kModels) {
+    const std::string name(model.name);
+    if (model.level == nn::ModelLevel::kGraph) {
+      TrainOptions plain = GraphJob(), everything = GraphJob(), single = GraphJob();
+      plain.model.architecture = everything.model.architecture = single.model.architecture = model.architecture;
+      everything.model.dropout = 0.3;
+      everything.model.pooling = nn::Pooling::kSum;
+      everything.optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
+                              .learning_rate = 3e-3,
+                              .weight_decay = 0.01,
+                              .max_grad_norm = 0.1};
+      everything.loss = nn::Loss::kMse;
+      single.batch_size = 1;  // graphs of one node, and without edges, among them
+      single.epochs = 1;
+      cases.push_back({name, 100, plain});
+      cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
+      cases.push_back({name + ", batches of one graph", 60, single});
+      continue;
+    }
+    TrainOptions plain = NodeJob(model.architecture), dropout = plain, deep = plain, many = plain, wide = plain,
+                 whole = plain;
+    dropout.model.dropout = 0.4;
+    dropout.class_weights = {1, 2, 0.5};
+    dropout.optimizer.max_grad_norm = 0.1;
+    deep.model.num_layers = 3;
+    deep.nodes.fan_outs = {3, -1, 2};
+    deep.nodes.replace = true;
+    many.loss = nn::Loss::kBce;
+    many.nodes.weighted = true;
+    wide.nodes.fan_outs = {200, 200};
+    wide.nodes.replace = true;
+    wide.batch_size = 79;  // the last batch has three seeds, evaluation's has one
+    whole.nodes.fan_outs = {};
+    cases.push_back({name, TinyGraphOptions{}, plain});
+    cases.push_back({name + ", weighted edges", TinyGraphOptions{.weighted = true}, plain});
+    cases.push_back(
+        {name + ", sparse features, dropout, class weights, clipping", TinyGraphOptions{.sparse = true}, dropout});
+    cases.push_back({name + ", three layers, all neighbours in the second", TinyGraphOptions{}, deep});
+    cases.push_back({name + ", sparse features, several targets, drawn by weight",
+                     TinyGraphOptions{.sparse = true, .weighted = true, .targets = 3}, many});
+    cases.push_back({name + ", odd batches", TinyGraphOptions{}, wide});
+    cases.push_back({name + " on the whole graph", TinyGraphOptions{}, whole, true});
+  }
+  return cases;
+}
+
+class DynamicStepTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { device::InstallStorageAllocator(); }
+  void SetUp() override { device::UseThreads(2); }
+  data::OpenedDataset Open(const std::variant<int, TinyGraphOptions>& data) {
+    const std::filesystem::path folder = dir_.path() / std::to_string(++folders_);
+    if (const int* graphs = std::get_if<int>(&data)) return ImportTinyGraphs(folder, *graphs);
+    return WriteTinyGraph(folder, std::get<TinyGraphOptions>(data));
+  }
+
+  TempDir dir_;
+  int folders_ = 0;
+};
+
+void ExpectSameState(StepRig& eager, StepRig& dynamic, const std::string& where) {
+  const auto a = eager.State(), b = dynamic.State();
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(at::equal(a[i].value, b[i].value)) << where << ": " << a[i].name;
+  }
+}
+
+TEST_F(DynamicStepTest, EveryStepIsBitEqualToTheEagerOneAndTheMemoryStays) {
+  for (const DynamicCase& c : DynamicCases()) {
+    const data::OpenedDataset dataset = Open(c.data);
+    StepRig eager(c.options, dataset, {.policy = Policy::kNever});
+    StepRig dynamic(c.options, dataset, {.policy = Policy::kFreeze});
+    std::set<BatchShape> shapes;
+    int64_t step = 0, after_freeze = 0;
+    for (int64_t epoch = 0; epoch < c.options.epochs; ++epoch) {
+      const auto batches = eager.task->TrainBatches(epoch, 0), same = dynamic.task->TrainBatches(epoch, 0);
+      for (;; ++step) {
+        const auto a = batches->Next(), b = same->Next();
+        ASSERT_TRUE(a.ok() && b.ok()) << c.why << a.status() << b.status();
+        if (*a == nullptr) break;
+        shapes.insert((*a)->dynamic_shape());
+        eager.TrainEagerly(**a, step);
+        const StorageUse before = device::ReadStorageUse();
+        ASSERT_EQ(dynamic.engine.Train(**b, step, dynamic.seconds), absl::OkStatus()) << c.why;
+        if (step > 1) {
+          EXPECT_EQ(device::ReadStorageUse().allocations, before.allocations) << c.why << ", step " << step;
+          EXPECT_EQ(device::ReadStorageUse().bytes, before.bytes) << c.why << ", step " << step;
+        }
+        ExpectSameState(eager, dynamic, c.why + ", step " + std::to_string(step));
+        if (step == 0) after_freeze = dynamic.engine.cache().snapshot().shared_bytes;
+        if (HasFailure()) return;
+      }
+      for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
+        const auto one = eager.task->EvalBatches(split), other = dynamic.task->EvalBatches(split);
+        for (;;) {
+          const auto a = one->Next(), b = other->Next();
+          ASSERT_TRUE(a.ok() && b.ok()) << c.why;
+          if (*a == nullptr) break;
+          const at::Tensor want = eager.EvaluateEagerly(**a, step);
+          const auto got = dynamic.engine.Evaluate(**b, step);
+          ASSERT_TRUE(got.ok()) << c.why << got.status();
+          EXPECT_TRUE(at::equal(want, *got)) << c.why;
+          EXPECT_FALSE(want.isnan().any().item<bool>()) << c.why;
+        }
+      }
+      ExpectSameState(eager, dynamic, c.why + ", after an evaluation");
+    }
+    EXPECT_EQ(shapes.size() == 1, c.one_shape) << c.why;
+    const graphcache::Snapshot cache = dynamic.engine.cache().snapshot();
+    EXPECT_TRUE(cache.frozen) << c.why;
+    EXPECT_EQ(cache.shared_bytes, after_freeze) << c.why << ": the arena";
+    for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+      const graphcache::ModeStats& stats = cache.of(mode);
+      EXPECT_EQ(stats.dynamic, !c.one_shape) << c.why << "\n" << dynamic.context.log;
+      EXPECT_EQ(stats.entries, 1) << c.why;
+      EXPECT_EQ(stats.captures, 1) << c.why;
+      EXPECT_EQ(stats.graph_breaks + stats.eager_steps + stats.oversize_steps + stats.padded_hits, 0) << c.why;
+    }
+    EXPECT_EQ(cache.of(Mode::kTrain).hits, step - 1) << c.why;
+    EXPECT_EQ(cache.of(Mode::kTrain).misses, 1) << c.why;
+  }
+}
+
+// What an executable of exact shapes leaves is what a dynamic one leaves.
+TEST_F(DynamicStepTest, ExactAndDynamicExecutablesLeaveEqualBits) {
+  const data::OpenedDataset dataset = Open(100);
+  StepRig exact(GraphJob(), dataset, {.policy = Policy::kAlways});
+  StepRig dynamic(GraphJob(), dataset, {.policy = Policy::kAlways, .shapes = Shapes::kDynamic});
+  const auto batches = exact.task->TrainBatches(0, 0), same = dynamic.task->TrainBatches(0, 0);
+  for (int64_t step = 0;; ++step) {
+    const auto a = batches->Next(), b = same->Next();
+    ASSERT_TRUE(a.ok() && b.ok());
+    if (*a == nullptr) break;
+    ASSERT_TRUE(exact.engine.Train(**a, step, exact.seconds).ok());
+    ASSERT_TRUE(dynamic.engine.Train(**b, step, dynamic.seconds).ok());
+    ExpectSameState(exact, dynamic, "step " + std::to_string(step));
+  }
+  EXPECT_GT(exact.of(Mode::kTrain).entries, 5);
+  EXPECT_EQ(dynamic.of(Mode::kTrain).entries, 1);
+}
+
+// A batch that was made ready for a rung is padded to its own sizes, and the other way round.
+TEST_F(DynamicStepTest, SampledBatchesGoFromOnePaddingToTheOther) {
+  const data::OpenedDataset dataset = Open(TinyGraphOptions{.sparse = true});
+  StepRig rungs(NodeJob(nn::Architecture::kSage), dataset, {.policy = Policy::kFreeze, .shapes = Shapes::kExact});
+  StepRig own(NodeJob(nn::Architecture::kSage), dataset, {.policy = Policy::kFreeze});
+  const auto at_rungs = rungs.task->TrainBatches(0, 0), at_own = own.task->TrainBatches(0, 0);
+  for (int64_t step = 0;; ++step) {
+    const auto a = at_rungs->Next(), b = at_own->Next();
+    ASSERT_TRUE(a.ok() && b.ok());
+    if (*a == nullptr) break;
+    EXPECT_EQ((*a)->padded(), (*a)->least_padded());
+    EXPECT_EQ((*b)->padded(), (*b)->dynamic_shape());
+    EXPECT_NE((*a)->padded(), (*b)->padded());
+    const auto same = [&](const auto& x, const auto& y) {
+      ASSERT_TRUE(x.ok() && y.ok());
+      ASSERT_EQ((*x)->tensors.size(), (*y)->tensors.size());
+      for (size_t i = 0; i < (*x)->tensors.size(); ++i) {
+        const at::Tensor &one = (*x)->tensors[i], &other = (*y)->tensors[i];
+        ASSERT_EQ(one.defined(), other.defined());
+        if (one.defined()) {
+          EXPECT_TRUE(one.allclose(other, 0, 0, /*equal_nan=*/true)) << i;
+        }
+      }
+    };
+    same((*a)->PadDynamic(step), (*b)->PadDynamic(step));
+    same((*a)->PadTo((*a)->least_padded(), step), (*b)->PadTo((*b)->least_padded(), step));
+  }
+}
+
+// A task whose training step takes an integer that no size of its inputs gives.
+class Resists final : public Task {
+ public:
+  explicit Resists(std::unique_ptr<Task> task) : task_(std::move(task)) {}
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override {
+    Output output = task_->Forward(inputs, mode);
+    if (mode == Mode::kTrain) {
+      const int64_t rows = inputs.tensors[0].size(0);
+      output.prediction = output.prediction + at::zeros({rows * rows % 7 + 1, 1}).sum();
+    }
+    return output;
+  }
+  nn::TensorSet& tensors() override { return task_->tensors(); }
+  std::string Describe() const override { return task_->Describe(); }
+  int64_t num_outputs() const override { return task_->num_outputs(); }
+  const graphcache::ShapePlan& plan() const override { return task_->plan(); }
+  graphcache::GraphSizes sizes() const override { return task_->sizes(); }
+  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override {
+    return task_->Probes(mode, shape);
+  }
+  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override { return task_->DynamicProbe(mode, probe); }
+  int64_t batches_per_epoch() const override { return task_->batches_per_epoch(); }
+  int64_t size(data::Split split) const override { return task_->size(split); }
+  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override {
+    return task_->TrainBatches(epoch, first_batch);
+  }
+  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override { return task_->EvalBatches(split); }
+
+ private:
+  const std::unique_ptr<Task> task_;
+};
+
+TEST_F(DynamicStepTest, AnIntegerThatResistsIsNamedAndShapesAreExactThen) {
+  TrainOptions options = GraphJob();
+  options.graph_cache = {.policy = Policy::kFreeze, .freeze_at = 3};
+  const data::OpenedDataset dataset = Open(100);
+  Resists task(*Task::Create(options, dataset, at::kCPU, 2, [] { return true; }));
+  Recorder context;
+  nn::Optimizer optimizer(options.optimizer, task.tensors().parameters());
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
+  StepEngine engine(options, task, optimizer, *backend, context);
+  PhaseSeconds seconds;
+  const auto batches = task.TrainBatches(0, 0);
+  int64_t step = 0;
+  for (;; ++step) {
+    const auto batch = batches->Next();
+    ASSERT_TRUE(batch.ok());
+    if (*batch == nullptr) break;
+    ASSERT_EQ(engine.Train(**batch, step, seconds), absl::OkStatus());
+  }
+  const graphcache::Snapshot cache = engine.cache().snapshot();
+  EXPECT_THAT(context.log, HasSubstr("no executable serves every shape of the training step, and each is captured for "
+                                     "itself: aten::zeros: size[0] is "));
+  ASSERT_EQ(cache.graph_breaks.size(), 1U);
+  EXPECT_EQ(cache.graph_breaks[0].op, "aten::zeros");
+  EXPECT_THAT(cache.graph_breaks[0].why, HasSubstr("does not follow from the sizes of the inputs"));
+  EXPECT_EQ(cache.of(Mode::kTrain).graph_breaks, 1);
+  EXPECT_FALSE(cache.of(Mode::kTrain).dynamic);
+  EXPECT_EQ(cache.of(Mode::kTrain).entries, 4) << "three and the ceiling";
+  EXPECT_EQ(cache.of(Mode::kTrain).eager_steps, 0);
+  EXPECT_TRUE(cache.of(Mode::kEval).dynamic) << "evaluation does not resist";
+  EXPECT_TRUE(cache.frozen);
+}
+
+}  // namespace
+}  // namespace permafrost::train
