@@ -140,7 +140,9 @@ TEST(EndToEnd, AJobThatIsKilledOverAndOverGetsFurtherAndIsNotFailed) {
   const fs::path state = dir.path() / "state";
   v1::JobSpec spec;
   spec.set_dataset("datasets/zinc");
+  // Slow steps, so that all lives end within the first epoch.
   spec.set_batch_size(1);
+  spec.mutable_model()->set_hidden_channels(512);
   spec.set_epochs(100);
   {
     Daemon daemon(state, ShippedSample());

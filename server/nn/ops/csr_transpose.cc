@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <limits>
 #include <tuple>
+#include <utility>
+
+#include "nn/ops/operator.h"
 
 namespace permafrost::nn {
 namespace {
@@ -51,21 +54,16 @@ std::tuple<Tensor, Tensor, Tensor> TransposeCsrCpu(const Tensor& offsets_in, con
   return {out_offsets, out_rows, out_edges};
 }
 
-constexpr const char* kTransposeCsr = "permafrost::transpose_csr";
+constexpr Operator<TransposeCsrCpu> kTransposeCsr{
+    "transpose_csr(Tensor offsets, Tensor sources, int nodes) -> (Tensor, Tensor, Tensor)"};
 
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def("transpose_csr(Tensor offsets, Tensor sources, int nodes) -> (Tensor, Tensor, Tensor)");
-}
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) { library.impl("transpose_csr", TransposeCsrCpu); }
+TORCH_LIBRARY_FRAGMENT(permafrost, library) { kTransposeCsr.Register(library); }
 
 CsrTranspose TransposeCsr(const Tensor& offsets, const Tensor& sources, int64_t nodes) {
   if (!offsets.is_cpu()) return {};
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow(kTransposeCsr, "").typed<decltype(TransposeCsrCpu)>();
-  const at::AutoDispatchBelowADInplaceOrView below;
-  auto [out_offsets, rows, edges] = op.call(offsets, sources, nodes);
+  auto [out_offsets, rows, edges] = kTransposeCsr(offsets, sources, nodes);
   return {out_offsets, rows, edges};
 }
 

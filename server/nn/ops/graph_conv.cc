@@ -5,7 +5,6 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <optional>
 #include <tuple>
 
 #include "nn/kernels/dropout_hash.h"
@@ -13,12 +12,12 @@
 #include "nn/kernels/norm.h"
 #include "nn/kernels/segments.h"
 #include "nn/ops/mlp_chunks.h"
+#include "nn/ops/operator.h"
 
 namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 // The operator's optional tensors, as they come in.
 struct ConvOptions {
@@ -217,23 +216,24 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
   return {gx, gw, gb, g};
 }
 
-constexpr const char* kGraphConv = "permafrost::graph_conv";
-constexpr const char* kGraphConvBackward = "permafrost::graph_conv_backward";
+constexpr Operator<GraphConvCpu> kGraphConv{
+    "graph_conv(Tensor x, Tensor? offsets, Tensor? sources, Tensor? weights, Tensor? self, Tensor? scale, "
+    "Tensor? weight, Tensor bias, Tensor? addend, bool relu, Tensor? step, Tensor? row_keys, int seed, int layer, "
+    "float p) -> (Tensor, Tensor)"};
+constexpr Operator<GraphConvBackwardCpu> kGraphConvBackward{
+    "graph_conv_backward(Tensor grad, Tensor? rows, int x_rows, int x_width, Tensor? y, Tensor? offsets, "
+    "Tensor? sources, Tensor? out_offsets, Tensor? out_rows, Tensor? out_edges, Tensor? weights, Tensor? self, "
+    "Tensor? scale, Tensor? weight, Tensor bias, float p, bool needs_x) -> (Tensor, Tensor, Tensor, Tensor)"};
 
-OptionalTensor Given(const Tensor& t) { return t.defined() ? OptionalTensor(t) : std::nullopt; }
-
-// Both halves are dispatched operators, so that a capture below autograd sees them.
 class GraphConvFunction : public torch::autograd::Function<GraphConvFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const OptionalTensor& weight,
                         const Tensor& bias, const OptionalTensor& addend, const ConvEdges& edges,
                         const ConvActivation& a) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kGraphConv, "").typed<decltype(GraphConvCpu)>();
-    const at::AutoDispatchBelowADInplaceOrView below;
-    auto [y, in] = op.call(x, Given(edges.offsets), Given(edges.sources), Given(edges.weights), Given(edges.self),
-                           Given(edges.scale), weight, bias, addend, a.relu, Given(a.step), Given(a.row_keys),
-                           static_cast<int64_t>(a.key.seed), a.key.layer, a.p);
+    auto [y, in] =
+        kGraphConv(x, IfDefined(edges.offsets), IfDefined(edges.sources), IfDefined(edges.weights),
+                   IfDefined(edges.self), IfDefined(edges.scale), weight, bias, addend, a.relu, IfDefined(a.step),
+                   IfDefined(a.row_keys), static_cast<int64_t>(a.key.seed), a.key.layer, a.p);
     const CsrTranspose& t = edges.transpose;
     const Tensor multiplied = !weight ? Tensor() : edges.offsets.defined() ? in : x;
     context->saved_data["x_rows"] = x.size(0);
@@ -246,15 +246,13 @@ class GraphConvFunction : public torch::autograd::Function<GraphConvFunction> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
-    static const auto op =
-        c10::Dispatcher::singleton().findSchemaOrThrow(kGraphConvBackward, "").typed<decltype(GraphConvBackwardCpu)>();
     const auto s = context->get_saved_variables();
     auto& data = context->saved_data;
     const bool needs_x = context->needs_input_grad(0);
-    const at::AutoDispatchBelowADInplaceOrView below;
-    auto [gx, gw, gb, g] = op.call(grads[0], Given(s[0]), data["x_rows"].toInt(), data["x_width"].toInt(), Given(s[1]),
-                                   Given(s[2]), Given(s[3]), Given(s[4]), Given(s[5]), Given(s[6]), Given(s[7]),
-                                   Given(s[8]), Given(s[9]), Given(s[10]), s[11], data["p"].toDouble(), needs_x);
+    auto [gx, gw, gb, g] = kGraphConvBackward(
+        grads[0], IfDefined(s[0]), data["x_rows"].toInt(), data["x_width"].toInt(), IfDefined(s[1]), IfDefined(s[2]),
+        IfDefined(s[3]), IfDefined(s[4]), IfDefined(s[5]), IfDefined(s[6]), IfDefined(s[7]), IfDefined(s[8]),
+        IfDefined(s[9]), IfDefined(s[10]), s[11], data["p"].toDouble(), needs_x);
     return {needs_x ? gx : Tensor(),
             s[10].defined() ? gw : Tensor(),
             gb,
@@ -267,26 +265,14 @@ class GraphConvFunction : public torch::autograd::Function<GraphConvFunction> {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(permafrost, library) {
-  library.def(
-      "graph_conv(Tensor x, Tensor? offsets, Tensor? sources, Tensor? weights, Tensor? self, Tensor? scale, "
-      "Tensor? weight, Tensor bias, Tensor? addend, bool relu, Tensor? step, Tensor? row_keys, int seed, int layer, "
-      "float p) -> (Tensor, Tensor)");
-  library.def(
-      "graph_conv_backward(Tensor grad, Tensor? rows, int x_rows, int x_width, Tensor? y, Tensor? offsets, Tensor? "
-      "sources, "
-      "Tensor? out_offsets, Tensor? out_rows, Tensor? out_edges, Tensor? weights, Tensor? self, Tensor? scale, "
-      "Tensor? weight, Tensor bias, float p, bool needs_x) -> (Tensor, Tensor, Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(permafrost, CPU, library) {
-  library.impl("graph_conv", GraphConvCpu);
-  library.impl("graph_conv_backward", GraphConvBackwardCpu);
+  kGraphConv.Register(library);
+  kGraphConvBackward.Register(library);
 }
 
 Tensor GraphConv(const Tensor& x, const ConvEdges& edges, const Tensor& weight, const Tensor& bias,
                  const Tensor& addend, const ConvActivation& activation) {
   if (!x.is_cpu()) return GraphConvPlain(x, edges, weight, bias, addend, activation);
-  return GraphConvFunction::apply(x, Given(weight), bias, Given(addend), edges, activation);
+  return GraphConvFunction::apply(x, IfDefined(weight), bias, IfDefined(addend), edges, activation);
 }
 
 }  // namespace permafrost::nn

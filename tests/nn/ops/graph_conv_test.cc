@@ -1,13 +1,9 @@
 // The fused convolution against the same of PyTorch's operators, over blocks of every odd form.
 #include "nn/ops/graph_conv.h"
 
-// Says which targets there are, and so stands before Highway's headers.
-#include "nn/kernels/targets.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
@@ -15,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/every_instruction_set.h"
 #include "nn/leaf.h"
 
 namespace permafrost::nn {
@@ -124,17 +121,12 @@ TEST(GraphConv, AgreesWithThePlainConvolution) {
 }
 
 TEST(GraphConv, EveryInstructionSetAgreesWithThePlainConvolution) {
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
+  ForEveryInstructionSet([](const std::string& name) {
     for (const ConvCase& c : kConvCases) {
       const ConvInputs in = MakeConv(c, at::kDouble);
-      ExpectConvsClose(RunConv(in, true), RunConv(in, false), 1e-11,
-                       std::string(c.why) + " with " + hwy::TargetName(target));
+      ExpectConvsClose(RunConv(in, true), RunConv(in, false), 1e-11, std::string(c.why) + " with " + name);
     }
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().DeInit();
+  });
 }
 
 TEST(GraphConv, TheNumberOfThreadsChangesNoBit) {
