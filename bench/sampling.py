@@ -9,7 +9,8 @@
 
 Ours draws without replacement, as jobs do, and so fewer edges of a node with few neighbours; the peers draw with it. Each side
 is counted by the edges that it returned. `prepared` is ours alone: a subgraph with its pages asked for and its features
-gathered into a padded batch.
+gathered into a padded batch; `means` is the same with the means of a first layer in place of the last hop's rows, as GraphSAGE's jobs
+take it.
 """
 
 import contextlib
@@ -65,11 +66,11 @@ def measure(arguments, tools_):
             rows += [compare(name, command, ours, "GraphZero", peer, arguments.rounds) for name, command in {**DRAWS, **WALKS}.items()]
         local = peer_numpy.Peer(graph, settings)
         rows += [compare(name, command, ours, "numpy", local, arguments.rounds) for name, command in DRAWS.items()]
-        prepared = [ours.ask(f"prepared {seed}") for seed in range(6)][1:]
+        batches = {name: [ours.ask(f"{name} {seed}") for seed in range(6)][1:] for name in ("prepared", "means")}
     return {"nodes": info["nodes"], "edges": info["edges"], "rows": rows,
-            "prepared": {"milliseconds_a_batch": statistics.median(1e3 * a["seconds"] / a["batches"] for a in prepared),
-                         "nodes_a_batch": prepared[-1]["nodes"] / prepared[-1]["batches"],
-                         "edges_a_batch": prepared[-1]["done"] / prepared[-1]["batches"]}}
+            **{name: {"milliseconds_a_batch": statistics.median(1e3 * a["seconds"] / a["batches"] for a in answers),
+                      "rows_a_batch": answers[-1]["nodes"] / answers[-1]["batches"],
+                      "edges_a_batch": answers[-1]["done"] / answers[-1]["batches"]} for name, answers in batches.items()}}
 
 
 def show(result):
@@ -79,5 +80,7 @@ def show(result):
         r = row["ratio"]
         lines.append(f"{row['workload'] + ', ' + row['peer']:28}{row['ours_a_second']:12.3g}{row['peer_a_second']:12.3g}{r['median']:9.2f}   "
                      f"{r['low']:.2f} to {r['high']:.2f}")
-    p = result["prepared"]
-    return "\n".join([*lines, f"prepared: {p['milliseconds_a_batch']:.2f} ms a batch of {p['nodes_a_batch']:.0f} nodes, {p['edges_a_batch']:.0f} edges"])
+    for name in ("prepared", "means"):
+        b = result[name]
+        lines.append(f"{name}: {b['milliseconds_a_batch']:.2f} ms a batch of {b['rows_a_batch']:.0f} rows, {b['edges_a_batch']:.0f} edges")
+    return "\n".join(lines)

@@ -186,6 +186,10 @@ std::string RenderBreaks(const v1::GraphCache& cache, const RenderStyle& style) 
 std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freeze_at) {
   std::string text = EnumShortName(*Policy::Policy_descriptor(), policy.policy());
   if (policy.policy() == Policy::POLICY_NEVER || policy.policy() == Policy::POLICY_CLEAR_PER_STEP) return text;
+  const bool dynamic = policy.shapes() == Policy::SHAPES_AUTO || policy.shapes() == Policy::SHAPES_DYNAMIC;
+  if (policy.policy() == Policy::POLICY_FREEZE && dynamic) {
+    absl::StrAppend(&text, " after the first step if one executable serves every shape, else");
+  }
   if (policy.policy() == Policy::POLICY_FREEZE && policy.freeze_at() > 0) {
     absl::StrAppend(&text, " after ", Plural(policy.freeze_at(), "training shape"));
   } else if (policy.policy() == Policy::POLICY_FREEZE && derived_freeze_at > 0) {

@@ -16,6 +16,7 @@
 #include "nn/ops/dropout.h"
 #include "nn/ops/embedding_sum.h"
 #include "nn/ops/gine_layer.h"
+#include "nn/ops/graph_conv.h"
 #include "nn/ops/masked_batch_norm.h"
 #include "nn/ops/mlp.h"
 #include "nn/ops/pool.h"
@@ -166,6 +167,36 @@ OperatorCase SegmentCase(bool mean, int64_t rows, int64_t width) {
       });
 }
 
+// A layer of GraphSAGE on ten neighbours of each of `rows` rows, or, with a norm, of GCN on a whole graph.
+OperatorCase ConvCase(bool norm, int64_t rows, int64_t width) {
+  const int64_t entries = 10 * rows, all = norm ? rows : 6 * rows;
+  const Tensor counts = at::bincount(Uniform(rows, entries), {}, rows);
+  ConvEdges edges;
+  edges.offsets = at::cat({at::zeros({1}, at::kLong), counts.cumsum(0)});
+  edges.sources = Uniform(all, entries);
+  edges.transpose = TransposeCsr(edges.offsets, edges.sources, all);
+  edges.scale = MeanScale(edges.offsets, at::kFloat);
+  if (norm) {
+    edges.weights = at::rand({entries});
+    edges.self = at::rand({rows});
+  }
+  const Tensor targets = at::repeat_interleave(counts);
+  return Both(
+      norm ? "graph_conv_norm" : "graph_conv_mean", Shape({entries, width}) + " to " + std::to_string(rows),
+      {at::randn({all, width}), at::randn({width, norm ? width : 2 * width}) / 8, at::randn({width})},
+      [=](const std::vector<Tensor>& leaf) { return GraphConv(leaf[0], edges, leaf[1], leaf[2], {}, {}); },
+      [=](const std::vector<Tensor>& leaf) {
+        const Tensor& x = leaf[0];
+        Tensor messages = x.index_select(0, edges.sources);
+        if (norm) messages = messages * edges.weights.unsqueeze(1);
+        Tensor sum = at::zeros({rows, width}).index_add(0, targets, messages);
+        if (norm) sum = at::addcmul(sum, x, edges.self.unsqueeze(1));
+        sum = sum * edges.scale.unsqueeze(1);
+        const Tensor in = norm ? sum : at::cat({sum, x.narrow(0, 0, rows)}, 1);
+        return at::addmm(leaf[2], in, leaf[1].t()).relu();
+      });
+}
+
 OperatorCase DropoutCase(int64_t width) {
   const Tensor step = at::zeros({1}, at::kLong);
   return Both(
@@ -231,6 +262,8 @@ std::vector<OperatorCase> MakeOperatorCases() {
   cases.push_back(EmbeddingCase(9, 64));
   cases.push_back(SegmentCase(false, 3000, 64));
   cases.push_back(SegmentCase(true, 3000, 64));
+  cases.push_back(ConvCase(false, 3000, 64));
+  cases.push_back(ConvCase(true, 3000, 64));
   cases.push_back(DropoutCase(64));
   cases.push_back(LossCase("regression_loss", Loss::kL1, kGraphs + 1, 1));
   cases.push_back(LossCase("cross_entropy_loss", Loss::kCrossEntropy, 1024, 47));

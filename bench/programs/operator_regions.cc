@@ -106,13 +106,14 @@ std::function<void()> Losses(int64_t size) {
 }  // namespace
 
 std::vector<ParallelRegion> MakeParallelRegions() {
-  return {{"products", "kParallelProducts of server/nn/ops/mlp_chunks.h", Products},
-          {"gathers", "twice kGrain of server/nn/ops/segment_ops.cc; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
-           Gathers},
-          {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},
-          {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
-          {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/adam.cc", Updates},
-          {"losses", "kLossGrain chunks of kLossChunk of server/nn/ops/masked_loss.cc", Losses}};
+  return {
+      {"products", "kParallelProducts of server/nn/ops/mlp_chunks.h", Products},
+      {"gathers", "kParallelGathers of server/nn/ops/mlp_chunks.h; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
+       Gathers},
+      {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},
+      {"drops", "kDropGrain of server/nn/ops/dropout.cc", Drops},
+      {"updates", "kAdamGrain blocks of kAdamBlock of server/nn/ops/adam.cc", Updates},
+      {"losses", "kLossGrain chunks of kLossChunk of server/nn/ops/masked_loss.cc", Losses}};
 }
 
 }  // namespace permafrost::nn

@@ -194,7 +194,9 @@ TEST(CacheView, Policies) {
   exact.set_shapes(Policy::SHAPES_EXACT);
   EXPECT_EQ(PolicyText(exact, 9), "freeze after 9 training shapes, on a miss: pad, shapes: exact");
   exact.set_shapes(Policy::SHAPES_AUTO);
-  EXPECT_EQ(PolicyText(exact, 9), "freeze after 9 training shapes, on a miss: pad");
+  EXPECT_EQ(
+      PolicyText(exact, 9),
+      "freeze after the first step if one executable serves every shape, else after 9 training shapes, on a miss: pad");
 }
 
 TEST(CacheView, Entries) {

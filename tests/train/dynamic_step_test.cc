@@ -16,6 +16,7 @@
 #include "tiny_graph.h"
 #include "tiny_graphs.h"
 #include "train/step_engine.h"
+#include "wrapped_task.h"
 
 namespace permafrost::train {
 namespace {
@@ -272,35 +273,17 @@ TEST_F(DynamicStepTest, SampledBatchesGoFromOnePaddingToTheOther) {
 }
 
 // A task whose training step takes an integer that no size of its inputs gives.
-class Resists final : public Task {
+class Resists final : public WrappedTask {
  public:
-  explicit Resists(std::unique_ptr<Task> task) : task_(std::move(task)) {}
+  using WrappedTask::WrappedTask;
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override {
-    Output output = task_->Forward(inputs, mode);
+    Output output = WrappedTask::Forward(inputs, mode);
     if (mode == Mode::kTrain) {
       const int64_t rows = inputs.tensors[0].size(0);
       output.prediction = output.prediction + at::zeros({rows * rows % 7 + 1, 1}).sum();
     }
     return output;
   }
-  nn::TensorSet& tensors() override { return task_->tensors(); }
-  std::string Describe() const override { return task_->Describe(); }
-  int64_t num_outputs() const override { return task_->num_outputs(); }
-  const graphcache::ShapePlan& plan() const override { return task_->plan(); }
-  graphcache::GraphSizes sizes() const override { return task_->sizes(); }
-  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override {
-    return task_->Probes(mode, shape);
-  }
-  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override { return task_->DynamicProbe(mode, probe); }
-  int64_t batches_per_epoch() const override { return task_->batches_per_epoch(); }
-  int64_t size(data::Split split) const override { return task_->size(split); }
-  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override {
-    return task_->TrainBatches(epoch, first_batch);
-  }
-  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override { return task_->EvalBatches(split); }
-
- private:
-  const std::unique_ptr<Task> task_;
 };
 
 TEST_F(DynamicStepTest, AnIntegerThatResistsIsNamedAndShapesAreExactThen) {

@@ -15,41 +15,25 @@
 #include "train/graph_set_task.h"
 #include "train/step_engine.h"
 #include "train/step_inputs.h"
+#include "wrapped_task.h"
 
 namespace permafrost::train {
 namespace {
 
 // Reads a value back to the host where a batch has more than `most_nodes` rows: no such step can be captured.
-class ReadsBack final : public Task {
+class ReadsBack final : public WrappedTask {
  public:
-  ReadsBack(std::unique_ptr<Task> task, int64_t most_nodes) : task_(std::move(task)), most_nodes_(most_nodes) {}
+  ReadsBack(std::unique_ptr<Task> task, int64_t most_nodes) : WrappedTask(std::move(task)), most_nodes_(most_nodes) {}
 
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override {
-    Output output = task_->Forward(inputs, mode);
+    Output output = WrappedTask::Forward(inputs, mode);
     if (BatchOf(inputs).graph_of_node.size(0) > most_nodes_) {
       EXPECT_FALSE(std::isnan(output.prediction.detach().sum().item<double>()));
     }
     return output;
   }
 
-  nn::TensorSet& tensors() override { return task_->tensors(); }
-  std::string Describe() const override { return task_->Describe(); }
-  int64_t num_outputs() const override { return task_->num_outputs(); }
-  const graphcache::ShapePlan& plan() const override { return task_->plan(); }
-  graphcache::GraphSizes sizes() const override { return task_->sizes(); }
-  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override {
-    return task_->Probes(mode, shape);
-  }
-  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override { return task_->DynamicProbe(mode, probe); }
-  int64_t batches_per_epoch() const override { return task_->batches_per_epoch(); }
-  int64_t size(data::Split split) const override { return task_->size(split); }
-  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override {
-    return task_->TrainBatches(epoch, first_batch);
-  }
-  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override { return task_->EvalBatches(split); }
-
  private:
-  const std::unique_ptr<Task> task_;
   const int64_t most_nodes_;
 };
 

@@ -41,7 +41,7 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
         static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(targets), static_cast<int64_t>(partial)));
     backward = std::max(backward, targets * (2 * out + std::max(2 * multiplied, out)) + chunks * partial + of_input);
   }
-  // Of 8 bytes each: transposed sources, and rows' and edges' places. GCN's norm takes as much before the first layer.
+  // Edges: GCN's norm before the first layer takes three values of 8 bytes of each; the transpose takes less.
   cost.activations += backward + 6 * rows.edges + 4 * rows.nodes.back() +
                       4 * rows.nodes.front() * static_cast<double>(options.num_outputs);
   return cost;

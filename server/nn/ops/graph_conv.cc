@@ -61,14 +61,10 @@ struct ConvSizes {
   bool own;  // whether a row stands beside its sum
 };
 
-template <class T>
-const T* ReadOptional(const OptionalTensor& t) {
-  return t ? Read<T>(*t) : nullptr;
-}
-
-// What a region's time grows with, in multiplications: with no product, the values that are read.
+// What a region's time grows with, in multiplications: with no product, the values that are gathered.
 int64_t WorkOf(const ConvSizes& s, bool weight) {
-  return weight ? s.rows * s.products() : 8 * (s.rows + s.edges) * s.width;
+  constexpr int64_t kOfValue = kParallelProducts / kParallelGathers;
+  return weight ? s.rows * s.products() : kOfValue * (s.rows + s.edges) * s.width;
 }
 
 // y, and [sum, x_i] where a backward reads it ([0]: nowhere).
@@ -102,16 +98,16 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
                                   .width = s.width,
                                   .offsets = offsets ? Read<int64_t>(*offsets) : nullptr,
                                   .source = sources ? Read<int64_t>(*sources) : nullptr,
-                                  .weights = ReadOptional<T>(weights),
-                                  .self = ReadOptional<T>(self),
-                                  .scale = ReadOptional<T>(scale)};
+                                  .weights = DataOrNull<T>(weights),
+                                  .self = DataOrNull<T>(self),
+                                  .scale = DataOrNull<T>(scale)};
     Tensor packed;
     if (weight) {
       packed = at::empty({PackedSize<T>(s.in, s.out)}, x.options());
       PackForward<T>(Read<T>(weight->contiguous()), s.out, s.in, Write<T>(packed));
     }
     const T* const bias_values = Read<T>(bias);
-    const T* const added = ReadOptional<T>(addend);
+    const T* const added = DataOrNull<T>(addend);
     T* const sums = !offsets ? nullptr : weight ? Write<T>(in) : Write<T>(y);
     const T* const from = offsets ? sums : Read<T>(x);
     T* const to = Write<T>(y);
@@ -206,9 +202,9 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
                                       .own = s.own ? sums + s.width : nullptr,
                                       .stride = s.in,
                                       .width = s.width,
-                                      .weights = ReadOptional<T>(weights),
-                                      .self = ReadOptional<T>(self),
-                                      .scale = ReadOptional<T>(scale)};
+                                      .weights = DataOrNull<T>(weights),
+                                      .self = DataOrNull<T>(self),
+                                      .scale = DataOrNull<T>(scale)};
     ForChunks(x_chunks, ChunkGrain(x_chunks, WorkOf(s, false)), [&](int64_t, int64_t begin, int64_t size) {
       SumGradient<T>(gradient, begin, begin + size, Write<T>(gx));
     });

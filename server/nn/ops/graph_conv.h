@@ -46,7 +46,4 @@ at::Tensor GraphConv(const at::Tensor& x, const ConvEdges& edges, const at::Tens
 at::Tensor GraphConvPlain(const at::Tensor& x, const ConvEdges& edges, const at::Tensor& weight, const at::Tensor& bias,
                           const at::Tensor& addend, const ConvActivation& activation);
 
-// [T] 1 / the number of each row's edges; 1 where there is none.
-at::Tensor MeanScale(const at::Tensor& offsets, at::ScalarType type);
-
 }  // namespace permafrost::nn

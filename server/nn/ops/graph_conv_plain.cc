@@ -16,10 +16,6 @@ Tensor PlainSum(const Tensor& x, const ConvEdges& edges) {
 
 }  // namespace
 
-Tensor MeanScale(const Tensor& offsets, at::ScalarType type) {
-  return offsets.diff().clamp_min(1).to(type).reciprocal();
-}
-
 Tensor GraphConvPlain(const Tensor& x, const ConvEdges& edges, const Tensor& weight, const Tensor& bias,
                       const Tensor& addend, const ConvActivation& activation) {
   Tensor in = edges.offsets.defined() ? PlainSum(x, edges) : x;

@@ -76,11 +76,6 @@ Tensor WeightsAs(const char* op, const OptionalTensor& weights, int64_t classes,
   return weights->to(like.scalar_type()).contiguous();
 }
 
-template <class T>
-const T* DataOrNull(const Tensor& tensor) {
-  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
-}
-
 LossResult RegressionLossCpu(const Tensor& prediction_in, const Tensor& labels_in, bool square) {
   TORCH_CHECK(prediction_in.sizes() == labels_in.sizes(), "regression_loss: predictions ", prediction_in.sizes(),
               " and labels ", labels_in.sizes());

@@ -26,6 +26,8 @@ T* Write(const at::Tensor& t) {
 // Below this many multiplications a region stays on one thread. At half of it, 30 us of work, two threads were as fast
 // as one: `bench/run parallel --filter products`, on the machine that bench/README.md tells of.
 inline constexpr int64_t kParallelProducts = 1 << 20;
+// The same in values that are gathered: 2^15, 25 us of work, were as fast (`--filter gathers`).
+inline constexpr int64_t kParallelGathers = 1 << 16;
 inline int64_t ChunkGrain(const RowChunks& chunks, int64_t products) {
   return products < kParallelProducts ? chunks.count() : 1;
 }

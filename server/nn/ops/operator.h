@@ -55,4 +55,14 @@ inline OptionalTensor IfDefined(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
 }
 
+// What a kernel reads of either; nullptr where there is none.
+template <class T>
+const T* DataOrNull(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
+}
+template <class T>
+const T* DataOrNull(const OptionalTensor& tensor) {
+  return tensor ? DataOrNull<T>(*tensor) : nullptr;
+}
+
 }  // namespace permafrost::nn

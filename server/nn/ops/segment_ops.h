@@ -26,6 +26,9 @@ at::Tensor SegmentMean(const at::Tensor& x, const at::Tensor& offsets, const at:
 at::Tensor SparseLinear(const at::Tensor& weight, const at::Tensor& offsets, const at::Tensor& columns,
                         const at::Tensor& values);
 
+// [R] 1 / the number of each row's entries; 1 where there is none.
+at::Tensor MeanScale(const at::Tensor& offsets, at::ScalarType type);
+
 // [entries] int64: the r whose segment holds each entry; R for padding.
 at::Tensor SegmentOfEntry(const at::Tensor& offsets, int64_t entries);
 

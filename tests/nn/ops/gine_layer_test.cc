@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/differences.h"
 #include "nn/every_instruction_set.h"
 #include "nn/leaf.h"
 
@@ -180,28 +181,13 @@ TEST(GineLayer, GradientsAreThoseOfDifferences) {
                               at::zeros({}, at::kLong)};
     return (GineLayer(x, now.edges, in.real_rows, weights, in.dropout) * in.out_grad).sum();
   };
-  std::vector<Tensor> leaves{Leaf(in.x), Leaf(in.edges.rows)};
+  std::vector<Tensor> inputs{in.x, in.edges.rows};
   const GineWeights& w = in.weights;
-  for (const Tensor& t : {w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias}) leaves.push_back(Leaf(t));
+  for (const Tensor& t : {w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias}) inputs.push_back(t);
   const auto value = [&](const std::vector<Tensor>& at) {
     return loss(at[0], at[1], std::vector<Tensor>(at.begin() + 2, at.end()));
   };
-  value(leaves).backward();
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    const Tensor grad = leaves[i].grad();
-    const Tensor direction = grad / (grad.norm() + 1e-30);
-    const auto moved = [&](double by) {
-      std::vector<Tensor> at;
-      for (size_t k = 0; k < leaves.size(); ++k) {
-        at.push_back(k == i ? leaves[k].detach() + direction * by : leaves[k].detach());
-      }
-      return value(at).item<double>();
-    };
-    constexpr double kStep = 1e-6;
-    const double expected = (grad * direction).sum().item<double>();
-    EXPECT_NEAR((moved(kStep) - moved(-kStep)) / (2 * kStep), expected, 1e-4 * std::abs(expected) + 1e-7)
-        << "input " << i;
-  }
+  ExpectGradientsOfDifferences(inputs, value, 1e-4, 1e-7, c.why);
 }
 
 TEST(GineLayer, PaddingChangesNoBit) {

@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "nn/differences.h"
 #include "nn/every_instruction_set.h"
 #include "nn/leaf.h"
+#include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
 namespace {
@@ -149,26 +151,12 @@ TEST(GraphConv, GradientsAreThoseOfDifferences) {
   for (const ConvCase::Form form : {ConvCase::kOwn, ConvCase::kSumAlone, ConvCase::kNoWeightAddend}) {
     const ConvCase c{"small", 14, 9, 30, 6, form == ConvCase::kNoWeightAddend ? 6 : 5, form, true, true, 0.3};
     const ConvInputs in = MakeConv(c, at::kDouble);
-    std::vector<Tensor> leaves{Leaf(in.x), Leaf(in.bias)};
-    leaves.push_back(Leaf(in.weight.defined() ? in.weight : in.addend));
     const auto value = [&](const std::vector<Tensor>& at) {
       const Tensor weight = in.weight.defined() ? at[2] : Tensor(), addend = in.weight.defined() ? Tensor() : at[2];
       return (GraphConv(at[0], in.edges, weight, at[1], addend, in.activation) * in.out_grad).sum();
     };
-    value(leaves).backward();
-    for (size_t i = 0; i < leaves.size(); ++i) {
-      const Tensor grad = leaves[i].grad(), direction = grad / grad.norm();
-      const auto moved = [&](double by) {
-        std::vector<Tensor> at;
-        for (size_t k = 0; k < leaves.size(); ++k) {
-          at.push_back(k == i ? leaves[k].detach() + direction * by : leaves[k].detach());
-        }
-        return value(at).item<double>();
-      };
-      constexpr double kStep = 1e-6;
-      const double expected = (grad * direction).sum().item<double>();
-      EXPECT_NEAR((moved(kStep) - moved(-kStep)) / (2 * kStep), expected, 1e-4 * std::abs(expected)) << "input " << i;
-    }
+    ExpectGradientsOfDifferences({in.x, in.bias, in.weight.defined() ? in.weight : in.addend}, value, 1e-4, 0,
+                                 "form " + std::to_string(form));
   }
 }
 

@@ -1,0 +1,41 @@
+// Gradients by differences, without any reference's derivative.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/leaf.h"
+
+namespace permafrost::nn {
+
+// `value`, a number of float64 tensors, has a gradient: along it, for each of `inputs` by itself, the number changes by
+// as much as the gradient says, but for `tolerance` of it and `noise`, what rounding of the number itself makes.
+inline void ExpectGradientsOfDifferences(const std::vector<at::Tensor>& inputs,
+                                         const std::function<at::Tensor(const std::vector<at::Tensor>&)>& value,
+                                         double tolerance, double noise, const std::string& why) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& input : inputs) leaves.push_back(Leaf(input));
+  value(leaves).backward();
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const at::Tensor grad = leaves[i].grad(), direction = grad / (grad.norm() + 1e-30);
+    const auto moved = [&](double by) {
+      std::vector<at::Tensor> at;
+      for (size_t k = 0; k < leaves.size(); ++k) {
+        at.push_back(k == i ? leaves[k].detach() + direction * by : leaves[k].detach());
+      }
+      return value(at).item<double>();
+    };
+    constexpr double kStep = 1e-6;
+    const double expected = (grad * direction).sum().item<double>();
+    EXPECT_NEAR((moved(kStep) - moved(-kStep)) / (2 * kStep), expected, tolerance * std::abs(expected) + noise)
+        << why << ": input " << i;
+  }
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,38 @@
+// A task that hands everything on to another: tests change a part of it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "train/task.h"
+
+namespace permafrost::train {
+
+class WrappedTask : public Task {
+ public:
+  explicit WrappedTask(std::unique_ptr<Task> task) : task_(std::move(task)) {}
+
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override { return task_->Forward(inputs, mode); }
+  nn::TensorSet& tensors() override { return task_->tensors(); }
+  std::string Describe() const override { return task_->Describe(); }
+  int64_t num_outputs() const override { return task_->num_outputs(); }
+  const graphcache::ShapePlan& plan() const override { return task_->plan(); }
+  graphcache::GraphSizes sizes() const override { return task_->sizes(); }
+  absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override {
+    return task_->Probes(mode, shape);
+  }
+  absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override { return task_->DynamicProbe(mode, probe); }
+  int64_t batches_per_epoch() const override { return task_->batches_per_epoch(); }
+  int64_t size(data::Split split) const override { return task_->size(split); }
+  std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override {
+    return task_->TrainBatches(epoch, first_batch);
+  }
+  std::unique_ptr<BatchStream> EvalBatches(data::Split split) override { return task_->EvalBatches(split); }
+
+ private:
+  const std::unique_ptr<Task> task_;
+};
+
+}  // namespace permafrost::train
