@@ -18,6 +18,7 @@
 #include "base/string_view.h"
 #include "daemon/drain.h"
 #include "daemon/endpoint_file.h"
+#include "daemon/heap_arenas.h"
 #include "daemon/open_files_limit.h"
 #include "daemon/options.h"
 #include "daemon/scrape.h"
@@ -176,5 +177,6 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   permafrost::UseShortSpins(argv);
+  permafrost::KeepFewHeaps();
   return permafrost::Main(argc, argv);
 }
