@@ -2,16 +2,22 @@
 
 Every policy trains the same job in a daemon of its own, whose /metrics are read while it runs. Growth of resident memory is taken
 from the end of warm-up (the first fifth of the training steps) to the end, and as a slope over steps by least squares.
-Executables, bytes and hits are the job's own last statistics. Policies: always, never, clear-per-step, freeze+dynamic (one
-executable for every shape), freeze+pad, freeze+eager, freeze+transient. With --rounds above 1 every round runs all of them in turn, and
+Executables, bytes and hits are the job's own last statistics. With --rounds above 1 every round runs all of them in turn, and
 milliseconds are medians over the rounds.
+
+  always, never, clear-per-step                 of #10689, each shape for itself
+  freeze+pad, freeze+eager, freeze+transient    frozen at the derived point; transient is #10689's
+  freeze+dynamic                                one executable for every shape
+  freeze+ladder, freeze+ladder-K                8 rungs, or K
+  ...+balanced                                  any of them with batches of equal load
 """
 
+import re
 import statistics
 import tempfile
 import time
 
-from bench import tools
+from bench import tools, tu
 from bench.rounds import interleave, ratio
 
 NAME = "policies"
@@ -19,14 +25,17 @@ MEASURES = "each cache policy: executables kept, growth of the process, millisec
 NEEDS = "nothing else"
 PROGRAMS = ["permafrostd", "permafrost"]
 PACKAGES = []
-POLICIES = ["always", "never", "clear-per-step", "freeze+dynamic", "freeze+pad", "freeze+eager", "freeze+transient"]
+POLICIES = ["always", "never", "clear-per-step", "freeze+dynamic", "freeze+ladder", "freeze+pad", "freeze+eager", "freeze+transient",
+            "freeze+dynamic+balanced", "freeze+ladder-1+balanced", "freeze+ladder-4+balanced"]
+KNOWN = re.compile(r"(always|never|clear-per-step|freeze\+(dynamic|ladder(-[1-9][0-9]*)?|pad|eager|transient))(\+balanced)?")
 MB = 1e6
 
 
 def add_arguments(parser):
-    parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs (default: deploy/sample/zinc)")
+    parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs, or a zipped TUDataset (default: deploy/sample/zinc)")
     parser.add_argument("--policies", default=",".join(POLICIES))
     tools.add_numbers(parser, epochs=20, rounds=1, batch_size=32, hidden=64, layers=4)
+    parser.add_argument("--loss", help="default: the model's; molhiv and most TUDatasets take bce")
     parser.add_argument("--sample-seconds", type=float, default=0.5, help="between two readings of /metrics (default 0.5)")
 
 
@@ -76,13 +85,19 @@ def share(mode):
 
 def run(arguments, tools_, policy):
     """Trains once under `policy` in a fresh daemon; returns its row."""
-    name, _, variant = policy.partition("+")
-    shapes = "dynamic" if variant == "dynamic" else "exact"
-    on_miss = [] if variant in ("", "dynamic") else ["--on-miss", variant]
-    with tempfile.TemporaryDirectory() as work, tools_.daemon(arguments.dataset, work) as daemon:
+    plain = policy.removesuffix("+balanced")
+    name, _, variant = plain.partition("+")
+    form, _, rungs = variant.partition("-")
+    shapes = form if form in ("dynamic", "ladder") else "exact"
+    flags = ["--on-miss", form] if form in ("pad", "eager", "transient") else []
+    flags += ["--rungs", rungs] if rungs else []
+    flags += ["--batching", "balanced"] if plain != policy else []
+    flags += ["--loss", arguments.loss] if arguments.loss else []
+    dataset = tu.folder(arguments.dataset, tools_.work) if arguments.dataset.suffix == ".zip" else arguments.dataset
+    with tempfile.TemporaryDirectory() as work, tools_.daemon(dataset, work) as daemon:
         daemon.client("job", "submit", "--id", "bench", "--dataset", "set", "--epochs", arguments.epochs, "--seed", 1,
                       "--batch-size", arguments.batch_size, "--hidden", arguments.hidden, "--layers", arguments.layers,
-                      "--cache-policy", name, "--shapes", shapes, *on_miss)
+                      "--cache-policy", name, "--shapes", shapes, *flags)
         samples = follow(daemon, arguments.sample_seconds)
         job, cache = daemon.json("job", "show", "bench"), daemon.json("cache", "show", "bench")
     if job["state"] != "STATE_SUCCEEDED":
@@ -113,8 +128,8 @@ def run(arguments, tools_, policy):
 
 def measure(arguments, tools_):
     policies = arguments.policies.split(",")
-    if unknown := set(policies) - set(POLICIES):
-        raise SystemExit(f"bench: policies: --policies {','.join(sorted(unknown))}: accepted: {', '.join(POLICIES)}")
+    if unknown := [policy for policy in policies if not KNOWN.fullmatch(policy)]:
+        raise SystemExit(f"bench: policies: --policies {','.join(unknown)}: accepted: those of --help")
     runs = interleave({policy: lambda _, policy=policy: run(arguments, tools_, policy) for policy in policies}, arguments.rounds, warm_up=0)
     rows = []
     for policy in policies:
@@ -131,11 +146,11 @@ def measure(arguments, tools_):
 def show(result):
     signed = lambda value, width, digits: f"{'-':>{width}}" if value is None else f"{value:+{width}.{digits}f}"
     lines = [f"{result['epochs']} epochs, {result['rows'][0]['steps']} steps, batch {result['batch_size']}, rounds {result['rounds']}",
-             f"{'policy':18}{'executables':>12}{'cache MB':>10}{'captures':>10}{'RSS MB':>9}{'MB/10k steps':>14}"
+             f"{'policy':26}{'executables':>12}{'cache MB':>10}{'captures':>10}{'RSS MB':>9}{'MB/10k steps':>14}"
              f"{'exact %':>9}{'padded %':>10}{'rows +%':>9}{'ms/step':>9}{'no captures':>13}"]
     for row in result["rows"]:
         train = row["shares"]["train"]
-        lines.append(f"{row['policy']:18}{row['executables']:12.0f}{row['cache_mb']:10.1f}{row['captures']:10.0f}"
+        lines.append(f"{row['policy']:26}{row['executables']:12.0f}{row['cache_mb']:10.1f}{row['captures']:10.0f}"
                      f"{signed(row['rss_growth_mb'], 9, 1)}{signed(row['rss_mb_per_10000_steps'], 14, 2)}{100 * train['exact']:9.1f}"
                      f"{100 * train['padded']:10.1f}{100 * train['rows_added']:9.2f}{row['ms_per_step']:9.2f}"
                      f"{row['ms_per_step_without_captures']:13.2f}")

@@ -216,6 +216,7 @@ void AddCacheCommands(CLI::App& app, Command& chosen) {
   AddForCacheOfJob(*cache, "thaw", "Keep new shapes again, and do not freeze until asked to", Thaw, chosen);
   AddForCacheOfJob(*cache, "clear", "Drop every executable at the job's next step; a frozen cache stays frozen", Clear,
                    chosen);
+  AddCachePlan(*cache, chosen);
   AddCacheWatch(*cache, chosen);
 }
 

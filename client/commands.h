@@ -33,7 +33,8 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen);
 void AddDatasetVerify(CLI::App& dataset, Command& chosen);
 void AddDatasetSample(CLI::App& dataset, Command& chosen);
 
-// Part of `cache`.
+// Parts of `cache`, each in its own file.
+void AddCachePlan(CLI::App& cache, Command& chosen);
 void AddCacheWatch(CLI::App& cache, Command& chosen);
 
 // Checks whose accepted values the help text says already, so that CLI11 does not repeat them.

@@ -1,133 +1,30 @@
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/monotonic.h"
-#include "client/cache_policy_flags.h"
 #include "client/commands.h"
-#include "client/defaults.h"
 #include "client/format.h"
+#include "client/job_flags.h"
 #include "client/job_view.h"
 #include "client/job_watch.h"
-#include "client/neighbor_flags.h"
-#include "client/spec_file.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
 namespace permafrost::client {
 namespace {
 
-using train::TrainOptions;
-
 constexpr absl::Duration kFirstSubmitBackoff = absl::Milliseconds(100);
 
-template <class Show>
-std::string NumberDefault(const Show& show) {
-  return JobDefault([&show](const TrainOptions& options) { return absl::StrCat(show(options)); });
-}
-
-// Of node-level models.
-struct NeighborFlags {
-  std::vector<int64_t> fan_outs, eval_fan_outs;
-  DrawFlags draw;
-  std::optional<int32_t> look_ahead;
-  bool layer_wise = false;
-  bool no_page_advice = false;
-
-  bool any() const {
-    return !fan_outs.empty() || !eval_fan_outs.empty() || draw.replace || draw.weighted || look_ahead || layer_wise ||
-           no_page_advice;
-  }
-};
-
-void Override(const NeighborFlags& flags, v1::NeighborSampling& sampling) {
-  if (!flags.fan_outs.empty()) sampling.mutable_fan_outs()->Assign(flags.fan_outs.begin(), flags.fan_outs.end());
-  if (!flags.eval_fan_outs.empty())
-    sampling.mutable_eval_fan_outs()->Assign(flags.eval_fan_outs.begin(), flags.eval_fan_outs.end());
-  if (flags.draw.replace) sampling.set_replace(true);
-  if (flags.draw.weighted) sampling.set_weighted(true);
-  if (flags.look_ahead) sampling.set_look_ahead(*flags.look_ahead);
-  if (flags.layer_wise) sampling.set_layer_wise_evaluation(true);
-  if (flags.no_page_advice) sampling.set_no_page_advice(true);
-}
-
-void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
-  AddFanOutOption(submit, "--fan-out", flags.fan_outs,
-                  "Node-level models: neighbours drawn of each node, hop by hop (default: the whole graph a step)");
-  AddFanOutOption(submit, "--eval-fan-out", flags.eval_fan_outs, "The same in evaluation (default: as --fan-out)");
-  AddDrawOptions(submit, flags.draw);
-  submit.add_flag("--layer-wise-eval", flags.layer_wise,
-                  "Evaluate layer by layer over the whole graph, not by samples");
-  const std::string look_ahead = NumberDefault([](const TrainOptions& o) { return o.nodes.look_ahead; });
-  submit
-      .add_option("--look-ahead", flags.look_ahead,
-                  absl::StrCat("Batches sampled ahead of the step, 1..64 (", look_ahead, ")"))
-      ->type_name("N");
-  submit.add_flag("--no-page-advice", flags.no_page_advice, "Do not tell the kernel which pages come next");
-}
-
-// What flags say; it overrides the file.
 struct SubmitFlags {
-  std::string file;
-  std::optional<std::string> id, dataset, model, pooling, optimizer, schedule, loss;
-  std::optional<int32_t> hidden, layers, priority, checkpoint_keep;
-  std::optional<int64_t> epochs, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps;
-  std::optional<uint64_t> seed;
-  std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
-  std::vector<double> class_weights;
-  NeighborFlags neighbors;
-  CachePolicyFlags cache;
+  JobFlags job;
+  std::optional<std::string> id;
   bool validate_only = false;
   bool watch = false;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
-
-void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
-  v1::JobSpec& spec = *request.mutable_spec();
-  if (flags.id) request.set_job_id(*flags.id);
-  if (flags.dataset) spec.set_dataset(*flags.dataset);
-  if (!spec.dataset().empty()) spec.set_dataset(WithCollection("datasets", spec.dataset()));
-  v1::ModelSpec& model = *spec.mutable_model();
-  if (flags.model) {
-    model.set_architecture(
-        EnumOf<v1::ModelSpec::Architecture>(*v1::ModelSpec::Architecture_descriptor(), *flags.model));
-  }
-  if (flags.hidden) model.set_hidden_channels(*flags.hidden);
-  if (flags.layers) model.set_num_layers(*flags.layers);
-  if (flags.pooling)
-    model.set_pooling(EnumOf<v1::ModelSpec::Pooling>(*v1::ModelSpec::Pooling_descriptor(), *flags.pooling));
-  if (flags.dropout) model.set_dropout(*flags.dropout);
-  v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
-  if (flags.optimizer) {
-    optimizer.set_algorithm(
-        EnumOf<v1::OptimizerSpec::Algorithm>(*v1::OptimizerSpec::Algorithm_descriptor(), *flags.optimizer));
-  }
-  if (flags.learning_rate) optimizer.set_learning_rate(*flags.learning_rate);
-  if (flags.weight_decay) optimizer.set_weight_decay(*flags.weight_decay);
-  if (flags.max_grad_norm) optimizer.set_max_grad_norm(*flags.max_grad_norm);
-  if (flags.schedule) {
-    optimizer.set_schedule(
-        EnumOf<v1::OptimizerSpec::Schedule>(*v1::OptimizerSpec::Schedule_descriptor(), *flags.schedule));
-  }
-  if (flags.warmup_steps) optimizer.set_warmup_steps(*flags.warmup_steps);
-  if (flags.loss) spec.set_loss(EnumOf<v1::JobSpec::Loss>(*v1::JobSpec::Loss_descriptor(), *flags.loss));
-  if (flags.epochs) spec.set_epochs(*flags.epochs);
-  if (flags.batch_size) spec.set_batch_size(*flags.batch_size);
-  if (flags.seed) spec.set_seed(*flags.seed);
-  if (flags.priority) spec.set_priority(*flags.priority);
-  v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
-  if (flags.checkpoint_every) checkpoint.set_every_steps(*flags.checkpoint_every);
-  if (flags.checkpoint_seconds) checkpoint.set_every_seconds(*flags.checkpoint_seconds);
-  if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
-  if (!flags.class_weights.empty())
-    spec.mutable_class_weights()->Assign(flags.class_weights.begin(), flags.class_weights.end());
-  if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
-  if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
-}
 
 // A random (version 4) UUID.
 std::string MakeUuid() {
@@ -158,14 +55,9 @@ grpc::Status Create(Session& session, const v1::CreateJobRequest& request, v1::J
 
 ExitCode Submit(Session& session, const SubmitFlags& flags) {
   v1::CreateJobRequest request;
-  if (!flags.file.empty()) {
-    auto from_file = ReadSpecFile(flags.file);
-    if (!from_file.ok()) return session.Fail(FileFailure(from_file.status()));
-    request = *std::move(from_file);
-  }
-  Override(flags, request);
-  if (request.spec().dataset().empty())
-    return session.Fail(UsageFailure("--dataset is missing: name one, or give it as `dataset` in --file"));
+  ExitCode failed = ExitCode::kOk;
+  if (!ReadJob(flags.job, session, request, failed)) return failed;
+  if (flags.id) request.set_job_id(*flags.id);
   request.set_request_id(MakeUuid());
   request.set_validate_only(flags.validate_only);
   v1::Job job;
@@ -191,87 +83,10 @@ ExitCode Submit(Session& session, const SubmitFlags& flags) {
 }  // namespace
 
 void AddJobSubmit(CLI::App& job, Command& chosen) {
-  const std::string hidden = NumberDefault([](const TrainOptions& o) { return o.model.hidden_channels; });
-  const std::string layers = NumberDefault([](const TrainOptions& o) { return o.model.num_layers; });
-  const std::string dropout = NumberDefault([](const TrainOptions& o) { return o.model.dropout; });
-  const std::string epochs = NumberDefault([](const TrainOptions& o) { return o.epochs; });
-  const std::string batch_size = NumberDefault([](const TrainOptions& o) { return o.batch_size; });
-  const std::string rate = NumberDefault([](const TrainOptions& o) { return o.optimizer.learning_rate; });
-  const std::string decay = NumberDefault([](const TrainOptions& o) { return o.optimizer.weight_decay; });
-  const std::string norm = NumberDefault([](const TrainOptions& o) { return o.optimizer.max_grad_norm; });
-  const std::string warmup = NumberDefault([](const TrainOptions& o) { return o.optimizer.warmup_steps; });
-  const std::string seed = NumberDefault([](const TrainOptions& o) { return o.seed; });
-  const std::string every = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_steps; });
-  const std::string seconds = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_seconds; });
-  const std::string keep = NumberDefault([](const TrainOptions& o) { return o.checkpoint.keep; });
-  const std::string pooling =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kPoolingNames, o.model.pooling); });
-  const std::string optimizer =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kOptimizerNames, o.optimizer.algorithm); });
-  const std::string schedule =
-      JobDefault([](const TrainOptions& o) { return NameOf(nn::kScheduleNames, o.optimizer.schedule); });
-  const std::string loss = JobDefault([](const TrainOptions& o) { return NameOf(nn::kLossNames, o.loss); });
   CLI::App* submit = job.add_subcommand("submit", "Queue a training job, described by a file, by flags, or by both");
   const auto flags = std::make_shared<SubmitFlags>();
-  submit->add_option("--file", flags->file, "Job in YAML, or in JSON (*.json); flags override it")->type_name("FILE");
-  submit->add_option("--dataset", flags->dataset, "Dataset to train on")->type_name("NAME");
+  AddJobFlags(*submit, flags->job);
   submit->add_option("--id", flags->id, "ID of the job (default: the server makes one)")->type_name("ID");
-  AddEnumOption(
-      *submit, "--model,--architecture", flags->model, *v1::ModelSpec::Architecture_descriptor(),
-      absl::StrCat("Model (default ", NameOf(nn::kArchitectureNames, TrainOptions().model.architecture), ")"));
-  submit->add_option("--hidden", flags->hidden, absl::StrCat("Channels of a node, 1..4096 (", hidden, ")"))
-      ->type_name("N");
-  submit
-      ->add_option("--layers", flags->layers,
-                   absl::StrCat("Message-passing layers, 1..64 (", layers, "; with --fan-out one for each of it)"))
-      ->type_name("N");
-  AddEnumOption(*submit, "--pooling", flags->pooling, *v1::ModelSpec::Pooling_descriptor(),
-                absl::StrCat("How nodes become a graph (", pooling, ")"));
-  submit
-      ->add_option("--dropout", flags->dropout,
-                   absl::StrCat("Part of a layer's outputs zeroed in training (", dropout, ")"))
-      ->type_name("P");
-  submit->add_option("--epochs", flags->epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
-      ->type_name("N");
-  submit
-      ->add_option("--batch-size", flags->batch_size,
-                   absl::StrCat("Graphs a batch, or seed nodes of a node-level model (", batch_size, ")"))
-      ->type_name("N");
-  submit->add_option("--lr", flags->learning_rate, absl::StrCat("Learning rate (", rate, ")"))->type_name("X");
-  submit->add_option("--weight-decay", flags->weight_decay, absl::StrCat("Weight decay (", decay, ")"))->type_name("X");
-  AddEnumOption(*submit, "--optimizer", flags->optimizer, *v1::OptimizerSpec::Algorithm_descriptor(),
-                absl::StrCat("Optimizer (", optimizer, ")"));
-  submit
-      ->add_option("--max-grad-norm", flags->max_grad_norm,
-                   absl::StrCat("Gradients are clipped to this norm; 0: not (", norm, ")"))
-      ->type_name("X");
-  AddEnumOption(*submit, "--schedule", flags->schedule, *v1::OptimizerSpec::Schedule_descriptor(),
-                absl::StrCat("How the learning rate changes (", schedule, ")"));
-  submit
-      ->add_option("--warmup-steps", flags->warmup_steps,
-                   absl::StrCat("Steps over which the learning rate rises from 0 (", warmup, ")"))
-      ->type_name("N");
-  AddEnumOption(*submit, "--loss", flags->loss, *v1::JobSpec::Loss_descriptor(), absl::StrCat("Loss (", loss, ")"));
-  submit->add_option("--class-weights", flags->class_weights, "Weight of each class, for cross-entropy and bce")
-      ->delimiter(',')
-      ->type_name("X,...");
-  submit->add_option("--seed", flags->seed, absl::StrCat("Seed of weights and shuffling (", seed, ")"))
-      ->check(NotNegative())
-      ->type_name("N");
-  submit->add_option("--priority", flags->priority, "Higher runs first, -100..100 (default 0)")->type_name("N");
-  submit
-      ->add_option("--checkpoint-every", flags->checkpoint_every,
-                   absl::StrCat("Steps between checkpoints; 0: not by steps (", every, ")"))
-      ->type_name("STEPS");
-  submit
-      ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,
-                   absl::StrCat("Seconds between checkpoints, 0..86400; 0: not by time (", seconds, ")"))
-      ->type_name("SECONDS");
-  submit->add_option("--checkpoint-keep", flags->checkpoint_keep, absl::StrCat("Checkpoints kept, 1..100 (", keep, ")"))
-      ->type_name("N");
-  AddNeighborOptions(*submit, flags->neighbors);
-  AddCachePolicyOptions(*submit, "--cache-policy", "default: the server's",
-                        "default: the server's; derived where --cache-policy differs from the server's", flags->cache);
   submit->add_flag("--validate-only", flags->validate_only, "Check everything, create nothing");
   submit->add_flag("--watch", flags->watch, "Show progress until the job ends; Ctrl-C leaves it running");
   AddReconnectOption(*submit, flags->reconnect_seconds);

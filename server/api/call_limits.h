@@ -26,6 +26,8 @@ struct CallLimitOptions {
   // VerifyDataset and SampleDataset together. Each takes a thread, a core, and as much of the disk as it can get from a
   // job that trains.
   int dataset_reads = 4;
+  // PlanGraphCache. Each takes a thread and the memory of a job's schedule, and waits for the device where it is idle.
+  int plans = 4;
   // Health/Watch. Each holds gRPC's state of a call; its refusal says no more than the code.
   int health_watches = 256;
   // DeleteDataset. Each takes a thread while it removes files, which may be large.
@@ -61,10 +63,11 @@ struct CallLimits {
         exports("exports", options.exports),
         cache_commands("graph cache commands", options.cache_commands),
         dataset_reads("verifications and samples", options.dataset_reads),
+        plans("plans", options.plans),
         health_watches("health watches", options.health_watches),
         dataset_deletions("dataset deletions", options.dataset_deletions) {}
 
-  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, health_watches, dataset_deletions;
+  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, health_watches, dataset_deletions;
 };
 
 }  // namespace permafrost::api

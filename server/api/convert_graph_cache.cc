@@ -20,12 +20,6 @@ using AllShapes = WireEnum<v1::GraphCachePolicy::Shapes, graphcache::kShapesName
 using Modes = WireEnum<v1::GraphCacheMode, kModeNames>;
 using FreezeSources = WireEnum<v1::FreezePointSource, graphcache::kFreezeSourceNames>;
 
-void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
-  wire.set_nodes(shape.nodes);
-  wire.set_edges(shape.edges);
-  wire.set_graphs(shape.graphs);
-}
-
 void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
   wire.set_mode(Modes::ToWire(mode));
   wire.set_entries(stats.entries);
@@ -73,6 +67,14 @@ graphcache::PolicyUpdate ReadPolicy(const v1::GraphCachePolicy& wire, std::strin
 }
 
 }  // namespace
+
+void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
+  wire.set_nodes(shape.nodes);
+  wire.set_edges(shape.edges);
+  wire.set_graphs(shape.graphs);
+}
+
+v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source) { return FreezeSources::ToWire(source); }
 
 v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& snapshot) {
   v1::GraphCache wire;

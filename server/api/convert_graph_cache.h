@@ -15,6 +15,8 @@ namespace permafrost::api {
 
 v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& snapshot);
 v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry);
+void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire);
+v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
 v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& options);
 
 // A job's policy: what is not given is as in `defaults`, but the freeze point of a policy other than theirs is derived.

@@ -71,6 +71,7 @@ class GrpcServer final : public Server {
         streams_(options.limits.unread),
         job_service_(options.default_graph_cache, jobs, streams_, limits_),
         graph_cache_service_(jobs, streams_, limits_),
+        plan_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, jobs, streams_, limits_),
         server_service_(std::move(options.info), std::move(options.request_drain), jobs, catalog),
         address_(std::move(options.address)),
@@ -90,6 +91,7 @@ class GrpcServer final : public Server {
     builder.AddListeningPort(FormatHostPort(address), grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&job_service_);
     builder.RegisterService(&graph_cache_service_);
+    builder.RegisterService(&plan_service_);
     builder.RegisterService(&dataset_service_);
     builder.RegisterService(&server_service_);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
@@ -136,7 +138,8 @@ class GrpcServer final : public Server {
   void SetServing(bool serving) {
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
     for (const char* service : {"", v1::JobService::service_full_name(), v1::GraphCacheService::service_full_name(),
-                                v1::DatasetService::service_full_name(), v1::ServerService::service_full_name()}) {
+                                v1::PlanService::service_full_name(), v1::DatasetService::service_full_name(),
+                                v1::ServerService::service_full_name()}) {
       health->SetServingStatus(service, serving);
     }
   }
@@ -145,6 +148,7 @@ class GrpcServer final : public Server {
   StreamSet streams_;
   JobService job_service_;
   GraphCacheService graph_cache_service_;
+  PlanService plan_service_;
   DatasetService dataset_service_;
   ServerService server_service_;
   std::string address_;

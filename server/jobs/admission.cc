@@ -58,6 +58,14 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   return Admit(std::move(job));
 }
 
+absl::Status Admission::Check(const JobSpec& spec) const {
+  if (book_.draining()) return DrainingError();
+  Violations violations;
+  Validate(spec, violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return CheckDataset(spec);
+}
+
 absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& request) const {
   if (request.request_id.empty()) return std::nullopt;
   PF_ASSIGN_OR_RETURN(const std::optional<Job> earlier, book_.store().FindByRequestId(request.request_id));

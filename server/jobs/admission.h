@@ -24,6 +24,8 @@ class Admission {
   // As JobManager's methods.
   absl::StatusOr<Job> Create(const CreateRequest& request);
   absl::Status Delete(const JobId& id);
+  // What Create refuses of the spec alone and of its dataset.
+  absl::Status Check(const JobSpec& spec) const;
 
  private:
   // The job made earlier with the request's request_id, if any.

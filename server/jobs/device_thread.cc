@@ -92,18 +92,43 @@ std::optional<StartedJob> DeviceThread::TakeNext() {
   while (true) {
     // Before the look: what changes after it ends the wait.
     book_.changed().Reset();
-    if (book_.draining()) return std::nullopt;
+    DoIdleWork(/*waits=*/true);
+    if (book_.draining()) {
+      DoIdleWork(/*waits=*/false);
+      return std::nullopt;
+    }
     absl::Duration wait;
     absl::StatusOr<std::optional<StartedJob>> next = book_.StartBest(wait);
     if (!next.ok()) {
       telemetry::Log(telemetry::Severity::kError, StdView(next.status().message()));
-      if (!WaitToRetry()) return std::nullopt;
+      WaitToRetry();
     } else if (*next) {
+      DoIdleWork(/*waits=*/false);
       return *std::move(next);
     } else {
       book_.changed().WaitFor(wait);
     }
   }
+}
+
+bool DeviceThread::RunWhileIdle(std::function<void()> work) {
+  {
+    absl::MutexLock lock(&work_mu_);
+    if (!waits_) return false;
+    work_.push_back(std::move(work));
+  }
+  book_.changed().Set();
+  return true;
+}
+
+void DeviceThread::DoIdleWork(bool waits) {
+  std::vector<std::function<void()>> work;
+  {
+    absl::MutexLock lock(&work_mu_);
+    waits_ = waits;
+    work.swap(work_);
+  }
+  for (const std::function<void()>& piece : work) piece();
 }
 
 absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {

@@ -2,12 +2,16 @@
 // Threads: all methods are safe anywhere. Invariant: it is the only caller of Runner::Run.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "base/monotonic.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_book.h"
@@ -26,6 +30,9 @@ class DeviceThread {
 
   // Nothing if it was started before, or the book drains.
   void Start();
+  // Runs `work` on the thread before its next job, where it waits for one. False, and `work` is not run: it runs a job,
+  // has not begun, or ends. `work` must not throw, and ends soon once the book drains.
+  bool RunWhileIdle(std::function<void()> work);
   // Waits until the thread has ended, which it does only while the book drains.
   void Join();
 
@@ -38,6 +45,8 @@ class DeviceThread {
   void Loop();
   // Waits for a job and moves the best one to running; nullopt once draining.
   std::optional<StartedJob> TakeNext();
+  // Runs what RunWhileIdle was given; nothing more comes once `waits` is false.
+  void DoIdleWork(bool waits);
   absl::StatusOr<train::RunOutcome> Execute(Run& run);
   // Stores and tells where the job goes, and answers who waits for its commands.
   void Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome);
@@ -51,6 +60,9 @@ class DeviceThread {
   std::mutex start_mu_;  // held by Start and the destructor for thread_
   std::thread thread_;
   Event idle_;  // the thread has not begun, or has ended
+  absl::Mutex work_mu_;
+  bool waits_ ABSL_GUARDED_BY(work_mu_) = false;  // for a job
+  std::vector<std::function<void()>> work_ ABSL_GUARDED_BY(work_mu_);
 };
 
 }  // namespace permafrost::jobs

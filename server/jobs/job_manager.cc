@@ -12,6 +12,7 @@
 #include "jobs/device_thread.h"
 #include "jobs/job_book.h"
 #include "jobs/page_token.h"
+#include "jobs/planner.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -41,7 +42,8 @@ class JobManagerImpl final : public JobManager {
       : book_(std::move(store), std::move(files), metrics.job, first_retry),
         admission_(book_, catalog, runner),
         commands_(book_),
-        device_(book_, catalog, runner, metrics) {}
+        device_(book_, catalog, runner, metrics),
+        planner_(book_, admission_, device_, catalog, runner) {}
   ~JobManagerImpl() override { book_.Drain(); }
 
   absl::Status Recover(bool quarantine_unknown) { return book_.Recover(quarantine_unknown); }
@@ -69,6 +71,9 @@ class JobManagerImpl final : public JobManager {
   void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) override {
     commands_.Command(id, command, std::move(done));
   }
+  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) override {
+    return planner_.Plan(spec, measure);
+  }
   std::array<int64_t, 6> CountByState() const override { return book_.CountByState(); }
   JobId Drain() override { return book_.Drain(); }
   bool draining() const override { return book_.draining(); }
@@ -78,7 +83,8 @@ class JobManagerImpl final : public JobManager {
   JobBook book_;
   Admission admission_;
   CacheCommands commands_;
-  DeviceThread device_;  // last: its thread ends before the rest goes
+  DeviceThread device_;  // after what its thread uses
+  Planner planner_;
 };
 
 absl::StatusOr<JobPage> JobManagerImpl::List(int64_t page_size, const std::string& page_token,

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "base/change_hub.h"
 #include "data/catalog/catalog.h"
+#include "graphcache/cache_plan.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "jobs/job.h"
@@ -107,6 +108,10 @@ class JobManager {
   // possibly before this returns, and must not call back into the manager.
   using CommandDone = std::function<void(absl::StatusOr<graphcache::Snapshot>)>;
   virtual void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) = 0;
+
+  // What each cache policy would cost a job of this spec; nothing is created. Waits for it. Bytes and times are those
+  // of the device, where `measure` says so and the device is idle. Errors: as Create; Cancelled once the book drains.
+  virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) = 0;
 
   // Jobs by JobState.
   virtual std::array<int64_t, 6> CountByState() const = 0;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/models/registry.h"
+#include "train/batch_schedule.h"
 #include "train/model_for.h"
 #include "train/probe_sizes.h"
 #include "train/shape_schedule.h"
@@ -133,7 +134,8 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
 
 GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOptions& model,
                            std::unique_ptr<data::Batcher> batcher, c10::Device device)
-    : batch_size_(options.batch_size),
+    : num_epochs_(options.epochs),
+      batch_size_(options.batch_size),
       loss_(options.loss),
       device_(device),
       batcher_(std::move(batcher)),
@@ -150,6 +152,19 @@ Task::Output GraphSetTask::Forward(const graphcache::StepInputs& inputs, Mode mo
 graphcache::GraphSizes GraphSetTask::sizes() const {
   const data::SizeStatistics& train = batcher_->summary().splits[static_cast<size_t>(data::Split::kTrain)];
   return {.graphs = train.graphs, .std_nodes = train.std_nodes, .std_edges = train.std_edges};
+}
+
+absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules(
+    const std::function<bool()>& keep_going) {
+  std::vector<graphcache::PlannedSchedule> schedules;
+  PF_ASSIGN_OR_RETURN(graphcache::PlannedSchedule own,
+                      WalkBatches(*batcher_, epochs_, num_epochs_, ScheduleOptions().max_batches, keep_going));
+  own.batching = "random";
+  own.ceiling = plan_.train_ceiling;
+  own.eval_rungs = plan_.eval_rungs;
+  own.eval_shapes = std::ssize(plan_.eval_schedule);
+  schedules.push_back(std::move(own));
+  return schedules;
 }
 
 std::vector<uint32_t> GraphSetTask::GraphsThatFill(Mode mode, const BatchShape& shape) const {

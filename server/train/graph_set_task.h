@@ -49,6 +49,7 @@ class GraphSetTask final : public Task {
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override;
+  absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
@@ -72,6 +73,7 @@ class GraphSetTask final : public Task {
   // nodes. `first`, where no other fits.
   std::vector<uint32_t> OtherGraph(Mode mode, const BatchShape& shape, const std::vector<uint32_t>& first) const;
 
+  const int64_t num_epochs_;
   const int64_t batch_size_;
   const nn::Loss loss_;
   const c10::Device device_;

@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -186,6 +188,42 @@ absl::StatusOr<BlockRungs> NodeTask::PlanChain(ModeParts& parts, const data::Nei
     parts.probes.push_back(std::move(probe));
   }
   return BlockRungs::Plan(sizes, BlockBound(sampling, seeds, graph_->summary()));
+}
+
+absl::StatusOr<std::vector<graphcache::PlannedSchedule>> NodeTask::Schedules(
+    const std::function<bool()>& /*keep_going*/) {
+  const ModeParts& parts = part(Mode::kTrain);
+  // Of an epoch's batches all but the last are full.
+  const auto is_full = [this](const Probe& probe) { return std::ssize(probe.seeds) == options_.batch_size; };
+  const auto full = static_cast<double>(std::ranges::count_if(parts.probes, is_full));
+  const auto partial = static_cast<double>(parts.probes.size()) - full;
+  const auto batches = static_cast<double>(batches_per_epoch());
+  std::map<BatchShape, std::array<double, 3>> rungs;  // batches, rows, rows as a dynamic executable takes them
+  for (const Probe& probe : parts.probes) {
+    const double share = is_full(probe) ? (batches - (partial > 0 ? 1 : 0)) / full : 1 / partial;
+    std::array<double, 3>& sums = rungs[parts.rungs.Fit(probe.sizes).shape()];
+    sums[0] += share;
+    sums[1] += share * static_cast<double>(graphcache::Rows(probe.sizes.shape()));
+    sums[2] +=
+        share * static_cast<double>(graphcache::Rows(AtLeastDynamic(LeastPadded(probe.sizes), sparse()).shape()));
+  }
+  graphcache::PlannedSchedule schedule{.batching = "sampled",
+                                       .first_epoch_shapes = std::ssize(rungs),
+                                       .epochs = options_.epochs,
+                                       .estimated = true,
+                                       .ceiling = plan_.train_ceiling,
+                                       .eval_rungs = plan_.eval_rungs,
+                                       .eval_shapes = std::ssize(plan_.eval_rungs)};
+  const auto all = [this](double of_an_epoch) {
+    return std::llround(of_an_epoch * static_cast<double>(options_.epochs));
+  };
+  for (const auto& [shape, sums] : rungs) {
+    schedule.train.push_back({.shape = shape,
+                              .batches = std::max<int64_t>(1, all(sums[0])),
+                              .real_rows = all(sums[1]),
+                              .dynamic_rows = all(sums[2])});
+  }
+  return std::vector{std::move(schedule)};
 }
 
 Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {

@@ -61,6 +61,7 @@ class NodeTask final : public Task {
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
+  absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
   void PrepareDynamic(Mode mode, bool dynamic) override { part(mode).dynamic = dynamic; }

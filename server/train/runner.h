@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "base/storage_use.h"
 #include "data/batching/block_stream.h"
 #include "data/store/dataset.h"
+#include "graphcache/cache_plan.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "train/options.h"
@@ -102,6 +104,13 @@ struct RunRequest {
   std::filesystem::path job_directory;
 };
 
+struct PlanRequest {
+  TrainOptions options;
+  data::OpenedDataset dataset;
+  // Runs steps on the device, so that the plan tells bytes and times.
+  bool measure = false;
+};
+
 enum class RunEnd { kSucceeded, kCancelled, kDrained };
 struct RunOutcome {
   RunEnd end = RunEnd::kSucceeded;
@@ -121,6 +130,11 @@ class Runner {
   // Any exception of the math library becomes a Status here. A transient error (status.h) is the machine's: the same
   // request, run again later, goes on from the newest checkpoint.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
+  // What each cache policy would cost a job of these options. Leaves nothing behind. With `measure` from the device's
+  // one thread only; else safe anywhere, and the device is left alone. `keep_going` is asked now and then; false ends
+  // with Cancelled. Errors: as CheckCompatible; DataLoss.
+  virtual absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
+                                                          const std::function<bool()>& keep_going) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;

@@ -26,11 +26,11 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureDyn
                                    });
 }
 
-std::string StepCompiler::NoDynamicReason() const {
-  if (!backend_.records()) {
-    return absl::StrCat(AbslView(kDeviceNames.Name(backend_.kind())), " records no steps");
+std::string NoDynamicReason(const device::Backend& backend, const Task& task) {
+  if (!backend.records()) {
+    return absl::StrCat(AbslView(kDeviceNames.Name(backend.kind())), " records no steps");
   }
-  return task_.NoDynamicReason();
+  return task.NoDynamicReason();
 }
 
 absl::StatusOr<graphcache::StepResult> StepCompiler::RunEager(Mode mode, const graphcache::StepInputs& inputs) {

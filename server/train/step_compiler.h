@@ -13,6 +13,9 @@
 
 namespace permafrost::train {
 
+// Why there are no dynamic executables for the task on this device; empty: there are.
+std::string NoDynamicReason(const device::Backend& backend, const Task& task);
+
 class StepCompiler final : public graphcache::Compiler {
  public:
   StepCompiler(const device::StepProgram& train, const device::StepProgram& eval, Task& task,
@@ -21,7 +24,7 @@ class StepCompiler final : public graphcache::Compiler {
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
-  std::string NoDynamicReason() const override;
+  std::string NoDynamicReason() const override { return train::NoDynamicReason(backend_, task_); }
   absl::StatusOr<graphcache::StepResult> RunEager(Mode mode, const graphcache::StepInputs& inputs) override;
   int64_t shared_bytes() const override { return capturer_->shared_bytes(); }
 

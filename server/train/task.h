@@ -20,6 +20,7 @@
 #include "base/batch_shape.h"
 #include "data/store/dataset.h"
 #include "device/step_program.h"
+#include "graphcache/cache_plan.h"
 #include "graphcache/executable.h"
 #include "graphcache/freeze_point.h"
 #include "graphcache/shape_plan.h"
@@ -112,6 +113,10 @@ class Task {
   // What the graph cache knows ahead.
   virtual const graphcache::ShapePlan& plan() const = 0;
   virtual graphcache::GraphSizes sizes() const = 0;
+  // The batches of all planned epochs, composed as the job asks, and then in the other ways that it may choose. Errors:
+  // Cancelled where `keep_going`, asked now and then, says so.
+  virtual absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(
+      const std::function<bool()>& keep_going) = 0;
   // Two batches of the mode's splits, padded to `shape`, that differ. Valid until the next call.
   virtual absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) = 0;
   // Probe 0, 1, ... of a capture for every shape, as ProbeInputs (device/step_program.h) wants them: padded, the first

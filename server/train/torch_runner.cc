@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "device/backend.h"
 #include "device/torch_version.h"
+#include "train/cache_planner.h"
 #include "train/guard.h"
 #include "train/trainer.h"
 
@@ -35,6 +36,15 @@ class TorchRunner final : public Runner {
       }
       PF_RETURN_IF_ERROR(trainer.status());
       return (*trainer)->Run();
+    });
+  }
+
+  absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
+                                                  const std::function<bool()>& keep_going) override {
+    return CatchTorch([&]() -> absl::StatusOr<graphcache::CachePlan> {
+      PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
+      if (request.measure) device::UseThreads(threads_);
+      return train::PlanCache(request, *backend_, threads_, keep_going);
     });
   }
 

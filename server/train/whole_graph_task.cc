@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const Tra
                                                                        c10::Device device) {
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   std::unique_ptr<WholeGraphTask> task(
-      new WholeGraphTask(model.num_outputs, nn::MakeNodeModel(model, options.seed, device)));
+      new WholeGraphTask(model.num_outputs, options.epochs, nn::MakeNodeModel(model, options.seed, device)));
   PF_RETURN_IF_ERROR(task->Read(options, *graph, device));
   return task;
 }
@@ -120,6 +120,20 @@ Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, Mode 
 
 absl::StatusOr<std::array<HostBatch*, 2>> WholeGraphTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {
   return std::array<HostBatch*, 2>{batches_.data(), other_.data()};
+}
+
+absl::StatusOr<std::vector<graphcache::PlannedSchedule>> WholeGraphTask::Schedules(
+    const std::function<bool()>& /*keep_going*/) {
+  const BatchShape& shape = plan_.train_ceiling;
+  const int64_t rows = epochs_ * graphcache::Rows(shape);
+  return std::vector<graphcache::PlannedSchedule>{
+      {.batching = "whole graph",
+       .train = {{.shape = shape, .batches = epochs_, .real_rows = rows, .dynamic_rows = rows}},
+       .first_epoch_shapes = 1,
+       .epochs = epochs_,
+       .ceiling = shape,
+       .eval_rungs = plan_.eval_rungs,
+       .eval_shapes = 1}};
 }
 
 absl::StatusOr<HostBatch*> WholeGraphTask::DynamicProbe(Mode /*mode*/, size_t /*probe*/) {

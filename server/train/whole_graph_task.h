@@ -50,6 +50,7 @@ class WholeGraphTask final : public Task {
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
+  absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
   std::string NoDynamicReason() const override { return "there is one shape, that of the whole graph"; }
@@ -59,12 +60,13 @@ class WholeGraphTask final : public Task {
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
 
  private:
-  WholeGraphTask(int64_t num_outputs, std::unique_ptr<nn::NodeModel> model)
-      : num_outputs_(num_outputs), model_(std::move(model)) {}
+  WholeGraphTask(int64_t num_outputs, int64_t epochs, std::unique_ptr<nn::NodeModel> model)
+      : num_outputs_(num_outputs), epochs_(epochs), model_(std::move(model)) {}
   absl::Status Read(const TrainOptions& options, const data::Graph& graph, c10::Device device);
   const WholeGraphBatch& batch(data::Split split) const { return batches_[static_cast<size_t>(split)]; }
 
   const int64_t num_outputs_;
+  const int64_t epochs_;
   const std::unique_ptr<nn::NodeModel> model_;
   nn::NodeBlock block_;                   // on the device, without labels
   std::vector<WholeGraphBatch> batches_;  // by Split

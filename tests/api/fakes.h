@@ -118,6 +118,24 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return listed_page_size_;
   }
+  void SetPlan(graphcache::CachePlan plan) {
+    absl::MutexLock lock(&mu_);
+    plan_ = std::move(plan);
+  }
+  jobs::JobSpec planned() const {
+    absl::MutexLock lock(&mu_);
+    return planned_;
+  }
+  bool plan_was_measured() const {
+    absl::MutexLock lock(&mu_);
+    return plan_was_measured_;
+  }
+  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const jobs::JobSpec& spec, bool measure) override {
+    absl::MutexLock lock(&mu_);
+    planned_ = spec;
+    plan_was_measured_ = measure;
+    return plan_;
+  }
   void SetGraphCache(const std::string& id, graphcache::Snapshot snapshot,
                      std::vector<graphcache::EntryInfo> entries = {}) {
     {
@@ -287,6 +305,9 @@ class FakeJobManager : public jobs::JobManager {
   std::map<std::string, std::string> logs_ ABSL_GUARDED_BY(mu_);
   std::filesystem::path artifact_ ABSL_GUARDED_BY(mu_);
   absl::Status next_error_ ABSL_GUARDED_BY(mu_);
+  graphcache::CachePlan plan_ ABSL_GUARDED_BY(mu_);
+  jobs::JobSpec planned_ ABSL_GUARDED_BY(mu_);
+  bool plan_was_measured_ ABSL_GUARDED_BY(mu_) = true;
   jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<int64_t> asked_since_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<jobs::JobState> listed_states_ ABSL_GUARDED_BY(mu_);

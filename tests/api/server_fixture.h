@@ -21,6 +21,7 @@
 #include "permafrost/v1/dataset.grpc.pb.h"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
+#include "permafrost/v1/plan.grpc.pb.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
 namespace permafrost::api {

@@ -18,6 +18,7 @@
 #include "permafrost/v1/dataset.grpc.pb.h"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
+#include "permafrost/v1/plan.grpc.pb.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
 namespace permafrost::client {
@@ -188,10 +189,22 @@ class FakeInfo final : public v1::ServerService::Service {
   }
 };
 
+class FakePlans final : public v1::PlanService::Service {
+ public:
+  UnaryScript<v1::PlanGraphCacheRequest, v1::PlanGraphCacheResponse> cache;
+
+ private:
+  grpc::Status PlanGraphCache(grpc::ServerContext*, const v1::PlanGraphCacheRequest* request,
+                              v1::PlanGraphCacheResponse* response) override {
+    return cache ? cache(*request, *response) : NotScripted();
+  }
+};
+
 class FakeServer {
  public:
   FakeJobs jobs;
   FakeCaches caches;
+  FakePlans plans;
   FakeDatasets datasets;
   FakeInfo server;
 
@@ -204,6 +217,7 @@ class FakeServer {
     builder.AddListeningPort(absl::StrCat("127.0.0.1:", port_), grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&jobs);
     builder.RegisterService(&caches);
+    builder.RegisterService(&plans);
     builder.RegisterService(&datasets);
     builder.RegisterService(&server);
     running_ = builder.BuildAndStart();

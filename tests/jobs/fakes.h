@@ -178,6 +178,13 @@ class FakeRunner : public train::Runner {
                                std::string_view prefix) const override {
     return check_ ? check_(options, summary, prefix) : absl::OkStatus();
   }
+  absl::StatusOr<graphcache::CachePlan> PlanCache(const train::PlanRequest& request,
+                                                  const std::function<bool()>& keep_going) override {
+    if (!keep_going()) return absl::CancelledError("stopped");
+    graphcache::CachePlan plan{.options = request.options.graph_cache};
+    if (request.measure) plan.costs = graphcache::StepCosts{.capture = 0.25};
+    return plan;
+  }
   // What Run does without a script.
   absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context);
   DeviceKind device() const override { return DeviceKind::kCpu; }

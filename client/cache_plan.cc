@@ -1,0 +1,69 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "client/commands.h"
+#include "client/format.h"
+#include "client/job_flags.h"
+#include "client/plan_view.h"
+#include "permafrost/v1/plan.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+// A plan walks a long schedule and measures large steps.
+constexpr absl::Duration kLeastTimeout = absl::Minutes(2);
+
+struct PlanFlags {
+  JobFlags job;
+  bool without_costs = false;
+  std::string svg;
+};
+
+// "zinc, batches of 32": what the plan is of.
+std::string SubjectOf(const v1::JobSpec& spec) {
+  const std::string dataset = OneLine(StripCollection("datasets", spec.dataset()));
+  return spec.batch_size() > 0 ? absl::StrCat(dataset, ", batches of ", CountText(spec.batch_size())) : dataset;
+}
+
+ExitCode Plan(Session& session, const PlanFlags& flags) {
+  v1::CreateJobRequest job;
+  ExitCode failed = ExitCode::kOk;
+  if (!ReadJob(flags.job, session, job, failed)) return failed;
+  v1::PlanGraphCacheRequest request;
+  *request.mutable_spec() = job.spec();
+  request.set_without_costs(flags.without_costs);
+  const auto stub = v1::PlanService::NewStub(session.channel());
+  v1::PlanGraphCacheResponse plan;
+  const grpc::Status status =
+      session.Unary(std::max(session.options().timeout(), kLeastTimeout),
+                    [&](grpc::ClientContext* context) { return stub->PlanGraphCache(context, request, &plan); });
+  if (!status.ok()) return session.Fail(status);
+  const std::string subject = SubjectOf(job.spec());
+  if (!flags.svg.empty()) {
+    if (const absl::Status written = WriteFileAtomic(flags.svg, DrawPlan(plan, subject)); !written.ok())
+      return session.Fail(FileFailure(written));
+  }
+  if (session.json()) {
+    session.PrintJson(plan);
+  } else {
+    session.Print(RenderPlan(plan, subject, session.terminal().style()));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddCachePlan(CLI::App& cache, Command& chosen) {
+  CLI::App* plan = cache.add_subcommand(
+      "plan", "What each cache policy would cost a job, before anyone trains: executables, rows added, bytes, time");
+  const auto flags = std::make_shared<PlanFlags>();
+  AddJobFlags(*plan, flags->job);
+  plan->add_flag("--without-costs", flags->without_costs, "Leave the device alone: no bytes and no times");
+  plan->add_option("--svg", flags->svg, "Draw the plan into this file, too")->type_name("FILE");
+  plan->callback([flags, &chosen] { chosen = [flags](Session& session) { return Plan(session, *flags); }; });
+}
+
+}  // namespace permafrost::client

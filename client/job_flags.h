@@ -1,0 +1,51 @@
+// The flags that describe a job: those of `job submit`, which `cache plan` takes too.
+// Threads: one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "client/cache_policy_flags.h"
+#include "client/neighbor_flags.h"
+#include "client/session.h"
+#include "permafrost/v1/job.pb.h"
+
+namespace permafrost::client {
+
+// Of node-level models.
+struct NeighborFlags {
+  std::vector<int64_t> fan_outs, eval_fan_outs;
+  DrawFlags draw;
+  std::optional<int32_t> look_ahead;
+  bool layer_wise = false;
+  bool no_page_advice = false;
+
+  bool any() const {
+    return !fan_outs.empty() || !eval_fan_outs.empty() || draw.replace || draw.weighted || look_ahead || layer_wise ||
+           no_page_advice;
+  }
+};
+
+// What flags say; it overrides the file.
+struct JobFlags {
+  std::string file;
+  std::optional<std::string> dataset, model, pooling, optimizer, schedule, loss;
+  std::optional<int32_t> hidden, layers, priority, checkpoint_keep;
+  std::optional<int64_t> epochs, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps;
+  std::optional<uint64_t> seed;
+  std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
+  std::vector<double> class_weights;
+  NeighborFlags neighbors;
+  CachePolicyFlags cache;
+};
+
+void AddJobFlags(CLI::App& command, JobFlags& flags);
+
+// The job that the file and the flags describe. False where there is none, and why was printed: `exit` is then the
+// program's.
+bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& request, ExitCode& exit);
+
+}  // namespace permafrost::client

@@ -1,0 +1,150 @@
+#include "client/plan_view.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/format.h"
+#include "client/table.h"
+#include "permafrost/v1/enum_text.h"
+
+namespace permafrost::client {
+namespace {
+
+using Policy = v1::GraphCachePolicy;
+using Plan = v1::PlanGraphCacheResponse;
+using Row = v1::GraphCachePlanRow;
+
+// A server may be newer than this client, or name a schedule that is none.
+const v1::BatchSchedule& ScheduleOf(const Row& row, const Plan& plan) {
+  const bool known = row.schedule() >= 0 && row.schedule() < plan.schedules_size();
+  return known ? plan.schedules(row.schedule()) : v1::BatchSchedule::default_instance();
+}
+
+bool KeepsNothing(const Policy& policy) {
+  return policy.policy() == Policy::POLICY_NEVER || policy.policy() == Policy::POLICY_CLEAR_PER_STEP;
+}
+
+bool WantsDynamic(const Policy& policy) {
+  if (KeepsNothing(policy)) return false;
+  return policy.shapes() == Policy::SHAPES_DYNAMIC ||
+         (policy.shapes() == Policy::SHAPES_AUTO && policy.policy() == Policy::POLICY_FREEZE);
+}
+
+bool IsDynamic(const Policy& policy, const Plan& plan) {
+  return plan.no_dynamic_reason().empty() && WantsDynamic(policy);
+}
+
+// What asks for dynamic executables gets a ladder where there are none.
+bool IsLadder(const Policy& policy, const Plan& plan) {
+  if (KeepsNothing(policy) || IsDynamic(policy, plan)) return false;
+  return policy.shapes() == Policy::SHAPES_LADDER || WantsDynamic(policy);
+}
+
+std::string ScheduleText(const v1::BatchSchedule& schedule) {
+  std::string text = absl::StrCat(schedule.batching(), ": ");
+  if (schedule.estimated()) absl::StrAppend(&text, "about ");
+  absl::StrAppend(&text, CountText(schedule.batches()), " batches", schedule.cut() ? " walked" : "", " in ",
+                  CountText(schedule.epochs()), schedule.epochs() == 1 ? " epoch, " : " epochs, ",
+                  CountText(schedule.shapes()), schedule.shapes() == 1 ? " shape" : " different shapes");
+  if (schedule.epochs() > 1 && !schedule.estimated() && schedule.shapes() > 1)
+    absl::StrAppend(&text, " (", CountText(schedule.first_epoch_shapes()), " in the first epoch)");
+  absl::StrAppend(&text, "; largest ", CountText(schedule.ceiling().nodes()), " nodes, ",
+                  CountText(schedule.ceiling().edges()), " edges");
+  if (schedule.cut()) absl::StrAppend(&text, "; the schedule is longer than what was walked");
+  return text;
+}
+
+std::string FreezePointText(const Plan& plan) {
+  if (plan.freeze_at() == 0) return absl::StrCat("none: ", OneLine(plan.no_op_reason()));
+  return absl::StrCat("after ", CountText(plan.freeze_at()), " shapes, where shapes are exact");
+}
+
+std::string CostsText(const Plan& plan) {
+  if (!plan.has_costs()) return absl::StrCat("not measured: ", OneLine(plan.no_costs_reason()));
+  const v1::StepCosts& costs = plan.costs();
+  std::string text = absl::StrFormat("a capture takes %.3g ms", 1e3 * costs.capture_seconds());
+  if (costs.dynamic_capture_seconds() > 0)
+    absl::StrAppendFormat(&text, ", one for every shape %.3g ms", 1e3 * costs.dynamic_capture_seconds());
+  absl::StrAppend(&text, "; an executable keeps ", BytesText(costs.entry_bytes()), ", all share ",
+                  BytesText(costs.shared_bytes()));
+  return text;
+}
+
+// Training steps of the run.
+int64_t Steps(const Row& row, const Plan& plan) { return ScheduleOf(row, plan).batches(); }
+
+// Whether a row says again what the job's own says.
+bool SameResult(const Row& a, const Row& b) {
+  return a.schedule() == b.schedule() && a.train_executables() == b.train_executables() &&
+         a.captures() == b.captures() && a.replayed_steps() == b.replayed_steps() &&
+         a.padding_rows() == b.padding_rows() && a.eager_steps() == b.eager_steps() &&
+         a.policy().policy() == b.policy().policy();
+}
+
+}  // namespace
+
+std::string PlanPolicyText(const Row& row, const Plan& plan) {
+  const Policy& policy = row.policy();
+  std::string text = EnumShortName(*Policy::Policy_descriptor(), policy.policy());
+  const bool exact = !IsDynamic(policy, plan) && !IsLadder(policy, plan);
+  if (policy.policy() != Policy::POLICY_FREEZE || !exact) return text;
+  absl::StrAppend(&text, plan.freeze_at() > 0 ? absl::StrCat(" at ", CountText(plan.freeze_at())) : " never", ", ",
+                  EnumShortName(*Policy::OnMiss_descriptor(), policy.on_miss()));
+  return text;
+}
+
+std::string PlanShapesText(const Row& row, const Plan& plan) {
+  if (IsDynamic(row.policy(), plan)) return "dynamic";
+  if (IsLadder(row.policy(), plan)) return absl::StrCat("ladder of ", row.train_executables());
+  return KeepsNothing(row.policy()) ? kNothing : "exact";
+}
+
+std::string RenderPlan(const Plan& plan, const std::string& subject, const RenderStyle& style) {
+  std::vector<Field> fields{{"plan", subject}};
+  for (const v1::BatchSchedule& schedule : plan.schedules()) {
+    fields.push_back({fields.size() == 1 ? "batches" : "", OneLine(ScheduleText(schedule))});
+  }
+  fields.push_back({"freeze point", FreezePointText(plan)});
+  if (!plan.no_dynamic_reason().empty())
+    fields.push_back({"dynamic", {absl::StrCat("none: ", OneLine(plan.no_dynamic_reason())), Tone::kWarn}});
+  fields.push_back({"costs", CostsText(plan)});
+  const bool costs = plan.has_costs(), schedules = plan.schedules_size() > 1;
+  std::vector<Column> columns{{""}, {"POLICY"}, {"SHAPES"}};
+  if (schedules) columns.push_back({"BATCHING"});
+  for (const char* name : {"EXECUTABLES", "CAPTURES", "REPLAYED", "ROWS ADDED"})
+    columns.push_back({name, Align::kRight});
+  if (costs) {
+    for (const char* name : {"CACHE", "MS/STEP", "TRAINING"}) columns.push_back({name, Align::kRight});
+  }
+  std::vector<std::vector<Cell>> rows;
+  for (int i = 0; i < plan.rows_size(); ++i) {
+    const Row& row = plan.rows(i);
+    const bool recommended = i == plan.recommended_row();
+    if (i > 0 && !recommended && SameResult(row, plan.rows(0))) continue;
+    const Tone tone = recommended ? Tone::kGood : Tone::kPlain;
+    const int64_t steps = Steps(row, plan);
+    std::vector<Cell> cells{
+        {absl::StrCat(i == 0 ? "asked" : "", i == 0 && recommended ? ", " : "", recommended ? "best" : ""), tone},
+        {PlanPolicyText(row, plan), tone},
+        {PlanShapesText(row, plan), tone}};
+    if (schedules) cells.emplace_back(OneLine(ScheduleOf(row, plan).batching()), tone);
+    cells.emplace_back(absl::StrCat(CountText(row.train_executables()), " + ", CountText(row.eval_executables())),
+                       tone);
+    cells.emplace_back(CountText(row.captures()), tone);
+    cells.emplace_back(ShareText(row.replayed_steps(), steps), row.rejected_steps() > 0 ? Tone::kBad : tone);
+    cells.emplace_back(ShareText(row.padding_rows(), row.rows()), tone);
+    if (costs) {
+      cells.emplace_back(BytesText(row.bytes()), tone);
+      cells.emplace_back(absl::StrFormat("%.3g", 1e3 * row.step_seconds()), tone);
+      cells.emplace_back(DurationText(absl::Seconds(row.train_seconds())), tone);
+    }
+    rows.push_back(std::move(cells));
+  }
+  return absl::StrCat(RenderFields(fields, style), "\n", RenderTable(columns, rows, style), "\n",
+                      RenderFields({{"best", {OneLine(plan.recommendation()), Tone::kGood}}}, style));
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,24 @@
+// Plans of graph caches as people read them.
+// Threads: everything here is pure.
+#pragma once
+
+#include <string>
+
+#include "client/style.h"
+#include "permafrost/v1/plan.pb.h"
+
+namespace permafrost::client {
+
+// "freeze at 97, transient", "always".
+std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
+// "exact", "ladder of 8", "dynamic".
+std::string PlanShapesText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
+
+// The schedule, one row a policy, and the recommendation. `subject`: what is planned, as "zinc, batches of 32".
+std::string RenderPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject, const RenderStyle& style);
+
+// A drawing of the same rows as SVG: predicted time of the training steps and of captures; where nothing was measured,
+// rows added by padding.
+std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject);
+
+}  // namespace permafrost::client

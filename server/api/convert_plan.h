@@ -1,0 +1,12 @@
+// Plans on the wire.
+// Threads: pure functions.
+#pragma once
+
+#include "graphcache/cache_plan.h"
+#include "permafrost/v1/plan.pb.h"
+
+namespace permafrost::api {
+
+v1::PlanGraphCacheResponse CachePlanToWire(const graphcache::CachePlan& plan);
+
+}  // namespace permafrost::api

@@ -1,0 +1,101 @@
+// What each way of keeping executables costs a job, computed from its planned batches before anyone trains.
+// Threads: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/batch_shape.h"
+#include "graphcache/freeze_point.h"
+#include "graphcache/policy.h"
+
+namespace permafrost::graphcache {
+
+// Training batches of one shape.
+struct PlannedShape {
+  BatchShape shape;          // least padded
+  int64_t batches = 0;       // of the whole run
+  int64_t real_rows = 0;     // nodes and edges of all of them, without padding
+  int64_t dynamic_rows = 0;  // as a dynamic executable takes them
+  bool operator==(const PlannedShape&) const = default;
+};
+
+// All batches of a run, composed in one way.
+struct PlannedSchedule {
+  std::string batching;             // its name among the job's options
+  std::vector<PlannedShape> train;  // distinct shapes in the order of their first batches
+  int64_t first_epoch_shapes = 0;   // of them, those of the first epoch
+  int64_t epochs = 0;
+  // Shapes are those of some sampled batches, counted up to the run.
+  bool estimated = false;
+  // The schedule is longer than this part of it, which was walked.
+  bool cut = false;
+  BatchShape ceiling;  // holds every training batch
+  std::vector<BatchShape> eval_rungs;
+  int64_t eval_shapes = 0;  // distinct shapes of evaluation batches
+};
+
+// Training batches of the schedule.
+int64_t Batches(const PlannedSchedule& schedule);
+
+// Seconds of a step as a function of its rows (nodes and edges).
+struct StepTime {
+  double fixed = 0, per_row = 0;
+  double Of(double rows) const { return fixed + per_row * rows; }
+};
+
+// Measured on the device that is to run the job.
+struct StepCosts {
+  StepTime replay, eager;
+  double padding_row = 0;  // what a padding row adds to a replay, seconds
+  // Making one executable: a training step's, an evaluation step's; of one shape, and of every shape.
+  double capture = 0, eval_capture = 0;
+  double dynamic_capture = 0, dynamic_eval_capture = 0;
+  // What one executable keeps for itself, and what all share.
+  int64_t entry_bytes = 0, eval_entry_bytes = 0;
+  int64_t dynamic_entry_bytes = 0, dynamic_eval_entry_bytes = 0;
+  int64_t shared_bytes = 0;
+};
+
+// What a policy comes to on a schedule. Steps are training steps of the whole run.
+struct PlanRow {
+  PolicyOptions options;
+  int64_t schedule = 0;  // index of CachePlan::schedules
+  bool chosen = false;   // the policy that the job asks for
+  // At the run's end.
+  int64_t train_executables = 0, eval_executables = 0;
+  int64_t captures = 0;  // of training steps
+  // Of the steps: replayed (of them padded into a larger shape), and run eager. The rest is captured.
+  int64_t replayed = 0, padded = 0, eager = 0;
+  int64_t real_rows = 0, padding_rows = 0;
+  int64_t rejected = 0;  // steps whose shape fails the job (on_miss reject)
+  // Where costs were measured.
+  std::optional<int64_t> bytes;
+  std::optional<double> step_seconds;   // mean of a training step, captures apart
+  std::optional<double> train_seconds;  // all training steps and captures
+};
+
+// What `options` come to. `no_dynamic_reason`: why there are no dynamic executables; empty: there are.
+PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
+                   const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs);
+
+struct CachePlan {
+  PolicyOptions options;  // the job's
+  std::string batching;
+  FreezePoint freeze_point;  // of #10689 for exact shapes
+  std::string no_dynamic_reason;
+  std::vector<PlannedSchedule> schedules;  // the job's own batching first
+  std::vector<PlanRow> rows;
+  std::optional<StepCosts> costs;
+  std::string no_costs_reason;  // one line: why nothing was measured
+  int64_t recommended = 0;      // index of rows
+  std::string reason;           // of the recommendation, one line
+};
+
+// Fills `rows`, `recommended` and `reason` from the rest: the policies of #10689, one executable for every shape, and
+// ladders of 1, 4, 8 and 16 rungs, on every schedule that they go with.
+void FillRows(CachePlan& plan);
+
+}  // namespace permafrost::graphcache

@@ -1,0 +1,38 @@
+#include "jobs/planner.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "base/status.h"
+
+namespace permafrost::jobs {
+
+absl::StatusOr<graphcache::CachePlan> Planner::Plan(const JobSpec& spec, bool measure) {
+  PF_RETURN_IF_ERROR(admission_.Check(spec));
+  train::PlanRequest request{.options = spec.train, .dataset = {}, .measure = measure};
+  absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(spec.train.dataset);
+  if (!dataset.ok()) {
+    return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", spec.train.dataset.value()));
+  }
+  request.dataset = *std::move(dataset);
+  const auto keep_going = [this] { return !book_.draining(); };
+  if (measure) {
+    std::optional<absl::StatusOr<graphcache::CachePlan>> plan;
+    absl::Notification done;
+    const bool idle = device_.RunWhileIdle([&] {
+      plan = runner_.PlanCache(request, keep_going);
+      done.Notify();
+    });
+    if (idle) {
+      done.WaitForNotification();
+      return *std::move(plan);
+    }
+  }
+  request.measure = false;
+  PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, runner_.PlanCache(request, keep_going));
+  plan.no_costs_reason = measure ? "the device is not idle: a job runs, or none is taken yet" : "it was not asked for";
+  return plan;
+}
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,32 @@
+// Plans of graph caches for jobs that do not exist yet.
+// Threads: safe anywhere; a call waits for its plan. Borrows everything.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "data/catalog/catalog.h"
+#include "graphcache/cache_plan.h"
+#include "jobs/admission.h"
+#include "jobs/device_thread.h"
+#include "jobs/job_book.h"
+#include "train/runner.h"
+
+namespace permafrost::jobs {
+
+class Planner {
+ public:
+  Planner(JobBook& book, const Admission& admission, DeviceThread& device, data::Catalog& catalog,
+          train::Runner& runner)
+      : book_(book), admission_(admission), device_(device), catalog_(catalog), runner_(runner) {}
+
+  // As JobManager::PlanGraphCache.
+  absl::StatusOr<graphcache::CachePlan> Plan(const JobSpec& spec, bool measure);
+
+ private:
+  JobBook& book_;
+  const Admission& admission_;
+  DeviceThread& device_;
+  data::Catalog& catalog_;
+  train::Runner& runner_;
+};
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,39 @@
+#include "train/batch_schedule.h"
+
+#include <map>
+
+#include "absl/status/status.h"
+#include "graphcache/executable.h"
+#include "graphcache/shape_plan.h"
+
+namespace permafrost::train {
+
+absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::Batcher& batcher, const data::EpochOrder& order,
+                                                        int64_t epochs, int64_t max_batches,
+                                                        const std::function<bool()>& keep_going) {
+  graphcache::PlannedSchedule schedule{.epochs = epochs};
+  std::map<BatchShape, size_t> known;
+  int64_t walked = 0;
+  for (int64_t epoch = 0; epoch < epochs && !schedule.cut; ++epoch) {
+    if (!keep_going()) return absl::CancelledError("stopped while batches were planned");
+    const auto batches = order.Of(epoch);
+    for (int64_t b = 0; b < order.batches_per_epoch(); ++b, ++walked) {
+      if (walked == max_batches) {
+        schedule.cut = true;
+        break;
+      }
+      const BatchShape real = batcher.ShapeOf(order.Batch(batches, b));
+      const BatchShape least = data::Batcher::LeastPadded(real);
+      const auto [it, is_new] = known.try_emplace(least, schedule.train.size());
+      if (is_new) schedule.train.push_back({.shape = least});
+      graphcache::PlannedShape& shape = schedule.train[it->second];
+      ++shape.batches;
+      shape.real_rows += graphcache::Rows(real);
+      shape.dynamic_rows += graphcache::Rows(graphcache::AtLeastDynamic(least));
+    }
+    if (epoch == 0) schedule.first_epoch_shapes = std::ssize(schedule.train);
+  }
+  return schedule;
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,53 @@
+// A plan, and then the job.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "e2e/daemon.h"
+#include "permafrost/v1/graph_cache.grpc.pb.h"
+#include "temp_dir.h"
+
+namespace permafrost::e2e {
+namespace {
+
+using nlohmann::json;
+
+int64_t Number(const json& of, const char* field) { return std::stoll(of.at(field).get<std::string>()); }
+
+TEST(CachePlan, AJobTakesWhatItsPlanSaid) {
+  TempDir dir;
+  Daemon daemon(dir.path() / "state", ShippedSample());
+  ASSERT_TRUE(daemon.ready());
+  daemon.Import("zinc", ShippedSample());
+  const std::vector<std::string> flags{"--dataset", "zinc",   "--epochs", "2", "--batch-size", "64",
+                                       "--hidden",  "16",     "--layers", "2", "--seed",       "5",
+                                       "--shapes",  "ladder", "--rungs",  "4", "--output",     "json"};
+  std::vector<std::string> arguments{"cache", "plan"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  const Output out = daemon.Client(arguments);
+  ASSERT_EQ(out.code, 0) << out.err;
+  const json plan = json::parse(out.out);
+  EXPECT_EQ(plan["schedules"][0]["batching"], "random");
+  ASSERT_TRUE(plan.contains("costs")) << plan["noCostsReason"];
+  EXPECT_GT(plan["costs"]["captureSeconds"].get<double>(), 0);
+  const json& row = plan["rows"][0];
+
+  arguments = {"job", "submit", "--id", "planned"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  ASSERT_EQ(daemon.Client(arguments).code, 0);
+  ASSERT_EQ(daemon.AwaitEnd("planned").state(), v1::Job::STATE_SUCCEEDED);
+  const json cache = json::parse(daemon.Client({"cache", "show", "planned", "--output", "json"}).out);
+  const json& train = cache["statistics"][0];
+  EXPECT_EQ(Number(row, "trainExecutables"), 4);
+  EXPECT_EQ(Number(row, "trainExecutables"), Number(train, "entries"));
+  EXPECT_EQ(Number(row, "evalExecutables"), Number(cache["statistics"][1], "entries"));
+  EXPECT_EQ(Number(row, "replayedSteps"), Number(train, "hits") + Number(train, "paddedHits"));
+  EXPECT_EQ(Number(row, "rows"), Number(train, "nodes") + Number(train, "edges"));
+  EXPECT_EQ(Number(row, "paddingRows"), Number(train, "paddingNodes") + Number(train, "paddingEdges"));
+}
+
+}  // namespace
+}  // namespace permafrost::e2e

@@ -1,0 +1,112 @@
+// Plans of real jobs, beside what the jobs then do.
+#include <gmock/gmock.h>
+
+#include "train/recorder.h"
+#include "train/runner_fixture.h"
+#include "train/tiny_graph.h"
+
+namespace permafrost::train {
+namespace {
+
+using graphcache::CachePlan;
+using graphcache::OnMiss;
+using graphcache::PlanRow;
+using graphcache::Policy;
+using graphcache::PolicyOptions;
+using graphcache::Shapes;
+
+bool Always() { return true; }
+
+class CachePlannerTest : public RunnerTest {};
+
+TEST_F(CachePlannerTest, AJobDoesWhatItsPlanSays) {
+  const std::vector<PolicyOptions> policies{
+      {.policy = Policy::kFreeze, .shapes = Shapes::kAuto},
+      {.policy = Policy::kFreeze, .shapes = Shapes::kLadder, .rungs = 3},
+      {.policy = Policy::kFreeze, .freeze_at = 10, .on_miss = OnMiss::kPad, .shapes = Shapes::kExact},
+      {.policy = Policy::kFreeze, .freeze_at = 10, .on_miss = OnMiss::kTransient, .shapes = Shapes::kExact},
+      {.policy = Policy::kAlways, .shapes = Shapes::kExact},
+      {.policy = Policy::kNever},
+  };
+  for (size_t i = 0; i < policies.size(); ++i) {
+    SCOPED_TRACE(i);
+    TrainOptions options = Options();
+    options.graph_cache = policies[i];
+    const auto plan = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = false}, Always);
+    ASSERT_EQ(plan.status(), absl::OkStatus());
+    EXPECT_FALSE(plan->costs.has_value());
+    Recorder recorder;
+    ASSERT_EQ(Run(options, absl::StrCat("job-", i), recorder).status(), absl::OkStatus());
+    const graphcache::ModeStats& did = recorder.cache.of(Mode::kTrain);
+    const PlanRow& row = plan->rows.front();
+    ASSERT_TRUE(row.chosen);
+    EXPECT_EQ(plan->schedules.front().batching, "random");
+    EXPECT_EQ(Batches(plan->schedules.front()), recorder.progress.step);
+    EXPECT_EQ(row.train_executables, did.entries);
+    EXPECT_EQ(row.eval_executables, recorder.cache.of(Mode::kEval).entries);
+    EXPECT_EQ(row.captures, did.captures);
+    EXPECT_EQ(row.replayed, did.hits + did.padded_hits);
+    EXPECT_EQ(row.padded, did.padded_hits);
+    EXPECT_EQ(row.eager, did.eager_steps);
+    EXPECT_EQ(row.real_rows, did.nodes + did.edges);
+    EXPECT_EQ(row.padding_rows, did.padding_nodes + did.padding_edges);
+  }
+}
+
+TEST_F(CachePlannerTest, MeasuresOnTheDevice) {
+  const auto plan = runner_->PlanCache({.options = Options(), .dataset = graphs_, .measure = true}, Always);
+  ASSERT_EQ(plan.status(), absl::OkStatus());
+  ASSERT_TRUE(plan->costs.has_value()) << plan->no_costs_reason;
+  const graphcache::StepCosts& costs = *plan->costs;
+  EXPECT_GT(costs.replay.Of(100), 0);
+  EXPECT_GT(costs.eager.Of(100), 0);
+  EXPECT_GE(costs.replay.fixed, 0);
+  EXPECT_GE(costs.padding_row, 0);
+  EXPECT_GT(costs.capture, 0);
+  EXPECT_GT(costs.eval_capture, 0);
+  EXPECT_GT(costs.dynamic_capture, 0);
+  EXPECT_GT(costs.entry_bytes, 0);
+  EXPECT_GT(costs.shared_bytes, 0);
+  for (const PlanRow& row : plan->rows) EXPECT_TRUE(row.bytes && row.train_seconds);
+  // What a job's executables take is what one that was captured takes.
+  Recorder recorder;
+  TrainOptions options = Options();
+  ASSERT_EQ(Run(options, "job", recorder).status(), absl::OkStatus());
+  const auto& cache = recorder.cache;
+  const double bytes =
+      static_cast<double>(cache.shared_bytes + cache.of(Mode::kTrain).entry_bytes + cache.of(Mode::kEval).entry_bytes);
+  EXPECT_NEAR(static_cast<double>(*plan->rows.front().bytes), bytes, 0.5 * bytes);
+}
+
+TEST_F(CachePlannerTest, AStopIsHonoured) {
+  for (const bool measure : {false, true}) {
+    const auto plan =
+        runner_->PlanCache({.options = Options(), .dataset = graphs_, .measure = measure}, [] { return false; });
+    EXPECT_TRUE(absl::IsCancelled(plan.status())) << plan.status();
+  }
+}
+
+TEST_F(CachePlannerTest, PlansJobsOnOneLargeGraph) {
+  const auto graph = WriteTinyGraph(dir_.path() / "graph");
+  TrainOptions options = DefaultOptions(nn::Architecture::kSage);
+  options.batch_size = 8;
+  options.epochs = 3;
+  auto plan = runner_->PlanCache({.options = options, .dataset = graph, .measure = true}, Always);
+  ASSERT_EQ(plan.status(), absl::OkStatus());
+  EXPECT_EQ(plan->schedules.front().batching, "whole graph");
+  EXPECT_EQ(Batches(plan->schedules.front()), 3);
+  EXPECT_THAT(plan->no_dynamic_reason, testing::HasSubstr("whole graph"));
+  EXPECT_EQ(plan->rows[static_cast<size_t>(plan->recommended)].train_executables, 1);
+  EXPECT_EQ(plan->rows[static_cast<size_t>(plan->recommended)].padding_rows, 0);
+
+  options.nodes.fan_outs.assign(static_cast<size_t>(options.model.num_layers), 3);
+  plan = runner_->PlanCache({.options = options, .dataset = graph, .measure = true}, Always);
+  ASSERT_EQ(plan.status(), absl::OkStatus());
+  EXPECT_EQ(plan->schedules.front().batching, "sampled");
+  EXPECT_TRUE(plan->schedules.front().estimated);
+  EXPECT_TRUE(plan->costs.has_value()) << plan->no_costs_reason;
+  EXPECT_EQ(plan->rows[static_cast<size_t>(plan->recommended)].train_executables, 1) << plan->reason;
+}
+
+}  // namespace
+}  // namespace permafrost::train
