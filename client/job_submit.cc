@@ -70,6 +70,30 @@ void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
   submit.add_flag("--no-page-advice", flags.no_page_advice, "Do not tell the kernel which pages come next");
 }
 
+// Of models of small graphs.
+struct BatchingFlags {
+  std::optional<std::string> kind;
+  std::optional<int64_t> max_nodes, max_edges;
+
+  bool any() const { return kind || max_nodes || max_edges; }
+};
+
+void Override(const BatchingFlags& flags, v1::Batching& batching) {
+  if (flags.kind) batching.set_kind(EnumOf<v1::Batching::Kind>(*v1::Batching::Kind_descriptor(), *flags.kind));
+  if (flags.max_nodes) batching.set_max_nodes(*flags.max_nodes);
+  if (flags.max_edges) batching.set_max_edges(*flags.max_edges);
+}
+
+void AddBatchingOptions(CLI::App& submit, BatchingFlags& flags) {
+  const std::string batching =
+      JobDefault([](const TrainOptions& o) { return NameOf(data::kBatchingNames, o.batching.kind); });
+  AddEnumOption(submit, "--batching", flags.kind, *v1::Batching::Kind_descriptor(),
+                absl::StrCat("Which graphs meet in a training batch; balanced: of nearly equal size (", batching, ")"));
+  submit.add_option("--max-nodes", flags.max_nodes, "With --batching budget: most nodes of a batch")->type_name("N");
+  submit.add_option("--max-edges", flags.max_edges, "With --batching budget: most directed edges of a batch")
+      ->type_name("N");
+}
+
 // What flags say; it overrides the file.
 struct SubmitFlags {
   std::string file;
@@ -79,6 +103,7 @@ struct SubmitFlags {
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
   std::vector<double> class_weights;
+  BatchingFlags batching;
   NeighborFlags neighbors;
   CachePolicyFlags cache;
   bool validate_only = false;
@@ -125,6 +150,7 @@ void Override(const SubmitFlags& flags, v1::CreateJobRequest& request) {
   if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
   if (!flags.class_weights.empty())
     spec.mutable_class_weights()->Assign(flags.class_weights.begin(), flags.class_weights.end());
+  if (flags.batching.any()) Override(flags.batching, *spec.mutable_batching());
   if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
   if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
 }
@@ -269,6 +295,7 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
       ->type_name("SECONDS");
   submit->add_option("--checkpoint-keep", flags->checkpoint_keep, absl::StrCat("Checkpoints kept, 1..100 (", keep, ")"))
       ->type_name("N");
+  AddBatchingOptions(*submit, flags->batching);
   AddNeighborOptions(*submit, flags->neighbors);
   AddCachePolicyOptions(*submit, "--cache-policy", "default: the server's",
                         "default: the server's; derived where --cache-policy differs from the server's", flags->cache);

@@ -67,7 +67,11 @@ absl::StatusOr<graphcache::ShapePlan> PlanAside(const data::Batcher& batcher, co
                                                 const std::function<bool()>& keep_going) {
   std::stop_source stop;
   auto plan = std::async(std::launch::async, [&] {
-    return PlanShapes(batcher, {.epochs = options.epochs, .batch_size = options.batch_size, .seed = options.seed},
+    return PlanShapes(batcher,
+                      {.epochs = options.epochs,
+                       .batch_size = options.batch_size,
+                       .seed = options.seed,
+                       .batching = options.batching},
                       stop.get_token());
   });
   while (plan.wait_for(kStopInterval) != std::future_status::ready) {
@@ -99,7 +103,7 @@ class GraphSetStream final : public BatchStream {
 
  private:
   const data::EpochOrder epochs_;
-  const std::vector<uint32_t> order_;
+  const data::EpochBatches order_;
   GraphSetHostBatch view_;
   data::Prefetcher<data::PaddedBatch> prefetcher_;
 };
@@ -137,7 +141,8 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
       loss_(options.loss),
       device_(device),
       batcher_(std::move(batcher)),
-      epochs_(batcher_->split(data::Split::kTrain), {.batch_size = options.batch_size, .seed = options.seed}),
+      epochs_(TrainingOrder(*batcher_,
+                            {.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching})),
       model_(nn::MakeGraphModel(model, options.seed, device)),
       probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
                    GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
