@@ -20,9 +20,11 @@ void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, co
       ->type_name("N|derived");
   AddEnumOption(command, "--on-miss", flags.on_miss, *v1::GraphCachePolicy::OnMiss_descriptor(),
                 absl::StrCat("What a frozen cache does with a shape that it does not hold", otherwise));
-  AddEnumOption(
-      command, "--shapes", flags.shapes, *v1::GraphCachePolicy::Shapes_descriptor(),
-      absl::StrCat("One executable for every shape, or one a shape; auto: dynamic under policy freeze", otherwise));
+  AddEnumOption(command, "--shapes", flags.shapes, *v1::GraphCachePolicy::Shapes_descriptor(),
+                absl::StrCat("One executable for every shape, for each of a few planned ones, or for each that comes; "
+                             "auto: dynamic or else ladder under policy freeze",
+                             otherwise));
+  command.add_option("--rungs", flags.rungs, absl::StrCat("Most shapes of a ladder, 1..64", otherwise))->type_name("N");
 }
 
 void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy) {
@@ -34,6 +36,7 @@ void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy) {
     policy.set_on_miss(
         EnumOf<v1::GraphCachePolicy::OnMiss>(*v1::GraphCachePolicy::OnMiss_descriptor(), *flags.on_miss));
   }
+  if (flags.rungs) policy.set_rungs(*flags.rungs);
   if (flags.shapes) {
     policy.set_shapes(EnumOf<v1::GraphCachePolicy::Shapes>(*v1::GraphCachePolicy::Shapes_descriptor(), *flags.shapes));
   }

@@ -15,8 +15,10 @@ struct CachePolicyFlags {
   std::optional<std::string> policy, on_miss, shapes;
   // 0: derived from the dataset.
   std::optional<int64_t> freeze_at;
+  // 0: the server's choice.
+  std::optional<int64_t> rungs;
 
-  bool any() const { return policy || on_miss || shapes || freeze_at; }
+  bool any() const { return policy || on_miss || shapes || freeze_at || rungs; }
 };
 
 // `policy_flag` is "--policy" or what it is called among other flags; the others have one name. `absent`

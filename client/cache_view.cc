@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/string_view.h"
 #include "client/format.h"
 #include "client/table.h"
@@ -52,17 +54,30 @@ int64_t KeptTrainingShapes(const v1::GraphCache& cache) {
   return 0;
 }
 
-bool IsDynamic(const v1::GraphCache& cache, v1::GraphCacheMode mode) {
-  return std::ranges::any_of(cache.statistics(),
-                             [mode](const Statistics& s) { return s.mode() == mode && s.dynamic(); });
+// Whether all that training needs is captured before a step.
+bool IsPlanned(const v1::GraphCache& cache) {
+  return std::ranges::any_of(cache.statistics(), [](const Statistics& s) {
+    return s.mode() == v1::GRAPH_CACHE_MODE_TRAIN && (s.dynamic() || s.rungs() > 0);
+  });
+}
+
+std::string KindText(const Statistics& s) {
+  if (s.dynamic()) return "dynamic";
+  return s.rungs() > 0 ? absl::StrCat("a ladder of ", s.rungs()) : "exact";
 }
 
 std::string ShapesText(const v1::GraphCache& cache) {
-  const bool train = IsDynamic(cache, v1::GRAPH_CACHE_MODE_TRAIN), eval = IsDynamic(cache, v1::GRAPH_CACHE_MODE_EVAL);
-  if (train && eval) return "dynamic: one executable for training and one for evaluation serve every shape";
-  if (train) return "dynamic in training: one executable serves every shape; exact in evaluation";
-  if (eval) return "exact in training; dynamic in evaluation: one executable serves every shape";
-  return "exact: one executable a shape";
+  const auto all = [&cache](bool (*is)(const Statistics&)) { return std::ranges::all_of(cache.statistics(), is); };
+  if (all([](const Statistics& s) { return s.dynamic(); })) {
+    return "dynamic: one executable for training and one for evaluation serve every shape";
+  }
+  if (all([](const Statistics& s) { return !s.dynamic() && s.rungs() == 0; })) return "exact: one executable a shape";
+  std::vector<std::string> kinds;
+  for (const Statistics& s : cache.statistics()) {
+    kinds.push_back(
+        absl::StrCat(KindText(s), " in ", s.mode() == v1::GRAPH_CACHE_MODE_TRAIN ? "training" : "evaluation"));
+  }
+  return absl::StrJoin(kinds, ", ");
 }
 
 Cell FrozenCell(const v1::GraphCache& cache, const ViewTime& time) {
@@ -92,7 +107,7 @@ Cell StateCell(const v1::GraphCache& cache, const ViewTime& time) {
   }
   if (!cache.armed()) return {"thawed: every new shape is kept, and it does not freeze by itself", Tone::kWarn};
   if (!cache.no_op_reason().empty()) return {absl::StrCat("never freezes: ", cache.no_op_reason()), Tone::kWarn};
-  if (IsDynamic(cache, v1::GRAPH_CACHE_MODE_TRAIN)) return "open: freezes after the first training step";
+  if (IsPlanned(cache)) return "open: freezes before the next step";
   const int64_t freeze_at = cache.freeze_at() > 0 ? cache.freeze_at() : cache.policy().freeze_at();
   if (freeze_at == 0) return "open: where it freezes is known from the first step on";
   return absl::StrCat("freezes after ", Plural(freeze_at, "training shape"), ": ", CountText(KeptTrainingShapes(cache)),
@@ -106,10 +121,11 @@ std::string MemoryText(const v1::GraphCache& cache) {
 
 Cell BreaksCell(const v1::GraphCache& cache) {
   if (cache.graph_breaks().empty()) return "none";
-  const bool eager = Sum(cache, [](const Statistics& s) { return s.eager_steps(); }) > 0;
-  return {absl::StrCat(cache.graph_breaks_size(), ", see below; ",
-                       eager ? "steps of that mode run eager" : "each shape of that mode is captured for itself"),
-          Tone::kWarn};
+  const char* then = "each shape of that mode is captured for itself";
+  if (Sum(cache, [](const Statistics& s) { return s.rungs(); }) > 0)
+    then = "batches of that mode are rounded up to a ladder";
+  if (Sum(cache, [](const Statistics& s) { return s.eager_steps(); }) > 0) then = "steps of that mode run eager";
+  return {absl::StrCat(cache.graph_breaks_size(), ", see below; ", then), Tone::kWarn};
 }
 
 std::string CapacityText(const Statistics& s) {
@@ -186,11 +202,10 @@ std::string RenderBreaks(const v1::GraphCache& cache, const RenderStyle& style) 
 std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freeze_at) {
   std::string text = EnumShortName(*Policy::Policy_descriptor(), policy.policy());
   if (policy.policy() == Policy::POLICY_NEVER || policy.policy() == Policy::POLICY_CLEAR_PER_STEP) return text;
-  const bool dynamic = policy.shapes() == Policy::SHAPES_AUTO || policy.shapes() == Policy::SHAPES_DYNAMIC;
-  if (policy.policy() == Policy::POLICY_FREEZE && dynamic) {
-    absl::StrAppend(&text, " after the first step if one executable serves every shape, else");
-  }
-  if (policy.policy() == Policy::POLICY_FREEZE && policy.freeze_at() > 0) {
+  const bool counts_shapes = policy.shapes() == Policy::SHAPES_EXACT || policy.shapes() == Policy::SHAPES_UNSPECIFIED;
+  if (policy.policy() == Policy::POLICY_FREEZE && !counts_shapes) {
+    absl::StrAppend(&text, " before the first step");
+  } else if (policy.policy() == Policy::POLICY_FREEZE && policy.freeze_at() > 0) {
     absl::StrAppend(&text, " after ", Plural(policy.freeze_at(), "training shape"));
   } else if (policy.policy() == Policy::POLICY_FREEZE && derived_freeze_at > 0) {
     absl::StrAppend(&text, " after ", Plural(derived_freeze_at, "training shape"), " (derived from the dataset)");
@@ -200,8 +215,11 @@ std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freez
   const std::string on_miss = EnumShortName(*Policy::OnMiss_descriptor(), policy.on_miss());
   absl::StrAppend(&text,
                   policy.policy() == Policy::POLICY_FREEZE ? ", on a miss: " : ", on a miss once frozen: ", on_miss);
-  if (policy.shapes() == Policy::SHAPES_DYNAMIC || policy.shapes() == Policy::SHAPES_EXACT) {
+  if (policy.shapes() != Policy::SHAPES_AUTO && policy.shapes() != Policy::SHAPES_UNSPECIFIED) {
     absl::StrAppend(&text, ", shapes: ", EnumShortName(*Policy::Shapes_descriptor(), policy.shapes()));
+  }
+  if (policy.shapes() == Policy::SHAPES_LADDER && policy.rungs() > 0) {
+    absl::StrAppend(&text, " of ", Plural(policy.rungs(), "rung"));
   }
   return text;
 }
@@ -234,10 +252,7 @@ CacheSnapshot ToSnapshot(const v1::GraphCache& cache) {
 }
 
 std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const RenderStyle& style) {
-  const bool freezes_at_once =
-      IsDynamic(cache, v1::GRAPH_CACHE_MODE_TRAIN) && cache.policy().policy() == Policy::POLICY_FREEZE;
-  std::vector<Field> fields{{"policy", freezes_at_once ? "freeze after the first training step"
-                                                       : PolicyText(cache.policy(), cache.freeze_at())},
+  std::vector<Field> fields{{"policy", PolicyText(cache.policy(), cache.freeze_at())},
                             {"state", StateCell(cache, time)}};
   std::string out = absl::StrCat("graph cache of job ", OneLine(CacheJob(cache.name())), "\n");
   // Before the job's first step there is nothing else to show.
@@ -267,7 +282,9 @@ std::string RenderCacheEntries(const std::vector<v1::GraphCacheEntry>& entries, 
         {ModeName(entry.mode()), entry.dynamic() ? "every" : "one", CountText(entry.shape().nodes()),
          CountText(entry.shape().edges()), CountText(entry.shape().graphs()), BytesText(entry.bytes()),
          CountText(entry.hits()), CountText(entry.padded_hits()),
-         absl::StrFormat("%.1f ms", entry.capture_seconds() * 1e3), CountText(entry.created_step()),
+         absl::StrFormat("%.1f ms", entry.capture_seconds() * 1e3),
+         entry.replay_seconds() > 0 ? absl::StrFormat("%.2f ms", entry.replay_seconds() * 1e3) : kNothing,
+         CountText(entry.created_step()),
          entry.has_last_use_time() ? AgeText(ToTime(entry.last_use_time()), time.now, time.zone) : kNothing});
   }
   return RenderTable({{"MODE"},
@@ -279,6 +296,7 @@ std::string RenderCacheEntries(const std::vector<v1::GraphCacheEntry>& entries, 
                       {"EXACT", Align::kRight},
                       {"PADDED", Align::kRight},
                       {"COMPILED IN", Align::kRight},
+                      {"A REPLAY", Align::kRight},
                       {"AT STEP", Align::kRight},
                       {"LAST USED", Align::kRight}},
                      rows, style);

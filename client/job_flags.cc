@@ -44,6 +44,22 @@ void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
   submit.add_flag("--no-page-advice", flags.no_page_advice, "Do not tell the kernel which pages come next");
 }
 
+void Override(const BatchingFlags& flags, v1::Batching& batching) {
+  if (flags.kind) batching.set_kind(EnumOf<v1::Batching::Kind>(*v1::Batching::Kind_descriptor(), *flags.kind));
+  if (flags.max_nodes) batching.set_max_nodes(*flags.max_nodes);
+  if (flags.max_edges) batching.set_max_edges(*flags.max_edges);
+}
+
+void AddBatchingOptions(CLI::App& command, BatchingFlags& flags) {
+  const std::string batching =
+      JobDefault([](const TrainOptions& o) { return NameOf(data::kBatchingNames, o.batching.kind); });
+  AddEnumOption(command, "--batching", flags.kind, *v1::Batching::Kind_descriptor(),
+                absl::StrCat("Which graphs meet in a training batch; balanced: of nearly equal size (", batching, ")"));
+  command.add_option("--max-nodes", flags.max_nodes, "With --batching budget: most nodes of a batch")->type_name("N");
+  command.add_option("--max-edges", flags.max_edges, "With --batching budget: most directed edges of a batch")
+      ->type_name("N");
+}
+
 void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.dataset) spec.set_dataset(*flags.dataset);
   if (!spec.dataset().empty()) spec.set_dataset(WithCollection("datasets", spec.dataset()));
@@ -81,6 +97,7 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
   if (!flags.class_weights.empty())
     spec.mutable_class_weights()->Assign(flags.class_weights.begin(), flags.class_weights.end());
+  if (flags.batching.any()) Override(flags.batching, *spec.mutable_batching());
   if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
   if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
 }
@@ -163,6 +180,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       ->type_name("SECONDS");
   command.add_option("--checkpoint-keep", flags.checkpoint_keep, absl::StrCat("Checkpoints kept, 1..100 (", keep, ")"))
       ->type_name("N");
+  AddBatchingOptions(command, flags.batching);
   AddNeighborOptions(command, flags.neighbors);
   AddCachePolicyOptions(command, "--cache-policy", "default: the server's",
                         "default: the server's; derived where --cache-policy differs from the server's", flags.cache);

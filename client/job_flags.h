@@ -29,6 +29,14 @@ struct NeighborFlags {
   }
 };
 
+// Of models of small graphs.
+struct BatchingFlags {
+  std::optional<std::string> kind;
+  std::optional<int64_t> max_nodes, max_edges;
+
+  bool any() const { return kind || max_nodes || max_edges; }
+};
+
 // What flags say; it overrides the file.
 struct JobFlags {
   std::string file;
@@ -38,6 +46,7 @@ struct JobFlags {
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
   std::vector<double> class_weights;
+  BatchingFlags batching;
   NeighborFlags neighbors;
   CachePolicyFlags cache;
 };

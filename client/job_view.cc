@@ -51,6 +51,13 @@ std::string FanOutText(const google::protobuf::RepeatedField<int64_t>& fan_outs)
   });
 }
 
+std::string BatchingText(const v1::Batching& batching) {
+  std::string text = EnumShortName(*v1::Batching::Kind_descriptor(), batching.kind());
+  if (batching.max_nodes() > 0) absl::StrAppend(&text, ", at most ", CountText(batching.max_nodes()), " nodes a batch");
+  if (batching.max_edges() > 0) absl::StrAppend(&text, ", at most ", CountText(batching.max_edges()), " edges a batch");
+  return text;
+}
+
 std::string SamplingText(const v1::NeighborSampling& sampling) {
   if (sampling.fan_outs().empty()) return "none: the whole graph in every step";
   std::string text = absl::StrCat("fan-out ", FanOutText(sampling.fan_outs()));
@@ -209,6 +216,8 @@ JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_metric) {
   snapshot.valid_metric = valid_metric;
   snapshot.units_per_second = progress.graphs_per_second();
   if (progress.has_eta()) snapshot.eta = ToDuration(progress.eta());
+  snapshot.warm_up_done = progress.warm_up_done();
+  snapshot.warm_up_total = progress.warm_up_total();
   return snapshot;
 }
 
@@ -250,6 +259,7 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
       {"priority", absl::StrCat(spec.priority())},
       {"checkpoints", CheckpointText(job)},
   };
+  if (spec.batching().kind() > v1::Batching::KIND_RANDOM) fields.push_back({"batching", BatchingText(spec.batching())});
   if (spec.has_neighbor_sampling()) fields.push_back({"sampling", SamplingText(spec.neighbor_sampling())});
   if (spec.has_graph_cache()) fields.push_back({"graph cache", PolicyText(spec.graph_cache())});
   if (job.has_create_time()) fields.push_back({"created", WhenText(job.create_time(), time)});

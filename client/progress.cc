@@ -93,6 +93,12 @@ std::string MetricHeader(const EpochTable& table) { return absl::StrCat("valid "
 }  // namespace
 
 std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style) {
+  if (job.warm_up_total > 0) {
+    std::vector<Part> parts;
+    if (job.state != "running") parts.push_back({job.state, 0});
+    return Compose(absl::StrCat("warming up ", job.warm_up_done, "/", job.warm_up_total),
+                   Fraction(job.warm_up_done, job.warm_up_total), std::move(parts), style);
+  }
   if (job.epoch == 0 || job.steps_total == 0) return Truncate(OneLine(job.state), std::max(1, style.width - 1));
   std::vector<Part> parts;
   if (job.loss) parts.push_back({absl::StrCat("loss ", MetricText(*job.loss)), 2});

@@ -29,10 +29,14 @@ struct JobSnapshot {
   std::optional<double> valid_metric;
   double units_per_second = 0;
   std::optional<absl::Duration> eta;
+  // Executables captured before the next step; of 0: none are.
+  int64_t warm_up_done = 0;
+  int64_t warm_up_total = 0;
 };
 
 // "epoch 3/20 ━━━━━━──────  45%  loss 0.4213  valid MAE 0.5120  21.4k graphs/s  ETA 1m 12s"; narrow terminals lose the
-// least important parts. Before the first step: the state.
+// least important parts. While executables are captured before a step: "warming up 3/8 ━━━───────  37%". Before the
+// first step: the state.
 std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style);
 
 struct CacheSnapshot {

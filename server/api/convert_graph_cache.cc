@@ -45,6 +45,7 @@ void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCa
   wire.set_awaiting_recapture(stats.awaiting_recapture);
   wire.set_dynamic(stats.dynamic);
   wire.set_oversize_steps(stats.oversize_steps);
+  wire.set_rungs(stats.rungs);
 }
 
 // The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.
@@ -63,6 +64,7 @@ graphcache::PolicyUpdate ReadPolicy(const v1::GraphCachePolicy& wire, std::strin
   if (wire.has_freeze_at()) update.freeze_at = wire.freeze_at();
   update.on_miss = ReadOptional<OnMisses>(wire.on_miss(), path + "on_miss", violations);
   update.shapes = ReadOptional<AllShapes>(wire.shapes(), path + "shapes", violations);
+  if (wire.has_rungs()) update.rungs = wire.rungs();
   return update;
 }
 
@@ -121,6 +123,7 @@ v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
   wire.set_created_step(entry.created_step);
   SetTime(entry.last_use, [&wire] { return wire.mutable_last_use_time(); });
   wire.set_dynamic(entry.dynamic);
+  if (entry.replays > 0) wire.set_replay_seconds(entry.replay_seconds / static_cast<double>(entry.replays));
   return wire;
 }
 
@@ -130,6 +133,7 @@ v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& opt
   wire.set_freeze_at(options.freeze_at);
   wire.set_on_miss(OnMisses::ToWire(options.on_miss));
   wire.set_shapes(AllShapes::ToWire(options.shapes));
+  wire.set_rungs(options.rungs);
   return wire;
 }
 
@@ -142,6 +146,7 @@ graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& w
   if (given.freeze_at) options.freeze_at = *given.freeze_at;
   if (given.on_miss) options.on_miss = *given.on_miss;
   if (given.shapes) options.shapes = *given.shapes;
+  if (given.rungs) options.rungs = *given.rungs;
   return options;
 }
 

@@ -21,6 +21,7 @@ using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNam
 using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
 using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>;
 using Schedules = WireEnum<v1::OptimizerSpec::Schedule, nn::kScheduleNames>;
+using Batchings = WireEnum<v1::Batching::Kind, data::kBatchingNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
 // proto3's zero is "not set": the domain's default stays.
@@ -51,6 +52,20 @@ void NodesToWire(const train::NodeTrainingOptions& nodes, v1::NeighborSampling& 
   wire.set_no_page_advice(!nodes.advise_pages);
 }
 
+data::BatchingOptions BatchingFromWire(const v1::Batching& wire, Violations& violations) {
+  data::BatchingOptions batching;
+  Batchings::Read(wire.kind(), "spec.batching.kind", batching.kind, violations);
+  batching.max_nodes = wire.max_nodes();
+  batching.max_edges = wire.max_edges();
+  return batching;
+}
+
+void BatchingToWire(const data::BatchingOptions& batching, v1::Batching& wire) {
+  wire.set_kind(Batchings::ToWire(batching.kind));
+  wire.set_max_nodes(batching.max_nodes);
+  wire.set_max_edges(batching.max_edges);
+}
+
 jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOptions& default_graph_cache,
                            Violations& violations) {
   const v1::ModelSpec& model = wire.model();
@@ -65,6 +80,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
     violations.AddMissing(dataset.status());
   }
   train.nodes = NodesFromWire(wire.neighbor_sampling());
+  train.batching = BatchingFromWire(wire.batching(), violations);
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
   if (nn::IsNodeLevel(architecture)) ReadNumber(hops, train.model.num_layers);
   Poolings::Read(model.pooling(), "spec.model.pooling", train.model.pooling, violations);
@@ -116,7 +132,11 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_checkpoint()->set_every_seconds(train.checkpoint.every_seconds);
   wire.mutable_checkpoint()->set_keep(static_cast<int32_t>(train.checkpoint.keep));
   *wire.mutable_graph_cache() = GraphCachePolicyToWire(train.graph_cache);
-  if (nn::IsNodeLevel(train.model.architecture)) NodesToWire(train.nodes, *wire.mutable_neighbor_sampling());
+  if (nn::IsNodeLevel(train.model.architecture)) {
+    NodesToWire(train.nodes, *wire.mutable_neighbor_sampling());
+  } else {
+    BatchingToWire(train.batching, *wire.mutable_batching());
+  }
 }
 
 void LookAheadToWire(const train::LookAhead& look_ahead, v1::LookAhead& wire) {
@@ -150,6 +170,8 @@ void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
   wire.mutable_phase_seconds()->set_backward(progress.phase_seconds.backward);
   wire.mutable_phase_seconds()->set_optimizer(progress.phase_seconds.optimizer);
   wire.set_checkpoint_step(progress.checkpoint_step);
+  wire.set_warm_up_done(progress.warm_up_done);
+  wire.set_warm_up_total(progress.warm_up_total);
   if (progress.look_ahead) LookAheadToWire(*progress.look_ahead, *wire.mutable_look_ahead());
 }
 

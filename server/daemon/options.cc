@@ -177,12 +177,21 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(
       {.name = "shapes",
        .metavar = "NAME",
-       .help = absl::StrCat("For how many shapes an executable of such a cache is:\n",
-                            graphcache::kShapesNames.Accepted(), ". auto: dynamic under policy freeze, else exact."),
+       .help =
+           absl::StrCat("For how many shapes an executable of such a cache is:\n", graphcache::kShapesNames.Accepted(),
+                        ".\nauto: dynamic or else ladder under policy freeze, else exact."),
        .is_list = false,
        .read = [](const std::string& v,
                   Options& o) { return ReadName(v, graphcache::kShapesNames, o.graph_cache.shapes); },
        .show = [](const Options& o) { return std::string(graphcache::kShapesNames.Name(o.graph_cache.shapes)); }});
+  settings.push_back({.name = "rungs",
+                      .metavar = "N",
+                      .help = absl::StrCat("Most shapes of a ladder, 1 to ", graphcache::kMaxRungs,
+                                           ".\n0: ", graphcache::kDefaultRungs, "."),
+                      .is_list = false,
+                      .read = [](const std::string& v,
+                                 Options& o) { return ReadCount(v, graphcache::kMaxRungs, o.graph_cache.rungs); },
+                      .show = [](const Options& o) { return absl::StrCat(o.graph_cache.rungs); }});
   return settings;
 }
 

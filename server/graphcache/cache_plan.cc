@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/string_view.h"
-#include "graphcache/shape_plan.h"
 
 namespace permafrost::graphcache {
 namespace {
@@ -96,15 +95,6 @@ class Tally {
   double eager_rows_ = 0;
 };
 
-std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule) {
-  std::vector<ShapeCount> counts;
-  counts.reserve(schedule.train.size());
-  for (const PlannedShape& s : schedule.train) counts.push_back({s.shape, s.batches});
-  // Of a schedule that was not walked to its end: what no batch can pass.
-  if (schedule.cut) counts.push_back({schedule.ceiling, 0});
-  return counts;
-}
-
 // #10689's: shapes are captured in order until `freeze_at` are held.
 void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at, PlanRow& row,
                       Tally& tally) {
@@ -183,6 +173,15 @@ bool IsBetter(const PlanRow& a, const PlanRow& b) {
 }
 
 }  // namespace
+
+std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule) {
+  std::vector<ShapeCount> counts;
+  counts.reserve(schedule.train.size());
+  for (const PlannedShape& s : schedule.train) counts.push_back({s.shape, s.batches});
+  // Of a schedule that was not walked to its end: what no batch can pass.
+  if (schedule.cut) counts.push_back({schedule.ceiling, 0});
+  return counts;
+}
 
 int64_t Batches(const PlannedSchedule& schedule) {
   int64_t batches = 0;

@@ -10,6 +10,7 @@
 #include "base/batch_shape.h"
 #include "graphcache/freeze_point.h"
 #include "graphcache/policy.h"
+#include "graphcache/shape_plan.h"
 
 namespace permafrost::graphcache {
 
@@ -37,6 +38,8 @@ struct PlannedSchedule {
   int64_t eval_shapes = 0;  // distinct shapes of evaluation batches
 };
 
+// The training batches by shape; of a schedule that was cut also its ceiling, 0 times.
+std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule);
 // Training batches of the schedule.
 int64_t Batches(const PlannedSchedule& schedule);
 

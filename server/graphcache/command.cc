@@ -14,6 +14,7 @@ struct CommandSchema {
     a("freeze_at", u.freeze_at);
     a("on_miss", u.on_miss, kOnMissNames);
     a("shapes", u.shapes, kShapesNames);
+    a("rungs", u.rungs);
   }
 
   template <class A>
@@ -28,7 +29,7 @@ struct CommandSchema {
 absl::Status CheckUpdate(const PolicyUpdate& update) {
   Violations violations;
   if (update == PolicyUpdate()) {
-    violations.Add("policy", "changes nothing: accepted: at least one of policy, freeze_at, on_miss and shapes");
+    violations.Add("policy", "changes nothing: accepted: at least one of policy, freeze_at, on_miss, shapes and rungs");
   }
   Validate(Updated({}, update), "policy.", violations);
   return violations.ToStatus();
@@ -40,7 +41,8 @@ PolicyOptions Updated(const PolicyOptions& options, const PolicyUpdate& update) 
   return {.policy = update.policy.value_or(options.policy),
           .freeze_at = update.freeze_at.value_or(options.freeze_at),
           .on_miss = update.on_miss.value_or(options.on_miss),
-          .shapes = update.shapes.value_or(options.shapes)};
+          .shapes = update.shapes.value_or(options.shapes),
+          .rungs = update.rungs.value_or(options.rungs)};
 }
 
 absl::Status Check(const Command& command, const PolicyOptions& options) {

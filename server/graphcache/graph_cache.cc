@@ -35,12 +35,21 @@ void GraphCache::ChooseKinds() {
   if (wanted && !dynamic && state_.options.shapes == Shapes::kDynamic) {
     Report(absl::StrCat("there are no dynamic executables for this job: ", no_dynamic_reason_), /*warning=*/false);
   }
-  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (std::exchange(stats(mode).dynamic, dynamic) != dynamic) Drop(mode);
-  }
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) SetKind(mode, dynamic, WantsLadder(state_.options));
+}
+
+void GraphCache::SetKind(Mode mode, bool dynamic, bool ladder) {
+  std::vector<BatchShape> rungs;
+  if (!dynamic && ladder) rungs = LadderOf(setup_.plan, mode, RungsOf(state_.options));
+  ModeStats& s = stats(mode);
+  if (std::exchange(s.dynamic, dynamic) != dynamic || rungs != LadderAt(mode)) Drop(mode);
+  s.rungs = std::ssize(rungs);
+  ladders_[static_cast<size_t>(mode)] = std::move(rungs);
+  ready_ = false;
 }
 
 absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step) {
+  while (!ready_) PF_RETURN_IF_ERROR(CaptureNext(step));
   PF_ASSIGN_OR_RETURN(StepResult result, RunStep(mode, batch, step));
   if (mode != Mode::kTrain || !IsFreezeDue()) return result;
   result.reset();  // the captures of the freeze use its memory again
@@ -126,9 +135,14 @@ absl::StatusOr<StepResult> GraphCache::Serve(Entry& entry, Batch& batch, int64_t
 }
 
 absl::StatusOr<StepResult> GraphCache::Replay(Entry& entry, Batch& batch, int64_t step) {
-  PF_ASSIGN_OR_RETURN(StepResult result,
-                      RunPadded(entry.info.mode, PaddingFor(entry, batch), batch, step,
-                                [&](const StepInputs& inputs) { return entry.executable->Replay(inputs); }));
+  const auto replay = [&](const StepInputs& inputs) {
+    const absl::Duration begin = setup_.elapsed();
+    absl::StatusOr<StepResult> result = entry.executable->Replay(inputs);
+    entry.info.replay_seconds += absl::ToDoubleSeconds(setup_.elapsed() - begin);
+    return result;
+  };
+  PF_ASSIGN_OR_RETURN(StepResult result, RunPadded(entry.info.mode, PaddingFor(entry, batch), batch, step, replay));
+  ++entry.info.replays;
   entry.info.last_use = setup_.now();
   return result;
 }
@@ -170,9 +184,9 @@ absl::StatusOr<StepResult> GraphCache::RunPadded(
 }
 
 BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
-  if (mode != Mode::kEval || state_.options.policy != Policy::kFreeze) return own;
+  const bool has_rungs = mode == Mode::kEval && state_.options.policy == Policy::kFreeze;
   const BatchShape* best = nullptr;
-  for (const BatchShape& rung : setup_.plan.eval_rungs) {
+  for (const BatchShape& rung : IsExact(mode) && has_rungs ? setup_.plan.eval_rungs : LadderAt(mode)) {
     if (rung.Holds(own) && (best == nullptr || Rows(rung) < Rows(*best))) best = &rung;
   }
   return best == nullptr ? own : *best;
@@ -200,26 +214,39 @@ absl::StatusOr<GraphCache::Captured> GraphCache::CaptureAt(Mode mode, const Batc
 absl::StatusOr<Entry*> GraphCache::Insert(Mode mode, const BatchShape& shape, int64_t step) {
   PF_ASSIGN_OR_RETURN(Captured made, CaptureAt(mode, shape));
   if (made.executable == nullptr) {
+    // One break, however many ways of capturing it were tried.
+    resistance_[static_cast<size_t>(mode)] = absl::OkStatus();
     BreakMode(mode, made.broken);
     return nullptr;
   }
+  TellResistance(mode);
   return &Keep(std::move(made), {.mode = mode, .shape = shape, .created_step = step});
 }
 
 absl::StatusOr<Entry*> GraphCache::InsertDynamic(Mode mode, int64_t step) {
   PF_ASSIGN_OR_RETURN(Captured made, Capture(mode, [&] { return compiler_.CaptureDynamic(mode); }));
   if (made.executable == nullptr) {
-    stats(mode).dynamic = false;
+    SetKind(mode, /*dynamic=*/false, WantsLadder(state_.options));
     state_.freeze_point = FindPoint();
-    Report(absl::StrCat("no executable serves every shape of the ", AbslView(StepName(mode)),
-                        " step, and each is captured for itself: ", RecordBreak(mode, made.broken)),
-           /*warning=*/true);
-    if (mode == Mode::kTrain) AnnounceFreezePoint();
+    resistance_[static_cast<size_t>(mode)] = made.broken;
     return nullptr;
   }
   const BatchShape ceiling = mode == Mode::kTrain ? state_.train_ceiling : state_.eval_ceiling;
   return &Keep(std::move(made),
                {.mode = mode, .shape = AtLeastDynamic(ceiling), .created_step = step, .dynamic = true});
+}
+
+void GraphCache::TellResistance(Mode mode) {
+  const absl::Status why = std::exchange(resistance_[static_cast<size_t>(mode)], absl::OkStatus());
+  if (why.ok()) return;
+  const std::string instead = of(mode).rungs == 0
+                                  ? "each is captured for itself"
+                                  : absl::StrCat("batches are rounded up to a ladder of ", of(mode).rungs,
+                                                 of(mode).rungs == 1 ? " shape" : " shapes");
+  Report(absl::StrCat("no executable serves every shape of the ", AbslView(StepName(mode)), " step, and ", instead,
+                      ": ", RecordBreak(mode, why)),
+         /*warning=*/true);
+  if (mode == Mode::kTrain) AnnounceFreezePoint();
 }
 
 absl::Status GraphCache::CaptureAgain(Entry& entry) {
@@ -297,21 +324,26 @@ void GraphCache::DropAll() {
 
 void GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries) {
   state_ = snapshot;
-  for (ModeStats& s : state_.modes) s.dynamic = s.dynamic && no_dynamic_reason_.empty();
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    const bool was_dynamic = of(mode).dynamic;
+    // Of another device, the entries of a dynamic mode are of no use here.
+    SetKind(mode, was_dynamic && no_dynamic_reason_.empty(), was_dynamic || of(mode).rungs > 0);
+  }
   state_.freeze_point = FindPoint();
   state_.train_ceiling = setup_.plan.train_ceiling;
   state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);
   state_.planned_train_shapes = setup_.plan.train_shapes;
   DropAll();
   for (const EntryInfo& info : entries) {
-    if (info.dynamic && !of(info.mode).dynamic) continue;  // of another device
+    if (info.dynamic && !of(info.mode).dynamic) continue;
     Add({.info = info, .executable = nullptr, .awaits_recapture = true});
     ++stats(info.mode).awaiting_recapture;
   }
-  Report(absl::StrCat("graph cache resumed", state_.frozen ? ", frozen," : "", " with ",
-                      state_.of(Mode::kTrain).entries, " training and ", state_.of(Mode::kEval).entries,
-                      " evaluation executables, each captured again when it is first used"),
-         /*warning=*/false);
+  Report(
+      absl::StrCat("graph cache resumed", state_.frozen ? ", frozen," : "", " with ", state_.of(Mode::kTrain).entries,
+                   " training and ", state_.of(Mode::kEval).entries, " evaluation executables, each captured again ",
+                   IsExact(Mode::kTrain) ? "when it is first used" : "before the next step"),
+      /*warning=*/false);
 }
 
 Snapshot GraphCache::snapshot() const {

@@ -10,8 +10,12 @@ namespace permafrost::graphcache {
 
 FreezePoint GraphCache::FindPoint() const {
   const int64_t wanted = state_.options.freeze_at;
-  // There will never be more executables than one, or than rungs, and the freeze captures them all.
-  const int64_t rungs = of(Mode::kTrain).dynamic ? 1 : std::ssize(setup_.plan.train_rungs);
+  // What is captured before the first step, and nothing after it.
+  if (!IsExact(Mode::kTrain)) {
+    return {.freeze_at = std::max<int64_t>(of(Mode::kTrain).rungs, 1), .source = FreezeSource::kSchedule};
+  }
+  // There will never be more executables than rungs, and the freeze captures them all.
+  const int64_t rungs = std::ssize(setup_.plan.train_rungs);
   if (rungs == 0) return FindFreezePoint(wanted, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);
   if (wanted == 0) return {.freeze_at = 1, .source = FreezeSource::kSchedule};
   return {.freeze_at = std::min(wanted, rungs), .source = FreezeSource::kExplicit};
@@ -24,16 +28,24 @@ bool GraphCache::IsFreezeDue() const {
 
 absl::Status GraphCache::Freeze(int64_t step) {
   PF_RETURN_IF_ERROR(CaptureCeilings(step));
-  state_.frozen = true;
-  state_.freeze_step = step;
-  state_.freeze_time = setup_.now();
-  Report(absl::StrCat("graph cache frozen after step ", step, " with ", state_.of(Mode::kTrain).entries,
-                      " training and ", state_.of(Mode::kEval).entries, " evaluation executables"),
-         /*warning=*/false);
+  Seal(step);
   return absl::OkStatus();
 }
 
+void GraphCache::Seal(int64_t step) {
+  state_.frozen = true;
+  state_.freeze_step = step;
+  state_.freeze_time = setup_.now();
+  ready_ = AllAhead().empty();
+  const std::string when = step == 0 ? "before the first step" : absl::StrCat("after step ", step);
+  const std::string with = ready_ ? absl::StrCat(" with ", of(Mode::kTrain).entries, " training and ",
+                                                 of(Mode::kEval).entries, " evaluation executables")
+                                  : "; what is planned is captured before the next step";
+  Report(absl::StrCat("graph cache frozen ", when, with), /*warning=*/false);
+}
+
 std::vector<BatchShape> GraphCache::PlannedShapes(Mode mode) const {
+  if (const std::vector<BatchShape>& ladder = LadderAt(mode); !ladder.empty()) return ladder;
   if (mode == Mode::kEval) return setup_.plan.eval_rungs;
   std::vector<BatchShape> shapes;
   // Nothing was planned where the ceiling holds no graph.
@@ -46,13 +58,8 @@ std::vector<BatchShape> GraphCache::PlannedShapes(Mode mode) const {
 
 absl::Status GraphCache::CaptureCeilings(int64_t step) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    const std::vector<BatchShape> planned = PlannedShapes(mode);
-    if (planned.empty()) continue;
-    if (of(mode).dynamic && entries_.FindDynamic(mode) == nullptr) {
-      PF_RETURN_IF_ERROR(InsertDynamic(mode, step).status());
-    }
-    if (of(mode).dynamic) continue;
-    for (const BatchShape& shape : planned) {
+    if (!IsExact(mode)) continue;  // CaptureNext's
+    for (const BatchShape& shape : PlannedShapes(mode)) {
       if (broken(mode) || entries_.Find(mode, shape) != nullptr) continue;
       PF_RETURN_IF_ERROR(Insert(mode, shape, step).status());
     }
@@ -83,12 +90,14 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
     case CommandKind::kThaw:
       state_.frozen = false;
       state_.armed = false;
+      ready_ = false;
       return absl::OkStatus();
     case CommandKind::kClear:
       DropAll();
       RetryBreaks();
       ChooseKinds();
       state_.freeze_point = FindPoint();
+      ready_ = false;
       return state_.frozen ? CaptureCeilings(step) : absl::OkStatus();
   }
   return absl::InternalError("the command is of no known kind");
@@ -97,7 +106,7 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
 absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
   state_.options = Updated(state_.options, update);
   // What a miss means is no reason to thaw.
-  if (!update.policy && !update.freeze_at && !update.shapes) return absl::OkStatus();
+  if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) return absl::OkStatus();
   state_.frozen = false;
   state_.armed = true;
   RetryBreaks();
@@ -113,6 +122,7 @@ int64_t GraphCache::Capacity(Mode mode) const {
   const int64_t entries = state_.of(mode).entries;
   if (state_.frozen) return entries;
   if (of(mode).dynamic) return 1;
+  if (of(mode).rungs > 0) return std::max(entries, of(mode).rungs);
   if (state_.options.policy != Policy::kFreeze) return -1;
   if (mode == Mode::kEval) return std::max(entries, static_cast<int64_t>(setup_.plan.eval_rungs.size()));
   if (state_.freeze_point.freeze_at == 0 || !state_.armed) return -1;
@@ -127,8 +137,15 @@ void GraphCache::AnnounceFreezePoint() const {
     return;
   }
   if (of(Mode::kTrain).dynamic) {
-    Report("the graph cache freezes after the first training step, which is captured once for every shape",
+    Report("the graph cache freezes before the first step: each mode's step is captured once for every shape",
            /*warning=*/false);
+    return;
+  }
+  if (const int64_t rungs = of(Mode::kTrain).rungs; rungs > 0) {
+    Report(
+        absl::StrCat("the graph cache freezes before the first step: training batches are rounded up to a ladder of ",
+                     rungs, rungs == 1 ? " shape" : " shapes"),
+        /*warning=*/false);
     return;
   }
   std::string line = absl::StrCat("the graph cache freezes after ", point.freeze_at, " training shape",

@@ -38,13 +38,15 @@ inline constexpr EnumNames<OnMiss, 4> kOnMissNames{{{{OnMiss::kPad, "pad"},
 // For how many shapes an executable is.
 enum class Shapes {
   kAuto,     // kDynamic under Policy::kFreeze, else kExact
-  kDynamic,  // one executable a mode for every shape; where the step, the job or the device has none, kExact
+  kDynamic,  // one executable a mode for every shape; where the step, the job or the device has none, kLadder
   kExact,    // one executable a shape
+  kLadder,   // one executable for each of a few planned shapes, to which batches are rounded up
 };
-inline constexpr EnumNames<Shapes, 3> kShapesNames{
-    {{{Shapes::kAuto, "auto"}, {Shapes::kDynamic, "dynamic"}, {Shapes::kExact, "exact"}}}};
+inline constexpr EnumNames<Shapes, 4> kShapesNames{
+    {{{Shapes::kAuto, "auto"}, {Shapes::kDynamic, "dynamic"}, {Shapes::kExact, "exact"}, {Shapes::kLadder, "ladder"}}}};
 
 inline constexpr int64_t kMaxFreezeAt = 100'000;
+inline constexpr int64_t kDefaultRungs = 8, kMaxRungs = 64;
 
 struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of its meaning
   Policy policy = Policy::kFreeze;
@@ -53,6 +55,9 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   int64_t freeze_at = 0;
   OnMiss on_miss = OnMiss::kPad;
   Shapes shapes = Shapes::kAuto;
+  // Most shapes of a ladder, 1..kMaxRungs. More: fewer rows of padding, a longer warm-up, more memory. 0:
+  // kDefaultRungs.
+  int64_t rungs = 0;
   bool operator==(const PolicyOptions&) const = default;
 };
 
@@ -64,6 +69,13 @@ inline bool WantsDynamic(const PolicyOptions& options) {
   if (KeepsNothing(options.policy)) return false;
   return options.shapes == Shapes::kDynamic || (options.shapes == Shapes::kAuto && options.policy == Policy::kFreeze);
 }
+
+// Whether a cache under `options` is to round the batches of a mode without a dynamic executable up to a ladder.
+inline bool WantsLadder(const PolicyOptions& options) {
+  return WantsDynamic(options) || (options.shapes == Shapes::kLadder && !KeepsNothing(options.policy));
+}
+
+inline int64_t RungsOf(const PolicyOptions& options) { return options.rungs > 0 ? options.rungs : kDefaultRungs; }
 
 // Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.graph_cache.").
 void Validate(const PolicyOptions& options, std::string_view prefix, Violations& violations);

@@ -22,18 +22,6 @@ std::vector<ShapeCount> InOrder(const std::vector<ShapeCount>& shapes) {
   return ordered;
 }
 
-// At most kMaxLadderShapes, each the ceiling of neighbours.
-std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& ordered) {
-  const size_t width = (ordered.size() + kMaxLadderShapes - 1) / kMaxLadderShapes;
-  std::vector<ShapeCount> merged;
-  for (size_t i = 0; i < ordered.size(); ++i) {
-    if (i % width == 0) merged.emplace_back();
-    merged.back().shape = Join(merged.back().shape, ordered[i].shape);
-    merged.back().count += ordered[i].count;
-  }
-  return merged;
-}
-
 // Where each group of neighbours ends so that their ceilings, the last group's being `top`, have the fewest rows over
 // all batches: dynamic programming over (shapes taken, groups made). The rows of the batches themselves are the same
 // for every choice and so left out.
@@ -97,6 +85,18 @@ BatchShape Ceiling(const std::vector<ShapeCount>& shapes) {
 
 int64_t Rows(const BatchShape& shape) { return shape.nodes + shape.edges; }
 
+std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& shapes) {
+  const std::vector<ShapeCount> ordered = InOrder(shapes);
+  const size_t width = (ordered.size() + kMaxLadderShapes - 1) / kMaxLadderShapes;
+  std::vector<ShapeCount> merged;
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    if (i % width == 0) merged.emplace_back();
+    merged.back().shape = Join(merged.back().shape, ordered[i].shape);
+    merged.back().count += ordered[i].count;
+  }
+  return merged;
+}
+
 std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs) {
   std::vector<ShapeCount> ordered = InOrder(shapes);
   const auto max_groups = static_cast<size_t>(std::max<int64_t>(max_rungs, 1));
@@ -105,7 +105,7 @@ std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t ma
     for (const ShapeCount& s : ordered) rungs.push_back(s.shape);
     return rungs;
   }
-  if (ordered.size() > kMaxLadderShapes) ordered = MergeNeighbours(ordered);
+  ordered = MergeNeighbours(ordered);
   const BatchShape top = Ceiling(ordered);
   size_t begin = 0;
   for (const size_t end : GroupEnds(ordered, top, std::min(max_groups, ordered.size()))) {
@@ -116,6 +116,17 @@ std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t ma
   std::ranges::sort(rungs, FewerRows);
   rungs.erase(std::ranges::unique(rungs).begin(), rungs.end());
   return rungs;
+}
+
+std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_rungs) {
+  if (mode == Mode::kEval) {
+    if (plan.eval_schedule.empty()) return plan.eval_rungs;
+    return Ladder(plan.eval_schedule, std::min(max_rungs, kMaxEvalRungs));
+  }
+  if (!plan.train_rungs.empty()) return plan.train_rungs;
+  if (!plan.train_schedule.empty()) return Ladder(plan.train_schedule, max_rungs);
+  // Nothing was planned where the ceiling holds no graph.
+  return plan.train_ceiling.graphs > 0 ? std::vector<BatchShape>{plan.train_ceiling} : std::vector<BatchShape>();
 }
 
 }  // namespace permafrost::graphcache

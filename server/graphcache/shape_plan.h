@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/batch_shape.h"
+#include "base/mode.h"
 
 namespace permafrost::graphcache {
 
@@ -41,6 +42,8 @@ int64_t Rows(const BatchShape& shape);
 // all. Not more than `max_rungs` distinct shapes: exactly those, none of which need hold all. Ordered by rows. More
 // than kMaxLadderShapes distinct shapes are first merged with their neighbours. `max_rungs` below 1 counts as 1.
 inline constexpr int64_t kMaxLadderShapes = 2048;
+// At most kMaxLadderShapes, ordered by rows, each the ceiling of neighbours in that order: what Ladder works on.
+std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& shapes);
 std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t max_rungs);
 
 // A job's plan.
@@ -53,12 +56,22 @@ struct ShapePlan {
   // Distinct shapes of the schedule's beginning, as far as it was walked: train_shapes, or fewer than there will be.
   int64_t known_train_shapes = 0;
   // Where training batches are rounded up to a few shapes before they reach the cache: those, rising, the ceiling last.
-  // Freezing captures them all, and without an explicit freeze point the cache freezes after its first step. Empty:
-  // batches come at their own shapes.
+  // They are the job's ladder. Under Shapes::kExact freezing captures them all, and without an explicit freeze point
+  // the cache freezes after its first step. Empty: batches come at their own shapes.
   std::vector<BatchShape> train_rungs;
-  // What evaluation batches are padded to under kFreeze; some rung holds each of them. At most kMaxEvalRungs.
+  // What evaluation batches are padded to under kFreeze and Shapes::kExact; some rung holds each of them. At most
+  // kMaxEvalRungs.
   std::vector<BatchShape> eval_rungs;
+  // The schedule of a mode by MergeNeighbours, so that a ladder of any number of rungs can be made while the job runs.
+  // Of a training schedule that was not walked to its end what was walked, and the ceiling, 0 times. Empty: none was
+  // walked.
+  std::vector<ShapeCount> train_schedule, eval_schedule;
 };
 inline constexpr int64_t kMaxEvalRungs = 32;
+
+// The shapes, rising, that the mode's batches are rounded up to under Shapes::kLadder, each of them by some; at most
+// `max_rungs`, in evaluation also at most kMaxEvalRungs. Where the plan rounds batches up already, its rungs. Empty:
+// nothing is planned.
+std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_rungs);
 
 }  // namespace permafrost::graphcache

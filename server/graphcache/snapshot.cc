@@ -12,6 +12,7 @@ struct SnapshotSchema {
     a("freeze_at", o.freeze_at);
     a("on_miss", o.on_miss, kOnMissNames);
     a("shapes", o.shapes, kShapesNames);
+    a("rungs", o.rungs);
   }
 
   template <class A>
@@ -44,6 +45,7 @@ struct SnapshotSchema {
     a("broken", s.broken);
     a("graph_breaks", s.graph_breaks);
     a("dynamic", s.dynamic);
+    a("rungs", s.rungs);
     a("oversize_steps", s.oversize_steps);
     a("eager_steps", s.eager_steps);
     a("transient_steps", s.transient_steps);
@@ -92,6 +94,8 @@ struct SnapshotSchema {
     a("bytes", e.bytes);
     a("hits", e.hits);
     a("padded_hits", e.padded_hits);
+    a("replays", e.replays);
+    a("replay_seconds", e.replay_seconds);
     a("capture_seconds", e.capture_seconds);
     a("created_step", e.created_step);
     a("last_use", e.last_use);

@@ -32,12 +32,13 @@ struct ModeStats {
   bool broken = false;           // a capture found a graph break: none is tried again until a clear or a new policy
   int64_t graph_breaks = 0;      // captures that found the step not capturable, or not for every shape
   bool dynamic = false;          // one executable serves every shape
+  int64_t rungs = 0;             // of the ladder that batches are rounded up to; 0: they are not
   int64_t oversize_steps = 0;    // of hits, those of batches larger than what a dynamic executable has room for
   int64_t eager_steps = 0;
   int64_t transient_steps = 0;
   double capture_seconds = 0;
-  // Of entries: taken over by a resume and not used since, so that they have no executable yet. entry_bytes counts them
-  // as they were.
+  // Of entries: taken over by a resume and not captured since, so that they have no executable yet. entry_bytes counts
+  // them as they were.
   int64_t awaiting_recapture = 0;
   // Rows of all steps of the mode, and rows added to them: the step's shape less the batch's.
   int64_t graphs = 0, nodes = 0, edges = 0;
@@ -81,6 +82,10 @@ struct EntryInfo {
   BatchShape shape;  // padded; of a dynamic one the largest that it has room for
   int64_t bytes = 0;
   int64_t hits = 0, padded_hits = 0;
+  // Replays of any kind, and the time that they took: what a step of this shape costs. On a device that is not waited
+  // for, the time to enqueue it.
+  int64_t replays = 0;
+  double replay_seconds = 0;
   double capture_seconds = 0;
   int64_t created_step = 0;                    // optimizer steps done when it was captured first
   absl::Time last_use = absl::InfinitePast();  // InfinitePast: not used yet

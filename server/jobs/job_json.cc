@@ -38,6 +38,7 @@ struct Schema {
     a("freeze_at", c.freeze_at);
     a("on_miss", c.on_miss, graphcache::kOnMissNames);
     a("shapes", c.shapes, graphcache::kShapesNames);
+    a("rungs", c.rungs);
   }
 
   template <class A>
@@ -49,6 +50,13 @@ struct Schema {
     a("layer_wise_evaluation", n.layer_wise_evaluation);
     a("look_ahead", n.look_ahead);
     a("advise_pages", n.advise_pages);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<data::BatchingOptions>& b) {
+    a("kind", b.kind, data::kBatchingNames);
+    a("max_nodes", b.max_nodes);
+    a("max_edges", b.max_edges);
   }
 
   template <class A>
@@ -64,6 +72,7 @@ struct Schema {
     a("checkpoint", s.train.checkpoint);
     a("graph_cache", s.train.graph_cache);
     a("nodes", s.train.nodes);
+    a("batching", s.train.batching);
     a("priority", s.priority);
   }
 

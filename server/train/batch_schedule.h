@@ -9,14 +9,15 @@
 #include "data/batching/batch.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/cache_plan.h"
+#include "train/shape_schedule.h"
 
 namespace permafrost::train {
 
-// Walks the batches of `epochs` epochs, at most `max_batches` of them; `cut` says that there were more. Leaves the
+// Walks the batches of `epochs` epochs within the limits; `cut` says that there were more. Leaves the
 // names, the ceiling and all of evaluation to the caller. Errors: Cancelled where `keep_going`, asked once an epoch,
 // says so.
 absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::Batcher& batcher, const data::EpochOrder& order,
-                                                        int64_t epochs, int64_t max_batches,
+                                                        int64_t epochs, const WalkLimits& limits,
                                                         const std::function<bool()>& keep_going);
 
 }  // namespace permafrost::train

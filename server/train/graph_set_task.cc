@@ -68,7 +68,11 @@ absl::StatusOr<graphcache::ShapePlan> PlanAside(const data::Batcher& batcher, co
                                                 const std::function<bool()>& keep_going) {
   std::stop_source stop;
   auto plan = std::async(std::launch::async, [&] {
-    return PlanShapes(batcher, {.epochs = options.epochs, .batch_size = options.batch_size, .seed = options.seed},
+    return PlanShapes(batcher,
+                      {.epochs = options.epochs,
+                       .batch_size = options.batch_size,
+                       .seed = options.seed,
+                       .batching = options.batching},
                       stop.get_token());
   });
   while (plan.wait_for(kStopInterval) != std::future_status::ready) {
@@ -100,7 +104,7 @@ class GraphSetStream final : public BatchStream {
 
  private:
   const data::EpochOrder epochs_;
-  const std::vector<uint32_t> order_;
+  const data::EpochBatches order_;
   GraphSetHostBatch view_;
   data::Prefetcher<data::PaddedBatch> prefetcher_;
 };
@@ -139,7 +143,8 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
       loss_(options.loss),
       device_(device),
       batcher_(std::move(batcher)),
-      epochs_(batcher_->split(data::Split::kTrain), {.batch_size = options.batch_size, .seed = options.seed}),
+      order_options_{.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching},
+      epochs_(TrainingOrder(*batcher_, order_options_)),
       model_(nn::MakeGraphModel(model, options.seed, device)),
       probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
                    GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
@@ -157,13 +162,30 @@ graphcache::GraphSizes GraphSetTask::sizes() const {
 absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules(
     const std::function<bool()>& keep_going) {
   std::vector<graphcache::PlannedSchedule> schedules;
-  PF_ASSIGN_OR_RETURN(graphcache::PlannedSchedule own,
-                      WalkBatches(*batcher_, epochs_, num_epochs_, ScheduleOptions().max_batches, keep_going));
-  own.batching = "random";
-  own.ceiling = plan_.train_ceiling;
-  own.eval_rungs = plan_.eval_rungs;
-  own.eval_shapes = std::ssize(plan_.eval_schedule);
-  schedules.push_back(std::move(own));
+  const auto add = [&](data::BatchingKind kind, const data::EpochOrder& order) -> absl::Status {
+    PF_ASSIGN_OR_RETURN(graphcache::PlannedSchedule schedule,
+                        WalkBatches(*batcher_, order, num_epochs_, LimitsOf(kind), keep_going));
+    schedule.batching = data::kBatchingNames.Name(kind);
+    schedule.eval_rungs = plan_.eval_rungs;
+    schedule.eval_shapes = std::ssize(plan_.eval_schedule);
+    schedules.push_back(std::move(schedule));
+    return absl::OkStatus();
+  };
+  PF_RETURN_IF_ERROR(add(order_options_.batching.kind, epochs_));
+  schedules.front().ceiling = plan_.train_ceiling;
+  // One that is too long to be walked is long in every way.
+  if (schedules.front().cut) return schedules;
+  for (const data::BatchingKind other : {data::BatchingKind::kRandom, data::BatchingKind::kBalanced}) {
+    if (other == order_options_.batching.kind) continue;
+    data::EpochOrderOptions options = order_options_;
+    options.batching = {.kind = other};
+    PF_RETURN_IF_ERROR(add(other, TrainingOrder(*batcher_, options)));
+    if (schedules.back().cut) {
+      schedules.pop_back();
+    } else {
+      schedules.back().ceiling = graphcache::Ceiling(graphcache::CountsOf(schedules.back()));
+    }
+  }
   return schedules;
 }
 

@@ -78,6 +78,7 @@ class GraphSetTask final : public Task {
   const nn::Loss loss_;
   const c10::Device device_;
   const std::unique_ptr<data::Batcher> batcher_;
+  const data::EpochOrderOptions order_options_;
   const data::EpochOrder epochs_;
   const std::unique_ptr<nn::GraphModel> model_;
   graphcache::ShapePlan plan_;

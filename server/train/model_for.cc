@@ -50,11 +50,30 @@ double LargestBatch(double graphs, double mean, double deviation, int64_t larges
                   graphs * static_cast<double>(largest));
 }
 
-RunMemory MemoryOf(const nn::GraphModelOptions& model, int64_t batch_size, const data::GraphSetSummary& summary) {
+// A batch may hold so many rows: `bound`, where there is one.
+double Within(double rows, int64_t bound) { return bound > 0 ? std::min(rows, static_cast<double>(bound)) : rows; }
+
+// Each graph must find a place.
+void CheckBudget(const data::BatchingOptions& batching, const data::SizeStatistics& train, std::string_view prefix,
+                 Violations& violations) {
+  const auto check = [&](const char* field, int64_t bound, int64_t largest, const char* rows) {
+    if (bound == 0 || largest <= bound) return;
+    violations.Add(absl::StrCat(AbslView(prefix), "batching.", field),
+                   absl::StrCat(bound, " is less than the ", largest, " ", rows,
+                                " of the train split's largest graph; accepted: at least ", largest));
+  };
+  check("max_nodes", batching.max_nodes, train.max_nodes, "nodes");
+  check("max_edges", batching.max_edges, train.max_edges, "edges");
+}
+
+RunMemory MemoryOf(const nn::GraphModelOptions& model, const TrainOptions& options,
+                   const data::GraphSetSummary& summary) {
   const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
-  const auto graphs = static_cast<double>(std::min(batch_size, train.graphs));
-  const double nodes = LargestBatch(graphs, train.mean_nodes, train.std_nodes, train.max_nodes),
-               edges = LargestBatch(graphs, train.mean_edges, train.std_edges, train.max_edges);
+  const auto graphs = static_cast<double>(std::min(options.batch_size, train.graphs));
+  const double nodes = Within(LargestBatch(graphs, train.mean_nodes, train.std_nodes, train.max_nodes),
+                              options.batching.max_nodes),
+               edges = Within(LargestBatch(graphs, train.mean_edges, train.std_edges, train.max_edges),
+                              options.batching.max_edges);
   const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
   return {
       .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
@@ -85,8 +104,10 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options,
   AddEncoderInput("node feature", summary.node_features, dataset_field, violations, model.node);
   AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  CheckFits(MemoryOf(model, options.batch_size, summary), limits,
-            absl::StrCat("batches of ", options.batch_size, " graphs"), prefix, violations);
+  CheckBudget(options.batching, train, prefix, violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  CheckFits(MemoryOf(model, options, summary), limits, absl::StrCat("batches of ", options.batch_size, " graphs"),
+            prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;
 }

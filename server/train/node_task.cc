@@ -59,7 +59,7 @@ class SampledStream final : public BatchStream {
 
  private:
   const data::EpochOrder epochs_;
-  const std::vector<uint32_t> order_;
+  const data::EpochBatches order_;
   SampledBatch view_;
   data::BlockStream stream_;
 };
@@ -148,7 +148,7 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
         nodes, {.batch_size = options_.batch_size, .seed = options_.seed, .shuffle = mode == Mode::kTrain});
     const int64_t batches = order.batches_per_epoch();
     for (int64_t epoch = 0; epoch < kPartialProbes; ++epoch) {
-      const std::vector<uint32_t> ids = order.Of(epoch);
+      const data::EpochBatches ids = order.Of(epoch);
       for (int64_t b = 0; b < batches && std::ssize(full) < kProbeBatches; ++b) {
         const auto batch = order.Batch(ids, b);
         if (std::ssize(batch) == options_.batch_size) full.emplace_back(batch.begin(), batch.end());

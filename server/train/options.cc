@@ -82,6 +82,34 @@ void CheckNodeTraining(const TrainOptions& options, FieldChecker& check) {
   if (nodes.layer_wise_evaluation) check.Add("neighbor_sampling.layer_wise_evaluation", kNothingSampled);
 }
 
+void CheckBatching(const TrainOptions& options, FieldChecker& check) {
+  using data::BatchingKind;
+  const data::BatchingOptions& batching = options.batching;
+  if (nn::IsNodeLevel(options.model.architecture)) {
+    if (batching != data::BatchingOptions()) {
+      check.Add("batching",
+                absl::StrCat("is given for ", AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
+                             ", which is node-level; accepted: for ", ModelsOf(nn::ModelLevel::kGraph, ", ")));
+    }
+    return;
+  }
+  const bool is_budget = batching.kind == BatchingKind::kBudget;
+  if (is_budget && batching.max_nodes == 0 && batching.max_edges == 0) {
+    check.Add("batching", "is budget without a bound; accepted: with max_nodes, max_edges, or both");
+  }
+  const auto check_bound = [&](std::string_view field, int64_t bound) {
+    if (bound == 0) return;
+    if (!is_budget) {
+      check.Add(field, absl::StrCat("is given for batching ", AbslView(data::kBatchingNames.Name(batching.kind)),
+                                    "; accepted: for budget"));
+    } else {
+      check.InRange(field, bound, 1, data::kMaxBudget);
+    }
+  };
+  check_bound("batching.max_nodes", batching.max_nodes);
+  check_bound("batching.max_edges", batching.max_edges);
+}
+
 void CheckModel(const TrainOptions& options, FieldChecker& check) {
   check.InRange("model.hidden_channels", options.model.hidden_channels, 1, 4096);
   check.InRange("model.num_layers", options.model.num_layers, 1, 64);
@@ -172,6 +200,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   }
   CheckLoss(options, check);
   CheckNodeTraining(options, check);
+  CheckBatching(options, check);
   check.InRange("epochs", options.epochs, 1, 1'000'000);
   check.InRange("batch_size", options.batch_size, 1, 65'536);
   if (options.checkpoint.every_steps < 0) {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "base/id.h"
 #include "base/status.h"
+#include "data/sampling/batching.h"
 #include "graphcache/policy.h"
 #include "nn/options.h"
 
@@ -57,7 +58,8 @@ struct TrainOptions {
   uint64_t seed = 0;
   CheckpointOptions checkpoint;
   graphcache::PolicyOptions graph_cache;
-  NodeTrainingOptions nodes;  // of node-level models
+  NodeTrainingOptions nodes;       // of node-level models
+  data::BatchingOptions batching;  // of training batches, of models of small graphs
   bool operator==(const TrainOptions&) const = default;
 };
 

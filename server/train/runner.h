@@ -42,6 +42,8 @@ struct Progress {
   int64_t graphs = 0, nodes = 0, edges = 0;  // real rows
   int64_t padding_nodes = 0, padding_edges = 0;
   PhaseSeconds phase_seconds;
+  // Executables that are captured before the next step, and how many of them are already. 0 of 0: none. Not stored.
+  int64_t warm_up_done = 0, warm_up_total = 0;
   int64_t checkpoint_step = 0;          // newest complete checkpoint
   std::optional<LookAhead> look_ahead;  // of jobs that sample one large graph
 };

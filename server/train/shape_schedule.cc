@@ -16,6 +16,8 @@ namespace {
 
 // Graphs between two looks at the stop.
 constexpr int64_t kGraphsPerCheck = int64_t{1} << 16;
+// How much longer it takes to deal a graph than to shuffle it.
+constexpr int64_t kDealCost = 8;
 
 // Walks batches within what is left of its limits.
 class Walker {
@@ -26,7 +28,7 @@ class Walker {
   // Counts each batch of the epoch `times`. Returns whether the limits sufficed for the whole of it.
   absl::StatusOr<bool> Epoch(const data::EpochOrder& epochs, int64_t epoch, int64_t times,
                              graphcache::ShapeCounter& counter) {
-    const std::vector<uint32_t> order = epochs.Of(epoch);
+    const data::EpochBatches order = epochs.Of(epoch);
     for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
       const std::span<const uint32_t> graphs = epochs.Batch(order, b);
       if (batches_left_ < 1 || graphs_left_ < std::ssize(graphs)) return false;
@@ -83,8 +85,11 @@ absl::StatusOr<BatchShape> ProvenBound(const data::Batcher& batcher, std::span<c
 absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& options, const std::stop_token& stop,
                           graphcache::ShapePlan& plan) {
   const auto split = batcher.split(data::Split::kTrain);
-  const data::EpochOrder epochs(split, {.batch_size = options.batch_size, .seed = options.seed});
-  Walker walker(batcher, stop, options.max_batches, options.max_graphs);
+  const data::EpochOrder epochs =
+      TrainingOrder(batcher, {.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching});
+  const bool dealt = options.batching.kind != data::BatchingKind::kRandom;
+  const WalkLimits limits = LimitsOf(options.batching.kind, {options.max_batches, options.max_graphs});
+  Walker walker(batcher, stop, limits.batches, limits.graphs);
   graphcache::ShapeCounter counter;
   bool whole = true;
   for (int64_t epoch = 0; whole && epoch < options.epochs; ++epoch) {
@@ -95,13 +100,37 @@ absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& o
   if (whole) {
     plan.train_shapes = counter.distinct();
     plan.train_ceiling = graphcache::Ceiling(counter.Counts());
-    return absl::OkStatus();
+  } else if (dealt) {
+    const data::DealLimits& most = epochs.limits();
+    plan.train_ceiling = data::Batcher::LeastPadded({most.nodes, most.edges, most.graphs});
+    counter.Add(plan.train_ceiling, 0);
+  } else {
+    PF_ASSIGN_OR_RETURN(plan.train_ceiling, ProvenBound(batcher, split, options.batch_size, stop));
+    counter.Add(plan.train_ceiling, 0);
   }
-  PF_ASSIGN_OR_RETURN(plan.train_ceiling, ProvenBound(batcher, split, options.batch_size, stop));
+  plan.train_schedule = graphcache::MergeNeighbours(counter.Counts());
   return absl::OkStatus();
 }
 
 }  // namespace
+
+WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits) {
+  if (kind != data::BatchingKind::kRandom) limits.graphs /= kDealCost;
+  return limits;
+}
+
+data::EpochOrder TrainingOrder(const data::Batcher& batcher, const data::EpochOrderOptions& options) {
+  const auto split = batcher.split(data::Split::kTrain);
+  std::vector<data::GraphSize> sizes;
+  if (options.batching.kind != data::BatchingKind::kRandom) {
+    sizes.reserve(split.size());
+    for (size_t i = 0; i < split.size(); ++i) {
+      const BatchShape shape = batcher.ShapeOf(split.subspan(i, 1));
+      sizes.push_back({shape.nodes, shape.edges});
+    }
+  }
+  return {split, options, std::move(sizes)};
+}
 
 absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::Batcher& batcher, const ScheduleOptions& options,
                                                  const std::stop_token& stop) {
@@ -117,7 +146,8 @@ absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::Batcher& batcher, c
   };
   PF_RETURN_IF_ERROR(add(data::Split::kValid, options.epochs));
   PF_RETURN_IF_ERROR(add(data::Split::kTest, 2));
-  plan.eval_rungs = graphcache::Ladder(counter.Counts(), graphcache::kMaxEvalRungs);
+  plan.eval_schedule = graphcache::MergeNeighbours(counter.Counts());
+  plan.eval_rungs = graphcache::Ladder(plan.eval_schedule, graphcache::kMaxEvalRungs);
   return plan;
 }
 

@@ -102,13 +102,39 @@ absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::ExecuteCommands() {
+absl::StatusOr<bool> Trainer::ExecuteCommands() {
   const int64_t last = engine_.cache().last_command();
-  for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
-    PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
-    engine_.Report(/*with_entries=*/true);
+  const std::vector<graphcache::Command> commands = context_.TakeCacheCommands(last, state_.step);
+  for (const graphcache::Command& command : commands) PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
+  return !commands.empty();
+}
+
+absl::StatusOr<StopRequest> Trainer::PrepareStep() {
+  PF_ASSIGN_OR_RETURN(const bool commanded, ExecuteCommands());
+  if (!engine_.cache().ready()) {
+    PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
+    if (stop != StopRequest::kNone) return stop;
+  } else if (!commanded) {
+    return StopRequest::kNone;
   }
-  return absl::OkStatus();
+  // Who sent a command hears of it now, with what it led to.
+  engine_.Report(/*with_entries=*/true);
+  return StopRequest::kNone;
+}
+
+absl::StatusOr<StopRequest> Trainer::WarmUp() {
+  graphcache::GraphCache& cache = engine_.cache();
+  const Stopwatch warm_up;
+  StopRequest stop = StopRequest::kNone;
+  while (!cache.ready() && (stop = context_.stop_requested()) == StopRequest::kNone) {
+    progress_.warm_up_total = progress_.warm_up_done + cache.captures_ahead();
+    context_.OnProgress(progress_);
+    PF_RETURN_IF_ERROR(cache.CaptureNext(state_.step));
+    ++progress_.warm_up_done;
+  }
+  progress_.warm_up_done = progress_.warm_up_total = 0;
+  warm_up_ += warm_up.Elapsed();
+  return stop;
 }
 
 absl::StatusOr<RunOutcome> Trainer::Run() {
@@ -153,11 +179,12 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   look_ahead_before_ = progress_.look_ahead.value_or(LookAhead());
   const bool scheduled = options_.optimizer.schedule != nn::Schedule::kConstant || options_.optimizer.warmup_steps > 0;
   while (state_.position.batch < batches) {
-    if (const StopRequest stop = context_.stop_requested(); stop != StopRequest::kNone) return stop;
-    PF_RETURN_IF_ERROR(ExecuteCommands());
-    const absl::Duration begin = work_.Elapsed();
+    if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
+    PF_ASSIGN_OR_RETURN(const StopRequest stop, PrepareStep());
+    if (stop != StopRequest::kNone) return stop;
+    const absl::Duration begin = Worked();
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
-    progress_.phase_seconds.batch += Seconds(work_.Elapsed() - begin);
+    progress_.phase_seconds.batch += Seconds(Worked() - begin);
     if (scheduled) {
       optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches * options_.epochs));
     }
@@ -165,7 +192,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     ++state_.step;
     ++state_.position.batch;
     ++run_steps_;
-    const absl::Duration end = work_.Elapsed();
+    const absl::Duration end = Worked();
     step_seconds_ += Seconds(end - begin);
     state_.epoch_seconds += Seconds(end - begin);
     if (end >= next_loss_read_) {
@@ -214,7 +241,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   // The job's result and its weights are taken from the last checkpoint, so that one must be.
   if (epoch == options_.epochs) {
     PF_RETURN_IF_ERROR(SaveCheckpoint());
-  } else if (schedule_.Due(state_.step, work_.Elapsed())) {
+  } else if (schedule_.Due(state_.step, Worked())) {
     PF_RETURN_IF_ERROR(SaveDueCheckpoint());
   }
   return StopRequest::kNone;
@@ -246,7 +273,7 @@ absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_p
 }
 
 absl::Status Trainer::SaveCheckpoint() {
-  const absl::Duration begin = work_.Elapsed();
+  const absl::Duration begin = Worked();
   PF_RETURN_IF_ERROR(context_.StoreEpochs());
   state_.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
   PF_RETURN_IF_ERROR(checkpoints_.Save({.state = state_,
@@ -257,7 +284,7 @@ absl::Status Trainer::SaveCheckpoint() {
                                         .cache = engine_.cache().snapshot(),
                                         .cache_entries = engine_.cache().entries()}));
   PF_RETURN_IF_ERROR(PublishArtifacts());
-  const absl::Duration end = work_.Elapsed();
+  const absl::Duration end = Worked();
   schedule_.OnSaved(begin, end);
   saved_ = {state_.step, state_.position};
   progress_.checkpoint_step = state_.step;
@@ -269,7 +296,7 @@ absl::Status Trainer::SaveCheckpoint() {
 absl::Status Trainer::SaveDueCheckpoint() {
   const absl::Status saved = SaveCheckpoint();
   if (saved.ok() || !IsTransient(saved)) return saved;
-  schedule_.OnFailed(work_.Elapsed());
+  schedule_.OnFailed(Worked());
   context_.OnCheckpointFailed(saved);
   return absl::OkStatus();
 }

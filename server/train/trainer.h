@@ -57,10 +57,14 @@ class Trainer {
   absl::Status PublishArtifacts();
   absl::Status CheckFinite(double loss) const;
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
-  // Executes the graph cache commands that take effect at this step boundary.
-  absl::Status ExecuteCommands();
+  // Executes the graph cache commands that take effect at this step boundary. Returns whether there were any.
+  absl::StatusOr<bool> ExecuteCommands();
+  // What comes before a step: commands, then the captures that the cache is to have ahead of it.
+  absl::StatusOr<StopRequest> PrepareStep();
+  absl::StatusOr<StopRequest> WarmUp();
   // The rows of all training steps of the job.
   const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
+  absl::Duration Worked() const { return work_.Elapsed() - warm_up_; }
   void ReportLookAhead(const BatchStream& stream);
   void Report();
 
@@ -80,9 +84,10 @@ class Trainer {
 
   // Of this run only.
   const Stopwatch run_;
-  double seconds_before_ = 0;  // train_seconds of earlier runs
-  int64_t graphs_before_ = 0;  // of earlier runs
-  Stopwatch work_;             // since the run's first step began: what comes before is not training
+  double seconds_before_ = 0;                      // train_seconds of earlier runs
+  int64_t graphs_before_ = 0;                      // of earlier runs
+  Stopwatch work_;                                 // since Run began: what comes before is not training
+  absl::Duration warm_up_ = absl::ZeroDuration();  // nor are captures between steps
   CheckpointSchedule schedule_;
   int64_t run_steps_ = 0;
   double step_seconds_ = 0;

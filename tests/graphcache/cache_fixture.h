@@ -24,6 +24,7 @@ class CacheFixture : public testing::Test {
   GraphCache& Make(const PolicyOptions& options) {
     GraphCacheSetup setup;
     setup.options = options;
+    if (options.shapes == Shapes::kAuto) setup.options.shapes = auto_shapes_;
     setup.batch_size = 32;
     setup.sizes = sizes_;
     setup.plan = plan_;
@@ -63,12 +64,15 @@ class CacheFixture : public testing::Test {
   }
 
   FakeCompiler compiler_;
+  Shapes auto_shapes_ = Shapes::kExact;  // what Make takes kAuto for
   GraphSizes sizes_{.graphs = 100, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
   ShapePlan plan_{.train_ceiling = Padded(90),
                   .train_shapes = 40,
                   .known_train_shapes = 40,
                   .train_rungs = {},
-                  .eval_rungs = {Padded(20), Padded(40)}};
+                  .eval_rungs = {Padded(20), Padded(40)},
+                  .train_schedule = {},
+                  .eval_schedule = {}};
   std::vector<std::string> warnings_, infos_;
   int64_t sequence_ = 0;
   std::unique_ptr<GraphCache> cache_;

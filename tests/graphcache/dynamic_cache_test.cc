@@ -11,7 +11,10 @@ using testing::IsEmpty;
 
 class DynamicCacheTest : public CacheFixture {
  protected:
-  DynamicCacheTest() { compiler_.no_dynamic_reason.clear(); }
+  DynamicCacheTest() {
+    compiler_.no_dynamic_reason.clear();
+    auto_shapes_ = Shapes::kAuto;
+  }
   // "every train 90"
   std::vector<std::string> Entries() const {
     std::vector<std::string> out;
@@ -42,18 +45,19 @@ TEST_F(DynamicCacheTest, WhichOptionsAskForIt) {
   }
 }
 
-TEST_F(DynamicCacheTest, FreezesAfterItsFirstStepWithOneExecutableAMode) {
+TEST_F(DynamicCacheTest, FreezesBeforeItsFirstStepWithOneExecutableAMode) {
   Make({});
   EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 1);
-  EXPECT_THAT(Train(50), ElementsAre("capture every train", "pad 50", "replay every train 50", "capture every eval"));
+  EXPECT_THAT(Train(50), ElementsAre("capture every train", "capture every eval", "pad 50", "replay every train 50"));
   EXPECT_TRUE(cache_->snapshot().frozen);
   EXPECT_THAT(Entries(), ElementsAre("every train 90", "every eval 40"));
   EXPECT_THAT(Train(60, 1), ElementsAre("pad 60", "replay every train 60"));
   EXPECT_THAT(Train(20, 2), ElementsAre("pad 20", "replay every train 20"));
   EXPECT_THAT(Eval(31, 3), ElementsAre("pad 31", "replay every eval 31"));
   const ModeStats train = Stats(), eval = Stats(Mode::kEval);
-  EXPECT_EQ(train.hits, 2);
-  EXPECT_EQ(train.misses, 1);
+  EXPECT_EQ(train.hits, 3) << "every step is a replay";
+  EXPECT_EQ(train.misses, 0);
+  EXPECT_EQ(cache_->snapshot().freeze_step, 0);
   EXPECT_EQ(train.padded_hits, 0);
   EXPECT_EQ(train.captures, 1);
   EXPECT_EQ(train.entries, 1);
@@ -65,10 +69,10 @@ TEST_F(DynamicCacheTest, FreezesAfterItsFirstStepWithOneExecutableAMode) {
   EXPECT_EQ(train.oversize_steps, 0);
 }
 
-TEST_F(DynamicCacheTest, EvaluationThatComesFirstCapturesItsOwn) {
+TEST_F(DynamicCacheTest, EvaluationThatComesFirstCapturesBoth) {
   Make({});
-  EXPECT_THAT(Eval(31), ElementsAre("capture every eval", "pad 31", "replay every eval 31"));
-  EXPECT_THAT(Train(50), ElementsAre("capture every train", "pad 50", "replay every train 50"));
+  EXPECT_THAT(Eval(31), ElementsAre("capture every train", "capture every eval", "pad 31", "replay every eval 31"));
+  EXPECT_THAT(Train(50), ElementsAre("pad 50", "replay every train 50"));
 }
 
 TEST_F(DynamicCacheTest, UnderAlwaysItIsOneExecutableToo) {
@@ -86,7 +90,7 @@ TEST_F(DynamicCacheTest, ABatchAboveTheCeilingIsServedAndCounted) {
   EXPECT_THAT(Train(95), ElementsAre("pad 95", "replay every train 95"));
   EXPECT_THAT(Train(96), ElementsAre("pad 96", "replay every train 96"));
   EXPECT_EQ(Stats().oversize_steps, 2);
-  EXPECT_EQ(Stats().hits, 2);
+  EXPECT_EQ(Stats().hits, 3);
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("a training batch of (95 nodes, 190 edges, 5 graphs) is larger than")));
 }
 
@@ -99,21 +103,21 @@ TEST_F(DynamicCacheTest, DimensionsBelowTwoArePadded) {
   EXPECT_EQ(Stats().padding_graphs, 2);
 }
 
-TEST_F(DynamicCacheTest, AStepThatResistsIsCapturedForEachShape) {
+TEST_F(DynamicCacheTest, AStepThatResistsHasALadder) {
   compiler_.resisting = {Mode::kTrain};
-  Make({.freeze_at = 2});
-  EXPECT_THAT(Train(50), ElementsAre("resist train", "capture train 50", "pad 50", "replay train 50"));
-  EXPECT_THAT(warnings_, ElementsAre("no executable serves every shape of the training step, and each is captured for "
-                                     "itself: aten::zeros: size[0] is 1, 4, 9, 16 at as many shapes"));
-  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 2) << "as exact shapes have it";
+  Make({.freeze_at = 9});
+  EXPECT_THAT(Train(50),
+              ElementsAre("resist train", "capture train 90", "capture every eval", "pad 90", "replay train 90"));
+  EXPECT_THAT(warnings_,
+              ElementsAre("no executable serves every shape of the training step, and batches are rounded up "
+                          "to a ladder of 1 shape: aten::zeros: size[0] is 1, 4, 9, 16 at as many shapes"));
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 1) << "as ladders have it";
   EXPECT_EQ(Stats().graph_breaks, 1);
   EXPECT_FALSE(Stats().broken);
   EXPECT_FALSE(Stats().dynamic);
   EXPECT_EQ(cache_->snapshot().graph_breaks.at(0).op, "aten::zeros");
   // Evaluation has one all the same.
-  EXPECT_THAT(Train(51, 1),
-              ElementsAre("capture train 51", "pad 51", "replay train 51", "capture train 90", "capture every eval"));
-  EXPECT_THAT(Entries(), ElementsAre("one train 50", "one train 51", "one train 90", "every eval 40"));
+  EXPECT_THAT(Entries(), ElementsAre("one train 90", "every eval 40"));
   EXPECT_THAT(Train(52, 2), ElementsAre("pad 90", "replay train 90"));
   EXPECT_THAT(Eval(7, 2), ElementsAre("pad 7", "replay every eval 7"));
 }
@@ -121,16 +125,20 @@ TEST_F(DynamicCacheTest, AStepThatResistsIsCapturedForEachShape) {
 TEST_F(DynamicCacheTest, AnEvaluationThatResistsHasItsRungs) {
   compiler_.resisting = {Mode::kEval};
   Make({});
-  EXPECT_THAT(Train(50), ElementsAre("capture every train", "pad 50", "replay every train 50", "resist eval",
-                                     "capture eval 20", "capture eval 40"));
+  EXPECT_THAT(Train(50), ElementsAre("capture every train", "resist eval", "capture eval 40", "capture eval 20",
+                                     "pad 50", "replay every train 50"));
   EXPECT_THAT(Eval(31, 1), ElementsAre("pad 40", "replay eval 40"));
 }
 
 TEST_F(DynamicCacheTest, AStepThatCannotBeCapturedAtAllRunsEager) {
   compiler_.breaks = {{Mode::kTrain, "aten::item"}};
   Make({});
-  EXPECT_THAT(Train(50), ElementsAre("resist train", "break train 50", "pad 50", "eager train 50"));
+  EXPECT_THAT(Train(50),
+              ElementsAre("resist train", "break train 90", "capture every eval", "pad 50", "eager train 50"));
   EXPECT_THAT(Train(51, 1), ElementsAre("pad 51", "eager train 51"));
+  EXPECT_EQ(Stats().graph_breaks, 1) << "one step that cannot be captured is one break, however it was tried";
+  EXPECT_THAT(cache_->snapshot().graph_breaks, ElementsAre(testing::Field(&GraphBreak::op, "aten::item")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("runs eager")));
 }
 
 TEST_F(DynamicCacheTest, AFailedCaptureFailsTheStep) {
@@ -142,15 +150,16 @@ TEST_F(DynamicCacheTest, AFailedCaptureFailsTheStep) {
   EXPECT_THAT(Train(50), Contains("replay every train 50"));
 }
 
-TEST_F(DynamicCacheTest, WhereThereIsNoneShapesAreExact) {
+TEST_F(DynamicCacheTest, WhereThereIsNoneThereIsALadder) {
   compiler_.no_dynamic_reason = "the device records nothing";
-  Make({.freeze_at = 9});
-  EXPECT_THAT(Train(50), ElementsAre("capture train 50", "pad 50", "replay train 50"));
+  Make({});
+  EXPECT_THAT(Train(50),
+              ElementsAre("capture train 90", "capture eval 40", "capture eval 20", "pad 90", "replay train 90"));
   EXPECT_THAT(infos_, testing::Not(Contains(HasSubstr("records nothing")))) << "nobody asked";
   infos_.clear();
-  Make({.freeze_at = 9, .shapes = Shapes::kDynamic});
+  Make({.shapes = Shapes::kDynamic});
   EXPECT_THAT(infos_, Contains("there are no dynamic executables for this job: the device records nothing"));
-  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 9);
+  EXPECT_EQ(Stats().rungs, 1);
 }
 
 // ---- Commands.
@@ -167,8 +176,8 @@ TEST_F(DynamicCacheTest, AThawKeepsTheExecutablesAndAFreezeHasThem) {
 
 TEST_F(DynamicCacheTest, AFreezeBeforeTheFirstStepCapturesBoth) {
   Make({});
-  EXPECT_THAT(Apply(CommandKind::kFreeze), ElementsAre("capture every train", "capture every eval"));
-  EXPECT_THAT(Train(50), ElementsAre("pad 50", "replay every train 50"));
+  EXPECT_THAT(Apply(CommandKind::kFreeze), IsEmpty());
+  EXPECT_THAT(Train(50), ElementsAre("capture every train", "capture every eval", "pad 50", "replay every train 50"));
   EXPECT_EQ(Stats().hits, 1);
 }
 
@@ -177,7 +186,8 @@ TEST_F(DynamicCacheTest, AClearMakesThemAnewAndTriesAgainWhatResisted) {
   Make({});
   Train(50);
   compiler_.resisting.clear();
-  EXPECT_THAT(Apply(CommandKind::kClear, 1), testing::IsSupersetOf({"capture every train", "capture every eval"}));
+  EXPECT_THAT(Apply(CommandKind::kClear, 1), testing::Each(testing::StartsWith("drop")));
+  EXPECT_THAT(Train(50), ElementsAre("capture every train", "capture every eval", "pad 50", "replay every train 50"));
   EXPECT_THAT(Entries(), ElementsAre("every train 90", "every eval 40"));
   EXPECT_TRUE(cache_->snapshot().frozen);
 }
@@ -199,7 +209,7 @@ TEST_F(DynamicCacheTest, APolicyThatCountsShapesDropsThem) {
 
 // ---- Resumes.
 
-TEST_F(DynamicCacheTest, AResumeCapturesAgainAtTheFirstUse) {
+TEST_F(DynamicCacheTest, AResumeCapturesAgainBeforeItsFirstStep) {
   Make({});
   Train(50);
   Train(60, 1);
@@ -208,10 +218,11 @@ TEST_F(DynamicCacheTest, AResumeCapturesAgainAtTheFirstUse) {
   Make({});
   cache_->Restore(snapshot, entries);
   EXPECT_EQ(Stats().awaiting_recapture, 1);
-  EXPECT_THAT(Train(70, 2), ElementsAre("capture every train", "pad 70", "replay every train 70"));
+  EXPECT_THAT(Train(70, 2),
+              ElementsAre("capture every train", "capture every eval", "pad 70", "replay every train 70"));
   EXPECT_EQ(Stats().recaptures, 1);
-  EXPECT_EQ(Stats().hits, 2);
-  EXPECT_THAT(Eval(33, 2), ElementsAre("capture every eval", "pad 33", "replay every eval 33"));
+  EXPECT_EQ(Stats().hits, 3);
+  EXPECT_THAT(Eval(33, 2), ElementsAre("pad 33", "replay every eval 33"));
 }
 
 TEST_F(DynamicCacheTest, WhatCannotBeCapturedAgainRunsEagerAtTheSameShapes) {
@@ -222,16 +233,17 @@ TEST_F(DynamicCacheTest, WhatCannotBeCapturedAgainRunsEagerAtTheSameShapes) {
   compiler_.resisting = {Mode::kTrain};
   Make({});
   cache_->Restore(snapshot, entries);
-  EXPECT_THAT(Train(70, 1), ElementsAre("resist train", "pad 70", "eager train 70"));
+  EXPECT_THAT(Train(70, 1), ElementsAre("resist train", "capture every eval", "pad 70", "eager train 70"));
   EXPECT_THAT(Train(71, 2), ElementsAre("pad 71", "eager train 71"));
 }
 
 // Its batches were padded to the shapes of its executables, and must be further.
 TEST_F(DynamicCacheTest, ACheckpointOfAVersionWithoutThemGoesOnExactly) {
   compiler_.no_dynamic_reason = "none";
-  Make({.freeze_at = 1});
+  Make({.freeze_at = 1, .shapes = Shapes::kExact});
   Train(50);
   Snapshot snapshot = cache_->snapshot();
+  snapshot.options.shapes = Shapes::kAuto;
   const std::vector<EntryInfo> entries = cache_->entries();
   compiler_.no_dynamic_reason.clear();
   Make({.freeze_at = 1});
@@ -245,10 +257,11 @@ TEST_F(DynamicCacheTest, ADeviceWithoutThemDropsThoseOfACheckpoint) {
   const Snapshot snapshot = cache_->snapshot();
   const std::vector<EntryInfo> entries = cache_->entries();
   compiler_.no_dynamic_reason = "none";
-  Make({.freeze_at = 3});
+  Make({});
   cache_->Restore(snapshot, entries);
   EXPECT_EQ(Stats().entries, 0);
   EXPECT_FALSE(Stats().dynamic);
+  EXPECT_THAT(Train(50, 1), Contains("replay train 90"));
 }
 
 }  // namespace

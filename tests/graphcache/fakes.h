@@ -85,6 +85,7 @@ class FakeCompiler : public Compiler {
   absl::Time now = absl::FromUnixSeconds(1000);
   absl::Duration elapsed;
   absl::Duration wall_clock_step = absl::Seconds(2);  // what the wall clock makes of a capture
+  absl::Duration replay_time;
   bool recording_drops = true;
 
  private:
@@ -97,6 +98,7 @@ class FakeCompiler : public Compiler {
       if (compiler_.recording_drops) compiler_.events.push_back(EventOf("drop", mode_, shape_));
     }
     absl::StatusOr<StepResult> Replay(const StepInputs& inputs) override {
+      compiler_.elapsed += compiler_.replay_time;
       if (shape_ == BatchShape()) {
         compiler_.events.push_back(EventOf("replay every", mode_, inputs.shape));
         return std::make_shared<const StepOutputs>(compiler_.events.back(), inputs.step);

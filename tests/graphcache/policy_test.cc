@@ -18,6 +18,20 @@ TEST(PolicyTest, FreezeAtIsDerivedOrWithinItsRange) {
   }
 }
 
+TEST(PolicyTest, RungsAreTheDefaultOrWithinTheirRange) {
+  const struct {
+    int64_t rungs;
+    bool accepted;
+    int64_t used;
+  } kCases[] = {{-1, false, 8}, {0, true, 8}, {1, true, 1}, {64, true, 64}, {65, false, 65}};
+  for (const auto& c : kCases) {
+    Violations violations;
+    Validate({.rungs = c.rungs}, "spec.graph_cache.", violations);
+    EXPECT_EQ(violations.empty(), c.accepted) << c.rungs;
+    EXPECT_EQ(RungsOf({.rungs = c.rungs}), c.used);
+  }
+}
+
 TEST(PolicyTest, AViolationNamesTheFieldTheValueAndTheRange) {
   Violations violations;
   Validate({.freeze_at = -7}, "spec.graph_cache.", violations);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 #include <limits>
+#include <numeric>
 #include <random>
 
 namespace permafrost::graphcache {
@@ -139,6 +140,51 @@ TEST(LadderTest, ManyShapesAreMergedAndStillHeld) {
   EXPECT_LE(ladder.size(), 32u);
   EXPECT_GE(RowsServed(shapes, ladder), 0);
   EXPECT_EQ(ladder.back(), Ceiling(shapes));
+}
+
+TEST(LadderTest, OfMergedShapesItHoldsThemAll) {
+  std::mt19937 random(5);
+  const auto shapes = RandomShapes(random, 5000, 400);
+  const auto merged = MergeNeighbours(shapes);
+  EXPECT_LE(merged.size(), static_cast<size_t>(kMaxLadderShapes));
+  const auto batches = [](const std::vector<ShapeCount>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), int64_t{0},
+                           [](int64_t sum, const ShapeCount& s) { return sum + s.count; });
+  };
+  EXPECT_EQ(batches(merged), batches(shapes));
+  EXPECT_GE(RowsServed(shapes, Ladder(merged, 8)), 0);
+  const auto few = RandomShapes(random, 100, 400);
+  EXPECT_EQ(Ladder(MergeNeighbours(few), 8), Ladder(few, 8)) << "few shapes stay as they are";
+}
+
+// What a schedule that was not walked to its end is planned with.
+TEST(LadderTest, ABoundThatNoBatchWasSeenAtIsARungOfItsOwn) {
+  std::mt19937 random(6);
+  auto shapes = RandomShapes(random, 100, 50);
+  const BatchShape seen = Ceiling(shapes);
+  const BatchShape bound{seen.nodes * 2, seen.edges * 2, seen.graphs};
+  shapes.push_back({bound, 0});
+  const std::vector<BatchShape> ladder = Ladder(shapes, 4);
+  ASSERT_EQ(ladder.size(), 4U);
+  EXPECT_EQ(ladder[3], bound);
+  EXPECT_TRUE(seen.Holds(ladder[2])) << "what was seen pads to nothing larger";
+}
+
+TEST(LadderOfTest, IsOfTheModesScheduleOrOfThePlansOwnRungs) {
+  const ShapePlan none;
+  EXPECT_TRUE(LadderOf(none, Mode::kTrain, 8).empty());
+  EXPECT_TRUE(LadderOf(none, Mode::kEval, 8).empty());
+  ShapePlan plan;
+  plan.train_ceiling = {50, 100, 5};
+  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 8), (std::vector<BatchShape>{{50, 100, 5}})) << "a bound alone";
+  for (int64_t i = 1; i <= 40; ++i) plan.train_schedule.push_back({{i, i, 5}, 1});
+  plan.eval_schedule = plan.train_schedule;
+  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 3).size(), 3U);
+  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 64).size(), 40U);
+  EXPECT_EQ(LadderOf(plan, Mode::kEval, 3).size(), 3U);
+  EXPECT_EQ(LadderOf(plan, Mode::kEval, 64).size(), static_cast<size_t>(kMaxEvalRungs));
+  plan.train_rungs = {{25, 25, 5}, {50, 100, 5}};
+  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 1), plan.train_rungs) << "batches come at these";
 }
 
 TEST(LadderTest, TheLargestIsPlannedQuickly) {

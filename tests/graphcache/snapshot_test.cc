@@ -18,10 +18,10 @@ ModeStats FilledStats(int64_t base) {
                          &s.frozen_captures, &s.rejected_inserts,
                          &s.graph_breaks,    &s.eager_steps,
                          &s.transient_steps, &s.awaiting_recapture,
-                         &s.oversize_steps,  &s.graphs,
-                         &s.nodes,           &s.edges,
-                         &s.padding_graphs,  &s.padding_nodes,
-                         &s.padding_edges}) {
+                         &s.oversize_steps,  &s.rungs,
+                         &s.graphs,          &s.nodes,
+                         &s.edges,           &s.padding_graphs,
+                         &s.padding_nodes,   &s.padding_edges}) {
     *field = next++;
   }
   s.dynamic = true;
@@ -32,8 +32,11 @@ ModeStats FilledStats(int64_t base) {
 // No field at its default.
 Snapshot Filled() {
   Snapshot s;
-  s.options = {
-      .policy = Policy::kClearPerStep, .freeze_at = 12, .on_miss = OnMiss::kTransient, .shapes = Shapes::kDynamic};
+  s.options = {.policy = Policy::kClearPerStep,
+               .freeze_at = 12,
+               .on_miss = OnMiss::kTransient,
+               .shapes = Shapes::kDynamic,
+               .rungs = 13};
   s.freeze_point = {.freeze_at = 97,
                     .source = FreezeSource::kFormula,
                     .effective_size = 9500.552566072289,
@@ -62,8 +65,18 @@ TEST(SnapshotTest, EveryFieldSurvivesJson) {
 
 TEST(SnapshotTest, EntriesSurviveJson) {
   const std::vector<EntryInfo> entries = {
-      {Mode::kEval, {2, 3, 4}, 5, 6, 7, 0.125, 8, absl::FromUnixNanos(1'700'000'000'123'456'789), true},
-      {Mode::kTrain, {9, 9, 9}, 0, 0, 0, std::numeric_limits<double>::infinity(), 0, absl::InfinitePast(), false}};
+      {.mode = Mode::kEval,
+       .shape = {2, 3, 4},
+       .bytes = 5,
+       .hits = 6,
+       .padded_hits = 7,
+       .replays = 13,
+       .replay_seconds = 0.25,
+       .capture_seconds = 0.125,
+       .created_step = 8,
+       .last_use = absl::FromUnixNanos(1'700'000'000'123'456'789),
+       .dynamic = true},
+      {.mode = Mode::kTrain, .shape = {9, 9, 9}, .capture_seconds = std::numeric_limits<double>::infinity()}};
   const auto read = EntriesFromJson(ToJson(entries));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, entries);

@@ -199,7 +199,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
         graph, {.sampling = sampling, .edge_weights = UsesEdgeWeights(c.options, *graph), .threads = 2});
     const auto splits = *ReadSplits(*graph);
     const data::EpochOrder epochs(splits[0], {.batch_size = c.options.batch_size, .seed = c.options.seed});
-    const std::vector<uint32_t> order = epochs.Of(0);
+    const data::EpochBatches order = epochs.Of(0);
     const auto batches = padded.task->TrainBatches(0, 0);
     for (int64_t step = 0; step < epochs.batches_per_epoch(); ++step) {
       data::SampledSubgraph subgraph;

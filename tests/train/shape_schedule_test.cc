@@ -38,6 +38,8 @@ TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
   EXPECT_EQ(plan.train_shapes, static_cast<int64_t>(shapes.size()));
   EXPECT_EQ(plan.known_train_shapes, plan.train_shapes);
   EXPECT_EQ(plan.train_ceiling, ceiling);
+  EXPECT_EQ(plan.train_schedule.size(), shapes.size());
+  for (const graphcache::ShapeCount& s : plan.train_schedule) EXPECT_TRUE(shapes.contains(s.shape));
   // 10 graphs a split in batches of 9: four batches of at most four shapes, each with a rung of its own.
   EXPECT_LE(plan.eval_rungs.size(), 4U);
   for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
@@ -66,6 +68,9 @@ TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
     EXPECT_LE(proven.train_ceiling.nodes, 9 * 12 + 1);
     EXPECT_EQ(proven.train_ceiling.graphs, 10);
     EXPECT_EQ(proven.eval_rungs, exact.eval_rungs);
+    // A ladder has the bound on top, at which no batch was seen.
+    EXPECT_EQ(proven.train_schedule.back(), (graphcache::ShapeCount{proven.train_ceiling, 0}));
+    EXPECT_EQ(LadderOf(proven, Mode::kTrain, 4).back(), proven.train_ceiling);
     // All but the last batch were seen.
     EXPECT_LE(proven.known_train_shapes, exact.train_shapes);
     EXPECT_GE(proven.known_train_shapes, exact.train_shapes - 1);

@@ -1,33 +1,68 @@
 #include "data/sampling/epoch_order.h"
 
 #include <algorithm>
-
-#include "base/random.h"
+#include <numeric>
+#include <utility>
 
 namespace permafrost::data {
+namespace {
 
-EpochOrder::EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options)
-    : graphs_(graphs.begin(), graphs.end()), options_(options) {}
-
-int64_t EpochOrder::batches_per_epoch() const {
-  const auto graphs = static_cast<int64_t>(graphs_.size());
-  const int64_t batches = (graphs + options_.batch_size - 1) / options_.batch_size;
-  return batches / options_.world_size;
+// Graphs by batch, the batches in another order.
+EpochBatches Collect(std::span<const uint32_t> graphs, std::span<const uint32_t> order,
+                     std::span<const uint32_t> batch_of, int64_t batches, SplitMix64& random) {
+  std::vector<size_t> place(static_cast<size_t>(batches));
+  std::iota(place.begin(), place.end(), size_t{0});
+  Shuffle(std::span(place), random);
+  EpochBatches epoch{.graphs = std::vector<uint32_t>(order.size()), .ends = std::vector<size_t>(place.size())};
+  for (const uint32_t batch : batch_of) ++epoch.ends[place[batch]];
+  std::exclusive_scan(epoch.ends.begin(), epoch.ends.end(), epoch.ends.begin(), size_t{0});
+  for (size_t i = 0; i < order.size(); ++i) epoch.graphs[epoch.ends[place[batch_of[i]]]++] = graphs[order[i]];
+  return epoch;
 }
 
-std::vector<uint32_t> EpochOrder::Of(int64_t epoch) const {
-  std::vector<uint32_t> order = graphs_;
-  if (options_.shuffle) {
-    SplitMix64 random(options_.seed, static_cast<uint64_t>(epoch));
-    Shuffle(std::span(order), random);
-  }
-  return order;
+}  // namespace
+
+EpochOrder::EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options, std::vector<GraphSize> sizes)
+    : graphs_(graphs.begin(), graphs.end()), options_(options), sizes_(std::move(sizes)) {
+  const auto count = static_cast<int64_t>(graphs_.size());
+  batches_ = (count + options_.batch_size - 1) / options_.batch_size;
+  if (options_.batching.kind == BatchingKind::kRandom) return;
+  limits_ = {.graphs = options_.batch_size, .nodes = options_.batching.max_nodes, .edges = options_.batching.max_edges};
+  if (options_.batching.kind == BatchingKind::kBudget) batches_ = LeastBatches(sizes_, limits_);
+  limits_ = TightLimits(sizes_, batches_, limits_);
 }
 
-std::span<const uint32_t> EpochOrder::Batch(std::span<const uint32_t> order, int64_t batch) const {
+EpochBatches EpochOrder::Of(int64_t epoch) const {
+  SplitMix64 random(options_.seed, static_cast<uint64_t>(epoch));
+  if (options_.batching.kind != BatchingKind::kRandom) return DealOut(random);
+  EpochBatches out{.graphs = graphs_, .ends = {}};
+  if (options_.shuffle) Shuffle(std::span(out.graphs), random);
   const auto size = static_cast<size_t>(options_.batch_size);
-  const size_t first = static_cast<size_t>(batch * options_.world_size + options_.rank) * size;
-  return order.subspan(first, std::min(size, order.size() - first));
+  for (size_t end = 0; end < out.graphs.size();) {
+    end = std::min(end + size, out.graphs.size());
+    out.ends.push_back(end);
+  }
+  return out;
+}
+
+EpochBatches EpochOrder::DealOut(SplitMix64& random) const {
+  std::vector<uint32_t> order(graphs_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  Shuffle(std::span(order), random);
+  LargerFirst(sizes_, order);
+  auto batch_of = Deal(sizes_, order, batches_, limits_);
+  if (!batch_of) {
+    // Dealt like this, the batches' sizes are those that the limits were made of.
+    LargestFirst(sizes_, order);
+    batch_of = Deal(sizes_, order, batches_, limits_);
+  }
+  return Collect(graphs_, order, *batch_of, batches_, random);
+}
+
+std::span<const uint32_t> EpochOrder::Batch(const EpochBatches& epoch, int64_t batch) const {
+  const auto index = static_cast<size_t>(batch * options_.world_size + options_.rank);
+  const size_t begin = index == 0 ? 0 : epoch.ends[index - 1];
+  return std::span(epoch.graphs).subspan(begin, epoch.ends[index] - begin);
 }
 
 }  // namespace permafrost::data

@@ -6,6 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "base/random.h"
+#include "data/sampling/batching.h"
+#include "data/sampling/deal.h"
 #include "data/store/types.h"
 
 namespace permafrost::data {
@@ -18,6 +21,7 @@ struct EpochPosition {
 };
 
 struct EpochOrderOptions {
+  // Graphs a batch, but for the last one; of kBalanced on the mean, of kBudget at most.
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;
@@ -25,26 +29,40 @@ struct EpochOrderOptions {
   // many, since they average gradients at each step: up to world_size - 1 batches at an epoch's end are left out.
   int64_t rank = 0;
   int64_t world_size = 1;
+  BatchingOptions batching;  // no bound of it is less than a graph
 };
 
-// The batches of every epoch over a split: in each every graph once, the last batch partial (see world_size for the one
-// exception).
+// One epoch's graph ids, batch after batch, of every rank.
+struct EpochBatches {
+  std::vector<uint32_t> graphs;
+  std::vector<size_t> ends;  // of each batch, in `graphs`
+};
+
+// The batches of every epoch over a split: in each every graph once (see world_size for the one exception). No batch is
+// empty.
 class EpochOrder {
  public:
-  // `graphs`: ids of a split; copied.
-  EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options);
+  // `graphs`: ids of a split; copied. `sizes`: theirs, in their order; not needed for kRandom.
+  EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions options, std::vector<GraphSize> sizes = {});
 
-  // Of this rank.
-  int64_t batches_per_epoch() const;
-  // Graph ids of all batches of `epoch`, of every rank, in order; the same for equal (seed, epoch, graphs) on every
-  // machine.
-  std::vector<uint32_t> Of(int64_t epoch) const;
-  // Graph ids of this rank's batch `batch`, 0..batches_per_epoch()-1, within the order of an epoch.
-  std::span<const uint32_t> Batch(std::span<const uint32_t> order, int64_t batch) const;
+  // Of this rank, the same in every epoch.
+  int64_t batches_per_epoch() const { return batches_ / options_.world_size; }
+  // Of kBalanced and kBudget: no batch of any epoch holds more; graphs, nodes and edges are all bounded.
+  const DealLimits& limits() const { return limits_; }
+  // The same for equal (seed, epoch, graphs, sizes) on every machine.
+  EpochBatches Of(int64_t epoch) const;
+  // Graph ids of this rank's batch `batch`, 0..batches_per_epoch()-1, of an epoch, which outlives them.
+  std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
 
  private:
-  std::vector<uint32_t> graphs_;
-  EpochOrderOptions options_;
+  // Of kBalanced and kBudget.
+  EpochBatches DealOut(SplitMix64& random) const;
+
+  const std::vector<uint32_t> graphs_;
+  const EpochOrderOptions options_;
+  const std::vector<GraphSize> sizes_;
+  int64_t batches_ = 0;  // of an epoch, of every rank
+  DealLimits limits_;
 };
 
 }  // namespace permafrost::data

@@ -24,26 +24,26 @@ std::vector<uint32_t> Ids(uint32_t count) {
 // Resuming a job on another machine relies on these.
 TEST(EpochOrder, GoldenOrder) {
   const EpochOrder epochs(Ids(10), {.batch_size = 4, .seed = 42});
-  EXPECT_THAT(epochs.Of(0), ElementsAre(104, 106, 101, 102, 105, 107, 109, 108, 100, 103));
-  EXPECT_THAT(epochs.Of(1), ElementsAre(106, 103, 101, 100, 102, 108, 109, 107, 105, 104));
+  EXPECT_THAT(epochs.Of(0).graphs, ElementsAre(104, 106, 101, 102, 105, 107, 109, 108, 100, 103));
+  EXPECT_THAT(epochs.Of(1).graphs, ElementsAre(106, 103, 101, 100, 102, 108, 109, 107, 105, 104));
 }
 
 TEST(EpochOrder, EveryGraphOnceAnEpochAndEpochsDiffer) {
   const EpochOrder epochs(Ids(1000), {.batch_size = 32, .seed = 1});
-  const auto first = epochs.Of(0), second = epochs.Of(1);
+  const auto first = epochs.Of(0).graphs, second = epochs.Of(1).graphs;
   EXPECT_NE(first, second);
   for (auto order : {first, second}) {
     std::sort(order.begin(), order.end());
     EXPECT_EQ(order, Ids(1000));
   }
-  EXPECT_EQ(epochs.Of(0), first);
-  EXPECT_NE(EpochOrder(Ids(1000), {.batch_size = 32, .seed = 2}).Of(0), first);
-  EXPECT_EQ(EpochOrder(Ids(1000), {.batch_size = 8, .seed = 1}).Of(0), first) << "the order is not the batches'";
+  EXPECT_EQ(epochs.Of(0).graphs, first);
+  EXPECT_NE(EpochOrder(Ids(1000), {.batch_size = 32, .seed = 2}).Of(0).graphs, first);
+  EXPECT_EQ(EpochOrder(Ids(1000), {.batch_size = 8, .seed = 1}).Of(0).graphs, first) << "the order is not the batches'";
 }
 
 TEST(EpochOrder, WithoutShuffleTheOrderIsTheSplits) {
   const EpochOrder epochs(Ids(5), {.batch_size = 2, .seed = 1, .shuffle = false});
-  EXPECT_EQ(epochs.Of(3), Ids(5));
+  EXPECT_EQ(epochs.Of(3).graphs, Ids(5));
   ASSERT_EQ(epochs.batches_per_epoch(), 3);
   const auto order = epochs.Of(3);
   EXPECT_THAT(epochs.Batch(order, 0), ElementsAre(100, 101));
@@ -75,7 +75,145 @@ TEST(EpochOrder, RanksShareAnEpochWithoutOverlap) {
   for (int64_t rank = 0; rank < 3; ++rank) {
     const EpochOrder epochs(Ids(70), {.batch_size = 10, .seed = 5, .rank = rank, .world_size = 3});
     ASSERT_EQ(epochs.batches_per_epoch(), 2);
-    EXPECT_EQ(epochs.Of(2), order);
+    EXPECT_EQ(epochs.Of(2).graphs, order.graphs);
+    for (int64_t batch = 0; batch < 2; ++batch) {
+      const auto mine = epochs.Batch(order, batch), global = alone.Batch(order, batch * 3 + rank);
+      EXPECT_TRUE(std::equal(mine.begin(), mine.end(), global.begin(), global.end()));
+    }
+  }
+}
+
+// ---- Composed batches.
+
+std::vector<GraphSize> SizesOf(uint32_t count) {
+  SplitMix64 random(7, 0);
+  std::vector<GraphSize> sizes(count);
+  for (GraphSize& size : sizes) {
+    size.nodes = static_cast<int64_t>(5 + random.Below(30));
+    size.edges = 2 * size.nodes + static_cast<int64_t>(random.Below(9));
+  }
+  return sizes;
+}
+
+GraphSize HeldBy(std::span<const uint32_t> batch, const std::vector<GraphSize>& sizes) {
+  GraphSize held;
+  for (const uint32_t id : batch) {
+    held.nodes += sizes[id - 100].nodes;
+    held.edges += sizes[id - 100].edges;
+  }
+  return held;
+}
+
+// Resuming a job on another machine relies on these.
+TEST(ComposedBatches, GoldenOrder) {
+  const EpochOrder balanced(Ids(8), {.batch_size = 3, .seed = 42, .batching = {.kind = BatchingKind::kBalanced}},
+                            SizesOf(8));
+  const EpochBatches epoch = balanced.Of(1);
+  EXPECT_THAT(epoch.graphs, ElementsAre(GOLDEN));
+  EXPECT_THAT(epoch.ends, ElementsAre(ENDS));
+}
+
+TEST(ComposedBatches, EveryGraphOnceAnEpochWithinTheLimitsInEqualNumbersOfBatches) {
+  const struct {
+    const char* why;
+    uint32_t graphs;
+    int64_t batch_size;
+    BatchingOptions batching;
+    int64_t least, most;  // batches an epoch
+  } kCases[] = {
+      {"balanced", 1000, 32, {.kind = BatchingKind::kBalanced}, 32, 32},
+      {"balanced, whole batches", 960, 32, {.kind = BatchingKind::kBalanced}, 30, 30},
+      {"balanced, fewer than a batch", 7, 32, {.kind = BatchingKind::kBalanced}, 1, 1},
+      {"balanced, one graph a batch", 7, 1, {.kind = BatchingKind::kBalanced}, 7, 7},
+      {"no graphs", 0, 32, {.kind = BatchingKind::kBalanced}, 0, 0},
+      {"a budget of nodes", 1000, 1000, {.kind = BatchingKind::kBudget, .max_nodes = 400}, 48, 52},
+      {"a budget of edges", 1000, 1000, {.kind = BatchingKind::kBudget, .max_edges = 900}, 47, 52},
+      {"both", 1000, 1000, {.kind = BatchingKind::kBudget, .max_nodes = 400, .max_edges = 900}, 48, 53},
+      {"a budget that the graphs bound", 1000, 10, {.kind = BatchingKind::kBudget, .max_nodes = 40000}, 100, 100},
+      {"a budget of the largest graph", 50, 32, {.kind = BatchingKind::kBudget, .max_nodes = 34}, 30, 50},
+  };
+  for (const auto& c : kCases) {
+    const std::vector<GraphSize> sizes = SizesOf(c.graphs);
+    const EpochOrder epochs(Ids(c.graphs), {.batch_size = c.batch_size, .seed = 1, .batching = c.batching}, sizes);
+    EXPECT_GE(epochs.batches_per_epoch(), c.least) << c.why;
+    EXPECT_LE(epochs.batches_per_epoch(), c.most) << c.why;
+    for (int64_t epoch = 0; epoch < 20; ++epoch) {
+      const EpochBatches order = epochs.Of(epoch);
+      ASSERT_EQ(std::ssize(order.ends), epochs.batches_per_epoch()) << c.why;
+      std::vector<uint32_t> graphs = order.graphs;
+      std::ranges::sort(graphs);
+      EXPECT_EQ(graphs, Ids(c.graphs)) << c.why;
+      for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
+        const auto batch = epochs.Batch(order, b);
+        const GraphSize held = HeldBy(batch, sizes);
+        EXPECT_FALSE(batch.empty()) << c.why;
+        EXPECT_LE(std::ssize(batch), c.batch_size) << c.why;
+        EXPECT_LE(held.nodes, epochs.limits().nodes) << c.why;
+        EXPECT_LE(held.edges, epochs.limits().edges) << c.why;
+        if (c.batching.max_nodes > 0) EXPECT_LE(held.nodes, c.batching.max_nodes) << c.why;
+        if (c.batching.max_edges > 0) EXPECT_LE(held.edges, c.batching.max_edges) << c.why;
+      }
+    }
+  }
+}
+
+TEST(ComposedBatches, ArePureFunctionsOfSeedAndEpochAndDifferFromEpochToEpoch) {
+  const std::vector<GraphSize> sizes = SizesOf(200);
+  const auto make = [&](uint64_t seed) {
+    return EpochOrder(Ids(200), {.batch_size = 16, .seed = seed, .batching = {.kind = BatchingKind::kBalanced}}, sizes);
+  };
+  const EpochOrder epochs = make(3);
+  EXPECT_EQ(epochs.Of(4).graphs, make(3).Of(4).graphs);
+  EXPECT_EQ(epochs.Of(4).ends, make(3).Of(4).ends);
+  EXPECT_NE(epochs.Of(4).graphs, epochs.Of(5).graphs);
+  EXPECT_NE(epochs.Of(4).graphs, make(4).Of(4).graphs);
+  // Graphs meet others: of those that share a batch with the first one, most are others in the next epoch.
+  const auto mates = [&](int64_t epoch) {
+    const EpochBatches order = epochs.Of(epoch);
+    for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
+      const auto batch = epochs.Batch(order, b);
+      if (std::ranges::find(batch, 100U) != batch.end()) return std::vector<uint32_t>(batch.begin(), batch.end());
+    }
+    return std::vector<uint32_t>();
+  };
+  int64_t same = 0;
+  for (const uint32_t mate : mates(0)) same += std::ranges::count(mates(1), mate);
+  EXPECT_LE(same, 8);
+}
+
+TEST(ComposedBatches, BalancedOnesAreOfNearlyEqualSize) {
+  const std::vector<GraphSize> sizes = SizesOf(1000);
+  for (const bool balanced : {false, true}) {
+    const EpochOrder epochs(
+        Ids(1000),
+        {.batch_size = 32, .seed = 1, .batching = {.kind = balanced ? BatchingKind::kBalanced : BatchingKind::kRandom}},
+        sizes);
+    int64_t most = 0, all = 0;
+    const EpochBatches order = epochs.Of(0);
+    for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
+      const GraphSize held = HeldBy(epochs.Batch(order, b), sizes);
+      most = std::max(most, held.nodes + held.edges);
+      all += held.nodes + held.edges;
+    }
+    // Rows that padding each batch to the largest adds.
+    const double added = static_cast<double>(most * epochs.batches_per_epoch() - all) / static_cast<double>(all);
+    if (balanced) {
+      EXPECT_LE(added, 0.02);
+    } else {
+      EXPECT_GE(added, 0.1);
+    }
+  }
+}
+
+TEST(ComposedBatches, RanksShareThem) {
+  const std::vector<GraphSize> sizes = SizesOf(70);
+  const BatchingOptions batching{.kind = BatchingKind::kBalanced};
+  const EpochOrder alone(Ids(70), {.batch_size = 10, .seed = 5, .batching = batching}, sizes);
+  const EpochBatches order = alone.Of(2);
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    const EpochOrder epochs(Ids(70), {.batch_size = 10, .seed = 5, .rank = rank, .world_size = 3, .batching = batching},
+                            sizes);
+    ASSERT_EQ(epochs.batches_per_epoch(), 2);
     for (int64_t batch = 0; batch < 2; ++batch) {
       const auto mine = epochs.Batch(order, batch), global = alone.Batch(order, batch * 3 + rank);
       EXPECT_TRUE(std::equal(mine.begin(), mine.end(), global.begin(), global.end()));

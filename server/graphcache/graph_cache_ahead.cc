@@ -1,0 +1,69 @@
+// What a graph cache captures before a step, so that no step waits for a capture.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "graphcache/graph_cache.h"
+
+namespace permafrost::graphcache {
+
+std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
+  const bool freezes = state_.options.policy == Policy::kFreeze && state_.armed;
+  std::vector<Ahead> ahead;
+  for (const std::unique_ptr<Entry>& entry : entries_.all()) {
+    const Mode mode = entry->info.mode;
+    if (entry->awaits_recapture && !IsExact(mode)) ahead.push_back({.mode = mode, .entry = entry.get(), .shape = {}});
+  }
+  if (!state_.frozen && !freezes) return ahead;
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (IsExact(mode) || of(mode).broken) continue;
+    const std::vector<BatchShape> planned = PlannedShapes(mode);
+    if (of(mode).dynamic) {
+      if (!planned.empty() && entries_.FindDynamic(mode) == nullptr) ahead.push_back({.mode = mode, .shape = {}});
+      continue;
+    }
+    // The largest first: the others fit into the storage that it took.
+    for (auto shape = planned.rbegin(); shape != planned.rend(); ++shape) {
+      if (entries_.Find(mode, *shape) == nullptr) ahead.push_back({.mode = mode, .shape = *shape});
+    }
+  }
+  return ahead;
+}
+
+int64_t GraphCache::captures_ahead() const { return ready_ ? 0 : std::ssize(AllAhead()); }
+
+absl::Status GraphCache::CaptureNext(int64_t step) {
+  std::vector<Ahead> ahead = AllAhead();
+  if (!ahead.empty()) {
+    const absl::Duration begin = setup_.elapsed();
+    const int64_t before = of(Mode::kTrain).captures + of(Mode::kEval).captures;
+    const Ahead& next = ahead.front();
+    if (next.entry != nullptr) {
+      PF_RETURN_IF_ERROR(CaptureAgain(*next.entry));
+    } else if (of(next.mode).dynamic) {
+      PF_RETURN_IF_ERROR(InsertDynamic(next.mode, step).status());
+    } else {
+      PF_RETURN_IF_ERROR(Insert(next.mode, next.shape, step).status());
+    }
+    captured_ahead_ += of(Mode::kTrain).captures + of(Mode::kEval).captures - before;
+    ahead_elapsed_ += setup_.elapsed() - begin;
+    ahead = AllAhead();
+  }
+  ready_ = ahead.empty();
+  if (!ready_) return absl::OkStatus();
+  const absl::Duration elapsed = std::exchange(ahead_elapsed_, absl::ZeroDuration());
+  if (const int64_t captured = std::exchange(captured_ahead_, 0); captured > 0) {
+    Report(absl::StrFormat("graph cache warmed up before step %d: %d %s in %.2f s", step + 1, captured,
+                           captured == 1 ? "capture" : "captures", absl::ToDoubleSeconds(elapsed)),
+           /*warning=*/false);
+  }
+  const bool planned = !IsExact(Mode::kTrain) && !PlannedShapes(Mode::kTrain).empty();
+  if (state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen && planned) {
+    PF_RETURN_IF_ERROR(Freeze(step));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::graphcache

@@ -1,0 +1,237 @@
+// A cache that rounds batches up to a few planned shapes, and what it captures before a step.
+#include "graphcache/cache_fixture.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr PolicyOptions kLadder{.shapes = Shapes::kLadder};
+
+class LadderCacheTest : public CacheFixture {
+ protected:
+  LadderCacheTest() {
+    for (const int64_t nodes : {10, 30, 31, 60, 88, 90}) plan_.train_schedule.push_back({Padded(nodes), 10});
+    plan_.eval_schedule = {{Padded(19), 4}, {Padded(20), 4}, {Padded(40), 4}};
+  }
+  // Of the mode, in the order of their capture.
+  std::vector<int64_t> HeldNodes(Mode mode) const {
+    std::vector<int64_t> nodes;
+    for (const EntryInfo& info : cache_->entries())
+      if (info.mode == mode) nodes.push_back(info.shape.nodes);
+    return nodes;
+  }
+};
+
+TEST_F(LadderCacheTest, WhichOptionsAskForIt) {
+  const struct {
+    const char* why;
+    PolicyOptions options;
+    int64_t rungs;
+  } kCases[] = {
+      {"a few shapes: all of them", kLadder, 6},
+      {"at most so many", {.shapes = Shapes::kLadder, .rungs = 3}, 3},
+      {"auto under freeze, where nothing is dynamic", {.shapes = Shapes::kAuto, .rungs = 2}, 2},
+      {"dynamic, where nothing is", {.policy = Policy::kAlways, .shapes = Shapes::kDynamic, .rungs = 2}, 2},
+      {"under always", {.policy = Policy::kAlways, .shapes = Shapes::kLadder, .rungs = 1}, 1},
+      {"auto under always counts shapes", {.policy = Policy::kAlways, .shapes = Shapes::kAuto}, 0},
+      {"exact", {.shapes = Shapes::kExact, .rungs = 3}, 0},
+      {"never keeps nothing", {.policy = Policy::kNever, .shapes = Shapes::kLadder}, 0},
+      {"so does clear per step", {.policy = Policy::kClearPerStep, .shapes = Shapes::kLadder}, 0},
+  };
+  auto_shapes_ = Shapes::kAuto;
+  for (const auto& c : kCases) EXPECT_EQ(Make(c.options).of(Mode::kTrain).rungs, c.rungs) << c.why;
+}
+
+TEST_F(LadderCacheTest, AllRungsAreCapturedBeforeTheFirstStepTheLargestFirstAndNoneAfter) {
+  Make({.freeze_at = 2, .shapes = Shapes::kLadder, .rungs = 3});
+  EXPECT_THAT(Train(25), ElementsAre("capture train 90", "capture train 60", "capture train 31", "capture eval 40",
+                                     "capture eval 20", "capture eval 19", "pad 31", "replay train 31"));
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_EQ(cache_->snapshot().freeze_step, 0);
+  EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 3) << "a freeze point counts shapes as they come";
+  EXPECT_THAT(infos_,
+              testing::IsSupersetOf({"graph cache warmed up before step 1: 6 captures in 12.00 s",
+                                     "graph cache frozen before the first step with 3 training and 3 evaluation "
+                                     "executables"}));
+  EXPECT_THAT(Train(90, 1), ElementsAre("pad 90", "replay train 90"));
+  EXPECT_THAT(Train(61, 2), ElementsAre("pad 90", "replay train 90"));
+  EXPECT_THAT(Train(60, 3), ElementsAre("pad 60", "replay train 60"));
+  EXPECT_THAT(Eval(20, 4), ElementsAre("pad 20", "replay eval 20"));
+  const ModeStats train = Stats();
+  EXPECT_EQ(train.hits, 2) << "at their own shape";
+  EXPECT_EQ(train.padded_hits, 2);
+  EXPECT_EQ(train.misses, 0) << "every step is a replay";
+  EXPECT_EQ(train.captures, 3);
+  EXPECT_EQ(train.capacity, 3);
+  EXPECT_EQ(train.rejected_inserts, 0);
+}
+
+TEST_F(LadderCacheTest, WhatTheOwnerCapturesAheadNoStepDoes) {
+  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  EXPECT_FALSE(cache_->ready());
+  EXPECT_EQ(cache_->captures_ahead(), 4);
+  for (int64_t left = 3; left >= 0; --left) {
+    ASSERT_TRUE(cache_->CaptureNext(7).ok());
+    EXPECT_EQ(cache_->captures_ahead(), left);
+    EXPECT_EQ(cache_->ready(), left == 0);
+    EXPECT_EQ(cache_->snapshot().frozen, left == 0);
+  }
+  EXPECT_EQ(compiler_.Take().size(), 4U);
+  EXPECT_EQ(cache_->snapshot().freeze_step, 7);
+  EXPECT_THAT(Train(50, 7), ElementsAre("pad 90", "replay train 90"));
+}
+
+TEST_F(LadderCacheTest, UnderAlwaysRungsAreCapturedAsTheyAreMet) {
+  Make({.policy = Policy::kAlways, .shapes = Shapes::kLadder, .rungs = 2});
+  EXPECT_THAT(Train(25), ElementsAre("capture train 31", "pad 31", "replay train 31"));
+  EXPECT_THAT(Train(31), ElementsAre("pad 31", "replay train 31"));
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  EXPECT_EQ(Stats().capacity, 2);
+  EXPECT_THAT(Apply(CommandKind::kFreeze, 2), IsEmpty());
+  EXPECT_THAT(Train(31, 2),
+              ElementsAre("capture train 90", "capture eval 40", "capture eval 20", "pad 31", "replay train 31"));
+}
+
+TEST_F(LadderCacheTest, AStepThatCannotBeCapturedIsTriedOnceAndRunsEager) {
+  compiler_.breaks = {{Mode::kTrain, "aten::item"}};
+  Make(kLadder);
+  EXPECT_EQ(cache_->captures_ahead(), 9);
+  ASSERT_TRUE(cache_->CaptureNext(0).ok());
+  EXPECT_EQ(cache_->captures_ahead(), 3) << "what would break again is not tried";
+  EXPECT_THAT(Train(25), ElementsAre("break train 90", "capture eval 40", "capture eval 20", "capture eval 19",
+                                     "pad 25", "eager train 25"));
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_EQ(Stats().graph_breaks, 1);
+}
+
+TEST_F(LadderCacheTest, AnErrorOfACaptureIsTriedAgain) {
+  compiler_.fail_captures = {Mode::kEval};
+  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  EXPECT_EQ(TryRun(Mode::kTrain, 20).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(cache_->ready());
+  compiler_.fail_captures.clear();
+  compiler_.Take();
+  EXPECT_THAT(Train(20), ElementsAre("capture eval 40", "pad 90", "replay train 90"));
+}
+
+TEST_F(LadderCacheTest, ABatchAboveTheLadderIsHandledAsAMiss) {
+  Make(kLadder);
+  Train(25);
+  EXPECT_THAT(Train(95, 1), ElementsAre("pad 95", "eager train 95"));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("holds no executable that a training batch")));
+}
+
+TEST_F(LadderCacheTest, BatchesThatComeRoundedUpKeepTheirRungs) {
+  plan_.train_rungs = {Padded(45), Padded(90)};
+  plan_.train_schedule.clear();
+  plan_.eval_schedule.clear();
+  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  EXPECT_THAT(Train(45), ElementsAre("capture train 90", "capture train 45", "capture eval 40", "capture eval 20",
+                                     "pad 45", "replay train 45"));
+  EXPECT_EQ(Stats().rungs, 2);
+}
+
+TEST_F(LadderCacheTest, WhereNothingIsPlannedShapesAreExact) {
+  plan_ = {};
+  Make(kLadder);
+  EXPECT_THAT(Train(45), ElementsAre("capture train 45", "pad 45", "replay train 45"));
+  EXPECT_EQ(Stats().rungs, 0);
+}
+
+TEST_F(LadderCacheTest, ReplaysAreTimedEntryByEntry) {
+  compiler_.replay_time = absl::Milliseconds(3);
+  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  for (const int64_t nodes : {20, 25, 80}) Train(nodes);
+  std::map<int64_t, std::pair<int64_t, double>> costs;
+  for (const EntryInfo& info : cache_->entries())
+    if (info.mode == Mode::kTrain) costs[info.shape.nodes] = {info.replays, info.replay_seconds};
+  EXPECT_EQ(costs[31].first, 2);
+  EXPECT_DOUBLE_EQ(costs[31].second, 0.006);
+  EXPECT_EQ(costs[90].first, 1);
+  EXPECT_DOUBLE_EQ(costs[90].second, 0.003);
+}
+
+// ---- Commands.
+
+TEST_F(LadderCacheTest, AnotherNumberOfRungsIsAnotherLadder) {
+  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  Train(25);
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 1, {.rungs = 2}), Contains("drop train 90"));
+  EXPECT_FALSE(cache_->ready());
+  EXPECT_THAT(Train(25, 1), ElementsAre("capture train 90", "capture train 31", "capture eval 40", "capture eval 20",
+                                        "pad 31", "replay train 31"));
+  EXPECT_EQ(cache_->snapshot().freeze_step, 1);
+  EXPECT_THAT(HeldNodes(Mode::kTrain), ElementsAre(90, 31));
+}
+
+TEST_F(LadderCacheTest, EachKindDropsWhatIsOfAnother) {
+  compiler_.no_dynamic_reason.clear();
+  Make(kLadder);
+  Train(25);
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 1, {.shapes = Shapes::kDynamic}), testing::SizeIs(9));
+  EXPECT_THAT(Train(25, 1),
+              ElementsAre("capture every train", "capture every eval", "pad 25", "replay every train 25"));
+  EXPECT_THAT(Apply(CommandKind::kUpdatePolicy, 2, {.freeze_at = 1, .shapes = Shapes::kExact}), testing::SizeIs(2));
+  EXPECT_EQ(cache_->captures_ahead(), 0) << "exact shapes are captured as they come";
+  EXPECT_THAT(Train(25, 2), Contains("capture train 25"));
+  Apply(CommandKind::kUpdatePolicy, 3, {.shapes = Shapes::kLadder, .rungs = 1});
+  EXPECT_THAT(Train(25, 3), ElementsAre("capture train 90", "capture eval 40", "pad 90", "replay train 90"));
+}
+
+TEST_F(LadderCacheTest, AClearOfAFrozenCacheIsMadeGoodBeforeTheNextStep) {
+  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  Train(25);
+  Apply(CommandKind::kClear, 1);
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_EQ(cache_->captures_ahead(), 2);
+  EXPECT_THAT(Eval(25, 1), ElementsAre("capture train 90", "capture eval 40", "pad 40", "replay eval 40"));
+}
+
+TEST_F(LadderCacheTest, AThawedCacheCapturesAsItGoes) {
+  Make({.shapes = Shapes::kLadder, .rungs = 1});
+  Apply(CommandKind::kThaw);
+  EXPECT_THAT(Train(25), ElementsAre("capture train 90", "pad 90", "replay train 90"));
+  EXPECT_THAT(Eval(25), ElementsAre("capture eval 40", "pad 40", "replay eval 40"));
+  EXPECT_FALSE(cache_->snapshot().frozen);
+}
+
+// ---- Resumes.
+
+TEST_F(LadderCacheTest, AResumePadsAsBeforeAndCapturesFirst) {
+  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  Train(25);
+  const Snapshot snapshot = *SnapshotFromJson(ToJson(cache_->snapshot()));
+  const std::vector<EntryInfo> entries = *EntriesFromJson(ToJson(cache_->entries()));
+  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  cache_->Restore(snapshot, entries);
+  EXPECT_EQ(Stats().rungs, 2);
+  EXPECT_EQ(Stats().awaiting_recapture, 2);
+  EXPECT_EQ(cache_->captures_ahead(), 4);
+  EXPECT_THAT(Train(20, 1), ElementsAre("capture train 90", "capture train 31", "capture eval 40", "capture eval 20",
+                                        "pad 31", "replay train 31"));
+  EXPECT_EQ(Stats().recaptures, 2);
+  EXPECT_EQ(Stats().awaiting_recapture, 0);
+  EXPECT_EQ(Stats().frozen_captures, 0);
+}
+
+// A run that is stopped between two captures goes on with the others.
+TEST_F(LadderCacheTest, AResumeInTheMiddleOfAWarmUpEndsIt) {
+  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  ASSERT_TRUE(cache_->CaptureNext(0).ok());
+  EXPECT_THAT(compiler_.Take(), ElementsAre("capture train 90"));
+  const Snapshot snapshot = cache_->snapshot();
+  const std::vector<EntryInfo> entries = cache_->entries();
+  Make({.shapes = Shapes::kLadder, .rungs = 2});
+  cache_->Restore(snapshot, entries);
+  EXPECT_FALSE(cache_->snapshot().frozen);
+  EXPECT_THAT(Train(20), ElementsAre("capture train 90", "capture train 31", "capture eval 40", "capture eval 20",
+                                     "pad 31", "replay train 31"));
+  EXPECT_TRUE(cache_->snapshot().frozen);
+}
+
+}  // namespace
+}  // namespace permafrost::graphcache
