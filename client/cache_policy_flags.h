@@ -15,8 +15,11 @@ struct CachePolicyFlags {
   std::optional<std::string> policy, on_miss, shapes;
   // 0: derived from the dataset.
   std::optional<int64_t> freeze_at;
+  // 0: no audits; no limit.
+  std::optional<int64_t> audit_every, max_executables;
+  std::optional<bool> strict;
 
-  bool any() const { return policy || on_miss || shapes || freeze_at; }
+  bool any() const { return policy || on_miss || shapes || freeze_at || audit_every || max_executables || strict; }
 };
 
 // `policy_flag` is "--policy" or what it is called among other flags; the others have one name. `absent`

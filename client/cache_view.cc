@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/string_view.h"
+#include "client/explain_view.h"
 #include "client/format.h"
 #include "client/table.h"
 #include "client/wire_time.h"
@@ -112,6 +113,10 @@ Cell BreaksCell(const v1::GraphCache& cache) {
           Tone::kWarn};
 }
 
+bool HasAudits(const v1::GraphCache& cache) {
+  return cache.policy().audit_every() > 0 || Sum(cache, [](const Statistics& s) { return s.audits(); }) > 0;
+}
+
 std::string CapacityText(const Statistics& s) {
   return s.capacity() <= 0 ? CountText(s.entries())
                            : absl::StrCat(CountText(s.entries()), " of ", CountText(s.capacity()));
@@ -174,13 +179,6 @@ std::string RenderModes(const v1::GraphCache& cache, const RenderStyle& style) {
   return table.Render(style);
 }
 
-std::string RenderBreaks(const v1::GraphCache& cache, const RenderStyle& style) {
-  std::vector<std::vector<Cell>> rows;
-  for (const v1::GraphBreak& b : cache.graph_breaks())
-    rows.push_back({b.op().empty() ? kNothing : b.op(), ModeName(b.mode()), CountText(b.count()), b.why()});
-  return RenderTable({{"GRAPH BREAK"}, {"MODE"}, {"TIMES", Align::kRight}, {"WHY"}}, rows, style);
-}
-
 }  // namespace
 
 std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freeze_at) {
@@ -203,6 +201,7 @@ std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freez
   if (policy.shapes() == Policy::SHAPES_DYNAMIC || policy.shapes() == Policy::SHAPES_EXACT) {
     absl::StrAppend(&text, ", shapes: ", EnumShortName(*Policy::Shapes_descriptor(), policy.shapes()));
   }
+  if (policy.strict()) absl::StrAppend(&text, ", strict");
   return text;
 }
 
@@ -239,6 +238,10 @@ std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const
   std::vector<Field> fields{{"policy", freezes_at_once ? "freeze after the first training step"
                                                        : PolicyText(cache.policy(), cache.freeze_at())},
                             {"state", StateCell(cache, time)}};
+  if (cache.policy().strict()) {
+    fields.push_back(
+        {"strict", "a graph break or a failed audit fails the job, and, once frozen, a capture or an eager step"});
+  }
   std::string out = absl::StrCat("graph cache of job ", OneLine(CacheJob(cache.name())), "\n");
   // Before the job's first step there is nothing else to show.
   const bool has_run = Sum(cache, Steps) > 0 || Sum(cache, Entries) > 0;
@@ -251,10 +254,14 @@ std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const
     if (cache.has_train_ceiling()) fields.push_back({"train ceiling", ShapeText(cache.train_ceiling())});
     if (cache.has_eval_ceiling()) fields.push_back({"eval ceiling", ShapeText(cache.eval_ceiling())});
     fields.push_back({"graph breaks", BreaksCell(cache)});
+    if (HasAudits(cache)) fields.push_back({"audits", AuditsCell(cache)});
   }
   absl::StrAppend(&out, RenderFields(fields, style));
   if (has_run) absl::StrAppend(&out, "\n", RenderModes(cache, style));
-  if (!cache.graph_breaks().empty()) absl::StrAppend(&out, "\n", RenderBreaks(cache, style));
+  for (const std::string& part :
+       {RenderGraphBreaks(cache, style), RenderAuditFailures(cache, style), RenderCauses(cache, style)}) {
+    if (!part.empty()) absl::StrAppend(&out, "\n", part);
+  }
   return out;
 }
 

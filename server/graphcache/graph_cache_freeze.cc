@@ -19,11 +19,12 @@ FreezePoint GraphCache::FindPoint() const {
 
 bool GraphCache::IsFreezeDue() const {
   return state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen &&
-         state_.freeze_point.freeze_at > 0 && state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at;
+         state_.freeze_point.freeze_at > 0 &&
+         (state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at || IsFull());
 }
 
 absl::Status GraphCache::Freeze(int64_t step) {
-  PF_RETURN_IF_ERROR(CaptureCeilings(step));
+  PF_RETURN_IF_ERROR(CaptureCeilings(Cause::kFreeze, step));
   state_.frozen = true;
   state_.freeze_step = step;
   state_.freeze_time = setup_.now();
@@ -44,17 +45,17 @@ std::vector<BatchShape> GraphCache::PlannedShapes(Mode mode) const {
   return shapes;
 }
 
-absl::Status GraphCache::CaptureCeilings(int64_t step) {
+absl::Status GraphCache::CaptureCeilings(Cause cause, int64_t step) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     const std::vector<BatchShape> planned = PlannedShapes(mode);
     if (planned.empty()) continue;
     if (of(mode).dynamic && entries_.FindDynamic(mode) == nullptr) {
-      PF_RETURN_IF_ERROR(InsertDynamic(mode, step).status());
+      PF_RETURN_IF_ERROR(InsertDynamic(mode, cause, step).status());
     }
     if (of(mode).dynamic) continue;
     for (const BatchShape& shape : planned) {
       if (broken(mode) || entries_.Find(mode, shape) != nullptr) continue;
-      PF_RETURN_IF_ERROR(Insert(mode, shape, step).status());
+      PF_RETURN_IF_ERROR(Insert(mode, cause, shape, step).status());
     }
   }
   return absl::OkStatus();
@@ -89,7 +90,7 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
       RetryBreaks();
       ChooseKinds();
       state_.freeze_point = FindPoint();
-      return state_.frozen ? CaptureCeilings(step) : absl::OkStatus();
+      return state_.frozen ? CaptureCeilings(Cause::kPolicyChange, step) : absl::OkStatus();
   }
   return absl::InternalError("the command is of no known kind");
 }

@@ -38,6 +38,9 @@ struct Schema {
     a("freeze_at", c.freeze_at);
     a("on_miss", c.on_miss, graphcache::kOnMissNames);
     a("shapes", c.shapes, graphcache::kShapesNames);
+    a("audit_every", c.audit_every);
+    a("strict", c.strict);
+    a("max_executables", c.max_executables);
   }
 
   template <class A>

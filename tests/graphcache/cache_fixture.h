@@ -30,6 +30,7 @@ class CacheFixture : public testing::Test {
     setup.now = [this] { return compiler_.now; };
     setup.elapsed = [this] { return compiler_.elapsed; };
     setup.log = [this](std::string_view line, bool warning) { (warning ? warnings_ : infos_).emplace_back(line); };
+    setup.log_error = [this](std::string_view line) { errors_.emplace_back(line); };
     // Drops of the one before are none of this one's.
     compiler_.recording_drops = false;
     cache_ = std::make_unique<GraphCache>(std::move(setup), compiler_);
@@ -69,7 +70,7 @@ class CacheFixture : public testing::Test {
                   .known_train_shapes = 40,
                   .train_rungs = {},
                   .eval_rungs = {Padded(20), Padded(40)}};
-  std::vector<std::string> warnings_, infos_;
+  std::vector<std::string> warnings_, infos_, errors_;
   int64_t sequence_ = 0;
   std::unique_ptr<GraphCache> cache_;
 };
