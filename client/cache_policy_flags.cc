@@ -25,6 +25,19 @@ void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, co
                              "auto: dynamic or else ladder under policy freeze",
                              otherwise));
   command.add_option("--rungs", flags.rungs, absl::StrCat("Most shapes of a ladder, 1..64", otherwise))->type_name("N");
+  command
+      .add_option("--audit-every", flags.audit_every,
+                  absl::StrCat("Training steps from one audited replay to the next; 0: none", otherwise))
+      ->type_name("N");
+  command.add_flag(
+      "--strict,!--no-strict", flags.strict,
+      absl::StrCat("Fail the job at a graph break, a failed audit, or, once the cache is frozen, a capture "
+                   "or an eager step",
+                   otherwise));
+  command
+      .add_option("--max-executables", flags.max_executables,
+                  absl::StrCat("Executables that the cache keeps at most; 0: no limit", otherwise))
+      ->type_name("N");
 }
 
 void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy) {
@@ -37,6 +50,9 @@ void Override(const CachePolicyFlags& flags, v1::GraphCachePolicy& policy) {
         EnumOf<v1::GraphCachePolicy::OnMiss>(*v1::GraphCachePolicy::OnMiss_descriptor(), *flags.on_miss));
   }
   if (flags.rungs) policy.set_rungs(*flags.rungs);
+  if (flags.audit_every) policy.set_audit_every(*flags.audit_every);
+  if (flags.strict) policy.set_strict(*flags.strict);
+  if (flags.max_executables) policy.set_max_executables(*flags.max_executables);
   if (flags.shapes) {
     policy.set_shapes(EnumOf<v1::GraphCachePolicy::Shapes>(*v1::GraphCachePolicy::Shapes_descriptor(), *flags.shapes));
   }

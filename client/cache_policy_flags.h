@@ -17,8 +17,13 @@ struct CachePolicyFlags {
   std::optional<int64_t> freeze_at;
   // 0: the server's choice.
   std::optional<int64_t> rungs;
+  // 0: no audits; no limit.
+  std::optional<int64_t> audit_every, max_executables;
+  std::optional<bool> strict;
 
-  bool any() const { return policy || on_miss || shapes || freeze_at || rungs; }
+  bool any() const {
+    return policy || on_miss || shapes || freeze_at || rungs || audit_every || max_executables || strict;
+  }
 };
 
 // `policy_flag` is "--policy" or what it is called among other flags; the others have one name. `absent`

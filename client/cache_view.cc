@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/string_view.h"
+#include "client/explain_view.h"
 #include "client/format.h"
 #include "client/table.h"
 #include "client/wire_time.h"
@@ -128,6 +129,10 @@ Cell BreaksCell(const v1::GraphCache& cache) {
   return {absl::StrCat(cache.graph_breaks_size(), ", see below; ", then), Tone::kWarn};
 }
 
+bool HasAudits(const v1::GraphCache& cache) {
+  return cache.policy().audit_every() > 0 || Sum(cache, [](const Statistics& s) { return s.audits(); }) > 0;
+}
+
 std::string CapacityText(const Statistics& s) {
   return s.capacity() <= 0 ? CountText(s.entries())
                            : absl::StrCat(CountText(s.entries()), " of ", CountText(s.capacity()));
@@ -190,13 +195,6 @@ std::string RenderModes(const v1::GraphCache& cache, const RenderStyle& style) {
   return table.Render(style);
 }
 
-std::string RenderBreaks(const v1::GraphCache& cache, const RenderStyle& style) {
-  std::vector<std::vector<Cell>> rows;
-  for (const v1::GraphBreak& b : cache.graph_breaks())
-    rows.push_back({b.op().empty() ? kNothing : b.op(), ModeName(b.mode()), CountText(b.count()), b.why()});
-  return RenderTable({{"GRAPH BREAK"}, {"MODE"}, {"TIMES", Align::kRight}, {"WHY"}}, rows, style);
-}
-
 }  // namespace
 
 std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freeze_at) {
@@ -221,6 +219,7 @@ std::string PolicyText(const v1::GraphCachePolicy& policy, int64_t derived_freez
   if (policy.shapes() == Policy::SHAPES_LADDER && policy.rungs() > 0) {
     absl::StrAppend(&text, " of ", Plural(policy.rungs(), "rung"));
   }
+  if (policy.strict()) absl::StrAppend(&text, ", strict");
   return text;
 }
 
@@ -254,6 +253,10 @@ CacheSnapshot ToSnapshot(const v1::GraphCache& cache) {
 std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const RenderStyle& style) {
   std::vector<Field> fields{{"policy", PolicyText(cache.policy(), cache.freeze_at())},
                             {"state", StateCell(cache, time)}};
+  if (cache.policy().strict()) {
+    fields.push_back(
+        {"strict", "a graph break or a failed audit fails the job, and, once frozen, a capture or an eager step"});
+  }
   std::string out = absl::StrCat("graph cache of job ", OneLine(CacheJob(cache.name())), "\n");
   // Before the job's first step there is nothing else to show.
   const bool has_run = Sum(cache, Steps) > 0 || Sum(cache, Entries) > 0;
@@ -266,10 +269,14 @@ std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const
     if (cache.has_train_ceiling()) fields.push_back({"train ceiling", ShapeText(cache.train_ceiling())});
     if (cache.has_eval_ceiling()) fields.push_back({"eval ceiling", ShapeText(cache.eval_ceiling())});
     fields.push_back({"graph breaks", BreaksCell(cache)});
+    if (HasAudits(cache)) fields.push_back({"audits", AuditsCell(cache)});
   }
   absl::StrAppend(&out, RenderFields(fields, style));
   if (has_run) absl::StrAppend(&out, "\n", RenderModes(cache, style));
-  if (!cache.graph_breaks().empty()) absl::StrAppend(&out, "\n", RenderBreaks(cache, style));
+  for (const std::string& part :
+       {RenderGraphBreaks(cache, style), RenderAuditFailures(cache, style), RenderCauses(cache, style)}) {
+    if (!part.empty()) absl::StrAppend(&out, "\n", part);
+  }
   return out;
 }
 

@@ -127,6 +127,7 @@ void AddJobCommands(CLI::App& app, Command& chosen) {
   AddJobSubmit(*job, chosen);
   AddList(*job, chosen);
   AddForOneJob(*job, "show", "Everything about one job: description, progress, epochs, result", ShowJob, chosen);
+  AddJobExplain(*job, chosen);
   AddJobWatch(*job, chosen);
   AddJobLogs(*job, chosen);
   AddForOneJob(*job, "cancel", "Stop a queued or running job at its next step, after a checkpoint", CancelJob, chosen);

@@ -18,6 +18,7 @@ using Policies = WireEnum<v1::GraphCachePolicy::Policy, graphcache::kPolicyNames
 using OnMisses = WireEnum<v1::GraphCachePolicy::OnMiss, graphcache::kOnMissNames>;
 using AllShapes = WireEnum<v1::GraphCachePolicy::Shapes, graphcache::kShapesNames>;
 using Modes = WireEnum<v1::GraphCacheMode, kModeNames>;
+using Causes = WireEnum<v1::GraphCacheCause, graphcache::kCauseNames>;
 using FreezeSources = WireEnum<v1::FreezePointSource, graphcache::kFreezeSourceNames>;
 
 void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCacheStatistics& wire) {
@@ -46,6 +47,47 @@ void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCa
   wire.set_dynamic(stats.dynamic);
   wire.set_oversize_steps(stats.oversize_steps);
   wire.set_rungs(stats.rungs);
+  wire.set_audits(stats.audits);
+  wire.set_audit_failures(stats.audit_failures);
+}
+
+// `add` makes one more CauseCount.
+template <class Add>
+void CausesToWire(Mode mode, const graphcache::CauseCounts& counts, Add add) {
+  for (const auto& [cause, name] : graphcache::kCauseNames.rows) {
+    if (counts.of(cause) == 0) continue;
+    v1::CauseCount& out = *add();
+    out.set_mode(Modes::ToWire(mode));
+    out.set_cause(Causes::ToWire(cause));
+    out.set_count(counts.of(cause));
+  }
+}
+
+void AuditFailureToWire(const graphcache::AuditFailure& failure, v1::AuditFailure& wire) {
+  wire.set_mode(Modes::ToWire(failure.mode));
+  ShapeToWire(failure.shape, *wire.mutable_shape());
+  wire.set_step(failure.step);
+  wire.set_op(ValidUtf8(failure.op));
+  wire.set_why(ValidUtf8(failure.why));
+  wire.set_count(failure.count);
+}
+
+void ProfileToWire(const graphcache::StepProfile& profile, v1::StepProfile& wire) {
+  wire.set_mode(Modes::ToWire(profile.mode));
+  ShapeToWire(profile.shape, *wire.mutable_shape());
+  wire.set_step(profile.step);
+  wire.set_replay_seconds(profile.replay_seconds);
+  wire.set_eager_seconds(profile.eager_seconds);
+  double products = 0;
+  for (const graphcache::OperatorTime& time : profile.operators) {
+    v1::OperatorTime& out = *wire.add_operators();
+    out.set_op(ValidUtf8(time.op));
+    out.set_calls(time.calls);
+    out.set_seconds(time.seconds);
+    out.set_product(graphcache::IsProduct(time.op));
+    if (out.product()) products += time.seconds;
+  }
+  wire.set_product_seconds(products);
 }
 
 // The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.
@@ -65,6 +107,9 @@ graphcache::PolicyUpdate ReadPolicy(const v1::GraphCachePolicy& wire, std::strin
   update.on_miss = ReadOptional<OnMisses>(wire.on_miss(), path + "on_miss", violations);
   update.shapes = ReadOptional<AllShapes>(wire.shapes(), path + "shapes", violations);
   if (wire.has_rungs()) update.rungs = wire.rungs();
+  if (wire.has_audit_every()) update.audit_every = wire.audit_every();
+  if (wire.has_strict()) update.strict = wire.strict();
+  if (wire.has_max_executables()) update.max_executables = wire.max_executables();
   return update;
 }
 
@@ -108,7 +153,22 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
     out.set_why(ValidUtf8(graph_break.why));
     out.set_count(graph_break.count);
   }
+  for (const graphcache::AuditFailure& failure : snapshot.audit_failures) {
+    AuditFailureToWire(failure, *wire.add_audit_failures());
+  }
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    const graphcache::ModeStats& stats = snapshot.of(mode);
+    CausesToWire(mode, stats.captures_by_cause, [&wire] { return wire.add_captures_by_cause(); });
+    CausesToWire(mode, stats.misses_by_cause, [&wire] { return wire.add_misses_by_cause(); });
+  }
   wire.set_command_step(snapshot.command_step);
+  return wire;
+}
+
+v1::ExplainGraphCacheResponse ExplanationToWire(const JobId& job, const graphcache::Snapshot& snapshot) {
+  v1::ExplainGraphCacheResponse wire;
+  *wire.mutable_cache() = GraphCacheToWire(job, snapshot);
+  for (const graphcache::StepProfile& profile : snapshot.profiles.list()) ProfileToWire(profile, *wire.add_profiles());
   return wire;
 }
 
@@ -124,6 +184,7 @@ v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry) {
   SetTime(entry.last_use, [&wire] { return wire.mutable_last_use_time(); });
   wire.set_dynamic(entry.dynamic);
   if (entry.replays > 0) wire.set_replay_seconds(entry.replay_seconds / static_cast<double>(entry.replays));
+  wire.set_withdrawn(entry.withdrawn);
   return wire;
 }
 
@@ -134,20 +195,18 @@ v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& opt
   wire.set_on_miss(OnMisses::ToWire(options.on_miss));
   wire.set_shapes(AllShapes::ToWire(options.shapes));
   wire.set_rungs(options.rungs);
+  wire.set_audit_every(options.audit_every);
+  wire.set_strict(options.strict);
+  wire.set_max_executables(options.max_executables);
   return wire;
 }
 
 graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
                                                    const graphcache::PolicyOptions& defaults, Violations& violations) {
-  const graphcache::PolicyUpdate given = ReadPolicy(wire, prefix, violations);
-  graphcache::PolicyOptions options = defaults;
-  if (given.policy && *given.policy != defaults.policy) options.freeze_at = 0;
-  if (given.policy) options.policy = *given.policy;
-  if (given.freeze_at) options.freeze_at = *given.freeze_at;
-  if (given.on_miss) options.on_miss = *given.on_miss;
-  if (given.shapes) options.shapes = *given.shapes;
-  if (given.rungs) options.rungs = *given.rungs;
-  return options;
+  graphcache::PolicyUpdate given = ReadPolicy(wire, prefix, violations);
+  if (given.policy && *given.policy != defaults.policy && !given.freeze_at) given.freeze_at = 0;
+  if (graphcache::KeepsNothing(given.policy.value_or(defaults.policy)) && !given.strict) given.strict = false;
+  return graphcache::Updated(defaults, given);
 }
 
 graphcache::PolicyUpdate PolicyUpdateFromWire(const v1::UpdateGraphCachePolicyRequest& wire, Violations& violations) {

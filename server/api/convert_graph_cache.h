@@ -14,13 +14,15 @@
 namespace permafrost::api {
 
 v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& snapshot);
+v1::ExplainGraphCacheResponse ExplanationToWire(const JobId& job, const graphcache::Snapshot& snapshot);
 v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry);
 void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire);
 v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
 v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& options);
 
-// A job's policy: what is not given is as in `defaults`, but the freeze point of a policy other than theirs is derived.
-// Adds a violation for each enum value that is unknown; fields are named after `prefix` ("spec.graph_cache.").
+// A job's policy: what is not given is as in `defaults`, but the freeze point of a policy other than theirs is derived,
+// and one that keeps nothing is not strict. Adds a violation for each enum value that is unknown; fields are named
+// after `prefix` ("spec.graph_cache.").
 graphcache::PolicyOptions GraphCachePolicyFromWire(const v1::GraphCachePolicy& wire, std::string_view prefix,
                                                    const graphcache::PolicyOptions& defaults, Violations& violations);
 

@@ -77,6 +77,12 @@ ServerUnaryReactor* GraphCacheService::GetGraphCache(CallbackServerContext* cont
   return Reply(context, Get(*request, *response));
 }
 
+ServerUnaryReactor* GraphCacheService::ExplainGraphCache(CallbackServerContext* context,
+                                                         const v1::ExplainGraphCacheRequest* request,
+                                                         v1::ExplainGraphCacheResponse* response) {
+  return Reply(context, Explain(*request, *response));
+}
+
 ServerUnaryReactor* GraphCacheService::ListGraphCacheEntries(CallbackServerContext* context,
                                                              const v1::ListGraphCacheEntriesRequest* request,
                                                              v1::ListGraphCacheEntriesResponse* response) {
@@ -127,6 +133,14 @@ absl::Status GraphCacheService::Get(const v1::GetGraphCacheRequest& request, v1:
   PF_ASSIGN_OR_RETURN(const JobId job, ParseGraphCacheName("name", request.name()));
   PF_ASSIGN_OR_RETURN(const graphcache::Snapshot snapshot, jobs_.GetGraphCache(job));
   response = GraphCacheToWire(job, snapshot);
+  return absl::OkStatus();
+}
+
+absl::Status GraphCacheService::Explain(const v1::ExplainGraphCacheRequest& request,
+                                        v1::ExplainGraphCacheResponse& response) {
+  PF_ASSIGN_OR_RETURN(const JobId job, ParseGraphCacheName("name", request.name()));
+  PF_ASSIGN_OR_RETURN(const graphcache::Snapshot snapshot, jobs_.GetGraphCache(job));
+  response = ExplanationToWire(job, snapshot);
   return absl::OkStatus();
 }
 

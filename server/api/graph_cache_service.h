@@ -19,6 +19,9 @@ class GraphCacheService final : public v1::GraphCacheService::CallbackService {
 
   grpc::ServerUnaryReactor* GetGraphCache(grpc::CallbackServerContext* context, const v1::GetGraphCacheRequest* request,
                                           v1::GraphCache* response) override;
+  grpc::ServerUnaryReactor* ExplainGraphCache(grpc::CallbackServerContext* context,
+                                              const v1::ExplainGraphCacheRequest* request,
+                                              v1::ExplainGraphCacheResponse* response) override;
   grpc::ServerUnaryReactor* ListGraphCacheEntries(grpc::CallbackServerContext* context,
                                                   const v1::ListGraphCacheEntriesRequest* request,
                                                   v1::ListGraphCacheEntriesResponse* response) override;
@@ -42,6 +45,7 @@ class GraphCacheService final : public v1::GraphCacheService::CallbackService {
                                          graphcache::CommandKind kind, v1::GraphCache* response);
   grpc::ServerUnaryReactor* StartCommand(grpc::CallbackServerContext* context, const JobId& job,
                                          const graphcache::Command& command, v1::GraphCache* response);
+  absl::Status Explain(const v1::ExplainGraphCacheRequest& request, v1::ExplainGraphCacheResponse& response);
   absl::Status Get(const v1::GetGraphCacheRequest& request, v1::GraphCache& response);
   absl::Status List(const v1::ListGraphCacheEntriesRequest& request, v1::ListGraphCacheEntriesResponse& response);
 

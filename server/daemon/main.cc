@@ -26,6 +26,7 @@
 #include "daemon/version.h"
 #include "daemon/wait_policy.h"
 #include "data/catalog/catalog.h"
+#include "graphcache/cause.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "telemetry/exposer.h"
@@ -79,7 +80,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   const auto registry = std::make_shared<prometheus::Registry>();
   telemetry::JobMetrics job_metrics(*registry, NamesOf(jobs::kJobStateNames));
-  telemetry::GraphCacheMetrics cache_metrics(*registry, NamesOf(kModeNames));
+  telemetry::GraphCacheMetrics cache_metrics(*registry, NamesOf(kModeNames), NamesOf(graphcache::kCauseNames));
   telemetry::ServerMetrics server_metrics(*registry,
                                           {.version = std::string(Version()),
                                            .git_commit = std::string(GitCommit()),

@@ -192,6 +192,31 @@ std::vector<Setting> MakeSettings() {
                       .read = [](const std::string& v,
                                  Options& o) { return ReadCount(v, graphcache::kMaxRungs, o.graph_cache.rungs); },
                       .show = [](const Options& o) { return absl::StrCat(o.graph_cache.rungs); }});
+  settings.push_back(
+      {.name = "audit-every",
+       .metavar = "N",
+       .help = absl::StrCat("Training steps from one audited replay of such a cache to the next, 1 to\n",
+                            graphcache::kMaxAuditEvery, ". 0: none."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadCount(v, graphcache::kMaxAuditEvery, o.graph_cache.audit_every); },
+       .show = [](const Options& o) { return absl::StrCat(o.graph_cache.audit_every); }});
+  settings.push_back({.name = "strict",
+                      .metavar = "",
+                      .help = "A capture or an eager step of such a cache once it is frozen, and a graph break or a\n"
+                              "failed audit at any time, fails the job.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadBool(v, o.graph_cache.strict); },
+                      .show = [](const Options& o) { return ShowBool(o.graph_cache.strict); }});
+  settings.push_back(
+      {.name = "max-executables",
+       .metavar = "N",
+       .help = absl::StrCat("Executables that such a cache keeps at most, 1 to ", graphcache::kMaxExecutables,
+                            "; then it pads or runs eager.\n0: no limit."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadCount(v, graphcache::kMaxExecutables, o.graph_cache.max_executables); },
+       .show = [](const Options& o) { return absl::StrCat(o.graph_cache.max_executables); }});
   return settings;
 }
 

@@ -29,6 +29,7 @@ Action Admit(const PolicyOptions& options, bool frozen, const Lookup& lookup) {
     case Policy::kFreeze:
       if (lookup.exact) return Action::kReplay;
       if (frozen) return AdmitFrozenMiss(options.on_miss, lookup);
+      if (lookup.full) return lookup.larger ? Action::kReplayPadded : Action::kRunEager;
       return lookup.broken ? Action::kRunEager : Action::kCaptureKeep;
   }
   return Action::kRunEager;

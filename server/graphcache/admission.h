@@ -20,11 +20,13 @@ struct Lookup {
   bool exact = false;   // an executable of exactly this shape
   bool larger = false;  // an executable that the batch fits into when it is padded
   bool broken = false;  // a graph break was found: the step cannot be captured
+  bool full = false;    // as many executables are held as may be
 };
 
 // kNever and kClearPerStep take nothing from the cache, and never freeze. kAlways and kFreeze replay an executable of
 // the exact shape; a new shape is captured and kept until the cache is `frozen`, and then handled as on_miss says.
-// Where the step cannot be captured, kRunEager takes the place of a capture; kReject is returned all the same.
+// Where it is full, and not frozen, a new shape is padded, or runs eager where nothing larger is held. Where the step
+// cannot be captured, kRunEager takes the place of a capture; kReject is returned all the same.
 Action Admit(const PolicyOptions& options, bool frozen, const Lookup& lookup);
 
 }  // namespace permafrost::graphcache

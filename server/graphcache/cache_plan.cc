@@ -113,6 +113,10 @@ void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& sched
     ++row.captures;
   }
   for (const PlannedShape& shape : all.subspan(held)) {
+    if (shape.shape == schedule.ceiling) {  // held since the freeze
+      tally.Replay(shape, shape.batches, shape.shape);
+      continue;
+    }
     switch (options.on_miss) {
       case OnMiss::kPad:
         tally.Replay(shape, shape.batches, *Cheapest(shapes, shape.shape));
@@ -164,8 +168,9 @@ bool IsBetter(const PlanRow& a, const PlanRow& b) {
   if (a.train_seconds && b.train_seconds) {
     if (*a.train_seconds * kAsFast < *b.train_seconds) return true;
     if (*b.train_seconds * kAsFast < *a.train_seconds) return false;
-  } else if ((RowsAdded(a) <= kFewRows) != (RowsAdded(b) <= kFewRows)) {
-    return RowsAdded(a) <= kFewRows;
+  } else if (const double rows = RowsAdded(a), others = RowsAdded(b);
+             rows != others && std::max(rows, others) > kFewRows) {
+    return rows < others;
   }
   // Batches as they come rather than composed ones, then the fewest executables.
   if (a.schedule != b.schedule) return a.schedule < b.schedule;
@@ -265,7 +270,7 @@ void FillRows(CachePlan& plan) {
   const int64_t executables = row.train_executables + row.eval_executables;
   plan.reason = absl::StrCat(Describe(row, plan), ": every step a replay by ", executables,
                              executables == 1 ? " executable" : " executables", " that never become more, ",
-                             absl::StrFormat("%.2g %% rows added", 1e2 * RowsAdded(row)));
+                             absl::StrFormat("%.1f %% rows added", 1e2 * RowsAdded(row)));
   if (row.train_seconds) {
     double fastest = *row.train_seconds;
     for (const PlanRow& other : plan.rows) fastest = std::min(fastest, *other.train_seconds);

@@ -15,6 +15,9 @@ struct CommandSchema {
     a("on_miss", u.on_miss, kOnMissNames);
     a("shapes", u.shapes, kShapesNames);
     a("rungs", u.rungs);
+    a("audit_every", u.audit_every);
+    a("strict", u.strict);
+    a("max_executables", u.max_executables);
   }
 
   template <class A>
@@ -26,12 +29,14 @@ struct CommandSchema {
   }
 };
 
-absl::Status CheckUpdate(const PolicyUpdate& update) {
+absl::Status CheckUpdate(const PolicyUpdate& update, const PolicyOptions& options) {
   Violations violations;
   if (update == PolicyUpdate()) {
-    violations.Add("policy", "changes nothing: accepted: at least one of policy, freeze_at, on_miss, shapes and rungs");
+    violations.Add("policy",
+                   "changes nothing: accepted: at least one of policy, freeze_at, on_miss, shapes, rungs, audit_every, "
+                   "strict and max_executables");
   }
-  Validate(Updated({}, update), "policy.", violations);
+  Validate(Updated(options, update), "policy.", violations);
   return violations.ToStatus();
 }
 
@@ -42,13 +47,16 @@ PolicyOptions Updated(const PolicyOptions& options, const PolicyUpdate& update) 
           .freeze_at = update.freeze_at.value_or(options.freeze_at),
           .on_miss = update.on_miss.value_or(options.on_miss),
           .shapes = update.shapes.value_or(options.shapes),
-          .rungs = update.rungs.value_or(options.rungs)};
+          .rungs = update.rungs.value_or(options.rungs),
+          .audit_every = update.audit_every.value_or(options.audit_every),
+          .strict = update.strict.value_or(options.strict),
+          .max_executables = update.max_executables.value_or(options.max_executables)};
 }
 
 absl::Status Check(const Command& command, const PolicyOptions& options) {
   switch (command.kind) {
     case CommandKind::kUpdatePolicy:
-      return CheckUpdate(command.update);
+      return CheckUpdate(command.update, options);
     case CommandKind::kFreeze:
     case CommandKind::kThaw:
       if (KeepsNothing(options.policy)) {

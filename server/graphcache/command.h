@@ -22,13 +22,16 @@ inline constexpr EnumNames<CommandKind, 4> kCommandNames{{{{CommandKind::kUpdate
 // Fields that are absent stay as they are. A new policy, freeze_at, shapes or rungs thaws the cache, and kFreeze
 // freezes it again at its freeze point; a policy that keeps nothing (kNever, kClearPerStep) also drops every
 // executable, and a change between dynamic, ladder and exact shapes, or to another ladder, those of before. A new
-// on_miss alone changes nothing else.
+// on_miss, audit_every, strict or max_executables alone changes nothing else.
 struct PolicyUpdate {
   std::optional<Policy> policy;
   std::optional<int64_t> freeze_at;  // 0: derived from the dataset
   std::optional<OnMiss> on_miss;
   std::optional<Shapes> shapes;
-  std::optional<int64_t> rungs;  // 0: kDefaultRungs
+  std::optional<int64_t> rungs;        // 0: kDefaultRungs
+  std::optional<int64_t> audit_every;  // 0: none
+  std::optional<bool> strict;
+  std::optional<int64_t> max_executables;  // 0: no limit
   bool operator==(const PolicyUpdate&) const = default;
 };
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,12 +23,38 @@ class StepOutputs;
 // Its tensors are valid until the next step or capture of the same compiler. Never null, but see GraphCache::Run.
 using StepResult = std::shared_ptr<const StepOutputs>;
 
+// Where a replay and the step, run eagerly from the same state on the same batch, part.
+struct Difference {
+  std::string op;   // schema name; empty where no single operator is to blame
+  std::string why;  // one line
+};
+
+// What the operators of one name took in one replay of a step.
+struct OperatorTime {
+  std::string op;  // schema name
+  int64_t calls = 0;
+  double seconds = 0;
+  bool operator==(const OperatorTime&) const = default;
+};
+
+// A step that was replayed, and then run eagerly from the state that the replay began with.
+struct AuditedStep {
+  StepResult result;                     // the eager step's, whose state is the present one
+  std::optional<Difference> difference;  // nullopt: state and outputs are bit-equal
+  std::vector<OperatorTime> operators;   // of the replay, the longest first
+  double replay_seconds = 0, eager_seconds = 0;
+};
+
 // A step captured for one shape, or a dynamic one, for every shape.
 class Executable {
  public:
   virtual ~Executable() = default;
   // Runs the step on a batch of this executable's shape; a dynamic one on any batch padded to its dynamic_shape().
   virtual absl::StatusOr<StepResult> Replay(const StepInputs& inputs) = 0;
+  // The same, audited. nullopt, and nothing was run: an executable of this device has nothing that could differ.
+  virtual absl::StatusOr<std::optional<AuditedStep>> ReplayAudited(const StepInputs& /*inputs*/) {
+    return std::nullopt;
+  }
   // Memory that this executable alone keeps.
   virtual int64_t bytes() const = 0;
 };

@@ -9,8 +9,6 @@
 namespace permafrost::graphcache {
 namespace {
 
-std::string_view StepName(Mode mode) { return mode == Mode::kTrain ? "training" : "evaluation"; }
-
 BatchShape CeilingOf(const std::vector<BatchShape>& rungs) {
   ShapeCounter shapes;
   for (const BatchShape& rung : rungs) shapes.Add(rung);
@@ -28,6 +26,7 @@ GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler)
   state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);
   state_.planned_train_shapes = setup_.plan.train_shapes;
   AnnounceFreezePoint();
+  AnnounceStrict();
 }
 
 void GraphCache::ChooseKinds() {
@@ -61,50 +60,43 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
   if (of(mode).dynamic) {
     if (Entry* const held = entries_.FindDynamic(mode)) return Serve(*held, batch, step);
     if (!state_.frozen) {
-      PF_ASSIGN_OR_RETURN(Entry * made, InsertDynamic(mode, step));
-      if (made != nullptr) return ReplayNew(*made, batch, step);
+      const Cause cause = WhyMissed(mode, batch, batch.least_padded(), /*dynamic=*/true);
+      PF_ASSIGN_OR_RETURN(Entry * made, InsertDynamic(mode, cause, step));
+      if (made != nullptr) return ReplayNew(*made, cause, batch, step);
     }
   }
   const BatchShape own = batch.least_padded();
   const BatchShape capture_shape = CaptureShape(mode, own);
   Entry* held = entries_.Find(mode, own);
   if (held == nullptr) held = entries_.Find(mode, capture_shape);
-  Entry* const larger = held == nullptr && state_.frozen ? entries_.FindCheapest(mode, own) : nullptr;
-  const Lookup lookup{.exact = held != nullptr, .larger = larger != nullptr, .broken = broken(mode)};
-  if (state_.frozen && Admit(state_.options, /*frozen=*/false, lookup) == Action::kCaptureKeep) {
+  const bool closed = state_.frozen || IsFull();
+  Entry* const larger = held == nullptr && closed ? entries_.FindCheapest(mode, own) : nullptr;
+  Lookup lookup{.exact = held != nullptr, .larger = larger != nullptr, .broken = broken(mode)};
+  if (closed && Admit(state_.options, /*frozen=*/false, lookup) == Action::kCaptureKeep) {
     ++stats(mode).rejected_inserts;
   }
+  lookup.full = IsFull();
+  const auto why = [&] { return WhyMissed(mode, batch, capture_shape, /*dynamic=*/false); };
   switch (Admit(state_.options, state_.frozen, lookup)) {
     case Action::kReplay:
     case Action::kReplayPadded:
       if (Entry* const serving = held != nullptr ? held : larger) return Serve(*serving, batch, step);
       break;
     case Action::kCaptureKeep: {
-      PF_ASSIGN_OR_RETURN(Entry * made, Insert(mode, capture_shape, step));
-      if (made == nullptr) return RunEager(mode, {.shape = own}, batch, step);
-      return ReplayNew(*made, batch, step);
+      const Cause cause = why();
+      PF_ASSIGN_OR_RETURN(Entry * made, Insert(mode, cause, capture_shape, step));
+      if (made == nullptr) return RunEager(mode, Cause::kGraphBreak, {.shape = own}, batch, step);
+      return ReplayNew(*made, cause, batch, step);
     }
-    case Action::kCaptureDrop: {
-      PF_ASSIGN_OR_RETURN(const Captured made, CaptureAt(mode, own));
-      if (made.executable == nullptr) {
-        BreakMode(mode, made.broken);
-        return RunEager(mode, {.shape = own}, batch, step);
-      }
-      if (state_.frozen) ++stats(mode).frozen_captures;
-      PF_ASSIGN_OR_RETURN(StepResult result,
-                          RunPadded(mode, {.shape = own}, batch, step,
-                                    [&](const StepInputs& inputs) { return made.executable->Replay(inputs); }));
-      ++stats(mode).misses;
-      ++stats(mode).transient_steps;
-      return result;
-    }
+    case Action::kCaptureDrop:
+      return RunTransient(mode, why(), own, batch, step);
     case Action::kRunEager: {
       if (state_.frozen && state_.options.on_miss == OnMiss::kPad && !lookup.broken) {
         ReportOversize(
             mode, absl::StrCat("the frozen graph cache holds no executable that a ", AbslView(StepName(mode)),
                                " batch of ", ToString(own), " fits into: it runs eager, as all others like it will"));
       }
-      return RunEager(mode, {.shape = own}, batch, step);
+      return RunEager(mode, why(), {.shape = own}, batch, step);
     }
     case Action::kReject:
       return WithReason(
@@ -119,7 +111,9 @@ absl::StatusOr<StepResult> GraphCache::Serve(Entry& entry, Batch& batch, int64_t
   PF_RETURN_IF_ERROR(CaptureAgain(entry));
   const Mode mode = entry.info.mode;
   const Padding padding = PaddingFor(entry, batch);
-  if (entry.executable == nullptr) return RunEager(mode, padding, batch, step);
+  if (entry.executable == nullptr) {
+    return RunEager(mode, entry.info.withdrawn ? Cause::kAudit : Cause::kGraphBreak, padding, batch, step);
+  }
   const bool padded = !padding.dynamic && padding.shape != batch.least_padded();
   PF_ASSIGN_OR_RETURN(StepResult result, Replay(entry, batch, step));
   ++(padded ? stats(mode).padded_hits : stats(mode).hits);
@@ -135,21 +129,45 @@ absl::StatusOr<StepResult> GraphCache::Serve(Entry& entry, Batch& batch, int64_t
 }
 
 absl::StatusOr<StepResult> GraphCache::Replay(Entry& entry, Batch& batch, int64_t step) {
-  const auto replay = [&](const StepInputs& inputs) {
+  const Mode mode = entry.info.mode;
+  const Padding padding = PaddingFor(entry, batch);
+  const auto replay = [&](const StepInputs& inputs) -> absl::StatusOr<StepResult> {
     const absl::Duration begin = setup_.elapsed();
-    absl::StatusOr<StepResult> result = entry.executable->Replay(inputs);
-    entry.info.replay_seconds += absl::ToDoubleSeconds(setup_.elapsed() - begin);
-    return result;
+    PF_ASSIGN_OR_RETURN(Replayed replayed, AuditOrReplay(*entry.executable, {mode, padding.shape, step}, inputs));
+    if (replayed.differs) Withdraw(entry);
+    if (!replayed.audited) {
+      ++entry.info.replays;
+      entry.info.replay_seconds += absl::ToDoubleSeconds(setup_.elapsed() - begin);
+    }
+    return std::move(replayed.result);
   };
-  PF_ASSIGN_OR_RETURN(StepResult result, RunPadded(entry.info.mode, PaddingFor(entry, batch), batch, step, replay));
-  ++entry.info.replays;
+  PF_ASSIGN_OR_RETURN(StepResult result, RunPadded(mode, padding, batch, step, replay));
   entry.info.last_use = setup_.now();
   return result;
 }
 
-absl::StatusOr<StepResult> GraphCache::ReplayNew(Entry& entry, Batch& batch, int64_t step) {
+absl::StatusOr<StepResult> GraphCache::ReplayNew(Entry& entry, Cause cause, Batch& batch, int64_t step) {
   PF_ASSIGN_OR_RETURN(StepResult result, Replay(entry, batch, step));
-  ++stats(entry.info.mode).misses;
+  CountMiss(entry.info.mode, cause);
+  return result;
+}
+
+absl::StatusOr<StepResult> GraphCache::RunTransient(Mode mode, Cause cause, const BatchShape& shape, Batch& batch,
+                                                    int64_t step) {
+  PF_RETURN_IF_ERROR(CheckSealed(mode, cause, shape, "be captured"));
+  PF_ASSIGN_OR_RETURN(const Captured made, Capture({.mode = mode, .cause = cause, .shape = shape}));
+  if (made.executable == nullptr) {
+    PF_RETURN_IF_ERROR(BreakMode(mode, made.broken));
+    return RunEager(mode, Cause::kGraphBreak, {.shape = shape}, batch, step);
+  }
+  if (state_.frozen) ++stats(mode).frozen_captures;
+  const auto replay = [&](const StepInputs& inputs) -> absl::StatusOr<StepResult> {
+    PF_ASSIGN_OR_RETURN(Replayed replayed, AuditOrReplay(*made.executable, {mode, shape, step}, inputs));
+    return std::move(replayed.result);
+  };
+  PF_ASSIGN_OR_RETURN(StepResult result, RunPadded(mode, {.shape = shape}, batch, step, replay));
+  CountMiss(mode, cause);
+  ++stats(mode).transient_steps;
   return result;
 }
 
@@ -157,12 +175,13 @@ void GraphCache::ReportOversize(Mode mode, std::string_view line) {
   if (!std::exchange(reported_oversize_[static_cast<size_t>(mode)], true)) Report(line, /*warning=*/true);
 }
 
-absl::StatusOr<StepResult> GraphCache::RunEager(Mode mode, const Padding& padding, Batch& batch, int64_t step) {
+absl::StatusOr<StepResult> GraphCache::RunEager(Mode mode, Cause cause, const Padding& padding, Batch& batch,
+                                                int64_t step) {
+  PF_RETURN_IF_ERROR(CheckSealed(mode, cause, padding.shape, "run eager"));
   PF_ASSIGN_OR_RETURN(StepResult result, RunPadded(mode, padding, batch, step, [&](const StepInputs& inputs) {
                         return compiler_.RunEager(mode, inputs);
                       }));
-  ++stats(mode).misses;
-  ++stats(mode).eager_steps;
+  CountEagerMiss(mode, cause, padding.shape);
   return result;
 }
 
@@ -192,40 +211,36 @@ BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
   return best == nullptr ? own : *best;
 }
 
-absl::StatusOr<GraphCache::Captured> GraphCache::Capture(
-    Mode mode, const std::function<absl::StatusOr<std::unique_ptr<Executable>>()>& make) {
+absl::StatusOr<GraphCache::Captured> GraphCache::Capture(const CaptureOf& of) {
   const absl::Duration begin = setup_.elapsed();
-  absl::StatusOr<std::unique_ptr<Executable>> made = make();
+  absl::StatusOr<std::unique_ptr<Executable>> made =
+      of.shape ? compiler_.Capture(of.mode, *of.shape) : compiler_.CaptureDynamic(of.mode);
   const double seconds = absl::ToDoubleSeconds(setup_.elapsed() - begin);
-  ModeStats& s = stats(mode);
-  s.capture_seconds += seconds;
+  stats(of.mode).capture_seconds += seconds;
   if (!made.ok()) {
     if (GetReason(made.status()).reason != kGraphBreakReason) return made.status();
     return Captured{.executable = nullptr, .seconds = seconds, .broken = made.status()};
   }
-  ++s.captures;
+  CountCapture(of, seconds);
   return Captured{.executable = *std::move(made), .seconds = seconds, .broken = {}};
 }
 
-absl::StatusOr<GraphCache::Captured> GraphCache::CaptureAt(Mode mode, const BatchShape& shape) {
-  return Capture(mode, [&] { return compiler_.Capture(mode, shape); });
-}
-
-absl::StatusOr<Entry*> GraphCache::Insert(Mode mode, const BatchShape& shape, int64_t step) {
-  PF_ASSIGN_OR_RETURN(Captured made, CaptureAt(mode, shape));
+absl::StatusOr<Entry*> GraphCache::Insert(Mode mode, Cause cause, const BatchShape& shape, int64_t step) {
+  PF_ASSIGN_OR_RETURN(Captured made, Capture({.mode = mode, .cause = cause, .shape = shape}));
   if (made.executable == nullptr) {
     // One break, however many ways of capturing it were tried.
     resistance_[static_cast<size_t>(mode)] = absl::OkStatus();
-    BreakMode(mode, made.broken);
+    PF_RETURN_IF_ERROR(BreakMode(mode, made.broken));
     return nullptr;
   }
   TellResistance(mode);
   return &Keep(std::move(made), {.mode = mode, .shape = shape, .created_step = step});
 }
 
-absl::StatusOr<Entry*> GraphCache::InsertDynamic(Mode mode, int64_t step) {
-  PF_ASSIGN_OR_RETURN(Captured made, Capture(mode, [&] { return compiler_.CaptureDynamic(mode); }));
+absl::StatusOr<Entry*> GraphCache::InsertDynamic(Mode mode, Cause cause, int64_t step) {
+  PF_ASSIGN_OR_RETURN(Captured made, Capture({.mode = mode, .cause = cause, .shape = std::nullopt}));
   if (made.executable == nullptr) {
+    if (state_.options.shapes == Shapes::kDynamic) PF_RETURN_IF_ERROR(StrictBreak(mode, made.broken));
     SetKind(mode, /*dynamic=*/false, WantsLadder(state_.options));
     state_.freeze_point = FindPoint();
     resistance_[static_cast<size_t>(mode)] = made.broken;
@@ -253,9 +268,9 @@ absl::Status GraphCache::CaptureAgain(Entry& entry) {
   if (!std::exchange(entry.awaits_recapture, false)) return absl::OkStatus();
   const Mode mode = entry.info.mode;
   ModeStats& s = stats(mode);
-  absl::StatusOr<Captured> made = Capture(mode, [&] {
-    return entry.info.dynamic ? compiler_.CaptureDynamic(mode) : compiler_.Capture(mode, entry.info.shape);
-  });
+  CaptureOf of{.mode = mode, .cause = Cause::kResume, .shape = std::nullopt};
+  if (!entry.info.dynamic) of.shape = entry.info.shape;
+  absl::StatusOr<Captured> made = Capture(of);
   if (!made.ok()) {
     entry.awaits_recapture = true;
     return made.status();
@@ -263,8 +278,7 @@ absl::Status GraphCache::CaptureAgain(Entry& entry) {
   --s.awaiting_recapture;
   s.entry_bytes -= std::exchange(entry.info.bytes, 0);
   if (made->executable == nullptr) {
-    BreakMode(mode, made->broken);
-    return absl::OkStatus();
+    return BreakMode(mode, made->broken);
   }
   ++s.recaptures;
   entry.executable = std::move(made->executable);
@@ -275,7 +289,9 @@ absl::Status GraphCache::CaptureAgain(Entry& entry) {
 Entry& GraphCache::Keep(Captured made, EntryInfo info) {
   info.bytes = made.executable->bytes();
   info.capture_seconds = made.seconds;
-  return Add({.info = std::move(info), .executable = std::move(made.executable)});
+  Entry& entry = Add({.info = std::move(info), .executable = std::move(made.executable)});
+  ReportLimit();
+  return entry;
 }
 
 Entry& GraphCache::Add(Entry entry) {
@@ -302,14 +318,31 @@ std::string GraphCache::RecordBreak(Mode mode, const absl::Status& error) {
   return op.empty() ? why : absl::StrCat(op, ": ", why);
 }
 
-void GraphCache::BreakMode(Mode mode, const absl::Status& error) {
+absl::Status GraphCache::StrictBreak(Mode mode, const absl::Status& error) const {
+  if (!state_.options.strict) return absl::OkStatus();
+  const ErrorReason reason = GetReason(error);
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat("the graph cache is strict, and a ", AbslView(StepName(mode)),
+                                                 " step breaks: ", error.message())),
+      kStrictReason,
+      {{"cause", std::string(kCauseNames.Name(Cause::kGraphBreak))},
+       {"mode", std::string(kModeNames.Name(mode))},
+       {"op", reason.metadata.contains("op") ? reason.metadata.at("op") : ""}});
+}
+
+absl::Status GraphCache::BreakMode(Mode mode, const absl::Status& error) {
   const std::string text = RecordBreak(mode, error);
-  if (std::exchange(broken(mode), true)) return;
+  PF_RETURN_IF_ERROR(StrictBreak(mode, error));
+  if (std::exchange(broken(mode), true)) return absl::OkStatus();
   Report(absl::StrCat("graph break: the ", AbslView(StepName(mode)), " step cannot be captured and runs eager: ", text),
          /*warning=*/true);
+  return absl::OkStatus();
 }
 
 void GraphCache::Drop(Mode mode) {
+  for (const std::unique_ptr<Entry>& entry : entries_.all()) {
+    if (entry->info.mode == mode && !entry->info.dynamic) dropped_[static_cast<size_t>(mode)].insert(entry->info.shape);
+  }
   entries_.Drop(mode);
   ModeStats& s = stats(mode);
   s.entries = 0;
@@ -336,8 +369,8 @@ void GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>&
   DropAll();
   for (const EntryInfo& info : entries) {
     if (info.dynamic && !of(info.mode).dynamic) continue;
-    Add({.info = info, .executable = nullptr, .awaits_recapture = true});
-    ++stats(info.mode).awaiting_recapture;
+    Add({.info = info, .executable = nullptr, .awaits_recapture = !info.withdrawn});
+    if (!info.withdrawn) ++stats(info.mode).awaiting_recapture;
   }
   Report(
       absl::StrCat("graph cache resumed", state_.frozen ? ", frozen," : "", " with ", state_.of(Mode::kTrain).entries,

@@ -6,6 +6,8 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "graphcache/admission.h"
+#include "graphcache/audit.h"
+#include "graphcache/cause.h"
 #include "graphcache/command.h"
 #include "graphcache/entry_set.h"
 #include "graphcache/executable.h"
@@ -33,7 +37,16 @@ struct GraphCacheSetup {
   std::function<absl::Duration()> elapsed;
   // Called once for each thing that a user should know: a freeze point, a freeze, a graph break, a fallback, a resume.
   std::function<void(std::string_view line, bool warning)> log;
+  // Called for each failed audit.
+  std::function<void(std::string_view line)> log_error;
 };
+
+// The reason of the error that fails a strict job, with metadata "cause", "mode" and "shape", and "op" of a graph
+// break.
+inline constexpr char kStrictReason[] = "GRAPH_CACHE_STRICT";
+
+// "training": of messages.
+inline std::string_view StepName(Mode mode) { return mode == Mode::kTrain ? "training" : "evaluation"; }
 
 class GraphCache {
  public:
@@ -49,8 +62,11 @@ class GraphCache {
   // and evaluation batches are padded to the plan's rungs from the first one on, unless an executable of their own
   // shape is held. A step that cannot be captured runs eager, and its mode is not captured again until a clear or a new
   // policy.
+  // A replay that IsAuditDue names is audited. Where it differs, the result and the state are the eager step's, and the
+  // executable is withdrawn: its steps run eager, at the shape that they had, until a clear.
   // Errors: FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not run, and only
-  // rejected_inserts rises. Else those of the compiler and of the batch.
+  // rejected_inserts rises. FailedPrecondition for what a strict cache does not bear: reason kStrictReason, where the
+  // step is not run, and kAuditFailedReason. Else those of the compiler and of the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
   // What is to be captured before the next step, so that no step waits for a capture: of dynamic and ladder modes, what
@@ -87,6 +103,23 @@ class GraphCache {
     absl::Status broken;
   };
 
+  // What is captured, and why.
+  struct CaptureOf {
+    Mode mode = Mode::kTrain;
+    Cause cause = Cause::kNewShape;
+    std::optional<BatchShape> shape;  // nullopt: every one
+  };
+  struct ReplayedStep {
+    Mode mode = Mode::kTrain;
+    BatchShape shape;
+    int64_t step = 0;
+  };
+  struct Replayed {
+    StepResult result;
+    bool audited = false;
+    bool differs = false;  // the audit found a difference
+  };
+
   // What a batch is padded to.
   struct Padding {
     BatchShape shape;
@@ -119,8 +152,10 @@ class GraphCache {
   absl::StatusOr<StepResult> Serve(Entry& entry, Batch& batch, int64_t step);
   absl::StatusOr<StepResult> Replay(Entry& entry, Batch& batch, int64_t step);
   // The first replay of what the step itself had captured: a miss.
-  absl::StatusOr<StepResult> ReplayNew(Entry& entry, Batch& batch, int64_t step);
-  absl::StatusOr<StepResult> RunEager(Mode mode, const Padding& padding, Batch& batch, int64_t step);
+  absl::StatusOr<StepResult> ReplayNew(Entry& entry, Cause cause, Batch& batch, int64_t step);
+  // Captures the step at `shape`, replays it, and drops it: a miss.
+  absl::StatusOr<StepResult> RunTransient(Mode mode, Cause cause, const BatchShape& shape, Batch& batch, int64_t step);
+  absl::StatusOr<StepResult> RunEager(Mode mode, Cause cause, const Padding& padding, Batch& batch, int64_t step);
   // Pads the batch, runs it, and counts its rows.
   absl::StatusOr<StepResult> RunPadded(Mode mode, const Padding& padding, Batch& batch, int64_t step,
                                        const std::function<absl::StatusOr<StepResult>(const StepInputs&)>& run);
@@ -133,13 +168,12 @@ class GraphCache {
   }
   // The ladder. Of exact shapes the ceiling of training, then its rungs; the rungs of evaluation.
   std::vector<BatchShape> PlannedShapes(Mode mode) const;
-  absl::StatusOr<Captured> Capture(Mode mode, const std::function<absl::StatusOr<std::unique_ptr<Executable>>()>& make);
-  absl::StatusOr<Captured> CaptureAt(Mode mode, const BatchShape& shape);
+  absl::StatusOr<Captured> Capture(const CaptureOf& of);
   // nullptr after a graph break.
-  absl::StatusOr<Entry*> Insert(Mode mode, const BatchShape& shape, int64_t step);
+  absl::StatusOr<Entry*> Insert(Mode mode, Cause cause, const BatchShape& shape, int64_t step);
   // nullptr where the step has no executable for every shape: the mode is dynamic no more. That is told when it is
   // known whether the step can be captured at all.
-  absl::StatusOr<Entry*> InsertDynamic(Mode mode, int64_t step);
+  absl::StatusOr<Entry*> InsertDynamic(Mode mode, Cause cause, int64_t step);
   void TellResistance(Mode mode);
   // Captures what a restored entry has no executable for yet.
   absl::Status CaptureAgain(Entry& entry);
@@ -147,10 +181,31 @@ class GraphCache {
   Entry& Add(Entry entry);
   // Counts the break, and returns its text.
   std::string RecordBreak(Mode mode, const absl::Status& error);
-  // From here on the mode's steps run eager.
-  void BreakMode(Mode mode, const absl::Status& error);
+  // From here on the mode's steps run eager. Errors: a graph break is one where the cache is strict.
+  absl::Status BreakMode(Mode mode, const absl::Status& error);
+  absl::Status StrictBreak(Mode mode, const absl::Status& error) const;
   void Drop(Mode mode);
   void DropAll();
+  // graph_cache_audit.cc.
+  absl::StatusOr<Replayed> AuditOrReplay(Executable& executable, const ReplayedStep& replayed,
+                                         const StepInputs& inputs);
+  absl::Status RecordDifference(const ReplayedStep& replayed, const Difference& difference);
+  // It serves no more.
+  void Withdraw(Entry& entry);
+
+  // graph_cache_cause.cc. `shape`: what a capture of this step would be at.
+  Cause WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const;
+  void CountCapture(const CaptureOf& of, double seconds);
+  void CountMiss(Mode mode, Cause cause);
+  void CountEagerMiss(Mode mode, Cause cause, const BatchShape& shape);
+  absl::Status StrictError(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const;
+  // Ok unless the cache is frozen and strict.
+  absl::Status CheckSealed(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const;
+  void AnnounceStrict() const;
+  bool IsFull() const;
+  // Once as the limit comes near, and once at it.
+  void ReportLimit();
+
   // Once a mode.
   void ReportOversize(Mode mode, std::string_view line);
 
@@ -158,7 +213,7 @@ class GraphCache {
   bool IsFreezeDue() const;
   // Of exact shapes captures the training ceiling and all planned rungs (where they are missing), then seals.
   absl::Status Freeze(int64_t step);
-  absl::Status CaptureCeilings(int64_t step);
+  absl::Status CaptureCeilings(Cause cause, int64_t step);
   absl::Status Execute(const Command& command, int64_t step);
   absl::Status UpdatePolicy(const PolicyUpdate& update, int64_t step);
   int64_t Capacity(Mode mode) const;
@@ -180,6 +235,9 @@ class GraphCache {
   absl::Duration ahead_elapsed_ = absl::ZeroDuration();
   // By Mode: a batch that has no room in any executable of the frozen cache was reported.
   std::array<bool, 2> reported_oversize_{};
+  bool reported_near_limit_ = false, reported_limit_ = false;
+  std::array<std::set<BatchShape>, 2> dropped_;  // by Mode: what commands dropped and no step captured again
+  std::array<CauseCounts, 2> eager_by_cause_;    // by Mode: of this run, for the log
 };
 
 }  // namespace permafrost::graphcache

@@ -42,10 +42,12 @@ absl::Status GraphCache::CaptureNext(int64_t step) {
     const Ahead& next = ahead.front();
     if (next.entry != nullptr) {
       PF_RETURN_IF_ERROR(CaptureAgain(*next.entry));
-    } else if (of(next.mode).dynamic) {
-      PF_RETURN_IF_ERROR(InsertDynamic(next.mode, step).status());
     } else {
-      PF_RETURN_IF_ERROR(Insert(next.mode, next.shape, step).status());
+      // Where steps were served before, a command dropped what served them.
+      const ModeStats& s = of(next.mode);
+      const Cause cause = s.hits + s.padded_hits + s.misses > 0 ? Cause::kPolicyChange : Cause::kFreeze;
+      PF_RETURN_IF_ERROR(s.dynamic ? InsertDynamic(next.mode, cause, step).status()
+                                   : Insert(next.mode, cause, next.shape, step).status());
     }
     captured_ahead_ += of(Mode::kTrain).captures + of(Mode::kEval).captures - before;
     ahead_elapsed_ += setup_.elapsed() - begin;

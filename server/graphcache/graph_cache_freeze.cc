@@ -23,11 +23,12 @@ FreezePoint GraphCache::FindPoint() const {
 
 bool GraphCache::IsFreezeDue() const {
   return state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen &&
-         state_.freeze_point.freeze_at > 0 && state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at;
+         state_.freeze_point.freeze_at > 0 &&
+         (state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at || IsFull());
 }
 
 absl::Status GraphCache::Freeze(int64_t step) {
-  PF_RETURN_IF_ERROR(CaptureCeilings(step));
+  PF_RETURN_IF_ERROR(CaptureCeilings(Cause::kFreeze, step));
   Seal(step);
   return absl::OkStatus();
 }
@@ -56,12 +57,12 @@ std::vector<BatchShape> GraphCache::PlannedShapes(Mode mode) const {
   return shapes;
 }
 
-absl::Status GraphCache::CaptureCeilings(int64_t step) {
+absl::Status GraphCache::CaptureCeilings(Cause cause, int64_t step) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (!IsExact(mode)) continue;  // CaptureNext's
     for (const BatchShape& shape : PlannedShapes(mode)) {
       if (broken(mode) || entries_.Find(mode, shape) != nullptr) continue;
-      PF_RETURN_IF_ERROR(Insert(mode, shape, step).status());
+      PF_RETURN_IF_ERROR(Insert(mode, cause, shape, step).status());
     }
   }
   return absl::OkStatus();
@@ -98,7 +99,7 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
       ChooseKinds();
       state_.freeze_point = FindPoint();
       ready_ = false;
-      return state_.frozen ? CaptureCeilings(step) : absl::OkStatus();
+      return state_.frozen ? CaptureCeilings(Cause::kPolicyChange, step) : absl::OkStatus();
   }
   return absl::InternalError("the command is of no known kind");
 }

@@ -47,6 +47,8 @@ inline constexpr EnumNames<Shapes, 4> kShapesNames{
 
 inline constexpr int64_t kMaxFreezeAt = 100'000;
 inline constexpr int64_t kDefaultRungs = 8, kMaxRungs = 64;
+inline constexpr int64_t kMaxAuditEvery = 1'000'000'000;
+inline constexpr int64_t kMaxExecutables = 1'000'000;
 
 struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of its meaning
   Policy policy = Policy::kFreeze;
@@ -58,6 +60,15 @@ struct PolicyOptions {  // NOLINT(clang-analyzer-optin.performance.Padding): in 
   // Most shapes of a ladder, 1..kMaxRungs. More: fewer rows of padding, a longer warm-up, more memory. 0:
   // kDefaultRungs.
   int64_t rungs = 0;
+  // Training steps from one audited replay to the next (audit.h), 0..kMaxAuditEvery. Smaller: a difference is found
+  // earlier, and more steps take two to three times as long. 0: none.
+  int64_t audit_every = 1'000;
+  // Once the cache is frozen, a capture or an eager step fails the job, as a graph break and a failed audit do at any
+  // time. Recaptures after a resume, and what a command captures, do not.
+  bool strict = false;
+  // Executables of both modes that steps may add up to, 1..kMaxExecutables; then they are padded into what is held, or
+  // run eager. What a freeze seals with comes on top. 0: no limit.
+  int64_t max_executables = 4'096;
   bool operator==(const PolicyOptions&) const = default;
 };
 

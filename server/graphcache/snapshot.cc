@@ -13,6 +13,9 @@ struct SnapshotSchema {
     a("on_miss", o.on_miss, kOnMissNames);
     a("shapes", o.shapes, kShapesNames);
     a("rungs", o.rungs);
+    a("audit_every", o.audit_every);
+    a("strict", o.strict);
+    a("max_executables", o.max_executables);
   }
 
   template <class A>
@@ -49,6 +52,10 @@ struct SnapshotSchema {
     a("oversize_steps", s.oversize_steps);
     a("eager_steps", s.eager_steps);
     a("transient_steps", s.transient_steps);
+    a("audits", s.audits);
+    a("audit_failures", s.audit_failures);
+    a("captures_by_cause", s.captures_by_cause);
+    a("misses_by_cause", s.misses_by_cause);
     a("capture_seconds", s.capture_seconds);
     a("awaiting_recapture", s.awaiting_recapture);
     a("graphs", s.graphs);
@@ -68,6 +75,45 @@ struct SnapshotSchema {
   }
 
   template <class A>
+  static void Fields(A& a, typename A::template Visited<CauseCounts>& c) {
+    for (const auto& [cause, name] : kCauseNames.rows) a(name.data(), c.counts[static_cast<size_t>(cause)]);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<AuditFailure>& f) {
+    a("mode", f.mode, kModeNames);
+    a("shape", f.shape);
+    a("step", f.step);
+    a("op", f.op);
+    a("why", f.why);
+    a("count", f.count);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<OperatorTime>& o) {
+    a("op", o.op);
+    a("calls", o.calls);
+    a("seconds", o.seconds);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<StepProfile>& p) {
+    a("mode", p.mode, kModeNames);
+    a("shape", p.shape);
+    a("step", p.step);
+    a("replay_seconds", p.replay_seconds);
+    a("eager_seconds", p.eager_seconds);
+    a("operators", p.operators);
+  }
+
+  static void Fields(JsonWriter<SnapshotSchema>& a, const StepProfiles& p) { a("list", p.list()); }
+  static void Fields(JsonReader<SnapshotSchema>& a, StepProfiles& p) {
+    std::vector<StepProfile> list;
+    a("list", list);
+    p.Assign(std::move(list));
+  }
+
+  template <class A>
   static void Fields(A& a, typename A::template Visited<Snapshot>& s) {
     a("options", s.options);
     a("freeze_point", s.freeze_point);
@@ -82,6 +128,9 @@ struct SnapshotSchema {
     a("eval_ceiling", s.eval_ceiling);
     a("planned_train_shapes", s.planned_train_shapes);
     a("graph_breaks", s.graph_breaks);
+    a("audit_failures", s.audit_failures);
+    a("eval_audit_step", s.eval_audit_step);
+    a("profiles", s.profiles);
     a("command_sequence", s.command_sequence);
     a("command_step", s.command_step);
   }
@@ -91,6 +140,7 @@ struct SnapshotSchema {
     a("mode", e.mode, kModeNames);
     a("shape", e.shape);
     a("dynamic", e.dynamic);
+    a("withdrawn", e.withdrawn);
     a("bytes", e.bytes);
     a("hits", e.hits);
     a("padded_hits", e.padded_hits);

@@ -10,6 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/batch_shape.h"
+#include "graphcache/audit.h"
+#include "graphcache/cause.h"
 #include "graphcache/freeze_point.h"
 #include "graphcache/policy.h"
 
@@ -22,20 +24,24 @@ struct ModeStats {
   int64_t entry_bytes = 0;
   // Executables that the policy may keep; -1: no bound.
   int64_t capacity = 0;
-  int64_t hits = 0;              // replayed at their own shape
-  int64_t padded_hits = 0;       // replayed in a larger one
-  int64_t misses = 0;            // neither
-  int64_t captures = 0;          // executables made, ceilings and rungs included
-  int64_t recaptures = 0;        // of them, made again for an entry that a resumed run took over
-  int64_t frozen_captures = 0;   // of captures, of shapes that a frozen cache did not hold (on_miss transient)
-  int64_t rejected_inserts = 0;  // steps whose shape would have been captured and kept had the cache not been frozen
-  bool broken = false;           // a capture found a graph break: none is tried again until a clear or a new policy
-  int64_t graph_breaks = 0;      // captures that found the step not capturable, or not for every shape
-  bool dynamic = false;          // one executable serves every shape
-  int64_t rungs = 0;             // of the ladder that batches are rounded up to; 0: they are not
-  int64_t oversize_steps = 0;    // of hits, those of batches larger than what a dynamic executable has room for
+  int64_t hits = 0;             // replayed at their own shape
+  int64_t padded_hits = 0;      // replayed in a larger one
+  int64_t misses = 0;           // neither
+  int64_t captures = 0;         // executables made, ceilings and rungs included
+  int64_t recaptures = 0;       // of them, made again for an entry that a resumed run took over
+  int64_t frozen_captures = 0;  // of captures, of shapes that a frozen cache did not hold (on_miss transient)
+  // Steps whose shape would have been captured and kept had the cache not been frozen, or not held max_executables.
+  int64_t rejected_inserts = 0;
+  bool broken = false;         // a capture found a graph break: none is tried again until a clear or a new policy
+  int64_t graph_breaks = 0;    // captures that found the step not capturable, or not for every shape
+  bool dynamic = false;        // one executable serves every shape
+  int64_t rungs = 0;           // of the ladder that batches are rounded up to; 0: they are not
+  int64_t oversize_steps = 0;  // of hits, those of batches larger than what a dynamic executable has room for
   int64_t eager_steps = 0;
   int64_t transient_steps = 0;
+  int64_t audits = 0;          // steps that were audited: replayed, and run eagerly from the same state
+  int64_t audit_failures = 0;  // of them, those that found a difference
+  CauseCounts captures_by_cause, misses_by_cause;  // captures and misses, each counted once
   double capture_seconds = 0;
   // Of entries: taken over by a resume and not captured since, so that they have no executable yet. entry_bytes counts
   // them as they were.
@@ -67,6 +73,9 @@ struct Snapshot {
   BatchShape train_ceiling, eval_ceiling;         // padded
   int64_t planned_train_shapes = 0;               // distinct shapes of the whole schedule; 0: not walked
   std::vector<GraphBreak> graph_breaks;           // at most kMaxGraphBreaks different ones
+  std::vector<AuditFailure> audit_failures;       // at most kMaxAuditFailures different ones
+  int64_t eval_audit_step = 0;                    // optimizer steps done before the newest audited evaluation step
+  StepProfiles profiles;
   // The newest command that took effect, and the optimizer steps done before it.
   int64_t command_sequence = 0;
   int64_t command_step = 0;
@@ -76,6 +85,7 @@ struct Snapshot {
   bool operator==(const Snapshot&) const = default;
 };
 inline constexpr size_t kMaxGraphBreaks = 16;
+inline constexpr size_t kMaxAuditFailures = 16;
 
 struct EntryInfo {
   Mode mode = Mode::kTrain;
@@ -90,6 +100,7 @@ struct EntryInfo {
   int64_t created_step = 0;                    // optimizer steps done when it was captured first
   absl::Time last_use = absl::InfinitePast();  // InfinitePast: not used yet
   bool dynamic = false;                        // serves every shape
+  bool withdrawn = false;                      // by an audit: its steps run eager, at the shape that they had
   bool operator==(const EntryInfo&) const = default;
 };
 

@@ -13,6 +13,13 @@ T Since(T now, T before) {
   return std::max(T{0}, now - before);
 }
 
+telemetry::CountsByCause Since(const graphcache::CauseCounts& now, const graphcache::CauseCounts& before) {
+  telemetry::CountsByCause since{};
+  static_assert(graphcache::kCauses <= since.size());
+  for (size_t i = 0; i < graphcache::kCauses; ++i) since[i] = Since(now.counts[i], before.counts[i]);
+  return since;
+}
+
 int64_t Steps(const ModeStats& s) { return s.hits + s.padded_hits + s.misses; }
 
 }  // namespace
@@ -35,6 +42,10 @@ std::array<telemetry::GraphCacheCounts, 2> CacheCounters::Advance(const graphcac
                         .graph_breaks = Since(now.graph_breaks, before.graph_breaks),
                         .eager_steps = Since(now.eager_steps, before.eager_steps),
                         .transient_steps = Since(now.transient_steps, before.transient_steps),
+                        .audits_equal = Since(now.audits - now.audit_failures, before.audits - before.audit_failures),
+                        .audits_different = Since(now.audit_failures, before.audit_failures),
+                        .captures_by_cause = Since(now.captures_by_cause, before.captures_by_cause),
+                        .misses_by_cause = Since(now.misses_by_cause, before.misses_by_cause),
                         .capture_seconds = Since(now.capture_seconds, before.capture_seconds),
                         .nodes = Since(now.nodes, before.nodes),
                         .edges = Since(now.edges, before.edges),

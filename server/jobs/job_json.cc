@@ -39,6 +39,9 @@ struct Schema {
     a("on_miss", c.on_miss, graphcache::kOnMissNames);
     a("shapes", c.shapes, graphcache::kShapesNames);
     a("rungs", c.rungs);
+    a("audit_every", c.audit_every);
+    a("strict", c.strict);
+    a("max_executables", c.max_executables);
   }
 
   template <class A>

@@ -31,9 +31,12 @@ struct GraphCacheMetrics::Families {
     Counter &hits, &padded_hits, &misses, &captures, &rejected_inserts, &graph_breaks, &eager_steps, &transient_steps,
         &capture_seconds;
     Counter &nodes, &edges, &padding_nodes, &padding_edges;
+    Counter &audits_equal, &audits_different;
+    std::vector<Counter*> captures_by_cause, misses_by_cause;  // by the index of the cause's name
   };
 
-  Families(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names)
+  Families(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names,
+           const std::vector<std::string_view>& cause_names)
       : shared_bytes(GaugeFamily(registry, "permafrost_graph_cache_shared_bytes",
                                  "Bytes that all executables of the running job share; 0 when none runs.")
                          .Add({})),
@@ -79,14 +82,41 @@ struct GraphCacheMetrics::Families {
         CounterFamily(registry, "permafrost_graph_cache_rows_total", "Rows of the batches of steps, padding apart.");
     auto& padding =
         CounterFamily(registry, "permafrost_graph_cache_padding_rows_total", "Rows that padding added to steps.");
+    auto& audits = CounterFamily(registry, "permafrost_graph_cache_audits_total",
+                                 "Replays that were run again eagerly from the same state, and compared bit for bit.");
+    auto& captures_by_cause = CounterFamily(registry, "permafrost_graph_cache_captures_by_cause_total",
+                                            "Executables made, by why they had to be.");
+    auto& misses_by_cause = CounterFamily(registry, "permafrost_graph_cache_misses_by_cause_total",
+                                          "Steps that no executable made before them could run, by why.");
     for (const std::string_view name : mode_names) {
       const prometheus::Labels mode{{"mode", std::string(name)}};
       const prometheus::Labels nodes{{"mode", std::string(name)}, {"kind", "nodes"}};
       const prometheus::Labels edges{{"mode", std::string(name)}, {"kind", "edges"}};
-      modes.push_back({entries.Add(mode), entry_bytes.Add(mode), capacity.Add(mode), hits.Add(mode),
-                       padded_hits.Add(mode), misses.Add(mode), captures.Add(mode), rejected.Add(mode),
-                       breaks.Add(mode), eager.Add(mode), transient.Add(mode), seconds.Add(mode), rows.Add(nodes),
-                       rows.Add(edges), padding.Add(nodes), padding.Add(edges)});
+      modes.push_back({entries.Add(mode),
+                       entry_bytes.Add(mode),
+                       capacity.Add(mode),
+                       hits.Add(mode),
+                       padded_hits.Add(mode),
+                       misses.Add(mode),
+                       captures.Add(mode),
+                       rejected.Add(mode),
+                       breaks.Add(mode),
+                       eager.Add(mode),
+                       transient.Add(mode),
+                       seconds.Add(mode),
+                       rows.Add(nodes),
+                       rows.Add(edges),
+                       padding.Add(nodes),
+                       padding.Add(edges),
+                       audits.Add({{"mode", std::string(name)}, {"result", "equal"}}),
+                       audits.Add({{"mode", std::string(name)}, {"result", "different"}}),
+                       {},
+                       {}});
+      for (const std::string_view cause : cause_names) {
+        const prometheus::Labels labels{{"mode", std::string(name)}, {"cause", std::string(cause)}};
+        modes.back().captures_by_cause.push_back(&captures_by_cause.Add(labels));
+        modes.back().misses_by_cause.push_back(&misses_by_cause.Add(labels));
+      }
     }
   }
 
@@ -98,8 +128,9 @@ struct GraphCacheMetrics::Families {
   absl::Mutex raise_mu;  // makes reading and raising a counter one step
 };
 
-GraphCacheMetrics::GraphCacheMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names)
-    : families_(std::make_unique<Families>(registry, mode_names)) {}
+GraphCacheMetrics::GraphCacheMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names,
+                                     const std::vector<std::string_view>& cause_names)
+    : families_(std::make_unique<Families>(registry, mode_names, cause_names)) {}
 
 GraphCacheMetrics::~GraphCacheMetrics() = default;
 
@@ -114,6 +145,15 @@ void GraphCacheMetrics::Add(size_t mode, const GraphCacheCounts& increments) {
   add(m.graph_breaks, increments.graph_breaks);
   add(m.eager_steps, increments.eager_steps);
   add(m.transient_steps, increments.transient_steps);
+  add(m.audits_equal, increments.audits_equal);
+  add(m.audits_different, increments.audits_different);
+  // Called at each step, of which hardly one has a cause.
+  const auto add_any = [&](const std::vector<Counter*>& counters, const CountsByCause& counts) {
+    for (size_t i = 0; i < counters.size(); ++i)
+      if (counts.at(i) > 0) add(*counters[i], counts.at(i));
+  };
+  add_any(m.captures_by_cause, increments.captures_by_cause);
+  add_any(m.misses_by_cause, increments.misses_by_cause);
   m.capture_seconds.Increment(increments.capture_seconds);
   add(m.nodes, increments.nodes);
   add(m.edges, increments.edges);

@@ -3,6 +3,7 @@
 // Threads: all methods are safe anywhere.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,11 +18,16 @@ class Registry;
 
 namespace permafrost::telemetry {
 
+// By the index of the cause's name.
+using CountsByCause = std::array<int64_t, 16>;
+
 // Plain numbers: telemetry sees no other room.
 struct GraphCacheCounts {
   int64_t hits = 0, padded_hits = 0, misses = 0;
   int64_t captures = 0, rejected_inserts = 0, graph_breaks = 0;
   int64_t eager_steps = 0, transient_steps = 0;
+  int64_t audits_equal = 0, audits_different = 0;
+  CountsByCause captures_by_cause{}, misses_by_cause{};
   double capture_seconds = 0;
   int64_t nodes = 0, edges = 0;  // real rows
   int64_t padding_nodes = 0, padding_edges = 0;
@@ -39,13 +45,15 @@ struct GraphCacheState {
 
 class GraphCacheMetrics {
  public:
-  // `mode_names`: the label values of {mode}. Borrows the registry.
-  GraphCacheMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names);
+  // `mode_names`, `cause_names`: the label values of {mode} and {cause}. Borrows the registry.
+  GraphCacheMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names,
+                    const std::vector<std::string_view>& cause_names);
   ~GraphCacheMetrics();
 
   // permafrost_graph_cache_{hits,padded_hits,misses,captures,rejected_inserts,graph_breaks,eager_steps,transient_steps,
   // capture_seconds}_total{mode}, permafrost_graph_cache_{rows,padding_rows}_total{mode,kind="nodes"|"edges"}.
-  // `mode`: index of its name.
+  // permafrost_graph_cache_audits_total{mode,result="equal"|"different"},
+  // permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}. `mode`: index of its name.
   void Add(size_t mode, const GraphCacheCounts& increments);
   // Of the running job; a default state when none runs: permafrost_graph_cache_{entries,entry_bytes,
   // capacity_entries}{mode} (capacity without bound: +Inf), permafrost_graph_cache_{shared_bytes,bytes,frozen,

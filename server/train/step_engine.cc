@@ -24,7 +24,8 @@ graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& tas
           .now = [] { return absl::Now(); },
           .elapsed = [clock = Stopwatch()] { return clock.Elapsed(); },
           .log = [&context](std::string_view line,
-                            bool warning) { context.Log(warning ? LogLevel::kWarning : LogLevel::kInfo, line); }};
+                            bool warning) { context.Log(warning ? LogLevel::kWarning : LogLevel::kInfo, line); },
+          .log_error = [&context](std::string_view line) { context.Log(LogLevel::kError, line); }};
 }
 
 LossOptions LossOf(const TrainOptions& options, c10::Device device) {

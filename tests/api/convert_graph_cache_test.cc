@@ -4,6 +4,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 namespace permafrost::api {
@@ -26,8 +27,13 @@ Message Parsed(const std::string& text) {
 
 TEST(GraphCacheToWire, CarriesEveryField) {
   graphcache::Snapshot snapshot;
-  snapshot.options = {
-      .policy = Policy::kFreeze, .freeze_at = 1, .on_miss = OnMiss::kTransient, .shapes = Shapes::kDynamic};
+  snapshot.options = {.policy = Policy::kFreeze,
+                      .freeze_at = 1,
+                      .on_miss = OnMiss::kTransient,
+                      .shapes = Shapes::kDynamic,
+                      .audit_every = 36,
+                      .strict = true,
+                      .max_executables = 37};
   snapshot.freeze_point = {.freeze_at = 2,
                            .source = graphcache::FreezeSource::kSchedule,
                            .effective_size = 3,
@@ -59,6 +65,12 @@ TEST(GraphCacheToWire, CarriesEveryField) {
                                .padding_edges = 24};
   snapshot.of(Mode::kTrain).dynamic = true;
   snapshot.of(Mode::kTrain).oversize_steps = 35;
+  snapshot.of(Mode::kTrain).audits = 38;
+  snapshot.of(Mode::kTrain).audit_failures = 39;
+  snapshot.of(Mode::kTrain).captures_by_cause.of(graphcache::Cause::kNewEdges) = 40;
+  snapshot.of(Mode::kEval).captures_by_cause.of(graphcache::Cause::kResume) = 41;
+  snapshot.of(Mode::kEval).misses_by_cause.of(graphcache::Cause::kPolicyChange) = 42;
+  snapshot.audit_failures = {{Mode::kEval, {1, 2, 3}, 43, "aten::y", "bits \xFF", 44}};
   snapshot.of(Mode::kEval).entry_bytes = 1000;
   snapshot.shared_bytes = 30'000;
   snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};
@@ -69,7 +81,15 @@ TEST(GraphCacheToWire, CarriesEveryField) {
   snapshot.command_step = 34;
   const auto want = Parsed<v1::GraphCache>(R"pb(
     name: "jobs/a/graphCache"
-    policy { policy: POLICY_FREEZE freeze_at: 1 on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC }
+    policy {
+      policy: POLICY_FREEZE
+      freeze_at: 1
+      on_miss: ON_MISS_TRANSIENT
+      shapes: SHAPES_DYNAMIC
+      audit_every: 36
+      strict: true
+      max_executables: 37
+    }
     freeze_at: 2
     freeze_point_source: FREEZE_POINT_SOURCE_SCHEDULE
     frozen: true
@@ -101,6 +121,8 @@ TEST(GraphCacheToWire, CarriesEveryField) {
       awaiting_recapture: 5
       dynamic: true
       oversize_steps: 35
+      audits: 38
+      audit_failures: 39
     }
     statistics { mode: GRAPH_CACHE_MODE_EVAL entry_bytes: 1000 }
     shared_bytes: 30000
@@ -110,8 +132,55 @@ TEST(GraphCacheToWire, CarriesEveryField) {
     planned_train_shapes: 31
     graph_breaks { mode: GRAPH_CACHE_MODE_EVAL op: "aten::x" why: "why \357\277\275" count: 32 }
     command_step: 34
+    audit_failures {
+      mode: GRAPH_CACHE_MODE_EVAL
+      shape { nodes: 1 edges: 2 graphs: 3 }
+      step: 43
+      op: "aten::y"
+      why: "bits \357\277\275"
+      count: 44
+    }
+    captures_by_cause { mode: GRAPH_CACHE_MODE_TRAIN cause: GRAPH_CACHE_CAUSE_NEW_EDGES count: 40 }
+    captures_by_cause { mode: GRAPH_CACHE_MODE_EVAL cause: GRAPH_CACHE_CAUSE_RESUME count: 41 }
+    misses_by_cause { mode: GRAPH_CACHE_MODE_EVAL cause: GRAPH_CACHE_CAUSE_POLICY_CHANGE count: 42 }
   )pb");
   EXPECT_EQ(GraphCacheToWire(JobId("a"), snapshot).DebugString(), want.DebugString());
+}
+
+TEST(GraphCacheToWire, EveryCauseHasAValueOfItsOwn) {
+  graphcache::Snapshot snapshot;
+  for (const auto& [cause, name] : graphcache::kCauseNames.rows)
+    snapshot.of(Mode::kTrain).misses_by_cause.of(cause) = 1;
+  const v1::GraphCache cache = GraphCacheToWire(JobId("a"), snapshot);
+  std::set<int> causes;
+  for (const v1::CauseCount& count : cache.misses_by_cause()) causes.insert(count.cause());
+  EXPECT_EQ(causes.size(), graphcache::kCauses);
+  EXPECT_FALSE(causes.contains(v1::GRAPH_CACHE_CAUSE_UNSPECIFIED));
+}
+
+TEST(ExplanationToWire, CarriesTheCacheAndEachProfile) {
+  graphcache::Snapshot snapshot;
+  snapshot.frozen = true;
+  snapshot.profiles.Set({.mode = Mode::kTrain,
+                         .shape = {1, 2, 3},
+                         .step = 4,
+                         .replay_seconds = 0.5,
+                         .eager_seconds = 0.75,
+                         .operators = {{"aten::mm", 2, 0.25}, {"permafrost::gine_layer", 1, 0.125}}});
+  const auto want = Parsed<v1::StepProfile>(R"pb(
+    mode: GRAPH_CACHE_MODE_TRAIN
+    shape { nodes: 1 edges: 2 graphs: 3 }
+    step: 4
+    replay_seconds: 0.5
+    eager_seconds: 0.75
+    operators { op: "aten::mm" calls: 2 seconds: 0.25 product: true }
+    operators { op: "permafrost::gine_layer" calls: 1 seconds: 0.125 }
+    product_seconds: 0.25
+  )pb");
+  const v1::ExplainGraphCacheResponse got = ExplanationToWire(JobId("a"), snapshot);
+  EXPECT_TRUE(got.cache().frozen());
+  ASSERT_EQ(got.profiles_size(), 1);
+  EXPECT_EQ(got.profiles(0).DebugString(), want.DebugString());
 }
 
 TEST(GraphCacheToWire, SaysWhyThereIsNoFreezePoint) {
@@ -140,7 +209,8 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
                               .capture_seconds = 7,
                               .created_step = 8,
                               .last_use = absl::FromUnixSeconds(9),
-                              .dynamic = true};
+                              .dynamic = true,
+                              .withdrawn = true};
   const auto want = Parsed<v1::GraphCacheEntry>(R"pb(
     mode: GRAPH_CACHE_MODE_TRAIN
     shape { nodes: 1 edges: 2 graphs: 3 }
@@ -151,10 +221,30 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
     created_step: 8
     last_use_time { seconds: 9 }
     dynamic: true
+    withdrawn: true
   )pb");
   EXPECT_EQ(GraphCacheEntryToWire(entry).DebugString(), want.DebugString());
   entry.last_use = absl::InfinitePast();
   EXPECT_FALSE(GraphCacheEntryToWire(entry).has_last_use_time()) << "not used yet";
+}
+
+TEST(GraphCachePolicyFromWire, AServersStrictIsNotThatOfAPolicyThatKeepsNothing) {
+  const graphcache::PolicyOptions defaults{.strict = true};
+  const struct {
+    const char* wire;
+    bool strict;
+  } kCases[] = {{"", true},
+                {"policy: POLICY_ALWAYS", true},
+                {"strict: false", false},
+                {"policy: POLICY_NEVER", false},
+                {"policy: POLICY_NEVER strict: true", true}};  // which Validate refuses
+  for (const auto& c : kCases) {
+    Violations violations;
+    const auto wire = Parsed<v1::GraphCachePolicy>(c.wire);
+    EXPECT_EQ(GraphCachePolicyFromWire(wire, "", defaults, violations).strict, c.strict) << c.wire;
+  }
+  Violations violations;
+  EXPECT_FALSE(GraphCachePolicyFromWire({}, "", {.policy = Policy::kNever, .strict = true}, violations).strict);
 }
 
 TEST(PolicyUpdateFromWire, TakesOnlyWhatIsGiven) {
@@ -169,6 +259,9 @@ TEST(PolicyUpdateFromWire, TakesOnlyWhatIsGiven) {
       {"out of range is not ours to judge", "policy { freeze_at: -5 }", {.freeze_at = -5}},
       {"on_miss", "policy { on_miss: ON_MISS_REJECT }", {.on_miss = OnMiss::kReject}},
       {"shapes", "policy { shapes: SHAPES_EXACT }", {.shapes = Shapes::kExact}},
+      {"no audits", "policy { audit_every: 0 }", {.audit_every = 0}},
+      {"strict no more", "policy { strict: false }", {.strict = false}},
+      {"no limit", "policy { max_executables: 0 }", {.max_executables = 0}},
       {"everything",
        "policy { policy: POLICY_FREEZE freeze_at: 9 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO }",
        {.policy = Policy::kFreeze, .freeze_at = 9, .on_miss = OnMiss::kEager, .shapes = Shapes::kAuto}},

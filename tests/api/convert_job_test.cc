@@ -89,6 +89,9 @@ TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
       {"an empty message", "graph_cache {}", kServerDefault},
       {"on_miss alone", "graph_cache { on_miss: ON_MISS_REJECT }", {Policy::kFreeze, 40, OnMiss::kReject}},
       {"shapes alone", "graph_cache { shapes: SHAPES_EXACT }", {Policy::kFreeze, 40, OnMiss::kEager, Shapes::kExact}},
+      {"audit_every, strict and max_executables",
+       "graph_cache { audit_every: 0 strict: true max_executables: 5 }",
+       {Policy::kFreeze, 40, OnMiss::kEager, Shapes::kAuto, 0, true, 5}},
       {"freeze_at alone", "graph_cache { freeze_at: 7 }", {Policy::kFreeze, 7, OnMiss::kEager}},
       {"0 is given, too", "graph_cache { freeze_at: 0 }", {Policy::kFreeze, 0, OnMiss::kEager}},
       {"the default's own policy", "graph_cache { policy: POLICY_FREEZE }", kServerDefault},
@@ -128,7 +131,10 @@ TEST(JobSpec, RoundTripsEveryField) {
                     .graph_cache = {.policy = graphcache::Policy::kAlways,
                                     .freeze_at = 23,
                                     .on_miss = graphcache::OnMiss::kTransient,
-                                    .shapes = graphcache::Shapes::kDynamic}};
+                                    .shapes = graphcache::Shapes::kDynamic,
+                                    .audit_every = 29,
+                                    .strict = true,
+                                    .max_executables = 31}};
   job.spec.priority = -100;
   v1::CreateJobRequest request;
   *request.mutable_spec() = JobToWire(job).spec();

@@ -78,8 +78,10 @@ TEST_F(GraphCacheTest, JobsThatDoNotSayGetTheServersPolicy) {
   v1::Job job;
   ASSERT_TRUE(job_stub_->CreateJob(&context, request, &job).ok());
   EXPECT_EQ(manager_.created().spec.train.graph_cache, default_graph_cache_);
-  EXPECT_EQ(job.spec().graph_cache().ShortDebugString(),
-            "policy: POLICY_FREEZE freeze_at: 40 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO");
+  EXPECT_EQ(
+      job.spec().graph_cache().ShortDebugString(),
+      "policy: POLICY_FREEZE freeze_at: 40 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO audit_every: 1000 strict: false "
+      "max_executables: 4096");
 }
 
 TEST_F(GraphCacheTest, GetTellsTheCache) {
@@ -92,6 +94,20 @@ TEST_F(GraphCacheTest, GetTellsTheCache) {
   EXPECT_EQ(cache.name(), kName);
   EXPECT_TRUE(cache.frozen());
   EXPECT_EQ(cache.freeze_step(), 312);
+}
+
+TEST_F(GraphCacheTest, ExplainTellsTheCacheAndItsProfiles) {
+  graphcache::Snapshot snapshot = Frozen(312);
+  snapshot.profiles.Set({.mode = Mode::kTrain, .step = 1000, .operators = {{"aten::mm", 2, 0.25}}});
+  manager_.SetGraphCache("a", snapshot);
+  grpc::ClientContext context;
+  v1::ExplainGraphCacheRequest request;
+  request.set_name(kName);
+  v1::ExplainGraphCacheResponse response;
+  ASSERT_TRUE(cache_stub_->ExplainGraphCache(&context, request, &response).ok());
+  EXPECT_EQ(response.cache().freeze_step(), 312);
+  ASSERT_EQ(response.profiles_size(), 1);
+  EXPECT_EQ(response.profiles(0).step(), 1000);
 }
 
 TEST_F(GraphCacheTest, EveryMethodRefusesBadAndUnknownNames) {
@@ -108,6 +124,11 @@ TEST_F(GraphCacheTest, EveryMethodRefusesBadAndUnknownNames) {
       {"name",
        [&](auto& context, const auto& name) {
          return cache_stub_->GetGraphCache(&context, named(v1::GetGraphCacheRequest(), name), &cache);
+       }},
+      {"name",
+       [&](auto& context, const auto& name) {
+         v1::ExplainGraphCacheResponse response;
+         return cache_stub_->ExplainGraphCache(&context, named(v1::ExplainGraphCacheRequest(), name), &response);
        }},
       {"parent",
        [&](auto& context, const auto& name) {

@@ -62,6 +62,28 @@ TEST_F(CacheCommandTest, ShowTakesEverySpellingOfTheJob) {
   EXPECT_EQ(cache["statistics"][0]["frozenCaptures"], "0") << "fields at their default are there";
 }
 
+TEST_F(CacheCommandTest, ExplainIsAmongTheJobsCommands) {
+  Recorder<std::string> names;
+  fake_.caches.explain = [&](const v1::ExplainGraphCacheRequest& request, v1::ExplainGraphCacheResponse& response) {
+    names.Add(request.name());
+    response = Explanation();
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const auto explain = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"--server", fake_.address(), "job", "explain", "zinc-1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunProgram(arguments);
+  };
+  const ProgramResult result = explain({});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\n  matrix products alone         0.500 ms   25.0 %\n"));
+  const json all = json::parse(explain({"--output", "json"}).out);
+  EXPECT_EQ(all["profiles"][0]["operators"][1]["op"], "aten::mm");
+  EXPECT_EQ(all["cache"]["capturesByCause"][1]["cause"], "GRAPH_CACHE_CAUSE_RESUME");
+  EXPECT_THAT(names.seen(), testing::Each("jobs/zinc-1/graphCache"));
+}
+
 TEST_F(CacheCommandTest, ATerminalGetsColours) {
   fake_.caches.get = [](const v1::GetGraphCacheRequest&, v1::GraphCache& cache) {
     cache = FrozenCache();
@@ -185,8 +207,12 @@ TEST_F(CacheCommandTest, PolicySendsOnlyWhatIsGiven) {
   Run({"policy", "zinc-1", "--freeze-at", "derived"});
   Run({"policy", "zinc-1", "--on-miss", "reject"});
   Run({"policy", "zinc-1", "--shapes", "exact"});
+  Run({"policy", "zinc-1", "--audit-every", "0"});
+  Run({"policy", "zinc-1", "--no-strict"});
+  Run({"policy", "zinc-1", "--max-executables", "8"});
   EXPECT_THAT(policies.seen(), ElementsAre("policy: POLICY_FREEZE freeze_at: 50 on_miss: ON_MISS_EAGER", "freeze_at: 0",
-                                           "on_miss: ON_MISS_REJECT", "shapes: SHAPES_EXACT"));
+                                           "on_miss: ON_MISS_REJECT", "shapes: SHAPES_EXACT", "audit_every: 0",
+                                           "strict: false", "max_executables: 8"));
 }
 
 TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
@@ -197,7 +223,8 @@ TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
   } kCases[] = {
       {"nothing to change",
        {"cache", "policy", "zinc-1"},
-       "permafrost: nothing to change: give --policy, --freeze-at, --on-miss or --shapes\n"},
+       "permafrost: nothing to change: give --policy, --freeze-at, --on-miss, --shapes, --audit-every, --strict or "
+       "--max-executables\n"},
       {"no such policy",
        {"cache", "policy", "zinc-1", "--policy", "sometimes"},
        "permafrost: --policy: sometimes not in {always,never,clear-per-step,freeze} (see permafrost cache policy "

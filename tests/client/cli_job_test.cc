@@ -89,7 +89,12 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
                                     "--on-miss",
                                     "transient",
                                     "--shapes",
-                                    "dynamic"});
+                                    "dynamic",
+                                    "--audit-every",
+                                    "7",
+                                    "--strict",
+                                    "--max-executables",
+                                    "9"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out,
             "job zinc-1 queued; watch it with: permafrost --server " + fake_.address() + " job watch zinc-1\n");
@@ -105,7 +110,7 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
             "warmup_steps: 100 } loss: LOSS_MSE epochs: 7 batch_size: 16 seed: 18446744073709551615 priority: -5 "
             "checkpoint { every_steps: 50 keep: 4 every_seconds: 0 } graph_cache { policy: POLICY_CLEAR_PER_STEP "
             "freeze_at: 50 "
-            "on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC } }");
+            "on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC audit_every: 7 strict: true max_executables: 9 } }");
 }
 
 TEST_F(JobCommandTest, FlagsOverrideTheFile) {

@@ -96,6 +96,7 @@ class FakeJobs final : public v1::JobService::Service {
 class FakeCaches final : public v1::GraphCacheService::Service {
  public:
   UnaryScript<v1::GetGraphCacheRequest, v1::GraphCache> get;
+  UnaryScript<v1::ExplainGraphCacheRequest, v1::ExplainGraphCacheResponse> explain;
   UnaryScript<v1::ListGraphCacheEntriesRequest, v1::ListGraphCacheEntriesResponse> entries;
   UnaryScript<v1::UpdateGraphCachePolicyRequest, v1::GraphCache> policy;
   UnaryScript<v1::FreezeGraphCacheRequest, v1::GraphCache> freeze;
@@ -107,6 +108,10 @@ class FakeCaches final : public v1::GraphCacheService::Service {
   grpc::Status GetGraphCache(grpc::ServerContext*, const v1::GetGraphCacheRequest* request,
                              v1::GraphCache* response) override {
     return get ? get(*request, *response) : NotScripted();
+  }
+  grpc::Status ExplainGraphCache(grpc::ServerContext*, const v1::ExplainGraphCacheRequest* request,
+                                 v1::ExplainGraphCacheResponse* response) override {
+    return explain ? explain(*request, *response) : NotScripted();
   }
   grpc::Status ListGraphCacheEntries(grpc::ServerContext*, const v1::ListGraphCacheEntriesRequest* request,
                                      v1::ListGraphCacheEntriesResponse* response) override {

@@ -111,6 +111,41 @@ v1::GraphCache DynamicCache() {
   return cache;
 }
 
+v1::ExplainGraphCacheResponse Explanation() {
+  v1::ExplainGraphCacheResponse explanation;
+  v1::GraphCache& cache = *explanation.mutable_cache();
+  cache = DynamicCache();
+  cache.mutable_policy()->set_audit_every(1'000);
+  cache.mutable_statistics(0)->set_audits(31);
+  cache.mutable_statistics(1)->set_audits(2);
+  const auto count = [](v1::GraphCacheMode mode, v1::GraphCacheCause cause, int64_t times, v1::CauseCount& out) {
+    out.set_mode(mode);
+    out.set_cause(cause);
+    out.set_count(times);
+  };
+  count(v1::GRAPH_CACHE_MODE_TRAIN, v1::GRAPH_CACHE_CAUSE_FIRST_STEP, 1, *cache.add_captures_by_cause());
+  count(v1::GRAPH_CACHE_MODE_TRAIN, v1::GRAPH_CACHE_CAUSE_RESUME, 2, *cache.add_captures_by_cause());
+  count(v1::GRAPH_CACHE_MODE_EVAL, v1::GRAPH_CACHE_CAUSE_FREEZE, 1, *cache.add_captures_by_cause());
+  count(v1::GRAPH_CACHE_MODE_TRAIN, v1::GRAPH_CACHE_CAUSE_FIRST_STEP, 1, *cache.add_misses_by_cause());
+  v1::StepProfile& profile = *explanation.add_profiles();
+  profile.set_mode(v1::GRAPH_CACHE_MODE_TRAIN);
+  profile.set_step(31'000);
+  SetShape(757, 1'630, 33, *profile.mutable_shape());
+  profile.set_replay_seconds(0.002);
+  profile.set_eager_seconds(0.003);
+  profile.set_product_seconds(0.0005);
+  const auto time = [](const char* op, int64_t calls, double seconds, bool product, v1::OperatorTime& out) {
+    out.set_op(op);
+    out.set_calls(calls);
+    out.set_seconds(seconds);
+    out.set_product(product);
+  };
+  time("permafrost::gine_layer", 4, 0.001, false, *profile.add_operators());
+  time("aten::mm", 6, 0.0004, true, *profile.add_operators());
+  time("aten::addmm", 1, 0.0001, true, *profile.add_operators());
+  return explanation;
+}
+
 std::vector<v1::GraphCacheEntry> SampleEntries() {
   v1::GraphCacheEntry used;
   used.set_mode(v1::GRAPH_CACHE_MODE_TRAIN);

@@ -15,6 +15,8 @@ v1::GraphCache WarmingCache();
 v1::GraphCache FrozenCache();
 // Frozen after its first step: one executable serves every shape of a mode.
 v1::GraphCache DynamicCache();
+// Of the same, with audits all equal, causes, and a profile of the training step.
+v1::ExplainGraphCacheResponse Explanation();
 // One used, one not yet.
 std::vector<v1::GraphCacheEntry> SampleEntries();
 

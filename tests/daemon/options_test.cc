@@ -83,7 +83,12 @@ TEST(ParseOptions, ReadsEveryFlag) {
                               "--on-miss",
                               "reject",
                               "--shapes",
-                              "exact"});
+                              "exact",
+                              "--audit-every",
+                              "7",
+                              "--strict",
+                              "--max-executables",
+                              "9"});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/s");
@@ -96,7 +101,10 @@ TEST(ParseOptions, ReadsEveryFlag) {
   EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
                                                         .freeze_at = 12,
                                                         .on_miss = graphcache::OnMiss::kReject,
-                                                        .shapes = graphcache::Shapes::kExact}));
+                                                        .shapes = graphcache::Shapes::kExact,
+                                                        .audit_every = 7,
+                                                        .strict = true,
+                                                        .max_executables = 9}));
 }
 
 TEST(ParseOptions, ReadsEveryVariable) {
@@ -111,7 +119,10 @@ TEST(ParseOptions, ReadsEveryVariable) {
                                   {"PERMAFROST_CACHE_POLICY", "clear_per_step"},
                                   {"PERMAFROST_FREEZE_AT", "12"},
                                   {"PERMAFROST_ON_MISS", "reject"},
-                                  {"PERMAFROST_SHAPES", "exact"}});
+                                  {"PERMAFROST_SHAPES", "exact"},
+                                  {"PERMAFROST_AUDIT_EVERY", "7"},
+                                  {"PERMAFROST_STRICT", "1"},
+                                  {"PERMAFROST_MAX_EXECUTABLES", "9"}});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
   EXPECT_EQ(got.state_dir, "/s");
@@ -123,7 +134,10 @@ TEST(ParseOptions, ReadsEveryVariable) {
   EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
                                                         .freeze_at = 12,
                                                         .on_miss = graphcache::OnMiss::kReject,
-                                                        .shapes = graphcache::Shapes::kExact}));
+                                                        .shapes = graphcache::Shapes::kExact,
+                                                        .audit_every = 7,
+                                                        .strict = true,
+                                                        .max_executables = 9}));
 }
 
 TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
@@ -141,7 +155,10 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
                                        "cache-policy = \"clear_per_step\"\n"
                                        "freeze-at = 12\n"
                                        "on-miss = \"reject\"\n"
-                                       "shapes = \"exact\"\n");
+                                       "shapes = \"exact\"\n"
+                                       "audit-every = 7\n"
+                                       "strict = true\n"
+                                       "max-executables = 9\n");
   const Options got = Parsed({"--config", file});
   EXPECT_EQ(got.listen, "localhost:0");
   EXPECT_EQ(got.metrics, "[::1]:0");
@@ -154,7 +171,10 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
   EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
                                                         .freeze_at = 12,
                                                         .on_miss = graphcache::OnMiss::kReject,
-                                                        .shapes = graphcache::Shapes::kExact}));
+                                                        .shapes = graphcache::Shapes::kExact,
+                                                        .audit_every = 7,
+                                                        .strict = true,
+                                                        .max_executables = 9}));
 }
 
 TEST(ParseOptions, FlagOverVariableOverFileOverDefault) {

@@ -10,6 +10,8 @@ namespace {
 
 constexpr bool kFrozen = true, kOpen = false;
 constexpr Lookup kNothing{}, kExact{.exact = true}, kLarger{.larger = true}, kBroken{.broken = true};
+constexpr Lookup kFull{.full = true}, kFullLarger{.larger = true, .full = true},
+    kFullExact{.exact = true, .full = true};
 constexpr Lookup kBrokenLarger{.larger = true, .broken = true}, kBrokenExact{.exact = true, .broken = true};
 
 constexpr PolicyOptions Always(OnMiss on_miss) { return {.policy = Policy::kAlways, .on_miss = on_miss}; }
@@ -42,6 +44,12 @@ TEST(AdmissionTest, EachPolicyAtItsLetter) {
       {"freeze before its point is as always: hit", Freeze(OnMiss::kPad), kOpen, kExact, Action::kReplay},
       {"freeze before its point is as always: miss", Freeze(OnMiss::kPad), kOpen, kLarger, Action::kCaptureKeep},
       {"freeze before its point, broken", Freeze(OnMiss::kPad), kOpen, kBroken, Action::kRunEager},
+
+      {"full, exact hit", Always(OnMiss::kReject), kOpen, kFullExact, Action::kReplay},
+      {"full, pads whatever on_miss says", Always(OnMiss::kReject), kOpen, kFullLarger, Action::kReplayPadded},
+      {"full, nothing holds it", Always(OnMiss::kPad), kOpen, kFull, Action::kRunEager},
+      {"full and frozen, as on_miss says", Freeze(OnMiss::kEager), kFrozen, kFullLarger, Action::kRunEager},
+      {"clear-per-step is never full", kClearPerStep, kOpen, kFull, Action::kCaptureDrop},
 
       {"frozen, exact hit, pad", Freeze(OnMiss::kPad), kFrozen, kExact, Action::kReplay},
       {"frozen, exact hit, eager", Freeze(OnMiss::kEager), kFrozen, kExact, Action::kReplay},

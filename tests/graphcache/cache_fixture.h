@@ -31,6 +31,7 @@ class CacheFixture : public testing::Test {
     setup.now = [this] { return compiler_.now; };
     setup.elapsed = [this] { return compiler_.elapsed; };
     setup.log = [this](std::string_view line, bool warning) { (warning ? warnings_ : infos_).emplace_back(line); };
+    setup.log_error = [this](std::string_view line) { errors_.emplace_back(line); };
     // Drops of the one before are none of this one's.
     compiler_.recording_drops = false;
     cache_ = std::make_unique<GraphCache>(std::move(setup), compiler_);
@@ -73,7 +74,7 @@ class CacheFixture : public testing::Test {
                   .eval_rungs = {Padded(20), Padded(40)},
                   .train_schedule = {},
                   .eval_schedule = {}};
-  std::vector<std::string> warnings_, infos_;
+  std::vector<std::string> warnings_, infos_, errors_;
   int64_t sequence_ = 0;
   std::unique_ptr<GraphCache> cache_;
 };

@@ -18,6 +18,10 @@ TEST(CommandTest, AnUpdateChangesOnlyWhatItHolds) {
   // 0 is a value: derive it again.
   EXPECT_EQ(Updated(before, {.freeze_at = 0, .on_miss = OnMiss::kPad}),
             (PolicyOptions{.policy = Policy::kAlways, .freeze_at = 0, .on_miss = OnMiss::kPad}));
+  const PolicyOptions watched = Updated(before, {.audit_every = 0, .strict = true, .max_executables = 5});
+  EXPECT_EQ(watched.audit_every, 0);
+  EXPECT_TRUE(watched.strict);
+  EXPECT_EQ(watched.max_executables, 5);
 }
 
 TEST(CommandTest, FreezeAndThawNeedAPolicyThatKeeps) {
@@ -47,13 +51,24 @@ TEST(CommandTest, AnUpdateHasFieldsAndTheyAreInRange) {
   EXPECT_THAT(fields({.freeze_at = -1}), testing::ElementsAre("policy.freeze_at"));
   EXPECT_THAT(fields({.freeze_at = kMaxFreezeAt + 1}), testing::ElementsAre("policy.freeze_at"));
   EXPECT_THAT(fields({.freeze_at = 0}), testing::IsEmpty());
+  EXPECT_THAT(fields({.audit_every = -1}), testing::ElementsAre("policy.audit_every"));
+  EXPECT_THAT(fields({.max_executables = -1}), testing::ElementsAre("policy.max_executables"));
+  EXPECT_THAT(fields({.strict = false}), testing::IsEmpty());
+  EXPECT_THAT(GetViolations(Check(Of(CommandKind::kUpdatePolicy, {.policy = Policy::kNever}), {.strict = true})),
+              testing::ElementsAre(testing::Field(&FieldViolation::field, "policy.strict")))
+      << "the rest of the policy counts";
 }
 
 TEST(CommandTest, SurvivesJson) {
   const Command full{
       .sequence = 3,
       .kind = CommandKind::kUpdatePolicy,
-      .update = {.policy = Policy::kClearPerStep, .freeze_at = 0, .on_miss = OnMiss::kReject},
+      .update = {.policy = Policy::kClearPerStep,
+                 .freeze_at = 0,
+                 .on_miss = OnMiss::kReject,
+                 .audit_every = 0,
+                 .strict = false,
+                 .max_executables = 3},
       .step = 0,
   };
   EXPECT_EQ(CommandFromJson(ToJson(full)).value(), full);

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -81,6 +82,8 @@ class FakeCompiler : public Compiler {
   std::map<Mode, std::string> breaks;  // the op that cannot be captured
   std::set<Mode> resisting;            // those that no executable serves at every shape
   std::set<Mode> fail_captures;        // for another reason
+  bool records = true;                 // replays can be audited
+  std::map<Mode, Difference> faults;   // what audits of a mode find
   std::string no_dynamic_reason = "the test has none";
   absl::Time now = absl::FromUnixSeconds(1000);
   absl::Duration elapsed;
@@ -108,6 +111,16 @@ class FakeCompiler : public Compiler {
       }
       compiler_.events.push_back(EventOf("replay", mode_, shape_));
       return std::make_shared<const StepOutputs>(compiler_.events.back(), inputs.step);
+    }
+    absl::StatusOr<std::optional<AuditedStep>> ReplayAudited(const StepInputs& inputs) override {
+      if (!compiler_.records) return std::nullopt;
+      compiler_.events.push_back(EventOf("audit", mode_, inputs.shape));
+      AuditedStep audited{.result = std::make_shared<const StepOutputs>(compiler_.events.back(), inputs.step)};
+      audited.operators = {{"aten::mm", 2, 0.5}};
+      audited.replay_seconds = 1;
+      audited.eager_seconds = 2;
+      if (const auto it = compiler_.faults.find(mode_); it != compiler_.faults.end()) audited.difference = it->second;
+      return audited;
     }
     int64_t bytes() const override { return kBytes; }
 

@@ -34,6 +34,10 @@ class GraphCachePropertyTest : public CacheFixture {
       ASSERT_EQ(s.hits + s.padded_hits + s.misses, steps_[m]);
       ASSERT_LE(s.eager_steps + s.transient_steps, s.misses);
       ASSERT_LE(s.misses - s.eager_steps, s.captures);
+      ASSERT_EQ(s.captures_by_cause.Sum(), s.captures);
+      ASSERT_EQ(s.misses_by_cause.Sum(), s.misses);
+      ASSERT_EQ(s.captures_by_cause.of(Cause::kResume), s.recaptures);
+      ASSERT_LE(s.audits, steps_[m]);
       ASSERT_EQ(s.nodes, real_nodes_[m]);
       ASSERT_GE(s.padding_nodes, steps_[m]) << "each step has a padding node";
       ASSERT_GE(s.padding_graphs, steps_[m]) << "and a padding graph";
@@ -80,7 +84,7 @@ TEST_F(GraphCachePropertyTest, AFrozenCacheNeitherGrowsNorCaptures) {
 TEST_F(GraphCachePropertyTest, CountsAddUpUnderAnyCommands) {
   std::mt19937 random(11);
   const auto pick = [&](int high) { return std::uniform_int_distribution<int>(0, high)(random); };
-  Make({.freeze_at = 6});
+  Make({.freeze_at = 6, .audit_every = 10, .max_executables = 9});
   for (int64_t step = 0; step < 4000; ++step) {
     if (pick(40) == 0) {
       PolicyUpdate update;
@@ -90,6 +94,8 @@ TEST_F(GraphCachePropertyTest, CountsAddUpUnderAnyCommands) {
     }
     if (pick(200) == 0) compiler_.breaks[kModes[pick(1)]] = "aten::item";
     if (pick(100) == 0) compiler_.breaks.clear();
+    if (pick(300) == 0) compiler_.faults[kModes[pick(1)]] = {"aten::mm", "its result 0 has other bits"};
+    if (pick(100) == 0) compiler_.faults.clear();
     const bool was_frozen = cache_->snapshot().frozen;
     const size_t before = cache_->entries().size();
     RunOne(kModes[pick(3) == 0], RandomReal(random), step);

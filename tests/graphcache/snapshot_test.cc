@@ -19,10 +19,15 @@ ModeStats FilledStats(int64_t base) {
                          &s.graph_breaks,    &s.eager_steps,
                          &s.transient_steps, &s.awaiting_recapture,
                          &s.oversize_steps,  &s.rungs,
+                         &s.audits,          &s.audit_failures,
                          &s.graphs,          &s.nodes,
                          &s.edges,           &s.padding_graphs,
                          &s.padding_nodes,   &s.padding_edges}) {
     *field = next++;
+  }
+  for (const auto& [cause, name] : kCauseNames.rows) {
+    s.captures_by_cause.of(cause) = next++;
+    s.misses_by_cause.of(cause) = next++;
   }
   s.dynamic = true;
   s.capture_seconds = 0.1 + static_cast<double>(base);
@@ -36,7 +41,10 @@ Snapshot Filled() {
                .freeze_at = 12,
                .on_miss = OnMiss::kTransient,
                .shapes = Shapes::kDynamic,
-               .rungs = 13};
+               .rungs = 13,
+               .audit_every = 7,
+               .strict = true,
+               .max_executables = 9};
   s.freeze_point = {.freeze_at = 97,
                     .source = FreezeSource::kFormula,
                     .effective_size = 9500.552566072289,
@@ -51,6 +59,9 @@ Snapshot Filled() {
   s.eval_ceiling = {5, 6, 7};
   s.planned_train_shapes = 8;
   s.graph_breaks = {{Mode::kEval, "aten::_local_scalar_dense", "reads a value back", 9}, {Mode::kTrain, "", "why", 1}};
+  s.audit_failures = {{Mode::kEval, {1, 2, 3}, 4, "aten::mm", "its result 0 has other bits", 5}};
+  s.eval_audit_step = 12;
+  s.profiles.Set({Mode::kTrain, {4, 5, 6}, 7, 0.25, 0.5, {{"aten::mm", 8, 0.125}, {"", 9, 0.0625}}});
   s.command_sequence = 10;
   s.command_step = 11;
   return s;
@@ -64,19 +75,21 @@ TEST(SnapshotTest, EveryFieldSurvivesJson) {
 }
 
 TEST(SnapshotTest, EntriesSurviveJson) {
-  const std::vector<EntryInfo> entries = {
-      {.mode = Mode::kEval,
-       .shape = {2, 3, 4},
-       .bytes = 5,
-       .hits = 6,
-       .padded_hits = 7,
-       .replays = 13,
-       .replay_seconds = 0.25,
-       .capture_seconds = 0.125,
-       .created_step = 8,
-       .last_use = absl::FromUnixNanos(1'700'000'000'123'456'789),
-       .dynamic = true},
-      {.mode = Mode::kTrain, .shape = {9, 9, 9}, .capture_seconds = std::numeric_limits<double>::infinity()}};
+  const std::vector<EntryInfo> entries = {{.mode = Mode::kEval,
+                                           .shape = {2, 3, 4},
+                                           .bytes = 5,
+                                           .hits = 6,
+                                           .padded_hits = 7,
+                                           .replays = 13,
+                                           .replay_seconds = 0.25,
+                                           .capture_seconds = 0.125,
+                                           .created_step = 8,
+                                           .last_use = absl::FromUnixNanos(1'700'000'000'123'456'789),
+                                           .dynamic = true},
+                                          {.mode = Mode::kTrain,
+                                           .shape = {9, 9, 9},
+                                           .capture_seconds = std::numeric_limits<double>::infinity(),
+                                           .withdrawn = true}};
   const auto read = EntriesFromJson(ToJson(entries));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, entries);

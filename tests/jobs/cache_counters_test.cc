@@ -47,6 +47,10 @@ TEST(CacheCountersTest, EveryCounterAdvances) {
   s.graph_breaks = 6;
   s.eager_steps = 7;
   s.transient_steps = 8;
+  s.audits = 19;
+  s.audit_failures = 2;
+  s.captures_by_cause.of(graphcache::Cause::kResume) = 20;
+  s.misses_by_cause.of(graphcache::Cause::kAudit) = 21;
   s.capture_seconds = 0.5;
   s.nodes = 9;
   s.edges = 10;
@@ -63,6 +67,10 @@ TEST(CacheCountersTest, EveryCounterAdvances) {
   EXPECT_EQ(counts.graph_breaks, 6);
   EXPECT_EQ(counts.eager_steps, 7);
   EXPECT_EQ(counts.transient_steps, 8);
+  EXPECT_EQ(counts.audits_equal, 17);
+  EXPECT_EQ(counts.audits_different, 2);
+  EXPECT_EQ(counts.captures_by_cause[static_cast<size_t>(graphcache::Cause::kResume)], 20);
+  EXPECT_EQ(counts.misses_by_cause[static_cast<size_t>(graphcache::Cause::kAudit)], 21);
   EXPECT_EQ(counts.capture_seconds, 0.5);
   EXPECT_EQ(counts.nodes, 9);
   EXPECT_EQ(counts.edges, 10);

@@ -33,7 +33,7 @@ class RunContextTest : public testing::Test {
   telemetry::JobMetrics metrics_{registry_, {}};
   std::unique_ptr<telemetry::JobLog> log_ = *telemetry::JobLog::Open(dir_.path() / "log", metrics_);
   std::atomic<bool> draining_{false};
-  telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}};
+  telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}, {"new-nodes", "resume"}};
   LiveRun live_{LiveRun::Cache(),
                 std::make_shared<CommandLog>(graphcache::PolicyOptions(), std::vector<graphcache::Command>()),
                 Trouble()};

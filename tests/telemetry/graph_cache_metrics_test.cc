@@ -25,7 +25,7 @@ class GraphCacheMetricsTest : public testing::Test {
   }
 
   prometheus::Registry registry_;
-  GraphCacheMetrics metrics_{registry_, {"train", "eval"}};
+  GraphCacheMetrics metrics_{registry_, {"train", "eval"}, {"new-nodes", "resume"}};
 };
 
 TEST_F(GraphCacheMetricsTest, EverySeriesExistsFromTheStart) {
@@ -34,6 +34,13 @@ TEST_F(GraphCacheMetricsTest, EverySeriesExistsFromTheStart) {
                              "misses_total", "captures_total", "rejected_inserts_total", "graph_breaks_total",
                              "eager_steps_total", "transient_steps_total", "capture_seconds_total"}) {
       EXPECT_EQ(OfMode(name, mode), 0) << name;
+    }
+    for (const char* result : {"equal", "different"}) {
+      EXPECT_EQ(Value("graph_cache_audits_total", {{"mode", mode}, {"result", result}}), 0);
+    }
+    for (const char* cause : {"new-nodes", "resume"}) {
+      EXPECT_EQ(Value("graph_cache_captures_by_cause_total", {{"mode", mode}, {"cause", cause}}), 0);
+      EXPECT_EQ(Value("graph_cache_misses_by_cause_total", {{"mode", mode}, {"cause", cause}}), 0);
     }
     for (const char* kind : {"nodes", "edges"}) {
       EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", mode}, {"kind", kind}}), 0);
@@ -57,6 +64,10 @@ TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
   counts.graph_breaks = 6;
   counts.eager_steps = 7;
   counts.transient_steps = 8;
+  counts.audits_equal = 13;
+  counts.audits_different = 14;
+  counts.captures_by_cause[1] = 15;
+  counts.misses_by_cause[0] = 16;
   counts.capture_seconds = 0.5;
   counts.nodes = 9;
   counts.edges = 10;
@@ -75,6 +86,12 @@ TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
   EXPECT_EQ(OfMode("eager_steps_total", "train"), 14);
   EXPECT_EQ(OfMode("transient_steps_total", "train"), 16);
   EXPECT_EQ(OfMode("capture_seconds_total", "train"), 1);
+  EXPECT_EQ(Value("graph_cache_audits_total", {{"mode", "train"}, {"result", "equal"}}), 26);
+  EXPECT_EQ(Value("graph_cache_audits_total", {{"mode", "train"}, {"result", "different"}}), 28);
+  EXPECT_EQ(Value("graph_cache_captures_by_cause_total", {{"mode", "train"}, {"cause", "resume"}}), 30);
+  EXPECT_EQ(Value("graph_cache_captures_by_cause_total", {{"mode", "train"}, {"cause", "new-nodes"}}), 0);
+  EXPECT_EQ(Value("graph_cache_misses_by_cause_total", {{"mode", "train"}, {"cause", "new-nodes"}}), 32);
+  EXPECT_EQ(Value("graph_cache_misses_by_cause_total", {{"mode", "eval"}, {"cause", "new-nodes"}}), 0);
   EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "train"}, {"kind", "nodes"}}), 18);
   EXPECT_EQ(Value("graph_cache_rows_total", {{"mode", "train"}, {"kind", "edges"}}), 20);
   EXPECT_EQ(Value("graph_cache_padding_rows_total", {{"mode", "train"}, {"kind", "nodes"}}), 22);

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
+#include "base/status.h"
+#include "device/cpu/audit.h"
+
 namespace permafrost::device {
 namespace {
 
@@ -50,7 +54,7 @@ class CpuExecutable::Builder {
     }
     for (size_t i = 0; i < tape_.ops().size(); ++i) {
       if (!keep_[i]) continue;
-      AddCall(tape_.ops()[i]);
+      AddCall(tape_.ops()[i], i);
       if (sized_[i]) AddIntegers(i);
     }
     for (const size_t slot : tape_.outputs()) {
@@ -125,8 +129,8 @@ class CpuExecutable::Builder {
     return static_cast<uint32_t>(number_[slot]);
   }
 
-  void AddCall(const Tape::Op& op) {
-    Call call{op.handle, op.args, {}, {}, {}};
+  void AddCall(const Tape::Op& op, size_t place) {
+    Call call{op.handle, op.args, {}, {}, {}, static_cast<uint32_t>(place)};
     for (size_t a = 0; a < op.args.size(); ++a) {
       Fill fill{.arg = static_cast<uint32_t>(a)};
       bool fixed = true;
@@ -239,7 +243,11 @@ void CpuExecutable::SetIntegers(const graphcache::StepInputs& inputs) {
 void CpuExecutable::Invoke(Call& call) {
   stack_.assign(call.args.begin(), call.args.end());
   for (const Fill& fill : call.fills) stack_[fill.arg] = Builder::Value(fill, values_);
-  call.op.callBoxed(&stack_);
+  if (watch_ == nullptr) {
+    call.op.callBoxed(&stack_);
+  } else {
+    (*watch_)(call.place, call.op, stack_, [&] { call.op.callBoxed(&stack_); });
+  }
   for (size_t r = 0; r < call.returns.size(); ++r) {
     const std::vector<uint32_t>& slots = call.returns[r];
     if (stack_[r].isTensor()) {
@@ -299,6 +307,18 @@ absl::StatusOr<graphcache::StepResult> CpuExecutable::Replay(const graphcache::S
 
 std::vector<at::Tensor> CpuExecutable::ReplayInSilence(const graphcache::StepInputs& inputs) {
   return Serve(inputs, nullptr);
+}
+
+std::vector<at::Tensor> CpuExecutable::ReplayWatched(const graphcache::StepInputs& inputs, const CallWatcher& watch) {
+  const absl::Cleanup unwatched = [this] { watch_ = nullptr; };
+  watch_ = &watch;
+  return ReplayInSilence(inputs);
+}
+
+absl::StatusOr<std::optional<graphcache::AuditedStep>> CpuExecutable::ReplayAudited(
+    const graphcache::StepInputs& inputs) {
+  PF_ASSIGN_OR_RETURN(graphcache::AuditedStep audited, AuditOnCpu(*this, program_, inputs, arena_));
+  return audited;
 }
 
 int64_t CpuExecutable::CountBytes() const {

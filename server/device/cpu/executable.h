@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cpu/call_watcher.h"
 #include "device/cpu/step_sizes.h"
 #include "device/cpu/storage.h"
 #include "device/cpu/tape.h"
@@ -36,7 +37,10 @@ class CpuExecutable final : public graphcache::Executable {
   // A replay that tells no phases. Returns the step's outputs, valid until the next replay over the same arena. A
   // dynamic one throws c10::Error for inputs of another kind than those that it was captured with.
   std::vector<at::Tensor> ReplayInSilence(const graphcache::StepInputs& inputs);
+  // The same, with `watch` in the place of each operator; places are those of the tape.
+  std::vector<at::Tensor> ReplayWatched(const graphcache::StepInputs& inputs, const CallWatcher& watch);
   absl::StatusOr<graphcache::StepResult> Replay(const graphcache::StepInputs& inputs) override;
+  absl::StatusOr<std::optional<graphcache::AuditedStep>> ReplayAudited(const graphcache::StepInputs& inputs) override;
   int64_t bytes() const override { return bytes_; }
 
   // Storage allocations of the last replay that the arena had no place for. 0 unless an operator's temporaries depend
@@ -57,6 +61,7 @@ class CpuExecutable final : public graphcache::Executable {
     std::vector<Fill> fills;
     std::vector<std::vector<uint32_t>> returns;
     std::vector<uint32_t> releases;  // not used after this call
+    uint32_t place = 0;              // on the tape
   };
 
   // An integer among a call's arguments that follows from the sizes of the inputs.
@@ -84,6 +89,7 @@ class CpuExecutable final : public graphcache::Executable {
   std::vector<SizedInteger> integers_;
   std::vector<int64_t> sizes_now_, sizes_set_;  // of the inputs; those that the integers are set for
   torch::jit::Stack stack_;
+  const CallWatcher* watch_ = nullptr;  // of a watched replay
   StoragePlan plan_;
   int64_t unplanned_ = 0;
   int64_t held_bytes_ = 0;  // of tensors that only this executable keeps

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -28,13 +29,6 @@ bool IndexesByNumber(const Tape::Op& op) {
     if (!index.isTensor()) return true;
     const c10::ScalarType type = index.toTensor().scalar_type();
     return type != c10::ScalarType::Bool && type != c10::ScalarType::Byte;
-  });
-}
-
-bool IsView(const c10::FunctionSchema& schema) {
-  const auto& returns = schema.returns();
-  return !returns.empty() && std::ranges::all_of(returns, [](const c10::Argument& r) {
-    return r.alias_info() != nullptr && !r.alias_info()->isWrite();
   });
 }
 
@@ -133,15 +127,25 @@ class Tape::Pass {
 
 thread_local Tape::Pass* Tape::Pass::current = nullptr;
 
+// A step that runs under a watcher.
+struct Tape::Watched {
+  const CallWatcher& watch;
+  size_t place = 0;  // of the next operator
+  static thread_local Watched* current;
+};
+thread_local Tape::Watched* Tape::Watched::current = nullptr;
+
 struct TapeDispatch {
   static void Call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
     // What a kernel calls in turn is its own business.
     const c10::impl::ExcludeDispatchKeyGuard below(kRecordKey);
     const c10::DispatchKeySet rest = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecordKey);
-    if (Tape::Pass::current == nullptr) {
-      op.redispatchBoxed(rest, stack);
-    } else {
+    if (Tape::Pass::current != nullptr) {
       Tape::Pass::current->OnCall(op, rest, *stack);
+    } else if (Tape::Watched* const watched = Tape::Watched::current) {
+      watched->watch(watched->place++, op, *stack, [&] { op.redispatchBoxed(rest, stack); });
+    } else {
+      op.redispatchBoxed(rest, stack);
     }
   }
 };
@@ -232,7 +236,7 @@ void Tape::Pass::AddUses(Op& op) {
 
 void Tape::Pass::OnCall(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
   const c10::FunctionSchema& schema = handle.schema();
-  Op op{handle, {}, {}, {}, IsView(schema)};
+  Op op{handle, {}, {}, {}, ReturnsViews(schema)};
   op.args.assign(stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size()), stack.end());
   CheckTags(op);
   AddUses(op);
@@ -295,10 +299,25 @@ std::vector<at::Tensor> Tape::Compare(const std::vector<at::Tensor>& inputs, con
   return Comparison(*this, inputs).Run(body);
 }
 
+std::vector<at::Tensor> Tape::Watch(const CallWatcher& watch, const Body& body) {
+  Watched watched{.watch = watch};
+  const absl::Cleanup unwatched = [] { Watched::current = nullptr; };
+  Watched::current = &watched;
+  const c10::impl::IncludeDispatchKeyGuard include(kRecordKey);
+  return body();
+}
+
 bool Tape::NoteMark(int phase) {
   if (Pass::current == nullptr) return false;
   Pass::current->OnMark(phase);
   return true;
+}
+
+bool ReturnsViews(const c10::FunctionSchema& schema) {
+  const auto& returns = schema.returns();
+  return !returns.empty() && std::ranges::all_of(returns, [](const c10::Argument& r) {
+    return r.alias_info() != nullptr && !r.alias_info()->isWrite();
+  });
 }
 
 absl::Status CheckRecording() {

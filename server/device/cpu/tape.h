@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "device/cpu/call_watcher.h"
 #include "device/step_program.h"
 
 namespace permafrost::device {
@@ -74,6 +75,10 @@ class Tape {
   // difference in anything else (a host value, a constant, the order of operators) is a break.
   std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body);
 
+  // Runs `body`, a step, on this thread with `watch` in the place of each of its operators, whose places are those of a
+  // recording. Returns what it returned. Exceptions pass through.
+  static std::vector<at::Tensor> Watch(const CallWatcher& watch, const Body& body);
+
   const std::vector<Op>& ops() const { return ops_; }
   const std::vector<Slot>& slots() const { return slots_; }
   const std::vector<size_t>& outputs() const { return outputs_; }
@@ -88,6 +93,7 @@ class Tape {
   class Pass;
   class Recording;
   class Comparison;
+  struct Watched;
   friend struct TapeDispatch;
 
   const std::vector<StateTensor>& state_;
@@ -97,6 +103,9 @@ class Tape {
   std::vector<Mark> marks_;
   std::optional<TapeBreak> broken_;
 };
+
+// Whether every output is a view of an input.
+bool ReturnsViews(const c10::FunctionSchema& schema);
 
 // Whether recording works with this libtorch. Errors: Internal if the fallback does not fire.
 absl::Status CheckRecording();

@@ -80,6 +80,8 @@ double ExpectWithinBound(Training& training, const std::function<StepInputs(uint
   const int64_t peak = PeakOf(capture);
   EXPECT_LE(peak, bound) << "step " << step << ", state " << training.state_bytes();
   EXPECT_LE(PeakOf(capture) + static_cast<int64_t>(arena.bytes()), bound) << "the arena was kept meanwhile";
+  const auto audit = [&] { ASSERT_TRUE(made.back()->ReplayAudited(first).ok()); };
+  EXPECT_LE(PeakOf(audit) + static_cast<int64_t>(arena.bytes()), bound) << "an audit needs no more than a capture";
   const double factor = static_cast<double>(peak) / static_cast<double>(step);
   testing::Test::RecordProperty("peak_of_step", std::to_string(factor));
   std::cout << "capture: " << peak << " bytes at once, " << factor << " of the step's " << step << "; state "

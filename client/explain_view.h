@@ -1,0 +1,25 @@
+// Why a job's graph cache did what it did, as people read it: causes, audits, and a step's time by operator.
+// Threads: everything here is pure.
+#pragma once
+
+#include <string>
+
+#include "client/style.h"
+#include "client/table.h"
+#include "permafrost/v1/graph_cache.pb.h"
+
+namespace permafrost::client {
+
+// "4 steps, all equal".
+Cell AuditsCell(const v1::GraphCache& cache);
+// One row a mode and cause; empty where nothing was captured or missed.
+std::string RenderCauses(const v1::GraphCache& cache, const RenderStyle& style);
+// One row a difference; empty where there is none.
+std::string RenderAuditFailures(const v1::GraphCache& cache, const RenderStyle& style);
+// One row a graph break; empty where there is none.
+std::string RenderGraphBreaks(const v1::GraphCache& cache, const RenderStyle& style);
+
+// Graph breaks, captures and misses by cause, audits, and each profile: a row an operator.
+std::string RenderExplanation(const v1::ExplainGraphCacheResponse& explanation, const RenderStyle& style);
+
+}  // namespace permafrost::client

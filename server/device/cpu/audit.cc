@@ -1,0 +1,172 @@
+#include "device/cpu/audit.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/monotonic.h"
+#include "base/string_view.h"
+#include "device/cpu/call_watcher.h"
+#include "device/cpu/step_state.h"
+#include "device/cpu/tape.h"
+#include "device/cpu/tape_compare.h"
+
+namespace permafrost::device {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// What an operator of a step made and wrote.
+struct Performed {
+  std::string op;
+  std::vector<Bits> results;
+};
+using Trace = std::map<size_t, Performed>;  // by place
+
+// Whether what it makes is not set yet: such bytes are anything.
+bool LeavesUnset(std::string_view op) {
+  return absl::StartsWith(AbslView(op), "aten::empty") || absl::StartsWith(AbslView(op), "aten::new_empty") ||
+         absl::StartsWith(AbslView(op), "aten::resize");
+}
+
+Bits LayoutOf(const at::Tensor& tensor) {
+  std::vector<int64_t> layout = tensor.strides().vec();
+  layout.push_back(tensor.storage_offset());
+  return {tensor.scalar_type(), tensor.sizes().vec(), Hash128(layout.data(), layout.size() * sizeof(int64_t))};
+}
+
+void AppendTensors(const c10::IValue& value, Tensors& out) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    out.push_back(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const c10::IValue& element : value.toListRef()) AppendTensors(element, out);
+  }
+}
+
+// A watcher that notes what each operator makes and writes. Of views, and of what is not set yet, only the layout.
+CallWatcher Tracer(Trace& trace) {
+  return [&trace](size_t place, const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                  absl::FunctionRef<void()> perform) {
+    const c10::FunctionSchema& schema = op.schema();
+    const auto& arguments = schema.arguments();
+    const auto first = stack.end() - static_cast<std::ptrdiff_t>(arguments.size());
+    Tensors written, made;
+    for (size_t a = 0; a < arguments.size(); ++a) {
+      const c10::AliasInfo* alias = arguments[a].alias_info();
+      if (alias != nullptr && alias->isWrite()) AppendTensors(first[static_cast<std::ptrdiff_t>(a)], written);
+    }
+    perform();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    std::for_each(stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size()), stack.end(),
+                  [&](const c10::IValue& value) { AppendTensors(value, made); });
+    Performed performed{op.operator_name().name, {}};
+    const bool layout_only = ReturnsViews(schema) || LeavesUnset(performed.op);
+    for (const at::Tensor& tensor : made) {
+      performed.results.push_back(layout_only ? LayoutOf(tensor) : BitsOf(tensor));
+    }
+    if (!layout_only) std::ranges::transform(written, std::back_inserter(performed.results), BitsOf);
+    trace.insert_or_assign(place, std::move(performed));
+  };
+}
+
+// A watcher that adds up how long each operator takes.
+CallWatcher Timer(std::map<std::string, graphcache::OperatorTime>& times) {
+  return [&times](size_t /*place*/, const c10::OperatorHandle& op, torch::jit::Stack& /*stack*/,
+                  absl::FunctionRef<void()> perform) {
+    graphcache::OperatorTime& time = times[op.operator_name().name];
+    const Stopwatch watch;
+    perform();
+    time.seconds += absl::ToDoubleSeconds(watch.Elapsed());
+    ++time.calls;
+  };
+}
+
+// By time, the longest first.
+std::vector<graphcache::OperatorTime> InOrder(std::map<std::string, graphcache::OperatorTime> times) {
+  std::vector<graphcache::OperatorTime> rows;
+  for (auto& [op, time] : times) {
+    rows.push_back(time);
+    rows.back().op = op;
+  }
+  std::ranges::stable_sort(rows, std::ranges::greater(), &graphcache::OperatorTime::seconds);
+  return rows;
+}
+
+std::string ResultText(size_t index, const Bits& replay, const Bits& step) {
+  if (replay.type == step.type && replay.sizes == step.sizes) {
+    return absl::StrCat("its result ", index, ", ", Describe(step.type, step.sizes), ", has other bits in the replay");
+  }
+  return absl::StrCat("its result ", index, " is ", Describe(step.type, step.sizes), ", and ",
+                      Describe(replay.type, replay.sizes), " in the replay");
+}
+
+// The first operator of the replay that is not as in the step, or has another result; nullopt: all are as in the step.
+std::optional<graphcache::Difference> FirstOperator(const Trace& replay, const Trace& step) {
+  for (const auto& [place, ours] : replay) {
+    const auto theirs = step.find(place);
+    if (theirs == step.end() || theirs->second.op != ours.op) {
+      return graphcache::Difference{ours.op,
+                                    absl::StrCat("it is operator ", place, " of the replay, and the step runs ",
+                                                 theirs == step.end() ? "none there" : AbslView(theirs->second.op))};
+    }
+    const std::vector<Bits>&made = ours.results, &wanted = theirs->second.results;
+    for (size_t i = 0; i < std::min(made.size(), wanted.size()); ++i) {
+      if (made[i] != wanted[i]) return graphcache::Difference{ours.op, ResultText(i, made[i], wanted[i])};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, const StepProgram& program,
+                                                   const graphcache::StepInputs& inputs, Arena& arena) {
+  SavedState saved(program.state);
+  graphcache::AuditedStep audited;
+  std::map<std::string, graphcache::OperatorTime> times;
+  Stopwatch watch;
+  Tensors outputs = executable.ReplayWatched(inputs, Timer(times));
+  audited.replay_seconds = absl::ToDoubleSeconds(watch.Elapsed());
+  audited.operators = InOrder(std::move(times));
+  const Left of_replay = LeftBy(program, outputs);
+
+  const auto rewind = [&] {
+    outputs.clear();
+    arena.Release();
+    saved.Rewind();
+  };
+  rewind();
+  watch.Restart();
+  outputs = program.run(inputs);
+  audited.eager_seconds = absl::ToDoubleSeconds(watch.Elapsed());
+  const Left of_step = LeftBy(program, outputs);
+  if (const std::optional<std::string> what = FirstDifference(program, of_replay, of_step)) {
+    Trace replay, step;
+    rewind();
+    outputs = executable.ReplayWatched(inputs, Tracer(replay));
+    rewind();
+    outputs = Tape::Watch(Tracer(step), [&] { return program.run(inputs); });
+    audited.difference = FirstOperator(replay, step);
+    if (LeftBy(program, outputs) != of_step) {
+      audited.difference = {
+          "", absl::StrCat("the step, run eagerly twice from one state, leaves ", *what, " otherwise the second time")};
+    } else if (!audited.difference) {
+      audited.difference = {
+          "", absl::StrCat("the replay left ", *what, " otherwise than the step; no operator of a second replay does")};
+    }
+  }
+  saved.Keep();
+  audited.result = std::make_shared<const graphcache::StepOutputs>(std::move(outputs));
+  return audited;
+}
+
+}  // namespace permafrost::device

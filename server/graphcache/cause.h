@@ -1,0 +1,70 @@
+// Why an executable was captured, and why a step was a miss.
+// Threads: values and a pure function.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/enum_names.h"
+#include "base/mode.h"
+
+namespace permafrost::graphcache {
+
+enum class Cause {
+  kFirstStep,     // the mode had no step before: its one executable for every shape
+  kNewNodes,      // no executable of so many nodes was held
+  kNewEdges,      // executables of so many nodes were held, none of so many edges
+  kNewShape,      // of so many nodes and of so many edges, but not together
+  kLastBatch,     // fewer graphs than the job's batches have
+  kEvaluation,    // an evaluation step of a shape that was not held
+  kPolicy,        // the policy keeps nothing
+  kPolicyChange,  // a command dropped what had served
+  kResume,        // held before a resume, and captured again
+  kFreeze,        // what a freeze seals with: ceilings and rungs
+  kLimit,         // max_executables were held
+  kGraphBreak,    // the step cannot be captured
+  kAudit,         // an audit withdrew the executable
+};
+inline constexpr size_t kCauses = 13;
+inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "first-step"},
+                                                         {Cause::kNewNodes, "new-nodes"},
+                                                         {Cause::kNewEdges, "new-edges"},
+                                                         {Cause::kNewShape, "new-shape"},
+                                                         {Cause::kLastBatch, "last-batch"},
+                                                         {Cause::kEvaluation, "evaluation"},
+                                                         {Cause::kPolicy, "policy"},
+                                                         {Cause::kPolicyChange, "policy-change"},
+                                                         {Cause::kResume, "resume"},
+                                                         {Cause::kFreeze, "freeze"},
+                                                         {Cause::kLimit, "limit"},
+                                                         {Cause::kGraphBreak, "graph-break"},
+                                                         {Cause::kAudit, "audit"}}}};
+
+// How often each cause was.
+struct CauseCounts {
+  std::array<int64_t, kCauses> counts{};  // by Cause
+  int64_t& of(Cause cause) { return counts[static_cast<size_t>(cause)]; }
+  int64_t of(Cause cause) const { return counts[static_cast<size_t>(cause)]; }
+  int64_t Sum() const;
+  bool operator==(const CauseCounts&) const = default;
+};
+
+// What is known of a step that no executable served.
+struct Missed {
+  Mode mode = Mode::kTrain;
+  bool graph_break = false;    // the step cannot be captured
+  bool keeps_nothing = false;  // the policy
+  bool dropped = false;        // a command dropped what would have served it
+  bool full = false;           // max_executables are held
+  bool dynamic = false;        // it is to be served by one executable for every shape
+  bool partial = false;        // fewer graphs than the job's batches have
+  bool nodes_held = false;     // an executable of the mode has as many nodes
+  bool edges_held = false;     // an executable of the mode has as many edges
+};
+
+// The cause of a miss, and of the capture that it may lead to; of several that hold, the one without which the others
+// would not matter. Never kResume, kFreeze or kAudit, which whoever captures or withdraws knows.
+Cause FindCause(const Missed& missed);
+
+}  // namespace permafrost::graphcache

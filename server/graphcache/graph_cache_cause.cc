@@ -1,0 +1,115 @@
+// Why a graph cache captured and missed, and what it makes of that: counts, log lines, the limit, and errors where it
+// is strict.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "graphcache/graph_cache.h"
+
+namespace permafrost::graphcache {
+namespace {
+
+// Of each cause in a mode; more of them are counted only.
+constexpr int64_t kLoggedOfACause = 3;
+// Of max_executables: who holds as many is told.
+constexpr double kNearLimit = 0.8;
+
+std::string_view CauseText(Cause cause) { return kCauseNames.Name(cause); }
+
+std::string_view LastLine(int64_t count) {
+  return count == kLoggedOfACause ? "; others of this cause are counted" : "";
+}
+
+}  // namespace
+
+Cause GraphCache::WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const {
+  const ModeStats& s = of(mode);
+  const auto holds = [&](int64_t BatchShape::*size) {
+    return std::ranges::any_of(entries_.all(), [&](const std::unique_ptr<Entry>& e) {
+      return e->info.mode == mode && !e->info.dynamic && e->info.shape.*size == shape.*size;
+    });
+  };
+  return FindCause(
+      {.mode = mode,
+       .graph_break = s.broken,
+       .keeps_nothing = KeepsNothing(state_.options.policy),
+       .dropped = dynamic ? s.hits + s.padded_hits + s.misses > 0 : dropped_[static_cast<size_t>(mode)].contains(shape),
+       .full = IsFull() && !state_.frozen,
+       .dynamic = dynamic,
+       .partial = batch.real().graphs < setup_.batch_size,
+       .nodes_held = holds(&BatchShape::nodes),
+       .edges_held = holds(&BatchShape::edges)});
+}
+
+void GraphCache::CountCapture(const CaptureOf& of, double seconds) {
+  ModeStats& s = stats(of.mode);
+  ++s.captures;
+  const int64_t count = ++s.captures_by_cause.of(of.cause);
+  if (of.shape) dropped_[static_cast<size_t>(of.mode)].erase(*of.shape);
+  if (count > kLoggedOfACause) return;
+  Report(absl::StrCat("captured the ", AbslView(StepName(of.mode)), " step of ",
+                      of.shape ? ToString(*of.shape) : "every shape", " in ", static_cast<int64_t>(seconds * 1e3),
+                      " ms: ", AbslView(CauseText(of.cause)), AbslView(LastLine(count))),
+         /*warning=*/false);
+}
+
+void GraphCache::CountMiss(Mode mode, Cause cause) {
+  ModeStats& s = stats(mode);
+  ++s.misses;
+  ++s.misses_by_cause.of(cause);
+}
+
+void GraphCache::CountEagerMiss(Mode mode, Cause cause, const BatchShape& shape) {
+  CountMiss(mode, cause);
+  ++stats(mode).eager_steps;
+  const int64_t count = ++eager_by_cause_[static_cast<size_t>(mode)].of(cause);
+  if (count > kLoggedOfACause || cause == Cause::kPolicy) return;
+  Report(absl::StrCat("a ", AbslView(StepName(mode)), " step of ", ToString(shape),
+                      " runs eager: ", AbslView(CauseText(cause)), AbslView(LastLine(count))),
+         /*warning=*/false);
+}
+
+absl::Status GraphCache::StrictError(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat("the graph cache is strict, and a ", AbslView(StepName(mode)),
+                                                 " step of ", ToString(shape), " ", AbslView(what))),
+      kStrictReason,
+      {{"cause", std::string(CauseText(cause))},
+       {"mode", std::string(kModeNames.Name(mode))},
+       {"shape", ToString(shape)}});
+}
+
+absl::Status GraphCache::CheckSealed(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const {
+  if (!state_.options.strict || !state_.frozen) return absl::OkStatus();
+  return StrictError(mode, cause, shape,
+                     absl::StrCat("would ", AbslView(what), " although it is frozen: ", AbslView(CauseText(cause))));
+}
+
+void GraphCache::AnnounceStrict() const {
+  const bool seals = state_.options.policy == Policy::kFreeze && state_.freeze_point.source != FreezeSource::kNone;
+  if (!state_.options.strict || seals) return;
+  Report("the graph cache is strict, and never freezes by itself: a capture fails the job only once a command froze it",
+         /*warning=*/true);
+}
+
+bool GraphCache::IsFull() const {
+  const int64_t limit = state_.options.max_executables;
+  return limit > 0 && std::ssize(entries_.all()) >= limit;
+}
+
+void GraphCache::ReportLimit() {
+  const int64_t limit = state_.options.max_executables, held = std::ssize(entries_.all());
+  if (limit == 0 || static_cast<double>(held) < kNearLimit * static_cast<double>(limit)) return;
+  if (!std::exchange(reported_near_limit_, true)) {
+    Report(absl::StrCat("the graph cache holds ", held, " of at most ", limit, " executables (max_executables)"),
+           /*warning=*/true);
+  }
+  if (held < limit || std::exchange(reported_limit_, true)) return;
+  Report(absl::StrCat("the graph cache holds ", held,
+                      " executables, its limit: other shapes are padded into them, or run eager where none is larger"),
+         /*warning=*/true);
+}
+
+}  // namespace permafrost::graphcache
