@@ -160,7 +160,7 @@ struct PolicyFlags {
 
 ExitCode ChangePolicy(Session& session, const PolicyFlags& flags) {
   if (!flags.policy.any()) {
-    return session.Fail(UsageFailure("nothing to change: give --policy, --freeze-at, --on-miss or --shapes"));
+    return session.Fail(UsageFailure("nothing to change: give --policy, --freeze-at, --on-miss, --shapes or --rungs"));
   }
   return SendCommand(session, flags.job, PolicyOutcome,
                      [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {

@@ -26,8 +26,11 @@ Message Parsed(const std::string& text) {
 
 TEST(GraphCacheToWire, CarriesEveryField) {
   graphcache::Snapshot snapshot;
-  snapshot.options = {
-      .policy = Policy::kFreeze, .freeze_at = 1, .on_miss = OnMiss::kTransient, .shapes = Shapes::kDynamic};
+  snapshot.options = {.policy = Policy::kFreeze,
+                      .freeze_at = 1,
+                      .on_miss = OnMiss::kTransient,
+                      .shapes = Shapes::kDynamic,
+                      .rungs = 37};
   snapshot.freeze_point = {.freeze_at = 2,
                            .source = graphcache::FreezeSource::kSchedule,
                            .effective_size = 3,
@@ -59,6 +62,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
                                .padding_edges = 24};
   snapshot.of(Mode::kTrain).dynamic = true;
   snapshot.of(Mode::kTrain).oversize_steps = 35;
+  snapshot.of(Mode::kTrain).rungs = 36;
   snapshot.of(Mode::kEval).entry_bytes = 1000;
   snapshot.shared_bytes = 30'000;
   snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};
@@ -69,7 +73,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
   snapshot.command_step = 34;
   const auto want = Parsed<v1::GraphCache>(R"pb(
     name: "jobs/a/graphCache"
-    policy { policy: POLICY_FREEZE freeze_at: 1 on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC }
+    policy { policy: POLICY_FREEZE freeze_at: 1 on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC rungs: 37 }
     freeze_at: 2
     freeze_point_source: FREEZE_POINT_SOURCE_SCHEDULE
     frozen: true
@@ -101,6 +105,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
       awaiting_recapture: 5
       dynamic: true
       oversize_steps: 35
+      rungs: 36
     }
     statistics { mode: GRAPH_CACHE_MODE_EVAL entry_bytes: 1000 }
     shared_bytes: 30000
@@ -137,6 +142,8 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
                               .bytes = 4,
                               .hits = 5,
                               .padded_hits = 6,
+                              .replays = 4,
+                              .replay_seconds = 10,
                               .capture_seconds = 7,
                               .created_step = 8,
                               .last_use = absl::FromUnixSeconds(9),
@@ -151,10 +158,13 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
     created_step: 8
     last_use_time { seconds: 9 }
     dynamic: true
+    replay_seconds: 2.5
   )pb");
   EXPECT_EQ(GraphCacheEntryToWire(entry).DebugString(), want.DebugString());
   entry.last_use = absl::InfinitePast();
   EXPECT_FALSE(GraphCacheEntryToWire(entry).has_last_use_time()) << "not used yet";
+  entry.replays = 0;
+  EXPECT_EQ(GraphCacheEntryToWire(entry).replay_seconds(), 0);
 }
 
 TEST(PolicyUpdateFromWire, TakesOnlyWhatIsGiven) {
@@ -169,6 +179,8 @@ TEST(PolicyUpdateFromWire, TakesOnlyWhatIsGiven) {
       {"out of range is not ours to judge", "policy { freeze_at: -5 }", {.freeze_at = -5}},
       {"on_miss", "policy { on_miss: ON_MISS_REJECT }", {.on_miss = OnMiss::kReject}},
       {"shapes", "policy { shapes: SHAPES_EXACT }", {.shapes = Shapes::kExact}},
+      {"rungs", "policy { shapes: SHAPES_LADDER rungs: 4 }", {.shapes = Shapes::kLadder, .rungs = 4}},
+      {"the default is a value of its own", "policy { rungs: 0 }", {.rungs = 0}},
       {"everything",
        "policy { policy: POLICY_FREEZE freeze_at: 9 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO }",
        {.policy = Policy::kFreeze, .freeze_at = 9, .on_miss = OnMiss::kEager, .shapes = Shapes::kAuto}},

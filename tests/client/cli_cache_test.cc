@@ -185,8 +185,10 @@ TEST_F(CacheCommandTest, PolicySendsOnlyWhatIsGiven) {
   Run({"policy", "zinc-1", "--freeze-at", "derived"});
   Run({"policy", "zinc-1", "--on-miss", "reject"});
   Run({"policy", "zinc-1", "--shapes", "exact"});
-  EXPECT_THAT(policies.seen(), ElementsAre("policy: POLICY_FREEZE freeze_at: 50 on_miss: ON_MISS_EAGER", "freeze_at: 0",
-                                           "on_miss: ON_MISS_REJECT", "shapes: SHAPES_EXACT"));
+  Run({"policy", "zinc-1", "--shapes", "ladder", "--rungs", "4"});
+  EXPECT_THAT(policies.seen(),
+              ElementsAre("policy: POLICY_FREEZE freeze_at: 50 on_miss: ON_MISS_EAGER", "freeze_at: 0",
+                          "on_miss: ON_MISS_REJECT", "shapes: SHAPES_EXACT", "shapes: SHAPES_LADDER rungs: 4"));
 }
 
 TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
@@ -197,7 +199,7 @@ TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
   } kCases[] = {
       {"nothing to change",
        {"cache", "policy", "zinc-1"},
-       "permafrost: nothing to change: give --policy, --freeze-at, --on-miss or --shapes\n"},
+       "permafrost: nothing to change: give --policy, --freeze-at, --on-miss, --shapes or --rungs\n"},
       {"no such policy",
        {"cache", "policy", "zinc-1", "--policy", "sometimes"},
        "permafrost: --policy: sometimes not in {always,never,clear-per-step,freeze} (see permafrost cache policy "

@@ -89,7 +89,15 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
                                     "--on-miss",
                                     "transient",
                                     "--shapes",
-                                    "dynamic"});
+                                    "dynamic",
+                                    "--rungs",
+                                    "12",
+                                    "--batching",
+                                    "budget",
+                                    "--max-nodes",
+                                    "800",
+                                    "--max-edges",
+                                    "1700"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out,
             "job zinc-1 queued; watch it with: permafrost --server " + fake_.address() + " job watch zinc-1\n");
@@ -105,7 +113,8 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
             "warmup_steps: 100 } loss: LOSS_MSE epochs: 7 batch_size: 16 seed: 18446744073709551615 priority: -5 "
             "checkpoint { every_steps: 50 keep: 4 every_seconds: 0 } graph_cache { policy: POLICY_CLEAR_PER_STEP "
             "freeze_at: 50 "
-            "on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC } }");
+            "on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC rungs: 12 } batching { kind: KIND_BUDGET max_nodes: 800 "
+            "max_edges: 1700 } }");
 }
 
 TEST_F(JobCommandTest, FlagsOverrideTheFile) {

@@ -48,7 +48,9 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   spec.train.batch_size = 9;
   spec.train.seed = std::numeric_limits<uint64_t>::max();
   spec.train.checkpoint = {11, 5};
-  spec.train.graph_cache = {graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject};
+  spec.train.graph_cache = {graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject,
+                            graphcache::Shapes::kLadder, 5};
+  spec.train.batching = {data::BatchingKind::kBudget, 700, 1500};
   spec.priority = -42;
   const auto back = SpecFromJson(ToJson(spec));
   ASSERT_TRUE(back.ok()) << back.status();

@@ -109,8 +109,8 @@ TEST(ComposedBatches, GoldenOrder) {
   const EpochOrder balanced(Ids(8), {.batch_size = 3, .seed = 42, .batching = {.kind = BatchingKind::kBalanced}},
                             SizesOf(8));
   const EpochBatches epoch = balanced.Of(1);
-  EXPECT_THAT(epoch.graphs, ElementsAre(GOLDEN));
-  EXPECT_THAT(epoch.ends, ElementsAre(ENDS));
+  EXPECT_THAT(epoch.graphs, ElementsAre(0));
+  EXPECT_THAT(epoch.ends, ElementsAre(0));
 }
 
 TEST(ComposedBatches, EveryGraphOnceAnEpochWithinTheLimitsInEqualNumbersOfBatches) {
