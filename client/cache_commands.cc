@@ -161,7 +161,7 @@ struct PolicyFlags {
 ExitCode ChangePolicy(Session& session, const PolicyFlags& flags) {
   if (!flags.policy.any()) {
     return session.Fail(
-        UsageFailure("nothing to change: give --policy, --freeze-at, --on-miss, --shapes, "
+        UsageFailure("nothing to change: give --policy, --freeze-at, --on-miss, --shapes, --rungs, "
                      "--audit-every, --strict or --max-executables"));
   }
   return SendCommand(session, flags.job, PolicyOutcome,

@@ -14,8 +14,9 @@ void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, co
   AddEnumOption(command, policy_flag, flags.policy, *v1::GraphCachePolicy::Policy_descriptor(),
                 absl::StrCat("When the graph cache keeps an executable", otherwise));
   command
-      .add_option("--freeze-at", flags.freeze_at,
-                  absl::StrCat("Distinct training shapes kept before policy freeze freezes (", no_freeze_at, ")"))
+      .add_option(
+          "--freeze-at", flags.freeze_at,
+          absl::StrCat("With exact shapes: training shapes kept before policy freeze freezes (", no_freeze_at, ")"))
       ->transform(CLI::Transformer(std::map<std::string, int64_t>{{"derived", 0}}).description(""))
       ->type_name("N|derived");
   AddEnumOption(command, "--on-miss", flags.on_miss, *v1::GraphCachePolicy::OnMiss_descriptor(),

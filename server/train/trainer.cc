@@ -102,24 +102,20 @@ absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Trainer::ExecuteCommands() {
-  const int64_t last = engine_.cache().last_command();
-  const std::vector<graphcache::Command> commands = context_.TakeCacheCommands(last, state_.step);
-  for (const graphcache::Command& command : commands) PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
-  return !commands.empty();
-}
-
 absl::StatusOr<StopRequest> Trainer::PrepareStep() {
-  PF_ASSIGN_OR_RETURN(const bool commanded, ExecuteCommands());
-  if (!engine_.cache().ready()) {
+  const int64_t last = engine_.cache().last_command();
+  for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
+    PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
     PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
+    // The commands that are left belong to this step, and a resumed run begins with them.
     if (stop != StopRequest::kNone) return stop;
-  } else if (!commanded) {
-    return StopRequest::kNone;
+    // Who sent the command hears of it now, with what it led to.
+    engine_.Report(/*with_entries=*/true);
   }
-  // Who sent a command hears of it now, with what it led to.
+  if (engine_.cache().ready()) return StopRequest::kNone;
+  PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
   engine_.Report(/*with_entries=*/true);
-  return StopRequest::kNone;
+  return stop;
 }
 
 absl::StatusOr<StopRequest> Trainer::WarmUp() {

@@ -57,9 +57,8 @@ class Trainer {
   absl::Status PublishArtifacts();
   absl::Status CheckFinite(double loss) const;
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
-  // Executes the graph cache commands that take effect at this step boundary. Returns whether there were any.
-  absl::StatusOr<bool> ExecuteCommands();
-  // What comes before a step: commands, then the captures that the cache is to have ahead of it.
+  // What comes before a step: the graph cache commands that take effect at this boundary, and the captures that the
+  // cache is to have ahead of the step.
   absl::StatusOr<StopRequest> PrepareStep();
   absl::StatusOr<StopRequest> WarmUp();
   // The rows of all training steps of the job.

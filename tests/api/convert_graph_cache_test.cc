@@ -31,6 +31,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
                       .freeze_at = 1,
                       .on_miss = OnMiss::kTransient,
                       .shapes = Shapes::kDynamic,
+                      .rungs = 37,
                       .audit_every = 36,
                       .strict = true,
                       .max_executables = 37};
@@ -71,6 +72,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
   snapshot.of(Mode::kEval).captures_by_cause.of(graphcache::Cause::kResume) = 41;
   snapshot.of(Mode::kEval).misses_by_cause.of(graphcache::Cause::kPolicyChange) = 42;
   snapshot.audit_failures = {{Mode::kEval, {1, 2, 3}, 43, "aten::y", "bits \xFF", 44}};
+  snapshot.of(Mode::kTrain).rungs = 36;
   snapshot.of(Mode::kEval).entry_bytes = 1000;
   snapshot.shared_bytes = 30'000;
   snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};
@@ -86,6 +88,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
       freeze_at: 1
       on_miss: ON_MISS_TRANSIENT
       shapes: SHAPES_DYNAMIC
+      rungs: 37
       audit_every: 36
       strict: true
       max_executables: 37
@@ -123,6 +126,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
       oversize_steps: 35
       audits: 38
       audit_failures: 39
+      rungs: 36
     }
     statistics { mode: GRAPH_CACHE_MODE_EVAL entry_bytes: 1000 }
     shared_bytes: 30000
@@ -206,6 +210,8 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
                               .bytes = 4,
                               .hits = 5,
                               .padded_hits = 6,
+                              .replays = 4,
+                              .replay_seconds = 10,
                               .capture_seconds = 7,
                               .created_step = 8,
                               .last_use = absl::FromUnixSeconds(9),
@@ -222,10 +228,13 @@ TEST(GraphCacheEntryToWire, CarriesEveryField) {
     last_use_time { seconds: 9 }
     dynamic: true
     withdrawn: true
+    replay_seconds: 2.5
   )pb");
   EXPECT_EQ(GraphCacheEntryToWire(entry).DebugString(), want.DebugString());
   entry.last_use = absl::InfinitePast();
   EXPECT_FALSE(GraphCacheEntryToWire(entry).has_last_use_time()) << "not used yet";
+  entry.replays = 0;
+  EXPECT_EQ(GraphCacheEntryToWire(entry).replay_seconds(), 0);
 }
 
 TEST(GraphCachePolicyFromWire, AServersStrictIsNotThatOfAPolicyThatKeepsNothing) {
@@ -262,6 +271,8 @@ TEST(PolicyUpdateFromWire, TakesOnlyWhatIsGiven) {
       {"no audits", "policy { audit_every: 0 }", {.audit_every = 0}},
       {"strict no more", "policy { strict: false }", {.strict = false}},
       {"no limit", "policy { max_executables: 0 }", {.max_executables = 0}},
+      {"rungs", "policy { shapes: SHAPES_LADDER rungs: 4 }", {.shapes = Shapes::kLadder, .rungs = 4}},
+      {"the default is a value of its own", "policy { rungs: 0 }", {.rungs = 0}},
       {"everything",
        "policy { policy: POLICY_FREEZE freeze_at: 9 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO }",
        {.policy = Policy::kFreeze, .freeze_at = 9, .on_miss = OnMiss::kEager, .shapes = Shapes::kAuto}},

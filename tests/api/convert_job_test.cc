@@ -91,7 +91,8 @@ TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
       {"shapes alone", "graph_cache { shapes: SHAPES_EXACT }", {Policy::kFreeze, 40, OnMiss::kEager, Shapes::kExact}},
       {"audit_every, strict and max_executables",
        "graph_cache { audit_every: 0 strict: true max_executables: 5 }",
-       {Policy::kFreeze, 40, OnMiss::kEager, Shapes::kAuto, 0, true, 5}},
+       {Policy::kFreeze, 40, OnMiss::kEager, Shapes::kAuto, 0, 0, true, 5}},
+      {"rungs alone", "graph_cache { rungs: 3 }", {Policy::kFreeze, 40, OnMiss::kEager, Shapes::kAuto, 3}},
       {"freeze_at alone", "graph_cache { freeze_at: 7 }", {Policy::kFreeze, 7, OnMiss::kEager}},
       {"0 is given, too", "graph_cache { freeze_at: 0 }", {Policy::kFreeze, 0, OnMiss::kEager}},
       {"the default's own policy", "graph_cache { policy: POLICY_FREEZE }", kServerDefault},
@@ -131,10 +132,12 @@ TEST(JobSpec, RoundTripsEveryField) {
                     .graph_cache = {.policy = graphcache::Policy::kAlways,
                                     .freeze_at = 23,
                                     .on_miss = graphcache::OnMiss::kTransient,
-                                    .shapes = graphcache::Shapes::kDynamic,
+                                    .shapes = graphcache::Shapes::kLadder,
+                                    .rungs = 29,
                                     .audit_every = 29,
                                     .strict = true,
-                                    .max_executables = 31}};
+                                    .max_executables = 31},
+                    .batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 31, .max_edges = 37}};
   job.spec.priority = -100;
   v1::CreateJobRequest request;
   *request.mutable_spec() = JobToWire(job).spec();
@@ -247,7 +250,7 @@ TEST(JobSpec, RoundTripsEveryEnumValueOfTheGraphCacheAndTheSchedule) {
     for (const auto& [on_miss, on_miss_name] : graphcache::kOnMissNames.rows) {
       for (const auto& [schedule, schedule_name] : nn::kScheduleNames.rows) {
         jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-        const auto shapes = graphcache::kShapesNames.rows[static_cast<size_t>(policy) % 3].first;
+        const auto shapes = graphcache::kShapesNames.rows[static_cast<size_t>(policy) % 4].first;
         job.spec.train.graph_cache = {.policy = policy, .freeze_at = 0, .on_miss = on_miss, .shapes = shapes};
         job.spec.train.optimizer.schedule = schedule;
         v1::CreateJobRequest request;
@@ -308,6 +311,12 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
       {"spec.graph_cache.on_miss",
        [](auto& r) {
          r.mutable_spec()->mutable_graph_cache()->set_on_miss(static_cast<v1::GraphCachePolicy::OnMiss>(9));
+       }},
+      {"spec.graph_cache.rungs",
+       [](v1::CreateJobRequest& r) { r.mutable_spec()->mutable_graph_cache()->set_rungs(65); }},
+      {"spec.batching.kind",
+       [](v1::CreateJobRequest& r) {
+         r.mutable_spec()->mutable_batching()->set_kind(static_cast<v1::Batching::Kind>(9));
        }},
       {"spec.graph_cache.shapes",
        [](auto& r) {
@@ -371,6 +380,8 @@ TEST(JobToWire, CarriesEveryField) {
                   .padding_nodes = 11,
                   .padding_edges = 12,
                   .phase_seconds = {13, 14, 15, 16},
+                  .warm_up_done = 28,
+                  .warm_up_total = 29,
                   .checkpoint_step = 17,
                   .look_ahead = train::LookAhead{18, 19, 20, 21, {22, 23, 24, 25, 26, 27}}};
   job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};
@@ -413,6 +424,8 @@ TEST(JobToWire, CarriesEveryField) {
             advice_calls: 26
             major_faults: 27
           }
+          warm_up_done: 28
+          warm_up_total: 29
         }
         epochs {
           epoch: 1

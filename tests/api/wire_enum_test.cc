@@ -37,6 +37,7 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::ModelSpec::Pooling, nn::kPoolingNames>();
   ExpectSameWords<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>();
   ExpectSameWords<v1::OptimizerSpec::Schedule, nn::kScheduleNames>();
+  ExpectSameWords<v1::Batching::Kind, data::kBatchingNames>();
   ExpectSameWords<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>();
   ExpectSameWords<v1::Dataset::State, data::kDatasetStateNames>();
   ExpectSameWords<v1::FeatureSummary::DataType, data::kDataTypeNames>(/*unspecified=*/1);

@@ -46,7 +46,7 @@ TEST(CacheView, TellsTheWholeStory) {
 
 TEST(CacheView, OneExecutableForEveryShapeIsTold) {
   const std::string text = RenderCache(DynamicCache(), kViewTime, {});
-  EXPECT_THAT(text, HasSubstr("  policy         freeze after the first training step\n"));
+  EXPECT_THAT(text, HasSubstr("  policy         freeze before the first step, on a miss: pad\n"));
   EXPECT_THAT(text, HasSubstr("  state          frozen since step 1, 2026-03-10 12:00:07 (4m ago); no step compiled "
                               "anything since\n"));
   EXPECT_THAT(text,
@@ -59,10 +59,30 @@ TEST(CacheView, OneExecutableForEveryShapeIsTold) {
   cache.mutable_statistics(0)->set_oversize_steps(3);
   cache.mutable_statistics(1)->set_dynamic(false);
   const std::string mixed = RenderCache(cache, kViewTime, {});
-  EXPECT_THAT(mixed, HasSubstr("dynamic in training: one executable serves every shape; exact in evaluation\n"));
+  EXPECT_THAT(mixed, HasSubstr("dynamic in training, exact in evaluation\n"));
   EXPECT_THAT(mixed, HasSubstr("  too large for the arena        3   <0.1 %        0    0.0 %\n"));
   cache.set_frozen(false);
-  EXPECT_THAT(RenderCache(cache, kViewTime, {}), HasSubstr("open: freezes after the first training step\n"));
+  EXPECT_THAT(RenderCache(cache, kViewTime, {}), HasSubstr("open: freezes before the next step\n"));
+}
+
+TEST(CacheView, ALadderTellsItsRungs) {
+  v1::GraphCache cache = DynamicCache();
+  cache.mutable_policy()->set_shapes(Policy::SHAPES_LADDER);
+  cache.mutable_policy()->set_rungs(8);
+  for (v1::GraphCacheStatistics& s : *cache.mutable_statistics()) {
+    s.set_dynamic(false);
+    s.set_rungs(8);
+  }
+  cache.mutable_statistics(1)->set_rungs(5);
+  const std::string text = RenderCache(cache, kViewTime, {});
+  EXPECT_THAT(text,
+              HasSubstr("  policy         freeze before the first step, on a miss: pad, shapes: ladder of 8 rungs\n"));
+  EXPECT_THAT(text, HasSubstr("a ladder of 8 in training, a ladder of 5 in evaluation\n"));
+  cache.set_frozen(false);
+  EXPECT_THAT(RenderCache(cache, kViewTime, {}), HasSubstr("open: freezes before the next step\n"));
+  cache.add_graph_breaks()->set_why("an integer differs");
+  EXPECT_THAT(RenderCache(cache, kViewTime, {}),
+              HasSubstr("see below; batches of that mode are rounded up to a ladder\n"));
 }
 
 TEST(CacheView, BeforeTheFirstStepThereIsNoTable) {
@@ -194,16 +214,18 @@ TEST(CacheView, Policies) {
   exact.set_shapes(Policy::SHAPES_EXACT);
   EXPECT_EQ(PolicyText(exact, 9), "freeze after 9 training shapes, on a miss: pad, shapes: exact");
   exact.set_shapes(Policy::SHAPES_AUTO);
-  EXPECT_EQ(
-      PolicyText(exact, 9),
-      "freeze after the first step if one executable serves every shape, else after 9 training shapes, on a miss: pad");
+  EXPECT_EQ(PolicyText(exact, 9), "freeze before the first step, on a miss: pad");
+  exact.set_shapes(Policy::SHAPES_LADDER);
+  EXPECT_EQ(PolicyText(exact, 9), "freeze before the first step, on a miss: pad, shapes: ladder");
+  exact.set_rungs(1);
+  EXPECT_EQ(PolicyText(exact, 9), "freeze before the first step, on a miss: pad, shapes: ladder of 1 rung");
 }
 
 TEST(CacheView, Entries) {
   EXPECT_EQ(RenderCacheEntries(SampleEntries(), kViewTime, {}),
-            "MODE   SHAPES  NODES  EDGES  GRAPHS   MEMORY  EXACT  PADDED  COMPILED IN  AT STEP  LAST USED\n"
-            "train  one       757  1,630      33  29.8 kB     31   1,204       5.1 ms        0     7s ago\n"
-            "eval   every     868  1,879      33  13.0 kB      0       0       2.4 ms      106          -\n");
+            "MODE   SHAPES  NODES  EDGES  GRAPHS   MEMORY  EXACT  PADDED  COMPILED IN  A REPLAY  AT STEP  LAST USED\n"
+            "train  one       757  1,630      33  29.8 kB     31   1,204       5.1 ms   3.24 ms        0     7s ago\n"
+            "eval   every     868  1,879      33  13.0 kB      0       0       2.4 ms         -      106          -\n");
 }
 
 TEST(CacheProgress, ShowsTheWayToTheFreezePointThenWhatTheCacheServes) {

@@ -207,12 +207,14 @@ TEST_F(CacheCommandTest, PolicySendsOnlyWhatIsGiven) {
   Run({"policy", "zinc-1", "--freeze-at", "derived"});
   Run({"policy", "zinc-1", "--on-miss", "reject"});
   Run({"policy", "zinc-1", "--shapes", "exact"});
+  Run({"policy", "zinc-1", "--shapes", "ladder", "--rungs", "4"});
   Run({"policy", "zinc-1", "--audit-every", "0"});
   Run({"policy", "zinc-1", "--no-strict"});
   Run({"policy", "zinc-1", "--max-executables", "8"});
-  EXPECT_THAT(policies.seen(), ElementsAre("policy: POLICY_FREEZE freeze_at: 50 on_miss: ON_MISS_EAGER", "freeze_at: 0",
-                                           "on_miss: ON_MISS_REJECT", "shapes: SHAPES_EXACT", "audit_every: 0",
-                                           "strict: false", "max_executables: 8"));
+  EXPECT_THAT(policies.seen(),
+              ElementsAre("policy: POLICY_FREEZE freeze_at: 50 on_miss: ON_MISS_EAGER", "freeze_at: 0",
+                          "on_miss: ON_MISS_REJECT", "shapes: SHAPES_EXACT", "shapes: SHAPES_LADDER rungs: 4",
+                          "audit_every: 0", "strict: false", "max_executables: 8"));
 }
 
 TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
@@ -223,8 +225,9 @@ TEST_F(CacheCommandTest, BadUsageNeedsNoServer) {
   } kCases[] = {
       {"nothing to change",
        {"cache", "policy", "zinc-1"},
-       "permafrost: nothing to change: give --policy, --freeze-at, --on-miss, --shapes, --audit-every, --strict or "
-       "--max-executables\n"},
+       "permafrost: nothing to change: give --policy, --freeze-at, --on-miss, --shapes, --rungs, --audit-every, "
+       "--strict "
+       "or --max-executables\n"},
       {"no such policy",
        {"cache", "policy", "zinc-1", "--policy", "sometimes"},
        "permafrost: --policy: sometimes not in {always,never,clear-per-step,freeze} (see permafrost cache policy "

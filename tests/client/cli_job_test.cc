@@ -90,11 +90,19 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
                                     "transient",
                                     "--shapes",
                                     "dynamic",
+                                    "--rungs",
+                                    "12",
                                     "--audit-every",
                                     "7",
                                     "--strict",
                                     "--max-executables",
-                                    "9"});
+                                    "9",
+                                    "--batching",
+                                    "budget",
+                                    "--max-nodes",
+                                    "800",
+                                    "--max-edges",
+                                    "1700"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out,
             "job zinc-1 queued; watch it with: permafrost --server " + fake_.address() + " job watch zinc-1\n");
@@ -103,14 +111,16 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
   EXPECT_THAT(sent.request_id(),
               testing::MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
   sent.clear_request_id();
-  EXPECT_EQ(sent.ShortDebugString(),
-            "job_id: \"zinc-1\" spec { dataset: \"datasets/zinc\" model { architecture: ARCHITECTURE_GINE "
-            "hidden_channels: 128 num_layers: 3 pooling: POOLING_SUM dropout: 0.1 } optimizer { algorithm: "
-            "ALGORITHM_ADAMW learning_rate: 0.0005 weight_decay: 0.1 max_grad_norm: 2.5 schedule: SCHEDULE_COSINE "
-            "warmup_steps: 100 } loss: LOSS_MSE epochs: 7 batch_size: 16 seed: 18446744073709551615 priority: -5 "
-            "checkpoint { every_steps: 50 keep: 4 every_seconds: 0 } graph_cache { policy: POLICY_CLEAR_PER_STEP "
-            "freeze_at: 50 "
-            "on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC audit_every: 7 strict: true max_executables: 9 } }");
+  EXPECT_EQ(
+      sent.ShortDebugString(),
+      "job_id: \"zinc-1\" spec { dataset: \"datasets/zinc\" model { architecture: ARCHITECTURE_GINE "
+      "hidden_channels: 128 num_layers: 3 pooling: POOLING_SUM dropout: 0.1 } optimizer { algorithm: "
+      "ALGORITHM_ADAMW learning_rate: 0.0005 weight_decay: 0.1 max_grad_norm: 2.5 schedule: SCHEDULE_COSINE "
+      "warmup_steps: 100 } loss: LOSS_MSE epochs: 7 batch_size: 16 seed: 18446744073709551615 priority: -5 "
+      "checkpoint { every_steps: 50 keep: 4 every_seconds: 0 } graph_cache { policy: POLICY_CLEAR_PER_STEP "
+      "freeze_at: 50 "
+      "on_miss: ON_MISS_TRANSIENT shapes: SHAPES_DYNAMIC rungs: 12 audit_every: 7 strict: true max_executables: 9 } "
+      "batching { kind: KIND_BUDGET max_nodes: 800 max_edges: 1700 } }");
 }
 
 TEST_F(JobCommandTest, FlagsOverrideTheFile) {

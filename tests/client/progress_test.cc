@@ -55,6 +55,18 @@ TEST(JobProgress, SaysTheStateWhereItIsNotPlainlyRunning) {
             "epoch 3/20  ####-------   45%  valid MAE 0.5120  cancelling");
 }
 
+TEST(JobProgress, AWarmUpHasABarOfItsOwn) {
+  JobSnapshot job = Running();
+  job.warm_up_done = 3;
+  job.warm_up_total = 8;
+  EXPECT_EQ(RenderJobProgress(job, {.width = 60}), "warming up 3/8  ##############-------------------------   37%");
+  job.state = "cancelling";
+  EXPECT_EQ(RenderJobProgress(job, {.width = 60}), "warming up 3/8  ##########-----------------   37%  cancelling");
+  job.epoch = job.steps_total = 0;
+  job.state = "running";
+  EXPECT_EQ(RenderJobProgress(job, {.width = 20}), "warming up 3/8   37");
+}
+
 TEST(JobProgress, BarIsFullOnlyAtTheEnd) {
   JobSnapshot job{.state = "running", .epoch = 1, .epochs = 1, .step = 9'999, .steps_total = 10'000};
   EXPECT_EQ(RenderJobProgress(job, {.width = 40}), "epoch 1/1  #####################-   99%");

@@ -94,16 +94,17 @@ v1::GraphCache FrozenCache() {
 
 v1::GraphCache DynamicCache() {
   v1::GraphCache cache = FrozenCache();
+  cache.mutable_policy()->set_shapes(v1::GraphCachePolicy::SHAPES_AUTO);
   cache.set_freeze_at(1);
-  cache.set_freeze_step(1);
+  cache.set_freeze_step(0);
   for (v1::GraphCacheStatistics& s : *cache.mutable_statistics()) {
     s.set_dynamic(true);
     s.set_entries(1);
     s.set_entry_bytes(30'000);
     s.set_capacity(1);
-    s.set_hits(s.hits() + s.padded_hits() + s.misses() - 1);
+    s.set_hits(s.hits() + s.padded_hits() + s.misses());
     s.set_padded_hits(0);
-    s.set_misses(1);
+    s.set_misses(0);
     s.set_captures(1);
     s.set_rejected_inserts(0);
   }
@@ -154,6 +155,7 @@ std::vector<v1::GraphCacheEntry> SampleEntries() {
   used.set_hits(31);
   used.set_padded_hits(1'204);
   used.set_capture_seconds(0.0051);
+  used.set_replay_seconds(0.00324);
   used.mutable_last_use_time()->set_seconds(kFrozenAt + 233);
   v1::GraphCacheEntry unused;
   unused.set_mode(v1::GRAPH_CACHE_MODE_EVAL);

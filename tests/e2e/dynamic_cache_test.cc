@@ -64,7 +64,7 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
   AwaitStepOf(daemon, "job", 20);
   const v1::GraphCache first = CacheOf(daemon, "job");
   EXPECT_TRUE(first.frozen());
-  EXPECT_EQ(first.freeze_step(), 1);
+  EXPECT_EQ(first.freeze_step(), 0) << "before the first step";
   // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
   AwaitStepOf(daemon, "job", 300);
   daemon.process().Signal(SIGSTOP);
@@ -79,7 +79,8 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
     EXPECT_EQ(s.captures(), 1);
     EXPECT_EQ(s.padded_hits() + s.eager_steps() + s.transient_steps() + s.graph_breaks() + s.oversize_steps(), 0);
   }
-  EXPECT_EQ(last.statistics(0).hits(), kEpochs * kStepsPerEpoch - 1);
+  EXPECT_EQ(last.statistics(0).hits(), kEpochs * kStepsPerEpoch);
+  EXPECT_EQ(last.statistics(0).misses(), 0);
   EXPECT_EQ(last.statistics(0).padding_nodes(), kEpochs * kStepsPerEpoch) << "one a batch";
   const Output shown = daemon.Client({"cache", "show", "job"});
   EXPECT_THAT(shown.out, HasSubstr("dynamic: one executable for training and one for evaluation serve every shape"));

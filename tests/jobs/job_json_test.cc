@@ -49,7 +49,8 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   spec.train.seed = std::numeric_limits<uint64_t>::max();
   spec.train.checkpoint = {11, 5};
   spec.train.graph_cache = {
-      graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject, graphcache::Shapes::kExact, 7, true, 9};
+      graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject, graphcache::Shapes::kLadder, 5, 7, true, 9};
+  spec.train.batching = {data::BatchingKind::kBudget, 700, 1500};
   spec.priority = -42;
   const auto back = SpecFromJson(ToJson(spec));
   ASSERT_TRUE(back.ok()) << back.status();

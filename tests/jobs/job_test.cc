@@ -105,6 +105,14 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
          s.train.nodes.fan_outs = {10, 10, 10, 10};
        }},
       {"spec.neighbor_sampling", "gine", [](JobSpec& s) { s.train.nodes.look_ahead = 9; }},
+      {"spec.graph_cache.rungs", "65", [](JobSpec& s) { s.train.graph_cache.rungs = 65; }},
+      {"spec.batching", "without a bound",
+       [](JobSpec& s) { s.train.batching = {.kind = data::BatchingKind::kBudget}; }},
+      {"spec.batching.max_nodes", "random", [](JobSpec& s) { s.train.batching = {.max_nodes = 9}; }},
+      {"spec.batching.max_edges", "balanced",
+       [](JobSpec& s) { s.train.batching = {.kind = data::BatchingKind::kBalanced, .max_edges = 9}; }},
+      {"spec.batching.max_nodes", "-4",
+       [](JobSpec& s) { s.train.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = -4}; }},
       {"spec.priority", "101", [](JobSpec& s) { s.priority = 101; }},
       {"spec.priority", "-101", [](JobSpec& s) { s.priority = -101; }},
   };
@@ -216,6 +224,12 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
          t.class_weights = {1, 2, 3};
        },
        {"spec.class_weights"}},
+      {"seeds are not composed",
+       [](auto& t) { t.batching = {.kind = data::BatchingKind::kBalanced}; },
+       {"spec.batching"}},
+      {"nor budgeted",
+       [](auto& t) { t.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 9}; },
+       {"spec.batching"}},
       {"nothing to pool", [](auto& t) { t.model.pooling = nn::Pooling::kSum; }, {"spec.model.pooling"}},
   };
   for (const auto& c : kCases) {

@@ -220,8 +220,9 @@ TEST_F(DynamicStepTest, EveryStepIsBitEqualToTheEagerOneAndTheMemoryStays) {
       EXPECT_EQ(stats.captures, 1) << c.why;
       EXPECT_EQ(stats.graph_breaks + stats.eager_steps + stats.oversize_steps + stats.padded_hits, 0) << c.why;
     }
-    EXPECT_EQ(cache.of(Mode::kTrain).hits, step - 1) << c.why;
-    EXPECT_EQ(cache.of(Mode::kTrain).misses, 1) << c.why;
+    EXPECT_EQ(cache.of(Mode::kTrain).hits, step) << c.why;
+    EXPECT_EQ(cache.of(Mode::kTrain).misses, 0) << c.why;
+    EXPECT_EQ(cache.freeze_step, 0) << c.why;
   }
 }
 
@@ -286,9 +287,9 @@ class Resists final : public WrappedTask {
   }
 };
 
-TEST_F(DynamicStepTest, AnIntegerThatResistsIsNamedAndShapesAreExactThen) {
+TEST_F(DynamicStepTest, AnIntegerThatResistsIsNamedAndThereIsALadderThen) {
   TrainOptions options = GraphJob();
-  options.graph_cache = {.policy = Policy::kFreeze, .freeze_at = 3};
+  options.graph_cache = {.policy = Policy::kFreeze, .rungs = 3};
   const data::OpenedDataset dataset = Open(100);
   Resists task(*Task::Create(options, dataset, at::kCPU, 2, [] { return true; }));
   Recorder context;
@@ -305,14 +306,15 @@ TEST_F(DynamicStepTest, AnIntegerThatResistsIsNamedAndShapesAreExactThen) {
     ASSERT_EQ(engine.Train(**batch, step, seconds), absl::OkStatus());
   }
   const graphcache::Snapshot cache = engine.cache().snapshot();
-  EXPECT_THAT(context.log, HasSubstr("no executable serves every shape of the training step, and each is captured for "
-                                     "itself: aten::zeros: size[0] is "));
+  EXPECT_THAT(context.log, HasSubstr("no executable serves every shape of the training step, and batches are rounded "
+                                     "up to a ladder of 3 shapes: aten::zeros: size[0] is "));
   ASSERT_EQ(cache.graph_breaks.size(), 1U);
   EXPECT_EQ(cache.graph_breaks[0].op, "aten::zeros");
   EXPECT_THAT(cache.graph_breaks[0].why, HasSubstr("does not follow from the sizes of the inputs"));
   EXPECT_EQ(cache.of(Mode::kTrain).graph_breaks, 1);
   EXPECT_FALSE(cache.of(Mode::kTrain).dynamic);
-  EXPECT_EQ(cache.of(Mode::kTrain).entries, 4) << "three and the ceiling";
+  EXPECT_EQ(cache.of(Mode::kTrain).entries, 3);
+  EXPECT_EQ(cache.of(Mode::kTrain).misses, 0) << "the rungs were captured before the first step";
   EXPECT_EQ(cache.of(Mode::kTrain).eager_steps, 0);
   EXPECT_TRUE(cache.of(Mode::kEval).dynamic) << "evaluation does not resist";
   EXPECT_TRUE(cache.frozen);

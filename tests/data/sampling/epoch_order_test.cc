@@ -109,8 +109,8 @@ TEST(ComposedBatches, GoldenOrder) {
   const EpochOrder balanced(Ids(8), {.batch_size = 3, .seed = 42, .batching = {.kind = BatchingKind::kBalanced}},
                             SizesOf(8));
   const EpochBatches epoch = balanced.Of(1);
-  EXPECT_THAT(epoch.graphs, ElementsAre(GOLDEN));
-  EXPECT_THAT(epoch.ends, ElementsAre(ENDS));
+  EXPECT_THAT(epoch.graphs, ElementsAre(104, 105, 101, 100, 103, 102, 106, 107));
+  EXPECT_THAT(epoch.ends, ElementsAre(2, 5, 8));
 }
 
 TEST(ComposedBatches, EveryGraphOnceAnEpochWithinTheLimitsInEqualNumbersOfBatches) {
@@ -150,8 +150,9 @@ TEST(ComposedBatches, EveryGraphOnceAnEpochWithinTheLimitsInEqualNumbersOfBatche
         EXPECT_LE(std::ssize(batch), c.batch_size) << c.why;
         EXPECT_LE(held.nodes, epochs.limits().nodes) << c.why;
         EXPECT_LE(held.edges, epochs.limits().edges) << c.why;
-        if (c.batching.max_nodes > 0) EXPECT_LE(held.nodes, c.batching.max_nodes) << c.why;
-        if (c.batching.max_edges > 0) EXPECT_LE(held.edges, c.batching.max_edges) << c.why;
+        const bool within = (c.batching.max_nodes == 0 || held.nodes <= c.batching.max_nodes) &&
+                            (c.batching.max_edges == 0 || held.edges <= c.batching.max_edges);
+        EXPECT_TRUE(within) << c.why << ": " << held.nodes << " nodes, " << held.edges << " edges";
       }
     }
   }
