@@ -47,7 +47,7 @@ std::string RenderProfile(const v1::StepProfile& profile, const RenderStyle& sty
   rows.push_back({"between operators", "", MillisecondsText(std::max(0.0, whole - operators)),
                   SecondsShare(std::max(0.0, whole - operators), whole), ""});
   rows.push_back({"the replay", "", MillisecondsText(whole), SecondsShare(whole, whole), ""});
-  rows.push_back({"  matrix products alone", "", MillisecondsText(profile.product_seconds()),
+  rows.push_back({"its matrix products alone", "", MillisecondsText(profile.product_seconds()),
                   SecondsShare(profile.product_seconds(), whole), ""});
   rows.push_back({"the step run eagerly", "", MillisecondsText(profile.eager_seconds()),
                   SecondsShare(profile.eager_seconds(), whole), ""});
@@ -133,7 +133,8 @@ std::string RenderExplanation(const v1::ExplainGraphCacheResponse& explanation, 
   };
   if (std::ranges::any_of(explanation.profiles(), has_layers)) {
     absl::StrAppend(&out,
-                    "\noperators named permafrost:: hold the matrix products of their layer beside all else of it\n");
+                    "\noperators named permafrost:: hold the matrix products of their layer; alone they were run on "
+                    "tensors of the same sizes\n");
   }
   return out;
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 namespace permafrost {
@@ -18,6 +17,14 @@ enum class OperatorFault {
 // Of the next calls.
 inline OperatorFault operator_fault = OperatorFault::kNone;
 
+// Whether a step calls it; an executable calls the operator itself.
+inline bool called_by_step = false;
+struct CalledByStep {
+  CalledByStep() { called_by_step = true; }
+  CalledByStep(const CalledByStep&) = delete;
+  ~CalledByStep() { called_by_step = false; }
+};
+
 // What a call adds to the right result.
 inline double NextOperatorError() {
   static double calls = 0;
@@ -25,8 +32,7 @@ inline double NextOperatorError() {
     case OperatorFault::kNone:
       return 0;
     case OperatorFault::kInReplays:
-      // Executables call below autograd; a step does not.
-      return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradCPU) ? 0.5 : 0;
+      return called_by_step ? 0 : 0.5;
     case OperatorFault::kOnce:
       operator_fault = OperatorFault::kNone;
       return 0.5;
@@ -40,6 +46,7 @@ inline double NextOperatorError() {
 inline at::Tensor CopyOf(const at::Tensor& x) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("faulty::copy", "").typed<at::Tensor(const at::Tensor&)>();
+  const CalledByStep scope;
   return op.call(x);
 }
 
@@ -47,6 +54,7 @@ inline at::Tensor CopyOf(const at::Tensor& x) {
 inline void CountUp(const at::Tensor& x) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("faulty::count_up_", "").typed<void(const at::Tensor&)>();
+  const CalledByStep scope;
   op.call(x);
 }
 

@@ -78,16 +78,14 @@ void ProfileToWire(const graphcache::StepProfile& profile, v1::StepProfile& wire
   wire.set_step(profile.step);
   wire.set_replay_seconds(profile.replay_seconds);
   wire.set_eager_seconds(profile.eager_seconds);
-  double products = 0;
+  wire.set_product_seconds(profile.product_seconds);
   for (const graphcache::OperatorTime& time : profile.operators) {
     v1::OperatorTime& out = *wire.add_operators();
     out.set_op(ValidUtf8(time.op));
     out.set_calls(time.calls);
     out.set_seconds(time.seconds);
     out.set_product(graphcache::IsProduct(time.op));
-    if (out.product()) products += time.seconds;
   }
-  wire.set_product_seconds(products);
 }
 
 // The value named on the wire, nullopt for the unspecified one; a violation of `field` for one that is unknown.

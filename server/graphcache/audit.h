@@ -43,6 +43,7 @@ struct StepProfile {
   BatchShape shape;  // padded
   int64_t step = 0;  // optimizer steps done before it
   double replay_seconds = 0, eager_seconds = 0;
+  double product_seconds = 0;           // of its matrix products, run alone
   std::vector<OperatorTime> operators;  // the longest first
   bool operator==(const StepProfile&) const = default;
 };

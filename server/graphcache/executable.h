@@ -43,6 +43,7 @@ struct AuditedStep {
   std::optional<Difference> difference;  // nullopt: state and outputs are bit-equal
   std::vector<OperatorTime> operators;   // of the replay, the longest first
   double replay_seconds = 0, eager_seconds = 0;
+  double product_seconds = 0;  // of the step's matrix products, run alone
 };
 
 // A step captured for one shape, or a dynamic one, for every shape.

@@ -289,7 +289,7 @@ absl::Status GraphCache::CaptureAgain(Entry& entry) {
 Entry& GraphCache::Keep(Captured made, EntryInfo info) {
   info.bytes = made.executable->bytes();
   info.capture_seconds = made.seconds;
-  Entry& entry = Add({.info = std::move(info), .executable = std::move(made.executable)});
+  Entry& entry = Add({.info = info, .executable = std::move(made.executable)});
   ReportLimit();
   return entry;
 }

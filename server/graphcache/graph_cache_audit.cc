@@ -27,13 +27,14 @@ absl::StatusOr<GraphCache::Replayed> GraphCache::AuditOrReplay(Executable& execu
                        .step = replayed.step,
                        .replay_seconds = audited->replay_seconds,
                        .eager_seconds = audited->eager_seconds,
+                       .product_seconds = audited->product_seconds,
                        .operators = std::move(audited->operators)});
   if (audited->difference) PF_RETURN_IF_ERROR(RecordDifference(replayed, *audited->difference));
   return Replayed{.result = std::move(audited->result), .audited = true, .differs = audited->difference.has_value()};
 }
 
 absl::Status GraphCache::RecordDifference(const ReplayedStep& replayed, const Difference& difference) {
-  const auto& [op, why] = difference;
+  const std::string &op = difference.op, &why = difference.why;
   const Mode mode = replayed.mode;
   ++stats(mode).audit_failures;
   const auto same = [&](const AuditFailure& f) { return f.mode == mode && f.op == op && f.why == why; };

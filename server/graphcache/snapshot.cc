@@ -103,6 +103,7 @@ struct SnapshotSchema {
     a("step", p.step);
     a("replay_seconds", p.replay_seconds);
     a("eager_seconds", p.eager_seconds);
+    a("product_seconds", p.product_seconds);
     a("operators", p.operators);
   }
 

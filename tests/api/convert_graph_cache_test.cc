@@ -170,6 +170,7 @@ TEST(ExplanationToWire, CarriesTheCacheAndEachProfile) {
                          .step = 4,
                          .replay_seconds = 0.5,
                          .eager_seconds = 0.75,
+                         .product_seconds = 0.375,
                          .operators = {{"aten::mm", 2, 0.25}, {"permafrost::gine_layer", 1, 0.125}}});
   const auto want = Parsed<v1::StepProfile>(R"pb(
     mode: GRAPH_CACHE_MODE_TRAIN
@@ -179,7 +180,7 @@ TEST(ExplanationToWire, CarriesTheCacheAndEachProfile) {
     eager_seconds: 0.75
     operators { op: "aten::mm" calls: 2 seconds: 0.25 product: true }
     operators { op: "permafrost::gine_layer" calls: 1 seconds: 0.125 }
-    product_seconds: 0.25
+    product_seconds: 0.375
   )pb");
   const v1::ExplainGraphCacheResponse got = ExplanationToWire(JobId("a"), snapshot);
   EXPECT_TRUE(got.cache().frozen());

@@ -134,7 +134,7 @@ v1::ExplainGraphCacheResponse Explanation() {
   SetShape(757, 1'630, 33, *profile.mutable_shape());
   profile.set_replay_seconds(0.002);
   profile.set_eager_seconds(0.003);
-  profile.set_product_seconds(0.0005);
+  profile.set_product_seconds(0.001);
   const auto time = [](const char* op, int64_t calls, double seconds, bool product, v1::OperatorTime& out) {
     out.set_op(op);
     out.set_calls(calls);

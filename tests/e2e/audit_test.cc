@@ -75,6 +75,7 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   ASSERT_EQ(all.profiles_size(), 2);
   EXPECT_EQ(all.profiles(0).step(), 1'250);
   EXPECT_GT(all.profiles(0).operators_size(), 3);
+  EXPECT_GT(all.profiles(0).product_seconds(), 0) << "inside of the layers";
   const Output shown = daemon.Client({"job", "explain", "job"});
   EXPECT_EQ(shown.code, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("  audits        33, all equal to the bit, every 50 steps\n"));

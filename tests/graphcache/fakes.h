@@ -119,6 +119,7 @@ class FakeCompiler : public Compiler {
       audited.operators = {{"aten::mm", 2, 0.5}};
       audited.replay_seconds = 1;
       audited.eager_seconds = 2;
+      audited.product_seconds = 3;
       if (const auto it = compiler_.faults.find(mode_); it != compiler_.faults.end()) audited.difference = it->second;
       return audited;
     }

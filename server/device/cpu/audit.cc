@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/monotonic.h"
 #include "base/string_view.h"
 #include "device/cpu/call_watcher.h"
+#include "device/cpu/products.h"
 #include "device/cpu/step_state.h"
 #include "device/cpu/tape.h"
 #include "device/cpu/tape_compare.h"
@@ -78,10 +80,11 @@ CallWatcher Tracer(Trace& trace) {
   };
 }
 
-// A watcher that adds up how long each operator takes.
-CallWatcher Timer(std::map<std::string, graphcache::OperatorTime>& times) {
-  return [&times](size_t /*place*/, const c10::OperatorHandle& op, torch::jit::Stack& /*stack*/,
-                  absl::FunctionRef<void()> perform) {
+// A watcher that adds up how long each operator takes, and notes the products in it.
+CallWatcher Timer(std::map<std::string, graphcache::OperatorTime>& times, StepProducts& products) {
+  return [&times, &products](size_t /*place*/, const c10::OperatorHandle& op, torch::jit::Stack& stack,
+                             absl::FunctionRef<void()> perform) {
+    products.Add(op, std::span(stack).last(op.schema().arguments().size()));
     graphcache::OperatorTime& time = times[op.operator_name().name];
     const Stopwatch watch;
     perform();
@@ -133,8 +136,9 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
   SavedState saved(program.state);
   graphcache::AuditedStep audited;
   std::map<std::string, graphcache::OperatorTime> times;
+  StepProducts products;
   Stopwatch watch;
-  Tensors outputs = executable.ReplayWatched(inputs, Timer(times));
+  Tensors outputs = executable.ReplayWatched(inputs, Timer(times, products));
   audited.replay_seconds = absl::ToDoubleSeconds(watch.Elapsed());
   audited.operators = InOrder(std::move(times));
   const Left of_replay = LeftBy(program, outputs);
@@ -164,6 +168,7 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
           "", absl::StrCat("the replay left ", *what, " otherwise than the step; no operator of a second replay does")};
     }
   }
+  audited.product_seconds = products.SecondsAlone();
   saved.Keep();
   audited.result = std::make_shared<const graphcache::StepOutputs>(std::move(outputs));
   return audited;

@@ -134,6 +134,7 @@ TEST_P(CpuAuditTest, ItTimesTheReplayByOperator) {
   }
   EXPECT_EQ(products, 2) << "forward, and the gradient of the weight";
   EXPECT_EQ(copies, 1);
+  EXPECT_GT(step.product_seconds, 0);
   EXPECT_GT(sum, 0);
   EXPECT_LE(sum, step.replay_seconds);
   EXPECT_GT(step.eager_seconds, 0);
