@@ -77,7 +77,7 @@ TEST_F(CacheCommandTest, ExplainIsAmongTheJobsCommands) {
   };
   const ProgramResult result = explain({});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("\nits matrix products alone       1.000 ms   50.0 %\n"));
+  EXPECT_THAT(result.out, HasSubstr("\nits matrix products alone         1.000 ms   50.0 %\n"));
   const json all = json::parse(explain({"--output", "json"}).out);
   EXPECT_EQ(all["profiles"][0]["operators"][1]["op"], "aten::mm");
   EXPECT_EQ(all["cache"]["capturesByCause"][1]["cause"], "GRAPH_CACHE_CAUSE_RESUME");

@@ -29,14 +29,14 @@ TEST(ExplainView, TellsBreaksAuditsCausesAndTheStepByOperator) {
       "freeze      eval          1       0\n"
       "\n"
       "the training step audited last, after step 31,000: 757 nodes, 1,630 edges, 33 graphs\n"
-      "OPERATOR                 CALLS      TIME    SHARE\n"
-      "permafrost::gine_layer       4  1.000 ms   50.0 %\n"
-      "aten::mm                     6  0.400 ms   20.0 %  product\n"
-      "aten::addmm                  1  0.100 ms    5.0 %  product\n"
-      "between operators               0.500 ms   25.0 %\n"
-      "the replay                      2.000 ms  100.0 %\n"
-      "its matrix products alone       1.000 ms   50.0 %\n"
-      "the step run eagerly            3.000 ms  150.0 %\n"
+      "OPERATOR                   CALLS      TIME    SHARE\n"
+      "permafrost::gine_layer         4  1.000 ms   50.0 %\n"
+      "aten::mm                       6  0.400 ms   20.0 %  product\n"
+      "aten::addmm                    1  0.100 ms    5.0 %  product\n"
+      "between operators                 0.500 ms   25.0 %\n"
+      "the replay                        2.000 ms  100.0 %\n"
+      "its matrix products alone         1.000 ms   50.0 %\n"
+      "the step run eagerly              3.000 ms  150.0 %\n"
       "\n"
       "operators named permafrost:: hold the matrix products of their layer; alone they were run on tensors of the "
       "same sizes\n");
@@ -64,7 +64,7 @@ TEST(ExplainView, AFailedAuditIsShownWithItsOperator) {
   failure.set_why("its result 0 has other bits\nin the replay");
   failure.set_count(2);
   const std::string want =
-      "FAILED AUDIT  MODE   TIMES  AFTER STEP  SHAPE                               WHY\n"
+      "FAILED AUDIT  MODE   TIMES  AFTER STEP  SHAPE                              WHY\n"
       "aten::mm      train      2       2,000  757 nodes, 1,630 edges, 33 graphs  its result 0 has other bits in the "
       "replay\n";
   EXPECT_EQ(RenderAuditFailures(cache, {}), want);
