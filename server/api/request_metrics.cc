@@ -10,6 +10,7 @@
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/graph_cache.pb.h"
 #include "permafrost/v1/job.pb.h"
+#include "permafrost/v1/plan.pb.h"
 #include "permafrost/v1/server.pb.h"
 
 namespace permafrost::api {
@@ -26,7 +27,8 @@ constexpr std::string_view kUnknownMethod = "unknown";
 std::map<std::string, std::string, std::less<>> MakeLabels() {
   std::map<std::string, std::string, std::less<>> labels;
   for (const auto* file : {v1::Job::descriptor()->file(), v1::GraphCache::descriptor()->file(),
-                           v1::Dataset::descriptor()->file(), v1::ServerInfo::descriptor()->file()}) {
+                           v1::PlanGraphCacheResponse::descriptor()->file(), v1::Dataset::descriptor()->file(),
+                           v1::ServerInfo::descriptor()->file()}) {
     for (int s = 0; s < file->service_count(); ++s) {
       const auto* service = file->service(s);
       for (int m = 0; m < service->method_count(); ++m) {

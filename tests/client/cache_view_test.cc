@@ -47,20 +47,20 @@ TEST(CacheView, TellsTheWholeStory) {
 TEST(CacheView, OneExecutableForEveryShapeIsTold) {
   const std::string text = RenderCache(DynamicCache(), kViewTime, {});
   EXPECT_THAT(text, HasSubstr("  policy         freeze before the first step, on a miss: pad\n"));
-  EXPECT_THAT(text, HasSubstr("  state          frozen since step 1, 2026-03-10 12:00:07 (4m ago); no step compiled "
+  EXPECT_THAT(text, HasSubstr("  state          frozen since step 0, 2026-03-10 12:00:07 (4m ago); no step compiled "
                               "anything since\n"));
   EXPECT_THAT(text,
               HasSubstr("  shapes         dynamic: one executable for training and one for evaluation serve every "
                         "shape\n"));
   EXPECT_THAT(text, HasSubstr("  memory         10.9 MB: 2 executables, 10.8 MB of it shared\n"));
-  EXPECT_THAT(text, HasSubstr("  replayed at their shape   31,299  >99.9 %    3,199  >99.9 %\n"));
+  EXPECT_THAT(text, HasSubstr("  replayed at their shape   31,300  100 %    3,200  100 %\n"));
   EXPECT_THAT(text, Not(HasSubstr("arena")));
   v1::GraphCache cache = DynamicCache();
   cache.mutable_statistics(0)->set_oversize_steps(3);
   cache.mutable_statistics(1)->set_dynamic(false);
   const std::string mixed = RenderCache(cache, kViewTime, {});
   EXPECT_THAT(mixed, HasSubstr("dynamic in training, exact in evaluation\n"));
-  EXPECT_THAT(mixed, HasSubstr("  too large for the arena        3   <0.1 %        0    0.0 %\n"));
+  EXPECT_THAT(mixed, HasSubstr("  too large for the arena        3  <0.1 %        0  0.0 %\n"));
   cache.set_frozen(false);
   EXPECT_THAT(RenderCache(cache, kViewTime, {}), HasSubstr("open: freezes before the next step\n"));
 }

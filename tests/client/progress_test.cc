@@ -59,9 +59,9 @@ TEST(JobProgress, AWarmUpHasABarOfItsOwn) {
   JobSnapshot job = Running();
   job.warm_up_done = 3;
   job.warm_up_total = 8;
-  EXPECT_EQ(RenderJobProgress(job, {.width = 60}), "warming up 3/8  ##############-------------------------   37%");
+  EXPECT_EQ(RenderJobProgress(job, {.width = 60}), "warming up 3/8  #############------------------------   37%");
   job.state = "cancelling";
-  EXPECT_EQ(RenderJobProgress(job, {.width = 60}), "warming up 3/8  ##########-----------------   37%  cancelling");
+  EXPECT_EQ(RenderJobProgress(job, {.width = 60}), "warming up 3/8  #########----------------   37%  cancelling");
   job.epoch = job.steps_total = 0;
   job.state = "running";
   EXPECT_EQ(RenderJobProgress(job, {.width = 20}), "warming up 3/8   37");

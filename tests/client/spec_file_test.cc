@@ -96,7 +96,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"unknown key at the top", SpecSyntax::kYaml, "dataset: d\nepoch: 3\n",
        "job:2: epoch: unknown key; accepted: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, "
        "priority, "
-       "checkpoint, graph_cache, class_weights, neighbor_sampling"},
+       "checkpoint, graph_cache, class_weights, neighbor_sampling, batching"},
       {"unknown key within", SpecSyntax::kYaml, "model:\n  layers: 3\n",
        "job:2: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout"},
       {"unknown key of JSON, with its line", SpecSyntax::kJson, "{\n\"model\": {\n\"layers\": 3}}",
@@ -127,7 +127,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"nothing", SpecSyntax::kYaml, "", "job: holds 0 YAML documents; accepted: one, a job's keys and values"},
       {"an empty mapping", SpecSyntax::kYaml, "{}",
        "job:1: is empty; accepted keys: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, priority, "
-       "checkpoint, graph_cache, class_weights, neighbor_sampling"},
+       "checkpoint, graph_cache, class_weights, neighbor_sampling, batching"},
       {"two documents", SpecSyntax::kYaml, "dataset: d\n---\ndataset: e\n",
        "job: holds 2 YAML documents; accepted: one, a job's keys and values"},
       {"no YAML", SpecSyntax::kYaml, "dataset: d\nmodel: {\n", "job:3: is no YAML: end of map flow not found"},

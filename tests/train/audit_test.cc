@@ -85,6 +85,7 @@ struct AuditCase {
 };
 const std::vector<AuditCase> kAuditCases{{"small graphs, dynamic", false, Shapes::kDynamic},
                                          {"small graphs, exact", false, Shapes::kExact},
+                                         {"small graphs, a ladder", false, Shapes::kLadder},
                                          {"sampled blocks, dynamic", true, Shapes::kDynamic},
                                          {"sampled blocks, exact", true, Shapes::kExact}};
 
@@ -161,6 +162,8 @@ TEST_F(TrainAuditTest, AuditsChangeNoBitOfARun) {
 TEST_F(TrainAuditTest, AFaultInOneOperatorOfALiveExecutableIsCaughtAndCostsNoBit) {
   constexpr int64_t kFaultyStep = 6;
   for (const AuditCase& c : kAuditCases) {
+    // There a step may be captured yet, and a capture finds the fault before an audit does.
+    if (!c.blocks && c.shapes == Shapes::kExact) continue;
     const auto plain = Rig(c, Options(c, 0)), faulty = Rig(c, Options(c, 3));
     RunAll(*plain, c.why, [](int64_t) {});
     RunAll(*faulty, c.why, [](int64_t step) {

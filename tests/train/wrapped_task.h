@@ -20,6 +20,9 @@ class WrappedTask : public Task {
   int64_t num_outputs() const override { return task_->num_outputs(); }
   const graphcache::ShapePlan& plan() const override { return task_->plan(); }
   graphcache::GraphSizes sizes() const override { return task_->sizes(); }
+  absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override {
+    return task_->Schedules(keep_going);
+  }
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override {
     return task_->Probes(mode, shape);
   }

@@ -78,6 +78,12 @@ at::Tensor CombineMoments(const RowChunks& chunks, int64_t rows, const at::Tenso
   return affine;
 }
 
+// The rows of [N, ...] from `first` on become 0.
+template <class T>
+void ClearRows(const at::Tensor& to, int64_t first) {
+  std::fill_n(Write<T>(to) + first * to.size(1), (to.size(0) - first) * to.size(1), T(0));
+}
+
 // Undefined where nothing is dropped.
 struct LayerDropout {
   DropoutMask mask;
@@ -114,7 +120,8 @@ LayerSaved ForwardLayer(const Aggregation& aggregation, const LayerWeights& w, i
     ScaleShiftRelu<T>(product + at, size, widths.out, scale, scale + widths.out, y + at);
     if (dropout.p > 0) DropRows<T>(dropout.mask, kept, nullptr, begin, size, widths.out, y + at, y + at);
   });
-  std::fill_n(y + rows * widths.out, (all_rows - rows) * widths.out, T(0));
+  // No byte of an operator's results is left unset: whoever compares two runs of it compares them all.
+  for (const at::Tensor& result : {to.y, to.sum, to.hidden, to.product}) ClearRows<T>(result, rows);
   return to;
 }
 
@@ -134,7 +141,7 @@ at::Tensor ForwardLayerEval(const Aggregation& aggregation, const MlpWeights& w,
     const int64_t at = begin * widths.out;
     ScaleShiftRelu<T>(Read<T>(to.product) + at, size, widths.out, Read<T>(scale), Read<T>(shift), y + at);
   });
-  std::fill_n(y + rows * widths.out, (all_rows - rows) * widths.out, T(0));
+  ClearRows<T>(to.y, rows);
   return to.y;
 }
 

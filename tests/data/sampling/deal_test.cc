@@ -59,7 +59,7 @@ TEST(Deal, EachGoesToTheBatchWithTheLeast) {
       {"within the nodes", sizes, 2, {.nodes = 15}, {{0, 1, 1, 0, 0}}},
       {"not within the nodes", sizes, 2, {.nodes = 14}, std::nullopt},
       {"not within the edges", sizes, 2, {.edges = 14}, std::nullopt},
-      {"what is scarcer counts", {{9, 1}, {1, 9}, {8, 1}, {1, 8}}, 2, {}, {{0, 1, 1, 0}}},
+      {"nodes or edges, of which it has the larger part", {{4, 1}, {3, 9}, {2, 2}}, 2, {}, {{0, 1, 0}}},
       {"graphs of nothing fill no batch twice", {{0, 0}, {0, 0}, {0, 0}}, 3, {}, {{0, 1, 2}}},
       {"no graphs", {}, 1, {}, {{}}},
   };
