@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -41,11 +43,12 @@ Bar BarOf(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& pl
 
 std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject) {
   const bool costs = plan.has_costs();
-  std::vector<Bar> bars;
+  std::vector<std::pair<int, Bar>> bars;  // with the index of its row
   double most = 1e-12;
-  for (const v1::GraphCachePlanRow& row : plan.rows()) {
-    bars.push_back(BarOf(row, plan));
-    most = std::max(most, bars.back().steps + bars.back().captures);
+  for (int i = 0; i < plan.rows_size(); ++i) {
+    if (i > 0 && i != plan.recommended_row() && SaysTheSame(plan.rows(i), plan)) continue;
+    const Bar& bar = bars.emplace_back(i, BarOf(plan.rows(i), plan)).second;
+    most = std::max(most, bar.steps + bar.captures);
   }
   const double height = kTop + kLine * static_cast<double>(bars.size()) + 34;
   std::string out = absl::StrFormat(
@@ -56,10 +59,11 @@ std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& 
                         costs ? "predicted time of all training steps, and of the captures"
                               : "rows added by padding, part of the batches' own");
   const double scale = (kWidth - kLeft - kRight) / most;
-  for (size_t i = 0; i < bars.size(); ++i) {
-    const v1::GraphCachePlanRow& row = plan.rows(static_cast<int>(i));
-    const double y = kTop + kLine * static_cast<double>(i);
-    const bool best = static_cast<int>(i) == plan.recommended_row();
+  double y = kTop - kLine;
+  for (const auto& [i, bar] : bars) {
+    const v1::GraphCachePlanRow& row = plan.rows(i);
+    y += kLine;
+    const bool best = i == plan.recommended_row();
     std::string label = absl::StrCat(i == 0 ? "asked: " : "", PlanPolicyText(row, plan));
     if (const std::string shapes = PlanShapesText(row, plan); shapes != kNothing) absl::StrAppend(&label, ", ", shapes);
     if (plan.schedules_size() > 1 && row.schedule() >= 0 && row.schedule() < plan.schedules_size())
@@ -70,13 +74,14 @@ std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& 
       absl::StrAppendFormat(&out, "<rect x=\"%.1f\" y=\"%g\" width=\"%.1f\" height=\"14\" fill=\"%s\"/>\n", x, y - 7,
                             width, color);
     };
-    part(kLeft, bars[i].steps * scale, best ? kBestColor : kStepColor);
-    if (bars[i].captures > 0) part(kLeft + bars[i].steps * scale, bars[i].captures * scale, kCaptureColor);
+    part(kLeft, bar.steps * scale, best ? kBestColor : kStepColor);
+    if (bar.captures > 0) part(kLeft + bar.steps * scale, bar.captures * scale, kCaptureColor);
     absl::StrAppendFormat(&out, "<text x=\"%.1f\" y=\"%g\" fill=\"#444\">%s</text>\n",
-                          kLeft + (bars[i].steps + bars[i].captures) * scale + 8, y + 4, Escaped(bars[i].value));
+                          kLeft + (bar.steps + bar.captures) * scale + 8, y + 4, Escaped(bar.value));
   }
+  const std::string_view best = plan.recommendation();
   absl::StrAppendFormat(&out, "<text x=\"12\" y=\"%g\" fill=\"#666\">%s</text>\n</svg>\n", height - 12,
-                        Escaped(absl::StrCat("best: ", plan.recommendation())));
+                        Escaped(absl::StrCat("best: ", AbslView(best.substr(0, best.find(':'))))));
   return out;
 }
 

@@ -76,15 +76,15 @@ std::string CostsText(const Plan& plan) {
 // Training steps of the run.
 int64_t Steps(const Row& row, const Plan& plan) { return ScheduleOf(row, plan).batches(); }
 
-// Whether a row says again what the job's own says.
-bool SameResult(const Row& a, const Row& b) {
-  return a.schedule() == b.schedule() && a.train_executables() == b.train_executables() &&
-         a.captures() == b.captures() && a.replayed_steps() == b.replayed_steps() &&
-         a.padding_rows() == b.padding_rows() && a.eager_steps() == b.eager_steps() &&
-         a.policy().policy() == b.policy().policy();
-}
-
 }  // namespace
+
+bool SaysTheSame(const Row& row, const Plan& plan) {
+  const Row& first = plan.rows(0);
+  return row.schedule() == first.schedule() && row.train_executables() == first.train_executables() &&
+         row.captures() == first.captures() && row.replayed_steps() == first.replayed_steps() &&
+         row.padding_rows() == first.padding_rows() && row.eager_steps() == first.eager_steps() &&
+         row.policy().policy() == first.policy().policy();
+}
 
 std::string PlanPolicyText(const Row& row, const Plan& plan) {
   const Policy& policy = row.policy();
@@ -123,7 +123,7 @@ std::string RenderPlan(const Plan& plan, const std::string& subject, const Rende
   for (int i = 0; i < plan.rows_size(); ++i) {
     const Row& row = plan.rows(i);
     const bool recommended = i == plan.recommended_row();
-    if (i > 0 && !recommended && SameResult(row, plan.rows(0))) continue;
+    if (i > 0 && !recommended && SaysTheSame(row, plan)) continue;
     const Tone tone = recommended ? Tone::kGood : Tone::kPlain;
     const int64_t steps = Steps(row, plan);
     std::vector<Cell> cells{

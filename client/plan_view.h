@@ -14,6 +14,9 @@ std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraph
 // "exact", "ladder of 8", "dynamic".
 std::string PlanShapesText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 
+// Whether a row says again what the plan's first one says, which is of the policy that the job asks for.
+bool SaysTheSame(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
+
 // The schedule, one row a policy, and the recommendation. `subject`: what is planned, as "zinc, batches of 32".
 std::string RenderPlan(const v1::PlanGraphCacheResponse& plan, const std::string& subject, const RenderStyle& style);
 

@@ -274,7 +274,9 @@ void FillRows(CachePlan& plan) {
   if (row.train_seconds) {
     double fastest = *row.train_seconds;
     for (const PlanRow& other : plan.rows) fastest = std::min(fastest, *other.train_seconds);
-    absl::StrAppend(&plan.reason, absl::StrFormat(", %.3g times as long as the fastest", *row.train_seconds / fastest));
+    const double times = *row.train_seconds / fastest;
+    absl::StrAppend(&plan.reason, times < kAsFast ? ", as fast as any"
+                                                  : absl::StrFormat(", %.3g times as long as the fastest", times));
   }
 }
 

@@ -78,10 +78,9 @@ TEST_F(GraphCacheTest, JobsThatDoNotSayGetTheServersPolicy) {
   v1::Job job;
   ASSERT_TRUE(job_stub_->CreateJob(&context, request, &job).ok());
   EXPECT_EQ(manager_.created().spec.train.graph_cache, default_graph_cache_);
-  EXPECT_EQ(
-      job.spec().graph_cache().ShortDebugString(),
-      "policy: POLICY_FREEZE freeze_at: 40 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO rungs: 0 audit_every: 1000 "
-      "strict: false max_executables: 4096");
+  EXPECT_EQ(job.spec().graph_cache().ShortDebugString(),
+            "policy: POLICY_FREEZE freeze_at: 40 on_miss: ON_MISS_EAGER shapes: SHAPES_AUTO rungs: 0 audit_every: 1000 "
+            "strict: false max_executables: 4096");
 }
 
 TEST_F(GraphCacheTest, GetTellsTheCache) {

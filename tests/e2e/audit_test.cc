@@ -70,7 +70,7 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   EXPECT_EQ(cache.statistics(1).audits(), 8) << "the first step of each epoch's validation";
   EXPECT_EQ(cache.statistics(1).audit_failures(), 0);
   ASSERT_EQ(cache.captures_by_cause_size(), 2);
-  EXPECT_EQ(cache.captures_by_cause(0).cause(), v1::GRAPH_CACHE_CAUSE_FIRST_STEP);
+  EXPECT_EQ(cache.captures_by_cause(0).cause(), v1::GRAPH_CACHE_CAUSE_FREEZE);
   EXPECT_EQ(cache.captures_by_cause(1).cause(), v1::GRAPH_CACHE_CAUSE_FREEZE);
   ASSERT_EQ(all.profiles_size(), 2);
   EXPECT_EQ(all.profiles(0).step(), 1'250);
@@ -84,7 +84,7 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   const std::string page = HttpGet(daemon.metrics(), "/metrics");
   EXPECT_EQ(Metric(page, R"(permafrost_graph_cache_audits_total{mode="train",result="equal"})"), 25);
   EXPECT_EQ(Metric(page, R"(permafrost_graph_cache_audits_total{mode="train",result="different"})"), 0);
-  EXPECT_EQ(Metric(page, R"(permafrost_graph_cache_captures_by_cause_total{cause="first-step",mode="train"})"), 2)
+  EXPECT_EQ(Metric(page, R"(permafrost_graph_cache_captures_by_cause_total{cause="freeze",mode="train"})"), 2)
       << "of both jobs";
   EXPECT_EQ(daemon.Stop(), 0);
 
