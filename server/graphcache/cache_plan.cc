@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -234,7 +233,7 @@ void FillRows(CachePlan& plan) {
         PlanPolicy(options, plan.schedules[schedule], plan.freeze_point.freeze_at, plan.no_dynamic_reason, plan.costs);
     row.schedule = static_cast<int64_t>(schedule);
     row.chosen = chosen;
-    plan.rows.push_back(std::move(row));
+    plan.rows.push_back(row);
   };
   const auto with = [&](Policy policy, Shapes shapes, OnMiss on_miss, int64_t rungs) {
     PolicyOptions options = plan.options;
