@@ -1,5 +1,6 @@
 // What a graph cache captures before a step, so that no step waits for a capture.
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,8 +26,8 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
       continue;
     }
     // The largest first: the others fit into the storage that it took.
-    for (auto shape = planned.rbegin(); shape != planned.rend(); ++shape) {
-      if (entries_.Find(mode, *shape) == nullptr) ahead.push_back({.mode = mode, .shape = *shape});
+    for (const BatchShape& shape : planned | std::views::reverse) {
+      if (entries_.Find(mode, shape) == nullptr) ahead.push_back({.mode = mode, .shape = shape});
     }
   }
   return ahead;
