@@ -290,7 +290,7 @@ absl::Status Trainer::SaveCheckpoint() {
 }
 
 absl::Status Trainer::SaveDueCheckpoint() {
-  const absl::Status saved = SaveCheckpoint();
+  absl::Status saved = SaveCheckpoint();
   if (saved.ok() || !IsTransient(saved)) return saved;
   schedule_.OnFailed(Worked());
   context_.OnCheckpointFailed(saved);

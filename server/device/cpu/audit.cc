@@ -94,9 +94,9 @@ CallWatcher Timer(std::map<std::string, graphcache::OperatorTime>& times, StepPr
 }
 
 // By time, the longest first.
-std::vector<graphcache::OperatorTime> InOrder(std::map<std::string, graphcache::OperatorTime> times) {
+std::vector<graphcache::OperatorTime> InOrder(const std::map<std::string, graphcache::OperatorTime>& times) {
   std::vector<graphcache::OperatorTime> rows;
-  for (auto& [op, time] : times) {
+  for (const auto& [op, time] : times) {
     rows.push_back(time);
     rows.back().op = op;
   }
@@ -140,7 +140,7 @@ absl::StatusOr<graphcache::AuditedStep> AuditOnCpu(CpuExecutable& executable, co
   Stopwatch watch;
   Tensors outputs = executable.ReplayWatched(inputs, Timer(times, products));
   audited.replay_seconds = absl::ToDoubleSeconds(watch.Elapsed());
-  audited.operators = InOrder(std::move(times));
+  audited.operators = InOrder(times);
   const Left of_replay = LeftBy(program, outputs);
 
   const auto rewind = [&] {
