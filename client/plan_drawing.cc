@@ -65,7 +65,7 @@ std::string DrawPlan(const v1::PlanGraphCacheResponse& plan, const std::string& 
     y += kLine;
     const bool best = i == plan.recommended_row();
     std::string label = absl::StrCat(i == 0 ? "asked: " : "", PlanPolicyText(row, plan));
-    if (const std::string shapes = PlanShapesText(row, plan); shapes != kNothing) absl::StrAppend(&label, ", ", shapes);
+    if (const std::string shapes = PlanShapesText(row); shapes != kNothing) absl::StrAppend(&label, ", ", shapes);
     if (plan.schedules_size() > 1 && row.schedule() >= 0 && row.schedule() < plan.schedules_size())
       absl::StrAppend(&label, ", ", plan.schedules(row.schedule()).batching());
     absl::StrAppendFormat(&out, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\"%s>%s</text>\n", kLeft - 10, y + 4,

@@ -23,26 +23,6 @@ const v1::BatchSchedule& ScheduleOf(const Row& row, const Plan& plan) {
   return known ? plan.schedules(row.schedule()) : v1::BatchSchedule::default_instance();
 }
 
-bool KeepsNothing(const Policy& policy) {
-  return policy.policy() == Policy::POLICY_NEVER || policy.policy() == Policy::POLICY_CLEAR_PER_STEP;
-}
-
-bool WantsDynamic(const Policy& policy) {
-  if (KeepsNothing(policy)) return false;
-  return policy.shapes() == Policy::SHAPES_DYNAMIC ||
-         (policy.shapes() == Policy::SHAPES_AUTO && policy.policy() == Policy::POLICY_FREEZE);
-}
-
-bool IsDynamic(const Policy& policy, const Plan& plan) {
-  return plan.no_dynamic_reason().empty() && WantsDynamic(policy);
-}
-
-// What asks for dynamic executables gets a ladder where there are none.
-bool IsLadder(const Policy& policy, const Plan& plan) {
-  if (KeepsNothing(policy) || IsDynamic(policy, plan)) return false;
-  return policy.shapes() == Policy::SHAPES_LADDER || WantsDynamic(policy);
-}
-
 std::string ScheduleText(const v1::BatchSchedule& schedule) {
   std::string text = absl::StrCat(schedule.batching(), ": ");
   if (schedule.estimated()) absl::StrAppend(&text, "about ");
@@ -59,7 +39,8 @@ std::string ScheduleText(const v1::BatchSchedule& schedule) {
 
 std::string FreezePointText(const Plan& plan) {
   if (plan.freeze_at() == 0) return absl::StrCat("none: ", OneLine(plan.no_op_reason()));
-  return absl::StrCat("after ", CountText(plan.freeze_at()), " shapes, where shapes are exact");
+  return absl::StrCat("after ", CountText(plan.freeze_at()), plan.freeze_at() == 1 ? " shape" : " shapes",
+                      ", where shapes are exact");
 }
 
 std::string CostsText(const Plan& plan) {
@@ -89,17 +70,18 @@ bool SaysTheSame(const Row& row, const Plan& plan) {
 std::string PlanPolicyText(const Row& row, const Plan& plan) {
   const Policy& policy = row.policy();
   std::string text = EnumShortName(*Policy::Policy_descriptor(), policy.policy());
-  const bool exact = !IsDynamic(policy, plan) && !IsLadder(policy, plan);
-  if (policy.policy() != Policy::POLICY_FREEZE || !exact) return text;
+  if (policy.policy() != Policy::POLICY_FREEZE || row.shapes() != Policy::SHAPES_EXACT) return text;
   absl::StrAppend(&text, plan.freeze_at() > 0 ? absl::StrCat(" at ", CountText(plan.freeze_at())) : " never", ", ",
                   EnumShortName(*Policy::OnMiss_descriptor(), policy.on_miss()));
   return text;
 }
 
-std::string PlanShapesText(const Row& row, const Plan& plan) {
-  if (IsDynamic(row.policy(), plan)) return "dynamic";
-  if (IsLadder(row.policy(), plan)) return absl::StrCat("ladder of ", row.train_executables());
-  return KeepsNothing(row.policy()) ? kNothing : "exact";
+std::string PlanShapesText(const Row& row) {
+  if (row.policy().policy() == Policy::POLICY_NEVER || row.policy().policy() == Policy::POLICY_CLEAR_PER_STEP)
+    return kNothing;
+  const std::string shapes = EnumShortName(*Policy::Shapes_descriptor(), row.shapes());
+  if (row.shapes() != Policy::SHAPES_LADDER) return shapes;
+  return absl::StrCat(shapes, " of ", CountText(row.train_executables()));
 }
 
 std::string RenderPlan(const Plan& plan, const std::string& subject, const RenderStyle& style) {
@@ -129,7 +111,7 @@ std::string RenderPlan(const Plan& plan, const std::string& subject, const Rende
     std::vector<Cell> cells{
         {absl::StrCat(i == 0 ? "asked" : "", i == 0 && recommended ? ", " : "", recommended ? "best" : ""), tone},
         {PlanPolicyText(row, plan), tone},
-        {PlanShapesText(row, plan), tone}};
+        {PlanShapesText(row), tone}};
     if (schedules) cells.emplace_back(OneLine(ScheduleOf(row, plan).batching()), tone);
     cells.emplace_back(absl::StrCat(CountText(row.train_executables()), " + ", CountText(row.eval_executables())),
                        tone);

@@ -12,7 +12,7 @@ namespace permafrost::client {
 // "freeze at 97, transient", "always".
 std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 // "exact", "ladder of 8", "dynamic".
-std::string PlanShapesText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
+std::string PlanShapesText(const v1::GraphCachePlanRow& row);
 
 // Whether a row says again what the plan's first one says, which is of the policy that the job asks for.
 bool SaysTheSame(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);

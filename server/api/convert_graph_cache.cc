@@ -119,6 +119,8 @@ void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire) {
   wire.set_graphs(shape.graphs);
 }
 
+v1::GraphCachePolicy::Shapes ShapesToWire(graphcache::Shapes shapes) { return AllShapes::ToWire(shapes); }
+
 v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source) { return FreezeSources::ToWire(source); }
 
 v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& snapshot) {

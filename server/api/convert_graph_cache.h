@@ -17,6 +17,7 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
 v1::ExplainGraphCacheResponse ExplanationToWire(const JobId& job, const graphcache::Snapshot& snapshot);
 v1::GraphCacheEntry GraphCacheEntryToWire(const graphcache::EntryInfo& entry);
 void ShapeToWire(const BatchShape& shape, v1::BatchShape& wire);
+v1::GraphCachePolicy::Shapes ShapesToWire(graphcache::Shapes shapes);
 v1::FreezePointSource FreezePointSourceToWire(graphcache::FreezeSource source);
 v1::GraphCachePolicy GraphCachePolicyToWire(const graphcache::PolicyOptions& options);
 

@@ -37,6 +37,7 @@ void CostsToWire(const graphcache::StepCosts& costs, v1::StepCosts& wire) {
 
 void RowToWire(const graphcache::PlanRow& row, v1::GraphCachePlanRow& wire) {
   *wire.mutable_policy() = GraphCachePolicyToWire(row.options);
+  wire.set_shapes(ShapesToWire(row.shapes));
   wire.set_schedule(static_cast<int32_t>(row.schedule));
   wire.set_train_executables(row.train_executables);
   wire.set_eval_executables(row.eval_executables);

@@ -1,22 +1,17 @@
 #include "graphcache/audit.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace permafrost::graphcache {
 
 bool IsAuditDue(Mode mode, int64_t every, int64_t step, int64_t eval_audit_step) {
   if (every <= 0) return false;
-  if (mode == Mode::kTrain) return step > 0 && step % every == 0;
-  return step / every > eval_audit_step / every;
+  if (mode == Mode::kTrain) return step == 1 || (step > 0 && step % every == 0);
+  return (eval_audit_step == 0 && step > 0) || step / every > eval_audit_step / every;
 }
 
-bool IsProduct(std::string_view op) {
-  constexpr std::array<std::string_view, 7> kProducts{"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm",
-                                                      "aten::mv", "aten::addmv", "aten::dot"};
-  return std::ranges::find(kProducts, op) != kProducts.end();
-}
+bool IsProduct(std::string_view op) { return op == "aten::mm" || op == "aten::addmm"; }
 
 const std::vector<StepProfile>& StepProfiles::list() const {
   static const auto& none = *new std::vector<StepProfile>();

@@ -16,21 +16,10 @@ constexpr double kAsFast = 1.01;
 // Rows added that are worth fewer executables.
 constexpr double kFewRows = 0.02;
 
-// The one of `shapes` with the fewest rows that holds `shape`; nullptr: none does.
-const BatchShape* Cheapest(std::span<const BatchShape> shapes, const BatchShape& shape) {
-  const BatchShape* best = nullptr;
-  for (const BatchShape& held : shapes) {
-    if (held.Holds(shape) && (best == nullptr || Rows(held) < Rows(*best))) best = &held;
-  }
-  return best;
-}
-
-enum class Form { kExact, kLadder, kDynamic };
-
-Form FormOf(const PolicyOptions& options, bool has_dynamic) {
-  if (KeepsNothing(options.policy)) return Form::kExact;
-  if (WantsDynamic(options) && has_dynamic) return Form::kDynamic;
-  return WantsLadder(options) ? Form::kLadder : Form::kExact;
+// For how many shapes an executable is under `options`: never kAuto.
+Shapes FormOf(const PolicyOptions& options, bool has_dynamic) {
+  if (WantsDynamic(options) && has_dynamic) return Shapes::kDynamic;
+  return WantsLadder(options) ? Shapes::kLadder : Shapes::kExact;
 }
 
 // Adds up one policy's steps, shape by shape.
@@ -60,14 +49,14 @@ class Tally {
     Count(shape, batches, shape.shape);
   }
 
-  void Price(const StepCosts& costs, Form form) {
+  void Price(const StepCosts& costs) {
     const auto eager = static_cast<double>(row_.eager);
     const auto others = static_cast<double>(row_.replayed + captured_);
     const double eager_seconds = costs.eager.fixed * eager + costs.eager.per_row * eager_rows_;
     const double replay_seconds = costs.replay.fixed * others +
                                   costs.replay.per_row * (static_cast<double>(row_.real_rows) - eager_rows_) +
                                   costs.padding_row * static_cast<double>(row_.padding_rows);
-    const bool dynamic = form == Form::kDynamic;
+    const bool dynamic = row_.shapes == Shapes::kDynamic;
     const double capture_seconds =
         (dynamic ? costs.dynamic_capture : costs.capture) * static_cast<double>(row_.captures) +
         (dynamic ? costs.dynamic_eval_capture : costs.eval_capture) * static_cast<double>(row_.eval_executables);
@@ -118,7 +107,7 @@ void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& sched
     }
     switch (options.on_miss) {
       case OnMiss::kPad:
-        tally.Replay(shape, shape.batches, *Cheapest(shapes, shape.shape));
+        tally.Replay(shape, shape.batches, *FindCheapest(shapes, shape.shape));
         break;
       case OnMiss::kEager:
         tally.Eager(shape, shape.batches);
@@ -134,19 +123,17 @@ void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& sched
 }
 
 void TallyLadder(const PolicyOptions& options, const PlannedSchedule& schedule, PlanRow& row, Tally& tally) {
-  std::vector<BatchShape> rungs = Ladder(CountsOf(schedule), RungsOf(options));
+  const std::vector<BatchShape> rungs = Ladder(CountsOf(schedule), RungsOf(options));
   row.train_executables = row.captures = std::ssize(rungs);
   for (const PlannedShape& shape : schedule.train) {
-    const BatchShape* const rung = Cheapest(rungs, shape.shape);
-    tally.Replay(shape, shape.batches, rung == nullptr ? schedule.ceiling : *rung);
+    tally.Replay(shape, shape.batches, *FindCheapest(rungs, shape.shape));
   }
 }
 
 std::string Describe(const PlanRow& row, const CachePlan& plan) {
-  const Form form = FormOf(row.options, plan.no_dynamic_reason.empty());
   std::string text(kPolicyNames.Name(row.options.policy));
-  if (form == Form::kDynamic) absl::StrAppend(&text, " with one executable for every shape");
-  if (form == Form::kLadder) absl::StrAppend(&text, " with a ladder of ", RungsOf(row.options));
+  if (row.shapes == Shapes::kDynamic) absl::StrAppend(&text, " with one executable for every shape");
+  if (row.shapes == Shapes::kLadder) absl::StrAppend(&text, " with a ladder of ", row.train_executables);
   if (plan.schedules.size() > 1) {
     absl::StrAppend(&text, ", ", plan.schedules[static_cast<size_t>(row.schedule)].batching, " batches");
   }
@@ -195,15 +182,14 @@ int64_t Batches(const PlannedSchedule& schedule) {
 
 PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs) {
-  const Form form = FormOf(options, no_dynamic_reason.empty());
   const auto rungs = std::ssize(schedule.eval_rungs);
-  PlanRow row{.options = options};
+  PlanRow row{.options = options, .shapes = FormOf(options, no_dynamic_reason.empty())};
   Tally tally(row);
-  if (form == Form::kDynamic) {
+  if (row.shapes == Shapes::kDynamic) {
     row.train_executables = row.captures = 1;
     row.eval_executables = rungs > 0 ? 1 : 0;
     for (const PlannedShape& shape : schedule.train) tally.ReplayDynamic(shape);
-  } else if (form == Form::kLadder) {
+  } else if (row.shapes == Shapes::kLadder) {
     row.eval_executables = std::min({schedule.eval_shapes, RungsOf(options), kMaxEvalRungs});
     TallyLadder(options, schedule, row, tally);
   } else if (options.policy == Policy::kFreeze) {
@@ -223,16 +209,15 @@ PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule
     }
     if (options.policy == Policy::kAlways) row.eval_executables = schedule.eval_shapes;
   }
-  if (costs) tally.Price(*costs, form);
+  if (costs) tally.Price(*costs);
   return row;
 }
 
 void FillRows(CachePlan& plan) {
-  const auto add = [&](PolicyOptions options, size_t schedule, bool chosen) {
+  const auto add = [&](const PolicyOptions& options, size_t schedule) {
     PlanRow row =
         PlanPolicy(options, plan.schedules[schedule], plan.freeze_point.freeze_at, plan.no_dynamic_reason, plan.costs);
     row.schedule = static_cast<int64_t>(schedule);
-    row.chosen = chosen;
     plan.rows.push_back(row);
   };
   const auto with = [&](Policy policy, Shapes shapes, OnMiss on_miss, int64_t rungs) {
@@ -244,21 +229,21 @@ void FillRows(CachePlan& plan) {
     return options;
   };
   const int64_t rungs = plan.options.rungs;
-  add(plan.options, 0, /*chosen=*/true);
+  add(plan.options, 0);
   for (size_t s = 0; s < plan.schedules.size(); ++s) {
     if (s == 0) {
-      add(with(Policy::kAlways, Shapes::kExact, OnMiss::kPad, rungs), s, false);
-      add(with(Policy::kNever, Shapes::kExact, OnMiss::kPad, rungs), s, false);
-      add(with(Policy::kClearPerStep, Shapes::kExact, OnMiss::kPad, rungs), s, false);
-      add(with(Policy::kFreeze, Shapes::kExact, OnMiss::kTransient, rungs), s, false);
-      add(with(Policy::kFreeze, Shapes::kExact, OnMiss::kPad, rungs), s, false);
+      add(with(Policy::kAlways, Shapes::kExact, OnMiss::kPad, rungs), s);
+      add(with(Policy::kNever, Shapes::kExact, OnMiss::kPad, rungs), s);
+      add(with(Policy::kClearPerStep, Shapes::kExact, OnMiss::kPad, rungs), s);
+      add(with(Policy::kFreeze, Shapes::kExact, OnMiss::kTransient, rungs), s);
+      add(with(Policy::kFreeze, Shapes::kExact, OnMiss::kPad, rungs), s);
     }
     // Sampled blocks and whole graphs have their few shapes already.
     const bool few = plan.schedules[s].estimated || std::ssize(plan.schedules[s].train) == 1;
     for (const int64_t k : kLadderRungs) {
-      if (!few) add(with(Policy::kFreeze, Shapes::kLadder, OnMiss::kPad, k), s, false);
+      if (!few) add(with(Policy::kFreeze, Shapes::kLadder, OnMiss::kPad, k), s);
     }
-    if (plan.no_dynamic_reason.empty()) add(with(Policy::kFreeze, Shapes::kDynamic, OnMiss::kPad, rungs), s, false);
+    if (plan.no_dynamic_reason.empty()) add(with(Policy::kFreeze, Shapes::kDynamic, OnMiss::kPad, rungs), s);
   }
   size_t best = plan.rows.size();
   for (size_t i = 0; i < plan.rows.size(); ++i) {

@@ -65,8 +65,8 @@ struct StepCosts {
 // What a policy comes to on a schedule. Steps are training steps of the whole run.
 struct PlanRow {
   PolicyOptions options;
-  int64_t schedule = 0;  // index of CachePlan::schedules
-  bool chosen = false;   // the policy that the job asks for
+  Shapes shapes = Shapes::kExact;  // what it comes to: never kAuto
+  int64_t schedule = 0;            // index of CachePlan::schedules
   // At the run's end.
   int64_t train_executables = 0, eval_executables = 0;
   int64_t captures = 0;  // of training steps
@@ -80,13 +80,13 @@ struct PlanRow {
   std::optional<double> train_seconds;  // all training steps and captures
 };
 
-// What `options` come to. `no_dynamic_reason`: why there are no dynamic executables; empty: there are.
+// What `options` come to, max_executables apart. `no_dynamic_reason`: why there are no dynamic executables; empty:
+// there are.
 PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs);
 
 struct CachePlan {
-  PolicyOptions options;  // the job's
-  std::string batching;
+  PolicyOptions options;     // the job's
   FreezePoint freeze_point;  // of #10689 for exact shapes
   std::string no_dynamic_reason;
   std::vector<PlannedSchedule> schedules;  // the job's own batching first
@@ -97,8 +97,8 @@ struct CachePlan {
   std::string reason;           // of the recommendation, one line
 };
 
-// Fills `rows`, `recommended` and `reason` from the rest: the policies of #10689, one executable for every shape, and
-// ladders of 1, 4, 8 and 16 rungs, on every schedule that they go with.
+// Fills `rows`, `recommended` and `reason` from the rest: the job's own policy first, then the policies of #10689, one
+// executable for every shape, and ladders of 1, 4, 8 and 16 rungs, on every schedule that they go with.
 void FillRows(CachePlan& plan);
 
 }  // namespace permafrost::graphcache

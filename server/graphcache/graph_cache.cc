@@ -204,10 +204,8 @@ absl::StatusOr<StepResult> GraphCache::RunPadded(
 
 BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
   const bool has_rungs = mode == Mode::kEval && state_.options.policy == Policy::kFreeze;
-  const BatchShape* best = nullptr;
-  for (const BatchShape& rung : IsExact(mode) && has_rungs ? setup_.plan.eval_rungs : LadderAt(mode)) {
-    if (rung.Holds(own) && (best == nullptr || Rows(rung) < Rows(*best))) best = &rung;
-  }
+  const BatchShape* const best =
+      FindCheapest(IsExact(mode) && has_rungs ? setup_.plan.eval_rungs : LadderAt(mode), own);
   return best == nullptr ? own : *best;
 }
 

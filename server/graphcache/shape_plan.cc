@@ -85,6 +85,14 @@ BatchShape Ceiling(const std::vector<ShapeCount>& shapes) {
 
 int64_t Rows(const BatchShape& shape) { return shape.nodes + shape.edges; }
 
+const BatchShape* FindCheapest(std::span<const BatchShape> shapes, const BatchShape& shape) {
+  const BatchShape* best = nullptr;
+  for (const BatchShape& s : shapes) {
+    if (s.Holds(shape) && (best == nullptr || Rows(s) < Rows(*best))) best = &s;
+  }
+  return best;
+}
+
 std::vector<ShapeCount> MergeNeighbours(const std::vector<ShapeCount>& shapes) {
   const std::vector<ShapeCount> ordered = InOrder(shapes);
   const size_t width = (ordered.size() + kMaxLadderShapes - 1) / kMaxLadderShapes;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "base/batch_shape.h"
@@ -36,6 +37,9 @@ BatchShape Ceiling(const std::vector<ShapeCount>& shapes);
 
 // Rows (nodes + edges) of a step at `shape`: what padding is measured by, and what "cheapest" means.
 int64_t Rows(const BatchShape& shape);
+
+// The one of `shapes` with the fewest rows that holds `shape`, the first of several; nullptr: none does.
+const BatchShape* FindCheapest(std::span<const BatchShape> shapes, const BatchShape& shape);
 
 // At most `max_rungs` shapes that hold every one of `shapes`, each of them by some rung, so that the rows added by
 // padding are as few as dynamic programming over the shapes in order of their rows finds, where the last rung holds

@@ -1,6 +1,7 @@
 #include "graphcache/snapshot.h"
 
 #include "base/json_fields.h"
+#include "graphcache/policy_json.h"
 
 namespace permafrost::graphcache {
 namespace {
@@ -8,14 +9,7 @@ namespace {
 struct SnapshotSchema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<PolicyOptions>& o) {
-    a("policy", o.policy, kPolicyNames);
-    a("freeze_at", o.freeze_at);
-    a("on_miss", o.on_miss, kOnMissNames);
-    a("shapes", o.shapes, kShapesNames);
-    a("rungs", o.rungs);
-    a("audit_every", o.audit_every);
-    a("strict", o.strict);
-    a("max_executables", o.max_executables);
+    PolicyFields(a, o);
   }
 
   template <class A>

@@ -1,6 +1,7 @@
 #include "jobs/job_json.h"
 
 #include "base/json_fields.h"
+#include "graphcache/policy_json.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -34,14 +35,7 @@ struct Schema {
 
   template <class A>
   static void Fields(A& a, typename A::template Visited<graphcache::PolicyOptions>& c) {
-    a("policy", c.policy, graphcache::kPolicyNames);
-    a("freeze_at", c.freeze_at);
-    a("on_miss", c.on_miss, graphcache::kOnMissNames);
-    a("shapes", c.shapes, graphcache::kShapesNames);
-    a("rungs", c.rungs);
-    a("audit_every", c.audit_every);
-    a("strict", c.strict);
-    a("max_executables", c.max_executables);
+    graphcache::PolicyFields(a, c);
   }
 
   template <class A>

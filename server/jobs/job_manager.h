@@ -110,7 +110,8 @@ class JobManager {
   virtual void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) = 0;
 
   // What each cache policy would cost a job of this spec; nothing is created. Waits for it. Bytes and times are those
-  // of the device, where `measure` says so and the device is idle. Errors: as Create; Cancelled once the book drains.
+  // of the device, where `measure` says so and the device is idle. Errors: as Create, Unavailable also once the book
+  // drains.
   virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) = 0;
 
   // Jobs by JobState.

@@ -1,6 +1,7 @@
 #include "jobs/planner.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -9,6 +10,12 @@
 namespace permafrost::jobs {
 
 absl::StatusOr<graphcache::CachePlan> Planner::Plan(const JobSpec& spec, bool measure) {
+  absl::StatusOr<graphcache::CachePlan> plan = TryPlan(spec, measure);
+  // Only a drain stops one.
+  return absl::IsCancelled(plan.status()) ? DrainingError() : std::move(plan);
+}
+
+absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool measure) {
   PF_RETURN_IF_ERROR(admission_.Check(spec));
   train::PlanRequest request{.options = spec.train, .dataset = {}, .measure = measure};
   absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(spec.train.dataset);

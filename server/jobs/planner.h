@@ -22,6 +22,9 @@ class Planner {
   absl::StatusOr<graphcache::CachePlan> Plan(const JobSpec& spec, bool measure);
 
  private:
+  // Cancelled once the book drains.
+  absl::StatusOr<graphcache::CachePlan> TryPlan(const JobSpec& spec, bool measure);
+
   JobBook& book_;
   const Admission& admission_;
   DeviceThread& device_;

@@ -1,38 +1,77 @@
 #include "train/batch_schedule.h"
 
 #include <map>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "base/status.h"
 #include "graphcache/executable.h"
 #include "graphcache/shape_plan.h"
 
 namespace permafrost::train {
+namespace {
+
+constexpr int64_t kGraphsPerLook = int64_t{1} << 16;
+// How much longer it takes to deal a graph than to shuffle it.
+constexpr int64_t kDealCost = 8;
+
+}  // namespace
+
+WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits) {
+  if (kind != data::BatchingKind::kRandom) limits.graphs /= kDealCost;
+  return limits;
+}
+
+data::EpochOrder TrainingOrder(const data::Batcher& batcher, const data::EpochOrderOptions& options) {
+  const auto split = batcher.split(data::Split::kTrain);
+  std::vector<data::GraphSize> sizes;
+  if (options.batching.kind != data::BatchingKind::kRandom) {
+    sizes.reserve(split.size());
+    for (size_t i = 0; i < split.size(); ++i) {
+      const BatchShape shape = batcher.ShapeOf(split.subspan(i, 1));
+      sizes.push_back({shape.nodes, shape.edges});
+    }
+  }
+  return {split, options, std::move(sizes)};
+}
+
+absl::StatusOr<bool> BatchWalker::Epoch(const data::EpochOrder& order, int64_t epoch,
+                                        absl::FunctionRef<void(const BatchShape& real)> visit) {
+  PF_RETURN_IF_ERROR(check_());
+  const data::EpochBatches batches = order.Of(epoch);
+  for (int64_t b = 0; b < order.batches_per_epoch(); ++b) {
+    const auto graphs = order.Batch(batches, b);
+    if (left_.batches < 1 || left_.graphs < std::ssize(graphs)) return false;
+    --left_.batches;
+    left_.graphs -= std::ssize(graphs);
+    if ((unchecked_ += std::ssize(graphs)) >= kGraphsPerLook) {
+      PF_RETURN_IF_ERROR(check_());
+      unchecked_ = 0;
+    }
+    visit(batcher_.ShapeOf(graphs));
+  }
+  return true;
+}
 
 absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::Batcher& batcher, const data::EpochOrder& order,
                                                         int64_t epochs, const WalkLimits& limits,
                                                         const std::function<bool()>& keep_going) {
   graphcache::PlannedSchedule schedule{.epochs = epochs};
   std::map<BatchShape, size_t> known;
-  int64_t batches_left = limits.batches, graphs_left = limits.graphs;
+  const auto count = [&](const BatchShape& real) {
+    const BatchShape least = data::Batcher::LeastPadded(real);
+    const auto [it, is_new] = known.try_emplace(least, schedule.train.size());
+    if (is_new) schedule.train.push_back({.shape = least});
+    graphcache::PlannedShape& shape = schedule.train[it->second];
+    ++shape.batches;
+    shape.real_rows += graphcache::Rows(real);
+    shape.dynamic_rows += graphcache::Rows(graphcache::AtLeastDynamic(least));
+  };
+  BatchWalker walker(batcher, limits, [&keep_going] {
+    return keep_going() ? absl::OkStatus() : absl::CancelledError("stopped while batches were planned");
+  });
   for (int64_t epoch = 0; epoch < epochs && !schedule.cut; ++epoch) {
-    if (!keep_going()) return absl::CancelledError("stopped while batches were planned");
-    const auto batches = order.Of(epoch);
-    for (int64_t b = 0; b < order.batches_per_epoch(); ++b) {
-      const auto graphs = order.Batch(batches, b);
-      graphs_left -= std::ssize(graphs);
-      if (--batches_left < 0 || graphs_left < 0) {
-        schedule.cut = true;
-        break;
-      }
-      const BatchShape real = batcher.ShapeOf(graphs);
-      const BatchShape least = data::Batcher::LeastPadded(real);
-      const auto [it, is_new] = known.try_emplace(least, schedule.train.size());
-      if (is_new) schedule.train.push_back({.shape = least});
-      graphcache::PlannedShape& shape = schedule.train[it->second];
-      ++shape.batches;
-      shape.real_rows += graphcache::Rows(real);
-      shape.dynamic_rows += graphcache::Rows(graphcache::AtLeastDynamic(least));
-    }
+    PF_ASSIGN_OR_RETURN(const bool whole, walker.Epoch(order, epoch, count));
+    schedule.cut = !whole;
     if (epoch == 0) schedule.first_epoch_shapes = std::ssize(schedule.train);
   }
   return schedule;

@@ -1,21 +1,51 @@
-// All training batches of a job on a set of small graphs, by shape, for a plan.
-// Threads: pure functions.
+// The training batches of a job on a set of small graphs, walked ahead: they are known before its first step, since
+// sampling is seeded.
+// Threads: pure functions; a walker from one thread.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/batching/batch.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/cache_plan.h"
-#include "train/shape_schedule.h"
 
 namespace permafrost::train {
 
-// Walks the batches of `epochs` epochs within the limits; `cut` says that there were more. Leaves the
-// names, the ceiling and all of evaluation to the caller. Errors: Cancelled where `keep_going`, asked once an epoch,
-// says so.
+// How much of a schedule is walked. The time goes with the graphs (32 million of small sets take about 0.4 seconds),
+// the memory with the batches.
+struct WalkLimits {
+  int64_t batches = 2'000'000, graphs = int64_t{1} << 25;
+};
+// The same time's worth where batches are composed: an eighth of the graphs.
+WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits = {});
+
+// The batches that a job with these options trains on.
+data::EpochOrder TrainingOrder(const data::Batcher& batcher, const data::EpochOrderOptions& options);
+
+class BatchWalker {
+ public:
+  // `check` is asked now and then; its error ends the walk. Borrows the batcher.
+  BatchWalker(const data::Batcher& batcher, WalkLimits limits, std::function<absl::Status()> check)
+      : batcher_(batcher), left_(limits), check_(std::move(check)) {}
+
+  // Tells `visit` the shape of each batch of an epoch, padding apart. Whether what is left of the limits sufficed.
+  absl::StatusOr<bool> Epoch(const data::EpochOrder& order, int64_t epoch,
+                             absl::FunctionRef<void(const BatchShape& real)> visit);
+
+ private:
+  const data::Batcher& batcher_;
+  WalkLimits left_;
+  const std::function<absl::Status()> check_;
+  int64_t unchecked_ = 0;  // graphs since the last check
+};
+
+// All batches of `epochs` epochs by shape, within the limits; `cut` says that there were more. Leaves the name, the
+// ceiling and all of evaluation to the caller. Errors: Cancelled where `keep_going`, asked now and then, says so.
 absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::Batcher& batcher, const data::EpochOrder& order,
                                                         int64_t epochs, const WalkLimits& limits,
                                                         const std::function<bool()>& keep_going);

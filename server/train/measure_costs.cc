@@ -65,8 +65,8 @@ class Meter {
         losses_(backend.device()),
         eval_losses_(backend.device()),
         eval_errors_(backend.device()),
-        train_(TrainProgram(task, optimizer_, {.loss = options.loss, .class_weights = {}}, losses_, [](int) {})),
-        eval_(EvalProgram(task, {.loss = options.loss, .class_weights = {}}, eval_losses_, eval_errors_)),
+        train_(TrainProgram(task, optimizer_, LossOf(options, backend.device()), losses_, [](int) {})),
+        eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
         compiler_(train_, eval_, task, backend) {}
 
   absl::StatusOr<MeasuredCosts> Measure(const graphcache::PlannedSchedule& schedule);

@@ -16,39 +16,6 @@ namespace {
 
 // Graphs between two looks at the stop.
 constexpr int64_t kGraphsPerCheck = int64_t{1} << 16;
-// How much longer it takes to deal a graph than to shuffle it.
-constexpr int64_t kDealCost = 8;
-
-// Walks batches within what is left of its limits.
-class Walker {
- public:
-  Walker(const data::Batcher& batcher, const std::stop_token& stop, int64_t max_batches, int64_t max_graphs)
-      : batcher_(batcher), stop_(stop), batches_left_(max_batches), graphs_left_(max_graphs) {}
-
-  // Counts each batch of the epoch `times`. Returns whether the limits sufficed for the whole of it.
-  absl::StatusOr<bool> Epoch(const data::EpochOrder& epochs, int64_t epoch, int64_t times,
-                             graphcache::ShapeCounter& counter) {
-    const data::EpochBatches order = epochs.Of(epoch);
-    for (int64_t b = 0; b < epochs.batches_per_epoch(); ++b) {
-      const std::span<const uint32_t> graphs = epochs.Batch(order, b);
-      if (batches_left_ < 1 || graphs_left_ < std::ssize(graphs)) return false;
-      --batches_left_;
-      graphs_left_ -= std::ssize(graphs);
-      if ((unchecked_ += std::ssize(graphs)) >= kGraphsPerCheck) {
-        PF_RETURN_IF_ERROR(CheckStop(stop_));
-        unchecked_ = 0;
-      }
-      counter.Add(data::Batcher::LeastPadded(batcher_.ShapeOf(graphs)), times);
-    }
-    return true;
-  }
-
- private:
-  const data::Batcher& batcher_;
-  const std::stop_token& stop_;
-  int64_t batches_left_, graphs_left_, unchecked_ = 0;
-};
-
 // The sum of the `count` largest values added.
 class LargestSum {
  public:
@@ -88,13 +55,12 @@ absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& o
   const data::EpochOrder epochs =
       TrainingOrder(batcher, {.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching});
   const bool dealt = options.batching.kind != data::BatchingKind::kRandom;
-  const WalkLimits limits = LimitsOf(options.batching.kind, {options.max_batches, options.max_graphs});
-  Walker walker(batcher, stop, limits.batches, limits.graphs);
+  BatchWalker walker(batcher, LimitsOf(options.batching.kind, options.limits), [&stop] { return CheckStop(stop); });
   graphcache::ShapeCounter counter;
+  const auto count = [&counter](const BatchShape& real) { counter.Add(data::Batcher::LeastPadded(real)); };
   bool whole = true;
   for (int64_t epoch = 0; whole && epoch < options.epochs; ++epoch) {
-    PF_RETURN_IF_ERROR(CheckStop(stop));
-    PF_ASSIGN_OR_RETURN(whole, walker.Epoch(epochs, epoch, 1, counter));
+    PF_ASSIGN_OR_RETURN(whole, walker.Epoch(epochs, epoch, count));
   }
   plan.known_train_shapes = counter.distinct();
   if (whole) {
@@ -114,35 +80,19 @@ absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& o
 
 }  // namespace
 
-WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits) {
-  if (kind != data::BatchingKind::kRandom) limits.graphs /= kDealCost;
-  return limits;
-}
-
-data::EpochOrder TrainingOrder(const data::Batcher& batcher, const data::EpochOrderOptions& options) {
-  const auto split = batcher.split(data::Split::kTrain);
-  std::vector<data::GraphSize> sizes;
-  if (options.batching.kind != data::BatchingKind::kRandom) {
-    sizes.reserve(split.size());
-    for (size_t i = 0; i < split.size(); ++i) {
-      const BatchShape shape = batcher.ShapeOf(split.subspan(i, 1));
-      sizes.push_back({shape.nodes, shape.edges});
-    }
-  }
-  return {split, options, std::move(sizes)};
-}
-
 absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::Batcher& batcher, const ScheduleOptions& options,
                                                  const std::stop_token& stop) {
   graphcache::ShapePlan plan;
   PF_RETURN_IF_ERROR(PlanTraining(batcher, options, stop, plan));
   // Each evaluation batch comes again and again: one pass over the splits sees them all.
   constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-  Walker walker(batcher, stop, kNoLimit, kNoLimit);
+  BatchWalker walker(batcher, {.batches = kNoLimit, .graphs = kNoLimit}, [&stop] { return CheckStop(stop); });
   graphcache::ShapeCounter counter;
   const auto add = [&](data::Split split, int64_t times) {
     const data::EpochOrder epochs(batcher.split(split), {.batch_size = options.batch_size, .shuffle = false});
-    return walker.Epoch(epochs, 0, times, counter).status();
+    return walker
+        .Epoch(epochs, 0, [&](const BatchShape& real) { counter.Add(data::Batcher::LeastPadded(real), times); })
+        .status();
   };
   PF_RETURN_IF_ERROR(add(data::Split::kValid, options.epochs));
   PF_RETURN_IF_ERROR(add(data::Split::kTest, 2));

@@ -28,14 +28,6 @@ graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& tas
           .log_error = [&context](std::string_view line) { context.Log(LogLevel::kError, line); }};
 }
 
-LossOptions LossOf(const TrainOptions& options, c10::Device device) {
-  LossOptions loss{.loss = options.loss, .class_weights = {}};
-  if (!options.class_weights.empty()) {
-    loss.class_weights = at::tensor(options.class_weights, at::TensorOptions().dtype(at::kFloat)).to(device);
-  }
-  return loss;
-}
-
 }  // namespace
 
 StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer,

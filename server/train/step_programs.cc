@@ -24,6 +24,14 @@ void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
 
 }  // namespace
 
+LossOptions LossOf(const TrainOptions& options, c10::Device device) {
+  LossOptions loss{.loss = options.loss, .class_weights = {}};
+  if (!options.class_weights.empty()) {
+    loss.class_weights = at::tensor(options.class_weights, at::TensorOptions().dtype(at::kFloat)).to(device);
+  }
+  return loss;
+}
+
 device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const LossOptions& loss, ErrorSums& losses,
                                  std::function<void(int)> on_phase) {
   device::StepProgram program;

@@ -20,6 +20,9 @@ struct LossOptions {
   at::Tensor class_weights;  // undefined: all 1
 };
 
+// Those of a job, on the device of its steps.
+LossOptions LossOf(const TrainOptions& options, c10::Device device);
+
 // Forward, loss, backward, clipping, optimizer; the batch's loss is added to `losses`. Returns nothing. Borrows
 // everything.
 device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const LossOptions& loss, ErrorSums& losses,

@@ -11,7 +11,6 @@ namespace {
 graphcache::CachePlan SamplePlan() {
   graphcache::CachePlan plan{
       .options = {.freeze_at = 5},
-      .batching = "random",
       .no_dynamic_reason = "mps records no steps",
       .schedules = {{.batching = "random",
                      .train = {{.shape = {11, 20, 5}, .batches = 6, .real_rows = 180, .dynamic_rows = 186}},
@@ -37,6 +36,8 @@ TEST(ConvertPlanTest, EverythingIsTold) {
   EXPECT_EQ(wire.schedules(0).ceiling().nodes(), 11);
   ASSERT_EQ(wire.rows_size(), std::ssize(plan.rows));
   EXPECT_EQ(wire.rows(0).policy().freeze_at(), 5);
+  EXPECT_EQ(wire.rows(0).policy().shapes(), v1::GraphCachePolicy::SHAPES_AUTO);
+  EXPECT_EQ(wire.rows(0).shapes(), v1::GraphCachePolicy::SHAPES_LADDER) << "there are no dynamic executables";
   EXPECT_EQ(wire.rows(0).replayed_steps(), plan.rows[0].replayed);
   EXPECT_EQ(wire.rows(0).bytes(), *plan.rows[0].bytes);
   EXPECT_EQ(wire.freeze_at(), 5);

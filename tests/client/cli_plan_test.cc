@@ -38,6 +38,7 @@ v1::PlanGraphCacheResponse SamplePlan(bool costs) {
     v1::GraphCachePlanRow& row = *plan.add_rows();
     row.mutable_policy()->set_policy(policy);
     row.mutable_policy()->set_shapes(shapes);
+    row.set_shapes(shapes == v1::GraphCachePolicy::SHAPES_AUTO ? v1::GraphCachePolicy::SHAPES_DYNAMIC : shapes);
     row.mutable_policy()->set_on_miss(v1::GraphCachePolicy::ON_MISS_PAD);
     row.set_train_executables(executables);
     row.set_eval_executables(1);
@@ -97,6 +98,7 @@ TEST(PlanViewTest, WhatNoDeviceHasIsNotCalledDynamic) {
   v1::PlanGraphCacheResponse plan = SamplePlan(/*costs=*/false);
   plan.set_no_dynamic_reason("mps records no steps");
   plan.mutable_rows(0)->set_train_executables(8);
+  plan.mutable_rows(0)->set_shapes(v1::GraphCachePolicy::SHAPES_LADDER);
   const std::string text = RenderPlan(plan, "zinc", {});
   EXPECT_THAT(text, HasSubstr("dynamic       none: mps records no steps"));
   EXPECT_THAT(text, HasSubstr("asked, best  freeze             ladder of 8"));

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -26,13 +25,6 @@ void SubmitAudited(Daemon& daemon, const std::string& id, const std::vector<std:
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   const Output out = daemon.Client(arguments);
   ASSERT_EQ(out.code, 0) << out.err;
-}
-
-std::string LastWeights(Daemon& daemon, const std::string& job, const fs::path& to) {
-  const Output out = daemon.Client({"job", "export", job, "--artifact", "last-weights", "--to", to.string()});
-  EXPECT_EQ(out.code, 0) << out.err;
-  std::ifstream in(to, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 v1::ExplainGraphCacheResponse Explain(Daemon& daemon, const std::string& job) {
@@ -58,14 +50,14 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   fs::copy(dir.path() / "state", dir.path() / "killed", fs::copy_options::recursive);
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED) << daemon.Client({"job", "show", "job"}).out;
-  const std::string plain = LastWeights(daemon, "plain", dir.path() / "plain");
-  EXPECT_TRUE(LastWeights(daemon, "job", dir.path() / "job") == plain) << "bit for bit";
+  const std::string plain = daemon.LastWeights("plain", dir.path() / "plain");
+  EXPECT_TRUE(daemon.LastWeights("job", dir.path() / "job") == plain) << "bit for bit";
 
   // 1,256 steps.
   const v1::ExplainGraphCacheResponse all = Explain(daemon, "job");
   const v1::GraphCache& cache = all.cache();
   EXPECT_TRUE(cache.policy().strict());
-  EXPECT_EQ(cache.statistics(0).audits(), 25);
+  EXPECT_EQ(cache.statistics(0).audits(), 26);
   EXPECT_EQ(cache.statistics(0).audit_failures(), 0);
   EXPECT_EQ(cache.statistics(1).audits(), 8) << "the first step of each epoch's validation";
   EXPECT_EQ(cache.statistics(1).audit_failures(), 0);
@@ -78,11 +70,11 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   EXPECT_GT(all.profiles(0).product_seconds(), 0) << "inside of the layers";
   const Output shown = daemon.Client({"job", "explain", "job"});
   EXPECT_EQ(shown.code, 0) << shown.err;
-  EXPECT_THAT(shown.out, HasSubstr("  audits        33, all equal to the bit, every 50 steps\n"));
+  EXPECT_THAT(shown.out, HasSubstr("  audits        34, all equal to the bit, every 50 steps\n"));
   EXPECT_THAT(shown.out, HasSubstr("matrix products alone"));
   EXPECT_THAT(daemon.Client({"cache", "show", "job"}).out, HasSubstr("\n  strict  "));
   const std::string page = HttpGet(daemon.metrics(), "/metrics");
-  EXPECT_EQ(Metric(page, R"(permafrost_graph_cache_audits_total{mode="train",result="equal"})"), 25);
+  EXPECT_EQ(Metric(page, R"(permafrost_graph_cache_audits_total{mode="train",result="equal"})"), 26);
   EXPECT_EQ(Metric(page, R"(permafrost_graph_cache_audits_total{mode="train",result="different"})"), 0);
   EXPECT_EQ(Metric(page, R"(permafrost_graph_cache_captures_by_cause_total{cause="freeze",mode="train"})"), 2)
       << "of both jobs";
@@ -91,9 +83,9 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   Daemon resumed(dir.path() / "killed", ShippedSample());
   ASSERT_TRUE(resumed.ready());
   ASSERT_EQ(resumed.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
-  EXPECT_TRUE(LastWeights(resumed, "job", dir.path() / "resumed") == plain) << "bit for bit";
+  EXPECT_TRUE(resumed.LastWeights("job", dir.path() / "resumed") == plain) << "bit for bit";
   const v1::GraphCache again = Explain(resumed, "job").cache();
-  EXPECT_EQ(again.statistics(0).audits(), 25) << "the same steps";
+  EXPECT_EQ(again.statistics(0).audits(), 26) << "the same steps";
   EXPECT_EQ(again.statistics(0).audit_failures(), 0);
   EXPECT_GT(again.statistics(0).recaptures(), 0) << "which strict bears";
   EXPECT_EQ(resumed.Stop(), 0);

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
 #include <regex>
 
 #include "absl/strings/match.h"
@@ -91,6 +93,28 @@ v1::Job Daemon::AwaitEnd(const std::string& job) {
   const grpc::Status status = reader->Finish();
   EXPECT_TRUE(status.ok()) << status.error_message();
   return last;
+}
+
+void Daemon::AwaitStep(const std::string& job, int64_t step) {
+  ASSERT_TRUE(WaitUntil(absl::Seconds(120), [&] { return Get(job).progress().step() >= step; })) << job << ", " << step;
+}
+
+v1::GraphCache Daemon::Cache(const std::string& job) {
+  const auto stub = v1::GraphCacheService::NewStub(channel_);
+  grpc::ClientContext context;
+  v1::GetGraphCacheRequest request;
+  request.set_name("jobs/" + job + "/graphCache");
+  v1::GraphCache cache;
+  const grpc::Status status = stub->GetGraphCache(&context, request, &cache);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return cache;
+}
+
+std::string Daemon::LastWeights(const std::string& job, const std::filesystem::path& to) const {
+  const Output out = Client({"job", "export", job, "--artifact", "last-weights", "--to", to.string()});
+  EXPECT_EQ(out.code, 0) << out.err;
+  std::ifstream in(to, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 int Daemon::Stop() {

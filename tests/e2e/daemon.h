@@ -10,6 +10,7 @@
 
 #include "e2e/process.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
+#include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
@@ -39,6 +40,10 @@ class Daemon {
   v1::Job Get(const std::string& job);
   // Watches until the terminal state and returns it.
   v1::Job AwaitEnd(const std::string& job);
+  void AwaitStep(const std::string& job, int64_t step);
+  v1::GraphCache Cache(const std::string& job);
+  // The bytes of its last weights, which are exported to a file of this name.
+  std::string LastWeights(const std::string& job, const std::filesystem::path& to) const;
   // SIGTERM; the exit code.
   int Stop();
 

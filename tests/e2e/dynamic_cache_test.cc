@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "e2e/daemon.h"
-#include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "temp_dir.h"
 
 namespace permafrost::e2e {
@@ -30,25 +28,8 @@ class DynamicCache : public testing::Test {
     const Output out = daemon.Client(arguments);
     ASSERT_EQ(out.code, 0) << out.err;
   }
-  static void AwaitStepOf(Daemon& daemon, const std::string& job, int64_t step) {
-    ASSERT_TRUE(WaitUntil(absl::Seconds(120), [&] { return daemon.Get(job).progress().step() >= step; })) << step;
-  }
-  static v1::GraphCache CacheOf(Daemon& daemon, const std::string& job) {
-    const auto stub = v1::GraphCacheService::NewStub(daemon.channel());
-    grpc::ClientContext context;
-    v1::GetGraphCacheRequest request;
-    request.set_name("jobs/" + job + "/graphCache");
-    v1::GraphCache cache;
-    const grpc::Status status = stub->GetGraphCache(&context, request, &cache);
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    return cache;
-  }
-  std::string WeightsOf(Daemon& daemon, const std::string& job) {
-    const fs::path to = dir_.path() / (job + "-" + std::to_string(++exports_));
-    const Output out = daemon.Client({"job", "export", job, "--artifact", "last-weights", "--to", to.string()});
-    EXPECT_EQ(out.code, 0) << out.err;
-    std::ifstream in(to, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+  std::string WeightsOf(const Daemon& daemon, const std::string& job) {
+    return daemon.LastWeights(job, dir_.path() / (job + "-" + std::to_string(++exports_)));
   }
 
   TempDir dir_;
@@ -61,17 +42,17 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
   daemon.Import("zinc", ShippedSample());
   constexpr int64_t kEpochs = 8;
   SubmitJob(daemon, "job", kEpochs, {"--shapes", "dynamic", "--checkpoint-every", "50"});
-  AwaitStepOf(daemon, "job", 20);
-  const v1::GraphCache first = CacheOf(daemon, "job");
+  daemon.AwaitStep("job", 20);
+  const v1::GraphCache first = daemon.Cache("job");
   EXPECT_TRUE(first.frozen());
   EXPECT_EQ(first.freeze_step(), 0) << "before the first step";
   // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
-  AwaitStepOf(daemon, "job", 300);
+  daemon.AwaitStep("job", 300);
   daemon.process().Signal(SIGSTOP);
   fs::copy(dir_.path() / "state", dir_.path() / "killed", fs::copy_options::recursive);
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
-  const v1::GraphCache last = CacheOf(daemon, "job");
+  const v1::GraphCache last = daemon.Cache("job");
   EXPECT_EQ(last.total_bytes(), first.total_bytes());
   for (const v1::GraphCacheStatistics& s : last.statistics()) {
     EXPECT_TRUE(s.dynamic());
@@ -99,7 +80,7 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
   {
     Daemon resumed(dir_.path() / "killed", ShippedSample());
     ASSERT_TRUE(resumed.ready());
-    AwaitStepOf(resumed, "job", 400);
+    resumed.AwaitStep("job", 400);
     resumed.process().Signal(SIGKILL);
     ASSERT_EQ(resumed.process().Wait(absl::Seconds(30)), 128 + SIGKILL);
   }
@@ -107,7 +88,7 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
   ASSERT_TRUE(resumed.ready());
   ASSERT_EQ(resumed.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_TRUE(WeightsOf(resumed, "job") == undisturbed) << "bit for bit";
-  const v1::GraphCache other = CacheOf(resumed, "job");
+  const v1::GraphCache other = resumed.Cache("job");
   EXPECT_EQ(other.statistics(0).hits(), last.statistics(0).hits());
   EXPECT_GT(other.statistics(0).recaptures(), 0);
   EXPECT_EQ(other.statistics(0).captures() - other.statistics(0).recaptures(), 1);
@@ -119,15 +100,15 @@ TEST_F(DynamicCache, CommandsWorkOnItAndTheServersDefaultIsAuto) {
   ASSERT_TRUE(daemon.ready());
   daemon.Import("zinc", ShippedSample());
   SubmitJob(daemon, "job", 100, {});
-  AwaitStepOf(daemon, "job", 20);
+  daemon.AwaitStep("job", 20);
   EXPECT_EQ(daemon.Get("job").spec().graph_cache().shapes(), v1::GraphCachePolicy::SHAPES_AUTO);
-  EXPECT_TRUE(CacheOf(daemon, "job").statistics(0).dynamic());
+  EXPECT_TRUE(daemon.Cache("job").statistics(0).dynamic());
   const auto command = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "cache");
     arguments.insert(arguments.begin() + 2, "job");
     const Output out = daemon.Client(arguments);
     EXPECT_EQ(out.code, 0) << out.err;
-    return CacheOf(daemon, "job");
+    return daemon.Cache("job");
   };
   EXPECT_FALSE(command({"thaw"}).frozen());
   const v1::GraphCache frozen = command({"freeze"});
@@ -139,12 +120,12 @@ TEST_F(DynamicCache, CommandsWorkOnItAndTheServersDefaultIsAuto) {
   EXPECT_EQ(cleared.statistics(0).entries(), 1);
   const v1::GraphCache exact = command({"policy", "--shapes", "exact", "--freeze-at", "5"});
   EXPECT_FALSE(exact.statistics(0).dynamic());
-  AwaitStepOf(daemon, "job", exact.command_step() + 20);
-  EXPECT_EQ(CacheOf(daemon, "job").statistics(0).entries(), 6) << "five shapes and the ceiling";
+  daemon.AwaitStep("job", exact.command_step() + 20);
+  EXPECT_EQ(daemon.Cache("job").statistics(0).entries(), 6) << "five shapes and the ceiling";
   const v1::GraphCache dynamic = command({"policy", "--shapes", "auto"});
-  AwaitStepOf(daemon, "job", dynamic.command_step() + 5);
-  EXPECT_EQ(CacheOf(daemon, "job").statistics(0).entries(), 1);
-  EXPECT_TRUE(CacheOf(daemon, "job").frozen());
+  daemon.AwaitStep("job", dynamic.command_step() + 5);
+  EXPECT_EQ(daemon.Cache("job").statistics(0).entries(), 1);
+  EXPECT_TRUE(daemon.Cache("job").frozen());
   EXPECT_EQ(daemon.Client({"job", "cancel", "job"}).code, 0);
   EXPECT_EQ(daemon.Stop(), 0);
 }

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "absl/strings/str_cat.h"
 #include "e2e/daemon.h"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
@@ -96,17 +94,6 @@ void Submit(Daemon& daemon, int64_t epochs) {
   EXPECT_EQ(job.spec().graph_cache().on_miss(), v1::GraphCachePolicy::ON_MISS_PAD) << "the server's default";
 }
 
-void AwaitStep(Daemon& daemon, int64_t step) {
-  ASSERT_TRUE(WaitUntil(absl::Seconds(120), [&] { return daemon.Get("job").progress().step() >= step; })) << step;
-}
-
-std::string Weights(Daemon& daemon, const fs::path& to) {
-  const Output out = daemon.Client({"job", "export", "job", "--artifact", "last-weights", "--to", to.string()});
-  EXPECT_EQ(out.code, 0) << out.err;
-  std::ifstream in(to, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
 TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   const TempDir dir;
   Daemon daemon(dir.path() / "state", ShippedSample());
@@ -116,7 +103,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   constexpr int64_t kEpochs = 60;
   Submit(daemon, kEpochs);
   Cache cache(daemon);
-  AwaitStep(daemon, 20);
+  daemon.AwaitStep("job", 20);
   const v1::GraphCache frozen = cache.Get();
   EXPECT_TRUE(frozen.frozen());
   EXPECT_EQ(frozen.freeze_at(), 5);
@@ -126,7 +113,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   const v1::GraphCache thawed = cache.Thaw();
   EXPECT_FALSE(thawed.frozen());
   EXPECT_GE(thawed.command_step(), 20);
-  AwaitStep(daemon, thawed.command_step() + 10);
+  daemon.AwaitStep("job", thawed.command_step() + 10);
   const v1::GraphCache refrozen = cache.Freeze();
   EXPECT_TRUE(refrozen.frozen());
   EXPECT_GT(refrozen.command_step(), thawed.command_step());
@@ -138,7 +125,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   const v1::GraphCache never = cache.Update(v1::GraphCachePolicy::POLICY_NEVER, 0);
   EXPECT_EQ(never.total_bytes() - never.shared_bytes(), 0);
   EXPECT_EQ(TrainOf(never).entries() + EvalOf(never).entries(), 0);
-  AwaitStep(daemon, never.command_step() + 10);
+  daemon.AwaitStep("job", never.command_step() + 10);
   const v1::GraphCache again = cache.Update(v1::GraphCachePolicy::POLICY_FREEZE, 7);
   EXPECT_GE(TrainOf(again).eager_steps(), 10);
   EXPECT_GT(again.command_step(), never.command_step());
@@ -151,7 +138,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   fs::copy(dir.path() / "state", dir.path() / "killed", fs::copy_options::recursive);
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
-  const std::string undisturbed = Weights(daemon, dir.path() / "a");
+  const std::string undisturbed = daemon.LastWeights("job", dir.path() / "a");
   const v1::GraphCache end = cache.Get();
   const std::vector<std::string> entries = cache.Entries();
   EXPECT_EQ(Steps(TrainOf(end)), kEpochs * 157);
@@ -169,14 +156,14 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
   {
     Daemon resumed(dir.path() / "killed", ShippedSample());
     ASSERT_TRUE(resumed.ready());
-    AwaitStep(resumed, again.command_step() + 200);
+    resumed.AwaitStep("job", again.command_step() + 200);
     resumed.process().Signal(SIGKILL);
     ASSERT_EQ(resumed.process().Wait(absl::Seconds(30)), 128 + SIGKILL);
   }
   Daemon resumed(dir.path() / "killed", ShippedSample());
   ASSERT_TRUE(resumed.ready());
   ASSERT_EQ(resumed.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
-  EXPECT_TRUE(Weights(resumed, dir.path() / "b") == undisturbed) << "bit for bit";
+  EXPECT_TRUE(resumed.LastWeights("job", dir.path() / "b") == undisturbed) << "bit for bit";
   Cache cache_of_resumed(resumed);
   const v1::GraphCache other = cache_of_resumed.Get();
   EXPECT_EQ(cache_of_resumed.Entries(), entries);

@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "e2e/daemon.h"
-#include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "temp_dir.h"
 
 namespace permafrost::e2e {
@@ -27,25 +25,8 @@ class LadderCache : public testing::Test {
     const Output out = daemon.Client(arguments);
     ASSERT_EQ(out.code, 0) << out.err;
   }
-  static void AwaitStepOf(Daemon& daemon, const std::string& job, int64_t step) {
-    ASSERT_TRUE(WaitUntil(absl::Seconds(120), [&] { return daemon.Get(job).progress().step() >= step; })) << step;
-  }
-  static v1::GraphCache CacheOf(Daemon& daemon, const std::string& job) {
-    const auto stub = v1::GraphCacheService::NewStub(daemon.channel());
-    grpc::ClientContext context;
-    v1::GetGraphCacheRequest request;
-    request.set_name("jobs/" + job + "/graphCache");
-    v1::GraphCache cache;
-    const grpc::Status status = stub->GetGraphCache(&context, request, &cache);
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    return cache;
-  }
-  std::string WeightsOf(Daemon& daemon, const std::string& job) {
-    const fs::path to = dir_.path() / (job + "-" + std::to_string(++exports_));
-    const Output out = daemon.Client({"job", "export", job, "--artifact", "last-weights", "--to", to.string()});
-    EXPECT_EQ(out.code, 0) << out.err;
-    std::ifstream in(to, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+  std::string WeightsOf(const Daemon& daemon, const std::string& job) {
+    return daemon.LastWeights(job, dir_.path() / (job + "-" + std::to_string(++exports_)));
   }
   static double RowsAdded(const v1::GraphCacheStatistics& s) {
     return static_cast<double>(s.padding_nodes() + s.padding_edges()) / static_cast<double>(s.nodes() + s.edges());
@@ -61,22 +42,22 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   daemon.Import("zinc", ShippedSample());
   const std::vector<std::string> flags{"--shapes", "ladder", "--rungs", "4", "--batching", "balanced"};
   SubmitTo(daemon, "job", flags);
-  AwaitStepOf(daemon, "job", 20);
+  daemon.AwaitStep("job", 20);
   const Output switched = daemon.Client({"cache", "policy", "job", "--rungs", "1"});
   EXPECT_EQ(switched.code, 0) << switched.err;
   EXPECT_THAT(switched.out, HasSubstr("shapes: ladder of 1 rung"));
-  const v1::GraphCache one = CacheOf(daemon, "job");
+  const v1::GraphCache one = daemon.Cache("job");
   EXPECT_TRUE(one.frozen()) << "the answer comes when what the command needs is captured";
   EXPECT_EQ(one.freeze_step(), one.command_step());
   EXPECT_EQ(one.statistics(0).entries(), 1);
   EXPECT_EQ(one.statistics(0).rungs(), 1);
-  AwaitStepOf(daemon, "job", one.command_step() + 150);
+  daemon.AwaitStep("job", one.command_step() + 150);
   // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
   daemon.process().Signal(SIGSTOP);
   fs::copy(dir_.path() / "state", dir_.path() / "killed", fs::copy_options::recursive);
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
-  const v1::GraphCache last = CacheOf(daemon, "job");
+  const v1::GraphCache last = daemon.Cache("job");
   for (const v1::GraphCacheStatistics& s : last.statistics()) {
     EXPECT_EQ(s.misses(), 0) << "every step is a replay";
     EXPECT_EQ(s.entries(), 1);
@@ -92,7 +73,7 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   ASSERT_TRUE(resumed.ready());
   ASSERT_EQ(resumed.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
   EXPECT_TRUE(WeightsOf(resumed, "job") == undisturbed) << "bit for bit";
-  EXPECT_EQ(CacheOf(resumed, "job").statistics(0).misses(), 0);
+  EXPECT_EQ(resumed.Cache("job").statistics(0).misses(), 0);
   EXPECT_EQ(resumed.Stop(), 0);
 }
 

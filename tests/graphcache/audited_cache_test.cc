@@ -23,13 +23,17 @@ TEST(AuditTest, WhichStepsAreAudited) {
       {"off", Mode::kTrain, 0, 1000, 0, false},
       {"the first step of all has nothing before it", Mode::kTrain, 1, 0, 0, false},
       {"each", Mode::kTrain, 1, 1, 0, true},
+      {"the second, so that each job has one", Mode::kTrain, 1000, 1, 0, true},
+      {"the third", Mode::kTrain, 1000, 2, 0, false},
       {"before", Mode::kTrain, 1000, 999, 0, false},
       {"at", Mode::kTrain, 1000, 1000, 0, true},
       {"after", Mode::kTrain, 1000, 1001, 0, false},
       {"again", Mode::kTrain, 1000, 5000, 0, true},
       {"evaluation is off too", Mode::kEval, 0, 1000, 0, false},
-      {"evaluation before the first", Mode::kEval, 1000, 999, 0, false},
-      {"the first evaluation after it", Mode::kEval, 1000, 1252, 0, true},
+      {"evaluation before the first step", Mode::kEval, 1000, 0, 0, false},
+      {"the first evaluation of all", Mode::kEval, 1000, 313, 0, true},
+      {"the next, before the first thousand", Mode::kEval, 1000, 626, 313, false},
+      {"the first evaluation after it", Mode::kEval, 1000, 1252, 313, true},
       {"the rest of that pass", Mode::kEval, 1000, 1252, 1252, false},
       {"a pass before the next", Mode::kEval, 1000, 1999, 1252, false},
       {"the first one after the next", Mode::kEval, 1000, 2001, 1252, true},
@@ -64,14 +68,14 @@ class AuditedCacheTest : public CacheFixture {
   const Difference fault_{"aten::mm", "its result 0 has other bits in the replay"};
 };
 
-TEST_F(AuditedCacheTest, EveryNthTrainingStepThatIsAReplay) {
+TEST_F(AuditedCacheTest, TheSecondAndEveryNthTrainingStepThatIsAReplay) {
   Make(Every(2));
   Train(9, 0);
-  Train(9, 1);
+  EXPECT_THAT(Train(9, 1), ElementsAre("pad 9", "audit train 9"));
   EXPECT_THAT(Train(9, 2), ElementsAre("pad 9", "audit train 9"));
   EXPECT_THAT(Train(9, 3), ElementsAre("pad 9", "replay train 9"));
   EXPECT_THAT(Train(7, 4), ElementsAre("capture train 7", "pad 7", "audit train 7")) << "the step's own capture too";
-  EXPECT_EQ(Stats().audits, 2);
+  EXPECT_EQ(Stats().audits, 3);
   EXPECT_EQ(Stats().audit_failures, 0);
   EXPECT_EQ(Stats().hits, 3);
   EXPECT_EQ(Stats().misses, 2);
@@ -82,12 +86,12 @@ TEST_F(AuditedCacheTest, EveryNthTrainingStepThatIsAReplay) {
 
 TEST_F(AuditedCacheTest, TheFirstEvaluationStepAfterEachNthTrainingStep) {
   Make(Every(10));
-  Eval(9, 9);
+  EXPECT_THAT(Eval(9, 9), ElementsAre("capture eval 9", "pad 9", "audit eval 9")) << "the first of all";
   EXPECT_THAT(Eval(9, 9), ElementsAre("pad 9", "replay eval 9"));
   EXPECT_THAT(Eval(9, 13), ElementsAre("pad 9", "audit eval 9"));
   EXPECT_THAT(Eval(9, 13), ElementsAre("pad 9", "replay eval 9"));
   EXPECT_THAT(Eval(9, 20), ElementsAre("pad 9", "audit eval 9"));
-  EXPECT_EQ(Stats(Mode::kEval).audits, 2);
+  EXPECT_EQ(Stats(Mode::kEval).audits, 3);
 }
 
 TEST_F(AuditedCacheTest, TransientStepsToo) {

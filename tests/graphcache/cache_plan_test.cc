@@ -71,6 +71,8 @@ class CachePlanTest : public CacheFixture {
     const std::string what = absl::StrCat(
         std::string(kPolicyNames.Name(options.policy)), ", ", std::string(kShapesNames.Name(options.shapes)), ", ",
         std::string(kOnMissNames.Name(options.on_miss)), ", freeze at ", snapshot.freeze_point.freeze_at);
+    EXPECT_EQ(row.shapes == Shapes::kDynamic, did.dynamic) << what;
+    EXPECT_EQ(row.shapes == Shapes::kLadder, did.rungs > 0) << what;
     EXPECT_EQ(row.train_executables, did.entries) << what;
     EXPECT_EQ(row.captures, did.captures) << what;
     EXPECT_EQ(row.replayed, did.hits + did.padded_hits) << what;
@@ -156,7 +158,7 @@ TEST(CachePlanCostsTest, RejectCountsTheStepsThatFail) {
 }
 
 CachePlan PlanOf(const std::string& no_dynamic_reason) {
-  CachePlan plan{.batching = "random", .no_dynamic_reason = no_dynamic_reason, .schedules = {ThreeShapes()}};
+  CachePlan plan{.no_dynamic_reason = no_dynamic_reason, .schedules = {ThreeShapes()}};
   plan.freeze_point = {.freeze_at = 2, .source = FreezeSource::kFormula};
   return plan;
 }
@@ -164,7 +166,7 @@ CachePlan PlanOf(const std::string& no_dynamic_reason) {
 TEST(CachePlanRecommendationTest, IsOneExecutableForEveryShapeWhereThereIsOne) {
   CachePlan plan = PlanOf("");
   FillRows(plan);
-  EXPECT_TRUE(plan.rows.front().chosen);
+  EXPECT_EQ(plan.rows.front().options, plan.options) << "the job's own comes first";
   EXPECT_EQ(plan.rows[static_cast<size_t>(plan.recommended)].train_executables, 1);
   EXPECT_THAT(plan.reason, testing::StartsWith("freeze with one executable for every shape: every step a replay by 2 "
                                                "executables"));

@@ -136,6 +136,8 @@ class FakeRunner : public train::Runner {
     absl::MutexLock lock(&mu_);
     permits_ = kFree;
   }
+  // While a plan is made.
+  void SetOnPlan(std::function<void()> on_plan) { on_plan_ = std::move(on_plan); }
   // Instead of training.
   void SetScript(Script script) { script_ = std::move(script); }
   using Check = std::function<absl::Status(const train::TrainOptions&, const data::ImportedSummary&, std::string_view)>;
@@ -180,6 +182,7 @@ class FakeRunner : public train::Runner {
   }
   absl::StatusOr<graphcache::CachePlan> PlanCache(const train::PlanRequest& request,
                                                   const std::function<bool()>& keep_going) override {
+    if (on_plan_) on_plan_();
     if (!keep_going()) return absl::CancelledError("stopped");
     graphcache::CachePlan plan{.options = request.options.graph_cache};
     if (request.measure) plan.costs = graphcache::StepCosts{.capture = 0.25};
@@ -244,6 +247,7 @@ class FakeRunner : public train::Runner {
   int64_t permits_ ABSL_GUARDED_BY(mu_) = kFree;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
   Script script_;
+  std::function<void()> on_plan_;
   Check check_;
 };
 

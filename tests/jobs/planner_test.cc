@@ -64,6 +64,13 @@ TEST_F(PlannerTest, PlansAndJobsTakeTurns) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(server_.AwaitEnd(absl::StrCat("job-", i)).state, JobState::kSucceeded);
 }
 
+TEST_F(PlannerTest, ADrainEndsAPlanAsItRefusesOne) {
+  server_->Start();
+  AwaitMeasured();
+  server_.runner().SetOnPlan([this] { server_->Drain(); });
+  EXPECT_TRUE(absl::IsUnavailable(Plan(/*measure=*/true).status()));
+}
+
 TEST_F(PlannerTest, RefusesWhatCreateRefuses) {
   JobSpec spec = Spec();
   spec.train.dataset = DatasetId("none");

@@ -55,8 +55,8 @@ TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
   // 80 graphs in nine batches, 200 times.
   const ScheduleOptions walked{.epochs = 200, .batch_size = 9, .seed = 3};
   ScheduleOptions few_batches = walked, few_graphs = walked;
-  few_batches.max_batches = 200 * 9 - 1;
-  few_graphs.max_graphs = 200 * 80 - 1;
+  few_batches.limits.batches = 200 * 9 - 1;
+  few_graphs.limits.graphs = 200 * 80 - 1;
   const graphcache::ShapePlan exact = *PlanShapes(*batcher_, walked, {});
   EXPECT_GT(exact.train_shapes, 0);
   for (const ScheduleOptions& options : {few_batches, few_graphs}) {
@@ -79,7 +79,7 @@ TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
 
 // A few batches of very many graphs cost as much as many batches of few.
 TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
-  const ScheduleOptions options{.epochs = 1'000'000, .batch_size = 65'536, .seed = 3, .max_graphs = 80 * 7};
+  const ScheduleOptions options{.epochs = 1'000'000, .batch_size = 65'536, .seed = 3, .limits = {.graphs = 80 * 7}};
   const graphcache::ShapePlan plan = *PlanShapes(*batcher_, options, {});
   EXPECT_EQ(plan.train_shapes, 0);
   EXPECT_EQ(plan.known_train_shapes, 1) << "the whole split in each batch";

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
 #include "base/monotonic.h"
+#include "graphcache/audit.h"
 
 namespace permafrost::device {
 namespace {
@@ -26,7 +27,7 @@ bool IsWeight(std::string_view argument) { return argument == "weight" || argume
 
 void StepProducts::Add(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments) {
   const std::string& name = op.operator_name().name;
-  if (name == "aten::mm" || name == "aten::addmm") {
+  if (graphcache::IsProduct(name)) {
     const size_t first = name == "aten::mm" ? 0 : 1;
     const at::Tensor &a = arguments[first].toTensor(), &b = arguments[first + 1].toTensor();
     ++counts_[{a.size(0), a.size(1), b.size(1)}];

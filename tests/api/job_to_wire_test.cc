@@ -1,0 +1,140 @@
+// Jobs as the wire has them.
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include "api/convert_job.h"
+#include "fakes.h"
+
+namespace permafrost::api {
+namespace {
+
+TEST(JobToWire, TheMetricIsTheLosss) {
+  const struct {
+    nn::Loss loss;
+    v1::Metric metric;
+  } kCases[] = {{nn::Loss::kL1, v1::METRIC_MAE},
+                {nn::Loss::kMse, v1::METRIC_MAE},
+                {nn::Loss::kCrossEntropy, v1::METRIC_ACCURACY},
+                {nn::Loss::kBce, v1::METRIC_ROC_AUC}};
+  for (const auto& c : kCases) {
+    jobs::Job job = MakeJob("a", jobs::JobState::kSucceeded);
+    job.spec.train.loss = c.loss;
+    job.epochs = {{.epoch = 1}};
+    job.result = train::RunResult();
+    const v1::Job wire = JobToWire(job);
+    EXPECT_EQ(wire.epochs(0).metric(), c.metric);
+    EXPECT_EQ(wire.result().metric(), c.metric);
+  }
+}
+
+TEST(JobToWire, CarriesEveryField) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kFailed);
+  job.start_time = absl::FromUnixMillis(1'700'000'001'500);
+  job.end_time = absl::FromUnixSeconds(1'700'000'002);
+  job.error = "bad \xFF byte";
+  job.progress = {.epoch = 1,
+                  .step_in_epoch = 2,
+                  .steps_per_epoch = 3,
+                  .step = 4,
+                  .loss = 5,
+                  .graphs_per_second = 6,
+                  .eta = absl::Milliseconds(7500),
+                  .graphs = 8,
+                  .nodes = 9,
+                  .edges = 10,
+                  .padding_nodes = 11,
+                  .padding_edges = 12,
+                  .phase_seconds = {13, 14, 15, 16},
+                  .warm_up_done = 28,
+                  .warm_up_total = 29,
+                  .checkpoint_step = 17,
+                  .look_ahead = train::LookAhead{18, 19, 20, 21, {22, 23, 24, 25, 26, 27}}};
+  job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};
+  job.result = train::RunResult{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  job.resumes = 18;
+  job.trouble = {"disk\xff", 2, absl::FromUnixSeconds(1'700'000'009)};
+  v1::Job want;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"pb(
+        name: "jobs/a"
+        state: STATE_FAILED
+        create_time { seconds: 1700000000 }
+        start_time { seconds: 1700000001 nanos: 500000000 }
+        end_time { seconds: 1700000002 }
+        error: "bad \357\277\275 byte"
+        progress {
+          epoch: 1
+          step_in_epoch: 2
+          steps_per_epoch: 3
+          step: 4
+          loss: 5
+          graphs_per_second: 6
+          eta { seconds: 7 nanos: 500000000 }
+          graphs: 8
+          nodes: 9
+          edges: 10
+          padding_nodes: 11
+          padding_edges: 12
+          phase_seconds { batch: 13 forward: 14 backward: 15 optimizer: 16 }
+          checkpoint_step: 17
+          look_ahead {
+            depth: 18
+            ready: 19
+            sampled_edges: 20
+            stalls: 21
+            wanted_pages: 22
+            resident_pages: 23
+            sampled_pages: 24
+            advised_bytes: 25
+            advice_calls: 26
+            major_faults: 27
+          }
+          warm_up_done: 28
+          warm_up_total: 29
+        }
+        epochs {
+          epoch: 1
+          train_loss: 2
+          valid_loss: 3
+          valid_metric: 4
+          learning_rate: 5
+          train_seconds: 6
+          valid_seconds: 7
+          graphs_per_second: 8
+          metric: METRIC_MAE
+        }
+        epochs { epoch: 2 metric: METRIC_MAE }
+        result {
+          best_epoch: 1
+          best_valid_metric: 2
+          best_test_metric: 3
+          best_test_loss: 4
+          final_test_metric: 5
+          final_test_loss: 6
+          train_seconds: 7
+          mean_step_milliseconds: 8
+          num_parameters: 9
+          metric: METRIC_MAE
+        }
+        resumes: 18
+        last_error: "disk\357\277\275"
+        retry_time { seconds: 1700000009 }
+      )pb",
+      &want));
+  v1::Job got = JobToWire(job);
+  got.clear_spec();
+  EXPECT_EQ(got.DebugString(), want.DebugString());
+}
+
+TEST(JobToWire, LeavesOutWhatIsNotKnown) {
+  const v1::Job job = JobToWire(MakeJob("a", jobs::JobState::kQueued));
+  EXPECT_FALSE(job.has_start_time());
+  EXPECT_FALSE(job.has_end_time());
+  EXPECT_FALSE(job.has_result());
+  EXPECT_FALSE(job.progress().has_eta());
+  EXPECT_FALSE(job.progress().has_look_ahead());
+  EXPECT_FALSE(job.spec().has_neighbor_sampling()) << "nothing samples small graphs";
+}
+
+}  // namespace
+}  // namespace permafrost::api
