@@ -51,7 +51,8 @@ graphcache::StepTime Line(const Timed& typical, const Timed& largest) {
   const double slope = rows > 0 ? (largest.seconds - typical.seconds) / rows : 0;
   const double per_row =
       slope > 0 ? std::min(slope, typical.seconds / typical.real_rows) : typical.seconds / typical.real_rows;
-  return {.fixed = typical.seconds - per_row * typical.real_rows, .per_row = per_row};
+  // Rounding may leave a little less than nothing.
+  return {.fixed = std::max(0.0, typical.seconds - per_row * typical.real_rows), .per_row = per_row};
 }
 
 class Meter {
