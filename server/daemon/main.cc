@@ -74,8 +74,9 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
   const fs::path state_dir = fs::canonical(options.state_dir);
 
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<train::Runner> runner,
-                      train::MakeTorchRunner({.device = options.device, .threads = options.threads}));
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<train::Runner> runner,
+      train::MakeTorchRunner({.device = options.device, .threads = options.threads, .plans = state_dir / "plans"}));
   const std::string device(kDeviceNames.Name(runner->device()));
 
   const auto registry = std::make_shared<prometheus::Registry>();

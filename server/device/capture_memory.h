@@ -16,4 +16,8 @@ constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
   return static_cast<int64_t>(kCapturePeakFactor * static_cast<double>(step_bytes)) + state_bytes;
 }
 
+// What the operators, shapes and numbers of one recorded step take at most, its arena apart, by the layers of its model
+// (GINE of 4 layers with Adam: 26 kB).
+constexpr int64_t ExecutableBytes(int64_t layers) { return (2 + layers) * 8'192; }
+
 }  // namespace permafrost::device

@@ -127,6 +127,9 @@ std::vector<BatchShape> Ladder(const std::vector<ShapeCount>& shapes, int64_t ma
 }
 
 std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_rungs) {
+  if (plan.ladders && plan.ladders->max_rungs == max_rungs) {
+    return mode == Mode::kTrain ? plan.ladders->train : plan.ladders->eval;
+  }
   if (mode == Mode::kEval) {
     if (plan.eval_schedule.empty()) return plan.eval_rungs;
     return Ladder(plan.eval_schedule, std::min(max_rungs, kMaxEvalRungs));
@@ -135,6 +138,13 @@ std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_r
   if (!plan.train_schedule.empty()) return Ladder(plan.train_schedule, max_rungs);
   // Nothing was planned where the ceiling holds no graph.
   return plan.train_ceiling.graphs > 0 ? std::vector<BatchShape>{plan.train_ceiling} : std::vector<BatchShape>();
+}
+
+void MakeLadders(int64_t max_rungs, ShapePlan& plan) {
+  ShapePlan::Ladders ladders{.max_rungs = max_rungs,
+                             .train = LadderOf(plan, Mode::kTrain, max_rungs),
+                             .eval = LadderOf(plan, Mode::kEval, max_rungs)};
+  plan.ladders = std::move(ladders);
 }
 
 }  // namespace permafrost::graphcache

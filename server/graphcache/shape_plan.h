@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -70,6 +71,14 @@ struct ShapePlan {
   // Of a training schedule that was not walked to its end what was walked, and the ceiling, 0 times. Empty: none was
   // walked.
   std::vector<ShapeCount> train_schedule, eval_schedule;
+  // What LadderOf returns for so many rungs, where it was made already.
+  struct Ladders {
+    int64_t max_rungs = 0;
+    std::vector<BatchShape> train, eval;
+    bool operator==(const Ladders&) const = default;
+  };
+  std::optional<Ladders> ladders = std::nullopt;
+  bool operator==(const ShapePlan&) const = default;
 };
 inline constexpr int64_t kMaxEvalRungs = 32;
 
@@ -77,5 +86,7 @@ inline constexpr int64_t kMaxEvalRungs = 32;
 // `max_rungs`, in evaluation also at most kMaxEvalRungs. Where the plan rounds batches up already, its rungs. Empty:
 // nothing is planned.
 std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_rungs);
+// Makes plan.ladders.
+void MakeLadders(int64_t max_rungs, ShapePlan& plan);
 
 }  // namespace permafrost::graphcache

@@ -102,7 +102,14 @@ absl::Status Admission::CheckDataset(const JobSpec& spec) const {
             dataset.error.empty() ? "" : absl::StrCat(" (", dataset.error, ")"), "; a job needs one that is ready")),
         "DATASET_NOT_READY", {{"dataset", dataset.id.value()}});
   }
-  return runner_.CheckCompatible(spec.train, *dataset.summary, "spec.");
+  PF_RETURN_IF_ERROR(runner_.CheckCompatible(spec.train, *dataset.summary, "spec."));
+  const absl::StatusOr<data::OpenedDataset> opened = catalog_.Open(spec.train.dataset);
+  // Whatever is wrong with the file, the run tells.
+  if (!opened.ok()) return absl::OkStatus();
+  const absl::Status fits =
+      runner_.CheckFits({.options = spec.train, .dataset = *opened}, "spec.", [this] { return !book_.draining(); });
+  if (absl::IsCancelled(fits)) return DrainingError();
+  return absl::IsInvalidArgument(fits) ? fits : absl::OkStatus();
 }
 
 absl::StatusOr<Job> Admission::Admit(Job job) {

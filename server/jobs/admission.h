@@ -18,7 +18,7 @@ namespace permafrost::jobs {
 class Admission {
  public:
   // Borrows everything.
-  Admission(JobBook& book, data::Catalog& catalog, const train::Runner& runner)
+  Admission(JobBook& book, data::Catalog& catalog, train::Runner& runner)
       : book_(book), catalog_(catalog), runner_(runner) {}
 
   // As JobManager's methods.
@@ -36,7 +36,7 @@ class Admission {
 
   JobBook& book_;
   data::Catalog& catalog_;
-  const train::Runner& runner_;
+  train::Runner& runner_;
   // Serializes what changes job directories. Held across calls into the catalog and the book.
   absl::Mutex mu_;
 };

@@ -21,13 +21,13 @@ WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits) {
   return limits;
 }
 
-data::EpochOrder TrainingOrder(const data::Batcher& batcher, const data::EpochOrderOptions& options) {
-  const auto split = batcher.split(data::Split::kTrain);
+data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::EpochOrderOptions& options) {
+  const auto split = graphs.split(data::Split::kTrain);
   std::vector<data::GraphSize> sizes;
   if (options.batching.kind != data::BatchingKind::kRandom) {
     sizes.reserve(split.size());
     for (size_t i = 0; i < split.size(); ++i) {
-      const BatchShape shape = batcher.ShapeOf(split.subspan(i, 1));
+      const BatchShape shape = graphs.ShapeOf(split.subspan(i, 1));
       sizes.push_back({shape.nodes, shape.edges});
     }
   }
@@ -39,20 +39,20 @@ absl::StatusOr<bool> BatchWalker::Epoch(const data::EpochOrder& order, int64_t e
   PF_RETURN_IF_ERROR(check_());
   const data::EpochBatches batches = order.Of(epoch);
   for (int64_t b = 0; b < order.batches_per_epoch(); ++b) {
-    const auto graphs = order.Batch(batches, b);
-    if (left_.batches < 1 || left_.graphs < std::ssize(graphs)) return false;
+    const auto batch = order.Batch(batches, b);
+    if (left_.batches < 1 || left_.graphs < std::ssize(batch)) return false;
     --left_.batches;
-    left_.graphs -= std::ssize(graphs);
-    if ((unchecked_ += std::ssize(graphs)) >= kGraphsPerLook) {
+    left_.graphs -= std::ssize(batch);
+    if ((unchecked_ += std::ssize(batch)) >= kGraphsPerLook) {
       PF_RETURN_IF_ERROR(check_());
       unchecked_ = 0;
     }
-    visit(batcher_.ShapeOf(graphs));
+    visit(graphs_.ShapeOf(batch));
   }
   return true;
 }
 
-absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::Batcher& batcher, const data::EpochOrder& order,
+absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::GraphExtents& graphs, const data::EpochOrder& order,
                                                         int64_t epochs, const WalkLimits& limits,
                                                         const std::function<bool()>& keep_going) {
   graphcache::PlannedSchedule schedule{.epochs = epochs};
@@ -66,7 +66,7 @@ absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::Batcher& bat
     shape.real_rows += graphcache::Rows(real);
     shape.dynamic_rows += graphcache::Rows(graphcache::AtLeastDynamic(least));
   };
-  BatchWalker walker(batcher, limits, [&keep_going] {
+  BatchWalker walker(graphs, limits, [&keep_going] {
     return keep_going() ? absl::OkStatus() : absl::CancelledError("stopped while batches were planned");
   });
   for (int64_t epoch = 0; epoch < epochs && !schedule.cut; ++epoch) {

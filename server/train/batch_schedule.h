@@ -25,20 +25,20 @@ struct WalkLimits {
 WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits = {});
 
 // The batches that a job with these options trains on.
-data::EpochOrder TrainingOrder(const data::Batcher& batcher, const data::EpochOrderOptions& options);
+data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::EpochOrderOptions& options);
 
 class BatchWalker {
  public:
-  // `check` is asked now and then; its error ends the walk. Borrows the batcher.
-  BatchWalker(const data::Batcher& batcher, WalkLimits limits, std::function<absl::Status()> check)
-      : batcher_(batcher), left_(limits), check_(std::move(check)) {}
+  // `check` is asked now and then; its error ends the walk. Borrows the graphs.
+  BatchWalker(const data::GraphExtents& graphs, WalkLimits limits, std::function<absl::Status()> check)
+      : graphs_(graphs), left_(limits), check_(std::move(check)) {}
 
   // Tells `visit` the shape of each batch of an epoch, padding apart. Whether what is left of the limits sufficed.
   absl::StatusOr<bool> Epoch(const data::EpochOrder& order, int64_t epoch,
                              absl::FunctionRef<void(const BatchShape& real)> visit);
 
  private:
-  const data::Batcher& batcher_;
+  const data::GraphExtents& graphs_;
   WalkLimits left_;
   const std::function<absl::Status()> check_;
   int64_t unchecked_ = 0;  // graphs since the last check
@@ -46,7 +46,7 @@ class BatchWalker {
 
 // All batches of `epochs` epochs by shape, within the limits; `cut` says that there were more. Leaves the name, the
 // ceiling and all of evaluation to the caller. Errors: Cancelled where `keep_going`, asked now and then, says so.
-absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::Batcher& batcher, const data::EpochOrder& order,
+absl::StatusOr<graphcache::PlannedSchedule> WalkBatches(const data::GraphExtents& graphs, const data::EpochOrder& order,
                                                         int64_t epochs, const WalkLimits& limits,
                                                         const std::function<bool()>& keep_going);
 

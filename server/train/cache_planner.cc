@@ -24,11 +24,12 @@ graphcache::FreezePoint FreezePointOf(const TrainOptions& options, const Task& t
 }  // namespace
 
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
-                                                const std::function<bool()>& keep_going) {
+                                                const PlanContext& context, const std::function<bool()>& keep_going) {
   const TrainOptions& options = request.options;
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<Task> task,
-                      Task::Create(options, request.dataset,
-                                   request.measure ? backend.device() : c10::Device(c10::kCPU), threads, keep_going));
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Task> task,
+      Task::Create(options, request.dataset, request.measure ? backend.device() : c10::Device(c10::kCPU), threads,
+                   keep_going, context));
   graphcache::CachePlan plan{.options = options.graph_cache,
                              .freeze_point = FreezePointOf(options, *task),
                              .no_dynamic_reason = NoDynamicReason(backend, *task)};

@@ -7,12 +7,13 @@
 #include "absl/status/statusor.h"
 #include "device/backend.h"
 #include "graphcache/cache_plan.h"
+#include "train/job_plan.h"
 #include "train/runner.h"
 
 namespace permafrost::train {
 
 // As Runner::PlanCache, but for the check of the options.
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
-                                                const std::function<bool()>& keep_going);
+                                                const PlanContext& context, const std::function<bool()>& keep_going);
 
 }  // namespace permafrost::train

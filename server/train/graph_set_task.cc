@@ -1,10 +1,7 @@
 #include "train/graph_set_task.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <future>
-#include <stop_token>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +11,6 @@
 #include "train/batch_schedule.h"
 #include "train/model_for.h"
 #include "train/probe_sizes.h"
-#include "train/shape_schedule.h"
 #include "train/step_inputs.h"
 
 namespace permafrost::train {
@@ -22,8 +18,6 @@ namespace {
 
 // Batches made ready ahead of the step.
 constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
-// How often a stop is asked for while the schedule is walked.
-constexpr std::chrono::milliseconds kStopInterval(20);
 
 // Another label that is valid for the loss, where there is one; a missing one stays missing.
 float OtherLabel(nn::Loss loss, int64_t outputs, float label) {
@@ -61,24 +55,6 @@ absl::Status CheckBinary(const data::GraphSet& set) {
   violations.Add("spec.loss", absl::StrCat("bce takes labels 0 and 1, and graph ",
                                            (other - labels.begin()) / set.summary().num_targets, " has ", *other));
   return violations.ToStatus();
-}
-
-// Walks the schedule on a thread of its own, so that this one hears of a stop meanwhile.
-absl::StatusOr<graphcache::ShapePlan> PlanAside(const data::Batcher& batcher, const TrainOptions& options,
-                                                const std::function<bool()>& keep_going) {
-  std::stop_source stop;
-  auto plan = std::async(std::launch::async, [&] {
-    return PlanShapes(batcher,
-                      {.epochs = options.epochs,
-                       .batch_size = options.batch_size,
-                       .seed = options.seed,
-                       .batching = options.batching},
-                      stop.get_token());
-  });
-  while (plan.wait_for(kStopInterval) != std::future_status::ready) {
-    if (!keep_going()) stop.request_stop();
-  }
-  return plan.get();
 }
 
 // Batches first.. of an order of graphs.
@@ -127,12 +103,16 @@ std::span<const float> GraphSetHostBatch::labels() const {
 absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOptions& options,
                                                                    std::shared_ptr<const data::GraphSet> set,
                                                                    c10::Device device,
-                                                                   const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), kNoLimits, "spec."));
+                                                                   const std::function<bool()>& keep_going,
+                                                                   const PlanContext& context) {
+  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), "spec."));
   if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
+  // Before the weights, for which there may be no memory.
+  PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan,
+                      PlanJob(options, model, batcher->extents(), context, "spec.", keep_going));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
-  PF_ASSIGN_OR_RETURN(task->plan_, PlanAside(*task->batcher_, options, keep_going));
+  task->plan_ = std::move(plan);
   return task;
 }
 
@@ -144,7 +124,7 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
       device_(device),
       batcher_(std::move(batcher)),
       order_options_{.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching},
-      epochs_(TrainingOrder(*batcher_, order_options_)),
+      epochs_(TrainingOrder(batcher_->extents(), order_options_)),
       model_(nn::MakeGraphModel(model, options.seed, device)),
       probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
                    GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
@@ -164,7 +144,7 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules
   std::vector<graphcache::PlannedSchedule> schedules;
   const auto add = [&](data::BatchingKind kind, const data::EpochOrder& order) -> absl::Status {
     PF_ASSIGN_OR_RETURN(graphcache::PlannedSchedule schedule,
-                        WalkBatches(*batcher_, order, num_epochs_, LimitsOf(kind), keep_going));
+                        WalkBatches(batcher_->extents(), order, num_epochs_, LimitsOf(kind), keep_going));
     schedule.batching = data::kBatchingNames.Name(kind);
     schedule.eval_rungs = plan_.eval_rungs;
     schedule.eval_shapes = std::ssize(plan_.eval_schedule);
@@ -179,7 +159,7 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules
     if (other == order_options_.batching.kind) continue;
     data::EpochOrderOptions options = order_options_;
     options.batching = {.kind = other};
-    PF_RETURN_IF_ERROR(add(other, TrainingOrder(*batcher_, options)));
+    PF_RETURN_IF_ERROR(add(other, TrainingOrder(batcher_->extents(), options)));
     if (schedules.back().cut) {
       schedules.pop_back();
     } else {

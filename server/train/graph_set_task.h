@@ -41,7 +41,8 @@ class GraphSetTask final : public Task {
   static absl::StatusOr<std::unique_ptr<GraphSetTask>> Create(const TrainOptions& options,
                                                               std::shared_ptr<const data::GraphSet> set,
                                                               c10::Device device,
-                                                              const std::function<bool()>& keep_going);
+                                                              const std::function<bool()>& keep_going,
+                                                              const PlanContext& context = {});
 
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }

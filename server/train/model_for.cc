@@ -1,14 +1,12 @@
 #include "train/model_for.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/models/registry.h"
-#include "train/run_memory.h"
 
 namespace permafrost::train {
 namespace {
@@ -33,26 +31,6 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
   }
 }
 
-// Batches on the host at once: those made ready ahead and the one in the step.
-constexpr double kHostGraphSetBatches = 4;
-// How far the largest batch lies above the mean one, in standard deviations.
-constexpr double kBatchDeviations = 5;
-
-// Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
-double HostBytesPerRow(const data::FeatureSummary& features) {
-  return static_cast<double>(features.width) *
-         (features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float));
-}
-
-// Rows of the largest of a run's batches of `graphs` graphs.
-double LargestBatch(double graphs, double mean, double deviation, int64_t largest) {
-  return std::min(graphs * mean + kBatchDeviations * std::sqrt(graphs) * deviation,
-                  graphs * static_cast<double>(largest));
-}
-
-// A batch may hold so many rows: `bound`, where there is one.
-double Within(double rows, int64_t bound) { return bound > 0 ? std::min(rows, static_cast<double>(bound)) : rows; }
-
 // Each graph must find a place.
 void CheckBudget(const data::BatchingOptions& batching, const data::SizeStatistics& train, std::string_view prefix,
                  Violations& violations) {
@@ -66,28 +44,10 @@ void CheckBudget(const data::BatchingOptions& batching, const data::SizeStatisti
   check("max_edges", batching.max_edges, train.max_edges, "edges");
 }
 
-RunMemory MemoryOf(const nn::GraphModelOptions& model, const TrainOptions& options,
-                   const data::GraphSetSummary& summary) {
-  const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
-  const auto graphs = static_cast<double>(std::min(options.batch_size, train.graphs));
-  const double nodes = Within(LargestBatch(graphs, train.mean_nodes, train.std_nodes, train.max_nodes),
-                              options.batching.max_nodes),
-               edges = Within(LargestBatch(graphs, train.mean_edges, train.std_edges, train.max_edges),
-                              options.batching.max_edges);
-  const auto predicted = static_cast<double>(summary.splits[1].graphs + summary.splits[2].graphs);
-  return {
-      .cost = nn::CostOf(model, {.nodes = std::vector(static_cast<size_t>(model.model.num_layers) + 1, nodes),
-                                 .edges = edges,
-                                 .graphs = graphs}),
-      .batch_bytes = kHostGraphSetBatches * (nodes * (HostBytesPerRow(summary.node_features) + sizeof(int64_t)) +
-                                             edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t))),
-      .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float)};
-}
-
 }  // namespace
 
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
-                                                    const MemoryLimits& limits, std::string_view prefix) {
+                                                    std::string_view prefix) {
   Violations violations;
   if (nn::IsNodeLevel(options.model.architecture)) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
@@ -105,9 +65,6 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options,
   AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   CheckBudget(options.batching, train, prefix, violations);
-  PF_RETURN_IF_ERROR(violations.ToStatus());
-  CheckFits(MemoryOf(model, options, summary), limits, absl::StrCat("batches of ", options.batch_size, " graphs"),
-            prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;
 }

@@ -1,4 +1,4 @@
-// Which graph-level model a set of graphs needs, and whether this process can hold it.
+// Which graph-level model a set of graphs needs.
 // Threads: pure functions.
 #pragma once
 
@@ -9,12 +9,11 @@
 #include "data/store/graph_set.h"
 #include "nn/models/graph_model.h"
 #include "train/options.h"
-#include "train/run_memory.h"
 
 namespace permafrost::train {
 
 // Errors: InvalidArgument with violations under `prefix` ("spec.").
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
-                                                    const MemoryLimits& limits, std::string_view prefix);
+                                                    std::string_view prefix);
 
 }  // namespace permafrost::train

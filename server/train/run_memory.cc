@@ -15,6 +15,9 @@ constexpr double kMostBytes = 1e18;  // no machine has as many
 // the first three.
 constexpr double kLastingCopies = 4, kStateCopies = 3;
 
+// The part of all that a run takes from which on its executables are told.
+constexpr double kToldExecutables = 0.1;
+
 int64_t ToBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, kMostBytes)); }
 double Gigabytes(double bytes) { return bytes / 1e9; }
 
@@ -32,15 +35,21 @@ double StepBytes(const RunMemory& memory, bool records) {
 
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,
                Violations& violations) {
+  const double steps = StepBytes(memory, limits.records), rest = memory.batch_bytes + memory.result_bytes,
+               executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);
   const auto check = [&](double needed, uint64_t limit, std::string_view whose) {
     const auto allowed = static_cast<double>(limit);
     if (needed <= allowed) return;
+    // Few executables are nothing beside a step.
+    const std::string cached = executables > kToldExecutables * needed
+                                   ? absl::StrCat(", and ", memory.executables, " executables, ",
+                                                  std::ceil(10 * Gigabytes(executables)) / 10, " GB of it")
+                                   : "";
     violations.Add(absl::StrCat(AbslView(prefix), "model"),
-                   absl::StrCat("needs about ", std::ceil(10 * Gigabytes(needed)) / 10, " GB (", AbslView(what), "); ",
-                                AbslView(whose), " ", std::floor(10 * Gigabytes(allowed)) / 10, " GB"));
+                   absl::StrCat("needs about ", std::ceil(10 * Gigabytes(needed)) / 10, " GB (", AbslView(what), cached,
+                                "); ", AbslView(whose), " ", std::floor(10 * Gigabytes(allowed)) / 10, " GB"));
   };
-  const double steps = StepBytes(memory, limits.records), rest = memory.batch_bytes + memory.result_bytes;
-  check(limits.device ? rest : steps + rest, limits.process, "this process may use");
+  check(limits.device ? rest + executables : steps + rest + executables, limits.process, "this process may use");
   if (limits.device) check(steps, *limits.device, "the device has");
 }
 

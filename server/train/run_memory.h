@@ -16,6 +16,8 @@ struct RunMemory {
   nn::ModelCost cost;       // the larger of the training and the evaluation step
   double batch_bytes = 0;   // batches on the host: in the step, made ready, and sampled ahead
   double result_bytes = 0;  // what evaluation keeps
+  // Executables that the cache comes to hold, and bytes of each, what they share apart; 0: no step is recorded.
+  int64_t executables = 0, executable_bytes = 0;
 };
 
 // What there is for a run, in bytes.

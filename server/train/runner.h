@@ -132,14 +132,19 @@ class Runner {
   // Any exception of the math library becomes a Status here. A transient error (status.h) is the machine's: the same
   // request, run again later, goes on from the newest checkpoint.
   virtual absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) = 0;
-  // What each cache policy would cost a job of these options. Leaves nothing behind. With `measure` from the device's
-  // one thread only; else safe anywhere, and the device is left alone. `keep_going` is asked now and then; false ends
-  // with Cancelled. Errors: as CheckCompatible; DataLoss.
+  // What each cache policy would cost a job of these options. Leaves nothing behind but a set's shape plan. With
+  // `measure` from the device's one thread only; else safe anywhere, and the device is left alone. `keep_going` is
+  // asked now and then; false ends with Cancelled. Errors: as CheckCompatible; DataLoss.
   virtual absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
                                                           const std::function<bool()>& keep_going) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
+  // Ok if there is memory for the run of a job that is compatible, as far as its plan tells; a set's plan is kept for
+  // the run. The request's `measure` is not read. Errors: InvalidArgument with violations under `prefix`; Cancelled
+  // where `keep_going`, asked now and then, says so; DataLoss.
+  virtual absl::Status CheckFits(const PlanRequest& request, std::string_view prefix,
+                                 const std::function<bool()>& keep_going) = 0;
   virtual DeviceKind device() const = 0;  // never kAuto
   virtual int threads() const = 0;
   virtual std::string_view torch_version() const = 0;

@@ -36,26 +36,26 @@ class LargestSum {
 };
 
 // No batch of `batch_size` graphs of the split can be larger.
-absl::StatusOr<BatchShape> ProvenBound(const data::Batcher& batcher, std::span<const uint32_t> split,
+absl::StatusOr<BatchShape> ProvenBound(const data::GraphExtents& graphs, std::span<const uint32_t> split,
                                        int64_t batch_size, const std::stop_token& stop) {
-  const int64_t graphs = std::min<int64_t>(batch_size, std::ssize(split));
-  LargestSum nodes(graphs), edges(graphs);
+  const int64_t most = std::min<int64_t>(batch_size, std::ssize(split));
+  LargestSum nodes(most), edges(most);
   for (size_t i = 0; i < split.size(); ++i) {
     if (i % kGraphsPerCheck == 0) PF_RETURN_IF_ERROR(CheckStop(stop));
-    const BatchShape shape = batcher.ShapeOf(split.subspan(i, 1));
+    const BatchShape shape = graphs.ShapeOf(split.subspan(i, 1));
     nodes.Add(shape.nodes);
     edges.Add(shape.edges);
   }
-  return data::Batcher::LeastPadded({nodes.sum(), edges.sum(), graphs});
+  return data::Batcher::LeastPadded({nodes.sum(), edges.sum(), most});
 }
 
-absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& options, const std::stop_token& stop,
+absl::Status PlanTraining(const data::GraphExtents& graphs, const ScheduleOptions& options, const std::stop_token& stop,
                           graphcache::ShapePlan& plan) {
-  const auto split = batcher.split(data::Split::kTrain);
+  const auto split = graphs.split(data::Split::kTrain);
   const data::EpochOrder epochs =
-      TrainingOrder(batcher, {.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching});
+      TrainingOrder(graphs, {.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching});
   const bool dealt = options.batching.kind != data::BatchingKind::kRandom;
-  BatchWalker walker(batcher, LimitsOf(options.batching.kind, options.limits), [&stop] { return CheckStop(stop); });
+  BatchWalker walker(graphs, LimitsOf(options.batching.kind, options.limits), [&stop] { return CheckStop(stop); });
   graphcache::ShapeCounter counter;
   const auto count = [&counter](const BatchShape& real) { counter.Add(data::Batcher::LeastPadded(real)); };
   bool whole = true;
@@ -71,7 +71,7 @@ absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& o
     plan.train_ceiling = data::Batcher::LeastPadded({most.nodes, most.edges, most.graphs});
     counter.Add(plan.train_ceiling, 0);
   } else {
-    PF_ASSIGN_OR_RETURN(plan.train_ceiling, ProvenBound(batcher, split, options.batch_size, stop));
+    PF_ASSIGN_OR_RETURN(plan.train_ceiling, ProvenBound(graphs, split, options.batch_size, stop));
     counter.Add(plan.train_ceiling, 0);
   }
   plan.train_schedule = graphcache::MergeNeighbours(counter.Counts());
@@ -80,16 +80,16 @@ absl::Status PlanTraining(const data::Batcher& batcher, const ScheduleOptions& o
 
 }  // namespace
 
-absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::Batcher& batcher, const ScheduleOptions& options,
+absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::GraphExtents& graphs, const ScheduleOptions& options,
                                                  const std::stop_token& stop) {
   graphcache::ShapePlan plan;
-  PF_RETURN_IF_ERROR(PlanTraining(batcher, options, stop, plan));
+  PF_RETURN_IF_ERROR(PlanTraining(graphs, options, stop, plan));
   // Each evaluation batch comes again and again: one pass over the splits sees them all.
   constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-  BatchWalker walker(batcher, {.batches = kNoLimit, .graphs = kNoLimit}, [&stop] { return CheckStop(stop); });
+  BatchWalker walker(graphs, {.batches = kNoLimit, .graphs = kNoLimit}, [&stop] { return CheckStop(stop); });
   graphcache::ShapeCounter counter;
   const auto add = [&](data::Split split, int64_t times) {
-    const data::EpochOrder epochs(batcher.split(split), {.batch_size = options.batch_size, .shuffle = false});
+    const data::EpochOrder epochs(graphs.split(split), {.batch_size = options.batch_size, .shuffle = false});
     return walker
         .Epoch(epochs, 0, [&](const BatchShape& real) { counter.Add(data::Batcher::LeastPadded(real), times); })
         .status();

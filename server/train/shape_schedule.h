@@ -22,7 +22,7 @@ struct ScheduleOptions {
 
 // Training over all epochs; evaluation of the validation split after each, and of the test split twice at the end.
 // Errors: Cancelled soon after a stop is requested.
-absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::Batcher& batcher, const ScheduleOptions& options,
+absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::GraphExtents& graphs, const ScheduleOptions& options,
                                                  const std::stop_token& stop);
 
 }  // namespace permafrost::train

@@ -34,9 +34,10 @@ std::vector<data::Split> SplitsOf(Mode mode) {
 
 absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
                                                    c10::Device device, int threads,
-                                                   const std::function<bool()>& keep_going) {
+                                                   const std::function<bool()>& keep_going,
+                                                   const PlanContext& context) {
   if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
-    return GraphSetTask::Create(options, *set, device, keep_going);
+    return GraphSetTask::Create(options, *set, device, keep_going, context);
   }
   const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
   if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device);
@@ -46,9 +47,19 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
 absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, const MemoryLimits& limits,
                          std::string_view prefix) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
-    return GraphModelFor(options, *set, limits, prefix).status();
+    return GraphModelFor(options, *set, prefix).status();
   }
   return NodeModelFor(options, std::get<data::GraphSummary>(summary), limits, prefix).status();
+}
+
+absl::Status Task::CheckFits(const TrainOptions& options, const data::OpenedDataset& dataset,
+                             const PlanContext& context, std::string_view prefix,
+                             const std::function<bool()>& keep_going) {
+  const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset);
+  if (set == nullptr) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
+  PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(*set));
+  return PlanJob(options, model, graphs, context, prefix, keep_going).status();
 }
 
 }  // namespace permafrost::train

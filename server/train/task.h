@@ -26,6 +26,7 @@
 #include "graphcache/shape_plan.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"
+#include "train/job_plan.h"
 #include "train/options.h"
 #include "train/run_memory.h"
 #include "train/runner.h"
@@ -92,11 +93,16 @@ class Task {
   // Cancelled where `keep_going`, asked now and then, says so.
   static absl::StatusOr<std::unique_ptr<Task>> Create(const TrainOptions& options, const data::OpenedDataset& dataset,
                                                       c10::Device device, int threads,
-                                                      const std::function<bool()>& keep_going);
-  // Ok if a model of these options can be built for this dataset and trained within `limits`; else InvalidArgument with
-  // violations under `prefix`.
+                                                      const std::function<bool()>& keep_going,
+                                                      const PlanContext& context = {});
+  // Ok if a model of these options can be built for this dataset and, of one large graph, trained within `limits`; else
+  // InvalidArgument with violations under `prefix`.
   static absl::Status Check(const TrainOptions& options, const data::ImportedSummary& summary,
                             const MemoryLimits& limits, std::string_view prefix);
+  // Ok if a job on a set of small graphs fits in memory, by its plan. Errors: as PlanJob; DataLoss from the set.
+  static absl::Status CheckFits(const TrainOptions& options, const data::OpenedDataset& dataset,
+                                const PlanContext& context, std::string_view prefix,
+                                const std::function<bool()>& keep_going);
   virtual ~Task() = default;
 
   virtual nn::TensorSet& tensors() = 0;

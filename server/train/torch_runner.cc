@@ -10,6 +10,7 @@
 #include "device/torch_version.h"
 #include "train/cache_planner.h"
 #include "train/guard.h"
+#include "train/plan_store.h"
 #include "train/trainer.h"
 
 namespace permafrost::train {
@@ -17,11 +18,13 @@ namespace {
 
 class TorchRunner final : public Runner {
  public:
-  TorchRunner(std::unique_ptr<device::Backend> backend, int threads)
+  TorchRunner(std::unique_ptr<device::Backend> backend, int threads, const std::filesystem::path& plans)
       : backend_(std::move(backend)),
         device_memory_(OwnMemory(*backend_)),
         threads_(threads),
-        torch_version_(device::LoadedTorchVersion()) {}
+        torch_version_(device::LoadedTorchVersion()) {
+    if (!plans.empty()) plans_.emplace(plans);
+  }
 
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
     return CatchTorch([&]() -> absl::StatusOr<RunOutcome> {
@@ -29,7 +32,7 @@ class TorchRunner final : public Runner {
       PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
       device::UseThreads(threads_);  // a setting of the calling thread
       backend_->RestartStoragePeak();
-      const auto trainer = Trainer::Create(request, *backend_, threads_, context);
+      const auto trainer = Trainer::Create(request, *backend_, threads_, context, Context());
       if (absl::IsCancelled(trainer.status())) {
         const bool cancel = context.stop_requested() == StopRequest::kCancel;
         return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
@@ -44,7 +47,7 @@ class TorchRunner final : public Runner {
     return CatchTorch([&]() -> absl::StatusOr<graphcache::CachePlan> {
       PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
       if (request.measure) device::UseThreads(threads_);
-      return train::PlanCache(request, *backend_, threads_, keep_going);
+      return train::PlanCache(request, *backend_, threads_, Context(), keep_going);
     });
   }
 
@@ -53,12 +56,19 @@ class TorchRunner final : public Runner {
     return Task::Check(options, summary, Limits(), prefix);
   }
 
+  absl::Status CheckFits(const PlanRequest& request, std::string_view prefix,
+                         const std::function<bool()>& keep_going) override {
+    return Task::CheckFits(request.options, request.dataset, Context(), prefix, keep_going);
+  }
+
   DeviceKind device() const override { return backend_->kind(); }
   int threads() const override { return threads_; }
   std::string_view torch_version() const override { return torch_version_; }
   StorageUse storage_use() const override { return backend_->storage(); }
 
  private:
+  // What there is now.
+  PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits()}; }
   MemoryLimits Limits() const {
     return {.process = MemoryLimit(), .device = device_memory_, .records = backend_->records()};
   }
@@ -73,6 +83,7 @@ class TorchRunner final : public Runner {
   const std::optional<uint64_t> device_memory_;  // asked once, as jobs are judged on any thread
   const int threads_;
   const std::string torch_version_;
+  std::optional<PlanStore> plans_;
 };
 
 }  // namespace
@@ -80,7 +91,7 @@ class TorchRunner final : public Runner {
 absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options) {
   PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend, device::OpenBackend(options.device));
   PF_RETURN_IF_ERROR(backend->CheckCapture());
-  return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads));
+  return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads), options.plans);
 }
 
 }  // namespace permafrost::train

@@ -1,6 +1,7 @@
 // The Runner on libtorch.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,8 @@ struct RunnerOptions {
   DeviceKind device = DeviceKind::kAuto;
   // Threads of the math library; 0: the cores this process may use.
   int threads = 0;
+  // Where the shape plans of jobs are kept (plan_store.h); empty: nowhere.
+  std::filesystem::path plans;
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this

@@ -29,9 +29,12 @@ bool IsBetter(nn::Metric metric, double value, double best) {
 }
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
-                                                         int threads, RunContext& context) {
-  PF_ASSIGN_OR_RETURN(auto task, Task::Create(request.options, request.dataset, backend.device(), threads,
-                                              [&context] { return context.stop_requested() == StopRequest::kNone; }));
+                                                         int threads, RunContext& context,
+                                                         const PlanContext& plan_context) {
+  PF_ASSIGN_OR_RETURN(auto task,
+                      Task::Create(
+                          request.options, request.dataset, backend.device(), threads,
+                          [&context] { return context.stop_requested() == StopRequest::kNone; }, plan_context));
   std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   return trainer;

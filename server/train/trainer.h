@@ -32,7 +32,8 @@ class Trainer {
   // Builds model and optimizer and resumes from the newest checkpoint, if there is one. `backend` and `context` outlive
   // the trainer. Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
-                                                         int threads, RunContext& context);
+                                                         int threads, RunContext& context,
+                                                         const PlanContext& plan_context);
   absl::StatusOr<RunOutcome> Run();
 
  private:

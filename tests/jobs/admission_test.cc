@@ -43,6 +43,15 @@ TEST_F(AdmissionTest, TheServerMakesAnIdWhereTheClientGaveNone) {
   EXPECT_TRUE(CheckIdSyntax("job_id", one->id.value()).ok());
 }
 
+TEST_F(AdmissionTest, WhatDoesNotFitInMemoryIsRefused) {
+  server_.runner().SetFits(absl::InvalidArgumentError("needs about 3.2 GB"));
+  EXPECT_THAT(server_->Create(Server::Request("job-a")).status().message(), HasSubstr("needs about 3.2 GB"));
+  EXPECT_TRUE(absl::IsNotFound(server_->Get(JobId("job-a")).status()));
+  // A damaged file is for the run to tell.
+  server_.runner().SetFits(absl::DataLossError("graphs.pfg: section labels"));
+  server_.Create("job-a");
+}
+
 TEST_F(AdmissionTest, ATakenIdIsRefusedAndTheJobUnharmed) {
   server_.Create("job-a");
   const auto again = server_->Create(Server::Request("job-a", /*epochs=*/9));

@@ -24,6 +24,7 @@ namespace permafrost::jobs {
 class FakeGraphSet : public data::GraphSet {
  public:
   const data::GraphSetSummary& summary() const override { return summary_; }
+  uint64_t checksum() const override { return 0; }
   absl::StatusOr<std::span<const uint64_t>> node_offsets() const override { return Empty(); }
   absl::StatusOr<std::span<const uint64_t>> edge_offsets() const override { return Empty(); }
   absl::StatusOr<std::span<const uint32_t>> edge_source() const override { return Empty(); }
@@ -180,6 +181,11 @@ class FakeRunner : public train::Runner {
                                std::string_view prefix) const override {
     return check_ ? check_(options, summary, prefix) : absl::OkStatus();
   }
+  void SetFits(absl::Status status) { fits_ = std::move(status); }
+  absl::Status CheckFits(const train::PlanRequest&, std::string_view,
+                         const std::function<bool()>& keep_going) override {
+    return keep_going() ? fits_ : absl::CancelledError("stopped");
+  }
   absl::StatusOr<graphcache::CachePlan> PlanCache(const train::PlanRequest& request,
                                                   const std::function<bool()>& keep_going) override {
     if (on_plan_) on_plan_();
@@ -249,6 +255,7 @@ class FakeRunner : public train::Runner {
   Script script_;
   std::function<void()> on_plan_;
   Check check_;
+  absl::Status fits_;
 };
 
 inline absl::StatusOr<train::RunOutcome> FakeRunner::Train(const train::RunRequest& request,

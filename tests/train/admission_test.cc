@@ -14,6 +14,7 @@
 #include "temp_dir.h"
 #include "tiny_graph.h"
 #include "tiny_graphs.h"
+#include "train/job_plan.h"
 #include "train/model_for.h"
 #include "train/node_model_for.h"
 #include "train/step_engine.h"
@@ -63,15 +64,26 @@ TrainOptions Sampled(std::vector<int64_t> fan_outs, bool replace) {
   return options;
 }
 
+// A job on Set() whose largest batch has 25 nodes a graph.
+absl::Status Judge(const TrainOptions& options, const MemoryLimits& limits) {
+  const auto model = GraphModelFor(options, Set(), "spec.");
+  if (!model.ok()) return model.status();
+  const int64_t graphs = options.batch_size;
+  const graphcache::ShapePlan plan{.train_ceiling = {25 * graphs, 50 * graphs, graphs}, .known_train_shapes = 5000};
+  Violations violations;
+  CheckFits(MemoryOf(options, *model, Set(), plan, limits.records), limits, "its batches", "spec.", violations);
+  return violations.ToStatus();
+}
+
 TEST(Admission, BothLevelsAreJudgedByTheGivenLimit) {
   TrainOptions gine;
   gine.model.hidden_channels = 512;
   gine.batch_size = 4096;
-  EXPECT_TRUE(GraphModelFor(gine, Set(), {100 * kGigabyte}, "").ok());
-  const absl::Status refused = GraphModelFor(gine, Set(), {kGigabyte}, "spec.").status();
+  EXPECT_TRUE(Judge(gine, {100 * kGigabyte}).ok());
+  const absl::Status refused = Judge(gine, {kGigabyte});
   ASSERT_EQ(GetViolations(refused).size(), 1U);
   EXPECT_EQ(GetViolations(refused)[0].field, "spec.model");
-  EXPECT_THAT(GetViolations(refused)[0].description, HasSubstr("(batches of 4096 graphs); this process may use 1 GB"));
+  EXPECT_THAT(GetViolations(refused)[0].description, HasSubstr("(its batches); this process may use 1 GB"));
 
   TrainOptions whole = DefaultOptions(nn::Architecture::kGcn);
   whole.model.hidden_channels = 256;
@@ -87,15 +99,13 @@ TEST(Admission, ADevicesOwnMemoryIsForWhatLiesThere) {
   TrainOptions gine;
   gine.model.hidden_channels = 512;
   gine.batch_size = 4096;
-  const auto violations = [&](const MemoryLimits& limits) {
-    return GetViolations(GraphModelFor(gine, Set(), limits, "spec.").status());
-  };
+  const auto violations = [&](const MemoryLimits& limits) { return GetViolations(Judge(gine, limits)); };
   const MemoryLimits large{.process = kGigabyte, .device = 100 * kGigabyte};
   EXPECT_EQ(violations(large), std::vector<FieldViolation>()) << "the batches are small";
   const auto small = violations({.process = 100 * kGigabyte, .device = kGigabyte});
   ASSERT_EQ(small.size(), 1U);
   EXPECT_EQ(small[0].field, "spec.model");
-  EXPECT_THAT(small[0].description, HasSubstr("(batches of 4096 graphs); the device has 1 GB"));
+  EXPECT_THAT(small[0].description, HasSubstr("(its batches); the device has 1 GB"));
   const auto no_host = violations({.process = 1'000'000, .device = 100 * kGigabyte});
   ASSERT_EQ(no_host.size(), 1U);
   EXPECT_THAT(no_host[0].description, HasSubstr("this process may use 0 GB"));
@@ -105,10 +115,26 @@ TEST(Admission, ARecordingTakesMoreThanTheStep) {
   TrainOptions gine;
   const auto least = [&](bool records) {
     uint64_t limit = 1;
-    while (!GraphModelFor(gine, Set(), {.process = limit, .records = records}, "").ok()) limit += limit / 64 + 1;
+    while (!Judge(gine, {.process = limit, .records = records}).ok()) limit += limit / 64 + 1;
     return limit;
   };
   EXPECT_LT(least(/*records=*/false), least(/*records=*/true));
+}
+
+// Thousands of executables are more than a step.
+TEST(Admission, ExecutablesAreCounted) {
+  TrainOptions gine;
+  gine.model.hidden_channels = 8;
+  gine.batch_size = 4;
+  gine.graph_cache.policy = graphcache::Policy::kAlways;
+  const MemoryLimits limits{.process = 100'000'000};
+  const auto refused = GetViolations(Judge(gine, limits));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_THAT(refused[0].description, HasSubstr("(its batches, and 4096 executables, 0.3 GB of it); this process may"));
+  gine.graph_cache.max_executables = 100;
+  EXPECT_EQ(Judge(gine, limits), absl::OkStatus());
+  gine.graph_cache = {};
+  EXPECT_EQ(Judge(gine, limits), absl::OkStatus()) << "one for every shape";
 }
 
 // With replacement a node draws as often as it is told to, however few neighbours it has.
@@ -174,7 +200,7 @@ TEST(Admission, AnAdmittedJobFits) {
           options.batch_size = 1000;
           const auto set = ImportTinyGraphs(dir.path() / why, 3000);
           ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, set), [&](uint64_t limit) {
-            return GraphModelFor(options, set->summary(), {limit}, "").status();
+            return Task::CheckFits(options, set, {.limits = {limit}}, "", [] { return true; });
           });
           continue;
         }

@@ -20,7 +20,7 @@ class ShapeScheduleTest : public testing::Test {
 };
 
 TEST_F(ShapeScheduleTest, IsWhatTheRunWillSee) {
-  const graphcache::ShapePlan plan = *PlanShapes(*batcher_, {.epochs = 5, .batch_size = 9, .seed = 3}, {});
+  const graphcache::ShapePlan plan = *PlanShapes(batcher_->extents(), {.epochs = 5, .batch_size = 9, .seed = 3}, {});
   const data::EpochOrder epochs(batcher_->split(data::Split::kTrain), {.batch_size = 9, .seed = 3});
   std::set<BatchShape> shapes;
   BatchShape ceiling;
@@ -57,10 +57,10 @@ TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
   ScheduleOptions few_batches = walked, few_graphs = walked;
   few_batches.limits.batches = 200 * 9 - 1;
   few_graphs.limits.graphs = 200 * 80 - 1;
-  const graphcache::ShapePlan exact = *PlanShapes(*batcher_, walked, {});
+  const graphcache::ShapePlan exact = *PlanShapes(batcher_->extents(), walked, {});
   EXPECT_GT(exact.train_shapes, 0);
   for (const ScheduleOptions& options : {few_batches, few_graphs}) {
-    const graphcache::ShapePlan proven = *PlanShapes(*batcher_, options, {});
+    const graphcache::ShapePlan proven = *PlanShapes(batcher_->extents(), options, {});
     EXPECT_EQ(proven.train_shapes, 0);
     EXPECT_TRUE(proven.train_ceiling.Holds(exact.train_ceiling));
     EXPECT_GT(proven.train_ceiling.nodes, exact.train_ceiling.nodes);
@@ -80,7 +80,7 @@ TEST_F(ShapeScheduleTest, AScheduleTooLongToWalkGetsTheProvenBound) {
 // A few batches of very many graphs cost as much as many batches of few.
 TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
   const ScheduleOptions options{.epochs = 1'000'000, .batch_size = 65'536, .seed = 3, .limits = {.graphs = 80 * 7}};
-  const graphcache::ShapePlan plan = *PlanShapes(*batcher_, options, {});
+  const graphcache::ShapePlan plan = *PlanShapes(batcher_->extents(), options, {});
   EXPECT_EQ(plan.train_shapes, 0);
   EXPECT_EQ(plan.known_train_shapes, 1) << "the whole split in each batch";
   EXPECT_EQ(plan.train_ceiling.graphs, 80 + 1);
@@ -89,8 +89,8 @@ TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
 TEST_F(ShapeScheduleTest, AStopEndsTheWalk) {
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_TRUE(
-      absl::IsCancelled(PlanShapes(*batcher_, {.epochs = 5, .batch_size = 9, .seed = 3}, stop.get_token()).status()));
+  EXPECT_TRUE(absl::IsCancelled(
+      PlanShapes(batcher_->extents(), {.epochs = 5, .batch_size = 9, .seed = 3}, stop.get_token()).status()));
 }
 
 }  // namespace

@@ -38,61 +38,34 @@ void ResizeFeatures(const FeatureTable& table, int64_t real, int64_t rows, Align
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const GraphSet> set) {
-  std::unique_ptr<Batcher> batcher(new Batcher(std::move(set)));
-  const GraphSet& s = *batcher->set_;
-  PF_ASSIGN_OR_RETURN(batcher->node_offsets_, s.node_offsets());
-  PF_ASSIGN_OR_RETURN(batcher->edge_offsets_, s.edge_offsets());
+  PF_ASSIGN_OR_RETURN(GraphExtents extents, GraphExtents::Create(std::move(set)));
+  std::unique_ptr<Batcher> batcher(new Batcher(std::move(extents)));
+  const GraphSet& s = batcher->extents_.set();
   PF_ASSIGN_OR_RETURN(batcher->edge_source_, s.edge_source());
   PF_ASSIGN_OR_RETURN(batcher->edge_target_, s.edge_target());
   PF_ASSIGN_OR_RETURN(batcher->node_features_, s.node_features());
   PF_ASSIGN_OR_RETURN(batcher->edge_features_, s.edge_features());
   PF_ASSIGN_OR_RETURN(batcher->labels_, s.labels());
-  for (const auto& [split, name] : kSplitNames.rows) {
-    PF_ASSIGN_OR_RETURN(batcher->splits_[static_cast<size_t>(split)], s.split(split));
-  }
-  batcher->nodes_ = batcher->node_offsets_.back();
-  batcher->edges_ = batcher->edge_offsets_.back();
   return batcher;
-}
-
-Batcher::Extent Batcher::ExtentOf(uint32_t graph) const {
-  // Ids, too, may come from the file.
-  if (graph + size_t{1} >= node_offsets_.size()) return {};
-  const Extent e{node_offsets_[graph], node_offsets_[graph + size_t{1}], edge_offsets_[graph],
-                 edge_offsets_[graph + size_t{1}]};
-  const bool verified =
-      e.first_node <= e.last_node && e.last_node <= nodes_ && e.first_edge <= e.last_edge && e.last_edge <= edges_;
-  return verified ? e : Extent{};
-}
-
-BatchShape Batcher::ShapeOf(std::span<const uint32_t> graphs) const {
-  BatchShape shape;
-  shape.graphs = static_cast<int64_t>(graphs.size());
-  for (const uint32_t g : graphs) {
-    const Extent e = ExtentOf(g);
-    shape.nodes += static_cast<int64_t>(e.last_node - e.first_node);
-    shape.edges += static_cast<int64_t>(e.last_edge - e.first_edge);
-  }
-  return shape;
 }
 
 absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const {
   for (const uint32_t g : graphs) {
-    if (g + size_t{1} >= node_offsets_.size()) {
-      PF_RETURN_IF_ERROR(set_->CheckIntact());
-      return absl::InvalidArgumentError(absl::StrCat("graph id ", g, " is not below ", node_offsets_.size() - 1));
+    if (!extents_.Has(g)) {
+      PF_RETURN_IF_ERROR(extents_.set().CheckIntact());
+      return absl::InvalidArgumentError(absl::StrCat("graph id ", g, " is not below ", extents_.graphs()));
     }
   }
   out.real = ShapeOf(graphs);
   out.graph_ids.assign(graphs.begin(), graphs.end());
   // Sizes that changed under us are no reason to blame the caller.
-  if (!padded.Holds(LeastPadded(out.real))) PF_RETURN_IF_ERROR(set_->CheckIntact());
+  if (!padded.Holds(LeastPadded(out.real))) PF_RETURN_IF_ERROR(extents_.set().CheckIntact());
   PF_RETURN_IF_ERROR(Pad(padded, out));
 
   const int64_t targets = summary().num_targets;
   int64_t node = 0, edge = 0, row = 0;
   for (const uint32_t g : graphs) {
-    const Extent at = ExtentOf(g);
+    const GraphExtents::Extent at = extents_.Of(g);
     const auto nodes = static_cast<int64_t>(at.last_node - at.first_node);
     const auto edges = static_cast<int64_t>(at.last_edge - at.first_edge);
     // The offsets changed since the shape was summed up: nothing may be written beyond it.
@@ -108,7 +81,7 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
     node += nodes;
     ++row;
   }
-  return set_->CheckIntact();
+  return extents_.set().CheckIntact();
 }
 
 absl::Status Batcher::Pad(const BatchShape& padded, PaddedBatch& batch) const {

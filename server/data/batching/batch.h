@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "base/aligned_vector.h"
 #include "base/batch_shape.h"
+#include "data/batching/graph_extents.h"
 #include "data/store/graph_set.h"
 
 namespace permafrost::data {
@@ -39,10 +40,10 @@ class Batcher {
   // Touches (and so verifies) every section. Errors: DataLoss from the set.
   static absl::StatusOr<std::unique_ptr<Batcher>> Create(std::shared_ptr<const GraphSet> set);
 
-  const GraphSetSummary& summary() const { return set_->summary(); }
-  std::span<const uint32_t> split(Split s) const { return splits_[static_cast<size_t>(s)]; }
-  // Shape of a batch of these graphs (ids of the set), padding apart. Reads offsets only.
-  BatchShape ShapeOf(std::span<const uint32_t> graphs) const;
+  const GraphExtents& extents() const { return extents_; }
+  const GraphSetSummary& summary() const { return extents_.set().summary(); }
+  std::span<const uint32_t> split(Split s) const { return extents_.split(s); }
+  BatchShape ShapeOf(std::span<const uint32_t> graphs) const { return extents_.ShapeOf(graphs); }
   // The least padded shape of `real`: one node and one graph more.
   static BatchShape LeastPadded(const BatchShape& real) { return {real.nodes + 1, real.edges, real.graphs + 1}; }
   // Fills `out`, reusing its memory. Errors: InvalidArgument if the graphs do not fit `padded`; DataLoss if the set's
@@ -52,20 +53,12 @@ class Batcher {
   absl::Status Pad(const BatchShape& padded, PaddedBatch& batch) const;
 
  private:
-  // Where a graph's rows are. Empty, where the offsets are none that were verified: their file changed.
-  struct Extent {
-    uint64_t first_node = 0, last_node = 0, first_edge = 0, last_edge = 0;
-  };
-  Extent ExtentOf(uint32_t graph) const;
+  explicit Batcher(GraphExtents extents) : extents_(std::move(extents)) {}
 
-  explicit Batcher(std::shared_ptr<const GraphSet> set) : set_(std::move(set)) {}
-  std::shared_ptr<const GraphSet> set_;
-  std::span<const uint64_t> node_offsets_, edge_offsets_;
-  uint64_t nodes_ = 0, edges_ = 0;  // of the set
+  const GraphExtents extents_;
   std::span<const uint32_t> edge_source_, edge_target_;
   FeatureTable node_features_, edge_features_;
   std::span<const float> labels_;
-  std::array<std::span<const uint32_t>, 3> splits_;
 };
 
 }  // namespace permafrost::data

@@ -53,6 +53,8 @@ class GraphSet {
 
   // From the header; computed once, at import.
   virtual const GraphSetSummary& summary() const = 0;
+  // Of the header, the sections' table, and through it of all that the file holds: sets of one checksum are equal.
+  virtual uint64_t checksum() const = 0;
 
   // Errors of all that follow: DataLoss naming file and section when its checksum or content does not add up.
   // [graphs + 1] first node and first edge of each graph.

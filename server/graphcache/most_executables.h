@@ -1,0 +1,17 @@
+// How many executables a job's cache comes to hold, as far as its plan tells.
+// Threads: a pure function.
+#pragma once
+
+#include <cstdint>
+
+#include "graphcache/freeze_point.h"
+#include "graphcache/policy.h"
+#include "graphcache/shape_plan.h"
+
+namespace permafrost::graphcache {
+
+// Of both modes, at most, at once. `dynamic`: one executable may serve every shape of a mode. `freeze_at`: of
+// FindFreezePoint, for exact shapes.
+int64_t MostExecutables(const PolicyOptions& options, const ShapePlan& plan, bool dynamic, int64_t freeze_at);
+
+}  // namespace permafrost::graphcache

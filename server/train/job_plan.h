@@ -1,0 +1,33 @@
+// The plan of a job on a set of small graphs: the shapes of its batches, and whether there is memory for them.
+// Threads: safe anywhere.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "data/batching/graph_extents.h"
+#include "graphcache/shape_plan.h"
+#include "nn/models/graph_model.h"
+#include "train/options.h"
+#include "train/plan_store.h"
+#include "train/run_memory.h"
+
+namespace permafrost::train {
+
+struct PlanContext {
+  PlanStore* plans = nullptr;  // nullptr: nothing is kept
+  MemoryLimits limits = kNoLimits;
+};
+
+// Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables
+// take more than there is; Cancelled where `keep_going`, asked now and then, says so.
+absl::StatusOr<graphcache::ShapePlan> PlanJob(const TrainOptions& options, const nn::GraphModelOptions& model,
+                                              const data::GraphExtents& graphs, const PlanContext& context,
+                                              std::string_view prefix, const std::function<bool()>& keep_going);
+
+// What a run with this plan takes.
+RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& model,
+                   const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, bool records);
+
+}  // namespace permafrost::train

@@ -1,0 +1,165 @@
+#include "train/plan_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "base/file.h"
+#include "temp_dir.h"
+#include "tiny_graphs.h"
+#include "train/job_plan.h"
+#include "train/model_for.h"
+
+namespace permafrost::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+using graphcache::ShapePlan;
+using testing::HasSubstr;
+
+bool GoOn() { return true; }
+
+class PlanStoreTest : public testing::Test {
+ protected:
+  std::vector<fs::path> Files() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(Folder())) files.push_back(entry.path());
+    return files;
+  }
+  fs::path Folder() const { return dir_.path() / "plans"; }
+  absl::StatusOr<ShapePlan> Plan(const TrainOptions& options, const MemoryLimits& limits = kNoLimits) {
+    return PlanJob(options, *GraphModelFor(options, set_->summary(), ""), *data::GraphExtents::Create(set_),
+                   {.plans = &store_, .limits = limits}, "spec.", GoOn);
+  }
+
+  TempDir dir_;
+  std::shared_ptr<const data::GraphSet> set_ = ImportTinyGraphs(dir_.path() / "set", 100);
+  PlanStore store_{Folder()};
+};
+
+TEST_F(PlanStoreTest, KeepsAPlanWhole) {
+  ShapePlan plan{.train_ceiling = {90, 180, 10},
+                 .train_shapes = 0,
+                 .known_train_shapes = 3,
+                 .train_rungs = {{3, 4, 5}},
+                 .eval_rungs = {{6, 7, 8}, {9, 10, 11}},
+                 .train_schedule = {{{3, 4, 5}, 7}, {{90, 180, 10}, 0}},
+                 .eval_schedule = {{{6, 7, 8}, 2}}};
+  EXPECT_EQ(store_.Find("key"), std::nullopt);
+  store_.Keep("key", plan);
+  EXPECT_EQ(store_.Find("key"), plan);
+  MakeLadders(3, plan);
+  store_.Keep("key", plan);
+  EXPECT_EQ(store_.Find("key"), plan);
+  EXPECT_EQ(store_.Find("another"), std::nullopt);
+  EXPECT_EQ(Files().size(), 1U);
+}
+
+TEST_F(PlanStoreTest, EveryChangedByteIsFound) {
+  store_.Keep("key", {.train_ceiling = {90, 180, 10}, .known_train_shapes = 3, .train_schedule = {{{3, 4, 5}, 7}}});
+  const fs::path file = Files().at(0);
+  const std::string text = *ReadFile(file);
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string damaged = text;
+    damaged[i] = damaged[i] == '1' ? '2' : '1';
+    ASSERT_TRUE(WriteFileAtomic(file, damaged).ok());
+    EXPECT_EQ(store_.Find("key"), std::nullopt) << "byte " << i;
+  }
+  ASSERT_TRUE(WriteFileAtomic(file, text.substr(0, text.size() / 2)).ok());
+  EXPECT_EQ(store_.Find("key"), std::nullopt);
+}
+
+TEST_F(PlanStoreTest, KeepsSoManyAndRemovesNothingElse) {
+  ASSERT_TRUE(CreateDirectories(Folder()).ok());
+  const fs::path other = Folder() / "notes.plan";
+  std::ofstream(other) << "mine";
+  fs::last_write_time(other, fs::file_time_type::clock::now() - std::chrono::hours(99));
+  const ShapePlan plan{.train_ceiling = {90, 180, 10}};
+  for (size_t i = 0; i < PlanStore::kMostPlans + 5; ++i) {
+    store_.Keep(std::to_string(i), plan);
+    for (const fs::path& file : Files()) {
+      if (file != other) fs::last_write_time(file, fs::last_write_time(file) - std::chrono::seconds(1));
+    }
+  }
+  EXPECT_TRUE(fs::exists(other));
+  EXPECT_LE(Files().size(), PlanStore::kMostPlans + 1);
+  EXPECT_EQ(store_.Find("0"), std::nullopt);
+  EXPECT_NE(store_.Find(std::to_string(PlanStore::kMostPlans + 4)), std::nullopt);
+}
+
+TEST_F(PlanStoreTest, AFolderThatCannotBeWrittenCostsOnlyTheWalk) {
+  std::ofstream(Folder()) << "a file";
+  EXPECT_TRUE(Plan({.batch_size = 9, .epochs = 2}).ok());
+}
+
+// A doctored plan shows who is served from the store.
+TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
+  TrainOptions options{.batch_size = 9, .epochs = 3, .seed = 5};
+  options.graph_cache = {.shapes = graphcache::Shapes::kLadder, .rungs = 4};
+  const ShapePlan walked = *Plan(options);
+  ASSERT_TRUE(walked.ladders.has_value());
+  EXPECT_EQ(walked.ladders->train.size(), 4U);
+  EXPECT_EQ(*Plan(options), walked);
+  ShapePlan doctored = walked;
+  doctored.known_train_shapes += 1000;
+  store_.Keep(PlanKey(options, *set_, 4), doctored);
+  EXPECT_EQ(*Plan(options), doctored);
+
+  TrainOptions equal = options;
+  equal.optimizer.learning_rate *= 2;
+  equal.model.hidden_channels *= 2;
+  equal.graph_cache.audit_every = 7;
+  EXPECT_EQ(*Plan(equal), doctored) << "neither the model nor audits change a shape";
+  const std::pair<const char*, std::function<void(TrainOptions&)>> others[] = {
+      {"seed", [](TrainOptions& o) { ++o.seed; }},
+      {"epochs", [](TrainOptions& o) { ++o.epochs; }},
+      {"batch size", [](TrainOptions& o) { ++o.batch_size; }},
+      {"rungs", [](TrainOptions& o) { ++o.graph_cache.rungs; }},
+      {"batching", [](TrainOptions& o) { o.batching.kind = data::BatchingKind::kBalanced; }},
+      {"max nodes", [](TrainOptions& o) { o.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 99}; }},
+      {"max edges", [](TrainOptions& o) { o.batching = {.kind = data::BatchingKind::kBudget, .max_edges = 99}; }}};
+  std::set<std::string> keys = {PlanKey(options, *set_, 4)};
+  for (const auto& [what, change] : others) {
+    TrainOptions other = options;
+    change(other);
+    EXPECT_TRUE(keys.insert(PlanKey(other, *set_, graphcache::RungsOf(other.graph_cache))).second) << what;
+    EXPECT_LT(Plan(other)->known_train_shapes, 1000) << what;
+  }
+  const auto another_set = ImportTinyGraphs(dir_.path() / "other", 99);
+  EXPECT_TRUE(keys.insert(PlanKey(options, *another_set, 4)).second);
+}
+
+// One batch with the two largest graphs is what the estimate by means would not see.
+TEST_F(PlanStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
+  TrainOptions options{.batch_size = 9, .epochs = 2};
+  options.model.hidden_channels = 512;
+  const ShapePlan plan = *Plan(options);
+  const auto model = *GraphModelFor(options, set_->summary(), "");
+  const auto needs = [&](const ShapePlan& of) {
+    uint64_t limit = 1;
+    const auto fits = [&] {
+      Violations violations;
+      CheckFits(MemoryOf(options, model, set_->summary(), of, true), {.process = limit}, "", "", violations);
+      return violations.ToStatus().ok();
+    };
+    while (!fits()) limit += limit / 256 + 1;
+    return limit;
+  };
+  const uint64_t needed = needs(plan);
+  EXPECT_TRUE(Plan(options, {.process = needed}).ok());
+  const absl::Status refused = Plan(options, {.process = needed / 2}).status();
+  ASSERT_EQ(GetViolations(refused).size(), 1U);
+  EXPECT_THAT(GetViolations(refused)[0].description,
+              HasSubstr(absl::StrCat("(batches of up to ", plan.train_ceiling.nodes, " nodes and ",
+                                     plan.train_ceiling.edges, " edges); this process may use 0")));
+  ShapePlan larger = plan;
+  larger.eval_schedule.push_back({{4 * plan.train_ceiling.nodes, 1, 1}, 1});
+  EXPECT_GT(needs(larger), needed) << "an evaluation batch may be the largest";
+}
+
+}  // namespace
+}  // namespace permafrost::train
