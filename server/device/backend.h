@@ -1,7 +1,7 @@
 // A device as the rest of the daemon sees it. Each has a folder of its own (cpu/, mps/, cuda/), compiled everywhere,
 // and one row in the table of backend.cc; tests/device/backend_conformance_test.cc holds every one of them to this
-// contract. Threads: OpenBackend once, on any thread; kind(), records() and storage() are safe anywhere; all else
-// belongs to the device's one thread, or comes before it.
+// contract. Threads: OpenBackend once, on any thread; kind(), records(), storage() and Observe() are safe anywhere; all
+// else belongs to the device's one thread, or comes before it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/device_kind.h"
+#include "base/device_state.h"
 #include "base/storage_use.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
@@ -54,6 +55,8 @@ class Backend {
   virtual std::unique_ptr<Capturer> MakeCapturer() const = 0;
   virtual StorageUse storage() const = 0;
   virtual void RestartStoragePeak() const = 0;
+  // As of now; what only the device's thread may read is as of the end of the last step.
+  virtual DeviceState Observe() const = 0;
   // Memory that tensors may take; 0: not known. For the admission of jobs.
   virtual int64_t memory_bytes() const = 0;
 };

@@ -57,6 +57,7 @@ class TorchRunner final : public Runner {
   int threads() const override { return threads_; }
   std::string_view torch_version() const override { return torch_version_; }
   StorageUse storage_use() const override { return backend_->storage(); }
+  DeviceState device_state() const override { return backend_->Observe(); }
 
  private:
   MemoryLimits Limits() const {

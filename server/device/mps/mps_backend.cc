@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/resident_memory.h"
 #include "device/shaped_program.h"
 
 namespace permafrost::device {
@@ -28,6 +29,16 @@ class MpsBackend final : public Backend {
     return {.bytes = bytes, .peak_bytes = std::max(peak, bytes), .allocations = 0};
   }
   void RestartStoragePeak() const override { peak_ = 0; }
+  DeviceState Observe() const override {
+    const at::MPSHooksInterface& hooks = at::detail::getMPSHooks();
+    DeviceState state;
+    state.memory.allocated = static_cast<int64_t>(hooks.getCurrentAllocatedMemory());
+    state.memory.driver = static_cast<int64_t>(hooks.getDriverAllocatedMemory());
+    state.memory.recommended_max = static_cast<int64_t>(hooks.getRecommendedMaxMemory());
+    state.memory.resident = static_cast<int64_t>(ResidentBytes());
+    state.no_graph_entries_reason = "not counted yet";
+    return state;
+  }
   int64_t memory_bytes() const override {
     return static_cast<int64_t>(at::detail::getMPSHooks().getRecommendedMaxMemory());
   }
