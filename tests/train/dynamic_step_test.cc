@@ -35,6 +35,7 @@ struct StepRig {
         engine(options, *task, optimizer, *backend, context) {}
   static TrainOptions With(TrainOptions options, PolicyOptions policy) {
     options.graph_cache = policy;
+    options.graph_cache.audit_every = 0;
     return options;
   }
   LossOptions Loss() const {

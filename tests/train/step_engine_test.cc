@@ -125,6 +125,7 @@ class StepEngineTest : public testing::Test {
   }
   static TrainOptions With(TrainOptions options, graphcache::PolicyOptions policy) {
     options.graph_cache = policy;
+    options.graph_cache.audit_every = 0;
     return options;
   }
 
