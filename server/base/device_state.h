@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_names.h"
+
 namespace permafrost {
 
 // In bytes; nullopt: the device does not tell.
@@ -20,6 +22,20 @@ struct DeviceMemory {
   bool operator==(const DeviceMemory&) const = default;
 };
 
+// Why a device's own caches, of memory and of compiled graphs, are emptied between two steps.
+enum class EmptyReason {
+  kNever,         // policy never: after each step
+  kClearPerStep,  // policy clear-per-step: after each step
+  kThreshold,     // the driver holds too much memory
+  kCommand,       // a job's graph cache was cleared
+  kJob,           // a job began, which has no use for the graphs of the one before
+};
+inline constexpr EnumNames<EmptyReason, 5> kEmptyReasonNames{{{{EmptyReason::kNever, "never"},
+                                                               {EmptyReason::kClearPerStep, "clear-per-step"},
+                                                               {EmptyReason::kThreshold, "threshold"},
+                                                               {EmptyReason::kCommand, "command"},
+                                                               {EmptyReason::kJob, "job"}}}};
+
 struct DeviceSetting {
   std::string name;
   std::string value;
@@ -31,13 +47,14 @@ struct DeviceState {
   // Graphs that the device itself keeps compiled, one a shape; nullopt: not known, for the reason below.
   std::optional<int64_t> graph_entries;
   std::string no_graph_entries_reason;
-  // How often the device's caches were emptied, by reason: never, clear-per-step (the policies of these names),
-  // threshold (too much driver memory), command (a cache was cleared). All reasons are there, on devices without such a
-  // cache none.
+  // How often the device's caches were emptied, by reason (kEmptyReasonNames). All reasons are there, on devices
+  // without such caches none.
   std::map<std::string, int64_t> empty_caches;
   std::optional<double> utilization;  // 0..1
   // What the process was told of this device by its environment, as read at start.
   std::vector<DeviceSetting> settings;
+  // What of that defeats its purpose, one line each.
+  std::vector<std::string> warnings;
   bool operator==(const DeviceState&) const = default;
 };
 

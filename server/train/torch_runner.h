@@ -13,6 +13,9 @@ struct RunnerOptions {
   DeviceKind device = DeviceKind::kAuto;
   // Threads of the math library; 0: the cores this process may use.
   int threads = 0;
+  // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
+  // 0..2; 0: never.
+  double mps_driver_threshold = 0.9;
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this
