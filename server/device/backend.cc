@@ -20,20 +20,24 @@ namespace {
 struct Row {
   DeviceKind kind;
   bool (*present)();
-  std::unique_ptr<Backend> (*open)();
+  absl::StatusOr<std::unique_ptr<Backend>> (*open)(const BackendOptions& options);
 };
+template <std::unique_ptr<Backend> (*make)()>
+absl::StatusOr<std::unique_ptr<Backend>> Plain(const BackendOptions& /*options*/) {
+  return make();
+}
 // In the order in which kAuto takes them.
 constexpr std::array<Row, 3> kBackends{{{DeviceKind::kMps, HasMps, MakeMpsBackend},
-                                        {DeviceKind::kCuda, HasCuda, MakeCudaBackend},
-                                        {DeviceKind::kCpu, [] { return true; }, MakeCpuBackend}}};
+                                        {DeviceKind::kCuda, HasCuda, Plain<MakeCudaBackend>},
+                                        {DeviceKind::kCpu, [] { return true; }, Plain<MakeCpuBackend>}}};
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind) {
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, const BackendOptions& options) {
   PF_RETURN_IF_ERROR(CheckTorchVersion());
   const auto found = std::ranges::find_if(
       kBackends, [kind](const Row& row) { return (kind == DeviceKind::kAuto || kind == row.kind) && row.present(); });
-  if (found != kBackends.end()) return found->open();
+  if (found != kBackends.end()) return found->open(options);
   return absl::FailedPreconditionError(absl::StrCat("device: ", AbslView(kDeviceNames.Name(kind)),
                                                     " is not present here, or this libtorch was built without it; cpu "
                                                     "is always there, auto takes the best present"));

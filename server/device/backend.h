@@ -1,17 +1,19 @@
 // A device as the rest of the daemon sees it. Each has a folder of its own (cpu/, mps/, cuda/), compiled everywhere,
 // and one row in the table of backend.cc; tests/device/backend_conformance_test.cc holds every one of them to this
-// contract. Threads: OpenBackend once, on any thread; kind(), records() and storage() are safe anywhere; all else
-// belongs to the device's one thread, or comes before it.
+// contract. Threads: OpenBackend once, on any thread; kind(), records(), storage() and Observe() are safe anywhere; all
+// else belongs to the device's one thread, or comes before it.
 #pragma once
 
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/device_kind.h"
+#include "base/device_state.h"
 #include "base/storage_use.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
@@ -34,6 +36,11 @@ class Capturer {
   // their errors pass through. Only of a backend that records.
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                                  const ProbeInputs& probes) = 0;
+  // Runs `program` once on `inputs` where its executables run for the first time only later, so that a device compiles
+  // it now. State and generators are as before when it returns. Exceptions of the program pass through.
+  virtual absl::Status WarmUp(const StepProgram& /*program*/, const graphcache::StepInputs& /*inputs*/) {
+    return absl::OkStatus();
+  }
   // Memory that its executables share, as it is now.
   virtual int64_t shared_bytes() const = 0;
 };
@@ -51,16 +58,43 @@ class Backend {
   // Whether an executable is a recording, which finds graph breaks and replays bit for bit. If not, it is the program
   // itself, run at one shape: that bounds what a backend keeps that compiles by shape.
   virtual bool records() const = 0;
+  // Whether it compiles by shape when a step first runs, and keeps that, whatever executables are dropped, until
+  // EmptyCaches.
+  virtual bool keeps_graphs() const { return false; }
   virtual std::unique_ptr<Capturer> MakeCapturer() const = 0;
+
+  // Before all that follows. The first thread that enters is the device's thread from then on. Errors: Internal on any
+  // other one.
+  virtual absl::Status Enter() const { return absl::OkStatus(); }
+  // Runs `step`, a step or a capture, with what the device needs around it, and returns its status. Errors: as Enter.
+  virtual absl::Status Within(const std::function<absl::Status()>& step) const { return step(); }
+  // After each step, outside of Within: what Observe tells is brought up to date. True: its driver holds so much memory
+  // that the caches are to be emptied now. Errors: as Enter.
+  virtual absl::StatusOr<bool> EndStep() const { return false; }
+  // Between two steps: waits for the device, and frees what it keeps in reserve, and what it has compiled. Errors: as
+  // Enter.
+  virtual absl::Status EmptyCaches(EmptyReason /*reason*/) const { return absl::OkStatus(); }
+  // Told where all planned shapes are compiled, and where that ends; a device that can then refuses others.
+  virtual void SetGraphsFrozen(bool /*frozen*/) const {}
+
   virtual StorageUse storage() const = 0;
   virtual void RestartStoragePeak() const = 0;
+  // As of now; what only the device's thread may read is as of the end of the last step.
+  virtual DeviceState Observe() const = 0;
   // Memory that tensors may take; 0: not known. For the admission of jobs.
   virtual int64_t memory_bytes() const = 0;
 };
 
+struct BackendOptions {
+  // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
+  // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
+  double mps_driver_threshold = 0.9;
+};
+
 // kAuto: MPS, else CUDA, else CPU, whichever is present. Errors: FailedPrecondition for a device that this machine or
-// this libtorch lacks, and for a libtorch that was not tested (CheckTorchVersion).
-absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind);
+// this libtorch lacks, for a libtorch that was not tested (CheckTorchVersion), and for an environment that the device
+// would refuse later.
+absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, const BackendOptions& options = {});
 
 // Threads of the math library on the calling thread, whatever the device: every backend has work on the host. 0:
 // AvailableCores(). Returns how many they are.

@@ -1,5 +1,7 @@
 #include "device/shaped_program.h"
 
+#include "device/cpu/step_state.h"
+
 namespace permafrost::device {
 namespace {
 
@@ -26,6 +28,12 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> ShapedCapturer::Capture(
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> ShapedCapturer::CaptureDynamic(const StepProgram& /*program*/,
                                                                                        const ProbeInputs& /*probes*/) {
   return absl::UnimplementedError("this device records no steps: its executables are of one shape each");
+}
+
+absl::Status ShapedCapturer::WarmUp(const StepProgram& program, const graphcache::StepInputs& inputs) {
+  const SavedState saved(program.state);
+  program.run(inputs);
+  return absl::OkStatus();
 }
 
 }  // namespace permafrost::device

@@ -17,6 +17,7 @@ class ShapedCapturer final : public Capturer {
   // Refuses: one program for every shape would bound nothing.
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                          const ProbeInputs& probes) override;
+  absl::Status WarmUp(const StepProgram& program, const graphcache::StepInputs& inputs) override;
   int64_t shared_bytes() const override { return 0; }
 };
 

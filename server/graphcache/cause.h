@@ -12,21 +12,22 @@
 namespace permafrost::graphcache {
 
 enum class Cause {
-  kFirstStep,     // the mode had no step before: its one executable for every shape
-  kNewNodes,      // no executable of so many nodes was held
-  kNewEdges,      // executables of so many nodes were held, none of so many edges
-  kNewShape,      // of so many nodes and of so many edges, but not together
-  kLastBatch,     // fewer graphs than the job's batches have
-  kEvaluation,    // an evaluation step of a shape that was not held
-  kPolicy,        // the policy keeps nothing
-  kPolicyChange,  // a command dropped what had served
-  kResume,        // held before a resume, and captured again
-  kFreeze,        // what a freeze seals with: ceilings and rungs
-  kLimit,         // max_executables were held
-  kGraphBreak,    // the step cannot be captured
-  kAudit,         // an audit withdrew the executable
+  kFirstStep,      // the mode had no step before: its one executable for every shape
+  kNewNodes,       // no executable of so many nodes was held
+  kNewEdges,       // executables of so many nodes were held, none of so many edges
+  kNewShape,       // of so many nodes and of so many edges, but not together
+  kLastBatch,      // fewer graphs than the job's batches have
+  kEvaluation,     // an evaluation step of a shape that was not held
+  kPolicy,         // the policy keeps nothing
+  kPolicyChange,   // a command dropped what had served
+  kResume,         // held before a resume, and captured again
+  kFreeze,         // what a freeze seals with: ceilings and rungs
+  kLimit,          // max_executables were held
+  kGraphBreak,     // the step cannot be captured
+  kAudit,          // an audit withdrew the executable
+  kDeviceEmptied,  // the device forgot what it had compiled, and it is captured again
 };
-inline constexpr size_t kCauses = 13;
+inline constexpr size_t kCauses = 14;
 inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "first-step"},
                                                          {Cause::kNewNodes, "new-nodes"},
                                                          {Cause::kNewEdges, "new-edges"},
@@ -39,7 +40,14 @@ inline constexpr EnumNames<Cause, kCauses> kCauseNames{{{{Cause::kFirstStep, "fi
                                                          {Cause::kFreeze, "freeze"},
                                                          {Cause::kLimit, "limit"},
                                                          {Cause::kGraphBreak, "graph-break"},
-                                                         {Cause::kAudit, "audit"}}}};
+                                                         {Cause::kAudit, "audit"},
+                                                         {Cause::kDeviceEmptied, "device-emptied"}}}};
+
+// Whether what is captured for this cause is for steps to come, not for one that waits.
+constexpr bool IsAhead(Cause cause) {
+  return cause == Cause::kPolicyChange || cause == Cause::kResume || cause == Cause::kFreeze ||
+         cause == Cause::kDeviceEmptied;
+}
 
 // How often each cause was.
 struct CauseCounts {
@@ -64,7 +72,7 @@ struct Missed {
 };
 
 // The cause of a miss, and of the capture that it may lead to; of several that hold, the one without which the others
-// would not matter. Never kResume, kFreeze or kAudit, which whoever captures or withdraws knows.
+// would not matter. Never kResume, kFreeze, kAudit or kDeviceEmptied, which whoever captures or withdraws knows.
 Cause FindCause(const Missed& missed);
 
 }  // namespace permafrost::graphcache

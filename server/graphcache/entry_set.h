@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "graphcache/cause.h"
 #include "graphcache/executable.h"
 #include "graphcache/snapshot.h"
 
@@ -17,6 +18,7 @@ struct Entry {
   EntryInfo info;
   std::unique_ptr<Executable> executable;  // nullptr: awaits its recapture, or could not be captured again
   bool awaits_recapture = false;
+  Cause recapture_cause = Cause::kResume;
 };
 
 class EntrySet {

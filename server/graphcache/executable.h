@@ -71,6 +71,9 @@ class Compiler {
   // Captures the step of `mode` at `shape` (padded). Parameters, optimizer and generators are as before when it
   // returns. Errors: FailedPrecondition with kGraphBreakReason; anything else fails the job.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Capture(Mode mode, const BatchShape& shape) = 0;
+  // Runs the step of `mode` once at `shape`, at which it was captured, on a device that compiles it when it first runs:
+  // no step is to wait for that. All that a step changes is as before when it returns. Nothing is run elsewhere.
+  virtual absl::Status WarmUp(Mode /*mode*/, const BatchShape& /*shape*/) { return absl::OkStatus(); }
   // Captures the step of `mode` once for every shape. What it needs at the planned ceiling of the mode is laid out now;
   // larger batches take the rest from the heap, for their step alone. All else as Capture.
   virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureDynamic(Mode mode) = 0;

@@ -213,6 +213,7 @@ absl::StatusOr<GraphCache::Captured> GraphCache::Capture(const CaptureOf& of) {
   const absl::Duration begin = setup_.elapsed();
   absl::StatusOr<std::unique_ptr<Executable>> made =
       of.shape ? compiler_.Capture(of.mode, *of.shape) : compiler_.CaptureDynamic(of.mode);
+  if (made.ok() && of.shape && IsAhead(of.cause)) PF_RETURN_IF_ERROR(compiler_.WarmUp(of.mode, *of.shape));
   const double seconds = absl::ToDoubleSeconds(setup_.elapsed() - begin);
   stats(of.mode).capture_seconds += seconds;
   if (!made.ok()) {
@@ -266,7 +267,7 @@ absl::Status GraphCache::CaptureAgain(Entry& entry) {
   if (!std::exchange(entry.awaits_recapture, false)) return absl::OkStatus();
   const Mode mode = entry.info.mode;
   ModeStats& s = stats(mode);
-  CaptureOf of{.mode = mode, .cause = Cause::kResume, .shape = std::nullopt};
+  CaptureOf of{.mode = mode, .cause = entry.recapture_cause, .shape = std::nullopt};
   if (!entry.info.dynamic) of.shape = entry.info.shape;
   absl::StatusOr<Captured> made = Capture(of);
   if (!made.ok()) {

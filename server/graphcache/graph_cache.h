@@ -76,6 +76,12 @@ class GraphCache {
   // Captures one of them. After the last the cache is ready, and frozen under kFreeze. Errors: the compiler's.
   absl::Status CaptureNext(int64_t step);
 
+  // The device has forgotten what it compiled, which is not what executables hold: each is captured again, with the
+  // cause kDeviceEmptied, by CaptureNext; of exact shapes that are not frozen when a step next uses it.
+  void OnDeviceEmptied();
+  // Frozen, and all that it holds is captured: from here on no planned step compiles anything.
+  bool sealed() const;
+
   // Applies a command at a step boundary. A command that Check refuses by now is logged, and changes command_sequence
   // and command_step alone. What the cache needs of dynamic and ladder modes after it is left to CaptureNext. Errors:
   // the compiler's.
@@ -89,6 +95,7 @@ class GraphCache {
 
   // Sequence of the newest command applied; 0: none.
   int64_t last_command() const { return state_.command_sequence; }
+  const PolicyOptions& options() const { return state_.options; }
   // Counters of the job's steps. The rows of all steps are counted here and nowhere else.
   const ModeStats& of(Mode mode) const { return state_.of(mode); }
   // Entry and byte counts are of this moment.

@@ -15,7 +15,10 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
   std::vector<Ahead> ahead;
   for (const std::unique_ptr<Entry>& entry : entries_.all()) {
     const Mode mode = entry->info.mode;
-    if (entry->awaits_recapture && !IsExact(mode)) ahead.push_back({.mode = mode, .entry = entry.get(), .shape = {}});
+    // Of exact shapes a resume leaves each to its first use, since there may be thousands.
+    const bool exact_ahead = state_.frozen && entry->recapture_cause == Cause::kDeviceEmptied;
+    if (!entry->awaits_recapture || (IsExact(mode) && !exact_ahead)) continue;
+    ahead.push_back({.mode = mode, .entry = entry.get(), .shape = {}});
   }
   if (!state_.frozen && !freezes) return ahead;
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
@@ -31,6 +34,20 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
     }
   }
   return ahead;
+}
+
+void GraphCache::OnDeviceEmptied() {
+  for (const std::unique_ptr<Entry>& entry : entries_.all()) {
+    if (entry->executable == nullptr || entry->awaits_recapture) continue;
+    entry->awaits_recapture = true;
+    entry->recapture_cause = Cause::kDeviceEmptied;
+    ++stats(entry->info.mode).awaiting_recapture;
+  }
+  ready_ = false;
+}
+
+bool GraphCache::sealed() const {
+  return state_.frozen && ready_ && of(Mode::kTrain).awaiting_recapture + of(Mode::kEval).awaiting_recapture == 0;
 }
 
 int64_t GraphCache::captures_ahead() const { return ready_ ? 0 : std::ssize(AllAhead()); }

@@ -28,7 +28,7 @@ struct ModeStats {
   int64_t padded_hits = 0;      // replayed in a larger one
   int64_t misses = 0;           // neither
   int64_t captures = 0;         // executables made, ceilings and rungs included
-  int64_t recaptures = 0;       // of them, made again for an entry that a resumed run took over
+  int64_t recaptures = 0;       // of them, made again: after a resume, or since the device was emptied
   int64_t frozen_captures = 0;  // of captures, of shapes that a frozen cache did not hold (on_miss transient)
   // Steps whose shape would have been captured and kept had the cache not been frozen, or not held max_executables.
   int64_t rejected_inserts = 0;
@@ -43,8 +43,8 @@ struct ModeStats {
   int64_t audit_failures = 0;  // of them, those that found a difference
   CauseCounts captures_by_cause, misses_by_cause;  // captures and misses, each counted once
   double capture_seconds = 0;
-  // Of entries: taken over by a resume and not captured since, so that they have no executable yet. entry_bytes counts
-  // them as they were.
+  // Of entries: taken over by a resume, or forgotten by the device, and not captured since. entry_bytes counts them as
+  // they were.
   int64_t awaiting_recapture = 0;
   // Rows of all steps of the mode, and rows added to them: the step's shape less the batch's.
   int64_t graphs = 0, nodes = 0, edges = 0;

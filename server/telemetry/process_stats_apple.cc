@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/resident_memory.h"
 #include "telemetry/process_stats.h"
 
 namespace permafrost::telemetry {
@@ -19,9 +20,9 @@ ProcessStats ReadProcessStats() {
   mach_task_basic_info task{};
   mach_msg_type_number_t count = MACH_TASK_BASIC_INFO_COUNT;
   if (task_info(mach_task_self(), MACH_TASK_BASIC_INFO, reinterpret_cast<task_info_t>(&task), &count) == KERN_SUCCESS) {
-    stats.resident_bytes = task.resident_size;
     stats.virtual_bytes = task.virtual_size;
   }
+  stats.resident_bytes = ResidentBytes();
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) == 0) stats.cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
   proc_taskallinfo info{};

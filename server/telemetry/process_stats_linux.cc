@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/resident_memory.h"
 #include "telemetry/process_stats.h"
 
 namespace permafrost::telemetry {
@@ -61,8 +62,8 @@ ProcessStats ReadProcessStats() {
     stats.threads = static_cast<int64_t>(field(20));
     stats.start_time_seconds = BootTime() + static_cast<double>(field(22)) / ticks;
     stats.virtual_bytes = field(23);
-    stats.resident_bytes = field(24) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   }
+  stats.resident_bytes = ResidentBytes();
   stats.open_fds = CountOpenFds();
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) stats.max_fds = static_cast<int64_t>(limit.rlim_cur);

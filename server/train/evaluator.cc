@@ -16,7 +16,9 @@ namespace {
 void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<float>& out) {
   const auto rows = batch.prediction_rows();
   const auto ids = static_cast<int64_t>(batch.ids().size());
-  const at::Tensor host = (rows.empty() ? prediction.narrow(0, 0, ids) : prediction).to(at::kCPU).contiguous();
+  // All of it first: a part would be another shape on the device, for each number of ids.
+  const at::Tensor all = prediction.to(at::kCPU);
+  const at::Tensor host = (rows.empty() ? all.narrow(0, 0, ids) : all).contiguous();
   const float* values = host.const_data_ptr<float>();
   if (rows.empty()) {
     out.insert(out.end(), values, values + host.numel());

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/device_kind.h"
+#include "base/device_state.h"
 #include "base/storage_use.h"
 #include "data/batching/block_stream.h"
 #include "data/store/dataset.h"
@@ -150,6 +151,8 @@ class Runner {
   virtual std::string_view torch_version() const = 0;
   // The peak begins anew with each run.
   virtual StorageUse storage_use() const { return {}; }
+  // As of now; what only the device's thread may read is as of the end of the last step.
+  virtual DeviceState device_state() const { return {}; }
 };
 
 }  // namespace permafrost::train

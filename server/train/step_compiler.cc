@@ -26,6 +26,12 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureDyn
                                    });
 }
 
+absl::Status StepCompiler::WarmUp(Mode mode, const BatchShape& shape) {
+  if (!backend_.keeps_graphs()) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(mode, shape));
+  return capturer_->WarmUp(*programs_[static_cast<size_t>(mode)], *probes[0]->TakeInputs(kProbeSteps[0]));
+}
+
 std::string NoDynamicReason(const device::Backend& backend, const Task& task) {
   if (!backend.records()) {
     return absl::StrCat(AbslView(kDeviceNames.Name(backend.kind())), " records no steps");

@@ -32,7 +32,8 @@ graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& tas
 
 StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer,
                        const device::Backend& backend, RunContext& context)
-    : context_(context),
+    : backend_(backend),
+      context_(context),
       task_(task),
       losses_(backend.device()),
       eval_losses_(backend.device()),
@@ -43,6 +44,11 @@ StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& o
       compiler_(train_, eval_, task, backend),
       cache_(SetupOf(options, task, context), compiler_) {
   TellTask();
+  AnnouncePolicyOnDevice();
+}
+
+StepEngine::~StepEngine() {
+  if (told_sealed_) backend_.SetGraphsFrozen(false);
 }
 
 void StepEngine::TellTask() {
@@ -51,15 +57,16 @@ void StepEngine::TellTask() {
 
 absl::Status StepEngine::Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds) {
   phase_seconds_ = &seconds;
-  return cache_.Run(Mode::kTrain, batch, step).status();
+  return Run(Mode::kTrain, batch, step).status();
 }
 
 absl::StatusOr<at::Tensor> StepEngine::Evaluate(HostBatch& batch, int64_t step) {
-  PF_ASSIGN_OR_RETURN(const graphcache::StepResult result, cache_.Run(Mode::kEval, batch, step));
+  PF_ASSIGN_OR_RETURN(const graphcache::StepResult result, Run(Mode::kEval, batch, step));
   return result->tensors.at(0);
 }
 
 void StepEngine::OnPhase(int phase) {
+  if (phase_seconds_ == nullptr) return;  // a warm-up, which is no step
   const Clock::time_point now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - std::exchange(phase_begin_, now)).count();
   switch (phase) {

@@ -26,6 +26,12 @@ class StepEngine {
   StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& optimizer, const device::Backend& backend,
              RunContext& context);
   StepEngine(const StepEngine&) = delete;
+  ~StepEngine();
+
+  // What the cache is to capture before the next step: GraphCache::CaptureNext and Apply. A cleared cache empties those
+  // of a device that keeps graphs, before anything is captured again.
+  absl::Status CaptureNext(int64_t step);
+  absl::Status Apply(const graphcache::Command& command, int64_t step);
 
   // One training step on `batch`, which is padded to what the cache chose. `step`: optimizer steps done. Adds what each
   // phase took to `seconds`; on asynchronous devices that is the time to enqueue it.
@@ -38,7 +44,7 @@ class StepEngine {
   const ErrorSums& losses() const { return losses_; }
   ErrorSums& eval_losses() { return eval_losses_; }
   ErrorSums& eval_errors() { return eval_errors_; }
-  graphcache::GraphCache& cache() { return cache_; }
+  graphcache::GraphCache& cache() { return cache_; }  // steps, captures and commands go through this engine
   const graphcache::GraphCache& cache() const { return cache_; }
 
   // Tells the context of the cache, and of its entries where it is time to or `with_entries` says so.
@@ -47,10 +53,17 @@ class StepEngine {
  private:
   using Clock = std::chrono::steady_clock;
   void OnPhase(int phase);
+  absl::StatusOr<graphcache::StepResult> Run(Mode mode, HostBatch& batch, int64_t step);
+  // step_engine_device.cc: what a device that keeps graphs is told, and when it is emptied.
+  absl::Status EndStepOnDevice();
+  absl::Status EmptyDevice(EmptyReason reason);
+  void AnnouncePolicyOnDevice();
+  void TellSealed();
 
   // Tells those who make batches ready how the cache will pad them.
   void TellTask();
 
+  const device::Backend& backend_;
   RunContext& context_;
   Task& task_;
   ErrorSums losses_, eval_losses_, eval_errors_;
@@ -60,6 +73,8 @@ class StepEngine {
   Clock::time_point phase_begin_;
   PhaseSeconds* phase_seconds_ = nullptr;  // of the step that runs
   Clock::time_point next_entries_ = Clock::time_point::min();
+  bool told_sealed_ = false;
+  int64_t thresholds_ = 0;  // how often the driver's memory passed its threshold
 };
 
 }  // namespace permafrost::train

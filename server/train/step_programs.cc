@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <string>
@@ -16,6 +17,21 @@ void Declare(const std::string& prefix, const std::vector<nn::NamedTensor>& tens
              std::vector<device::StateTensor>& state) {
   for (const nn::NamedTensor& t : tensors) state.push_back({prefix + t.name, t.value});
 }
+
+// While it lives, a backward runs on the thread that calls it. Autograd would run that of another device than the CPU
+// on a thread of its own: MPS has to be called from one thread only, and a recording sees its own thread's operators.
+class SingleThreadedBackward {
+ public:
+  SingleThreadedBackward() : before_(State().get_multithreading_enabled()) {
+    State().set_multithreading_enabled(false);
+  }
+  SingleThreadedBackward(const SingleThreadedBackward&) = delete;
+  ~SingleThreadedBackward() { State().set_multithreading_enabled(before_); }
+
+ private:
+  static c10::AutogradState& State() { return c10::AutogradState::get_tls_state(); }
+  const bool before_;
+};
 
 // A step only reads them, but they outlive it.
 void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
@@ -46,6 +62,7 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
     const Task::Output output = task.Forward(inputs, Mode::kTrain);
     const nn::LossTerms terms = nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights);
     device::MarkPhase(kForward, on_phase);
+    const SingleThreadedBackward on_this_thread;
     // Not backward(): its accumulation into .grad copies whatever someone else, such as a recording, still holds.
     std::vector<at::Tensor> gradients = torch::autograd::grad({terms.mean}, optimizer.parameters());
     device::MarkPhase(kBackward, on_phase);

@@ -31,6 +31,8 @@ class TorchRunner final : public Runner {
       // Again: what there is may be less than when the job came.
       PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
       device::UseThreads(threads_);  // a setting of the calling thread
+      PF_RETURN_IF_ERROR(backend_->Enter());
+      PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
       backend_->RestartStoragePeak();
       const auto trainer = Trainer::Create(request, *backend_, threads_, context, Context());
       if (absl::IsCancelled(trainer.status())) {
@@ -46,7 +48,10 @@ class TorchRunner final : public Runner {
                                                   const std::function<bool()>& keep_going) override {
     return CatchTorch([&]() -> absl::StatusOr<graphcache::CachePlan> {
       PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
-      if (request.measure) device::UseThreads(threads_);
+      if (request.measure) {
+        device::UseThreads(threads_);
+        PF_RETURN_IF_ERROR(backend_->Enter());
+      }
       return train::PlanCache(request, *backend_, threads_, Context(), keep_going);
     });
   }
@@ -65,6 +70,7 @@ class TorchRunner final : public Runner {
   int threads() const override { return threads_; }
   std::string_view torch_version() const override { return torch_version_; }
   StorageUse storage_use() const override { return backend_->storage(); }
+  DeviceState device_state() const override { return backend_->Observe(); }
 
  private:
   // What there is now.
@@ -89,7 +95,8 @@ class TorchRunner final : public Runner {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& options) {
-  PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend, device::OpenBackend(options.device));
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend,
+                      device::OpenBackend(options.device, {.mps_driver_threshold = options.mps_driver_threshold}));
   PF_RETURN_IF_ERROR(backend->CheckCapture());
   return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads), options.plans);
 }

@@ -16,6 +16,9 @@ struct RunnerOptions {
   int threads = 0;
   // Where the shape plans of jobs are kept (plan_store.h); empty: nowhere.
   std::filesystem::path plans;
+  // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
+  // 0..2; 0: never.
+  double mps_driver_threshold = 0.9;
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "train/artifacts.h"
 
 namespace permafrost::train {
@@ -68,8 +69,15 @@ absl::Status Trainer::Resume() {
     return absl::OkStatus();
   }
   PF_RETURN_IF_ERROR(task_->tensors().CopyFrom(found->model));
-  PF_RETURN_IF_ERROR(nn::CopyByName(found->optimizer, optimizer_.state()));
-  PF_RETURN_IF_ERROR(nn::CopyByName(found->accumulators, engine_.losses().tensors()));
+  // Weights are of one type everywhere; the learning rate and the sums are not.
+  for (const auto& [from, to] : {std::pair(&found->optimizer, &optimizer_.state()),
+                                 std::pair(&found->accumulators, &engine_.losses().tensors())}) {
+    if (const absl::Status copied = nn::CopyByName(*from, *to); !copied.ok()) {
+      return Annotate(copied,
+                      absl::StrCat("the checkpoint is of another device than ",
+                                   AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
+    }
+  }
   if (!found->best.empty()) PF_RETURN_IF_ERROR(nn::CopyByName(found->best, best_));
   if (found->state.threads != state_.threads) {
     context_.Log(
@@ -108,7 +116,7 @@ absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
 absl::StatusOr<StopRequest> Trainer::PrepareStep() {
   const int64_t last = engine_.cache().last_command();
   for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
-    PF_RETURN_IF_ERROR(engine_.cache().Apply(command, state_.step));
+    PF_RETURN_IF_ERROR(engine_.Apply(command, state_.step));
     PF_ASSIGN_OR_RETURN(const StopRequest stop, WarmUp());
     // The commands that are left belong to this step, and a resumed run begins with them.
     if (stop != StopRequest::kNone) return stop;
@@ -128,7 +136,7 @@ absl::StatusOr<StopRequest> Trainer::WarmUp() {
   while (!cache.ready() && (stop = context_.stop_requested()) == StopRequest::kNone) {
     progress_.warm_up_total = progress_.warm_up_done + cache.captures_ahead();
     context_.OnProgress(progress_);
-    PF_RETURN_IF_ERROR(cache.CaptureNext(state_.step));
+    PF_RETURN_IF_ERROR(engine_.CaptureNext(state_.step));
     ++progress_.warm_up_done;
   }
   progress_.warm_up_done = progress_.warm_up_total = 0;
@@ -308,7 +316,7 @@ absl::Status Trainer::PublishArtifacts() {
 
 absl::Status Trainer::CheckFinite(double loss) const {
   // NaN with nothing counted means an epoch without labels so far; only a count of labels makes it a divergence.
-  if (std::isfinite(loss) || engine_.losses().tensors()[1].value.item().toDouble() == 0) return absl::OkStatus();
+  if (std::isfinite(loss) || engine_.losses().Count() == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrFormat(
       "the training loss became %g in epoch %d, step %d: training diverged; a learning rate below %g may help", loss,
       state_.position.epoch + 1, state_.step, optimizer_.learning_rate()));

@@ -68,6 +68,10 @@ class FakeCompiler : public Compiler {
     events.push_back(absl::StrCat("capture every ", name));
     return std::make_unique<FakeExecutable>(*this, mode, BatchShape());
   }
+  absl::Status WarmUp(Mode mode, const BatchShape& shape) override {
+    if (warms) events.push_back(EventOf("warm", mode, shape));
+    return warm_up_status;
+  }
   std::string NoDynamicReason() const override { return no_dynamic_reason; }
   absl::StatusOr<StepResult> RunEager(Mode mode, const StepInputs& inputs) override {
     events.push_back(EventOf("eager", mode, inputs.shape));
@@ -79,6 +83,8 @@ class FakeCompiler : public Compiler {
   Events Take() { return std::exchange(events, {}); }
 
   Events events;
+  bool warms = false;  // warm-ups are told among the events
+  absl::Status warm_up_status;
   std::map<Mode, std::string> breaks;  // the op that cannot be captured
   std::set<Mode> resisting;            // those that no executable serves at every shape
   std::set<Mode> fail_captures;        // for another reason

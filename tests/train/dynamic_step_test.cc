@@ -12,9 +12,8 @@
 #include "device/backend.h"
 #include "device/cpu/storage.h"
 #include "recorder.h"
+#include "step_cases.h"
 #include "temp_dir.h"
-#include "tiny_graph.h"
-#include "tiny_graphs.h"
 #include "train/step_engine.h"
 #include "wrapped_task.h"
 
@@ -72,92 +71,11 @@ struct StepRig {
   PhaseSeconds seconds;
 };
 
-struct DynamicCase {
-  std::string why;
-  std::variant<int, TinyGraphOptions> data;  // how many small graphs, or one large one
-  TrainOptions options;
-  bool one_shape = false;
-};
-
-TrainOptions GraphJob() {
-  TrainOptions options;
-  options.model = {.hidden_channels = 16, .num_layers = 3};
-  options.batch_size = 9;
-  options.epochs = 4;
-  options.seed = 3;
-  return options;
-}
-
-TrainOptions NodeJob(nn::Architecture architecture) {
-  TrainOptions options;
-  options.model = {.architecture = architecture, .hidden_channels = 16, .num_layers = 2};
-  options.optimizer.learning_rate = 1e-2;
-  options.loss = nn::Loss::kCrossEntropy;
-  options.nodes.fan_outs = {4, 3};
-  options.batch_size = 50;  // 240 training nodes: four full batches and one of 40
-  options.epochs = 4;
-  options.seed = 3;
-  return options;
-}
-
-std::vector<DynamicCase> DynamicCases() {
-  using enum nn::Architecture;
-  std::vector<DynamicCase> cases;
-  for (const nn::ModelTraits& model : nn::kModels) {
-    const std::string name(model.name);
-    if (model.level == nn::ModelLevel::kGraph) {
-      TrainOptions plain = GraphJob(), everything = GraphJob(), single = GraphJob();
-      plain.model.architecture = everything.model.architecture = single.model.architecture = model.architecture;
-      everything.model.dropout = 0.3;
-      everything.model.pooling = nn::Pooling::kSum;
-      everything.optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
-                              .learning_rate = 3e-3,
-                              .weight_decay = 0.01,
-                              .max_grad_norm = 0.1};
-      everything.loss = nn::Loss::kMse;
-      single.batch_size = 1;  // graphs of one node, and without edges, among them
-      single.epochs = 1;
-      cases.push_back({name, 100, plain});
-      cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
-      cases.push_back({name + ", batches of one graph", 60, single});
-      continue;
-    }
-    TrainOptions plain = NodeJob(model.architecture), dropout = plain, deep = plain, many = plain, wide = plain,
-                 whole = plain;
-    dropout.model.dropout = 0.4;
-    dropout.class_weights = {1, 2, 0.5};
-    dropout.optimizer.max_grad_norm = 0.1;
-    deep.model.num_layers = 3;
-    deep.nodes.fan_outs = {3, -1, 2};
-    deep.nodes.replace = true;
-    many.loss = nn::Loss::kBce;
-    many.nodes.weighted = true;
-    wide.nodes.fan_outs = {200, 200};
-    wide.nodes.replace = true;
-    wide.batch_size = 79;  // the last batch has three seeds, evaluation's has one
-    whole.nodes.fan_outs = {};
-    cases.push_back({name, TinyGraphOptions{}, plain});
-    cases.push_back({name + ", weighted edges", TinyGraphOptions{.weighted = true}, plain});
-    cases.push_back(
-        {name + ", sparse features, dropout, class weights, clipping", TinyGraphOptions{.sparse = true}, dropout});
-    cases.push_back({name + ", three layers, all neighbours in the second", TinyGraphOptions{}, deep});
-    cases.push_back({name + ", sparse features, several targets, drawn by weight",
-                     TinyGraphOptions{.sparse = true, .weighted = true, .targets = 3}, many});
-    cases.push_back({name + ", odd batches", TinyGraphOptions{}, wide});
-    cases.push_back({name + " on the whole graph", TinyGraphOptions{}, whole, true});
-  }
-  return cases;
-}
-
 class DynamicStepTest : public testing::Test {
  protected:
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
   void SetUp() override { device::UseThreads(2); }
-  data::OpenedDataset Open(const std::variant<int, TinyGraphOptions>& data) {
-    const std::filesystem::path folder = dir_.path() / std::to_string(++folders_);
-    if (const int* graphs = std::get_if<int>(&data)) return ImportTinyGraphs(folder, *graphs);
-    return WriteTinyGraph(folder, std::get<TinyGraphOptions>(data));
-  }
+  data::OpenedDataset Open(const CaseData& data) { return Write(data, dir_.path() / std::to_string(++folders_)); }
 
   TempDir dir_;
   int folders_ = 0;
@@ -171,7 +89,7 @@ void ExpectSameState(StepRig& eager, StepRig& dynamic, const std::string& where)
 }
 
 TEST_F(DynamicStepTest, EveryStepIsBitEqualToTheEagerOneAndTheMemoryStays) {
-  for (const DynamicCase& c : DynamicCases()) {
+  for (const StepCase& c : StepCases()) {
     const data::OpenedDataset dataset = Open(c.data);
     StepRig eager(c.options, dataset, {.policy = Policy::kNever});
     StepRig dynamic(c.options, dataset, {.policy = Policy::kFreeze});

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu_backend.h"
 
 #include "base/memory_limit.h"
+#include "base/resident_memory.h"
 #include "device/cpu/capture.h"
 #include "device/cpu/storage.h"
 #include "device/cpu/tape.h"
@@ -35,6 +36,13 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Capturer> MakeCapturer() const override { return std::make_unique<CpuCapturer>(); }
   StorageUse storage() const override { return ReadStorageUse(); }
   void RestartStoragePeak() const override { device::RestartStoragePeak(); }
+  DeviceState Observe() const override {
+    DeviceState state;
+    state.memory.allocated = ReadStorageUse().bytes;
+    state.memory.resident = static_cast<int64_t>(ResidentBytes());
+    state.no_graph_entries_reason = "the CPU keeps no compiled graphs but the executables of jobs";
+    return state;
+  }
   int64_t memory_bytes() const override { return static_cast<int64_t>(MemoryLimit()); }
 };
 

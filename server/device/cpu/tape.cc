@@ -17,10 +17,6 @@
 namespace permafrost::device {
 namespace {
 
-// A key below autograd that no backend here uses. 2.13 reserves it for a C++ FakeTensor mode, which is off in this
-// process.
-constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
-
 // aten::index is tagged for the sake of masks; by integers it is as static as any.
 bool IndexesByNumber(const Tape::Op& op) {
   if (op.name() != "aten::index") return false;

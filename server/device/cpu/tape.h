@@ -20,6 +20,10 @@
 
 namespace permafrost::device {
 
+// The key that operators are recorded at: below autograd, and one that no backend here uses. 2.13 reserves it for a C++
+// FakeTensor mode, which is off in this process.
+inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
+
 // Why a step cannot be captured.
 struct TapeBreak {
   std::string op;   // schema name; empty where no single operator is to blame

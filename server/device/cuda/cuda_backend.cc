@@ -4,6 +4,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include "base/resident_memory.h"
 #include "device/shaped_program.h"
 
 namespace permafrost::device {
@@ -27,6 +28,20 @@ class CudaBackend final : public Backend {
             .allocations = stats.allocation[kAll].allocated};
   }
   void RestartStoragePeak() const override { allocator().resetPeakStats(device().index()); }
+  // The driver tells of the device, whoever uses it.
+  DeviceState Observe() const override {
+    constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
+    const auto stats = allocator().getDeviceStats(device().index());
+    const auto [free, total] = allocator().getMemoryInfo(device().index());
+    DeviceState state;
+    state.memory.allocated = stats.allocated_bytes[kAll].current;
+    state.memory.reserved = stats.reserved_bytes[kAll].current;
+    state.memory.driver = static_cast<int64_t>(total - free);
+    state.memory.recommended_max = static_cast<int64_t>(total);
+    state.memory.resident = static_cast<int64_t>(ResidentBytes());
+    state.no_graph_entries_reason = "CUDA keeps no compiled graphs but the executables of jobs";
+    return state;
+  }
   int64_t memory_bytes() const override {
     return static_cast<int64_t>(allocator().getMemoryInfo(device().index()).second);
   }

@@ -1,16 +1,18 @@
-// Apple's GPU, through libtorch's MPS backend, which compiles by shape and never evicts: executables bound the shapes
-// that reach it.
+// Apple's GPU, through libtorch's MPS backend. It compiles by shape and never evicts: executables bound the shapes that
+// reach it, and EmptyCaches forgets what it compiled. All of it goes through at::detail::getMPSHooks(), so that this
+// compiles, and is tested against other hooks, where there is no such GPU.
 #pragma once
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "device/backend.h"
 
 namespace permafrost::device {
 
 // Whether this machine has one and this libtorch was built for it.
 bool HasMps();
-// Only where HasMps().
-std::unique_ptr<Backend> MakeMpsBackend();
+// Only where HasMps(). Errors: FailedPrecondition for an environment that libtorch would refuse later.
+absl::StatusOr<std::unique_ptr<Backend>> MakeMpsBackend(const BackendOptions& options);
 
 }  // namespace permafrost::device

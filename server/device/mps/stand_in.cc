@@ -1,0 +1,251 @@
+#include "device/mps/stand_in.h"
+
+#ifdef __APPLE__
+
+namespace permafrost::device {
+
+MpsStandIn::MpsStandIn() : outer_(false) {}
+MpsStandIn::~MpsStandIn() = default;
+bool MpsStandIn::present() { return false; }
+
+}  // namespace permafrost::device
+
+#else
+
+#include <ATen/ATen.h>
+#include <ATen/detail/MPSHooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "device/cpu/tape.h"
+#include "device/mps/mps_operators.h"
+
+namespace permafrost::device {
+namespace {
+
+const c10::Device kMpsDevice{c10::kMPS, 0};
+const c10::Device kHostDevice{c10::kCPU};
+
+// Whether this thread is within a MpsStandIn.
+thread_local bool within = false;
+
+// Autograd asks for the accelerator's stream.
+struct StandInHooks final : at::MPSHooksInterface {
+  bool isBuilt() const override { return within; }
+  bool hasMPS() const override { return within; }
+  bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return within; }
+};
+// Gives way to others, such as a test's.
+const bool kHooksRegistered = [] {
+  at::MPSHooksRegistry()->Register(
+      "MPSHooks", [] { return std::make_unique<StandInHooks>(); }, c10::REGISTRY_FALLBACK);
+  return true;
+}();
+
+// One device with one stream. To others it counts as none: autograd makes a thread for each that it knows of.
+class StandInGuard final : public c10::impl::NoOpDeviceGuardImpl<c10::kMPS> {
+ public:
+  c10::Device exchangeDevice(c10::Device /*device*/) const override { return kMpsDevice; }
+  c10::Device getDevice() const override { return kMpsDevice; }
+  c10::Stream getStream(c10::Device /*device*/) const noexcept override { return OneStream(); }
+  c10::Stream getNewStream(c10::Device /*device*/, int /*priority*/) const override { return OneStream(); }
+  c10::Stream exchangeStream(c10::Stream /*stream*/) const noexcept override { return OneStream(); }
+  c10::DeviceIndex deviceCount() const noexcept override { return within ? 1 : 0; }
+
+ private:
+  static c10::Stream OneStream() { return c10::Stream(c10::Stream::DEFAULT, kMpsDevice); }
+};
+
+// Whether it may be called with tensors of both devices.
+bool MixesDevices(std::string_view op) { return op == "aten::copy_"; }
+
+// One call of an operator: its arguments as tensors of the host, and its results as tensors of MPS.
+class HostCall {
+ public:
+  explicit HostCall(const c10::OperatorHandle& op) : name_(op.operator_name().name) {}
+  HostCall(const HostCall&) = delete;
+
+  c10::IValue ToHost(const c10::IValue& value);
+  c10::IValue ToMps(const c10::IValue& value);
+  // What the call did to sizes and storage of its arguments is done to those of MPS.
+  void TellArguments();
+
+ private:
+  struct Argument {
+    at::Tensor mps, host;
+  };
+  struct Bytes {
+    c10::Storage mps, host;
+  };
+
+  at::Tensor HostTensor(const at::Tensor& mps);
+  at::Tensor MpsTensor(const at::Tensor& host);
+  c10::Storage HostStorage(const c10::Storage& mps);
+  c10::Storage MpsStorage(const c10::Storage& host);
+
+  const std::string& name_;
+  std::vector<Argument> arguments_;
+  std::vector<Bytes> bytes_;
+};
+
+// The storage's bytes as one of `device`, which owns `storage`.
+c10::DataPtr Lend(const c10::Storage& storage, c10::Device device) {
+  return {storage.mutable_data(), new c10::Storage(storage),
+          [](void* owner) { delete static_cast<c10::Storage*>(owner); }, device};
+}
+
+at::Tensor TensorOn(c10::Storage storage, c10::DispatchKey key, const at::Tensor& like) {
+  auto impl = c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+  impl->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+  if (like.unsafeGetTensorImpl()->is_wrapped_number()) impl->set_wrapped_number(true);
+  return at::Tensor(std::move(impl));
+}
+
+c10::Storage HostCall::HostStorage(const c10::Storage& mps) {
+  for (const Bytes& known : bytes_) {
+    if (known.mps.unsafeGetStorageImpl() == mps.unsafeGetStorageImpl()) return known.host;
+  }
+  c10::Storage host(c10::Storage::use_byte_size_t(), mps.nbytes(), c10::DataPtr(mps.mutable_data(), kHostDevice),
+                    at::getCPUAllocator(), /*resizable=*/true);
+  bytes_.push_back({mps, host});
+  return host;
+}
+
+c10::Storage HostCall::MpsStorage(const c10::Storage& host) {
+  for (const Bytes& known : bytes_) {
+    if (known.host.unsafeGetStorageImpl() == host.unsafeGetStorageImpl()) return known.mps;
+  }
+  c10::Storage mps(c10::Storage::use_byte_size_t(), host.nbytes(), Lend(host, kMpsDevice), /*allocator=*/nullptr,
+                   /*resizable=*/false);
+  bytes_.push_back({mps, host});
+  return mps;
+}
+
+at::Tensor HostCall::HostTensor(const at::Tensor& mps) {
+  if (!mps.defined()) return mps;
+  if (mps.is_cpu()) {
+    TORCH_CHECK(mps.dim() == 0 || MixesDevices(name_), name_,
+                ": takes tensors of one device, but found one of mps and one ", mps.toString(), mps.sizes(), " of cpu");
+    return mps;
+  }
+  for (const Argument& known : arguments_) {
+    if (known.mps.is_same(mps)) return known.host;
+  }
+  at::Tensor host = TensorOn(HostStorage(mps.storage()), c10::DispatchKey::CPU, mps);
+  arguments_.push_back({mps, host});
+  return host;
+}
+
+at::Tensor HostCall::MpsTensor(const at::Tensor& host) {
+  if (!host.defined()) return host;
+  for (const Argument& known : arguments_) {
+    if (known.host.is_same(host)) return known.mps;
+  }
+  TORCH_CHECK_TYPE(host.scalar_type() != at::kDouble && host.scalar_type() != at::kComplexDouble, name_,
+                   ": would make a tensor of type ", host.scalar_type(),
+                   " on mps, which has no float64; use float32 instead");
+  return TensorOn(MpsStorage(host.storage()), c10::DispatchKey::MPS, host);
+}
+
+// Applies `convert` to the tensors of a value, whatever holds them.
+template <class Convert>
+c10::IValue ConvertTensors(const c10::IValue& value, const Convert& convert) {
+  if (value.isTensor()) return convert(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const c10::IValue& tensor : value.toListRef()) list.push_back(convert(tensor.toTensor()));
+    return list;
+  }
+  if (!value.isList() || !std::ranges::any_of(value.toListRef(), &c10::IValue::isTensor)) return value;
+  c10::List<std::optional<at::Tensor> > list;
+  for (const c10::IValue& element : value.toListRef()) {
+    list.push_back(element.isTensor() ? std::optional(convert(element.toTensor())) : std::nullopt);
+  }
+  return list;
+}
+
+c10::IValue HostCall::ToHost(const c10::IValue& value) {
+  if (value.isDevice()) return value.toDevice().is_mps() ? kHostDevice : value.toDevice();
+  return ConvertTensors(value, [this](const at::Tensor& tensor) { return HostTensor(tensor); });
+}
+
+c10::IValue HostCall::ToMps(const c10::IValue& value) {
+  return ConvertTensors(value, [this](const at::Tensor& tensor) { return MpsTensor(tensor); });
+}
+
+void HostCall::TellArguments() {
+  for (const Bytes& of : bytes_) {
+    if (of.host.data() == of.mps.data() && of.host.nbytes() == of.mps.nbytes()) continue;
+    of.mps.unsafeGetStorageImpl()->set_data_ptr_noswap(Lend(of.host, kMpsDevice));
+    of.mps.unsafeGetStorageImpl()->set_nbytes(of.host.nbytes());
+  }
+  for (const Argument& of : arguments_) {
+    if (of.mps.sizes() == of.host.sizes() && of.mps.strides() == of.host.strides()) continue;
+    of.mps.unsafeGetTensorImpl()->set_sizes_and_strides(of.host.sizes(), of.host.strides(), of.host.storage_offset());
+  }
+}
+
+// What an operator of MPS does here.
+void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+  HostCall call(op);
+  const auto arguments = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  for (auto value = stack->end() - arguments; value != stack->end(); ++value) *value = call.ToHost(*value);
+  {
+    // What runs below is the host's: no part of the step that a recording or autograd sees.
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const c10::impl::ExcludeDispatchKeyGuard below_recording(kRecordKey);
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  }
+  call.TellArguments();
+  const auto returns = static_cast<std::ptrdiff_t>(op.schema().returns().size());
+  for (auto value = stack->end() - returns; value != stack->end(); ++value) *value = call.ToMps(*value);
+}
+
+// The one operator of a step that the CPU does not have: there a product and its bias are apart.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> LinearBackward(const at::Tensor& self, const at::Tensor& grad,
+                                                              const at::Tensor& weight, std::array<bool, 3> needed) {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::impl::ExcludeDispatchKeyGuard below_recording(kRecordKey);
+  const at::Tensor rows = grad.reshape({-1, grad.size(-1)});
+  return {needed[0] ? rows.mm(weight).reshape(self.sizes()) : at::Tensor(),
+          needed[1] ? rows.t().mm(self.reshape({-1, self.size(-1)})) : at::Tensor(),
+          needed[2] ? rows.sum(0) : at::Tensor()};
+}
+
+// Of storages themselves, and of tensors without one: not of bytes that two devices can share.
+bool IsOfStorage(std::string_view op) {
+  return op.starts_with("set_") || op == "is_set_to" || op == "_efficientzerotensor" || op == "linear_backward";
+}
+
+void RegisterStandIn(torch::Library& library) {
+  for (std::string_view left = kMpsOperators; !left.empty(); left.remove_prefix(left.find(' ') + 1)) {
+    const std::string_view name = left.substr(0, left.find(' '));
+    if (IsOfStorage(name)) continue;
+    library.impl(std::string(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
+  }
+  // MPS copies within the one that serves every device.
+  library.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
+  library.impl("linear_backward", &LinearBackward);
+}
+
+C10_REGISTER_GUARD_IMPL(MPS, StandInGuard)
+TORCH_LIBRARY_IMPL(aten, MPS, library) { RegisterStandIn(library); }
+
+}  // namespace
+
+MpsStandIn::MpsStandIn() : outer_(std::exchange(within, true)) {}
+MpsStandIn::~MpsStandIn() { within = outer_; }
+bool MpsStandIn::present() { return kHooksRegistered; }
+
+}  // namespace permafrost::device
+
+#endif

@@ -1,0 +1,101 @@
+// Jobs of every model and kind of batch, small ones, for tests that hold steps of one kind to those of another.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "data/store/dataset.h"
+#include "tiny_graph.h"
+#include "tiny_graphs.h"
+#include "train/options.h"
+
+namespace permafrost::train {
+
+// How many small graphs, or one large one.
+using CaseData = std::variant<int, TinyGraphOptions>;
+
+inline data::OpenedDataset Write(const CaseData& data, const std::filesystem::path& folder) {
+  if (const int* graphs = std::get_if<int>(&data)) return ImportTinyGraphs(folder, *graphs);
+  return WriteTinyGraph(folder, std::get<TinyGraphOptions>(data));
+}
+
+struct StepCase {
+  std::string why;
+  CaseData data;
+  TrainOptions options;
+  bool one_shape = false;
+};
+
+inline TrainOptions GraphJob() {
+  TrainOptions options;
+  options.model = {.hidden_channels = 16, .num_layers = 3};
+  options.batch_size = 9;
+  options.epochs = 4;
+  options.seed = 3;
+  return options;
+}
+
+inline TrainOptions NodeJob(nn::Architecture architecture) {
+  TrainOptions options;
+  options.model = {.architecture = architecture, .hidden_channels = 16, .num_layers = 2};
+  options.optimizer.learning_rate = 1e-2;
+  options.loss = nn::Loss::kCrossEntropy;
+  options.nodes.fan_outs = {4, 3};
+  options.batch_size = 50;  // 240 training nodes: four full batches and one of 40
+  options.epochs = 4;
+  options.seed = 3;
+  return options;
+}
+
+inline std::vector<StepCase> StepCases() {
+  using enum nn::Architecture;
+  std::vector<StepCase> cases;
+  for (const nn::ModelTraits& model : nn::kModels) {
+    const std::string name(model.name);
+    if (model.level == nn::ModelLevel::kGraph) {
+      TrainOptions plain = GraphJob(), everything = GraphJob(), single = GraphJob();
+      plain.model.architecture = everything.model.architecture = single.model.architecture = model.architecture;
+      everything.model.dropout = 0.3;
+      everything.model.pooling = nn::Pooling::kSum;
+      everything.optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
+                              .learning_rate = 3e-3,
+                              .weight_decay = 0.01,
+                              .max_grad_norm = 0.1};
+      everything.loss = nn::Loss::kMse;
+      single.batch_size = 1;  // graphs of one node, and without edges, among them
+      single.epochs = 1;
+      cases.push_back({name, 100, plain});
+      cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
+      cases.push_back({name + ", batches of one graph", 60, single});
+      continue;
+    }
+    TrainOptions plain = NodeJob(model.architecture), dropout = plain, deep = plain, many = plain, wide = plain,
+                 whole = plain;
+    dropout.model.dropout = 0.4;
+    dropout.class_weights = {1, 2, 0.5};
+    dropout.optimizer.max_grad_norm = 0.1;
+    deep.model.num_layers = 3;
+    deep.nodes.fan_outs = {3, -1, 2};
+    deep.nodes.replace = true;
+    many.loss = nn::Loss::kBce;
+    many.nodes.weighted = true;
+    wide.nodes.fan_outs = {200, 200};
+    wide.nodes.replace = true;
+    wide.batch_size = 79;  // the last batch has three seeds, evaluation's has one
+    whole.nodes.fan_outs = {};
+    cases.push_back({name, TinyGraphOptions{}, plain});
+    cases.push_back({name + ", weighted edges", TinyGraphOptions{.weighted = true}, plain});
+    cases.push_back(
+        {name + ", sparse features, dropout, class weights, clipping", TinyGraphOptions{.sparse = true}, dropout});
+    cases.push_back({name + ", three layers, all neighbours in the second", TinyGraphOptions{}, deep});
+    cases.push_back({name + ", sparse features, several targets, drawn by weight",
+                     TinyGraphOptions{.sparse = true, .weighted = true, .targets = 3}, many});
+    cases.push_back({name + ", odd batches", TinyGraphOptions{}, wide});
+    cases.push_back({name + " on the whole graph", TinyGraphOptions{}, whole, true});
+  }
+  return cases;
+}
+
+}  // namespace permafrost::train
