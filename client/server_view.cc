@@ -30,7 +30,7 @@ std::string MemoryText(const v1::DeviceMemory& memory) {
 
 std::string GraphsText(const v1::DeviceState& device) {
   if (device.has_graph_entries()) return CountText(device.graph_entries());
-  return absl::StrCat("not known: ", OneLine(device.no_graph_entries_reason()));
+  return absl::StrCat("unavailable: ", OneLine(device.no_graph_entries_reason()));
 }
 
 // "3 times (never 2, job 1)"; empty: never.

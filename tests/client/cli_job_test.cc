@@ -420,7 +420,7 @@ TEST_F(JobCommandTest, ServerInfoShowsWhatTheDeviceTells) {
   EXPECT_THAT(Run({"server", "info"}).out,
               HasSubstr("  device          mps, 1 thread\n"
                         "  memory          5.34 MB allocated, 0 B in the driver\n"
-                        "  device graphs   not known: libtorch 2.99\n"
+                        "  device graphs   unavailable: libtorch 2.99\n"
                         "  utilization     25 %\n"
                         "  caches emptied  3 times (never 2, job 1)\n"
                         "  environment     PYTORCH_ENABLE_MPS_FALLBACK=1\n"
