@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -84,34 +85,39 @@ struct Difference {
 
 double Largest(const at::Tensor& tensor) { return tensor.numel() == 0 ? 0 : tensor.abs().max().item().toDouble(); }
 
-// Of kinds of tensors by themselves: gradients of different layers are of one scale, squares of them of another.
-std::string KindOf(const nn::NamedTensor& tensor) {
-  for (const std::string_view kind : {"exp_avg_sq.", "exp_avg."}) {
-    if (tensor.name.starts_with(kind)) return std::string(kind);
-  }
-  return tensor.name;
+struct Differences {
+  Difference values;  // loss and running statistics
+  double gradients = 0;
+};
+
+// NaN is as far apart as can be.
+double Apart(const at::Tensor& one, const at::Tensor& other) {
+  const double apart = Largest(one - other);
+  return std::isnan(apart) ? 1e30 : apart;
 }
 
-Difference Compare(const Rig& got, const Rig& want) {
+Differences Compare(const Rig& got, const Rig& want) {
   const double loss = got.engine.losses().Mean(), want_loss = want.engine.losses().Mean();
-  Difference worst{std::abs(loss - want_loss) / std::max(1.0, std::abs(want_loss)), "loss"};
-  if (std::isnan(loss) != std::isnan(want_loss)) worst.part = 1;
+  Differences out;
+  out.values = {std::abs(loss - want_loss) / std::max(1.0, std::abs(want_loss)), "loss"};
+  if (std::isnan(loss) != std::isnan(want_loss)) out.values.part = 1e30;
   const std::vector<nn::NamedTensor> ours = got.State(), theirs = want.State();
-  std::map<std::string, double> scales, differences;
+  // Gradients of all layers are of one scale.
+  double gradients = 0, scale = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
     if (theirs[i].value.requires_grad() || !theirs[i].value.is_floating_point()) continue;
     const at::Tensor one = ours[i].value.detach().to(at::kCPU), other = theirs[i].value.detach();
-    const std::string kind = KindOf(theirs[i]);
-    scales[kind] = std::max(scales[kind], Largest(other));
-    // NaN is no difference to std::max.
-    const double apart = Largest(one - other);
-    differences[kind] = std::isnan(apart) ? 1e30 : std::max(differences[kind], apart);
+    const double apart = Apart(one, other), size = Largest(other);
+    if (theirs[i].name.starts_with("exp_avg.")) {
+      gradients = std::max(gradients, apart);
+      scale = std::max(scale, size);
+    } else if (!theirs[i].name.starts_with("exp_avg_sq.")) {
+      const double part = apart / std::max(1.0, size);
+      if (part > out.values.part) out.values = {part, theirs[i].name};
+    }
   }
-  for (const auto& [kind, apart] : differences) {
-    const double part = scales[kind] > 0 ? apart / scales[kind] : apart;
-    if (part > worst.part) worst = {part, kind};
-  }
-  return worst;
+  out.gradients = scale > 0 ? gradients / scale : gradients;
+  return out;
 }
 
 struct Plan {
@@ -136,6 +142,7 @@ class SelfTest {
   absl::Status Step(const Plan& plan, Rig& rig, Rig& reference, HostBatch& batch, HostBatch& same, int64_t step,
                     SelfTestArm& arm);
 
+  std::vector<double> gradients_;  // of the steps that were compared
   const device::Backend& backend_;
   const device::Backend& cpu_;
   const data::OpenedDataset& dataset_;
@@ -174,10 +181,11 @@ absl::Status SelfTest::Step(const Plan& plan, Rig& rig, Rig& reference, HostBatc
   if (!compared) return absl::OkStatus();
   PF_RETURN_IF_ERROR(reference.engine.Train(same, step, unused));
   ++arm.compared;
-  const Difference difference = Compare(rig, reference);
-  if (arm.differs.empty() || difference.part > arm.difference) {
-    arm.difference = difference.part;
-    arm.differs = absl::StrCat(difference.of, " in step ", step + 1);
+  const Differences differences = Compare(rig, reference);
+  gradients_.push_back(differences.gradients);
+  if (arm.differs.empty() || differences.values.part > arm.difference) {
+    arm.difference = differences.values.part;
+    arm.differs = absl::StrCat(differences.values.of, " in step ", step + 1);
   }
   return absl::OkStatus();
 }
@@ -197,6 +205,7 @@ absl::StatusOr<SelfTestArm> SelfTest::Run(const Plan& plan) {
   PF_ASSIGN_OR_RETURN(const auto rig, Rig::Make(options, dataset_, backend_, threads_));
   PF_ASSIGN_OR_RETURN(const auto reference, Rig::Make(eager, dataset_, cpu_, threads_));
   SelfTestArm arm{.policy = plan.name, .steps = plan.steps};
+  gradients_.clear();
   const int64_t batches = rig->task->batches_per_epoch();
   std::unique_ptr<BatchStream> stream, same;
   double memory = 0;
@@ -231,6 +240,9 @@ absl::StatusOr<SelfTestArm> SelfTest::Run(const Plan& plan) {
         return true;
       }).status());
   arm.end = Entries(*rig);
+  std::ranges::sort(gradients_);
+  arm.gradients = gradients_[gradients_.size() / 2];
+  arm.gradients_most = gradients_.back();
   arm.growth_mb = (Memory() - memory) / kMegabyte;
   arm.emptied = Emptied() - emptied;
   arm.driver_bytes = backend_.Observe().memory.driver;
@@ -264,6 +276,11 @@ void Judge(const device::Backend& backend, const std::vector<Plan>& plans, SelfT
     if (!(arm.difference <= kSelfTestTolerance)) {
       fail(arm, absl::StrFormat("%s differs from the CPU's by %.2g, more than %.0e", arm.differs, arm.difference,
                                 kSelfTestTolerance));
+    }
+    if (!(arm.gradients <= kSelfTestTolerance && arm.gradients_most <= kSelfTestJump)) {
+      fail(arm, absl::StrFormat("gradients differ from the CPU's by %.2g in half the steps and by %.2g at most, more "
+                                "than %.0e and %.0e",
+                                arm.gradients, arm.gradients_most, kSelfTestTolerance, kSelfTestJump));
     }
     const bool empties = backend.keeps_graphs() && graphcache::KeepsNothing(plans[i].cache.policy);
     if (empties && arm.emptied < arm.steps) {
@@ -320,16 +337,17 @@ absl::StatusOr<SelfTestReport> RunSelfTest(const SelfTestOptions& options, const
 }
 
 std::string Show(const SelfTestReport& report) {
-  std::string out = absl::StrFormat("%-16s %7s %9s %12s %12s %9s %11s %11s %10s %12s\n", "policy", "steps", "ms/iter",
-                                    "entries", "entries", "emptied", "growth", "driver", "compared", "largest");
-  absl::StrAppendFormat(&out, "%-16s %7s %9s %12s %12s %9s %11s %11s %10s %12s\n", "", "", "", "sealed", "end", "times",
-                        "MB", "MB", "steps", "difference");
+  std::string out =
+      absl::StrFormat("%-16s %7s %9s %9s %9s %9s %9s %10s %9s %11s %11s\n", "policy", "steps", "ms/iter", "entries",
+                      "entries", "emptied", "growth", "driver", "compared", "difference", "gradients");
+  absl::StrAppendFormat(&out, "%-16s %7s %9s %9s %9s %9s %9s %10s %9s %11s %11s\n", "", "", "", "sealed", "end",
+                        "times", "MB", "MB", "steps", "largest", "median");
   for (const SelfTestArm& arm : report.arms) {
     const std::string driver =
         arm.driver_bytes ? absl::StrFormat("%.1f", static_cast<double>(*arm.driver_bytes) / kMegabyte) : "-";
-    absl::StrAppendFormat(&out, "%-16s %7d %9.2f %12s %12s %9d %+11.1f %11s %10d %12.1e\n", arm.policy, arm.steps,
+    absl::StrAppendFormat(&out, "%-16s %7d %9.2f %9s %9s %9d %+9.1f %10s %9d %11.1e %11.1e\n", arm.policy, arm.steps,
                           arm.milliseconds, Text(arm.sealed), Text(arm.end), arm.emptied, arm.growth_mb, driver,
-                          arm.compared, arm.difference);
+                          arm.compared, arm.difference, arm.gradients);
   }
   absl::StrAppend(&out, "entries: ", report.entries_are, "\n");
   for (const std::string& failure : report.failures) absl::StrAppend(&out, "FAILED: ", failure, "\n");

@@ -257,7 +257,7 @@ TEST_F(MpsJobTest, TheSelfTestFailsWhereAStepIsNotTheCpus) {
   fake_.SetFault(true);
   const auto report = SelfTestOf(Graphs());
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_THAT(report->failures, testing::Contains(HasSubstr("differs from the CPU's by")));
+  EXPECT_THAT(report->failures, testing::Contains(HasSubstr("gradients differ from the CPU's by")));
 }
 
 }  // namespace
