@@ -34,6 +34,7 @@ MB = 1e6
 def add_arguments(parser):
     parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs, or a zipped TUDataset (default: deploy/sample/zinc)")
     parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--device", default="cpu", choices=["auto", "cpu", "mps", "cuda"], help="that trains (default cpu)")
     tools.add_numbers(parser, epochs=20, rounds=1, batch_size=32, hidden=64, layers=4)
     parser.add_argument("--loss", help="default: the model's; molhiv and most TUDatasets take bce")
     parser.add_argument("--sample-seconds", type=float, default=0.5, help="between two readings of /metrics (default 0.5)")
@@ -94,7 +95,7 @@ def run(arguments, tools_, policy):
     flags += ["--batching", "balanced"] if plain != policy else []
     flags += ["--loss", arguments.loss] if arguments.loss else []
     dataset = tu.folder(arguments.dataset, tools_.work) if arguments.dataset.suffix == ".zip" else arguments.dataset
-    with tempfile.TemporaryDirectory() as work, tools_.daemon(dataset, work) as daemon:
+    with tempfile.TemporaryDirectory() as work, tools_.daemon(dataset, work, device=arguments.device) as daemon:
         daemon.client("job", "submit", "--id", "bench", "--dataset", "set", "--epochs", arguments.epochs, "--seed", 1,
                       "--batch-size", arguments.batch_size, "--hidden", arguments.hidden, "--layers", arguments.layers,
                       "--cache-policy", name, "--shapes", shapes, *flags)
@@ -108,6 +109,7 @@ def run(arguments, tools_, policy):
     both = lambda field: sum(float(mode.get(field, 0)) for mode in cache["statistics"])
     return {
         "policy": policy,
+        "device": daemon.device,
         "steps": steps,
         "executables": both("entries"),
         "cache_mb": float(cache.get("totalBytes", 0)) / MB,
@@ -145,7 +147,8 @@ def measure(arguments, tools_):
 
 def show(result):
     signed = lambda value, width, digits: f"{'-':>{width}}" if value is None else f"{value:+{width}.{digits}f}"
-    lines = [f"{result['epochs']} epochs, {result['rows'][0]['steps']} steps, batch {result['batch_size']}, rounds {result['rounds']}",
+    lines = [f"{result['epochs']} epochs, {result['rows'][0]['steps']} steps, batch {result['batch_size']}, rounds {result['rounds']}, "
+             f"device {result['rows'][0]['device']}",
              f"{'policy':26}{'executables':>12}{'cache MB':>10}{'captures':>10}{'RSS MB':>9}{'MB/10k steps':>14}"
              f"{'exact %':>9}{'padded %':>10}{'rows +%':>9}{'ms/step':>9}{'no captures':>13}"]
     for row in result["rows"]:

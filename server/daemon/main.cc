@@ -22,6 +22,7 @@
 #include "daemon/open_files_limit.h"
 #include "daemon/options.h"
 #include "daemon/scrape.h"
+#include "daemon/self_test.h"
 #include "daemon/stop_work.h"
 #include "daemon/version.h"
 #include "daemon/wait_policy.h"
@@ -75,9 +76,12 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
   const fs::path state_dir = fs::canonical(options.state_dir);
 
-  PF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<train::Runner> runner,
-      train::MakeTorchRunner({.device = options.device, .threads = options.threads, .plans = state_dir / "plans"}));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<train::Runner> runner,
+                      train::MakeTorchRunner({.device = options.device,
+                                              .threads = options.threads,
+                                               .plans = state_dir / "plans",
+                                              .mps_driver_threshold = options.mps_driver_threshold}));
+  for (const std::string& warning : runner->device_state().warnings) Log(Severity::kWarning, warning);
   const std::string device(kDeviceNames.Name(runner->device()));
 
   const auto registry = std::make_shared<prometheus::Registry>();
@@ -166,6 +170,7 @@ int Main(int argc, char** argv) {
   }
   telemetry::InitLog();
   RaiseOpenFilesLimit();
+  if (parsed.options->self_test_device) return SelfTest(*parsed.options);
   // gRPC prints a page about an address that cannot be bound; the daemon says it in a line. Whoever sets it may read
   // it.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);

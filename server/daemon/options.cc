@@ -24,6 +24,9 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr double kMaxDrainSeconds = 86'400;
+constexpr double kMostDriverThreshold = 2;  // as MPS's own watermarks
+constexpr int64_t kLeastSelfTestSteps = 20, kMostSelfTestSteps = 1'000'000;
+constexpr char kNoSelfTest[] = "off";
 
 absl::Status Refuse(const std::string& value, absl::string_view accepted) {
   return absl::InvalidArgumentError(absl::StrCat("\"", value, "\": accepted: ", accepted));
@@ -56,9 +59,22 @@ absl::Status ReadName(const std::string& value, const EnumNames<E, N>& names, E&
 }
 
 template <class Number>
-absl::Status ReadCount(const std::string& value, Number most, Number& out) {
-  const bool ok = absl::SimpleAtoi(value, &out) && out >= 0 && out <= most;
+absl::Status ReadCount(const std::string& value, Number most, Number& out, Number least = 0) {
+  const bool ok = absl::SimpleAtoi(value, &out) && out >= least && out <= most;
+  return ok ? absl::OkStatus() : Refuse(value, absl::StrCat(least, " to ", most));
+}
+
+absl::Status ReadPart(const std::string& value, double most, double& out) {
+  // Written so that NaN fails.
+  const bool ok = absl::SimpleAtod(value, &out) && out >= 0 && out <= most;
   return ok ? absl::OkStatus() : Refuse(value, absl::StrCat("0 to ", most));
+}
+
+absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
+  if (value == kNoSelfTest) return absl::OkStatus();
+  out.self_test_device = kDeviceNames.Parse(value);
+  return out.self_test_device ? absl::OkStatus()
+                              : Refuse(value, absl::StrCat(kNoSelfTest, ", ", kDeviceNames.Accepted()));
 }
 
 absl::Status ReadSeconds(const std::string& value, double most, absl::Duration& out) {
@@ -148,6 +164,42 @@ std::vector<Setting> MakeSettings() {
        .read = [](const std::string& v, Options& o) { return ReadSeconds(v, kMaxDrainSeconds, o.drain_timeout); },
        .show = [](const Options& o) { return absl::StrCat(absl::ToDoubleSeconds(o.drain_timeout)); }});
   settings.push_back(
+      {.name = "mps-driver-threshold",
+       .metavar = "PART",
+       .help = absl::StrCat("Driver memory of MPS from which on its caches are emptied between steps, and what\n"
+                            "is planned is compiled again; a part of the recommended maximum, 0 to ",
+                            kMostDriverThreshold, ". 0: never."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadPart(v, kMostDriverThreshold, o.mps_driver_threshold); },
+       .show = [](const Options& o) { return absl::StrCat(o.mps_driver_threshold); }});
+  settings.push_back(
+      {.name = "self-test-device",
+       .metavar = "NAME",
+       .help = absl::StrCat("Serve nothing: train under each cache policy on this device, hold every step\n"
+                            "to the CPU's, print a table, and exit with 0 where a sealed job added no\n"
+                            "entry, an unbounded one did, and no step differs. off, or ",
+                            kDeviceNames.Accepted(), "."),
+       .is_list = false,
+       .read = ReadSelfTestDevice,
+       .show = [](const Options& o) {
+         return o.self_test_device ? std::string(kDeviceNames.Name(*o.self_test_device)) : std::string(kNoSelfTest);
+       }});
+  settings.push_back(
+      {.name = "self-test-steps",
+       .metavar = "N",
+       .help = absl::StrCat("Steps of its sealed job, ", kLeastSelfTestSteps, " to ", kMostSelfTestSteps, "."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadCount(v, kMostSelfTestSteps, o.self_test_steps, kLeastSelfTestSteps); },
+       .show = [](const Options& o) { return absl::StrCat(o.self_test_steps); }});
+  settings.push_back({.name = "self-test-data",
+                      .metavar = "DIR",
+                      .help = "What it trains on: a folder of many small graphs.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadDirectory(v, o.self_test_data); },
+                      .show = [](const Options& o) { return o.self_test_data.string(); }});
+  settings.push_back(
       {.name = "cache-policy",
        .metavar = "NAME",
        .help = absl::StrCat("What the graph cache of a job that does not say keeps:\n",
@@ -231,8 +283,8 @@ constexpr char kExitCodes[] =
     "SIGTERM, SIGINT and the Drain call stop the daemon after a checkpoint; a second signal stops it at once.\n"
     "\n"
     "Exit codes:\n"
-    "  0         drained\n"
-    "  1         failed at start-up or while running\n"
+    "  0         drained, or the self-test passed\n"
+    "  1         failed at start-up or while running, or the self-test failed\n"
     "  2         bad flag, variable or configuration file\n"
     "  130, 143  stopped at once by a second SIGINT, SIGTERM";
 

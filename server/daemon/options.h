@@ -3,6 +3,7 @@
 // Threads: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -34,12 +35,21 @@ struct Options {
   // How long a drain waits for the running job's checkpoint. A step takes milliseconds, so running into this means that
   // the device hangs; the job then loses what came after its last checkpoint. 0: without limit.
   absl::Duration drain_timeout = absl::Seconds(60);
+  // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
+  // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
+  double mps_driver_threshold = 0.9;
+  // Serve nothing: show that this device keeps its promises, and exit.
+  std::optional<DeviceKind> self_test_device;
+  // Steps of its sealed job, 20..1,000,000.
+  int64_t self_test_steps = 1'000;
+  // What it trains on: a folder of small graphs that imports read.
+  std::filesystem::path self_test_data = "deploy/sample/zinc";
   // The graph cache of jobs that do not say otherwise.
   graphcache::PolicyOptions graph_cache;
 };
 
 // Exit codes of permafrostd, as --help lists them. A second signal while it drains: 128 + the signal's number.
-inline constexpr int kExitDrained = 0;
+inline constexpr int kExitDrained = 0;  // or a self-test passed
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 

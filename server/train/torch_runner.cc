@@ -1,5 +1,6 @@
 #include "train/torch_runner.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,11 +28,10 @@ class TorchRunner final : public Runner {
   }
 
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
-    return CatchTorch([&]() -> absl::StatusOr<RunOutcome> {
+    return OnDevice<RunOutcome>([&]() -> absl::StatusOr<RunOutcome> {
       // Again: what there is may be less than when the job came.
       PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
       device::UseThreads(threads_);  // a setting of the calling thread
-      PF_RETURN_IF_ERROR(backend_->Enter());
       PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
       backend_->RestartStoragePeak();
       const auto trainer = Trainer::Create(request, *backend_, threads_, context, Context());
@@ -46,14 +46,12 @@ class TorchRunner final : public Runner {
 
   absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
                                                   const std::function<bool()>& keep_going) override {
-    return CatchTorch([&]() -> absl::StatusOr<graphcache::CachePlan> {
+    const auto plan = [&]() -> absl::StatusOr<graphcache::CachePlan> {
       PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
-      if (request.measure) {
-        device::UseThreads(threads_);
-        PF_RETURN_IF_ERROR(backend_->Enter());
-      }
+      if (request.measure) device::UseThreads(threads_);
       return train::PlanCache(request, *backend_, threads_, Context(), keep_going);
-    });
+    };
+    return request.measure ? OnDevice<graphcache::CachePlan>(plan) : CatchTorch(plan);
   }
 
   absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
@@ -75,6 +73,19 @@ class TorchRunner final : public Runner {
  private:
   // What there is now.
   PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits()}; }
+  // On the device's thread, and with what the device needs around its use.
+  template <class T>
+  absl::StatusOr<T> OnDevice(const std::function<absl::StatusOr<T>()>& body) const {
+    return CatchTorch([&]() -> absl::StatusOr<T> {
+      PF_RETURN_IF_ERROR(backend_->Enter());
+      absl::StatusOr<T> result;
+      PF_RETURN_IF_ERROR(backend_->Within([&] {
+        result = body();
+        return result.status();
+      }));
+      return result;
+    });
+  }
   MemoryLimits Limits() const {
     return {.process = MemoryLimit(), .device = device_memory_, .records = backend_->records()};
   }

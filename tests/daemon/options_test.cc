@@ -56,6 +56,30 @@ TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
   EXPECT_EQ(got.insecure, want.insecure);
   EXPECT_EQ(got.drain_timeout, want.drain_timeout);
   EXPECT_EQ(got.graph_cache, want.graph_cache);
+  EXPECT_EQ(got.mps_driver_threshold, want.mps_driver_threshold);
+  EXPECT_EQ(got.self_test_device, std::nullopt);
+  EXPECT_EQ(got.self_test_steps, want.self_test_steps);
+  EXPECT_EQ(got.self_test_data, want.self_test_data);
+}
+
+TEST(ParseOptions, OfDevices) {
+  EXPECT_EQ(Parsed({"--mps-driver-threshold", "0"}).mps_driver_threshold, 0);
+  EXPECT_EQ(Parsed({}, {{"PERMAFROST_MPS_DRIVER_THRESHOLD", "1.5"}}).mps_driver_threshold, 1.5);
+  EXPECT_EQ(Parsed({"--self-test-device", "mps"}).self_test_device, DeviceKind::kMps);
+  EXPECT_EQ(Parsed({"--self-test-device", "off"}).self_test_device, std::nullopt);
+  const struct {
+    const char* flag;
+    const char* value;
+    const char* accepted;
+  } kBad[] = {{"--mps-driver-threshold", "2.1", "0 to 2"},  {"--mps-driver-threshold", "nan", "0 to 2"},
+              {"--mps-driver-threshold", "most", "0 to 2"}, {"--self-test-device", "gpu", "off, auto, cpu, mps, cuda"},
+              {"--self-test-steps", "19", "20 to 1000000"}, {"--self-test-data", "", "a directory"}};
+  for (const auto& c : kBad) {
+    const ParsedOptions parsed = Parse({c.flag, c.value});
+    EXPECT_EQ(parsed.exit_code, kExitUsage) << c.flag;
+    EXPECT_THAT(parsed.text, HasSubstr(c.flag));
+    EXPECT_THAT(parsed.text, HasSubstr(c.accepted)) << c.value;
+  }
 }
 
 TEST(ParseOptions, ReadsEveryFlag) {

@@ -1,6 +1,7 @@
 // What every backend owes its callers (device/backend.h), held against each that is present here.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/AutogradState.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -85,8 +86,12 @@ class BackendConformance : public testing::TestWithParam<DeviceKind> {
     }
     backend_ = *std::move(opened);
     ASSERT_EQ(backend_->CheckCapture(), absl::OkStatus());
+    ASSERT_EQ(backend_->Enter(), absl::OkStatus());
+    // A backward is this thread's, as it is a step's (train/step_programs.cc).
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
     capturer_ = backend_->MakeCapturer();
   }
+  void TearDown() override { c10::AutogradState::get_tls_state().set_multithreading_enabled(true); }
   StepInputs Inputs(int64_t real, int64_t rows, int seed) const { return Batch(real, rows, seed, backend_->device()); }
   std::unique_ptr<graphcache::Executable> Capture(const StepProgram& program, int64_t rows) {
     auto made = capturer_->Capture(program, Inputs(rows - 1, rows, 1), Inputs(rows - 2, rows, 2));

@@ -16,19 +16,19 @@ class Daemon:
     import_as: `dataset` is imported under this name, with `import_flags`, unless the state directory has it already.
     prepare: runs in the daemon's process before it is one."""
 
-    def __init__(self, bin_dir, state_dir, dataset, *flags, threads=2, import_as=None, import_flags=(), prepare=None):
+    def __init__(self, bin_dir, state_dir, dataset, *flags, threads=2, import_as=None, import_flags=(), prepare=None, device="cpu"):
         self.bin_dir = pathlib.Path(bin_dir)
         self.log = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             [self.bin_dir / "permafrostd", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", state_dir,
-             "--import-root", dataset, "--device", "cpu", "--threads", str(threads), *flags],
+             "--import-root", dataset, "--device", device, "--threads", str(threads), *flags],
             stdout=subprocess.PIPE, stderr=self.log, text=True, preexec_fn=prepare)
-        ready = re.search(r"grpc (\S+), metrics (\S+),", self.process.stdout.readline())
+        ready = re.search(r"grpc (\S+), metrics (\S+), device (\S+) ", self.process.stdout.readline())
         if ready is None:
             self.process.kill()
             self.process.wait()
             raise RuntimeError(f"permafrostd did not start: {self._log_tail()}")
-        self.server, self.metrics_url = ready.groups()
+        self.server, self.metrics_url, self.device = ready.groups()
         try:
             if import_as and not any(kept["name"] == f"datasets/{import_as}" for kept in self.json("dataset", "list").get("datasets", [])):
                 self.client("dataset", "import", import_as, dataset, *import_flags)

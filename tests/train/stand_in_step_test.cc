@@ -45,6 +45,8 @@ struct DeviceRig {
     for (const nn::NamedTensor& t : task->tensors().All()) {
       if (!t.value.requires_grad()) left.push_back(t);
     }
+    // Of sums in pairs, which the CPU has no use for.
+    std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.ends_with("_rest"); });
     return left;
   }
 
