@@ -93,12 +93,12 @@ TEST_F(PlanStoreTest, KeepsSoManyAndRemovesNothingElse) {
 
 TEST_F(PlanStoreTest, AFolderThatCannotBeWrittenCostsOnlyTheWalk) {
   std::ofstream(Folder()) << "a file";
-  EXPECT_TRUE(Plan({.batch_size = 9, .epochs = 2}).ok());
+  EXPECT_TRUE(Plan({.epochs = 2, .batch_size = 9}).ok());
 }
 
 // A doctored plan shows who is served from the store.
 TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
-  TrainOptions options{.batch_size = 9, .epochs = 3, .seed = 5};
+  TrainOptions options{.epochs = 3, .batch_size = 9, .seed = 5};
   options.graph_cache = {.shapes = graphcache::Shapes::kLadder, .rungs = 4};
   const ShapePlan walked = *Plan(options);
   ASSERT_TRUE(walked.ladders.has_value());
@@ -135,7 +135,7 @@ TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
 
 // One batch with the two largest graphs is what the estimate by means would not see.
 TEST_F(PlanStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
-  TrainOptions options{.batch_size = 9, .epochs = 2};
+  TrainOptions options{.epochs = 2, .batch_size = 9};
   options.model.hidden_channels = 512;
   const ShapePlan plan = *Plan(options);
   const auto model = *GraphModelFor(options, set_->summary(), "");
