@@ -9,6 +9,7 @@
 #include "device/backend.h"
 #include "device/torch_version.h"
 #include "train/cache_planner.h"
+#include "train/census.h"
 #include "train/guard.h"
 #include "train/plan_store.h"
 #include "train/trainer.h"
@@ -53,6 +54,27 @@ class TorchRunner final : public Runner {
         PF_RETURN_IF_ERROR(backend_->Enter());
       }
       return train::PlanCache(request, *backend_, threads_, Context(), keep_going);
+    });
+  }
+
+  absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
+                                                const std::function<bool()>& keep_going) override {
+    return CatchTorch([&]() -> absl::StatusOr<graphcache::Census> {
+      PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
+      const std::optional<int64_t> measured = backend_->Observe().graph_entries;
+      absl::StatusOr<graphcache::Census> census = graphcache::Census();
+      const auto take = [&] {
+        census = train::TakeCensus(request, threads_, Context(), keep_going);
+        return census.status();
+      };
+      if (backend_->kind() == DeviceKind::kMps) {
+        PF_RETURN_IF_ERROR(backend_->Enter());
+        PF_RETURN_IF_ERROR(backend_->Within(take));
+      } else {
+        PF_RETURN_IF_ERROR(take());
+      }
+      census->measured_entries = measured;
+      return census;
     });
   }
 
