@@ -1,11 +1,10 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/commands.h"
+#include "client/follow.h"
 #include "client/format.h"
-#include "client/table.h"
-#include "client/wire_time.h"
+#include "client/server_view.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
 namespace permafrost::client {
@@ -21,24 +20,31 @@ ExitCode Info(Session& session) {
     session.PrintJson(info);
     return ExitCode::kOk;
   }
-  const absl::Time start = ToTime(info.start_time());
-  session.Print(RenderFields(
-      {{"address", info.listen_address()},
-       {"metrics", info.metrics_address()},
-       {"state", info.draining() ? Cell("draining", Tone::kWarn) : Cell("serving", Tone::kGood)},
-       {"version", absl::StrCat(info.version(), info.git_commit().empty() ? "" : " (", info.git_commit(),
-                                info.git_commit().empty() ? "" : ")")},
-       {"libtorch", info.torch_version()},
-       {"device", absl::StrCat(info.device(), ", ", info.threads(), info.threads() == 1 ? " thread" : " threads")},
-       {"started", absl::StrCat(ClockText(start, absl::LocalTimeZone()), " (",
-                                AgeText(start, absl::Now(), absl::LocalTimeZone()), ")")},
-       {"process", absl::StrCat(info.process_id())},
-       {"state dir", info.state_dir()},
-       {"import roots", absl::StrJoin(info.import_roots(), ", ")},
-       {"jobs", absl::StrCat(info.running_jobs(), " running, ", info.queued_jobs(), " queued")},
-       {"datasets", absl::StrCat(info.datasets())}},
-      session.terminal().style()));
+  session.Print(RenderServer(info, ViewTime::Now(), session.terminal().style()));
   return ExitCode::kOk;
+}
+
+// Each message as a JSON line; else one live line, and where there can be none a line each.
+ExitCode Watch(Session& session, double reconnect_seconds) {
+  const auto stub = v1::ServerService::NewStub(session.channel());
+  const FollowResult result = Follow<v1::ServerInfo>(
+      session, absl::Seconds(reconnect_seconds),
+      [&](grpc::ClientContext* context) { return stub->WatchServer(context, v1::WatchServerRequest()); },
+      [&](const v1::ServerInfo& info) {
+        Terminal& terminal = session.terminal();
+        if (session.json()) {
+          session.PrintJson(info);
+        } else if (terminal.live()) {
+          terminal.Live(RenderServerLine(info, terminal.style()));
+        } else {
+          terminal.Line(RenderServerLine(info, terminal.style()));
+        }
+        return false;
+      },
+      /*ok_is_end=*/false);
+  session.terminal().ClearLive();
+  if (result.end == FollowEnd::kFailed) return session.Fail(result.failure);
+  return session.Interrupted("the server goes on");
 }
 
 ExitCode Drain(Session& session) {
@@ -63,8 +69,13 @@ ExitCode Drain(Session& session) {
 
 void AddServerCommands(CLI::App& app, Command& chosen) {
   CLI::App* server = app.add_subcommand("server", "The server itself")->require_subcommand(1);
-  server->add_subcommand("info", "Version, device, addresses, directories and work of the server")->callback([&chosen] {
-    chosen = Info;
+  server->add_subcommand("info", "Version, device and its memory, addresses, directories and work of the server")
+      ->callback([&chosen] { chosen = Info; });
+  CLI::App* watch = server->add_subcommand("watch", "Follow the server's work and its device's memory until Ctrl-C");
+  const auto reconnect_seconds = std::make_shared<double>(kDefaultReconnectSeconds);
+  AddReconnectOption(*watch, *reconnect_seconds);
+  watch->callback([reconnect_seconds, &chosen] {
+    chosen = [reconnect_seconds](Session& session) { return Watch(session, *reconnect_seconds); };
   });
   server
       ->add_subcommand("drain",

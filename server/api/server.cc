@@ -75,7 +75,8 @@ class GrpcServer final : public Server {
         plan_service_(options.default_graph_cache, jobs, limits_),
         census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, jobs, streams_, limits_),
-        server_service_(std::move(options.info), std::move(options.request_drain), jobs, catalog),
+        server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
+                        jobs, catalog, streams_, limits_),
         address_(std::move(options.address)),
         observer_(std::move(options.observe_request)) {}
 

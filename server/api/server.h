@@ -13,6 +13,7 @@
 #include "api/call_limits.h"
 #include "api/request_observer.h"
 #include "api/server_info.h"
+#include "base/device_state.h"
 #include "data/catalog/catalog.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
@@ -24,8 +25,9 @@ struct ServerOptions {
   ServerInfo info;
   // Policy of a job's graph cache where its spec does not say.
   graphcache::PolicyOptions default_graph_cache;
-  RequestObserver observe_request;      // must not block
-  std::function<void()> request_drain;  // as ServerService
+  RequestObserver observe_request;                                           // must not block
+  std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
+  std::function<void()> request_drain;                                       // as ServerService
   CallLimitOptions limits;
 };
 

@@ -2,8 +2,12 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <memory>
+#include <string>
 #include <utility>
 
+#include "api/convert_device.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
 #include "api/text.h"
@@ -11,6 +15,39 @@
 
 namespace permafrost::api {
 namespace {
+
+// From one notice of a watch to the next.
+constexpr absl::Duration kWatchInterval = absl::Seconds(1);
+constexpr char kServerKey[] = "server";
+
+// The server as it is, then each change that a notice finds. Borrows both.
+class ServerWatch final : public StreamSource<v1::ServerInfo> {
+ public:
+  ServerWatch(const ServerStatus& status, ChangeHub& hub) : status_(status), hub_(hub) {}
+  absl::StatusOr<Pull> Next(v1::ServerInfo& response) override {
+    response = status_.Read();
+    std::string bytes = response.SerializeAsString();
+    if (bytes == sent_) return Pull::kWait;
+    // What has changed since the last notice waits for the next. A drain does not: the server soon ends.
+    const bool drains = response.draining() && !std::exchange(draining_, response.draining());
+    if (!sent_.empty() && !drains && !due_.exchange(false)) return Pull::kWait;
+    sent_ = std::move(bytes);
+    return Pull::kMore;
+  }
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {
+    return hub_.Subscribe(kServerKey, [this, listener = std::move(listener)] {
+      due_ = true;
+      listener();
+    });
+  }
+
+ private:
+  const ServerStatus& status_;
+  ChangeHub& hub_;
+  std::string sent_;  // the last response
+  bool draining_ = false;
+  std::atomic<bool> due_ = false;
+};
 
 // Answers, then drains: OnDone comes after the answer is on its way.
 class DrainReactor final : public grpc::ServerUnaryReactor {
@@ -29,35 +66,69 @@ class DrainReactor final : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
-void ServerService::SetListenAddress(std::string address) {
+void ServerStatus::SetListenAddress(std::string address) {
   absl::MutexLock lock(&mu_);
   listen_address_ = std::move(address);
+}
+
+v1::ServerInfo ServerStatus::Read() const {
+  v1::ServerInfo wire;
+  wire.set_version(info_.version);
+  wire.set_git_commit(info_.git_commit);
+  wire.set_torch_version(info_.torch_version);
+  wire.set_device(info_.device);
+  wire.set_threads(info_.threads);
+  SetTime(info_.start_time, [&wire] { return wire.mutable_start_time(); });
+  wire.set_state_dir(ValidUtf8(info_.state_dir));
+  for (const std::string& root : info_.import_roots) wire.add_import_roots(ValidUtf8(root));
+  wire.set_draining(jobs_.draining());
+  {
+    absl::MutexLock lock(&mu_);
+    wire.set_listen_address(listen_address_);
+  }
+  wire.set_metrics_address(info_.metrics_address);
+  wire.set_process_id(getpid());
+  const auto counts = jobs_.CountByState();
+  const auto count = [&counts](jobs::JobState s) { return static_cast<int32_t>(counts[static_cast<size_t>(s)]); };
+  wire.set_queued_jobs(count(jobs::JobState::kQueued));
+  wire.set_running_jobs(count(jobs::JobState::kRunning) + count(jobs::JobState::kCancelling));
+  wire.set_datasets(static_cast<int32_t>(catalog_.List().size()));
+  *wire.mutable_device_state() = DeviceStateToWire(device_state_());
+  return wire;
+}
+
+ServerService::ServerService(ServerInfo info, std::function<DeviceState()> device_state,
+                             std::function<void()> request_drain, jobs::JobManager& jobs, data::Catalog& catalog,
+                             StreamSet& streams, CallLimits& limits)
+    : status_(std::move(info), std::move(device_state), jobs, catalog),
+      request_drain_(std::move(request_drain)),
+      jobs_(jobs),
+      streams_(streams),
+      limits_(limits),
+      hub_(kWatchInterval),
+      ticker_([this] { Tick(); }) {}
+
+ServerService::~ServerService() {
+  closing_.Set();
+  ticker_.join();
+}
+
+void ServerService::Tick() {
+  while (!closing_.WaitFor(kWatchInterval)) hub_.Notify(kServerKey);
 }
 
 grpc::ServerUnaryReactor* ServerService::GetServerInfo(grpc::CallbackServerContext* context,
                                                        const v1::GetServerInfoRequest* /*request*/,
                                                        v1::ServerInfo* response) {
-  response->set_version(info_.version);
-  response->set_git_commit(info_.git_commit);
-  response->set_torch_version(info_.torch_version);
-  response->set_device(info_.device);
-  response->set_threads(info_.threads);
-  SetTime(info_.start_time, [response] { return response->mutable_start_time(); });
-  response->set_state_dir(ValidUtf8(info_.state_dir));
-  for (const std::string& root : info_.import_roots) response->add_import_roots(ValidUtf8(root));
-  response->set_draining(jobs_.draining());
-  {
-    absl::MutexLock lock(&mu_);
-    response->set_listen_address(listen_address_);
-  }
-  response->set_metrics_address(info_.metrics_address);
-  response->set_process_id(getpid());
-  const auto counts = jobs_.CountByState();
-  const auto count = [&counts](jobs::JobState s) { return static_cast<int32_t>(counts[static_cast<size_t>(s)]); };
-  response->set_queued_jobs(count(jobs::JobState::kQueued));
-  response->set_running_jobs(count(jobs::JobState::kRunning) + count(jobs::JobState::kCancelling));
-  response->set_datasets(static_cast<int32_t>(catalog_.List().size()));
+  *response = status_.Read();
   return Reply(context, absl::OkStatus());
+}
+
+grpc::ServerWriteReactor<v1::ServerInfo>* ServerService::WatchServer(grpc::CallbackServerContext* context,
+                                                                     const v1::WatchServerRequest* /*request*/) {
+  return StartStream<v1::ServerInfo>(
+      *context, limits_.watches, streams_,
+      [&]() -> absl::StatusOr<std::unique_ptr<ServerWatch>> { return std::make_unique<ServerWatch>(status_, hub_); });
 }
 
 grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*context*/,

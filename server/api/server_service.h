@@ -1,42 +1,77 @@
 // ServerService: the daemon about itself.
 // Threads: gRPC's.
-// Borrows the job manager and the catalog.
+// Borrows the job manager, the catalog, the set of streams and the limits.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "api/call_limits.h"
 #include "api/server_info.h"
+#include "api/server_stream.h"
+#include "base/change_hub.h"
+#include "base/device_state.h"
+#include "base/monotonic.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
 namespace permafrost::api {
 
-class ServerService final : public v1::ServerService::CallbackService {
+// What changes while the server runs, and what every handler and watch of the service reads.
+class ServerStatus {
  public:
-  // `request_drain` must not block; called after the answer to Drain has been sent.
-  ServerService(ServerInfo info, std::function<void()> request_drain, jobs::JobManager& jobs, data::Catalog& catalog)
-      : info_(std::move(info)), request_drain_(std::move(request_drain)), jobs_(jobs), catalog_(catalog) {}
+  ServerStatus(ServerInfo info, std::function<DeviceState()> device_state, jobs::JobManager& jobs,
+               data::Catalog& catalog)
+      : info_(std::move(info)), device_state_(std::move(device_state)), jobs_(jobs), catalog_(catalog) {}
 
   // host:port as bound, which is known only once the server runs.
   void SetListenAddress(std::string address);
+  // As of now.
+  v1::ServerInfo Read() const;
+
+ private:
+  const ServerInfo info_;
+  const std::function<DeviceState()> device_state_;
+  jobs::JobManager& jobs_;
+  data::Catalog& catalog_;
+  mutable absl::Mutex mu_;
+  std::string listen_address_ ABSL_GUARDED_BY(mu_);
+};
+
+class ServerService final : public v1::ServerService::CallbackService {
+ public:
+  // `request_drain` must not block; called after the answer to Drain has been sent. `device_state` is asked on any
+  // thread.
+  ServerService(ServerInfo info, std::function<DeviceState()> device_state, std::function<void()> request_drain,
+                jobs::JobManager& jobs, data::Catalog& catalog, StreamSet& streams, CallLimits& limits);
+  ~ServerService() override;
+
+  void SetListenAddress(std::string address) { status_.SetListenAddress(std::move(address)); }
 
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* request,
                                           v1::ServerInfo* response) override;
+  grpc::ServerWriteReactor<v1::ServerInfo>* WatchServer(grpc::CallbackServerContext* context,
+                                                        const v1::WatchServerRequest* request) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
 
  private:
-  const ServerInfo info_;
+  // Wakes the watches: nobody tells of the device's memory when it changes.
+  void Tick();
+
+  ServerStatus status_;
   const std::function<void()> request_drain_;
   jobs::JobManager& jobs_;
-  data::Catalog& catalog_;
-  absl::Mutex mu_;
-  std::string listen_address_ ABSL_GUARDED_BY(mu_);
+  StreamSet& streams_;
+  CallLimits& limits_;
+  ChangeHub hub_;
+  Event closing_;
+  std::thread ticker_;
 };
 
 }  // namespace permafrost::api

@@ -29,6 +29,7 @@
 #include "graphcache/cause.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
+#include "telemetry/device_metrics.h"
 #include "telemetry/exposer.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
@@ -89,6 +90,8 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                            .device = device},
                                           api::RequestMethods(), api::StatusCodeNames());
 
+  telemetry::DeviceMetrics device_metrics(*registry);
+
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
                       data::Catalog::Create({.directory = state_dir / "datasets",
                                              .import_roots = import_roots,
@@ -104,6 +107,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
     RefreshMetrics(*catalog, job_metrics, server_metrics);
     const StorageUse storage = runner->storage_use();
     cache_metrics.SetTorchStorage(storage.bytes, storage.peak_bytes, storage.allocations);
+    device_metrics.Set(runner->device_state());
   });
   if (!exposer.ok()) return Annotate(exposer.status(), "--metrics");
 
@@ -123,6 +127,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
     server_metrics.ObserveRequest(method, code, duration);
   };
   server_options.default_graph_cache = options.graph_cache;
+  server_options.device_state = [&runner] { return runner->device_state(); };
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);
   if (!server.ok()) return Annotate(server.status(), "--listen");

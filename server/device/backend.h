@@ -55,8 +55,9 @@ class Backend {
   virtual void Synchronize() const = 0;
   // Whether steps can be captured with this libtorch; asked once, at start. Errors: Internal.
   virtual absl::Status CheckCapture() const = 0;
-  // Whether an executable is a recording, which finds graph breaks and replays bit for bit. If not, it is the program
-  // itself, run at one shape: that bounds what a backend keeps that compiles by shape.
+  // Whether an executable is a recording of operators, replayed bit for bit, which may serve every shape. If not, it is
+  // of one shape: a graph of the device, or the program itself, which bounds what a backend keeps that compiles by
+  // shape.
   virtual bool records() const = 0;
   // Whether it compiles by shape when a step first runs, and keeps that, whatever executables are dropped, until
   // EmptyCaches.

@@ -54,4 +54,15 @@ using ProbeInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(
 // called: the capture notes the place, and each replay calls the program's on_phase there.
 void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);
 
+// While one lives MarkPhase does nothing on its thread, unless a tape records: for runs that are no steps.
+class SilentPhases {
+ public:
+  SilentPhases();
+  SilentPhases(const SilentPhases&) = delete;
+  ~SilentPhases();
+
+ private:
+  const bool outer_;  // whether the thread was silent before
+};
+
 }  // namespace permafrost::device

@@ -34,7 +34,7 @@ absl::Status StepCompiler::WarmUp(Mode mode, const BatchShape& shape) {
 
 std::string NoDynamicReason(const device::Backend& backend, const Task& task) {
   if (!backend.records()) {
-    return absl::StrCat(AbslView(kDeviceNames.Name(backend.kind())), " records no steps");
+    return absl::StrCat(AbslView(kDeviceNames.Name(backend.kind())), "'s executables are of one shape each");
   }
   return task.NoDynamicReason();
 }

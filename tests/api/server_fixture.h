@@ -63,6 +63,10 @@ class ServerTest : public ::testing::Test {
       EXPECT_GE(duration, absl::ZeroDuration());
       counts_.Add(method, code);
     };
+    options.device_state = [this] {
+      const absl::MutexLock lock(&device_mu_);
+      return device_;
+    };
     options.request_drain = [this] { drain_requested_.Notify(); };
     auto server = Server::Start(std::move(options), manager_, catalog_);
     ASSERT_TRUE(server.ok()) << server.status();
@@ -85,6 +89,13 @@ class ServerTest : public ::testing::Test {
     return std::nullopt;
   }
 
+  void SetDevice(DeviceState device) {
+    const absl::MutexLock lock(&device_mu_);
+    device_ = std::move(device);
+  }
+
+  absl::Mutex device_mu_;
+  DeviceState device_ ABSL_GUARDED_BY(device_mu_);
   const graphcache::PolicyOptions default_graph_cache_{
       .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
   CallLimitOptions limits_;  // of a server that starts in SetUp

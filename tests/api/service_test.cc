@@ -213,6 +213,59 @@ TEST_F(ServerTest, ServerInfoTellsWhatMainKnowsAndWhatTheRoomsKnow) {
   EXPECT_FALSE(info.draining());
 }
 
+// What the device does not tell is absent, and not 0.
+TEST_F(ServerTest, ServerInfoTellsTheDevicesState) {
+  SetDevice({.memory = {.allocated = 5, .reserved = 7, .driver = 0, .recommended_max = 13, .resident = std::nullopt},
+             .graph_entries = 0,
+             .no_graph_entries_reason = "",
+             .empty_caches = {{"job", 1}, {"never", 2}},
+             .utilization = 0.5,
+             .settings = {{"PYTORCH_ENABLE_MPS_FALLBACK", "1\xff"}},
+             .warnings = {"set"}});
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  ASSERT_TRUE(server_stub_->GetServerInfo(&context, {}, &info).ok());
+  const v1::DeviceState& state = info.device_state();
+  EXPECT_EQ(state.memory().ShortDebugString(),
+            "allocated_bytes: 5 reserved_bytes: 7 driver_bytes: 0 recommended_max_bytes: 13");
+  EXPECT_TRUE(state.has_graph_entries());
+  EXPECT_EQ(state.graph_entries(), 0);
+  ASSERT_EQ(state.empty_caches_size(), 2);
+  EXPECT_EQ(state.empty_caches(1).ShortDebugString(), "reason: \"never\" count: 2");
+  EXPECT_EQ(state.utilization(), 0.5);
+  EXPECT_EQ(state.settings(0).name(), "PYTORCH_ENABLE_MPS_FALLBACK");
+  EXPECT_THAT(state.settings(0).value(), StartsWith("1"));
+  EXPECT_THAT(state.warnings(), ElementsAre("set"));
+
+  SetDevice({.memory = {}, .no_graph_entries_reason = "not this version"});
+  grpc::ClientContext again;
+  ASSERT_TRUE(server_stub_->GetServerInfo(&again, {}, &info).ok());
+  EXPECT_FALSE(info.device_state().has_graph_entries());
+  EXPECT_FALSE(info.device_state().has_utilization());
+  EXPECT_EQ(info.device_state().no_graph_entries_reason(), "not this version");
+}
+
+TEST_F(ServerTest, AWatchTellsTheServerAndWhatChanges) {
+  grpc::ClientContext context;
+  const auto reader = server_stub_->WatchServer(&context, {});
+  v1::ServerInfo info;
+  ASSERT_TRUE(reader->Read(&info));
+  EXPECT_EQ(info.version(), "1.2.3");
+  EXPECT_FALSE(info.device_state().has_graph_entries());
+  SetDevice({.memory = {}, .graph_entries = 8});
+  ASSERT_TRUE(reader->Read(&info));
+  EXPECT_EQ(info.device_state().graph_entries(), 8);
+  manager_.Put(MakeJob("a", jobs::JobState::kQueued));
+  ASSERT_TRUE(reader->Read(&info));
+  EXPECT_EQ(info.queued_jobs(), 1);
+  manager_.Drain();
+  server_->Shutdown(absl::InfiniteDuration());
+  ASSERT_TRUE(reader->Read(&info));
+  EXPECT_TRUE(info.draining());
+  EXPECT_FALSE(reader->Read(&info));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
 TEST_F(ServerTest, DrainAnswersWithTheRunningJobThenAsksMain) {
   manager_.Put(MakeJob("a", jobs::JobState::kRunning));
   grpc::ClientContext context;

@@ -184,11 +184,16 @@ class FakeInfo final : public v1::ServerService::Service {
  public:
   UnaryScript<v1::GetServerInfoRequest, v1::ServerInfo> info;
   UnaryScript<v1::DrainRequest, v1::DrainResponse> drain;
+  StreamScript<v1::WatchServerRequest, v1::ServerInfo> watch;
 
  private:
   grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest* request,
                              v1::ServerInfo* response) override {
     return info ? info(*request, *response) : NotScripted();
+  }
+  grpc::Status WatchServer(grpc::ServerContext* context, const v1::WatchServerRequest* request,
+                           grpc::ServerWriter<v1::ServerInfo>* writer) override {
+    return watch ? watch(*request, *writer, *context) : NotScripted();
   }
   grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request, v1::DrainResponse* response) override {
     return drain ? drain(*request, *response) : NotScripted();

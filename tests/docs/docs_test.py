@@ -80,6 +80,11 @@ def bad_commands(lines):
     return bad
 
 
+def workflow_commands(text):
+    """The command lines of a CI workflow."""
+    return re.findall(r"^ *- run: (.*)$", text, re.M)
+
+
 @functools.cache
 def sources(folder, *suffixes):
     return "\n".join(path.read_text() for path in sorted((ROOT / folder).rglob("*")) if path.suffix in suffixes)
@@ -132,6 +137,16 @@ class Documents(unittest.TestCase):
             inline, fenced = code(path.read_text())
             self.assertEqual(bad_commands(fenced + inline), [], path)
 
+    def test_workflows_run_what_there_is(self):
+        workflows = sorted((ROOT / ".github/workflows").glob("*.yml"))
+        self.assertNotEqual(workflows, [])
+        for path in workflows:
+            commands = workflow_commands(path.read_text())
+            self.assertNotEqual(commands, [], path)
+            self.assertEqual(bad_commands(commands), [], path)
+            for program in {command.split()[0] for command in commands}:
+                self.assertTrue((ROOT / program).exists() or (BIN / program.removeprefix("build/bin/")).exists(), program)
+
     def test_metrics_are_exported(self):
         for path in documents():
             self.assertEqual(bad_metrics(path.read_text()), [], path)
@@ -158,6 +173,7 @@ class Checks(unittest.TestCase):
         self.assertEqual(bad_classes("`GraphCache` runs, `GraphCashier` not"), ["GraphCashier"])
         bad = ["build/bin/permafrost job submit --fly", "build/bin/permafrostd --land", "build/bin/permafrost jog list", "bench/run steps --swim"]
         self.assertEqual(len(bad_commands([*bad, "build/bin/permafrost job submit --epochs 2", "build/bin/permafrostd --threads 2"])), len(bad))
+        self.assertEqual(workflow_commands("    steps:\n      - uses: a\n      - run: tests/run --fast\n"), ["tests/run --fast"])
         self.assertEqual(documented_rooms("| `a` | x | `b` |\n"), {"a": ["b"]})
         self.assertEqual(upward({"a": [], "b/c": ["a"], "d": ["e/x.h", "b/c"], "e": ["d"]}), [("d", "e/x.h")])
 

@@ -82,6 +82,9 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   EXPECT_EQ(Metric(after, "permafrost_train_epoch_seconds_count"), 3);
   EXPECT_GE(Metric(after, "permafrost_checkpoint_seconds_count"), 1) << "at the end at least";
   EXPECT_EQ(Metric(after, "permafrost_dataset_mapped_bytes"), 0);
+  EXPECT_GT(Metric(after, "permafrost_device_memory_bytes{kind=\"resident\"}"), 50e6);
+  EXPECT_THAT(after, testing::Not(HasSubstr("permafrost_device_memory_bytes{kind=\"driver\"}"))) << "a CPU has none";
+  EXPECT_THAT(daemon.Client({"server", "info"}).out, HasSubstr("resident"));
   EXPECT_EQ(Metric(after, "permafrost_grpc_requests_total{code=\"OK\",method=\"JobService/CreateJob\"}"), 1);
   EXPECT_EQ(daemon.Stop(), 0);
 }

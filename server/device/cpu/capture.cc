@@ -18,12 +18,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-absl::Status BreakStatus(const TapeBreak& broken) {
-  const std::string text = broken.op.empty() ? broken.why : absl::StrCat(broken.op, " ", broken.why);
-  return WithReason(absl::FailedPreconditionError(absl::StrCat("the step cannot be captured: ", text)),
-                    graphcache::kGraphBreakReason, {{"op", broken.op}, {"why", broken.why}});
-}
-
 // The first thing that a replay left otherwise than the step did.
 std::optional<TapeBreak> Disagreement(const StepProgram& program, const Left& replay, const Left& step) {
   const std::optional<std::string> what = FirstDifference(program, replay, step);

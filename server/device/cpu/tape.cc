@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "device/cpu/tape_compare.h"
 #include "device/torch_version.h"
 
@@ -65,6 +66,12 @@ class StorageNumbers {
 };
 
 }  // namespace
+
+absl::Status BreakStatus(const TapeBreak& broken) {
+  const std::string text = broken.op.empty() ? broken.why : absl::StrCat(broken.op, " ", broken.why);
+  return WithReason(absl::FailedPreconditionError(absl::StrCat("the step cannot be captured: ", text)),
+                    graphcache::kGraphBreakReason, {{"op", broken.op}, {"why", broken.why}});
+}
 
 // One run of a step under the recording key: numbers its tensors, and hands on each of its operators.
 class Tape::Pass {

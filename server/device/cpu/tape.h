@@ -31,6 +31,9 @@ struct TapeBreak {
   std::string why;  // one line
 };
 
+// FailedPrecondition with graphcache::kGraphBreakReason.
+absl::Status BreakStatus(const TapeBreak& broken);
+
 class Tape {
  public:
   enum class SlotKind {

@@ -1,10 +1,12 @@
 #include "device/cuda/cuda_backend.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/GraphImplInterface.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "base/resident_memory.h"
+#include "device/cuda/graph_capturer.h"
 #include "device/shaped_program.h"
 
 namespace permafrost::device {
@@ -19,7 +21,10 @@ class CudaBackend final : public Backend {
   void Synchronize() const override { at::detail::getCUDAHooks().deviceSynchronize(device().index()); }
   absl::Status CheckCapture() const override { return absl::OkStatus(); }
   bool records() const override { return false; }
-  std::unique_ptr<Capturer> MakeCapturer() const override { return std::make_unique<ShapedCapturer>(); }
+  std::unique_ptr<Capturer> MakeCapturer() const override {
+    if (!HasGraphs()) return std::make_unique<ShapedCapturer>();
+    return std::make_unique<GraphCapturer>(device());
+  }
   StorageUse storage() const override {
     const auto stats = allocator().getDeviceStats(device().index());
     constexpr auto kAll = static_cast<size_t>(StatType::AGGREGATE);
@@ -39,6 +44,7 @@ class CudaBackend final : public Backend {
     state.memory.driver = static_cast<int64_t>(total - free);
     state.memory.recommended_max = static_cast<int64_t>(total);
     state.memory.resident = static_cast<int64_t>(ResidentBytes());
+    if (!HasGraphs()) state.warnings.emplace_back("this libtorch has no CUDA graphs: steps run as they are");
     state.no_graph_entries_reason = "CUDA keeps no compiled graphs but the executables of jobs";
     return state;
   }
@@ -47,6 +53,7 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  static bool HasGraphs() { return at::has_graph_impl(c10::kCUDA); }
   static c10::DeviceAllocator& allocator() {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return *at::getDeviceAllocator(c10::kCUDA);

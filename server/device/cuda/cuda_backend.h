@@ -1,4 +1,4 @@
-// An NVIDIA GPU, the first one. Steps run as they are; CUDA graphs are not captured yet.
+// An NVIDIA GPU, the first one. Executables are CUDA graphs, one a shape (graph_capturer.h).
 #pragma once
 
 #include <memory>

@@ -1,0 +1,18 @@
+// The server as text.
+// Threads: pure functions.
+#pragma once
+
+#include <string>
+
+#include "client/job_view.h"
+#include "client/style.h"
+#include "permafrost/v1/server.pb.h"
+
+namespace permafrost::client {
+
+// A row for each thing it tells; of its device what the device tells.
+std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const RenderStyle& style);
+// One line: its work and its device's memory.
+std::string RenderServerLine(const v1::ServerInfo& info, const RenderStyle& style);
+
+}  // namespace permafrost::client

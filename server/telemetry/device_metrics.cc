@@ -1,0 +1,107 @@
+#include "telemetry/device_metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace permafrost::telemetry {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+
+// A series that is there only while there is a value.
+class MaybeGauge {
+ public:
+  MaybeGauge(prometheus::Family<Gauge>& family, prometheus::Labels labels)
+      : family_(family), labels_(std::move(labels)) {}
+  void Set(std::optional<double> value) {
+    if (!value) {
+      if (gauge_ != nullptr) family_.Remove(gauge_);
+      gauge_ = nullptr;
+      return;
+    }
+    if (gauge_ == nullptr) gauge_ = &family_.Add(labels_);
+    gauge_->Set(*value);
+  }
+
+ private:
+  prometheus::Family<Gauge>& family_;
+  const prometheus::Labels labels_;
+  Gauge* gauge_ = nullptr;
+};
+
+prometheus::Family<Gauge>& MemoryFamily(prometheus::Registry& registry) {
+  return prometheus::BuildGauge()
+      .Name("permafrost_device_memory_bytes")
+      .Help(
+          "Memory of the device by kind: of live tensors, held by the allocator, held by the driver for this process, "
+          "the most that the device recommends, and this process on the host. Kinds it does not tell are absent.")
+      .Register(registry);
+}
+
+}  // namespace
+
+struct DeviceMetrics::Families {
+  explicit Families(prometheus::Registry& registry)
+      : graphs(prometheus::BuildGauge()
+                   .Name("permafrost_device_graph_entries")
+                   .Help("Graphs that the device itself keeps compiled, one a shape. Absent where it is not known.")
+                   .Register(registry),
+               {}),
+        utilization(prometheus::BuildGauge()
+                        .Name("permafrost_device_utilization_ratio")
+                        .Help("How busy the device is, 0 to 1. Absent where the device does not tell.")
+                        .Register(registry),
+                    {}) {
+    auto& memory = MemoryFamily(registry);
+    for (const char* kind : {"allocated", "reserved", "driver", "recommended_max", "resident"}) {
+      memory_by_kind.emplace(kind, MaybeGauge(memory, {{"kind", kind}}));
+    }
+    auto& emptied = prometheus::BuildCounter()
+                        .Name("permafrost_device_empty_cache_total")
+                        .Help("How often the device's own caches, of memory and of compiled graphs, were emptied.")
+                        .Register(registry);
+    for (const auto& [reason, name] : kEmptyReasonNames.rows) {
+      empty_by_reason[std::string(name)] = &emptied.Add({{"reason", std::string(name)}});
+    }
+  }
+
+  absl::Mutex mu;
+  MaybeGauge graphs ABSL_GUARDED_BY(mu), utilization ABSL_GUARDED_BY(mu);
+  std::map<std::string, MaybeGauge> memory_by_kind ABSL_GUARDED_BY(mu);
+  std::map<std::string, Counter*> empty_by_reason ABSL_GUARDED_BY(mu);
+};
+
+DeviceMetrics::DeviceMetrics(prometheus::Registry& registry) : families_(std::make_unique<Families>(registry)) {}
+
+DeviceMetrics::~DeviceMetrics() = default;
+
+void DeviceMetrics::Set(const DeviceState& state) {
+  const absl::MutexLock lock(&families_->mu);
+  const DeviceMemory& memory = state.memory;
+  const std::pair<const char*, std::optional<int64_t>> kinds[] = {{"allocated", memory.allocated},
+                                                                  {"reserved", memory.reserved},
+                                                                  {"driver", memory.driver},
+                                                                  {"recommended_max", memory.recommended_max},
+                                                                  {"resident", memory.resident}};
+  for (const auto& [kind, bytes] : kinds) families_->memory_by_kind.at(kind).Set(bytes);
+  families_->graphs.Set(state.graph_entries);
+  families_->utilization.Set(state.utilization);
+  for (const auto& [reason, count] : state.empty_caches) {
+    const auto found = families_->empty_by_reason.find(reason);
+    if (found == families_->empty_by_reason.end()) continue;
+    // Never back: a total that shrank is not a total.
+    if (const double more = static_cast<double>(count) - found->second->Value(); more > 0)
+      found->second->Increment(more);
+  }
+}
+
+}  // namespace permafrost::telemetry
