@@ -219,6 +219,7 @@ void AddCacheCommands(CLI::App& app, Command& chosen) {
   AddForCacheOfJob(*cache, "clear", "Drop every executable at the job's next step; a frozen cache stays frozen", Clear,
                    chosen);
   AddCachePlan(*cache, chosen);
+  AddCacheCensus(*cache, chosen);
   AddCacheWatch(*cache, chosen);
 }
 

@@ -22,12 +22,6 @@ struct PlanFlags {
   std::string svg;
 };
 
-// "zinc, batches of 32": what the plan is of.
-std::string SubjectOf(const v1::JobSpec& spec) {
-  const std::string dataset = OneLine(StripCollection("datasets", spec.dataset()));
-  return spec.batch_size() > 0 ? absl::StrCat(dataset, ", batches of ", CountText(spec.batch_size())) : dataset;
-}
-
 ExitCode Plan(Session& session, const PlanFlags& flags) {
   v1::CreateJobRequest job;
   ExitCode failed = ExitCode::kOk;

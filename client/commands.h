@@ -35,6 +35,7 @@ void AddDatasetVerify(CLI::App& dataset, Command& chosen);
 void AddDatasetSample(CLI::App& dataset, Command& chosen);
 
 // Parts of `cache`, each in its own file.
+void AddCacheCensus(CLI::App& cache, Command& chosen);
 void AddCachePlan(CLI::App& cache, Command& chosen);
 void AddCacheWatch(CLI::App& cache, Command& chosen);
 

@@ -72,6 +72,8 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.layers) model.set_num_layers(*flags.layers);
   if (flags.pooling)
     model.set_pooling(EnumOf<v1::ModelSpec::Pooling>(*v1::ModelSpec::Pooling_descriptor(), *flags.pooling));
+  if (flags.lowering)
+    model.set_lowering(EnumOf<v1::ModelSpec::Lowering>(*v1::ModelSpec::Lowering_descriptor(), *flags.lowering));
   if (flags.dropout) model.set_dropout(*flags.dropout);
   v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
   if (flags.optimizer) {
@@ -120,6 +122,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   const std::string keep = NumberDefault([](const TrainOptions& o) { return o.checkpoint.keep; });
   const std::string pooling =
       JobDefault([](const TrainOptions& o) { return NameOf(nn::kPoolingNames, o.model.pooling); });
+  const std::string lowering =
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kLoweringNames, o.model.lowering); });
   const std::string optimizer =
       JobDefault([](const TrainOptions& o) { return NameOf(nn::kOptimizerNames, o.optimizer.algorithm); });
   const std::string schedule =
@@ -138,6 +142,9 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       ->type_name("N");
   AddEnumOption(command, "--pooling", flags.pooling, *v1::ModelSpec::Pooling_descriptor(),
                 absl::StrCat("How nodes become a graph (", pooling, ")"));
+  AddEnumOption(
+      command, "--lowering", flags.lowering, *v1::ModelSpec::Lowering_descriptor(),
+      absl::StrCat("Operators of a step: shape-free ones add nothing to the graph cache of MPS (", lowering, ")"));
   command
       .add_option("--dropout", flags.dropout,
                   absl::StrCat("Part of a layer's outputs zeroed in training (", dropout, ")"))
@@ -199,6 +206,11 @@ bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& requ
   if (!request.spec().dataset().empty()) return true;
   exit = session.Fail(UsageFailure("--dataset is missing: name one, or give it as `dataset` in --file"));
   return false;
+}
+
+std::string SubjectOf(const v1::JobSpec& spec) {
+  const std::string dataset = OneLine(StripCollection("datasets", spec.dataset()));
+  return spec.batch_size() > 0 ? absl::StrCat(dataset, ", batches of ", CountText(spec.batch_size())) : dataset;
 }
 
 }  // namespace permafrost::client

@@ -40,7 +40,7 @@ struct BatchingFlags {
 // What flags say; it overrides the file.
 struct JobFlags {
   std::string file;
-  std::optional<std::string> dataset, model, pooling, optimizer, schedule, loss;
+  std::optional<std::string> dataset, model, pooling, lowering, optimizer, schedule, loss;
   std::optional<int32_t> hidden, layers, priority, checkpoint_keep;
   std::optional<int64_t> epochs, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps;
   std::optional<uint64_t> seed;
@@ -56,5 +56,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags);
 // The job that the file and the flags describe. False where there is none, and why was printed: `exit` is then the
 // program's.
 bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& request, ExitCode& exit);
+
+// "zinc, batches of 32": what a plan is of.
+std::string SubjectOf(const v1::JobSpec& spec);
 
 }  // namespace permafrost::client

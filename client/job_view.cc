@@ -117,6 +117,9 @@ std::string ModelText(const v1::Job& job) {
   if (!IsNodeLevel(job)) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Pooling_descriptor(), model.pooling()), " pooling");
   }
+  if (model.lowering() > v1::ModelSpec::LOWERING_AUTO) {
+    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Lowering_descriptor(), model.lowering()), " lowering");
+  }
   if (model.dropout() > 0) absl::StrAppend(&text, ", dropout ", ExactText(model.dropout()));
   return text;
 }

@@ -23,20 +23,6 @@ const v1::BatchSchedule& ScheduleOf(const Row& row, const Plan& plan) {
   return known ? plan.schedules(row.schedule()) : v1::BatchSchedule::default_instance();
 }
 
-std::string ScheduleText(const v1::BatchSchedule& schedule) {
-  std::string text = absl::StrCat(schedule.batching(), ": ");
-  if (schedule.estimated()) absl::StrAppend(&text, "about ");
-  absl::StrAppend(&text, CountText(schedule.batches()), " batches", schedule.cut() ? " walked" : "", " in ",
-                  CountText(schedule.epochs()), schedule.epochs() == 1 ? " epoch, " : " epochs, ",
-                  CountText(schedule.shapes()), schedule.shapes() == 1 ? " shape" : " different shapes");
-  if (schedule.epochs() > 1 && !schedule.estimated() && schedule.shapes() > 1)
-    absl::StrAppend(&text, " (", CountText(schedule.first_epoch_shapes()), " in the first epoch)");
-  absl::StrAppend(&text, "; largest ", CountText(schedule.ceiling().nodes()), " nodes, ",
-                  CountText(schedule.ceiling().edges()), " edges");
-  if (schedule.cut()) absl::StrAppend(&text, "; the schedule is longer than what was walked");
-  return text;
-}
-
 std::string FreezePointText(const Plan& plan) {
   if (plan.freeze_at() == 0) return absl::StrCat("none: ", OneLine(plan.no_op_reason()));
   return absl::StrCat("after ", CountText(plan.freeze_at()), plan.freeze_at() == 1 ? " shape" : " shapes",
@@ -67,27 +53,47 @@ bool SaysTheSame(const Row& row, const Plan& plan) {
          row.policy().policy() == first.policy().policy();
 }
 
-std::string PlanPolicyText(const Row& row, const Plan& plan) {
-  const Policy& policy = row.policy();
+std::string BatchScheduleText(const v1::BatchSchedule& schedule) {
+  std::string text = absl::StrCat(schedule.batching(), ": ");
+  if (schedule.estimated()) absl::StrAppend(&text, "about ");
+  absl::StrAppend(&text, CountText(schedule.batches()), " batches", schedule.cut() ? " walked" : "", " in ",
+                  CountText(schedule.epochs()), schedule.epochs() == 1 ? " epoch, " : " epochs, ",
+                  CountText(schedule.shapes()), schedule.shapes() == 1 ? " shape" : " different shapes");
+  if (schedule.epochs() > 1 && !schedule.estimated() && schedule.shapes() > 1)
+    absl::StrAppend(&text, " (", CountText(schedule.first_epoch_shapes()), " in the first epoch)");
+  absl::StrAppend(&text, "; largest ", CountText(schedule.ceiling().nodes()), " nodes, ",
+                  CountText(schedule.ceiling().edges()), " edges");
+  if (schedule.cut()) absl::StrAppend(&text, "; the schedule is longer than what was walked");
+  return text;
+}
+
+std::string CachePolicyText(const Policy& policy, Policy::Shapes shapes, int64_t freeze_at) {
   std::string text = EnumShortName(*Policy::Policy_descriptor(), policy.policy());
-  if (policy.policy() != Policy::POLICY_FREEZE || row.shapes() != Policy::SHAPES_EXACT) return text;
-  absl::StrAppend(&text, plan.freeze_at() > 0 ? absl::StrCat(" at ", CountText(plan.freeze_at())) : " never", ", ",
+  if (policy.policy() != Policy::POLICY_FREEZE || shapes != Policy::SHAPES_EXACT) return text;
+  absl::StrAppend(&text, freeze_at > 0 ? absl::StrCat(" at ", CountText(freeze_at)) : " never", ", ",
                   EnumShortName(*Policy::OnMiss_descriptor(), policy.on_miss()));
   return text;
 }
 
+std::string CacheShapesText(const Policy& policy, Policy::Shapes shapes, int64_t executables) {
+  if (policy.policy() == Policy::POLICY_NEVER || policy.policy() == Policy::POLICY_CLEAR_PER_STEP) return kNothing;
+  const std::string text = EnumShortName(*Policy::Shapes_descriptor(), shapes);
+  if (shapes != Policy::SHAPES_LADDER) return text;
+  return absl::StrCat(text, " of ", CountText(executables));
+}
+
+std::string PlanPolicyText(const Row& row, const Plan& plan) {
+  return CachePolicyText(row.policy(), row.shapes(), plan.freeze_at());
+}
+
 std::string PlanShapesText(const Row& row) {
-  if (row.policy().policy() == Policy::POLICY_NEVER || row.policy().policy() == Policy::POLICY_CLEAR_PER_STEP)
-    return kNothing;
-  const std::string shapes = EnumShortName(*Policy::Shapes_descriptor(), row.shapes());
-  if (row.shapes() != Policy::SHAPES_LADDER) return shapes;
-  return absl::StrCat(shapes, " of ", CountText(row.train_executables()));
+  return CacheShapesText(row.policy(), row.shapes(), row.train_executables());
 }
 
 std::string RenderPlan(const Plan& plan, const std::string& subject, const RenderStyle& style) {
   std::vector<Field> fields{{"plan", subject}};
   for (const v1::BatchSchedule& schedule : plan.schedules()) {
-    fields.push_back({fields.size() == 1 ? "batches" : "", OneLine(ScheduleText(schedule))});
+    fields.push_back({fields.size() == 1 ? "batches" : "", OneLine(BatchScheduleText(schedule))});
   }
   fields.push_back({"freeze point", FreezePointText(plan)});
   if (!plan.no_dynamic_reason().empty())

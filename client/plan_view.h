@@ -2,6 +2,7 @@
 // Threads: everything here is pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "client/style.h"
@@ -9,9 +10,16 @@
 
 namespace permafrost::client {
 
+// "random: 1,000 batches in 10 epochs, ..."
+std::string BatchScheduleText(const v1::BatchSchedule& schedule);
 // "freeze at 97, transient", "always".
-std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
+std::string CachePolicyText(const v1::GraphCachePolicy& policy, v1::GraphCachePolicy::Shapes shapes, int64_t freeze_at);
 // "exact", "ladder of 8", "dynamic".
+std::string CacheShapesText(const v1::GraphCachePolicy& policy, v1::GraphCachePolicy::Shapes shapes,
+                            int64_t executables);
+
+// The same of a plan's row.
+std::string PlanPolicyText(const v1::GraphCachePlanRow& row, const v1::PlanGraphCacheResponse& plan);
 std::string PlanShapesText(const v1::GraphCachePlanRow& row);
 
 // Whether a row says again what the plan's first one says, which is of the policy that the job asks for.

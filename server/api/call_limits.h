@@ -26,7 +26,8 @@ struct CallLimitOptions {
   // VerifyDataset and SampleDataset together. Each takes a thread, a core, and as much of the disk as it can get from a
   // job that trains.
   int dataset_reads = 4;
-  // PlanGraphCache. Each takes a thread and the memory of a job's schedule, and waits for the device where it is idle.
+  // PlanGraphCache and CensusGraphCache. Each takes a thread and the memory of a job's schedule, and waits for the
+  // device where it is idle.
   int plans = 4;
   // Health/Watch. Each holds gRPC's state of a call; its refusal says no more than the code.
   int health_watches = 256;

@@ -18,6 +18,7 @@ using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
 using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
 using Metrics = WireEnum<v1::Metric, nn::kMetricNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
+using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
 using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
 using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>;
 using Schedules = WireEnum<v1::OptimizerSpec::Schedule, nn::kScheduleNames>;
@@ -84,6 +85,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
   if (nn::IsNodeLevel(architecture)) ReadNumber(hops, train.model.num_layers);
   Poolings::Read(model.pooling(), "spec.model.pooling", train.model.pooling, violations);
+  Lowerings::Read(model.lowering(), "spec.model.lowering", train.model.lowering, violations);
   ReadNumber(model.hidden_channels(), train.model.hidden_channels);
   ReadNumber(model.num_layers(), train.model.num_layers);
   train.model.dropout = model.dropout();
@@ -115,6 +117,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_model()->set_hidden_channels(static_cast<int32_t>(train.model.hidden_channels));
   wire.mutable_model()->set_num_layers(static_cast<int32_t>(train.model.num_layers));
   wire.mutable_model()->set_pooling(Poolings::ToWire(train.model.pooling));
+  wire.mutable_model()->set_lowering(Lowerings::ToWire(train.model.lowering));
   wire.mutable_model()->set_dropout(train.model.dropout);
   wire.mutable_optimizer()->set_algorithm(Algorithms::ToWire(train.optimizer.algorithm));
   wire.mutable_optimizer()->set_learning_rate(train.optimizer.learning_rate);

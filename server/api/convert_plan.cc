@@ -6,18 +6,6 @@
 namespace permafrost::api {
 namespace {
 
-void ScheduleToWire(const graphcache::PlannedSchedule& schedule, v1::BatchSchedule& wire) {
-  wire.set_batching(schedule.batching);
-  wire.set_epochs(schedule.epochs);
-  wire.set_batches(graphcache::Batches(schedule));
-  wire.set_first_epoch_shapes(schedule.first_epoch_shapes);
-  wire.set_shapes(std::ssize(schedule.train));
-  wire.set_estimated(schedule.estimated);
-  wire.set_cut(schedule.cut);
-  ShapeToWire(schedule.ceiling, *wire.mutable_ceiling());
-  wire.set_eval_shapes(schedule.eval_shapes);
-}
-
 void CostsToWire(const graphcache::StepCosts& costs, v1::StepCosts& wire) {
   wire.set_replay_fixed_seconds(costs.replay.fixed);
   wire.set_replay_seconds_per_row(costs.replay.per_row);
@@ -54,6 +42,18 @@ void RowToWire(const graphcache::PlanRow& row, v1::GraphCachePlanRow& wire) {
 }
 
 }  // namespace
+
+void ScheduleToWire(const graphcache::PlannedSchedule& schedule, v1::BatchSchedule& wire) {
+  wire.set_batching(schedule.batching);
+  wire.set_epochs(schedule.epochs);
+  wire.set_batches(graphcache::Batches(schedule));
+  wire.set_first_epoch_shapes(schedule.first_epoch_shapes);
+  wire.set_shapes(std::ssize(schedule.train));
+  wire.set_estimated(schedule.estimated);
+  wire.set_cut(schedule.cut);
+  ShapeToWire(schedule.ceiling, *wire.mutable_ceiling());
+  wire.set_eval_shapes(schedule.eval_shapes);
+}
 
 v1::PlanGraphCacheResponse CachePlanToWire(const graphcache::CachePlan& plan) {
   v1::PlanGraphCacheResponse wire;

@@ -7,6 +7,7 @@
 
 namespace permafrost::api {
 
+void ScheduleToWire(const graphcache::PlannedSchedule& schedule, v1::BatchSchedule& wire);
 v1::PlanGraphCacheResponse CachePlanToWire(const graphcache::CachePlan& plan);
 
 }  // namespace permafrost::api

@@ -7,6 +7,7 @@
 
 #include "api/status.h"
 #include "base/monotonic.h"
+#include "permafrost/v1/census.pb.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/graph_cache.pb.h"
 #include "permafrost/v1/job.pb.h"
@@ -26,9 +27,10 @@ constexpr std::string_view kUnknownMethod = "unknown";
 // Path on the wire -> label. Bounded, since any client can send any path.
 std::map<std::string, std::string, std::less<>> MakeLabels() {
   std::map<std::string, std::string, std::less<>> labels;
-  for (const auto* file : {v1::Job::descriptor()->file(), v1::GraphCache::descriptor()->file(),
-                           v1::PlanGraphCacheResponse::descriptor()->file(), v1::Dataset::descriptor()->file(),
-                           v1::ServerInfo::descriptor()->file()}) {
+  for (const auto* file :
+       {v1::Job::descriptor()->file(), v1::GraphCache::descriptor()->file(),
+        v1::PlanGraphCacheResponse::descriptor()->file(), v1::CensusGraphCacheResponse::descriptor()->file(),
+        v1::Dataset::descriptor()->file(), v1::ServerInfo::descriptor()->file()}) {
     for (int s = 0; s < file->service_count(); ++s) {
       const auto* service = file->service(s);
       for (int m = 0; m < service->method_count(); ++m) {

@@ -1,4 +1,5 @@
 #include "api/server.h"
+#include "api/census_service.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -72,6 +73,7 @@ class GrpcServer final : public Server {
         job_service_(options.default_graph_cache, jobs, streams_, limits_),
         graph_cache_service_(jobs, streams_, limits_),
         plan_service_(options.default_graph_cache, jobs, limits_),
+        census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, jobs, streams_, limits_),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
                         jobs, catalog, streams_, limits_),
@@ -93,6 +95,7 @@ class GrpcServer final : public Server {
     builder.RegisterService(&job_service_);
     builder.RegisterService(&graph_cache_service_);
     builder.RegisterService(&plan_service_);
+    builder.RegisterService(&census_service_);
     builder.RegisterService(&dataset_service_);
     builder.RegisterService(&server_service_);
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
@@ -139,8 +142,8 @@ class GrpcServer final : public Server {
   void SetServing(bool serving) {
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
     for (const char* service : {"", v1::JobService::service_full_name(), v1::GraphCacheService::service_full_name(),
-                                v1::PlanService::service_full_name(), v1::DatasetService::service_full_name(),
-                                v1::ServerService::service_full_name()}) {
+                                v1::PlanService::service_full_name(), v1::CensusService::service_full_name(),
+                                v1::DatasetService::service_full_name(), v1::ServerService::service_full_name()}) {
       health->SetServingStatus(service, serving);
     }
   }
@@ -150,6 +153,7 @@ class GrpcServer final : public Server {
   JobService job_service_;
   GraphCacheService graph_cache_service_;
   PlanService plan_service_;
+  CensusService census_service_;
   DatasetService dataset_service_;
   ServerService server_service_;
   std::string address_;

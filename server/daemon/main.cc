@@ -79,7 +79,8 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<train::Runner> runner,
                       train::MakeTorchRunner({.device = options.device,
                                               .threads = options.threads,
-                                               .plans = state_dir / "plans",
+                                              .plans = state_dir / "plans",
+                                              .warn = [](std::string_view line) { Log(Severity::kWarning, line); },
                                               .mps_driver_threshold = options.mps_driver_threshold}));
   for (const std::string& warning : runner->device_state().warnings) Log(Severity::kWarning, warning);
   const std::string device(kDeviceNames.Name(runner->device()));

@@ -14,6 +14,7 @@ struct Schema {
     a("num_layers", m.num_layers);
     a("pooling", m.pooling, nn::kPoolingNames);
     a("dropout", m.dropout);
+    a("lowering", m.lowering, nn::kLoweringNames);
   }
 
   template <class A>

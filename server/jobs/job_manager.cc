@@ -74,6 +74,10 @@ class JobManagerImpl final : public JobManager {
   absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) override {
     return planner_.Plan(spec, measure);
   }
+  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec,
+                                                          graphcache::TorchRelease release) override {
+    return planner_.TakeCensus(spec, release);
+  }
   std::array<int64_t, 6> CountByState() const override { return book_.CountByState(); }
   JobId Drain() override { return book_.Drain(); }
   bool draining() const override { return book_.draining(); }

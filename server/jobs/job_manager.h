@@ -17,6 +17,7 @@
 #include "base/change_hub.h"
 #include "data/catalog/catalog.h"
 #include "graphcache/cache_plan.h"
+#include "graphcache/census.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "jobs/job.h"
@@ -113,6 +114,11 @@ class JobManager {
   // of the device, where `measure` says so and the device is idle. Errors: as Create, Unavailable also once the book
   // drains.
   virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) = 0;
+
+  // Which entries a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it. Errors: as
+  // PlanGraphCache; Unavailable on MPS while a job runs.
+  virtual absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec,
+                                                                  graphcache::TorchRelease release) = 0;
 
   // Jobs by JobState.
   virtual std::array<int64_t, 6> CountByState() const = 0;

@@ -15,14 +15,39 @@ absl::StatusOr<graphcache::CachePlan> Planner::Plan(const JobSpec& spec, bool me
   return absl::IsCancelled(plan.status()) ? DrainingError() : std::move(plan);
 }
 
-absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool measure) {
+absl::StatusOr<data::OpenedDataset> Planner::Open(const JobSpec& spec) {
   PF_RETURN_IF_ERROR(admission_.Check(spec));
-  train::PlanRequest request{.options = spec.train, .dataset = {}, .measure = measure};
   absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(spec.train.dataset);
-  if (!dataset.ok()) {
-    return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", spec.train.dataset.value()));
+  if (dataset.ok()) return dataset;
+  return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", spec.train.dataset.value()));
+}
+
+absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, graphcache::TorchRelease release) {
+  train::CensusRequest request{.options = spec.train, .dataset = {}, .release = release};
+  PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
+  std::optional<absl::StatusOr<graphcache::Census>> census;
+  const auto take = [&] { census = runner_.TakeCensus(request, [this] { return !book_.draining(); }); };
+  if (runner_.device() == DeviceKind::kMps) {
+    // There it runs on the device itself, which has one thread.
+    absl::Notification done;
+    const bool idle = device_.RunWhileIdle([&] {
+      take();
+      done.Notify();
+    });
+    if (!idle) {
+      return absl::UnavailableError(
+          "the census runs steps on mps, and the device is not idle: try again when no job runs");
+    }
+    done.WaitForNotification();
+  } else {
+    take();
   }
-  request.dataset = *std::move(dataset);
+  return absl::IsCancelled(census->status()) ? DrainingError() : *std::move(census);
+}
+
+absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool measure) {
+  train::PlanRequest request{.options = spec.train, .dataset = {}, .measure = measure};
+  PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
   const auto keep_going = [this] { return !book_.draining(); };
   if (measure) {
     std::optional<absl::StatusOr<graphcache::CachePlan>> plan;

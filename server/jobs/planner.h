@@ -5,6 +5,7 @@
 #include "absl/status/statusor.h"
 #include "data/catalog/catalog.h"
 #include "graphcache/cache_plan.h"
+#include "graphcache/census.h"
 #include "jobs/admission.h"
 #include "jobs/device_thread.h"
 #include "jobs/job_book.h"
@@ -20,8 +21,12 @@ class Planner {
 
   // As JobManager::PlanGraphCache.
   absl::StatusOr<graphcache::CachePlan> Plan(const JobSpec& spec, bool measure);
+  // As JobManager::TakeGraphCacheCensus.
+  absl::StatusOr<graphcache::Census> TakeCensus(const JobSpec& spec, graphcache::TorchRelease release);
 
  private:
+  // Of a spec that could become a job.
+  absl::StatusOr<data::OpenedDataset> Open(const JobSpec& spec);
   // Cancelled once the book drains.
   absl::StatusOr<graphcache::CachePlan> TryPlan(const JobSpec& spec, bool measure);
 

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "nn/ops/lowering.h"
 #include "nn/ops/masked_loss.h"
 
 namespace permafrost::nn {
@@ -11,8 +12,29 @@ namespace {
 
 using at::Tensor;
 
+// Without the graphs of sgn, log_softmax and log_sigmoid on MPS. Of 0 the gradient of the magnitude is 0.
+Tensor Magnitude(const Tensor& x) { return ReluRows(x) + ReluRows(-x); }
+Tensor ShapeFreeElementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
+  switch (loss) {
+    case Loss::kL1:
+      return Magnitude(prediction - labels);
+    case Loss::kMse: {
+      const Tensor difference = prediction - labels;
+      return difference * difference;
+    }
+    case Loss::kCrossEntropy: {
+      const Tensor shifted = prediction - prediction.detach().amax(1, /*keepdim=*/true);
+      return shifted.exp().sum(1, /*keepdim=*/true).log() - shifted.gather(1, labels.to(at::kLong));
+    }
+    case Loss::kBce:
+      return ReluRows(prediction) - prediction * labels + (-Magnitude(prediction)).exp().log1p();
+  }
+  TORCH_CHECK(false, "ComputeLoss: no such loss: ", static_cast<int>(loss));
+}
+
 // The loss of every label by itself, [G, T]. Both tensors are 0 where the label is missing.
 Tensor Elementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
+  if (IsShapeFree(prediction)) return ShapeFreeElementwise(loss, prediction, labels);
   switch (loss) {
     case Loss::kL1:
       return (prediction - labels).abs();
@@ -31,7 +53,7 @@ Tensor Elementwise(Loss loss, const Tensor& prediction, const Tensor& labels) {
 LossTerms ComputeLoss(Loss loss, const Tensor& prediction, const Tensor& labels, const Tensor& class_weights) {
   const bool has_classes = loss == Loss::kCrossEntropy || loss == Loss::kBce;
   TORCH_CHECK(has_classes || !class_weights.defined(), "ComputeLoss: ", kLossNames.Name(loss), " has no class weights");
-  return prediction.is_cpu() ? MaskedLoss(loss, prediction, labels, class_weights)
+  return IsFused(prediction) ? MaskedLoss(loss, prediction, labels, class_weights)
                              : ComputeLossPlain(loss, prediction, labels, class_weights);
 }
 
@@ -45,7 +67,7 @@ LossTerms ComputeLossPlain(Loss loss, const Tensor& prediction, const Tensor& la
   Tensor count = present.sum().to(prediction.scalar_type());
   if (class_weights.defined()) {
     const Tensor of_label =
-        class_weights.to(prediction.scalar_type()).index_select(0, known.to(at::kLong).flatten()).view(known.sizes());
+        SelectRows(class_weights.to(prediction.scalar_type()), known.to(at::kLong).flatten()).view(known.sizes());
     terms = terms * of_label;
     count = at::where(present, of_label, zero).sum();
   }

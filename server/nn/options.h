@@ -95,6 +95,12 @@ inline constexpr auto kArchitectureNames = [] {
   return names;
 }();
 
+// What a step is made of: the CPU's fused operators; those of PyTorch that say it best; or those that add no entry to the
+// graph cache of MPS (nn/ops/lowering.h). kAuto: shape-free on MPS, fused on the CPU, else plain.
+enum class Lowering { kAuto, kPlain, kShapeFree };
+inline constexpr EnumNames<Lowering, 3> kLoweringNames{
+    {{{Lowering::kAuto, "auto"}, {Lowering::kPlain, "plain"}, {Lowering::kShapeFree, "shape-free"}}}};
+
 enum class OptimizerAlgorithm { kAdam, kAdamW };
 inline constexpr EnumNames<OptimizerAlgorithm, 2> kOptimizerNames{
     {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}}}};
@@ -109,6 +115,7 @@ struct ModelOptions {
   int64_t num_layers = 4;        // 1..64
   Pooling pooling = Pooling::kMean;
   double dropout = 0;  // 0 <= p < 1, after each layer
+  Lowering lowering = Lowering::kAuto;
   bool operator==(const ModelOptions&) const = default;
 };
 

@@ -23,6 +23,15 @@ graphcache::FreezePoint FreezePointOf(const TrainOptions& options, const Task& t
 
 }  // namespace
 
+absl::StatusOr<graphcache::CachePlan> PlanOf(const TrainOptions& options, Task& task, std::string no_dynamic_reason,
+                                             const std::function<bool()>& keep_going) {
+  graphcache::CachePlan plan{.options = options.graph_cache,
+                             .freeze_point = FreezePointOf(options, task),
+                             .no_dynamic_reason = std::move(no_dynamic_reason)};
+  PF_ASSIGN_OR_RETURN(plan.schedules, task.Schedules(keep_going));
+  return plan;
+}
+
 absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, const device::Backend& backend, int threads,
                                                 const PlanContext& context, const std::function<bool()>& keep_going) {
   const TrainOptions& options = request.options;
@@ -30,10 +39,7 @@ absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, cons
       const std::unique_ptr<Task> task,
       Task::Create(options, request.dataset, request.measure ? backend.device() : c10::Device(c10::kCPU), threads,
                    keep_going, context));
-  graphcache::CachePlan plan{.options = options.graph_cache,
-                             .freeze_point = FreezePointOf(options, *task),
-                             .no_dynamic_reason = NoDynamicReason(backend, *task)};
-  PF_ASSIGN_OR_RETURN(plan.schedules, task->Schedules(keep_going));
+  PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, PlanOf(options, *task, NoDynamicReason(backend, *task), keep_going));
   if (request.measure) {
     absl::StatusOr<MeasuredCosts> measured = MeasureCosts(options, *task, backend, plan.schedules.front(), keep_going);
     if (measured.ok()) {

@@ -13,7 +13,6 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "graphcache/shape_plan_json.h"
-#include "telemetry/log.h"
 
 namespace permafrost::train {
 namespace {
@@ -49,10 +48,6 @@ absl::StatusOr<PlanFile> ReadPlan(const fs::path& path) {
   return PlanFile{text.substr(first + 1, second - first - 1), *std::move(plan)};
 }
 
-void Warn(const absl::Status& status, std::string_view what) {
-  telemetry::Log(telemetry::Severity::kWarning, absl::StrCat(AbslView(what), ": ", status.message()));
-}
-
 }  // namespace
 
 std::string PlanKey(const TrainOptions& options, const data::GraphSet& set, int64_t rungs) {
@@ -63,6 +58,10 @@ std::string PlanKey(const TrainOptions& options, const data::GraphSet& set, int6
                       batching.max_edges, ", rungs ", rungs);
 }
 
+void PlanStore::Warn(std::string_view what, const absl::Status& status) const {
+  warn_(absl::StrCat(AbslView(what), ": ", status.message()));
+}
+
 fs::path PlanStore::FileOf(const std::string& key) const {
   return directory_ / absl::StrCat(HashHex(Hash64(key)), AbslView(kExtension));
 }
@@ -71,7 +70,7 @@ std::optional<graphcache::ShapePlan> PlanStore::Find(const std::string& key) con
   absl::StatusOr<PlanFile> file = ReadPlan(FileOf(key));
   if (absl::IsNotFound(file.status())) return std::nullopt;
   if (!file.ok()) {
-    Warn(file.status(), "a kept shape plan is made anew");
+    Warn("a kept shape plan is made anew", file.status());
     return std::nullopt;
   }
   if (file->key != key) return std::nullopt;
@@ -82,7 +81,7 @@ void PlanStore::Keep(const std::string& key, const graphcache::ShapePlan& plan) 
   const absl::MutexLock lock(&mu_);
   absl::Status written = CreateDirectories(directory_);
   if (written.ok()) written = WriteFileAtomic(FileOf(key), TextOf(key, plan));
-  if (!written.ok()) return Warn(written, "a shape plan is not kept");
+  if (!written.ok()) return Warn("a shape plan is not kept", written);
   RemoveOldest();
 }
 

@@ -18,6 +18,7 @@
 #include "data/batching/block_stream.h"
 #include "data/store/dataset.h"
 #include "graphcache/cache_plan.h"
+#include "graphcache/census.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "train/options.h"
@@ -114,6 +115,12 @@ struct PlanRequest {
   bool measure = false;
 };
 
+struct CensusRequest {
+  TrainOptions options;
+  data::OpenedDataset dataset;
+  graphcache::TorchRelease release = graphcache::TorchRelease::k2_13;
+};
+
 enum class RunEnd { kSucceeded, kCancelled, kDrained };
 struct RunOutcome {
   RunEnd end = RunEnd::kSucceeded;
@@ -138,6 +145,12 @@ class Runner {
   // asked now and then; false ends with Cancelled. Errors: as CheckCompatible; DataLoss.
   virtual absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request,
                                                           const std::function<bool()>& keep_going) = 0;
+  // Which entries a job of these options would add to the graph cache of MPS. Runs a few of its steps, on the host
+  // where there is no MPS. From the device's one thread only where device() is kMps; else safe anywhere. Errors: as
+  // PlanCache; FailedPrecondition for a step whose keys do not follow from the sizes of its batch, and where this
+  // libtorch is for another accelerator than MPS.
+  virtual absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
+                                                        const std::function<bool()>& keep_going) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;

@@ -10,6 +10,7 @@
 #include "device/backend.h"
 #include "device/torch_version.h"
 #include "train/cache_planner.h"
+#include "train/census.h"
 #include "train/guard.h"
 #include "train/plan_store.h"
 #include "train/trainer.h"
@@ -19,12 +20,12 @@ namespace {
 
 class TorchRunner final : public Runner {
  public:
-  TorchRunner(std::unique_ptr<device::Backend> backend, int threads, const std::filesystem::path& plans)
+  TorchRunner(std::unique_ptr<device::Backend> backend, int threads, const RunnerOptions& options)
       : backend_(std::move(backend)),
         device_memory_(OwnMemory(*backend_)),
         threads_(threads),
         torch_version_(device::LoadedTorchVersion()) {
-    if (!plans.empty()) plans_.emplace(plans);
+    if (!options.plans.empty()) plans_.emplace(options.plans, options.warn);
   }
 
   absl::StatusOr<RunOutcome> Run(const RunRequest& request, RunContext& context) override {
@@ -52,6 +53,27 @@ class TorchRunner final : public Runner {
       return train::PlanCache(request, *backend_, threads_, Context(), keep_going);
     };
     return request.measure ? OnDevice<graphcache::CachePlan>(plan) : CatchTorch(plan);
+  }
+
+  absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
+                                                const std::function<bool()>& keep_going) override {
+    return CatchTorch([&]() -> absl::StatusOr<graphcache::Census> {
+      PF_RETURN_IF_ERROR(CheckCompatible(request.options, data::SummaryOf(request.dataset), "spec."));
+      const std::optional<int64_t> measured = backend_->Observe().graph_entries;
+      absl::StatusOr<graphcache::Census> census = graphcache::Census();
+      const auto take = [&] {
+        census = train::TakeCensus(request, threads_, Context(), keep_going);
+        return census.status();
+      };
+      if (backend_->kind() == DeviceKind::kMps) {
+        PF_RETURN_IF_ERROR(backend_->Enter());
+        PF_RETURN_IF_ERROR(backend_->Within(take));
+      } else {
+        PF_RETURN_IF_ERROR(take());
+      }
+      census->measured_entries = measured;
+      return census;
+    });
   }
 
   absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
@@ -109,7 +131,7 @@ absl::StatusOr<std::unique_ptr<Runner>> MakeTorchRunner(const RunnerOptions& opt
   PF_ASSIGN_OR_RETURN(std::unique_ptr<device::Backend> backend,
                       device::OpenBackend(options.device, {.mps_driver_threshold = options.mps_driver_threshold}));
   PF_RETURN_IF_ERROR(backend->CheckCapture());
-  return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads), options.plans);
+  return std::make_unique<TorchRunner>(std::move(backend), device::UseThreads(options.threads), options);
 }
 
 }  // namespace permafrost::train

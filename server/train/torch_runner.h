@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "base/device_kind.h"
@@ -16,6 +18,8 @@ struct RunnerOptions {
   int threads = 0;
   // Where the shape plans of jobs are kept (plan_store.h); empty: nowhere.
   std::filesystem::path plans;
+  // Hears what becomes of them that is not as it should be, a line each.
+  std::function<void(std::string_view)> warn = [](std::string_view) {};
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2; 0: never.
   double mps_driver_threshold = 0.9;

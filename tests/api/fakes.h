@@ -136,6 +136,18 @@ class FakeJobManager : public jobs::JobManager {
     plan_was_measured_ = measure;
     return plan_;
   }
+  void SetCensus(graphcache::Census census) {
+    absl::MutexLock lock(&mu_);
+    census_ = std::move(census);
+  }
+  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const jobs::JobSpec& spec,
+                                                          graphcache::TorchRelease release) override {
+    absl::MutexLock lock(&mu_);
+    planned_ = spec;
+    graphcache::Census census = census_;
+    census.release = release;
+    return census;
+  }
   void SetGraphCache(const std::string& id, graphcache::Snapshot snapshot,
                      std::vector<graphcache::EntryInfo> entries = {}) {
     {
@@ -306,6 +318,7 @@ class FakeJobManager : public jobs::JobManager {
   std::filesystem::path artifact_ ABSL_GUARDED_BY(mu_);
   absl::Status next_error_ ABSL_GUARDED_BY(mu_);
   graphcache::CachePlan plan_ ABSL_GUARDED_BY(mu_);
+  graphcache::Census census_ ABSL_GUARDED_BY(mu_);
   jobs::JobSpec planned_ ABSL_GUARDED_BY(mu_);
   bool plan_was_measured_ ABSL_GUARDED_BY(mu_) = true;
   jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);

@@ -34,6 +34,7 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::JobSpec::Loss, nn::kLossNames>();
   ExpectSameWords<v1::Metric, nn::kMetricNames>();
   ExpectSameWords<v1::ModelSpec::Architecture, nn::kArchitectureNames>();
+  ExpectSameWords<v1::ModelSpec::Lowering, nn::kLoweringNames>();
   ExpectSameWords<v1::ModelSpec::Pooling, nn::kPoolingNames>();
   ExpectSameWords<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>();
   ExpectSameWords<v1::OptimizerSpec::Schedule, nn::kScheduleNames>();

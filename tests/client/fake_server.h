@@ -15,6 +15,7 @@
 #include "google/rpc/status.pb.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "permafrost/v1/census.grpc.pb.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
@@ -210,11 +211,23 @@ class FakePlans final : public v1::PlanService::Service {
   }
 };
 
+class FakeCensuses final : public v1::CensusService::Service {
+ public:
+  UnaryScript<v1::CensusGraphCacheRequest, v1::CensusGraphCacheResponse> cache;
+
+ private:
+  grpc::Status CensusGraphCache(grpc::ServerContext*, const v1::CensusGraphCacheRequest* request,
+                                v1::CensusGraphCacheResponse* response) override {
+    return cache ? cache(*request, *response) : NotScripted();
+  }
+};
+
 class FakeServer {
  public:
   FakeJobs jobs;
   FakeCaches caches;
   FakePlans plans;
+  FakeCensuses censuses;
   FakeDatasets datasets;
   FakeInfo server;
 
@@ -228,6 +241,7 @@ class FakeServer {
     builder.RegisterService(&jobs);
     builder.RegisterService(&caches);
     builder.RegisterService(&plans);
+    builder.RegisterService(&censuses);
     builder.RegisterService(&datasets);
     builder.RegisterService(&server);
     running_ = builder.BuildAndStart();

@@ -49,5 +49,25 @@ TEST(CachePlan, AJobTakesWhatItsPlanSaid) {
   EXPECT_EQ(Number(row, "paddingRows"), Number(train, "paddingNodes") + Number(train, "paddingEdges"));
 }
 
+TEST(CacheCensus, NeedsNoMacAndNoJob) {
+  TempDir dir;
+  Daemon daemon(dir.path() / "state", ShippedSample());
+  ASSERT_TRUE(daemon.ready());
+  daemon.Import("zinc", ShippedSample());
+  const auto take = [&](const std::string& lowering) {
+    const Output out = daemon.Client({"cache", "census", "--dataset", "zinc", "--epochs", "2", "--hidden", "16",
+                                      "--layers", "2", "--lowering", lowering, "--torch", "2.15", "--output", "json"});
+    EXPECT_EQ(out.code, 0) << out.err;
+    return json::parse(out.out);
+  };
+  const json plain = take("plain")["lowerings"][0], shape_free = take("shape-free")["lowerings"][0];
+  EXPECT_EQ(plain["lowering"], "LOWERING_PLAIN");
+  // Under `always`, which is the second row, each of 626 batches has a shape nearly of its own.
+  EXPECT_GT(Number(plain["train"]["all"], "shapeEntries"), 10);
+  EXPECT_GT(Number(plain["rows"][1], "runEntries"), 1000);
+  EXPECT_LT(Number(plain["rows"][0], "runEntries"), Number(plain["rows"][1], "runEntries") / 10) << "a ladder";
+  EXPECT_FALSE(shape_free["train"]["all"].contains("runEntries")) << "nothing is left: 0, which JSON leaves out";
+}
+
 }  // namespace
 }  // namespace permafrost::e2e

@@ -1,8 +1,8 @@
-#include "device/cpu/step_sizes.h"
+#include "graphcache/size_sum.h"
 
 #include <gtest/gtest.h>
 
-namespace permafrost::device {
+namespace permafrost::graphcache {
 namespace {
 
 // Nodes, edges, graphs at three shapes.
@@ -51,4 +51,4 @@ TEST(FindSum, NothingFollowsFromNoSizes) {
 }
 
 }  // namespace
-}  // namespace permafrost::device
+}  // namespace permafrost::graphcache

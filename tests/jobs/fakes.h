@@ -2,6 +2,7 @@
 // told to.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -194,9 +195,16 @@ class FakeRunner : public train::Runner {
     if (request.measure) plan.costs = graphcache::StepCosts{.capture = 0.25};
     return plan;
   }
+  absl::StatusOr<graphcache::Census> TakeCensus(const train::CensusRequest& request,
+                                                const std::function<bool()>& keep_going) override {
+    if (on_plan_) on_plan_();
+    if (!keep_going()) return absl::CancelledError("stopped");
+    return graphcache::Census{.release = request.release};
+  }
   // What Run does without a script.
   absl::StatusOr<train::RunOutcome> Train(const train::RunRequest& request, train::RunContext& context);
-  DeviceKind device() const override { return DeviceKind::kCpu; }
+  DeviceKind device() const override { return device_; }
+  void SetDevice(DeviceKind device) { device_ = device; }
   int threads() const override { return 2; }
   std::string_view torch_version() const override { return "none"; }
 
@@ -254,6 +262,7 @@ class FakeRunner : public train::Runner {
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
   Script script_;
   std::function<void()> on_plan_;
+  std::atomic<DeviceKind> device_ = DeviceKind::kCpu;
   Check check_;
   absl::Status fits_;
 };

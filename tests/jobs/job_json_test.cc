@@ -41,7 +41,7 @@ TEST(JobJsonTest, DoublesRoundTripBitByBit) {
 TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   JobSpec spec;
   spec.train.dataset = DatasetId("zinc-12k");
-  spec.train.model = {nn::Architecture::kGine, 17, 3, nn::Pooling::kSum, 0.25};
+  spec.train.model = {nn::Architecture::kGine, 17, 3, nn::Pooling::kSum, 0.25, nn::Lowering::kShapeFree};
   spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100};
   spec.train.loss = nn::Loss::kMse;
   spec.train.epochs = 7;

@@ -71,10 +71,34 @@ TEST_F(PlannerTest, ADrainEndsAPlanAsItRefusesOne) {
   EXPECT_TRUE(absl::IsUnavailable(Plan(/*measure=*/true).status()));
 }
 
+TEST_F(PlannerTest, ACensusIsTakenBesideARunningJobButOfTheDeviceOnMps) {
+  server_.runner().Hold();
+  server_->Start();
+  server_.Create("job-a");
+  server_.runner().AwaitHeld();
+  const auto take = [this] { return server_->TakeGraphCacheCensus(Spec(), graphcache::TorchRelease::k2_15); };
+  const auto census = take();
+  ASSERT_EQ(census.status(), absl::OkStatus());
+  EXPECT_EQ(census->release, graphcache::TorchRelease::k2_15);
+  server_.runner().SetDevice(DeviceKind::kMps);
+  EXPECT_TRUE(absl::IsUnavailable(take().status())) << "its steps would run beside the job's";
+  server_.runner().Release();
+  server_.AwaitEnd("job-a");
+  while (!take().ok()) {
+  }
+}
+
+TEST_F(PlannerTest, ADrainEndsACensus) {
+  server_->Start();
+  server_.runner().SetOnPlan([this] { server_->Drain(); });
+  EXPECT_TRUE(absl::IsUnavailable(server_->TakeGraphCacheCensus(Spec(), graphcache::TorchRelease::k2_13).status()));
+}
+
 TEST_F(PlannerTest, RefusesWhatCreateRefuses) {
   JobSpec spec = Spec();
   spec.train.dataset = DatasetId("none");
   EXPECT_TRUE(absl::IsNotFound(server_->PlanGraphCache(spec, true).status()));
+  EXPECT_TRUE(absl::IsNotFound(server_->TakeGraphCacheCensus(spec, graphcache::TorchRelease::k2_13).status()));
   spec = Spec();
   spec.train.epochs = 0;
   EXPECT_THAT(std::string(server_->PlanGraphCache(spec, true).status().message()), HasSubstr("spec.epochs"));

@@ -38,7 +38,8 @@ class PlanStoreTest : public testing::Test {
 
   TempDir dir_;
   std::shared_ptr<const data::GraphSet> set_ = ImportTinyGraphs(dir_.path() / "set", 100);
-  PlanStore store_{Folder()};
+  std::vector<std::string> warnings_;
+  PlanStore store_{Folder(), [this](std::string_view line) { warnings_.emplace_back(line); }};
 };
 
 TEST_F(PlanStoreTest, KeepsAPlanWhole) {
@@ -71,6 +72,8 @@ TEST_F(PlanStoreTest, EveryChangedByteIsFound) {
   }
   ASSERT_TRUE(WriteFileAtomic(file, text.substr(0, text.size() / 2)).ok());
   EXPECT_EQ(store_.Find("key"), std::nullopt);
+  EXPECT_GE(warnings_.size(), text.size() / 2);
+  EXPECT_THAT(warnings_.back(), HasSubstr("a kept shape plan is made anew: " + file.string()));
 }
 
 TEST_F(PlanStoreTest, KeepsSoManyAndRemovesNothingElse) {
@@ -93,17 +96,19 @@ TEST_F(PlanStoreTest, KeepsSoManyAndRemovesNothingElse) {
 
 TEST_F(PlanStoreTest, AFolderThatCannotBeWrittenCostsOnlyTheWalk) {
   std::ofstream(Folder()) << "a file";
-  EXPECT_TRUE(Plan({.batch_size = 9, .epochs = 2}).ok());
+  EXPECT_TRUE(Plan({.epochs = 2, .batch_size = 9}).ok());
+  EXPECT_THAT(warnings_, testing::Contains(HasSubstr("a shape plan is not kept: ")));
 }
 
 // A doctored plan shows who is served from the store.
 TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
-  TrainOptions options{.batch_size = 9, .epochs = 3, .seed = 5};
+  TrainOptions options{.epochs = 3, .batch_size = 9, .seed = 5};
   options.graph_cache = {.shapes = graphcache::Shapes::kLadder, .rungs = 4};
   const ShapePlan walked = *Plan(options);
   ASSERT_TRUE(walked.ladders.has_value());
   EXPECT_EQ(walked.ladders->train.size(), 4U);
   EXPECT_EQ(*Plan(options), walked);
+  EXPECT_THAT(warnings_, testing::IsEmpty());
   ShapePlan doctored = walked;
   doctored.known_train_shapes += 1000;
   store_.Keep(PlanKey(options, *set_, 4), doctored);
@@ -135,7 +140,7 @@ TEST_F(PlanStoreTest, AnEqualJobIsServedAndNoOther) {
 
 // One batch with the two largest graphs is what the estimate by means would not see.
 TEST_F(PlanStoreTest, MemoryIsJudgedByTheLargestBatchThereIs) {
-  TrainOptions options{.batch_size = 9, .epochs = 2};
+  TrainOptions options{.epochs = 2, .batch_size = 9};
   options.model.hidden_channels = 512;
   const ShapePlan plan = *Plan(options);
   const auto model = *GraphModelFor(options, set_->summary(), "");

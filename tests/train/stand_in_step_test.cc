@@ -1,5 +1,5 @@
-// Steps of every model on the stand-in for MPS: nothing that MPS lacks is called, and what they compute is what the CPU
-// computes.
+// Steps of every model, on the CPU and on the stand-in for MPS, by every lowering: nothing that MPS lacks is called,
+// and what they compute is what the CPU's fused operators compute.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -45,8 +45,9 @@ struct DeviceRig {
     for (const nn::NamedTensor& t : task->tensors().All()) {
       if (!t.value.requires_grad()) left.push_back(t);
     }
-    // Of sums in pairs, which the CPU has no use for.
+    // What float32 sums leave over; the CPU's are float64.
     std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.ends_with("_rest"); });
+    for (nn::NamedTensor& t : left) t.value = t.value.detach().clone();
     return left;
   }
 
@@ -56,24 +57,40 @@ struct DeviceRig {
   const device::StepProgram train, eval;
 };
 
-TEST(StandInStepTest, StepsAreThoseOfTheCpu) {
-  if (!device::MpsStandIn::present()) GTEST_SKIP() << "MPS is real here";
+std::vector<std::string> NamesOf(const std::vector<nn::NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const nn::NamedTensor& t : tensors) names.push_back(t.name);
+  return names;
+}
+
+TEST(StandInStepTest, StepsOfEveryLoweringAreThoseOfTheCpu) {
   const device::MpsStandIn within;
   device::UseThreads(2);
   const TempDir dir;
   int folders = 0;
+  std::vector<c10::Device> devices{at::kCPU};
+  if (device::MpsStandIn::present()) devices.emplace_back(at::kMPS);
   for (const StepCase& c : StepCases()) {
     const data::OpenedDataset dataset = Write(c.data, dir.path() / std::to_string(++folders));
-    DeviceRig cpu(c.options, dataset, at::kCPU), mps(c.options, dataset, at::kMPS);
-    for (const Mode mode : {Mode::kEval, Mode::kTrain}) {
-      const auto want = cpu.AfterOneStep(mode), got = mps.AfterOneStep(mode);
-      ASSERT_EQ(want.size(), got.size());
-      for (size_t i = 0; i < want.size(); ++i) {
-        EXPECT_TRUE(got[i].value.is_mps());
-        const at::Tensor one = want[i].value.detach().to(at::kDouble),
-                         other = got[i].value.detach().cpu().to(at::kDouble);
-        EXPECT_TRUE(at::allclose(other, one, 1e-4, 1e-6))
-            << c.why << ", " << want[i].name << ": " << (one - other).abs().max().item<double>() << " apart";
+    DeviceRig fused(c.options, dataset, at::kCPU);
+    const auto want_eval = fused.AfterOneStep(Mode::kEval), want_train = fused.AfterOneStep(Mode::kTrain);
+    for (const c10::Device device : devices) {
+      for (const nn::Lowering lowering : {nn::Lowering::kPlain, nn::Lowering::kShapeFree}) {
+        TrainOptions options = c.options;
+        options.model.lowering = lowering;
+        DeviceRig rig(options, dataset, device);
+        for (const Mode mode : {Mode::kEval, Mode::kTrain}) {
+          const auto& want = mode == Mode::kTrain ? want_train : want_eval;
+          const auto got = rig.AfterOneStep(mode);
+          ASSERT_EQ(NamesOf(want), NamesOf(got)) << c.why << " by " << nn::kLoweringNames.Name(lowering);
+          for (size_t i = 0; i < want.size(); ++i) {
+            EXPECT_EQ(got[i].value.device().type(), device.type());
+            const at::Tensor difference = got[i].value.cpu().to(at::kDouble) - want[i].value.to(at::kDouble);
+            EXPECT_TRUE(at::allclose(got[i].value.cpu().to(at::kDouble), want[i].value.to(at::kDouble), 1e-4, 1e-6))
+                << c.why << " by " << nn::kLoweringNames.Name(lowering) << " on " << device << ", " << want[i].name
+                << ": " << difference.abs().max().item<double>() << " apart";
+          }
+        }
       }
     }
   }

@@ -14,24 +14,12 @@
 #include "absl/status/status.h"
 #include "device/cpu/tape.h"
 #include "device/cpu/tape_compare.h"
+#include "graphcache/size_sum.h"
 
 namespace permafrost::device {
 
-// plus + the sum of factor * size over at most two sizes.
-struct SizeSum {
-  struct Term {
-    size_t size = 0;  // among StepSizes' sizes
-    int64_t factor = 1;
-  };
-  std::vector<Term> terms;
-  int64_t plus = 0;
-  int64_t At(std::span<const int64_t> sizes) const;
-};
-
-// The sum that gives `values` at the shapes whose sizes are `sizes`, [shapes][sizes]; of several the plainest: a size
-// itself, a size and a constant, two sizes, a multiple of one. nullopt: there is none. The more the shapes differ,
-// each size in its own way, the less does a sum come about by chance: three shapes at least.
-std::optional<SizeSum> FindSum(std::span<const int64_t> values, std::span<const std::vector<int64_t>> sizes);
+using graphcache::FindSum;
+using graphcache::SizeSum;
 
 class StepSizes {
  public:

@@ -138,11 +138,18 @@ struct Tape::Watched {
 };
 thread_local Tape::Watched* Tape::Watched::current = nullptr;
 
+// That of this thread; nullptr: nobody listens.
+thread_local const Tape::CallListener* listening = nullptr;
+
 struct TapeDispatch {
   static void Call(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    const c10::DispatchKeySet rest = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecordKey);
+    if (listening != nullptr && (*listening)(op, *stack)) {
+      op.redispatchBoxed(rest, stack);
+      return;
+    }
     // What a kernel calls in turn is its own business.
     const c10::impl::ExcludeDispatchKeyGuard below(kRecordKey);
-    const c10::DispatchKeySet rest = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRecordKey);
     if (Tape::Pass::current != nullptr) {
       Tape::Pass::current->OnCall(op, rest, *stack);
     } else if (Tape::Watched* const watched = Tape::Watched::current) {
@@ -308,6 +315,12 @@ std::vector<at::Tensor> Tape::Watch(const CallWatcher& watch, const Body& body) 
   Watched::current = &watched;
   const c10::impl::IncludeDispatchKeyGuard include(kRecordKey);
   return body();
+}
+
+void Tape::Listen(const CallListener& listener, const std::function<void()>& body) {
+  const absl::Cleanup unheard = [outer = std::exchange(listening, &listener)] { listening = outer; };
+  const c10::impl::IncludeDispatchKeyGuard include(kRecordKey);
+  body();
 }
 
 bool Tape::NoteMark(int phase) {

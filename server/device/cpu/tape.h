@@ -7,6 +7,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
 
 #include <functional>
 #include <optional>
@@ -85,6 +86,11 @@ class Tape {
   // Runs `body`, a step, on this thread with `watch` in the place of each of its operators, whose places are those of a
   // recording. Returns what it returned. Exceptions pass through.
   static std::vector<at::Tensor> Watch(const CallWatcher& watch, const Body& body);
+
+  // Hears of each operator before it is called, with its arguments. Whether it hears of what that calls in turn, too.
+  using CallListener = std::function<bool(const c10::OperatorHandle& op, const torch::jit::Stack& stack)>;
+  // Runs `body` on this thread under a listener. Exceptions pass through.
+  static void Listen(const CallListener& listener, const std::function<void()>& body);
 
   const std::vector<Op>& ops() const { return ops_; }
   const std::vector<Slot>& slots() const { return slots_; }

@@ -13,6 +13,7 @@ bool MpsStandIn::present() { return false; }
 #else
 
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/detail/MPSHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
@@ -244,7 +245,10 @@ TORCH_LIBRARY_IMPL(aten, MPS, library) { RegisterStandIn(library); }
 
 MpsStandIn::MpsStandIn() : outer_(std::exchange(within, true)) {}
 MpsStandIn::~MpsStandIn() { within = outer_; }
-bool MpsStandIn::present() { return kHooksRegistered; }
+bool MpsStandIn::present() {
+  const auto accelerator = at::accelerator::getAccelerator();
+  return kHooksRegistered && (!accelerator || *accelerator == c10::kMPS);
+}
 
 }  // namespace permafrost::device
 

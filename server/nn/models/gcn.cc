@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
@@ -45,7 +46,7 @@ struct InEdges {
   // factors: InverseSqrtDegrees of these rows; of_all: of all rows. Self-loops are added by row, so that their edges
   // weigh nothing.
   MessageNorm NormOf(const Tensor& factors, const Tensor& of_all) const {
-    const Tensor of_source = of_all.index_select(0, sources), loops = SelfLoops();
+    const Tensor of_source = SelectRows(of_all, sources), loops = SelfLoops();
     return {.weights = at::where(is_self_loop, Zero(), weights.defined() ? of_source * weights : of_source),
             .self = loops.defined() ? factors * loops : factors,
             .scale = factors};
@@ -114,7 +115,7 @@ Tensor Gcn::ConvolveProjected(int64_t l, const Tensor& projected, const Chunk& c
   const Tensor own = chunk.inverse_sqrt_degrees.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
   const MessageNorm norm = edges.NormOf(own, chunk.inverse_sqrt_degrees);
   const Tensor out = Aggregate(projected, chunk.first_row, chunk.offsets, chunk.sources, norm);
-  return ProjectsNothing(l) ? at::addmm(layer.bias, out, layer.weight.t()) : out + layer.bias;
+  return ProjectsNothing(l) ? LinearRows(out, layer.weight, layer.bias) : out + layer.bias;
 }
 
 }  // namespace permafrost::nn

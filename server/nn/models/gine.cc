@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "nn/ops/embedding_sum.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/mlp.h"
 #include "nn/ops/pool.h"
 #include "nn/ops/row_chunks.h"
@@ -107,7 +108,7 @@ Gine::Encoder Gine::AddEncoder(const std::string& name, const EncoderInput& inpu
   return encoder;
 }
 
-Tensor Gine::Linear::operator()(const Tensor& x) const { return at::addmm(bias, x, weight.t()); }
+Tensor Gine::Linear::operator()(const Tensor& x) const { return LinearRows(x, weight, bias); }
 
 Tensor Gine::Encoder::operator()(const Tensor& features, int64_t rows) const {
   if (linear) return (*linear)(features);
@@ -117,7 +118,7 @@ Tensor Gine::Encoder::operator()(const Tensor& features, int64_t rows) const {
 
 GineEdges Gine::EdgesOf(const GraphSetBatch& batch) const {
   GineEdges edges{.source = batch.edge_source, .target = batch.edge_target, .index = {}, .rows = {}, .code = {}};
-  if (batch.edge_source.is_cpu()) {
+  if (IsFused(batch.edge_source)) {
     edges.index = IndexEdges(batch.edge_source, batch.edge_target, batch.graph_of_node.size(0));
   }
   const int64_t count = batch.edge_source.size(0);

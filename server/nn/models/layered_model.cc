@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "nn/ops/lowering.h"
 #include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
 
@@ -75,7 +76,7 @@ LayeredModel::InputRows LayeredModel::FirstRows(const InputRows& rows, int64_t c
 }
 
 Tensor LayeredModel::Linear(const InputRows& rows, const Tensor& weight) {
-  if (rows.dense.defined()) return rows.dense.mm(weight.t());
+  if (rows.dense.defined()) return LinearRows(rows.dense, weight);
   const Tensor& values = rows.feature_values;
   return SparseLinear(weight, rows.feature_offsets, rows.feature_columns,
                       values.defined() ? values.to(weight.scalar_type()) : values);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
@@ -55,7 +56,7 @@ Tensor Sage::ConvolveProjected(int64_t l, const Tensor& projected, const Chunk& 
   const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
   if (ProjectsNothing(l)) {
     const Tensor mean = SegmentMean(projected, chunk.offsets, chunk.sources);
-    return at::addmm(at::addmm(layer.bias, mean, layer.left.t()), own, layer.right.t());
+    return LinearRows(mean, layer.left, layer.bias) + LinearRows(own, layer.right);
   }
   const int64_t out = output_width(l);
   const Tensor mean = SegmentMean(projected.narrow(1, 0, out), chunk.offsets, chunk.sources);

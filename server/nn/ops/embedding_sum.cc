@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
 
 namespace permafrost::nn {
@@ -135,17 +136,17 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 Tensor EmbeddingSum(const Tensor& features, const std::vector<Tensor>& tables) {
-  if (tables.at(0).is_cpu()) return EmbeddingSumFunction::apply(features, at::TensorList(tables));
+  if (IsFused(tables.at(0))) return EmbeddingSumFunction::apply(features, at::TensorList(tables));
   // index_select rather than embedding: its backward is an index_add, several times as fast for small tables.
-  Tensor sum = tables[0].index_select(0, features.select(1, 0));
+  Tensor sum = SelectRows(tables[0], features.select(1, 0));
   for (size_t c = 1; c < tables.size(); ++c) {
-    sum = sum + tables[c].index_select(0, features.select(1, static_cast<int64_t>(c)));
+    sum = sum + SelectRows(tables[c], features.select(1, static_cast<int64_t>(c)));
   }
   return sum;
 }
 
 Tensor CombineCategories(const Tensor& features, const std::vector<int64_t>& categories) {
-  if (features.is_cpu()) return kCombineCategories(features, categories);
+  if (IsFused(features)) return kCombineCategories(features, categories);
   Tensor codes = features.select(1, 0);
   for (size_t c = 1; c < categories.size(); ++c) {
     codes = codes * categories[c] + features.select(1, static_cast<int64_t>(c));

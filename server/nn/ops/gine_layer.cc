@@ -8,6 +8,7 @@
 
 #include "nn/kernels/dropout_hash.h"
 #include "nn/kernels/gine.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/mlp_norm_layer.h"
 #include "nn/ops/operator.h"
 #include "nn/ops/real_rows.h"
@@ -192,14 +193,14 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 
 Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                  const GineDropout& dropout, const BatchNormOptions& norm) {
-  if (!x.is_cpu()) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
+  if (!IsFused(x)) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
   return GineLayerFunction::apply(x, edges.rows, w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias,
                                   IfDefined(edges.code), edges, real_rows, w, dropout, norm);
 }
 
 Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                      const BatchNormOptions& norm) {
-  if (!x.is_cpu()) return GineLayerEvalPlain(x, edges, w, norm);
+  if (!IsFused(x)) return GineLayerEvalPlain(x, edges, w, norm);
   const Tensor scale = w.norm_weight * (w.running_var + norm.eps).rsqrt();
   const Tensor shift = w.norm_bias - w.running_mean * scale;
   return kGineEval(x, edges.rows, IfDefined(edges.code), edges.source, edges.index.in_offsets, real_rows, w.w1, w.b1,

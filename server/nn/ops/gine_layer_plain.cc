@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include "nn/ops/gine_layer.h"
+#include "nn/ops/lowering.h"
 
 namespace permafrost::nn {
 namespace {
@@ -8,10 +9,10 @@ namespace {
 using at::Tensor;
 
 Tensor Product(const Tensor& x, const GineEdges& edges, const GineWeights& w) {
-  const Tensor e = edges.code.defined() ? edges.rows.index_select(0, edges.code) : edges.rows;
-  const Tensor messages = (x.index_select(0, edges.source) + e).relu();
-  const Tensor sum = x.index_add(0, edges.target, messages);
-  return at::addmm(w.b2, at::addmm(w.b1, sum, w.w1.t()).relu(), w.w2.t());
+  const Tensor e = edges.code.defined() ? SelectRows(edges.rows, edges.code) : edges.rows;
+  const Tensor messages = ReluRows(SelectRows(x, edges.source) + e);
+  const Tensor sum = AddRows(x, edges.target, messages);
+  return LinearRows(ReluRows(LinearRows(sum, w.w1, w.b1)), w.w2, w.b2);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "nn/kernels/linear.h"
 #include "nn/kernels/norm.h"
 #include "nn/kernels/segments.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/mlp_chunks.h"
 #include "nn/ops/operator.h"
 
@@ -267,7 +268,7 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 
 Tensor GraphConv(const Tensor& x, const ConvEdges& edges, const Tensor& weight, const Tensor& bias,
                  const Tensor& addend, const ConvActivation& activation) {
-  if (!x.is_cpu()) return GraphConvPlain(x, edges, weight, bias, addend, activation);
+  if (!IsFused(x)) return GraphConvPlain(x, edges, weight, bias, addend, activation);
   return GraphConvFunction::apply(x, IfDefined(weight), bias, IfDefined(addend), edges, activation);
 }
 

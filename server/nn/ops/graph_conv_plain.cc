@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include "nn/ops/graph_conv.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
@@ -20,11 +21,11 @@ Tensor GraphConvPlain(const Tensor& x, const ConvEdges& edges, const Tensor& wei
                       const Tensor& addend, const ConvActivation& activation) {
   Tensor in = edges.offsets.defined() ? PlainSum(x, edges) : x;
   if (weight.defined() && weight.size(1) == 2 * x.size(1)) in = at::cat({in, x.narrow(0, 0, in.size(0))}, 1);
-  Tensor y = weight.defined() ? at::addmm(bias, in, weight.t()) : in + bias;
+  Tensor y = weight.defined() ? LinearRows(in, weight, bias) : in + bias;
   if (addend.defined()) y = y + addend;
   if (!activation.relu) return y;
   const Tensor& keys = activation.row_keys;
-  return Dropout(y.relu(), activation.step, activation.key, activation.p,
+  return Dropout(ReluRows(y), activation.step, activation.key, activation.p,
                  keys.defined() ? keys.narrow(0, 0, y.size(0)) : keys);
 }
 

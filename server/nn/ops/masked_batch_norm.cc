@@ -166,7 +166,7 @@ std::tuple<Tensor, Tensor, Tensor> NormBackwardComposite(const Tensor& grad, con
                                                          const Tensor& mean, const Tensor& invstd) {
   const Tensor mask = RealMask(x, real_rows), zero = at::zeros({}, x.options());
   const Tensor count = real_rows.to(x.scalar_type()).clamp_min(1);
-  const Tensor g = at::where(at::logical_and(mask, y > 0), grad, zero);
+  const Tensor g = at::where(at::bitwise_and(mask, y > 0), grad, zero);
   const Tensor centered = at::where(mask, x - mean, zero);
   const Tensor sum = g.sum(0), dot = (g * centered).sum(0);
   const Tensor gx = (weight * invstd) * (g - sum / count - centered * (dot * invstd * invstd / count));

@@ -6,6 +6,7 @@
 
 #include <tuple>
 
+#include "nn/ops/lowering.h"
 #include "nn/ops/mlp_chunks.h"
 #include "nn/ops/operator.h"
 
@@ -87,8 +88,8 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 Tensor Mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {
-  if (x.is_cpu()) return MlpFunction::apply(x, w1, b1, w2, b2);
-  return at::addmm(b2, at::addmm(b1, x, w1.t()).relu(), w2.t());
+  if (IsFused(x)) return MlpFunction::apply(x, w1, b1, w2, b2);
+  return LinearRows(ReluRows(LinearRows(x, w1, b1)), w2, b2);
 }
 
 }  // namespace permafrost::nn

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
 
 namespace permafrost::nn {
@@ -96,11 +97,11 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 }
 
 Tensor PoolRows(const Tensor& x, const Tensor& graph_of_row, int64_t graphs, Pooling pooling) {
-  if (x.is_cpu()) return PoolFunction::apply(x, graph_of_row, graphs, pooling == Pooling::kMean);
-  const Tensor sums = at::zeros({graphs, x.size(1)}, x.options()).index_add(0, graph_of_row, x);
+  if (IsFused(x)) return PoolFunction::apply(x, graph_of_row, graphs, pooling == Pooling::kMean);
+  const Tensor sums = AddRows(at::zeros({graphs, x.size(1)}, x.options()), graph_of_row, x);
   if (pooling == Pooling::kSum) return sums;
   const Tensor ones = at::ones({x.size(0)}, x.options());
-  return sums / at::zeros({graphs}, x.options()).index_add(0, graph_of_row, ones).clamp_min(1).unsqueeze(1);
+  return sums / AddRows(at::zeros({graphs}, x.options()), graph_of_row, ones).clamp_min(1).unsqueeze(1);
 }
 
 }  // namespace permafrost::nn

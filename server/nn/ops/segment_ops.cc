@@ -10,6 +10,7 @@
 
 #include "nn/kernels/segments.h"
 #include "nn/ops/csr_transpose.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/mlp_chunks.h"
 #include "nn/ops/operator.h"
 
@@ -155,11 +156,11 @@ Tensor ForwardComposite(const Tensor& x, const Tensor& offsets, const Tensor& so
   Check(x, offsets, sources, weights);
   const int64_t rows = offsets.size(0) - 1;
   // Entries beyond the last offset may name rows that x does not have.
-  Tensor messages = x.index_select(0, sources.clamp_max(x.size(0) - 1));
+  Tensor messages = SelectRows(x, sources.clamp_max(x.size(0) - 1));
   if (weights) messages = messages * weights->unsqueeze(1);
   // Padding is summed into one row more, which is cut off.
-  Tensor out = at::zeros({rows + 1, x.size(1)}, x.options());
-  out.index_add_(0, SegmentOfEntryComposite(offsets, sources.size(0)), messages);
+  Tensor out = AddRows(at::zeros({rows + 1, x.size(1)}, x.options()), SegmentOfEntryComposite(offsets, sources.size(0)),
+                       messages);
   if (mean) out = out * ScaleWithPadding(offsets, x);
   return out.narrow(0, 0, rows).contiguous();
 }
@@ -170,14 +171,14 @@ Tensor BackwardComposite(const Tensor& grad, const Tensor& offsets, const Tensor
   Tensor padded = at::cat({grad, at::zeros({1, grad.size(1)}, grad.options())});
   if (mean) padded = padded * ScaleWithPadding(offsets, grad);
   const Tensor segment = SegmentOfEntryComposite(offsets, sources.size(0));
-  Tensor messages = padded.index_select(0, segment);
+  Tensor messages = SelectRows(padded, segment);
   // The weights of padding may be anything, NaN too.
   if (weights) {
     const Tensor real = segment.lt(offsets.size(0) - 1);
     messages = messages * at::where(real, *weights, at::zeros({}, grad.options())).unsqueeze(1);
   }
   // The messages of entries beyond the last offset are 0, whatever row they name.
-  return at::zeros({rows_of_x, grad.size(1)}, grad.options()).index_add_(0, sources.clamp_max(rows_of_x - 1), messages);
+  return AddRows(at::zeros({rows_of_x, grad.size(1)}, grad.options()), sources.clamp_max(rows_of_x - 1), messages);
 }
 
 constexpr Operator<ForwardCpu> kSegmentReduce{

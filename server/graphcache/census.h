@@ -1,0 +1,125 @@
+// The census of a job on MPS, before it runs: which entries its steps would add to libtorch's cache of compiled graphs
+// (MPSGraphCache), which keeps one for each operator with each combination of types, sizes and scalars that it meets,
+// and evicts none. The operators are those of recorded steps (train/census.h); which of them add an entry stands in
+// mps_rules.h; how their sizes follow from a batch's is found here, so that the keys of thousands of shapes are counted
+// without running each.
+// Threads: values and pure functions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mode.h"
+#include "graphcache/cache_plan.h"
+#include "graphcache/mps_rules.h"
+#include "graphcache/policy.h"
+#include "graphcache/size_sum.h"
+
+namespace permafrost::graphcache {
+
+// A call of a step whose integers are known at every shape.
+struct SymbolicCall {
+  std::string op;
+  std::string form;               // of OpCall
+  std::vector<SizeSum> integers;  // of OpCall, of a batch's sizes
+  int64_t entries = 0;            // that a new key adds
+  bool operator==(const SymbolicCall&) const = default;
+};
+
+// The calls of a step that add entries, each different one once, and what else is known of its calls.
+struct SymbolicStep {
+  std::vector<SymbolicCall> calls;
+  int64_t operators = 0;             // calls of a step, all of them
+  std::vector<std::string> unknown;  // operators that there is no rule for; counted as adding none
+};
+
+// `streams`: the calls of one step at batches whose sizes are `sizes`, [shapes][sizes]. One stream: of a job with one
+// shape. Otherwise at least four, all but the last to learn from and that one to check. Errors: FailedPrecondition,
+// naming the operator, where calls differ from shape to shape in more than sizes that follow from the batch's.
+absl::StatusOr<SymbolicStep> FindCalls(std::span<const std::vector<OpCall>> streams,
+                                       std::span<const std::vector<int64_t>> sizes, TorchRelease release);
+
+// The entries that a cache holds which nothing evicts from.
+class EntryCounter {
+ public:
+  // A step on a batch of `sizes`. Returns how many entries it added.
+  int64_t Add(const SymbolicStep& step, std::span<const int64_t> sizes);
+  int64_t total() const { return total_; }
+  const std::map<std::string, int64_t>& by_op() const { return by_op_; }
+  int64_t of(const std::string& op) const {
+    const auto it = by_op_.find(op);
+    return it == by_op_.end() ? 0 : it->second;
+  }
+
+ private:
+  using Key = std::pair<std::string, std::vector<int64_t>>;
+  std::set<Key> keys_;
+  std::map<std::string, int64_t> by_op_;
+  int64_t total_ = 0;
+};
+
+// A shape that steps are run at, as the sizes that SymbolicStep is of, and how many batches of the run are.
+struct SizedShape {
+  std::vector<int64_t> sizes;
+  int64_t batches = 0;
+};
+struct SizedSchedule {
+  std::vector<SizedShape> shapes;  // in the order in which they come
+  int64_t first_epoch = 0;         // of them, those of the first epoch
+};
+
+// Entries that an operator adds, at shapes that nothing bounds.
+struct OpCensus {
+  std::string op;
+  int64_t shape = 0;  // of the largest shape alone
+  int64_t epoch = 0;  // of the first epoch
+  int64_t run = 0;
+  bool operator==(const OpCensus&) const = default;
+};
+struct ModeCensus {
+  int64_t operators = 0;  // calls of a step that reach the device
+  std::vector<OpCensus> ops;
+  OpCensus all;  // together; without a name
+};
+ModeCensus CountMode(const SymbolicStep& step, const SizedSchedule& schedule, const SizedShape& largest);
+
+// What a policy comes to, training and evaluation together.
+struct CensusRow {
+  PolicyOptions options;
+  Shapes shapes = Shapes::kExact;
+  int64_t train_shapes = 0, eval_shapes = 0;  // that reach the device
+  int64_t shape = 0;                          // most entries of one step
+  int64_t epoch = 0, run = 0;                 // entries held after the first epoch, and at the end
+  int64_t compiled = 0;                       // graphs compiled in the run
+  bool operator==(const CensusRow&) const = default;
+};
+// `schedules`: what reaches the device. `empties`: the cache is emptied after each step. Leaves options and shapes.
+CensusRow CountPolicy(const std::array<SymbolicStep, 2>& steps, const std::array<SizedSchedule, 2>& schedules,
+                      bool empties);
+
+// Of a job with one lowering.
+struct LoweringCensus {
+  std::string lowering;             // its name among the options of a model
+  std::array<ModeCensus, 2> modes;  // by Mode
+  std::vector<CensusRow> rows;      // the job's own policy first
+  std::vector<std::string> unknown;
+};
+struct Census {
+  TorchRelease release = TorchRelease::k2_13;
+  std::vector<LoweringCensus> lowerings;  // the job's own first
+  PlannedSchedule schedule;
+  int64_t freeze_at = 0;
+  // Entries that the device's cache held before the census, of the job that ran last; nullopt: not known.
+  std::optional<int64_t> measured_entries;
+};
+
+}  // namespace permafrost::graphcache

@@ -1,0 +1,70 @@
+#include "nn/ops/lowering.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+thread_local Lowering lowering_here = Lowering::kAuto;
+
+// x * weight^T, which on MPS is a kernel of its own where both are laid out in order.
+Tensor PlainLinear(const Tensor& x, const Tensor& weight) { return at::linear(x.contiguous(), weight.contiguous()); }
+
+class ShapeFreeLinear : public torch::autograd::Function<ShapeFreeLinear> {
+ public:
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight) {
+    context->save_for_backward({x, weight});
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return PlainLinear(x, weight);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &weight = saved[1];
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return {context->needs_input_grad(0) ? PlainLinear(grads[0], weight.t()) : Tensor(),
+            context->needs_input_grad(1) ? PlainLinear(grads[0].t(), x.t()) : Tensor()};
+  }
+};
+
+// The index of each value of `of`, as gather and scatter_add take it: int64, [E, C] or, where `of` is one column, [E].
+Tensor ForEachColumn(const Tensor& index, const Tensor& of) {
+  const Tensor rows = index.to(at::kLong);
+  return of.dim() == 1 ? rows : rows.unsqueeze(1).expand({rows.size(0), of.size(1)});
+}
+
+}  // namespace
+
+LoweringScope::LoweringScope(Lowering lowering) : outer_(std::exchange(lowering_here, lowering)) {}
+LoweringScope::~LoweringScope() { lowering_here = outer_; }
+
+bool IsFused(const Tensor& x) { return x.is_cpu() && lowering_here == Lowering::kAuto; }
+
+bool IsShapeFree(const Tensor& x) {
+  return lowering_here == Lowering::kShapeFree || (lowering_here == Lowering::kAuto && x.is_mps());
+}
+
+Tensor LinearRows(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (IsShapeFree(x)) {
+    const Tensor product = ShapeFreeLinear::apply(x, weight);
+    return bias.defined() ? product + bias : product;
+  }
+  return bias.defined() ? at::addmm(bias, x, weight.t()) : x.mm(weight.t());
+}
+
+Tensor ReluRows(const Tensor& x) { return IsShapeFree(x) ? at::leaky_relu(x, 0) : x.relu(); }
+
+Tensor SelectRows(const Tensor& x, const Tensor& index) {
+  return IsShapeFree(x) ? x.gather(0, ForEachColumn(index, x)) : x.index_select(0, index);
+}
+
+Tensor AddRows(const Tensor& x, const Tensor& index, const Tensor& values) {
+  return IsShapeFree(x) ? x.scatter_add(0, ForEachColumn(index, x), values) : x.index_add(0, index, values);
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,40 @@
+// What a step is made of where there is a choice: the CPU's fused operators; the operators of PyTorch that say it best;
+// or, of these, only such as add no entry to libtorch's cache of compiled MPS graphs (graphcache/mps_rules.h). The
+// functions here are the pieces that differ between the last two.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "nn/options.h"
+
+namespace permafrost::nn {
+
+// The lowering of this thread's steps while it lives; kAuto where there is none.
+class LoweringScope {
+ public:
+  explicit LoweringScope(Lowering lowering);
+  LoweringScope(const LoweringScope&) = delete;
+  ~LoweringScope();
+
+ private:
+  const Lowering outer_;
+};
+
+// Whether operators of `x` are this library's fused ones: on the CPU, unless a lowering is asked for.
+bool IsFused(const at::Tensor& x);
+// Whether those of PyTorch are to be shape-free: where that is asked for, and on MPS unless it is not.
+bool IsShapeFree(const at::Tensor& x);
+
+// x * weight^T (+ bias, where it is defined). x: [N, C]; weight: [D, C]; bias: [D]. Returns [N, D]. Shape-free: three
+// bias-free linears, forward and backward.
+at::Tensor LinearRows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+// Shape-free: leaky_relu, whose backward has no graph.
+at::Tensor ReluRows(const at::Tensor& x);
+// Row index[i] of x, [N, C] or [N], for each i; index: [E] int32 or int64. Shape-free: gather.
+at::Tensor SelectRows(const at::Tensor& x, const at::Tensor& index);
+// x, with values[i] added to its row index[i]; as SelectRows. Shape-free: scatter_add.
+at::Tensor AddRows(const at::Tensor& x, const at::Tensor& index, const at::Tensor& values);
+
+}  // namespace permafrost::nn
