@@ -277,7 +277,8 @@ void Judge(const device::Backend& backend, const std::vector<Plan>& plans, SelfT
       fail(arm, absl::StrFormat("%s differs from the CPU's by %.2g, more than %.0e", arm.differs, arm.difference,
                                 kSelfTestTolerance));
     }
-    if (!(arm.gradients <= kSelfTestTolerance && arm.gradients_most <= kSelfTestJump)) {
+    const bool gradients = arm.gradients <= kSelfTestTolerance && arm.gradients_most <= kSelfTestJump;
+    if (!gradients) {
       fail(arm, absl::StrFormat("gradients differ from the CPU's by %.2g in half the steps and by %.2g at most, more "
                                 "than %.0e and %.0e",
                                 arm.gradients, arm.gradients_most, kSelfTestTolerance, kSelfTestJump));

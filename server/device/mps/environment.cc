@@ -39,8 +39,9 @@ absl::StatusOr<Ratio> ReadRatio(const Environment& environment, const char* name
   const std::optional<std::string> text = environment(name);
   if (!text) return Ratio{.value = fallback};
   double value = -1;
-  // Written so that NaN fails.
-  if (!absl::SimpleAtod(*text, &value) || !(value >= 0 && value <= most)) {
+  // NaN is none either.
+  const bool ok = absl::SimpleAtod(*text, &value) && value >= 0 && value <= most;
+  if (!ok) {
     return absl::FailedPreconditionError(
         absl::StrCat(name, ": \"", *text, "\" is no ratio that MPS takes: accepted: 0 to ", most, ", or unset"));
   }

@@ -28,7 +28,7 @@ constexpr int64_t kProbeRows = 1009;
 
 uint64_t ReadGraphEntries(const void* instance) {
   const char* object = nullptr;
-  std::memcpy(&object, instance, sizeof(object));
+  std::memcpy(static_cast<void*>(&object), instance, sizeof(object));
   if (object == nullptr) return 0;
   uint64_t count = 0;
   std::memcpy(&count, object + kCountOffset, sizeof(count));
