@@ -98,9 +98,11 @@ TEST(SpecFile, BadInputGetsOneLine) {
        "priority, "
        "checkpoint, graph_cache, class_weights, neighbor_sampling, batching"},
       {"unknown key within", SpecSyntax::kYaml, "model:\n  layers: 3\n",
-       "job:2: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout"},
+       "job:2: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout, "
+       "lowering"},
       {"unknown key of JSON, with its line", SpecSyntax::kJson, "{\n\"model\": {\n\"layers\": 3}}",
-       "job:3: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout"},
+       "job:3: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout, "
+       "lowering"},
       {"no number", SpecSyntax::kYaml, "epochs: ten\n", "job:1: epochs: 'ten'; accepted: a whole number"},
       {"a fraction where none can be", SpecSyntax::kYaml, "epochs: 1.5\n",
        "job:1: epochs: '1.5'; accepted: a whole number"},
@@ -119,7 +121,8 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"a list where a value belongs", SpecSyntax::kYaml, "epochs: [1, 2]\n",
        "job:1: epochs: is no single value; accepted: a whole number"},
       {"a value where keys belong", SpecSyntax::kYaml, "model: gine\n",
-       "job:1: model: is no mapping; accepted keys: architecture, hidden_channels, num_layers, pooling, dropout"},
+       "job:1: model: is no mapping; accepted keys: architecture, hidden_channels, num_layers, pooling, dropout, "
+       "lowering"},
       {"twice, in both spellings", SpecSyntax::kYaml, "batch_size: 3\nbatchSize: 4\n",
        "job:2: batchSize: is given twice"},
       {"the ID twice", SpecSyntax::kYaml, "job_id: a\njobId: b\n", "job:2: jobId: is given twice"},

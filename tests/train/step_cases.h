@@ -49,6 +49,14 @@ inline TrainOptions NodeJob(nn::Architecture architecture) {
   return options;
 }
 
+inline void AddLowerings(const std::string& name, const CaseData& data, TrainOptions options,
+                         std::vector<StepCase>& cases) {
+  for (const nn::Lowering lowering : {nn::Lowering::kPlain, nn::Lowering::kShapeFree}) {
+    options.model.lowering = lowering;
+    cases.push_back({name + ", " + std::string(nn::kLoweringNames.Name(lowering)), data, options});
+  }
+}
+
 inline std::vector<StepCase> StepCases() {
   using enum nn::Architecture;
   std::vector<StepCase> cases;
@@ -69,6 +77,7 @@ inline std::vector<StepCase> StepCases() {
       cases.push_back({name, 100, plain});
       cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
       cases.push_back({name + ", batches of one graph", 60, single});
+      AddLowerings(name, 60, everything, cases);
       continue;
     }
     TrainOptions plain = NodeJob(model.architecture), dropout = plain, deep = plain, many = plain, wide = plain,
@@ -94,6 +103,7 @@ inline std::vector<StepCase> StepCases() {
                      TinyGraphOptions{.sparse = true, .weighted = true, .targets = 3}, many});
     cases.push_back({name + ", odd batches", TinyGraphOptions{}, wide});
     cases.push_back({name + " on the whole graph", TinyGraphOptions{}, whole, true});
+    AddLowerings(name, TinyGraphOptions{}, dropout, cases);
   }
   return cases;
 }

@@ -12,8 +12,11 @@ using at::Tensor;
 
 thread_local Lowering lowering_here = Lowering::kAuto;
 
+// Not contiguous(): a recording below autograd takes that for a view, whatever it does.
+Tensor InOrder(const Tensor& x) { return x.is_contiguous() ? x : x.clone(at::MemoryFormat::Contiguous); }
+
 // x * weight^T, which on MPS is a kernel of its own where both are laid out in order.
-Tensor PlainLinear(const Tensor& x, const Tensor& weight) { return at::linear(x.contiguous(), weight.contiguous()); }
+Tensor PlainLinear(const Tensor& x, const Tensor& weight) { return at::linear(InOrder(x), InOrder(weight)); }
 
 class ShapeFreeLinear : public torch::autograd::Function<ShapeFreeLinear> {
  public:
