@@ -37,11 +37,7 @@ struct StepRig {
     options.graph_cache.audit_every = 0;
     return options;
   }
-  LossOptions Loss() const {
-    LossOptions loss{.loss = options.loss, .class_weights = {}};
-    if (!options.class_weights.empty()) loss.class_weights = at::tensor(options.class_weights, at::kFloat);
-    return loss;
-  }
+  LossOptions Loss() const { return LossOf(options, at::kCPU); }
   // One eager step at the shape that a dynamic executable would run the batch at.
   void TrainEagerly(HostBatch& batch, int64_t step) {
     const auto inputs = batch.PadDynamic(step);
