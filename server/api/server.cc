@@ -1,5 +1,4 @@
 #include "api/server.h"
-#include "api/census_service.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -18,10 +17,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "api/census_service.h"
 #include "api/dataset_service.h"
 #include "api/graph_cache_service.h"
 #include "api/health_limit.h"
 #include "api/job_service.h"
+#include "api/plan_service.h"
 #include "api/request_metrics.h"
 #include "api/server_service.h"
 #include "api/server_stream.h"
