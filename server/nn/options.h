@@ -95,8 +95,8 @@ inline constexpr auto kArchitectureNames = [] {
   return names;
 }();
 
-// What a step is made of: the CPU's fused operators; those of PyTorch that say it best; or those that add no entry to the
-// graph cache of MPS (nn/ops/lowering.h). kAuto: shape-free on MPS, fused on the CPU, else plain.
+// What a step is made of: the CPU's fused operators; those of PyTorch that say it best; or those that add no entry to
+// the graph cache of MPS (nn/ops/lowering.h). kAuto: shape-free on MPS, fused on the CPU, else plain.
 enum class Lowering { kAuto, kPlain, kShapeFree };
 inline constexpr EnumNames<Lowering, 3> kLoweringNames{
     {{{Lowering::kAuto, "auto"}, {Lowering::kPlain, "plain"}, {Lowering::kShapeFree, "shape-free"}}}};
