@@ -124,7 +124,7 @@ class CensusCommandTest : public testing::Test {
 TEST_F(CensusCommandTest, TakesTheFlagsOfAJob) {
   Start();
   const ProgramResult result =
-      Run({"--dataset", "zinc", "--model", "gine", "--lowering", "shape_free", "--torch", "2.15"});
+      Run({"--dataset", "zinc", "--model", "gine", "--lowering", "shape-free", "--torch", "2.15"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("aten::mm"));
   ASSERT_EQ(requests_.seen().size(), 1u);
