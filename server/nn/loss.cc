@@ -26,8 +26,12 @@ Tensor ShapeFreeElementwise(Loss loss, const Tensor& prediction, const Tensor& l
       const Tensor shifted = prediction - prediction.detach().amax(1, /*keepdim=*/true);
       return shifted.exp().sum(1, /*keepdim=*/true).log() - shifted.gather(1, labels.to(at::kLong));
     }
-    case Loss::kBce:
-      return ReluRows(prediction) - prediction * labels + (-Magnitude(prediction)).exp().log1p();
+    case Loss::kBce: {
+      // log(1 + e^x) as log-sum-exp, whose gradient is the sigmoid at 0 too: that of max(x, 0) + log(1 + e^-|x|) is
+      // not.
+      const Tensor top = ReluRows(prediction.detach());
+      return top + ((prediction - top).exp() + (-top).exp()).log() - prediction * labels;
+    }
   }
   TORCH_CHECK(false, "ComputeLoss: no such loss: ", static_cast<int>(loss));
 }

@@ -170,18 +170,6 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
     change(s);
     return s;
   };
-  TrainOptions giant = Options();
-  giant.model = {.hidden_channels = 4096, .num_layers = 64};
-  giant.batch_size = 65536;
-  data::GraphSetSummary many = fine;
-  many.splits[0].graphs = 1'000'000;
-  many.splits[0].mean_nodes = 1000;
-  // A small model on wide float columns: the batches on the host are what does not fit.
-  TrainOptions wide_options = Options();
-  wide_options.model = {.hidden_channels = 1, .num_layers = 1};
-  wide_options.batch_size = 65536;
-  data::GraphSetSummary wide = many;
-  wide.node_features = {.type = data::DataType::kFloat32, .width = 100'000, .min = {}, .max = {}};
   const struct {
     const char* why;
     TrainOptions options;
@@ -196,8 +184,6 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
        "node feature column 0 has integers -2..2"},
       {"ids as categories", Options(), with([](auto& s) { s.edge_features.max = {5e6}; }), "spec.dataset",
        "edge feature column 0"},
-      {"beyond the machine's memory", giant, many, "spec.model", "this process may use"},
-      {"batches beyond the machine's memory", wide_options, wide, "spec.model", "this process may use"},
   };
   EXPECT_TRUE(runner_->CheckCompatible(Options(), fine, "spec.").ok());
   for (const auto& c : kCases) {
@@ -206,6 +192,22 @@ TEST_F(RunnerTest, WhatASetCannotServeIsRefusedBeforeTheRun) {
     ASSERT_EQ(GetViolations(status).size(), 1U) << c.why;
     EXPECT_EQ(GetViolations(status)[0].field, c.field) << c.why;
     EXPECT_THAT(GetViolations(status)[0].description, HasSubstr(c.says)) << c.why;
+  }
+}
+
+// At admission, and again where the run begins.
+TEST_F(RunnerTest, WhatIsBeyondTheMachinesMemoryIsRefused) {
+  TrainOptions giant = Options();
+  giant.model = {.hidden_channels = 4096, .num_layers = 64};
+  const auto always = [] { return true; };
+  EXPECT_EQ(runner_->CheckFits({.options = Options(), .dataset = graphs_}, "spec.", always), absl::OkStatus());
+  Recorder told;
+  for (const absl::Status& status : {runner_->CheckFits({.options = giant, .dataset = graphs_}, "spec.", always),
+                                     Run(giant, "job", told).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    ASSERT_EQ(GetViolations(status).size(), 1U);
+    EXPECT_EQ(GetViolations(status)[0].field, "spec.model");
+    EXPECT_THAT(GetViolations(status)[0].description, HasSubstr("this process may use"));
   }
 }
 
