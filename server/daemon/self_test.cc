@@ -70,7 +70,9 @@ absl::StatusOr<train::SelfTestReport> Run(const Options& options) {
                              .threads = options.threads,
                              .mps_driver_threshold = options.mps_driver_threshold,
                              .steps = options.self_test_steps},
-                            dataset, [](std::string_view line) { std::cerr << "self-test: " << line << std::endl; });
+                            dataset, [](std::string_view line) {
+                              std::cerr << "self-test: " << line << "\n" << std::flush;
+                            });
 }
 
 }  // namespace

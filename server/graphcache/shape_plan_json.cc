@@ -1,6 +1,10 @@
 #include "graphcache/shape_plan_json.h"
 
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "base/json_fields.h"
+#include "base/status.h"
 
 namespace permafrost::graphcache {
 namespace {

@@ -183,7 +183,7 @@ absl::StatusOr<graphcache::LoweringCensus> CensusTaker::Take(const graphcache::C
     graphcache::CensusRow counted = CountPolicy(steps, schedules, empties);
     counted.options = row.options;
     counted.shapes = row.shapes;
-    out.rows.push_back(std::move(counted));
+    out.rows.push_back(counted);
   }
   return out;
 }

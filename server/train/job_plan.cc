@@ -67,8 +67,8 @@ BatchShape LargestBatch(const graphcache::ShapePlan& plan) {
 
 // Bytes of a prepared batch that a row of `features` takes; integers are widened to 8 bytes.
 double HostBytesPerRow(const data::FeatureSummary& features) {
-  return static_cast<double>(features.width) *
-         (features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float));
+  const size_t bytes = features.type == data::DataType::kInt32 ? sizeof(int64_t) : sizeof(float);
+  return static_cast<double>(features.width) * static_cast<double>(bytes);
 }
 
 }  // namespace
