@@ -13,22 +13,18 @@ namespace permafrost::api {
 grpc::ServerUnaryReactor* CensusService::CensusGraphCache(grpc::CallbackServerContext* context,
                                                           const v1::CensusGraphCacheRequest* request,
                                                           v1::CensusGraphCacheResponse* response) {
-  // As a job that is only to be checked.
-  v1::CreateJobRequest create;
-  if (request->has_spec()) *create.mutable_spec() = request->spec();
-  absl::StatusOr<jobs::CreateRequest> job = CreateRequestFromWire(create, default_graph_cache_);
-  if (!job.ok()) return Reply(context, job.status());
+  absl::StatusOr<jobs::JobSpec> spec = SpecFromWire(*request, default_graph_cache_);
+  if (!spec.ok()) return Reply(context, spec.status());
   const absl::StatusOr<graphcache::TorchRelease> release = TorchReleaseFromWire(request->torch_release());
   if (!release.ok()) return Reply(context, release.status());
   absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take();
   if (!slot.ok()) return Reply(context, slot.status());
-  return StartThreadedCall("the census", *std::move(slot),
-                           [this, spec = std::move(job->spec), release = *release, response]() -> absl::Status {
-                             PF_ASSIGN_OR_RETURN(const graphcache::Census census,
-                                                 jobs_.TakeGraphCacheCensus(spec, release));
-                             *response = CensusToWire(census);
-                             return absl::OkStatus();
-                           });
+  return StartThreadedCall(
+      "the census", *std::move(slot), [this, spec = *std::move(spec), release = *release, response]() -> absl::Status {
+        PF_ASSIGN_OR_RETURN(const graphcache::Census census, jobs_.TakeGraphCacheCensus(spec, release));
+        *response = CensusToWire(census);
+        return absl::OkStatus();
+      });
 }
 
 }  // namespace permafrost::api

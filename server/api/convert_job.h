@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <utility>
+
 #include "absl/status/statusor.h"
 #include "graphcache/policy.h"
 #include "jobs/job.h"
@@ -18,6 +20,16 @@ namespace permafrost::api {
 // refuse.
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
                                                           const graphcache::PolicyOptions& default_graph_cache);
+// The spec of a request that is about a job which is not made; none stands for one of defaults. As a job that is only
+// to be checked.
+template <class Request>
+absl::StatusOr<jobs::JobSpec> SpecFromWire(const Request& wire, const graphcache::PolicyOptions& default_graph_cache) {
+  v1::CreateJobRequest create;
+  if (wire.has_spec()) *create.mutable_spec() = wire.spec();
+  absl::StatusOr<jobs::CreateRequest> job = CreateRequestFromWire(create, default_graph_cache);
+  if (!job.ok()) return job.status();
+  return std::move(job->spec);
+}
 
 v1::Job JobToWire(const jobs::Job& job);
 

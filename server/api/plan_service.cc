@@ -13,16 +13,13 @@ namespace permafrost::api {
 grpc::ServerUnaryReactor* PlanService::PlanGraphCache(grpc::CallbackServerContext* context,
                                                       const v1::PlanGraphCacheRequest* request,
                                                       v1::PlanGraphCacheResponse* response) {
-  // As a job that is only to be checked.
-  v1::CreateJobRequest create;
-  if (request->has_spec()) *create.mutable_spec() = request->spec();
-  absl::StatusOr<jobs::CreateRequest> job = CreateRequestFromWire(create, default_graph_cache_);
-  if (!job.ok()) return Reply(context, job.status());
+  absl::StatusOr<jobs::JobSpec> spec = SpecFromWire(*request, default_graph_cache_);
+  if (!spec.ok()) return Reply(context, spec.status());
   absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take();
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
       "the plan", *std::move(slot),
-      [this, spec = std::move(job->spec), measure = !request->without_costs(), response]() -> absl::Status {
+      [this, spec = *std::move(spec), measure = !request->without_costs(), response]() -> absl::Status {
         PF_ASSIGN_OR_RETURN(const graphcache::CachePlan plan, jobs_.PlanGraphCache(spec, measure));
         *response = CachePlanToWire(plan);
         return absl::OkStatus();

@@ -22,6 +22,10 @@ struct DeviceMemory {
   bool operator==(const DeviceMemory&) const = default;
 };
 
+// Of MPS: driver memory as a part of the recommended maximum, from which on its caches are emptied between steps, where
+// nobody says otherwise.
+inline constexpr double kDefaultMpsDriverThreshold = 0.9;
+
 // Why a device's own caches, of memory and of compiled graphs, are emptied between two steps.
 enum class EmptyReason {
   kNever,         // policy never: after each step

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "base/device_kind.h"
+#include "base/device_state.h"
 #include "graphcache/policy.h"
 
 namespace permafrost {
@@ -37,7 +38,7 @@ struct Options {
   absl::Duration drain_timeout = absl::Seconds(60);
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
-  double mps_driver_threshold = 0.9;
+  double mps_driver_threshold = kDefaultMpsDriverThreshold;
   // Serve nothing: show that this device keeps its promises, and exit.
   std::optional<DeviceKind> self_test_device;
   // Steps of its sealed job, 20..1,000,000.

@@ -1,15 +1,18 @@
 #include "daemon/self_test.h"
 
-#include <unistd.h>
+#include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -23,18 +26,20 @@ namespace fs = std::filesystem;
 
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
 
-// A folder that goes with it.
+// A new folder, which goes with it.
 class WorkFolder {
  public:
-  WorkFolder() : path_(fs::temp_directory_path() / absl::StrCat("permafrost-self-test-", getpid())) {}
-  WorkFolder(const WorkFolder&) = delete;
-  ~WorkFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
+  static absl::StatusOr<std::unique_ptr<WorkFolder>> Make() {
+    std::string path = fs::temp_directory_path() / "permafrost-self-test-XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) return SystemError(errno, path, "make a folder like it");
+    return std::unique_ptr<WorkFolder>(new WorkFolder(path));
   }
+  WorkFolder(const WorkFolder&) = delete;
+  ~WorkFolder() { RemoveAll(path_).IgnoreError(); }
   const fs::path& path() const { return path_; }
 
  private:
+  explicit WorkFolder(fs::path path) : path_(std::move(path)) {}
   const fs::path path_;
 };
 
@@ -62,10 +67,9 @@ absl::StatusOr<data::OpenedDataset> ImportSample(const fs::path& source, const f
 }
 
 absl::StatusOr<train::SelfTestReport> Run(const Options& options) {
-  const WorkFolder folder;
-  PF_RETURN_IF_ERROR(CreateDirectories(folder.path()));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<WorkFolder> folder, WorkFolder::Make());
   PF_ASSIGN_OR_RETURN(const data::OpenedDataset dataset,
-                      ImportSample(options.self_test_data, folder.path() / "datasets", options.threads));
+                      ImportSample(options.self_test_data, folder->path() / "datasets", options.threads));
   return train::RunSelfTest({.device = *options.self_test_device,
                              .threads = options.threads,
                              .mps_driver_threshold = options.mps_driver_threshold,

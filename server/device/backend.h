@@ -89,7 +89,7 @@ class Backend {
 struct BackendOptions {
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
-  double mps_driver_threshold = 0.9;
+  double mps_driver_threshold = kDefaultMpsDriverThreshold;
 };
 
 // kAuto: MPS, else CUDA, else CPU, whichever is present. Errors: FailedPrecondition for a device that this machine or

@@ -22,6 +22,16 @@ absl::StatusOr<data::OpenedDataset> Planner::Open(const JobSpec& spec) {
   return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", spec.train.dataset.value()));
 }
 
+bool Planner::RunOnIdleDevice(const std::function<void()>& work) {
+  absl::Notification done;
+  const bool idle = device_.RunWhileIdle([&] {
+    work();
+    done.Notify();
+  });
+  if (idle) done.WaitForNotification();
+  return idle;
+}
+
 absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, graphcache::TorchRelease release) {
   train::CensusRequest request{.options = spec.train, .dataset = {}, .release = release};
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
@@ -29,16 +39,10 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, grap
   const auto take = [&] { census = runner_.TakeCensus(request, [this] { return !book_.draining(); }); };
   if (runner_.device() == DeviceKind::kMps) {
     // There it runs on the device itself, which has one thread.
-    absl::Notification done;
-    const bool idle = device_.RunWhileIdle([&] {
-      take();
-      done.Notify();
-    });
-    if (!idle) {
+    if (!RunOnIdleDevice(take)) {
       return absl::UnavailableError(
           "the census runs steps on mps, and the device is not idle: try again when no job runs");
     }
-    done.WaitForNotification();
   } else {
     take();
   }
@@ -51,15 +55,7 @@ absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool
   const auto keep_going = [this] { return !book_.draining(); };
   if (measure) {
     std::optional<absl::StatusOr<graphcache::CachePlan>> plan;
-    absl::Notification done;
-    const bool idle = device_.RunWhileIdle([&] {
-      plan = runner_.PlanCache(request, keep_going);
-      done.Notify();
-    });
-    if (idle) {
-      done.WaitForNotification();
-      return *std::move(plan);
-    }
+    if (RunOnIdleDevice([&] { plan = runner_.PlanCache(request, keep_going); })) return *std::move(plan);
   }
   request.measure = false;
   PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, runner_.PlanCache(request, keep_going));

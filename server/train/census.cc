@@ -17,6 +17,7 @@
 #include "nn/optimizer.h"
 #include "train/cache_planner.h"
 #include "train/error_sums.h"
+#include "train/step_compiler.h"
 #include "train/step_programs.h"
 #include "train/task.h"
 
@@ -27,8 +28,6 @@ using graphcache::OnMiss;
 using graphcache::Policy;
 using graphcache::Shapes;
 using graphcache::SizedSchedule;
-
-const char* const kNoDynamic = "mps records no steps";
 
 // Of one task, whose weights change.
 class CensusTaker {
@@ -179,8 +178,7 @@ absl::StatusOr<graphcache::LoweringCensus> CensusTaker::Take(const graphcache::C
       PF_ASSIGN_OR_RETURN(schedules[static_cast<size_t>(mode)],
                           Sized(mode, Reaching(mode, row, plan.freeze_point.freeze_at)));
     }
-    const bool empties = row.options.policy == Policy::kNever || row.options.policy == Policy::kClearPerStep;
-    graphcache::CensusRow counted = CountPolicy(steps, schedules, empties);
+    graphcache::CensusRow counted = CountPolicy(steps, schedules, KeepsNothing(row.options.policy));
     counted.options = row.options;
     counted.shapes = row.shapes;
     out.rows.push_back(counted);
@@ -204,7 +202,7 @@ absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request, int 
   TrainOptions options = request.options;
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<Task> task,
                       Task::Create(options, request.dataset, at::kMPS, threads, keep_going, context));
-  PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, PlanOf(options, *task, kNoDynamic, keep_going));
+  PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, PlanOf(options, *task, OneShapeReason(DeviceKind::kMps), keep_going));
   graphcache::FillRows(plan);
   const bool plain = options.model.lowering == nn::Lowering::kPlain;
   for (const nn::Lowering lowering : {plain ? nn::Lowering::kPlain : nn::Lowering::kShapeFree,

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/device_kind.h"
+#include "base/device_state.h"
 #include "data/store/dataset.h"
 
 namespace permafrost::train {
@@ -18,7 +19,7 @@ namespace permafrost::train {
 struct SelfTestOptions {
   DeviceKind device = DeviceKind::kAuto;
   int threads = 0;  // as RunnerOptions
-  double mps_driver_threshold = 0.9;
+  double mps_driver_threshold = kDefaultMpsDriverThreshold;
   // Steps of the sealed job, >= 20; the others have a tenth of it, at least 50.
   int64_t steps = 1'000;
 };

@@ -91,7 +91,8 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& mod
         options.graph_cache.freeze_at, options.batch_size,
         {.graphs = train.graphs, .std_nodes = train.std_nodes, .std_edges = train.std_edges}, plan.known_train_shapes);
     memory.executables = graphcache::MostExecutables(options.graph_cache, plan, /*dynamic=*/true, freeze.freeze_at);
-    memory.executable_bytes = device::ExecutableBytes(model.model.num_layers);
+    memory.executable_bytes =
+        device::ExecutableBytes(model.model.num_layers, model.model.lowering == nn::Lowering::kAuto);
   }
   return memory;
 }

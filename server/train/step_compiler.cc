@@ -32,10 +32,12 @@ absl::Status StepCompiler::WarmUp(Mode mode, const BatchShape& shape) {
   return capturer_->WarmUp(*programs_[static_cast<size_t>(mode)], *probes[0]->TakeInputs(kProbeSteps[0]));
 }
 
+std::string OneShapeReason(DeviceKind device) {
+  return absl::StrCat("executables of ", AbslView(kDeviceNames.Name(device)), " are of one shape each");
+}
+
 std::string NoDynamicReason(const device::Backend& backend, const Task& task) {
-  if (!backend.records()) {
-    return absl::StrCat(AbslView(kDeviceNames.Name(backend.kind())), "'s executables are of one shape each");
-  }
+  if (!backend.records()) return OneShapeReason(backend.kind());
   return task.NoDynamicReason();
 }
 

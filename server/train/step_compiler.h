@@ -13,6 +13,9 @@
 
 namespace permafrost::train {
 
+// Why a device that does not record has no dynamic executables.
+std::string OneShapeReason(DeviceKind device);
+
 // Why there are no dynamic executables for the task on this device; empty: there are.
 std::string NoDynamicReason(const device::Backend& backend, const Task& task);
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/device_kind.h"
+#include "base/device_state.h"
 #include "train/runner.h"
 
 namespace permafrost::train {
@@ -22,7 +23,7 @@ struct RunnerOptions {
   std::function<void(std::string_view)> warn = [](std::string_view) {};
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2; 0: never.
-  double mps_driver_threshold = 0.9;
+  double mps_driver_threshold = kDefaultMpsDriverThreshold;
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this

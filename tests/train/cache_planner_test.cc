@@ -1,6 +1,9 @@
 // Plans of real jobs, beside what the jobs then do.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
+#include "device/capture_memory.h"
 #include "train/recorder.h"
 #include "train/runner_fixture.h"
 #include "train/tiny_graph.h"
@@ -76,6 +79,26 @@ TEST_F(CachePlannerTest, MeasuresOnTheDevice) {
   const double bytes =
       static_cast<double>(cache.shared_bytes + cache.of(Mode::kTrain).entry_bytes + cache.of(Mode::kEval).entry_bytes);
   EXPECT_NEAR(static_cast<double>(*plan->rows.front().bytes), bytes, 0.5 * bytes);
+}
+
+// What a job is admitted by is no less than what its executables take.
+TEST_F(CachePlannerTest, NoExecutableTakesMoreThanAdmissionCounts) {
+  for (const nn::Lowering lowering : {nn::Lowering::kAuto, nn::Lowering::kPlain, nn::Lowering::kShapeFree}) {
+    for (const int64_t layers : {1, 4, 8}) {
+      TrainOptions options = Options();
+      options.model.num_layers = layers;
+      options.model.dropout = 0.5;
+      options.model.lowering = lowering;
+      const auto plan = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = true}, Always);
+      ASSERT_EQ(plan.status(), absl::OkStatus());
+      ASSERT_TRUE(plan->costs.has_value()) << plan->no_costs_reason;
+      const int64_t most = device::ExecutableBytes(layers, lowering == nn::Lowering::kAuto);
+      const graphcache::StepCosts& costs = *plan->costs;
+      EXPECT_LE(std::max(costs.entry_bytes, costs.eval_entry_bytes), most) << layers;
+      EXPECT_LE(std::max(costs.dynamic_entry_bytes, costs.dynamic_eval_entry_bytes), most) << layers;
+      EXPECT_GT(4 * costs.entry_bytes, most) << layers << " layers: far more than it takes";
+    }
+  }
 }
 
 TEST_F(CachePlannerTest, AStopIsHonoured) {
