@@ -1,8 +1,100 @@
 #include "data/disk/disk_rates.h"
 
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "base/monotonic.h"
+#include "base/random.h"
+#include "base/status.h"
 
 namespace permafrost {
+namespace {
+
+constexpr std::array<int, 7> kDepths = {1, 2, 4, 8, 16, 32, 64};
+constexpr std::array<uint32_t, 3> kReadBytes = {4 << 10, 16 << 10, 64 << 10};
+// Of sequential reads: long enough that a request costs nothing beside its bytes.
+constexpr uint32_t kLongReadBytes = 512 << 10;
+constexpr int kLongReadDepth = 8;
+// A smaller range may lie in the disk's own memory after the first few reads.
+constexpr uint64_t kLargeRangeBytes = uint64_t{256} << 20;
+
+// Whole pages of the file.
+struct PageRange {
+  uint64_t first = 0;
+  uint64_t pages = 0;
+  uint64_t bytes() const { return pages * kDiskPageBytes; }
+};
+
+// Offsets of one read after the other.
+class Places {
+ public:
+  Places(PageRange range, uint32_t read_bytes, bool random)
+      : range_(range), read_pages_(read_bytes / kDiskPageBytes), random_(random) {}
+
+  uint64_t Next() {
+    const uint64_t last = range_.pages - read_pages_;
+    const uint64_t page = random_ ? draw_.Below(last + 1) : next_;
+    next_ = page + 2 * read_pages_ <= range_.pages ? page + read_pages_ : 0;
+    return range_.first + page * kDiskPageBytes;
+  }
+
+ private:
+  const PageRange range_;
+  const uint64_t read_pages_;
+  const bool random_;
+  SplitMix64 draw_{0x6469736b, 0};
+  uint64_t next_ = 0;
+};
+
+// Bytes a second of reads that follow one another at `depth` for `seconds`, or longer until a few came.
+absl::StatusOr<double> MeasureReads(DiskReader& reader, Places places, uint32_t read_bytes, int depth, double seconds) {
+  constexpr int64_t kFewestReads = 8;
+  Stopwatch watch;
+  int64_t filling = depth, counted = 0;
+  double bytes = 0, elapsed = 0;
+  absl::Status failed;
+  const auto take = [&](const DiskRead&, const absl::StatusOr<std::span<const std::byte>>& read) {
+    if (!read.ok()) {
+      failed = read.status();
+    } else if (filling > 0) {
+      // Time begins when as many are on their way as will be.
+      --filling;
+      watch.Restart();
+    } else {
+      ++counted;
+      bytes += static_cast<double>(read->size());
+      elapsed = absl::ToDoubleSeconds(watch.Elapsed());
+    }
+  };
+  while (failed.ok() && (counted < kFewestReads || elapsed < seconds)) {
+    while (reader.in_flight() < depth) PF_RETURN_IF_ERROR(reader.Start({.offset = places.Next(), .bytes = read_bytes}));
+    PF_RETURN_IF_ERROR(reader.Wait(take));
+  }
+  // The next measure begins with an idle disk.
+  while (reader.in_flight() > 0) {
+    PF_RETURN_IF_ERROR(reader.Wait([](const DiskRead&, const auto&) {}));
+  }
+  if (!failed.ok()) return failed;
+  return elapsed > 0 ? bytes / elapsed : 0;
+}
+
+std::string HowMeasured(const DiskReader& reader, const std::filesystem::path& path, PageRange range, double seconds) {
+  std::string how = absl::StrFormat("%s, %.3g GB of %s, %.1f s", std::string(kDiskReaderKindNames.Name(reader.kind())),
+                                    static_cast<double>(range.bytes()) / 1e9, path.filename().string(), seconds);
+  if (!reader.direct()) absl::StrAppend(&how, "; through the page cache, which may have answered");
+  if (range.bytes() < kLargeRangeBytes) {
+    absl::StrAppend(&how, "; so few bytes that the disk's own cache may have answered");
+  }
+  return how;
+}
+
+}  // namespace
 
 uint64_t DiskRates::gap_bytes() const {
   // Beyond it a gap costs memory and nothing that was measured says that it gains.
@@ -45,6 +137,51 @@ ReadLine FitReads(std::span<const ReadSample> samples) {
   if (constant < 0) return by_byte;
   if (slope < 0) return {.seconds_per_read = wy / w, .seconds_per_byte = 0};
   return {.seconds_per_read = constant, .seconds_per_byte = slope};
+}
+
+absl::StatusOr<DiskRates> MeasureDisk(const std::filesystem::path& path, uint64_t first, uint64_t bytes,
+                                      const MeasureDiskOptions& options) {
+  const auto open = [&](int depth, uint32_t read_bytes) {
+    return DiskReader::Open(path, {.kind = options.kind, .depth = depth, .max_read_bytes = read_bytes});
+  };
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<DiskReader> reader, open(kDepths.back(), kReadBytes.back()));
+  PageRange range{.first = (first + kDiskPageBytes - 1) / kDiskPageBytes * kDiskPageBytes};
+  const uint64_t file_bytes = reader->file_bytes();
+  const uint64_t end = first < file_bytes ? first + std::min(bytes, file_bytes - first) : first;
+  if (end > range.first) range.pages = (end - range.first) / kDiskPageBytes;
+  if (range.pages == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path.string(), ": ", bytes, " bytes at ", first,
+                                                   " hold no whole page of ", kDiskPageBytes,
+                                                   " to measure the disk by"));
+  }
+  const Stopwatch watch;
+
+  // A fifth of the time for the depth, three for the sizes, one for what lies together.
+  std::vector<DepthSample> depths;
+  for (const int depth : kDepths) {
+    PF_ASSIGN_OR_RETURN(const double rate, MeasureReads(*reader, Places(range, kDiskPageBytes, true), kDiskPageBytes,
+                                                        depth, options.seconds / 5 / kDepths.size()));
+    depths.push_back({.depth = depth, .bytes_per_second = rate});
+  }
+  DiskRates rates{.depth = ChooseDepth(depths), .kind = reader->kind(), .direct = reader->direct()};
+
+  std::vector<ReadSample> samples;
+  for (const uint32_t read_bytes : kReadBytes) {
+    if (read_bytes > range.bytes()) break;
+    PF_ASSIGN_OR_RETURN(const double rate, MeasureReads(*reader, Places(range, read_bytes, true), read_bytes,
+                                                        rates.depth, options.seconds / 5));
+    if (rate > 0) samples.push_back({.bytes = static_cast<double>(read_bytes), .seconds = read_bytes / rate});
+  }
+  const ReadLine line = FitReads(samples);
+  rates.seconds_per_read = line.seconds_per_read;
+  rates.seconds_per_byte = line.seconds_per_byte;
+
+  const uint32_t long_bytes = static_cast<uint32_t>(std::min<uint64_t>(kLongReadBytes, range.bytes()));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<DiskReader> sequential, open(kLongReadDepth, long_bytes));
+  PF_ASSIGN_OR_RETURN(rates.sequential_bytes_per_second, MeasureReads(*sequential, Places(range, long_bytes, false),
+                                                                      long_bytes, kLongReadDepth, options.seconds / 5));
+  rates.how = HowMeasured(*reader, path, range, absl::ToDoubleSeconds(watch.Elapsed()));
+  return rates;
 }
 
 }  // namespace permafrost

@@ -1,0 +1,120 @@
+#include "base/memory_left.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "base/control_group.h"
+#include "base/string_view.h"
+
+namespace permafrost {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadText(const fs::path& file) {
+  std::ifstream in(file);
+  return std::string{std::istreambuf_iterator<char>(in), {}};
+}
+
+// The first number of a text. "max", what is no number, and version 1's "unlimited", near 2^63, are nullopt.
+std::optional<uint64_t> Number(std::string_view text) {
+  text = text.substr(0, text.find_last_not_of(" \n") + 1);
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(AbslView(text), &number) || number >= uint64_t{1} << 62) return std::nullopt;
+  return number;
+}
+
+// Of lines "KEY NUMBER" or "KEY: NUMBER kB": the number behind `key`.
+std::optional<uint64_t> Field(std::string_view text, std::string_view key) {
+  for (const absl::string_view line : absl::StrSplit(AbslView(text), '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(": "), absl::SkipEmpty());
+    if (words.size() < 2 || words[0] != AbslView(key)) continue;
+    const auto number = Number({words[1].data(), words[1].size()});
+    const bool kilobytes = words.size() > 2 && words[2] == "kB";
+    return number && kilobytes ? std::optional(*number * 1024) : number;
+  }
+  return std::nullopt;
+}
+
+std::optional<MemoryLeft> OfMachine(std::string_view meminfo) {
+  const auto total = Field(meminfo, "MemTotal"), available = Field(meminfo, "MemAvailable");
+  if (!total || !available) return std::nullopt;
+  const uint64_t left = std::min(*total, *available);
+  return MemoryLeft{.limit = *total, .used = *total - left, .left = left};
+}
+
+std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
+  const bool first = version == 1;
+  const auto limit = Number(ReadText(group / (first ? "memory.limit_in_bytes" : "memory.max")));
+  const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
+  if (!limit || !charged) return std::nullopt;
+  // What the kernel takes back at once: file pages that were read and nobody maps or wrote to. Those on the active list
+  // it takes later, but as surely.
+  const std::string stat = ReadText(group / "memory.stat");
+  const auto pages = [&](const char* name) {
+    return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);
+  };
+  const uint64_t files = pages("inactive_file") + pages("active_file");
+  const uint64_t dirty = first ? pages("dirty") + pages("writeback") : pages("file_dirty") + pages("file_writeback");
+  const uint64_t reclaimable = files - std::min(files, dirty) + (first ? 0 : pages("slab_reclaimable"));
+  const uint64_t used = *charged - std::min(*charged, reclaimable);
+  return MemoryLeft{.limit = *limit, .used = used, .left = *limit - std::min(*limit, used)};
+}
+
+// "some avg10=0.00 avg60=0.00 avg300=0.00 total=123"
+std::optional<uint64_t> StalledMicros(std::string_view pressure) {
+  for (const absl::string_view line : absl::StrSplit(AbslView(pressure), '\n')) {
+    constexpr std::string_view kTotal = "total=";
+    const std::string_view some(line.data(), line.size());
+    const size_t total = some.find(kTotal);
+    if (some.substr(0, 5) == "some " && total != some.npos) return Number(some.substr(total + kTotal.size()));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<MemoryLeft> MemoryLeftOf(std::string_view membership, const fs::path& root, std::string_view meminfo) {
+  std::optional<MemoryLeft> least = OfMachine(meminfo);
+  VisitControlGroups(membership, "memory", root, [&least](const fs::path& group, int version) {
+    const std::optional<MemoryLeft> left = OfGroup(group, version);
+    if (left && (!least || left->left < least->left)) least = left;
+  });
+  return least;
+}
+
+MemoryPressure MemoryPressureOf(std::string_view membership, const fs::path& root, std::string_view machine_pressure) {
+  MemoryPressure pressure;
+  std::optional<uint64_t> stalled;
+  VisitControlGroups(membership, "memory", root, [&](const fs::path& group, int version) {
+    if (version == 1) {
+      pressure.limit_hits += Number(ReadText(group / "memory.failcnt")).value_or(0);
+      return;
+    }
+    // Those of the group itself: memory.events counts what happened to the groups below it too.
+    fs::path events = group / "memory.events.local";
+    if (!fs::exists(events)) events = group / "memory.events";
+    const std::string text = ReadText(events);
+    pressure.limit_hits += Field(text, "high").value_or(0) + Field(text, "max").value_or(0);
+    if (!stalled) stalled = StalledMicros(ReadText(group / "memory.pressure"));
+  });
+  pressure.stalled_micros = stalled ? *stalled : StalledMicros(machine_pressure).value_or(0);
+  return pressure;
+}
+
+#ifdef __linux__
+std::optional<MemoryLeft> GetMemoryLeft() {
+  return MemoryLeftOf(ControlGroupMembership(), kControlGroupRoot, ReadText("/proc/meminfo"));
+}
+
+MemoryPressure GetMemoryPressure() {
+  return MemoryPressureOf(ControlGroupMembership(), kControlGroupRoot, ReadText("/proc/pressure/memory"));
+}
+#endif
+
+}  // namespace permafrost

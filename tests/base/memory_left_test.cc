@@ -1,0 +1,114 @@
+#include "base/memory_left.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "temp_dir.h"
+
+namespace permafrost {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMeminfo[] =
+    "MemTotal:        1000000 kB\nMemFree:           10000 kB\nMemAvailable:     400000 kB\nBuffers:  1 kB\n";
+constexpr MemoryLeft kMachine{.limit = 1024000000, .used = 614400000, .left = 409600000};
+
+class MemoryLeftTest : public testing::Test {
+ protected:
+  void Write(const fs::path& file, const char* text) {
+    fs::create_directories((root() / file).parent_path());
+    std::ofstream(root() / file) << text;
+  }
+  fs::path root() const { return dir_.path(); }
+
+ private:
+  TempDir dir_;
+};
+
+TEST_F(MemoryLeftTest, OfTheMachineWhereNoGroupHasALimit) {
+  EXPECT_EQ(MemoryLeftOf("", root(), kMeminfo), kMachine);
+  Write("a/memory.max", "max\n");
+  Write("a/memory.current", "5000\n");
+  EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), kMachine);
+  EXPECT_EQ(MemoryLeftOf("0::/none\nnonsense\n", root(), kMeminfo), kMachine);
+  EXPECT_EQ(MemoryLeftOf("", root(), ""), std::nullopt);
+  EXPECT_EQ(MemoryLeftOf("", root(), "MemTotal: 10 kB\n"), std::nullopt);
+}
+
+TEST_F(MemoryLeftTest, PagesOfFilesThatAreCleanAreNotUsed) {
+  Write("a/memory.max", "100000\n");
+  Write("a/memory.current", "90000\n");
+  EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), (MemoryLeft{100000, 90000, 10000})) << "nothing is known of it";
+  Write("a/memory.stat",
+        "anon 20000\nfile 60000\nfile_dirty 4000\nfile_writeback 1000\ninactive_file 40000\nactive_file 15000\n"
+        "slab_reclaimable 3000\nslab 7000\n");
+  // 40,000 + 15,000 - 5,000 + 3,000 can be taken back.
+  EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), (MemoryLeft{100000, 37000, 63000}));
+}
+
+TEST_F(MemoryLeftTest, TheLeastOfTheGroupAndItsParents) {
+  Write("a/memory.max", "100000\n");
+  Write("a/memory.current", "95000\n");
+  Write("a/b/memory.max", "80000\n");
+  Write("a/b/memory.current", "20000\n");
+  EXPECT_EQ(MemoryLeftOf("0::/a/b\n", root(), kMeminfo), (MemoryLeft{100000, 95000, 5000})) << "neighbours fill a";
+  Write("a/memory.current", "21000\n");
+  EXPECT_EQ(MemoryLeftOf("0::/a/b\n", root(), kMeminfo), (MemoryLeft{80000, 20000, 60000}));
+  EXPECT_EQ(MemoryLeftOf("0::/a/b\n", root(), ""), (MemoryLeft{80000, 20000, 60000})) << "the machine does not tell";
+}
+
+TEST_F(MemoryLeftTest, MoreUsedThanTheLimitLeavesNothing) {
+  Write("a/memory.max", "1000\n");
+  Write("a/memory.current", "5000\n");
+  EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), (MemoryLeft{1000, 5000, 0}));
+}
+
+TEST_F(MemoryLeftTest, VersionOne) {
+  Write("memory/a/memory.limit_in_bytes", "100000\n");
+  Write("memory/a/memory.usage_in_bytes", "90000\n");
+  Write("memory/a/memory.stat",
+        "inactive_file 1\nactive_file 1\ntotal_inactive_file 30000\ntotal_active_file 20000\ntotal_dirty 1000\n"
+        "total_writeback 500\n");
+  Write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("memory/memory.usage_in_bytes", "900000\n");
+  EXPECT_EQ(MemoryLeftOf("5:cpu:/x\n4:hugetlb,memory:/a\n", root(), kMeminfo), (MemoryLeft{100000, 41500, 58500}));
+  EXPECT_EQ(MemoryLeftOf("4:memory:/\n", root(), kMeminfo), kMachine);
+}
+
+TEST_F(MemoryLeftTest, PressureOfVersionTwo) {
+  constexpr char kMachinePressure[] =
+      "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
+  EXPECT_EQ(MemoryPressureOf("0::/a/b\n", root(), kMachinePressure), (MemoryPressure{0, 77}));
+  Write("a/memory.events", "low 1\nhigh 2\nmax 30\noom 4\noom_kill 5\n");
+  Write("a/b/memory.events", "low 0\nhigh 100\nmax 0\n");
+  EXPECT_EQ(MemoryPressureOf("0::/a/b\n", root(), kMachinePressure), (MemoryPressure{132, 77}));
+  Write("a/memory.events.local", "high 1\nmax 1\n");
+  EXPECT_EQ(MemoryPressureOf("0::/a/b\n", root(), kMachinePressure), (MemoryPressure{102, 77}))
+      << "what happened in b is not counted again in a";
+  Write("a/memory.pressure", "some avg10=1.00 avg60=0.00 avg300=0.00 total=900\nfull avg10=0 total=800\n");
+  EXPECT_EQ(MemoryPressureOf("0::/a/b\n", root(), kMachinePressure), (MemoryPressure{102, 900}));
+  Write("a/b/memory.pressure", "some avg10=1.00 avg60=0.00 avg300=0.00 total=90\nfull avg10=0 total=80\n");
+  EXPECT_EQ(MemoryPressureOf("0::/a/b\n", root(), kMachinePressure), (MemoryPressure{102, 90}));
+}
+
+TEST_F(MemoryLeftTest, PressureOfVersionOne) {
+  Write("memory/a/memory.failcnt", "12\n");
+  Write("memory/memory.failcnt", "3\n");
+  EXPECT_EQ(MemoryPressureOf("4:memory:/a\n", root(), ""), (MemoryPressure{15, 0}));
+}
+
+TEST(MemoryLeft, OfThisMachine) {
+  const std::optional<MemoryLeft> left = GetMemoryLeft();
+  ASSERT_TRUE(left.has_value());
+  EXPECT_GT(left->limit, uint64_t{1} << 20);
+  EXPECT_GT(left->left, 0U);
+  EXPECT_LE(left->left, left->limit);
+  const MemoryPressure before = GetMemoryPressure(), after = GetMemoryPressure();
+  EXPECT_LE(before.limit_hits, after.limit_hits);
+  EXPECT_LE(before.stalled_micros, after.stalled_micros);
+}
+
+}  // namespace
+}  // namespace permafrost
