@@ -42,6 +42,7 @@ const Room kRooms[] = {
      .may_include = {"data/store"},
      .why = "readers of foreign files know the types of a store and not what becomes of their rows"},
     {.name = "data/sort", .may_include = {"data/store"}, .why = "sorting knows edges, not where they come from"},
+    {.name = "data/disk", .may_include = {}, .why = "it reads pages of a file and knows nothing of what they hold"},
     {.name = "data/import",
      .may_include = {"data/source", "data/sort", "data/store"},
      .why = "an importer reads, sorts and writes; who asked for it and who reads the store is none of its business"},

@@ -1,0 +1,46 @@
+// How much memory may still be taken before the kernel has to take some back: of the machine and of every control
+// group that this process is in, parents too. And how hard the kernel had to work for it so far.
+// Threads: safe anywhere. Reads small files of the kernel at each call.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+namespace permafrost {
+
+struct MemoryLeft {
+  uint64_t limit = 0;
+  uint64_t used = 0;  // what cannot be taken back at once: without the file pages that can
+  uint64_t left = 0;  // limit - used, 0 where more is used
+  bool operator==(const MemoryLeft&) const = default;
+};
+
+// Of the machine or of the group that has the least left. nullopt: the system does not tell.
+std::optional<MemoryLeft> GetMemoryLeft();
+
+// The same of the groups that `membership` (the text of /proc/self/cgroup) names, below `root` (/sys/fs/cgroup), and
+// of `meminfo` (the text of /proc/meminfo). A group without a limit counts for nothing.
+std::optional<MemoryLeft> MemoryLeftOf(std::string_view membership, const std::filesystem::path& root,
+                                       std::string_view meminfo);
+
+// Counters that only rise: what matters is by how much, from one call to the next.
+struct MemoryPressure {
+  // How often a group met its limit, so that pages had to be taken back: memory.events' high and max (version 2) or
+  // memory.failcnt (version 1), over all groups.
+  uint64_t limit_hits = 0;
+  // How long some thread waited for memory, by the group nearest to the process that tells (memory.pressure, "some"),
+  // else the machine's.
+  uint64_t stalled_micros = 0;
+  bool operator==(const MemoryPressure&) const = default;
+};
+
+// Zeros where the system does not tell.
+MemoryPressure GetMemoryPressure();
+
+// machine_pressure: the text of /proc/pressure/memory.
+MemoryPressure MemoryPressureOf(std::string_view membership, const std::filesystem::path& root,
+                                std::string_view machine_pressure);
+
+}  // namespace permafrost
