@@ -49,9 +49,9 @@ struct TestGraph {
     std::erase_if(parts, [kind](const Part& part) { return part.kind == kind; });
   }
   // Into `directory`, which is made.
-  absl::Status Write(const std::filesystem::path& directory, std::stop_token stop = {}) {
+  absl::Status Write(const std::filesystem::path& directory, bool packed_rows = false, std::stop_token stop = {}) {
     std::filesystem::create_directories(directory);
-    auto writer = GraphWriter::Create(directory, std::move(stop));
+    auto writer = GraphWriter::Create(directory, std::move(stop), packed_rows);
     if (!writer.ok()) return writer.status();
     for (const Part& part : parts) {
       // In pieces that are no whole rows.

@@ -59,7 +59,7 @@ class MemoryGraph : public Graph {
     const auto blocks = kept->size() * sizeof(T) / BlockGuard::kBlockBytes + 1;
     auto checksums = std::make_shared<std::vector<uint64_t>>(blocks, 1);
     auto guard = std::make_shared<BlockGuard>("test: section", std::as_bytes(std::span<const T>(*kept)), *checksums,
-                                              false, BlockGuard::ContentCheck());
+                                              BlockGuard::kBlockBytes, BlockGuard::ContentCheck());
     for (const std::shared_ptr<void>& part :
          {std::shared_ptr<void>(kept), std::shared_ptr<void>(checksums), std::shared_ptr<void>(guard)}) {
       kept_.push_back(part);

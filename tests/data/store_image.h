@@ -42,8 +42,8 @@ class StoreImage {
     std::vector<uint64_t> checksums;
     for (const SectionEntry& e : entries()) {
       if (e.kind == SectionKind::kBlockChecksums || !InFile(e)) continue;
-      for (uint64_t at = 0; at < e.bytes; at += BlockGuard::kBlockBytes) {
-        checksums.push_back(Hash64(bytes_.data() + e.offset + at, std::min(e.bytes - at, BlockGuard::kBlockBytes)));
+      for (uint64_t at = 0; at < e.bytes; at += e.block_bytes) {
+        checksums.push_back(Hash64(bytes_.data() + e.offset + at, std::min<uint64_t>(e.bytes - at, e.block_bytes)));
       }
     }
     if (Has(SectionKind::kBlockChecksums)) {
@@ -61,30 +61,43 @@ class StoreImage {
     h.checksum = hash.Digest();
     set_header(h);
   }
-  // The same sections as version 1 had them.
-  std::string Version1() const {
+  // The same sections as an older version had them: a set of graphs only in 1.
+  std::string AsVersion(uint32_t version) const {
     std::vector<SectionEntry> table = entries();
-    std::erase_if(table, [](const SectionEntry& e) { return e.kind == SectionKind::kBlockChecksums; });
-    std::string out(kHeaderBytesV1 + table.size() * sizeof(SectionEntry), '\0');
+    if (version == 1)
+      std::erase_if(table, [](const SectionEntry& e) { return e.kind == SectionKind::kBlockChecksums; });
+    const uint64_t header_bytes = version == 1 ? kHeaderBytesV1 : sizeof(FileHeader);
+    std::string out(version == 1 ? header_bytes + table.size() * kEntryBytesV2 : kFirstSection, '\0');
+    std::vector<uint64_t> checksums;
     for (SectionEntry& e : table) {
-      const std::string section = bytes_.substr(e.offset, e.bytes);
-      e.offset = AlignSection(out.size());
-      e.checksum = Hash64(section);
+      std::string section = PackedRows(e);
+      e.offset = AlignSection(out.size(), BlockGuard::kBlockBytes);
+      if (e.kind == SectionKind::kBlockChecksums) {
+        section.assign(reinterpret_cast<const char*>(checksums.data()), checksums.size() * sizeof(uint64_t));
+        e.rows = checksums.size();
+      }
+      e.bytes = section.size();
+      for (uint64_t at = 0; at < e.bytes; at += BlockGuard::kBlockBytes) {
+        checksums.push_back(Hash64(section.data() + at, std::min<uint64_t>(e.bytes - at, BlockGuard::kBlockBytes)));
+      }
+      if (version == 1 || e.kind == SectionKind::kBlockChecksums) e.checksum = Hash64(section);
       out.resize(e.offset);
       out += section;
     }
     FileHeader h = header();
-    h.version = 1;
+    h.version = version;
     h.file_bytes = out.size();
     h.section_count = static_cast<uint32_t>(table.size());
-    constexpr size_t kChecksum = kHeaderBytesV1 - sizeof(uint64_t);
-    std::memcpy(out.data(), &h, kChecksum);
-    std::memcpy(out.data() + kHeaderBytesV1, table.data(), table.size() * sizeof(SectionEntry));
+    const size_t hashed = header_bytes - sizeof(uint64_t);
+    std::memcpy(out.data(), &h, hashed);
+    for (size_t i = 0; i < table.size(); ++i) {
+      std::memcpy(out.data() + header_bytes + i * kEntryBytesV2, &table[i], kEntryBytesV2);
+    }
     StreamHash hash;
-    hash.Update(out.data(), kChecksum);
-    hash.Update(out.data() + kHeaderBytesV1, table.size() * sizeof(SectionEntry));
+    hash.Update(out.data(), hashed);
+    hash.Update(out.data() + header_bytes, table.size() * kEntryBytesV2);
     const uint64_t checksum = hash.Digest();
-    std::memcpy(out.data() + kChecksum, &checksum, sizeof checksum);
+    std::memcpy(out.data() + hashed, &checksum, sizeof checksum);
     return out;
   }
 
@@ -94,6 +107,16 @@ class StoreImage {
     T value;
     std::memcpy(&value, bytes_.data() + offset, sizeof value);
     return value;
+  }
+  // A section's rows without the gaps of its groups.
+  std::string PackedRows(const SectionEntry& e) const {
+    if (e.groups.rows == 0) return bytes_.substr(e.offset, e.bytes);
+    const uint64_t row_bytes = e.width * ElementBytes(e.type);
+    std::string rows;
+    for (uint64_t row = 0; row < e.rows; ++row) {
+      rows += bytes_.substr(e.offset + e.groups.OffsetOf(row, row_bytes), row_bytes);
+    }
+    return rows;
   }
   bool InFile(const SectionEntry& e) const { return e.offset <= bytes_.size() && e.bytes <= bytes_.size() - e.offset; }
   size_t EntryOffset(SectionKind kind) const {

@@ -54,13 +54,15 @@ absl::Status Damage(std::initializer_list<absl::Status> columns) {
   return absl::DataLossError("the graph's node features: what was read cannot be: the file changed while in use");
 }
 
-uint64_t RowBytes(const DenseFeatures& dense) { return static_cast<uint64_t>(dense.width) * ElementBytes(dense.type); }
+void PrefetchRow(const DenseFeatures& dense, NodeId node) {
+  PrefetchBytes(dense.bytes.data() + dense.OffsetOf(node), dense.row_bytes());
+}
 
 // Of `rows` rows; nullptr: there is none, or it cannot be read.
 const std::byte* FindRow(const DenseFeatures& dense, NodeId node, uint64_t rows) {
-  const uint64_t bytes = RowBytes(dense);
-  const bool there = node < rows && dense.bytes.Touch(node * bytes, (node + uint64_t{1}) * bytes);
-  return there ? dense.bytes.data() + node * bytes : nullptr;
+  const uint64_t begin = dense.OffsetOf(node);
+  const bool there = node < rows && dense.bytes.Touch(begin, begin + dense.row_bytes());
+  return there ? dense.bytes.data() + begin : nullptr;
 }
 
 // row: what FindRow gave. Zeros where there is none.
@@ -80,8 +82,10 @@ void CopyRow(const DenseFeatures& dense, const std::byte* row, float* to, bool p
 
 absl::Status FeatureGather::Request(std::span<const NodeId> nodes, PageAdvisor& advisor) {
   if (const auto* dense = std::get_if<DenseFeatures>(&features_)) {
-    const uint64_t bytes = RowBytes(*dense);
-    for (const NodeId node : nodes) advisor.Request(dense->bytes.Reads(node * bytes, (node + uint64_t{1}) * bytes));
+    for (const NodeId node : nodes) {
+      const uint64_t begin = dense->OffsetOf(node);
+      advisor.Request(dense->bytes.Reads(begin, begin + dense->row_bytes()));
+    }
   } else if (const auto* sparse = std::get_if<SparseFeatures>(&features_)) {
     for (const NodeId node : nodes) advisor.Request(sparse->offsets.Reads(node, node + uint64_t{2}));
     advisor.Flush();
@@ -129,13 +133,11 @@ absl::StatusOr<int64_t> FeatureGather::CountNonzeros(std::span<const NodeId> nod
 absl::Status FeatureGather::Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                                   std::span<float> out) {
   const auto& dense = std::get<DenseFeatures>(features_);
-  const uint64_t bytes = RowBytes(dense);
-  const std::byte* const rows = dense.bytes.data();
   const bool past_caches = out.size_bytes() >= kPastCachesBytes;
   std::atomic<bool> damaged{false};
   ParallelFor(threads_, static_cast<int64_t>(nodes.size()), kPiece, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      if (i + kAhead < end) PrefetchBytes(rows + nodes[static_cast<size_t>(i + kAhead)] * bytes, bytes);
+      if (i + kAhead < end) PrefetchRow(dense, nodes[static_cast<size_t>(i + kAhead)]);
       float* const to = out.data() + MoveRow(i, real, padded) * dense.width;
       CopyRow(dense, FindRow(dense, nodes[static_cast<size_t>(i)], nodes_), to, past_caches, damaged);
     }
@@ -147,16 +149,14 @@ absl::Status FeatureGather::Dense(std::span<const NodeId> nodes, const SegmentBo
 absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const SegmentBounds& real,
                                   const SegmentBounds& padded, std::span<float> out) {
   const auto& dense = std::get<DenseFeatures>(features_);
-  const uint64_t bytes = RowBytes(dense);
   const auto width = static_cast<size_t>(dense.width);
-  const std::byte* const rows = dense.bytes.data();
   const auto count = static_cast<int64_t>(subgraph.nodes.size());
   const auto mean_of = [&](int64_t row) { return out.data() + 2 * MoveRow(row, real, padded) * dense.width; };
   std::atomic<bool> damaged{false};
   // Through the caches: rows that have rows among their neighbours read these from here.
   ParallelFor(threads_, count, kPiece, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      if (i + kAhead < end) PrefetchBytes(rows + subgraph.nodes[static_cast<size_t>(i + kAhead)] * bytes, bytes);
+      if (i + kAhead < end) PrefetchRow(dense, subgraph.nodes[static_cast<size_t>(i + kAhead)]);
       CopyRow(dense, FindRow(dense, subgraph.nodes[static_cast<size_t>(i)], nodes_), mean_of(i) + width, false,
               damaged);
     }
@@ -176,7 +176,7 @@ absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const Segment
         AddAsFloat(DataType::kFloat32, reinterpret_cast<const std::byte*>(own), dense.width, sum);
       }
       for (int64_t e = std::max(first, inner); e < last; ++e) {
-        if (e + kAhead < edges) PrefetchBytes(rows + last_neighbor(e + kAhead) * bytes, bytes);
+        if (e + kAhead < edges) PrefetchRow(dense, last_neighbor(e + kAhead));
         if (const std::byte* const found = FindRow(dense, last_neighbor(e), nodes_)) {
           AddAsFloat(dense.type, found, dense.width, sum);
         } else {

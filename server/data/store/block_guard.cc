@@ -8,22 +8,16 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/status.h"
+#include "data/store/row_groups.h"
 
 namespace permafrost::data {
-namespace {
-
-constexpr int kBlockShift = std::countr_zero(BlockGuard::kBlockBytes);
-// Every byte's block is the first.
-constexpr int kWholeShift = 63;
-
-}  // namespace
 
 BlockGuard::BlockGuard(std::string name, std::span<const std::byte> bytes, std::span<const uint64_t> checksums,
-                       bool whole, ContentCheck check)
+                       uint64_t block_bytes, ContentCheck check)
     : name_(std::move(name)),
       bytes_(bytes),
       checksums_(checksums),
-      shift_(whole ? kWholeShift : kBlockShift),
+      shift_(std::countr_zero(block_bytes)),
       check_(std::move(check)),
       states_(std::make_unique<std::atomic<uint8_t>[]>(checksums.size())) {}
 
@@ -51,7 +45,8 @@ bool BlockGuard::Verify(uint64_t block) const {
   if (state.load(std::memory_order_acquire) == kDamaged) return false;
   const Range range = BytesOf(block);
   const std::span<const std::byte> bytes = bytes_.subspan(range.begin, range.end - range.begin);
-  AdviseWillNeed(bytes);
+  // A page comes whole by itself.
+  if (bytes.size() > kPageBytes) AdviseWillNeed(bytes);
   const uint64_t is = Hash64(bytes.data(), bytes.size()), expected = checksums_[block];
   absl::Status found;
   if (is != expected) {

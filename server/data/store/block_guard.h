@@ -18,17 +18,19 @@ namespace permafrost::data {
 
 class BlockGuard {
  public:
-  // 64 KiB: a checksum for 0.01 % of the bytes, and about what a disk reads in one seek.
+  // 64 KiB: checksums take 0.01 % of the bytes, and it is about what a disk reads in one seek. Where rows are read from
+  // all over a section, a block is a page (kPageBytes, 0.2 %).
   static constexpr uint64_t kBlockBytes = uint64_t{1} << 16;
 
   // Checks what a checksum cannot say about bytes [begin, end) of the section, once their checksum held: ids in range,
   // offsets that rise. Empty: nothing to check.
   using ContentCheck = std::function<absl::Status(uint64_t begin, uint64_t end)>;
 
-  // `name`: file and section, as messages say them. `checksums`: XXH3-64 of each kBlockBytes of `bytes`, the last block
-  // being shorter. Where there is one checksum for all the bytes, whatever their length, `whole` says so.
-  BlockGuard(std::string name, std::span<const std::byte> bytes, std::span<const uint64_t> checksums, bool whole,
-             ContentCheck check);
+  // `name`: file and section, as messages say them. `checksums`: XXH3-64 of each `block_bytes`, a power of two, of
+  // `bytes`, the last block being shorter; kWhole: there is one checksum for all the bytes, whatever their length.
+  static constexpr uint64_t kWhole = uint64_t{1} << 63;
+  BlockGuard(std::string name, std::span<const std::byte> bytes, std::span<const uint64_t> checksums,
+             uint64_t block_bytes, ContentCheck check);
 
   // Verifies those blocks of bytes [begin, end) that nobody touched before; asks the kernel for all of a block at once
   // first. False, from then on for every range that meets it: a block is damaged, and status() tells.

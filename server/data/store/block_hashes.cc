@@ -3,22 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-#include "data/store/block_guard.h"
-
 namespace permafrost::data {
 
 void BlockHashes::Update(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    if (partial_bytes_ == 0 && bytes.size() >= BlockGuard::kBlockBytes) {
-      hashes_.push_back(Hash64(bytes.data(), BlockGuard::kBlockBytes));
-      bytes = bytes.subspan(BlockGuard::kBlockBytes);
+    if (partial_bytes_ == 0 && bytes.size() >= block_bytes_) {
+      hashes_.push_back(Hash64(bytes.data(), block_bytes_));
+      bytes = bytes.subspan(block_bytes_);
       continue;
     }
-    const size_t count = std::min<size_t>(bytes.size(), BlockGuard::kBlockBytes - partial_bytes_);
+    const size_t count = std::min<size_t>(bytes.size(), block_bytes_ - partial_bytes_);
     partial_.Update(bytes.data(), count);
     partial_bytes_ += count;
     bytes = bytes.subspan(count);
-    if (partial_bytes_ < BlockGuard::kBlockBytes) continue;
+    if (partial_bytes_ < block_bytes_) continue;
     hashes_.push_back(partial_.Digest());
     partial_.Reset();
     partial_bytes_ = 0;

@@ -2,16 +2,26 @@
 
 #include <algorithm>
 
+#include "base/mapped_file.h"
 #include "data/store/element_type.h"
 #include "data/store/to_float.h"
 
 namespace permafrost::data {
 
 absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t end, float* out) {
-  const auto width = static_cast<uint64_t>(features.width);
-  const uint64_t row_bytes = width * ElementBytes(features.type);
-  if (!features.bytes.Touch(begin * row_bytes, end * row_bytes)) return features.bytes.status();
-  ToFloat(features.type, features.bytes.data() + begin * row_bytes, static_cast<int64_t>((end - begin) * width), out);
+  if (begin >= end) return absl::OkStatus();
+  // In one go: its blocks may be single pages, and those of a mapping come one at a time.
+  AdviseWillNeed(features.bytes.Reads(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes()));
+  if (!features.bytes.Touch(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes())) {
+    return features.bytes.status();
+  }
+  for (uint64_t row = begin, next; row < end; row = next) {
+    const uint64_t group = features.groups.rows;
+    next = group == 0 ? end : std::min(end, row - row % group + group);
+    const auto count = static_cast<int64_t>(next - row) * features.width;
+    ToFloat(features.type, features.bytes.data() + features.OffsetOf(row), count, out);
+    out += count;
+  }
   return absl::OkStatus();
 }
 

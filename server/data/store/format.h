@@ -1,9 +1,11 @@
-// The store's file format, version 2: one container for many small graphs (graphs.pfg) and for one large graph
+// The store's file format, version 3: one container for many small graphs (graphs.pfg) and for one large graph
 // (graph.pfg).
 //   FileHeader | SectionEntry[section_count] | zeros up to kFirstSection | sections, each at the next multiple of 64
 // Numbers are little-endian as the machine that wrote them; `endianness` refuses a machine that reads them otherwise.
 // Sections stand in the table's order; gaps between them are zero. The last one ends the file and is block_checksums:
-// the XXH3-64 of every kBlockBytes of every other section (its last block being shorter), in the table's order.
+// the XXH3-64 of every `block_bytes` of every other section (its last block being shorter), in the table's order. A
+// section of small blocks begins at a page, so that a page of it can be read and verified alone.
+// Version 2, still read: entries end before `block_bytes` (kEntryBytesV2); all blocks are BlockGuard::kBlockBytes.
 // Version 1, still read: a graph set without `layout` and `block_bytes` (kHeaderBytesV1), sections right behind the
 // table, no block_checksums, and each SectionEntry::checksum the XXH3-64 of the section's bytes.
 #pragma once
@@ -13,11 +15,12 @@
 #include <cstdint>
 
 #include "base/enum_names.h"
+#include "data/store/row_groups.h"
 
 namespace permafrost::data {
 
 inline constexpr std::array<char, 8> kStoreMagic = {'P', 'F', 'G', 'R', 'A', 'P', 'H', 'S'};
-inline constexpr uint32_t kStoreVersion = 2;
+inline constexpr uint32_t kStoreVersion = 3;
 inline constexpr uint32_t kStoreEndianness = 0x01020304;
 inline constexpr uint64_t kSectionAlignment = 64;
 // The header and the table have the first page to themselves, so that sections can be written before either is known.
@@ -38,7 +41,7 @@ struct FileHeader {
   uint32_t targets;
   uint32_t section_count;
   StoreLayout layout;
-  uint32_t block_bytes;  // BlockGuard::kBlockBytes
+  uint32_t block_bytes;  // BlockGuard::kBlockBytes, the largest of a section's
   // XXH3-64 of the header up to this field, followed by the section table.
   uint64_t checksum;
 };
@@ -164,14 +167,22 @@ struct SectionEntry {
   uint32_t reserved;  // 0
   uint64_t rows;
   uint64_t offset;    // from the start of the file
-  uint64_t bytes;     // rows * width * ElementBytes(type)
+  uint64_t bytes;     // groups.TotalBytes(rows, width * ElementBytes(type))
   uint64_t checksum;  // of block_checksums: XXH3-64 of those bytes; of others 0, their blocks' stand there
+  // What a checksum stands for: kPageBytes or BlockGuard::kBlockBytes.
+  uint32_t block_bytes;
+  RowGroups groups;    // with blocks of kPageBytes only; gaps are zero
+  uint32_t reserved2;  // 0
 };
-static_assert(sizeof(SectionEntry) == 48);
+static_assert(sizeof(SectionEntry) == 64);
+inline constexpr uint64_t kEntryBytesV2 = 48;
+static_assert(offsetof(SectionEntry, block_bytes) == kEntryBytesV2);
 static_assert(sizeof(FileHeader) + kSectionKinds * sizeof(SectionEntry) <= kFirstSection);
 
-constexpr uint64_t AlignSection(uint64_t offset) {
-  return (offset + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;
+// Where a section that comes behind `offset` begins.
+constexpr uint64_t AlignSection(uint64_t offset, uint32_t block_bytes) {
+  const uint64_t alignment = block_bytes == kPageBytes ? kPageBytes : kSectionAlignment;
+  return (offset + alignment - 1) / alignment * alignment;
 }
 
 }  // namespace permafrost::data

@@ -68,6 +68,17 @@ class MappedGraph final : public Graph {
     return file_->VerifyAll([this](const StoreFile::Section& section) { return CheckOf(section); }, progress);
   }
   uint64_t mapped_bytes() const override { return file_->size(); }
+  std::optional<StoredRows> stored_features() const override {
+    const StoreFile::Section* section = file_->Find(K::kNodeFeatures);
+    if (section == nullptr || section->block_bytes != kPageBytes) return std::nullopt;
+    return StoredRows{.path = file_->path(),
+                      .offset = section->entry.offset,
+                      .bytes = section->entry.bytes,
+                      .rows = section->entry.rows,
+                      .row_bytes = section->entry.width * ElementBytes(section->entry.type),
+                      .groups = section->entry.groups,
+                      .page_checksums = section->checksums};
+  }
 
  private:
   absl::Status ReadSummary(std::string_view text) {
@@ -137,7 +148,11 @@ class MappedGraph final : public Graph {
   }
 
   DenseFeatures MakeDense(K kind, const FeatureSummary& features) {
-    return {.type = features.type, .width = features.width, .bytes = MakeColumn<std::byte>(kind)};
+    const StoreFile::Section* section = file_->Find(kind);
+    return {.type = features.type,
+            .width = features.width,
+            .bytes = MakeColumn<std::byte>(kind),
+            .groups = section == nullptr ? RowGroups() : section->entry.groups};
   }
 
   const std::unique_ptr<StoreFile> file_;

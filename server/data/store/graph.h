@@ -18,6 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/store/column.h"
+#include "data/store/element_type.h"
+#include "data/store/row_groups.h"
 #include "data/store/types.h"
 
 namespace permafrost::data {
@@ -56,7 +58,11 @@ struct Adjacency {
 struct DenseFeatures {
   DataType type = DataType::kNone;  // never kSparse
   int64_t width = 0;
-  Column<std::byte> bytes;  // rows * width * ElementBytes(type)
+  Column<std::byte> bytes;
+  RowGroups groups;  // how rows of width * ElementBytes(type) lie in `bytes`
+
+  uint64_t row_bytes() const { return static_cast<uint64_t>(width) * ElementBytes(type); }
+  uint64_t OffsetOf(uint64_t row) const { return groups.OffsetOf(row, row_bytes()); }
 };
 struct SparseFeatures {
   int64_t width = 0;
@@ -108,6 +114,15 @@ struct GraphSummary {
   uint64_t store_bytes = 0;
 };
 
+// A table of rows where it lies in its file, for who reads it past the mapping.
+struct StoredRows {
+  std::filesystem::path path;
+  uint64_t offset = 0;  // of its first row, a multiple of kPageBytes
+  uint64_t bytes = 0, rows = 0, row_bytes = 0;
+  RowGroups groups;
+  std::span<const uint64_t> page_checksums;  // XXH3-64 of each kPageBytes of it, the last being shorter
+};
+
 // Threads: all methods are safe anywhere. Owns the mapping; views live as long as the Graph.
 class Graph {
  public:
@@ -128,6 +143,8 @@ class Graph {
   // when not.
   virtual absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const = 0;
   virtual uint64_t mapped_bytes() const = 0;
+  // Dense node features; nullopt where there are none, or an older store has no checksum for each page.
+  virtual std::optional<StoredRows> stored_features() const { return std::nullopt; }
 };
 
 }  // namespace permafrost::data

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 class GraphWriterImpl final : public GraphWriter {
  public:
-  GraphWriterImpl(fs::path directory, StoreFileWriter file, std::stop_token stop)
-      : directory_(std::move(directory)), file_(std::move(file)), stop_(std::move(stop)) {}
+  GraphWriterImpl(fs::path directory, StoreFileWriter file, std::stop_token stop, bool packed_rows)
+      : directory_(std::move(directory)), file_(std::move(file)), stop_(std::move(stop)), packed_rows_(packed_rows) {}
 
   static fs::path TemporaryPath(const fs::path& directory) {
     return directory / absl::StrCat(std::string(Graph::kFileName), ".part");
@@ -30,7 +30,8 @@ class GraphWriterImpl final : public GraphWriter {
     if (kind == SectionKind::kSummary || kind == SectionKind::kBlockChecksums) {
       return absl::InternalError(SectionField(kind, "is written by Finish"));
     }
-    return file_.Begin(kind, type, width);
+    if (kind != SectionKind::kNodeFeatures) return file_.Begin(kind, type, width);
+    return file_.BeginPaged(kind, type, width, packed_rows_ ? RowGroups() : GroupsFor(width * ElementBytes(type)));
   }
   absl::Status Append(std::span<const std::byte> bytes) override { return file_.Append(bytes); }
   absl::Status Finish(GraphSummary& summary) override;
@@ -39,6 +40,7 @@ class GraphWriterImpl final : public GraphWriter {
   const fs::path directory_;
   StoreFileWriter file_;
   std::stop_token stop_;
+  const bool packed_rows_;
 };
 
 absl::Status GraphWriterImpl::Finish(GraphSummary& summary) {
@@ -68,9 +70,10 @@ absl::Status GraphWriterImpl::Finish(GraphSummary& summary) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GraphWriter>> GraphWriter::Create(const fs::path& directory, std::stop_token stop) {
+absl::StatusOr<std::unique_ptr<GraphWriter>> GraphWriter::Create(const fs::path& directory, std::stop_token stop,
+                                                                 bool packed_rows) {
   PF_ASSIGN_OR_RETURN(StoreFileWriter file, StoreFileWriter::Create(GraphWriterImpl::TemporaryPath(directory), stop));
-  return std::make_unique<GraphWriterImpl>(directory, std::move(file), std::move(stop));
+  return std::make_unique<GraphWriterImpl>(directory, std::move(file), std::move(stop), packed_rows);
 }
 
 }  // namespace permafrost::data

@@ -19,9 +19,10 @@ namespace permafrost::data {
 
 class GraphWriter {
  public:
-  // `directory` exists; the caller removes it after an error.
+  // `directory` exists; the caller removes it after an error. packed_rows: rows of node features without gaps between
+  // them, though some lie on one page more for it.
   static absl::StatusOr<std::unique_ptr<GraphWriter>> Create(const std::filesystem::path& directory,
-                                                             std::stop_token stop);
+                                                             std::stop_token stop, bool packed_rows = false);
   virtual ~GraphWriter() = default;
 
   // Begins a section of rows of `width` elements, and ends the one before. Each kind once, in any order.

@@ -13,6 +13,13 @@
 #include "data/store/store_error.h"
 
 namespace permafrost::data {
+namespace {
+
+uint64_t BlocksOf(const StoreFile::Section& section) {
+  return (section.bytes.size() + section.block_bytes - 1) / section.block_bytes;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<StoreFile>> StoreFile::Open(const std::filesystem::path& path, StoreLayout layout,
                                                            MappedFile::Access access) {
@@ -43,11 +50,11 @@ absl::Status StoreFile::ReadHeader(StoreLayout layout) {
   if (first_version()) {
     header_.layout = StoreLayout::kGraphSet;
     std::memcpy(&header_.checksum, data + offsetof(FileHeader, layout), sizeof header_.checksum);
-  } else if (header_.version == kStoreVersion) {
+  } else if (header_.version == kStoreVersion || header_.version == 2) {
     if (size < kFirstSection) return Mismatch("file length", size, absl::StrCat("at least ", kFirstSection));
     std::memcpy(&header_, data, sizeof header_);
   } else {
-    return Mismatch("version", header_.version, absl::StrCat("1 or ", kStoreVersion));
+    return Mismatch("version", header_.version, absl::StrCat("1..", kStoreVersion));
   }
   if (header_.layout != layout) {
     const auto is = static_cast<uint32_t>(header_.layout), expected = static_cast<uint32_t>(layout);
@@ -80,13 +87,15 @@ absl::Status StoreFile::ReadTable() {
   for (uint32_t i = 0; i < header_.section_count; ++i) {
     Section section;
     SectionEntry& entry = section.entry;
-    std::memcpy(&entry, file_->data() + header_bytes() + i * sizeof entry, sizeof entry);
+    entry.block_bytes = BlockGuard::kBlockBytes;
+    std::memcpy(&entry, file_->data() + header_bytes() + i * entry_bytes(), entry_bytes());
     if (const auto kind = static_cast<uint32_t>(entry.kind); kind < 1 || kind > kSectionKinds) {
       return Mismatch(absl::StrCat("section entry ", i, ": kind"), kind, absl::StrCat("1..", kSectionKinds));
     }
     if (Find(entry.kind) != nullptr) return absl::DataLossError(SectionField(entry.kind, "stands twice in the table"));
     PF_RETURN_IF_ERROR(CheckEntry(entry, end_));
     section.bytes = {file_->data() + entry.offset, entry.bytes};
+    section.block_bytes = first_version() ? BlockGuard::kWhole : entry.block_bytes;
     end_ = entry.offset + entry.bytes;
     sections_.push_back(section);
   }
@@ -101,26 +110,49 @@ absl::Status StoreFile::CheckEntry(const SectionEntry& entry, uint64_t previous_
                     absl::StrCat("1..", kElementTypeNames.rows.size()));
   }
   if (entry.reserved != 0) return Mismatch(field("reserved"), entry.reserved, 0);
-  if (entry.offset != AlignSection(previous_end)) {
-    return Mismatch(field("offset"), entry.offset, AlignSection(previous_end));
+  if (entry.reserved2 != 0) return Mismatch(field("reserved2"), entry.reserved2, 0);
+  if (entry.block_bytes != kPageBytes && entry.block_bytes != BlockGuard::kBlockBytes) {
+    return Mismatch(field("block_bytes"), entry.block_bytes, absl::StrCat(kPageBytes, " or ", BlockGuard::kBlockBytes));
+  }
+  if (const uint64_t begin = AlignSection(previous_end, entry.block_bytes); entry.offset != begin) {
+    return Mismatch(field("offset"), entry.offset, begin);
   }
   if (entry.offset > size() || entry.bytes > size() - entry.offset) {
     return Mismatch(field("bytes"), entry.bytes, absl::StrCat("at most the rest of a file of ", size()));
   }
   // Divisions, since a product of damaged counts may wrap.
   const uint64_t row_bytes = entry.width * ElementBytes(entry.type);
+  if (entry.groups != RowGroups()) return CheckGroups(entry, row_bytes);
   if (row_bytes == 0 ? entry.bytes != 0 : (entry.bytes % row_bytes != 0 || entry.bytes / row_bytes != entry.rows)) {
     return Mismatch(field("bytes"), entry.bytes, absl::StrCat(entry.rows, " rows of ", row_bytes));
   }
   return absl::OkStatus();
 }
 
+absl::Status StoreFile::CheckGroups(const SectionEntry& entry, uint64_t row_bytes) {
+  const RowGroups& groups = entry.groups;
+  const auto field = [&entry](std::string_view name) { return SectionField(entry.kind, name); };
+  if (entry.block_bytes != kPageBytes) {
+    return Mismatch(field("block_bytes"), entry.block_bytes, absl::StrCat(kPageBytes, ", beside groups of rows"));
+  }
+  const bool fits = groups.rows > 0 && groups.bytes > 0 && groups.bytes % kPageBytes == 0 && row_bytes > 0 &&
+                    row_bytes <= groups.bytes / groups.rows;
+  if (!fits) {
+    return Mismatch(field("groups"), absl::StrCat(groups.rows, " rows of ", row_bytes, " in ", groups.bytes, " bytes"),
+                    "whole pages that hold them");
+  }
+  // Its last row ends it. Groups first, since a product of damaged counts may wrap.
+  const bool many = entry.rows > 0 && (entry.rows - 1) / groups.rows > entry.bytes / groups.bytes;
+  if (many || entry.bytes != groups.TotalBytes(entry.rows, row_bytes)) {
+    return Mismatch(field("bytes"), entry.bytes,
+                    absl::StrCat(entry.rows, " rows of ", row_bytes, ", ", groups.rows, " of them in ", groups.bytes));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status StoreFile::FindChecksums() {
   if (first_version()) {
-    for (Section& section : sections_) {
-      section.checksums = {&section.entry.checksum, 1};
-      section.whole = true;
-    }
+    for (Section& section : sections_) section.checksums = {&section.entry.checksum, 1};
     return absl::OkStatus();
   }
   if (sections_.empty() || sections_.back().entry.kind != SectionKind::kBlockChecksums) {
@@ -135,7 +167,7 @@ absl::Status StoreFile::FindChecksums() {
   uint64_t blocks = 0;
   for (const Section& section : sections_) {
     if (section.entry.checksum != 0) return Mismatch(SectionField(section.entry.kind, "checksum"), "set", 0);
-    blocks += (section.bytes.size() + BlockGuard::kBlockBytes - 1) / BlockGuard::kBlockBytes;
+    blocks += BlocksOf(section);
   }
   if (table.entry.rows != blocks) {
     return Mismatch(SectionField(SectionKind::kBlockChecksums, "rows"), table.entry.rows, blocks);
@@ -148,7 +180,7 @@ absl::Status StoreFile::FindChecksums() {
   }
   std::span<const uint64_t> checksums = table.As<uint64_t>();
   for (Section& section : sections_) {
-    const uint64_t count = (section.bytes.size() + BlockGuard::kBlockBytes - 1) / BlockGuard::kBlockBytes;
+    const uint64_t count = BlocksOf(section);
     section.checksums = checksums.first(count);
     checksums = checksums.subspan(count);
   }
@@ -177,7 +209,7 @@ absl::StatusOr<std::string_view> StoreFile::ReadSummary() const {
 std::unique_ptr<BlockGuard> StoreFile::Guard(const Section& section, BlockGuard::ContentCheck check) const {
   return std::make_unique<BlockGuard>(
       absl::StrCat(path().string(), ": section ", AbslView(kSectionNames.Name(section.entry.kind))), section.bytes,
-      section.checksums, section.whole, std::move(check));
+      section.checksums, section.block_bytes, std::move(check));
 }
 
 absl::Status StoreFile::CheckGaps() const {
@@ -195,7 +227,8 @@ absl::Status StoreFile::CheckGaps() const {
     end = section.entry.offset + section.entry.bytes;
   }
   if (first_version()) return absl::OkStatus();
-  return check(end, AlignSection(end), SectionField(SectionKind::kBlockChecksums, "gap before it"));
+  return check(end, AlignSection(end, BlockGuard::kBlockBytes),
+               SectionField(SectionKind::kBlockChecksums, "gap before it"));
 }
 
 absl::Status StoreFile::CheckIntact() const {

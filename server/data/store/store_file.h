@@ -22,11 +22,11 @@ namespace permafrost::data {
 class StoreFile {
  public:
   struct Section {
-    SectionEntry entry;
+    SectionEntry entry{};
     std::span<const std::byte> bytes;
     // As BlockGuard takes them.
     std::span<const uint64_t> checksums;
-    bool whole = false;
+    uint64_t block_bytes = 0;
 
     template <class T>
     std::span<const T> As() const {
@@ -36,7 +36,7 @@ class StoreFile {
   using CheckOf = std::function<BlockGuard::ContentCheck(const Section&)>;
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
-  // Reads header, table and block checksums. Versions 1 (a graph set) and 2; the layout must be `layout`.
+  // Reads header, table and block checksums. Versions 1 (a graph set) to 3; the layout must be `layout`.
   // Errors: NotFound; DataLoss naming the file and the field that does not add up.
   static absl::StatusOr<std::unique_ptr<StoreFile>> Open(const std::filesystem::path& path, StoreLayout layout,
                                                          MappedFile::Access access);
@@ -68,11 +68,13 @@ class StoreFile {
   absl::Status ReadHeader(StoreLayout layout);
   absl::Status ReadTable();
   absl::Status CheckEntry(const SectionEntry& entry, uint64_t previous_end) const;
+  static absl::Status CheckGroups(const SectionEntry& entry, uint64_t row_bytes);
   absl::Status FindChecksums();
 
   bool first_version() const { return header_.version == 1; }
   uint64_t header_bytes() const { return first_version() ? kHeaderBytesV1 : sizeof(FileHeader); }
-  uint64_t table_end() const { return header_bytes() + header_.section_count * sizeof(SectionEntry); }
+  uint64_t entry_bytes() const { return header_.version < kStoreVersion ? kEntryBytesV2 : sizeof(SectionEntry); }
+  uint64_t table_end() const { return header_bytes() + header_.section_count * entry_bytes(); }
 
   const std::unique_ptr<MappedFile> file_;
   FileHeader header_{};

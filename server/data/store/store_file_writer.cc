@@ -12,6 +12,11 @@
 #include "data/store/store_error.h"
 
 namespace permafrost::data {
+namespace {
+
+constexpr std::array<std::byte, kPageBytes> kZeros{};
+
+}  // namespace
 
 absl::StatusOr<StoreFileWriter> StoreFileWriter::Create(const std::filesystem::path& path, std::stop_token stop) {
   PF_ASSIGN_OR_RETURN(FileWriter file, FileWriter::Create(path));
@@ -19,48 +24,67 @@ absl::StatusOr<StoreFileWriter> StoreFileWriter::Create(const std::filesystem::p
   return StoreFileWriter(std::move(file), std::move(stop));
 }
 
-absl::Status StoreFileWriter::Align() {
-  constexpr std::array<std::byte, kSectionAlignment> kZeros{};
-  return file_.Append(kZeros.data(), AlignSection(file_.size()) - file_.size());
+absl::Status StoreFileWriter::Begin(SectionKind kind, ElementType type, uint32_t width) {
+  return Open({.kind = kind, .type = type, .width = width, .block_bytes = BlockGuard::kBlockBytes});
 }
 
-absl::Status StoreFileWriter::Begin(SectionKind kind, ElementType type, uint32_t width) {
+absl::Status StoreFileWriter::BeginPaged(SectionKind kind, ElementType type, uint32_t width, const RowGroups& groups) {
+  return Open({.kind = kind, .type = type, .width = width, .block_bytes = kPageBytes, .groups = groups});
+}
+
+absl::Status StoreFileWriter::Open(const SectionEntry& entry) {
   PF_RETURN_IF_ERROR(End());
-  if (FindEntry(entries_, kind) != nullptr) return absl::InternalError(SectionField(kind, "is written twice"));
-  PF_RETURN_IF_ERROR(Align());
-  open_ = {.kind = kind,
-           .type = type,
-           .width = width,
-           .reserved = 0,
-           .rows = 0,
-           .offset = file_.size(),
-           .bytes = 0,
-           .checksum = 0};
+  if (FindEntry(entries_, entry.kind) != nullptr) {
+    return absl::InternalError(SectionField(entry.kind, "is written twice"));
+  }
+  const uint64_t begin = AlignSection(file_.size(), entry.block_bytes);
+  PF_RETURN_IF_ERROR(file_.Append(kZeros.data(), begin - file_.size()));
+  open_ = entry;
+  open_.offset = begin;
+  appended_ = 0;
+  hashes_.set_block_bytes(entry.block_bytes);
   return absl::OkStatus();
+}
+
+absl::Status StoreFileWriter::AppendPiece(std::span<const std::byte> bytes) {
+  hashes_.Update(bytes);
+  return file_.Append(bytes.data(), bytes.size());
 }
 
 absl::Status StoreFileWriter::Append(std::span<const std::byte> bytes) {
   constexpr size_t kPieceBytes = 1 << 20;
+  const uint64_t group_bytes = open_.groups.rows * RowBytes();
   do {
     PF_RETURN_IF_ERROR(CheckStop(stop_));
-    const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
-    hashes_.Update(piece);
-    PF_RETURN_IF_ERROR(file_.Append(piece.data(), piece.size()));
-    bytes = bytes.subspan(piece.size());
+    size_t count = std::min(bytes.size(), kPieceBytes);
+    if (group_bytes > 0 && !bytes.empty()) {
+      const uint64_t in_group = appended_ % group_bytes;
+      if (in_group == 0 && appended_ > 0) {
+        for (uint64_t gap = open_.groups.bytes - group_bytes; gap > 0;) {
+          const uint64_t zeros = std::min<uint64_t>(gap, kZeros.size());
+          PF_RETURN_IF_ERROR(AppendPiece(std::span(kZeros).first(zeros)));
+          gap -= zeros;
+        }
+      }
+      count = std::min<size_t>(count, group_bytes - in_group);
+    }
+    PF_RETURN_IF_ERROR(AppendPiece(bytes.first(count)));
+    appended_ += count;
+    bytes = bytes.subspan(count);
   } while (!bytes.empty());
   return absl::OkStatus();
 }
 
 absl::Status StoreFileWriter::End() {
   if (open_.offset == 0) return absl::OkStatus();
+  const uint64_t row_bytes = RowBytes();
   SectionEntry entry = std::exchange(open_, {});
   entry.bytes = file_.size() - entry.offset;
-  const uint64_t row_bytes = entry.width * ElementBytes(entry.type);
-  if (row_bytes == 0 ? entry.bytes != 0 : entry.bytes % row_bytes != 0) {
+  if (row_bytes == 0 ? appended_ != 0 : appended_ % row_bytes != 0) {
     return absl::InternalError(SectionField(
-        entry.kind, absl::StrCat("bytes: ", entry.bytes, " were written, which are no whole rows of ", row_bytes)));
+        entry.kind, absl::StrCat("bytes: ", appended_, " were written, which are no whole rows of ", row_bytes)));
   }
-  entry.rows = row_bytes == 0 ? 0 : entry.bytes / row_bytes;
+  entry.rows = row_bytes == 0 ? 0 : appended_ / row_bytes;
   const std::vector<uint64_t> blocks = hashes_.Take();
   checksums_.insert(checksums_.end(), blocks.begin(), blocks.end());
   entries_.push_back(entry);

@@ -23,6 +23,8 @@ class StoreFileWriter {
 
   // Begins a section, and ends the one before.
   absl::Status Begin(SectionKind kind, ElementType type, uint32_t width);
+  // The same of rows that will be read from all over it: a checksum a page, and rows in such groups.
+  absl::Status BeginPaged(SectionKind kind, ElementType type, uint32_t width, const RowGroups& groups);
   // Appends to the section begun last. Cancelled soon after the import shall stop.
   absl::Status Append(std::span<const std::byte> bytes);
   // Ends the section begun last. Internal error where its bytes are no whole rows.
@@ -36,12 +38,15 @@ class StoreFileWriter {
 
  private:
   StoreFileWriter(FileWriter file, std::stop_token stop) : file_(std::move(file)), stop_(std::move(stop)) {}
-  absl::Status Align();
+  absl::Status Open(const SectionEntry& entry);
+  absl::Status AppendPiece(std::span<const std::byte> bytes);
+  uint64_t RowBytes() const { return open_.width * ElementBytes(open_.type); }
 
   FileWriter file_;
   std::stop_token stop_;
   std::vector<SectionEntry> entries_;
-  SectionEntry open_{};  // `bytes` and `rows` unset; offset 0: none
+  SectionEntry open_{};    // `bytes` and `rows` unset; offset 0: none
+  uint64_t appended_ = 0;  // bytes of rows in it
   BlockHashes hashes_;
   std::vector<uint64_t> checksums_;
 };

@@ -33,7 +33,7 @@ class BlockGuardTest : public ::testing::Test {
     checksums_ = hashes.Take();
   }
   std::unique_ptr<BlockGuard> Guard(BlockGuard::ContentCheck check = nullptr) const {
-    return std::make_unique<BlockGuard>("f: section s", bytes_, checksums_, /*whole=*/false, std::move(check));
+    return std::make_unique<BlockGuard>("f: section s", bytes_, checksums_, BlockGuard::kBlockBytes, std::move(check));
   }
   void Damage(uint64_t at) { bytes_[at] ^= std::byte{1}; }
 
@@ -97,14 +97,14 @@ TEST_F(BlockGuardTest, OneChecksumForAll) {
   const std::vector<uint64_t> checksum = {Hash64(bytes_.data(), bytes_.size())};
   for (const bool damaged : {false, true}) {
     if (damaged) Damage(3 * kBlock);
-    const BlockGuard guard("f: section s", bytes_, checksum, /*whole=*/true, nullptr);
+    const BlockGuard guard("f: section s", bytes_, checksum, BlockGuard::kWhole, nullptr);
     const auto reads = guard.Reads(3, 4);
     EXPECT_EQ(reads.begin, 0u);
     EXPECT_EQ(reads.end, bytes_.size());
     EXPECT_EQ(guard.Touch(0, 1), !damaged);
     EXPECT_EQ(guard.Touch(3 * kBlock, 3 * kBlock + 1), !damaged);
   }
-  const BlockGuard empty("f: section s", {}, {}, /*whole=*/false, nullptr);
+  const BlockGuard empty("f: section s", {}, {}, BlockGuard::kBlockBytes, nullptr);
   EXPECT_TRUE(empty.Touch(0, 0));
 }
 

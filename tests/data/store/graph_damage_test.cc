@@ -45,9 +45,9 @@ class GraphDamageTest : public ::testing::TestWithParam<bool> {
   std::string WhereIs(uint64_t at) const {
     for (const SectionEntry& e : StoreImage(bytes_).entries()) {
       if (at < e.offset || at >= e.offset + e.bytes) continue;
-      const uint64_t block = (at - e.offset) / BlockGuard::kBlockBytes * BlockGuard::kBlockBytes;
+      const uint64_t block = (at - e.offset) / e.block_bytes * e.block_bytes;
       return absl::StrCat("section ", AbslView(kSectionNames.Name(e.kind)), ": bytes ", block, "..",
-                          std::min(e.bytes, block + BlockGuard::kBlockBytes) - 1, ": ");
+                          std::min(e.bytes, block + e.block_bytes) - 1, ": ");
     }
     return absl::StrCat("gap before it: byte ", at, " of the file");
   }

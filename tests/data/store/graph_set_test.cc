@@ -92,7 +92,7 @@ TEST_F(GraphSetTest, MissingFile) {
 TEST_F(GraphSetTest, Version1IsReadAsItWas) {
   const auto edges = ToVector(*set_->edge_source());
   const auto labels = set_->labels()->size();
-  Write(StoreImage(bytes_).Version1());
+  Write(StoreImage(bytes_).AsVersion(1));
   const auto old = Open();
   ASSERT_TRUE(old.ok()) << old.status();
   EXPECT_TRUE(Touch(**old).ok()) << Touch(**old);
@@ -118,7 +118,7 @@ TEST_F(GraphSetTest, VerifyAllTellsOfItsProgressAndMayBeStopped) {
 TEST_F(GraphSetTest, AnyFlippedByteIsFound) {
   set_.reset();
   for (const bool first_version : {false, true}) {
-    if (first_version) bytes_ = StoreImage(bytes_).Version1();
+    if (first_version) bytes_ = StoreImage(bytes_).AsVersion(1);
     Write(bytes_);
     FlipEveryByte();
   }
@@ -189,7 +189,7 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
     const char* want;
   } kCases[] = {
       {"another file", edit_header([](FileHeader& h) { h.magic[0] = 'X'; }), "magic: not a Permafrost graph store"},
-      {"a later version", edit_header([](FileHeader& h) { h.version = 3; }), "version: is 3, expected 1 or 2"},
+      {"a later version", edit_header([](FileHeader& h) { h.version = 4; }), "version: is 4, expected 1..3"},
       {"the other byte order", edit_header([](FileHeader& h) { h.endianness = 0x04030201; }),
        "endianness: is 04030201, expected 01020304: written by a machine of the other byte order"},
       {"one large graph's", edit_header([](FileHeader& h) { h.layout = StoreLayout::kGraph; }),

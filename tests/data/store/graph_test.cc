@@ -70,6 +70,13 @@ TEST_F(GraphTest, EverySectionComesBackAsItWasWritten) {
       const auto bytes = std::as_bytes(std::span(column.data(), column.size()));
       read[kind] = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     });
+    if (const auto* dense = std::get_if<DenseFeatures>(&graph->view().node_features)) {
+      std::string& rows = read[K::kNodeFeatures];
+      std::string packed;
+      for (uint64_t row = 0; row < c.options.nodes; ++row)
+        packed += rows.substr(dense->OffsetOf(row), dense->row_bytes());
+      rows = packed;
+    }
     for (const TestGraph::Part& part : written.parts) {
       EXPECT_TRUE(read[part.kind] == part.bytes) << kSectionNames.Name(part.kind);
     }
@@ -215,10 +222,10 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
     bool at_open;
     const char* want;
   } kCases[] = {
-      {"a later version", dense, edit_header([](FileHeader& h) { h.version = 3; }), true,
-       "version: is 3, expected 1 or 2"},
+      {"a later version", dense, edit_header([](FileHeader& h) { h.version = 4; }), true,
+       "version: is 4, expected 1..3"},
       {"an older version", dense, edit_header([](FileHeader& h) { h.version = 0; }), true,
-       "version: is 0, expected 1 or 2"},
+       "version: is 0, expected 1..3"},
       {"version 1, which had sets only", dense, edit_header([](FileHeader& h) { h.version = 1; }), true,
        "layout: is 1 (graph_set), expected 2 (graph)"},
       {"the other byte order", dense, edit_header([](FileHeader& h) { h.endianness = 0x04030201; }), true,
@@ -242,6 +249,23 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
       {"features of no type", dense,
        edit_entry(K::kNodeFeatures, [](SectionEntry& e) { e.type = ElementType::kUint32; }), true,
        "section node_features: type: is uint32, expected a type of dense features"},
+      {"blocks of another size", dense, edit_entry(K::kLabels, [](SectionEntry& e) { e.block_bytes = 512; }), true,
+       "section labels: block_bytes: is 512, expected 4096 or 65536"},
+      {"rows in groups without a checksum a page", dense,
+       edit_entry(K::kLabels,
+                  [](SectionEntry& e) {
+                    e.groups = {1, 4096};
+                  }),
+       true, "section labels: block_bytes: is 65536, expected 4096, beside groups of rows"},
+      {"groups that hold no rows", dense, edit_entry(K::kNodeFeatures, [](SectionEntry& e) { e.groups.rows = 0; }),
+       true, "section node_features: groups: is 0 rows of 12 in 4096 bytes, expected whole pages that hold them"},
+      {"groups larger than their pages", dense,
+       edit_entry(K::kNodeFeatures, [](SectionEntry& e) { e.groups.rows = 400; }), true,
+       "section node_features: groups: is 400 rows of 12 in 4096 bytes, expected whole pages that hold them"},
+      {"groups of other rows", dense, edit_entry(K::kNodeFeatures, [](SectionEntry& e) { e.groups.rows = 7; }), true,
+       "section node_features: bytes: is "},
+      {"more reserved bits", dense, edit_entry(K::kLabels, [](SectionEntry& e) { e.reserved2 = 1; }), true,
+       "section labels: reserved2: is 1, expected 0"},
       {"a section of the other layout", dense,
        edit_entry(K::kInWeights, [](SectionEntry& e) { e.kind = K::kEdgeSource; }), true,
        "section edge_source: has no place in the store of one graph"},

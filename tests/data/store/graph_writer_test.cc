@@ -92,7 +92,7 @@ TEST(GraphWriter, EveryByteIsAccountedFor) {
   std::memcpy(expected.data(), &header, sizeof header);
   uint64_t at = sizeof header;
   for (const SectionEntry& e : store.entries()) {
-    EXPECT_EQ(e.offset % kSectionAlignment, 0u);
+    EXPECT_EQ(e.offset % (e.block_bytes == kPageBytes ? kPageBytes : kSectionAlignment), 0u);
     std::memcpy(expected.data() + at, &e, sizeof e);
     at += sizeof e;
     std::memcpy(expected.data() + e.offset, bytes.data() + e.offset, e.bytes);

@@ -1,0 +1,41 @@
+#include "data/store/row_groups.h"
+
+#include <cstdint>
+#include <numeric>
+
+namespace permafrost::data {
+namespace {
+
+// Of a group's bytes that may be gaps: one in so many.
+constexpr uint64_t kMostGaps = 5;
+
+uint64_t PagesFrom(uint64_t begin, uint64_t bytes) {
+  return (begin + bytes + kPageBytes - 1) / kPageBytes - begin / kPageBytes;
+}
+
+}  // namespace
+
+RowGroups GroupsFor(uint64_t row_bytes) {
+  if (row_bytes == 0 || row_bytes > UINT32_MAX / 2) return {};
+  const uint64_t least = PagesFrom(0, row_bytes);
+  uint64_t rows = 0, end = 0;
+  while (PagesFrom(end, row_bytes) == least) {
+    ++rows;
+    end += row_bytes;
+    if (end % kPageBytes == 0) return {};  // from here on it goes as from the begin
+  }
+  const uint64_t bytes = (end + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if ((bytes - end) * kMostGaps > bytes || bytes > UINT32_MAX) return {};
+  return {.rows = static_cast<uint32_t>(rows), .bytes = static_cast<uint32_t>(bytes)};
+}
+
+double PagesOfRow(const RowGroups& groups, uint64_t row_bytes) {
+  if (row_bytes == 0) return 0;
+  // Places repeat after a group, or where a row without gaps begins at a page again.
+  const uint64_t rows = groups.rows > 0 ? groups.rows : kPageBytes / std::gcd(kPageBytes, row_bytes);
+  uint64_t pages = 0;
+  for (uint64_t row = 0; row < rows; ++row) pages += PagesFrom(groups.OffsetOf(row, row_bytes), row_bytes);
+  return static_cast<double>(pages) / static_cast<double>(rows);
+}
+
+}  // namespace permafrost::data
