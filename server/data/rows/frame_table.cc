@@ -1,0 +1,202 @@
+#include "data/rows/frame_table.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace permafrost::data {
+namespace {
+
+// Rows begin at a cache line.
+constexpr uint64_t kFrameAlignment = 64;
+
+uint64_t AlignedRow(uint64_t row_bytes) {
+  return (row_bytes + kFrameAlignment - 1) / kFrameAlignment * kFrameAlignment;
+}
+
+}  // namespace
+
+uint64_t FrameTable::FrameBytes(uint64_t row_bytes) { return AlignedRow(row_bytes) + sizeof(Frame) + sizeof(uint32_t); }
+
+absl::StatusOr<std::unique_ptr<FrameTable>> FrameTable::Create(uint64_t rows, uint64_t row_bytes) {
+  const uint64_t frame_bytes = AlignedRow(std::max<uint64_t>(row_bytes, 1));
+  const uint64_t bytes = std::max<uint64_t>(rows, 1) * frame_bytes;
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the feature cache: cannot reserve ", bytes, " bytes of addresses: ", std::strerror(errno)));
+  }
+#ifdef MADV_HUGEPAGE
+  madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  return std::unique_ptr<FrameTable>(new FrameTable(rows, row_bytes, frame_bytes, static_cast<std::byte*>(memory)));
+}
+
+FrameTable::FrameTable(uint64_t rows, uint64_t row_bytes, uint64_t frame_bytes, std::byte* memory)
+    : rows_(rows),
+      row_bytes_(row_bytes),
+      frame_bytes_(frame_bytes),
+      memory_(memory),
+      frame_of_row_(std::make_unique<std::atomic<uint32_t>[]>(rows)) {}
+
+FrameTable::~FrameTable() { munmap(memory_, std::max<uint64_t>(rows_, 1) * frame_bytes_); }
+
+void FrameTable::Append(uint32_t frame) {
+  Frame& f = frames_[frame];
+  List& list = lists_[f.level];
+  f.before = list.last;
+  f.after = kNone;
+  (list.last == kNone ? list.first : frames_[list.last].after) = frame;
+  list.last = frame;
+  occupied_[f.level / 64] |= uint64_t{1} << (f.level % 64);
+}
+
+void FrameTable::Unlink(uint32_t frame) {
+  const Frame& f = frames_[frame];
+  List& list = lists_[f.level];
+  (f.before == kNone ? list.first : frames_[f.before].after) = f.after;
+  (f.after == kNone ? list.last : frames_[f.after].before) = f.before;
+  if (list.first == kNone) occupied_[f.level / 64] &= ~(uint64_t{1} << (f.level % 64));
+}
+
+uint32_t FrameTable::Least() const {
+  for (size_t word = 0; word < occupied_.size(); ++word) {
+    if (occupied_[word] == 0) continue;
+    return lists_[word * 64 + static_cast<size_t>(std::countr_zero(occupied_[word]))].first;
+  }
+  return kNone;
+}
+
+void FrameTable::Empty(uint32_t frame) {
+  Frame& f = frames_[frame];
+  frame_of_row_[f.row].store(0, std::memory_order_relaxed);
+  f.row = kNone;
+  f.spoilt = false;
+  --used_;
+}
+
+void FrameTable::Release(uint32_t frame) {
+  if (frame < limit_) {
+    free_.push_back(frame);
+  } else {
+    GiveBack(frame, uint64_t{frame} + 1);
+  }
+}
+
+void FrameTable::GiveBack(uint64_t first, uint64_t last) {
+  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = (first * frame_bytes_ + page - 1) / page * page, end = last * frame_bytes_ / page * page;
+  if (begin < end) madvise(memory_ + begin, end - begin, MADV_DONTNEED);
+}
+
+void FrameTable::SetFrames(uint64_t frames) {
+  const uint64_t before = std::exchange(limit_, std::clamp<uint64_t>(frames, 1, std::max<uint64_t>(rows_, 1)));
+  if (limit_ == before) return;
+  if (limit_ >= before) {
+    // Frames that were beyond the limit, and are not used, are free again.
+    for (uint64_t frame = before; frame < std::min<uint64_t>(limit_, frames_.size()); ++frame) {
+      if (frames_[frame].row == kNone) free_.push_back(static_cast<uint32_t>(frame));
+    }
+    return;
+  }
+  std::erase_if(free_, [this](uint32_t frame) { return frame >= limit_; });
+  for (uint64_t frame = limit_; frame < frames_.size(); ++frame) {
+    if (frames_[frame].row == kNone || frames_[frame].pins > 0) continue;
+    Unlink(static_cast<uint32_t>(frame));
+    Empty(static_cast<uint32_t>(frame));
+    ++evictions_;
+  }
+  while (frames_.size() > limit_ && frames_.back().row == kNone) frames_.pop_back();
+  // What is pinned among them stays until its pins go.
+  uint64_t first = limit_;
+  for (uint64_t frame = limit_; frame < frames_.size(); ++frame) {
+    if (frames_[frame].row == kNone) continue;
+    GiveBack(first, frame);
+    first = frame + 1;
+  }
+  GiveBack(first, before);
+}
+
+void FrameTable::SetLevels(std::vector<uint8_t> levels) {
+  levels_ = std::move(levels);
+  for (uint32_t frame = 0; frame < frames_.size(); ++frame) {
+    Frame& f = frames_[frame];
+    if (f.row == kNone) continue;
+    const uint8_t level = levels_.empty() ? 0 : levels_[f.row];
+    if (f.pins == 0 && level != f.level) {
+      Unlink(frame);
+      f.level = level;
+      Append(frame);
+    }
+    f.level = level;
+  }
+}
+
+FrameTable::Pinned FrameTable::Pin(uint32_t row, uint64_t mark) {
+  const uint32_t found = frame_of_row_[row].load(std::memory_order_relaxed);
+  if (found == 0) return Pinned::kMissing;
+  Frame& f = frames_[found - 1];
+  if (std::exchange(f.mark, mark) == mark) return Pinned::kAgain;
+  if (f.pins++ == 0) {
+    Unlink(found - 1);
+    ++pinned_;
+  }
+  return Pinned::kPinned;
+}
+
+std::byte* FrameTable::Take(uint32_t row, uint64_t mark) {
+  uint32_t frame;
+  if (!free_.empty()) {
+    frame = free_.back();
+    free_.pop_back();
+  } else if (frames_.size() < limit_) {
+    frame = static_cast<uint32_t>(frames_.size());
+    frames_.emplace_back();
+  } else {
+    frame = Least();
+    if (frame == kNone) return nullptr;
+    Unlink(frame);
+    Empty(frame);
+    ++evictions_;
+  }
+  Frame& f = frames_[frame];
+  f = {.row = row, .pins = 1, .mark = mark, .level = levels_.empty() ? uint8_t{0} : levels_[row]};
+  frame_of_row_[row].store(frame + 1, std::memory_order_relaxed);
+  ++used_;
+  ++pinned_;
+  return At(frame);
+}
+
+void FrameTable::Unpin(uint32_t row) {
+  const uint32_t frame = frame_of_row_[row].load(std::memory_order_relaxed) - 1;
+  Frame& f = frames_[frame];
+  if (--f.pins > 0) return;
+  --pinned_;
+  if (!f.spoilt && frame < limit_) {
+    Append(frame);
+    return;
+  }
+  if (!f.spoilt) ++evictions_;
+  Empty(frame);
+  Release(frame);
+}
+
+void FrameTable::Spoil(uint32_t row) { frame_of(row).spoilt = true; }
+
+void FrameTable::Clear() {
+  for (uint32_t frame = 0; frame < frames_.size(); ++frame) {
+    if (frames_[frame].row == kNone || frames_[frame].pins > 0) continue;
+    Unlink(frame);
+    Empty(frame);
+    Release(frame);
+  }
+}
+
+}  // namespace permafrost::data

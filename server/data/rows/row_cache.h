@@ -1,0 +1,149 @@
+// Rows of one table, read from the disk ahead of their use and kept within a budget of memory, so that nobody waits for
+// a page fault. A row is verified against the checksums of its pages each time that it comes from the disk.
+// What is kept: the rows of batches that are sampled and not gathered yet (leases), and beyond them the rows that are
+// wanted most: by their expected draws at first, and as they are counted once a whole epoch was drawn.
+// Threads: all methods are safe anywhere but Start and Stop, which come from one thread. Owns its thread and the
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/monotonic.h"
+#include "data/disk/disk_reader.h"
+#include "data/rows/frame_table.h"
+#include "data/rows/read_plan.h"
+#include "data/rows/row_counters.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+class RowCache {
+ public:
+  // Rows that stay where they are while it lives. Movable.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(Lease&& other) noexcept { *this = std::move(other); }
+    Lease& operator=(Lease&& other) noexcept;
+    // Waits for what is still being read.
+    ~Lease() { Release(); }
+
+    bool valid() const { return cache_ != nullptr; }
+    // Waits until all its rows are in memory. Errors: DataLoss for bytes that are not what was written, or a file that
+    // was cut; an environment's error (base/status.h) for a read that failed. No row may be used then.
+    absl::Status Await();
+
+   private:
+    friend class RowCache;
+    void Release();
+    RowCache* cache_ = nullptr;
+    std::vector<NodeId> rows_;
+    uint64_t reading_ = 0;   // rows that were missing
+    uint64_t ticket_ = 0;    // reads up to this one must be done
+    uint64_t failures_ = 0;  // of the cache when it was made
+  };
+
+  // Memory for rows is taken as they come. Errors: ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<RowCache>> Create(const StoredRows& table, uint64_t budget_bytes);
+  ~RowCache();
+
+  // Begins to read the features of `graph`, whose store the table is of, and keeps it open; `gap_bytes` as PlanReads.
+  // Errors: those of DiskReader::Open. Stop ends the reading, once no lease lives; rows stay in memory.
+  absl::Status Start(std::shared_ptr<const Graph> graph, DiskReader::Options reader, uint64_t gap_bytes);
+  void Stop();
+  // Of the reader that runs, or ran last.
+  RowReaderState reader() const;
+
+  // Pins `rows` and then `more` (each may stand several times) and begins to read those that are missing. Leases are
+  // read in the order in which they were made. Errors: ResourceExhausted, with nothing pinned, while other leases hold
+  // so much that the wanted rows would have to go; InvalidArgument for a row that is none; that of a read that failed
+  // since. A lease that is alone is always given, if memory beyond the budget must be taken for it, which is counted.
+  absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more);
+  // The bytes of a row of a lease whose Await was Ok.
+  const std::byte* Find(NodeId row) const { return frames_->Find(row); }
+  uint64_t row_bytes() const { return table_.row_bytes; }
+
+  // How often an epoch draws each row, expected; replaces what was counted. One number a row.
+  void SetExpectedDraws(std::vector<float> draws);
+  // Bytes of memory that it may take in all. Rows beyond are dropped.
+  void SetBudget(uint64_t bytes);
+  // Bytes for all rows, beyond which a budget gains nothing.
+  uint64_t MostBytes() const;
+  RowCounters counters() const;
+
+ private:
+  struct Fill {
+    NodeId row;
+    std::byte* to;
+  };
+  struct Plan {
+    std::vector<Fill> fills;
+    std::vector<PlannedRead> reads;
+    std::vector<Stopwatch> begun;  // a read each
+    size_t started = 0, done = 0;
+  };
+
+  RowCache(const StoredRows& table, std::unique_ptr<FrameTable> frames) : table_(table), frames_(std::move(frames)) {}
+  uint64_t FramesFor(uint64_t bytes) const;
+  // Those of `rows` that are in memory are pinned; the others are added to `missing`.
+  absl::Status PinPresent(std::span<const NodeId> rows, uint64_t mark, Lease& lease, std::vector<NodeId>& missing)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, Lease& lease)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Count(std::span<const NodeId> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SetLevels() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void Run();
+  // The next read to start; nullopt: there is none.
+  std::optional<DiskRead> NextRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Take(const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes);
+  // Verifies what a read brought and puts its rows into their frames.
+  absl::Status Copy(const Plan& plan, const PlannedRead& read, std::span<const std::byte> bytes) const;
+  void Finish(uint64_t ticket, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // After an error of the reader itself: every read that is left fails.
+  void FailAll(const absl::Status& status);
+
+  // Bytes for each row of the file, beside its frame's.
+  static constexpr uint64_t kBytesPerRow = FrameTable::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
+
+  StoredRows table_;                          // changed by Start and Stop only
+  const std::unique_ptr<FrameTable> frames_;  // guarded by mu_, but for Find
+
+  // Of its thread, and of Start and Stop while it does not run.
+  std::shared_ptr<const Graph> graph_;
+  std::unique_ptr<DiskReader> disk_;
+  std::thread thread_;
+
+  mutable absl::Mutex mu_;
+  uint64_t gap_bytes_ ABSL_GUARDED_BY(mu_) = 0, most_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  RowReaderState reader_ ABSL_GUARDED_BY(mu_);
+  std::deque<Plan> plans_ ABSL_GUARDED_BY(mu_);     // tickets first_ticket_, first_ticket_ + 1, ...
+  uint64_t first_ticket_ ABSL_GUARDED_BY(mu_) = 1;  // all before it are done
+  uint64_t starting_ ABSL_GUARDED_BY(mu_) = 1;      // the plan whose reads are started next
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool broken_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t failures_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  uint64_t marks_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t leases_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t reading_rows_ ABSL_GUARDED_BY(mu_) = 0;  // of all leases: rows that were missing
+  std::vector<float> expected_ ABSL_GUARDED_BY(mu_);
+  std::vector<uint16_t> counted_ ABSL_GUARDED_BY(mu_);
+  double expected_in_all_ ABSL_GUARDED_BY(mu_) = 0, drawn_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t epochs_counted_ ABSL_GUARDED_BY(mu_) = 0;
+  RowCounters counters_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,285 @@
+#include "data/rows/row_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+#include "base/status.h"
+#include "data/graph_fixture.h"
+#include "temp_dir.h"
+
+namespace permafrost::data {
+namespace {
+
+class RowCacheTest : public ::testing::TestWithParam<DiskReaderKind> {
+ protected:
+  static constexpr uint64_t kNodes = 2000;
+  static constexpr uint32_t kWidth = 1000;
+
+  void SetUp() override {
+    TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
+    values_.resize(kNodes * kWidth);
+    SplitMix64 random(5, 0);
+    for (float& value : values_) value = static_cast<float>(random.Below(1000));
+    graph.Drop(SectionKind::kNodeFeatures);
+    graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values_, kWidth);
+    graph.summary.node_features.width = kWidth;
+    ASSERT_TRUE(graph.Write(temp_.path()).ok());
+    graph_ = *Graph::Open(temp_.path());
+  }
+  static uint64_t Budget(uint64_t frames) {
+    return kNodes * 11 + frames * FrameTable::FrameBytes(kWidth * sizeof(float));
+  }
+  // A cache for so many rows that reads.
+  std::unique_ptr<RowCache> Make(uint64_t frames, DiskReader::Options reader = {.depth = 8}) {
+    auto cache = *RowCache::Create(*graph_->stored_features(), Budget(frames));
+    reader.kind = GetParam();
+    const absl::Status started = cache->Start(graph_, reader, 4096);
+    EXPECT_TRUE(started.ok()) << started;
+    return cache;
+  }
+  void ExpectRows(const RowCache& cache, std::span<const NodeId> rows) const {
+    for (const NodeId row : rows) {
+      ASSERT_EQ(std::memcmp(cache.Find(row), values_.data() + uint64_t{row} * kWidth, kWidth * sizeof(float)), 0)
+          << row;
+    }
+  }
+  static std::vector<NodeId> Rows(NodeId first, NodeId last) {
+    std::vector<NodeId> rows(last - first);
+    for (NodeId& row : rows) row = first++;
+    return rows;
+  }
+
+  TempDir temp_;
+  std::vector<float> values_;
+  std::shared_ptr<const Graph> graph_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Readers, RowCacheTest, ::testing::Values(DiskReaderKind::kUring, DiskReaderKind::kPread),
+                         [](const auto& kind) {
+                           return std::string(kind.param == DiskReaderKind::kUring ? "Uring" : "Pread");
+                         });
+
+TEST_P(RowCacheTest, EveryRowComesAsItWasWritten) {
+  const auto cache = Make(300);
+  SplitMix64 random(1, 0);
+  for (int batch = 0; batch < 60; ++batch) {
+    std::vector<NodeId> rows, more;
+    for (int i = 0; i < 100; ++i) rows.push_back(static_cast<NodeId>(random.Below(kNodes)));
+    for (int i = 0; i < 100; ++i) more.push_back(static_cast<NodeId>(random.Below(kNodes)));
+    auto lease = cache->Pin(rows, more);
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    ASSERT_TRUE(lease->Await().ok());
+    ExpectRows(*cache, rows);
+    ExpectRows(*cache, more);
+  }
+  const RowCounters counters = cache->counters();
+  EXPECT_GT(counters.hits, 0);
+  EXPECT_GT(counters.misses, counters.reads) << "rows that lie together come by one read";
+  EXPECT_GT(counters.evictions, 0);
+  EXPECT_EQ(counters.read_bytes % 4096, 0);
+  EXPECT_LE(counters.used_bytes, counters.budget_bytes);
+  EXPECT_EQ(std::accumulate(counters.read_seconds.begin(), counters.read_seconds.end(), int64_t{0}), counters.reads);
+  EXPECT_EQ(cache->reader().kind, kDiskReaderKindNames.Name(GetParam()));
+}
+
+TEST_P(RowCacheTest, ARowInMemoryIsNotReadAgainAndEachCountsOnceABatch) {
+  const auto cache = Make(100);
+  const std::vector<NodeId> rows{3, 3, 9, 3}, more{9, 1999};
+  {
+    auto lease = *cache->Pin(rows, more);
+    ASSERT_TRUE(lease.Await().ok());
+  }
+  EXPECT_EQ(cache->counters().misses, 3);
+  const int64_t reads = cache->counters().reads;
+  auto lease = *cache->Pin(more, rows);
+  ASSERT_TRUE(lease.Await().ok());
+  ExpectRows(*cache, rows);
+  EXPECT_EQ(cache->counters().hits, 3);
+  EXPECT_EQ(cache->counters().reads, reads);
+}
+
+TEST_P(RowCacheTest, RowsOfALeaseStayAndOneThatFindsNoRoomBesideOthersIsRefused) {
+  const auto cache = Make(90);
+  auto first = cache->Pin(Rows(0, 30), {});
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(cache->Pin(Rows(30, 60), {}).status().code(), absl::StatusCode::kResourceExhausted)
+      << "the reading of both would take more than a third";
+  ASSERT_TRUE(first->Await().ok());
+  const RowCounters refused = cache->counters();
+  EXPECT_EQ(refused.misses, 30) << "what was refused counts for nothing";
+  ExpectRows(*cache, Rows(0, 30));
+  // Rows in memory take no room.
+  EXPECT_TRUE(cache->Pin(Rows(10, 30), {}).ok());
+  *first = RowCache::Lease();
+  EXPECT_TRUE(cache->Pin(Rows(30, 60), {}).ok());
+  EXPECT_EQ(cache->counters().over_budget, 0);
+}
+
+TEST_P(RowCacheTest, ABatchLargerThanTheBudgetIsServedAloneAndCounted) {
+  const auto cache = Make(10);
+  const auto rows = Rows(100, 200);
+  auto lease = cache->Pin(rows, {});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ASSERT_TRUE(lease->Await().ok());
+  ExpectRows(*cache, rows);
+  EXPECT_EQ(cache->counters().over_budget, 1);
+  EXPECT_GT(cache->counters().used_bytes, cache->counters().budget_bytes);
+  *lease = RowCache::Lease();
+  EXPECT_LE(cache->counters().used_bytes, cache->counters().budget_bytes);
+}
+
+TEST_P(RowCacheTest, WantedRowsOutliveTheOthers) {
+  const auto cache = Make(200);
+  std::vector<float> draws(kNodes, 0.1f);
+  for (NodeId row = 500; row < 600; ++row) draws[row] = 50;
+  cache->SetExpectedDraws(draws);
+  ASSERT_TRUE(cache->Pin(Rows(500, 600), {})->Await().ok());
+  for (NodeId first = 600; first < 1800; first += 60)
+    ASSERT_TRUE(cache->Pin(Rows(first, first + 60), {})->Await().ok());
+  const int64_t misses = cache->counters().misses;
+  ASSERT_TRUE(cache->Pin(Rows(500, 600), {})->Await().ok());
+  EXPECT_EQ(cache->counters().misses, misses);
+}
+
+TEST_P(RowCacheTest, WhatIsCountedOvertakesWhatWasExpected) {
+  const auto cache = Make(120);
+  std::vector<float> draws(kNodes, 0.0f);
+  for (NodeId row = 0; row < 100; ++row) draws[row] = 1;
+  cache->SetExpectedDraws(draws);
+  // Nobody draws what was expected; rows 1000..1049 are drawn again and again, among others.
+  NodeId other = 1100;
+  for (int batch = 0; batch < 40; ++batch) {
+    ASSERT_TRUE(cache->Pin(Rows(1000, 1050), Rows(other, other + 20))->Await().ok());
+    other += 20;
+  }
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(cache->Pin(Rows(200 + 30 * i, 230 + 30 * i), {})->Await().ok());
+  const int64_t misses = cache->counters().misses;
+  ASSERT_TRUE(cache->Pin(Rows(1000, 1050), {})->Await().ok());
+  EXPECT_EQ(cache->counters().misses, misses);
+}
+
+TEST_P(RowCacheTest, RowsStayOverAStopAndAnotherStart) {
+  const auto cache = Make(100);
+  ASSERT_TRUE(cache->Pin(Rows(0, 50), {})->Await().ok());
+  cache->Stop();
+  ASSERT_TRUE(cache->Start(*Graph::Open(temp_.path()), {.kind = GetParam(), .depth = 1}, 0).ok());
+  EXPECT_EQ(cache->reader().depth, 1);
+  auto lease = *cache->Pin(Rows(0, 51), {});
+  ASSERT_TRUE(lease.Await().ok());
+  ExpectRows(*cache, Rows(0, 51));
+  EXPECT_EQ(cache->counters().misses, 51);
+}
+
+TEST_P(RowCacheTest, ABudgetMayChangeWhileRowsAreRead) {
+  const auto cache = Make(400);
+  std::atomic<bool> stop{false};
+  std::thread resizer([&] {
+    for (uint64_t frames = 1; !stop; frames = frames * 7 % 400 + 1) {
+      cache->SetBudget(Budget(frames));
+      std::this_thread::yield();
+    }
+  });
+  SplitMix64 random(9, 0);
+  for (int batch = 0; batch < 200; ++batch) {
+    std::vector<NodeId> rows;
+    for (int i = 0; i < 80; ++i) rows.push_back(static_cast<NodeId>(random.Below(500)));
+    auto lease = cache->Pin(rows, {});
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    ASSERT_TRUE(lease->Await().ok());
+    ExpectRows(*cache, rows);
+  }
+  stop = true;
+  resizer.join();
+}
+
+TEST_P(RowCacheTest, ManyThreadsMayLeaseAtOnce) {
+  const auto cache = Make(1500);
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      SplitMix64 random(t, 0);
+      for (int batch = 0; batch < 60; ++batch) {
+        std::vector<NodeId> rows;
+        for (int i = 0; i < 50; ++i) rows.push_back(static_cast<NodeId>(random.Below(kNodes)));
+        auto lease = cache->Pin(rows, {});
+        ASSERT_TRUE(lease.ok()) << lease.status();
+        ASSERT_TRUE(lease->Await().ok());
+        ExpectRows(*cache, rows);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(RowCacheTest, ARowThatIsNoneIsRefused) {
+  const auto cache = Make(10);
+  const std::vector<NodeId> rows{1, kNodes};
+  EXPECT_EQ(cache->Pin(rows, {}).status(), absl::InvalidArgumentError("row 2000 is none of the table's 2000"));
+  EXPECT_TRUE(cache->Pin(Rows(0, 9), {}).ok()) << "and leaves nothing pinned";
+}
+
+TEST_P(RowCacheTest, AReadThatFailsIsTheErrorOfItsBatchAndIsTriedAgain) {
+  std::atomic<bool> fail{true};
+  const auto cache = Make(
+      100, {.depth = 4, .alter = [&](uint64_t, uint32_t, int64_t result) -> int64_t { return fail ? -EIO : result; }});
+  {
+    auto lease = *cache->Pin(Rows(0, 40), {});
+    const absl::Status failed = lease.Await();
+    EXPECT_FALSE(failed.ok());
+    EXPECT_TRUE(IsTransient(failed)) << failed;
+    EXPECT_NE(failed.message().find("graph.pfg"), std::string::npos) << failed;
+    EXPECT_FALSE(cache->Pin(Rows(10, 20), {}).ok()) << "rows that another holds, and that are not there";
+  }
+  EXPECT_GT(cache->counters().read_errors, 0);
+  fail = false;
+  auto lease = *cache->Pin(Rows(0, 40), {});
+  ASSERT_TRUE(lease.Await().ok());
+  ExpectRows(*cache, Rows(0, 40));
+}
+
+TEST_P(RowCacheTest, APageThatIsNotWhatWasWrittenIsDataLossEachTimeThatItIsRead) {
+  const auto cache = Make(100);
+  ASSERT_TRUE(cache->Pin(Rows(0, 10), {})->Await().ok());
+  const StoredRows table = *graph_->stored_features();
+  std::fstream file(table.path, std::ios::in | std::ios::out | std::ios::binary);
+  const uint64_t at = table.offset + 77 * 4096 + 1234;
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put('\x55');
+  file.close();
+  for (int time = 0; time < 2; ++time) {
+    auto lease = *cache->Pin(Rows(70, 80), {});
+    const absl::Status status = lease.Await();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_NE(status.message().find("graph.pfg: section node_features: bytes 315392..319487: checksum: is "),
+              std::string::npos)
+        << status;
+  }
+  ASSERT_TRUE(cache->Pin(Rows(60, 77), {})->Await().ok()) << "the others are whole";
+}
+
+TEST_P(RowCacheTest, AFileCutShortIsDataLoss) {
+  const auto cache = Make(100);
+  std::filesystem::resize_file(temp_.path() / Graph::kFileName, graph_->stored_features()->offset + 100 * 4096);
+  // The checksums were at its end: nothing can be verified any more.
+  for (const NodeId first : {0, 1000}) {
+    const absl::Status status = cache->Pin(Rows(first, first + 10), {})->Await();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_NE(status.message().find("import it again"), std::string::npos) << status;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::data
