@@ -38,7 +38,7 @@ TEST(DatasetPlanQueryFromWire, CarriesEveryField) {
 TEST(DatasetPlanErrorToWire, NamesFieldsAndTheDataset) {
   Violations violations;
   for (const char* field : {"memory_bytes", "batch_size", "fan_outs", "weighted"}) violations.Add(field, "is bad");
-  const DatasetId id = *DatasetId::Parse("git");
+  const DatasetId id("git");
   EXPECT_THAT(
       GetViolations(DatasetPlanErrorToWire(id, violations.ToStatus())),
       ElementsAre(FieldViolation{"memory_bytes", "is bad"}, FieldViolation{"batch_size", "is bad"},
@@ -190,7 +190,9 @@ TEST_F(PlanDatasetTest, WhatCannotBePlannedSaysWhy) {
     const grpc::Status status = Plan();
     EXPECT_EQ(status.error_code(), c.code) << c.name << status.error_message();
     EXPECT_THAT(status.error_message(), HasSubstr(c.says));
-    if (c.reason != nullptr) EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status)->reason(), c.reason);
+    if (c.reason != nullptr) {
+      EXPECT_EQ(Detail<google::rpc::ErrorInfo>(status)->reason(), c.reason);
+    }
   }
 }
 
