@@ -54,7 +54,7 @@ std::vector<Cell> ReadingCells(const Reading& reading, const DatasetPlan& plan) 
           {PartText(reading.hit_rate() * plan.rows_per_epoch(), plan.rows_per_epoch())},
           {ShortText(reading.reads())},
           {WholeBytes(reading.bytes())},
-          {PartText(reading.missed_row_bytes(), reading.bytes())},
+          {reading.bytes() > 0 ? PartText(reading.missed_row_bytes(), reading.bytes()) : kNothing},
           {DurationText(absl::Seconds(reading.seconds()))},
           {DurationText(absl::Seconds(reading.fill_seconds()))}};
 }
@@ -97,9 +97,8 @@ std::string RenderDatasetPlan(const DatasetPlan& plan, const std::string& datase
   }
   std::vector<Field> notes{{"memory", std::move(fits)}};
   if (asked.bytes() > 0) {
-    notes.push_back({"order", absl::StrCat("another order of the nodes saves ",
-                                           PartText(asked.bytes() - asked.missed_row_bytes(), asked.bytes()),
-                                           " of the bytes at most, and requests")});
+    notes.push_back({"order", absl::StrCat("an epoch takes ", DurationText(absl::Seconds(asked.packed_seconds())),
+                                           " at least, however the nodes are ordered")});
   }
   return absl::StrCat(out, "\n", RenderFields(notes, style));
 }

@@ -33,6 +33,7 @@ v1::PlannedReading ReadingToWire(const data::PlannedReading& reading) {
   wire.set_missed_row_bytes(reading.missed_bytes);
   wire.set_seconds(reading.seconds);
   wire.set_fill_seconds(reading.fill_seconds);
+  wire.set_packed_seconds(reading.packed_seconds);
   return wire;
 }
 

@@ -62,6 +62,7 @@ TEST(DatasetPlanToWire, CarriesEveryField) {
                                      .bytes = 6,
                                      .missed_bytes = 7,
                                      .seconds = 8,
+                                     .packed_seconds = 10,
                                      .fill_seconds = 9};
   const data::DatasetPlan plan{.nodes = 10,
                                .training_nodes = 11,
@@ -107,6 +108,7 @@ TEST(DatasetPlanToWire, CarriesEveryField) {
           missed_row_bytes: 7
           seconds: 8
           fill_seconds: 9
+          packed_seconds: 10
         }
       )pb",
       &want));

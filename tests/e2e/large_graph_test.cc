@@ -76,9 +76,9 @@ TEST_F(LargeGraph, IsImportedVerifiedSampledAndTrainedOn) {
   as_json.insert(as_json.end(), {"--output", "json"});
   const auto reading = nlohmann::json::parse(daemon_->Client(as_json).out).at("readings");
   ASSERT_EQ(reading.size(), 4U);
-  EXPECT_GT(reading[0].at("hit_rate"), 0);
-  EXPECT_LT(reading[0].at("hit_rate"), 1);
-  EXPECT_GT(reading[1].at("hit_rate"), reading[0].at("hit_rate")) << "twice the memory";
+  EXPECT_GT(reading[0].at("hitRate"), 0);
+  EXPECT_LT(reading[0].at("hitRate"), 1);
+  EXPECT_GT(reading[1].at("hitRate"), reading[0].at("hitRate")) << "twice the memory";
 
   Submit("sampled", /*epochs=*/12);
   const v1::Job sampled = daemon_->AwaitEnd("sampled");

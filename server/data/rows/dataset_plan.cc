@@ -50,7 +50,7 @@ class Reading {
     }
     asked_ += static_cast<double>(rows.size());
     missed_ += static_cast<double>(missing_.size());
-    for (const PlannedRead& read : PlanReads(table_, missing_, gap_bytes, DiskReader::Options().max_read_bytes)) {
+    for (const PlannedRead& read : PlanReads(table_, missing_, gap_bytes, longest_)) {
       planned_.reads += 1;
       planned_.bytes += read.bytes;
     }
@@ -63,6 +63,7 @@ class Reading {
     planned_.bytes *= scale;
     planned_.missed_bytes = missed_ * scale * static_cast<double>(table_.row_bytes);
     planned_.seconds = disk.SecondsFor(planned_.reads, planned_.bytes);
+    planned_.packed_seconds = disk.SecondsFor(planned_.missed_bytes / longest_, planned_.missed_bytes);
     const auto held = static_cast<double>(planned_.held_rows);
     planned_.fill_seconds = disk.SecondsFor(held, held * planned_.pages_per_row * static_cast<double>(kPageBytes));
     return planned_;
@@ -70,6 +71,7 @@ class Reading {
 
  private:
   const StoredRows table_;
+  const uint32_t longest_ = DiskReader::Options().max_read_bytes;
   PlannedReading planned_;
   double asked_ = 0, missed_ = 0;
   std::vector<NodeId> missing_;

@@ -44,6 +44,7 @@ struct PlannedReading {
   double reads = 0, bytes = 0;  // from the disk
   double missed_bytes = 0;      // of the rows that are read: `bytes` are whole pages, and gaps
   double seconds = 0;           // of the disk, at its rates
+  double packed_seconds = 0;    // if the rows that are read lay together: no order of the nodes does better
   double fill_seconds = 0;      // once, in the first epoch: reading the rows that are held, at most
 };
 

@@ -120,6 +120,8 @@ TEST_F(DatasetPlanTest, CountsWhatTheEpochsBatchesMiss) {
   EXPECT_EQ(asked_for.bytes, static_cast<double>(pages * 4096));
   EXPECT_EQ(asked_for.missed_bytes, static_cast<double>(missed * kPlanRowBytes));
   EXPECT_NEAR(asked_for.seconds, 1e-5 * asked_for.reads + 1e-9 * asked_for.bytes, 1e-12);
+  EXPECT_NEAR(asked_for.packed_seconds, asked_for.missed_bytes * (1e-5 / 65536 + 1e-9), 1e-12);
+  EXPECT_LT(asked_for.packed_seconds, asked_for.seconds);
   EXPECT_NEAR(asked_for.fill_seconds, 500 * (1e-5 + 4096e-9), 1e-12);
 }
 
