@@ -23,8 +23,8 @@ struct CallLimitOptions {
   int exports = 64;
   // Commands to graph caches whose answer waits for the job's next step, their clients gone or not.
   int cache_commands = 256;
-  // VerifyDataset, SampleDataset and PlanDataset together. Each takes a thread, a core, and as much of the disk as it can get from a
-  // job that trains.
+  // VerifyDataset, SampleDataset and PlanDataset together. Each takes a thread, a core, and as much of the disk as it
+  // can get from a job that trains.
   int dataset_reads = 4;
   // PlanGraphCache and CensusGraphCache. Each takes a thread and the memory of a job's schedule, and waits for the
   // device where it is idle.
