@@ -81,6 +81,8 @@ class RowCache {
   void SetBudget(uint64_t bytes);
   // Bytes for the rows of two batches as large as the largest that came yet: with less, each waits for the one before.
   uint64_t LeastBytes() const;
+  // Bytes for each row of the file, whether it is in memory or not, beside FrameTable::FrameBytes for one that is.
+  static constexpr uint64_t kBytesPerRow = FrameTable::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
   // Bytes for all rows, beyond which a budget gains nothing.
   uint64_t MostBytes() const;
   RowCounters counters() const;
@@ -116,9 +118,6 @@ class RowCache {
   void Finish(uint64_t ticket, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // After an error of the reader itself: every read that is left fails.
   void FailAll(const absl::Status& status);
-
-  // Bytes for each row of the file, beside its frame's.
-  static constexpr uint64_t kBytesPerRow = FrameTable::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
 
   StoredRows table_;                          // changed by Start and Stop only
   const std::unique_ptr<FrameTable> frames_;  // guarded by mu_, but for Find
