@@ -49,6 +49,21 @@ TEST(JobToWire, CarriesEveryField) {
                   .warm_up_total = 29,
                   .checkpoint_step = 17,
                   .look_ahead = train::LookAhead{18, 19, 20, 21, {22, 23, 24, 25, 26, 27}}};
+  job.progress.look_ahead->rows =
+      data::RowReading{.reader = {.kind = "pread", .fallback = "no ring", .direct = true, .depth = 30},
+                       .counters = {.hits = 31,
+                                    .misses = 32,
+                                    .evictions = 33,
+                                    .reads = 34,
+                                    .read_bytes = 35,
+                                    .read_errors = 36,
+                                    .read_seconds_sum = 37,
+                                    .stall_seconds = 38,
+                                    .over_budget = 39,
+                                    .resizes = 40,
+                                    .budget_bytes = 41,
+                                    .used_bytes = 42,
+                                    .rows = 43}};
   job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};
   job.result = train::RunResult{1, 2, 3, 4, 5, 6, 7, 8, 9};
   job.resumes = 18;
@@ -88,6 +103,25 @@ TEST(JobToWire, CarriesEveryField) {
             advised_bytes: 25
             advice_calls: 26
             major_faults: 27
+            features {
+              reader: "pread"
+              fallback: "no ring"
+              direct: true
+              depth: 30
+              hits: 31
+              misses: 32
+              evictions: 33
+              reads: 34
+              read_bytes: 35
+              read_errors: 36
+              read_seconds: 37
+              stall_seconds: 38
+              over_budget: 39
+              resizes: 40
+              budget_bytes: 41
+              used_bytes: 42
+              rows: 43
+            }
           }
           warm_up_done: 28
           warm_up_total: 29

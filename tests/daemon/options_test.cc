@@ -57,6 +57,8 @@ TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
   EXPECT_EQ(got.drain_timeout, want.drain_timeout);
   EXPECT_EQ(got.graph_cache, want.graph_cache);
   EXPECT_EQ(got.mps_driver_threshold, want.mps_driver_threshold);
+  EXPECT_EQ(got.feature_reader, want.feature_reader);
+  EXPECT_EQ(got.feature_cache_bytes, want.feature_cache_bytes);
   EXPECT_EQ(got.self_test_device, std::nullopt);
   EXPECT_EQ(got.self_test_steps, want.self_test_steps);
   EXPECT_EQ(got.self_test_data, want.self_test_data);
@@ -80,6 +82,23 @@ TEST(ParseOptions, OfDevices) {
     EXPECT_THAT(parsed.text, HasSubstr(c.flag));
     EXPECT_THAT(parsed.text, HasSubstr(c.accepted)) << c.value;
   }
+}
+
+TEST(ParseOptions, OfFeatures) {
+  EXPECT_EQ(Parsed({"--feature-reader", "io_uring"}).feature_reader, data::FeatureReader::kUring);
+  EXPECT_EQ(Parsed({"--feature-reader", "pread"}).feature_reader, data::FeatureReader::kPread);
+  const struct {
+    const char* size;
+    uint64_t bytes;
+  } kSizes[] = {{"0", 0},     {"500000000", 500'000'000}, {"500MB", 500'000'000},    {"1.5GiB", 1'610'612'736},
+                {"2k", 2000}, {"16Ki", 16'384},           {"1T", 1'000'000'000'000}, {"12B", 12}};
+  for (const auto& c : kSizes) EXPECT_EQ(Parsed({"--feature-cache", c.size}).feature_cache_bytes, c.bytes) << c.size;
+  for (const char* bad : {"", "-1", "MB", "5iB", "1e99", "nan", "5 MB", "5MBB", "5mb"}) {
+    const ParsedOptions parsed = Parse({"--feature-cache", bad});
+    EXPECT_EQ(parsed.exit_code, kExitUsage) << bad;
+    EXPECT_THAT(parsed.text, HasSubstr("bytes up to 1000TB, as 500000000, 500MB or 1.5GiB")) << bad;
+  }
+  EXPECT_THAT(Parse({"--feature-reader", "mmap"}).text, HasSubstr("auto, mapped, io-uring, pread"));
 }
 
 TEST(ParseOptions, ReadsEveryFlag) {

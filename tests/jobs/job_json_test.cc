@@ -98,6 +98,8 @@ TEST(JobJsonTest, ProgressRoundTrips) {
   progress.phase_seconds = {0.1, 0.2, 0.3, 0.4};
   progress.checkpoint_step = 313;
   progress.look_ahead = {4, 2, 1'000'000, 3, {5, 6, 7, 8, 9, 10}};
+  progress.look_ahead->rows =
+      data::RowReading{.reader = {.kind = "pread", .depth = 4}, .counters = {.hits = 7, .rows = 9}};
   ProgressColumn column{progress, {4, 301, 300}, {"disk full", 2, absl::FromUnixMillis(1234)}};
   const auto back = ProgressFromJson(ToJson(column));
   ASSERT_TRUE(back.ok()) << back.status();
@@ -106,6 +108,10 @@ TEST(JobJsonTest, ProgressRoundTrips) {
   ASSERT_TRUE(back->progress.look_ahead.has_value());
   EXPECT_EQ(back->progress.look_ahead->stalls, 3);
   EXPECT_EQ(back->progress.look_ahead->pages.major_faults, 10);
+  ASSERT_TRUE(back->progress.look_ahead->rows.has_value());
+  EXPECT_EQ(back->progress.look_ahead->rows->reader.kind, "pread");
+  EXPECT_EQ(back->progress.look_ahead->rows->counters.hits, 7);
+  EXPECT_EQ(back->progress.look_ahead->rows->counters.rows, 9u);
   EXPECT_EQ(back->deaths, column.deaths);
   EXPECT_EQ(back->trouble, column.trouble);
   EXPECT_EQ(ToJson(*back), ToJson(column));

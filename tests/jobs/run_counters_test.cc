@@ -84,6 +84,56 @@ TEST(RunCountersTest, AResumedRunsFirstProgressHoldsItsOwnSamples) {
   EXPECT_EQ(counters.Advance(progress).look_ahead.sampled_edges, 1000);
 }
 
+TEST(RunCountersTest, FeaturesThatWereReadAreCounted) {
+  RunCounters counters(/*resumed=*/false);
+  train::Progress progress = At(1, 0.5);
+  progress.look_ahead = {8, 2, 1000, 3, {}};
+  EXPECT_EQ(counters.Advance(progress).features.hits, 0) << "they are mapped";
+  EXPECT_EQ(RunCounters::FeaturesOf(progress.look_ahead).depth, 0);
+  ++progress.step;
+  data::RowReading& rows = progress.look_ahead->rows.emplace();
+  rows.reader.depth = 32;
+  rows.counters = {.hits = 10,
+                   .misses = 20,
+                   .evictions = 3,
+                   .reads = 4,
+                   .read_bytes = 5,
+                   .read_errors = 6,
+                   .read_seconds_sum = 0.25,
+                   .stall_seconds = 0.5,
+                   .over_budget = 7,
+                   .resizes = 8,
+                   .budget_bytes = 9,
+                   .used_bytes = 11,
+                   .rows = 12};
+  rows.counters.read_seconds = {1, 0, 3};
+  const telemetry::FeatureCounts first = counters.Advance(progress).features;
+  EXPECT_EQ(first.hits, 10);
+  EXPECT_EQ(first.misses, 20);
+  EXPECT_EQ(first.evictions, 3);
+  EXPECT_EQ(first.read_bytes, 5);
+  EXPECT_EQ(first.read_errors, 6);
+  EXPECT_EQ(first.stall_seconds, 0.5);
+  EXPECT_EQ(first.over_budget, 7);
+  EXPECT_EQ(first.resizes, 8);
+  EXPECT_EQ(first.reads[0], 1);
+  EXPECT_EQ(first.reads[2], 3);
+  EXPECT_EQ(first.read_seconds, 0.25);
+  const telemetry::FeatureState state = RunCounters::FeaturesOf(progress.look_ahead);
+  EXPECT_EQ(state.budget_bytes, 9u);
+  EXPECT_EQ(state.used_bytes, 11u);
+  EXPECT_EQ(state.rows, 12u);
+  EXPECT_EQ(state.depth, 32);
+  ++progress.step;
+  rows.counters.hits = 15;
+  rows.counters.misses = 19;
+  rows.counters.read_seconds[2] = 5;
+  const telemetry::FeatureCounts second = counters.Advance(progress).features;
+  EXPECT_EQ(second.hits, 5);
+  EXPECT_EQ(second.misses, 0) << "never negative";
+  EXPECT_EQ(second.reads[2], 2);
+}
+
 TEST(RunCountersTest, ResidencyIsOfThePagesLookedAt) {
   train::LookAhead ahead{8, 2, 1000, 3, {}};
   EXPECT_EQ(RunCounters::StateOf(std::nullopt).depth, 0);

@@ -109,6 +109,43 @@ TEST_F(JobMetricsTest, ShowsTheSamplerThatRunsAhead) {
   EXPECT_EQ(Value("permafrost_job_lookahead_stalls_total"), 2) << "counters stay";
 }
 
+TEST_F(JobMetricsTest, ShowsTheFeatureCache) {
+  FeatureCounts counts{.hits = 1,
+                       .misses = 2,
+                       .evictions = 3,
+                       .read_bytes = 4,
+                       .read_errors = 5,
+                       .over_budget = 6,
+                       .resizes = 7,
+                       .stall_seconds = 0.5,
+                       .read_seconds = 0.25};
+  counts.reads[1] = 2;
+  counts.reads.back() = 1;
+  metrics_.features().Add(counts);
+  metrics_.features().Add({.hits = 1});
+  EXPECT_EQ(Value("permafrost_feature_cache_hits_total"), 2);
+  EXPECT_EQ(Value("permafrost_feature_cache_misses_total"), 2);
+  EXPECT_EQ(Value("permafrost_feature_cache_evictions_total"), 3);
+  EXPECT_EQ(Value("permafrost_feature_cache_read_bytes_total"), 4);
+  EXPECT_EQ(Value("permafrost_feature_cache_read_errors_total"), 5);
+  EXPECT_EQ(Value("permafrost_feature_cache_over_budget_total"), 6);
+  EXPECT_EQ(Value("permafrost_feature_cache_resizes_total"), 7);
+  EXPECT_EQ(Value("permafrost_feature_cache_stall_seconds_total"), 0.5);
+  const std::string text = MetricsText(registry_);
+  for (const char* line :
+       {"permafrost_feature_cache_read_seconds_count 3\n", "permafrost_feature_cache_read_seconds_sum 0.25\n",
+        "permafrost_feature_cache_read_seconds_bucket{le=\"0.0001\"} 0\n",
+        "permafrost_feature_cache_read_seconds_bucket{le=\"0.00025\"} 2\n",
+        "permafrost_feature_cache_read_seconds_bucket{le=\"1\"} 2\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line;
+  }
+  metrics_.features().Set({.budget_bytes = 100, .used_bytes = 90, .rows = 8, .depth = 7});
+  EXPECT_EQ(Value("permafrost_feature_cache_budget_bytes"), 100);
+  EXPECT_EQ(Value("permafrost_feature_cache_bytes"), 90);
+  EXPECT_EQ(Value("permafrost_feature_cache_rows"), 8);
+  EXPECT_EQ(Value("permafrost_feature_cache_read_depth"), 7);
+}
+
 TEST_F(JobMetricsTest, ShowsTheRunningJob) {
   metrics_.SetRunning(3, 0.25, 22000);
   EXPECT_EQ(Value("permafrost_train_epoch"), 3);

@@ -103,8 +103,10 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(std::shared_ptr<const Graph> 
   const bool measured = options_.budget_bytes == 0;
   if (options_.reader == FeatureReader::kAuto && measured && table.bytes <= left) {
     Forget();
-    return Session{.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ",
-                                        Mb(left), " left for them")};
+    Session session{.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ",
+                                         Mb(left), " left for them")};
+    session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, key.bytes}));
+    return session;
   }
   if (kept_ == nullptr) {
     PF_ASSIGN_OR_RETURN(kept_, RowCache::Create(table, 0));
@@ -127,6 +129,12 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(std::shared_ptr<const Graph> 
       measured ? absl::StrCat(" at first: memory has ", Mb(left), " left for them") : ", as asked for",
       measured && left < kLeastBudget ? ", which is too little" : "", state.fallback.empty() ? "" : "; ",
       state.fallback);
+  // Edges and what else is small.
+  if (graph->summary().adjacency_bytes <= left) {
+    const uint64_t table_end = table.offset + table.bytes;
+    session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{0, table.offset}));
+    session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{table_end, key.bytes}));
+  }
   // The reading ends with the session; the rows stay.
   session.cache = std::shared_ptr<RowCache>(kept_.get(), [kept = kept_](RowCache*) { kept->Stop(); });
   return session;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@
 #include "base/monotonic.h"
 #include "base/resident_memory.h"
 #include "data/disk/disk_rates.h"
+#include "data/disk/read_ahead.h"
 #include "data/rows/row_cache.h"
 #include "data/store/graph.h"
 
@@ -55,6 +57,8 @@ class RowCaches {
   struct Session {
     std::shared_ptr<RowCache> cache;  // nullptr: through the mapping
     std::string line;                 // for the job's log: how, and why so
+    // What is read through the mapping, all at once rather than as it is touched, where memory holds it.
+    std::vector<std::unique_ptr<ReadAhead>> ahead;
   };
   // `job_bytes`: what else the job will take. Errors: FailedPrecondition for a reader that was asked for and does not
   // work here; an environment's error for a file that cannot be opened.

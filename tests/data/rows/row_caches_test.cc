@@ -1,0 +1,169 @@
+#include "data/rows/row_caches.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "data/graph_fixture.h"
+#include "data/store_image.h"
+#include "temp_dir.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr uint64_t kMegabyte = 1'000'000;
+
+class RowCachesTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kNodes = 10'000;
+  static constexpr uint32_t kWidth = 1000;  // 41 MB in pages of 4096
+
+  void SetUp() override { graph_ = MakeGraph("one", DataType::kFloat32); }
+  std::shared_ptr<const Graph> MakeGraph(const std::string& name, DataType features) {
+    TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000, .features = features});
+    if (features != DataType::kNone) {
+      graph.Drop(SectionKind::kNodeFeatures);
+      graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, std::vector<float>(kNodes * kWidth, 1.5f), kWidth);
+      graph.summary.node_features.width = kWidth;
+    }
+    EXPECT_TRUE(graph.Write(temp_.path() / name).ok());
+    return *Graph::Open(temp_.path() / name);
+  }
+  RowCaches Make(FeatureReader reader, uint64_t budget = 0) {
+    return RowCaches({.reader = reader,
+                      .budget_bytes = budget,
+                      .memory_left = [this] { return memory_; },
+                      .return_free_heap = [this] { ++returned_; },
+                      .rates = DiskRates{.depth = 3},
+                      .log = [this](std::string_view line) { log_.emplace_back(line); }});
+  }
+  void Leave(uint64_t bytes) { memory_ = MemoryLeft{.limit = 1000 * kMegabyte, .used = 0, .left = bytes}; }
+  static void Read(RowCache& cache, NodeId first, NodeId last) {
+    std::vector<NodeId> rows(last - first);
+    std::iota(rows.begin(), rows.end(), first);
+    ASSERT_TRUE(cache.Pin(rows, {}, /*must=*/true)->Await().ok());
+  }
+  // As after a while of steps.
+  static void AdaptFor(RowCaches& caches, RowCache& cache, std::chrono::milliseconds time) {
+    for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
+      caches.Adapt(cache);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  TempDir temp_;
+  std::shared_ptr<const Graph> graph_;
+  std::optional<MemoryLeft> memory_ = MemoryLeft{.limit = 1000 * kMegabyte, .used = 0, .left = 900 * kMegabyte};
+  int returned_ = 0;
+  std::vector<std::string> log_;
+};
+
+TEST_F(RowCachesTest, FeaturesThatMemoryHoldsAreMapped) {
+  RowCaches caches = Make(FeatureReader::kAuto);
+  const auto session = caches.Open(graph_, 100 * kMegabyte);
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ(session->cache, nullptr);
+  EXPECT_EQ(session->line, "features: 41 MB read through the mapping: memory has 720 MB left for them");
+}
+
+TEST_F(RowCachesTest, OthersAreReadWithinHalfOfWhatIsLeftAtFirst) {
+  RowCaches caches = Make(FeatureReader::kAuto);
+  Leave(220 * kMegabyte);
+  const auto session = caches.Open(graph_, 100 * kMegabyte);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_NE(session->cache, nullptr);
+  EXPECT_EQ(session->cache->counters().budget_bytes / kMegabyte, 19u) << "the job, the edges and a reserve come first";
+  EXPECT_NE(
+      session->line.find(", 3 at once; a cache of 20 MB (48 % of the rows) at first: memory has 40 MB left for them"),
+      std::string::npos)
+      << session->line;
+  Read(*session->cache, 0, 100);
+}
+
+TEST_F(RowCachesTest, ABudgetThatIsGivenIsKept) {
+  RowCaches caches = Make(FeatureReader::kPread, 30 * kMegabyte);
+  const auto session = caches.Open(graph_, 0);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_NE(session->cache, nullptr);
+  EXPECT_EQ(session->cache->reader().kind, "pread");
+  EXPECT_NE(session->line.find("a cache of 30 MB (72 % of the rows), as asked for"), std::string::npos)
+      << session->line;
+  Leave(0);
+  AdaptFor(caches, *session->cache, std::chrono::milliseconds(250));
+  EXPECT_EQ(session->cache->counters().budget_bytes, 30 * kMegabyte);
+}
+
+TEST_F(RowCachesTest, WhatCannotBeReadPastTheMappingSaysWhy) {
+  RowCaches caches = Make(FeatureReader::kUring);
+  EXPECT_EQ(caches.Open(MakeGraph("sparse", DataType::kNone), 0)->line,
+            "features: read through the mapping: they are sparse");
+  const auto path = temp_.path() / "one" / Graph::kFileName;
+  ASSERT_TRUE(WriteFileAtomic(path, StoreImage(*ReadFile(path)).AsVersion(2)).ok());
+  EXPECT_EQ(caches.Open(*Graph::Open(temp_.path() / "one"), 0)->line,
+            "features: read through the mapping: the store is of an older version; import it again");
+  RowCaches mapped = Make(FeatureReader::kMapped);
+  EXPECT_EQ(mapped.Open(graph_, 0)->line, "features: read through the mapping: as asked for");
+}
+
+TEST_F(RowCachesTest, RowsAreKeptFromJobToJobUntilAnotherDatasetIsUsed) {
+  RowCaches caches = Make(FeatureReader::kUring, 30 * kMegabyte);
+  Read(*caches.Open(graph_, 0)->cache, 0, 1000);
+  {
+    const auto again = *caches.Open(*Graph::Open(temp_.path() / "one"), 0);
+    EXPECT_EQ(again.cache->counters().rows, 1000u);
+    Read(*again.cache, 0, 1000);
+    EXPECT_EQ(again.cache->counters().misses, 1000);
+  }
+  const auto other = MakeGraph("other", DataType::kFloat32);
+  EXPECT_EQ(caches.Open(other, 0)->cache->counters().rows, 0u);
+  EXPECT_EQ(caches.Open(graph_, 0)->cache->counters().rows, 0u);
+}
+
+TEST_F(RowCachesTest, MemoryThatGetsShortIsGivenBackAfterTheHeapsAndTakenAgain) {
+  RowCaches caches = Make(FeatureReader::kAuto);
+  Leave(220 * kMegabyte);
+  const auto session = *caches.Open(graph_, 100 * kMegabyte);
+  Read(*session.cache, 0, 2500);
+  const auto budget = [&] { return session.cache->counters().budget_bytes; };
+  const uint64_t first = budget();
+  Leave(95 * kMegabyte);
+  AdaptFor(caches, *session.cache, std::chrono::milliseconds(150));
+  EXPECT_EQ(returned_, 1) << "what the captures left over";
+  EXPECT_EQ(budget(), first) << "neither short nor plenty";
+  Leave(30 * kMegabyte);
+  AdaptFor(caches, *session.cache, std::chrono::milliseconds(150));
+  EXPECT_EQ(budget(), session.cache->LeastBytes()) << "two batches have room whatever happens";
+  EXPECT_TRUE(log_.empty()) << log_.front();
+}
+
+TEST_F(RowCachesTest, ABudgetGrowsWhereTheJobTakesLess) {
+  RowCaches caches = Make(FeatureReader::kAuto);
+  Leave(220 * kMegabyte);
+  const auto session = *caches.Open(graph_, 100 * kMegabyte);
+  Read(*session.cache, 0, 100);
+  const uint64_t first = session.cache->counters().budget_bytes;
+  AdaptFor(caches, *session.cache, std::chrono::milliseconds(2300));
+  EXPECT_GT(session.cache->counters().budget_bytes, first);
+  EXPECT_LE(session.cache->counters().budget_bytes, session.cache->MostBytes());
+  ASSERT_FALSE(log_.empty());
+  EXPECT_NE(log_.front().find("from here on, 20 MB before: memory has 220 MB left"), std::string::npos) << log_.front();
+  const uint64_t grown = session.cache->counters().budget_bytes;
+  Leave(10 * kMegabyte);
+  AdaptFor(caches, *session.cache, std::chrono::milliseconds(1200));
+  EXPECT_LT(session.cache->counters().budget_bytes, grown);
+  EXPECT_GE(returned_, 2) << "the heap's first";
+  EXPECT_LE(session.cache->counters().used_bytes, session.cache->counters().budget_bytes);
+}
+
+}  // namespace
+}  // namespace permafrost::data
