@@ -55,6 +55,9 @@ class NodeTask final : public Task {
                                                           std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                           int threads, const std::function<bool()>& keep_going);
 
+  absl::StatusOr<std::vector<std::string>> NamesOf(std::span<const uint32_t> ids) const override {
+    return NamesOfNodes(*graph_, ids);
+  }
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
   int64_t num_outputs() const override { return num_outputs_; }
