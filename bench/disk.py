@@ -6,7 +6,7 @@ bfloat16. Sides of a store:
   free              all of the machine's memory, features mapped
   mapped            in a control group of --limit bytes: mapped, with advice to the kernel
   mapped-unadvised  mapped, without
-  io_uring, pread   read past the page cache into the feature cache
+  io-uring, pread   read past the page cache into the feature cache
   pyg               PyG over a memory-mapped file of the float32 features, in the same group; its batches are drawn before, and of an epoch
                     it trains --peer-batches, and its seconds are scaled to all
 
@@ -39,9 +39,9 @@ PACKAGES = ["numpy"]
 # Side -> flags of the daemon, flags of the job.
 READERS = {"free": (("--feature-reader", "mapped"), ()), "mapped": (("--feature-reader", "mapped"), ()),
            "mapped-unadvised": (("--feature-reader", "mapped"), ("--no-page-advice",)),
-           "io_uring": (("--feature-reader", "io_uring"), ()), "pread": (("--feature-reader", "pread"), ())}
+           "io-uring": (("--feature-reader", "io-uring"), ()), "pread": (("--feature-reader", "pread"), ())}
 TYPES = ("float32", "bfloat16")
-COLORS = {"mapped": "#c2571a", "mapped-unadvised": "#8a6d00", "io_uring": "#1a7f5a", "pread": "#2b6cb0", "pyg": "#5b4bb5"}
+COLORS = {"mapped": "#c2571a", "mapped-unadvised": "#8a6d00", "io-uring": "#1a7f5a", "pread": "#2b6cb0", "pyg": "#5b4bb5"}
 
 
 def add_arguments(parser):
@@ -97,7 +97,7 @@ class Store:
     def run(self, side, number):
         """One job from a cold page cache; the seed is the round's."""
         flags, job_flags = READERS[side]
-        a, name = self.arguments, f"{side.replace('_', '-')}-{os.getpid()}-{next(self.numbers)}"
+        a, name = self.arguments, f"{side}-{os.getpid()}-{next(self.numbers)}"
 
         def train(prepare):
             with self._daemon(*flags, prepare=prepare) as daemon:
@@ -164,8 +164,13 @@ def facts(runs):
     out = {"cold_seconds": median("cold"), "warm_seconds": median("warm"), "major_faults": median("major_faults")}
     if "peak_bytes" in runs[0]:
         out |= {"peak_bytes": median("peak_bytes"), "limit_hits": median("limit_hits")}
-    # What the daemon says of its feature cache, over all of a run's epochs.
-    out["features"] = {name: statistics.median(run["series"][name] for run in runs) for name in runs[0]["series"]}
+    # What the daemon says of its feature cache, over all of a run.
+    series = {name: statistics.median(run["series"].get(name, 0) for run in runs) for name in runs[0]["series"]}
+    out["features"] = series
+    if reads := series.get("permafrost_feature_cache_read_seconds_count"):
+        read = [run["series"]["permafrost_feature_cache_read_bytes_total"] for run in runs]
+        out |= {"read_megabytes_a_second": statistics.median(b / run["train"] / 1e6 for b, run in zip(read, runs)),
+                "bytes_a_read": statistics.median(read) / reads}
     return out
 
 
@@ -175,7 +180,7 @@ def compared(runs, store_bytes, in_order):
     over = lambda a, b: ratio(of(a, "warm"), of(b, "warm"))
     sides = [side for side in runs if side != "free"]
     out = {"over_free": {side: over(side, "free") for side in sides} if "free" in runs else {}}
-    direct = [side for side in ("io_uring", "pread") if side in runs]
+    direct = [side for side in ("io-uring", "pread") if side in runs]
     for slow in ("mapped", "pyg"):
         if slow in runs:
             out[f"{slow}_over"] = {side: over(slow, side) for side in direct}
@@ -186,21 +191,12 @@ def compared(runs, store_bytes, in_order):
     return out
 
 
-def readers_there(arguments, tools_):
-    """The sides that this daemon has, and why others are left out."""
-    wanted = chosen(arguments.sides, READERS, "--sides")
-    told = subprocess.run([tools_.bin_dir / "permafrostd", "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    if "--feature-reader" not in told:
-        raise tools.Missing("this permafrostd has no --feature-reader")
-    return wanted
-
-
 def measure(arguments, tools_):
     if not hasattr(os, "posix_fadvise"):
         raise tools.Missing("control groups and posix_fadvise are Linux's")
     with ControlGroup(arguments.limit):
         pass
-    sides, types = readers_there(arguments, tools_), chosen(arguments.types, TYPES, "--types")
+    sides, types = chosen(arguments.sides, READERS, "--sides"), chosen(arguments.types, TYPES, "--types")
     if arguments.peer == "pyg":
         tools.need_packages(["torch", "torch_geometric"])
     folders = graphs_of(arguments, tools_)
@@ -278,8 +274,10 @@ def show(result):
             group = f"{side['limit_hits']:11.0f}{side['peak_bytes'] / 1e9:9.2f}" if "limit_hits" in side else f"{'-':>11}{'-':>9}"
             beside = f"   {ratio_text(store['over_free'][name])}" if name in store["over_free"] else ""
             lines.append(f"  {name:18}{side['cold_seconds']:9.2f}{side['warm_seconds']:9.2f}{side['major_faults']:11.0f}{group}{beside}")
-            told = ", ".join(f"{series.removeprefix('permafrost_feature_')} {value:.6g}" for series, value in side["features"].items())
+            told = ", ".join(f"{series.removeprefix('permafrost_feature_cache_')} {value:.6g}" for series, value in side["features"].items() if value)
             lines += [f"    {told}"] if told else []
+            if "bytes_a_read" in side:
+                lines.append(f"    {side['read_megabytes_a_second']:.0f} MB/s over all of the training, {side['bytes_a_read'] / 1e3:.1f} kB a read")
         for what, title in (("mapped_over", "mapped over {}"), ("pyg_over", "PyG over {}"), ("cold_over_bound", "cold over its bound, {}")):
             lines += [f"  {title.format(side):40}{ratio_text(value)}" for side, value in store.get(what, {}).items()]
         lines += [f"  left out: {graph['left_out']}"] if graph["left_out"] and store is graph["stores"][0] else []

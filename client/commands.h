@@ -33,6 +33,7 @@ void AddJobExport(CLI::App& job, Command& chosen);
 void AddDatasetImport(CLI::App& dataset, Command& chosen);
 void AddDatasetVerify(CLI::App& dataset, Command& chosen);
 void AddDatasetSample(CLI::App& dataset, Command& chosen);
+void AddDatasetPlan(CLI::App& dataset, Command& chosen);
 
 // Parts of `cache`, each in its own file.
 void AddCacheCensus(CLI::App& cache, Command& chosen);

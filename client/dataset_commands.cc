@@ -90,6 +90,7 @@ void AddDatasetCommands(CLI::App& app, Command& chosen) {
   AddForOneDataset(*dataset, "show", "One dataset: features, splits, sizes", ShowOne, chosen);
   AddDatasetVerify(*dataset, chosen);
   AddDatasetSample(*dataset, chosen);
+  AddDatasetPlan(*dataset, chosen);
   AddForOneDataset(*dataset, "delete", "Delete a dataset; an import under way is cancelled first", DeleteDataset,
                    chosen);
 }

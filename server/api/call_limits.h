@@ -23,8 +23,8 @@ struct CallLimitOptions {
   int exports = 64;
   // Commands to graph caches whose answer waits for the job's next step, their clients gone or not.
   int cache_commands = 256;
-  // VerifyDataset and SampleDataset together. Each takes a thread, a core, and as much of the disk as it can get from a
-  // job that trains.
+  // VerifyDataset, SampleDataset and PlanDataset together. Each takes a thread, a core, and as much of the disk as it
+  // can get from a job that trains.
   int dataset_reads = 4;
   // PlanGraphCache and CensusGraphCache. Each takes a thread and the memory of a job's schedule, and waits for the
   // device where it is idle.
@@ -63,7 +63,7 @@ struct CallLimits {
         log_streams("log streams", options.log_streams),
         exports("exports", options.exports),
         cache_commands("graph cache commands", options.cache_commands),
-        dataset_reads("verifications and samples", options.dataset_reads),
+        dataset_reads("verifications, samples and plans", options.dataset_reads),
         plans("plans", options.plans),
         health_watches("health watches", options.health_watches),
         dataset_deletions("dataset deletions", options.dataset_deletions) {}

@@ -1,15 +1,18 @@
 #include "api/dataset_service.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "api/convert_dataset.h"
+#include "api/convert_dataset_plan.h"
 #include "api/convert_import.h"
 #include "api/convert_sample.h"
 #include "api/paging.h"
@@ -17,6 +20,7 @@
 #include "api/threaded_call.h"
 #include "api/unary.h"
 #include "api/watch_sources.h"
+#include "base/string_view.h"
 
 namespace permafrost::api {
 namespace {
@@ -24,18 +28,31 @@ namespace {
 // A sample is small; the cores belong to the job that trains.
 constexpr int kSampleThreads = 1;
 
+// What `what` ("samples are drawn") is of.
+absl::StatusOr<std::shared_ptr<const data::Graph>> OpenGraph(const data::Catalog& catalog, const DatasetId& id,
+                                                             std::string_view what) {
+  PF_ASSIGN_OR_RETURN(const data::OpenedDataset opened, catalog.Open(id));
+  if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&opened)) return *graph;
+  return WithReason(absl::FailedPreconditionError(absl::StrCat("dataset ", id.value(), " holds many small graphs; ",
+                                                               AbslView(what), " of one large graph")),
+                    "DATASET_IS_GRAPH_SET", {{"dataset", id.value()}});
+}
+
 absl::StatusOr<v1::SampleDatasetResponse> DrawSample(const data::Catalog& catalog, const DatasetId& id,
                                                      const data::SampleQuery& query) {
-  PF_ASSIGN_OR_RETURN(const data::OpenedDataset opened, catalog.Open(id));
-  const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&opened);
-  if (graph == nullptr) {
-    return WithReason(absl::FailedPreconditionError(absl::StrCat(
-                          "dataset ", id.value(), " holds many small graphs; samples are drawn of one large graph")),
-                      "DATASET_IS_GRAPH_SET", {{"dataset", id.value()}});
-  }
-  const absl::StatusOr<data::SampleAnswer> answer = data::Sample(**graph, query, kSampleThreads);
+  PF_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Graph> graph, OpenGraph(catalog, id, "samples are drawn"));
+  const absl::StatusOr<data::SampleAnswer> answer = data::Sample(*graph, query, kSampleThreads);
   if (!answer.ok()) return SampleErrorToWire(query, answer.status());
   return SampleAnswerToWire(*answer);
+}
+
+absl::StatusOr<v1::PlanDatasetResponse> MakePlan(const data::Catalog& catalog, const DatasetId& id,
+                                                 const data::DatasetPlanQuery& query,
+                                                 const std::function<bool()>& keep_going) {
+  PF_ASSIGN_OR_RETURN(const std::shared_ptr<const data::Graph> graph, OpenGraph(catalog, id, "plans are made"));
+  const absl::StatusOr<data::DatasetPlan> plan = data::PlanDataset(*graph, query, keep_going);
+  if (!plan.ok()) return DatasetPlanErrorToWire(id, plan.status());
+  return DatasetPlanToWire(*plan);
 }
 
 }  // namespace
@@ -103,6 +120,24 @@ ServerUnaryReactor* DatasetService::SampleDataset(CallbackServerContext* context
                              PF_ASSIGN_OR_RETURN(*response, DrawSample(catalog_, id, query));
                              return absl::OkStatus();
                            });
+}
+
+ServerUnaryReactor* DatasetService::PlanDataset(CallbackServerContext* context, const v1::PlanDatasetRequest* request,
+                                                v1::PlanDatasetResponse* response) {
+  Violations violations;
+  absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
+  violations.AddMissing(id.status());
+  data::DatasetPlanQuery query = DatasetPlanQueryFromWire(*request);
+  violations.AddMissing(DatasetPlanErrorToWire({}, data::CheckPlanQuery(query)));
+  if (!violations.empty()) return Reply(context, violations.ToStatus());
+  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take();
+  if (!slot.ok()) return Reply(context, slot.status());
+  return StartThreadedCall(
+      "the plan", *std::move(slot),
+      [this, id = *std::move(id), query = std::move(query), context, response]() -> absl::Status {
+        PF_ASSIGN_OR_RETURN(*response, MakePlan(catalog_, id, query, [context] { return !context->IsCancelled(); }));
+        return absl::OkStatus();
+      });
 }
 
 absl::StatusOr<std::unique_ptr<VerifySource>> DatasetService::OpenVerify(const v1::VerifyDatasetRequest& request) {

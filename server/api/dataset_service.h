@@ -1,5 +1,5 @@
 // DatasetService: what the wire asks, converted and handed to the Catalog.
-// Threads: gRPC's, of which none waits for a disk: verifications, samples and deletions have threads of
+// Threads: gRPC's, of which none waits for a disk: verifications, samples, plans and deletions have threads of
 // their own.
 // Borrows the catalog, the job manager (which datasets are in use), the stream set and the limits.
 #pragma once
@@ -38,6 +38,8 @@ class DatasetService final : public v1::DatasetService::CallbackService {
                                                                      const v1::VerifyDatasetRequest* request) override;
   grpc::ServerUnaryReactor* SampleDataset(grpc::CallbackServerContext* context, const v1::SampleDatasetRequest* request,
                                           v1::SampleDatasetResponse* response) override;
+  grpc::ServerUnaryReactor* PlanDataset(grpc::CallbackServerContext* context, const v1::PlanDatasetRequest* request,
+                                        v1::PlanDatasetResponse* response) override;
 
  private:
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);

@@ -158,6 +158,14 @@ TEST_F(VerifySampleTest, ThereAreFewAtATime) {
   sample_.mutable_walk();
   v1::SampleDatasetResponse answer;
   EXPECT_EQ(Sample(answer).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  v1::PlanDatasetRequest plan;
+  plan.set_name("datasets/git");
+  plan.set_memory_bytes(1);
+  plan.mutable_neighbors()->add_fan_outs(1);
+  grpc::ClientContext plan_context;
+  v1::PlanDatasetResponse planned;
+  EXPECT_EQ(dataset_stub_->PlanDataset(&plan_context, plan, &planned).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
   // What takes no slot is served meanwhile.
   grpc::ClientContext context;
   v1::ListDatasetsResponse list;

@@ -149,6 +149,7 @@ class FakeDatasets final : public v1::DatasetService::Service {
   StreamScript<v1::WatchDatasetRequest, v1::Dataset> watch;
   StreamScript<v1::VerifyDatasetRequest, v1::VerifyDatasetResponse> verify;
   UnaryScript<v1::SampleDatasetRequest, v1::SampleDatasetResponse> sample;
+  UnaryScript<v1::PlanDatasetRequest, v1::PlanDatasetResponse> plan;
 
  private:
   grpc::Status VerifyDataset(grpc::ServerContext* context, const v1::VerifyDatasetRequest* request,
@@ -158,6 +159,10 @@ class FakeDatasets final : public v1::DatasetService::Service {
   grpc::Status SampleDataset(grpc::ServerContext*, const v1::SampleDatasetRequest* request,
                              v1::SampleDatasetResponse* response) override {
     return sample ? sample(*request, *response) : NotScripted();
+  }
+  grpc::Status PlanDataset(grpc::ServerContext*, const v1::PlanDatasetRequest* request,
+                           v1::PlanDatasetResponse* response) override {
+    return plan ? plan(*request, *response) : NotScripted();
   }
   grpc::Status ImportDataset(grpc::ServerContext*, const v1::ImportDatasetRequest* request,
                              v1::Dataset* response) override {

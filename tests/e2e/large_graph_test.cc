@@ -95,6 +95,19 @@ TEST_F(LargeGraph, IsImportedVerifiedSampledAndTrainedOn) {
       << "equal requests draw equally";
   EXPECT_EQ(daemon_->Client({"dataset", "sample", "kinds", "--walk", "5", "--count", "2"}).code, 0);
 
+  const std::vector<std::string> plan = {"dataset",   "plan", "kinds",        "--memory", "60kB",
+                                         "--fan-out", "8,4",  "--batch-size", "128"};
+  const Output planned = daemon_->Client(plan);
+  EXPECT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(planned.out, HasSubstr("an epoch of 15 batches over 1,800 of 3,000 nodes of kinds"));
+  std::vector<std::string> as_json = plan;
+  as_json.insert(as_json.end(), {"--output", "json"});
+  const auto reading = nlohmann::json::parse(daemon_->Client(as_json).out).at("readings");
+  ASSERT_EQ(reading.size(), 4U);
+  EXPECT_GT(reading[0].at("hitRate"), 0);
+  EXPECT_LT(reading[0].at("hitRate"), 1);
+  EXPECT_GT(reading[1].at("hitRate"), reading[0].at("hitRate")) << "twice the memory";
+
   Submit("sampled", /*epochs=*/12);
   const v1::Job sampled = daemon_->AwaitEnd("sampled");
   ASSERT_EQ(sampled.state(), v1::Job::STATE_SUCCEEDED) << sampled.error();
@@ -203,6 +216,7 @@ TEST_F(LargeGraph, WhatDoesNotGoTogetherIsRefusedInALine) {
       {"a sample of a node that is not there",
        {"dataset", "sample", "kinds", "--fan-out", "2", "--nodes", "3000"},
        "3000"},
+      {"a plan of no memory", {"dataset", "plan", "kinds", "--fan-out", "2", "--memory", "0"}, "memory_bytes"},
   };
   for (const auto& c : kCases) {
     const Output out = daemon_->Client(c.arguments);

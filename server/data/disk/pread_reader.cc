@@ -49,19 +49,22 @@ class PreadReader final : public SlotReader {
  private:
   absl::Status StartSlot(int slot) override {
     const absl::MutexLock lock(&mu_);
-    if (idle_ <= static_cast<int>(wanted_.size())) StartThread();
-    if (threads_.empty()) return SystemError(EAGAIN, file().path, "start a thread to read it");
+    const bool more = idle_ <= static_cast<int>(wanted_.size()) && StartThread();
+    // By one thread all is read, only not so many at once.
+    if (!more && threads_.empty()) return SystemError(EAGAIN, file().path, "start a thread to read it");
     wanted_.push_back(slot);
     work_.Signal();
     return absl::OkStatus();
   }
 
-  void StartThread() {
-    if (threads_.size() >= static_cast<size_t>(std::min(depth(), kMaxReadThreads))) return;
+  // Whether there is one more.
+  bool StartThread() {
+    if (threads_.size() >= static_cast<size_t>(std::min(depth(), kMaxReadThreads))) return false;
     try {
       threads_.emplace_back([this] { Work(); });
+      return true;
     } catch (const std::exception&) {
-      // By one thread all is read, only not so many at once.
+      return false;
     }
   }
 

@@ -1,0 +1,20 @@
+// Plans of a dataset between the wire and the domain.
+// Threads: pure functions.
+#pragma once
+
+#include "absl/status/status.h"
+#include "base/id.h"
+#include "data/rows/dataset_plan.h"
+#include "permafrost/v1/dataset.pb.h"
+
+namespace permafrost::api {
+
+// Defaults are filled in; ranges are the domain's to check.
+data::DatasetPlanQuery DatasetPlanQueryFromWire(const v1::PlanDatasetRequest& wire);
+
+// An error of data::PlanDataset: its fields named as on the wire, or with the dataset where it is of that.
+absl::Status DatasetPlanErrorToWire(const DatasetId& id, const absl::Status& status);
+
+v1::PlanDatasetResponse DatasetPlanToWire(const data::DatasetPlan& plan);
+
+}  // namespace permafrost::api

@@ -1,0 +1,88 @@
+// What an epoch over a large graph will read from its disk, before anyone trains: `permafrost dataset plan`.
+// Batches are sampled as training samples them, and each row that a feature cache would not hold is counted with the
+// read that brings it. Of what a running cache gains beside that (rows that batches sampled ahead share, what the
+// epochs before counted) nothing is promised here. Evaluation and the reading of edges are not counted.
+// Threads: safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/enum_names.h"
+#include "data/disk/disk_rates.h"
+#include "data/sampling/neighbor_sampler.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+struct DatasetPlanQuery {
+  uint64_t memory_bytes = 0;  // of the feature cache, >= 1
+  int64_t batch_size = 1024;  // seed nodes, 1..65,536; the default of node-level jobs
+  NeighborSamplingOptions sampling;
+};
+
+// As asked, or with one thing changed, or both.
+enum class PlanCase { kAsAsked, kTwiceTheMemory, kBfloat16, kBfloat16TwiceTheMemory };
+inline constexpr EnumNames<PlanCase, 4> kPlanCaseNames{
+    {{{PlanCase::kAsAsked, "as-asked"},
+      {PlanCase::kTwiceTheMemory, "twice-the-memory"},
+      {PlanCase::kBfloat16, "bfloat16"},
+      {PlanCase::kBfloat16TwiceTheMemory, "bfloat16-twice-the-memory"}}}};
+
+// Of one epoch from the second on, when the cache is full.
+struct PlannedReading {
+  PlanCase what = PlanCase::kAsAsked;
+  uint64_t memory_bytes = 0;
+  uint64_t row_bytes = 0;       // as stored
+  double pages_per_row = 0;     // that a read of one row touches, on the mean
+  uint64_t held_rows = 0;       // that the memory holds: those wanted most
+  uint64_t most_memory = 0;     // that holds all rows
+  double hit_rate = 0;          // of all rows that batches ask for, 0..1
+  double reads = 0, bytes = 0;  // from the disk
+  double missed_bytes = 0;      // of the rows that are read: `bytes` are whole pages, and gaps
+  double seconds = 0;           // of the disk, at its rates
+  double packed_seconds = 0;    // if the rows that are read lay together: no order of the nodes does better
+  double fill_seconds = 0;      // once, in the first epoch: reading the rows that are held, at most
+};
+
+struct DatasetPlan {
+  uint64_t nodes = 0, training_nodes = 0;
+  int64_t batches = 0;          // an epoch
+  int64_t sampled_batches = 0;  // fewer where an epoch draws more than kMaxPlannedEdges edges; the rest is scaled up
+  double mean_rows = 0;         // a batch, each once
+  int64_t largest_rows = 0;     // of the batches sampled
+  double rows_an_epoch = 0;     // that batches ask for, each once a batch
+  int64_t distinct_rows = 0;    // among the batches sampled
+  uint64_t edge_bytes = 0;      // of edges and offsets, which need memory beside the cache
+  double seconds = 0;           // that planning took
+  DiskRates disk;
+  std::vector<PlannedReading> readings;  // kAsAsked first; bfloat16 where it is smaller than what is stored
+};
+
+// Sampling stops with the first batch that comes to so many drawn edges.
+inline constexpr int64_t kMaxPlannedEdges = 50'000'000;
+
+// What can be said without the graph: InvalidArgument with violations "memory_bytes", "batch_size", "fan_outs" (none).
+absl::Status CheckPlanQuery(const DatasetPlanQuery& query);
+
+// Measures the disk for a moment, and plans with what it does. Errors: those of CheckPlanQuery and NeighborSampler;
+// FailedPrecondition with a reason (PlannableRows); Cancelled when keep_going says no; DataLoss; those of MeasureDisk.
+absl::StatusOr<DatasetPlan> PlanDataset(const Graph& graph, const DatasetPlanQuery& query,
+                                        const std::function<bool()>& keep_going);
+
+// The same with a disk of these rates, over rows that lie as `stored` says.
+absl::StatusOr<DatasetPlan> PlanDatasetOn(const Graph& graph, const StoredRows& stored, const DatasetPlanQuery& query,
+                                          const DiskRates& disk, const std::function<bool()>& keep_going,
+                                          int64_t max_edges = kMaxPlannedEdges);
+
+// Where the rows lie. FailedPrecondition with the reason DATASET_WITHOUT_DENSE_FEATURES, DATASET_STORE_TOO_OLD or
+// DATASET_WITHOUT_TRAINING_NODES.
+absl::StatusOr<StoredRows> PlannableRows(const Graph& graph);
+
+// The place of each row among all when those wanted most come first; equals in the order of rows.
+std::vector<uint32_t> RanksOf(std::span<const float> wanted);
+
+}  // namespace permafrost::data
