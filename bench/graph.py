@@ -3,7 +3,7 @@
 from bench import tools
 
 NAME = "graph"
-MEASURES = "nothing: writes the power-law graph that `import` to `cold` use"
+MEASURES = "nothing: writes the power-law graph that `import` to `disk` use"
 NEEDS = "numpy"
 PROGRAMS = []
 PACKAGES = ["numpy"]

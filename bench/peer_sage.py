@@ -9,6 +9,8 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn.models import GraphSAGE
 
+from bench import presample
+
 
 def version():
     return f"PyG {torch_geometric.__version__}, torch {torch.__version__}"
@@ -35,8 +37,7 @@ def read(directory, choice):
             x = table(raw / "node-feat.csv.gz", dtype=np.float32)
         (split,) = (directory / "split").iterdir()
         ids = {part: table(split / f"{part}.csv.gz", dtype=np.int64).ravel() for part in ("train", "valid")}
-    both = np.concatenate([edge, edge[::-1, edge[0] != edge[1]]], axis=1)
-    return (torch.from_numpy(x), torch.from_numpy(both), torch.from_numpy(y.astype(np.int64)),
+    return (torch.from_numpy(x), torch.from_numpy(presample.both_ways(edge)), torch.from_numpy(y.astype(np.int64)),
             {part: torch.from_numpy(found) for part, found in ids.items()})
 
 

@@ -3,6 +3,11 @@
 import numpy as np
 
 
+def both_ways(edge_index):
+    """Every edge and its inverse; a self-loop is its own."""
+    return np.concatenate([edge_index, edge_index[::-1, edge_index[0] != edge_index[1]]], axis=1)
+
+
 class Graph:
     """In-edges by target."""
 

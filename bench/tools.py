@@ -48,9 +48,9 @@ class Tools:
     work: pathlib.Path
     threads: int
 
-    def daemon(self, dataset, state_dir, **options):
+    def daemon(self, dataset, state_dir, *flags, **options):
         """A daemon in which `dataset` is imported as `set`."""
-        return Daemon(self.bin_dir, state_dir, dataset, threads=self.threads, import_as="set", **options)
+        return Daemon(self.bin_dir, state_dir, dataset, *flags, threads=self.threads, import_as="set", **options)
 
     def state(self, dataset):
         """A state directory that is kept, so that a dataset is imported once."""

@@ -22,7 +22,7 @@ struct ImportFlags {
   std::string name;
   std::string path;
   v1::ImportOptions options;
-  std::optional<std::string> format, node_ids, header, node_features, delimiter, comment;
+  std::optional<std::string> format, node_ids, header, node_features, feature_type, order, delimiter, comment;
   std::vector<std::string> columns;
   uint64_t memory_bytes = 0;
   bool watch = true;
@@ -45,6 +45,12 @@ v1::ImportOptions OptionsOf(const ImportFlags& flags) {
     options.set_node_features(
         EnumOf<v1::ImportOptions::NodeFeatures>(*v1::ImportOptions::NodeFeatures_descriptor(), *flags.node_features));
   }
+  if (flags.feature_type) {
+    options.set_feature_type(
+        EnumOf<v1::ImportOptions::FeatureType>(*v1::ImportOptions::FeatureType_descriptor(), *flags.feature_type));
+  }
+  if (flags.order)
+    options.set_order(EnumOf<v1::ImportOptions::Order>(*v1::ImportOptions::Order_descriptor(), *flags.order));
   options.set_memory_bytes(static_cast<int64_t>(flags.memory_bytes));
   v1::EdgeListOptions& edge_list = *options.mutable_edge_list();
   if (flags.node_ids) {
@@ -214,6 +220,14 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
   AddEnumOption(*command, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
                 absl::StrCat("Large graph in OGB's layout: which file of node features to read (default ",
                              NameOf(data::kNodeFeatureChoiceNames, defaults.node_features), ")"));
+  AddEnumOption(*command, "--feature-type", flags->feature_type, *v1::ImportOptions::FeatureType_descriptor(),
+                absl::StrCat("Large graph: what dense node features are stored as; int8 with a scale for each column "
+                             "(default ",
+                             NameOf(data::kFeatureTypeNames, defaults.feature_type), ")"));
+  AddEnumOption(*command, "--order", flags->order, *v1::ImportOptions::Order_descriptor(),
+                absl::StrCat("Large graph: number nodes so that what is drawn together lies together; the source's ids "
+                             "are kept (default ",
+                             NameOf(data::kNodeOrderNames, defaults.order), ")"));
   AddEdgeListOptions(*command, flags);
   command
       ->add_option("--memory", flags->memory_bytes,

@@ -22,6 +22,7 @@ struct SampleFlags {
   std::optional<int64_t> walk;
   std::optional<double> p, q;
   std::vector<uint32_t> nodes;
+  std::vector<std::string> names;
   int64_t count = 0;
   uint64_t seed = 0;
 };
@@ -32,6 +33,7 @@ ExitCode Sample(Session& session, const SampleFlags& flags) {
   v1::SampleDatasetRequest request;
   request.set_name(WithCollection("datasets", flags.name));
   request.mutable_nodes()->Add(flags.nodes.begin(), flags.nodes.end());
+  request.mutable_names()->Add(flags.names.begin(), flags.names.end());
   request.set_count(flags.count);
   request.set_seed(flags.seed);
   if (flags.walk) {
@@ -83,10 +85,15 @@ void AddDatasetSample(CLI::App& dataset, Command& chosen) {
                            ->check(NotNegative())
                            ->delimiter(',')
                            ->type_name("ROW,...");
+  CLI::Option* names = sample->add_option("--names", flags->names, "Nodes to begin at, as the source calls them")
+                           ->excludes(nodes)
+                           ->delimiter(',')
+                           ->type_name("NAME,...");
   sample
       ->add_option("--count", flags->count,
                    absl::StrCat("Nodes to begin at, drawn by the seed (default ", data::SampleQuery().count, ")"))
       ->excludes(nodes)
+      ->excludes(names)
       ->type_name("N");
   sample->add_option("--seed", flags->seed, absl::StrCat("Seed of all that is drawn (default ", walks.seed, ")"))
       ->check(NotNegative())

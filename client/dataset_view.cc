@@ -21,8 +21,15 @@ std::string Id(const v1::Dataset& dataset) { return std::string(StripCollection(
 
 std::string FeatureText(const v1::FeatureSummary& features) {
   if (features.width() == 0) return "none";
-  return absl::StrCat(CountText(features.width()), features.width() == 1 ? " column of " : " columns of ",
-                      EnumShortName(*v1::FeatureSummary::DataType_descriptor(), features.data_type()));
+  const auto& types = *v1::FeatureSummary::DataType_descriptor();
+  std::string text = absl::StrCat(CountText(features.width()), features.width() == 1 ? " column of " : " columns of ",
+                                  EnumShortName(types, features.data_type()));
+  if (features.converted_from() != v1::FeatureSummary::DATA_TYPE_UNSPECIFIED) {
+    absl::StrAppend(&text, ", converted from ", EnumShortName(types, features.converted_from()));
+    absl::StrAppendFormat(&text, " (error at most %.2g, %.2g rms, of the column's largest)", features.largest_error(),
+                          features.rms_error());
+  }
+  return text;
 }
 
 std::vector<Cell> SizeRow(std::string name, const v1::SizeStatistics& sizes) {
@@ -103,6 +110,9 @@ std::string LabelsText(const v1::GraphSummary& summary) {
 
 void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
   fields.push_back({"nodes", NodesText(summary)});
+  if (summary.order() != v1::ImportOptions::ORDER_UNSPECIFIED && summary.order() != v1::ImportOptions::ORDER_NONE) {
+    fields.push_back({"order", EnumShortName(*v1::ImportOptions::Order_descriptor(), summary.order())});
+  }
   fields.push_back({"edges", EdgesText(summary)});
   std::string features = FeatureText(summary.node_features());
   if (summary.node_features().data_type() == v1::FeatureSummary::DATA_TYPE_SPARSE)

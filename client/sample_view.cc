@@ -20,6 +20,12 @@ std::string More(int64_t more, const char* one, const char* many) {
                       "; all of them with --output json\n");
 }
 
+// What to call a row: by the source's name for it, where the graph has names.
+std::string RowText(const v1::SampleDatasetResponse& sample, uint32_t row) {
+  const auto name = std::ranges::lower_bound(sample.names(), row, {}, &v1::SampleDatasetResponse::Name::row);
+  return name != sample.names().end() && name->row() == row ? OneLine(name->name()) : absl::StrCat(row);
+}
+
 std::string RenderHops(const v1::SampleDatasetResponse& sample, const RenderStyle& style) {
   std::vector<int64_t> edges(static_cast<size_t>(sample.nodes_of_hop_size()));
   for (const auto& edge : sample.edges()) {
@@ -44,7 +50,7 @@ std::string RenderEdges(const v1::SampleDatasetResponse& sample, const RenderSty
   const int shown = static_cast<int>(std::min<int64_t>(kMostRows, sample.edges_size()));
   for (int i = 0; i < shown; ++i) {
     const auto& edge = sample.edges(i);
-    rows.push_back({absl::StrCat(edge.hop()), absl::StrCat(edge.source()), absl::StrCat(edge.target())});
+    rows.push_back({absl::StrCat(edge.hop()), RowText(sample, edge.source()), RowText(sample, edge.target())});
     if (weighted) rows.back().emplace_back(absl::StrFormat("%.6g", edge.weight()));
   }
   std::string out = absl::StrCat("\n", RenderTable(columns, rows, style));
@@ -55,7 +61,7 @@ std::string RenderEdges(const v1::SampleDatasetResponse& sample, const RenderSty
 // One walk in the terminal's width; what does not fit is counted.
 std::string WalkLine(const v1::SampleDatasetResponse& sample, int64_t begin, int64_t length, const RenderStyle& style) {
   const std::string arrow = style.unicode ? " → " : " > ";
-  const auto node = [&](int64_t i) { return absl::StrCat(sample.walks(static_cast<int>(begin + i))); };
+  const auto node = [&](int64_t i) { return RowText(sample, sample.walks(static_cast<int>(begin + i))); };
   const int width = style.width - 1;
   std::string line = node(0);
   // The longest beginning that leaves room to say how much is missing.

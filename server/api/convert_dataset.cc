@@ -12,6 +12,7 @@ namespace permafrost::api {
 namespace {
 
 using DatasetStates = WireEnum<v1::Dataset::State, data::kDatasetStateNames>;
+using Orders = WireEnum<v1::ImportOptions::Order, data::kNodeOrderNames>;
 using DataTypes = WireEnum<v1::FeatureSummary::DataType, data::kDataTypeNames>;
 
 void FeaturesToWire(const data::FeatureSummary& features, v1::FeatureSummary& wire) {
@@ -19,6 +20,9 @@ void FeaturesToWire(const data::FeatureSummary& features, v1::FeatureSummary& wi
   wire.set_width(static_cast<int32_t>(features.width));
   wire.mutable_min()->Add(features.min.begin(), features.min.end());
   wire.mutable_max()->Add(features.max.begin(), features.max.end());
+  wire.set_converted_from(DataTypes::ToWire(features.converted_from));
+  wire.set_largest_error(features.largest_error);
+  wire.set_rms_error(features.rms_error);
 }
 
 void SizesToWire(const data::SizeStatistics& sizes, v1::SizeStatistics& wire) {
@@ -60,6 +64,7 @@ void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
   wire.set_weighted(summary.weighted);
   wire.set_timestamped(summary.timestamped);
   wire.set_named(summary.named);
+  wire.set_order(Orders::ToWire(summary.order));
   wire.set_num_self_loops(summary.self_loops);
   wire.set_num_isolated_nodes(summary.isolated_nodes);
   wire.set_max_degree(summary.max_degree);

@@ -15,6 +15,8 @@ namespace {
 
 using Formats = WireEnum<v1::ImportOptions::Format, data::kImportFormatNames>;
 using NodeFeatures = WireEnum<v1::ImportOptions::NodeFeatures, data::kNodeFeatureChoiceNames>;
+using FeatureTypes = WireEnum<v1::ImportOptions::FeatureType, data::kFeatureTypeNames>;
+using Orders = WireEnum<v1::ImportOptions::Order, data::kNodeOrderNames>;
 using NodeIds = WireEnum<v1::EdgeListOptions::NodeIds, data::kNodeIdsNames>;
 using Columns = WireEnum<v1::EdgeListOptions::Column, data::kEdgeColumnNames>;
 using Headers = WireEnum<v1::EdgeListOptions::Header, data::kHeaderNames>;
@@ -80,6 +82,8 @@ data::ImportOptions OptionsFromWire(const v1::ImportOptions& wire, Violations& v
   options.coalesce = wire.coalesce();
   options.keep_out_edges = !wire.no_out_edges();
   NodeFeatures::Read(wire.node_features(), "options.node_features", options.node_features, violations);
+  FeatureTypes::Read(wire.feature_type(), "options.feature_type", options.feature_type, violations);
+  Orders::Read(wire.order(), "options.order", options.order, violations);
   options.split = wire.split();
   options.split_seed = wire.split_seed();
   if (wire.train_fraction() != 0 || wire.valid_fraction() != 0) {
@@ -124,6 +128,8 @@ v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options) {
   wire.set_coalesce(options.coalesce);
   wire.set_no_out_edges(!options.keep_out_edges);
   wire.set_node_features(NodeFeatures::ToWire(options.node_features));
+  wire.set_feature_type(FeatureTypes::ToWire(options.feature_type));
+  wire.set_order(Orders::ToWire(options.order));
   wire.set_split(ValidUtf8(options.split));
   wire.set_split_seed(options.split_seed);
   wire.set_train_fraction(options.train_fraction);

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "api/text.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
@@ -31,7 +32,7 @@ data::WalkOptions WalkFromWire(const v1::SampleDatasetRequest::Walk& wire, uint6
 
 // The wire's name of a field that the domain names: of the query ("nodes[3]"), of its kind ("fan_outs"), or the kind.
 std::string WireField(const data::SampleQuery& query, std::string_view field) {
-  if (field.starts_with("nodes") || field == "count") return std::string(field);
+  if (field.starts_with("nodes") || field.starts_with("names") || field == "count") return std::string(field);
   if (field == "walks") return "walk";
   return absl::StrCat(std::holds_alternative<data::WalkOptions>(query.kind) ? "walk." : "neighbors.", AbslView(field));
 }
@@ -41,6 +42,7 @@ std::string WireField(const data::SampleQuery& query, std::string_view field) {
 absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetRequest& wire) {
   data::SampleQuery query;
   query.nodes.assign(wire.nodes().begin(), wire.nodes().end());
+  query.names.assign(wire.names().begin(), wire.names().end());
   if (wire.count() != 0) query.count = wire.count();
   switch (wire.kind_case()) {
     case v1::SampleDatasetRequest::kNeighbors:
@@ -79,6 +81,11 @@ v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer) {
   }
   wire.set_walk_length(answer.walk_length);
   wire.mutable_walks()->Add(answer.walks.begin(), answer.walks.end());
+  for (const auto& [row, text] : answer.names) {
+    v1::SampleDatasetResponse::Name& name = *wire.add_names();
+    name.set_row(row);
+    name.set_name(ValidUtf8(text));
+  }
   wire.set_seconds(answer.seconds);
   return wire;
 }

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -29,15 +30,25 @@ absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory,
   return SyncDirectory(directory);
 }
 
+namespace {
+
+// As RFC 4180 has it.
+std::string CsvCell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+}
+
+}  // namespace
+
 absl::Status WritePredictions(const fs::path& job_directory, std::string_view row_name,
-                              const std::vector<uint32_t>& ids, const std::vector<float>& predictions,
+                              const std::vector<std::string>& names, const std::vector<float>& predictions,
                               int64_t outputs) {
   std::string csv(row_name);
   for (int64_t t = 0; t < outputs; ++t) absl::StrAppend(&csv, ",prediction_", t);
   csv += '\n';
   std::array<char, 32> digits;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    absl::StrAppend(&csv, ids[i]);
+  for (size_t i = 0; i < names.size(); ++i) {
+    csv += CsvCell(names[i]);
     for (int64_t t = 0; t < outputs; ++t) {
       const float value = predictions[i * static_cast<size_t>(outputs) + static_cast<size_t>(t)];
       const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,9 +16,10 @@ namespace permafrost::train {
 absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesystem::path& job_directory,
                           std::string_view name);
 
-// CSV with the header `ROW,prediction_0,...`, where `row_name` says what `ids` are ("graph", "node"); floats with the
-// digits that give them back exactly. predictions: [ids, outputs].
+// CSV with the header `ROW,prediction_0,...`, where `row_name` says what `names` are of ("graph", "node"), quoted where
+// they need it (RFC 4180); floats with the digits that give them back exactly. predictions: [names, outputs].
 absl::Status WritePredictions(const std::filesystem::path& job_directory, std::string_view row_name,
-                              const std::vector<uint32_t>& ids, const std::vector<float>& predictions, int64_t outputs);
+                              const std::vector<std::string>& names, const std::vector<float>& predictions,
+                              int64_t outputs);
 
 }  // namespace permafrost::train

@@ -61,6 +61,9 @@ class NodeTask final : public Task {
                                                           int threads, const std::function<bool()>& keep_going,
                                                           const PlanContext& context);
 
+  absl::StatusOr<std::vector<std::string>> NamesOf(std::span<const uint32_t> ids) const override {
+    return NamesOfNodes(*graph_, ids);
+  }
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
   std::string_view reading() const override { return features_.line; }

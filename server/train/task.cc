@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "data/store/node_names.h"
 #include "train/graph_set_task.h"
 #include "train/model_for.h"
 #include "train/node_model_for.h"
@@ -25,6 +26,15 @@ const graphcache::StepInputs* HostBatch::TakeInputs(int64_t step) {
   step_ = step;
   inputs_ = Inputs(step_, device_);
   return &inputs_;
+}
+
+absl::StatusOr<std::vector<std::string>> NamesOfNodes(const data::Graph& graph, std::span<const uint32_t> nodes) {
+  std::vector<std::string> names;
+  for (const uint32_t node : nodes) {
+    PF_ASSIGN_OR_RETURN(std::string name, data::NameOf(graph.names(), node));
+    names.push_back(std::move(name));
+  }
+  return names;
 }
 
 std::vector<data::Split> SplitsOf(Mode mode) {

@@ -87,6 +87,9 @@ struct Evaluation {
 // The splits whose batches a step of this mode sees.
 std::vector<data::Split> SplitsOf(Mode mode);
 
+// What the source calls nodes. Errors: DataLoss.
+absl::StatusOr<std::vector<std::string>> NamesOfNodes(const data::Graph& graph, std::span<const uint32_t> nodes);
+
 class Task {
  public:
   // Errors: InvalidArgument with violations under "spec." for options that do not go with the dataset; DataLoss;
@@ -104,6 +107,13 @@ class Task {
                                 const PlanContext& context, std::string_view prefix,
                                 const std::function<bool()>& keep_going);
   virtual ~Task() = default;
+
+  // What a user calls these graphs or nodes: their names in the source, where they have some. Errors: DataLoss.
+  virtual absl::StatusOr<std::vector<std::string>> NamesOf(std::span<const uint32_t> ids) const {
+    std::vector<std::string> names;
+    for (const uint32_t id : ids) names.push_back(std::to_string(id));
+    return names;
+  }
 
   virtual nn::TensorSet& tensors() = 0;
   // For `__metadata__` of the weights file.

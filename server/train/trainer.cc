@@ -269,8 +269,9 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   PF_RETURN_IF_ERROR(best.status());
   result.best_test_metric = best->metric;
   result.best_test_loss = best->loss;
-  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, RowName(options_.model.architecture), best->ids,
-                                      best->predictions, task_->num_outputs()));
+  PF_ASSIGN_OR_RETURN(const std::vector<std::string> names, task_->NamesOf(best->ids));
+  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, RowName(options_.model.architecture), names, best->predictions,
+                                      task_->num_outputs()));
   return StopRequest::kNone;
 }
 

@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const Tra
                                                                        c10::Device device) {
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   std::unique_ptr<WholeGraphTask> task(
-      new WholeGraphTask(model.num_outputs, options.epochs, nn::MakeNodeModel(model, options.seed, device)));
+      new WholeGraphTask(graph, model.num_outputs, options.epochs, nn::MakeNodeModel(model, options.seed, device)));
   PF_RETURN_IF_ERROR(task->Read(options, *graph, device));
   return task;
 }

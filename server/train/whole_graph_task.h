@@ -44,6 +44,9 @@ class WholeGraphTask final : public Task {
                                                                 const std::shared_ptr<const data::Graph>& graph,
                                                                 c10::Device device);
 
+  absl::StatusOr<std::vector<std::string>> NamesOf(std::span<const uint32_t> ids) const override {
+    return NamesOfNodes(*graph_, ids);
+  }
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
   int64_t num_outputs() const override { return num_outputs_; }
@@ -60,11 +63,13 @@ class WholeGraphTask final : public Task {
   std::unique_ptr<BatchStream> EvalBatches(data::Split split) override;
 
  private:
-  WholeGraphTask(int64_t num_outputs, int64_t epochs, std::unique_ptr<nn::NodeModel> model)
-      : num_outputs_(num_outputs), epochs_(epochs), model_(std::move(model)) {}
+  WholeGraphTask(std::shared_ptr<const data::Graph> graph, int64_t num_outputs, int64_t epochs,
+                 std::unique_ptr<nn::NodeModel> model)
+      : graph_(std::move(graph)), num_outputs_(num_outputs), epochs_(epochs), model_(std::move(model)) {}
   absl::Status Read(const TrainOptions& options, const data::Graph& graph, c10::Device device);
   const WholeGraphBatch& batch(data::Split split) const { return batches_[static_cast<size_t>(split)]; }
 
+  const std::shared_ptr<const data::Graph> graph_;  // for names
   const int64_t num_outputs_;
   const int64_t epochs_;
   const std::unique_ptr<nn::NodeModel> model_;

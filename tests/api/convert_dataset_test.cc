@@ -69,12 +69,16 @@ TEST(DatasetToWire, CarriesEveryFieldOfALargeGraph) {
   summary.nodes = 1;
   summary.edges = 2;
   summary.symmetric = summary.inverse_edges_added = summary.weighted = summary.timestamped = summary.named = true;
+  summary.order = data::NodeOrder::kCommunity;
   summary.self_loops = 3;
   summary.isolated_nodes = 4;
   summary.max_degree = 5;
   summary.duplicate_edges = 6;
   summary.node_features = {data::DataType::kSparse, 4005, {0}, {1}};
   summary.edge_features = {data::DataType::kFloat16, 1, {-1.5}, {1.5}};
+  summary.edge_features.converted_from = data::DataType::kInt64;
+  summary.edge_features.largest_error = 0.5;
+  summary.edge_features.rms_error = 0.25;
   summary.node_feature_nonzeros = 7;
   summary.num_targets = 8;
   summary.num_missing_labels = 9;
@@ -99,12 +103,21 @@ TEST(DatasetToWire, CarriesEveryFieldOfALargeGraph) {
         weighted: true
         timestamped: true
         named: true
+        order: ORDER_COMMUNITY
         num_self_loops: 3
         num_isolated_nodes: 4
         max_degree: 5
         num_duplicate_edges: 6
         node_features { data_type: DATA_TYPE_SPARSE width: 4005 min: 0 max: 1 }
-        edge_features { data_type: DATA_TYPE_FLOAT16 width: 1 min: -1.5 max: 1.5 }
+        edge_features {
+          data_type: DATA_TYPE_FLOAT16
+          width: 1
+          min: -1.5
+          max: 1.5
+          converted_from: DATA_TYPE_INT64
+          largest_error: 0.5
+          rms_error: 0.25
+        }
         node_feature_nonzeros: 7
         num_targets: 8
         num_missing_labels: 9

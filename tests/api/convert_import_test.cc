@@ -90,6 +90,14 @@ TEST(ImportOptions, RoundTripEveryEnumValue) {
     EXPECT_EQ(RoundTrip(options).node_features, features) << name;
   }
   options.node_features = data::NodeFeatureChoice::kAuto;
+  for (const auto& [type, name] : data::kFeatureTypeNames.rows) {
+    options.feature_type = type;
+    EXPECT_EQ(RoundTrip(options).feature_type, type) << name;
+  }
+  for (const auto& [order, name] : data::kNodeOrderNames.rows) {
+    options.order = order;
+    EXPECT_EQ(RoundTrip(options).order, order) << name;
+  }
   options.format = data::ImportFormat::kEdgeList;
   for (const auto& [node_ids, name] : data::kNodeIdsNames.rows) {
     options.edge_list.node_ids = node_ids;

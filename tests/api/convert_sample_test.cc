@@ -64,6 +64,8 @@ TEST(SampleErrorToWire, FieldsAreNamedAsOnTheWire) {
     const char* wire;
   } kCases[] = {{neighbors, "nodes", "nodes"},
                 {neighbors, "nodes[3]", "nodes[3]"},
+                {neighbors, "names", "names"},
+                {walk, "names[1]", "names[1]"},
                 {neighbors, "count", "count"},
                 {neighbors, "fan_outs", "neighbors.fan_outs"},
                 {neighbors, "weighted", "neighbors.weighted"},
@@ -89,6 +91,7 @@ TEST(SampleAnswerToWire, CarriesEveryField) {
   answer.walk_length = 2;
   answer.walks = {3, 5, 4'000'000'000, 6};
   answer.seconds = 0.25;
+  answer.names = {{3, "ann"}, {7, "\xff"}};
   v1::SampleDatasetResponse want;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       R"pb(
@@ -99,6 +102,8 @@ TEST(SampleAnswerToWire, CarriesEveryField) {
         walk_length: 2
         walks: [ 3, 5, 4000000000, 6 ]
         seconds: 0.25
+        names { row: 3 name: "ann" }
+        names { row: 7 name: "\357\277\275" }
       )pb",
       &want));
   EXPECT_EQ(SampleAnswerToWire(answer).DebugString(), want.DebugString());

@@ -44,6 +44,8 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::FeatureSummary::DataType, data::kDataTypeNames>(/*unspecified=*/1);
   ExpectSameWords<v1::ImportOptions::Format, data::kImportFormatNames>();
   ExpectSameWords<v1::ImportOptions::NodeFeatures, data::kNodeFeatureChoiceNames>();
+  ExpectSameWords<v1::ImportOptions::FeatureType, data::kFeatureTypeNames>();
+  ExpectSameWords<v1::ImportOptions::Order, data::kNodeOrderNames>();
   ExpectSameWords<v1::EdgeListOptions::NodeIds, data::kNodeIdsNames>();
   ExpectSameWords<v1::EdgeListOptions::Column, data::kEdgeColumnNames>();
   ExpectSameWords<v1::EdgeListOptions::Header, data::kHeaderNames>();

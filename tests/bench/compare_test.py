@@ -14,7 +14,7 @@ import zipfile
 
 import numpy as np
 
-from bench import compare, compare_plot, compare_sides, peer_venv, presample, tools, tu, workloads
+from bench import compare, compare_plot, compare_sides, peer_venv, presample, ratio_plot, tools, tu, workloads
 from bench.progress import Progress
 
 SIDE = {"ms_per_step": 1.0, "graphs_per_second": 2.0, "graphs_per_second_end_to_end": None, "peak_rss_mb": 3.0, "rss_growth_mb": -0.5,
@@ -101,7 +101,7 @@ class Shown(unittest.TestCase):
         self.assertIn("1.5", texts)
         ticks = [(float(e.get("x")), float(e.text)) for e in root.iter("{http://www.w3.org/2000/svg}text") if e.get("text-anchor") == "middle"]
         self.assertEqual([t for _, t in sorted(ticks)], sorted(t for _, t in ticks))
-        self.assertTrue(all(0 <= at <= compare_plot.WIDTH for at, _ in ticks))
+        self.assertTrue(all(0 <= at <= ratio_plot.WIDTH for at, _ in ticks))
 
     def test_of_several_results_the_last_of_a_workload_counts(self):
         other = RESULT | {"rows": [ROW | {"parameters": 9}, ROW | {"workload": "mutag"}], "left_out": {"gcn-cora": "no data"}}

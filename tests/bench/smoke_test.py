@@ -35,8 +35,8 @@ SMOKES = {
                   for peer in ([], ["--peer", "none"])], ["rows", "prepared"]),
     "nodes": ([[*GRAPH, "--rounds", "1", "--hidden", "8", "--batch-size", "128", *peer] for peer in ([], ["--peer", "none"])],
               ["seconds", "executables"]),
-    "memory-limit": ([[*GRAPH, "--epochs", "1", "--limit", "2000000000"]], ["runs"]),
-    "cold": ([[*GRAPH, "--rounds", "2", "--batch-size", "128", "--disk-seconds", "0.05"]], ["seconds", "ratio"]),
+    "disk": ([[*GRAPH, "--rounds", "1", "--batch-size", "128", "--hidden", "8", "--limit", "2000000000", "--times", "4", "--disk-seconds", "0.05",
+               "--fio-seconds", "1", *peer] for peer in ([], ["--peer", "none"])], ["graphs", "disk_megabytes_a_second"]),
     "graph": ([GRAPH], ["folder"]),
 }
 

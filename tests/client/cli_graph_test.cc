@@ -73,6 +73,10 @@ TEST_F(GraphCommandTest, ImportSendsEveryOption) {
                                     "--no-out-edges",
                                     "--node-features",
                                     "sparse",
+                                    "--feature-type",
+                                    "bfloat16",
+                                    "--order",
+                                    "community",
                                     "--memory",
                                     "512MiB"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -83,6 +87,8 @@ TEST_F(GraphCommandTest, ImportSendsEveryOption) {
   EXPECT_TRUE(sent.coalesce());
   EXPECT_TRUE(sent.no_out_edges());
   EXPECT_EQ(sent.node_features(), v1::ImportOptions::NODE_FEATURES_SPARSE);
+  EXPECT_EQ(sent.feature_type(), v1::ImportOptions::FEATURE_TYPE_BFLOAT16);
+  EXPECT_EQ(sent.order(), v1::ImportOptions::ORDER_COMMUNITY);
   EXPECT_EQ(sent.memory_bytes(), int64_t{512} << 20);
   EXPECT_EQ(sent.edge_list().node_ids(), v1::EdgeListOptions::NODE_IDS_NUMBERS);
   EXPECT_THAT(sent.edge_list().columns(),
@@ -147,6 +153,14 @@ TEST_F(GraphCommandTest, SampleSendsWhatToDraw) {
   EXPECT_EQ(sent.walk().p(), 0.5);
   EXPECT_EQ(sent.walk().q(), 2);
   EXPECT_EQ(sent.count(), 1);
+}
+
+TEST_F(GraphCommandTest, SampleBeginsAtNames) {
+  ScriptSample();
+  fake_.Start();
+  EXPECT_EQ(Run({"dataset", "sample", "git", "--fan-out", "3", "--names", "ann,bob"}).exit_code, 0);
+  EXPECT_THAT(samples_.seen()[0].names(), ElementsAre("ann", "bob"));
+  EXPECT_EQ(Run({"dataset", "sample", "git", "--fan-out", "3", "--names", "ann", "--nodes", "1"}).exit_code, 2);
 }
 
 TEST_F(GraphCommandTest, SampleMustKnowWhatToDraw) {

@@ -42,6 +42,25 @@ TEST(SampleView, WeightsAreShownWhereThereAreAny) {
                                                              "  1     100       7     0.5\n"));
 }
 
+TEST(SampleView, NamesStandInPlaceOfRows) {
+  v1::SampleDatasetResponse sample = Neighbors(2, 1);
+  for (const auto& [row, text] : {std::pair(7u, "ann"), std::pair(101u, "1,2\n3")}) {
+    v1::SampleDatasetResponse::Name& name = *sample.add_names();
+    name.set_row(row);
+    name.set_name(text);
+  }
+  // A server that names not all of them is no reason to show nothing.
+  const std::string text = RenderSample(sample, {});
+  EXPECT_THAT(text, HasSubstr("  1     100     ann\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("101")));
+  v1::SampleDatasetResponse walk;
+  walk.set_walk_length(2);
+  walk.add_walks(7);
+  walk.add_walks(8);
+  *walk.add_names() = sample.names(0);
+  EXPECT_THAT(RenderSample(walk, {}), HasSubstr("ann > 8\n"));
+}
+
 TEST(SampleView, AScreenfulAndHowManyMore) {
   const std::string text = RenderSample(Neighbors(1021, 1), {});
   EXPECT_THAT(text, HasSubstr("\n... and 1,001 more edges; all of them with --output json\n"));

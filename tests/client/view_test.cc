@@ -220,6 +220,23 @@ TEST(DatasetView, ALargeGraphSaysWhatItsEdgesCarry) {
   EXPECT_THAT(text, testing::HasSubstr("targets        none\n"));
 }
 
+TEST(DatasetView, ALargeGraphSaysHowItsRowsLie) {
+  v1::Dataset dataset = ReadyGraph();
+  v1::GraphSummary& summary = *dataset.mutable_graph();
+  summary.set_order(v1::ImportOptions::ORDER_NONE);
+  EXPECT_EQ(RenderDataset(dataset, kTime, {}), RenderDataset(ReadyGraph(), kTime, {}));
+  summary.set_order(v1::ImportOptions::ORDER_COMMUNITY);
+  v1::FeatureSummary& features = *summary.mutable_node_features();
+  features.set_data_type(v1::FeatureSummary::DATA_TYPE_INT8);
+  features.set_converted_from(v1::FeatureSummary::DATA_TYPE_FLOAT32);
+  features.set_largest_error(1.0 / 254);
+  features.set_rms_error(0.0022);
+  const std::string text = RenderDataset(dataset, kTime, {});
+  EXPECT_THAT(text, testing::HasSubstr("  order          community\n"));
+  EXPECT_THAT(text, testing::HasSubstr("  node features  4,005 columns of int8, converted from float32 (error at most "
+                                       "0.0039, 0.0022 rms, of the column's largest)\n"));
+}
+
 TEST(DatasetView, ShowOfAnImport) {
   EXPECT_EQ(RenderDataset(ImportingDataset(500'000), kTime, {}),
             "dataset zinc\n"

@@ -113,10 +113,14 @@ inline TestGraph MakeTestGraph(const TestGraphOptions& o) {
     const ElementType type = ElementTypeOf(o.features);
     g.Add(K::kNodeFeatures, type,
           make(o.nodes * kWidth * ElementBytes(type), [&] { return static_cast<uint8_t>(below(256)); }), kWidth);
-    g.Add(K::kEdgeFeatures, type,
-          make(o.edges * kWidth * ElementBytes(type), [&] { return static_cast<uint8_t>(below(256)); }), kWidth);
     g.summary.node_features = {.type = o.features, .width = kWidth, .min = {}, .max = {}};
     g.summary.edge_features = g.summary.node_features;
+    if (o.features == DataType::kInt8) {
+      g.Add(K::kNodeFeatureScales, ElementType::kFloat32, std::vector<float>{0.5f, 1, 2}, kWidth);
+      g.summary.edge_features.type = DataType::kUint8;  // of the same size, and without scales
+    }
+    g.Add(K::kEdgeFeatures, ElementTypeOf(g.summary.edge_features.type),
+          make(o.edges * kWidth * ElementBytes(type), [&] { return static_cast<uint8_t>(below(256)); }), kWidth);
   } else {
     const uint64_t nonzeros = o.nodes * 2;
     g.Add(K::kNodeFeatureOffsets, ElementType::kUint64, offsets(nonzeros));
@@ -158,7 +162,10 @@ void ForEachColumn(const Graph& graph, Visit visit) {
   };
   adjacency(K::kInOffsets, v.in);
   if (!graph.summary().symmetric) adjacency(K::kOutOffsets, v.out);
-  if (const auto* dense = std::get_if<DenseFeatures>(&v.node_features)) visit(K::kNodeFeatures, dense->bytes);
+  if (const auto* dense = std::get_if<DenseFeatures>(&v.node_features)) {
+    visit(K::kNodeFeatures, dense->bytes);
+    if (!dense->scales.empty()) visit(K::kNodeFeatureScales, dense->scales);
+  }
   if (const auto* sparse = std::get_if<SparseFeatures>(&v.node_features)) {
     visit(K::kNodeFeatureOffsets, sparse->offsets);
     visit(K::kNodeFeatureColumns, sparse->columns);

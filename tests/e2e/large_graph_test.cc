@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "e2e/daemon.h"
@@ -48,6 +51,22 @@ class LargeGraph : public testing::Test {
     EXPECT_EQ(out.code, 0) << out.err;
     std::ifstream file(dir_.path() / job, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+  // Of jobs on `kinds`, which is imported.
+  void ExpectKilledEqualsUndisturbed() {
+    Submit("undisturbed", 6);
+    ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
+    Submit("killed", 6);
+    ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
+    daemon_->process().Signal(SIGKILL);
+    ASSERT_EQ(daemon_->process().Wait(absl::Seconds(30)), 128 + SIGKILL);
+    daemon_.reset();
+    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
+    ASSERT_TRUE(daemon_->ready());
+    const v1::Job killed = daemon_->AwaitEnd("killed");
+    ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
+    EXPECT_EQ(killed.resumes(), 1);
+    EXPECT_EQ(Weights("killed"), Weights("undisturbed"));
   }
   fs::path Store() const { return dir_.path() / "state/datasets/kinds/graph.pfg"; }
 
@@ -110,19 +129,37 @@ TEST_F(LargeGraph, IsImportedVerifiedSampledAndTrainedOn) {
 
 TEST_F(LargeGraph, AJobKilledInTheMiddleEndsAsIfUndisturbed) {
   daemon_->Import("kinds", dir_.path() / "source");
-  Submit("undisturbed", 6);
-  ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
-  Submit("killed", 6);
-  ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
-  daemon_->process().Signal(SIGKILL);
-  ASSERT_EQ(daemon_->process().Wait(absl::Seconds(30)), 128 + SIGKILL);
-  daemon_.reset();
-  daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
-  ASSERT_TRUE(daemon_->ready());
-  const v1::Job killed = daemon_->AwaitEnd("killed");
-  ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
-  EXPECT_EQ(killed.resumes(), 1);
-  EXPECT_EQ(Weights("killed"), Weights("undisturbed"));
+  ExpectKilledEqualsUndisturbed();
+  EXPECT_EQ(daemon_->Stop(), 0);
+}
+
+TEST_F(LargeGraph, LaidOutAnotherWayItSpeaksOfTheSourcesNodes) {
+  const Output imported = daemon_->Client({"dataset", "import", "kinds", (dir_.path() / "source").string(),
+                                           "--feature-type", "int8", "--order", "community"});
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  EXPECT_THAT(imported.out, HasSubstr("12 columns of int8, converted from float32 (error at most 0.00"));
+  EXPECT_THAT(imported.out, HasSubstr("  order          community\n"));
+  const Output sample =
+      daemon_->Client({"dataset", "sample", "kinds", "--fan-out", "3", "--names", "17,4", "--output", "json"});
+  ASSERT_EQ(sample.code, 0) << sample.err;
+  const auto drawn = nlohmann::json::parse(sample.out);
+  std::map<int64_t, std::string> names;
+  for (const auto& name : drawn.at("names")) names[name.value("row", 0)] = name.at("name");
+  EXPECT_EQ(names.at(drawn.at("nodes").at(0)), "17");
+  EXPECT_EQ(names.at(drawn.at("nodes").at(1)), "4");
+
+  ExpectKilledEqualsUndisturbed();
+  EXPECT_GT(daemon_->Get("killed").result().best_test_metric(), 0.5);
+  const Output exported = daemon_->Client({"job", "export", "killed", "--artifact", "test-predictions", "--to",
+                                           (dir_.path() / "predictions.csv").string()});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  std::ifstream file(dir_.path() / "predictions.csv");
+  std::set<int> nodes, want;
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) nodes.insert(std::stoi(line));
+  for (int node = 4; node < 3000; node += 5) want.insert(node);
+  EXPECT_EQ(nodes, want) << "the source's test split";
   EXPECT_EQ(daemon_->Stop(), 0);
 }
 

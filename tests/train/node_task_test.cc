@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "base/file.h"
 #include "base/status.h"
@@ -338,6 +339,30 @@ TEST_F(NodeRunTest, EveryKindLearnsAndTellsOfIt) {
     if (told.progress.look_ahead) {
       EXPECT_GT(told.progress.look_ahead->sampled_edges, 0) << c.why;
     }
+  }
+}
+
+TEST_F(NodeRunTest, PredictionsAreOfTheSourcesNames) {
+  std::vector<Case> cases = {Cases()[2], Cases()[6]};
+  ASSERT_TRUE(!cases[0].options.nodes.fan_outs.empty() && cases[1].options.nodes.fan_outs.empty());
+  for (Case& c : cases) {
+    Recorder told;
+    const std::string rows = "rows-" + std::to_string(graphs_), names = "names-" + std::to_string(graphs_);
+    c.options.epochs = 1;
+    ASSERT_TRUE(Run(c.options, Graph(c.graph), rows, told).ok()) << c.why;
+    c.graph.named = true;
+    ASSERT_TRUE(Run(c.options, Graph(c.graph), names, told).ok()) << c.why;
+    const std::string plain = Artifact(rows, kTestPredictionsFile);
+    EXPECT_THAT(plain, testing::HasSubstr("\n4,")) << c.why;
+    std::istringstream lines(plain);
+    std::string want, line;
+    std::getline(lines, want);
+    want += '\n';
+    while (std::getline(lines, line)) {
+      const size_t comma = line.find(',');
+      want += "\"the " + line.substr(0, comma) + "rd, \"\"x\"\"\"" + line.substr(comma) + "\n";
+    }
+    EXPECT_EQ(Artifact(names, kTestPredictionsFile), want) << c.why << ": RFC 4180";
   }
 }
 

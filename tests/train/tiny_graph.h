@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "data/store/graph.h"
@@ -18,6 +19,7 @@ struct TinyGraphOptions {
   int nodes = 400;
   bool sparse = false;    // feature rows
   bool weighted = false;  // edges
+  bool named = false;     // row 3 is called `the 3rd, "x"`
   int targets = 1;        // 1: a class of 0..2; more: 0 or 1 each
 };
 
@@ -93,7 +95,18 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   write(SectionKind::kTrainNodes, ElementType::kUint32, splits[0]);
   write(SectionKind::kValidNodes, ElementType::kUint32, splits[1]);
   write(SectionKind::kTestNodes, ElementType::kUint32, splits[2]);
+  if (options.named) {
+    std::string text;
+    std::vector<uint64_t> ends{0};
+    for (size_t v = 0; v < nodes; ++v) {
+      text += "the " + std::to_string(v) + "rd, \"x\"";
+      ends.push_back(text.size());
+    }
+    write(SectionKind::kNodeNameOffsets, ElementType::kUint64, ends);
+    write(SectionKind::kNodeNameText, ElementType::kBytes, text);
+  }
   data::GraphSummary summary;
+  summary.named = options.named;
   summary.nodes = options.nodes;
   summary.edges = std::ssize(neighbors);
   summary.symmetric = true;

@@ -63,7 +63,7 @@ void CopyRow(const DenseFeatures& dense, const std::byte* row, float* to, bool p
   } else if (dense.type == DataType::kFloat32) {
     CopyFloats(row, dense.width, to, past_caches);
   } else {
-    ToFloat(dense.type, row, dense.width, to);
+    ToFloat(dense.type, row, dense.width, to, dense.scales.data());
   }
 }
 
@@ -134,6 +134,7 @@ absl::StatusOr<int64_t> FeatureGather::CountNonzeros(std::span<const NodeId> nod
 absl::Status FeatureGather::Dense(std::span<const NodeId> nodes, const SegmentBounds& real, const SegmentBounds& padded,
                                   std::span<float> out) {
   const auto& dense = std::get<DenseFeatures>(features_);
+  if (!dense.scales.Touch(0, dense.scales.size())) return dense.scales.status();
   const bool past_caches = out.size_bytes() >= kPastCachesBytes;
   std::atomic<bool> damaged{false};
   ParallelFor(threads_, static_cast<int64_t>(nodes.size()), kPiece, [&](int64_t begin, int64_t end, int) {
@@ -150,6 +151,7 @@ absl::Status FeatureGather::Dense(std::span<const NodeId> nodes, const SegmentBo
 absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const SegmentBounds& real,
                                   const SegmentBounds& padded, std::span<float> out) {
   const auto& dense = std::get<DenseFeatures>(features_);
+  if (!dense.scales.Touch(0, dense.scales.size())) return dense.scales.status();
   const auto width = static_cast<size_t>(dense.width);
   const auto count = static_cast<int64_t>(subgraph.nodes.size());
   const auto mean_of = [&](int64_t row) { return out.data() + 2 * MoveRow(row, real, padded) * dense.width; };
@@ -178,7 +180,7 @@ absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const Segment
       for (int64_t e = std::max(first, inner); e < last; ++e) {
         if (e + kAhead < edges) PrefetchRow(dense, last_neighbor(e + kAhead));
         if (const std::byte* const found = FindRow(dense, last_neighbor(e))) {
-          AddAsFloat(dense.type, found, dense.width, sum);
+          AddAsFloat(dense.type, found, dense.width, sum, dense.scales.data());
         } else {
           damaged = true;
         }

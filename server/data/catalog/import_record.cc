@@ -26,6 +26,8 @@ struct RecordSchema {
     a("valid_fraction", options.valid_fraction);
     a("edge_list", options.edge_list);
     a("node_features", options.node_features, kNodeFeatureChoiceNames);
+    a("feature_type", options.feature_type, kFeatureTypeNames);
+    a("order", options.order, kNodeOrderNames);
     a("memory_bytes", options.memory_bytes);
     a("error", r.error);
     a("starts", r.starts);

@@ -76,12 +76,15 @@ class AdjacencyWriter {
   }
 
  private:
-  static absl::Status CheckWeight(const Record& edge) {
+  absl::Status CheckWeight(const Record& edge) const {
     if constexpr (Record::kHasWeight) {
       if (!std::isfinite(edge.weight)) {
-        return absl::InvalidArgumentError(absl::StrCat("weight: those of the edges between nodes ", MajorOf(edge.key),
-                                                       " and ", MinorOf(edge.key),
-                                                       " add up to no finite number; import without coalesce"));
+        const auto source_row = [this](NodeId row) {
+          return shape_.renumbering == nullptr ? row : shape_.renumbering->Old(row);
+        };
+        return absl::InvalidArgumentError(
+            absl::StrCat("weight: those of the edges between nodes ", source_row(MajorOf(edge.key)), " and ",
+                         source_row(MinorOf(edge.key)), " add up to no finite number; import without coalesce"));
       }
     }
     return absl::OkStatus();

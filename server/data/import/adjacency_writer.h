@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "absl/status/statusor.h"
+#include "data/import/renumbering.h"
 #include "data/sort/edge_sorter.h"
 #include "data/source/import_monitor.h"
 #include "data/store/graph_writer.h"
@@ -19,6 +20,7 @@ struct AdjacencyShape {
   // Of edges with equal ends one is kept: weights added, the latest timestamp, the first row.
   bool coalesce = false;
   bool weights = false, timestamps = false, edge_ids = false;  // sections wanted; the records must have them
+  const Renumbering* renumbering = nullptr;                    // for messages, which name the source's rows
 };
 
 struct AdjacencyCounts {

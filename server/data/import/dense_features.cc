@@ -1,9 +1,7 @@
 #include "data/import/dense_features.h"
-#include "data/store/to_float.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <utility>
@@ -11,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "data/import/feature_rows.h"
+#include "data/import/stored_values.h"
 #include "data/sort/nameless_file.h"
 #include "data/source/csv_rows.h"
 #include "data/source/npy_array.h"
@@ -20,7 +20,8 @@
 namespace permafrost::data {
 namespace {
 
-// Reads the table as one type. False: it is no table of integers.
+// Reads the table as one type; take(rows, whether it is the first) for each of its rows. False: it is no table of
+// integers.
 template <class Take>
 absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, ImportMonitor& monitor,
                               FeatureRows& features, const Take& take) {
@@ -33,7 +34,7 @@ absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, Impor
       rows.Rewind();
       return false;
     }
-    PF_RETURN_IF_ERROR(take(row == 0));
+    PF_RETURN_IF_ERROR(take(rows, row == 0));
   }
   PF_RETURN_IF_ERROR(rows.ExpectEnd(rows_due, due.why));
   PF_RETURN_IF_ERROR(features.Finish());
@@ -52,46 +53,23 @@ DataType StoredType(const NpyHeader& header, bool bfloat16) {
   return DataType::kNone;
 }
 
-template <class T>
-double ValueOf(T value) {
-  return static_cast<double>(value);
-}
-
 // Widens min and max by some rows; false at the first value that is not finite, whose place is `bad`.
-template <class T, class Value>
-bool Widen(std::span<const std::byte> bytes, const Value& value_of, FeatureSummary& summary, uint64_t& bad) {
+bool Widen(std::span<const std::byte> bytes, FeatureSummary& summary, uint64_t& bad) {
   const auto width = static_cast<size_t>(summary.width);
-  const size_t count = bytes.size() / sizeof(T);
-  for (size_t i = 0, column = 0; i < count; ++i) {
-    T item;
-    std::memcpy(&item, bytes.data() + i * sizeof(T), sizeof(T));
-    const double value = value_of(item);
-    if (!std::isfinite(value)) {
-      bad = i;
-      return false;
+  const size_t count = bytes.size() / ElementBytes(summary.type);
+  return WithValues(summary.type, [&](const auto& value_at) {
+    for (size_t i = 0, column = 0; i < count; ++i) {
+      const double value = value_at(bytes.data(), i);
+      if (!std::isfinite(value)) {
+        bad = i;
+        return false;
+      }
+      summary.min[column] = std::min(summary.min[column], value);
+      summary.max[column] = std::max(summary.max[column], value);
+      if (++column == width) column = 0;
     }
-    summary.min[column] = std::min(summary.min[column], value);
-    summary.max[column] = std::max(summary.max[column], value);
-    if (++column == width) column = 0;
-  }
-  return true;
-}
-
-bool WidenStored(std::span<const std::byte> bytes, FeatureSummary& summary, uint64_t& bad) {
-  switch (summary.type) {
-    case DataType::kInt32:
-      return Widen<int32_t>(bytes, ValueOf<int32_t>, summary, bad);
-    case DataType::kInt64:
-      return Widen<int64_t>(bytes, ValueOf<int64_t>, summary, bad);
-    case DataType::kUint8:
-      return Widen<uint8_t>(bytes, ValueOf<uint8_t>, summary, bad);
-    case DataType::kFloat16:
-      return Widen<uint16_t>(bytes, HalfToFloat, summary, bad);
-    case DataType::kBfloat16:
-      return Widen<uint16_t>(bytes, Bfloat16ToFloat, summary, bad);
-    default:
-      return Widen<float>(bytes, ValueOf<float>, summary, bad);
-  }
+    return true;
+  });
 }
 
 // Checks the header; [rows] is a table of one column.
@@ -110,33 +88,41 @@ absl::StatusOr<FeatureSummary> WriteFeatureRows(const SourceFile& file, const Du
                                                 const std::filesystem::path& directory, ImportMonitor& monitor,
                                                 GraphWriter& writer) {
   if (due.rows == 0) return FeatureSummary();
-  {
+  FeatureSink sink(due, directory, monitor, writer);
+  const auto no_fault = [](uint64_t, std::string_view) { return absl::OkStatus(); };
+  if (due.as == FeatureType::kAsIs) {
     // Whether all are integers is known at the end only.
     FeatureRows features(DataType::kInt32);
     WaitingColumn waiting(directory, monitor.stop());
-    PF_ASSIGN_OR_RETURN(const bool done, ReadRows(file, due, monitor, features,
-                                                  [&](bool) { return waiting.AppendBytes(features.row()); }));
+    PF_ASSIGN_OR_RETURN(const bool done, ReadRows(file, due, monitor, features, [&](const CsvRows&, bool) {
+                          return waiting.AppendBytes(features.row());
+                        }));
     if (done) {
       FeatureSummary summary = features.summary();
-      PF_RETURN_IF_ERROR(
-          waiting.MoveTo(writer, due.section, ElementType::kInt32, static_cast<uint32_t>(summary.width)));
+      PF_RETURN_IF_ERROR(sink.Begin(DataType::kInt32, static_cast<uint64_t>(summary.width)));
+      PF_RETURN_IF_ERROR(waiting.Drain(features.row().size(),
+                                       [&](std::span<const std::byte> rows) { return sink.Append(rows, no_fault); }));
+      PF_RETURN_IF_ERROR(sink.Finish(summary));
       return summary;
     }
   }
   FeatureRows features(DataType::kFloat32);
-  const auto take = [&](bool first) -> absl::Status {
-    if (first) {
-      const auto width = static_cast<uint32_t>(features.summary().width);
-      PF_RETURN_IF_ERROR(writer.Begin(due.section, ElementType::kFloat32, width));
-    }
-    return writer.Append(features.row());
+  const auto take = [&](const CsvRows& rows, bool first) -> absl::Status {
+    const auto width = static_cast<uint64_t>(features.summary().width);
+    if (first) PF_RETURN_IF_ERROR(sink.Begin(DataType::kFloat32, width));
+    return sink.Append(features.row(), [&](uint64_t element, std::string_view what) {
+      return rows.Error(absl::StrCat("column ", element % width + 1), what);
+    });
   };
   PF_RETURN_IF_ERROR(ReadRows(file, due, monitor, features, take).status());
-  return features.summary();
+  FeatureSummary summary = features.summary();
+  PF_RETURN_IF_ERROR(sink.Finish(summary));
+  return summary;
 }
 
 absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bfloat16, const DueTable& due,
-                                                 ImportMonitor& monitor, GraphWriter& writer) {
+                                                 const std::filesystem::path& directory, ImportMonitor& monitor,
+                                                 GraphWriter& writer) {
   PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(file, /*member=*/"", monitor));
   PF_ASSIGN_OR_RETURN(const uint64_t width, WidthOf(array));
   const NpyHeader& header = array.header();
@@ -147,15 +133,18 @@ absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bf
         absl::StrCat(array.name(), ": descr: ", header.descr, ", expected ",
                      bfloat16 ? "<u2 (the bits of bfloat16)" : "one of <f4, <f2, <f8, |u1, |b1, <i4, <i8"));
   }
-  constexpr uint64_t kBytesPerColumn = 2 * sizeof(double);
-  if (width > monitor.limits().memory_bytes / kBytesPerColumn) {
+  // Ranges, and where values are converted errors and scales.
+  const uint64_t column_bytes = (due.as == FeatureType::kAsIs ? 2 : 5) * sizeof(double);
+  if (width > monitor.limits().memory_bytes / column_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(array.name(), ": ", width,
                                                      " columns take more memory than an import's limit, ",
                                                      monitor.limits().memory_bytes, " bytes"));
   }
   summary.min.assign(width, std::numeric_limits<double>::infinity());
   summary.max.assign(width, -std::numeric_limits<double>::infinity());
-  PF_RETURN_IF_ERROR(writer.Begin(due.section, ElementTypeOf(summary.type), static_cast<uint32_t>(width)));
+  FeatureSink sink(due, directory, monitor, writer);
+  PF_RETURN_IF_ERROR(sink.Begin(summary.type, width));
+  const auto fault = [&array](uint64_t element, std::string_view what) { return array.ElementError(element, what); };
   const bool narrowed = header.kind == NpyKind::kFloat && header.item_bytes == 8;
   const uint64_t row_bytes = width * std::max<uint64_t>(1, ElementBytes(summary.type));
   constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
@@ -175,14 +164,25 @@ absl::StatusOr<FeatureSummary> WriteFeatureArray(const SourceFile& file, bool bf
       bytes = piece;
     }
     uint64_t bad = 0;
-    if (!WidenStored(bytes, summary, bad)) {
+    if (!Widen(bytes, summary, bad)) {
       return array.ElementError(row * width + bad, "is not a finite number");
     }
-    PF_RETURN_IF_ERROR(writer.Append(bytes));
+    PF_RETURN_IF_ERROR(sink.Append(bytes, fault));
   }
   PF_RETURN_IF_ERROR(array.ExpectEnd());
+  PF_RETURN_IF_ERROR(sink.Finish(summary));
   if (due.rows == 0) summary.min = summary.max = {};
   return summary;
+}
+
+absl::Status CheckConverted(const ImportOptions& options, const FeatureSummary& found) {
+  if (options.feature_type == FeatureType::kAsIs) return absl::OkStatus();
+  if (found.type != DataType::kNone && found.type != DataType::kSparse) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("options.feature_type: ", AbslView(kFeatureTypeNames.Name(options.feature_type)),
+                   found.type == DataType::kSparse
+                       ? ", but the node features are sparse, and only dense ones are converted; as-is is accepted"
+                       : ", but the source has no node features; as-is is accepted"));
 }
 
 absl::StatusOr<int64_t> FeatureRowsWidth(const SourceFile& file, ImportMonitor& monitor) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "data/import/dense_features.h"
 #include "data/import/edge_text_source.h"
 #include "data/import/graph_edges.h"
 #include "data/source/source_file.h"
@@ -17,6 +18,7 @@ namespace fs = std::filesystem;
 
 absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, const fs::path& directory,
                           ImportMonitor& monitor, GraphWriter& writer, GraphSummary& summary) {
+  PF_RETURN_IF_ERROR(CheckConverted(options, summary.node_features));
   PF_ASSIGN_OR_RETURN(const EdgeDialect dialect, FindFileDialect(file, options.edge_list, monitor));
   const NodeIds ids = dialect.ids;
   EdgesPlan plan{.options = options,
@@ -24,6 +26,7 @@ absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, 
                  .memory_bytes = ImportMemory(options, monitor.limits()),
                  .weights = dialect.Has(EdgeColumn::kWeight),
                  .timestamps = dialect.Has(EdgeColumn::kTimestamp)};
+  Renumbering renumbering;
   NumberTable numbers;
   TextTable texts;
   EdgeTextInput input{.file = file, .dialect = dialect, .memory_bytes = plan.memory_bytes};
@@ -40,7 +43,7 @@ absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, 
   }
   const absl::Status written = WithRecord(plan, [&]<class Record>() -> absl::Status {
     PF_ASSIGN_OR_RETURN(auto source, EdgeTextSource<Record>::Open(input, monitor));
-    return WriteEdges<Record>(source, plan, monitor, writer, summary);
+    return WriteEdges<Record>(source, plan, monitor, writer, summary, renumbering);
   });
   PF_RETURN_IF_ERROR(written);
   if (summary.nodes == 0) {
@@ -50,13 +53,13 @@ absl::Status ReadEdgeList(const ImportOptions& options, const SourceFile& file, 
   }
   if (ids == NodeIds::kNumbers && !numbers.IsRows()) {
     summary.named = true;
-    return numbers.Write(writer);
+    return numbers.Write(renumbering, writer);
   }
   if (ids == NodeIds::kText) {
     summary.named = true;
-    return texts.Write(writer);
+    return texts.Write(renumbering, writer);
   }
-  return absl::OkStatus();
+  return WriteSourceRows(renumbering, writer, summary);
 }
 
 class FoundEdgeList final : public FoundGraph {

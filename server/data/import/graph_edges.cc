@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/import/adjacency_writer.h"
+#include "data/import/node_order.h"
+#include "data/import/renumber_edges.h"
 #include "data/sort/edge_sorter.h"
 
 namespace permafrost::data {
@@ -19,17 +22,17 @@ uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits) 
   return std::max(kLeast, std::min(wanted, limits.memory_bytes));
 }
 
-absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits) {
-  constexpr uint64_t kBytesPerNode = sizeof(uint64_t);
-  if (nodes <= limits.memory_bytes / kBytesPerNode) return absl::OkStatus();
+absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits, NodeOrder order) {
+  const uint64_t node_bytes = order == NodeOrder::kNone ? sizeof(uint64_t) : kOrderBytesPerNode;
+  if (nodes <= limits.memory_bytes / node_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       AbslView(source), ": ", nodes, " nodes take more memory than an import's limit, ", limits.memory_bytes,
-      " bytes (", limits.memory_bytes / kBytesPerNode, " at ", kBytesPerNode, " bytes each)"));
+      " bytes (", limits.memory_bytes / node_bytes, " at ", node_bytes, " bytes each)"));
 }
 
 template <class Record>
 absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
-                        GraphSummary& summary) {
+                        GraphSummary& summary, Renumbering& renumbering) {
   const bool symmetric = plan.options.add_inverse_edges;
   const bool both_ways = !symmetric && plan.options.keep_out_edges;
   // Both sorts are under way at once: the first gives the second its edges.
@@ -47,18 +50,23 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
     }
   }
   const uint64_t nodes = std::max(plan.least_nodes, in->rows_seen());
-  PF_RETURN_IF_ERROR(CheckNodes("edges", nodes, monitor.limits()));
+  PF_RETURN_IF_ERROR(CheckNodes("edges", nodes, monitor.limits(), plan.options.order));
   PF_RETURN_IF_ERROR(monitor.Advance("sorting", 0));
   PF_RETURN_IF_ERROR(in->Finish());
+  sorting.add_inverses = false;
+  if (plan.options.order != NodeOrder::kNone) {
+    const RenumberEdgesOptions renumber{.order = plan.options.order, .nodes = nodes, .coalesce = plan.options.coalesce};
+    PF_ASSIGN_OR_RETURN(in, RenumberEdges<Record>(std::move(in), renumber, sorting, monitor, renumbering));
+  }
 
   std::unique_ptr<EdgeSorter<Record>> out;
-  sorting.add_inverses = false;
   if (both_ways) out = std::make_unique<EdgeSorter<Record>>(sorting, monitor.stop());
   AdjacencyShape shape{.nodes = nodes,
                        .coalesce = plan.options.coalesce,
                        .weights = plan.weights,
                        .timestamps = plan.timestamps,
-                       .edge_ids = plan.edge_ids};
+                       .edge_ids = plan.edge_ids,
+                       .renumbering = &renumbering};
   PF_ASSIGN_OR_RETURN(const AdjacencyCounts counts,
                       WriteAdjacency<Record>(*in, shape, Direction::kIn, plan.directory, monitor, writer, out.get()));
   in.reset();
@@ -71,6 +79,7 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
   summary.nodes = static_cast<int64_t>(nodes);
   summary.edges = static_cast<int64_t>(counts.edges);
   summary.symmetric = summary.inverse_edges_added = symmetric;
+  summary.order = plan.options.order;
   summary.weighted = plan.weights;
   summary.timestamped = plan.timestamps;
   summary.self_loops = static_cast<int64_t>(counts.self_loops);
@@ -80,9 +89,11 @@ absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, Impor
   return absl::OkStatus();
 }
 
-template absl::Status WriteEdges(EdgeSource<PlainEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&, GraphSummary&);
+template absl::Status WriteEdges(EdgeSource<PlainEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&, GraphSummary&,
+                                 Renumbering&);
 template absl::Status WriteEdges(EdgeSource<WeightedEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&,
-                                 GraphSummary&);
-template absl::Status WriteEdges(EdgeSource<FullEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&, GraphSummary&);
+                                 GraphSummary&, Renumbering&);
+template absl::Status WriteEdges(EdgeSource<FullEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&, GraphSummary&,
+                                 Renumbering&);
 
 }  // namespace permafrost::data

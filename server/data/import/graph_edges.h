@@ -1,6 +1,7 @@
 // The edges of one large graph, from their source into the store: sorted, with inverses, both ways where asked for.
 // Threads: one at a time; sorts over several by itself.
-// Memory: EdgesPlan::memory_bytes, and 8 bytes a node, which limits.memory_bytes must hold.
+// Memory: EdgesPlan::memory_bytes, and 8 bytes a node, 16 where nodes are renumbered, which limits.memory_bytes must
+// hold.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "data/import/edge_source.h"
+#include "data/import/renumbering.h"
 #include "data/source/import_monitor.h"
 #include "data/store/graph.h"
 #include "data/store/graph_writer.h"
@@ -25,21 +27,23 @@ struct EdgesPlan {
 
 // What one large graph's import may take in all for sorting and buffers.
 uint64_t ImportMemory(const ImportOptions& options, const ImportLimits& limits);
-// Ok where the offsets of `nodes` fit limits.memory_bytes; else ResourceExhausted, `source` naming where nodes are
-// from.
-absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits);
+// Ok where the offsets of `nodes`, or what their order takes, fit limits.memory_bytes; else ResourceExhausted, `source`
+// naming where nodes are from.
+absl::Status CheckNodes(std::string_view source, uint64_t nodes, const ImportLimits& limits,
+                        NodeOrder order = NodeOrder::kNone);
 
-// Writes the sections of edges, and sets of `summary` what they say: nodes, edges, degrees.
+// Writes the sections of edges, and sets of `summary` what they say: nodes, edges, degrees. Where options.order asks
+// for another order of nodes, it is found here and set in `renumbering`: all that follows must be written by it.
 template <class Record>
 absl::Status WriteEdges(EdgeSource<Record>& source, const EdgesPlan& plan, ImportMonitor& monitor, GraphWriter& writer,
-                        GraphSummary& summary);
+                        GraphSummary& summary, Renumbering& renumbering);
 
 extern template absl::Status WriteEdges(EdgeSource<PlainEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&,
-                                        GraphSummary&);
+                                        GraphSummary&, Renumbering&);
 extern template absl::Status WriteEdges(EdgeSource<WeightedEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&,
-                                        GraphSummary&);
+                                        GraphSummary&, Renumbering&);
 extern template absl::Status WriteEdges(EdgeSource<FullEdge>&, const EdgesPlan&, ImportMonitor&, GraphWriter&,
-                                        GraphSummary&);
+                                        GraphSummary&, Renumbering&);
 
 // Calls run.operator()<Record>() with the narrowest record that holds what the plan keeps.
 template <class Run>

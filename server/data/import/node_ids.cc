@@ -52,8 +52,13 @@ NodeId NumberTable::Row(uint64_t number) const {
   return found == map_.end() ? kNoRow : found->second;
 }
 
-absl::Status NumberTable::Write(GraphWriter& writer) const {
-  return writer.Write(SectionKind::kNodeNumbers, ElementType::kUint64, std::span<const uint64_t>(numbers_));
+absl::Status NumberTable::Write(const Renumbering& renumbering, GraphWriter& writer) const {
+  if (renumbering.none()) {
+    return writer.Write(SectionKind::kNodeNumbers, ElementType::kUint64, std::span<const uint64_t>(numbers_));
+  }
+  std::vector<uint64_t> moved(numbers_.size());
+  for (size_t row = 0; row < moved.size(); ++row) moved[renumbering.New(static_cast<NodeId>(row))] = numbers_[row];
+  return writer.Write(SectionKind::kNodeNumbers, ElementType::kUint64, std::span<const uint64_t>(moved));
 }
 
 NodeId TextTable::Row(std::string_view text) {
@@ -84,14 +89,20 @@ uint64_t TextTable::memory_bytes() const {
   return text_bytes_ + texts_.capacity() * sizeof(std::string_view) + map_.capacity() * kSlotBytes;
 }
 
-absl::Status TextTable::Write(GraphWriter& writer) const {
+absl::Status TextTable::Write(const Renumbering& renumbering, GraphWriter& writer) const {
+  std::vector<std::string_view> moved;
+  if (!renumbering.none()) {
+    moved.resize(texts_.size());
+    for (size_t row = 0; row < moved.size(); ++row) moved[renumbering.New(static_cast<NodeId>(row))] = texts_[row];
+  }
+  const std::span<const std::string_view> texts = renumbering.none() ? texts_ : moved;
   std::vector<uint64_t> offsets = {0};
-  offsets.reserve(texts_.size() + 1);
-  for (const std::string_view text : texts_) offsets.push_back(offsets.back() + text.size());
+  offsets.reserve(texts.size() + 1);
+  for (const std::string_view text : texts) offsets.push_back(offsets.back() + text.size());
   PF_RETURN_IF_ERROR(
       writer.Write(SectionKind::kNodeNameOffsets, ElementType::kUint64, std::span<const uint64_t>(offsets)));
   PF_RETURN_IF_ERROR(writer.Begin(SectionKind::kNodeNameText, ElementType::kBytes));
-  for (const std::string_view text : texts_) PF_RETURN_IF_ERROR(writer.Append(std::as_bytes(std::span(text))));
+  for (const std::string_view text : texts) PF_RETURN_IF_ERROR(writer.Append(std::as_bytes(std::span(text))));
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "data/import/renumbering.h"
 #include "data/store/graph.h"
 #include "data/store/graph_writer.h"
 
@@ -34,7 +35,7 @@ class NumberTable {
   NodeId Row(uint64_t number) const;
   // Whether every row is its own number.
   bool IsRows() const { return numbers_.empty() || numbers_.back() == numbers_.size() - 1; }
-  absl::Status Write(GraphWriter& writer) const;
+  absl::Status Write(const Renumbering& renumbering, GraphWriter& writer) const;
 
   // Merges what was added since, so that size_so_far counts each once.
   void Settle();
@@ -53,7 +54,7 @@ class TextTable {
   NodeId Row(std::string_view text);
   uint64_t size() const { return texts_.size(); }
   uint64_t memory_bytes() const;
-  absl::Status Write(GraphWriter& writer) const;
+  absl::Status Write(const Renumbering& renumbering, GraphWriter& writer) const;
 
  private:
   std::string_view Keep(std::string_view text);

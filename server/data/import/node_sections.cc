@@ -4,12 +4,14 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "data/import/label_rows.h"
+#include "data/import/row_spool.h"
 #include "data/source/csv_rows.h"
 
 namespace permafrost::data {
@@ -70,12 +72,48 @@ absl::Status ReadLabels(NpyArray& array, std::span<float> labels, std::vector<in
   return absl::OkStatus();
 }
 
+// Rows of labels on their way into their section.
+class LabelSink {
+ public:
+  LabelSink(const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer)
+      : due_(due), monitor_(monitor), writer_(writer) {}
+
+  absl::Status Begin(size_t targets) {
+    targets_ = static_cast<uint32_t>(targets);
+    if (due_.renumbering.none()) return writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, targets_);
+    PF_ASSIGN_OR_RETURN(spool_, RowSpool::Create({.directory = due_.directory,
+                                                  .rows = due_.nodes,
+                                                  .row_bytes = targets * sizeof(float),
+                                                  .memory_bytes = due_.memory_bytes},
+                                                 due_.renumbering, monitor_.stop()));
+    return absl::OkStatus();
+  }
+  absl::Status Append(std::span<const float> rows) {
+    return spool_ ? spool_->Append(std::as_bytes(rows)) : writer_.Append(std::as_bytes(rows));
+  }
+  absl::Status Finish() {
+    if (!spool_) return absl::OkStatus();
+    PF_RETURN_IF_ERROR(writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, targets_));
+    return spool_->Drain([this](std::span<const std::byte> rows) { return writer_.Append(rows); });
+  }
+
+ private:
+  const DueLabels& due_;
+  ImportMonitor& monitor_;
+  GraphWriter& writer_;
+  uint32_t targets_ = 0;
+  std::optional<RowSpool> spool_;
+};
+
 }  // namespace
 
-absl::Status WriteLabelRows(const SourceFile& file, uint64_t nodes, const std::string& why, ImportMonitor& monitor,
+absl::Status WriteLabelRows(const SourceFile& file, const DueLabels& due_labels, ImportMonitor& monitor,
                             GraphWriter& writer, GraphSummary& summary, LabelledNodes& labelled) {
+  const uint64_t nodes = due_labels.nodes;
+  const std::string& why = due_labels.why;
   const auto due = static_cast<int64_t>(nodes);
   LabelSummary labels(nodes, labelled);
+  LabelSink sink(due_labels, monitor, writer);
   PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(file, monitor));
   std::vector<float> row;
   size_t targets = 0;
@@ -85,21 +123,23 @@ absl::Status WriteLabelRows(const SourceFile& file, uint64_t nodes, const std::s
     PF_RETURN_IF_ERROR(ParseLabels(rows, line, row));
     if (node == 0) {
       targets = row.size();
-      PF_RETURN_IF_ERROR(writer.Begin(SectionKind::kLabels, ElementType::kFloat32, static_cast<uint32_t>(targets)));
+      PF_RETURN_IF_ERROR(sink.Begin(targets));
     }
     if (row.size() != targets) {
       return rows.WidthError(static_cast<int64_t>(row.size()), static_cast<int64_t>(targets), "as the rows before");
     }
     labels.Take(node, row);
-    PF_RETURN_IF_ERROR(writer.Append(std::as_bytes(std::span(row))));
+    PF_RETURN_IF_ERROR(sink.Append(row));
   }
   PF_RETURN_IF_ERROR(rows.ExpectEnd(due, why));
+  PF_RETURN_IF_ERROR(sink.Finish());
   labels.Set(summary, targets);
   return absl::OkStatus();
 }
 
-absl::Status WriteLabelArray(const SourceFile& file, uint64_t nodes, const std::string& why, ImportMonitor& monitor,
-                             GraphWriter& writer, GraphSummary& summary, LabelledNodes& labelled) {
+absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
+                             GraphSummary& summary, LabelledNodes& labelled) {
+  const uint64_t nodes = due.nodes;
   PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(file, /*member=*/"", monitor));
   const auto& shape = array.header().shape;
   const uint64_t targets = shape.size() == 2 ? shape[1] : 1;
@@ -107,10 +147,11 @@ absl::Status WriteLabelArray(const SourceFile& file, uint64_t nodes, const std::
   constexpr uint64_t kMostTargets = uint64_t{1} << 20;
   if (shape.empty() || shape.size() > 2 || shape[0] != nodes || targets == 0 || targets > kMostTargets) {
     return array.ShapeError(
-        absl::StrCat("[", nodes, "] or [", nodes, ", targets] with 1..", kMostTargets, " targets (", why, ")"));
+        absl::StrCat("[", nodes, "] or [", nodes, ", targets] with 1..", kMostTargets, " targets (", due.why, ")"));
   }
   LabelSummary labels(nodes, labelled);
-  PF_RETURN_IF_ERROR(writer.Begin(SectionKind::kLabels, ElementType::kFloat32, static_cast<uint32_t>(targets)));
+  LabelSink sink(due, monitor, writer);
+  PF_RETURN_IF_ERROR(sink.Begin(targets));
   const uint64_t rows_at_once = std::max<uint64_t>(1, (uint64_t{1} << 18) / targets);
   std::vector<float> piece;
   std::vector<int64_t> integers;
@@ -119,9 +160,10 @@ absl::Status WriteLabelArray(const SourceFile& file, uint64_t nodes, const std::
     piece.resize(rows * targets);
     PF_RETURN_IF_ERROR(ReadLabels(array, piece, integers));
     for (uint64_t r = 0; r < rows; ++r) labels.Take(node + r, std::span(piece).subspan(r * targets, targets));
-    PF_RETURN_IF_ERROR(writer.Append(std::as_bytes(std::span(piece))));
+    PF_RETURN_IF_ERROR(sink.Append(piece));
   }
   PF_RETURN_IF_ERROR(array.ExpectEnd());
+  PF_RETURN_IF_ERROR(sink.Finish());
   labels.Set(summary, targets);
   return absl::OkStatus();
 }
@@ -164,10 +206,12 @@ absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& fil
   return out;
 }
 
-absl::Status WriteSplits(SplitGraphs split, GraphWriter& writer, GraphSummary& summary) {
+absl::Status WriteSplits(SplitGraphs split, const Renumbering& renumbering, GraphWriter& writer,
+                         GraphSummary& summary) {
   constexpr std::array kKinds = {SectionKind::kTrainNodes, SectionKind::kValidNodes, SectionKind::kTestNodes};
   for (size_t i = 0; i < kKinds.size(); ++i) {
     auto& nodes = split.graphs[i];
+    for (NodeId& node : nodes) node = renumbering.New(node);
     std::sort(nodes.begin(), nodes.end());
     PF_RETURN_IF_ERROR(writer.Write(kKinds[i], ElementType::kUint32, std::span<const NodeId>(nodes)));
     summary.split_nodes[i] = static_cast<int64_t>(nodes.size());

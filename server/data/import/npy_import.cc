@@ -61,7 +61,8 @@ class NpyImport {
     count_.nodes = static_cast<uint64_t>(summary_.nodes);
     if (count_.why.empty()) count_.why = absl::StrCat("as ", Edges().name, " has");
     PF_RETURN_IF_ERROR(ReadFeatures());
-    return ReadLabelsAndSplit();
+    PF_RETURN_IF_ERROR(ReadLabelsAndSplit());
+    return WriteSourceRows(renumbering_, writer_, summary_);
   }
 
  private:
@@ -85,7 +86,7 @@ class NpyImport {
       count_ = {matrix.rows(), absl::StrCat("as ", files_.sparse_features->name, " has")};
       matrix.Rewind();
     }
-    return CheckNodes(count_.why.empty() ? Edges().name : count_.why, count_.nodes, monitor_.limits());
+    return CheckNodes(count_.why.empty() ? Edges().name : count_.why, count_.nodes, monitor_.limits(), options_.order);
   }
 
   absl::Status ReadEdgeIndex() {
@@ -106,7 +107,7 @@ class NpyImport {
     const absl::Status written = WithRecord(plan, [&]<class Record>() -> absl::Status {
       PF_ASSIGN_OR_RETURN(auto source, NpyEdgeSource<Record>::Open(edge_files, monitor_));
       edges = source.count();
-      return WriteEdges<Record>(source, plan, monitor_, writer_, summary_);
+      return WriteEdges<Record>(source, plan, monitor_, writer_, summary_, renumbering_);
     });
     PF_RETURN_IF_ERROR(written);
     if (!files_.edge_features) return absl::OkStatus();
@@ -115,7 +116,7 @@ class NpyImport {
                                           {.section = SectionKind::kEdgeFeatures,
                                            .rows = edges,
                                            .why = absl::StrCat("as ", files_.edge_index->name, " has edges")},
-                                          monitor_, writer_));
+                                          directory_, monitor_, writer_));
     return absl::OkStatus();
   }
 
@@ -134,7 +135,7 @@ class NpyImport {
         return absl::InvalidArgumentError(absl::StrCat(files_.adjacency->name, ": rows: the matrix has ", nodes,
                                                        ", expected ", count_.nodes, " (", count_.why, ")"));
       }
-      PF_RETURN_IF_ERROR(CheckNodes(files_.adjacency->name, nodes, monitor_.limits()));
+      PF_RETURN_IF_ERROR(CheckNodes(files_.adjacency->name, nodes, monitor_.limits(), options_.order));
       std::vector<MatrixEntry> entries;
       for (bool more = true; more && ones;) {
         PF_ASSIGN_OR_RETURN(more, matrix.Next(entries));
@@ -150,42 +151,55 @@ class NpyImport {
     return WithRecord(plan, [&]<class Record>() -> absl::Status {
       PF_ASSIGN_OR_RETURN(CsrMatrix matrix, CsrMatrix::Open(*files_.adjacency, monitor_));
       MatrixEdgeSource<Record> source(std::move(matrix));
-      return WriteEdges<Record>(source, plan, monitor_, writer_, summary_);
+      return WriteEdges<Record>(source, plan, monitor_, writer_, summary_, renumbering_);
     });
   }
 
   absl::Status ReadFeatures() {
-    const DueTable due{.section = SectionKind::kNodeFeatures, .rows = count_.nodes, .why = count_.why};
+    const DueTable due{.section = SectionKind::kNodeFeatures,
+                       .rows = count_.nodes,
+                       .why = count_.why,
+                       .as = options_.feature_type,
+                       .renumbering = &renumbering_,
+                       .memory_bytes = memory_bytes_};
     if (files_.sparse_features) {
       const EdgeSorterOptions sorting{.directory = directory_,
                                       .memory_bytes = memory_bytes_,
                                       .add_inverses = false,
                                       .threads = monitor_.limits().threads};
-      PF_ASSIGN_OR_RETURN(auto sparse,
-                          SparseFeaturesImport::ReadMatrix(*files_.sparse_features, count_.nodes,
-                                                           absl::StrCat(" (", count_.why, ")"), sorting, monitor_));
+      PF_ASSIGN_OR_RETURN(auto sparse, SparseFeaturesImport::ReadMatrix(*files_.sparse_features, count_.nodes,
+                                                                        absl::StrCat(" (", count_.why, ")"),
+                                                                        renumbering_, sorting, monitor_));
       return sparse.width() == 0 ? absl::OkStatus()
                                  : sparse.Write(sparse.width(), directory_, monitor_, writer_, summary_);
     }
     const bool bfloat16 = files_.bfloat16_features.has_value();
     const auto& file = bfloat16 ? files_.bfloat16_features : files_.features;
     if (!file) return absl::OkStatus();
-    PF_ASSIGN_OR_RETURN(summary_.node_features, WriteFeatureArray(*file, bfloat16, due, monitor_, writer_));
+    PF_ASSIGN_OR_RETURN(summary_.node_features, WriteFeatureArray(*file, bfloat16, due, directory_, monitor_, writer_));
     return absl::OkStatus();
+  }
+
+  DueLabels LabelsDue() const {
+    return {.nodes = count_.nodes,
+            .why = count_.why,
+            .renumbering = renumbering_,
+            .directory = directory_,
+            .memory_bytes = memory_bytes_};
   }
 
   absl::Status ReadLabelsAndSplit() {
     LabelledNodes labelled;
     if (files_.labels) {
-      PF_RETURN_IF_ERROR(
-          WriteLabelArray(*files_.labels, count_.nodes, count_.why, monitor_, writer_, summary_, labelled));
+      PF_RETURN_IF_ERROR(WriteLabelArray(*files_.labels, LabelsDue(), monitor_, writer_, summary_, labelled));
     }
     if (files_.split) {
       PF_ASSIGN_OR_RETURN(SplitGraphs split,
                           ReadSplitArrays(*files_.split, files_.split_masks, count_.nodes, monitor_));
-      return WriteSplits(std::move(split), writer_, summary_);
+      return WriteSplits(std::move(split), renumbering_, writer_, summary_);
     }
-    return files_.labels ? WriteSplits(DrawNodeSplit(options_, labelled), writer_, summary_) : absl::OkStatus();
+    return files_.labels ? WriteSplits(DrawNodeSplit(options_, labelled), renumbering_, writer_, summary_)
+                         : absl::OkStatus();
   }
 
   const ImportOptions& options_;
@@ -196,6 +210,7 @@ class NpyImport {
   GraphSummary& summary_;
   const uint64_t memory_bytes_;
   NodeCount count_;
+  Renumbering renumbering_;
 };
 
 // Of files that mean the same, all but one are too many.
@@ -269,6 +284,11 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.labels, FindNpy(source, "node_label"));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.edge_index, &files.adjacency}));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.features, &files.bfloat16_features, &files.sparse_features}));
+  // The error comes before the edges are read, where it can.
+  if (!files.features && !files.bfloat16_features) {
+    const FeatureSummary found{.type = files.sparse_features ? DataType::kSparse : DataType::kNone};
+    PF_RETURN_IF_ERROR(CheckConverted(options, found));
+  }
   for (const auto* file : {&files.edge_weights, &files.edge_times, &files.edge_features}) {
     // In which order the edges of a matrix are meant, nothing says.
     PF_RETURN_IF_ERROR(CheckAtMostOne({&files.adjacency, file}));

@@ -37,6 +37,7 @@ struct OgbFiles {
 };
 
 absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
+  PF_RETURN_IF_ERROR(CheckGraphSetOptions(options));
   const fs::path& source = options.source;
   OgbFiles files;
   PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));

@@ -165,11 +165,13 @@ class OgbNodesImport {
 
   absl::Status Run() {
     PF_ASSIGN_OR_RETURN(nodes_, ReadCount(files_.node_counts, "nodes", kMaxNodes, monitor_));
-    PF_RETURN_IF_ERROR(CheckNodes(files_.node_counts.name, nodes_, monitor_.limits()));
+    PF_RETURN_IF_ERROR(CheckNodes(files_.node_counts.name, nodes_, monitor_.limits(), options_.order));
     nodes_why_ = absl::StrCat("as ", files_.node_counts.name, " says");
     PF_RETURN_IF_ERROR(ReadEdges());
     PF_RETURN_IF_ERROR(ReadNodeFeatures());
-    return ReadLabelsAndSplit();
+    PF_RETURN_IF_ERROR(CheckConverted(options_, summary_.node_features));
+    PF_RETURN_IF_ERROR(ReadLabelsAndSplit());
+    return WriteSourceRows(renumbering_, writer_, summary_);
   }
 
  private:
@@ -192,7 +194,7 @@ class OgbNodesImport {
       }
       PF_ASSIGN_OR_RETURN(auto text, EdgeTextSource<Record>::Open(input, monitor_));
       OgbEdgeSource<Record> source(std::move(text), std::move(weights));
-      PF_RETURN_IF_ERROR(WriteEdges<Record>(source, plan, monitor_, writer_, summary_));
+      PF_RETURN_IF_ERROR(WriteEdges<Record>(source, plan, monitor_, writer_, summary_, renumbering_));
       edges = source.count();
       return absl::OkStatus();
     });
@@ -214,7 +216,7 @@ class OgbNodesImport {
   }
 
   absl::StatusOr<FeatureSummary> WriteTable(const TableFile& table, const DueTable& due) {
-    return table.is_array ? WriteFeatureArray(table.file, /*bfloat16=*/false, due, monitor_, writer_)
+    return table.is_array ? WriteFeatureArray(table.file, /*bfloat16=*/false, due, directory_, monitor_, writer_)
                           : WriteFeatureRows(table.file, due, directory_, monitor_, writer_);
   }
 
@@ -231,9 +233,13 @@ class OgbNodesImport {
       if (written) return absl::OkStatus();
     }
     if (!files_.dense_features) return absl::OkStatus();
-    PF_ASSIGN_OR_RETURN(
-        summary_.node_features,
-        WriteTable(*files_.dense_features, {.section = SectionKind::kNodeFeatures, .rows = nodes_, .why = nodes_why_}));
+    PF_ASSIGN_OR_RETURN(summary_.node_features,
+                        WriteTable(*files_.dense_features, {.section = SectionKind::kNodeFeatures,
+                                                            .rows = nodes_,
+                                                            .why = nodes_why_,
+                                                            .as = options_.feature_type,
+                                                            .renumbering = &renumbering_,
+                                                            .memory_bytes = memory_bytes_}));
     return absl::OkStatus();
   }
 
@@ -245,9 +251,10 @@ class OgbNodesImport {
                                     .add_inverses = false,
                                     .threads = monitor_.limits().threads};
     const std::string why = absl::StrCat(" (", nodes_why_, ")");
-    PF_ASSIGN_OR_RETURN(auto sparse, files_.sparse_features->is_array
-                                         ? SparseFeaturesImport::ReadMatrix(file, nodes_, why, sorting, monitor_)
-                                         : SparseFeaturesImport::ReadRows(file, nodes_, why, sorting, monitor_));
+    PF_ASSIGN_OR_RETURN(auto sparse,
+                        files_.sparse_features->is_array
+                            ? SparseFeaturesImport::ReadMatrix(file, nodes_, why, renumbering_, sorting, monitor_)
+                            : SparseFeaturesImport::ReadRows(file, nodes_, why, renumbering_, sorting, monitor_));
     const uint64_t width = sparse.width();
     if (files_.dense_features) {
       const TableFile& table = *files_.dense_features;
@@ -264,19 +271,27 @@ class OgbNodesImport {
     return true;
   }
 
+  DueLabels LabelsDue() const {
+    return {.nodes = nodes_,
+            .why = nodes_why_,
+            .renumbering = renumbering_,
+            .directory = directory_,
+            .memory_bytes = memory_bytes_};
+  }
+
   absl::Status ReadLabelsAndSplit() {
     LabelledNodes labelled(nodes_);
     if (files_.labels) {
-      PF_RETURN_IF_ERROR(
-          files_.labels->is_array
-              ? WriteLabelArray(files_.labels->file, nodes_, nodes_why_, monitor_, writer_, summary_, labelled)
-              : WriteLabelRows(files_.labels->file, nodes_, nodes_why_, monitor_, writer_, summary_, labelled));
+      PF_RETURN_IF_ERROR(files_.labels->is_array
+                             ? WriteLabelArray(files_.labels->file, LabelsDue(), monitor_, writer_, summary_, labelled)
+                             : WriteLabelRows(files_.labels->file, LabelsDue(), monitor_, writer_, summary_, labelled));
     }
     if (files_.split) {
       PF_ASSIGN_OR_RETURN(SplitGraphs split, ReadSplit(*files_.split, static_cast<int64_t>(nodes_), monitor_, "node"));
-      return WriteSplits(std::move(split), writer_, summary_);
+      return WriteSplits(std::move(split), renumbering_, writer_, summary_);
     }
-    return files_.labels ? WriteSplits(DrawNodeSplit(options_, labelled), writer_, summary_) : absl::OkStatus();
+    return files_.labels ? WriteSplits(DrawNodeSplit(options_, labelled), renumbering_, writer_, summary_)
+                         : absl::OkStatus();
   }
 
   const ImportOptions& options_;
@@ -288,6 +303,7 @@ class OgbNodesImport {
   const uint64_t memory_bytes_;
   uint64_t nodes_ = 0;
   std::string nodes_why_;
+  Renumbering renumbering_;
 };
 
 int64_t OgbNodeFiles::bytes() const {

@@ -83,9 +83,10 @@ struct ColumnRanges {
 
 absl::StatusOr<SparseFeaturesImport> SparseFeaturesImport::ReadRows(const SourceFile& file, uint64_t nodes,
                                                                     const std::string& why,
+                                                                    const Renumbering& renumbering,
                                                                     const EdgeSorterOptions& sorting,
                                                                     ImportMonitor& monitor) {
-  SparseFeaturesImport out(file.name, nodes, sorting, monitor);
+  SparseFeaturesImport out(file.name, nodes, renumbering, sorting, monitor);
   PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(file, monitor));
   std::vector<WeightedEdge> batch;
   int64_t width = 0;
@@ -96,7 +97,10 @@ absl::StatusOr<SparseFeaturesImport> SparseFeaturesImport::ReadRows(const Source
       if (width == 0) width = CountCells(line) == 2 ? 2 : 3;
       PF_ASSIGN_OR_RETURN(const WeightedEdge entry, ParseEntry(rows, line, width, nodes, why));
       out.width_ = std::max(out.width_, uint64_t{MinorOf(entry.key)} + 1);
-      if (entry.weight != 0) batch.push_back(entry);
+      if (entry.weight != 0) {
+        batch.push_back(
+            {.key = MakeEdgeKey(renumbering.New(MajorOf(entry.key)), MinorOf(entry.key)), .weight = entry.weight});
+      }
     }
     if (batch.size() < kBatch && more) continue;
     PF_RETURN_IF_ERROR(out.sorted_->Add(batch));
@@ -109,9 +113,10 @@ absl::StatusOr<SparseFeaturesImport> SparseFeaturesImport::ReadRows(const Source
 
 absl::StatusOr<SparseFeaturesImport> SparseFeaturesImport::ReadMatrix(const SourceFile& file, uint64_t nodes,
                                                                       const std::string& why,
+                                                                      const Renumbering& renumbering,
                                                                       const EdgeSorterOptions& sorting,
                                                                       ImportMonitor& monitor) {
-  SparseFeaturesImport out(file.name, nodes, sorting, monitor);
+  SparseFeaturesImport out(file.name, nodes, renumbering, sorting, monitor);
   PF_ASSIGN_OR_RETURN(CsrMatrix matrix, CsrMatrix::Open(file, monitor));
   if (matrix.rows() != nodes) {
     return absl::InvalidArgumentError(
@@ -125,7 +130,7 @@ absl::StatusOr<SparseFeaturesImport> SparseFeaturesImport::ReadMatrix(const Sour
     if (!more) break;
     batch.clear();
     for (const MatrixEntry& e : entries) {
-      if (e.value != 0) batch.push_back({.key = MakeEdgeKey(e.row, e.column), .weight = e.value});
+      if (e.value != 0) batch.push_back({.key = MakeEdgeKey(renumbering.New(e.row), e.column), .weight = e.value});
     }
     PF_RETURN_IF_ERROR(out.sorted_->Add(batch));
     out.entries_ += batch.size();
@@ -158,7 +163,8 @@ absl::Status SparseFeaturesImport::Write(uint64_t width, const std::filesystem::
     for (const WeightedEdge& entry : entries) {
       const uint32_t node = MajorOf(entry.key), column = MinorOf(entry.key);
       if (std::exchange(any, true) && entry.key == last) {
-        return absl::InvalidArgumentError(absl::StrCat(name_, ": node ", node, ": feature ", column, " stands twice"));
+        return absl::InvalidArgumentError(
+            absl::StrCat(name_, ": node ", renumbering_->Old(node), ": feature ", column, " stands twice"));
       }
       last = entry.key;
       ++offsets[uint64_t{node} + 1];

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/import/renumbering.h"
 #include "data/sort/edge_sorter.h"
 #include "data/source/import_monitor.h"
 #include "data/source/source_file.h"
@@ -21,11 +22,13 @@ namespace permafrost::data {
 class SparseFeaturesImport {
  public:
   // Rows "node,feature[,value]" in any order; where the third column is missing, values are 1.
-  // `why`: where the number of nodes is from, in parentheses.
+  // `why`: where the number of nodes is from, in parentheses. `renumbering`, borrowed: of the nodes.
   static absl::StatusOr<SparseFeaturesImport> ReadRows(const SourceFile& file, uint64_t nodes, const std::string& why,
-                                                       const EdgeSorterOptions& sorting, ImportMonitor& monitor);
+                                                       const Renumbering& renumbering, const EdgeSorterOptions& sorting,
+                                                       ImportMonitor& monitor);
   // A CSR matrix of scipy.sparse.save_npz.
   static absl::StatusOr<SparseFeaturesImport> ReadMatrix(const SourceFile& file, uint64_t nodes, const std::string& why,
+                                                         const Renumbering& renumbering,
                                                          const EdgeSorterOptions& sorting, ImportMonitor& monitor);
   // Entries read, zeros apart.
   uint64_t entries() const { return entries_; }
@@ -38,13 +41,16 @@ class SparseFeaturesImport {
                      GraphWriter& writer, GraphSummary& summary);
 
  private:
-  SparseFeaturesImport(std::string name, uint64_t nodes, const EdgeSorterOptions& sorting, ImportMonitor& monitor)
+  SparseFeaturesImport(std::string name, uint64_t nodes, const Renumbering& renumbering,
+                       const EdgeSorterOptions& sorting, ImportMonitor& monitor)
       : name_(std::move(name)),
         nodes_(nodes),
+        renumbering_(&renumbering),
         sorted_(std::make_unique<EdgeSorter<WeightedEdge>>(sorting, monitor.stop())) {}
 
   std::string name_;
   uint64_t nodes_, entries_ = 0, width_ = 0;
+  const Renumbering* renumbering_;
   std::unique_ptr<EdgeSorter<WeightedEdge>> sorted_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/sampling/draw.h"
+#include "data/store/node_names.h"
 
 namespace permafrost::data {
 namespace {
@@ -106,36 +107,63 @@ absl::Status SampleWalks(const GraphView& view, const WalkOptions& options, int 
   return RandomWalks(view, answer.nodes, options, threads, answer.walks);
 }
 
+absl::Status NameRows(const NodeNames& names, SampleAnswer& answer) {
+  std::vector<NodeId> rows = answer.nodes;
+  rows.insert(rows.end(), answer.walks.begin(), answer.walks.end());
+  for (const SampleAnswer::Edge& edge : answer.edges) {
+    rows.push_back(edge.source);
+    rows.push_back(edge.target);
+  }
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  for (const NodeId row : rows) {
+    PF_ASSIGN_OR_RETURN(std::string name, NameOf(names, row));
+    answer.names.emplace_back(row, std::move(name));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<SampleAnswer> Sample(const Graph& graph, const SampleQuery& query, int threads) {
   const GraphView& view = graph.view();
   Violations violations;
-  if (query.nodes.empty() && (query.count < 1 || query.count > kMaxCount)) {
+  std::vector<NodeId> nodes = query.nodes;
+  if (!query.names.empty()) {
+    if (!nodes.empty()) violations.Add("names", "stand beside nodes; one of them is accepted");
+    if (query.names.size() > static_cast<size_t>(kMaxCount)) {
+      violations.Add("names", absl::StrCat(query.names.size(), " names; at most ", kMaxCount, " are accepted"));
+    }
+    PF_RETURN_IF_ERROR(violations.ToStatus());
+    PF_ASSIGN_OR_RETURN(nodes, FindNames(graph, query.names));
+  }
+  const std::string_view given = query.names.empty() ? "nodes" : "names";
+  if (nodes.empty() && (query.count < 1 || query.count > kMaxCount)) {
     violations.Add("count", absl::StrCat(query.count, " is outside 1..", kMaxCount));
   }
-  if (query.nodes.size() > static_cast<size_t>(kMaxCount)) {
-    violations.Add("nodes", absl::StrCat(query.nodes.size(), " nodes; at most ", kMaxCount, " are accepted"));
+  if (nodes.size() > static_cast<size_t>(kMaxCount)) {
+    violations.Add("nodes", absl::StrCat(nodes.size(), " nodes; at most ", kMaxCount, " are accepted"));
   }
-  for (size_t i = 0; i < query.nodes.size(); ++i) {
-    if (query.nodes[i] >= view.nodes) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] >= view.nodes) {
       violations.Add(absl::StrCat("nodes[", i, "]"),
-                     absl::StrCat(query.nodes[i], " is none of the graph's ", view.nodes, " rows"));
+                     absl::StrCat(nodes[i], " is none of the graph's ", view.nodes, " rows"));
     }
   }
   if (std::holds_alternative<NeighborSamplingOptions>(query.kind)) {
     absl::flat_hash_set<NodeId> seen;
-    for (size_t i = 0; i < query.nodes.size(); ++i) {
-      if (seen.insert(query.nodes[i]).second) continue;
-      violations.Add(absl::StrCat("nodes[", i, "]"),
-                     absl::StrCat(query.nodes[i], " stands twice; each may stand once"));
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (seen.insert(nodes[i]).second) continue;
+      violations.Add(absl::StrCat(AbslView(given), "[", i, "]"),
+                     absl::StrCat(query.names.empty() ? absl::StrCat(nodes[i]) : query.names[i],
+                                  " stands twice; each may stand once"));
     }
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
 
   const auto seed = std::visit([](const auto& kind) { return kind.seed; }, query.kind);
   SampleAnswer answer;
-  answer.nodes = query.nodes.empty() ? DrawNodes(view.nodes, query.count, seed) : query.nodes;
+  answer.nodes = nodes.empty() ? DrawNodes(view.nodes, query.count, seed) : std::move(nodes);
   const auto begin = std::chrono::steady_clock::now();
   if (const auto* sampling = std::get_if<NeighborSamplingOptions>(&query.kind)) {
     PF_RETURN_IF_ERROR(SampleNeighbors(view, *sampling, threads, answer));
@@ -143,6 +171,7 @@ absl::StatusOr<SampleAnswer> Sample(const Graph& graph, const SampleQuery& query
     PF_RETURN_IF_ERROR(SampleWalks(view, std::get<WalkOptions>(query.kind), threads, answer));
   }
   answer.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (graph.summary().named) PF_RETURN_IF_ERROR(NameRows(graph.names(), answer));
   PF_RETURN_IF_ERROR(graph.CheckIntact());
   return answer;
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -14,8 +16,10 @@
 namespace permafrost::data {
 
 struct SampleQuery {
-  std::vector<NodeId> nodes;  // seeds or starts; empty: `count` of them are drawn by the seed
-  int64_t count = 5;          // 1..10,000
+  // Seeds or starts, as rows or by the source's names for them; both empty: `count` of them are drawn by the seed.
+  std::vector<NodeId> nodes;
+  std::vector<std::string> names;
+  int64_t count = 5;  // 1..10,000
   // What to draw around them.
   std::variant<NeighborSamplingOptions, WalkOptions> kind;
 };
@@ -33,6 +37,8 @@ struct SampleAnswer {
   // Of walks: [nodes, length].
   int64_t walk_length = 0;
   std::vector<NodeId> walks;
+  // What the source calls the rows above, each once, rising; none where the graph has no names.
+  std::vector<std::pair<NodeId, std::string>> names;
   double seconds = 0;  // what drawing took
 };
 

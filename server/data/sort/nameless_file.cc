@@ -22,11 +22,12 @@ absl::StatusOr<NamelessFile> NamelessFile::Create(const std::filesystem::path& d
   return NamelessFile(directory, std::move(file));
 }
 
-absl::Status NamelessFile::Append(std::span<const std::byte> bytes, const std::stop_token& stop) {
+absl::Status NamelessFile::Write(uint64_t offset, std::span<const std::byte> bytes, const std::stop_token& stop) {
   constexpr size_t kPieceBytes = size_t{4} << 20;
   while (!bytes.empty()) {
     PF_RETURN_IF_ERROR(CheckStop(stop));
-    const ssize_t n = write(file_->get(), bytes.data(), std::min(bytes.size(), kPieceBytes));
+    const ssize_t n =
+        pwrite(file_->get(), bytes.data(), std::min(bytes.size(), kPieceBytes), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == ENOSPC || errno == EDQUOT)) {
       return AsTransient(absl::ResourceExhaustedError(
@@ -34,7 +35,8 @@ absl::Status NamelessFile::Append(std::span<const std::byte> bytes, const std::s
                        size_, " bytes of one file; free some, or give it more memory (options.memory_bytes)")));
     }
     if (n < 0) return SystemError(errno, directory_, "write a temporary file in it");
-    size_ += static_cast<uint64_t>(n);
+    offset += static_cast<uint64_t>(n);
+    size_ = std::max(size_, offset);
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
   return absl::OkStatus();
@@ -70,18 +72,24 @@ absl::Status WaitingColumn::Flush() {
 
 absl::Status WaitingColumn::MoveTo(GraphWriter& writer, SectionKind kind, ElementType type, uint32_t width) {
   PF_RETURN_IF_ERROR(writer.Begin(kind, type, width));
+  return Drain(1, [&writer](std::span<const std::byte> bytes) { return writer.Append(bytes); });
+}
+
+absl::Status WaitingColumn::Drain(uint64_t row_bytes,
+                                  const std::function<absl::Status(std::span<const std::byte>)>& take) {
   if (file_ != nullptr) {
     constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
-    std::vector<std::byte> piece(kPieceBytes);
-    for (uint64_t at = 0; at < file_->size(); at += kPieceBytes) {
+    const uint64_t most = std::max<uint64_t>(1, kPieceBytes / row_bytes) * row_bytes;
+    std::vector<std::byte> piece(most);
+    for (uint64_t at = 0; at < file_->size(); at += most) {
       PF_RETURN_IF_ERROR(CheckStop(stop_));
-      const auto bytes = std::span(piece).first(static_cast<size_t>(std::min(kPieceBytes, file_->size() - at)));
+      const auto bytes = std::span(piece).first(static_cast<size_t>(std::min(most, file_->size() - at)));
       PF_RETURN_IF_ERROR(file_->Read(at, bytes));
-      PF_RETURN_IF_ERROR(writer.Append(bytes));
+      PF_RETURN_IF_ERROR(take(bytes));
     }
     file_.reset();
   }
-  PF_RETURN_IF_ERROR(writer.Append(buffer_));
+  PF_RETURN_IF_ERROR(take(buffer_));
   buffer_ = {};
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -22,7 +23,11 @@ class NamelessFile {
  public:
   static absl::StatusOr<NamelessFile> Create(const std::filesystem::path& directory);
   // ResourceExhausted, transient, where the disk is full. Cancelled, between pieces, once `stop` is requested.
-  absl::Status Append(std::span<const std::byte> bytes, const std::stop_token& stop);
+  absl::Status Append(std::span<const std::byte> bytes, const std::stop_token& stop) {
+    return Write(size_, bytes, stop);
+  }
+  // The same at `offset`; what lies between the bytes that were written reads as zeros.
+  absl::Status Write(uint64_t offset, std::span<const std::byte> bytes, const std::stop_token& stop);
   // Fills `out` from `offset`, which with its size lies within size().
   absl::Status Read(uint64_t offset, std::span<std::byte> out) const;
   uint64_t size() const { return size_; }
@@ -48,6 +53,8 @@ class WaitingColumn {
   absl::Status AppendBytes(std::span<const std::byte> bytes);
   // Writes all of it as a section.
   absl::Status MoveTo(GraphWriter& writer, SectionKind kind, ElementType type, uint32_t width = 1);
+  // Gives all of it to `take`, once, in pieces of whole rows where only whole rows were appended.
+  absl::Status Drain(uint64_t row_bytes, const std::function<absl::Status(std::span<const std::byte>)>& take);
   uint64_t size() const { return buffer_.size() + (file_ ? file_->size() : 0); }
 
  private:

@@ -52,6 +52,18 @@ void CheckEdgeList(const EdgeListOptions& edges, Violations& violations) {
   }
 }
 
+// What only one large graph can be asked for.
+void CheckLayout(const ImportOptions& options, Violations& violations) {
+  const auto refuse = [&violations](std::string_view field, std::string_view value, std::string_view accepted) {
+    violations.Add(field, absl::StrCat(AbslView(value), " is for one large graph, and this is a set of graphs; ",
+                                       AbslView(accepted), " is accepted"));
+  };
+  if (options.feature_type != FeatureType::kAsIs) {
+    refuse("options.feature_type", kFeatureTypeNames.Name(options.feature_type), "as-is");
+  }
+  if (options.order != NodeOrder::kNone) refuse("options.order", kNodeOrderNames.Name(options.order), "none");
+}
+
 }  // namespace
 
 absl::Status CheckImportOptions(const ImportOptions& options) {
@@ -59,10 +71,17 @@ absl::Status CheckImportOptions(const ImportOptions& options) {
   if (options.source.empty()) violations.Add("options.source_path", "empty; name a file or a directory on the server");
   CheckSplit(options, violations);
   CheckEdgeList(options.edge_list, violations);
+  if (options.format == ImportFormat::kOgbGraphs) CheckLayout(options, violations);
   if (options.memory_bytes != 0 && options.memory_bytes < kLeastMemory) {
     violations.Add("options.memory_bytes",
                    absl::StrCat(options.memory_bytes, " is neither 0 nor at least ", kLeastMemory, " (16 MiB)"));
   }
+  return violations.ToStatus();
+}
+
+absl::Status CheckGraphSetOptions(const ImportOptions& options) {
+  Violations violations;
+  CheckLayout(options, violations);
   return violations.ToStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "base/cores.h"
 #include "base/enum_names.h"
+#include "data/store/types.h"
 
 namespace permafrost::data {
 
@@ -54,6 +55,20 @@ inline constexpr EnumNames<NodeFeatureChoice, 3> kNodeFeatureChoiceNames{{{{Node
                                                                            {NodeFeatureChoice::kDense, "dense"},
                                                                            {NodeFeatureChoice::kSparse, "sparse"}}}};
 
+// What dense node features of one large graph are stored as.
+enum class FeatureType {
+  kAsIs,  // as the source has them; text: int32 where all cells are integers, else float32
+  kFloat32,
+  kFloat16,   // a value that would become infinite is refused
+  kBfloat16,  // the same
+  kInt8,      // multiples -127..127 of a scale for each column: its largest absolute value / 127
+};
+inline constexpr EnumNames<FeatureType, 5> kFeatureTypeNames{{{{FeatureType::kAsIs, "as-is"},
+                                                               {FeatureType::kFloat32, "float32"},
+                                                               {FeatureType::kFloat16, "float16"},
+                                                               {FeatureType::kBfloat16, "bfloat16"},
+                                                               {FeatureType::kInt8, "int8"}}}};
+
 struct EdgeListOptions {
   NodeIds node_ids = NodeIds::kRows;
   // Columns after source and target, in order. Empty: from the header where there is one (weight, timestamp, time),
@@ -81,6 +96,12 @@ struct ImportOptions {
   bool keep_out_edges = true;
   // One large graph, of the OGB layout.
   NodeFeatureChoice node_features = NodeFeatureChoice::kAuto;
+  // One large graph, dense node features: converted to the nearest value of this type, ties to even. Other than kAsIs
+  // it is refused where there are none.
+  FeatureType feature_type = FeatureType::kAsIs;
+  // One large graph: how rows are numbered. Other than kNone costs a second sort of the edges, and of labels and
+  // features a second writing and reading; the source's ids are kept (NodeNames).
+  NodeOrder order = NodeOrder::kNone;
   // Which of split/* to read; empty: the only one; none there: a seeded random one.
   std::string split;
   uint64_t split_seed = 0;
@@ -94,6 +115,8 @@ struct ImportOptions {
 
 // Ok, or InvalidArgument with a violation for each option that cannot be, as "options.train_fraction".
 absl::Status CheckImportOptions(const ImportOptions& options);
+// The same for options that a source can only be asked for once it is known to be one large graph, where it is not.
+absl::Status CheckGraphSetOptions(const ImportOptions& options);
 
 struct ImportProgress {
   std::string current_file;

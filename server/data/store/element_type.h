@@ -9,13 +9,14 @@
 
 namespace permafrost::data {
 
-inline constexpr std::array<std::pair<DataType, ElementType>, 6> kFeatureTypes{{
+inline constexpr std::array<std::pair<DataType, ElementType>, 7> kFeatureTypes{{
     {DataType::kInt32, ElementType::kInt32},
     {DataType::kFloat32, ElementType::kFloat32},
     {DataType::kFloat16, ElementType::kFloat16},
     {DataType::kBfloat16, ElementType::kBfloat16},
     {DataType::kUint8, ElementType::kUint8},
     {DataType::kInt64, ElementType::kInt64},
+    {DataType::kInt8, ElementType::kInt8},
 }};
 
 // kNone for what features are not made of.

@@ -10,16 +10,18 @@ namespace permafrost::data {
 
 absl::Status ReadRows(const DenseFeatures& features, uint64_t begin, uint64_t end, float* out) {
   if (begin >= end) return absl::OkStatus();
+  if (!features.scales.Touch(0, features.scales.size())) return features.scales.status();
   // In one go: its blocks may be single pages, and those of a mapping come one at a time.
   AdviseWillNeed(features.bytes.Reads(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes()));
   if (!features.bytes.Touch(features.OffsetOf(begin), features.OffsetOf(end - 1) + features.row_bytes())) {
     return features.bytes.status();
   }
   for (uint64_t row = begin, next; row < end; row = next) {
-    const uint64_t group = features.groups.rows;
+    // Scales are of one row.
+    const uint64_t group = features.type == DataType::kInt8 ? 1 : features.groups.rows;
     next = group == 0 ? end : std::min(end, row - row % group + group);
     const auto count = static_cast<int64_t>(next - row) * features.width;
-    ToFloat(features.type, features.bytes.data() + features.OffsetOf(row), count, out);
+    ToFloat(features.type, features.bytes.data() + features.OffsetOf(row), count, out, features.scales.data());
     out += count;
   }
   return absl::OkStatus();

@@ -60,22 +60,25 @@ enum class ElementType : uint32_t {
   kBfloat16 = 7,
   kUint8 = 8,
   kInt64 = 9,
+  kInt8 = 10,
 };
-inline constexpr EnumNames<ElementType, 9> kElementTypeNames{{{{ElementType::kBytes, "bytes"},
-                                                               {ElementType::kInt32, "int32"},
-                                                               {ElementType::kFloat32, "float32"},
-                                                               {ElementType::kUint32, "uint32"},
-                                                               {ElementType::kUint64, "uint64"},
-                                                               {ElementType::kFloat16, "float16"},
-                                                               {ElementType::kBfloat16, "bfloat16"},
-                                                               {ElementType::kUint8, "uint8"},
-                                                               {ElementType::kInt64, "int64"}}}};
+inline constexpr EnumNames<ElementType, 10> kElementTypeNames{{{{ElementType::kBytes, "bytes"},
+                                                                {ElementType::kInt32, "int32"},
+                                                                {ElementType::kFloat32, "float32"},
+                                                                {ElementType::kUint32, "uint32"},
+                                                                {ElementType::kUint64, "uint64"},
+                                                                {ElementType::kFloat16, "float16"},
+                                                                {ElementType::kBfloat16, "bfloat16"},
+                                                                {ElementType::kUint8, "uint8"},
+                                                                {ElementType::kInt64, "int64"},
+                                                                {ElementType::kInt8, "int8"}}}};
 
 // 0 for a value that is no ElementType.
 constexpr uint64_t ElementBytes(ElementType type) {
   switch (type) {
     case ElementType::kBytes:
     case ElementType::kUint8:
+    case ElementType::kInt8:
       return 1;
     case ElementType::kFloat16:
     case ElementType::kBfloat16:
@@ -125,8 +128,9 @@ enum class SectionKind : uint32_t {
   kNodeNameOffsets = 29,     // uint64 [nodes + 1]
   kNodeNameText = 30,        // bytes
   kBlockChecksums = 31,      // uint64; see above
+  kNodeFeatureScales = 32,   // float32 [1, width]: what int8 node_features are multiples of; absent for other types
 };
-inline constexpr std::size_t kSectionKinds = 31;
+inline constexpr std::size_t kSectionKinds = 32;
 inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
     {{{SectionKind::kSummary, "summary"},
       {SectionKind::kNodeOffsets, "node_offsets"},
@@ -158,7 +162,8 @@ inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
       {SectionKind::kNodeNumbers, "node_numbers"},
       {SectionKind::kNodeNameOffsets, "node_name_offsets"},
       {SectionKind::kNodeNameText, "node_name_text"},
-      {SectionKind::kBlockChecksums, "block_checksums"}}}};
+      {SectionKind::kBlockChecksums, "block_checksums"},
+      {SectionKind::kNodeFeatureScales, "node_feature_scales"}}}};
 
 struct SectionEntry {
   SectionKind kind;

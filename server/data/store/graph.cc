@@ -42,7 +42,9 @@ class MappedGraph final : public Graph {
                                            .columns = MakeColumn<uint32_t>(K::kNodeFeatureColumns),
                                            .values = MakeColumn<float>(K::kNodeFeatureValues)};
     } else if (summary_.node_features.type != DataType::kNone) {
-      view_.node_features = MakeDense(K::kNodeFeatures, summary_.node_features);
+      DenseFeatures dense = MakeDense(K::kNodeFeatures, summary_.node_features);
+      dense.scales = MakeColumn<float>(K::kNodeFeatureScales);
+      view_.node_features = dense;
     }
     view_.edge_features = MakeDense(K::kEdgeFeatures, summary_.edge_features);
     view_.num_targets = summary_.num_targets;

@@ -59,7 +59,8 @@ struct DenseFeatures {
   DataType type = DataType::kNone;  // never kSparse
   int64_t width = 0;
   Column<std::byte> bytes;
-  RowGroups groups;  // how rows of width * ElementBytes(type) lie in `bytes`
+  RowGroups groups;      // how rows of width * ElementBytes(type) lie in `bytes`
+  Column<float> scales;  // [width] of kInt8, else absent
 
   uint64_t row_bytes() const { return static_cast<uint64_t>(width) * ElementBytes(type); }
   uint64_t OffsetOf(uint64_t row) const { return groups.OffsetOf(row, row_bytes()); }
@@ -101,6 +102,7 @@ struct GraphSummary {
   bool inverse_edges_added = false;
   bool weighted = false, timestamped = false;
   bool named = false;                                          // source ids that are not the rows; text or numbers
+  NodeOrder order = NodeOrder::kNone;                          // other than kNone: named
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // degrees are of `in`
   int64_t duplicate_edges = 0;                                 // dropped by the import, where it was asked to
   FeatureSummary node_features, edge_features;

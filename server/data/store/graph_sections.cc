@@ -97,6 +97,8 @@ class Checker {
         return Shape{.type = std::nullopt, .width = std::nullopt, .rows = nodes};
       case K::kEdgeFeatures:
         return Shape{.type = std::nullopt, .width = std::nullopt, .rows = std::nullopt};
+      case K::kNodeFeatureScales:
+        return Shape{.type = ElementType::kFloat32, .width = static_cast<uint32_t>(s_.node_features.width), .rows = 1};
       case K::kNodeFeatureColumns:
         return Shape{.type = ElementType::kUint32, .rows = std::nullopt};
       case K::kNodeFeatureValues:
@@ -155,6 +157,10 @@ class Checker {
     PF_RETURN_IF_ERROR(needs(K::kNodeFeatureOffsets, sparse, kFeatures));
     PF_RETURN_IF_ERROR(needs(K::kNodeFeatureColumns, sparse, kFeatures));
     if (!sparse) PF_RETURN_IF_ERROR(needs(K::kNodeFeatureValues, false, kFeatures));
+    PF_RETURN_IF_ERROR(needs(K::kNodeFeatureScales, s_.node_features.type == DataType::kInt8, kFeatures));
+    if (s_.edge_features.type == DataType::kInt8) {
+      return Mismatch(SectionField(K::kEdgeFeatures, "type"), "int8", "a type that needs no scales");
+    }
     PF_RETURN_IF_ERROR(
         needs(K::kEdgeFeatures, s_.edge_features.type != DataType::kNone, "against the summary's `edge_features`"));
     const bool names = Has(K::kNodeNameOffsets);

@@ -59,6 +59,7 @@ struct GraphSchema {
     a("weighted", s.weighted);
     a("timestamped", s.timestamped);
     a("named", s.named);
+    a("order", s.order, kNodeOrderNames);
     a("self_loops", s.self_loops);
     a("isolated_nodes", s.isolated_nodes);
     a("max_degree", s.max_degree);
@@ -82,6 +83,9 @@ struct GraphSchema {
     a("width", f.width);
     a("min", f.min);
     a("max", f.max);
+    a("converted_from", f.converted_from, kDataTypeNames);
+    a("largest_error", f.largest_error);
+    a("rms_error", f.rms_error);
   }
 };
 

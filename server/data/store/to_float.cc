@@ -16,7 +16,7 @@ void ForValues(const std::byte* bytes, int64_t count, const Convert& convert, co
 }
 
 template <class To>
-void ForFloats(DataType type, const std::byte* bytes, int64_t count, const To& to) {
+void ForFloats(DataType type, const std::byte* bytes, int64_t count, const float* scales, const To& to) {
   const auto cast = [](auto value) { return static_cast<float>(value); };
   switch (type) {
     case DataType::kFloat32:
@@ -31,6 +31,9 @@ void ForFloats(DataType type, const std::byte* bytes, int64_t count, const To& t
       return ForValues<int64_t>(bytes, count, cast, to);
     case DataType::kUint8:
       return ForValues<uint8_t>(bytes, count, cast, to);
+    case DataType::kInt8:
+      if (scales == nullptr) return;
+      return ForValues<int8_t>(bytes, count, cast, [&](int64_t i, float value) { to(i, value * scales[i]); });
     case DataType::kNone:
     case DataType::kSparse:
       return;
@@ -39,16 +42,18 @@ void ForFloats(DataType type, const std::byte* bytes, int64_t count, const To& t
 
 }  // namespace
 
-void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* __restrict__ out) {
+void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* __restrict__ out,
+             const float* __restrict__ scales) {
   if (type == DataType::kFloat32) {
     if (count > 0) std::memcpy(out, bytes, static_cast<size_t>(count) * sizeof(float));
     return;
   }
-  ForFloats(type, bytes, count, [out](int64_t i, float value) { out[i] = value; });
+  ForFloats(type, bytes, count, scales, [out](int64_t i, float value) { out[i] = value; });
 }
 
-void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* __restrict__ sums) {
-  ForFloats(type, bytes, count, [sums](int64_t i, float value) { sums[i] += value; });
+void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* __restrict__ sums,
+                const float* __restrict__ scales) {
+  ForFloats(type, bytes, count, scales, [sums](int64_t i, float value) { sums[i] += value; });
 }
 
 }  // namespace permafrost::data

@@ -26,8 +26,9 @@ inline float HalfToFloat(uint16_t half) {
 inline float Bfloat16ToFloat(uint16_t value) { return std::bit_cast<float>(uint32_t{value} << 16); }
 
 // Writes `count` values of `type` from `bytes`, which need no alignment, to `out`. Integers beyond 2^24 are rounded.
-void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* out);
+// scales: of kInt8, [count], by which the values are multiplied; of other types not read.
+void ToFloat(DataType type, const std::byte* bytes, int64_t count, float* out, const float* scales = nullptr);
 // Adds them to sums[0..count-1].
-void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* sums);
+void AddAsFloat(DataType type, const std::byte* bytes, int64_t count, float* sums, const float* scales = nullptr);
 
 }  // namespace permafrost::data

@@ -8,7 +8,7 @@
 
 namespace permafrost::data {
 
-// kSparse: rows of (column, value) in a large graph.
+// kSparse: rows of (column, value) in a large graph. kInt8: multiples of a scale a column.
 enum class DataType : uint32_t {
   kNone = 0,
   kInt32 = 1,
@@ -18,20 +18,27 @@ enum class DataType : uint32_t {
   kUint8 = 5,
   kInt64 = 6,
   kSparse = 7,
+  kInt8 = 8,
 };
-inline constexpr EnumNames<DataType, 8> kDataTypeNames{{{{DataType::kNone, "none"},
+inline constexpr EnumNames<DataType, 9> kDataTypeNames{{{{DataType::kNone, "none"},
                                                          {DataType::kInt32, "int32"},
                                                          {DataType::kFloat32, "float32"},
                                                          {DataType::kFloat16, "float16"},
                                                          {DataType::kBfloat16, "bfloat16"},
                                                          {DataType::kUint8, "uint8"},
                                                          {DataType::kInt64, "int64"},
-                                                         {DataType::kSparse, "sparse"}}}};
+                                                         {DataType::kSparse, "sparse"},
+                                                         {DataType::kInt8, "int8"}}}};
 
 struct FeatureSummary {
   DataType type = DataType::kNone;
   int64_t width = 0;
   std::vector<double> min, max;  // per column; empty for a table without rows
+  // What the source's values were before the import converted them; kNone: they are as the source has them.
+  DataType converted_from = DataType::kNone;
+  // What the conversion cost: absolute differences to the source's values, each divided by the largest absolute value
+  // of its column. The largest, and the root of the mean square, over all values.
+  double largest_error = 0, rms_error = 0;
 };
 
 enum class Split : uint32_t { kTrain = 0, kValid = 1, kTest = 2 };
@@ -40,6 +47,15 @@ inline constexpr EnumNames<Split, 3> kSplitNames{
 
 // Node ids are rows, 0-based, and take 32 bits.
 using NodeId = uint32_t;
+
+// How an import numbered the rows of one large graph.
+enum class NodeOrder : uint32_t {
+  kNone,       // as the source does
+  kDegree,     // by falling number of edges that begin in a node
+  kCommunity,  // communities one after the other
+};
+inline constexpr EnumNames<NodeOrder, 3> kNodeOrderNames{
+    {{{NodeOrder::kNone, "none"}, {NodeOrder::kDegree, "degree"}, {NodeOrder::kCommunity, "community"}}}};
 
 // Sizes of a set's or a split's graphs; standard deviations are over the population.
 struct SizeStatistics {

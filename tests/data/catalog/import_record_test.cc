@@ -30,6 +30,8 @@ TEST(ImportRecord, ComesBackWhole) {
                  .comment = '\0',
                  .num_nodes = 4'294'967'295};
   o.node_features = NodeFeatureChoice::kDense;
+  o.feature_type = FeatureType::kInt8;
+  o.order = NodeOrder::kCommunity;
   o.memory_bytes = uint64_t{1} << 63;
   const auto read = RecordFromJson(RecordToJson(record));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -47,6 +49,8 @@ TEST(ImportRecord, ComesBackWhole) {
   EXPECT_EQ(read->options.valid_fraction, o.valid_fraction);
   EXPECT_EQ(read->options.edge_list, o.edge_list);
   EXPECT_EQ(read->options.node_features, o.node_features);
+  EXPECT_EQ(read->options.feature_type, o.feature_type);
+  EXPECT_EQ(read->options.order, o.order);
   EXPECT_EQ(read->options.memory_bytes, o.memory_bytes);
 }
 
@@ -67,6 +71,8 @@ TEST(ImportRecord, AnOlderRecordTakesDefaults) {
   EXPECT_FALSE(read->options.coalesce);
   EXPECT_TRUE(read->options.keep_out_edges);
   EXPECT_EQ(read->options.edge_list, EdgeListOptions());
+  EXPECT_EQ(read->options.feature_type, FeatureType::kAsIs);
+  EXPECT_EQ(read->options.order, NodeOrder::kNone);
   EXPECT_EQ(read->options.memory_bytes, 0u);
 }
 

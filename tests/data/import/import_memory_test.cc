@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-// What the program started anew is to do: "SOURCE STORE MEMORY INVERSES KILLED_AT".
+// What the program started anew is to do: "SOURCE STORE MEMORY INVERSES KILLED_AT ORDER".
 constexpr const char* kJob = "PERMAFROST_TEST_IMPORT";
 
 // Peak resident bytes of this process; 0 where the system does not tell.
@@ -40,9 +40,10 @@ TEST(ImportMemory, Started) {
   std::istringstream words(job);
   fs::path source, store;
   ImportOptions options;
-  int killed_at = 0, sorts = 0;
-  words >> source >> store >> options.memory_bytes >> options.add_inverse_edges >> killed_at;
+  int killed_at = 0, sorts = 0, order = 0;
+  words >> source >> store >> options.memory_bytes >> options.add_inverse_edges >> killed_at >> order;
   options.source = source;
+  options.order = static_cast<NodeOrder>(order);
   const uint64_t bare = PeakBytes();
   const auto observer = [&](const ImportProgress& progress) {
     if (progress.current_file == "sorting" && ++sorts == killed_at) kill(getpid(), SIGKILL);
@@ -75,11 +76,13 @@ class ImportMemoryOfAProcess : public ::testing::Test {
     std::ofstream out(source_);
     for (int e = 0; e < 4'000'000; ++e) out << random.Below(200'000) << ',' << random.Below(200'000) << '\n';
   }
-  std::string Job(uint64_t memory_bytes, bool add_inverse_edges, int killed_at = 0) {
+  std::string Job(uint64_t memory_bytes, bool add_inverse_edges, int killed_at = 0,
+                  NodeOrder order = NodeOrder::kNone) {
     fs::remove_all(store_);
     fs::create_directories(store_);
     return source_.string() + " " + store_.string() + " " + std::to_string(memory_bytes) +
-           (add_inverse_edges ? " 1 " : " 0 ") + std::to_string(killed_at);
+           (add_inverse_edges ? " 1 " : " 0 ") + std::to_string(killed_at) + " " +
+           std::to_string(static_cast<int>(order));
   }
   uint64_t Peak() {
     uint64_t peak = 0;
@@ -101,6 +104,8 @@ TEST_F(ImportMemoryOfAProcess, StaysNearItsCapForAGraphSeveralTimesLarger) {
     // Offsets, threads, and what the C library keeps.
     constexpr uint64_t kBeside = 12 * kMiB;
     EXPECT_LT(Peak(), 16 * kMiB + kBeside) << (add_inverse_edges ? "with inverses" : "both ways");
+    ASSERT_EQ(Start(Job(16 * kMiB, add_inverse_edges, 0, NodeOrder::kCommunity)), 0);
+    EXPECT_LT(Peak(), 16 * kMiB + kBeside) << "in another order";
   }
 }
 

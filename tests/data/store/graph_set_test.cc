@@ -213,7 +213,7 @@ TEST_F(GraphSetTest, WhatDoesNotAddUpIsNamed) {
       {"a section twice", edit_entry(K::kLabels, [](SectionEntry& e) { e.kind = K::kEdgeSource; }),
        "section edge_source: stands twice"},
       {"a type that is none", edit_entry(K::kLabels, [](SectionEntry& e) { e.type = static_cast<ElementType>(77); }),
-       "section labels: type: is 77, expected 1..9"},
+       "section labels: type: is 77, expected 1..10"},
       {"another type", edit_entry(K::kLabels, [](SectionEntry& e) { e.type = ElementType::kInt32; }),
        "section labels: type: is int32, expected float32"},
       {"features of width 0", edit_entry(K::kNodeFeatures, [](SectionEntry& e) { e.width = 0; }),

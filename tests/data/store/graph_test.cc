@@ -53,6 +53,7 @@ TEST_F(GraphTest, EverySectionComesBackAsItWasWritten) {
       {"bfloat16", {.nodes = 100, .edges = 300, .features = DataType::kBfloat16}},
       {"uint8", {.nodes = 100, .edges = 300, .features = DataType::kUint8}},
       {"int64", {.nodes = 100, .edges = 300, .features = DataType::kInt64}},
+      {"int8", {.nodes = 100, .edges = 300, .features = DataType::kInt8}},
       {"no edges", {.nodes = 5, .edges = 0}},
       {"one node", {.nodes = 1, .edges = 1}},
       {"nothing", {.nodes = 0, .edges = 0, .text_names = true}},
@@ -89,7 +90,7 @@ TEST_F(GraphTest, EverySectionComesBackAsItWasWritten) {
     if (const auto* dense = std::get_if<DenseFeatures>(&view.node_features)) {
       EXPECT_EQ(dense->type, c.options.features);
       EXPECT_EQ(dense->width, 3);
-      EXPECT_EQ(view.edge_features.type, c.options.features);
+      EXPECT_EQ(view.edge_features.type, written.summary.edge_features.type);
     } else {
       EXPECT_EQ(std::get<SparseFeatures>(view.node_features).width, 50);
       EXPECT_EQ(view.edge_features.type, DataType::kNone);

@@ -55,6 +55,28 @@ TEST(GraphWriter, WhatMakesNoGraphIsRefused) {
          g.Add(K::kNodeNameText, ElementType::kBytes, std::vector<char>());
        },
        "section node_numbers: is there against"},
+      {"int8 without scales",
+       [](TestGraph& g) {
+         g = MakeTestGraph({.nodes = 10, .edges = 20, .features = DataType::kInt8});
+         g.Drop(K::kNodeFeatureScales);
+       },
+       "section node_feature_scales: is missing"},
+      {"scales of another width",
+       [](TestGraph& g) {
+         g = MakeTestGraph({.nodes = 10, .edges = 20, .features = DataType::kInt8});
+         g.Drop(K::kNodeFeatureScales);
+         g.Add(K::kNodeFeatureScales, ElementType::kFloat32, std::vector<float>(2), 2);
+       },
+       "section node_feature_scales: width: is 2, expected 3"},
+      {"scales beside floats",
+       [](TestGraph& g) { g.Add(K::kNodeFeatureScales, ElementType::kFloat32, std::vector<float>(3), 3); },
+       "section node_feature_scales: is there"},
+      {"edge features that would need scales",
+       [](TestGraph& g) {
+         g = MakeTestGraph({.nodes = 10, .edges = 20, .features = DataType::kInt8});
+         g.summary.edge_features.type = DataType::kInt8;
+       },
+       "section edge_features: type: is int8, expected a type that needs no scales"},
       {"no names", [](TestGraph& g) { g.Drop(K::kNodeNumbers); }, "section node_numbers: is missing"},
       {"other nodes", [](TestGraph& g) { g.summary.nodes = 11; }, "section in_offsets: rows: is 11, expected 12"},
       {"too many nodes", [](TestGraph& g) { g.summary.nodes = int64_t{1} << 32; },

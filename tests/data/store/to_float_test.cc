@@ -56,6 +56,13 @@ TEST(ToFloat, IntegersAndFloats) {
             (std::vector<float>{0, -1, 16777216, -2147483648.0f}));
   EXPECT_EQ(Convert<int64_t>(DataType::kInt64, {-5, int64_t{1} << 40}), (std::vector<float>{-5, 0x1p40f}));
   EXPECT_EQ(Convert<float>(DataType::kFloat32, {-0.5f, 3e38f}), (std::vector<float>{-0.5f, 3e38f}));
+  const int8_t steps[] = {-127, 0, 1, 127};
+  const float scales[] = {0.5f, 3, 0.1f, 2};
+  float out[4], sums[] = {1, 1, 1, 1};
+  ToFloat(DataType::kInt8, reinterpret_cast<const std::byte*>(steps), 4, out, scales);
+  EXPECT_EQ(std::vector<float>(out, out + 4), (std::vector<float>{-63.5f, 0, 0.1f, 254}));
+  AddAsFloat(DataType::kInt8, reinterpret_cast<const std::byte*>(steps), 4, sums, scales);
+  EXPECT_EQ(std::vector<float>(sums, sums + 4), (std::vector<float>{-62.5f, 1, 1 + 0.1f, 255}));
   std::vector<float> untouched = {7};
   ToFloat(DataType::kFloat32, nullptr, 0, untouched.data());
   EXPECT_EQ(untouched[0], 7);

@@ -1,0 +1,286 @@
+"""Training on a store larger than memory, reader by reader, beside PyG with memory-mapped features and beside what the disk gives.
+
+For each of --times a graph whose float32 features are so many times --limit (unless --dataset or --nodes says which), stored as float32 and as
+bfloat16. Sides of a store:
+
+  free              all of the machine's memory, features mapped
+  mapped            in a control group of --limit bytes: mapped, with advice to the kernel
+  mapped-unadvised  mapped, without
+  io-uring, pread   read past the page cache into the feature cache
+  pyg               PyG over a memory-mapped file of the float32 features, in the same group; its batches are drawn before, and of an epoch
+                    it trains --peer-batches, and its seconds are scaled to all
+
+Every run is a daemon and a job of its own, from a cold page cache: its first epoch is the cold one, and the warm figure is the median of those
+after it. In each round every side has a run, in changing order; ratios are taken round by round. The benchmark fails unless losses and
+test metrics of all sides of a store are equal to the last bit. That the limit bites is shown by the group's own count of times that it was hit,
+by the peak of what it held, and by the major faults. Beside: what fio reads directly, and plain reads through the page cache.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+from bench import fio, page_cache, ratio_plot, tools
+from bench.control_group import ControlGroup
+from bench.peer_graphzero import Program
+from bench.progress import Progress
+from bench.rounds import interleave, ratio, ratio_text
+
+NAME = "disk"
+MEASURES = "epochs on a store larger than memory: readers, types of features, PyG, and the disk's limit"
+NEEDS = "Linux; root, for a memory control group; numpy; 13 times the largest --times x --limit on the disk under --work; PyG or --peer none"
+PROGRAMS = ["permafrostd", "permafrost"]
+PACKAGES = ["numpy"]
+# Side -> flags of the daemon, flags of the job.
+READERS = {"free": (("--feature-reader", "mapped"), ()), "mapped": (("--feature-reader", "mapped"), ()),
+           "mapped-unadvised": (("--feature-reader", "mapped"), ("--no-page-advice",)),
+           "io-uring": (("--feature-reader", "io-uring"), ()), "pread": (("--feature-reader", "pread"), ())}
+TYPES = ("float32", "bfloat16")
+COLORS = {"mapped": "#c2571a", "mapped-unadvised": "#8a6d00", "io-uring": "#1a7f5a", "pread": "#2b6cb0", "pyg": "#5b4bb5"}
+
+
+def add_arguments(parser):
+    tools.add_graph_arguments(parser, features=1000)
+    parser.set_defaults(nodes=None, edges=None)
+    parser.add_argument("--limit", type=int, default=500_000_000, help="bytes of the control group (default 500000000)")
+    parser.add_argument("--times", default="4.1,16", help="how many times the limit the float32 features are, a graph each (default 4.1,16)")
+    parser.add_argument("--sides", default=",".join(READERS), help="default: %(default)s")
+    parser.add_argument("--types", default=",".join(TYPES), help="default: %(default)s")
+    parser.add_argument("--peer", choices=("pyg", "none"), default="pyg")
+    tools.add_numbers(parser, rounds=5, epochs=3, batch_size=256, hidden=64)
+    parser.add_argument("--peer-batches", type=int, default=40, help="of each of PyG's epochs (default 40)")
+    tools.add_fan_out(parser, "10,5")
+    parser.add_argument("--disk-seconds", type=float, default=5, help="of each of the three measurements by plain reads (default 5)")
+    parser.add_argument("--fio-seconds", type=int, default=5, help="of each of fio's measurements (default 5)")
+    parser.add_argument("--svg", type=tools.path, metavar="FILE", help="draw the warm epochs there, over the free one's")
+
+
+def chosen(text, known, flag):
+    names = text.split(",")
+    if unknown := [name for name in names if name not in known]:
+        raise SystemExit(f"bench: disk: {flag} {','.join(unknown)}: accepted: {', '.join(known)}")
+    return names
+
+
+def graphs_of(arguments, tools_):
+    """The folders of the graphs."""
+    if arguments.dataset:
+        return [arguments.dataset]
+    made = []
+    for times in [1.0] if arguments.nodes else [float(times) for times in arguments.times.split(",")]:
+        nodes = arguments.nodes or round(times * arguments.limit / 4 / arguments.features)
+        size = {"nodes": nodes, "edges": arguments.edges or 10 * nodes}
+        made.append(tools_.power_law_graph(argparse.Namespace(**{**vars(arguments), **size})))
+    return made
+
+
+class Store:
+    """One graph, its features stored as one type, which is imported at once."""
+
+    def __init__(self, graph, kind, arguments, tools_):
+        self.graph, self.arguments, self.tools, self.kind = graph, arguments, tools_, kind
+        self.state = tools_.state(graph).with_name(f"{tools_.state(graph).name}-{kind}")
+        # The import's memory is not the training's.
+        with self._daemon():
+            self.file = self.state / "datasets" / "set" / "graph.pfg"
+        self.bytes = self.file.stat().st_size
+        self.numbers = itertools.count()
+
+    def _daemon(self, *flags, **options):
+        return self.tools.daemon(self.graph, self.state, *flags, import_flags=("--feature-type", self.kind), **options)
+
+    def run(self, side, number):
+        """One job from a cold page cache; the seed is the round's."""
+        flags, job_flags = READERS[side]
+        a, name = self.arguments, f"{side}-{os.getpid()}-{next(self.numbers)}"
+
+        def train(prepare):
+            with self._daemon(*flags, prepare=prepare) as daemon:
+                page_cache.evict(self.file)
+                job = daemon.train(name, *tools.sage_flags(a), "--hidden", a.hidden, "--epochs", a.epochs, "--seed", number, *job_flags)
+                series = {n: v for n, v in daemon.metrics().items() if n.startswith("permafrost_feature_") and "_bucket" not in n}
+            seconds = [e["trainSeconds"] for e in job["epochs"]]
+            return {"cold": seconds[0], "warm": statistics.median(seconds[1:] or seconds), "train": sum(seconds), "series": series,
+                    "major_faults": int(job["progress"].get("lookAhead", {}).get("majorFaults", 0)),
+                    "equal": json.dumps([[e["trainLoss"] for e in job["epochs"]], job["result"]["finalTestMetric"]])}
+
+        if side == "free":
+            return train(None)
+        with ControlGroup(a.limit) as group:
+            return limited(train(group.add), group)
+
+
+def limited(run, group):
+    run["peak_bytes"], run["limit_hits"] = group.read()
+    return run
+
+
+class Pyg:
+    def __init__(self, graph, arguments, tools_):
+        self.arguments, self.features = arguments, graph / "node_feat.npy"
+        batches = tools_.work / f"{graph.name}-batches.pt"
+        self.settings = json.dumps({"folder": str(graph), "batches": str(batches), "batch_size": arguments.batch_size, "hidden": arguments.hidden,
+                                    "fan_outs": [int(k) for k in arguments.fan_out.split(",")], "threads": arguments.threads})
+        self.options = {"cwd": tools.ROOT, "env": tools.ENVIRONMENT | {"OMP_NUM_THREADS": str(arguments.threads)}}
+        subprocess.run([sys.executable, "-m", "bench.peer_mapped", "sample", self.settings], check=True, **self.options)
+
+        self.left_out = self._why_not()
+
+    def _epochs(self, group, count, most):
+        program = Program(sys.executable, "-m", "bench.peer_mapped", "train", self.settings, preexec_fn=group.add, **self.options)
+        try:
+            page_cache.evict(self.features)
+            return [program.ask(f"epoch {most}") for _ in range(count)]
+        except (RuntimeError, BrokenPipeError) as error:
+            raise RuntimeError(f"PyG ended in the group of {self.arguments.limit} bytes, killed most likely: give it more by --limit, or "
+                               "--peer none") from error
+        finally:
+            program.close()
+
+    def _why_not(self):
+        """Why it cannot run in so little memory; None where it trains a batch."""
+        try:
+            with ControlGroup(self.arguments.limit) as group:
+                self._epochs(group, 1, 1)
+        except RuntimeError as error:
+            return str(error)
+        return None
+
+    def run(self, _):
+        with ControlGroup(self.arguments.limit) as group:
+            epochs = self._epochs(group, self.arguments.epochs, self.arguments.peer_batches)
+            return limited({"cold": epochs[0]["seconds"], "warm": statistics.median(e["seconds"] for e in epochs[1:] or epochs),
+                            "major_faults": sum(e["major_faults"] for e in epochs), "series": {}}, group)
+
+
+def facts(runs):
+    """What a side did, as medians over the rounds."""
+    median = lambda name: statistics.median(run[name] for run in runs)
+    out = {"cold_seconds": median("cold"), "warm_seconds": median("warm"), "major_faults": median("major_faults")}
+    if "peak_bytes" in runs[0]:
+        out |= {"peak_bytes": median("peak_bytes"), "limit_hits": median("limit_hits")}
+    # What the daemon says of its feature cache, over all of a run.
+    series = {name: statistics.median(run["series"].get(name, 0) for run in runs) for name in runs[0]["series"]}
+    out["features"] = series
+    if reads := series.get("permafrost_feature_cache_read_seconds_count"):
+        read = [run["series"]["permafrost_feature_cache_read_bytes_total"] for run in runs]
+        out |= {"read_megabytes_a_second": statistics.median(b / run["train"] / 1e6 for b, run in zip(read, runs)),
+                "bytes_a_read": statistics.median(read) / reads}
+    return out
+
+
+def compared(runs, store_bytes, in_order):
+    """runs: {side: [run of each round]}; in_order: bytes a second."""
+    of = lambda side, which: [run[which] for run in runs[side]]
+    over = lambda a, b: ratio(of(a, "warm"), of(b, "warm"))
+    sides = [side for side in runs if side != "free"]
+    out = {"over_free": {side: over(side, "free") for side in sides} if "free" in runs else {}}
+    direct = [side for side in ("io-uring", "pread") if side in runs]
+    for slow in ("mapped", "pyg"):
+        if slow in runs:
+            out[f"{slow}_over"] = {side: over(slow, side) for side in direct}
+    if "free" in runs:
+        # The least that a first epoch can take: all of the file once, in order, and then the computing.
+        bound = [store_bytes / in_order + seconds for seconds in of("free", "warm")]
+        out["cold_over_bound"] = {side: ratio(of(side, "cold"), bound) for side in runs if side != "pyg"}
+    return out
+
+
+def measure(arguments, tools_):
+    if not hasattr(os, "posix_fadvise"):
+        raise tools.Missing("control groups and posix_fadvise are Linux's")
+    with ControlGroup(arguments.limit):
+        pass
+    sides, types = chosen(arguments.sides, READERS, "--sides"), chosen(arguments.types, TYPES, "--types")
+    if arguments.peer == "pyg":
+        tools.need_packages(["torch", "torch_geometric"])
+    folders = graphs_of(arguments, tools_)
+    progress = Progress(NAME, len(folders) * arguments.rounds * (len(sides) * len(types) + (arguments.peer == "pyg")))
+    with contextlib.closing(progress):
+        stores = [{kind: Store(folder, kind, arguments, tools_) for kind in types} for folder in folders]
+        file = next(iter(stores[-1].values())).file
+        disk = {"fio": fio.read_rates(file, arguments.fio_seconds), "plain": page_cache.disk(file, arguments.disk_seconds)}
+        in_order = 1e6 * (disk["fio"].get(fio.IN_ORDER) or disk["plain"]["long"])
+        graphs = [measure_graph(folder, of_types, sides, in_order, arguments, tools_, progress) for folder, of_types in zip(folders, stores)]
+    result = {"graphs": graphs, "rounds": arguments.rounds, "epochs": arguments.epochs, "disk_megabytes_a_second": disk}
+    if arguments.svg:
+        arguments.svg.write_text(drawing(result, tools_.threads))
+    return result
+
+
+def measure_graph(folder, stores, sides, in_order, arguments, tools_, progress):
+    """stores: {type: Store}."""
+    def turn(said, run):
+        def one(number):
+            progress.say(f"{folder.name}, round {number + 1} of {arguments.rounds}, {said}")
+            answer = run(number)
+            progress.turn()
+            return answer
+
+        return one
+
+    turns = {(kind, side): turn(f"{kind}, {side}", lambda number, store=store, side=side: store.run(side, number))
+             for kind, store in stores.items() for side in sides}
+    peer = Pyg(folder, arguments, tools_) if arguments.peer == "pyg" else None
+    if peer and peer.left_out:
+        progress.drop(arguments.rounds)
+    elif peer:
+        # It reads the float32 file, and stands beside the first store.
+        turns[next(iter(stores)), "pyg"] = turn("PyG", peer.run)
+    runs = interleave(turns, arguments.rounds, warm_up=0)
+    rows = []
+    for kind, store in stores.items():
+        mine = {side: found for (of, side), found in runs.items() if of == kind}
+        check_equal(kind, {side: found for side, found in mine.items() if side != "pyg"})
+        rows.append({"type": kind, "store_bytes": store.bytes, "times": store.bytes / arguments.limit,
+                     "sides": {side: facts(found) for side, found in mine.items()}, **compared(mine, store.bytes, in_order)})
+    return {"folder": folder.name, "limit_bytes": arguments.limit, "stores": rows, "left_out": peer.left_out if peer else None}
+
+
+def check_equal(kind, runs):
+    for number, of_round in enumerate(zip(*runs.values(), strict=True)):
+        if len({run["equal"] for run in of_round}) > 1:
+            told = {side: run["equal"] for side, run in zip(runs, of_round)}
+            raise SystemExit(f"bench: disk: {kind}, round {number}: losses or test metric differ: {told}")
+
+
+def label(store):
+    return f"{store['times']:.3g}x, {store['type']}"
+
+
+def drawing(result, threads):
+    m = tools.machine()
+    return ratio_plot.svg("Time of an epoch with little memory, over one with all of it (1: as fast)",
+                          [(label(s), s["over_free"]) for g in result["graphs"] for s in g["stores"]],
+                          {side: (side, color) for side, color in COLORS.items()},
+                          f"{m['cpu']}, {threads} threads; medians of {result['rounds']} rounds, 95 % intervals")
+
+
+def show(result):
+    disk = result["disk_megabytes_a_second"]
+    lines = ["disk, MB/s: " + "; ".join(f"{name} {speed:.0f}" for name, speed in {**disk["fio"], **disk["plain"]}.items())]
+    if not disk["fio"]:
+        lines.append("no fio here that reads directly: its figures are missing")
+    for graph, store in ((g, s) for g in result["graphs"] for s in g["stores"]):
+        lines += ["", f"{label(store)}: store of {store['store_bytes'] / 1e9:.2f} GB, limit of {graph['limit_bytes'] / 1e9:.2f} GB; "
+                  "losses and test metrics are equal",
+                  f"  {'':18}{'cold s':>9}{'warm s':>9}{'faults':>11}{'limit hit':>11}{'peak GB':>9}   warm over free"]
+        for name, side in store["sides"].items():
+            group = f"{side['limit_hits']:11.0f}{side['peak_bytes'] / 1e9:9.2f}" if "limit_hits" in side else f"{'-':>11}{'-':>9}"
+            beside = f"   {ratio_text(store['over_free'][name])}" if name in store["over_free"] else ""
+            lines.append(f"  {name:18}{side['cold_seconds']:9.2f}{side['warm_seconds']:9.2f}{side['major_faults']:11.0f}{group}{beside}")
+            told = ", ".join(f"{series.removeprefix('permafrost_feature_cache_')} {value:.6g}" for series, value in side["features"].items() if value)
+            lines += [f"    {told}"] if told else []
+            if "bytes_a_read" in side:
+                lines.append(f"    {side['read_megabytes_a_second']:.0f} MB/s over all of the training, {side['bytes_a_read'] / 1e3:.1f} kB a read")
+        for what, title in (("mapped_over", "mapped over {}"), ("pyg_over", "PyG over {}"), ("cold_over_bound", "cold over its bound, {}")):
+            lines += [f"  {title.format(side):40}{ratio_text(value)}" for side, value in store.get(what, {}).items()]
+        lines += [f"  left out: {graph['left_out']}"] if graph["left_out"] and store is graph["stores"][0] else []
+        if any(side.get("limit_hits") == 0 for name, side in store["sides"].items() if name.startswith("mapped")):
+            lines.append("  the limit was never hit: this run says nothing of little memory; choose a smaller --limit or larger --times")
+    return "\n".join(lines)

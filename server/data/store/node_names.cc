@@ -1,0 +1,98 @@
+#include "data/store/node_names.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+
+namespace permafrost::data {
+namespace {
+
+// The text of a row; nullopt where it cannot be read.
+std::optional<std::string_view> TextOf(const NodeNames& names, NodeId row) {
+  if (!names.offsets.Touch(row, uint64_t{row} + 2)) return std::nullopt;
+  const uint64_t begin = std::min(names.offsets[row], names.text.size());
+  const uint64_t end = std::clamp(names.offsets[uint64_t{row} + 1], begin, names.text.size());
+  if (!names.text.Touch(begin, end)) return std::nullopt;
+  return std::string_view(names.text.data() + begin, end - begin);
+}
+
+absl::Status Damage(const NodeNames& names) {
+  for (const absl::Status& status : {names.numbers.status(), names.offsets.status(), names.text.status()}) {
+    PF_RETURN_IF_ERROR(status);
+  }
+  return absl::DataLossError("the graph's node names cannot be read");
+}
+
+// Calls found(row) for each row whose name is among the keys of `wanted`.
+template <class Found>
+absl::Status ForEachNamed(const Graph& graph, const std::unordered_map<std::string_view, std::vector<size_t>>& wanted,
+                          const Found& found) {
+  const NodeNames& names = graph.names();
+  const uint64_t nodes = graph.view().nodes;
+  if (names.numbers.empty() && names.offsets.empty()) {
+    for (const auto& [name, places] : wanted) {
+      uint32_t row = 0;
+      if (absl::SimpleAtoi(AbslView(name), &row) && row < nodes) found(row, places);
+    }
+    return absl::OkStatus();
+  }
+  std::unordered_map<uint64_t, const std::vector<size_t>*> numbers;
+  for (const auto& [name, places] : wanted) {
+    uint64_t number = 0;
+    if (absl::SimpleAtoi(AbslView(name), &number)) numbers.emplace(number, &places);
+  }
+  for (uint64_t row = 0; row < nodes; ++row) {
+    const auto id = static_cast<NodeId>(row);
+    if (!names.numbers.empty()) {
+      if (!names.numbers.Touch(row, row + 1)) return Damage(names);
+      if (const auto it = numbers.find(names.numbers[row]); it != numbers.end()) found(id, *it->second);
+      continue;
+    }
+    const auto text = TextOf(names, id);
+    if (!text) return Damage(names);
+    if (const auto it = wanted.find(*text); it != wanted.end()) found(id, it->second);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> NameOf(const NodeNames& names, NodeId row) {
+  if (!names.numbers.empty()) {
+    if (!names.numbers.Touch(row, uint64_t{row} + 1)) return Damage(names);
+    return std::to_string(names.numbers[row]);
+  }
+  if (names.offsets.empty()) return std::to_string(row);
+  const auto text = TextOf(names, row);
+  if (!text) return Damage(names);
+  return std::string(*text);
+}
+
+absl::StatusOr<std::vector<NodeId>> FindNames(const Graph& graph, std::span<const std::string> wanted) {
+  std::unordered_map<std::string_view, std::vector<size_t>> places;
+  for (size_t i = 0; i < wanted.size(); ++i) places[wanted[i]].push_back(i);
+  std::vector<NodeId> rows(wanted.size());
+  std::vector<bool> known(wanted.size());
+  PF_RETURN_IF_ERROR(ForEachNamed(graph, places, [&](NodeId row, const std::vector<size_t>& of_name) {
+    for (const size_t i : of_name) {
+      rows[i] = row;
+      known[i] = true;
+    }
+  }));
+  Violations violations;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (known[i]) continue;
+    violations.Add(absl::StrCat("names[", i, "]"),
+                   absl::StrCat("'", wanted[i], "' is none of the graph's ", graph.view().nodes, " nodes"));
+  }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return rows;
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,21 @@
+// What the source calls the rows of one large graph.
+// Threads: safe anywhere.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+// Of a row of the graph: its text or its number; the row itself where there are no names. Errors: DataLoss.
+absl::StatusOr<std::string> NameOf(const NodeNames& names, NodeId row);
+
+// The rows of these names. Looks through all names: for what a person asks. Errors: InvalidArgument with a violation
+// "names[i]" for each that is none; DataLoss.
+absl::StatusOr<std::vector<NodeId>> FindNames(const Graph& graph, std::span<const std::string> wanted);
+
+}  // namespace permafrost::data
