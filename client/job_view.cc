@@ -94,6 +94,19 @@ void AddLookAhead(const v1::Progress& progress, std::vector<Field>& fields) {
       {"look-ahead", absl::StrCat(ahead.ready(), " of ", ahead.depth(), " batches ready, ", CountText(ahead.stalls()),
                                   ahead.stalls() == 1 ? " stall, " : " stalls, ", CountText(ahead.sampled_edges()),
                                   " edges sampled")});
+  if (ahead.has_features()) {
+    const v1::FeatureReading& features = ahead.features();
+    fields.push_back({"features", absl::StrCat(CountText(features.hits() + features.misses()), " rows asked for, ",
+                                               ShareText(features.hits(), features.hits() + features.misses()),
+                                               " of them found in memory, ", BytesText(features.read_bytes()),
+                                               " read by ", features.reader(), " in ", CountText(features.reads()),
+                                               " reads, ", features.depth(), " at once")});
+    fields.push_back(
+        {"feature cache", absl::StrCat(BytesText(features.used_bytes()), " of ", BytesText(features.budget_bytes()),
+                                       ", ", CountText(features.rows()), " rows; batches waited ",
+                                       DurationText(absl::Seconds(features.stall_seconds())), " for reads")});
+    if (!features.fallback().empty()) fields.push_back({"", features.fallback()});
+  }
   if (ahead.wanted_pages() == 0) return;
   std::string pages = absl::StrCat(CountText(ahead.wanted_pages()), " wanted");
   if (ahead.sampled_pages() > 0)

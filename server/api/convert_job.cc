@@ -142,6 +142,27 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   }
 }
 
+void FeaturesToWire(const data::RowReading& features, v1::FeatureReading& wire) {
+  wire.set_reader(features.reader.kind);
+  wire.set_fallback(features.reader.fallback);
+  wire.set_direct(features.reader.direct);
+  wire.set_depth(features.reader.depth);
+  const data::RowCounters& counters = features.counters;
+  wire.set_hits(counters.hits);
+  wire.set_misses(counters.misses);
+  wire.set_evictions(counters.evictions);
+  wire.set_reads(counters.reads);
+  wire.set_read_bytes(counters.read_bytes);
+  wire.set_read_errors(counters.read_errors);
+  wire.set_read_seconds(counters.read_seconds_sum);
+  wire.set_stall_seconds(counters.stall_seconds);
+  wire.set_over_budget(counters.over_budget);
+  wire.set_resizes(counters.resizes);
+  wire.set_budget_bytes(static_cast<int64_t>(counters.budget_bytes));
+  wire.set_used_bytes(static_cast<int64_t>(counters.used_bytes));
+  wire.set_rows(static_cast<int64_t>(counters.rows));
+}
+
 void LookAheadToWire(const train::LookAhead& look_ahead, v1::LookAhead& wire) {
   wire.set_depth(look_ahead.depth);
   wire.set_ready(look_ahead.ready);
@@ -153,6 +174,7 @@ void LookAheadToWire(const train::LookAhead& look_ahead, v1::LookAhead& wire) {
   wire.set_advised_bytes(look_ahead.pages.advised_bytes);
   wire.set_advice_calls(look_ahead.pages.advice_calls);
   wire.set_major_faults(look_ahead.pages.major_faults);
+  if (look_ahead.rows) FeaturesToWire(*look_ahead.rows, *wire.mutable_features());
 }
 
 void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {

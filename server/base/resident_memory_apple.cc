@@ -1,6 +1,7 @@
 #ifdef __APPLE__
 
 #include <mach/mach.h>
+#include <malloc/malloc.h>
 
 #include "base/resident_memory.h"
 
@@ -13,6 +14,10 @@ uint64_t ResidentBytes() {
       task_info(mach_task_self(), MACH_TASK_BASIC_INFO, reinterpret_cast<task_info_t>(&task), &count);
   return read == KERN_SUCCESS ? task.resident_size : 0;
 }
+
+uint64_t ResidentFileBytes() { return 0; }
+
+void ReturnFreeHeap() { malloc_zone_pressure_relief(nullptr, 0); }
 
 }  // namespace permafrost
 

@@ -76,12 +76,16 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
   const fs::path state_dir = fs::canonical(options.state_dir);
 
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<train::Runner> runner,
-                      train::MakeTorchRunner({.device = options.device,
-                                              .threads = options.threads,
-                                              .plans = state_dir / "plans",
-                                              .warn = [](std::string_view line) { Log(Severity::kWarning, line); },
-                                              .mps_driver_threshold = options.mps_driver_threshold}));
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<train::Runner> runner,
+      train::MakeTorchRunner({.device = options.device,
+                              .threads = options.threads,
+                              .plans = state_dir / "plans",
+                              .warn = [](std::string_view line) { Log(Severity::kWarning, line); },
+                              .mps_driver_threshold = options.mps_driver_threshold,
+                              .features = {.reader = options.feature_reader,
+                                           .budget_bytes = options.feature_cache_bytes,
+                                           .log = [](std::string_view line) { Log(Severity::kInfo, line); }}}));
   for (const std::string& warning : runner->device_state().warnings) Log(Severity::kWarning, warning);
   const std::string device(kDeviceNames.Name(runner->device()));
 

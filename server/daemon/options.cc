@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cctype>
 #include <map>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -68,6 +70,29 @@ absl::Status ReadPart(const std::string& value, double most, double& out) {
   // Written so that NaN fails.
   const bool ok = absl::SimpleAtod(value, &out) && out >= 0 && out <= most;
   return ok ? absl::OkStatus() : Refuse(value, absl::StrCat("0 to ", most));
+}
+
+// 500000000, 500MB, 1.5GiB.
+absl::Status ReadSize(const std::string& value, uint64_t& out) {
+  constexpr std::string_view kUnits = "kMGT";
+  constexpr double kMostBytes = 1e15;
+  absl::string_view number = value;
+  double factor = 1;
+  if (absl::EndsWith(number, "B")) number.remove_suffix(1);
+  const bool binary = absl::EndsWith(number, "i");
+  if (binary) number.remove_suffix(1);
+  if (const size_t unit = number.empty() ? std::string_view::npos : kUnits.find(number.back());
+      unit != std::string_view::npos) {
+    factor = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(unit + 1));
+    number.remove_suffix(1);
+  }
+  double size = -1;
+  // Written so that NaN fails.
+  const bool ok =
+      absl::SimpleAtod(number, &size) && size >= 0 && size * factor <= kMostBytes && !(binary && factor == 1);
+  if (!ok) return Refuse(value, "bytes up to 1000TB, as 500000000, 500MB or 1.5GiB");
+  out = static_cast<uint64_t>(size * factor);
+  return absl::OkStatus();
 }
 
 absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
@@ -173,6 +198,23 @@ std::vector<Setting> MakeSettings() {
        .read = [](const std::string& v,
                   Options& o) { return ReadPart(v, kMostDriverThreshold, o.mps_driver_threshold); },
        .show = [](const Options& o) { return absl::StrCat(o.mps_driver_threshold); }});
+  settings.push_back(
+      {.name = "feature-reader",
+       .metavar = "NAME",
+       .help = absl::StrCat("How node features of large graphs are read: ", data::kFeatureReaderNames.Accepted(),
+                            ". auto maps\nthem where memory holds them; else rows are read past the page cache, by\n"
+                            "io_uring where it works, else by threads with pread."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadName(v, data::kFeatureReaderNames, o.feature_reader); },
+       .show = [](const Options& o) { return std::string(data::kFeatureReaderNames.Name(o.feature_reader)); }});
+  settings.push_back({.name = "feature-cache",
+                      .metavar = "SIZE",
+                      .help = "Most memory for rows of features that are not mapped, as 500MB, 2GiB or bytes. 0: what\n"
+                              "memory leaves, less when it gets short.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadSize(v, o.feature_cache_bytes); },
+                      .show = [](const Options& o) { return absl::StrCat(o.feature_cache_bytes); }});
   settings.push_back(
       {.name = "self-test-device",
        .metavar = "NAME",

@@ -195,6 +195,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   }
   metrics_.job.SetRunning(0, 0, 0);
   metrics_.job.SetLookAhead({});
+  metrics_.job.features().Set({});
   metrics_.graph_cache.SetRunning({});
   for (const CommandLog::Done& done : run.started.live->commands().Close()) {
     done(ended ? WithReason(absl::FailedPreconditionError(

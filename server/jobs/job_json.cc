@@ -93,12 +93,44 @@ struct Schema {
   }
 
   template <class A>
+  static void Fields(A& a, typename A::template Visited<data::RowReaderState>& r) {
+    a("kind", r.kind);
+    a("fallback", r.fallback);
+    a("direct", r.direct);
+    a("depth", r.depth);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<data::RowCounters>& c) {
+    a("hits", c.hits);
+    a("misses", c.misses);
+    a("evictions", c.evictions);
+    a("reads", c.reads);
+    a("read_bytes", c.read_bytes);
+    a("read_errors", c.read_errors);
+    a("read_seconds_sum", c.read_seconds_sum);
+    a("stall_seconds", c.stall_seconds);
+    a("over_budget", c.over_budget);
+    a("resizes", c.resizes);
+    a("budget_bytes", c.budget_bytes);
+    a("used_bytes", c.used_bytes);
+    a("rows", c.rows);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<data::RowReading>& r) {
+    a("reader", r.reader);
+    a("counters", r.counters);
+  }
+
+  template <class A>
   static void Fields(A& a, typename A::template Visited<train::LookAhead>& l) {
     a("depth", l.depth);
     a("ready", l.ready);
     a("sampled_edges", l.sampled_edges);
     a("stalls", l.stalls);
     a("pages", l.pages);
+    a("rows", l.rows);
   }
 
   template <class A>

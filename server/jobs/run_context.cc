@@ -51,6 +51,8 @@ void JobRunContext::OnProgress(const train::Progress& progress) {
   metrics_.job.SetRunning(progress.epoch, progress.loss, progress.graphs_per_second);
   metrics_.job.AddLookAhead(increment.look_ahead);
   metrics_.job.SetLookAhead(RunCounters::StateOf(progress.look_ahead));
+  metrics_.job.features().Add(increment.features);
+  metrics_.job.features().Set(RunCounters::FeaturesOf(progress.look_ahead));
   hooks_.mark_step(progress.step);
   StoreNowAndThen();
   hooks_.notify();

@@ -10,6 +10,25 @@ int64_t Since(int64_t now, int64_t before) { return std::max<int64_t>(0, now - b
 
 double Total(const train::PhaseSeconds& p) { return p.batch + p.forward + p.backward + p.optimizer; }
 
+static_assert(telemetry::kReadSeconds == data::RowCounters::kReadSeconds);
+
+telemetry::FeatureCounts FeatureIncrements(const std::optional<data::RowReading>& before,
+                                           const std::optional<data::RowReading>& now) {
+  if (!now) return {};
+  const data::RowCounters c = data::Since(before.value_or(data::RowReading()).counters, now->counters);
+  telemetry::FeatureCounts out{.hits = Since(c.hits, 0),
+                               .misses = Since(c.misses, 0),
+                               .evictions = Since(c.evictions, 0),
+                               .read_bytes = Since(c.read_bytes, 0),
+                               .read_errors = Since(c.read_errors, 0),
+                               .over_budget = Since(c.over_budget, 0),
+                               .resizes = Since(c.resizes, 0),
+                               .stall_seconds = Since(c.stall_seconds, 0.0),
+                               .read_seconds = Since(c.read_seconds_sum, 0.0)};
+  for (size_t i = 0; i < out.reads.size(); ++i) out.reads[i] = Since(c.read_seconds[i], 0);
+  return out;
+}
+
 }  // namespace
 
 telemetry::LookAheadState RunCounters::StateOf(const std::optional<train::LookAhead>& look_ahead) {
@@ -18,6 +37,15 @@ telemetry::LookAheadState RunCounters::StateOf(const std::optional<train::LookAh
   const double resident = static_cast<double>(pages.resident_pages);
   return {look_ahead->depth, look_ahead->ready,
           pages.sampled_pages > 0 ? resident / static_cast<double>(pages.sampled_pages) : 0};
+}
+
+telemetry::FeatureState RunCounters::FeaturesOf(const std::optional<train::LookAhead>& look_ahead) {
+  if (!look_ahead || !look_ahead->rows) return {};
+  const data::RowCounters& counters = look_ahead->rows->counters;
+  return {.budget_bytes = counters.budget_bytes,
+          .used_bytes = counters.used_bytes,
+          .rows = counters.rows,
+          .depth = look_ahead->rows->reader.depth};
 }
 
 RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
@@ -47,6 +75,7 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   out.look_ahead.wanted_pages = Since(ahead.pages.wanted_pages, ahead_before.pages.wanted_pages);
   out.look_ahead.advised_bytes = Since(ahead.pages.advised_bytes, ahead_before.pages.advised_bytes);
   out.look_ahead.major_faults = Since(ahead.pages.major_faults, ahead_before.pages.major_faults);
+  out.features = FeatureIncrements(ahead_before.rows, ahead.rows);
   if (out.counts.steps > 0) {
     const train::PhaseSeconds& now = progress.phase_seconds;
     const train::PhaseSeconds& before = last_.phase_seconds;

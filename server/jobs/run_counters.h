@@ -15,6 +15,7 @@ class RunCounters {
   struct Increment {
     telemetry::StepCounts counts;
     telemetry::LookAheadCounts look_ahead;
+    telemetry::FeatureCounts features;
     std::optional<telemetry::StepSeconds> step;  // when a step was done
   };
 
@@ -25,6 +26,7 @@ class RunCounters {
   Increment Advance(const train::Progress& progress);
   // Of no look-ahead: nothing.
   static telemetry::LookAheadState StateOf(const std::optional<train::LookAhead>& look_ahead);
+  static telemetry::FeatureState FeaturesOf(const std::optional<train::LookAhead>& look_ahead);
 
  private:
   const bool resumed_;

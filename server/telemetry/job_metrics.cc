@@ -134,7 +134,7 @@ struct JobMetrics::Families {
 };
 
 JobMetrics::JobMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& state_names)
-    : families_(std::make_unique<Families>(registry)) {
+    : families_(std::make_unique<Families>(registry)), features_(registry) {
   auto& jobs = prometheus::BuildGauge().Name("permafrost_jobs").Help("Jobs on record by state.").Register(registry);
   for (std::string_view state : state_names) {
     families_->jobs[std::string(state)] = &jobs.Add({{"state", std::string(state)}});

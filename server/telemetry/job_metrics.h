@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "telemetry/feature_metrics.h"
 
 namespace prometheus {
 class Registry;
@@ -72,12 +73,15 @@ class JobMetrics {
   void SetLookAhead(const LookAheadState& state);
   // permafrost_job_lookahead_{stalls,sampled_edges,wanted_pages,advised_bytes,major_faults}_total
   void AddLookAhead(const LookAheadCounts& increments);
+  // permafrost_feature_cache_*
+  FeatureMetrics& features() { return features_; }
   // Refreshes the ages; called before each scrape.
   void BeforeScrape();
 
  private:
   struct Families;
   std::unique_ptr<Families> families_;
+  FeatureMetrics features_;
 };
 
 }  // namespace permafrost::telemetry

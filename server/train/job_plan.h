@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "data/batching/graph_extents.h"
+#include "data/rows/row_caches.h"
 #include "graphcache/shape_plan.h"
 #include "nn/models/graph_model.h"
 #include "train/options.h"
@@ -18,6 +19,7 @@ namespace permafrost::train {
 struct PlanContext {
   PlanStore* plans = nullptr;  // nullptr: nothing is kept
   MemoryLimits limits = kNoLimits;
+  data::RowCaches* rows = nullptr;  // nullptr: features are read through the mapping
 };
 
 // Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables

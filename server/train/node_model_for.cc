@@ -128,6 +128,11 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
 
 }  // namespace
 
+uint64_t NodeJobBytes(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
+                      const MemoryLimits& limits) {
+  return ProcessBytes(MemoryOf(options, model, graph), limits);
+}
+
 data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph) {
   const NodeTrainingOptions& nodes = options.nodes;
   const bool own = mode == Mode::kEval && !nodes.eval_fan_outs.empty();

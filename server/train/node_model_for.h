@@ -22,6 +22,10 @@ namespace permafrost::train {
 absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
                                                   const MemoryLimits& limits, std::string_view prefix);
 
+// Bytes of this process that such a job takes at its worst moment, beside the features that it reads.
+uint64_t NodeJobBytes(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
+                      const MemoryLimits& limits);
+
 // How the batches of a mode are sampled; no fan-outs: each is the whole graph. The last hop stands apart where the
 // model's first layer begins with means that can be made while a batch is gathered.
 data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph);

@@ -13,6 +13,7 @@
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/rows/expected_draws.h"
 #include "nn/loss.h"
 #include "nn/models/registry.h"
 #include "train/evaluator.h"
@@ -37,9 +38,10 @@ class SampledStream final : public BatchStream {
  public:
   SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::EpochOrder epochs,
                 int64_t epoch, int64_t first, uint64_t first_stream, data::BlockStream::Fit fit,
-                const data::BlockStream::Options& options)
+                const data::BlockStream::Options& options, std::function<std::optional<data::RowReading>()> reading)
       : epochs_(std::move(epochs)),
         order_(epochs_.Of(epoch)),
+        reading_(std::move(reading)),
         view_(batcher, rungs, device),
         stream_(
             batcher, epochs_.batches_per_epoch() - first,
@@ -55,11 +57,16 @@ class SampledStream final : public BatchStream {
     view_.Bind(*host);
     return &view_;
   }
-  std::optional<LookAhead> look_ahead() const override { return stream_.state(); }
+  std::optional<LookAhead> look_ahead() const override {
+    LookAhead state = stream_.state();
+    state.rows = reading_();
+    return state;
+  }
 
  private:
   const data::EpochOrder epochs_;
   const data::EpochBatches order_;
+  const std::function<std::optional<data::RowReading>()> reading_;
   SampledBatch view_;
   data::BlockStream stream_;
 };
@@ -98,10 +105,12 @@ std::span<const float> SampledBatch::labels() const {
 
 absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const TrainOptions& options,
                                                            std::shared_ptr<const data::Graph> graph, c10::Device device,
-                                                           int threads, const std::function<bool()>& keep_going) {
+                                                           int threads, const std::function<bool()>& keep_going,
+                                                           const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
   std::unique_ptr<NodeTask> task(new NodeTask(options, std::move(graph), std::move(splits), model, device));
+  PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
   return task;
 }
@@ -116,12 +125,35 @@ NodeTask::NodeTask(const TrainOptions& options, std::shared_ptr<const data::Grap
       epochs_(splits_[0], {.batch_size = options.batch_size, .seed = options.seed}),
       model_(nn::MakeNodeModel(model, options.seed, device)) {}
 
+absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
+                                    const std::function<bool()>& keep_going) {
+  if (context.rows == nullptr) return absl::OkStatus();
+  const data::GraphSummary& summary = graph_->summary();
+  PF_ASSIGN_OR_RETURN(features_, context.rows->Open(graph_, NodeJobBytes(options_, model, summary, context.limits)));
+  if (features_.cache == nullptr) return absl::OkStatus();
+  row_caches_ = context.rows;
+  features_before_ = features_.cache->counters();
+  std::vector<float> draws(graph_->view().nodes);
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && options_.nodes.layer_wise_evaluation) continue;
+    const std::vector<int64_t> fan_outs = SamplingOf(options_, mode, summary).fan_outs;
+    // Of the splits that an epoch draws.
+    const data::Split split = mode == Mode::kTrain ? data::Split::kTrain : data::Split::kValid;
+    PF_RETURN_IF_ERROR(data::AddExpectedDraws(graph_->view(), splits_[static_cast<size_t>(split)], options_.batch_size,
+                                              fan_outs, keep_going, draws));
+  }
+  features_.cache->SetExpectedDraws(std::move(draws));
+  return absl::OkStatus();
+}
+
 absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
   const bool weights = UsesEdgeWeights(options_, *graph_);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && options_.nodes.layer_wise_evaluation) continue;
-    const data::BlockBatcher::Options how{
-        .sampling = SamplingOf(options_, mode, graph_->summary()), .edge_weights = weights, .threads = threads};
+    const data::BlockBatcher::Options how{.sampling = SamplingOf(options_, mode, graph_->summary()),
+                                          .edge_weights = weights,
+                                          .threads = threads,
+                                          .rows = features_.cache};
     PF_ASSIGN_OR_RETURN(part(mode).stream, data::BlockBatcher::Create(graph_, how));
     PF_ASSIGN_OR_RETURN(part(mode).prober, data::BlockBatcher::Create(graph_, how));
     PF_RETURN_IF_ERROR(PlanRungs(mode, keep_going));
@@ -280,6 +312,8 @@ int64_t NodeTask::size(data::Split split) const { return std::ssize(splits_[stat
 
 std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                               uint64_t first_stream) {
+  // Captures come before it, and in between seldom; what they were made with is as large as a batch.
+  if (features_.cache != nullptr) probes_ = {};
   return std::make_unique<SampledStream>(
       *part(mode).stream, part(mode).rungs, device_, std::move(epochs), epoch, first, first_stream,
       [&parts = part(mode), sparse = sparse()](const BlockSizes& real) {
@@ -287,7 +321,9 @@ std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs
       },
       data::BlockStream::Options{.max_depth = options_.nodes.look_ahead,
                                  .budget_bytes = MemoryLimit() / kAdviceShare,
-                                 .advise = options_.nodes.advise_pages});
+                                 .advise = options_.nodes.advise_pages,
+                                 .leases = features_.cache != nullptr},
+      [this] { return Reading(); });
 }
 
 std::unique_ptr<BatchStream> NodeTask::TrainBatches(int64_t epoch, int64_t first_batch) {
@@ -300,6 +336,13 @@ std::unique_ptr<BatchStream> NodeTask::EvalBatches(data::Split split) {
   return Stream(Mode::kEval,
                 {splits_[static_cast<size_t>(split)], {.batch_size = options_.batch_size, .shuffle = false}}, 0, 0,
                 streams);
+}
+
+std::optional<data::RowReading> NodeTask::Reading() {
+  if (features_.cache == nullptr) return std::nullopt;
+  row_caches_->Adapt(*features_.cache);
+  return data::RowReading{.reader = features_.cache->reader(),
+                          .counters = data::Since(features_before_, features_.cache->counters())};
 }
 
 absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,

@@ -3,14 +3,19 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/batching/block_batch.h"
 #include "data/batching/block_stream.h"
+#include "data/rows/row_caches.h"
+#include "data/rows/row_counters.h"
 #include "data/sampling/epoch_order.h"
 #include "nn/models/node_model.h"
 #include "train/block_rungs.h"
+#include "train/job_plan.h"
 #include "train/node_inputs.h"
 #include "train/task.h"
 
@@ -53,10 +58,12 @@ class NodeTask final : public Task {
   // Errors: as Task::Create.
   static absl::StatusOr<std::unique_ptr<NodeTask>> Create(const TrainOptions& options,
                                                           std::shared_ptr<const data::Graph> graph, c10::Device device,
-                                                          int threads, const std::function<bool()>& keep_going);
+                                                          int threads, const std::function<bool()>& keep_going,
+                                                          const PlanContext& context);
 
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
+  std::string_view reading() const override { return features_.line; }
   int64_t num_outputs() const override { return num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
@@ -91,6 +98,9 @@ class NodeTask final : public Task {
            std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
   bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
+  // Finds out how features are read.
+  absl::Status OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
+                            const std::function<bool()>& keep_going);
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
   // Samples some batches of the mode's splits and plans its rungs.
   absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
@@ -98,6 +108,8 @@ class NodeTask final : public Task {
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<std::vector<data::NodeId>> batches,
                                        const std::function<bool()>& keep_going);
+  // What this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.
+  std::optional<data::RowReading> Reading();
   std::unique_ptr<BatchStream> Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                       uint64_t first_stream);
 
@@ -108,7 +120,10 @@ class NodeTask final : public Task {
   const std::array<std::vector<data::NodeId>, 3> splits_;
   const data::EpochOrder epochs_;
   const std::unique_ptr<nn::NodeModel> model_;
-  std::array<ModeParts, 2> parts_;  // by Mode
+  data::RowCaches* row_caches_ = nullptr;
+  data::RowCaches::Session features_;  // before what gathers by it
+  data::RowCounters features_before_;  // as the run found them
+  std::array<ModeParts, 2> parts_;     // by Mode
   graphcache::ShapePlan plan_;
   std::array<data::BlockBatch, 2> probes_;
   std::vector<SampledBatch> probe_views_;

@@ -33,6 +33,12 @@ double StepBytes(const RunMemory& memory, bool records) {
 
 }  // namespace
 
+uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits) {
+  const double executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);
+  const double steps = limits.device ? 0 : StepBytes(memory, limits.records);
+  return static_cast<uint64_t>(ToBytes(steps + memory.batch_bytes + memory.result_bytes + executables));
+}
+
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,
                Violations& violations) {
   const double steps = StepBytes(memory, limits.records), rest = memory.batch_bytes + memory.result_bytes,

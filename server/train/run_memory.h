@@ -31,6 +31,9 @@ struct MemoryLimits {
 // For what was judged before.
 inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>::max()};
 
+// Bytes of this process that a run takes at its worst moment.
+uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits);
+
 // Adds a violation of PREFIXmodel where the run takes more than there is, at its worst moment, which is the capture of
 // a step. `what`: one step's content, as "the whole graph in every step".
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,

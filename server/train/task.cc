@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
   }
   const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
   if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device);
-  return NodeTask::Create(options, graph, device, threads, keep_going);
+  return NodeTask::Create(options, graph, device, threads, keep_going, context);
 }
 
 absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, const MemoryLimits& limits,

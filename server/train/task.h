@@ -108,6 +108,8 @@ class Task {
   virtual nn::TensorSet& tensors() = 0;
   // For `__metadata__` of the weights file.
   virtual std::string Describe() const = 0;
+  // How the features are read and why so, one line; empty: there is nothing to say.
+  virtual std::string_view reading() const { return ""; }
   virtual int64_t num_outputs() const = 0;
 
   struct Output {

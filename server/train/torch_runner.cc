@@ -24,7 +24,8 @@ class TorchRunner final : public Runner {
       : backend_(std::move(backend)),
         device_memory_(OwnMemory(*backend_)),
         threads_(threads),
-        torch_version_(device::LoadedTorchVersion()) {
+        torch_version_(device::LoadedTorchVersion()),
+        row_caches_(options.features) {
     if (!options.plans.empty()) plans_.emplace(options.plans, options.warn);
   }
 
@@ -94,7 +95,7 @@ class TorchRunner final : public Runner {
 
  private:
   // What there is now.
-  PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits()}; }
+  PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits(), .rows = &row_caches_}; }
   // On the device's thread, and with what the device needs around its use.
   template <class T>
   absl::StatusOr<T> OnDevice(const std::function<absl::StatusOr<T>()>& body) const {
@@ -123,6 +124,7 @@ class TorchRunner final : public Runner {
   const int threads_;
   const std::string torch_version_;
   std::optional<PlanStore> plans_;
+  data::RowCaches row_caches_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/device_kind.h"
 #include "base/device_state.h"
+#include "data/rows/row_caches.h"
 #include "train/runner.h"
 
 namespace permafrost::train {
@@ -24,6 +25,8 @@ struct RunnerOptions {
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2; 0: never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
+  // How features of large graphs are read.
+  data::RowCaches::Options features;
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this

@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
                       Task::Create(
                           request.options, request.dataset, backend.device(), threads,
                           [&context] { return context.stop_requested() == StopRequest::kNone; }, plan_context));
+  if (!task->reading().empty()) context.Log(LogLevel::kInfo, task->reading());
   std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   return trainer;

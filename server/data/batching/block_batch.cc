@@ -61,7 +61,7 @@ class GatheringBatcher final : public BlockBatcher {
       : graph_(std::move(graph)),
         options_(std::move(options)),
         sampler_(std::move(sampler)),
-        features_(view_.node_features, view_.nodes, options_.threads) {}
+        features_(view_.node_features, view_.nodes, options_.threads, options_.rows.get()) {}
 
   const Graph& graph() const override { return *graph_; }
 
@@ -78,13 +78,29 @@ class GatheringBatcher final : public BlockBatcher {
       if (options_.edge_weights && !options_.sampling.weighted) {
         for (const uint64_t place : out.edge_places) advisor->Request(view_.in.weights.Reads(place, place + 1));
       }
-      PF_RETURN_IF_ERROR(features_.Request(out.nodes, *advisor));
-      PF_RETURN_IF_ERROR(features_.Request(out.last_neighbors, *advisor));
+      if (options_.rows == nullptr) {
+        PF_RETURN_IF_ERROR(features_.Request(out.nodes, *advisor));
+        PF_RETURN_IF_ERROR(features_.Request(out.last_neighbors, *advisor));
+      } else {
+        advisor->Flush();
+      }
     }
     return graph_->CheckIntact();
   }
 
-  absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out) override {
+  absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must) const override {
+    if (options_.rows == nullptr) return RowCache::Lease();
+    return options_.rows->Pin(subgraph.nodes, subgraph.last_neighbors, must);
+  }
+
+  absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out,
+                      RowCache::Lease* lease) override {
+    RowCache::Lease own;
+    if (lease == nullptr) {
+      PF_ASSIGN_OR_RETURN(own, Lease(subgraph, /*must=*/true));
+      lease = &own;
+    }
+    PF_RETURN_IF_ERROR(lease->Await());
     PF_RETURN_IF_ERROR(CheckSubgraph(subgraph, options_.sampling.last_hop_apart, options_.edge_weights));
     SetSizes(subgraph, out.real);
     PF_ASSIGN_OR_RETURN(out.real.nonzeros, features_.CountNonzeros(subgraph.nodes));

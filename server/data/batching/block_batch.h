@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/aligned_vector.h"
 #include "base/batch_shape.h"
+#include "data/rows/row_cache.h"
 #include "data/sampling/neighbor_sampler.h"
 #include "data/sampling/page_advisor.h"
 #include "data/store/graph.h"
@@ -63,6 +64,8 @@ class BlockBatcher {
     NeighborSamplingOptions sampling;
     bool edge_weights = false;  // whether batches carry them
     int threads = 1;            // OpenMP threads within a call
+    // Where dense features are read from; nullptr: through the mapping.
+    std::shared_ptr<RowCache> rows = nullptr;
   };
   static absl::StatusOr<std::unique_ptr<BlockBatcher>> Create(std::shared_ptr<const Graph> graph, Options options);
   virtual ~BlockBatcher() = default;
@@ -72,9 +75,14 @@ class BlockBatcher {
   // pages that Gather will read.
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                               SampledSubgraph& out) = 0;
-  // Step 2: the batch of a subgraph at `padded`, which holds its sizes. Reuses out's memory. Errors: InvalidArgument if
-  // it does not fit; DataLoss if the file changed or a block is damaged.
-  virtual absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out) = 0;
+  // Step 2, where there is a row cache: has the rows read that Gather will need, ahead of it. `must`: as RowCache::Pin,
+  // whose errors it returns. An empty lease where there is no cache.
+  virtual absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must) const = 0;
+  // Step 3: the batch of a subgraph at `padded`, which holds its sizes. Reuses out's memory. lease: of the same
+  // subgraph; nullptr: it takes one of its own. Errors: InvalidArgument if it does not fit; DataLoss if the file
+  // changed or a block is damaged; as Lease::Await.
+  virtual absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out,
+                              RowCache::Lease* lease = nullptr) = 0;
   // Gives a gathered batch another padded size. InvalidArgument if it does not fit.
   virtual absl::Status Pad(const BlockSizes& padded, BlockBatch& batch) const = 0;
 };

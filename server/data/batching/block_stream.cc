@@ -20,6 +20,8 @@ namespace {
 constexpr int64_t kFirstDepth = 2;
 // Gathered batches that may wait for the step.
 constexpr int64_t kMaxReady = 2;
+// The same where memory is short, and rows ahead are worth more than batches.
+constexpr int64_t kMaxReadyShort = 1;
 // Beyond this part of pages found in memory, looking farther ahead gains nothing; below the other, it may.
 constexpr double kAllResident = 0.98, kSomeMissing = 0.9;
 
@@ -45,7 +47,7 @@ struct BlockStream::Impl {
         fit(std::move(make_fit)),
         options(how),
         advisor({.enabled = how.advise}),
-        ring(count, kMaxReady) {}
+        ring(count, how.leases ? kMaxReadyShort : kMaxReady) {}
 
   absl::Status SampleNext() {
     SampledSubgraph subgraph;
@@ -59,7 +61,22 @@ struct BlockStream::Impl {
     PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph));
     ++sampled;
     Adapt(subgraph.edges());
-    waiting.push_back(std::move(subgraph));
+    waiting.push_back({.subgraph = std::move(subgraph), .lease = {}});
+    return LeaseAhead();
+  }
+
+  // Has the rows of sampled batches read, in their order, as far as they have room.
+  absl::Status LeaseAhead() {
+    if (!options.leases) return absl::OkStatus();
+    for (Waiting& batch : waiting) {
+      if (batch.lease.valid()) continue;
+      // The one that is gathered next must have its rows.
+      const bool must = &batch == &waiting.front();
+      absl::StatusOr<RowCache::Lease> lease = batcher.Lease(batch.subgraph, must);
+      if (absl::IsResourceExhausted(lease.status()) && !must) break;
+      PF_RETURN_IF_ERROR(lease.status());
+      batch.lease = *std::move(lease);
+    }
     return absl::OkStatus();
   }
 
@@ -74,7 +91,7 @@ struct BlockStream::Impl {
     before = now;
     const int64_t stalls = ring.stalls();
     const bool stalled = std::exchange(stalls_before, stalls) != stalls;
-    depth = NextDepth(depth, stalled, resident, bytes, options);
+    if (!options.leases) depth = NextDepth(depth, stalled, resident, bytes, options);
     absl::MutexLock lock(&mu);
     shown.sampled_edges += edges;
     shown.pages = now;
@@ -82,11 +99,12 @@ struct BlockStream::Impl {
   }
 
   absl::Status GatherNext() {
-    SampledSubgraph subgraph = std::move(waiting.front());
+    PF_RETURN_IF_ERROR(LeaseAhead());
+    Waiting batch = std::move(waiting.front());
     waiting.pop_front();
-    PF_ASSIGN_OR_RETURN(const BlockSizes real, SizesOf(subgraph, batcher.graph().view()));
-    PF_RETURN_IF_ERROR(batcher.Gather(subgraph, fit(real), ring.Slot()));
-    spare.push_back(std::move(subgraph));
+    PF_ASSIGN_OR_RETURN(const BlockSizes real, SizesOf(batch.subgraph, batcher.graph().view()));
+    PF_RETURN_IF_ERROR(batcher.Gather(batch.subgraph, fit(real), ring.Slot(), options.leases ? &batch.lease : nullptr));
+    spare.push_back(std::move(batch.subgraph));
     return absl::OkStatus();
   }
 
@@ -129,7 +147,11 @@ struct BlockStream::Impl {
   // Of the stream's thread.
   PageAdvisor advisor;
   PageCounters before;
-  std::deque<SampledSubgraph> waiting;
+  struct Waiting {
+    SampledSubgraph subgraph;
+    RowCache::Lease lease;
+  };
+  std::deque<Waiting> waiting;
   std::vector<SampledSubgraph> spare;
   int64_t sampled = 0;
   int64_t depth = 1;  // batches sampled ahead that it may be now
@@ -144,7 +166,8 @@ struct BlockStream::Impl {
 
 BlockStream::BlockStream(BlockBatcher& batcher, int64_t count, Plan plan, Fit fit, const Options& options)
     : impl_(std::make_unique<Impl>(batcher, count, std::move(plan), std::move(fit), options)) {
-  impl_->depth = std::clamp<int64_t>(kFirstDepth, 1, std::max<int64_t>(1, options.max_depth));
+  impl_->depth =
+      std::clamp<int64_t>(options.leases ? options.max_depth : kFirstDepth, 1, std::max<int64_t>(1, options.max_depth));
   {
     absl::MutexLock lock(&impl_->mu);
     impl_->shown.depth = impl_->depth;

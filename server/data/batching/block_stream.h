@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "absl/status/statusor.h"
 #include "data/batching/block_batch.h"
+#include "data/rows/row_counters.h"
 #include "data/sampling/page_advisor.h"
 
 namespace permafrost::data {
@@ -22,6 +24,8 @@ struct LookAhead {
   int64_t sampled_edges = 0;
   int64_t stalls = 0;  // steps that had to wait for their batch
   PageCounters pages;
+  // Of jobs whose features are not mapped.
+  std::optional<RowReading> rows;
 };
 
 class BlockStream {
@@ -33,6 +37,9 @@ class BlockStream {
     int64_t max_depth = 8;
     uint64_t budget_bytes = uint64_t{256} << 20;
     bool advise = true;
+    // Whether rows are leased ahead (BlockBatcher::Options::rows): then all of max_depth is used, as far as they have
+    // room.
+    bool leases = false;
   };
   struct Request {
     std::span<const NodeId> seeds;  // valid while the stream lives

@@ -54,17 +54,6 @@ absl::Status Damage(std::initializer_list<absl::Status> columns) {
   return absl::DataLossError("the graph's node features: what was read cannot be: the file changed while in use");
 }
 
-void PrefetchRow(const DenseFeatures& dense, NodeId node) {
-  PrefetchBytes(dense.bytes.data() + dense.OffsetOf(node), dense.row_bytes());
-}
-
-// Of `rows` rows; nullptr: there is none, or it cannot be read.
-const std::byte* FindRow(const DenseFeatures& dense, NodeId node, uint64_t rows) {
-  const uint64_t begin = dense.OffsetOf(node);
-  const bool there = node < rows && dense.bytes.Touch(begin, begin + dense.row_bytes());
-  return there ? dense.bytes.data() + begin : nullptr;
-}
-
 // row: what FindRow gave. Zeros where there is none.
 void CopyRow(const DenseFeatures& dense, const std::byte* row, float* to, bool past_caches,
              std::atomic<bool>& damaged) {
@@ -79,6 +68,18 @@ void CopyRow(const DenseFeatures& dense, const std::byte* row, float* to, bool p
 }
 
 }  // namespace
+
+const std::byte* FeatureGather::FindRow(const DenseFeatures& dense, NodeId node) const {
+  if (node >= nodes_) return nullptr;
+  if (rows_ != nullptr) return rows_->Find(node);
+  const uint64_t begin = dense.OffsetOf(node);
+  return dense.bytes.Touch(begin, begin + dense.row_bytes()) ? dense.bytes.data() + begin : nullptr;
+}
+
+void FeatureGather::PrefetchRow(const DenseFeatures& dense, NodeId node) const {
+  if (node >= nodes_) return;
+  PrefetchBytes(rows_ != nullptr ? rows_->Find(node) : dense.bytes.data() + dense.OffsetOf(node), dense.row_bytes());
+}
 
 absl::Status FeatureGather::Request(std::span<const NodeId> nodes, PageAdvisor& advisor) {
   if (const auto* dense = std::get_if<DenseFeatures>(&features_)) {
@@ -139,7 +140,7 @@ absl::Status FeatureGather::Dense(std::span<const NodeId> nodes, const SegmentBo
     for (int64_t i = begin; i < end; ++i) {
       if (i + kAhead < end) PrefetchRow(dense, nodes[static_cast<size_t>(i + kAhead)]);
       float* const to = out.data() + MoveRow(i, real, padded) * dense.width;
-      CopyRow(dense, FindRow(dense, nodes[static_cast<size_t>(i)], nodes_), to, past_caches, damaged);
+      CopyRow(dense, FindRow(dense, nodes[static_cast<size_t>(i)]), to, past_caches, damaged);
     }
     FinishStores();
   });
@@ -157,8 +158,7 @@ absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const Segment
   ParallelFor(threads_, count, kPiece, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       if (i + kAhead < end) PrefetchRow(dense, subgraph.nodes[static_cast<size_t>(i + kAhead)]);
-      CopyRow(dense, FindRow(dense, subgraph.nodes[static_cast<size_t>(i)], nodes_), mean_of(i) + width, false,
-              damaged);
+      CopyRow(dense, FindRow(dense, subgraph.nodes[static_cast<size_t>(i)]), mean_of(i) + width, false, damaged);
     }
   });
   const bool past_caches = out.size_bytes() >= kPastCachesBytes;
@@ -177,7 +177,7 @@ absl::Status FeatureGather::Means(const SampledSubgraph& subgraph, const Segment
       }
       for (int64_t e = std::max(first, inner); e < last; ++e) {
         if (e + kAhead < edges) PrefetchRow(dense, last_neighbor(e + kAhead));
-        if (const std::byte* const found = FindRow(dense, last_neighbor(e), nodes_)) {
+        if (const std::byte* const found = FindRow(dense, last_neighbor(e))) {
           AddAsFloat(dense.type, found, dense.width, sum);
         } else {
           damaged = true;

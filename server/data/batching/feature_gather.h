@@ -1,4 +1,4 @@
-// Rows of node features, gathered from all over a mapping.
+// Rows of node features, gathered from all over a mapping, or from a feature cache where there is one.
 // Threads: one at a time, which uses up to `threads` OpenMP threads within a call. Borrows the features.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/batching/padded_rows.h"
+#include "data/rows/row_cache.h"
 #include "data/sampling/neighbor_sampler.h"
 #include "data/sampling/page_advisor.h"
 #include "data/store/graph.h"
@@ -17,9 +18,10 @@ namespace permafrost::data {
 
 class FeatureGather {
  public:
-  // `nodes`: rows of the features.
-  FeatureGather(const Features& features, uint64_t nodes, int threads)
-      : features_(features), nodes_(nodes), threads_(threads) {}
+  // `nodes`: rows of the features. rows: where dense ones are; nullptr: in the mapping. With it only rows may be
+  // gathered that a lease holds.
+  FeatureGather(const Features& features, uint64_t nodes, int threads, const RowCache* rows = nullptr)
+      : features_(features), nodes_(nodes), threads_(threads), rows_(rows) {}
 
   bool sparse() const { return std::holds_alternative<SparseFeatures>(features_); }
 
@@ -41,9 +43,14 @@ class FeatureGather {
                       std::span<int64_t> row_begins, std::span<int64_t> columns, std::span<float> values);
 
  private:
+  // nullptr: there is none, or it cannot be read.
+  const std::byte* FindRow(const DenseFeatures& dense, NodeId node) const;
+  void PrefetchRow(const DenseFeatures& dense, NodeId node) const;
+
   const Features& features_;
   const uint64_t nodes_;
   const int threads_;
+  const RowCache* const rows_;
   struct Extent {
     uint64_t begin = 0, size = 0;  // among the features' entries
     int64_t to = 0;                // among those gathered

@@ -150,15 +150,14 @@ absl::Status RowCache::PinPresent(std::span<const NodeId> rows, uint64_t mark, L
   return absl::OkStatus();
 }
 
-absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark, Lease& lease) {
-  const bool alone = leases_ == 1;
-  const uint64_t frames = frames_->frames();
-  if (!alone && (reading_rows_ + missing.size() > frames / kReadingShare || missing.size() > frames_->available())) {
+absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease) {
+  const bool has_room = missing.size() <= frames_->available();
+  if (!must && (!has_room || reading_rows_ + missing.size() > frames_->frames() / kReadingShare)) {
     return absl::ResourceExhaustedError("the feature cache: other batches hold what there is room for");
   }
   Plan plan;
   plan.fills.reserve(missing.size());
-  if (missing.size() > frames_->available()) {
+  if (!has_room) {
     frames_->MakeRoom(missing.size());
     ++counters_.over_budget;
   }
@@ -175,7 +174,7 @@ absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark
   return absl::OkStatus();
 }
 
-absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std::span<const NodeId> more) {
+absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must) {
   Lease lease;
   std::vector<NodeId> missing;
   uint64_t mark = 0;
@@ -201,7 +200,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
     std::vector<NodeId> still;
     status = PinPresent(missing, mark, lease, still);
     const auto present = static_cast<int64_t>(lease.rows_.size());
-    if (status.ok()) status = TakeFrames(still, mark, lease);
+    if (status.ok()) status = TakeFrames(still, mark, must, lease);
     if (status.ok()) {
       counters_.hits += present;
       counters_.misses += std::ssize(still);
@@ -211,6 +210,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
   }
   if (!status.ok()) return status;  // the lease lets go of what it has
   lease.ticket_ = first_ticket_ + plans_.size() - 1;
+  largest_lease_ = std::max<uint64_t>(largest_lease_, lease.rows_.size());
   Count(lease.rows_);
   return lease;
 }
@@ -256,6 +256,11 @@ void RowCache::SetBudget(uint64_t bytes) {
   counters_.budget_bytes = bytes;
   ++counters_.resizes;
   frames_->SetFrames(FramesFor(bytes));
+}
+
+uint64_t RowCache::LeastBytes() const {
+  absl::MutexLock lock(&mu_);
+  return table_.rows * kBytesPerRow + 2 * largest_lease_ * FrameTable::FrameBytes(table_.row_bytes);
 }
 
 uint64_t RowCache::MostBytes() const { return table_.rows * (kBytesPerRow + FrameTable::FrameBytes(table_.row_bytes)); }

@@ -67,10 +67,10 @@ class RowCache {
   RowReaderState reader() const;
 
   // Pins `rows` and then `more` (each may stand several times) and begins to read those that are missing. Leases are
-  // read in the order in which they were made. Errors: ResourceExhausted, with nothing pinned, while other leases hold
-  // so much that the wanted rows would have to go; InvalidArgument for a row that is none; that of a read that failed
-  // since. A lease that is alone is always given, if memory beyond the budget must be taken for it, which is counted.
-  absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more);
+  // read in the order in which they were made. Errors: ResourceExhausted, with nothing pinned, where what leases read
+  // would leave too little for the rows that are wanted, unless it `must` be given: then memory beyond the budget is
+  // taken, and counted; InvalidArgument for a row that is none; that of a read that failed since.
+  absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false);
   // The bytes of a row of a lease whose Await was Ok.
   const std::byte* Find(NodeId row) const { return frames_->Find(row); }
   uint64_t row_bytes() const { return table_.row_bytes; }
@@ -79,6 +79,8 @@ class RowCache {
   void SetExpectedDraws(std::vector<float> draws);
   // Bytes of memory that it may take in all. Rows beyond are dropped.
   void SetBudget(uint64_t bytes);
+  // Bytes for the rows of two batches as large as the largest that came yet: with less, each waits for the one before.
+  uint64_t LeastBytes() const;
   // Bytes for each row of the file, whether it is in memory or not, beside FrameTable::FrameBytes for one that is.
   static constexpr uint64_t kBytesPerRow = FrameTable::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
   // Bytes for all rows, beyond which a budget gains nothing.
@@ -102,7 +104,7 @@ class RowCache {
   // Those of `rows` that are in memory are pinned; the others are added to `missing`.
   absl::Status PinPresent(std::span<const NodeId> rows, uint64_t mark, Lease& lease, std::vector<NodeId>& missing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, Lease& lease)
+  absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(std::span<const NodeId> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SetLevels() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -143,6 +145,7 @@ class RowCache {
   double expected_in_all_ ABSL_GUARDED_BY(mu_) = 0, drawn_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t epochs_counted_ ABSL_GUARDED_BY(mu_) = 0;
   RowCounters counters_ ABSL_GUARDED_BY(mu_);
+  uint64_t largest_lease_ ABSL_GUARDED_BY(mu_) = 0;  // rows
 };
 
 }  // namespace permafrost::data

@@ -26,11 +26,19 @@ struct RowCounters {
   uint64_t budget_bytes = 0, used_bytes = 0, rows = 0;
 };
 
+// What was counted after `before`; what is as it is now is that of `now`.
+RowCounters Since(const RowCounters& before, RowCounters now);
+
 struct RowReaderState {
   std::string kind;      // "io_uring", "pread"; empty: the table is mapped
   std::string fallback;  // why it is not the first choice; empty: it is
   bool direct = false;
   int64_t depth = 0;  // reads at once
+};
+
+struct RowReading {
+  RowReaderState reader;
+  RowCounters counters;
 };
 
 }  // namespace permafrost::data

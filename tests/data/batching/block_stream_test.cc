@@ -49,7 +49,11 @@ class FakeBatcher final : public BlockBatcher {
     out.edge_places.assign(1, stream);
     return absl::OkStatus();
   }
-  absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out) override {
+  absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& /*subgraph*/, bool /*must*/) const override {
+    return RowCache::Lease();
+  }
+  absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out,
+                      RowCache::Lease* /*lease*/) override {
     const uint64_t stream = subgraph.edge_places.at(0);
     if (stream == fail_gathering_of) return absl::DataLossError("cut short");
     out.nodes = subgraph.nodes;

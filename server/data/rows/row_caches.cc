@@ -1,0 +1,173 @@
+#include "data/rows/row_caches.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/descriptor.h"
+#include "base/modified_time.h"
+#include "base/status.h"
+
+namespace permafrost::data {
+namespace {
+
+// Parts of the memory: so much is left alone, for what else grows and for pages of libraries and edges; below the
+// second memory is given back; more than the third is worth taking.
+constexpr double kReserve = 0.08, kShort = 0.04, kWorthTaking = 0.04;
+// The part of what is left over that is taken at once.
+constexpr double kTaken = 0.75;
+// A cache of less is of no use; whoever has less than that left must know.
+constexpr uint64_t kLeastBudget = uint64_t{16} << 20;
+// A budget begins as this part of what memory leaves, and grows where the job takes less than the rest.
+constexpr uint64_t kFirstShare = 2;
+constexpr absl::Duration kLookEvery = absl::Milliseconds(100), kReturnEvery = absl::Seconds(1),
+                         kGrowEvery = absl::Seconds(2);
+// Where memory cannot be asked for.
+constexpr uint64_t kUnknownLeft = uint64_t{1} << 30;
+
+template <class Bytes>
+std::string Mb(Bytes bytes) {
+  return absl::StrFormat("%.0f MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::optional<DiskReaderKind> KindOf(FeatureReader reader) {
+  if (reader == FeatureReader::kUring) return DiskReaderKind::kUring;
+  if (reader == FeatureReader::kPread) return DiskReaderKind::kPread;
+  return std::nullopt;
+}
+
+// Why features can be read through the mapping alone; empty: they can be read past it.
+std::string_view MappedAlone(const Graph& graph) {
+  if (std::holds_alternative<SparseFeatures>(graph.view().node_features)) return "they are sparse";
+  const std::optional<StoredRows> table = graph.stored_features();
+  if (!table) return "the store is of an older version; import it again";
+  if (table->row_bytes + kPageBytes > DiskReader::kMaxReadBytes) return "their rows are too long";
+  return "";
+}
+
+uint64_t Reserve(uint64_t limit) { return static_cast<uint64_t>(static_cast<double>(limit) * kReserve); }
+uint64_t Less(uint64_t from, uint64_t bytes) { return from > bytes ? from - bytes : 0; }
+
+}  // namespace
+
+std::optional<MemoryLeft> MemoryBesideFiles() {
+  std::optional<MemoryLeft> memory = GetMemoryLeft();
+  if (!memory) return memory;
+  const uint64_t files = std::min(memory->left, ResidentFileBytes());
+  memory->used += files;
+  memory->left -= files;
+  return memory;
+}
+
+absl::StatusOr<RowCaches::Key> RowCaches::KeyOf(const StoredRows& table) {
+  struct stat info {};
+  if (stat(table.path.c_str(), &info) != 0) return SystemError(errno, table.path, "look at");
+  return Key{.path = table.path, .modified = ModifiedNanoseconds(info), .bytes = static_cast<uint64_t>(info.st_size)};
+}
+
+void RowCaches::Forget() {
+  kept_ = nullptr;
+  key_ = std::nullopt;
+}
+
+absl::StatusOr<DiskRates> RowCaches::RatesOf(const StoredRows& table, std::optional<DiskReaderKind> kind) {
+  if (options_.rates) return *options_.rates;
+  const std::filesystem::path folder = table.path.parent_path();
+  if (const auto it = rates_.find(folder); it != rates_.end()) return it->second;
+  PF_ASSIGN_OR_RETURN(const DiskRates rates, MeasureDisk(table.path, table.offset, table.bytes, {.kind = kind}));
+  rates_[folder] = rates;
+  return rates;
+}
+
+absl::StatusOr<RowCaches::Session> RowCaches::Open(std::shared_ptr<const Graph> graph, uint64_t job_bytes) {
+  const bool asked = options_.reader == FeatureReader::kMapped;
+  if (const std::string_view why = asked ? "as asked for" : MappedAlone(*graph); !why.empty()) {
+    return Session{.line = absl::StrCat("features: read through the mapping: ", std::string(why))};
+  }
+  const StoredRows table = *graph->stored_features();
+  PF_ASSIGN_OR_RETURN(const Key key, KeyOf(table));
+
+  absl::MutexLock lock(&mu_);
+  // That of another dataset makes room first.
+  if (key_ != key) Forget();
+  const std::optional<MemoryLeft> memory = options_.memory_left();
+  const uint64_t limit = memory ? memory->limit : kUnknownLeft;
+  const uint64_t held = kept_ == nullptr ? 0 : kept_->counters().used_bytes;
+  const uint64_t others = job_bytes + graph->summary().adjacency_bytes + Reserve(limit);
+  const uint64_t left = Less((memory ? memory->left : kUnknownLeft) + held, others);
+  const bool measured = options_.budget_bytes == 0;
+  if (options_.reader == FeatureReader::kAuto && measured && table.bytes <= left) {
+    Forget();
+    return Session{.line = absl::StrCat("features: ", Mb(table.bytes), " read through the mapping: memory has ",
+                                        Mb(left), " left for them")};
+  }
+  if (kept_ == nullptr) {
+    PF_ASSIGN_OR_RETURN(kept_, RowCache::Create(table, 0));
+    key_ = key;
+  }
+  const uint64_t most = kept_->MostBytes();
+  const uint64_t first = std::max(kLeastBudget, std::min(std::max(held, left / kFirstShare), most));
+  const uint64_t budget = measured ? first : options_.budget_bytes;
+  kept_->SetBudget(budget);
+  returned_ = false;
+  since_change_.Restart();
+  PF_ASSIGN_OR_RETURN(const DiskRates rates, RatesOf(table, KindOf(options_.reader)));
+  PF_RETURN_IF_ERROR(kept_->Start(graph, {.kind = KindOf(options_.reader), .depth = rates.depth}, rates.gap_bytes()));
+  const RowReaderState state = kept_->reader();
+  const double share = std::min(1.0, static_cast<double>(budget) / static_cast<double>(most));
+  Session session;
+  session.line = absl::StrCat(
+      "features: ", Mb(table.bytes), " read by ", state.kind, state.direct ? "" : " through the page cache", ", ",
+      state.depth, " at once; a cache of ", Mb(budget), absl::StrFormat(" (%.0f %% of the rows)", 100 * share),
+      measured ? absl::StrCat(" at first: memory has ", Mb(left), " left for them") : ", as asked for",
+      measured && left < kLeastBudget ? ", which is too little" : "", state.fallback.empty() ? "" : "; ",
+      state.fallback);
+  // The reading ends with the session; the rows stay.
+  session.cache = std::shared_ptr<RowCache>(kept_.get(), [kept = kept_](RowCache*) { kept->Stop(); });
+  return session;
+}
+
+void RowCaches::Adapt(RowCache& cache) {
+  if (options_.budget_bytes > 0) return;
+  absl::MutexLock lock(&mu_);
+  if (since_look_.Elapsed() < kLookEvery) return;
+  since_look_.Restart();
+  std::optional<MemoryLeft> memory = options_.memory_left();
+  if (!memory) return;
+  const double limit = static_cast<double>(memory->limit);
+  // What captures, and the reading of files, left over: once, and where memory is short.
+  const bool is_short = static_cast<double>(memory->left) < kShort * limit;
+  if (!returned_ || (is_short && since_return_.Elapsed() > kReturnEvery)) {
+    returned_ = true;
+    since_return_.Restart();
+    options_.return_free_heap();
+    memory = options_.memory_left();
+    if (!memory) return;
+  }
+  const RowCounters counters = cache.counters();
+  const auto budget = static_cast<double>(counters.budget_bytes), left = static_cast<double>(memory->left);
+  const double least = static_cast<double>(std::max(kLeastBudget, cache.LeastBytes()));
+  // What the cache has not taken yet of its budget is not free for others.
+  const double spare = left - kReserve * limit - std::max(0.0, budget - static_cast<double>(counters.used_bytes));
+  double wanted = budget;
+  if (left < kShort * limit) {
+    wanted = std::max(least, budget + std::min(0.0, spare));
+  } else if (spare > kWorthTaking * limit && since_change_.Elapsed() > kGrowEvery) {
+    wanted = std::min(static_cast<double>(cache.MostBytes()), budget + spare * kTaken);
+  }
+  wanted = std::max(wanted, least);
+  if (wanted == budget) return;
+  since_change_.Restart();
+  cache.SetBudget(static_cast<uint64_t>(wanted));
+  options_.log(
+      absl::StrCat("feature cache: ", Mb(wanted),
+                   absl::StrFormat(" (%.0f %% of the rows)", 100 * wanted / static_cast<double>(cache.MostBytes())),
+                   " from here on, ", Mb(budget), " before: memory has ", Mb(left), " left"));
+}
+
+}  // namespace permafrost::data

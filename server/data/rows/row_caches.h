@@ -1,0 +1,90 @@
+// How the jobs of this process read the features of large graphs: through the mapping where memory holds them, else
+// from the disk through one feature cache a dataset, which is kept over jobs. Threads: all methods are safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/enum_names.h"
+#include "base/memory_left.h"
+#include "base/monotonic.h"
+#include "base/resident_memory.h"
+#include "data/disk/disk_rates.h"
+#include "data/rows/row_cache.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+// kAuto: kMapped where memory holds the features, else kUring where it works, else kPread.
+enum class FeatureReader { kAuto, kMapped, kUring, kPread };
+inline constexpr EnumNames<FeatureReader, 4> kFeatureReaderNames{{{{FeatureReader::kAuto, "auto"},
+                                                                   {FeatureReader::kMapped, "mapped"},
+                                                                   {FeatureReader::kUring, "io-uring"},
+                                                                   {FeatureReader::kPread, "pread"}}}};
+
+// What memory leaves (base/memory_left.h) where the pages of files that this process has mapped, its program and the
+// edges of graphs, are to stay.
+std::optional<MemoryLeft> MemoryBesideFiles();
+
+class RowCaches {
+ public:
+  struct Options {
+    FeatureReader reader = FeatureReader::kAuto;
+    // Of a cache, in bytes. 0: what memory leaves, and less when it gets short.
+    uint64_t budget_bytes = 0;
+    // What memory leaves; nullopt: unknown. Other functions in tests.
+    std::function<std::optional<MemoryLeft>()> memory_left = MemoryBesideFiles;
+    std::function<void()> return_free_heap = ReturnFreeHeap;
+    // What the disk does, where it is not to be measured.
+    std::optional<DiskRates> rates = std::nullopt;
+    // Hears of each change of a budget, a line.
+    std::function<void(std::string_view)> log = [](std::string_view) {};
+  };
+  explicit RowCaches(Options options) : options_(std::move(options)) {}
+
+  // A job's way to the features of one graph; it ends the reading when it goes.
+  struct Session {
+    std::shared_ptr<RowCache> cache;  // nullptr: through the mapping
+    std::string line;                 // for the job's log: how, and why so
+  };
+  // `job_bytes`: what else the job will take. Errors: FailedPrecondition for a reader that was asked for and does not
+  // work here; an environment's error for a file that cannot be opened.
+  absl::StatusOr<Session> Open(std::shared_ptr<const Graph> graph, uint64_t job_bytes);
+  // Gives memory back where it got short, and takes more where there is room, a little at a time: what a job takes is
+  // seen rather than known. To be called often while a session is open; looks at the memory ten times a second at most.
+  void Adapt(RowCache& cache);
+
+ private:
+  // Which file a cache holds rows of.
+  struct Key {
+    std::filesystem::path path;
+    int64_t modified = 0;
+    uint64_t bytes = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  static absl::StatusOr<Key> KeyOf(const StoredRows& table);
+  void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<DiskRates> RatesOf(const StoredRows& table, std::optional<DiskReaderKind> kind)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+  absl::Mutex mu_;
+  // One: that of the dataset which was used last.
+  std::optional<Key> key_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<RowCache> kept_ ABSL_GUARDED_BY(mu_);
+  std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // by the folder of a store
+  Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
+  bool returned_ ABSL_GUARDED_BY(mu_) = false;  // the heap, in this session
+};
+
+}  // namespace permafrost::data
