@@ -114,7 +114,8 @@ absl::StatusOr<StoredRows> PlannableRows(const Graph& graph) {
 std::vector<uint32_t> RanksOf(std::span<const float> wanted) {
   std::vector<uint32_t> order(wanted.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return wanted[a] > wanted[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return wanted[a] > wanted[b] || (wanted[a] == wanted[b] && a < b); });
   std::vector<uint32_t> ranks(wanted.size());
   for (uint32_t place = 0; place < order.size(); ++place) ranks[order[place]] = place;
   return ranks;

@@ -170,7 +170,7 @@ TEST_P(DiskReaderTest, RefusesWhatIsNoReadOfTheFile) {
       {"ends within a page", {0, 100}, "is not of whole pages"},
       {"nothing", {0, 0}, "is not of whole pages"},
       {"too long", {0, 3 * 4096}, "is longer than 8192"},
-      {"beyond the end", {301 * 4096, 4096}, "begins beyond the end, 1230034"},
+      {"beyond the end", {301 * kDiskPageBytes, 4096}, "begins beyond the end, 1230034"},
       {"far beyond the end", {uint64_t{1} << 62, 4096}, "begins beyond the end"},
   };
   for (const auto& c : kCases) {
