@@ -44,8 +44,9 @@ std::optional<uint64_t> Field(std::string_view text, std::string_view key) {
 std::optional<MemoryLeft> OfMachine(std::string_view meminfo) {
   const auto total = Field(meminfo, "MemTotal"), available = Field(meminfo, "MemAvailable");
   if (!total || !available) return std::nullopt;
-  const uint64_t left = std::min(*total, *available);
-  return MemoryLeft{.limit = *total, .used = *total - left, .left = left};
+  const uint64_t takeable = std::min(*total, *available), mapped = Field(meminfo, "Mapped").value_or(0);
+  const uint64_t left = takeable - std::min(takeable, mapped);
+  return MemoryLeft{.limit = *total, .used = *total - left, .left = left, .mapped = std::min(takeable, mapped)};
 }
 
 std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
@@ -53,17 +54,19 @@ std::optional<MemoryLeft> OfGroup(const fs::path& group, int version) {
   const auto limit = Number(ReadText(group / (first ? "memory.limit_in_bytes" : "memory.max")));
   const auto charged = Number(ReadText(group / (first ? "memory.usage_in_bytes" : "memory.current")));
   if (!limit || !charged) return std::nullopt;
-  // What the kernel takes back at once: file pages that were read and nobody maps or wrote to. Those on the active list
-  // it takes later, but as surely.
+  // What the kernel takes back at once: file pages that were read and nobody maps (programs, libraries, the edges of a
+  // graph) or wrote to. Those on the active list it takes later, but as surely.
   const std::string stat = ReadText(group / "memory.stat");
   const auto pages = [&](const char* name) {
     return Field(stat, first ? std::string("total_").append(name) : std::string(name)).value_or(0);
   };
   const uint64_t files = pages("inactive_file") + pages("active_file");
   const uint64_t dirty = first ? pages("dirty") + pages("writeback") : pages("file_dirty") + pages("file_writeback");
-  const uint64_t reclaimable = files - std::min(files, dirty) + (first ? 0 : pages("slab_reclaimable"));
+  const uint64_t mapped = pages(first ? "mapped_file" : "file_mapped");
+  const uint64_t reclaimable = files - std::min(files, dirty + mapped) + (first ? 0 : pages("slab_reclaimable"));
   const uint64_t used = *charged - std::min(*charged, reclaimable);
-  return MemoryLeft{.limit = *limit, .used = used, .left = *limit - std::min(*limit, used)};
+  return MemoryLeft{
+      .limit = *limit, .used = used, .left = *limit - std::min(*limit, used), .mapped = std::min(mapped, files)};
 }
 
 // "some avg10=0.00 avg60=0.00 avg300=0.00 total=123"

@@ -12,8 +12,9 @@ namespace permafrost {
 
 struct MemoryLeft {
   uint64_t limit = 0;
-  uint64_t used = 0;  // what cannot be taken back at once: without the file pages that can
-  uint64_t left = 0;  // limit - used, 0 where more is used
+  uint64_t used = 0;    // what cannot be taken back at once: all but file pages that are clean and not mapped
+  uint64_t left = 0;    // limit - used, 0 where more is used
+  uint64_t mapped = 0;  // of `used`: file pages that someone maps
   bool operator==(const MemoryLeft&) const = default;
 };
 

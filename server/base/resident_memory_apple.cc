@@ -15,8 +15,6 @@ uint64_t ResidentBytes() {
   return read == KERN_SUCCESS ? task.resident_size : 0;
 }
 
-uint64_t ResidentFileBytes() { return 0; }
-
 void ReturnFreeHeap() { malloc_zone_pressure_relief(nullptr, 0); }
 
 }  // namespace permafrost

@@ -33,6 +33,9 @@ TEST_F(MemoryLeftTest, OfTheMachineWhereNoGroupHasALimit) {
   Write("a/memory.current", "5000\n");
   EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), kMachine);
   EXPECT_EQ(MemoryLeftOf("0::/none\nnonsense\n", root(), kMeminfo), kMachine);
+  EXPECT_EQ(MemoryLeftOf("", root(), std::string(kMeminfo) + "Mapped: 100000 kB\n"),
+            (MemoryLeft{1024000000, 716800000, 307200000, 102400000}))
+      << "programs and libraries are to stay";
   EXPECT_EQ(MemoryLeftOf("", root(), ""), std::nullopt);
   EXPECT_EQ(MemoryLeftOf("", root(), "MemTotal: 10 kB\n"), std::nullopt);
 }
@@ -43,9 +46,9 @@ TEST_F(MemoryLeftTest, PagesOfFilesThatAreCleanAreNotUsed) {
   EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), (MemoryLeft{100000, 90000, 10000})) << "nothing is known of it";
   Write("a/memory.stat",
         "anon 20000\nfile 60000\nfile_dirty 4000\nfile_writeback 1000\ninactive_file 40000\nactive_file 15000\n"
-        "slab_reclaimable 3000\nslab 7000\n");
-  // 40,000 + 15,000 - 5,000 + 3,000 can be taken back.
-  EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), (MemoryLeft{100000, 37000, 63000}));
+        "file_mapped 6000\nslab_reclaimable 3000\nslab 7000\n");
+  // 40,000 + 15,000 - 5,000 - 6,000 + 3,000 can be taken back.
+  EXPECT_EQ(MemoryLeftOf("0::/a\n", root(), kMeminfo), (MemoryLeft{100000, 43000, 57000, 6000}));
 }
 
 TEST_F(MemoryLeftTest, TheLeastOfTheGroupAndItsParents) {
@@ -70,10 +73,11 @@ TEST_F(MemoryLeftTest, VersionOne) {
   Write("memory/a/memory.usage_in_bytes", "90000\n");
   Write("memory/a/memory.stat",
         "inactive_file 1\nactive_file 1\ntotal_inactive_file 30000\ntotal_active_file 20000\ntotal_dirty 1000\n"
-        "total_writeback 500\n");
+        "total_writeback 500\nmapped_file 1\ntotal_mapped_file 2500\n");
   Write("memory/memory.limit_in_bytes", "9223372036854771712\n");
   Write("memory/memory.usage_in_bytes", "900000\n");
-  EXPECT_EQ(MemoryLeftOf("5:cpu:/x\n4:hugetlb,memory:/a\n", root(), kMeminfo), (MemoryLeft{100000, 41500, 58500}));
+  EXPECT_EQ(MemoryLeftOf("5:cpu:/x\n4:hugetlb,memory:/a\n", root(), kMeminfo),
+            (MemoryLeft{100000, 44000, 56000, 2500}));
   EXPECT_EQ(MemoryLeftOf("4:memory:/\n", root(), kMeminfo), kMachine);
 }
 

@@ -61,9 +61,8 @@ TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
     for (const FeatureReader reader : {FeatureReader::kUring, FeatureReader::kPread}) {
       for (const uint64_t budget : kBudgets) {
         SCOPED_TRACE(testing::Message() << static_cast<int>(reader) << " " << budget);
-        EXPECT_TRUE(
-            Weights(options, {.reader = reader, .budget_bytes = budget, .rates = data::DiskRates{.depth = 4}}) ==
-            mapped);
+        EXPECT_TRUE(Weights(options, {.reader = reader, .budget_bytes = budget, .rates = DiskRates{.depth = 4}}) ==
+                    mapped);
         ASSERT_TRUE(rows);
         EXPECT_GT(rows->counters.hits, 0);
         EXPECT_GT(rows->counters.misses, 0);
@@ -76,7 +75,7 @@ TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
 TEST_F(FeatureReaderTest, OneThreadReadsWhatTwoRead) {
   const TrainOptions options = Options(nn::Architecture::kSage);
   const data::RowCaches::Options reading{
-      .reader = FeatureReader::kUring, .budget_bytes = 12'000, .rates = data::DiskRates{.depth = 4}};
+      .reader = FeatureReader::kUring, .budget_bytes = 12'000, .rates = DiskRates{.depth = 4}};
   EXPECT_TRUE(Weights(options, reading, 1) == Weights(options, {.reader = FeatureReader::kMapped}, 1));
 }
 
@@ -84,7 +83,7 @@ TEST_F(FeatureReaderTest, TheJobsLogSaysHowFeaturesAreRead) {
   const auto runner = *MakeTorchRunner(
       {.device = DeviceKind::kCpu,
        .threads = 1,
-       .features = {.reader = FeatureReader::kPread, .budget_bytes = 100'000, .rates = data::DiskRates{.depth = 2}}});
+       .features = {.reader = FeatureReader::kPread, .budget_bytes = 100'000, .rates = DiskRates{.depth = 2}}});
   Recorder recorder;
   ASSERT_TRUE(
       runner

@@ -19,7 +19,7 @@ constexpr uint64_t kReadingShare = 3;
 // Reads go on to the next row up to this length.
 constexpr uint32_t kMostReadBytes = 64 << 10;
 // A tag is a ticket and a read of its plan.
-constexpr int kReadBits = 24;
+constexpr int kReadBits = 32;
 // Levels of wanted rows: this many for each doubling, from draws of 2^kLeastExponent an epoch on.
 constexpr double kLevelsPerDoubling = 8, kLeastExponent = -16;
 

@@ -18,7 +18,7 @@ namespace {
 
 // Parts of the memory: so much is left alone, for what else grows and for pages of libraries and edges; below the
 // second memory is given back; more than the third is worth taking.
-constexpr double kReserve = 0.08, kShort = 0.04, kWorthTaking = 0.04;
+constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 // The part of what is left over that is taken at once.
 constexpr double kTaken = 0.75;
 // A cache of less is of no use; whoever has less than that left must know.
@@ -54,15 +54,6 @@ uint64_t Reserve(uint64_t limit) { return static_cast<uint64_t>(static_cast<doub
 uint64_t Less(uint64_t from, uint64_t bytes) { return from > bytes ? from - bytes : 0; }
 
 }  // namespace
-
-std::optional<MemoryLeft> MemoryBesideFiles() {
-  std::optional<MemoryLeft> memory = GetMemoryLeft();
-  if (!memory) return memory;
-  const uint64_t files = std::min(memory->left, ResidentFileBytes());
-  memory->used += files;
-  memory->left -= files;
-  return memory;
-}
 
 absl::StatusOr<RowCaches::Key> RowCaches::KeyOf(const StoredRows& table) {
   struct stat info {};
@@ -117,6 +108,8 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(std::shared_ptr<const Graph> 
   const uint64_t budget = measured ? first : options_.budget_bytes;
   kept_->SetBudget(budget);
   returned_ = false;
+  edges_bytes_ = graph->summary().adjacency_bytes;
+  mapped_before_ = memory ? memory->mapped : 0;
   since_change_.Restart();
   PF_ASSIGN_OR_RETURN(const DiskRates rates, RatesOf(table, KindOf(options_.reader)));
   PF_RETURN_IF_ERROR(kept_->Start(graph, {.kind = KindOf(options_.reader), .depth = rates.depth}, rates.gap_bytes()));
@@ -140,6 +133,11 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(std::shared_ptr<const Graph> 
   return session;
 }
 
+double RowCaches::LeftBesideEdges(const MemoryLeft& memory) const {
+  const uint64_t of_edges = Less(memory.mapped, mapped_before_);
+  return static_cast<double>(memory.left + of_edges) - static_cast<double>(edges_bytes_);
+}
+
 void RowCaches::Adapt(RowCache& cache) {
   if (options_.budget_bytes > 0) return;
   absl::MutexLock lock(&mu_);
@@ -149,16 +147,17 @@ void RowCaches::Adapt(RowCache& cache) {
   if (!memory) return;
   const double limit = static_cast<double>(memory->limit);
   // What captures, and the reading of files, left over: once, and where memory is short.
-  const bool is_short = static_cast<double>(memory->left) < kShort * limit;
+  const bool is_short = LeftBesideEdges(*memory) < kShort * limit;
   if (!returned_ || (is_short && since_return_.Elapsed() > kReturnEvery)) {
-    returned_ = true;
+    // What the first steps take is seen before more is taken.
+    if (!std::exchange(returned_, true)) since_change_.Restart();
     since_return_.Restart();
     options_.return_free_heap();
     memory = options_.memory_left();
     if (!memory) return;
   }
   const RowCounters counters = cache.counters();
-  const auto budget = static_cast<double>(counters.budget_bytes), left = static_cast<double>(memory->left);
+  const auto budget = static_cast<double>(counters.budget_bytes), left = LeftBesideEdges(*memory);
   const double least = static_cast<double>(std::max(kLeastBudget, cache.LeastBytes()));
   // What the cache has not taken yet of its budget is not free for others.
   const double spare = left - kReserve * limit - std::max(0.0, budget - static_cast<double>(counters.used_bytes));

@@ -33,10 +33,6 @@ inline constexpr EnumNames<FeatureReader, 4> kFeatureReaderNames{{{{FeatureReade
                                                                    {FeatureReader::kUring, "io-uring"},
                                                                    {FeatureReader::kPread, "pread"}}}};
 
-// What memory leaves (base/memory_left.h) where the pages of files that this process has mapped, its program and the
-// edges of graphs, are to stay.
-std::optional<MemoryLeft> MemoryBesideFiles();
-
 class RowCaches {
  public:
   struct Options {
@@ -44,7 +40,7 @@ class RowCaches {
     // Of a cache, in bytes. 0: what memory leaves, and less when it gets short.
     uint64_t budget_bytes = 0;
     // What memory leaves; nullopt: unknown. Other functions in tests.
-    std::function<std::optional<MemoryLeft>()> memory_left = MemoryBesideFiles;
+    std::function<std::optional<MemoryLeft>()> memory_left = GetMemoryLeft;
     std::function<void()> return_free_heap = ReturnFreeHeap;
     // What the disk does, where it is not to be measured.
     std::optional<DiskRates> rates = std::nullopt;
@@ -78,6 +74,8 @@ class RowCaches {
 
   static absl::StatusOr<Key> KeyOf(const StoredRows& table);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Bytes that memory leaves where all edges of the session's graph are to stay, which are mapped as they are used.
+  double LeftBesideEdges(const MemoryLeft& memory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<DiskRates> RatesOf(const StoredRows& table, std::optional<DiskReaderKind> kind)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -88,6 +86,7 @@ class RowCaches {
   std::shared_ptr<RowCache> kept_ ABSL_GUARDED_BY(mu_);
   std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // by the folder of a store
   Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
+  uint64_t edges_bytes_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;
   bool returned_ ABSL_GUARDED_BY(mu_) = false;  // the heap, in this session
 };
 
