@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cctype>
+#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
@@ -74,7 +74,7 @@ absl::Status ReadPart(const std::string& value, double most, double& out) {
 
 // 500000000, 500MB, 1.5GiB.
 absl::Status ReadSize(const std::string& value, uint64_t& out) {
-  constexpr std::string_view kUnits = "kMGT";
+  constexpr std::string_view kUnits = "kKMGT";
   constexpr double kMostBytes = 1e15;
   absl::string_view number = value;
   double factor = 1;
@@ -83,7 +83,7 @@ absl::Status ReadSize(const std::string& value, uint64_t& out) {
   if (binary) number.remove_suffix(1);
   if (const size_t unit = number.empty() ? std::string_view::npos : kUnits.find(number.back());
       unit != std::string_view::npos) {
-    factor = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(unit + 1));
+    factor = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(std::max<size_t>(unit, 1)));
     number.remove_suffix(1);
   }
   double size = -1;

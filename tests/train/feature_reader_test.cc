@@ -52,8 +52,8 @@ class FeatureReaderTest : public testing::Test {
 };
 
 TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
-  // Of 400 rows of 32 bytes: all, about a hundred, and fewer than one batch has.
-  constexpr uint64_t kBudgets[] = {1 << 20, 4400 + 100 * 104, 1};
+  // Of 400 rows of 32 bytes: all, about a half, and fewer than one batch has.
+  constexpr uint64_t kAll = 1 << 20, kBudgets[] = {kAll, 4400 + 200 * 104, 1};
   for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
     const TrainOptions options = Options(architecture);
     const std::string mapped = Weights(options, {.reader = FeatureReader::kMapped});
@@ -66,7 +66,8 @@ TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
         ASSERT_TRUE(rows);
         EXPECT_GT(rows->counters.hits, 0);
         EXPECT_GT(rows->counters.misses, 0);
-        EXPECT_EQ(rows->counters.over_budget > 0, budget == 1);
+        if (budget == kAll) EXPECT_EQ(rows->counters.over_budget, 0);
+        if (budget == 1) EXPECT_GT(rows->counters.over_budget, 0);
       }
     }
   }
