@@ -49,7 +49,7 @@ class DiskReader {
     bool direct = true;
     // Tests: what the kernel answered to a part of a read (bytes, or less than zero: -errno), altered. Safe on any
     // thread.
-    std::function<int64_t(uint64_t offset, uint32_t bytes, int64_t result)> alter = {};
+    std::function<int64_t(uint64_t offset, uint32_t bytes, int64_t result)> alter;
   };
   static constexpr int kMaxDepth = 1024;
   static constexpr uint32_t kMaxReadBytes = 16 << 20;

@@ -36,12 +36,11 @@ absl::StatusOr<std::unique_ptr<FrameTable>> FrameTable::Create(uint64_t rows, ui
 #ifdef MADV_HUGEPAGE
   madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
-  return std::unique_ptr<FrameTable>(new FrameTable(rows, row_bytes, frame_bytes, static_cast<std::byte*>(memory)));
+  return std::unique_ptr<FrameTable>(new FrameTable(rows, frame_bytes, static_cast<std::byte*>(memory)));
 }
 
-FrameTable::FrameTable(uint64_t rows, uint64_t row_bytes, uint64_t frame_bytes, std::byte* memory)
+FrameTable::FrameTable(uint64_t rows, uint64_t frame_bytes, std::byte* memory)
     : rows_(rows),
-      row_bytes_(row_bytes),
       frame_bytes_(frame_bytes),
       memory_(memory),
       frame_of_row_(std::make_unique<std::atomic<uint32_t>[]>(rows)) {}

@@ -78,7 +78,7 @@ class FrameTable {
     uint32_t first = kNone, last = kNone;
   };
 
-  FrameTable(uint64_t rows, uint64_t row_bytes, uint64_t frame_bytes, std::byte* memory);
+  FrameTable(uint64_t rows, uint64_t frame_bytes, std::byte* memory);
   std::byte* At(uint32_t frame) const { return memory_ + uint64_t{frame} * frame_bytes_; }
   Frame& frame_of(uint32_t row) { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
   const Frame& frame_of(uint32_t row) const { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
@@ -91,7 +91,7 @@ class FrameTable {
   void Release(uint32_t frame);  // an empty one
   void GiveBack(uint64_t first, uint64_t last);
 
-  const uint64_t rows_, row_bytes_, frame_bytes_;
+  const uint64_t rows_, frame_bytes_;
   std::byte* const memory_;
   uint64_t limit_ = 0, used_ = 0, pinned_ = 0, evictions_ = 0;
   const std::unique_ptr<std::atomic<uint32_t>[]> frame_of_row_;  // 0: none, else its frame + 1

@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<RowCache>> RowCache::Create(const StoredRows& tab
 
 RowCache::~RowCache() { Stop(); }
 
-absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Options options, uint64_t gap_bytes) {
+absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Options reader, uint64_t gap_bytes) {
   Stop();
   const std::optional<StoredRows> table = graph->stored_features();
   if (!table || table->rows != table_.rows || table->row_bytes != table_.row_bytes) {
@@ -94,12 +94,12 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
   table_ = *table;
   // A row may begin and end within a page.
   const uint64_t row_pages = WholePages(table_.row_bytes) + kPageBytes;
-  options.max_read_bytes = static_cast<uint32_t>(std::max<uint64_t>(kMostReadBytes, row_pages));
-  PF_ASSIGN_OR_RETURN(disk_, DiskReader::Open(table_.path, options));
+  reader.max_read_bytes = static_cast<uint32_t>(std::max<uint64_t>(kMostReadBytes, row_pages));
+  PF_ASSIGN_OR_RETURN(disk_, DiskReader::Open(table_.path, reader));
   {
     absl::MutexLock lock(&mu_);
     gap_bytes_ = gap_bytes;
-    most_bytes_ = options.max_read_bytes;
+    most_bytes_ = reader.max_read_bytes;
     stopping_ = broken_ = false;
     reader_ = {.kind = std::string(kDiskReaderKindNames.Name(disk_->kind())),
                .fallback = disk_->fallback(),
@@ -228,7 +228,7 @@ void RowCache::SetLevels() {
   std::vector<uint8_t> levels(table_.rows);
   const double epochs = static_cast<double>(epochs_counted_) + (expected_.empty() ? 0 : 1);
   for (size_t row = 0; row < levels.size(); ++row) {
-    levels[row] = LevelOf(((expected_.empty() ? 0 : expected_[row]) + counted_[row]) / epochs);
+    levels[row] = LevelOf((ExpectedOf(row) + static_cast<double>(counted_[row])) / epochs);
   }
   frames_->SetLevels(std::move(levels));
 }

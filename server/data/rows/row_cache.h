@@ -107,6 +107,9 @@ class RowCache {
   absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(std::span<const NodeId> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  double ExpectedOf(size_t row) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return expected_.empty() ? 0 : static_cast<double>(expected_[row]);
+  }
   void SetLevels() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void Run();

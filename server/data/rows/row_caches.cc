@@ -70,12 +70,12 @@ absl::StatusOr<DiskRates> RowCaches::RatesOf(const StoredRows& table, std::optio
   if (options_.rates) return *options_.rates;
   const std::filesystem::path folder = table.path.parent_path();
   if (const auto it = rates_.find(folder); it != rates_.end()) return it->second;
-  PF_ASSIGN_OR_RETURN(const DiskRates rates, MeasureDisk(table.path, table.offset, table.bytes, {.kind = kind}));
+  PF_ASSIGN_OR_RETURN(DiskRates rates, MeasureDisk(table.path, table.offset, table.bytes, {.kind = kind}));
   rates_[folder] = rates;
   return rates;
 }
 
-absl::StatusOr<RowCaches::Session> RowCaches::Open(std::shared_ptr<const Graph> graph, uint64_t job_bytes) {
+absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes) {
   const bool asked = options_.reader == FeatureReader::kMapped;
   if (const std::string_view why = asked ? "as asked for" : MappedAlone(*graph); !why.empty()) {
     return Session{.line = absl::StrCat("features: read through the mapping: ", std::string(why))};

@@ -58,7 +58,7 @@ class RowCaches {
   };
   // `job_bytes`: what else the job will take. Errors: FailedPrecondition for a reader that was asked for and does not
   // work here; an environment's error for a file that cannot be opened.
-  absl::StatusOr<Session> Open(std::shared_ptr<const Graph> graph, uint64_t job_bytes);
+  absl::StatusOr<Session> Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes);
   // Gives memory back where it got short, and takes more where there is room, a little at a time: what a job takes is
   // seen rather than known. To be called often while a session is open; looks at the memory ten times a second at most.
   void Adapt(RowCache& cache);
