@@ -88,8 +88,8 @@ absl::Status ReadSize(const std::string& value, uint64_t& out) {
   }
   double size = -1;
   // Written so that NaN fails.
-  const bool ok =
-      absl::SimpleAtod(number, &size) && size >= 0 && size * factor <= kMostBytes && !(binary && factor == 1);
+  const bool has_unit = !binary || factor != 1;
+  const bool ok = has_unit && absl::SimpleAtod(number, &size) && size >= 0 && size * factor <= kMostBytes;
   if (!ok) return Refuse(value, "bytes up to 1000TB, as 500000000, 500MB or 1.5GiB");
   out = static_cast<uint64_t>(size * factor);
   return absl::OkStatus();

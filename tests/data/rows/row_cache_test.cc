@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -52,8 +52,9 @@ class RowCacheTest : public ::testing::TestWithParam<DiskReaderKind> {
   }
   void ExpectRows(const RowCache& cache, std::span<const NodeId> rows) const {
     for (const NodeId row : rows) {
-      ASSERT_EQ(std::memcmp(cache.Find(row), values_.data() + uint64_t{row} * kWidth, kWidth * sizeof(float)), 0)
-          << row;
+      const auto* const is = reinterpret_cast<const float*>(cache.Find(row));
+      const float* const want = values_.data() + uint64_t{row} * kWidth;
+      ASSERT_TRUE(std::equal(want, want + kWidth, is)) << row;
     }
   }
   static std::vector<NodeId> Rows(NodeId first, NodeId last) {
@@ -195,8 +196,8 @@ TEST_P(RowCacheTest, ABudgetMayChangeWhileRowsAreRead) {
   });
   SplitMix64 random(9, 0);
   for (int batch = 0; batch < 200; ++batch) {
-    std::vector<NodeId> rows;
-    for (int i = 0; i < 80; ++i) rows.push_back(static_cast<NodeId>(random.Below(500)));
+    std::vector<NodeId> rows(80);
+    for (NodeId& row : rows) row = static_cast<NodeId>(random.Below(500));
     auto lease = cache->Pin(rows, {}, true);
     ASSERT_TRUE(lease.ok()) << lease.status();
     ASSERT_TRUE(lease->Await().ok());
@@ -213,8 +214,8 @@ TEST_P(RowCacheTest, ManyThreadsMayLeaseAtOnce) {
     threads.emplace_back([&, t] {
       SplitMix64 random(t, 0);
       for (int batch = 0; batch < 60; ++batch) {
-        std::vector<NodeId> rows;
-        for (int i = 0; i < 50; ++i) rows.push_back(static_cast<NodeId>(random.Below(kNodes)));
+        std::vector<NodeId> rows(50);
+        for (NodeId& row : rows) row = static_cast<NodeId>(random.Below(kNodes));
         auto lease = cache->Pin(rows, {}, true);
         ASSERT_TRUE(lease.ok()) << lease.status();
         ASSERT_TRUE(lease->Await().ok());
@@ -257,7 +258,7 @@ TEST_P(RowCacheTest, APageThatIsNotWhatWasWrittenIsDataLossEachTimeThatItIsRead)
   const StoredRows table = *graph_->stored_features();
   const auto written = std::filesystem::last_write_time(table.path);
   std::fstream file(table.path, std::ios::in | std::ios::out | std::ios::binary);
-  const uint64_t at = table.offset + 77 * 4096 + 1234;
+  const uint64_t at = table.offset + uint64_t{77} * 4096 + 1234;
   file.seekp(static_cast<std::streamoff>(at));
   file.put('\x55');
   file.close();
@@ -276,7 +277,8 @@ TEST_P(RowCacheTest, APageThatIsNotWhatWasWrittenIsDataLossEachTimeThatItIsRead)
 
 TEST_P(RowCacheTest, AFileCutShortIsDataLoss) {
   const auto cache = Make(100);
-  std::filesystem::resize_file(temp_.path() / Graph::kFileName, graph_->stored_features()->offset + 100 * 4096);
+  std::filesystem::resize_file(temp_.path() / Graph::kFileName,
+                               graph_->stored_features()->offset + uint64_t{100} * 4096);
   // The checksums were at its end: nothing can be verified any more.
   for (const NodeId first : {0, 1000}) {
     const absl::Status status = cache->Pin(Rows(first, first + 10), {}, true)->Await();
