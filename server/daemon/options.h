@@ -40,8 +40,8 @@ struct Options {
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
-  // How node features of large graphs are read, and the most memory that a cache of them takes, in bytes; 0: what memory
-  // leaves.
+  // How node features of large graphs are read, and the most memory that a cache of them takes, in bytes; 0: what
+  // memory leaves.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
   uint64_t feature_cache_bytes = 0;
   // Serve nothing: show that this device keeps its promises, and exit.

@@ -40,7 +40,7 @@ ReadAhead::~ReadAhead() {
 void ReadAhead::Run(const std::filesystem::path& path, Range range) {
   const Descriptor file = OpenRetrying(path, O_RDONLY);
   if (!file.valid() || range.begin >= range.end) return;
-  // A range that is asked for comes as it is; what is read besides must not make the kernel guess.
+    // A range that is asked for comes as it is; what is read besides must not make the kernel guess.
 #ifdef POSIX_FADV_RANDOM
   posix_fadvise(file.get(), 0, 0, POSIX_FADV_RANDOM);
 #endif
