@@ -19,7 +19,8 @@ namespace permafrost::train {
 struct PlanContext {
   PlanStore* plans = nullptr;  // nullptr: nothing is kept
   MemoryLimits limits = kNoLimits;
-  data::RowCaches* rows = nullptr;  // nullptr: features are read through the mapping
+  // Of a run only: a cache serves one at a time. nullptr: features are read through the mapping.
+  data::RowCaches* rows = nullptr;
 };
 
 // Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables

@@ -46,6 +46,10 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
                                                    c10::Device device, int threads,
                                                    const std::function<bool()>& keep_going,
                                                    const PlanContext& context) {
+  // Rows of another job's graph would take the memory that this one was admitted by.
+  const bool samples =
+      std::holds_alternative<std::shared_ptr<const data::Graph>>(dataset) && !options.nodes.fan_outs.empty();
+  if (context.rows != nullptr && !samples) context.rows->Drop();
   if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
     return GraphSetTask::Create(options, *set, device, keep_going, context);
   }

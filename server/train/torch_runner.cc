@@ -36,7 +36,9 @@ class TorchRunner final : public Runner {
       device::UseThreads(threads_);  // a setting of the calling thread
       PF_RETURN_IF_ERROR(backend_->EmptyCaches(EmptyReason::kJob));
       backend_->RestartStoragePeak();
-      const auto trainer = Trainer::Create(request, *backend_, threads_, context, Context());
+      PlanContext plan = Context();
+      plan.rows = &row_caches_;
+      const auto trainer = Trainer::Create(request, *backend_, threads_, context, plan);
       if (absl::IsCancelled(trainer.status())) {
         const bool cancel = context.stop_requested() == StopRequest::kCancel;
         return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
@@ -95,7 +97,7 @@ class TorchRunner final : public Runner {
 
  private:
   // What there is now.
-  PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits(), .rows = &row_caches_}; }
+  PlanContext Context() { return {.plans = plans_ ? &*plans_ : nullptr, .limits = Limits()}; }
   // On the device's thread, and with what the device needs around its use.
   template <class T>
   absl::StatusOr<T> OnDevice(const std::function<absl::StatusOr<T>()>& body) const {

@@ -73,7 +73,7 @@ TEST_F(FeatureReaderTest, EveryReaderAndBudgetGivesTheSameWeights) {
   }
 }
 
-TEST_F(FeatureReaderTest, OneThreadReadsWhatTwoRead) {
+TEST_F(FeatureReaderTest, WithOneThreadToo) {
   const TrainOptions options = Options(nn::Architecture::kSage);
   const data::RowCaches::Options reading{
       .reader = FeatureReader::kUring, .budget_bytes = 12'000, .rates = DiskRates{.depth = 4}};

@@ -189,13 +189,4 @@ void FrameTable::Unpin(uint32_t row) {
 
 void FrameTable::Spoil(uint32_t row) { frame_of(row).spoilt = true; }
 
-void FrameTable::Clear() {
-  for (uint32_t frame = 0; frame < frames_.size(); ++frame) {
-    if (frames_[frame].row == kNone || frames_[frame].pins > 0) continue;
-    Unlink(frame);
-    Empty(frame);
-    Release(frame);
-  }
-}
-
 }  // namespace permafrost::data

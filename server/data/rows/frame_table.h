@@ -58,8 +58,6 @@ class FrameTable {
   // A pinned row whose reading failed: its frame is free once its last pin goes.
   void Spoil(uint32_t row);
   bool spoilt(uint32_t row) const { return frame_of(row).spoilt; }
-  // Forgets every row without pins.
-  void Clear();
 
   // The bytes of a pinned row.
   const std::byte* Find(uint32_t row) const { return At(frame_of_row_[row].load(std::memory_order_relaxed) - 1); }

@@ -151,6 +151,7 @@ absl::Status RowCache::PinPresent(std::span<const NodeId> rows, uint64_t mark, L
 }
 
 absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease) {
+  if (missing.empty()) return absl::OkStatus();  // a plan ends with the last of its reads
   const bool has_room = missing.size() <= frames_->available();
   if (!must && (!has_room || reading_rows_ + missing.size() > frames_->frames() / kReadingShare)) {
     return absl::ResourceExhaustedError("the feature cache: other batches hold what there is room for");

@@ -73,7 +73,6 @@ class RowCache {
   absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false);
   // The bytes of a row of a lease whose Await was Ok.
   const std::byte* Find(NodeId row) const { return frames_->Find(row); }
-  uint64_t row_bytes() const { return table_.row_bytes; }
 
   // How often an epoch draws each row, expected; replaces what was counted. One number a row.
   void SetExpectedDraws(std::vector<float> draws);

@@ -16,7 +16,7 @@
 namespace permafrost::data {
 namespace {
 
-// Parts of the memory: so much is left alone, for what else grows and for pages of libraries and edges; below the
+// Parts of the memory: so much is left alone, for what else grows; below the
 // second memory is given back; more than the third is worth taking.
 constexpr double kReserve = 0.05, kShort = 0.025, kWorthTaking = 0.01;
 // The part of what is left over that is taken at once.
@@ -25,6 +25,8 @@ constexpr double kTaken = 0.75;
 constexpr uint64_t kLeastBudget = uint64_t{16} << 20;
 // A budget begins as this part of what memory leaves, and grows where the job takes less than the rest.
 constexpr uint64_t kFirstShare = 2;
+// Between jobs this part of the memory is left: an import takes a quarter.
+constexpr uint64_t kIdleShare = 3;
 constexpr absl::Duration kLookEvery = absl::Milliseconds(100), kReturnEvery = absl::Seconds(1),
                          kGrowEvery = absl::Seconds(2);
 // Where memory cannot be asked for.
@@ -84,6 +86,7 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
   PF_ASSIGN_OR_RETURN(const Key key, KeyOf(table));
 
   absl::MutexLock lock(&mu_);
+  if (open_) return Session{.line = "features: read through the mapping: another job reads past it"};
   // That of another dataset makes room first.
   if (key_ != key) Forget();
   const std::optional<MemoryLeft> memory = options_.memory_left();
@@ -129,8 +132,24 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
     session.ahead.push_back(std::make_unique<ReadAhead>(table.path, ReadAhead::Range{table_end, key.bytes}));
   }
   // The reading ends with the session; the rows stay.
-  session.cache = std::shared_ptr<RowCache>(kept_.get(), [kept = kept_](RowCache*) { kept->Stop(); });
+  open_ = true;
+  session.cache = std::shared_ptr<RowCache>(kept_.get(), [this, kept = kept_](RowCache*) { EndSession(*kept); });
   return session;
+}
+
+void RowCaches::EndSession(RowCache& cache) {
+  cache.Stop();
+  absl::MutexLock lock(&mu_);
+  open_ = false;
+  const std::optional<MemoryLeft> memory = options_.memory_left();
+  if (options_.budget_bytes > 0 || !memory) return;
+  const uint64_t short_of = Less(memory->limit / kIdleShare, memory->left);
+  cache.SetBudget(Less(cache.counters().used_bytes, short_of));
+}
+
+void RowCaches::Drop() {
+  absl::MutexLock lock(&mu_);
+  Forget();
 }
 
 double RowCaches::LeftBesideEdges(const MemoryLeft& memory) const {

@@ -56,12 +56,15 @@ class RowCaches {
     // What is read through the mapping, all at once rather than as it is touched, where memory holds it.
     std::vector<std::unique_ptr<ReadAhead>> ahead;
   };
-  // `job_bytes`: what else the job will take. Errors: FailedPrecondition for a reader that was asked for and does not
+  // One session at a time; while one is open, another reads through the mapping. `job_bytes`: what else the job will
+  // take. Errors: FailedPrecondition for a reader that was asked for and does not
   // work here; an environment's error for a file that cannot be opened.
   absl::StatusOr<Session> Open(const std::shared_ptr<const Graph>& graph, uint64_t job_bytes);
   // Gives memory back where it got short, and takes more where there is room, a little at a time: what a job takes is
   // seen rather than known. To be called often while a session is open; looks at the memory ten times a second at most.
   void Adapt(RowCache& cache);
+  // Gives all rows back, but for those of a session that is open.
+  void Drop();
 
  private:
   // Which file a cache holds rows of.
@@ -74,6 +77,8 @@ class RowCaches {
 
   static absl::StatusOr<Key> KeyOf(const StoredRows& table);
   void Forget() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Ends the reading; rows stay, as far as they leave memory for what comes between jobs.
+  void EndSession(RowCache& cache);
   // Bytes that memory leaves where all edges of the session's graph are to stay, which are mapped as they are used.
   double LeftBesideEdges(const MemoryLeft& memory) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<DiskRates> RatesOf(const StoredRows& table, std::optional<DiskReaderKind> kind)
@@ -84,6 +89,7 @@ class RowCaches {
   // One: that of the dataset which was used last.
   std::optional<Key> key_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<RowCache> kept_ ABSL_GUARDED_BY(mu_);
+  bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session
   std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // by the folder of a store
   Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
   uint64_t edges_bytes_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;

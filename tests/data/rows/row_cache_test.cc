@@ -226,6 +226,25 @@ TEST_P(RowCacheTest, ManyThreadsMayLeaseAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Two that miss the same rows at the same moment: one of them brings all, and the other has nothing to read.
+TEST_P(RowCacheTest, LeasesOfTheSameRowsAtOnceBothEnd) {
+  const auto cache = Make(400);
+  for (NodeId first = 0; first + 100 <= kNodes; first += 100) {
+    const auto rows = Rows(first, first + 100);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&] {
+        auto lease = cache->Pin(rows, {}, true);
+        ASSERT_TRUE(lease.ok()) << lease.status();
+        ASSERT_TRUE(lease->Await().ok());
+        ExpectRows(*cache, rows);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_EQ(cache->counters().misses, static_cast<int64_t>(kNodes));
+}
+
 TEST_P(RowCacheTest, ARowThatIsNoneIsRefused) {
   const auto cache = Make(10);
   const std::vector<NodeId> rows{1, kNodes};

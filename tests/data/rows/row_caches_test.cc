@@ -168,5 +168,34 @@ TEST_F(RowCachesTest, ABudgetGrowsWhereTheJobTakesLess) {
   EXPECT_LE(session.cache->counters().used_bytes, session.cache->counters().budget_bytes);
 }
 
+TEST_F(RowCachesTest, OneSessionReadsAtATime) {
+  RowCaches caches = Make(FeatureReader::kPread, 30 * kMegabyte);
+  auto first = *caches.Open(graph_, 0);
+  ASSERT_NE(first.cache, nullptr);
+  const auto second = *caches.Open(graph_, 0);
+  EXPECT_EQ(second.cache, nullptr);
+  EXPECT_EQ(second.line, "features: read through the mapping: another job reads past it");
+  Read(*first.cache, 0, 100);
+  first = {};
+  EXPECT_NE(caches.Open(graph_, 0)->cache, nullptr);
+}
+
+TEST_F(RowCachesTest, BetweenJobsRowsLeaveMemoryForImportsAndGoWhereAJobDoesNotSample) {
+  RowCaches caches = Make(FeatureReader::kUring);
+  Leave(500 * kMegabyte);
+  {
+    const auto session = *caches.Open(graph_, 0);
+    Read(*session.cache, 0, 4000);
+    Leave(325 * kMegabyte);
+  }
+  // 8 MB of some 16 are given back, to leave a third of 1,000 MB.
+  Leave(500 * kMegabyte);
+  const uint64_t kept = caches.Open(graph_, 0)->cache->counters().rows;
+  EXPECT_LT(kept, 3000u);
+  EXPECT_GT(kept, 1000u);
+  caches.Drop();
+  EXPECT_EQ(caches.Open(graph_, 0)->cache->counters().rows, 0u);
+}
+
 }  // namespace
 }  // namespace permafrost::data
