@@ -232,6 +232,7 @@ TEST_P(RowCacheTest, LeasesOfTheSameRowsAtOnceBothEnd) {
   for (NodeId first = 0; first + 100 <= kNodes; first += 100) {
     const auto rows = Rows(first, first + 100);
     std::vector<std::thread> threads;
+    threads.reserve(2);
     for (int t = 0; t < 2; ++t) {
       threads.emplace_back([&] {
         auto lease = cache->Pin(rows, {}, true);
