@@ -1,9 +1,6 @@
 """The PyG module that equals Permafrost's GINE: a state dict exported by `permafrost job export` loads into it, strictly."""
 
-import json
-
 import torch
-from safetensors import safe_open
 from torch.nn import Embedding, Linear, ModuleList, ReLU, Sequential
 from torch_geometric.nn import BatchNorm, GINEConv, global_add_pool, global_mean_pool
 
@@ -31,12 +28,11 @@ class Encoder(torch.nn.Module):
 class GINE(torch.nn.Module):
     def __init__(self, spec):
         super().__init__()
-        self.spec = spec
         hidden = spec["hidden_channels"]
         self.pool = {"mean": global_mean_pool, "sum": global_add_pool}[spec["pooling"]]
         self.node_encoder = Encoder(spec["node"], hidden)
         self.edge_encoder = Encoder(spec["edge"], hidden)
-        mlp = lambda: Sequential(Linear(hidden, hidden), ReLU(), Linear(hidden, hidden))
+        mlp = lambda: Sequential(Linear(hidden, hidden), ReLU(), Linear(hidden, hidden))  # noqa: E731
         self.convs = ModuleList(GINEConv(mlp()) for _ in range(spec["num_layers"]))
         self.norms = ModuleList(BatchNorm(hidden) for _ in range(spec["num_layers"]))
         half = max(1, hidden // 2)
@@ -48,11 +44,3 @@ class GINE(torch.nn.Module):
         for conv, norm in zip(self.convs, self.norms):
             h = norm(conv(h, edge_index, e)).relu()
         return self.head(self.pool(h, batch, size))
-
-
-def load(path):
-    """The module described by an exported file's metadata, with its weights; every tensor must match by name and shape."""
-    with safe_open(path, framework="pt") as file:
-        module = GINE(json.loads(file.metadata()["permafrost.model"]))
-        module.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=True)
-    return module
