@@ -13,10 +13,13 @@ import grpc
 import xxhash
 
 from permafrost.connection import Connection
-from permafrost.errors import InputError, PermafrostError, Unavailable, from_rpc
+from permafrost.errors import DataLoss, InputError, PermafrostError, Unavailable, from_rpc
 from permafrost.v1 import dataset_pb2
 
-_CHUNK = 1 << 20
+# The server takes messages of 1 MiB at most.
+_CHUNK = 1 << 19
+# A file that changes while it is sent never arrives as it was declared.
+_MOST_DAMAGED = 3
 
 
 class _Files:
@@ -76,26 +79,29 @@ def upload_folder(connection: Connection, source: pathlib.Path, progress: bool) 
 
 
 def _send(connection: Connection, files: _Files, bar: Any) -> None:
-    """Until all has come, over as many calls as that takes: a server that is lost, or has no room, is given
-    `patience` seconds from the last byte that came on."""
-    best, since = -1, time.monotonic()
+    """Until all has come, over as many calls as that takes. A server that is lost, or has no room, has `patience`
+    seconds to take more bytes."""
+    best, damaged = -1, 0
+    failing_since: float | None = None
     while True:
         try:
-            # First what has come, by a call that sends nothing but the start.
+            # A start alone tells what has come.
             upload = _call(connection, iter([dataset_pb2.UploadDatasetRequest(start=files.start)]))
             received = [file.received_bytes for file in upload.files]
             bar.update(sum(received) - bar.n)
-            if upload.complete:
-                return
             if sum(received) > best:
-                best, since = sum(received), time.monotonic()
-            upload = _call(connection, files.chunks(received))
+                best, failing_since = sum(received), None
+            if not upload.complete:
+                upload = _call(connection, files.chunks(received))
             if upload.complete:
                 bar.update(files.bytes - bar.n)
                 return
         except PermafrostError as error:
-            again = isinstance(error, Unavailable) or error.retry_after is not None
-            if not again or time.monotonic() - since > connection.patience:
+            now = time.monotonic()
+            failing_since = failing_since or now
+            damaged += isinstance(error, DataLoss)
+            again = isinstance(error, (Unavailable, DataLoss)) or error.retry_after is not None
+            if not again or damaged > _MOST_DAMAGED or now - failing_since > connection.patience:
                 raise
             time.sleep(min(5.0, error.retry_after or 0.2))
 
