@@ -39,6 +39,7 @@ class Server:
         self.flags = flags
         self.target = "127.0.0.1:0"
         self.process = None
+        self.clients = []
         self.log = tempfile.TemporaryFile("w+")
 
     def start(self):
@@ -52,11 +53,19 @@ class Server:
         self.target = ready[1]
         return self
 
+    def connect(self):
+        from permafrost import Client
+
+        self.clients.append(Client(self.target))
+        return self.clients[-1]
+
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(timeout=60)
 
     def stop(self):
+        for client in self.clients:
+            client.close()
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             assert self.process.wait(timeout=60) == 0

@@ -148,7 +148,7 @@ def test_a_restart_does_not_end_a_wait(make_server):
     import threading
 
     server = make_server()
-    client = permafrost.Client(server.target)
+    client = server.connect()
     client.datasets.import_pyg(molecules(), "set", progress=False)
     job = client.jobs.submit("set", epochs=400, hidden_channels=16, every_steps=50)
     next(state for state in job.states() if state.proto.progress.step > 100)

@@ -48,7 +48,7 @@ def test_an_upload_survives_kill_9_and_goes_on_where_it_was(make_server, tmp_pat
 
     source = graph_folder(tmp_path / "source")
     server = make_server()
-    client = permafrost.Client(server.target)
+    client = server.connect()
     sent = []
     restarted = []
     plain = uploads._Files.chunks
@@ -178,7 +178,7 @@ def test_a_changing_file_is_given_up(client, tmp_path, monkeypatch):
 
 def test_the_limit_is_of_all_uploads_together(make_server):
     server = make_server("--max-upload", "1MB")
-    client = permafrost.Client(server.target)
+    client = server.connect()
     assert not send(client, start("uploads/first", a=b"0" * 600_000)).complete
     with pytest.raises(permafrost.ResourceExhausted, match=r"1000000 bytes of all uploads together \(--max-upload\)") as caught:
         send(client, start("uploads/second", a=b"0" * 600_000))
@@ -191,7 +191,7 @@ def test_the_limit_is_of_all_uploads_together(make_server):
 
 def test_uploads_can_be_turned_off(make_server):
     server = make_server("--max-upload", "0")
-    client = permafrost.Client(server.target)
+    client = server.connect()
     with pytest.raises(permafrost.ResourceExhausted, match="uploads are turned off"):
         send(client, start("uploads/first", a=b""))
 

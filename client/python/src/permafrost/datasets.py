@@ -289,6 +289,7 @@ class Datasets:
 
     def _import(self, name: str, options: Mapping[str, Any], upload: str, progress: bool) -> Dataset:
         request = dataset_pb2.ImportDatasetRequest(dataset_id=name.removeprefix("datasets/"), upload=upload)
+        request.options.SetInParent()
         fields.fill(request.options, options, "import")
         connection = self._connection
         proto = connection.call(connection.datasets.ImportDataset, request)
