@@ -88,7 +88,7 @@ class Connection:
                 lost_at = lost_at or time.monotonic()
                 if time.monotonic() - lost_at > self.patience:
                     raise
-                time.sleep(min(1.0, error.retry_after or 0.2))
+                self.pause(error)
 
     def patiently(self, attempt: Callable[[], _Response]) -> _Response:
         """What `attempt` returns, tried again while no server answers or the server asks for it, `patience` at most."""
@@ -100,4 +100,18 @@ class Connection:
                 again = isinstance(error, Unavailable) or error.retry_after is not None
                 if not again or time.monotonic() - began > self.patience:
                     raise
-                time.sleep(min(5.0, error.retry_after or 0.2))
+                self.pause(error)
+
+    def pause(self, error: PermafrostError) -> None:
+        """Before another try: as long as the server asked for, else until it is there, some seconds at most."""
+        if error.retry_after is not None:
+            time.sleep(min(5.0, error.retry_after))
+            return
+        # A call alone would only learn that the last attempt to connect failed.
+        ready = grpc.channel_ready_future(self.channel)
+        try:
+            ready.result(timeout=1.0)
+        except grpc.FutureTimeoutError:
+            ready.cancel()
+        # A server that refuses at once is not asked without end.
+        time.sleep(0.05)

@@ -103,7 +103,7 @@ def _send(connection: Connection, files: _Files, bar: Any) -> None:
             again = isinstance(error, (Unavailable, DataLoss)) or error.retry_after is not None
             if not again or damaged > _MOST_DAMAGED or now - failing_since > connection.patience:
                 raise
-            time.sleep(min(5.0, error.retry_after or 0.2))
+            connection.pause(error)
 
 
 def _call(connection: Connection, requests: Iterator[Any]) -> Any:
