@@ -71,7 +71,8 @@ struct CallLimits {
         uploads("uploads", options.uploads),
         dataset_deletions("dataset deletions", options.dataset_deletions) {}
 
-  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, health_watches, uploads, dataset_deletions;
+  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, health_watches, uploads,
+      dataset_deletions;
 };
 
 }  // namespace permafrost::api

@@ -1,5 +1,5 @@
-// Resource names: `jobs/ID`, `jobs/ID/graphCache`, `datasets/NAME` and `uploads/ID`. The only place that takes them apart or puts
-// them together. Threads: pure functions.
+// Resource names: `jobs/ID`, `jobs/ID/graphCache`, `datasets/NAME` and `uploads/ID`. The only place that takes them
+// apart or puts them together. Threads: pure functions.
 #pragma once
 
 #include <string>

@@ -20,7 +20,8 @@ constexpr char kUpload[] = "the upload";
 std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
   std::vector<data::UploadFile> files;
   files.reserve(static_cast<size_t>(wire.files_size()));
-  for (const auto& file : wire.files()) files.push_back({.path = file.path(), .bytes = file.bytes(), .xxh3 = file.xxh3()});
+  for (const auto& file : wire.files())
+    files.push_back({.path = file.path(), .bytes = file.bytes(), .xxh3 = file.xxh3()});
   return files;
 }
 

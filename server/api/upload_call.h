@@ -20,8 +20,8 @@
 
 namespace permafrost::api {
 
-// One call. A client that sends nothing for `unread` loses it, with ABORTED. Owns itself: deleted in OnDone. Borrows the
-// store and the stream set.
+// One call. A client that sends nothing for `unread` loses it, with ABORTED. Owns itself: deleted in OnDone. Borrows
+// the store and the stream set.
 class UploadCall final : public grpc::ServerReadReactor<v1::UploadDatasetRequest>, private StreamSet::Member {
  public:
   // For a service's handler to return.
@@ -36,7 +36,12 @@ class UploadCall final : public grpc::ServerReadReactor<v1::UploadDatasetRequest
  private:
   UploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, data::UploadStore& store, StreamSet& streams,
              absl::Duration unread, v1::Upload& response)
-      : context_(context), slot_(std::move(slot)), store_(store), streams_(streams), unread_(unread), response_(response) {}
+      : context_(context),
+        slot_(std::move(slot)),
+        store_(store),
+        streams_(streams),
+        unread_(unread),
+        response_(response) {}
   void Stop() override;
   // Its thread waits with a limit of its own.
   void EndIfUnread(absl::Duration /*limit*/) override {}

@@ -104,16 +104,14 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   const auto warn = [](std::string_view line) { Log(Severity::kWarning, line); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
-                      data::UploadStore::Create({.directory = state_dir / "uploads",
-                                                 .max_bytes = options.max_upload_bytes,
-                                                 .warn = warn}));
+                      data::UploadStore::Create(
+                          {.directory = state_dir / "uploads", .max_bytes = options.max_upload_bytes, .warn = warn}));
   std::vector<fs::path> readable = import_roots;
   if (options.max_upload_bytes != 0) readable.push_back(state_dir / "uploads");
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
-                      data::Catalog::Create({.directory = state_dir / "datasets",
-                                             .import_roots = readable,
-                                             .threads = runner->threads(),
-                                             .warn = warn}));
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<data::Catalog> catalog,
+      data::Catalog::Create(
+          {.directory = state_dir / "datasets", .import_roots = readable, .threads = runner->threads(), .warn = warn}));
   PF_ASSIGN_OR_RETURN(
       const std::unique_ptr<jobs::JobManager> jobs,
       jobs::JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = options.quarantine_unknown_jobs},

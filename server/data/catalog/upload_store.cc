@@ -65,8 +65,8 @@ std::string WhyBadPath(const std::string& path) {
       return "is not accepted: relative paths whose names are not empty and begin with no '.'";
     }
   }
-  const bool strange = std::ranges::any_of(
-      path, [](char c) { return c == '\\' || absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+  const bool strange =
+      std::ranges::any_of(path, [](char c) { return c == '\\' || absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
   return strange ? "holds a control character or a backslash" : "";
 }
 
@@ -132,12 +132,14 @@ absl::Status CheckUpload(const std::vector<UploadFile>& files) {
     const UploadFile& file = files[i];
     const std::string field = absl::StrCat("start.files[", i, "]");
     std::string why = WhyBadPath(file.path);
-    for (fs::path above = fs::path(file.path).parent_path(); why.empty() && !above.empty(); above = above.parent_path()) {
+    for (fs::path above = fs::path(file.path).parent_path(); why.empty() && !above.empty();
+         above = above.parent_path()) {
       if (paths.contains(above.string())) why = absl::StrCat("lies below ", above.string(), ", which is a file");
     }
     if (!why.empty()) violations.Add(field + ".path", absl::StrCat("\"", absl::CHexEscape(file.path), "\" ", why));
     if (file.bytes < 0) violations.Add(field + ".bytes", absl::StrCat(file.bytes, " is below 0"));
-    if (!IsHash(file.xxh3)) violations.Add(field + ".xxh3", absl::StrCat("is not ", kHexDigits, " hex digits, 0-9 and a-f"));
+    if (!IsHash(file.xxh3))
+      violations.Add(field + ".xxh3", absl::StrCat("is not ", kHexDigits, " hex digits, 0-9 and a-f"));
   }
   if (paths.size() != files.size()) violations.Add("start.files", "names a path twice");
   return violations.ToStatus();
@@ -186,13 +188,13 @@ absl::Status UploadWriter::Append(int64_t file, int64_t offset, std::string_view
   }
   const auto i = static_cast<size_t>(file);
   if (offset != received_[i]) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(files_[i].path, ": chunk.offset: ", offset, " is not ", received_[i], ", what was received of it"));
+    return absl::FailedPreconditionError(absl::StrCat(files_[i].path, ": chunk.offset: ", offset, " is not ",
+                                                      received_[i], ", what was received of it"));
   }
   const auto bytes = static_cast<int64_t>(data.size());
   if (bytes > files_[i].bytes - offset) {
-    return absl::InvalidArgumentError(absl::StrCat(files_[i].path, ": chunk.data: ends at byte ", offset + bytes, " of ",
-                                                   files_[i].bytes, " that were declared"));
+    return absl::InvalidArgumentError(absl::StrCat(files_[i].path, ": chunk.data: ends at byte ", offset + bytes,
+                                                   " of ", files_[i].bytes, " that were declared"));
   }
   if (Hash64(data) != xxh3) {
     return absl::DataLossError(
@@ -211,8 +213,8 @@ absl::Status UploadWriter::CheckFile(size_t file) {
   if (HashHex(hash) != files_[file].xxh3) {
     received_[file] = 0;
     if (ftruncate(descriptor_->get(), 0) != 0) return SystemError(errno, path, "cut");
-    return absl::DataLossError(absl::StrCat(files_[file].path, ": has XXH3 ", HashHex(hash), ", and ", files_[file].xxh3,
-                                            " was declared; send it again"));
+    return absl::DataLossError(absl::StrCat(files_[file].path, ": has XXH3 ", HashHex(hash), ", and ",
+                                            files_[file].xxh3, " was declared; send it again"));
   }
   return fsync(descriptor_->get()) == 0 ? absl::OkStatus() : SystemError(errno, path, "sync");
 }
@@ -255,8 +257,8 @@ absl::Status UploadStore::FindUploads() {
     if (files.ok()) {
       declared_bytes_[id] = SumOfBytes(*files);
     } else if (!IsTransient(files.status())) {
-      options_.warn(absl::StrCat((options_.directory / name).string(), ": not known to be an upload, and left as it is: ",
-                                 files.status().message()));
+      options_.warn(absl::StrCat((options_.directory / name).string(),
+                                 ": not known to be an upload, and left as it is: ", files.status().message()));
     }
   }
   return absl::OkStatus();
@@ -270,10 +272,10 @@ absl::Status UploadStore::Declare(const UploadId& id, const std::vector<UploadFi
 
 absl::Status UploadStore::CheckRoom(const UploadId& id, const std::vector<UploadFile>& files) const {
   const auto too_large = [&](std::string_view why) {
-    return WithReason(
-        absl::ResourceExhaustedError(absl::StrCat("uploads/", id.value(), ": ", AbslView(why), "; accepted: ",
-                                                  options_.max_bytes, " bytes of all uploads together (--max-upload)")),
-        "UPLOAD_TOO_LARGE", {{"limit", absl::StrCat(options_.max_bytes)}});
+    return WithReason(absl::ResourceExhaustedError(absl::StrCat("uploads/", id.value(), ": ", AbslView(why),
+                                                                "; accepted: ", options_.max_bytes,
+                                                                " bytes of all uploads together (--max-upload)")),
+                      "UPLOAD_TOO_LARGE", {{"limit", absl::StrCat(options_.max_bytes)}});
   };
   uint64_t left = options_.max_bytes;
   for (const auto& [other, bytes] : declared_bytes_) left -= std::min(left, bytes);
@@ -308,7 +310,8 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
       const fs::path folder = FolderOf(id);
       if (fs::exists(fs::symlink_status(folder / kFiles, ignored)) ||
           fs::exists(fs::symlink_status(folder / kDeclaration, ignored))) {
-        return absl::AlreadyExistsError(absl::StrCat(folder.string(), " is there, which is no upload; take another id"));
+        return absl::AlreadyExistsError(
+            absl::StrCat(folder.string(), " is there, which is no upload; take another id"));
       }
       PF_RETURN_IF_ERROR(Declare(id, files));
       declared_bytes_[id] = SumOfBytes(files);

@@ -97,8 +97,8 @@ class UploadStore {
   // ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata `limit`), Unavailable while another writer is there, those of
   // SystemError.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
-  // The folder of a complete upload's files, from now on as young as a new one. Errors: NotFound, FailedPrecondition for
-  // one that is not complete.
+  // The folder of a complete upload's files, from now on as young as a new one. Errors: NotFound, FailedPrecondition
+  // for one that is not complete.
   absl::StatusOr<std::filesystem::path> Source(const UploadId& id) const;
   // No error if there is none. Errors: Unavailable while a writer is there.
   absl::Status Delete(const UploadId& id);
@@ -112,7 +112,8 @@ class UploadStore {
   absl::Status FindUploads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Remove(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status CheckRoom(const UploadId& id, const std::vector<UploadFile>& files) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRoom(const UploadId& id, const std::vector<UploadFile>& files) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const UploadOptions options_;
   mutable absl::Mutex mu_;

@@ -32,7 +32,7 @@ class Cache:
         return self._command(self._connection.caches.ClearGraphCache, graph_cache_pb2.ClearGraphCacheRequest)
 
     def policy(self, **changes: Any) -> Any:
-        """The policy, as permafrost.v1.GraphCachePolicy, after `changes` to its fields: policy("freeze" ...), freeze_at,
+        """The policy, as permafrost.v1.GraphCachePolicy, after `changes` to its fields: policy="freeze", freeze_at,
         on_miss, shapes, rungs, audit_every, strict, max_executables."""
         if not changes:
             return self.get().policy

@@ -74,7 +74,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{value} {name}" for name, value in self.summary.items())
-        return f"<Dataset {self.id} {self.state}{': ' if shown else ''}{shown}{self.proto.error and ': ' + self.proto.error}>"
+        more = self.proto.error or shown
+        return f"<Dataset {self.id} {self.state}{': ' if more else ''}{more}>"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, Any]] = [("state", self.state), *self.summary.items()]
@@ -177,7 +178,8 @@ class Datasets:
         """Imports one NetworkX graph, with node attribute `label`, or many, with graph attribute `label`.
 
         node_attributes, edge_attributes: names of numeric attributes, which become features in this order.
-        weight: an edge attribute of one graph. An undirected edge is stored in both directions, a directed one as it is.
+        weight: an edge attribute of one graph.
+        An undirected edge is stored in both directions, a directed one as it is.
         Rows are in the order of `graph.nodes`.
         """
         from permafrost.sources import networkx as source
@@ -265,7 +267,9 @@ class Datasets:
         with contextlib.ExitStack() as stack:
             root = None if via == "upload" else self._writable_root()
             if root is None and via == "folder":
-                raise InputError(f"import: via: no import root of {self._connection.target} is a folder that can be written here")
+                raise InputError(
+                    f"import: via: no import root of {self._connection.target} is a folder that can be written here"
+                )
             folder = pathlib.Path(stack.enter_context(_temporary_folder(root)))
             wanted = {**write(folder), **options}
             if root is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
@@ -59,7 +60,7 @@ def _is_single_message(field: FieldDescriptor) -> bool:
 
 def _prefix(descriptor: EnumDescriptor) -> str:
     """What all names of an enum begin with: LOSS_ of LOSS_UNSPECIFIED."""
-    return next(v.name for v in descriptor.values if v.number == 0).removesuffix("UNSPECIFIED")
+    return str(next(v.name for v in descriptor.values if v.number == 0)).removesuffix("UNSPECIFIED")
 
 
 def _enum_number(descriptor: EnumDescriptor, value: Any, name: str) -> int:
@@ -68,7 +69,7 @@ def _enum_number(descriptor: EnumDescriptor, value: Any, name: str) -> int:
     short = str(value).replace("-", "_").upper()
     for candidate in (short, _prefix(descriptor) + short):
         if candidate in descriptor.values_by_name:
-            return descriptor.values_by_name[candidate].number
+            return int(descriptor.values_by_name[candidate].number)
     accepted = ", ".join(enum_name(descriptor, v.number) for v in descriptor.values if v.number)
     raise InputError(f"{name}: {value!r} is none of {accepted}")
 
@@ -83,7 +84,7 @@ def _set(message: Message, field: FieldDescriptor, value: Any, name: str) -> Non
             if field.type == FieldDescriptor.TYPE_MESSAGE:
                 _merge(target.add(), item, f"{name}[{i}]")
             else:
-                _guard(lambda item=item: target.append(_scalar(field, item, name)), f"{name}[{i}]", item)
+                _guard(partial(_append, target, field, item, name), f"{name}[{i}]", item)
         return
     if field.type == FieldDescriptor.TYPE_MESSAGE:
         child = getattr(message, field.name)
@@ -91,6 +92,10 @@ def _set(message: Message, field: FieldDescriptor, value: Any, name: str) -> Non
         _merge(child, value, name)
         return
     _guard(lambda: setattr(message, field.name, _scalar(field, value, name)), name, value)
+
+
+def _append(target: Any, field: FieldDescriptor, item: Any, name: str) -> None:
+    target.append(_scalar(field, item, name))
 
 
 def _scalar(field: FieldDescriptor, value: Any, name: str) -> Any:

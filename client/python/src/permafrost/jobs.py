@@ -56,7 +56,9 @@ class Jobs:
 
     def get(self, id: str) -> Job:
         """Errors: NotFound."""
-        return Job(self._connection, self._connection.call(self._connection.jobs.GetJob, job_pb2.GetJobRequest(name=_name(id))))
+        return Job(
+            self._connection, self._connection.call(self._connection.jobs.GetJob, job_pb2.GetJobRequest(name=_name(id)))
+        )
 
     def list(self, *states: str) -> list[Job]:
         """Newest first; all of them, or those in one of `states` ("running", "queued" ...)."""
@@ -74,7 +76,9 @@ class Jobs:
         """Removes an ended job with its checkpoints and log. Errors: NotFound, FailedPrecondition."""
         self._connection.call(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=_name(id)))
 
-    def _create(self, dataset: Dataset | str, model: Any, id: str | None, spec: dict[str, Any], *, validate_only: bool) -> Any:
+    def _create(
+        self, dataset: Dataset | str, model: Any, id: str | None, spec: dict[str, Any], *, validate_only: bool
+    ) -> Any:
         name = dataset if isinstance(dataset, str) else dataset.id
         # The random id makes a retry safe.
         request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()), validate_only=validate_only)
@@ -90,7 +94,9 @@ class Jobs:
         return f"Jobs({self._connection.target!r})"
 
     def _repr_html_(self) -> str:
-        rows = [(job.id, job.state, job.proto.spec.dataset.removeprefix("datasets/"), job._where()) for job in self.list()]
+        rows = [
+            (job.id, job.state, job.proto.spec.dataset.removeprefix("datasets/"), job._where()) for job in self.list()
+        ]
         return table("Jobs", rows, ("job", "state", "dataset", "progress"))
 
 
@@ -120,7 +126,7 @@ class Job:
     @property
     def error(self) -> str:
         """Why it failed, or what the machine keeps it from; one line."""
-        return self.proto.error or self.proto.last_error
+        return str(self.proto.error or self.proto.last_error)
 
     @property
     def result(self) -> dict[str, Any]:
@@ -236,7 +242,10 @@ class Job:
                     size += len(piece.data)
                     total, expected = piece.total_bytes, piece.xxh3 or expected
             if size != total or hashed.hexdigest() != expected:
-                raise DataLoss(f"{artifact} of job {self.id}: {size} of {total} bytes came, XXH3 {hashed.hexdigest()}, expected {expected}")
+                raise DataLoss(
+                    f"{artifact} of job {self.id}: {size} of {total} bytes came, with XXH3 {hashed.hexdigest()}; "
+                    f"expected {expected}"
+                )
             os.replace(temporary, target)
         except BaseException:
             pathlib.Path(temporary).unlink(missing_ok=True)
@@ -287,7 +296,12 @@ class Job:
         rows = [
             ("state", self.state),
             ("dataset", spec.dataset.removeprefix("datasets/")),
-            ("model", fields.enum_name(spec.model.DESCRIPTOR.fields_by_name["architecture"].enum_type, spec.model.architecture)),
+            (
+                "model",
+                fields.enum_name(
+                    spec.model.DESCRIPTOR.fields_by_name["architecture"].enum_type, spec.model.architecture
+                ),
+            ),
             ("progress", self._where()),
             *((name, f"{value:.6g}" if isinstance(value, float) else value) for name, value in self.result.items()),
         ]

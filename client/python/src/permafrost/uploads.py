@@ -67,7 +67,12 @@ def upload_folder(connection: Connection, source: pathlib.Path, progress: bool) 
     files = _Files(source)
     try:
         with tqdm(
-            desc=f"upload {source.name}", total=files.bytes, unit="B", unit_scale=True, disable=not progress, leave=False
+            desc=f"upload {source.name}",
+            total=files.bytes,
+            unit="B",
+            unit_scale=True,
+            disable=not progress,
+            leave=False,
         ) as bar:
             _send(connection, files, bar)
         yield files.start.name
@@ -111,5 +116,3 @@ def _call(connection: Connection, requests: Iterator[Any]) -> Any:
         return connection.datasets.UploadDataset(requests)
     except grpc.RpcError as error:
         raise from_rpc(error, connection.target) from None
-
-

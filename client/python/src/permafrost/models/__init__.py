@@ -28,9 +28,11 @@ def build(spec: Mapping[str, Any]) -> torch.nn.Module:
     """The module of a description, with weights of its own; `module.spec` is the description."""
     name = spec["architecture"]
     if name not in MODULES:
-        raise ValueError(f"architecture: {name!r} is none of {', '.join(MODULES)}; a newer permafrost-client may know it")
+        raise ValueError(
+            f"architecture: {name!r} is none of {', '.join(MODULES)}; a newer permafrost-client may know it"
+        )
     module = MODULES[name](spec)
-    module.spec = dict(spec)  # type: ignore[assignment]
+    module.spec = dict(spec)
     return module
 
 

@@ -54,7 +54,9 @@ def check_splits(splits: Mapping[str, Any], items: int, what: str) -> dict[str, 
 def check_edges(graph: GraphArrays, what: str) -> None:
     index = graph.edge_index
     if index.ndim != 2 or index.shape[0] != 2 or not np.issubdtype(index.dtype, np.integer):
-        raise InputError(f"{what}: edge_index: {index.dtype} of shape {list(index.shape)}, expected integers [2, edges]")
+        raise InputError(
+            f"{what}: edge_index: {index.dtype} of shape {list(index.shape)}, expected integers [2, edges]"
+        )
     if index.size:
         bad = np.flatnonzero(((index < 0) | (index >= graph.num_nodes)).any(axis=0))
         if bad.size:
@@ -69,7 +71,9 @@ def check_edges(graph: GraphArrays, what: str) -> None:
             raise InputError(f"{what}: {name}: shape {list(array.shape)}, expected {rows} rows")
 
 
-def write_graph(folder: pathlib.Path, graph: GraphArrays, splits: Mapping[str, Array] | None, what: str) -> dict[str, Any]:
+def write_graph(
+    folder: pathlib.Path, graph: GraphArrays, splits: Mapping[str, Array] | None, what: str
+) -> dict[str, Any]:
     """One large graph; returns ImportOptions."""
     check_edges(graph, what)
     arrays = {
@@ -87,7 +91,9 @@ def write_graph(folder: pathlib.Path, graph: GraphArrays, splits: Mapping[str, A
     return {"format": "npy", "edge_list": {"num_nodes": graph.num_nodes}}
 
 
-def write_set(folder: pathlib.Path, graphs: Iterable[GraphArrays], splits: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+def write_set(
+    folder: pathlib.Path, graphs: Iterable[GraphArrays], splits: Mapping[str, Any] | None, what: str
+) -> dict[str, Any]:
     """Many small graphs, read once; returns ImportOptions."""
     raw = folder / "raw"
     raw.mkdir()
@@ -127,12 +133,15 @@ class _Tables:
         for field, name in self._NAMES.items():
             array = getattr(graph, field)
             if (array is not None) != (name in self._columns) and number > 0:
-                raise InputError(f"{self._what}: graph {number}: {field}: {'there is' if array is not None else 'missing'}, unlike in graph 0")
+                found = "missing" if array is None else "there is one"
+                raise InputError(f"{self._what}: graph {number}: {field}: {found}, unlike in graph 0")
             if array is not None:
                 tables[name] = _labels(array.reshape(1, -1)) if field == "y" else _table(array)
                 columns = tables[name].shape[1]
                 if self._columns.setdefault(name, columns) != columns:
-                    raise InputError(f"{self._what}: graph {number}: {field}: {columns} columns, expected {self._columns[name]}")
+                    raise InputError(
+                        f"{self._what}: graph {number}: {field}: {columns} columns, expected {self._columns[name]}"
+                    )
         if "graph-label" not in tables:
             raise InputError(f"{self._what}: graph {number}: y: missing; each graph of a set needs its label")
         for name, table in tables.items():

@@ -88,7 +88,9 @@ class _Table:
             not whole and (pa.types.is_floating(values.type) or pa.types.is_boolean(values.type))
         )
         if not fits:
-            raise self.fail(first, column, str(values.type), f"is the column's type, expected {'integers' if whole else 'numbers'}")
+            raise self.fail(
+                first, column, str(values.type), f"is the column's type, expected {'integers' if whole else 'numbers'}"
+            )
         if values.null_count and not missing:
             row = int(np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False))[0])
             raise self.fail(first + row, column, None, "is missing")
@@ -146,8 +148,8 @@ def _write_nodes(tables: Tables, folder: pathlib.Path) -> _Nodes | None:
     block("node_label", tables.labels, True)
     try:
         for first, batch in table.batches([*special, *features]):
-            for file, rows in writers:
-                file.write(np.ascontiguousarray(rows(first, batch)).tobytes())
+            for file, make_rows in writers:
+                file.write(np.ascontiguousarray(make_rows(first, batch)).tobytes())
             if tables.id:
                 ids.append(_id_column(table, batch, first, tables.id))
             if tables.split:

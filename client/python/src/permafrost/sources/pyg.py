@@ -25,7 +25,9 @@ def write(dataset: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, 
         raise needs("import_pyg", "pyg", error) from None
     what = f"import_pyg: {type(dataset).__name__}"
     if isinstance(dataset, HeteroData):
-        raise InputError(f"{what}: node and edge types are not supported; dataset.to_homogeneous() makes one Data of them")
+        raise InputError(
+            f"{what}: node and edge types are not supported; dataset.to_homogeneous() makes one Data of them"
+        )
     if isinstance(dataset, Data):
         return _write_one(dataset, folder, splits, mask, what)
     if isinstance(dataset, Mapping):
@@ -39,7 +41,9 @@ def write(dataset: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, 
     return write_set(folder, _graphs(dataset, what), _numpy_splits(splits), what)
 
 
-def _write_one(data: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int, what: str) -> dict[str, Any]:
+def _write_one(
+    data: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int, what: str
+) -> dict[str, Any]:
     graph = _arrays(data, what)
     if splits is None:
         splits = _masks(data, mask, what)
@@ -47,7 +51,9 @@ def _write_one(data: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None
     return write_graph(folder, graph, rows, what)
 
 
-def _write_parts(parts: Mapping[str, Any], folder: pathlib.Path, splits: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+def _write_parts(
+    parts: Mapping[str, Any], folder: pathlib.Path, splits: Mapping[str, Any] | None, what: str
+) -> dict[str, Any]:
     names = {"val": "valid", **{name: name for name in SPLITS}}
     if splits is not None or any(name not in names for name in parts):
         raise InputError(f"{what}: a dict has the datasets of train, valid and test, and no splits beside it")
@@ -88,7 +94,8 @@ def _arrays(data: Any, what: str) -> GraphArrays:
     if not isinstance(data, Data):
         raise InputError(f"{what}: is a {type(data).__name__}, expected a Data")
     if data.edge_index is None:
-        raise InputError(f"{what}: edge_index: missing{'; T.ToEdgeIndex or adj_t.coo() make one of adj_t' if 'adj_t' in data else ''}")
+        hint = "; data.adj_t.t().coo() has its rows" if "adj_t" in data else ""
+        raise InputError(f"{what}: edge_index: missing{hint}")
     left_out = sorted(set(data.keys()) - _READ)
     if left_out:
         # Once a line of the program, whatever the number of graphs.

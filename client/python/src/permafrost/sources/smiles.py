@@ -34,9 +34,9 @@ def write(
 def _molecules(path: pathlib.Path, column: str, targets: Sequence[str]) -> Iterator[GraphArrays]:
     if not path.is_file():
         raise InputError(f"import_smiles: {path}: not found")
-    # bytes.open of gzip, or of the file itself; a byte order mark is none of the first column's name.
-    file = gzip.open(path, "rt", encoding="utf-8-sig", newline="") if path.suffix == ".gz" else path.open(encoding="utf-8-sig", newline="")
-    with file:
+    opener = gzip.open if path.suffix == ".gz" else open
+    # A byte order mark is no part of the first column's name.
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file)
         header = next(rows, [])
         for name in (column, *targets):
