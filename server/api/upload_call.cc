@@ -1,7 +1,7 @@
 #include "api/upload_call.h"
 
-#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "api/resource_name.h"

@@ -3,7 +3,7 @@
 //   h = dropout(relu(batch_norm(mlp(h + sum over edges (j, i) of relu(h_j + e_ji)))))      num_layers times
 //   prediction = mlp(pool(h))
 // Source: Hu et al. 2020, "Strategies for pre-training graph neural networks", as PyG's GINEConv with eps = 0.
-// Parameter names are those of the equal PyG module, which stands in tests/parity/gine.py.
+// Parameter names are those of the equal PyG module, which stands in client/python/src/permafrost/models/gine.py.
 #pragma once
 
 #include <cstdint>
