@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/hash.h"
+#include "file_size_limit.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
 #include "temp_dir.h"
@@ -92,6 +93,25 @@ TEST_F(UploadTest, AStoppingServerEndsItAndKeepsWhatHasCome) {
   const auto writer = store_->Open(UploadId("mine"), {{.path = "a", .bytes = 5, .xxh3 = HashHex(Hash64("hello"))}});
   ASSERT_TRUE(writer.ok()) << "no call holds it: " << writer.status();
   EXPECT_EQ((*writer)->received()[0], 5);
+}
+
+TEST_F(UploadTest, AFullDiskIsWaitedFor) {
+  {
+    const auto call = Open();
+    ASSERT_TRUE(call->Start("uploads/mine"));
+    ASSERT_TRUE(call->End().ok());
+    const FileSizeLimit full(3);
+    const auto next = Open();
+    ASSERT_TRUE(next->Start("uploads/mine"));
+    next->Send("hello");
+    const grpc::Status status = next->writer->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+    EXPECT_TRUE(Detail<google::rpc::RetryInfo>(status).has_value());
+  }
+  const auto call = Open();
+  ASSERT_TRUE(call->Start("uploads/mine"));
+  ASSERT_TRUE(call->End().ok());
+  EXPECT_EQ(call->answer.files(0).received_bytes(), 3);
 }
 
 TEST_F(UploadTest, AClientThatGoesAwayLeavesTheUploadToTheNext) {

@@ -1,6 +1,7 @@
 """Files sent to the server: resumed, checked, bounded."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -196,32 +197,25 @@ def test_uploads_can_be_turned_off(make_server):
         send(client, start("uploads/first", a=b""))
 
 
-def test_one_call_at_a_time_sends_to_an_upload(client):
+def test_one_call_at_a_time_sends_to_an_upload(client, server):
     begin = start("uploads/busy", a=b"0" * 10)
-    first_sent = threading.Event()
     go_on = threading.Event()
 
     def requests():
         yield begin
         yield chunk(0, 0, b"0" * 5)
-        first_sent.set()
-        go_on.wait(30)
+        go_on.wait(60)
 
     outcome = []
     call = threading.Thread(target=lambda: outcome.append(client._connection.datasets.UploadDataset(requests())))
     call.start()
     try:
-        assert first_sent.wait(30)
-        # The server takes the start a moment after it was sent.
-        for _ in range(100):
-            try:
-                send(client, begin)
-            except permafrost.Unavailable as error:
-                assert "another call sends to it" in str(error)
-                assert error.retry_after is not None
-                break
-        else:
-            pytest.fail("two calls sent to one upload")
+        staged = server.state_dir / "uploads" / "busy" / "files" / "a"
+        while call.is_alive() and not (staged.exists() and staged.stat().st_size == 5):
+            time.sleep(0.01)
+        with pytest.raises(permafrost.Unavailable, match="another call sends to it") as caught:
+            send(client, begin)
+        assert caught.value.retry_after is not None
     finally:
         go_on.set()
         call.join()

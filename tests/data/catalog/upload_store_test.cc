@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "file_size_limit.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -113,6 +114,28 @@ TEST_F(UploadStoreTest, ABadChunkChangesNothing) {
   EXPECT_TRUE(absl::IsFailedPrecondition((*writer)->Append(0, 1, "a", Hash64("a"))));
   EXPECT_TRUE(absl::IsDataLoss((*writer)->Append(0, 0, "a", Hash64("b"))));
   EXPECT_THAT((*writer)->received(), ElementsAre(0, 0));
+}
+
+TEST_F(UploadStoreTest, AFullDiskLosesNothingThatCame) {
+  const std::string content(1000, 'x');
+  const std::vector<UploadFile> files = {Declared("a", content)};
+  const auto store = OpenStore();
+  {
+    const auto writer = store->Open(id_, files);
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE((*writer)->Append(0, 0, content.substr(0, 400), Hash64(content.substr(0, 400))).ok());
+    const FileSizeLimit full(700);
+    const absl::Status failed = (*writer)->Append(0, 400, content.substr(400), Hash64(content.substr(400)));
+    EXPECT_TRUE(IsTransient(failed)) << failed;
+  }
+  const auto writer = store->Open(id_, files);
+  ASSERT_TRUE(writer.ok());
+  const int64_t there = (*writer)->received()[0];
+  EXPECT_GE(there, 400);
+  const std::string rest = content.substr(static_cast<size_t>(there));
+  ASSERT_TRUE((*writer)->Append(0, there, rest, Hash64(rest)).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  EXPECT_TRUE((*writer)->complete());
 }
 
 TEST_F(UploadStoreTest, OneWriterAtATime) {
