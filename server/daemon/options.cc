@@ -105,9 +105,8 @@ absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
 absl::Status ReadSeconds(const std::string& value, double most, absl::Duration& out) {
   double seconds = -1;
   // Written so that NaN fails.
-  if (!absl::SimpleAtod(value, &seconds) || !(seconds >= 0 && seconds <= most)) {
-    return Refuse(value, absl::StrCat("seconds, 0 to ", most));
-  }
+  const bool ok = absl::SimpleAtod(value, &seconds) && seconds >= 0 && seconds <= most;
+  if (!ok) return Refuse(value, absl::StrCat("seconds, 0 to ", most));
   out = absl::Seconds(seconds);
   return absl::OkStatus();
 }

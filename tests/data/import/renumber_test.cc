@@ -32,7 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 
 constexpr uint64_t kNodes = 300;
-constexpr int kDrawnEdges = 2500;
+constexpr size_t kDrawnEdges = 2500;
 
 // Random values for files, the same in every call.
 class Draws {
@@ -289,7 +289,7 @@ TEST_F(Renumbered, TooManyNodesForTheirOrderAreRefused) {
   ImportOptions options = Options("0,1\n", NodeIds::kRows);
   options.edge_list.num_nodes = 1000;
   ImportLimits limits;
-  limits.memory_bytes = 1000 * 12;
+  limits.memory_bytes = 12'000;
   EXPECT_TRUE(ImportGraphInto(temp_.path() / "store", options, limits).ok());
   options.order = NodeOrder::kDegree;
   EXPECT_THAT(
