@@ -53,6 +53,21 @@ def test_node_models(client, model, fields):
     assert difference(job.predict(data), job.predict()) < TOLERANCE
 
 
+@pytest.mark.parametrize(("change", "told"), [
+    ({"architecture": "mlp"}, r"architecture: mlp \(graph\) is none of gine \(graph\), "),
+    ({"level": "node"}, r"architecture: gine \(node\) is none of"),
+    ({"residual": True}, r"residual: True: the module of gine \(graph\) has False only"),
+    ({"norm": "layer"}, "norm: 'layer': the module of gine"),
+])
+def test_a_description_that_no_module_equals_is_refused(trained, change, told):
+    from permafrost import models
+
+    spec = trained[0].to_pyg().spec
+    models.build(spec)
+    with pytest.raises(ValueError, match=told):
+        models.build({**spec, **change})
+
+
 def test_metrics(trained):
     job, _, _ = trained
     table = job.metrics()

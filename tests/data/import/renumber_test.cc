@@ -196,6 +196,7 @@ class Renumbered : public ::testing::Test {
       std::map<std::string, NodeId> row_of;
       for (const NodeId row : rows) row_of[*NameOf(plain->names(), row)] = row;
       std::vector<NodeId> old_of_new;
+      old_of_new.reserve(rows.size());
       for (const NodeId row : rows) old_of_new.push_back(row_of.at(*NameOf(graph->names(), row)));
       EXPECT_NE(old_of_new, rows) << what;
       const auto is = ContentOf(*graph, old_of_new, named);

@@ -267,6 +267,8 @@ class Job:
             return self._exported(f"{weights}_weights", models.load).eval()
         except ImportError as error:
             raise needs("job.to_pyg()", "pyg", error) from None
+        except ValueError as error:
+            raise InputError(f"to_pyg: {error}") from None
 
     def predict(self, data: Any = None) -> Any:
         """Without `data`: the stored predictions of the test split, {id: [values]}, ids as the server names graphs or
