@@ -56,16 +56,53 @@ def test_node_models(client, model, fields):
 @pytest.mark.parametrize(("change", "told"), [
     ({"architecture": "mlp"}, r"architecture: mlp \(graph\) is none of gine \(graph\), "),
     ({"level": "node"}, r"architecture: gine \(node\) is none of"),
-    ({"residual": True}, r"residual: True: the module of gine \(graph\) has False only"),
-    ({"norm": "layer"}, "norm: 'layer': the module of gine"),
+    ({"sharpness": 0.5}, "sharpness: 0.5: this permafrost-client does not know it"),
 ])
 def test_a_description_that_no_module_equals_is_refused(trained, change, told):
     from permafrost import models
 
     spec = trained[0].to_pyg().spec
-    models.build(spec)
+    models.build({**spec, "sharpness": False})
     with pytest.raises(ValueError, match=told):
         models.build({**spec, **change})
+
+
+SET_MODELS = [
+    ("gine", {"residual": True, "norm": "layer"}),
+    ("gine", {"virtual_node": True, "jumping_knowledge": "cat"}),
+    ("gin", {}),
+    ("gin", {"norm": "none", "jumping_knowledge": "max", "pooling": "sum"}),
+    ("gcn", {"virtual_node": True, "residual": True}),
+    ("sage", {"norm": "layer", "jumping_knowledge": "cat"}),
+    ("gatv2", {"heads": 4}),
+    ("gatv2", {"norm": "none", "residual": True, "virtual_node": True}),
+]
+
+
+@pytest.mark.parametrize(("model", "fields"), SET_MODELS)
+def test_every_model_of_sets_is_a_module(client, trained, model, fields):
+    _, graphs, _ = trained
+    job = client.jobs.submit("trained", model, epochs=3, batch_size=8, hidden_channels=16, num_layers=3, loss="mse", **fields).wait()
+    assert difference(job.predict(graphs), job.predict()) < TOLERANCE
+
+
+NODE_FIELDS = [
+    ("gcn", {"norm": "batch", "jumping_knowledge": "cat", "residual": True}),
+    ("sage", {"norm": "layer", "residual": True, "input_dropout": 0.2, "dropout": 0.3}),
+    ("gin", {}),
+    ("gin", {"norm": "batch", "jumping_knowledge": "max"}),
+    ("gatv2", {"heads": 4, "normalize_features": True}),
+    ("gatv2", {"heads": 2, "jumping_knowledge": "cat", "norm": "layer"}),
+]
+
+
+@pytest.mark.parametrize(("model", "fields"), NODE_FIELDS)
+def test_every_model_of_nodes_is_a_module(client, model, fields):
+    data = citations()
+    if "nodes" not in [dataset.id for dataset in client.datasets]:
+        client.datasets.import_pyg(data, "nodes", progress=False)
+    job = client.jobs.submit("nodes", model, epochs=5, hidden_channels=8, num_layers=3, learning_rate=0.02, **fields).wait()
+    assert difference(job.predict(data), job.predict()) < TOLERANCE
 
 
 def test_metrics(trained):

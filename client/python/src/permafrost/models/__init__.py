@@ -1,8 +1,8 @@
 """The PyG modules that equal the server's models: what `permafrost job export` wrote loads into them, by name and shape
 of every tensor. Needs torch, torch-geometric and safetensors, and neither a server nor gRPC.
 
-A model is one entry of MODULES: its level and the server's name of its architecture, what makes the module that the
-metadata of an exported file describes, and the options that this module has one value of.
+A model is one entry of MODULES: its level and the server's name of its architecture, and what makes the module that the
+metadata of an exported file describes.
 """
 
 from __future__ import annotations
@@ -10,29 +10,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from safetensors import safe_open
 
-from permafrost.models import gine, nodes
+from permafrost.models import graph_sets, nodes, parts
 
-
-@dataclass(frozen=True)
-class Entry:
-    make: Callable[[Mapping[str, Any]], torch.nn.Module]
-    # What a description must say, where it says it: another value would be another model under the same weights.
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-
-
-_PLAIN = {"residual": False, "jumping_knowledge": "last", "virtual_node": False, "heads": 1}
-# By level: what predicts, "graph" (many small graphs) or "node" (one large graph).
-MODULES: dict[tuple[str, str], Entry] = {
-    ("graph", "gine"): Entry(gine.GINE, {**_PLAIN, "norm": "batch"}),
-    ("node", "sage"): Entry(nodes.build, {**_PLAIN, "norm": "none"}),
-    ("node", "gcn"): Entry(nodes.build, {**_PLAIN, "norm": "none"}),
+# By level, what predicts: "graph" (many small graphs) or "node" (one large graph).
+MODULES: dict[tuple[str, str], Callable[[Mapping[str, Any]], torch.nn.Module]] = {
+    **{("graph", name): graph_sets.GraphSetModel for name in parts.SET_CONVOLUTIONS},
+    **{("node", name): nodes.build for name in parts.NODE_CONVOLUTIONS},
 }
+# What these modules take from a description. Another option, where it is on, is of a newer server: another model, maybe
+# under the same weights.
+_OPTIONS = {
+    *("architecture", "level", "hidden_channels", "num_layers", "dropout", "heads", "norm", "residual"),
+    *("jumping_knowledge", "virtual_node", "pooling", "num_targets", "node", "edge"),
+    *("in_channels", "out_channels", "input_dropout", "normalize_features"),
+}
+_OFF = (False, 0, None, "", "none")
 
 
 def level_of(spec: Mapping[str, Any]) -> str:
@@ -44,14 +41,14 @@ def build(spec: Mapping[str, Any]) -> torch.nn.Module:
     """The module of a description, with weights of its own; `module.spec` is the description. Errors: ValueError for
     one that no module here is equal to."""
     level, name = level_of(spec), spec["architecture"]
-    entry = MODULES.get((level, name))
-    if entry is None:
+    make = MODULES.get((level, name))
+    if make is None:
         known = ", ".join(f"{of} ({at})" for at, of in MODULES)
         raise ValueError(f"architecture: {name} ({level}) is none of {known}; a newer permafrost-client may know it")
-    for option, value in entry.fixed.items():
-        if spec.get(option, value) != value:
-            raise ValueError(f"{option}: {spec[option]!r}: the module of {name} ({level}) has {value!r} only")
-    module = entry.make(spec)
+    for option, value in spec.items():
+        if option not in _OPTIONS and value not in _OFF:
+            raise ValueError(f"{option}: {value!r}: this permafrost-client does not know it; a newer one may")
+    module = make(spec)
     module.spec = dict(spec)
     return module
 
@@ -83,7 +80,7 @@ def _call(module: Any, graphs: Any) -> torch.Tensor:
     if level_of(module.spec) == "node":
         edge_weight = graphs.get("edge_weight")
         more = {} if edge_weight is None or module.spec["architecture"] != "gcn" else {"edge_weight": edge_weight}
-        return module(_features(x.float(), module.spec), graphs.edge_index, **more)
+        return module(x.float(), graphs.edge_index, **more)
     rows = graphs.num_nodes
     batch = graphs.batch if graphs.get("batch") is not None else torch.zeros(rows, dtype=torch.long)
     size = graphs.num_graphs if hasattr(graphs, "num_graphs") else 1
@@ -94,13 +91,6 @@ def _call(module: Any, graphs: Any) -> torch.Tensor:
         batch,
         size,
     )
-
-
-def _features(x: torch.Tensor, spec: Mapping[str, Any]) -> torch.Tensor:
-    if not spec.get("normalize_features"):
-        return x
-    sums = x.abs().sum(dim=1, keepdim=True)
-    return x / sums.where(sums > 0, torch.ones_like(sums))
 
 
 def _columns(table: torch.Tensor | None, spec: Mapping[str, Any]) -> torch.Tensor | None:
