@@ -4,7 +4,7 @@
 //   prediction = mlp(pool(h, or what jumping knowledge makes of all layers))
 // With a virtual node, a row of each graph is added to its nodes before each layer, and changes by what the nodes then
 // are. Source of that: Gilmer et al. 2017 as OGB's GNN_node_Virtualnode. Parameter names are those of the equal PyG
-// module, which stands in tests/parity/graph_sets.py.
+// module, which stands in client/python/src/permafrost/models/graph_sets.py.
 #pragma once
 
 #include <cstdint>
