@@ -31,7 +31,7 @@ void Override(const NeighborFlags& flags, v1::NeighborSampling& sampling) {
 
 void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
   AddFanOutOption(submit, "--fan-out", flags.fan_outs,
-                  "Node-level models: neighbours drawn of each node, hop by hop (default: the whole graph a step)");
+                  "One large graph: neighbours drawn of each node, hop by hop (default: the whole graph a step)");
   AddFanOutOption(submit, "--eval-fan-out", flags.eval_fan_outs, "The same in evaluation (default: as --fan-out)");
   AddDrawOptions(submit, flags.draw);
   submit.add_flag("--layer-wise-eval", flags.layer_wise,

@@ -136,7 +136,8 @@ std::string ModelText(const v1::Job& job) {
   if (model.heads() > 1) absl::StrAppend(&text, ", ", model.heads(), " heads");
   // What is as a job of nothing else than its dataset has it is not said.
   const bool of_nodes = IsNodeLevel(job);
-  if (model.norm() != (of_nodes ? v1::ModelSpec::NORM_NONE : v1::ModelSpec::NORM_BATCH)) {
+  const auto usual = of_nodes ? v1::ModelSpec::NORM_NONE : v1::ModelSpec::NORM_BATCH;
+  if (model.norm() != v1::ModelSpec::NORM_UNSPECIFIED && model.norm() != usual) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Norm_descriptor(), model.norm()), " norm");
   }
   if (model.residual()) absl::StrAppend(&text, ", residual");

@@ -69,13 +69,14 @@ void BatchingToWire(const data::BatchingOptions& batching, v1::Batching& wire) {
   wire.set_max_edges(batching.max_edges);
 }
 
-// Of a dataset that is not known: what else the spec says, or the level of the model it had first.
+// Of a dataset that is not known: the level of a model that has one alone, what else the spec says, or the level that
+// the model had first.
 nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = wire.model().architecture();
+  if (architecture == v1::ModelSpec::ARCHITECTURE_GINE || wire.has_batching()) return nn::ModelLevel::kGraph;
   const bool of_nodes =
       architecture == v1::ModelSpec::ARCHITECTURE_SAGE || architecture == v1::ModelSpec::ARCHITECTURE_GCN;
-  return wire.has_neighbor_sampling() || (of_nodes && !wire.has_batching()) ? nn::ModelLevel::kNode
-                                                                            : nn::ModelLevel::kGraph;
+  return of_nodes || wire.has_neighbor_sampling() ? nn::ModelLevel::kNode : nn::ModelLevel::kGraph;
 }
 
 void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& violations) {

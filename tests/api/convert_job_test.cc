@@ -305,7 +305,18 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
          r.mutable_spec()->mutable_optimizer()->set_schedule(static_cast<v1::OptimizerSpec::Schedule>(9));
        }},
       {"spec.optimizer.warmup_steps", [](auto& r) { r.mutable_spec()->mutable_optimizer()->set_warmup_steps(-1); }},
-      {"spec.neighbor_sampling", [](auto& r) { r.mutable_spec()->mutable_neighbor_sampling()->add_fan_outs(5); }},
+      {"spec.neighbor_sampling",
+       [](auto& r) {
+         r.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GINE);
+         r.mutable_spec()->mutable_neighbor_sampling()->add_fan_outs(5);
+       }},
+      {"spec.model.norm",
+       [](auto& r) { r.mutable_spec()->mutable_model()->set_norm(static_cast<v1::ModelSpec::Norm>(9)); }},
+      {"spec.model.jumping_knowledge",
+       [](auto& r) {
+         r.mutable_spec()->mutable_model()->set_jumping_knowledge(static_cast<v1::ModelSpec::JumpingKnowledge>(9));
+       }},
+      {"spec.model.heads", [](auto& r) { r.mutable_spec()->mutable_model()->set_heads(65); }},
       {"spec.class_weights", [](auto& r) { r.mutable_spec()->add_class_weights(2); }},
       {"spec.neighbor_sampling.look_ahead",
        [](auto& r) {

@@ -41,7 +41,13 @@ TEST(JobJsonTest, DoublesRoundTripBitByBit) {
 TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   JobSpec spec;
   spec.train.dataset = DatasetId("zinc-12k");
-  spec.train.model = {nn::Architecture::kGine, 17, 3, nn::Pooling::kSum, 0.25, nn::Lowering::kShapeFree};
+  spec.train.model = {.architecture = nn::Architecture::kGine,
+                      .hidden_channels = 17,
+                      .num_layers = 3,
+                      .pooling = nn::Pooling::kSum,
+                      .dropout = 0.25,
+                      .virtual_node = true,
+                      .lowering = nn::Lowering::kShapeFree};
   spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100};
   spec.train.loss = nn::Loss::kMse;
   spec.train.epochs = 7;
@@ -146,6 +152,13 @@ TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   JobSpec defaults;
   defaults.train.dataset = DatasetId("zinc");
   EXPECT_EQ(*older, defaults);
+  for (const auto& [name, architecture] :
+       {std::pair{"sage", nn::Architecture::kSage}, {"gcn", nn::Architecture::kGcn}}) {
+    const auto of_nodes = SpecFromJson(absl::StrCat(R"({"dataset":"cora","model":{"architecture":")", name, R"("}})"));
+    ASSERT_TRUE(of_nodes.ok()) << of_nodes.status();
+    EXPECT_EQ(of_nodes->train.model.level, nn::ModelLevel::kNode) << "models had one level each";
+    EXPECT_EQ(of_nodes->train.model.norm, nn::Norm::kNone);
+  }
   const auto before_deaths_were_counted = ProgressFromJson(R"({"checkpoint_step":7})");
   ASSERT_TRUE(before_deaths_were_counted.ok()) << before_deaths_were_counted.status();
   EXPECT_EQ(before_deaths_were_counted->progress.checkpoint_step, 7);
@@ -154,7 +167,8 @@ TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   EXPECT_EQ(ProgressFromJson(R"({"crashes":{"count":2,"checkpoint_step":7}})")->deaths, (Deaths{2, -1, 7}))
       << "before their steps were known";
   EXPECT_FALSE(before_deaths_were_counted->progress.look_ahead.has_value());
-  const auto newer = SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"heads":4}})");
+  const auto newer =
+      SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"of_the_future":4}})");
   ASSERT_TRUE(newer.ok()) << newer.status();
   EXPECT_EQ(*newer, defaults);
 }

@@ -100,11 +100,22 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
        [](JobSpec& s) {
          s.train.class_weights = {1, 2};
        }},
-      {"spec.neighbor_sampling", "gine",
+      {"spec.neighbor_sampling", "a set of graphs",
        [](JobSpec& s) {
          s.train.nodes.fan_outs = {10, 10, 10, 10};
        }},
-      {"spec.neighbor_sampling", "gine", [](JobSpec& s) { s.train.nodes.look_ahead = 9; }},
+      {"spec.neighbor_sampling", "a set of graphs", [](JobSpec& s) { s.train.nodes.look_ahead = 9; }},
+      {"spec.model.heads", "65", [](JobSpec& s) { s.train.model.heads = 65; }},
+      {"spec.model.heads", "accepted: for gatv2", [](JobSpec& s) { s.train.model.heads = 2; }},
+      {"spec.model.heads", "3 heads do not divide 64",
+       [](JobSpec& s) {
+         s.train.model.architecture = nn::Architecture::kGatv2;
+         s.train.model.heads = 3;
+       }},
+      {"spec.model.input_dropout", "accepted: for one large graph",
+       [](JobSpec& s) { s.train.model.input_dropout = 0.5; }},
+      {"spec.model.normalize_features", "accepted: for one large graph",
+       [](JobSpec& s) { s.train.model.normalize_features = true; }},
       {"spec.graph_cache.rungs", "65", [](JobSpec& s) { s.train.graph_cache.rungs = 65; }},
       {"spec.batching", "without a bound",
        [](JobSpec& s) { s.train.batching = {.kind = data::BatchingKind::kBudget}; }},
