@@ -101,6 +101,10 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
         EnumOf<v1::OptimizerSpec::Schedule>(*v1::OptimizerSpec::Schedule_descriptor(), *flags.schedule));
   }
   if (flags.warmup_steps) optimizer.set_warmup_steps(*flags.warmup_steps);
+  if (flags.momentum) optimizer.set_momentum(*flags.momentum);
+  if (flags.nesterov) optimizer.set_nesterov(true);
+  if (flags.decay_epochs) optimizer.set_decay_epochs(*flags.decay_epochs);
+  if (flags.decay_factor) optimizer.set_decay_factor(*flags.decay_factor);
   if (flags.loss) spec.set_loss(EnumOf<v1::JobSpec::Loss>(*v1::JobSpec::Loss_descriptor(), *flags.loss));
   if (flags.epochs) spec.set_epochs(*flags.epochs);
   if (flags.batch_size) spec.set_batch_size(*flags.batch_size);
@@ -136,6 +140,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   const std::string decay = NumberDefault([](const TrainOptions& o) { return o.optimizer.weight_decay; });
   const std::string norm = NumberDefault([](const TrainOptions& o) { return o.optimizer.max_grad_norm; });
   const std::string warmup = NumberDefault([](const TrainOptions& o) { return o.optimizer.warmup_steps; });
+  const std::string momentum = NumberDefault([](const TrainOptions& o) { return o.optimizer.momentum; });
+  const std::string decay_factor = NumberDefault([](const TrainOptions& o) { return o.optimizer.decay_factor; });
   const std::string seed = NumberDefault([](const TrainOptions& o) { return o.seed; });
   const std::string every = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_steps; });
   const std::string seconds = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_seconds; });
@@ -205,6 +211,17 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       .add_option("--warmup-steps", flags.warmup_steps,
                   absl::StrCat("Steps over which the learning rate rises from 0 (", warmup, ")"))
       ->type_name("N");
+  command.add_option("--momentum", flags.momentum, absl::StrCat("Momentum of sgd, 0 <= X < 1 (", momentum, ")"))
+      ->type_name("X");
+  command.add_flag("--nesterov", flags.nesterov, "Nesterov's momentum");
+  command
+      .add_option("--decay-epochs", flags.decay_epochs,
+                  "Of --schedule step: epochs from one fall of the learning rate to the next")
+      ->type_name("N");
+  command
+      .add_option("--decay-factor", flags.decay_factor,
+                  absl::StrCat("Of --schedule step: what the learning rate is multiplied with (", decay_factor, ")"))
+      ->type_name("X");
   AddEnumOption(command, "--loss", flags.loss, *v1::JobSpec::Loss_descriptor(), absl::StrCat("Loss (", loss, ")"));
   command.add_option("--class-weights", flags.class_weights, "Weight of each class, for cross-entropy and bce")
       ->delimiter(',')

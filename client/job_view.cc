@@ -156,9 +156,17 @@ std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
   std::string text =
       absl::StrCat(EnumShortName(*v1::OptimizerSpec::Algorithm_descriptor(), optimizer.algorithm()), ", learning rate ",
                    ExactText(optimizer.learning_rate()), ", weight decay ", ExactText(optimizer.weight_decay()));
+  if (optimizer.momentum() > 0) {
+    absl::StrAppend(&text, ", ", optimizer.nesterov() ? "Nesterov's " : "", "momentum ",
+                    ExactText(optimizer.momentum()));
+  }
   if (optimizer.schedule() > v1::OptimizerSpec::SCHEDULE_CONSTANT) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::OptimizerSpec::Schedule_descriptor(), optimizer.schedule()),
                     " schedule");
+  }
+  if (optimizer.decay_epochs() > 0) {
+    absl::StrAppend(&text, " (times ", ExactText(optimizer.decay_factor()), " after every ",
+                    CountText(optimizer.decay_epochs()), " epochs)");
   }
   if (optimizer.warmup_steps() > 0) {
     absl::StrAppend(&text, ", ", CountText(optimizer.warmup_steps()), " steps of warm-up");

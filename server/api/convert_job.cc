@@ -133,6 +133,10 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   train.optimizer.max_grad_norm = optimizer.max_grad_norm();
   Schedules::Read(optimizer.schedule(), "spec.optimizer.schedule", train.optimizer.schedule, violations);
   train.optimizer.warmup_steps = optimizer.warmup_steps();
+  train.optimizer.momentum = optimizer.momentum();
+  train.optimizer.nesterov = optimizer.nesterov();
+  train.optimizer.decay_epochs = optimizer.decay_epochs();
+  ReadNumber(optimizer.decay_factor(), train.optimizer.decay_factor);
   Losses::Read(wire.loss(), "spec.loss", train.loss, violations);
   train.class_weights.assign(wire.class_weights().begin(), wire.class_weights().end());
   ReadNumber(wire.epochs(), train.epochs);
@@ -157,6 +161,12 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_optimizer()->set_max_grad_norm(train.optimizer.max_grad_norm);
   wire.mutable_optimizer()->set_schedule(Schedules::ToWire(train.optimizer.schedule));
   wire.mutable_optimizer()->set_warmup_steps(train.optimizer.warmup_steps);
+  wire.mutable_optimizer()->set_momentum(train.optimizer.momentum);
+  wire.mutable_optimizer()->set_nesterov(train.optimizer.nesterov);
+  if (train.optimizer.schedule == nn::Schedule::kStep) {
+    wire.mutable_optimizer()->set_decay_epochs(train.optimizer.decay_epochs);
+    wire.mutable_optimizer()->set_decay_factor(train.optimizer.decay_factor);
+  }
   wire.set_loss(Losses::ToWire(train.loss));
   wire.mutable_class_weights()->Add(train.class_weights.begin(), train.class_weights.end());
   wire.set_epochs(train.epochs);

@@ -41,6 +41,10 @@ struct Schema {
     a("max_grad_norm", o.max_grad_norm);
     a("schedule", o.schedule, nn::kScheduleNames);
     a("warmup_steps", o.warmup_steps);
+    a("momentum", o.momentum);
+    a("nesterov", o.nesterov);
+    a("decay_epochs", o.decay_epochs);
+    a("decay_factor", o.decay_factor);
   }
 
   template <class A>

@@ -92,13 +92,15 @@ enum class Lowering { kAuto, kPlain, kShapeFree };
 inline constexpr EnumNames<Lowering, 3> kLoweringNames{
     {{{Lowering::kAuto, "auto"}, {Lowering::kPlain, "plain"}, {Lowering::kShapeFree, "shape-free"}}}};
 
-enum class OptimizerAlgorithm { kAdam, kAdamW };
-inline constexpr EnumNames<OptimizerAlgorithm, 2> kOptimizerNames{
-    {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}}}};
+enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd };
+inline constexpr EnumNames<OptimizerAlgorithm, 3> kOptimizerNames{
+    {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}, {OptimizerAlgorithm::kSgd, "sgd"}}}};
 
-enum class Schedule { kConstant, kCosine };
-inline constexpr EnumNames<Schedule, 2> kScheduleNames{
-    {{{Schedule::kConstant, "constant"}, {Schedule::kCosine, "cosine"}}}};
+enum class Schedule { kConstant, kCosine, kLinear, kStep };
+inline constexpr EnumNames<Schedule, 4> kScheduleNames{{{{Schedule::kConstant, "constant"},
+                                                         {Schedule::kCosine, "cosine"},
+                                                         {Schedule::kLinear, "linear"},
+                                                         {Schedule::kStep, "step"}}}};
 
 // What follows a layer's convolution, before ReLU.
 enum class Norm { kNone, kBatch, kLayer };
@@ -143,11 +145,17 @@ struct ModelOptions {
 struct OptimizerOptions {
   OptimizerAlgorithm algorithm = OptimizerAlgorithm::kAdam;
   double learning_rate = 1e-3;  // > 0
-  double weight_decay = 0;      // >= 0; into the gradient for Adam, decoupled for AdamW
+  double weight_decay = 0;      // >= 0; into the gradient for Adam and SGD, decoupled for AdamW
   double max_grad_norm = 0;     // gradients are scaled down to this norm; 0: not clipped
   // learning_rate is what warm-up rises to and the schedule begins with.
   Schedule schedule = Schedule::kConstant;
   int64_t warmup_steps = 0;  // >= 0
+  // Of SGD: 0 <= momentum < 1, and whether the step looks ahead by it.
+  double momentum = 0;
+  bool nesterov = false;
+  // Of kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
+  int64_t decay_epochs = 0;   // >= 1
+  double decay_factor = 0.1;  // > 0
   bool operator==(const OptimizerOptions&) const = default;
 };
 

@@ -183,6 +183,53 @@ void CheckLoss(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
+void CheckOptimizer(const nn::OptimizerOptions& o, FieldChecker& check) {
+  const double rate = o.learning_rate;
+  if (!std::isfinite(rate) || rate <= 0) {
+    check.Add("optimizer.learning_rate", absl::StrCat(rate, " is not a finite number above 0"));
+  }
+  const double decay = o.weight_decay;
+  if (!std::isfinite(decay) || decay < 0) {
+    check.Add("optimizer.weight_decay", absl::StrCat(decay, " is not a finite number of at least 0"));
+  }
+  const double norm = o.max_grad_norm;
+  if (!std::isfinite(norm) || norm < 0) {
+    check.Add("optimizer.max_grad_norm", absl::StrCat(norm, " is not a finite number of at least 0"));
+  }
+  if (o.warmup_steps < 0) {
+    check.Add("optimizer.warmup_steps", absl::StrCat(o.warmup_steps, " is below 0"));
+  }
+  const bool is_sgd = o.algorithm == nn::OptimizerAlgorithm::kSgd, is_part = o.momentum >= 0 && o.momentum < 1;
+  if (!is_part) {
+    check.Add("optimizer.momentum", absl::StrCat(o.momentum, " is not a number of at least 0 and below 1"));
+  } else if (o.momentum > 0 && !is_sgd) {
+    check.Add("optimizer.momentum",
+              absl::StrCat("is given for ", AbslView(nn::kOptimizerNames.Name(o.algorithm)), "; accepted: for sgd"));
+  }
+  if (o.nesterov && !(is_sgd && o.momentum > 0)) {
+    check.Add("optimizer.nesterov", "is given without momentum; accepted: for sgd with momentum");
+  }
+  const nn::OptimizerOptions defaults;
+  if (o.schedule == nn::Schedule::kStep) {
+    if (o.decay_epochs < 1) {
+      check.Add("optimizer.decay_epochs",
+                absl::StrCat(o.decay_epochs, " is not at least 1, which schedule step needs"));
+    }
+    if (!std::isfinite(o.decay_factor) || o.decay_factor <= 0) {
+      check.Add("optimizer.decay_factor", absl::StrCat(o.decay_factor, " is not a finite number above 0"));
+    }
+    return;
+  }
+  const auto refuse = [&](const char* field, bool given) {
+    if (!given) return;
+    check.Add(
+        absl::StrCat("optimizer.", field),
+        absl::StrCat("is given for schedule ", AbslView(nn::kScheduleNames.Name(o.schedule)), "; accepted: for step"));
+  };
+  refuse("decay_epochs", o.decay_epochs != defaults.decay_epochs);
+  refuse("decay_factor", o.decay_factor != defaults.decay_factor);
+}
+
 }  // namespace
 
 std::string ModelsOf(nn::ModelLevel level, std::string_view separator) {
@@ -216,21 +263,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
       violations.Add(violation.field, violation.description);
   }
   CheckModel(options, check);
-  const double rate = options.optimizer.learning_rate;
-  if (!std::isfinite(rate) || rate <= 0) {
-    check.Add("optimizer.learning_rate", absl::StrCat(rate, " is not a finite number above 0"));
-  }
-  const double decay = options.optimizer.weight_decay;
-  if (!std::isfinite(decay) || decay < 0) {
-    check.Add("optimizer.weight_decay", absl::StrCat(decay, " is not a finite number of at least 0"));
-  }
-  const double norm = options.optimizer.max_grad_norm;
-  if (!std::isfinite(norm) || norm < 0) {
-    check.Add("optimizer.max_grad_norm", absl::StrCat(norm, " is not a finite number of at least 0"));
-  }
-  if (options.optimizer.warmup_steps < 0) {
-    check.Add("optimizer.warmup_steps", absl::StrCat(options.optimizer.warmup_steps, " is below 0"));
-  }
+  CheckOptimizer(options.optimizer, check);
   CheckLoss(options, check);
   CheckNodeTraining(options, check);
   CheckBatching(options, check);

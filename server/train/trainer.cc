@@ -194,7 +194,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
     progress_.phase_seconds.batch += Seconds(Worked() - begin);
     if (scheduled) {
-      optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches * options_.epochs));
+      optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches, options_.epochs));
     }
     PF_RETURN_IF_ERROR(engine_.Train(*host, state_.step, progress_.phase_seconds));
     ++state_.step;

@@ -48,7 +48,8 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
                       .dropout = 0.25,
                       .virtual_node = true,
                       .lowering = nn::Lowering::kShapeFree};
-  spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100};
+  spec.train.optimizer = {
+      nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100, 0.9, true, 7, 0.3};
   spec.train.loss = nn::Loss::kMse;
   spec.train.epochs = 7;
   spec.train.batch_size = 9;
