@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <system_error>
@@ -136,6 +137,35 @@ SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs) {
   out.graphs[0].assign(at(0), at(train));
   out.graphs[1].assign(at(train), at(train + valid));
   out.graphs[2].assign(at(train + valid), ids.end());
+  for (auto& graphs : out.graphs) std::sort(graphs.begin(), graphs.end());
+  return out;
+}
+
+SplitGraphs DrawStratifiedSplit(const ImportOptions& options, std::span<const float> classes) {
+  std::vector<uint32_t> ids(classes.size());
+  std::iota(ids.begin(), ids.end(), 0u);
+  SplitMix64 random(options.split_seed, /*stream=*/0);
+  Shuffle(std::span(ids), random);
+  // A missing label is a class of its own, the first.
+  const auto class_of = [classes](uint32_t graph) {
+    return std::isnan(classes[graph]) ? -std::numeric_limits<float>::infinity() : classes[graph];
+  };
+  std::ranges::stable_sort(ids, {}, class_of);
+  const std::array<double, 3> fractions = {options.train_fraction, options.valid_fraction,
+                                           1 - options.train_fraction - options.valid_fraction};
+  SplitGraphs out{.name = "random", .graphs = {}};
+  double dealt = 0;
+  for (const uint32_t graph : ids) {
+    ++dealt;
+    const auto lack = [&](size_t split) {
+      return fractions[split] * dealt - static_cast<double>(out.graphs[split].size());
+    };
+    size_t to = 0;
+    for (size_t split = 1; split < fractions.size(); ++split) {
+      if (fractions[split] > 1e-9 && lack(split) > lack(to)) to = split;
+    }
+    out.graphs[to].push_back(graph);
+  }
   for (auto& graphs : out.graphs) std::sort(graphs.begin(), graphs.end());
   return out;
 }
