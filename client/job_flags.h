@@ -37,6 +37,14 @@ struct BatchingFlags {
   bool any() const { return kind || max_nodes || max_edges; }
 };
 
+// Of sets of small graphs.
+struct FoldFlags {
+  std::optional<int64_t> folds, fold;
+  std::optional<uint64_t> seed;
+
+  bool any() const { return folds || fold || seed; }
+};
+
 // What flags say; it overrides the file.
 struct JobFlags {
   std::string file;
@@ -46,6 +54,8 @@ struct JobFlags {
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
   std::vector<double> class_weights;
+  std::vector<std::string> metrics;
+  FoldFlags folds;
   BatchingFlags batching;
   NeighborFlags neighbors;
   CachePolicyFlags cache;

@@ -127,15 +127,6 @@ void CheckModel(const TrainOptions& options, FieldChecker& check) {
 
 void CheckLoss(const TrainOptions& options, FieldChecker& check) {
   const std::string_view loss = nn::kLossNames.Name(options.loss);
-  const nn::ModelTraits& traits = nn::TraitsOf(options.model.architecture);
-  if (!nn::Accepts(traits.level, options.loss)) {
-    std::string accepted;
-    for (const auto& [other, name] : nn::kLossNames.rows) {
-      if (nn::Accepts(traits.level, other)) absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(name));
-    }
-    check.Add("loss",
-              absl::StrCat(AbslView(loss), " is not accepted for ", AbslView(traits.name), "; accepted: ", accepted));
-  }
   const std::vector<double>& weights = options.class_weights;
   if (weights.empty()) return;
   if (options.loss != nn::Loss::kCrossEntropy && options.loss != nn::Loss::kBce) {
@@ -152,7 +143,46 @@ void CheckLoss(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
+void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
+  for (size_t i = 0; i < options.metrics.size(); ++i) {
+    const nn::Metric metric = options.metrics[i];
+    const std::string field = absl::StrCat("metrics[", i, "]");
+    const std::string_view name = nn::kMetricNames.Name(metric);
+    if (std::find(options.metrics.begin(), options.metrics.begin() + static_cast<std::ptrdiff_t>(i), metric) !=
+        options.metrics.begin() + static_cast<std::ptrdiff_t>(i)) {
+      check.Add(field, absl::StrCat(AbslView(name), " stands there already; each is accepted once"));
+    } else if (!nn::Measures(metric, options.loss)) {
+      std::string accepted;
+      for (const auto& [other, other_name] : nn::kMetricNames.rows) {
+        if (!nn::Measures(other, options.loss)) continue;
+        absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(other_name));
+      }
+      check.Add(field, absl::StrCat(AbslView(name), " does not measure loss ",
+                                    AbslView(nn::kLossNames.Name(options.loss)), "; accepted: ", accepted));
+    }
+  }
+}
+
+void CheckFolds(const TrainOptions& options, FieldChecker& check) {
+  const data::CrossValidation& folds = options.cross_validation;
+  if (folds == data::CrossValidation()) return;
+  if (nn::IsNodeLevel(options.model.architecture)) {
+    check.Add("cross_validation",
+              absl::StrCat("is given for ", AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
+                           ", which is node-level; accepted: for ", ModelsOf(nn::ModelLevel::kGraph, ", ")));
+    return;
+  }
+  constexpr int64_t kLeastFolds = 3, kMostFolds = 1000;
+  if (check.InRange("cross_validation.folds", folds.folds, kLeastFolds, kMostFolds)) {
+    check.InRange("cross_validation.fold", folds.fold, 0, folds.folds - 1);
+  }
+}
+
 }  // namespace
+
+std::vector<nn::Metric> MetricsOf(const TrainOptions& options) {
+  return options.metrics.empty() ? std::vector{nn::MetricOf(options.loss)} : options.metrics;
+}
 
 std::string ModelsOf(nn::ModelLevel level, std::string_view separator) {
   std::string names;
@@ -199,6 +229,8 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
     check.Add("optimizer.warmup_steps", absl::StrCat(options.optimizer.warmup_steps, " is below 0"));
   }
   CheckLoss(options, check);
+  CheckMetrics(options, check);
+  CheckFolds(options, check);
   CheckNodeTraining(options, check);
   CheckBatching(options, check);
   check.InRange("epochs", options.epochs, 1, 1'000'000);

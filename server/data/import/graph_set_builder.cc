@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/import/statistics.h"
+#include "data/store/statistics.h"
 
 namespace permafrost::data {
 namespace {
