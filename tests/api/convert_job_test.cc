@@ -347,7 +347,7 @@ TEST(CreateRequestFromWire, AnUnknownEnumSaysWhatIsAccepted) {
 
 TEST(JobSpec, MetricsAreReadAndEachBadOneNamed) {
   v1::CreateJobRequest request = Minimal();
-  for (const auto& [metric, name] : nn::kMetricNames.rows) request.mutable_spec()->add_metrics(v1::METRIC_MAE);
+  for (size_t i = 0; i < nn::kMetricNames.rows.size(); ++i) request.mutable_spec()->add_metrics(v1::METRIC_MAE);
   request.mutable_spec()->set_metrics(1, v1::METRIC_R2);
   EXPECT_THAT(FromWire(request)->spec.train.metrics.at(1), nn::Metric::kR2);
   request.mutable_spec()->set_metrics(2, v1::METRIC_UNSPECIFIED);
