@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -145,7 +146,7 @@ absl::StatusOr<SpecPath> FindSpecField(std::string_view name) {
     if (PathName(path) == wanted) return path;
     if (path.back()->name() == wanted) found.push_back(path);
   }
-  std::ranges::stable_sort(found, {}, &SpecPath::size);
+  std::ranges::sort(found, {}, [](const SpecPath& path) { return std::pair(path.size(), PathName(path)); });
   const auto join = [](const std::vector<SpecPath>& list) {
     return absl::StrJoin(list, ", ",
                          [](std::string* out, const SpecPath& path) { absl::StrAppend(out, PathName(path)); });

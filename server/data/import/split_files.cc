@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <span>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include "base/string_view.h"
 #include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
+#include "data/store/cross_validation.h"
 
 namespace permafrost::data {
 namespace {
@@ -142,15 +142,7 @@ SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs) {
 }
 
 SplitGraphs DrawStratifiedSplit(const ImportOptions& options, std::span<const float> classes) {
-  std::vector<uint32_t> ids(classes.size());
-  std::iota(ids.begin(), ids.end(), 0u);
-  SplitMix64 random(options.split_seed, /*stream=*/0);
-  Shuffle(std::span(ids), random);
-  // A missing label is a class of its own, the first.
-  const auto class_of = [classes](uint32_t graph) {
-    return std::isnan(classes[graph]) ? -std::numeric_limits<float>::infinity() : classes[graph];
-  };
-  std::ranges::stable_sort(ids, {}, class_of);
+  const std::vector<uint32_t> ids = ShuffledByClass(classes, options.split_seed);
   const std::array<double, 3> fractions = {options.train_fraction, options.valid_fraction,
                                            1 - options.train_fraction - options.valid_fraction};
   SplitGraphs out{.name = "random", .graphs = {}};

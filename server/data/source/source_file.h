@@ -30,7 +30,7 @@ struct SourceFile {
   Packing packing = Packing::kPlain;
   int64_t bytes = 0;  // on disk
   // Of kZip: the member of the archive at `path`, and the most bytes that it may unpack to; 0: any number.
-  std::string member = {};
+  std::string member;
   uint64_t most_unpacked = 0;
 };
 

@@ -61,14 +61,26 @@ class FoldedSet final : public GraphSet {
 
 }  // namespace
 
+std::vector<uint32_t> ShuffledByClass(std::span<const float> classes, uint64_t seed) {
+  std::vector<uint32_t> shuffled(classes.size());
+  std::iota(shuffled.begin(), shuffled.end(), 0u);
+  SplitMix64 random(seed, /*stream=*/0);
+  Shuffle(std::span(shuffled), random);
+  // With the place, so that equal classes keep it.
+  std::vector<std::pair<float, size_t>> places;
+  for (size_t place = 0; place < shuffled.size(); ++place) {
+    const float label = classes[shuffled[place]];
+    places.emplace_back(std::isnan(label) ? -std::numeric_limits<float>::infinity() : label, place);
+  }
+  std::ranges::sort(places);
+  std::vector<uint32_t> ordered;
+  ordered.reserve(places.size());
+  for (const auto& [label, place] : places) ordered.push_back(shuffled[place]);
+  return ordered;
+}
+
 std::array<std::vector<uint32_t>, 3> DrawFold(const CrossValidation& validation, std::span<const float> classes) {
-  std::vector<uint32_t> ids(classes.size());
-  std::iota(ids.begin(), ids.end(), 0u);
-  SplitMix64 random(validation.seed, /*stream=*/0);
-  Shuffle(std::span(ids), random);
-  std::ranges::stable_sort(ids, {}, [classes](uint32_t graph) {
-    return std::isnan(classes[graph]) ? -std::numeric_limits<float>::infinity() : classes[graph];
-  });
+  const std::vector<uint32_t> ids = ShuffledByClass(classes, validation.seed);
   std::array<std::vector<uint32_t>, 3> splits;
   const auto folds = static_cast<size_t>(validation.folds), test = static_cast<size_t>(validation.fold);
   const size_t valid = (test + 1) % folds;

@@ -20,10 +20,13 @@ struct CrossValidation {
   bool operator==(const CrossValidation&) const = default;
 };
 
-// Graphs by split, ids rising. The graphs are shuffled by the seed, sorted by class (stable), and dealt to the folds
-// one after the other, so that folds differ by one graph at most, in all and of each class. Fold `fold` is the test
-// split, the next one (after the last the first) validation, and the others train. classes: of each graph, one number;
-// NaN is a class of its own.
+// All graphs, shuffled by the seed, those of a class one after the other, classes rising. classes: of each graph, one
+// number; NaN is a class of its own, the first.
+std::vector<uint32_t> ShuffledByClass(std::span<const float> classes, uint64_t seed);
+
+// Graphs by split, ids rising. In the order of ShuffledByClass they are dealt to the folds one after the other, so that
+// folds differ by one graph at most, in all and of each class. Fold `fold` is the test split, the next one (after the
+// last the first) validation, and the others train.
 std::array<std::vector<uint32_t>, 3> DrawFold(const CrossValidation& validation, std::span<const float> classes);
 
 // The set with these splits, and all else as it is; `set` itself where there are no folds. Classes are the labels where
