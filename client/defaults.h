@@ -9,8 +9,7 @@
 
 namespace permafrost::client {
 
-// "default 4; of sage and gcn 2": what `show` makes of a job that says no more than its model. The first model's value
-// stands first, then those of the models that differ from it.
+// "default 4; on one large graph 2": what `show` makes of a job that says no more than its dataset.
 std::string JobDefault(const std::function<std::string(const train::TrainOptions&)>& show);
 
 // A default by its name in the domain's table: "gine".

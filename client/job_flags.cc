@@ -81,21 +81,34 @@ void AddFoldOptions(CLI::App& command, FoldFlags& flags) {
       ->type_name("N");
 }
 
-void Override(const JobFlags& flags, v1::JobSpec& spec) {
-  if (flags.dataset) spec.set_dataset(*flags.dataset);
-  if (!spec.dataset().empty()) spec.set_dataset(WithCollection("datasets", spec.dataset()));
-  v1::ModelSpec& model = *spec.mutable_model();
+void Override(const JobFlags& flags, v1::ModelSpec& model) {
   if (flags.model) {
     model.set_architecture(
         EnumOf<v1::ModelSpec::Architecture>(*v1::ModelSpec::Architecture_descriptor(), *flags.model));
   }
   if (flags.hidden) model.set_hidden_channels(*flags.hidden);
   if (flags.layers) model.set_num_layers(*flags.layers);
+  if (flags.heads) model.set_heads(*flags.heads);
   if (flags.pooling)
     model.set_pooling(EnumOf<v1::ModelSpec::Pooling>(*v1::ModelSpec::Pooling_descriptor(), *flags.pooling));
+  if (flags.norm) model.set_norm(EnumOf<v1::ModelSpec::Norm>(*v1::ModelSpec::Norm_descriptor(), *flags.norm));
+  if (flags.jumping_knowledge) {
+    model.set_jumping_knowledge(EnumOf<v1::ModelSpec::JumpingKnowledge>(*v1::ModelSpec::JumpingKnowledge_descriptor(),
+                                                                        *flags.jumping_knowledge));
+  }
   if (flags.lowering)
     model.set_lowering(EnumOf<v1::ModelSpec::Lowering>(*v1::ModelSpec::Lowering_descriptor(), *flags.lowering));
   if (flags.dropout) model.set_dropout(*flags.dropout);
+  if (flags.input_dropout) model.set_input_dropout(*flags.input_dropout);
+  if (flags.residual) model.set_residual(true);
+  if (flags.virtual_node) model.set_virtual_node(true);
+  if (flags.normalize_features) model.set_normalize_features(true);
+}
+
+void Override(const JobFlags& flags, v1::JobSpec& spec) {
+  if (flags.dataset) spec.set_dataset(*flags.dataset);
+  if (!spec.dataset().empty()) spec.set_dataset(WithCollection("datasets", spec.dataset()));
+  Override(flags, *spec.mutable_model());
   v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
   if (flags.optimizer) {
     optimizer.set_algorithm(
@@ -132,6 +145,13 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
 }  // namespace
 
 void AddJobFlags(CLI::App& command, JobFlags& flags) {
+  const std::string architecture =
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kArchitectureNames, o.model.architecture); });
+  const std::string model_norm = JobDefault([](const TrainOptions& o) { return NameOf(nn::kNormNames, o.model.norm); });
+  const std::string joined =
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kJumpingKnowledgeNames, o.model.jumping_knowledge); });
+  const std::string heads = NumberDefault([](const TrainOptions& o) { return o.model.heads; });
+  const std::string input_dropout = NumberDefault([](const TrainOptions& o) { return o.model.input_dropout; });
   const std::string hidden = NumberDefault([](const TrainOptions& o) { return o.model.hidden_channels; });
   const std::string layers = NumberDefault([](const TrainOptions& o) { return o.model.num_layers; });
   const std::string dropout = NumberDefault([](const TrainOptions& o) { return o.model.dropout; });
@@ -156,9 +176,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   const std::string loss = JobDefault([](const TrainOptions& o) { return NameOf(nn::kLossNames, o.loss); });
   command.add_option("--file", flags.file, "Job in YAML, or in JSON (*.json); flags override it")->type_name("FILE");
   command.add_option("--dataset", flags.dataset, "Dataset to train on")->type_name("NAME");
-  AddEnumOption(
-      command, "--model,--architecture", flags.model, *v1::ModelSpec::Architecture_descriptor(),
-      absl::StrCat("Model (default ", NameOf(nn::kArchitectureNames, TrainOptions().model.architecture), ")"));
+  AddEnumOption(command, "--model,--architecture", flags.model, *v1::ModelSpec::Architecture_descriptor(),
+                absl::StrCat("Model (", architecture, ")"));
   command.add_option("--hidden", flags.hidden, absl::StrCat("Channels of a node, 1..4096 (", hidden, ")"))
       ->type_name("N");
   command
@@ -174,11 +193,28 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       .add_option("--dropout", flags.dropout,
                   absl::StrCat("Part of a layer's outputs zeroed in training (", dropout, ")"))
       ->type_name("P");
+  command
+      .add_option("--input-dropout", flags.input_dropout,
+                  absl::StrCat("Part of the node features of one large graph zeroed in training (", input_dropout, ")"))
+      ->type_name("P");
+  command
+      .add_option("--heads", flags.heads,
+                  absl::StrCat("Heads of gatv2's attention, 1..64, which share the channels (", heads, ")"))
+      ->type_name("N");
+  AddEnumOption(command, "--norm", flags.norm, *v1::ModelSpec::Norm_descriptor(),
+                absl::StrCat("Norm after each convolution (", model_norm, ")"));
+  AddEnumOption(
+      command, "--jumping-knowledge", flags.jumping_knowledge, *v1::ModelSpec::JumpingKnowledge_descriptor(),
+      absl::StrCat("What predicts: the last layer, or all side by side, or their largest values (", joined, ")"));
+  command.add_flag("--residual", flags.residual, "A layer's input is added to its output");
+  command.add_flag("--virtual-node", flags.virtual_node, "Each graph of a set has a node that sees all of its nodes");
+  command.add_flag("--normalize-features", flags.normalize_features,
+                   "Node features of one large graph are divided by their row's sum of magnitudes");
   command.add_option("--epochs", flags.epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
       ->type_name("N");
   command
       .add_option("--batch-size", flags.batch_size,
-                  absl::StrCat("Graphs a batch, or seed nodes of a node-level model (", batch_size, ")"))
+                  absl::StrCat("Graphs a batch, or seed nodes of one large graph (", batch_size, ")"))
       ->type_name("N");
   command.add_option("--lr", flags.learning_rate, absl::StrCat("Learning rate (", rate, ")"))->type_name("X");
   command.add_option("--weight-decay", flags.weight_decay, absl::StrCat("Weight decay (", decay, ")"))->type_name("X");

@@ -48,11 +48,12 @@ struct FoldFlags {
 // What flags say; it overrides the file.
 struct JobFlags {
   std::string file;
-  std::optional<std::string> dataset, model, pooling, lowering, optimizer, schedule, loss;
-  std::optional<int32_t> hidden, layers, priority, checkpoint_keep;
+  std::optional<std::string> dataset, model, pooling, lowering, norm, jumping_knowledge, optimizer, schedule, loss;
+  std::optional<int32_t> hidden, layers, heads, priority, checkpoint_keep;
   std::optional<int64_t> epochs, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps;
   std::optional<uint64_t> seed;
-  std::optional<double> learning_rate, weight_decay, dropout, max_grad_norm;
+  std::optional<double> learning_rate, weight_decay, dropout, input_dropout, max_grad_norm;
+  bool residual = false, virtual_node = false, normalize_features = false;
   std::vector<double> class_weights;
   std::vector<std::string> metrics;
   FoldFlags folds;

@@ -133,6 +133,20 @@ std::string ModelText(const v1::Job& job) {
   if (model.lowering() > v1::ModelSpec::LOWERING_AUTO) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Lowering_descriptor(), model.lowering()), " lowering");
   }
+  if (model.heads() > 1) absl::StrAppend(&text, ", ", model.heads(), " heads");
+  // What is as a job of nothing else than its dataset has it is not said.
+  const bool of_nodes = IsNodeLevel(job);
+  if (model.norm() != (of_nodes ? v1::ModelSpec::NORM_NONE : v1::ModelSpec::NORM_BATCH)) {
+    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Norm_descriptor(), model.norm()), " norm");
+  }
+  if (model.residual()) absl::StrAppend(&text, ", residual");
+  if (model.jumping_knowledge() > v1::ModelSpec::JUMPING_KNOWLEDGE_LAST) {
+    absl::StrAppend(&text, ", jumping knowledge ",
+                    EnumShortName(*v1::ModelSpec::JumpingKnowledge_descriptor(), model.jumping_knowledge()));
+  }
+  if (model.virtual_node()) absl::StrAppend(&text, ", virtual node");
+  if (model.normalize_features()) absl::StrAppend(&text, ", normalized features");
+  if (model.input_dropout() > 0) absl::StrAppend(&text, ", input dropout ", ExactText(model.input_dropout()));
   if (model.dropout() > 0) absl::StrAppend(&text, ", dropout ", ExactText(model.dropout()));
   return text;
 }

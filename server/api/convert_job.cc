@@ -19,6 +19,8 @@ using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
 using Metrics = WireEnum<v1::Metric, nn::kMetricNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
 using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
+using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
+using Norms = WireEnum<v1::ModelSpec::Norm, nn::kNormNames>;
 using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
 using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>;
 using Schedules = WireEnum<v1::OptimizerSpec::Schedule, nn::kScheduleNames>;
@@ -84,28 +86,63 @@ void MetricsFromWire(const v1::JobSpec& wire, std::vector<nn::Metric>& metrics, 
   }
 }
 
+// Of a dataset that is not known: what else the spec says, or the level of the model it had first.
+nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
+  const auto architecture = wire.model().architecture();
+  const bool of_nodes =
+      architecture == v1::ModelSpec::ARCHITECTURE_SAGE || architecture == v1::ModelSpec::ARCHITECTURE_GCN;
+  return wire.has_neighbor_sampling() || (of_nodes && !wire.has_batching() && !wire.has_cross_validation())
+             ? nn::ModelLevel::kNode
+             : nn::ModelLevel::kGraph;
+}
+
+void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& violations) {
+  Architectures::Read(wire.architecture(), "spec.model.architecture", model.architecture, violations);
+  Poolings::Read(wire.pooling(), "spec.model.pooling", model.pooling, violations);
+  Lowerings::Read(wire.lowering(), "spec.model.lowering", model.lowering, violations);
+  Norms::Read(wire.norm(), "spec.model.norm", model.norm, violations);
+  JumpingKnowledges::Read(wire.jumping_knowledge(), "spec.model.jumping_knowledge", model.jumping_knowledge,
+                          violations);
+  ReadNumber(wire.hidden_channels(), model.hidden_channels);
+  ReadNumber(wire.num_layers(), model.num_layers);
+  ReadNumber(wire.heads(), model.heads);
+  model.dropout = wire.dropout();
+  model.input_dropout = wire.input_dropout();
+  model.residual = wire.residual();
+  model.virtual_node = wire.virtual_node();
+  model.normalize_features = wire.normalize_features();
+}
+
+void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
+  wire.set_architecture(Architectures::ToWire(model.architecture));
+  wire.set_hidden_channels(static_cast<int32_t>(model.hidden_channels));
+  wire.set_num_layers(static_cast<int32_t>(model.num_layers));
+  wire.set_pooling(Poolings::ToWire(model.pooling));
+  wire.set_lowering(Lowerings::ToWire(model.lowering));
+  wire.set_dropout(model.dropout);
+  wire.set_input_dropout(model.input_dropout);
+  wire.set_heads(static_cast<int32_t>(model.heads));
+  wire.set_norm(Norms::ToWire(model.norm));
+  wire.set_residual(model.residual);
+  wire.set_jumping_knowledge(JumpingKnowledges::ToWire(model.jumping_knowledge));
+  wire.set_virtual_node(model.virtual_node);
+  wire.set_normalize_features(model.normalize_features);
+}
+
 jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOptions& default_graph_cache,
-                           Violations& violations) {
-  const v1::ModelSpec& model = wire.model();
-  auto architecture = nn::Architecture::kGine;
-  Architectures::Read(model.architecture(), "spec.model.architecture", architecture, violations);
+                           const LevelOf& level_of, Violations& violations) {
   jobs::JobSpec spec;
   train::TrainOptions& train = spec.train;
-  train = train::DefaultOptions(architecture);
-  if (auto dataset = ParseDatasetName("spec.dataset", wire.dataset()); dataset.ok()) {
-    train.dataset = *std::move(dataset);
-  } else {
-    violations.AddMissing(dataset.status());
-  }
+  auto dataset = ParseDatasetName("spec.dataset", wire.dataset());
+  if (!dataset.ok()) violations.AddMissing(dataset.status());
+  const auto level = dataset.ok() && level_of ? level_of(*dataset) : std::nullopt;
+  train = train::DefaultOptions(level.value_or(GuessLevel(wire)));
+  if (dataset.ok()) train.dataset = *std::move(dataset);
   train.nodes = NodesFromWire(wire.neighbor_sampling());
   train.batching = BatchingFromWire(wire.batching(), violations);
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
-  if (nn::IsNodeLevel(architecture)) ReadNumber(hops, train.model.num_layers);
-  Poolings::Read(model.pooling(), "spec.model.pooling", train.model.pooling, violations);
-  Lowerings::Read(model.lowering(), "spec.model.lowering", train.model.lowering, violations);
-  ReadNumber(model.hidden_channels(), train.model.hidden_channels);
-  ReadNumber(model.num_layers(), train.model.num_layers);
-  train.model.dropout = model.dropout();
+  if (train.model.level == nn::ModelLevel::kNode) ReadNumber(hops, train.model.num_layers);
+  ReadModel(wire.model(), train.model, violations);
   const v1::OptimizerSpec& optimizer = wire.optimizer();
   Algorithms::Read(optimizer.algorithm(), "spec.optimizer.algorithm", train.optimizer.algorithm, violations);
   ReadNumber(optimizer.learning_rate(), train.optimizer.learning_rate);
@@ -134,12 +171,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
 void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   const train::TrainOptions& train = spec.train;
   wire.set_dataset(FormatDatasetName(train.dataset));
-  wire.mutable_model()->set_architecture(Architectures::ToWire(train.model.architecture));
-  wire.mutable_model()->set_hidden_channels(static_cast<int32_t>(train.model.hidden_channels));
-  wire.mutable_model()->set_num_layers(static_cast<int32_t>(train.model.num_layers));
-  wire.mutable_model()->set_pooling(Poolings::ToWire(train.model.pooling));
-  wire.mutable_model()->set_lowering(Lowerings::ToWire(train.model.lowering));
-  wire.mutable_model()->set_dropout(train.model.dropout);
+  ModelToWire(train.model, *wire.mutable_model());
   wire.mutable_optimizer()->set_algorithm(Algorithms::ToWire(train.optimizer.algorithm));
   wire.mutable_optimizer()->set_learning_rate(train.optimizer.learning_rate);
   wire.mutable_optimizer()->set_weight_decay(train.optimizer.weight_decay);
@@ -163,7 +195,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_checkpoint()->set_every_seconds(train.checkpoint.every_seconds);
   wire.mutable_checkpoint()->set_keep(static_cast<int32_t>(train.checkpoint.keep));
   *wire.mutable_graph_cache() = GraphCachePolicyToWire(train.graph_cache);
-  if (nn::IsNodeLevel(train.model.architecture)) {
+  if (train.model.level == nn::ModelLevel::kNode) {
     NodesToWire(train.nodes, *wire.mutable_neighbor_sampling());
   } else {
     BatchingToWire(train.batching, *wire.mutable_batching());
@@ -270,14 +302,15 @@ void ResultToWire(const train::RunResult& result, const std::vector<nn::Metric>&
 }  // namespace
 
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
-                                                          const graphcache::PolicyOptions& default_graph_cache) {
+                                                          const graphcache::PolicyOptions& default_graph_cache,
+                                                          const LevelOf& level_of) {
   Violations violations;
   jobs::CreateRequest request;
   request.id = JobId(wire.job_id());
   request.request_id = wire.request_id();
   request.validate_only = wire.validate_only();
   if (wire.has_spec()) {
-    request.spec = SpecFromWire(wire.spec(), default_graph_cache, violations);
+    request.spec = SpecFromWire(wire.spec(), default_graph_cache, level_of, violations);
   } else {
     violations.Add("spec", "is missing; accepted: a JobSpec with at least its dataset");
   }

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
-
+#include <functional>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "graphcache/policy.h"
@@ -15,18 +16,26 @@
 
 namespace permafrost::api {
 
+// What a dataset's jobs predict for, which decides their defaults; nullopt: not known.
+using LevelOf = std::function<std::optional<nn::ModelLevel>(const DatasetId& dataset)>;
+inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
+  return [&jobs](const DatasetId& dataset) { return jobs.LevelOf(dataset); };
+}
+
 // Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument where the domain cannot
 // hold what the wire says, with a violation for every bad field at once. Values out of range are the job manager's to
 // refuse.
 absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobRequest& wire,
-                                                          const graphcache::PolicyOptions& default_graph_cache);
+                                                          const graphcache::PolicyOptions& default_graph_cache,
+                                                          const LevelOf& level_of = {});
 // The spec of a request that is about a job which is not made; none stands for one of defaults. As a job that is only
 // to be checked.
 template <class Request>
-absl::StatusOr<jobs::JobSpec> SpecFromWire(const Request& wire, const graphcache::PolicyOptions& default_graph_cache) {
+absl::StatusOr<jobs::JobSpec> SpecFromWire(const Request& wire, const graphcache::PolicyOptions& default_graph_cache,
+                                           const LevelOf& level_of) {
   v1::CreateJobRequest create;
   if (wire.has_spec()) *create.mutable_spec() = wire.spec();
-  absl::StatusOr<jobs::CreateRequest> job = CreateRequestFromWire(create, default_graph_cache);
+  absl::StatusOr<jobs::CreateRequest> job = CreateRequestFromWire(create, default_graph_cache, level_of);
   if (!job.ok()) return job.status();
   return std::move(job->spec);
 }

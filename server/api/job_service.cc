@@ -77,7 +77,8 @@ ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(CallbackServerC
 }
 
 absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {
-  PF_ASSIGN_OR_RETURN(const jobs::CreateRequest create, CreateRequestFromWire(request, default_graph_cache_));
+  PF_ASSIGN_OR_RETURN(const jobs::CreateRequest create,
+                      CreateRequestFromWire(request, default_graph_cache_, LevelsOf(jobs_)));
   PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Create(create));
   response = JobToWire(job);
   return absl::OkStatus();

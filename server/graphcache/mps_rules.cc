@@ -56,6 +56,7 @@ constexpr auto kMpsRules = [] {
       Rule{"aten::_fused_adam_", kNothing},
       Rule{"aten::_fused_adamw_", kNothing},
       Rule{"aten::_index_put_impl_", kNothing},
+      Rule{"aten::_reshape_alias", kNothing},
       Rule{"aten::abs", kNothing},
       Rule{"aten::add", kNothing},
       Rule{"aten::add_", kNothing},
@@ -98,6 +99,8 @@ constexpr auto kMpsRules = [] {
       Rule{"aten::scatter", kNothing},
       Rule{"aten::scatter_add", kNothing},
       Rule{"aten::scatter_add_", kNothing},
+      // Moved to Metal with the other scatters, pytorch#184028.
+      Rule{"aten::scatter_reduce", kNothing},
       Rule{"aten::searchsorted", kNothing},
       Rule{"aten::sigmoid", kNothing},
       Rule{"aten::sub", kNothing},

@@ -93,6 +93,13 @@ absl::StatusOr<JobId> Admission::ChooseId(const JobId& wanted) const {
   }
 }
 
+std::optional<nn::ModelLevel> Admission::LevelOf(const DatasetId& id) const {
+  const absl::StatusOr<data::Dataset> dataset = catalog_.Get(id);
+  if (!dataset.ok() || !dataset->summary) return std::nullopt;
+  return std::holds_alternative<data::GraphSetSummary>(*dataset->summary) ? nn::ModelLevel::kGraph
+                                                                          : nn::ModelLevel::kNode;
+}
+
 absl::Status Admission::CheckDataset(const JobSpec& spec) const {
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (dataset.state != data::DatasetState::kReady || !dataset.summary) {

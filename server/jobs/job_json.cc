@@ -1,5 +1,7 @@
 #include "jobs/job_json.h"
 
+#include <type_traits>
+
 #include "base/json_fields.h"
 #include "graphcache/policy_json.h"
 
@@ -10,10 +12,24 @@ struct Schema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<nn::ModelOptions>& m) {
     a("architecture", m.architecture, nn::kArchitectureNames);
+    // Specs from before models had several levels do not say theirs, nor a norm: they have those of their model then.
+    if constexpr (!std::is_const_v<typename A::template Visited<nn::ModelOptions>>) {
+      const bool of_nodes = m.architecture == nn::Architecture::kSage || m.architecture == nn::Architecture::kGcn;
+      m.level = of_nodes ? nn::ModelLevel::kNode : nn::ModelLevel::kGraph;
+      m.norm = nn::DefaultsOf(m.level).norm;
+    }
+    a("level", m.level, nn::kModelLevelNames);
     a("hidden_channels", m.hidden_channels);
     a("num_layers", m.num_layers);
     a("pooling", m.pooling, nn::kPoolingNames);
     a("dropout", m.dropout);
+    a("input_dropout", m.input_dropout);
+    a("heads", m.heads);
+    a("norm", m.norm, nn::kNormNames);
+    a("residual", m.residual);
+    a("jumping_knowledge", m.jumping_knowledge, nn::kJumpingKnowledgeNames);
+    a("virtual_node", m.virtual_node);
+    a("normalize_features", m.normalize_features);
     a("lowering", m.lowering, nn::kLoweringNames);
   }
 

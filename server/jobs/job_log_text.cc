@@ -61,7 +61,7 @@ std::string FoldText(const data::CrossValidation& folds) {
 
 std::string SubmittedLine(const Job& job) {
   const train::TrainOptions& t = job.spec.train;
-  const bool node_level = nn::IsNodeLevel(t.model.architecture);
+  const bool node_level = t.model.level == nn::ModelLevel::kNode;
   return absl::StrCat("submitted ", job.id.value(), ": dataset ", t.dataset.value(), ", ",
                       AbslView(nn::kArchitectureNames.Name(t.model.architecture)), " ", t.model.num_layers, " x ",
                       t.model.hidden_channels,
@@ -91,7 +91,7 @@ std::string EpochLine(const train::EpochMetrics& metrics, const train::TrainOpti
       "epoch %*d/%d  train loss %9.5f  valid loss %9.5f  valid %s %9.5f%s  lr %.3g  %7.2f s  %8.0f %s/s", width,
       metrics.epoch, options.epochs, metrics.train_loss, metrics.valid_loss, AbslView(MetricText(names.front())),
       metrics.valid_metric, others, metrics.learning_rate, metrics.train_seconds + metrics.valid_seconds,
-      metrics.graphs_per_second, nn::IsNodeLevel(options.model.architecture) ? "nodes" : "graphs");
+      metrics.graphs_per_second, options.model.level == nn::ModelLevel::kNode ? "nodes" : "graphs");
 }
 
 std::string EndedLine(const Job& job) {

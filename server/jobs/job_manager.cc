@@ -57,6 +57,7 @@ class JobManagerImpl final : public JobManager {
   }
   absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token,
                                const std::vector<JobState>& states) const override;
+  std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const override { return admission_.LevelOf(id); }
   absl::StatusOr<Job> Cancel(const JobId& id) override { return book_.Cancel(id); }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) override {
     return book_.hub().Subscribe(id.value(), std::move(listener));

@@ -46,55 +46,46 @@ constexpr bool Measures(Metric metric, Loss loss) {
   return of_values == (loss == Loss::kL1 || loss == Loss::kMse);
 }
 
-enum class Architecture { kGine, kSage, kGcn };
+enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2 };
 
-// What a model predicts for: each graph of a set of many, or each node of one large graph.
+// What a model predicts for: each graph of a set of many, or each node of one large graph. The dataset decides.
 enum class ModelLevel { kGraph, kNode };
+inline constexpr EnumNames<ModelLevel, 2> kModelLevelNames{
+    {{{ModelLevel::kGraph, "graph"}, {ModelLevel::kNode, "node"}}}};
 
 // What is known of a model without torch. Its weights, its steps and what they cost: nn/models/registry.h.
 struct ModelTraits {
   Architecture architecture;
   std::string_view name;
-  ModelLevel level;
-  bool pools;                    // whether ModelOptions::pooling has a meaning
-  bool weighs_messages = false;  // whether it reads the weights of a graph's edges
-  // Whether its first layer begins with the plain mean of each row's neighbours, and the row beside it: of dense
-  // features that can be made while a batch is gathered.
+  bool of_graphs, of_nodes;      // the levels that it serves
+  bool weighs_messages = false;  // whether it reads the weights of one large graph's edges
+  // Whether, of nodes, its first layer begins with the plain mean of each row's neighbours, and the row beside it: of
+  // dense features that can be made while a batch is gathered.
   bool begins_with_means = false;
-  // Of a job that names the model and nothing else.
-  int64_t num_layers, batch_size;
-  Loss loss;
+  bool has_heads = false;  // whether ModelOptions::heads has a meaning
+  constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
-inline constexpr std::array kModels{ModelTraits{.architecture = Architecture::kGine,
-                                                .name = "gine",
-                                                .level = ModelLevel::kGraph,
-                                                .pools = true,
-                                                .num_layers = 4,
-                                                .batch_size = 32,
-                                                .loss = Loss::kL1},
-                                    ModelTraits{.architecture = Architecture::kSage,
-                                                .name = "sage",
-                                                .level = ModelLevel::kNode,
-                                                .pools = false,
-                                                .begins_with_means = true,
-                                                .num_layers = 2,
-                                                .batch_size = 1024,
-                                                .loss = Loss::kCrossEntropy},
-                                    ModelTraits{.architecture = Architecture::kGcn,
-                                                .name = "gcn",
-                                                .level = ModelLevel::kNode,
-                                                .pools = false,
-                                                .weighs_messages = true,
-                                                .num_layers = 2,
-                                                .batch_size = 1024,
-                                                .loss = Loss::kCrossEntropy}};
+inline constexpr std::array kModels{
+    ModelTraits{.architecture = Architecture::kGine, .name = "gine", .of_graphs = true, .of_nodes = false},
+    ModelTraits{.architecture = Architecture::kSage,
+                .name = "sage",
+                .of_graphs = true,
+                .of_nodes = true,
+                .begins_with_means = true},
+    ModelTraits{.architecture = Architecture::kGcn,
+                .name = "gcn",
+                .of_graphs = true,
+                .of_nodes = true,
+                .weighs_messages = true},
+    ModelTraits{.architecture = Architecture::kGin, .name = "gin", .of_graphs = true, .of_nodes = true},
+    ModelTraits{
+        .architecture = Architecture::kGatv2, .name = "gatv2", .of_graphs = true, .of_nodes = true, .has_heads = true}};
 
 constexpr const ModelTraits& TraitsOf(Architecture architecture) {
   for (const ModelTraits& model : kModels)
     if (model.architecture == architecture) return model;
   return kModels.front();
 }
-constexpr bool IsNodeLevel(Architecture architecture) { return TraitsOf(architecture).level == ModelLevel::kNode; }
 
 inline constexpr auto kArchitectureNames = [] {
   EnumNames<Architecture, kModels.size()> names{};
@@ -116,12 +107,42 @@ enum class Schedule { kConstant, kCosine };
 inline constexpr EnumNames<Schedule, 2> kScheduleNames{
     {{{Schedule::kConstant, "constant"}, {Schedule::kCosine, "cosine"}}}};
 
+// What follows a layer's convolution, before ReLU.
+enum class Norm { kNone, kBatch, kLayer };
+inline constexpr EnumNames<Norm, 3> kNormNames{
+    {{{Norm::kNone, "none"}, {Norm::kBatch, "batch"}, {Norm::kLayer, "layer"}}}};
+
+// What predicts: the last layer's output, those of all layers side by side, or their largest values.
+enum class JumpingKnowledge { kLast, kCat, kMax };
+inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
+    {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
+
+// Of a job that names its dataset and nothing else.
+struct LevelDefaults {
+  Architecture architecture;
+  int64_t num_layers, batch_size;
+  Loss loss;
+  Norm norm;
+};
+constexpr LevelDefaults DefaultsOf(ModelLevel level) {
+  if (level == ModelLevel::kGraph) return {Architecture::kGine, 4, 32, Loss::kL1, Norm::kBatch};
+  return {Architecture::kSage, 2, 1024, Loss::kCrossEntropy, Norm::kNone};
+}
+
 struct ModelOptions {
   Architecture architecture = Architecture::kGine;
-  int64_t hidden_channels = 64;  // 1..4096
+  ModelLevel level = ModelLevel::kGraph;
+  int64_t hidden_channels = 64;  // 1..4096, a multiple of heads
   int64_t num_layers = 4;        // 1..64
   Pooling pooling = Pooling::kMean;
-  double dropout = 0;  // 0 <= p < 1, after each layer
+  double dropout = 0;        // 0 <= p < 1, after each layer; of attention too
+  double input_dropout = 0;  // of node features, of nodes
+  int64_t heads = 1;         // of attention, 1..64
+  Norm norm = Norm::kBatch;
+  bool residual = false;  // a layer's input is added to its output, where both are as wide
+  JumpingKnowledge jumping_knowledge = JumpingKnowledge::kLast;
+  bool virtual_node = false;        // of graphs: a node that all of a graph's nodes see, and that sees all
+  bool normalize_features = false;  // of nodes: each row of features is divided by the sum of its magnitudes
   Lowering lowering = Lowering::kAuto;
   bool operator==(const ModelOptions&) const = default;
 };

@@ -191,7 +191,7 @@ absl::Status SelfTest::Step(const Plan& plan, Rig& rig, Rig& reference, HostBatc
 }
 
 absl::StatusOr<SelfTestArm> SelfTest::Run(const Plan& plan) {
-  TrainOptions options = DefaultOptions(nn::Architecture::kGine);
+  TrainOptions options = DefaultOptions(nn::ModelLevel::kGraph);
   options.model.hidden_channels = kHidden;
   options.model.num_layers = kLayers;
   options.batch_size = kBatchSize;

@@ -50,10 +50,10 @@ void CheckBudget(const data::BatchingOptions& batching, const data::SizeStatisti
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
                                                     std::string_view prefix) {
   Violations violations;
-  if (nn::IsNodeLevel(options.model.architecture)) {
+  if (options.model.level != nn::ModelLevel::kGraph || !nn::TraitsOf(options.model.architecture).of_graphs) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
                    absl::StrCat(AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
-                                " predicts for the nodes of one large graph, and the dataset is a set of ",
+                                " was to predict for the nodes of one large graph, and the dataset is a set of ",
                                 summary.all.graphs, " graphs; use ", ModelsOf(nn::ModelLevel::kGraph, " or ")));
     return violations.ToStatus();
   }

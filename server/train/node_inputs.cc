@@ -48,7 +48,7 @@ const AlignedVector<int64_t>& RowKeys::For(const data::BlockSizes& real, const d
   if (real == real_ && padded == padded_) return keys_;
   real_ = real;
   padded_ = padded;
-  keys_.assign(static_cast<size_t>(padded.total_nodes()), 0);
+  keys_.assign(static_cast<size_t>(padded.total_nodes()), -1);
   data::SegmentBounds from, to;
   data::SetBounds(real.nodes, from);
   data::SetBounds(padded.nodes, to);

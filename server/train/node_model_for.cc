@@ -22,6 +22,11 @@ constexpr double kHostNodeBatches = 3;
 // A whole graph's tensors, and the other edges and row keys that a capture is proven with.
 constexpr double kWholeGraphCopies = 2;
 
+// Whether the first layer's means can be made of the features as they are stored.
+bool BeginsWithMeans(const nn::ModelOptions& model) {
+  return nn::TraitsOf(model.architecture).begins_with_means && model.input_dropout == 0 && !model.normalize_features;
+}
+
 void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, std::string_view dataset_field,
                  std::string_view prefix, Violations& violations) {
   const auto range = [&] { return absl::StrCat(graph.min_label, "..", graph.max_label); };
@@ -142,7 +147,7 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
   return {.fan_outs = fan_outs,
           .replace = nodes.replace,
           .weighted = nodes.weighted,
-          .last_hop_apart = dense && fan_outs.size() >= 2 && nn::TraitsOf(options.model.architecture).begins_with_means,
+          .last_hop_apart = dense && fan_outs.size() >= 2 && BeginsWithMeans(options.model),
           .seed = options.seed};
 }
 
@@ -150,11 +155,11 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
                                                   const MemoryLimits& limits, std::string_view prefix) {
   Violations violations;
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
-  if (!nn::IsNodeLevel(options.model.architecture)) {
+  if (options.model.level != nn::ModelLevel::kNode || !nn::TraitsOf(options.model.architecture).of_nodes) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
                    absl::StrCat(AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
-                                " predicts for whole graphs of a set, and the dataset is one graph of ", summary.nodes,
-                                " nodes; use ", ModelsOf(nn::ModelLevel::kNode, " or ")));
+                                " was to predict for whole graphs of a set, and the dataset is one graph of ",
+                                summary.nodes, " nodes; use ", ModelsOf(nn::ModelLevel::kNode, " or ")));
     return violations.ToStatus();
   }
   if (summary.node_features.type == data::DataType::kNone || summary.node_features.width == 0) {

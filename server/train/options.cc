@@ -52,12 +52,9 @@ void CheckFanOuts(std::string_view field, const std::vector<int64_t>& fan_outs, 
 
 void CheckNodeTraining(const TrainOptions& options, FieldChecker& check) {
   const NodeTrainingOptions& nodes = options.nodes;
-  const std::string_view architecture = nn::kArchitectureNames.Name(options.model.architecture);
-  if (!nn::IsNodeLevel(options.model.architecture)) {
+  if (options.model.level != nn::ModelLevel::kNode) {
     if (nodes != NodeTrainingOptions()) {
-      check.Add("neighbor_sampling",
-                absl::StrCat("is given for ", AbslView(architecture), ", which is not node-level; accepted: for ",
-                             ModelsOf(nn::ModelLevel::kNode, ", ")));
+      check.Add("neighbor_sampling", "is given for a set of graphs; accepted: for one large graph");
     }
     return;
   }
@@ -85,11 +82,9 @@ void CheckNodeTraining(const TrainOptions& options, FieldChecker& check) {
 void CheckBatching(const TrainOptions& options, FieldChecker& check) {
   using data::BatchingKind;
   const data::BatchingOptions& batching = options.batching;
-  if (nn::IsNodeLevel(options.model.architecture)) {
+  if (options.model.level == nn::ModelLevel::kNode) {
     if (batching != data::BatchingOptions()) {
-      check.Add("batching",
-                absl::StrCat("is given for ", AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
-                             ", which is node-level; accepted: for ", ModelsOf(nn::ModelLevel::kGraph, ", ")));
+      check.Add("batching", "is given for one large graph; accepted: for a set of graphs");
     }
     return;
   }
@@ -110,18 +105,55 @@ void CheckBatching(const TrainOptions& options, FieldChecker& check) {
   check_bound("batching.max_edges", batching.max_edges);
 }
 
+// Options that say something of one level, or of some models, alone.
+void CheckModelFits(const nn::ModelOptions& model, FieldChecker& check) {
+  const nn::ModelOptions defaults;
+  const bool of_nodes = model.level == nn::ModelLevel::kNode;
+  const auto refuse = [&](const char* field, bool given) {
+    if (!given) return;
+    check.Add(absl::StrCat("model.", field),
+              absl::StrCat("is given for ", of_nodes ? "one large graph" : "a set of graphs", "; accepted: for ",
+                           of_nodes ? "a set of graphs" : "one large graph"));
+  };
+  refuse("pooling", of_nodes && model.pooling != defaults.pooling);
+  refuse("virtual_node", of_nodes && model.virtual_node);
+  refuse("input_dropout", !of_nodes && model.input_dropout != 0);
+  refuse("normalize_features", !of_nodes && model.normalize_features);
+}
+
 void CheckModel(const TrainOptions& options, FieldChecker& check) {
-  check.InRange("model.hidden_channels", options.model.hidden_channels, 1, 4096);
-  check.InRange("model.num_layers", options.model.num_layers, 1, 64);
-  const nn::ModelTraits& traits = nn::TraitsOf(options.model.architecture);
-  if (!traits.pools && options.model.pooling != nn::ModelOptions().pooling) {
-    check.Add("model.pooling", absl::StrCat(AbslView(nn::kPoolingNames.Name(options.model.pooling)), " is given for ",
-                                            AbslView(traits.name), ", which pools nothing"));
+  const nn::ModelOptions& model = options.model;
+  check.InRange("model.hidden_channels", model.hidden_channels, 1, 4096);
+  check.InRange("model.num_layers", model.num_layers, 1, 64);
+  const nn::ModelTraits& traits = nn::TraitsOf(model.architecture);
+  if (!traits.Serves(model.level)) {
+    const bool of_nodes = model.level == nn::ModelLevel::kNode;
+    check.Add("model.architecture",
+              absl::StrCat(AbslView(traits.name), " is no model of ", of_nodes ? "one large graph" : "a set of graphs",
+                           "; accepted: ", ModelsOf(model.level, ", ")));
   }
-  const double dropout = options.model.dropout;
-  const bool is_part = dropout >= 0 && dropout < 1;  // NaN is none
-  if (!is_part) {
-    check.Add("model.dropout", absl::StrCat(dropout, " is not a number of at least 0 and below 1"));
+  if (check.InRange("model.heads", model.heads, 1, 64)) {
+    if (model.heads > 1 && !traits.has_heads) {
+      check.Add("model.heads",
+                absl::StrCat("is given for ", AbslView(traits.name), ", which has none; accepted: for ", "gatv2"));
+    } else if (model.hidden_channels % model.heads != 0) {
+      check.Add("model.heads", absl::StrCat(model.heads, " heads do not divide ", model.hidden_channels,
+                                            " hidden_channels; each takes an equal part"));
+    }
+  }
+  const auto check_part = [&](const char* field, double p) {
+    const bool is_part = p >= 0 && p < 1;  // NaN is none
+    if (!is_part) check.Add(field, absl::StrCat(p, " is not a number of at least 0 and below 1"));
+  };
+  check_part("model.dropout", model.dropout);
+  check_part("model.input_dropout", model.input_dropout);
+  CheckModelFits(model, check);
+  if (!options.nodes.layer_wise_evaluation) return;
+  const bool joined = model.jumping_knowledge != nn::JumpingKnowledge::kLast;
+  if (joined || model.residual) {
+    check.Add("neighbor_sampling.layer_wise_evaluation",
+              absl::StrCat("is given with model.", joined ? "jumping_knowledge" : "residual",
+                           ", for which layers are not evaluated one by one"));
   }
 }
 
@@ -166,10 +198,8 @@ void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
 void CheckFolds(const TrainOptions& options, FieldChecker& check) {
   const data::CrossValidation& folds = options.cross_validation;
   if (folds == data::CrossValidation()) return;
-  if (nn::IsNodeLevel(options.model.architecture)) {
-    check.Add("cross_validation",
-              absl::StrCat("is given for ", AbslView(nn::kArchitectureNames.Name(options.model.architecture)),
-                           ", which is node-level; accepted: for ", ModelsOf(nn::ModelLevel::kGraph, ", ")));
+  if (options.model.level == nn::ModelLevel::kNode) {
+    check.Add("cross_validation", "is given for one large graph; accepted: for a set of graphs");
     return;
   }
   constexpr int64_t kLeastFolds = 3, kMostFolds = 1000;
@@ -187,19 +217,21 @@ std::vector<nn::Metric> MetricsOf(const TrainOptions& options) {
 std::string ModelsOf(nn::ModelLevel level, std::string_view separator) {
   std::string names;
   for (const nn::ModelTraits& model : nn::kModels) {
-    if (model.level != level) continue;
+    if (!model.Serves(level)) continue;
     absl::StrAppend(&names, names.empty() ? "" : AbslView(separator), AbslView(model.name));
   }
   return names;
 }
 
-TrainOptions DefaultOptions(nn::Architecture architecture) {
-  const nn::ModelTraits& traits = nn::TraitsOf(architecture);
+TrainOptions DefaultOptions(nn::ModelLevel level) {
+  const nn::LevelDefaults defaults = nn::DefaultsOf(level);
   TrainOptions options;
-  options.model.architecture = architecture;
-  options.model.num_layers = traits.num_layers;
-  options.loss = traits.loss;
-  options.batch_size = traits.batch_size;
+  options.model.architecture = defaults.architecture;
+  options.model.level = level;
+  options.model.num_layers = defaults.num_layers;
+  options.model.norm = defaults.norm;
+  options.loss = defaults.loss;
+  options.batch_size = defaults.batch_size;
   return options;
 }
 

@@ -71,9 +71,8 @@ struct TrainOptions {
 // The models of a level: "sage, gcn".
 std::string ModelsOf(nn::ModelLevel level, std::string_view separator);
 
-// Options of a job that says no more than its model's architecture: as many layers, batches as large, and the loss, as
-// the model's row of nn::kModels says.
-TrainOptions DefaultOptions(nn::Architecture architecture);
+// Options of a job that says no more than its dataset: nn::DefaultsOf the level.
+TrainOptions DefaultOptions(nn::ModelLevel level);
 
 // What the job's evaluations report, in order; the first decides.
 std::vector<nn::Metric> MetricsOf(const TrainOptions& options);

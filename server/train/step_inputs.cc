@@ -16,6 +16,7 @@ enum Place : size_t {
   kGraphOfNode,
   kLabels,
   kRealNodes,
+  kRealGraphs,
   kStep,
   kPlaces
 };
@@ -56,6 +57,7 @@ graphcache::StepInputs MakeInputs(const data::PaddedBatch& host, const data::Gra
   t[kGraphOfNode] = View(host.graph_of_node.data(), {shape.nodes}, device);
   t[kLabels] = View(host.labels.data(), {shape.graphs, summary.num_targets}, device);
   t[kRealNodes] = View(&host.real.nodes, {1}, device);
+  t[kRealGraphs] = View(&host.real.graphs, {1}, device);
   t[kStep] = View(&step, {1}, device);
   return inputs;
 }
@@ -70,6 +72,7 @@ nn::GraphSetBatch BatchOf(const graphcache::StepInputs& inputs) {
           .graph_of_node = t[kGraphOfNode],
           .labels = t[kLabels],
           .real_nodes = t[kRealNodes],
+          .real_graphs = t[kRealGraphs],
           .step = t[kStep]};
 }
 

@@ -175,8 +175,18 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
   for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
     for (const nn::Loss loss : {nn::Loss::kCrossEntropy, nn::Loss::kBce}) {
       jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train.model.architecture = architecture;
-      job.spec.train.model.num_layers = 3;
+      job.spec.train.model = {.architecture = architecture,
+                              .level = nn::ModelLevel::kNode,
+                              .hidden_channels = 48,
+                              .num_layers = 3,
+                              .dropout = 0.5,
+                              .input_dropout = 0.25,
+                              .heads = 6,
+                              .norm = nn::Norm::kLayer,
+                              .residual = true,
+                              .jumping_knowledge = nn::JumpingKnowledge::kMax,
+                              .virtual_node = true,
+                              .normalize_features = true};
       job.spec.train.loss = loss;
       job.spec.train.class_weights = {0.25, 4};
       job.spec.train.nodes = {{15, 10, -1}, {20, 20, 20}, true, true, false, 64, false};
@@ -193,7 +203,24 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
   }
 }
 
-TEST(CreateRequestFromWire, WhatIsNotSaidFollowsFromTheArchitecture) {
+TEST(CreateRequestFromWire, WhatIsNotSaidFollowsFromTheDataset) {
+  v1::CreateJobRequest request = Minimal();
+  for (const nn::ModelLevel level : {nn::ModelLevel::kGraph, nn::ModelLevel::kNode}) {
+    const LevelOf level_of = [level](const DatasetId&) { return level; };
+    const auto said_nothing = CreateRequestFromWire(request, graphcache::PolicyOptions(), level_of);
+    ASSERT_TRUE(said_nothing.ok()) << said_nothing.status();
+    train::TrainOptions expected = train::DefaultOptions(level);
+    expected.dataset = said_nothing->spec.train.dataset;
+    expected.graph_cache = said_nothing->spec.train.graph_cache;
+    EXPECT_EQ(said_nothing->spec.train, expected);
+    v1::CreateJobRequest gin = request;
+    gin.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GIN);
+    expected.model.architecture = nn::Architecture::kGin;
+    EXPECT_EQ(CreateRequestFromWire(gin, graphcache::PolicyOptions(), level_of)->spec.train, expected);
+  }
+}
+
+TEST(CreateRequestFromWire, OfAnUnknownDatasetTheLevelFollowsFromWhatIsSaid) {
   const struct {
     const char* why;
     const char* wire;

@@ -31,7 +31,7 @@ TEST(DatasetPlanQueryFromWire, CarriesEveryField) {
   EXPECT_EQ(query.batch_size, 7);
   EXPECT_EQ(query.sampling,
             (data::NeighborSamplingOptions{.fan_outs = {15, -1}, .replace = true, .weighted = true, .seed = 9}));
-  EXPECT_EQ(DatasetPlanQueryFromWire({}).batch_size, train::DefaultOptions(nn::Architecture::kSage).batch_size)
+  EXPECT_EQ(DatasetPlanQueryFromWire({}).batch_size, train::DefaultOptions(nn::ModelLevel::kNode).batch_size)
       << "what a job takes";
 }
 

@@ -7,17 +7,12 @@
 namespace permafrost::client {
 namespace {
 
-TEST(JobDefault, SaysOnceWhatAllModelsShareAndApartWhatTheyDoNot) {
+TEST(JobDefault, SaysOnceWhatBothLevelsShareAndApartWhatTheyDoNot) {
   const auto epochs = [](const train::TrainOptions& o) { return absl::StrCat(o.epochs); };
   EXPECT_EQ(JobDefault(epochs), absl::StrCat("default ", train::TrainOptions().epochs));
 
   const auto name = [](const train::TrainOptions& o) { return NameOf(nn::kArchitectureNames, o.model.architecture); };
-  EXPECT_EQ(JobDefault(name).substr(0, 31), "default gine; of sage sage; of ");
-
-  const auto level = [](const train::TrainOptions& o) {
-    return std::string(nn::IsNodeLevel(o.model.architecture) ? "nodes" : "graphs");
-  };
-  EXPECT_EQ(JobDefault(level).substr(0, 24), "default graphs; of sage ");
+  EXPECT_EQ(JobDefault(name), "default gine; on one large graph sage");
 }
 
 }  // namespace

@@ -61,7 +61,19 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
 
 TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
   JobSpec spec;
-  spec.train = train::DefaultOptions(nn::Architecture::kGcn);
+  spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  spec.train.model = {.architecture = nn::Architecture::kGatv2,
+                      .level = nn::ModelLevel::kNode,
+                      .hidden_channels = 24,
+                      .num_layers = 3,
+                      .dropout = 0.5,
+                      .input_dropout = 0.25,
+                      .heads = 8,
+                      .norm = nn::Norm::kLayer,
+                      .residual = true,
+                      .jumping_knowledge = nn::JumpingKnowledge::kMax,
+                      .virtual_node = true,
+                      .normalize_features = true};
   spec.train.dataset = DatasetId("products");
   spec.train.loss = nn::Loss::kBce;
   spec.train.class_weights = {0.1, 2.0 / 3};

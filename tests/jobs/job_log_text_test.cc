@@ -27,7 +27,7 @@ TEST(JobLogTextTest, SubmittedNamesWhatMatters) {
 
 TEST(JobLogTextTest, SubmittedTellsHowANodeLevelJobSamples) {
   Job job = AJob();
-  job.spec.train = train::DefaultOptions(nn::Architecture::kSage);
+  job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
   EXPECT_THAT(SubmittedLine(job), HasSubstr("sage 2 x 64, the whole graph a step, loss cross-entropy"));
   job.spec.train.nodes.fan_outs = {15, -1};
   EXPECT_THAT(SubmittedLine(job), HasSubstr("sage 2 x 64, fan-out 15,all, loss"));
@@ -65,7 +65,7 @@ TEST(JobLogTextTest, TheMetricHasItsName) {
                 {nn::Loss::kBce, "ROC-AUC"}};
   for (const auto& c : kCases) {
     Job job = AJob();
-    job.spec.train = train::DefaultOptions(nn::Architecture::kSage);
+    job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
     job.spec.train.loss = c.loss;
     job.state = JobState::kSucceeded;
     job.result = train::RunResult{18, 0.25, 0.5, 0, 0.75, 0, 60, 1.5, 1};

@@ -116,7 +116,7 @@ TEST_F(JobManagerTest, ALargeGraphIsCheckedAndOpenedAsSuch) {
   });
   server_->Start();
   CreateRequest request = Server::Request("job-a");
-  request.spec.train = train::DefaultOptions(nn::Architecture::kSage);
+  request.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
   request.spec.train.dataset = DatasetId("cora");
   ASSERT_TRUE(server_->Create(request).ok());
   server_.AwaitEnd("job-a");

@@ -255,7 +255,7 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
   };
   for (const auto& c : kCases) {
     JobSpec spec;
-    spec.train = train::DefaultOptions(nn::Architecture::kSage);
+    spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
     spec.train.dataset = DatasetId("products");
     c.change(spec.train);
     Violations violations;

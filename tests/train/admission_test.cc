@@ -57,7 +57,7 @@ data::GraphSummary Graph() {
 }
 
 TrainOptions Sampled(std::vector<int64_t> fan_outs, bool replace) {
-  TrainOptions options = DefaultOptions(nn::Architecture::kSage);
+  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
   options.model.num_layers = std::ssize(fan_outs);
   options.nodes.fan_outs = std::move(fan_outs);
   options.nodes.replace = replace;
@@ -85,7 +85,8 @@ TEST(Admission, BothLevelsAreJudgedByTheGivenLimit) {
   EXPECT_EQ(GetViolations(refused)[0].field, "spec.model");
   EXPECT_THAT(GetViolations(refused)[0].description, HasSubstr("(its batches); this process may use 1 GB"));
 
-  TrainOptions whole = DefaultOptions(nn::Architecture::kGcn);
+  TrainOptions whole = DefaultOptions(nn::ModelLevel::kNode);
+  whole.model.architecture = nn::Architecture::kGcn;
   whole.model.hidden_channels = 256;
   EXPECT_TRUE(NodeModelFor(whole, Graph(), {100 * kGigabyte}, "").ok());
   const absl::Status too_large = NodeModelFor(whole, Graph(), {kGigabyte}, "spec.").status();
@@ -188,26 +189,47 @@ TEST(Admission, AnAdmittedJobFits) {
   const std::shared_ptr<const data::Graph> graphs[] = {
       WriteTinyGraph(dir.path() / "dense", {.nodes = 20'000}),
       WriteTinyGraph(dir.path() / "sparse", {.nodes = 20'000, .sparse = true, .weighted = true})};
+  // What adds to a plain model.
+  const std::pair<const char*, void (*)(nn::ModelOptions&)> kinds[] = {
+      {"", [](nn::ModelOptions&) {}},
+      {", dropout", [](nn::ModelOptions& m) { m.dropout = 0.5; }},
+      {", layer norm, residual, cat",
+       [](nn::ModelOptions& m) {
+         m.norm = nn::Norm::kLayer;
+         m.residual = true;
+         m.jumping_knowledge = nn::JumpingKnowledge::kCat;
+         if (m.level == nn::ModelLevel::kGraph) m.virtual_node = true;
+       }},
+      {", batch norm, max", [](nn::ModelOptions& m) {
+         m.norm = nn::Norm::kBatch;
+         m.jumping_knowledge = nn::JumpingKnowledge::kMax;
+         if (m.level == nn::ModelLevel::kNode) m.input_dropout = 0.5;
+         if (nn::TraitsOf(m.architecture).has_heads) m.heads = 4;
+       }}};
+  const auto set = ImportTinyGraphs(dir.path() / "set", 3000);
   for (const nn::ModelTraits& traits : nn::kModels) {
-    for (const int64_t layers : {1, 2, 4}) {
-      for (const double dropout : {0.0, 0.5}) {
-        TrainOptions options = DefaultOptions(traits.architecture);
-        options.model.hidden_channels = 32;
-        options.model.num_layers = layers;
-        options.model.dropout = dropout;
-        const std::string why = absl::StrCat(std::string(traits.name), ", ", layers, " layers, dropout ", dropout);
-        if (traits.level == nn::ModelLevel::kGraph) {
-          options.batch_size = 1000;
-          const auto set = ImportTinyGraphs(dir.path() / why, 3000);
-          ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, set), [&](uint64_t limit) {
-            return Task::CheckFits(options, set, {.limits = {limit}}, "", [] { return true; });
-          });
-          continue;
-        }
-        for (const auto& graph : graphs) {
-          ExpectJudgedByWhatItTakes(why, MeasuredPeak(options, graph), [&](uint64_t limit) {
-            return NodeModelFor(options, graph->summary(), {limit}, "").status();
-          });
+    for (const int64_t layers : {1, 3}) {
+      for (const auto& [kind, change] : kinds) {
+        for (const nn::ModelLevel level : {nn::ModelLevel::kGraph, nn::ModelLevel::kNode}) {
+          if (!traits.Serves(level)) continue;
+          TrainOptions options = DefaultOptions(level);
+          options.model.architecture = traits.architecture;
+          options.model.hidden_channels = 32;
+          options.model.num_layers = layers;
+          change(options.model);
+          const std::string why = absl::StrCat(std::string(traits.name), ", ", layers, " layers", kind);
+          if (level == nn::ModelLevel::kGraph) {
+            options.batch_size = 1000;
+            ExpectJudgedByWhatItTakes(why + ", of graphs", MeasuredPeak(options, set), [&](uint64_t limit) {
+              return Task::CheckFits(options, set, {.limits = {limit}}, "", [] { return true; });
+            });
+            continue;
+          }
+          for (const auto& graph : graphs) {
+            ExpectJudgedByWhatItTakes(why + ", of nodes", MeasuredPeak(options, graph), [&](uint64_t limit) {
+              return NodeModelFor(options, graph->summary(), {limit}, "").status();
+            });
+          }
         }
       }
     }

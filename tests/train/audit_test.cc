@@ -108,6 +108,8 @@ class TrainAuditTest : public testing::Test {
     options.batch_size = 9;
     if (c.blocks) {
       options.model.architecture = nn::Architecture::kSage;
+      options.model.level = nn::ModelLevel::kNode;
+      options.model.norm = nn::Norm::kNone;
       options.loss = nn::Loss::kL1;  // a class would hide a fault of a half
       options.nodes.fan_outs = {4, 3};
       options.batch_size = 50;

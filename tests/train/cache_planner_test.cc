@@ -111,7 +111,7 @@ TEST_F(CachePlannerTest, AStopIsHonoured) {
 
 TEST_F(CachePlannerTest, PlansJobsOnOneLargeGraph) {
   const auto graph = WriteTinyGraph(dir_.path() / "graph");
-  TrainOptions options = DefaultOptions(nn::Architecture::kSage);
+  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
   options.batch_size = 8;
   options.epochs = 3;
   auto plan = runner_->PlanCache({.options = options, .dataset = graph, .measure = true}, Always);

@@ -23,7 +23,9 @@ class FeatureReaderTest : public testing::Test {
   void SetUp() override { graph_ = WriteTinyGraph(dir_.path() / "graph"); }
   static TrainOptions Options(nn::Architecture architecture) {
     TrainOptions options;
-    options.model = {.architecture = architecture, .hidden_channels = 8, .num_layers = 2};
+    options.model = DefaultOptions(nn::ModelLevel::kNode).model;
+    options.model.architecture = architecture;
+    options.model.hidden_channels = 8;
     options.loss = nn::Loss::kCrossEntropy;
     options.batch_size = 16;
     options.epochs = 3;

@@ -38,7 +38,9 @@ struct Case {
 
 TrainOptions Sampled(nn::Architecture architecture) {
   TrainOptions options;
-  options.model = {.architecture = architecture, .hidden_channels = 16, .num_layers = 2};
+  options.model = DefaultOptions(nn::ModelLevel::kNode).model;
+  options.model.architecture = architecture;
+  options.model.hidden_channels = 16;
   options.optimizer.learning_rate = 1e-2;
   options.loss = nn::Loss::kCrossEntropy;
   options.nodes.fan_outs = {4, 3};
@@ -236,7 +238,8 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
 // With every neighbour sampled, a block's prediction is the whole graph's, and so is the layer-wise one.
 TEST_F(NodeTaskTest, SampledWholeAndLayerWisePredictionsAgree) {
   for (const bool sparse : {false, true}) {
-    for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
+    for (const nn::Architecture architecture :
+         {nn::Architecture::kSage, nn::Architecture::kGcn, nn::Architecture::kGin, nn::Architecture::kGatv2}) {
       const auto graph = Graph({.sparse = sparse, .weighted = true});
       TrainOptions options = Sampled(architecture);
       options.model.num_layers = 3;
@@ -414,7 +417,7 @@ TEST_F(NodeRunTest, WhatAGraphCannotServeIsRefusedBeforeTheRun) {
     const char* says;
   } kCases[] = {
       {"a graph-level model", with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGine; }), fine,
-       "spec.model.architecture", "one graph of 400 nodes; use sage or gcn"},
+       "spec.model.architecture", "one graph of 400 nodes; use sage or gcn or gin or gatv2"},
       {"no features", sage, with(fine, [](S& s) { s.node_features = {}; }), "spec.dataset", "no features"},
       {"no training nodes", sage, with(fine, [](S& s) { s.split_nodes = {}; }), "spec.dataset", "train split is empty"},
       {"no labels", sage, with(fine, [](S& s) { s.num_targets = 0; }), "spec.dataset", "no labels"},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <variant>
 #include <vector>
@@ -39,7 +40,9 @@ inline TrainOptions GraphJob() {
 
 inline TrainOptions NodeJob(nn::Architecture architecture) {
   TrainOptions options;
-  options.model = {.architecture = architecture, .hidden_channels = 16, .num_layers = 2};
+  options.model = DefaultOptions(nn::ModelLevel::kNode).model;
+  options.model.architecture = architecture;
+  options.model.hidden_channels = 16;
   options.optimizer.learning_rate = 1e-2;
   options.loss = nn::Loss::kCrossEntropy;
   options.nodes.fan_outs = {4, 3};
@@ -57,53 +60,98 @@ inline void AddLowerings(const std::string& name, const CaseData& data, TrainOpt
   }
 }
 
+// What models may have beside their convolutions, told apart by name.
+struct ModelParts {
+  const char* name;
+  void (*add)(nn::ModelOptions& model);
+};
+inline constexpr ModelParts kModelParts[] = {{"layer norm, residual, cat",
+                                              [](nn::ModelOptions& m) {
+                                                m.norm = nn::Norm::kLayer;
+                                                m.residual = true;
+                                                m.jumping_knowledge = nn::JumpingKnowledge::kCat;
+                                              }},
+                                             {"batch norm, max, dropout",
+                                              [](nn::ModelOptions& m) {
+                                                m.norm = nn::Norm::kBatch;
+                                                m.jumping_knowledge = nn::JumpingKnowledge::kMax;
+                                                m.dropout = 0.2;
+                                              }},
+                                             {"all else that its level has", [](nn::ModelOptions& m) {
+                                                const bool of_nodes = m.level == nn::ModelLevel::kNode;
+                                                m.norm = nn::Norm::kNone;
+                                                m.virtual_node = !of_nodes;
+                                                m.normalize_features = of_nodes;
+                                                m.input_dropout = of_nodes ? 0.3 : 0;
+                                                m.dropout = 0.1;
+                                                if (nn::TraitsOf(m.architecture).has_heads) m.heads = 4;
+                                              }}};
+
+inline void AddSetCases(const nn::ModelTraits& model, std::vector<StepCase>& cases) {
+  const std::string name(model.name);
+  TrainOptions plain = GraphJob(), everything = GraphJob(), single = GraphJob();
+  plain.model.architecture = everything.model.architecture = single.model.architecture = model.architecture;
+  everything.model.dropout = 0.3;
+  everything.model.pooling = nn::Pooling::kSum;
+  everything.optimizer = {
+      .algorithm = nn::OptimizerAlgorithm::kAdamW, .learning_rate = 3e-3, .weight_decay = 0.01, .max_grad_norm = 0.1};
+  everything.loss = nn::Loss::kMse;
+  single.batch_size = 1;  // graphs of one node, and without edges, among them
+  single.epochs = 1;
+  cases.push_back({name, 100, plain});
+  cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
+  cases.push_back({name + ", batches of one graph", 60, single});
+  for (const ModelParts& parts : kModelParts) {
+    TrainOptions options = plain;
+    parts.add(options.model);
+    cases.push_back({name + ", " + parts.name, 60, options});
+  }
+  AddLowerings(name, 60, everything, cases);
+}
+
+inline void AddNodeCases(const nn::ModelTraits& model, std::vector<StepCase>& cases) {
+  const std::string name = std::string(model.name) + " of nodes";
+  TrainOptions plain = NodeJob(model.architecture), dropout = plain, deep = plain, many = plain, wide = plain,
+               whole = plain;
+  dropout.model.dropout = 0.4;
+  dropout.class_weights = {1, 2, 0.5};
+  dropout.optimizer.max_grad_norm = 0.1;
+  deep.model.num_layers = 3;
+  deep.nodes.fan_outs = {3, -1, 2};
+  deep.nodes.replace = true;
+  many.loss = nn::Loss::kBce;
+  many.nodes.weighted = true;
+  wide.nodes.fan_outs = {200, 200};
+  wide.nodes.replace = true;
+  wide.batch_size = 79;  // the last batch has three seeds, evaluation's has one
+  whole.nodes.fan_outs = {};
+  cases.push_back({name, TinyGraphOptions{}, plain});
+  cases.push_back({name + ", weighted edges", TinyGraphOptions{.weighted = true}, plain});
+  cases.push_back(
+      {name + ", sparse features, dropout, class weights, clipping", TinyGraphOptions{.sparse = true}, dropout});
+  cases.push_back({name + ", three layers, all neighbours in the second", TinyGraphOptions{}, deep});
+  cases.push_back({name + ", sparse features, several targets, drawn by weight",
+                   TinyGraphOptions{.sparse = true, .weighted = true, .targets = 3}, many});
+  cases.push_back({name + ", odd batches", TinyGraphOptions{}, wide});
+  cases.push_back({name + " on the whole graph", TinyGraphOptions{}, whole, true});
+  for (const ModelParts& parts : kModelParts) {
+    TrainOptions options = deep;
+    parts.add(options.model);
+    cases.push_back({name + ", " + parts.name, TinyGraphOptions{}, options});
+    if (&parts != &kModelParts[std::size(kModelParts) - 1]) continue;
+    options.model.num_layers = 2;
+    options.nodes = whole.nodes;
+    cases.push_back(
+        {name + " on the whole graph, sparse, " + parts.name, TinyGraphOptions{.sparse = true}, options, true});
+  }
+  AddLowerings(name, TinyGraphOptions{}, dropout, cases);
+}
+
 inline std::vector<StepCase> StepCases() {
-  using enum nn::Architecture;
   std::vector<StepCase> cases;
   for (const nn::ModelTraits& model : nn::kModels) {
-    const std::string name(model.name);
-    if (model.level == nn::ModelLevel::kGraph) {
-      TrainOptions plain = GraphJob(), everything = GraphJob(), single = GraphJob();
-      plain.model.architecture = everything.model.architecture = single.model.architecture = model.architecture;
-      everything.model.dropout = 0.3;
-      everything.model.pooling = nn::Pooling::kSum;
-      everything.optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
-                              .learning_rate = 3e-3,
-                              .weight_decay = 0.01,
-                              .max_grad_norm = 0.1};
-      everything.loss = nn::Loss::kMse;
-      single.batch_size = 1;  // graphs of one node, and without edges, among them
-      single.epochs = 1;
-      cases.push_back({name, 100, plain});
-      cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
-      cases.push_back({name + ", batches of one graph", 60, single});
-      AddLowerings(name, 60, everything, cases);
-      continue;
-    }
-    TrainOptions plain = NodeJob(model.architecture), dropout = plain, deep = plain, many = plain, wide = plain,
-                 whole = plain;
-    dropout.model.dropout = 0.4;
-    dropout.class_weights = {1, 2, 0.5};
-    dropout.optimizer.max_grad_norm = 0.1;
-    deep.model.num_layers = 3;
-    deep.nodes.fan_outs = {3, -1, 2};
-    deep.nodes.replace = true;
-    many.loss = nn::Loss::kBce;
-    many.nodes.weighted = true;
-    wide.nodes.fan_outs = {200, 200};
-    wide.nodes.replace = true;
-    wide.batch_size = 79;  // the last batch has three seeds, evaluation's has one
-    whole.nodes.fan_outs = {};
-    cases.push_back({name, TinyGraphOptions{}, plain});
-    cases.push_back({name + ", weighted edges", TinyGraphOptions{.weighted = true}, plain});
-    cases.push_back(
-        {name + ", sparse features, dropout, class weights, clipping", TinyGraphOptions{.sparse = true}, dropout});
-    cases.push_back({name + ", three layers, all neighbours in the second", TinyGraphOptions{}, deep});
-    cases.push_back({name + ", sparse features, several targets, drawn by weight",
-                     TinyGraphOptions{.sparse = true, .weighted = true, .targets = 3}, many});
-    cases.push_back({name + ", odd batches", TinyGraphOptions{}, wide});
-    cases.push_back({name + " on the whole graph", TinyGraphOptions{}, whole, true});
-    AddLowerings(name, TinyGraphOptions{}, dropout, cases);
+    if (model.of_graphs) AddSetCases(model, cases);
+    if (model.of_nodes) AddNodeCases(model, cases);
   }
   return cases;
 }

@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace permafrost::nn::HWY_NAMESPACE {
 
 // Columns [c, c + kVectors vectors) of one row.
-template <int kVectors, class D, class T>
+template <int kVectors, bool kEdges, class D, class T>
 HWY_INLINE void SumColumns(D d, const GineMessages<T>& m, const int64_t* source, int64_t begin, int64_t end,
                            const T* HWY_RESTRICT own, T* HWY_RESTRICT sum, int64_t c) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -21,6 +21,11 @@ HWY_INLINE void SumColumns(D d, const GineMessages<T>& m, const int64_t* source,
   for (int v = 0; v < kVectors; ++v) total[v] = hn::LoadU(d, own + c + v * lanes);
   for (int64_t k = begin; k < end; ++k) {
     const T* const x = m.x + source[k] * m.width + c;
+    if constexpr (!kEdges) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) total[v] = hn::Add(total[v], hn::LoadU(d, x + v * lanes));
+      continue;
+    }
     const T* const e = m.edges + (m.code == nullptr ? k : m.code[k]) * m.width + c;
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
@@ -33,7 +38,7 @@ HWY_INLINE void SumColumns(D d, const GineMessages<T>& m, const int64_t* source,
   for (int v = 0; v < kVectors; ++v) hn::StoreU(total[v], d, sum + c + v * lanes);
 }
 
-template <int kVectors, class D, class T>
+template <int kVectors, bool kEdges, class D, class T>
 HWY_INLINE void GradientColumns(D d, const GineMessages<T>& m, const int32_t* target, const int32_t* edge,
                                 int64_t begin, int64_t end, const T* HWY_RESTRICT own, const T* HWY_RESTRICT g,
                                 int64_t row, T* HWY_RESTRICT gx, T* HWY_RESTRICT ge, int64_t c) {
@@ -45,6 +50,12 @@ HWY_INLINE void GradientColumns(D d, const GineMessages<T>& m, const int32_t* ta
     x[v] = hn::LoadU(d, own + c + v * lanes);
   }
   for (int64_t p = begin; p < end; ++p) {
+    if constexpr (!kEdges) {
+      const T* const from = g + target[p] * m.width + c;
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) total[v] = hn::Add(total[v], hn::LoadU(d, from + v * lanes));
+      continue;
+    }
     const int64_t code = m.code == nullptr ? edge[p] : m.code[edge[p]];
     const T* const e = m.edges + code * m.width + c;
     const T* const from = g + target[p] * m.width + c;
@@ -61,25 +72,36 @@ HWY_INLINE void GradientColumns(D d, const GineMessages<T>& m, const int32_t* ta
   for (int v = 0; v < kVectors; ++v) hn::StoreU(total[v], d, gx + c + v * lanes);
 }
 
-template <class T>
-void Sum(const GineMessages<T>& m, const int32_t* offsets, const int64_t* source, int64_t begin, int64_t end, T* sum) {
+template <bool kEdges, class T>
+void SumRows(const GineMessages<T>& m, const int32_t* offsets, const int64_t* source, int64_t begin, int64_t end,
+             T* sum) {
   for (int64_t i = begin; i < end; ++i) {
     ForColumns<4, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
-      SumColumns<decltype(vectors)::value>(d, m, source, offsets[i], offsets[i + 1], m.x + i * m.width,
-                                           sum + i * m.width, c);
+      SumColumns<decltype(vectors)::value, kEdges>(d, m, source, offsets[i], offsets[i + 1], m.x + i * m.width,
+                                                   sum + i * m.width, c);
     });
   }
 }
+template <class T>
+void Sum(const GineMessages<T>& m, const int32_t* offsets, const int64_t* source, int64_t begin, int64_t end, T* sum) {
+  (m.edges == nullptr ? SumRows<false, T> : SumRows<true, T>)(m, offsets, source, begin, end, sum);
+}
 
+template <bool kEdges, class T>
+void GradientRows(const GineMessages<T>& m, const int32_t* offsets, const int32_t* target, const int32_t* edge,
+                  const T* g, int64_t begin, int64_t end, T* gx, T* ge) {
+  for (int64_t j = begin; j < end; ++j) {
+    ForColumns<4, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
+      GradientColumns<decltype(vectors)::value, kEdges>(d, m, target, edge, offsets[j], offsets[j + 1],
+                                                        m.x + j * m.width, g, j, gx + j * m.width, ge, c);
+    });
+  }
+}
 template <class T>
 void Gradient(const GineMessages<T>& m, const int32_t* offsets, const int32_t* target, const int32_t* edge, const T* g,
               int64_t begin, int64_t end, T* gx, T* ge) {
-  for (int64_t j = begin; j < end; ++j) {
-    ForColumns<4, T>(m.width, [&](auto d, auto vectors, int64_t c) HWY_ATTR {
-      GradientColumns<decltype(vectors)::value>(d, m, target, edge, offsets[j], offsets[j + 1], m.x + j * m.width, g, j,
-                                                gx + j * m.width, ge, c);
-    });
-  }
+  (m.edges == nullptr ? GradientRows<false, T> : GradientRows<true, T>)(m, offsets, target, edge, g, begin, end, gx,
+                                                                        ge);
 }
 
 // Highway exports plain functions: one of each for each type.

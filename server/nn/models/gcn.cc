@@ -2,11 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
@@ -67,55 +64,42 @@ Tensor Aggregate(const Tensor& h, int64_t first_row, const Tensor& offsets, cons
 
 }  // namespace
 
-Gcn::Gcn(const NodeModelOptions& options, uint64_t seed, at::Device device) : LayeredModel(options, seed, device) {
-  for (int64_t l = 0; l < num_layers(); ++l) {
-    const std::string conv = absl::StrCat("convs.", l);
-    const int64_t in = input_width(l), out = output_width(l);
-    Layer layer;
-    layer.bias = AddZeros(conv + ".bias", {out});
-    layer.weight = AddUniform(conv + ".lin.weight", {out, in}, std::sqrt(6.0 / static_cast<double>(in + out)));
-    layers_.push_back(std::move(layer));
-  }
-}
+Gcn::Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape)
+    : in_(shape.in),
+      out_(shape.out),
+      bias_(weights.Filled(name + ".bias", {out_}, 0)),
+      weight_(weights.Glorot(name + ".lin.weight", {out_, in_}, in_, out_)) {}
 
-MessageNorm Gcn::NormOf(const NodeBlock& block) const {
-  const at::ScalarType type = layers_[0].weight.scalar_type();
-  const InEdges edges(0, block.offsets, block.sources, block.edge_weights, type);
+MessageNorm Gcn::NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
+                        at::ScalarType type) {
+  const InEdges edges(0, offsets, sources, edge_weights, type);
   const Tensor factors = edges.InverseSqrtDegrees();
   // Rows beyond have no edge but their self-loop.
-  const Tensor beyond = at::ones({block.row_ends.back() - factors.size(0)}, factors.options());
+  const Tensor beyond = at::ones({rows - factors.size(0)}, factors.options());
   return edges.NormOf(factors, at::cat({factors, beyond}));
 }
 
-Tensor Gcn::InverseSqrtDegrees(const Chunk& chunk) const {
-  return InEdges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, layers_[0].weight.scalar_type())
-      .InverseSqrtDegrees();
+Tensor Gcn::InverseSqrtDegrees(const NodeModel::Chunk& chunk, at::ScalarType type) {
+  return InEdges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, type).InverseSqrtDegrees();
 }
 
-Tensor Gcn::Convolve(int64_t l, const InputRows& in, const ConvEdges& edges, const ConvActivation& activation) const {
-  const Layer& layer = layers_[static_cast<size_t>(l)];
-  if (AggregatesFirst(in, edges, layer.weight)) {
-    return GraphConv(in.dense, edges, layer.weight, layer.bias, {}, activation);
+Tensor Gcn::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+  if (AggregatesFirst(in, call.edges, weight_)) {
+    return GraphConv(in.dense, call.edges, weight_, bias_, {}, call.activation);
   }
-  return GraphConv(Linear(in, layer.weight), edges, {}, layer.bias, {}, activation);
+  return GraphConv(MultiplyRows(in, weight_), call.edges, {}, bias_, {}, call.activation);
 }
 
-bool Gcn::ProjectsNothing(int64_t l) const { return input_width(l) <= output_width(l); }
-
-int64_t Gcn::projected_width(int64_t l) const { return std::min(input_width(l), output_width(l)); }
-
-Tensor Gcn::Project(int64_t l, const InputRows& rows) {
-  const Tensor& weight = layers_[static_cast<size_t>(l)].weight;
-  return ProjectsNothing(l) ? Dense(rows, weight) : Linear(rows, weight);
+Tensor Gcn::Project(const NodeModel::InputRows& rows) const {
+  return ProjectsNothing() ? DenseRows(rows, weight_) : MultiplyRows(rows, weight_);
 }
 
-Tensor Gcn::ConvolveProjected(int64_t l, const Tensor& projected, const Chunk& chunk) const {
-  const Layer& layer = layers_[static_cast<size_t>(l)];
+Tensor Gcn::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
   const InEdges edges(chunk.first_row, chunk.offsets, chunk.sources, chunk.edge_weights, projected.scalar_type());
   const Tensor own = chunk.inverse_sqrt_degrees.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
   const MessageNorm norm = edges.NormOf(own, chunk.inverse_sqrt_degrees);
   const Tensor out = Aggregate(projected, chunk.first_row, chunk.offsets, chunk.sources, norm);
-  return ProjectsNothing(l) ? LinearRows(out, layer.weight, layer.bias) : out + layer.bias;
+  return ProjectsNothing() ? LinearRows(out, weight_, bias_) : out + bias_;
 }
 
 }  // namespace permafrost::nn

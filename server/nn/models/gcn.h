@@ -3,38 +3,36 @@
 // networks", as PyG's GCNConv: a self-loop that is there keeps its weight, the others get 1.
 #pragma once
 
-#include <vector>
+#include <algorithm>
+#include <string>
 
-#include "nn/models/layered_model.h"
+#include "nn/models/convolution.h"
 
 namespace permafrost::nn {
 
-// Threads: the device thread. Owns its tensors.
-class Gcn final : public LayeredModel {
+// Threads: the device thread.
+class Gcn final : public Convolution {
  public:
   // Weights are drawn with PyG's initialisers: Glorot, bias 0.
-  Gcn(const NodeModelOptions& options, uint64_t seed, at::Device device);
-  static ModelCost Cost(const NodeModelOptions& options, const StepRows& rows) {
-    return LayeredModel::Cost(options, rows, /*weights=*/1);
+  Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
+                            int64_t rows, at::ScalarType type);
+  static at::Tensor InverseSqrtDegrees(const NodeModel::Chunk& chunk, at::ScalarType type);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows) {
+    return GraphConvCost(shape, rows, /*weights=*/1);
   }
 
-  at::Tensor Project(int64_t layer, const InputRows& rows) override;
-  int64_t projected_width(int64_t layer) const override;
-  at::Tensor InverseSqrtDegrees(const Chunk& chunk) const override;
+  at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  at::Tensor Project(const NodeModel::InputRows& rows) const override;
+  int64_t projected_width() const override { return std::min(in_, out_); }
+  at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  struct Layer {
-    at::Tensor weight, bias;
-  };
   // Whether Project hands the input on: where that is narrower than the product.
-  bool ProjectsNothing(int64_t layer) const;
+  bool ProjectsNothing() const { return in_ <= out_; }
 
-  MessageNorm NormOf(const NodeBlock& block) const override;
-  at::Tensor Convolve(int64_t layer, const InputRows& in, const ConvEdges& edges,
-                      const ConvActivation& activation) const override;
-  at::Tensor ConvolveProjected(int64_t layer, const at::Tensor& projected, const Chunk& chunk) const override;
-
-  std::vector<Layer> layers_;
+  int64_t in_, out_;
+  at::Tensor bias_, weight_;
 };
 
 }  // namespace permafrost::nn

@@ -18,8 +18,9 @@ struct GraphSetBatch {
   at::Tensor graph_of_node;  // [N] int64; padding nodes belong to the last graph
   at::Tensor labels;         // [G, targets] float32, NaN where missing and in padding graphs
   // Tensors, so that one executable serves many batches and steps.
-  at::Tensor real_nodes;  // [1] int64: rows that batch norm may see
-  at::Tensor step;        // [1] int64: optimizer steps done; which masks dropout draws
+  at::Tensor real_nodes;   // [1] int64: rows that batch norm may see
+  at::Tensor real_graphs;  // [1] int64: graphs that the virtual node's batch norm may see
+  at::Tensor step;         // [1] int64: optimizer steps done; which masks dropout draws
 };
 
 }  // namespace permafrost::nn

@@ -1,144 +1,215 @@
 #include "nn/models/layered_model.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "nn/models/jumping_knowledge.h"
 #include "nn/ops/lowering.h"
-#include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
 
 using at::Tensor;
 
-LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device)
-    : options_(options), seed_(seed), device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
+namespace {
 
-// Counted from Forward and GraphConv: autograd saves what each layer multiplies and its output; while a layer runs
-// back, gradients of its output, of what was multiplied (with its packed copy) and, twice, of its input are there, with
-// the weights' gradients by chunk and the transposed edges.
-ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& rows, int weights) {
-  const auto layers = static_cast<size_t>(options.model.num_layers);
-  const auto hidden = static_cast<double>(options.model.hidden_channels);
+// Masks of the input's dropout, beside those of the layers.
+constexpr int64_t kInputMasks = 1 << 21;
+
+bool IsJoined(const ModelOptions& model) { return model.jumping_knowledge != JumpingKnowledge::kLast; }
+// A last layer whose rows are the predictions has no norm, ReLU or dropout.
+bool IsOutput(const ModelOptions& model, int64_t layer) { return layer + 1 == model.num_layers && !IsJoined(model); }
+
+ConvShape ShapeOf(const NodeModelOptions& options, int64_t layer) {
+  const ModelOptions& model = options.model;
+  const bool output = IsOutput(model, layer);
+  return {.in = layer == 0 ? options.in_channels : model.hidden_channels,
+          .out = output ? options.num_outputs : model.hidden_channels,
+          .heads = model.heads,
+          .joins_heads = !output};
+}
+
+// Of sparse rows.
+Tensor ValuesOf(const NodeModel::InputRows& rows) {
+  if (rows.feature_values.defined()) return rows.feature_values;
+  return at::ones({rows.feature_columns.size(0)}, rows.feature_columns.options().dtype(at::kFloat));
+}
+
+// Each row divided by the sum of its magnitudes; rows of zeros stay.
+NodeModel::InputRows Normalised(NodeModel::InputRows rows) {
+  if (rows.dense.defined()) {
+    const Tensor sums = rows.dense.abs().sum(1, /*keepdim=*/true);
+    rows.dense = rows.dense / at::where(sums.gt(0), sums, at::ones({}, sums.options()));
+    return rows;
+  }
+  const Tensor entries = at::arange(rows.feature_columns.size(0), rows.feature_columns.options());
+  const Tensor row = SegmentOfEntry(rows.feature_offsets, entries.size(0));
+  const Tensor values = ValuesOf(rows);
+  const Tensor sums = SegmentSum(values.abs().unsqueeze(1), rows.feature_offsets, entries, {}).squeeze(1);
+  const Tensor divisors = at::where(sums.gt(0), sums, at::ones({}, sums.options()));
+  rows.feature_values = values / SelectRows(divisors, row.clamp_max(divisors.size(0) - 1));
+  return rows;
+}
+
+}  // namespace
+
+LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::Device device)
+    : options_(options), seed_(seed), kind_(ConvolutionOf(options.model.architecture)) {
+  WeightMaker weights(seed, device, tensors_);
+  const ModelOptions& model = options.model;
+  for (int64_t l = 0; l < model.num_layers; ++l) {
+    convolutions_.push_back(kind_.make(weights, absl::StrCat("convs.", l), ShapeOf(options, l)));
+  }
+  for (int64_t l = 0; l < model.num_layers && !IsOutput(model, l); ++l) {
+    norms_.emplace_back(weights, absl::StrCat("norms.", l), model.norm, model.hidden_channels);
+  }
+  if (IsJoined(model)) joining_ = weights.MakeLinear("lin", JoinedWidth(model), options.num_outputs);
+}
+
+// Convolutions, and what stands beside them. Edges: GCN's norm before the first layer takes three values of 8 bytes of
+// each; the transpose takes less.
+ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& rows) {
+  const ModelOptions& model = options.model;
+  const ConvolutionKind& kind = ConvolutionOf(model.architecture);
+  const auto layers = static_cast<size_t>(model.num_layers);
+  const auto hidden = static_cast<double>(model.hidden_channels), outputs = static_cast<double>(options.num_outputs);
   ModelCost cost;
   double backward = 0;
   for (size_t l = 0; l < layers; ++l) {
-    const double in = l == 0 ? static_cast<double>(options.in_channels) : hidden;
-    const double out = l + 1 == layers ? static_cast<double>(options.num_outputs) : hidden;
-    const double sources = rows.nodes[layers - l], targets = rows.nodes[layers - l - 1];
-    cost.parameters += weights * in * out + out;
-    // Rows that a weight follows: sums, and of two weights the rows themselves beside them.
-    const bool aggregates_first = in <= out || targets < sources;
-    const double multiplied = aggregates_first ? weights * in : 0;
-    cost.activations += targets * (multiplied + out);
-    const double of_input = l == 0 ? sources * std::min(in, out) : 3 * sources * in;
-    const double partial = multiplied * out + out;
-    const auto chunks =
-        static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(targets), static_cast<int64_t>(partial)));
-    backward = std::max(backward, targets * (2 * out + std::max(2 * multiplied, out)) + chunks * partial + of_input);
+    const double targets = rows.nodes[layers - l - 1];
+    const ConvCost of_layer =
+        kind.cost(ShapeOf(options, static_cast<int64_t>(l)),
+                  {.sources = rows.nodes[layers - l], .targets = targets, .edges = rows.edges, .first = l == 0});
+    cost.parameters += of_layer.parameters;
+    cost.activations += of_layer.saved;
+    backward = std::max(backward, of_layer.backward);
+    if (IsOutput(model, static_cast<int64_t>(l))) continue;
+    cost.parameters += RowNorm::Parameters(model.norm, hidden);
+    // Batch norm keeps its input, its centered rows and its output; layer norm its output, before and after ReLU. The
+    // sum of a residual is one more.
+    const double of_norm = model.norm == Norm::kBatch ? 4 : model.norm == Norm::kLayer ? 2 : 0;
+    const double kept = of_norm + (model.dropout > 0 ? 1 : 0) + (model.residual && l > 0 ? 1 : 0);
+    cost.activations += kept * targets * hidden;
+    if (of_norm > 0) backward = std::max(backward, of_layer.backward + (of_norm - 1) * targets * hidden);
   }
-  // Edges: GCN's norm before the first layer takes three values of 8 bytes of each; the transpose takes less.
-  cost.activations += backward + 6 * rows.edges + 4 * rows.nodes.back() +
-                      4 * rows.nodes.front() * static_cast<double>(options.num_outputs);
+  if (IsJoined(model)) {
+    const auto joined = static_cast<double>(JoinedWidth(model));
+    cost.parameters += joined * outputs + outputs;
+    cost.activations += (layers > 1 ? 2 : 1) * rows.nodes.front() * joined;
+  }
+  if (model.input_dropout > 0 || model.normalize_features) {
+    cost.activations += 3 * rows.nodes.back() * static_cast<double>(options.in_channels);
+  }
+  cost.activations += backward + 6 * rows.edges + 4 * rows.nodes.back() + 4 * rows.nodes.front() * outputs;
   return cost;
 }
 
-int64_t LayeredModel::input_width(int64_t layer) const {
-  return layer == 0 ? options_.in_channels : options_.model.hidden_channels;
-}
-
-int64_t LayeredModel::output_width(int64_t layer) const {
-  return layer == num_layers() - 1 ? options_.num_outputs : options_.model.hidden_channels;
-}
-
-Tensor LayeredModel::AddUniform(std::string name, at::IntArrayRef sizes, double bound) {
-  return tensors_.AddParameter(std::move(name),
-                               at::empty(sizes, at::kFloat).uniform_(-bound, bound, generator_).to(device_));
-}
-
-Tensor LayeredModel::AddZeros(std::string name, at::IntArrayRef sizes) {
-  return tensors_.AddParameter(std::move(name), at::zeros(sizes, at::TensorOptions().device(device_)));
-}
-
-LayeredModel::InputRows LayeredModel::FirstRows(const InputRows& rows, int64_t count) {
-  InputRows first = rows;
+NodeModel::InputRows LayeredModel::Input(const NodeBlock& block, Mode mode) const {
+  InputRows rows{block.features, block.feature_offsets, block.feature_columns, block.feature_values};
+  if (options_.model.normalize_features) rows = Normalised(std::move(rows));
+  const double p = mode == Mode::kTrain ? options_.model.input_dropout : 0;
+  if (p == 0) return rows;
+  const DropoutKey key{.seed = seed_, .layer = kInputMasks};
   if (rows.dense.defined()) {
-    first.dense = rows.dense.narrow(0, 0, count);
-  } else {
-    first.feature_offsets = rows.feature_offsets.narrow(0, 0, count + 1);
+    rows.dense = Dropout(rows.dense, block.step, key, p, block.row_keys);
+    return rows;
   }
-  return first;
-}
-
-Tensor LayeredModel::Linear(const InputRows& rows, const Tensor& weight) {
-  if (rows.dense.defined()) return LinearRows(rows.dense, weight);
-  const Tensor& values = rows.feature_values;
-  return SparseLinear(weight, rows.feature_offsets, rows.feature_columns,
-                      values.defined() ? values.to(weight.scalar_type()) : values);
-}
-
-Tensor LayeredModel::Dense(const InputRows& rows, const Tensor& weight) {
-  return rows.dense.defined() ? rows.dense : Linear(rows, at::eye(weight.size(1), weight.options()));
-}
-
-bool LayeredModel::AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& weight) {
-  if (!in.dense.defined()) return false;
-  return !edges.offsets.defined() || edges.offsets.size(0) - 1 < in.dense.size(0) || weight.size(1) <= weight.size(0);
+  // Entries stand for themselves: padding rows have none.
+  const Tensor values = rows.feature_values.defined() ? rows.feature_values
+                                                      : at::ones({rows.feature_columns.size(0)},
+                                                                 rows.feature_columns.options().dtype(at::kFloat));
+  rows.feature_values = Dropout(values.unsqueeze(1), block.step, key, p).squeeze(1);
+  return rows;
 }
 
 Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
-  const int64_t layers = num_layers(), depths = std::ssize(block.row_ends);
-  const bool sums_made = depths == layers;
+  const ModelOptions& model = options_.model;
+  const int64_t layers = model.num_layers, depths = std::ssize(block.row_ends);
+  const bool sums_made = depths == layers, training = mode == Mode::kTrain;
   TORCH_CHECK(layers > 0 && (depths == layers + 1 || sums_made), "NodeModel: row_ends has ", depths,
               " entries, the model ", layers, " layers");
-  const MessageNorm norm = NormOf(block);
+  const MessageNorm norm = kind_.norm(block.offsets, block.sources, block.edge_weights, block.row_ends.back(), type());
   const CsrTranspose transpose = block.transpose.offsets.defined() || !at::GradMode::is_enabled()
                                      ? block.transpose
                                      : TransposeCsr(block.offsets, block.sources, block.row_ends.back());
-  InputRows rows{block.features, block.feature_offsets, block.feature_columns, block.feature_values};
+  const bool has_norm = model.norm != Norm::kNone;
+  InputRows rows = Input(block, mode);
+  std::vector<Tensor> outputs;
   for (int64_t l = 0; l < layers; ++l) {
     const int64_t targets = block.row_ends[static_cast<size_t>(layers - l - 1)];
     const auto first = [targets](const Tensor& of_rows) {
       return of_rows.defined() ? of_rows.narrow(0, 0, targets) : of_rows;
     };
-    ConvEdges edges;
+    const bool last = IsOutput(model, l);
+    const ConvActivation activation{.relu = !last,
+                                    .step = block.step,
+                                    .key = {.seed = seed_, .layer = l},
+                                    .p = !last && training ? model.dropout : 0,
+                                    .row_keys = first(block.row_keys)};
+    ConvCall call{.edges = {}, .edge_rows = {}, .activation = activation, .attention_p = training ? model.dropout : 0};
     if (l > 0 || !sums_made) {
-      edges = {.offsets = block.offsets.narrow(0, 0, targets + 1),
-               .sources = block.sources,
-               .transpose = transpose,
-               .weights = norm.weights,
-               .self = first(norm.self),
-               .scale = first(norm.scale)};
+      call.edges = {.offsets = block.offsets.narrow(0, 0, targets + 1),
+                    .sources = block.sources,
+                    .transpose = transpose,
+                    .weights = norm.weights,
+                    .self = first(norm.self),
+                    .scale = first(norm.scale)};
     }
-    const bool last = l == layers - 1;
-    const Tensor h = Convolve(l, rows, edges,
-                              {.relu = !last,
-                               .step = block.step,
-                               .key = {.seed = seed_, .layer = l},
-                               .p = !last && mode == Mode::kTrain ? options_.model.dropout : 0,
-                               .row_keys = first(block.row_keys)});
+    const bool norms = !last && has_norm;
+    if (norms) {
+      call.activation.relu = false;
+      call.activation.p = 0;
+    }
+    const auto& convolution = *convolutions_[static_cast<size_t>(l)];
+    Tensor h = convolution.Apply(rows, call);
+    if (norms)
+      h = norms_[static_cast<size_t>(l)].Activate(h, {.count = {}, .keys = activation.row_keys}, training, activation);
+    if (model.residual && !last && l > 0) h = h + rows.dense.narrow(0, 0, targets);
+    if (joining_) outputs.push_back(h.narrow(0, 0, block.row_ends.front()));
     rows = {.dense = h, .feature_offsets = {}, .feature_columns = {}, .feature_values = {}};
   }
-  return rows.dense;
+  return joining_ ? (*joining_)(Join(outputs, model.jumping_knowledge)) : rows.dense;
+}
+
+Tensor LayeredModel::Project(int64_t layer, const InputRows& rows) {
+  const auto& convolution = *convolutions_[static_cast<size_t>(layer)];
+  return convolution.Project(layer == 0 && options_.model.normalize_features ? Normalised(rows) : rows);
+}
+
+int64_t LayeredModel::projected_width(int64_t layer) const {
+  return convolutions_[static_cast<size_t>(layer)]->projected_width();
+}
+
+Tensor LayeredModel::InverseSqrtDegrees(const Chunk& chunk) const {
+  return kind_.inverse_sqrt_degrees == nullptr ? Tensor() : kind_.inverse_sqrt_degrees(chunk, type());
 }
 
 Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk& chunk) {
-  const Tensor out = ConvolveProjected(layer, projected, chunk);
-  return layer == num_layers() - 1 ? out : out.relu();
+  const Tensor out = convolutions_[static_cast<size_t>(layer)]->Combine(projected, chunk);
+  if (IsOutput(options_.model, layer)) return out;
+  return norms_[static_cast<size_t>(layer)].Activate(out, {}, /*training=*/false,
+                                                     {.relu = true, .step = {}, .key = {}, .row_keys = {}});
 }
 
 std::string LayeredModel::Describe() const {
-  return nlohmann::json{{"architecture", kArchitectureNames.Name(options_.model.architecture)},
+  const ModelOptions& model = options_.model;
+  return nlohmann::json{{"architecture", kArchitectureNames.Name(model.architecture)},
+                        {"level", kModelLevelNames.Name(ModelLevel::kNode)},
                         {"in_channels", options_.in_channels},
-                        {"hidden_channels", options_.model.hidden_channels},
-                        {"num_layers", options_.model.num_layers},
+                        {"hidden_channels", model.hidden_channels},
+                        {"num_layers", model.num_layers},
                         {"out_channels", options_.num_outputs},
-                        {"dropout", options_.model.dropout}}
+                        {"dropout", model.dropout},
+                        {"input_dropout", model.input_dropout},
+                        {"heads", model.heads},
+                        {"norm", kNormNames.Name(model.norm)},
+                        {"residual", model.residual},
+                        {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
+                        {"normalize_features", model.normalize_features}}
       .dump();
 }
 

@@ -30,8 +30,9 @@ struct NodeBlock {
   // Of all rows, where it is known beforehand; undefined: a step that needs it makes it.
   CsrTranspose transpose;
   at::Tensor labels;  // [row_ends[0], targets] float32, NaN where missing and in padding rows
-  // [N] int64: place of each row among the real rows, anything in padding; what stands for the
-  // row where dropout draws its masks, so that padding between the segments shifts none. Undefined: its own place.
+  // [N] int64: place of each row among the real rows, below 0 in padding; what stands for the row where dropout draws
+  // its masks, so that padding between the segments shifts none, and which rows batch norm sees. Undefined: its own
+  // place.
   at::Tensor row_keys;
   at::Tensor step;  // [1] int64: optimizer steps done; which masks dropout draws
 };

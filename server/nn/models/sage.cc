@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
@@ -13,54 +12,41 @@ namespace permafrost::nn {
 
 using at::Tensor;
 
-Sage::Sage(const NodeModelOptions& options, uint64_t seed, at::Device device) : LayeredModel(options, seed, device) {
-  for (int64_t l = 0; l < num_layers(); ++l) {
-    const std::string conv = absl::StrCat("convs.", l);
-    const int64_t in = input_width(l), out = output_width(l);
-    const double bound = 1 / std::sqrt(static_cast<double>(in));
-    // One at a time: weights are drawn in this order.
-    Layer layer;
-    layer.left = AddUniform(conv + ".lin_l.weight", {out, in}, bound);
-    layer.bias = AddUniform(conv + ".lin_l.bias", {out}, bound);
-    layer.right = AddUniform(conv + ".lin_r.weight", {out, in}, bound);
-    layers_.push_back(std::move(layer));
+Sage::Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape)
+    : in_(shape.in),
+      out_(shape.out),
+      left_(weights.MakeLinear(name + ".lin_l", in_, out_)),
+      right_(weights.Uniform(name + ".lin_r.weight", {out_, in_}, 1 / std::sqrt(static_cast<double>(in_)))) {}
+
+MessageNorm Sage::NormOf(const Tensor& offsets, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
+                         int64_t /*rows*/, at::ScalarType type) {
+  return {.weights = {}, .self = {}, .scale = MeanScale(offsets, type)};
+}
+
+Tensor Sage::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+  const ConvEdges& edges = call.edges;
+  if (AggregatesFirst(in, edges, left_.weight)) {
+    return GraphConv(in.dense, edges, at::cat({left_.weight, right_}, 1), left_.bias, {}, call.activation);
   }
+  const Tensor own = MultiplyRows(FirstRows(in, edges.offsets.size(0) - 1), right_);
+  return GraphConv(MultiplyRows(in, left_.weight), edges, {}, left_.bias, own, call.activation);
 }
 
-MessageNorm Sage::NormOf(const NodeBlock& block) const {
-  return {.weights = {}, .self = {}, .scale = MeanScale(block.offsets, layers_[0].left.scalar_type())};
-}
-Tensor Sage::InverseSqrtDegrees(const Chunk& /*chunk*/) const { return {}; }
+int64_t Sage::projected_width() const { return std::min(in_, 2 * out_); }
 
-Tensor Sage::Convolve(int64_t l, const InputRows& in, const ConvEdges& edges, const ConvActivation& activation) const {
-  const Layer& layer = layers_[static_cast<size_t>(l)];
-  if (AggregatesFirst(in, edges, layer.left)) {
-    return GraphConv(in.dense, edges, at::cat({layer.left, layer.right}, 1), layer.bias, {}, activation);
-  }
-  const Tensor own = Linear(FirstRows(in, edges.offsets.size(0) - 1), layer.right);
-  return GraphConv(Linear(in, layer.left), edges, {}, layer.bias, own, activation);
+Tensor Sage::Project(const NodeModel::InputRows& rows) const {
+  if (ProjectsNothing()) return DenseRows(rows, left_.weight);
+  return MultiplyRows(rows, at::cat({left_.weight, right_}));
 }
 
-bool Sage::ProjectsNothing(int64_t l) const { return input_width(l) <= 2 * output_width(l); }
-
-int64_t Sage::projected_width(int64_t l) const { return std::min(input_width(l), 2 * output_width(l)); }
-
-Tensor Sage::Project(int64_t l, const InputRows& rows) {
-  const Layer& layer = layers_[static_cast<size_t>(l)];
-  if (ProjectsNothing(l)) return Dense(rows, layer.left);
-  return Linear(rows, at::cat({layer.left, layer.right}));
-}
-
-Tensor Sage::ConvolveProjected(int64_t l, const Tensor& projected, const Chunk& chunk) const {
-  const Layer& layer = layers_[static_cast<size_t>(l)];
+Tensor Sage::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
   const Tensor own = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1);
-  if (ProjectsNothing(l)) {
+  if (ProjectsNothing()) {
     const Tensor mean = SegmentMean(projected, chunk.offsets, chunk.sources);
-    return LinearRows(mean, layer.left, layer.bias) + LinearRows(own, layer.right);
+    return left_(mean) + LinearRows(own, right_);
   }
-  const int64_t out = output_width(l);
-  const Tensor mean = SegmentMean(projected.narrow(1, 0, out), chunk.offsets, chunk.sources);
-  return mean + own.narrow(1, out, out) + layer.bias;
+  const Tensor mean = SegmentMean(projected.narrow(1, 0, out_), chunk.offsets, chunk.sources);
+  return mean + own.narrow(1, out_, out_) + left_.bias;
 }
 
 }  // namespace permafrost::nn

@@ -2,38 +2,35 @@
 // Source: Hamilton et al. 2017, "Inductive representation learning on large graphs", as PyG's SAGEConv.
 #pragma once
 
-#include <vector>
+#include <string>
 
-#include "nn/models/layered_model.h"
+#include "nn/models/convolution.h"
 
 namespace permafrost::nn {
 
-// Threads: the device thread. Owns its tensors.
-class Sage final : public LayeredModel {
+// Threads: the device thread.
+class Sage final : public Convolution {
  public:
   // Weights are drawn with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
-  Sage(const NodeModelOptions& options, uint64_t seed, at::Device device);
-  static ModelCost Cost(const NodeModelOptions& options, const StepRows& rows) {
-    return LayeredModel::Cost(options, rows, /*weights=*/2);
+  Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static MessageNorm NormOf(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
+                            int64_t rows, at::ScalarType type);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows) {
+    return GraphConvCost(shape, rows, /*weights=*/2);
   }
 
-  at::Tensor Project(int64_t layer, const InputRows& rows) override;
-  int64_t projected_width(int64_t layer) const override;
-  at::Tensor InverseSqrtDegrees(const Chunk& chunk) const override;
+  at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
+  at::Tensor Project(const NodeModel::InputRows& rows) const override;
+  int64_t projected_width() const override;
+  at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  struct Layer {
-    at::Tensor left, bias, right;  // of the neighbours' mean, of the row itself
-  };
   // Whether Project hands the input on: where that is narrower than both products side by side.
-  bool ProjectsNothing(int64_t layer) const;
+  bool ProjectsNothing() const { return in_ <= 2 * out_; }
 
-  MessageNorm NormOf(const NodeBlock& block) const override;
-  at::Tensor Convolve(int64_t layer, const InputRows& in, const ConvEdges& edges,
-                      const ConvActivation& activation) const override;
-  at::Tensor ConvolveProjected(int64_t layer, const at::Tensor& projected, const Chunk& chunk) const override;
-
-  std::vector<Layer> layers_;
+  int64_t in_, out_;
+  Linear left_;       // of the neighbours' mean
+  at::Tensor right_;  // of the row itself
 };
 
 }  // namespace permafrost::nn

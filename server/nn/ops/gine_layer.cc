@@ -18,15 +18,19 @@ namespace {
 
 using at::Tensor;
 
-void CheckGine(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& code, int64_t edges,
+void CheckGine(const Tensor& x, const OptionalTensor& edge_rows, const OptionalTensor& code, int64_t edges,
                const MlpWeights& w) {
-  TORCH_CHECK(x.dim() == 2 && x.is_floating_point() && edge_rows.dim() == 2 && edge_rows.size(1) == x.size(1),
-              "gine_layer: x ", x.toString(), x.sizes(), " and edge rows ", edge_rows.toString(), edge_rows.sizes(),
-              " must be floating [N, C] and [codes or E, C]");
-  TORCH_CHECK(!code || (code->scalar_type() == at::kInt && code->numel() == edges), "gine_layer: code must be [", edges,
-              "] int32, not ", code ? code->sizes() : at::IntArrayRef());
-  TORCH_CHECK(code || edge_rows.size(0) == edges, "gine_layer: ", edge_rows.size(0), " edge rows for ", edges,
-              " edges");
+  TORCH_CHECK(x.dim() == 2 && x.is_floating_point(), "gine_layer: x must be a floating [N, C], not ", x.toString(),
+              x.sizes());
+  TORCH_CHECK(!edge_rows || (edge_rows->dim() == 2 && edge_rows->size(1) == x.size(1) &&
+                             edge_rows->scalar_type() == x.scalar_type()),
+              "gine_layer: edge rows must be [codes or E, ", x.size(1), "] of x's type, not ",
+              edge_rows ? edge_rows->sizes() : at::IntArrayRef());
+  TORCH_CHECK(!code || (edge_rows && code->scalar_type() == at::kInt && code->numel() == edges),
+              "gine_layer: code must be [", edges, "] int32 of edge rows, not ",
+              code ? code->sizes() : at::IntArrayRef());
+  TORCH_CHECK(code || !edge_rows || edge_rows->size(0) == edges, "gine_layer: ", edge_rows ? edge_rows->size(0) : 0,
+              " edge rows for ", edges, " edges");
   TORCH_CHECK(w.w1.size(1) == x.size(1) && w.w2.size(1) == w.w1.size(0) && w.b1.numel() == w.w1.size(0) &&
                   w.b2.numel() == w.w2.size(0),
               "gine_layer: weights ", w.w1.sizes(), " and ", w.w2.sizes(), " for ", x.size(1), " columns");
@@ -35,9 +39,9 @@ void CheckGine(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& c
 template <class T>
 class GineAggregation {
  public:
-  GineAggregation(const Tensor& x, const Tensor& edge_rows, const OptionalTensor& code)
-      : messages_{Read<T>(x), Read<T>(edge_rows), code ? Read<int32_t>(*code) : nullptr, x.size(1)},
-        partial_(code ? edge_rows.numel() : 0) {}
+  GineAggregation(const Tensor& x, const OptionalTensor& edge_rows, const OptionalTensor& code)
+      : messages_{Read<T>(x), DataOrNull<T>(edge_rows), DataOrNull<int32_t>(code), x.size(1)},
+        partial_(code ? edge_rows->numel() : 0) {}
 
   // For Sum.
   void SetInEdges(const Tensor& offsets, const Tensor& source) {
@@ -71,14 +75,14 @@ OptionalTensor Contiguous(const OptionalTensor& t) { return t ? OptionalTensor(t
 
 using GineForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-GineForwardResult GineForwardCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTensor& code_in,
+GineForwardResult GineForwardCpu(const Tensor& x_in, const OptionalTensor& edge_rows_in, const OptionalTensor& code_in,
                                  const Tensor& source_in, const Tensor& in_offsets, const Tensor& real_rows,
                                  const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
                                  const Tensor& norm_weight, const Tensor& norm_bias, Tensor& running_mean,
                                  Tensor& running_var, Tensor& batches, const Tensor& step, double momentum, double eps,
                                  int64_t seed, int64_t layer, double p) {
-  const Tensor x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous(), source = source_in.contiguous();
-  const OptionalTensor code = Contiguous(code_in);
+  const Tensor x = x_in.contiguous(), source = source_in.contiguous();
+  const OptionalTensor edge_rows = Contiguous(edge_rows_in), code = Contiguous(code_in);
   const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2}, norm_weight, norm_bias};
   CheckGine(x, edge_rows, code, source.numel(), w.mlp);
   TORCH_CHECK(p >= 0 && p < 1, "gine_layer: p: ", p, " is not in 0 <= p < 1");
@@ -95,11 +99,11 @@ GineForwardResult GineForwardCpu(const Tensor& x_in, const Tensor& edge_rows_in,
   return {out.y, out.sum, out.hidden, out.product, out.mean, out.invstd};
 }
 
-Tensor GineEvalCpu(const Tensor& x_in, const Tensor& edge_rows_in, const OptionalTensor& code_in,
+Tensor GineEvalCpu(const Tensor& x_in, const OptionalTensor& edge_rows_in, const OptionalTensor& code_in,
                    const Tensor& source_in, const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1,
                    const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& scale, const Tensor& shift) {
-  const Tensor x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous(), source = source_in.contiguous();
-  const OptionalTensor code = Contiguous(code_in);
+  const Tensor x = x_in.contiguous(), source = source_in.contiguous();
+  const OptionalTensor edge_rows = Contiguous(edge_rows_in), code = Contiguous(code_in);
   const MlpWeights w{w1.contiguous(), b1, w2.contiguous(), b2};
   CheckGine(x, edge_rows, code, source.numel(), w);
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer_eval");
@@ -114,19 +118,21 @@ Tensor GineEvalCpu(const Tensor& x_in, const Tensor& edge_rows_in, const Optiona
 
 using GineBackwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-GineBackwardResult GineBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& edge_rows_in,
+GineBackwardResult GineBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const OptionalTensor& edge_rows_in,
                                    const OptionalTensor& code_in, const Tensor& out_offsets, const Tensor& out_targets,
                                    const Tensor& out_edges, const Tensor& real_rows, const Tensor& w1, const Tensor& b1,
                                    const Tensor& w2, const Tensor& b2, const Tensor& norm_weight, const Tensor& y,
                                    const Tensor& sum, const Tensor& hidden, const Tensor& product, const Tensor& mean,
                                    const Tensor& invstd, double p) {
-  const Tensor grad = grad_in.contiguous(), x = x_in.contiguous(), edge_rows = edge_rows_in.contiguous();
-  const OptionalTensor code = Contiguous(code_in);
+  const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
+  const OptionalTensor edge_rows = Contiguous(edge_rows_in), code = Contiguous(code_in);
   const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2}, norm_weight, norm_weight};
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer_backward");
   const RowChunks chunks(rows, w.mlp.values());
-  Tensor ge = code ? at::empty({RowChunks::CountOf(x.size(0), w.mlp.values()), edge_rows.numel()}, x.options())
-                   : at::zeros_like(edge_rows);
+  const int64_t partial = code ? edge_rows->numel() : 0;
+  Tensor ge = code        ? at::empty({RowChunks::CountOf(x.size(0), w.mlp.values()), partial}, x.options())
+              : edge_rows ? at::zeros_like(*edge_rows)
+                          : at::empty({0}, x.options());
   LayerGradients g;
   Tensor ge_sum = ge;
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "gine_layer_backward", [&] {
@@ -134,31 +140,30 @@ GineBackwardResult GineBackwardCpu(const Tensor& grad_in, const Tensor& x_in, co
     aggregation.SetOutEdges(out_offsets, out_targets, out_edges, ge);
     g = BackwardLayer<scalar_t>(aggregation, grad, {y, sum, hidden, product, mean, invstd}, w, rows, p);
     if (code) {
-      ge_sum = at::empty_like(edge_rows);
-      AddParts<scalar_t>(Read<scalar_t>(ge), edge_rows.numel(), chunks.count(), edge_rows.numel(),
-                         Write<scalar_t>(ge_sum));
+      ge_sum = at::empty_like(*edge_rows);
+      AddParts<scalar_t>(Read<scalar_t>(ge), partial, chunks.count(), partial, Write<scalar_t>(ge_sum));
     }
   });
   return {g.x, ge_sum, g.mlp.w1, g.mlp.b1, g.mlp.w2, g.mlp.b2, g.norm_weight, g.norm_bias};
 }
 
 constexpr Operator<GineForwardCpu> kGineForward{
-    "gine_layer(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
+    "gine_layer(Tensor x, Tensor? edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
     "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor norm_weight, Tensor norm_bias, Tensor(a!) running_mean, "
     "Tensor(b!) running_var, Tensor(c!) batches, Tensor step, float momentum, float eps, int seed, int layer, "
     "float p) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
 constexpr Operator<GineBackwardCpu> kGineBackward{
-    "gine_layer_backward(Tensor grad, Tensor x, Tensor edge_rows, Tensor? code, Tensor out_offsets, "
+    "gine_layer_backward(Tensor grad, Tensor x, Tensor? edge_rows, Tensor? code, Tensor out_offsets, "
     "Tensor out_targets, Tensor out_edges, Tensor real_rows, Tensor w1, Tensor b1, Tensor w2, Tensor b2, "
     "Tensor norm_weight, Tensor y, Tensor sum, Tensor hidden, Tensor product, Tensor mean, Tensor invstd, float p) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
 constexpr Operator<GineEvalCpu> kGineEval{
-    "gine_layer_eval(Tensor x, Tensor edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
+    "gine_layer_eval(Tensor x, Tensor? edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
     "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor scale, Tensor shift) -> Tensor"};
 
 class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
  public:
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& edge_rows,
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const OptionalTensor& edge_rows,
                         const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
                         const Tensor& norm_weight, const Tensor& norm_bias, const OptionalTensor& code,
                         const GineEdges& edges, const Tensor& real_rows, const GineWeights& weights,
@@ -167,9 +172,9 @@ class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
         kGineForward(x, edge_rows, code, edges.source, edges.index.in_offsets, real_rows, w1, b1, w2, b2, norm_weight,
                      norm_bias, weights.running_mean, weights.running_var, weights.batches_tracked, dropout.step,
                      norm.momentum, norm.eps, static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p);
-    context->save_for_backward({x, edge_rows, code.value_or(Tensor()), edges.index.out_offsets, edges.index.out_targets,
-                                edges.index.out_edges, real_rows, w1, b1, w2, b2, norm_weight, y, sum, hidden, product,
-                                mean, invstd});
+    context->save_for_backward({x, edge_rows.value_or(Tensor()), code.value_or(Tensor()), edges.index.out_offsets,
+                                edges.index.out_targets, edges.index.out_edges, real_rows, w1, b1, w2, b2, norm_weight,
+                                y, sum, hidden, product, mean, invstd});
     context->saved_data["p"] = dropout.p;
     return y;
   }
@@ -177,9 +182,15 @@ class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
                                                  const torch::autograd::variable_list& grads) {
     const auto s = context->get_saved_variables();
     auto [gx, ge, gw1, gb1, gw2, gb2, gnw, gnb] =
-        kGineBackward(grads[0], s[0], s[1], IfDefined(s[2]), s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11],
-                      s[12], s[13], s[14], s[15], s[16], s[17], context->saved_data["p"].toDouble());
-    return {gx, ge, gw1, gb1, gw2, gb2, gnw, gnb, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+        kGineBackward(grads[0], s[0], IfDefined(s[1]), IfDefined(s[2]), s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10],
+                      s[11], s[12], s[13], s[14], s[15], s[16], s[17], context->saved_data["p"].toDouble());
+    return {gx,       s[1].defined() ? ge : Tensor(),
+            gw1,      gb1,
+            gw2,      gb2,
+            gnw,      gnb,
+            Tensor(), Tensor(),
+            Tensor(), Tensor(),
+            Tensor(), Tensor()};
   }
 };
 
@@ -194,7 +205,7 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 Tensor GineLayer(const Tensor& x, const GineEdges& edges, const Tensor& real_rows, const GineWeights& w,
                  const GineDropout& dropout, const BatchNormOptions& norm) {
   if (!IsFused(x)) return GineLayerPlain(x, edges, real_rows, w, dropout, norm);
-  return GineLayerFunction::apply(x, edges.rows, w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias,
+  return GineLayerFunction::apply(x, IfDefined(edges.rows), w.w1, w.b1, w.w2, w.b2, w.norm_weight, w.norm_bias,
                                   IfDefined(edges.code), edges, real_rows, w, dropout, norm);
 }
 
@@ -203,8 +214,8 @@ Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real
   if (!IsFused(x)) return GineLayerEvalPlain(x, edges, w, norm);
   const Tensor scale = w.norm_weight * (w.running_var + norm.eps).rsqrt();
   const Tensor shift = w.norm_bias - w.running_mean * scale;
-  return kGineEval(x, edges.rows, IfDefined(edges.code), edges.source, edges.index.in_offsets, real_rows, w.w1, w.b1,
-                   w.w2, w.b2, scale, shift);
+  return kGineEval(x, IfDefined(edges.rows), IfDefined(edges.code), edges.source, edges.index.in_offsets, real_rows,
+                   w.w1, w.b1, w.w2, w.b2, scale, shift);
 }
 
 }  // namespace permafrost::nn

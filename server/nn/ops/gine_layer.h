@@ -1,9 +1,11 @@
-// A whole GINE layer as one operator that a capture sees whole, permafrost::gine_layer, and its backward:
-//   sum = x_i + sum over edges (j, i) of relu(x_j + e_ji)
+// A whole layer of GINE, or of GIN, as one operator that a capture sees whole, permafrost::gine_layer, and its
+// backward:
+//   sum = x_i + sum over edges (j, i) of relu(x_j + e_ji), or of x_j
 //   y   = dropout(relu(batch_norm(relu(sum * w1^T + b1) * w2^T + b2)))
 // On the CPU the real rows are worked through in chunks, each from the sum to the norm's partial moments while it is in
 // cache; no tensor of messages is made, and padding costs nothing. Bits depend neither on padding nor on the number of
-// threads. Source: Hu et al. 2020 (PyG's GINEConv with eps = 0); layer-wise fusion as Graphite (Gong et al. 2022).
+// threads. Source: Hu et al. 2020 and Xu et al. 2019 (PyG's GINEConv and GINConv with eps = 0); layer-wise fusion as
+// Graphite (Gong et al. 2022).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +22,7 @@ namespace permafrost::nn {
 struct GineEdges {
   at::Tensor source, target;  // [E] int64, as EdgeIndex takes them
   EdgeIndex index;            // of both; not read on devices other than the CPU
-  // e of edge k is rows[code[k]], rows: [codes, C]; or rows[k], rows: [E, C], where code is undefined.
+  // e of edge k is rows[code[k]], rows: [codes, C]; or rows[k], rows: [E, C], where code is undefined. Undefined: GIN.
   at::Tensor rows;
   at::Tensor code;  // [E] int32
 };
@@ -37,6 +39,9 @@ struct GineDropout {
   DropoutKey key;
   double p = 0;
 };
+
+// The sum alone, of PyTorch's operators; differentiable in x and edges.rows.
+at::Tensor SumGineMessages(const at::Tensor& x, const GineEdges& edges);
 
 // Training. x: [N, C]; real_rows: [1] int64 in [0, N]. Edges of real rows come from real rows. Returns [N, D], 0 in
 // padding rows; updates the running statistics as MaskedBatchNormRelu,

@@ -4,15 +4,20 @@
 #include "nn/ops/lowering.h"
 
 namespace permafrost::nn {
-namespace {
-
 using at::Tensor;
 
+Tensor SumGineMessages(const Tensor& x, const GineEdges& edges) {
+  Tensor messages = SelectRows(x, edges.source);
+  if (edges.rows.defined()) {
+    messages = ReluRows(messages + (edges.code.defined() ? SelectRows(edges.rows, edges.code) : edges.rows));
+  }
+  return AddRows(x, edges.target, messages);
+}
+
+namespace {
+
 Tensor Product(const Tensor& x, const GineEdges& edges, const GineWeights& w) {
-  const Tensor e = edges.code.defined() ? SelectRows(edges.rows, edges.code) : edges.rows;
-  const Tensor messages = ReluRows(SelectRows(x, edges.source) + e);
-  const Tensor sum = AddRows(x, edges.target, messages);
-  return LinearRows(ReluRows(LinearRows(sum, w.w1, w.b1)), w.w2, w.b2);
+  return LinearRows(ReluRows(LinearRows(SumGineMessages(x, edges), w.w1, w.b1)), w.w2, w.b2);
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "device/capture_memory.h"
 #include "device/cpu/capture.h"
 #include "nn/loss.h"
-#include "nn/models/gine.h"
 #include "nn/models/node_block_plan.h"
 #include "nn/models/registry.h"
 #include "nn/optimizer.h"
@@ -124,22 +123,22 @@ class CapturePeakTest : public testing::Test {
 
 TEST_F(CapturePeakTest, GineWithSmallGraphs) {
   for (const int64_t hidden : {64, 300}) {
-    nn::Gine model({.model = {.hidden_channels = hidden, .num_layers = 4, .dropout = 0.1},
-                    .node = {.categories = {28}},
-                    .edge = {.categories = {4}}},
-                   7, kCpu);
-    Training training(model.tensors(), nn::Loss::kL1, [&](const StepInputs& in) -> Training::Output {
+    const auto model = nn::MakeGraphModel({.model = {.hidden_channels = hidden, .num_layers = 4, .dropout = 0.1},
+                                           .node = {.categories = {28}},
+                                           .edge = {.categories = {4}}},
+                                          7, kCpu);
+    Training training(model->tensors(), nn::Loss::kL1, [&](const StepInputs& in) -> Training::Output {
       const auto& t = in.tensors;
-      return {model.Forward({.padded_graphs = t[5].size(0),
-                             .node_features = t[0],
-                             .edge_features = t[1],
-                             .edge_source = t[2],
-                             .edge_target = t[3],
-                             .graph_of_node = t[4],
-                             .labels = t[5],
-                             .real_nodes = t[6],
-                             .step = t[7]},
-                            Mode::kTrain),
+      return {model->Forward({.padded_graphs = t[5].size(0),
+                              .node_features = t[0],
+                              .edge_features = t[1],
+                              .edge_source = t[2],
+                              .edge_target = t[3],
+                              .graph_of_node = t[4],
+                              .labels = t[5],
+                              .real_nodes = t[6],
+                              .step = t[7]},
+                             Mode::kTrain),
               t[5]};
     });
     const double factor = ExpectWithinBound(training, [](uint64_t seed) { return GineBatch(seed, 32); });
@@ -153,11 +152,15 @@ TEST_F(CapturePeakTest, GineWithSmallGraphs) {
 
 TEST_F(CapturePeakTest, GcnOnAWholeGraph) {
   const nn::Plan plan{.real = {3000}, .padded = {3000}, .padded_edges = 40'000, .whole = true, .width = 128};
-  const auto model = nn::MakeNodeModel(
-      {.model = {.architecture = nn::Architecture::kGcn, .hidden_channels = 64, .num_layers = 2, .dropout = 0.5},
-       .in_channels = plan.width,
-       .num_outputs = nn::kBlockClasses},
-      7, kCpu);
+  const auto model = nn::MakeNodeModel({.model = {.architecture = nn::Architecture::kGcn,
+                                                  .level = nn::ModelLevel::kNode,
+                                                  .hidden_channels = 64,
+                                                  .num_layers = 2,
+                                                  .dropout = 0.5,
+                                                  .norm = nn::Norm::kNone},
+                                        .in_channels = plan.width,
+                                        .num_outputs = nn::kBlockClasses},
+                                       7, kCpu);
   Training training(model->tensors(), nn::Loss::kCrossEntropy, [&](const StepInputs& in) -> Training::Output {
     const auto& t = in.tensors;
     return {model->Forward({.row_ends = {3000, 3000, 3000},

@@ -36,11 +36,15 @@ class Trainer {
  public:
   explicit Trainer(const Case& c)
       : case_(c),
-        model_(nn::MakeNodeModel(
-            {.model = {.architecture = c.architecture, .hidden_channels = 8, .num_layers = 2, .dropout = 0.4},
-             .in_channels = c.plan.width,
-             .num_outputs = nn::kBlockClasses},
-            7, kCpuDevice)),
+        model_(nn::MakeNodeModel({.model = {.architecture = c.architecture,
+                                            .level = nn::ModelLevel::kNode,
+                                            .hidden_channels = 8,
+                                            .num_layers = 2,
+                                            .dropout = 0.4,
+                                            .norm = nn::Norm::kNone},
+                                  .in_channels = c.plan.width,
+                                  .num_outputs = nn::kBlockClasses},
+                                 7, kCpuDevice)),
         optimizer_({}, model_->tensors().parameters()),
         program_{[this](const StepInputs& in) { return Step(in); }, State(), nullptr} {}
 

@@ -26,7 +26,13 @@ using at::Tensor;
 
 NodeModelOptions Options(Architecture architecture, int64_t in = 6, int64_t hidden = 8, int64_t layers = 2,
                          double dropout = 0.3) {
-  return {.model = {.architecture = architecture, .hidden_channels = hidden, .num_layers = layers, .dropout = dropout},
+  return {.model = {.architecture = architecture,
+                    .level = ModelLevel::kNode,
+                    .hidden_channels = hidden,
+                    .num_layers = layers,
+                    .dropout = dropout,
+                    .heads = architecture == Architecture::kGatv2 && hidden % 2 == 0 ? 2 : 1,
+                    .norm = Norm::kNone},
           .in_channels = in,
           .num_outputs = kBlockClasses};
 }
@@ -70,6 +76,24 @@ std::pair<Tensor, Tensor> Adjacency(const NodeBlock& block) {
   return {weights, counts};
 }
 
+// GATv2 over all pairs of rows: an edge that is there twice counts twice, a loop that is there not beside the one of
+// each row. parameter(".att") and the like.
+template <class Parameter>
+Tensor Attended(int64_t heads, bool joins, const Tensor& counts, const Tensor& h, const Parameter& parameter) {
+  const int64_t rows = h.size(0);
+  const Tensor left = h.mm(parameter(".lin_l.weight").t()) + parameter(".lin_l.bias");
+  const Tensor right = h.mm(parameter(".lin_r.weight").t()) + parameter(".lin_r.bias");
+  const int64_t channels = left.size(1) / heads;
+  const Tensor times = counts - counts.diag().diag() + at::eye(rows, at::kDouble);
+  // [target, source, heads, channels]
+  const Tensor z = right.view({rows, 1, heads, channels}) + left.view({1, rows, heads, channels});
+  const Tensor scores = (at::leaky_relu(z, 0.2) * parameter(".att")).sum(-1);
+  const Tensor weights = scores.exp() * times.unsqueeze(2);
+  const Tensor alpha = weights / weights.sum(1, /*keepdim=*/true);
+  const Tensor out = at::einsum("tsh,shc->thc", {alpha, left.view({rows, heads, channels})});
+  return (joins ? out.reshape({rows, -1}) : out.mean(1)) + parameter(".bias");
+}
+
 // Every layer over every row, in evaluation.
 Tensor Reference(NodeModel& model, const NodeModelOptions& options, const NodeBlock& block) {
   const auto [weights, counts] = Adjacency(block);
@@ -80,6 +104,12 @@ Tensor Reference(NodeModel& model, const NodeModelOptions& options, const NodeBl
     if (options.model.architecture == Architecture::kSage) {
       const Tensor mean = counts.mm(h) / counts.sum(1, true).clamp_min(1);
       h = mean.mm(parameter(".lin_l.weight").t()) + parameter(".lin_l.bias") + h.mm(parameter(".lin_r.weight").t());
+    } else if (options.model.architecture == Architecture::kGin) {
+      const Tensor sum = counts.mm(h) + h;
+      const Tensor inner = (sum.mm(parameter(".nn.lins.0.weight").t()) + parameter(".nn.lins.0.bias")).relu();
+      h = inner.mm(parameter(".nn.lins.1.weight").t()) + parameter(".nn.lins.1.bias");
+    } else if (options.model.architecture == Architecture::kGatv2) {
+      h = Attended(options.model.heads, l + 1 < options.model.num_layers, counts, h, parameter);
     } else {
       // add_remaining_self_loops, then D^-1/2 A D^-1/2.
       const Tensor loops = at::where(counts.diag().gt(0), weights.diag(), at::ones({}, at::kDouble));
@@ -92,7 +122,7 @@ Tensor Reference(NodeModel& model, const NodeModelOptions& options, const NodeBl
   return h.narrow(0, 0, block.row_ends[0]);
 }
 
-constexpr Architecture kBoth[] = {Architecture::kSage, Architecture::kGcn};
+constexpr Architecture kAll[] = {Architecture::kSage, Architecture::kGcn, Architecture::kGin, Architecture::kGatv2};
 
 struct Shape {
   const char* why;
@@ -124,7 +154,7 @@ const std::vector<Shape>& Shapes() {
 
 TEST(NodeModel, ForwardIsTheFormula) {
   const at::NoGradGuard no_grad;
-  for (const Architecture architecture : kBoth) {
+  for (const Architecture architecture : kAll) {
     for (const Shape& shape : Shapes()) {
       const NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
       for (uint64_t seed = 0; seed < 5; ++seed) {
@@ -168,7 +198,7 @@ TEST(NodeModel, SumsThatAreMadeBeforehandChangeNothing) {
 }
 TEST(NodeModel, LayerWiseInferenceEqualsForward) {
   const at::NoGradGuard no_grad;
-  for (const Architecture architecture : kBoth) {
+  for (const Architecture architecture : kAll) {
     for (const Shape& shape : Shapes()) {
       if (!shape.plan.whole) continue;
       const NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
@@ -236,9 +266,24 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
        {.real = {8, 20, 50}, .padded = {8, 20, 50}},
        {.real = {8, 20, 50}, .padded = {8, 20, 51}, .padded_edges = 150}},
   };
-  for (const Architecture architecture : kBoth) {
-    for (const auto& c : kCases) {
-      const NodeModelOptions options = Options(architecture, c.exact.width);
+  void (*const kParts[])(ModelOptions&) = {[](ModelOptions&) {},
+                                           [](ModelOptions& m) {
+                                             m.norm = Norm::kBatch;
+                                             m.jumping_knowledge = JumpingKnowledge::kCat;
+                                             m.residual = true;
+                                           },
+                                           [](ModelOptions& m) {
+                                             m.norm = Norm::kLayer;
+                                             m.input_dropout = 0.3;
+                                             m.normalize_features = true;
+                                             m.jumping_knowledge = JumpingKnowledge::kMax;
+                                           }};
+  for (const Architecture architecture : kAll) {
+    for (size_t n = 0; n < std::size(kCases) * std::size(kParts); ++n) {
+      const auto& c = kCases[n % std::size(kCases)];
+      NodeModelOptions options = Options(architecture, c.exact.width);
+      kParts[n / std::size(kCases)](options.model);
+      SCOPED_TRACE(testing::Message() << "parts " << n / std::size(kCases));
       double losses[2];
       std::vector<NamedTensor> parameters[2];
       for (int i = 0; i < 2; ++i) {
@@ -251,16 +296,22 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
       }
       EXPECT_NEAR(losses[0], losses[1], 1e-5 * std::abs(losses[0])) << c.why;
       EXPECT_GT(losses[0], 0) << c.why;
+      double largest = 0;
+      for (const NamedTensor& p : parameters[0]) largest = std::max(largest, p.value.grad().abs().max().item<double>());
       for (size_t p = 0; p < parameters[0].size(); ++p) {
-        EXPECT_LT(RelativeDifference(parameters[1][p].value.grad(), parameters[0][p].value.grad()), 1e-5)
-            << kArchitectureNames.Name(architecture) << ", " << c.why << ": gradient of " << parameters[0][p].name;
+        const Tensor padded = parameters[1][p].value.grad(), exact = parameters[0][p].value.grad();
+        // What batch norm takes away again has a gradient of nothing but rounding.
+        const double apart =
+            std::min(RelativeDifference(padded, exact), (padded - exact).abs().max().item<double>() / largest);
+        EXPECT_LT(apart, 1e-5) << kArchitectureNames.Name(architecture) << ", " << c.why << ": gradient of "
+                               << parameters[0][p].name;
       }
     }
   }
 }
 
 TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
-  for (const Architecture architecture : kBoth) {
+  for (const Architecture architecture : kAll) {
     const NodeModelOptions options = Options(architecture);
     const auto train = [&](bool padded) {
       const auto model = MakeNodeModel(options, 5, at::kCPU);
@@ -281,6 +332,7 @@ TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
     const std::vector<NamedTensor> start = MakeNodeModel(options, 5, at::kCPU)->tensors().All();
     for (size_t p = 0; p < exact.size(); ++p) {
       EXPECT_LT(RelativeDifference(padded[p].value, exact[p].value), 1e-9) << exact[p].name;
+      if (exact[p].name.ends_with(".eps")) continue;  // not trained
       EXPECT_GT(RelativeDifference(start[p].value.to(at::kDouble), exact[p].value), 1e-3) << exact[p].name;
     }
   }
@@ -288,7 +340,7 @@ TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
 
 TEST(NodeModel, DropoutIsDrawnInTrainingOnly) {
   const at::NoGradGuard no_grad;
-  for (const Architecture architecture : kBoth) {
+  for (const Architecture architecture : kAll) {
     const auto model = MakeNodeModel(Options(architecture), 3, at::kCPU);
     const auto without = MakeNodeModel(Options(architecture, 6, 8, 2, 0), 3, at::kCPU);
     NodeBlock block = MakeBlock({.real = {8, 20, 50}, .padded = {8, 20, 50}}, 2, 1);
@@ -360,7 +412,8 @@ TEST(NodeModel, DescribesWhatPyGNeeds) {
   const auto model = MakeNodeModel(Options(Architecture::kSage), 1, at::kCPU);
   EXPECT_EQ(nlohmann::json::parse(model->Describe()),
             nlohmann::json::parse(R"({"architecture": "sage", "in_channels": 6,
-    "hidden_channels": 8, "num_layers": 2, "out_channels": 3, "dropout": 0.3})"));
+    "hidden_channels": 8, "num_layers": 2, "out_channels": 3, "dropout": 0.3, "level": "node", "input_dropout": 0.0,
+    "heads": 1, "norm": "none", "residual": false, "jumping_knowledge": "last", "normalize_features": false})"));
 }
 
 TEST(NodeModel, BlocksOfAnotherDepthAreRefused) {

@@ -11,59 +11,77 @@ struct Sizes {
 };
 constexpr Sizes kSizes[] = {{64, 4, 20, 3}, {16, 1, 100, 7}, {128, 2, 5, 40}};
 
-GraphModelOptions GraphOptions(Architecture architecture, const Sizes& s) {
-  return {.model = {.architecture = architecture, .hidden_channels = s.hidden, .num_layers = s.layers},
-          .node = {.categories = {28, 4}},
-          .edge = {.float_columns = s.in},
-          .num_targets = s.out};
+GraphModelOptions GraphOptions(const ModelOptions& model, const Sizes& s) {
+  return {.model = model, .node = {.categories = {28, 4}}, .edge = {.float_columns = s.in}, .num_targets = s.out};
 }
-NodeModelOptions NodeOptions(Architecture architecture, const Sizes& s) {
-  return {.model = {.architecture = architecture, .hidden_channels = s.hidden, .num_layers = s.layers},
-          .in_channels = s.in,
-          .num_outputs = s.out};
+NodeModelOptions NodeOptions(const ModelOptions& model, const Sizes& s) {
+  return {.model = model, .in_channels = s.in, .num_outputs = s.out};
 }
 StepRows Rows(int64_t layers) {
   return {.nodes = std::vector<double>(static_cast<size_t>(layers) + 1, 1000), .edges = 5000, .graphs = 10};
 }
 
-void ExpectDescribes(const std::string& description, const ModelTraits& traits) {
-  EXPECT_NE(description.find("\"" + std::string(traits.name) + "\""), std::string::npos) << description;
+// Every combination of the parts that add parameters.
+std::vector<ModelOptions> AllOptions(const ModelTraits& traits, ModelLevel level, const Sizes& s) {
+  std::vector<ModelOptions> all;
+  for (const auto& [norm, norm_name] : kNormNames.rows) {
+    for (const auto& [joined, joined_name] : kJumpingKnowledgeNames.rows) {
+      for (const bool virtual_node : {false, true}) {
+        if (virtual_node && level == ModelLevel::kNode) continue;
+        for (const int64_t heads : {1, 4}) {
+          if (heads > 1 && !traits.has_heads) continue;
+          all.push_back({.architecture = traits.architecture,
+                         .level = level,
+                         .hidden_channels = s.hidden,
+                         .num_layers = s.layers,
+                         .heads = heads,
+                         .norm = norm,
+                         .jumping_knowledge = joined,
+                         .virtual_node = virtual_node});
+        }
+      }
+    }
+  }
+  return all;
 }
 
-void ExpectParameters(const ModelCost& cost, TensorSet& tensors, std::string_view name) {
-  EXPECT_EQ(cost.parameters, static_cast<double>(tensors.num_parameter_values())) << name;
+template <class Options, class Model>
+void ExpectCounted(const Options& options, Model& model, const ModelTraits& traits) {
+  const std::string description = model.Describe();
+  EXPECT_NE(description.find("\"" + std::string(traits.name) + "\""), std::string::npos) << description;
+  EXPECT_EQ(CostOf(options, Rows(options.model.num_layers)).parameters,
+            static_cast<double>(model.tensors().num_parameter_values()))
+      << description;
 }
 
 TEST(Registry, EveryModelIsMadeAndItsParametersAreCounted) {
   for (const ModelTraits& traits : kModels) {
     for (const Sizes& sizes : kSizes) {
-      if (traits.level == ModelLevel::kGraph) {
-        const GraphModelOptions options = GraphOptions(traits.architecture, sizes);
-        const auto model = MakeGraphModel(options, 1, at::kCPU);
-        ExpectDescribes(model->Describe(), traits);
-        ExpectParameters(CostOf(options, Rows(sizes.layers)), model->tensors(), traits.name);
-      } else {
-        const NodeModelOptions options = NodeOptions(traits.architecture, sizes);
-        const auto model = MakeNodeModel(options, 1, at::kCPU);
-        ExpectDescribes(model->Describe(), traits);
-        ExpectParameters(CostOf(options, Rows(sizes.layers)), model->tensors(), traits.name);
+      for (const ModelLevel level : {ModelLevel::kGraph, ModelLevel::kNode}) {
+        if (!traits.Serves(level)) continue;
+        for (const ModelOptions& model : AllOptions(traits, level, sizes)) {
+          if (level == ModelLevel::kGraph) {
+            const GraphModelOptions options = GraphOptions(model, sizes);
+            const auto made = MakeGraphModel(options, 1, at::kCPU);
+            ExpectCounted(options, *made, traits);
+          } else {
+            const NodeModelOptions options = NodeOptions(model, sizes);
+            const auto made = MakeNodeModel(options, 1, at::kCPU);
+            ExpectCounted(options, *made, traits);
+          }
+        }
       }
     }
   }
 }
 
 TEST(Registry, AModelOfTheOtherLevelIsRefusedByName) {
-  for (const ModelTraits& traits : kModels) {
-    try {
-      if (traits.level == ModelLevel::kGraph) {
-        MakeNodeModel(NodeOptions(traits.architecture, kSizes[0]), 1, at::kCPU);
-      } else {
-        MakeGraphModel(GraphOptions(traits.architecture, kSizes[0]), 1, at::kCPU);
-      }
-      ADD_FAILURE() << traits.name << " was made";
-    } catch (const c10::Error& error) {
-      EXPECT_NE(std::string(error.what()).find(traits.name), std::string::npos);
-    }
+  const ModelOptions gine{.architecture = Architecture::kGine, .level = ModelLevel::kNode};
+  try {
+    MakeNodeModel(NodeOptions(gine, kSizes[0]), 1, at::kCPU);
+    ADD_FAILURE() << "gine was made";
+  } catch (const c10::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("gine"), std::string::npos);
   }
 }
 

@@ -24,7 +24,7 @@ using at::Tensor;
 struct LayerCase {
   const char* why;
   int64_t nodes, edges, in, hidden, out;
-  int64_t codes = 4;  // 0: each edge has a row of its own
+  int64_t codes = 4;  // 0: each edge has a row of its own; -1: GIN, no edge has one
   double p = 0;
 };
 
@@ -40,6 +40,9 @@ const LayerCase kLayerCases[] = {
     {"edges with rows of their own", 300, 640, 24, 24, 24, 0},
     {"edges with rows of their own, none of them", 10, 0, 24, 24, 24, 0},
     {"dropout", 260, 500, 32, 32, 32, 7, 0.4},
+    {"GIN", 700, 1500, 64, 64, 64, -1},
+    {"GIN, widths off the vector's, dropout", 45, 99, 13, 37, 21, -1, 0.3},
+    {"GIN, no edges", 30, 0, 8, 8, 8, -1},
 };
 
 // A layer's inputs; the real part depends on the case alone, whatever the padding.
@@ -72,10 +75,10 @@ LayerInputs MakeLayer(const LayerCase& c, int64_t padding_rows, int64_t padding_
   in.edges.source = grown(source, edges, static_cast<double>(rows - 1));
   in.edges.target = grown(target, edges, static_cast<double>(rows - 1));
   in.edges.index = IndexEdges(in.edges.source, in.edges.target, rows);
-  in.edges.rows = edge_rows;
+  if (c.codes >= 0) in.edges.rows = edge_rows;
   if (c.codes > 0) {
     in.edges.code = grown(code, edges, 0).to(at::kInt);
-  } else if (padding_edges > 0) {
+  } else if (c.codes == 0 && padding_edges > 0) {
     in.edges.rows = at::cat({edge_rows, at::ones({padding_edges, c.in}, floats)});
   }
   in.weights = {.w1 = at::randn({c.hidden, c.in}, floats) / 4,
@@ -103,7 +106,7 @@ LayerOutcome RunLayer(const LayerCase& c, LayerInputs in, bool fused) {
   w.running_var = w.running_var.clone();
   w.batches_tracked = w.batches_tracked.clone();
   const Tensor x = Leaf(in.x);
-  in.edges.rows = Leaf(in.edges.rows);
+  if (in.edges.rows.defined()) in.edges.rows = Leaf(in.edges.rows);
   for (Tensor* t : {&w.w1, &w.b1, &w.w2, &w.b2, &w.norm_weight, &w.norm_bias}) *t = Leaf(*t);
   const Tensor y = fused ? GineLayer(x, in.edges, in.real_rows, w, in.dropout)
                          : GineLayerPlain(x, in.edges, in.real_rows, w, in.dropout);
@@ -114,9 +117,12 @@ LayerOutcome RunLayer(const LayerCase& c, LayerInputs in, bool fused) {
     EXPECT_TRUE(x.grad().narrow(0, c.nodes, y.size(0) - c.nodes).eq(0).all().item<bool>())
         << c.why << ": gradient of padding rows";
   }
+  // Of GIN there is nothing to compare.
+  const Tensor of_edges =
+      in.edges.rows.defined() ? in.edges.rows.grad().narrow(0, 0, real_edges) : at::zeros({0}, x.options());
   return {{{"output", y.narrow(0, 0, c.nodes).detach()},
            {"gradient of x", x.grad().narrow(0, 0, c.nodes)},
-           {"gradient of edge rows", in.edges.rows.grad().narrow(0, 0, real_edges)},
+           {"gradient of edge rows", of_edges},
            {"gradient of w1", w.w1.grad()},
            {"gradient of b1", w.b1.grad()},
            {"gradient of w2", w.w2.grad()},
@@ -275,7 +281,7 @@ TEST(GineLayer, InputsThatDoNotMatchAreNamed) {
     }
     return std::string();
   };
-  EXPECT_NE(message(at::randn({13, 9}), in.real_rows).find("[codes or E, C]"), std::string::npos);
+  EXPECT_NE(message(at::randn({13, 9}), in.real_rows).find("[codes or E, 9]"), std::string::npos);
   EXPECT_NE(message(in.x, at::full({1}, 14, at::kLong)).find("real_rows: 14 is outside 0..13"), std::string::npos);
 }
 

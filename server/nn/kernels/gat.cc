@@ -1,0 +1,240 @@
+#include "nn/kernels/gat.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "nn/kernels/dropout_hash.h"
+#include "nn/kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/kernels/gat.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which includes this file once for each target.
+#include "nn/kernels/columns-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace permafrost::nn::HWY_NAMESPACE {
+
+// What one slot of one row reads, and the place of its scores.
+template <class T>
+struct GatSlot {
+  const T *left, *right;
+  const T* edge;  // null: without
+  int64_t place, key;
+};
+
+// Keys of slots, for dropout: of equal rows and slots equal wherever padding puts them.
+constexpr int64_t kSlotStride = 0x9e3779b1;
+
+template <class T>
+HWY_INLINE GatSlot<T> SlotOf(const GatRows<T>& m, int64_t r, int64_t edge, int64_t source) {
+  const int64_t columns = m.heads * m.width, slot = edge < 0 ? 0 : edge - m.offsets[r] + 1;
+  const int64_t key = m.row_keys == nullptr ? m.first_row + r : m.row_keys[r];
+  const T* const of_edge = m.edges == nullptr ? nullptr
+                           : edge < 0         ? m.self_edges + r * columns
+                                              : m.edges + edge * columns;
+  return {m.left + source * columns, m.right + r * columns, of_edge, m.offsets[r] + r + slot, key * kSlotStride + slot};
+}
+
+// body(slot, edge) of the row's slots that take part, itself (edge -1) first.
+template <class T, class Body>
+HWY_INLINE void ForSlots(const GatRows<T>& m, int64_t r, const Body& body) {
+  const int64_t self = m.first_row + r;
+  body(SlotOf(m, r, -1, self), int64_t{-1});
+  for (int64_t e = m.offsets[r]; e < m.offsets[r + 1]; ++e) {
+    if (m.sources[e] != self) body(SlotOf(m, r, e, m.sources[e]), e);
+  }
+}
+
+// 0, or what a kept alpha is multiplied with.
+template <class T>
+HWY_INLINE T Kept(const GatRows<T>& m, const GatSlot<T>& slot, int64_t head) {
+  if (m.mask.threshold == 0) return T(1);
+  const uint32_t row = DropoutMix(m.mask.key ^ static_cast<uint32_t>(slot.key));
+  const uint32_t hash = DropoutMix(row ^ static_cast<uint32_t>(head) * kDropoutColumnStride);
+  return hash < m.mask.threshold ? T(0) : m.kept;
+}
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> Sum(D d, const GatSlot<T>& slot, int64_t c) {
+  const auto z = hn::Add(hn::LoadU(d, slot.left + c), hn::LoadU(d, slot.right + c));
+  return slot.edge == nullptr ? z : hn::Add(z, hn::LoadU(d, slot.edge + c));
+}
+
+// Sums of body(tag, column) over a head's columns.
+template <class T, class Body>
+HWY_INLINE T SumOverColumns(int64_t first, int64_t width, const Body& body) {
+  T total = 0;
+  ForColumns<1, T>(
+      width, [&](auto d, auto, int64_t c) HWY_ATTR { total += hn::GetLane(hn::SumOfLanes(d, body(d, first + c))); });
+  return total;
+}
+
+template <class T>
+HWY_INLINE T Score(const GatRows<T>& m, const GatSlot<T>& slot, int64_t head) {
+  return SumOverColumns<T>(head * m.width, m.width, [&](auto d, int64_t c) HWY_ATTR {
+    const auto z = Sum(d, slot, c);
+    const auto active = hn::IfThenElse(hn::Gt(z, hn::Zero(d)), z, hn::Mul(z, hn::Set(d, m.slope)));
+    return hn::Mul(hn::LoadU(d, m.attention + c), active);
+  });
+}
+
+// to[c] += factor * from[c] of a head's columns.
+template <class T>
+HWY_INLINE void AddColumns(const GatRows<T>& m, int64_t head, T factor, const T* from, T* to) {
+  ForColumns<1, T>(m.width, [&](auto d, auto, int64_t column) HWY_ATTR {
+    const int64_t c = head * m.width + column;
+    hn::StoreU(hn::MulAdd(hn::Set(d, factor), hn::LoadU(d, from + c), hn::LoadU(d, to + c)), d, to + c);
+  });
+}
+
+template <class T>
+void Forward(const GatRows<T>& m, int64_t begin, int64_t end, T* alpha, T* y) {
+  const int64_t columns = m.heads * m.width;
+  for (int64_t r = begin; r < end; ++r) {
+    T* const out = y + r * columns;
+    std::fill_n(out, columns, T(0));
+    // Edges that take no part keep alpha 0.
+    const int64_t first = m.offsets[r] + r, slots = m.offsets[r + 1] - m.offsets[r] + 1;
+    std::fill_n(alpha + first * m.heads, slots * m.heads, T(0));
+    for (int64_t h = 0; h < m.heads; ++h) {
+      T largest = -std::numeric_limits<T>::infinity(), total = 0;
+      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
+        const T score = Score(m, slot, h);
+        alpha[slot.place * m.heads + h] = score;
+        largest = std::max(largest, score);
+      });
+      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
+        T& a = alpha[slot.place * m.heads + h];
+        a = std::exp(a - largest);
+        total += a;
+      });
+      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
+        T& a = alpha[slot.place * m.heads + h];
+        a /= total;
+        AddColumns(m, h, a * Kept(m, slot, h), slot.left, out);
+      });
+    }
+  }
+}
+
+// The gradient of z of one slot and head: what `use(tag, column, gradient, leaky_relu(z))` takes, vector by vector.
+template <class T, class Use>
+HWY_INLINE void ForZ(const GatRows<T>& m, const GatSlot<T>& slot, int64_t head, T score_gradient, const Use& use) {
+  ForColumns<1, T>(m.width, [&](auto d, auto, int64_t column) HWY_ATTR {
+    const int64_t c = head * m.width + column;
+    const auto z = Sum(d, slot, c), slope = hn::Set(d, m.slope);
+    const auto positive = hn::Gt(z, hn::Zero(d));
+    const auto ds = hn::Set(d, score_gradient), a = hn::Mul(ds, hn::LoadU(d, m.attention + c));
+    use(d, c, hn::IfThenElse(positive, a, hn::Mul(a, slope)),
+        hn::Mul(ds, hn::IfThenElse(positive, z, hn::Mul(z, slope))));
+  });
+}
+
+template <class T>
+void TargetGradient(const GatRows<T>& m, const T* alpha, const T* g, int64_t begin, int64_t end,
+                    const GatTargetGradients<T>& to) {
+  const int64_t columns = m.heads * m.width;
+  for (int64_t r = begin; r < end; ++r) {
+    const T* const of_row = g + r * columns;
+    T* const right = to.right + r * columns;
+    std::fill_n(right, columns, T(0));
+    const int64_t first = m.offsets[r] + r, slots = m.offsets[r + 1] - m.offsets[r] + 1;
+    std::fill_n(to.scores + first * m.heads, slots * m.heads, T(0));
+    if (to.edges != nullptr) std::fill_n(to.edges + m.offsets[r] * columns, (slots - 1) * columns, T(0));
+    for (int64_t h = 0; h < m.heads; ++h) {
+      T mean = 0;
+      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
+        const T dot = SumOverColumns<T>(h * m.width, m.width, [&](auto d, int64_t c) HWY_ATTR {
+          return hn::Mul(hn::LoadU(d, of_row + c), hn::LoadU(d, slot.left + c));
+        });
+        const T gradient = dot * Kept(m, slot, h);
+        to.scores[slot.place * m.heads + h] = gradient;
+        mean += alpha[slot.place * m.heads + h] * gradient;
+      });
+      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t e) HWY_ATTR {
+        T& score = to.scores[slot.place * m.heads + h];
+        score = alpha[slot.place * m.heads + h] * (score - mean);
+        T* const of_edge = to.edges == nullptr ? nullptr : e < 0 ? to.self_edges + r * columns : to.edges + e * columns;
+        ForZ(m, slot, h, score, [&](auto d, int64_t c, auto gz, auto active) HWY_ATTR {
+          hn::StoreU(hn::Add(hn::LoadU(d, right + c), gz), d, right + c);
+          hn::StoreU(hn::Add(hn::LoadU(d, to.attention + c), active), d, to.attention + c);
+          if (of_edge != nullptr) hn::StoreU(gz, d, of_edge + c);
+        });
+      });
+    }
+  }
+}
+
+template <class T>
+void SourceGradient(const GatRows<T>& m, const GatSources<T>& from, const T* alpha, const T* scores, const T* g,
+                    int64_t begin, int64_t end, T* left) {
+  const int64_t columns = m.heads * m.width;
+  for (int64_t s = begin; s < end; ++s) {
+    T* const out = left + s * columns;
+    std::fill_n(out, columns, T(0));
+    const auto add = [&](const GatSlot<T>& slot, int64_t r) HWY_ATTR {
+      for (int64_t h = 0; h < m.heads; ++h) {
+        const int64_t place = slot.place * m.heads + h;
+        AddColumns(m, h, alpha[place] * Kept(m, slot, h), g + r * columns, out);
+        ForZ(m, slot, h, scores[place], [&](auto d, int64_t c, auto gz, auto) HWY_ATTR {
+          hn::StoreU(hn::Add(hn::LoadU(d, out + c), gz), d, out + c);
+        });
+      }
+    };
+    if (s < from.targets) add(SlotOf(m, s, -1, s), s);
+    for (int64_t p = from.offsets[s]; p < from.offsets[s + 1] && from.rows[p] < from.targets; ++p) {
+      const int64_t r = from.rows[p];
+      if (r != s) add(SlotOf(m, r, from.edges[p], s), r);
+    }
+  }
+}
+
+// Highway exports plain functions: one of each for each type.
+#define PERMAFROST_GAT(T, NAME)                                                                                    \
+  void Forward##NAME(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y) {                         \
+    Forward(rows, begin, end, alpha, y);                                                                           \
+  }                                                                                                                \
+  void TargetGradient##NAME(const GatRows<T>& rows, const T* alpha, const T* g, int64_t begin, int64_t end,        \
+                            const GatTargetGradients<T>& to) {                                                     \
+    TargetGradient(rows, alpha, g, begin, end, to);                                                                \
+  }                                                                                                                \
+  void SourceGradient##NAME(const GatRows<T>& rows, const GatSources<T>& sources, const T* alpha, const T* scores, \
+                            const T* g, int64_t begin, int64_t end, T* left) {                                     \
+    SourceGradient(rows, sources, alpha, scores, g, begin, end, left);                                             \
+  }
+PERMAFROST_GAT(float, F32)
+PERMAFROST_GAT(double, F64)
+#undef PERMAFROST_GAT
+
+}  // namespace permafrost::nn::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace permafrost::nn {
+
+#define PERMAFROST_GAT(T, NAME)                                                                                    \
+  HWY_EXPORT(Forward##NAME);                                                                                       \
+  HWY_EXPORT(TargetGradient##NAME);                                                                                \
+  HWY_EXPORT(SourceGradient##NAME);                                                                                \
+  template <>                                                                                                      \
+  void GatForward<T>(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y) {                         \
+    HWY_DYNAMIC_DISPATCH(Forward##NAME)(rows, begin, end, alpha, y);                                               \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void GatTargetGradient<T>(const GatRows<T>& rows, const T* alpha, const T* g, int64_t begin, int64_t end,        \
+                            const GatTargetGradients<T>& to) {                                                     \
+    HWY_DYNAMIC_DISPATCH(TargetGradient##NAME)(rows, alpha, g, begin, end, to);                                    \
+  }                                                                                                                \
+  template <>                                                                                                      \
+  void GatSourceGradient<T>(const GatRows<T>& rows, const GatSources<T>& sources, const T* alpha, const T* scores, \
+                            const T* g, int64_t begin, int64_t end, T* left) {                                     \
+    HWY_DYNAMIC_DISPATCH(SourceGradient##NAME)(rows, sources, alpha, scores, g, begin, end, left);                 \
+  }
+PERMAFROST_GAT(float, F32)
+PERMAFROST_GAT(double, F64)
+#undef PERMAFROST_GAT
+
+}  // namespace permafrost::nn
+#endif

@@ -1,0 +1,55 @@
+// Attention of GATv2 over CSR and its gradients, without a tensor of messages: a message lives in registers.
+// Threads: any, each with rows of its own. Sums are in the order of the edges.
+#pragma once
+
+#include <cstdint>
+
+#include "nn/kernels/norm.h"
+
+namespace permafrost::nn {
+
+// Of row r and head h, over its slots k: slot 0 is the row itself, slot k > 0 its edge offsets[r] + k - 1; an edge from
+// the row itself takes no part.
+//   z_k     = left[source of k] + right[r] (+ edges[k])              [width] of head h
+//   score_k = <attention[h], leaky_relu(z_k)>
+//   alpha   = softmax of the scores over the slots
+//   y[r]    = sum over k of dropout(alpha_k) * left[source of k]
+// left: [N, heads * width], right: [T, heads * width]; slot k of row r is place offsets[r] + r + k of [E + T, heads].
+template <class T>
+struct GatRows {
+  const T *left, *right, *attention;
+  const T *edges, *self_edges;  // [E, ...], [T, ...]; null: without
+  const int64_t *offsets, *sources;
+  int64_t heads, width;
+  int64_t first_row;  // of left, which is row 0 of right
+  T slope;
+  DropoutMask mask;         // threshold 0: nothing is dropped
+  T kept;                   // 1 / (1 - p)
+  const int64_t* row_keys;  // [T]; null: its own place
+};
+
+// Rows [begin, end): alpha of their slots, and y [T, heads * width].
+template <class T>
+void GatForward(const GatRows<T>& rows, int64_t begin, int64_t end, T* alpha, T* y);
+
+// Of rows [begin, end), given g = dL/dy: the gradients of their slots' scores, of right, of edges and self_edges (null:
+// not asked for), and added to those of attention [heads * width].
+template <class T>
+struct GatTargetGradients {
+  T *scores, *right, *edges, *self_edges, *attention;
+};
+template <class T>
+void GatTargetGradient(const GatRows<T>& rows, const T* alpha, const T* g, int64_t begin, int64_t end,
+                       const GatTargetGradients<T>& to);
+
+// Of rows [begin, end) of left. The transpose as CsrTranspose (nn/ops/csr_transpose.h); targets: T. first_row is 0.
+template <class T>
+struct GatSources {
+  const int32_t *offsets, *rows, *edges;
+  int64_t targets;
+};
+template <class T>
+void GatSourceGradient(const GatRows<T>& rows, const GatSources<T>& sources, const T* alpha, const T* scores,
+                       const T* g, int64_t begin, int64_t end, T* left);
+
+}  // namespace permafrost::nn

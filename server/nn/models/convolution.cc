@@ -1,0 +1,94 @@
+#include "nn/models/convolution.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+
+#include "nn/models/gatv2.h"
+#include "nn/models/gcn.h"
+#include "nn/models/gin.h"
+#include "nn/models/sage.h"
+#include "nn/ops/lowering.h"
+#include "nn/ops/row_chunks.h"
+#include "nn/ops/segment_ops.h"
+
+namespace permafrost::nn {
+
+using at::Tensor;
+using InputRows = NodeModel::InputRows;
+
+namespace {
+
+template <class Conv>
+constexpr ConvolutionKind KindOf(Architecture architecture, decltype(ConvolutionKind::inverse_sqrt_degrees) degrees) {
+  return {architecture,
+          [](WeightMaker& weights, const std::string& name, const ConvShape& shape) -> std::unique_ptr<Convolution> {
+            return std::make_unique<Conv>(weights, name, shape);
+          },
+          &Conv::NormOf, degrees, &Conv::Cost};
+}
+
+constexpr std::array kKinds{KindOf<Sage>(Architecture::kSage, nullptr),
+                            KindOf<Gcn>(Architecture::kGcn, &Gcn::InverseSqrtDegrees),
+                            KindOf<Gin>(Architecture::kGin, nullptr), KindOf<Gatv2>(Architecture::kGatv2, nullptr)};
+
+}  // namespace
+
+const ConvolutionKind& ConvolutionOf(Architecture architecture) {
+  const auto* const kind = std::ranges::find(kKinds, architecture, &ConvolutionKind::architecture);
+  TORCH_CHECK(kind != kKinds.end(), kArchitectureNames.Name(architecture), " has no convolution of its own");
+  return *kind;
+}
+
+Tensor MultiplyRows(const InputRows& rows, const Tensor& weight) {
+  if (rows.dense.defined()) return LinearRows(rows.dense, weight);
+  const Tensor& values = rows.feature_values;
+  return SparseLinear(weight, rows.feature_offsets, rows.feature_columns,
+                      values.defined() ? values.to(weight.scalar_type()) : values);
+}
+
+Tensor DenseRows(const InputRows& rows, const Tensor& weight) {
+  return rows.dense.defined() ? rows.dense : MultiplyRows(rows, at::eye(weight.size(1), weight.options()));
+}
+
+InputRows FirstRows(const InputRows& rows, int64_t count) {
+  InputRows first = rows;
+  if (rows.dense.defined()) {
+    first.dense = rows.dense.narrow(0, 0, count);
+  } else {
+    first.feature_offsets = rows.feature_offsets.narrow(0, 0, count + 1);
+  }
+  return first;
+}
+
+bool AggregatesFirst(const InputRows& in, const ConvEdges& edges, const Tensor& weight) {
+  if (!in.dense.defined()) return false;
+  return !edges.offsets.defined() || edges.offsets.size(0) - 1 < in.dense.size(0) || weight.size(1) <= weight.size(0);
+}
+
+Tensor Activate(const Tensor& x, const ConvActivation& activation) {
+  if (!activation.relu) return x;
+  const Tensor& keys = activation.row_keys;
+  return Dropout(ReluRows(x), activation.step, activation.key, activation.p,
+                 keys.defined() ? keys.narrow(0, 0, x.size(0)) : keys);
+}
+
+// Counted from GraphConv: autograd saves what the layer multiplies and its output; while it runs back, gradients of its
+// output, of what was multiplied (with its packed copy) and, twice, of its input are there, with the weights' gradients
+// by chunk.
+ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights) {
+  const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out);
+  // Rows that a weight follows: sums, and of two weights the rows themselves beside them.
+  const bool aggregates_first = in <= out || rows.targets < rows.sources;
+  const double multiplied = aggregates_first ? weights * in : 0;
+  const double of_input = rows.first ? rows.sources * std::min(in, out) : 3 * rows.sources * in;
+  const double partial = multiplied * out + out;
+  const auto chunks =
+      static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(rows.targets), static_cast<int64_t>(partial)));
+  return {.parameters = weights * in * out + out,
+          .saved = rows.targets * (multiplied + out),
+          .backward = rows.targets * (2 * out + std::max(2 * multiplied, out)) + chunks * partial + of_input};
+}
+
+}  // namespace permafrost::nn

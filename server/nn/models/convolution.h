@@ -1,0 +1,90 @@
+// Convolutions: what the models of a graph's nodes and of sets of graphs are stacked of, one for each architecture.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "nn/models/model_cost.h"
+#include "nn/models/node_model.h"
+#include "nn/models/weight_maker.h"
+#include "nn/ops/graph_conv.h"
+
+namespace permafrost::nn {
+
+// Of one layer.
+struct ConvShape {
+  int64_t in = 0, out = 0;    // channels of a row
+  int64_t heads = 1;          // of attention
+  bool joins_heads = true;    // out is all heads side by side, else their mean
+  int64_t edge_channels = 0;  // of a row of each edge, which attention reads; 0: without
+  bool of_nodes = true;  // named as the modules of torch_geometric.nn.models, else as a Sequential in the convolution
+};
+
+// What a convolution multiplies messages with, equal in all layers of a block: ConvEdges of nn/ops/graph_conv.h.
+// Undefined where it does not.
+struct MessageNorm {
+  at::Tensor weights;  // [E]
+  at::Tensor self;     // [rows with in-edges]
+  at::Tensor scale;    // [rows with in-edges]
+};
+
+struct ConvCall {
+  ConvEdges edges;       // offsets undefined: the sums are made already, in the rows
+  at::Tensor edge_rows;  // [E, edge_channels] or undefined
+  ConvActivation activation;
+  double attention_p = 0;  // of attention's dropout
+};
+
+// Threads: the device thread. Its tensors are the model's.
+class Convolution {
+ public:
+  virtual ~Convolution() = default;
+  // [targets, out], with the activation. targets: rows of `edges`, or, where its offsets are undefined, of `in`.
+  virtual at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const = 0;
+  // Layer by layer, as NodeModel: Combine is without ReLU.
+  virtual at::Tensor Project(const NodeModel::InputRows& rows) const = 0;
+  virtual int64_t projected_width() const = 0;
+  virtual at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const = 0;
+};
+
+// Values (4 bytes each) of one layer in training: its parameters, what is kept for the backward pass, and what the
+// backward pass makes while it is in this layer.
+struct ConvCost {
+  double parameters = 0, saved = 0, backward = 0;
+};
+// Rows of one layer. first: its input's gradient is not asked for.
+struct ConvRows {
+  double sources = 0, targets = 0, edges = 0;
+  bool first = false;
+};
+
+struct ConvolutionKind {
+  Architecture architecture;
+  std::unique_ptr<Convolution> (*make)(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  // sources: of rows below `rows`; offsets: of those with in-edges.
+  MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
+                      int64_t rows, at::ScalarType type);
+  // As NodeModel's; null: it has no use for them.
+  at::Tensor (*inverse_sqrt_degrees)(const NodeModel::Chunk& chunk, at::ScalarType type);
+  ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
+};
+// Of each architecture but GINE, which sets of graphs alone have (nn/models/mlp_layer.h).
+const ConvolutionKind& ConvolutionOf(Architecture architecture);
+
+// rows * weight^T. weight: [out, in].
+at::Tensor MultiplyRows(const NodeModel::InputRows& rows, const at::Tensor& weight);
+// The same rows, dense, in the weight's type.
+at::Tensor DenseRows(const NodeModel::InputRows& rows, const at::Tensor& weight);
+NodeModel::InputRows FirstRows(const NodeModel::InputRows& rows, int64_t count);
+// Whether rows are aggregated before they are multiplied by the weight. They are where that leaves fewer rows to
+// multiply, or narrower rows to gather; sparse rows are always multiplied first.
+bool AggregatesFirst(const NodeModel::InputRows& in, const ConvEdges& edges, const at::Tensor& weight);
+// What GraphConv does after its sum.
+at::Tensor Activate(const at::Tensor& x, const ConvActivation& activation);
+// Of a convolution that multiplies with `weights` matrices [out, in] as GraphConv does.
+ConvCost GraphConvCost(const ConvShape& shape, const ConvRows& rows, int weights);
+
+}  // namespace permafrost::nn

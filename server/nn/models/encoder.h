@@ -1,0 +1,40 @@
+// Encoders of the feature tables of sets of graphs: a sum of one embedding a categorical column (as OGB's AtomEncoder),
+// or a linear map of float columns, or one learned vector where a set has no such features.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/models/graph_model.h"
+#include "nn/models/weight_maker.h"
+#include "nn/ops/gine_layer.h"
+
+namespace permafrost::nn {
+
+// Threads: the device thread. Its tensors are the model's.
+class Encoder {
+ public:
+  // Embeddings by Xavier uniform, as OGB's encoders.
+  Encoder(WeightMaker& weights, const std::string& name, const EncoderInput& input, int64_t channels);
+  static double Parameters(const EncoderInput& input, double channels);
+
+  // [rows, channels]. features: [rows, columns], undefined without.
+  at::Tensor operator()(const at::Tensor& features, int64_t rows) const;
+  // As GineEdges holds them: `rows` of each combination of categories and their codes, where combinations are few; else
+  // of each edge.
+  void Encode(const at::Tensor& features, int64_t rows, GineEdges& edges) const;
+  // Values that Encode's rows of a set's edges take, with their gradients: the sum so far, a layer's, and both
+  // together.
+  static double CostOfRows(const EncoderInput& input, double edges, double channels);
+
+ private:
+  std::vector<int64_t> categories_;
+  std::vector<at::Tensor> embeddings_;  // of categorical columns, or the one learned vector
+  std::optional<Linear> linear_;        // of float columns
+  bool learned_vector_ = false;
+};
+
+}  // namespace permafrost::nn

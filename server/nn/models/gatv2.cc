@@ -1,0 +1,107 @@
+#include "nn/models/gatv2.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "nn/ops/lowering.h"
+#include "nn/ops/row_chunks.h"
+#include "nn/ops/segment_ops.h"
+
+namespace permafrost::nn {
+namespace {
+
+using at::Tensor;
+
+int64_t WidthOf(const ConvShape& shape) { return shape.joins_heads ? shape.out : shape.heads * shape.out; }
+
+// [T, columns]: of each row the mean of its in-edges' rows, but for those from the row itself; 0 where there is none.
+Tensor MeansOfEdges(const Tensor& rows, const Tensor& offsets, const Tensor& sources) {
+  const Tensor is_other = 1 - sources.eq(SegmentOfEntry(offsets, sources.size(0))).to(rows.scalar_type());
+  const Tensor places = at::arange(sources.size(0), sources.options());
+  const Tensor count = SegmentSum(is_other.unsqueeze(1), offsets, places, {});
+  return SegmentSum(rows, offsets, places, is_other) / count.clamp_min(1);
+}
+
+}  // namespace
+
+Gatv2::Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& shape)
+    : shape_(shape), width_(WidthOf(shape)) {
+  const int64_t channels = width_ / shape.heads;
+  attention_ = weights.Glorot(name + ".att", {1, shape.heads, channels}, shape.heads, channels);
+  bias_ = weights.Filled(name + ".bias", {shape.out}, 0);
+  const auto linear = [&](const char* which, int64_t in) {
+    return weights.Glorot(name + which + ".weight", {width_, in}, in, width_);
+  };
+  left_.weight = linear(".lin_l", shape.in);
+  left_.bias = weights.Filled(name + ".lin_l.bias", {width_}, 0);
+  right_.weight = linear(".lin_r", shape.in);
+  right_.bias = weights.Filled(name + ".lin_r.bias", {width_}, 0);
+  if (shape.edge_channels > 0) edge_ = linear(".lin_edge", shape.edge_channels);
+}
+
+MessageNorm Gatv2::NormOf(const Tensor& /*offsets*/, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
+                          int64_t /*rows*/, at::ScalarType /*type*/) {
+  return {};
+}
+
+// Kept: both linear maps' rows, the slots' alpha, the attended rows and what follows; the edges' rows twice (their map,
+// and its mean by row). Back: gradients of all of these.
+ConvCost Gatv2::Cost(const ConvShape& shape, const ConvRows& rows) {
+  const auto in = static_cast<double>(shape.in), width = static_cast<double>(WidthOf(shape)),
+             out = static_cast<double>(shape.out), heads = static_cast<double>(shape.heads),
+             edge = static_cast<double>(shape.edge_channels);
+  const double slots = (rows.edges + rows.targets) * heads;
+  const double of_edges = edge > 0 ? rows.edges * width + rows.targets * width + 3 * rows.edges : 0;
+  const auto chunks =
+      static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(rows.targets), static_cast<int64_t>(width)));
+  return {.parameters = 2 * (in * width + width) + width + out + edge * width,
+          .saved = rows.sources * width + 2 * rows.targets * width + slots + rows.targets * 2 * out + of_edges,
+          .backward = rows.sources * width + 2 * rows.targets * width + slots + chunks * width + 2 * of_edges +
+                      2 * rows.targets * out + (rows.first ? 0 : 3 * rows.sources * in)};
+}
+
+Tensor Gatv2::Finish(const Tensor& attended) const {
+  if (shape_.joins_heads) return attended + bias_;
+  return attended.view({attended.size(0), shape_.heads, shape_.out}).sum(1) / shape_.heads + bias_;
+}
+
+Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
+  const int64_t targets = call.edges.offsets.size(0) - 1;
+  const Tensor left = MultiplyRows(in, left_.weight) + left_.bias;
+  const Tensor right = MultiplyRows(FirstRows(in, targets), right_.weight) + right_.bias;
+  GatEdges edges{.offsets = call.edges.offsets,
+                 .sources = call.edges.sources,
+                 .transpose = call.edges.transpose,
+                 .rows = {},
+                 .self_rows = {}};
+  if (edge_.defined()) {
+    edges.rows = LinearRows(call.edge_rows, edge_);
+    edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, edges.sources);
+  }
+  // Masks of its own, beside those of the layers' outputs.
+  constexpr int64_t kAttentionMasks = 1 << 20;
+  const ConvActivation& a = call.activation;
+  const Tensor attended = GatAttention(left, right, attention_.view({width_}), edges,
+                                       {.heads = shape_.heads,
+                                        .step = a.step,
+                                        .key = {.seed = a.key.seed, .layer = a.key.layer + kAttentionMasks},
+                                        .p = call.attention_p,
+                                        .row_keys = a.row_keys});
+  return Activate(Finish(attended), a);
+}
+
+Tensor Gatv2::Project(const NodeModel::InputRows& rows) const {
+  return MultiplyRows(rows, at::cat({left_.weight, right_.weight})) + at::cat({left_.bias, right_.bias});
+}
+
+Tensor Gatv2::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
+  const Tensor right = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1).narrow(1, width_, width_);
+  const GatEdges edges{
+      .offsets = chunk.offsets, .sources = chunk.sources, .transpose = {}, .rows = {}, .self_rows = {}};
+  return Finish(
+      GatAttention(projected.narrow(1, 0, width_), right, attention_.view({width_}), edges,
+                   {.heads = shape_.heads, .step = {}, .key = {}, .row_keys = {}, .first_row = chunk.first_row}));
+}
+
+}  // namespace permafrost::nn

@@ -1,0 +1,158 @@
+#include "nn/models/graph_set_model.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "nn/models/jumping_knowledge.h"
+#include "nn/ops/lowering.h"
+#include "nn/ops/mlp.h"
+#include "nn/ops/pool.h"
+
+namespace permafrost::nn {
+
+using at::Tensor;
+
+namespace {
+
+// Masks of the virtual node's dropout, beside those of the layers.
+constexpr int64_t kVirtualMasks = 1 << 19;
+
+int64_t HeadWidth(const ModelOptions& model) { return std::max<int64_t>(1, JoinedWidth(model) / 2); }
+
+}  // namespace
+
+GraphSetModel::GraphSetModel(const GraphModelOptions& options, uint64_t seed, at::Device device)
+    : options_(options), seed_(seed) {
+  WeightMaker weights(seed, device, tensors_);
+  const ModelOptions& model = options.model;
+  const int64_t hidden = model.hidden_channels;
+  node_encoder_.emplace(weights, "node_encoder", options.node, hidden);
+  if (ReadsEdges(options)) edge_encoder_.emplace(weights, "edge_encoder", options.edge, hidden);
+  for (int64_t l = 0; l < model.num_layers; ++l) layers_.push_back(MakeSetLayer(weights, l, options, seed));
+  if (model.virtual_node) {
+    virtual_row_ = weights.Filled("virtualnode_embedding.weight", {1, hidden}, 0);
+    for (int64_t l = 0; l + 1 < model.num_layers; ++l) {
+      const std::string name = absl::StrCat("mlp_virtualnode_list.", l, ".");
+      const Linear first = weights.MakeLinear(name + "0", hidden, 2 * hidden);
+      const RowNorm first_norm(weights, name + "1", Norm::kBatch, 2 * hidden);
+      const Linear second = weights.MakeLinear(name + "3", 2 * hidden, hidden);
+      virtual_layers_.push_back({first, second, first_norm, RowNorm(weights, name + "4", Norm::kBatch, hidden)});
+    }
+  }
+  head_first_ = weights.MakeLinear("head.0", JoinedWidth(model), HeadWidth(model));
+  head_second_ = weights.MakeLinear("head.2", HeadWidth(model), options.num_targets);
+}
+
+// Layers, and what stands beside them: the encoders' outputs and both orders of the edges.
+ModelCost GraphSetModel::Cost(const GraphModelOptions& options, const StepRows& rows) {
+  const ModelOptions& model = options.model;
+  const auto hidden = static_cast<double>(model.hidden_channels), layers = static_cast<double>(model.num_layers),
+             targets = static_cast<double>(options.num_targets), joined = static_cast<double>(JoinedWidth(model)),
+             head = static_cast<double>(HeadWidth(model)), nodes = rows.nodes.front();
+  const ConvCost layer = SetLayerCost(options, nodes, rows.edges);
+  ModelCost cost;
+  cost.parameters = layers * layer.parameters + head * (joined + 1 + targets) + targets +
+                    Encoder::Parameters(options.node, hidden) +
+                    (ReadsEdges(options) ? Encoder::Parameters(options.edge, hidden) : 0);
+  cost.activations = layers * layer.saved + layer.backward + nodes * hidden + 3 * rows.edges + 2 * nodes +
+                     rows.graphs * (3 * joined + 4 * targets);
+  if (ReadsEdges(options)) cost.activations += Encoder::CostOfRows(options.edge, rows.edges, hidden);
+  if (model.residual) cost.activations += layers * nodes * hidden;
+  if (model.jumping_knowledge != JumpingKnowledge::kLast) cost.activations += 2 * nodes * hidden * (layers - 1);
+  if (model.virtual_node) {
+    cost.parameters += hidden + (layers - 1) * (4 * hidden * hidden + 3 * hidden + 6 * hidden);
+    cost.activations += layers * (2 * nodes * hidden + 9 * rows.graphs * hidden);
+  }
+  return cost;
+}
+
+SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
+  const int64_t nodes = batch.graph_of_node.size(0), count = batch.edge_source.size(0);
+  SetGraph graph{
+      .edges = {.source = batch.edge_source, .target = batch.edge_target, .index = {}, .rows = {}, .code = {}},
+      .conv = {},
+      .edge_rows = {},
+      .real_nodes = batch.real_nodes,
+      .step = batch.step,
+      .mode = mode};
+  const bool fused = IsFused(batch.edge_source);
+  if (fused) graph.edges.index = IndexEdges(batch.edge_source, batch.edge_target, nodes);
+  const Architecture architecture = options_.model.architecture;
+  if (architecture == Architecture::kGine) edge_encoder_->Encode(batch.edge_features, count, graph.edges);
+  if (architecture == Architecture::kGine || architecture == Architecture::kGin) return graph;
+  if (edge_encoder_) graph.edge_rows = (*edge_encoder_)(batch.edge_features, count);
+  const EdgeIndex& index = graph.edges.index;
+  ConvEdges& conv = graph.conv;
+  // Targets rise.
+  conv.offsets = fused ? index.in_offsets.to(at::kLong)
+                       : at::searchsorted(batch.edge_target, at::arange(nodes + 1, batch.edge_target.options()));
+  conv.sources = batch.edge_source;
+  conv.transpose = {index.out_offsets, index.out_targets, index.out_edges};
+  const MessageNorm norm =
+      ConvolutionOf(architecture)
+          .norm(conv.offsets, conv.sources, {}, nodes, tensors_.parameters().front().value.scalar_type());
+  conv.weights = norm.weights;
+  conv.self = norm.self;
+  conv.scale = norm.scale;
+  return graph;
+}
+
+Tensor GraphSetModel::NextVirtual(int64_t layer, const Tensor& h, const Tensor& of_graphs, const GraphSetBatch& batch,
+                                  Mode mode) const {
+  const VirtualLayer& own = virtual_layers_[static_cast<size_t>(layer)];
+  const bool training = mode == Mode::kTrain;
+  const RealRowsOf real{.count = batch.real_graphs, .keys = {}};
+  ConvActivation activation{.relu = true, .step = batch.step, .key = {}, .p = 0, .row_keys = {}};
+  const Tensor sum = PoolRows(h, batch.graph_of_node, batch.padded_graphs, Pooling::kSum) + of_graphs;
+  const Tensor wide = own.first_norm.Activate(own.first(sum), real, training, activation);
+  activation.key = {.seed = seed_, .layer = kVirtualMasks + layer};
+  activation.p = training ? options_.model.dropout : 0;
+  const Tensor next = own.second_norm.Activate(own.second(wide), real, training, activation);
+  return options_.model.residual ? next + of_graphs : next;
+}
+
+Tensor GraphSetModel::Forward(const GraphSetBatch& batch, Mode mode) {
+  const ModelOptions& model = options_.model;
+  Tensor h = (*node_encoder_)(batch.node_features, batch.graph_of_node.size(0));
+  const SetGraph graph = GraphOf(batch, mode);
+  Tensor of_graphs;
+  if (model.virtual_node) of_graphs = virtual_row_.expand({batch.padded_graphs, virtual_row_.size(1)});
+  std::vector<Tensor> outputs;
+  for (int64_t l = 0; l < model.num_layers; ++l) {
+    if (model.virtual_node) h = h + SelectRows(of_graphs, batch.graph_of_node);
+    const Tensor out = layers_[static_cast<size_t>(l)]->Forward(h, graph);
+    if (model.virtual_node && l + 1 < model.num_layers) of_graphs = NextVirtual(l, h, of_graphs, batch, mode);
+    h = model.residual ? out + h : out;
+    if (model.jumping_knowledge != JumpingKnowledge::kLast) outputs.push_back(h);
+  }
+  if (!outputs.empty()) h = Join(outputs, model.jumping_knowledge);
+  const Tensor pooled = PoolRows(h, batch.graph_of_node, batch.padded_graphs, model.pooling);
+  return Mlp(pooled, head_first_.weight, head_first_.bias, head_second_.weight, head_second_.bias);
+}
+
+std::string GraphSetModel::Describe() const {
+  const auto encoder = [](const EncoderInput& in) {
+    return nlohmann::json{{"categories", in.categories}, {"float_columns", in.float_columns}};
+  };
+  const ModelOptions& model = options_.model;
+  return nlohmann::json{{"architecture", kArchitectureNames.Name(model.architecture)},
+                        {"level", kModelLevelNames.Name(ModelLevel::kGraph)},
+                        {"hidden_channels", model.hidden_channels},
+                        {"num_layers", model.num_layers},
+                        {"pooling", kPoolingNames.Name(model.pooling)},
+                        {"dropout", model.dropout},
+                        {"heads", model.heads},
+                        {"norm", kNormNames.Name(model.norm)},
+                        {"residual", model.residual},
+                        {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
+                        {"virtual_node", model.virtual_node},
+                        {"num_targets", options_.num_targets},
+                        {"node", encoder(options_.node)},
+                        {"edge", encoder(options_.edge)}}
+      .dump();
+}
+
+}  // namespace permafrost::nn

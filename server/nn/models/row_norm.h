@@ -1,0 +1,39 @@
+// What follows a convolution: a norm, ReLU and dropout.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "nn/models/weight_maker.h"
+#include "nn/ops/graph_conv.h"
+#include "nn/options.h"
+
+namespace permafrost::nn {
+
+// Which rows are real, and so seen by batch norm: the first `count`, [1] int64; or those whose key, [N] int64, is at
+// least 0. Neither: all.
+struct RealRowsOf {
+  at::Tensor count, keys;
+};
+
+// Threads: the device thread. Its tensors are the model's.
+class RowNorm {
+ public:
+  // kBatch: PyG's BatchNorm (NAME.module.*). kLayer: its LayerNorm with mode "node" (NAME.*). kNone: nothing.
+  RowNorm(WeightMaker& weights, const std::string& name, Norm norm, int64_t width);
+  static double Parameters(Norm norm, double width) { return norm == Norm::kNone ? 0 : 2 * width; }
+
+  // dropout(relu(norm(x))). x: [N, width]; training: with the batch's own moments, which the running statistics follow.
+  at::Tensor Activate(const at::Tensor& x, const RealRowsOf& real, bool training,
+                      const ConvActivation& activation) const;
+
+ private:
+  at::Tensor BatchNormRelu(const at::Tensor& x, const RealRowsOf& real, bool training) const;
+
+  Norm norm_;
+  at::Tensor weight_, bias_;
+  mutable at::Tensor running_mean_, running_var_, batches_tracked_;  // of kBatch
+};
+
+}  // namespace permafrost::nn

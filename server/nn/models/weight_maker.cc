@@ -1,0 +1,43 @@
+#include "nn/models/weight_maker.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
+#include <utility>
+
+#include "nn/ops/lowering.h"
+
+namespace permafrost::nn {
+
+using at::Tensor;
+
+Tensor Linear::operator()(const Tensor& x) const { return LinearRows(x, weight, bias); }
+
+WeightMaker::WeightMaker(uint64_t seed, at::Device device, TensorSet& tensors)
+    : device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)), tensors_(tensors) {}
+
+Tensor WeightMaker::Uniform(std::string name, at::IntArrayRef sizes, double bound) {
+  return tensors_.AddParameter(std::move(name),
+                               at::empty(sizes, at::kFloat).uniform_(-bound, bound, generator_).to(device_));
+}
+
+Tensor WeightMaker::Filled(std::string name, at::IntArrayRef sizes, double value) {
+  return tensors_.AddParameter(std::move(name), at::full(sizes, value, at::TensorOptions(at::kFloat).device(device_)));
+}
+
+Tensor WeightMaker::Glorot(std::string name, at::IntArrayRef sizes, int64_t in, int64_t out) {
+  return Uniform(std::move(name), sizes, std::sqrt(6.0 / static_cast<double>(in + out)));
+}
+
+Linear WeightMaker::MakeLinear(const std::string& name, int64_t in, int64_t out) {
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  const Tensor weight = Uniform(name + ".weight", {out, in}, bound);
+  return {weight, Uniform(name + ".bias", {out}, bound)};
+}
+
+Tensor WeightMaker::Buffer(std::string name, at::IntArrayRef sizes, double value, at::ScalarType type) {
+  return tensors_.AddBuffer(std::move(name), at::full(sizes, value, at::TensorOptions(type).device(device_)));
+}
+
+}  // namespace permafrost::nn
