@@ -127,6 +127,7 @@ std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<Sw
                         const std::vector<v1::Job>& jobs, const RenderStyle& style) {
   const std::vector<v1::Metric> metrics = CommonMetrics(jobs);
   std::vector<Column> columns;
+  columns.reserve(axes.size());
   for (const SweepAxis& axis : axes) columns.push_back({OneLine(axis.name), Align::kRight});
   columns.insert(columns.end(), {{"JOB"}, {"STATE"}, {"BEST EPOCH", Align::kRight}});
   const std::vector<Column> of_metrics = MetricColumns(metrics);
@@ -135,6 +136,7 @@ std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<Sw
   for (size_t j = 0; j < jobs.size(); ++j) {
     const v1::Job& job = jobs[j];
     std::vector<Cell> row;
+    row.reserve(columns.size());
     for (const std::string& value : plan[j].values) row.emplace_back(OneLine(value));
     row.emplace_back(std::string(StripCollection("jobs", job.name())));
     row.emplace_back(StateName(job.state()));
@@ -157,6 +159,7 @@ std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<Sw
   columns.insert(columns.end(), of_metrics.begin(), of_metrics.end());
   for (const SweepGroup& group : groups) {
     std::vector<Cell> row;
+    row.reserve(columns.size());
     for (const std::string& value : group.values) row.emplace_back(OneLine(value));
     const int64_t counted = group.valid.empty() ? 0 : group.valid.front().jobs;
     row.emplace_back(counted == group.jobs ? absl::StrCat(group.jobs) : absl::StrCat(counted, " of ", group.jobs));

@@ -251,6 +251,14 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
       {"nor budgeted",
        [](auto& t) { t.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 9}; },
        {"spec.batching"}},
+      {"nodes have no folds",
+       [](auto& t) { t.cross_validation = {.folds = 10, .fold = 1}; },
+       {"spec.cross_validation"}},
+      {"several metrics",
+       [](auto& t) {
+         t.metrics = {nn::Metric::kF1Macro, nn::Metric::kAccuracy};
+       },
+       {}},
       {"nothing to pool", [](auto& t) { t.model.pooling = nn::Pooling::kSum; }, {"spec.model.pooling"}},
   };
   for (const auto& c : kCases) {
