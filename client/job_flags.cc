@@ -60,6 +60,27 @@ void AddBatchingOptions(CLI::App& command, BatchingFlags& flags) {
       ->type_name("N");
 }
 
+void Override(const FoldFlags& flags, v1::CrossValidation& folds) {
+  if (flags.folds) folds.set_folds(*flags.folds);
+  if (flags.fold) folds.set_fold(*flags.fold);
+  if (flags.seed) folds.set_seed(*flags.seed);
+}
+
+void AddFoldOptions(CLI::App& command, FoldFlags& flags) {
+  command
+      .add_option("--folds", flags.folds,
+                  "Sets of graphs: divide them anew into so many folds, 3..1000, stratified by class; 0: the dataset's "
+                  "splits (default 0)")
+      ->type_name("N");
+  command
+      .add_option("--fold", flags.fold,
+                  "With --folds: the one that tests; the next one validates, the others train (default 0)")
+      ->type_name("N");
+  command.add_option("--fold-seed", flags.seed, "With --folds: which graphs meet in a fold (default 0)")
+      ->check(NotNegative())
+      ->type_name("N");
+}
+
 void Override(const JobFlags& flags, v1::ModelSpec& model) {
   if (flags.model) {
     model.set_architecture(
@@ -116,6 +137,10 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
   if (!flags.class_weights.empty())
     spec.mutable_class_weights()->Assign(flags.class_weights.begin(), flags.class_weights.end());
+  if (!flags.metrics.empty()) spec.clear_metrics();
+  for (const std::string& metric : flags.metrics)
+    spec.add_metrics(EnumOf<v1::Metric>(*v1::Metric_descriptor(), metric));
+  if (flags.folds.any()) Override(flags.folds, *spec.mutable_cross_validation());
   if (flags.batching.any()) Override(flags.batching, *spec.mutable_batching());
   if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
   if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
@@ -226,6 +251,16 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command.add_option("--class-weights", flags.class_weights, "Weight of each class, for cross-entropy and bce")
       ->delimiter(',')
       ->type_name("X,...");
+  command
+      .add_option(
+          "--metrics", flags.metrics,
+          "What evaluation reports; the first one chooses the best epoch: mae, rmse, r2 for l1 and mse; accuracy, "
+          "f1-macro, f1-micro, roc-auc, average-precision for the others (default: mae; accuracy for "
+          "cross-entropy; roc-auc for bce)")
+      ->check(OneOf(EnumShortNames(*v1::Metric_descriptor())))
+      ->delimiter(',')
+      ->type_name("METRIC,...");
+  AddFoldOptions(command, flags.folds);
   command.add_option("--seed", flags.seed, absl::StrCat("Seed of weights and shuffling (", seed, ")"))
       ->check(NotNegative())
       ->type_name("N");

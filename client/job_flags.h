@@ -37,6 +37,14 @@ struct BatchingFlags {
   bool any() const { return kind || max_nodes || max_edges; }
 };
 
+// Of sets of small graphs.
+struct FoldFlags {
+  std::optional<int64_t> folds, fold;
+  std::optional<uint64_t> seed;
+
+  bool any() const { return folds || fold || seed; }
+};
+
 // What flags say; it overrides the file.
 struct JobFlags {
   std::string file;
@@ -47,6 +55,8 @@ struct JobFlags {
   std::optional<double> learning_rate, weight_decay, dropout, input_dropout, max_grad_norm, momentum, decay_factor;
   bool nesterov = false, residual = false, virtual_node = false, normalize_features = false;
   std::vector<double> class_weights;
+  std::vector<std::string> metrics;
+  FoldFlags folds;
   BatchingFlags batching;
   NeighborFlags neighbors;
   CachePolicyFlags cache;

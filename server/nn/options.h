@@ -18,10 +18,17 @@ enum class Loss { kL1, kMse, kCrossEntropy, kBce };
 inline constexpr EnumNames<Loss, 4> kLossNames{
     {{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}, {Loss::kCrossEntropy, "cross-entropy"}, {Loss::kBce, "bce"}}}};
 
-// What evaluation reports beside the loss.
-enum class Metric { kMae, kAccuracy, kRocAuc };
-inline constexpr EnumNames<Metric, 3> kMetricNames{
-    {{{Metric::kMae, "mae"}, {Metric::kAccuracy, "accuracy"}, {Metric::kRocAuc, "roc_auc"}}}};
+// What evaluation can report beside the loss; nn/metrics.h says what each is.
+enum class Metric { kMae, kAccuracy, kRocAuc, kF1Macro, kF1Micro, kAveragePrecision, kRmse, kR2 };
+inline constexpr EnumNames<Metric, 8> kMetricNames{{{{Metric::kMae, "mae"},
+                                                     {Metric::kAccuracy, "accuracy"},
+                                                     {Metric::kRocAuc, "roc_auc"},
+                                                     {Metric::kF1Macro, "f1_macro"},
+                                                     {Metric::kF1Micro, "f1_micro"},
+                                                     {Metric::kAveragePrecision, "average_precision"},
+                                                     {Metric::kRmse, "rmse"},
+                                                     {Metric::kR2, "r2"}}}};
+// What a job reports that says nothing of metrics.
 constexpr Metric MetricOf(Loss loss) {
   switch (loss) {
     case Loss::kCrossEntropy:
@@ -32,7 +39,12 @@ constexpr Metric MetricOf(Loss loss) {
       return Metric::kMae;
   }
 }
-constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae; }
+constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae && metric != Metric::kRmse; }
+// Whether the metric says anything of what a model learned by this loss.
+constexpr bool Measures(Metric metric, Loss loss) {
+  const bool of_values = metric == Metric::kMae || metric == Metric::kRmse || metric == Metric::kR2;
+  return of_values == (loss == Loss::kL1 || loss == Loss::kMse);
+}
 
 enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2 };
 
@@ -73,11 +85,6 @@ constexpr const ModelTraits& TraitsOf(Architecture architecture) {
   for (const ModelTraits& model : kModels)
     if (model.architecture == architecture) return model;
   return kModels.front();
-}
-
-// Classes are counted for nodes only.
-constexpr bool Accepts(ModelLevel level, Loss loss) {
-  return level == ModelLevel::kNode || loss != Loss::kCrossEntropy;
 }
 
 inline constexpr auto kArchitectureNames = [] {

@@ -159,14 +159,6 @@ void CheckModel(const TrainOptions& options, FieldChecker& check) {
 
 void CheckLoss(const TrainOptions& options, FieldChecker& check) {
   const std::string_view loss = nn::kLossNames.Name(options.loss);
-  const nn::ModelLevel level = options.model.level;
-  if (!nn::Accepts(level, options.loss)) {
-    std::string accepted;
-    for (const auto& [other, name] : nn::kLossNames.rows) {
-      if (nn::Accepts(level, other)) absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(name));
-    }
-    check.Add("loss", absl::StrCat(AbslView(loss), " is not accepted for a set of graphs; accepted: ", accepted));
-  }
   const std::vector<double>& weights = options.class_weights;
   if (weights.empty()) return;
   if (options.loss != nn::Loss::kCrossEntropy && options.loss != nn::Loss::kBce) {
@@ -230,7 +222,44 @@ void CheckOptimizer(const nn::OptimizerOptions& o, FieldChecker& check) {
   refuse("decay_factor", o.decay_factor != defaults.decay_factor);
 }
 
+void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
+  for (size_t i = 0; i < options.metrics.size(); ++i) {
+    const nn::Metric metric = options.metrics[i];
+    const std::string field = absl::StrCat("metrics[", i, "]");
+    const std::string_view name = nn::kMetricNames.Name(metric);
+    if (std::find(options.metrics.begin(), options.metrics.begin() + static_cast<std::ptrdiff_t>(i), metric) !=
+        options.metrics.begin() + static_cast<std::ptrdiff_t>(i)) {
+      check.Add(field, absl::StrCat(AbslView(name), " stands there already; each is accepted once"));
+    } else if (!nn::Measures(metric, options.loss)) {
+      std::string accepted;
+      for (const auto& [other, other_name] : nn::kMetricNames.rows) {
+        if (!nn::Measures(other, options.loss)) continue;
+        absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(other_name));
+      }
+      check.Add(field, absl::StrCat(AbslView(name), " does not measure loss ",
+                                    AbslView(nn::kLossNames.Name(options.loss)), "; accepted: ", accepted));
+    }
+  }
+}
+
+void CheckFolds(const TrainOptions& options, FieldChecker& check) {
+  const data::CrossValidation& folds = options.cross_validation;
+  if (folds == data::CrossValidation()) return;
+  if (options.model.level == nn::ModelLevel::kNode) {
+    check.Add("cross_validation", "is given for one large graph; accepted: for a set of graphs");
+    return;
+  }
+  constexpr int64_t kLeastFolds = 3, kMostFolds = 1000;
+  if (check.InRange("cross_validation.folds", folds.folds, kLeastFolds, kMostFolds)) {
+    check.InRange("cross_validation.fold", folds.fold, 0, folds.folds - 1);
+  }
+}
+
 }  // namespace
+
+std::vector<nn::Metric> MetricsOf(const TrainOptions& options) {
+  return options.metrics.empty() ? std::vector{nn::MetricOf(options.loss)} : options.metrics;
+}
 
 std::string ModelsOf(nn::ModelLevel level, std::string_view separator) {
   std::string names;
@@ -265,6 +294,8 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   CheckModel(options, check);
   CheckOptimizer(options.optimizer, check);
   CheckLoss(options, check);
+  CheckMetrics(options, check);
+  CheckFolds(options, check);
   CheckNodeTraining(options, check);
   CheckBatching(options, check);
   check.InRange("epochs", options.epochs, 1, 1'000'000);

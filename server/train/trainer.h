@@ -72,7 +72,7 @@ class Trainer {
   const std::filesystem::path job_directory_;
   const device::Backend& backend_;
   RunContext& context_;
-  const nn::Metric metric_;
+  const std::vector<nn::Metric> metrics_;
   const std::unique_ptr<Task> task_;
   nn::Optimizer optimizer_;
   StepEngine engine_;

@@ -58,6 +58,8 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   spec.train.graph_cache = {
       graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject, graphcache::Shapes::kLadder, 5, 7, true, 9};
   spec.train.batching = {data::BatchingKind::kBudget, 700, 1500};
+  spec.train.metrics = {nn::Metric::kR2, nn::Metric::kMae};
+  spec.train.cross_validation = {.folds = 10, .fold = 9, .seed = std::numeric_limits<uint64_t>::max()};
   spec.priority = -42;
   const auto back = SpecFromJson(ToJson(spec));
   ASSERT_TRUE(back.ok()) << back.status();
@@ -139,12 +141,20 @@ TEST(JobJsonTest, ProgressRoundTrips) {
 }
 
 TEST(JobJsonTest, ResultRoundTrips) {
-  const train::RunResult result{5, 0.1, 0.2, 0.3, 0.4, 0.5, 60.5, 1.25, 123'456};
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const train::RunResult result{5, 0.1, 0.2, 0.3, 0.4, 0.5, 60.5, 1.25, 123'456, {0.1, kNan}, {0.2, -3}, {0.4, 5}};
   const auto back = ResultFromJson(ToJson(result));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), ToJson(result));
   EXPECT_EQ(back->num_parameters, 123'456);
   EXPECT_EQ(back->final_test_metric, 0.4);
+  EXPECT_TRUE(std::isnan(back->best_valid_metrics.at(1)));
+  EXPECT_EQ(back->final_test_metrics.at(1), 5);
+  // Rows of before several metrics.
+  const auto before = ResultFromJson(R"({"best_test_metric":0.5})");
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_TRUE(before->best_test_metrics.empty());
+  EXPECT_TRUE(EpochFromJson(R"({"epoch":3,"valid_metric":0.5})")->valid_metrics.empty());
 }
 
 TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {

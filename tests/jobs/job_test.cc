@@ -58,6 +58,11 @@ TEST(JobSpecTest, DefaultsAndBoundsAreValid) {
       [](JobSpec& s) { s.train.model.num_layers = 64; },
       [](JobSpec& s) { s.train.checkpoint.keep = 100; },
       [](JobSpec& s) { s.train.seed = std::numeric_limits<uint64_t>::max(); },
+      [](JobSpec& s) { s.train.loss = nn::Loss::kCrossEntropy; },
+      [](JobSpec& s) {
+        s.train.cross_validation = {.folds = 3, .fold = 2, .seed = 7};
+        s.train.metrics = {nn::Metric::kR2, nn::Metric::kRmse, nn::Metric::kMae};
+      },
       [](JobSpec& s) { s.priority = -100; },
       [](JobSpec& s) { s.priority = 100; },
   };
@@ -95,7 +100,23 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
       {"spec.checkpoint.every_steps", "-1", [](JobSpec& s) { s.train.checkpoint.every_steps = -1; }},
       {"spec.checkpoint.keep", "0", [](JobSpec& s) { s.train.checkpoint.keep = 0; }},
       {"spec.checkpoint.keep", "101", [](JobSpec& s) { s.train.checkpoint.keep = 101; }},
-      {"spec.loss", "cross-entropy", [](JobSpec& s) { s.train.loss = nn::Loss::kCrossEntropy; }},
+      {"spec.metrics[0]", "accuracy does not measure loss l1; accepted: mae, rmse, r2",
+       [](JobSpec& s) { s.train.metrics = {nn::Metric::kAccuracy}; }},
+      {"spec.metrics[0]", "r2 does not measure loss cross-entropy; accepted: accuracy, roc_auc, f1_macro",
+       [](JobSpec& s) {
+         s.train.loss = nn::Loss::kCrossEntropy;
+         s.train.metrics = {nn::Metric::kR2};
+       }},
+      {"spec.metrics[2]", "mae stands there already",
+       [](JobSpec& s) {
+         s.train.metrics = {nn::Metric::kMae, nn::Metric::kR2, nn::Metric::kMae};
+       }},
+      {"spec.cross_validation.folds", "2 is outside 3..1000",
+       [](JobSpec& s) { s.train.cross_validation = {.folds = 2}; }},
+      {"spec.cross_validation.folds", "0 is outside 3..1000",
+       [](JobSpec& s) { s.train.cross_validation = {.fold = 1}; }},
+      {"spec.cross_validation.fold", "10 is outside 0..9",
+       [](JobSpec& s) { s.train.cross_validation = {.folds = 10, .fold = 10}; }},
       {"spec.class_weights", "l1",
        [](JobSpec& s) {
          s.train.class_weights = {1, 2};
@@ -247,6 +268,14 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
       {"nor budgeted",
        [](auto& t) { t.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 9}; },
        {"spec.batching"}},
+      {"nodes have no folds",
+       [](auto& t) { t.cross_validation = {.folds = 10, .fold = 1}; },
+       {"spec.cross_validation"}},
+      {"several metrics",
+       [](auto& t) {
+         t.metrics = {nn::Metric::kF1Macro, nn::Metric::kAccuracy};
+       },
+       {}},
       {"nothing to pool", [](auto& t) { t.model.pooling = nn::Pooling::kSum; }, {"spec.model.pooling"}},
   };
   for (const auto& c : kCases) {
