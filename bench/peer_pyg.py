@@ -21,7 +21,9 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader, NeighborLoader
 
 from bench.process_memory import memory
-from tests.parity import gine, nodes, ogb
+from tests.parity import ogb
+
+from permafrost import models
 
 LOSSES = {"l1": F.l1_loss, "bce": F.binary_cross_entropy_with_logits, "cross-entropy": F.cross_entropy}
 
@@ -147,7 +149,7 @@ class Peer:
         make = data.loader if self.side == "pyg-loader" else data.collated
         self.train_batches, self.valid_batches = make("train"), make("valid")
         del data
-        self.module = gine.load(settings["weights"]) if settings["kind"] == "graphs" else nodes.load(settings["weights"])[0]
+        self.module = models.load(settings["weights"])
         if settings["kind"] == "whole":
             for conv in self.module.convs:
                 conv.cached = True

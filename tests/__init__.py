@@ -1,1 +1,7 @@
 """Tests in Python, run as modules from the repository's root: `python -m tests.parity.parity_test`."""
+
+import pathlib
+import sys
+
+# The PyG modules that the server's models are compared with are those of the Python package.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "client" / "python" / "src"))

@@ -31,7 +31,9 @@ struct CallLimitOptions {
   int plans = 4;
   // Health/Watch. Each holds gRPC's state of a call; its refusal says no more than the code.
   int health_watches = 256;
-  // DeleteDataset. Each takes a thread while it removes files, which may be large.
+  // UploadDataset. Each takes a thread and a message of 1 MiB at most.
+  int uploads = 16;
+  // DeleteDataset and DeleteUpload. Each takes a thread while it removes files, which may be large.
   int dataset_deletions = 16;
   // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
   // stopped for longer must begin anew.
@@ -66,9 +68,11 @@ struct CallLimits {
         dataset_reads("verifications, samples and plans", options.dataset_reads),
         plans("plans", options.plans),
         health_watches("health watches", options.health_watches),
+        uploads("uploads", options.uploads),
         dataset_deletions("dataset deletions", options.dataset_deletions) {}
 
-  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, health_watches, dataset_deletions;
+  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, health_watches, uploads,
+      dataset_deletions;
 };
 
 }  // namespace permafrost::api

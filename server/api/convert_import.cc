@@ -125,6 +125,8 @@ absl::StatusOr<ImportRequest> ImportRequestFromWire(const v1::ImportDatasetReque
   request.id = DatasetId(wire.dataset_id());
   if (wire.has_options()) {
     request.options = OptionsFromWire(wire.options(), violations);
+    // All of an upload.
+    if (!wire.upload().empty() && request.options.source.empty()) request.options.source = ".";
   } else {
     violations.Add("options", "is missing; accepted: ImportOptions with at least a source_path");
   }

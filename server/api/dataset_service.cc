@@ -1,6 +1,7 @@
 #include "api/dataset_service.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -17,8 +18,11 @@
 #include "api/convert_sample.h"
 #include "api/paging.h"
 #include "api/resource_name.h"
+#include "api/status.h"
+#include "api/text.h"
 #include "api/threaded_call.h"
 #include "api/unary.h"
+#include "api/upload_call.h"
 #include "api/watch_sources.h"
 #include "base/string_view.h"
 
@@ -55,6 +59,15 @@ absl::StatusOr<v1::PlanDatasetResponse> MakePlan(const data::Catalog& catalog, c
   return DatasetPlanToWire(*plan);
 }
 
+absl::Status NoUploads() { return absl::UnimplementedError("this server takes no uploads"); }
+
+// A call that ends with `status` at once.
+class FailedUpload final : public grpc::ServerReadReactor<v1::UploadDatasetRequest> {
+ public:
+  explicit FailedUpload(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
+  void OnDone() override { delete this; }
+};
+
 }  // namespace
 
 using grpc::CallbackServerContext;
@@ -87,6 +100,25 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
   return StartThreadedCall("the deletion", *std::move(slot), [this, id = *std::move(id)] {
     return catalog_.Delete(id, [this, &id] { return jobs_.CheckDatasetUnused(id); });
   });
+}
+
+grpc::ServerReadReactor<v1::UploadDatasetRequest>* DatasetService::UploadDataset(CallbackServerContext* context,
+                                                                                 v1::Upload* response) {
+  if (uploads_ == nullptr) return new FailedUpload(NoUploads());
+  absl::StatusOr<CallLimit::Slot> slot = limits_.uploads.Take();
+  if (!slot.ok()) return new FailedUpload(slot.status());
+  return UploadCall::Start(*context, *std::move(slot), *uploads_, streams_, unread_, *response);
+}
+
+ServerUnaryReactor* DatasetService::DeleteUpload(CallbackServerContext* context, const v1::DeleteUploadRequest* request,
+                                                 google::protobuf::Empty* /*response*/) {
+  absl::StatusOr<UploadId> id = ParseUploadName("name", request->name());
+  if (!id.ok()) return Reply(context, id.status());
+  if (uploads_ == nullptr) return Reply(context, NoUploads());
+  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take();
+  if (!slot.ok()) return Reply(context, slot.status());
+  return StartThreadedCall("the deletion", *std::move(slot),
+                           [this, id = *std::move(id)] { return uploads_->Delete(id); });
 }
 
 ServerWriteReactor<v1::Dataset>* DatasetService::WatchDataset(CallbackServerContext* context,
@@ -148,8 +180,24 @@ absl::StatusOr<std::unique_ptr<VerifySource>> DatasetService::OpenVerify(const v
 
 absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1::Dataset& response) {
   PF_ASSIGN_OR_RETURN(ImportRequest import, ImportRequestFromWire(request));
+  if (!request.upload().empty()) PF_RETURN_IF_ERROR(FindUploaded(request.upload(), import.options));
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Import(import.id, std::move(import.options)));
   response = DatasetToWire(dataset);
+  return absl::OkStatus();
+}
+
+absl::Status DatasetService::FindUploaded(const std::string& upload, data::ImportOptions& options) const {
+  PF_ASSIGN_OR_RETURN(const UploadId id, ParseUploadName("upload", upload));
+  if (uploads_ == nullptr) return NoUploads();
+  // Of the upload, whose folder has no links.
+  const std::filesystem::path path = options.source.lexically_normal();
+  if (path.is_absolute() || (!path.empty() && *path.begin() == "..")) {
+    Violations violations;
+    violations.Add("options.source_path", absl::StrCat(ValidUtf8(path.string()), " is not a path in the upload"));
+    return violations.ToStatus();
+  }
+  PF_ASSIGN_OR_RETURN(const std::filesystem::path folder, uploads_->Source(id));
+  options.source = path.empty() ? folder : folder / path;
   return absl::OkStatus();
 }
 

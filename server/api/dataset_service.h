@@ -1,7 +1,7 @@
 // DatasetService: what the wire asks, converted and handed to the Catalog.
-// Threads: gRPC's, of which none waits for a disk: verifications, samples, plans and deletions have threads of
+// Threads: gRPC's, of which none waits for a disk: verifications, samples, plans, uploads and deletions have threads of
 // their own.
-// Borrows the catalog, the job manager (which datasets are in use), the stream set and the limits.
+// Borrows the catalog, the uploads, the job manager (which datasets are in use), the stream set and the limits.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include "api/verify_source.h"
 #include "base/change_hub.h"
 #include "data/catalog/catalog.h"
+#include "data/catalog/upload_store.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
@@ -21,13 +22,19 @@ namespace permafrost::api {
 
 class DatasetService final : public v1::DatasetService::CallbackService {
  public:
-  DatasetService(data::Catalog& catalog, jobs::JobManager& jobs, StreamSet& streams, CallLimits& limits)
-      : catalog_(catalog), jobs_(jobs), streams_(streams), limits_(limits) {}
+  // `uploads`: null where there are none to be taken. `unread`: how long an upload may send nothing.
+  DatasetService(data::Catalog& catalog, data::UploadStore* uploads, jobs::JobManager& jobs, StreamSet& streams,
+                 CallLimits& limits, absl::Duration unread)
+      : catalog_(catalog), uploads_(uploads), jobs_(jobs), streams_(streams), limits_(limits), unread_(unread) {}
 
   grpc::ServerUnaryReactor* ImportDataset(grpc::CallbackServerContext* context, const v1::ImportDatasetRequest* request,
                                           v1::Dataset* response) override;
   grpc::ServerUnaryReactor* GetDataset(grpc::CallbackServerContext* context, const v1::GetDatasetRequest* request,
                                        v1::Dataset* response) override;
+  grpc::ServerReadReactor<v1::UploadDatasetRequest>* UploadDataset(grpc::CallbackServerContext* context,
+                                                                   v1::Upload* response) override;
+  grpc::ServerUnaryReactor* DeleteUpload(grpc::CallbackServerContext* context, const v1::DeleteUploadRequest* request,
+                                         google::protobuf::Empty* response) override;
   grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* context, const v1::ListDatasetsRequest* request,
                                          v1::ListDatasetsResponse* response) override;
   grpc::ServerUnaryReactor* DeleteDataset(grpc::CallbackServerContext* context, const v1::DeleteDatasetRequest* request,
@@ -45,12 +52,15 @@ class DatasetService final : public v1::DatasetService::CallbackService {
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);
   absl::Status Get(const v1::GetDatasetRequest& request, v1::Dataset& response);
   absl::Status List(const v1::ListDatasetsRequest& request, v1::ListDatasetsResponse& response);
+  absl::Status FindUploaded(const std::string& upload, data::ImportOptions& options) const;
   absl::StatusOr<std::unique_ptr<VerifySource>> OpenVerify(const v1::VerifyDatasetRequest& request);
 
   data::Catalog& catalog_;
+  data::UploadStore* const uploads_;
   jobs::JobManager& jobs_;
   StreamSet& streams_;
   CallLimits& limits_;
+  const absl::Duration unread_;
   ChangeHub verify_hub_;
   std::atomic<int64_t> verifications_{0};  // begun; each one's number is its key in the hub
 };

@@ -18,6 +18,7 @@ struct Form {
 constexpr Form kJob{"jobs/", "ID", ""};
 constexpr Form kGraphCache{"jobs/", "ID", "/graphCache"};
 constexpr Form kDataset{"datasets/", "NAME", ""};
+constexpr Form kUploadForm{"uploads/", "ID", ""};
 
 absl::StatusOr<std::string> Parse(const Form& form, std::string_view field, std::string_view name) {
   const absl::string_view text = AbslView(name);
@@ -52,6 +53,11 @@ absl::StatusOr<JobId> ParseGraphCacheName(std::string_view field, std::string_vi
 absl::StatusOr<DatasetId> ParseDatasetName(std::string_view field, std::string_view name) {
   PF_ASSIGN_OR_RETURN(std::string id, Parse(kDataset, field, name));
   return DatasetId(std::move(id));
+}
+
+absl::StatusOr<UploadId> ParseUploadName(std::string_view field, std::string_view name) {
+  PF_ASSIGN_OR_RETURN(std::string id, Parse(kUploadForm, field, name));
+  return UploadId(std::move(id));
 }
 
 std::string FormatJobName(const JobId& id) { return Format(kJob, id.value()); }

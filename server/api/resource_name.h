@@ -1,5 +1,5 @@
-// Resource names: `jobs/ID`, `jobs/ID/graphCache` and `datasets/NAME`. The only place that takes them apart or puts
-// them together. Threads: pure functions.
+// Resource names: `jobs/ID`, `jobs/ID/graphCache`, `datasets/NAME` and `uploads/ID`. The only place that takes them
+// apart or puts them together. Threads: pure functions.
 #pragma once
 
 #include <string>
@@ -15,6 +15,7 @@ absl::StatusOr<JobId> ParseJobName(std::string_view field, std::string_view name
 // The job whose cache it is.
 absl::StatusOr<JobId> ParseGraphCacheName(std::string_view field, std::string_view name);
 absl::StatusOr<DatasetId> ParseDatasetName(std::string_view field, std::string_view name);
+absl::StatusOr<UploadId> ParseUploadName(std::string_view field, std::string_view name);
 
 std::string FormatJobName(const JobId& id);
 std::string FormatGraphCacheName(const JobId& job);

@@ -75,7 +75,7 @@ class GrpcServer final : public Server {
         graph_cache_service_(jobs, streams_, limits_),
         plan_service_(options.default_graph_cache, jobs, limits_),
         census_service_(options.default_graph_cache, jobs, limits_),
-        dataset_service_(catalog, jobs, streams_, limits_),
+        dataset_service_(catalog, options.uploads, jobs, streams_, limits_, options.limits.unread),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
                         jobs, catalog, streams_, limits_),
         address_(std::move(options.address)),

@@ -15,6 +15,7 @@
 #include "api/server_info.h"
 #include "base/device_state.h"
 #include "data/catalog/catalog.h"
+#include "data/catalog/upload_store.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 
@@ -29,6 +30,8 @@ struct ServerOptions {
   std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
   std::function<void()> request_drain;                                       // as ServerService
   CallLimitOptions limits;
+  // Borrowed as the catalog is. Null: uploads are refused.
+  data::UploadStore* uploads = nullptr;
 };
 
 class Server {

@@ -27,6 +27,7 @@
 #include "daemon/version.h"
 #include "daemon/wait_policy.h"
 #include "data/catalog/catalog.h"
+#include "data/catalog/upload_store.h"
 #include "graphcache/cause.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
@@ -101,11 +102,16 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   telemetry::DeviceMetrics device_metrics(*registry);
 
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
-                      data::Catalog::Create({.directory = state_dir / "datasets",
-                                             .import_roots = import_roots,
-                                             .threads = runner->threads(),
-                                             .warn = [](std::string_view line) { Log(Severity::kWarning, line); }}));
+  const auto warn = [](std::string_view line) { Log(Severity::kWarning, line); };
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
+                      data::UploadStore::Create(
+                          {.directory = state_dir / "uploads", .max_bytes = options.max_upload_bytes, .warn = warn}));
+  std::vector<fs::path> readable = import_roots;
+  if (options.max_upload_bytes != 0) readable.push_back(state_dir / "uploads");
+  PF_ASSIGN_OR_RETURN(
+      const std::unique_ptr<data::Catalog> catalog,
+      data::Catalog::Create(
+          {.directory = state_dir / "datasets", .import_roots = readable, .threads = runner->threads(), .warn = warn}));
   PF_ASSIGN_OR_RETURN(
       const std::unique_ptr<jobs::JobManager> jobs,
       jobs::JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = options.quarantine_unknown_jobs},
@@ -136,6 +142,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
     server_metrics.ObserveRequest(method, code, duration);
   };
   server_options.default_graph_cache = options.graph_cache;
+  server_options.uploads = uploads.get();
   server_options.device_state = [&runner] { return runner->device_state(); };
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);

@@ -105,9 +105,8 @@ absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
 absl::Status ReadSeconds(const std::string& value, double most, absl::Duration& out) {
   double seconds = -1;
   // Written so that NaN fails.
-  if (!absl::SimpleAtod(value, &seconds) || !(seconds >= 0 && seconds <= most)) {
-    return Refuse(value, absl::StrCat("seconds, 0 to ", most));
-  }
+  const bool ok = absl::SimpleAtod(value, &seconds) && seconds >= 0 && seconds <= most;
+  if (!ok) return Refuse(value, absl::StrCat("seconds, 0 to ", most));
   out = absl::Seconds(seconds);
   return absl::OkStatus();
 }
@@ -167,6 +166,12 @@ std::vector<Setting> MakeSettings() {
        .is_list = true,
        .read = [](const std::string& v, Options& o) { return ReadDirectory(v, o.import_roots.emplace_back()); },
        .show = [](const Options& o) { return o.import_roots.front().string(); }});
+  settings.push_back({.name = "max-upload",
+                      .metavar = "SIZE",
+                      .help = "Most bytes of all uploads together, as 500MB, 2GiB or bytes. 0: uploads are refused.",
+                      .is_list = false,
+                      .read = [](const std::string& v, Options& o) { return ReadSize(v, o.max_upload_bytes); },
+                      .show = [](const Options& o) { return absl::StrCat(o.max_upload_bytes); }});
   settings.push_back({.name = "quarantine-unknown-jobs",
                       .metavar = "",
                       .help = "Start although the database knows no job and jobs/ holds checkpoints or artifacts:\n"

@@ -29,6 +29,8 @@ struct Options {
   int threads = 0;
   // Directories that imports may read.
   std::vector<std::filesystem::path> import_roots = {"."};
+  // Most bytes of all uploads together. 0: uploads are refused.
+  uint64_t max_upload_bytes = uint64_t{16} << 30;
   // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
   // renamed to .quarantine-*.
   bool quarantine_unknown_jobs = false;

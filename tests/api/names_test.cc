@@ -17,6 +17,7 @@ TEST(ResourceName, RoundTrips) {
   EXPECT_EQ(FormatGraphCacheName(JobId("a-1")), "jobs/a-1/graphCache");
   EXPECT_EQ(*ParseDatasetName("name", "datasets/zinc"), DatasetId("zinc"));
   EXPECT_EQ(FormatDatasetName(DatasetId("zinc")), "datasets/zinc");
+  EXPECT_EQ(*ParseUploadName("name", "uploads/u-1"), UploadId("u-1"));
 }
 
 TEST(ResourceName, ABadNameIsAViolationThatSaysValueAndForm) {

@@ -59,6 +59,7 @@ class ServerTest : public ::testing::Test {
     options.info.import_roots = {"/data"};
     options.default_graph_cache = default_graph_cache_;
     options.limits = limits_;
+    options.uploads = uploads_;
     options.observe_request = [this](std::string_view method, std::string_view code, absl::Duration duration) {
       EXPECT_GE(duration, absl::ZeroDuration());
       counts_.Add(method, code);
@@ -98,7 +99,9 @@ class ServerTest : public ::testing::Test {
   DeviceState device_ ABSL_GUARDED_BY(device_mu_);
   const graphcache::PolicyOptions default_graph_cache_{
       .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
-  CallLimitOptions limits_;  // of a server that starts in SetUp
+  // Of a server that starts in SetUp.
+  CallLimitOptions limits_;
+  data::UploadStore* uploads_ = nullptr;
   FakeJobManager manager_;
   FakeCatalog catalog_;
   RequestCounts counts_;

@@ -98,8 +98,8 @@ def bad_metrics(text):
 
 
 def bad_classes(text):
-    """CamelCase words in backticks that no header of the server and no proto declares or names."""
-    declared = sources("server", ".h", ".cc") + sources("proto", ".proto")
+    """CamelCase words in backticks that no header of the server, no proto and nothing of the Python package declares or names."""
+    declared = sources("server", ".h", ".cc") + sources("proto", ".proto") + sources("client/python", ".py")
     words = {word for span in code(text)[0] for word in re.findall(r"(?<![\w/.-])(?:[A-Z][a-z]+){2,}(?![\w/.-])", span)}
     return sorted(word for word in words if not re.search(rf"\b{word}\b", declared))
 

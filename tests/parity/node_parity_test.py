@@ -10,8 +10,10 @@ import tempfile
 
 import torch
 
-from tests.parity import nodes, ogb
+from tests.parity import ogb
 from tests.parity.daemon import Daemon
+
+from permafrost import models
 
 TOLERANCE = 1e-5
 SKIPPED = 77
@@ -48,7 +50,8 @@ def read_predictions(path):
 def compare(job, work, x, edge_index, test_rows):
     rows, predicted = read_predictions(work / f"{job}.csv")
     assert rows == test_rows, "predictions are not those of the test split, in its order"
-    module, spec = nodes.load(work / f"{job}.safetensors")
+    module = models.load(work / f"{job}.safetensors")
+    spec = module.spec
     assert job.startswith(spec["architecture"]), f"{job} is a {spec['architecture']}"
 
     def difference(candidate):
@@ -57,7 +60,7 @@ def compare(job, work, x, edge_index, test_rows):
         return ((made - predicted).abs() / predicted.abs().clamp_min(1)).max().item()
 
     # Other weights must predict otherwise, or the comparison proves nothing.
-    worst, control = difference(module), difference(nodes.build(spec))
+    worst, control = difference(module), difference(models.build(spec))
     print(f"{job}: {len(rows)} test nodes: largest relative difference {worst:.2e}; an untrained module differs by {control:.2f}")
     assert worst <= TOLERANCE, f"{job}: {worst} > {TOLERANCE}"
     assert control > 1e-2, f"{job}: an untrained module predicts the same"

@@ -10,8 +10,10 @@ import tempfile
 
 import torch
 
-from tests.parity import gine, ogb
+from tests.parity import ogb
 from tests.parity.daemon import Daemon
+
+from permafrost import models
 
 TOLERANCE = 1e-5
 
@@ -38,10 +40,10 @@ def main():
         graphs = ogb.read(dataset)
         batch = ogb.collate([graphs[i] for i in ids])
         predicted = torch.tensor([float(row["prediction_0"]) for row in rows])
-        gine.load(work / "last.safetensors")
-        best = gine.load(work / "best.safetensors").eval()
+        models.load(work / "last.safetensors")
+        best = models.load(work / "best.safetensors").eval()
         # Other weights must predict otherwise, or the comparison proves nothing.
-        untrained = gine.GINE(best.spec).eval()
+        untrained = models.build(best.spec).eval()
 
         def difference(module):
             with torch.no_grad():

@@ -32,14 +32,14 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 
 constexpr uint64_t kNodes = 300;
-constexpr int kEdges = 2500;
+constexpr size_t kDrawnEdges = 2500;
 
 // Random values for files, the same in every call.
 class Draws {
  public:
   uint64_t Below(uint64_t n) { return random_.Below(n); }
   std::vector<int64_t> Ends() {
-    std::vector<int64_t> ends(2 * kEdges);
+    std::vector<int64_t> ends(2 * kDrawnEdges);
     // Hubs, self-loops and parallel edges; the last nodes have none.
     for (int64_t& end : ends) end = static_cast<int64_t>(std::min(Below(kNodes - 10), Below(kNodes - 10)));
     return ends;
@@ -61,13 +61,14 @@ class Draws {
 
 Files NpySource(bool sparse) {
   Draws d;
-  Files files = {{"edge_index.npy", Npy<int64_t>("<i8", absl::StrCat("(2, ", kEdges, ")"), d.Ends())},
-                 {"edge_weight.npy", Npy<float>("<f4", absl::StrCat("(", kEdges, ",)"), d.Floats(kEdges))},
-                 {"edge_feat.npy", Npy<float>("<f4", absl::StrCat("(", kEdges, ", 2)"), d.Floats(2 * kEdges))},
-                 {"node_label.npy", Npy<float>("<f4", absl::StrCat("(", kNodes, ", 2)"), d.Floats(2 * kNodes))}};
-  std::vector<int64_t> times(kEdges);
+  Files files = {
+      {"edge_index.npy", Npy<int64_t>("<i8", absl::StrCat("(2, ", kDrawnEdges, ")"), d.Ends())},
+      {"edge_weight.npy", Npy<float>("<f4", absl::StrCat("(", kDrawnEdges, ",)"), d.Floats(kDrawnEdges))},
+      {"edge_feat.npy", Npy<float>("<f4", absl::StrCat("(", kDrawnEdges, ", 2)"), d.Floats(2 * kDrawnEdges))},
+      {"node_label.npy", Npy<float>("<f4", absl::StrCat("(", kNodes, ", 2)"), d.Floats(2 * kNodes))}};
+  std::vector<int64_t> times(kDrawnEdges);
   for (int64_t& time : times) time = static_cast<int64_t>(d.Below(99));
-  files["edge_time.npy"] = Npy<int64_t>("<i8", absl::StrCat("(", kEdges, ",)"), times);
+  files["edge_time.npy"] = Npy<int64_t>("<i8", absl::StrCat("(", kDrawnEdges, ",)"), times);
   if (!sparse) {
     files["node_feat.npy"] = Npy<float>("<f4", absl::StrCat("(", kNodes, ", 700)"), d.Floats(kNodes * 700));
   }
@@ -79,8 +80,8 @@ Files OgbSource(bool sparse) {
   const std::vector<int64_t> ends = d.Ends();
   Files files = {
       {"raw/num-node-list.csv", absl::StrCat(kNodes, "\n")},
-      {"raw/edge.csv", d.Lines(kEdges, [&](size_t i) { return absl::StrCat(ends[2 * i], ",", ends[2 * i + 1]); })},
-      {"raw/edge-weight.csv", d.Lines(kEdges, [&](size_t) { return absl::StrCat(d.Below(50)); })},
+      {"raw/edge.csv", d.Lines(kDrawnEdges, [&](size_t i) { return absl::StrCat(ends[2 * i], ",", ends[2 * i + 1]); })},
+      {"raw/edge-weight.csv", d.Lines(kDrawnEdges, [&](size_t) { return absl::StrCat(d.Below(50)); })},
       {"raw/node-label.csv", d.Lines(kNodes, [&](size_t i) { return i % 5 == 0 ? "" : absl::StrCat(d.Below(4)); })}};
   if (sparse) {
     files["raw/node-feat-sparse.csv"] =
@@ -99,8 +100,9 @@ Files OgbSource(bool sparse) {
 std::string EdgeList(const std::function<std::string(int64_t)>& name) {
   Draws d;
   const std::vector<int64_t> ends = d.Ends();
-  return d.Lines(
-      kEdges, [&](size_t i) { return absl::StrCat(name(ends[2 * i]), ",", name(ends[2 * i + 1]), ",", d.Below(50)); });
+  return d.Lines(kDrawnEdges, [&](size_t i) {
+    return absl::StrCat(name(ends[2 * i]), ",", name(ends[2 * i + 1]), ",", d.Below(50));
+  });
 }
 
 // Bytes of a column's part, to compare NaN too.
@@ -194,6 +196,7 @@ class Renumbered : public ::testing::Test {
       std::map<std::string, NodeId> row_of;
       for (const NodeId row : rows) row_of[*NameOf(plain->names(), row)] = row;
       std::vector<NodeId> old_of_new;
+      old_of_new.reserve(rows.size());
       for (const NodeId row : rows) old_of_new.push_back(row_of.at(*NameOf(graph->names(), row)));
       EXPECT_NE(old_of_new, rows) << what;
       const auto is = ContentOf(*graph, old_of_new, named);
@@ -287,7 +290,7 @@ TEST_F(Renumbered, TooManyNodesForTheirOrderAreRefused) {
   ImportOptions options = Options("0,1\n", NodeIds::kRows);
   options.edge_list.num_nodes = 1000;
   ImportLimits limits;
-  limits.memory_bytes = 1000 * 12;
+  limits.memory_bytes = 12'000;
   EXPECT_TRUE(ImportGraphInto(temp_.path() / "store", options, limits).ok());
   options.order = NodeOrder::kDegree;
   EXPECT_THAT(

@@ -1,0 +1,102 @@
+"""Trains graph neural networks on a Permafrost server.
+
+`Client` is where everything begins; `PermafrostError` is what everything raises. `permafrost.models` holds the PyG
+modules that equal the server's models, and needs neither a server nor gRPC.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from permafrost.cache import Cache
+    from permafrost.client import Client
+    from permafrost.datasets import Dataset, Datasets
+    from permafrost.errors import (
+        Aborted,
+        AlreadyExists,
+        Cancelled,
+        DataLoss,
+        DeadlineExceeded,
+        FailedPrecondition,
+        ImportFailed,
+        InputError,
+        Internal,
+        InvalidArgument,
+        JobFailed,
+        NotFound,
+        PermafrostError,
+        PermissionDenied,
+        ResourceExhausted,
+        Unavailable,
+        Unimplemented,
+        Violation,
+    )
+    from permafrost.jobs import Job, Jobs
+
+# Where each public name is defined; it is imported when first asked for, so that `permafrost.models` needs no gRPC.
+_HOMES = {
+    "Cache": "cache",
+    "Client": "client",
+    "Dataset": "datasets",
+    "Datasets": "datasets",
+    "Job": "jobs",
+    "Jobs": "jobs",
+    **dict.fromkeys(
+        (
+            "Aborted",
+            "AlreadyExists",
+            "Cancelled",
+            "DataLoss",
+            "DeadlineExceeded",
+            "FailedPrecondition",
+            "ImportFailed",
+            "InputError",
+            "Internal",
+            "InvalidArgument",
+            "JobFailed",
+            "NotFound",
+            "PermafrostError",
+            "PermissionDenied",
+            "ResourceExhausted",
+            "Unavailable",
+            "Unimplemented",
+            "Violation",
+        ),
+        "errors",
+    ),
+}
+
+__all__ = [
+    "Aborted",
+    "AlreadyExists",
+    "Cache",
+    "Cancelled",
+    "Client",
+    "DataLoss",
+    "Dataset",
+    "Datasets",
+    "DeadlineExceeded",
+    "FailedPrecondition",
+    "ImportFailed",
+    "InputError",
+    "Internal",
+    "InvalidArgument",
+    "Job",
+    "JobFailed",
+    "Jobs",
+    "NotFound",
+    "PermafrostError",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "Unavailable",
+    "Unimplemented",
+    "Violation",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'permafrost' has no attribute {name!r}")
+    return getattr(import_module(f"permafrost.{_HOMES[name]}"), name)

@@ -1,0 +1,76 @@
+"""The client: where a program begins."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any
+
+from permafrost.cache import Cache
+from permafrost.connection import Connection, find_target
+from permafrost.datasets import Datasets
+from permafrost.html import table
+from permafrost.jobs import Job, Jobs
+from permafrost.v1 import server_pb2
+
+
+class Client:
+    """A connection to one server. Threads: all methods are safe anywhere. A context manager; `close()` ends it.
+
+    target: HOST:PORT. Without it: the address in `state_dir`/endpoint.json, which a daemon on this machine writes; else
+        the variable PERMAFROST_SERVER; else 127.0.0.1:7433.
+    timeout: seconds for each answer. Streams (watching, waiting, uploading) have no limit.
+    patience: seconds that a server which went away is waited for, by everything that waits or uploads.
+
+    Nothing is sent before the first call. Errors are `PermafrostError`s.
+    """
+
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+        timeout: float = 30.0,
+        patience: float = 60.0,
+    ) -> None:
+        self._connection = Connection(find_target(target, state_dir), timeout, patience)
+        self.datasets = Datasets(self._connection)
+        self.jobs = Jobs(self._connection)
+
+    @property
+    def target(self) -> str:
+        return self._connection.target
+
+    def cache(self, job: Job | str) -> Cache:
+        """The graph cache of a job."""
+        return Cache(self._connection, job if isinstance(job, str) else job.id)
+
+    def server_info(self) -> Any:
+        """The server: version, device, import roots ... as permafrost.v1.ServerInfo."""
+        return self._connection.call(self._connection.server.GetServerInfo, server_pb2.GetServerInfoRequest())
+
+    def close(self) -> None:
+        self._connection.channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.target!r})"
+
+    def _repr_html_(self) -> str:
+        info = self.server_info()
+        return table(
+            f"Permafrost {info.version} at {self.target}",
+            [
+                ("device", f"{info.device}, {info.threads} threads"),
+                ("jobs", f"{info.running_jobs} running, {info.queued_jobs} queued"),
+                ("datasets", info.datasets),
+                ("import roots", ", ".join(info.import_roots)),
+            ],
+        )

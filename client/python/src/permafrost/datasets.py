@@ -1,0 +1,339 @@
+"""Datasets of a server: listed, imported, deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from permafrost import fields
+from permafrost.connection import Connection
+from permafrost.errors import ImportFailed, InputError, NotFound, PermissionDenied, needs
+from permafrost.html import table
+from permafrost.uploads import upload_folder
+from permafrost.v1 import dataset_pb2, server_pb2
+
+if TYPE_CHECKING:
+    import networkx
+
+_STATES = dataset_pb2.Dataset.State.DESCRIPTOR
+_Paths = str | os.PathLike[str]
+# Writes the files of a source into a folder; returns what ImportOptions it needs.
+_Write = Callable[[pathlib.Path], Mapping[str, Any]]
+
+
+class Dataset:
+    """A dataset as it was when asked for. proto: all that is known, as permafrost.v1.Dataset."""
+
+    def __init__(self, proto: Any) -> None:
+        self.proto = proto
+
+    @property
+    def id(self) -> str:
+        return str(self.proto.name.removeprefix("datasets/"))
+
+    @property
+    def state(self) -> str:
+        """ "importing", "ready" or "failed"."""
+        return fields.enum_name(_STATES, self.proto.state)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Of a READY one: what it holds."""
+        p = self.proto
+        if p.HasField("graph_set"):
+            s = p.graph_set
+            return {
+                "graphs": s.all.num_graphs,
+                "train": s.train.num_graphs,
+                "valid": s.valid.num_graphs,
+                "test": s.test.num_graphs,
+                "nodes": s.all.num_nodes,
+                "edges": s.all.num_edges,
+                "node features": s.node_features.width,
+                "edge features": s.edge_features.width,
+                "targets": s.num_targets,
+            }
+        if p.HasField("graph"):
+            g = p.graph
+            return {
+                "nodes": g.num_nodes,
+                "edges": g.num_edges,
+                "train": g.num_train_nodes,
+                "valid": g.num_valid_nodes,
+                "test": g.num_test_nodes,
+                "node features": g.node_features.width,
+                "edge features": g.edge_features.width,
+                "targets": g.num_targets,
+            }
+        return {}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{value} {name}" for name, value in self.summary.items())
+        more = self.proto.error or shown
+        return f"<Dataset {self.id} {self.state}{': ' if more else ''}{more}>"
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, Any]] = [("state", self.state), *self.summary.items()]
+        if self.proto.error:
+            rows.append(("error", self.proto.error))
+        return table(f"Dataset {self.id}", rows)
+
+
+class Datasets:
+    """The datasets of a server: `client.datasets`.
+
+    The imports that take data from Python write files of a format that the server reads. `via` says how these come to
+    it: "folder" writes them below an import root of a server on this machine, "upload" sends them, "auto" (the default)
+    is the first where that is possible, and else the second. All imports take the fields of ImportOptions as further
+    keyword arguments (split_seed=7, train_fraction=0.8, feature_type="bfloat16" ...), return when the dataset is READY,
+    and raise AlreadyExists, InvalidArgument, or ImportFailed with what the server found wrong.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self) -> list[Dataset]:
+        """By name."""
+        request = dataset_pb2.ListDatasetsRequest(page_size=1000)
+        found: list[Dataset] = []
+        while True:
+            page = self._connection.call(self._connection.datasets.ListDatasets, request)
+            found += [Dataset(proto) for proto in page.datasets]
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    def get(self, name: str) -> Dataset:
+        """Errors: NotFound."""
+        request = dataset_pb2.GetDatasetRequest(name=_resource(name))
+        return Dataset(self._connection.call(self._connection.datasets.GetDataset, request))
+
+    def delete(self, name: str) -> None:
+        """Errors: NotFound; FailedPrecondition while a queued or running job uses it."""
+        request = dataset_pb2.DeleteDatasetRequest(name=_resource(name))
+        self._connection.call(self._connection.datasets.DeleteDataset, request)
+
+    def import_path(self, path: _Paths, name: str, *, progress: bool = True, **options: Any) -> Dataset:
+        """Imports a file or folder that the server sees below one of its import roots.
+
+        Errors: NotFound, PermissionDenied for a path outside the import roots.
+        """
+        return self._import(name, {"source_path": os.fspath(path), **options}, "", progress)
+
+    def upload_path(self, path: _Paths, name: str, *, progress: bool = True, **options: Any) -> Dataset:
+        """Imports a file or folder of this machine: it is sent, each file with its checksum, and what was sent before a
+        lost connection or a restart of the server is not sent again. Errors: ResourceExhausted beyond the server's
+        --max-upload."""
+        source = pathlib.Path(path)
+        with upload_folder(self._connection, source, progress) as upload:
+            if source.is_file():
+                options["source_path"] = source.name
+            return self._import(name, options, upload, progress)
+
+    def import_pyg(
+        self,
+        dataset: Any,
+        name: str,
+        *,
+        splits: Mapping[str, Any] | None = None,
+        mask: int = 0,
+        via: str = "auto",
+        progress: bool = True,
+        **options: Any,
+    ) -> Dataset:
+        """Imports PyG data.
+
+        dataset: a Data, or a Dataset of one: one large graph, with x, edge_index, edge_attr, edge_weight, y and
+            train_mask, val_mask, test_mask (column `mask` of several). A Dataset, or a list of Data: many small graphs,
+            each with its y. A dict of three of them, "train", "valid" and "test": one set with these splits.
+        splits: of many graphs, indices by "train", "valid" and "test". Without it: the dataset's own
+            `get_idx_split()`, else a random split by the server.
+
+        Edges are kept as they stand. Errors: InputError, for a HeteroData too.
+        """
+        from permafrost.sources import pyg
+
+        options.setdefault("no_inverse_edges", True)
+        return self._from_files(name, lambda folder: pyg.write(dataset, folder, splits, mask), via, progress, options)
+
+    def import_networkx(
+        self,
+        graphs: networkx.Graph | Iterable[networkx.Graph],
+        name: str,
+        *,
+        node_attributes: Sequence[str] = (),
+        edge_attributes: Sequence[str] = (),
+        label: str = "y",
+        weight: str | None = None,
+        splits: Mapping[str, Any] | None = None,
+        via: str = "auto",
+        progress: bool = True,
+        **options: Any,
+    ) -> Dataset:
+        """Imports one NetworkX graph, with node attribute `label`, or many, with graph attribute `label`.
+
+        node_attributes, edge_attributes: names of numeric attributes, which become features in this order.
+        weight: an edge attribute of one graph.
+        An undirected edge is stored in both directions, a directed one as it is.
+        Rows are in the order of `graph.nodes`.
+        """
+        from permafrost.sources import networkx as source
+
+        def write(folder: pathlib.Path) -> Mapping[str, Any]:
+            return source.write(graphs, folder, node_attributes, edge_attributes, label, weight, splits)
+
+        return self._from_files(name, write, via, progress, options)
+
+    def import_smiles(
+        self,
+        csv: _Paths,
+        name: str,
+        *,
+        column: str,
+        targets: Sequence[str] | str,
+        splits: Mapping[str, Any] | None = None,
+        via: str = "auto",
+        progress: bool = True,
+        **options: Any,
+    ) -> Dataset:
+        """Imports molecules: a CSV file with a header, SMILES in `column`, numbers or nothing (missing) in `targets`.
+
+        Atoms have OGB's nine columns and bonds its three. Errors: InputError naming row and column. Needs RDKit.
+        """
+        try:
+            from permafrost.sources import smiles
+        except ImportError as error:
+            raise needs("import_smiles", "smiles", error) from None
+        wanted = [targets] if isinstance(targets, str) else list(targets)
+        options.setdefault("no_inverse_edges", False)
+        return self._from_files(
+            name, lambda folder: smiles.write(pathlib.Path(csv), folder, column, wanted, splits), via, progress, options
+        )
+
+    def import_parquet(
+        self,
+        edges: _Paths,
+        name: str,
+        *,
+        nodes: _Paths | None = None,
+        source: str = "source",
+        target: str = "target",
+        weight: str | None = None,
+        timestamp: str | None = None,
+        id: str | None = None,
+        features: Sequence[str] | None = None,
+        label: str | Sequence[str] | None = None,
+        split: str | None = None,
+        via: str = "auto",
+        progress: bool = True,
+        **options: Any,
+    ) -> Dataset:
+        """Imports one large graph from a Parquet file of edges, and one of nodes, a batch of rows at a time.
+
+        source, target, weight, timestamp: columns of `edges`. id: the column of `nodes` that source and target name;
+            without it they are rows, from 0.
+        features, label, split: columns of `nodes`. features: without it all other numeric columns. split: "train",
+            "valid" and "test"; anything else is in none.
+        Errors: InputError naming file, row and column. Needs pyarrow.
+        """
+        try:
+            from permafrost.sources import parquet
+        except ImportError as error:
+            raise needs("import_parquet", "parquet", error) from None
+        labels = [] if label is None else [label] if isinstance(label, str) else list(label)
+        tables = parquet.Tables(
+            edges=pathlib.Path(edges),
+            nodes=None if nodes is None else pathlib.Path(nodes),
+            source=source,
+            target=target,
+            weight=weight,
+            timestamp=timestamp,
+            id=id,
+            features=features,
+            labels=labels,
+            split=split,
+        )
+        options.setdefault("no_inverse_edges", True)
+        return self._from_files(name, lambda folder: parquet.write(tables, folder), via, progress, options)
+
+    def _from_files(self, name: str, write: _Write, via: str, progress: bool, options: dict[str, Any]) -> Dataset:
+        if via not in ("auto", "folder", "upload"):
+            raise InputError(f"import: via: {via!r} is none of auto, folder, upload")
+        with contextlib.ExitStack() as stack:
+            root = None if via == "upload" else self._writable_root()
+            if root is None and via == "folder":
+                raise InputError(
+                    f"import: via: no import root of {self._connection.target} is a folder that can be written here"
+                )
+            folder = pathlib.Path(stack.enter_context(_temporary_folder(root)))
+            wanted = {**write(folder), **options}
+            if root is not None:
+                try:
+                    return self._import(name, {"source_path": str(folder), **wanted}, "", progress)
+                except (NotFound, PermissionDenied):
+                    # The server is another machine, behind a tunnel to this one, or sees other files.
+                    if via == "folder":
+                        raise
+            upload = stack.enter_context(upload_folder(self._connection, folder, progress))
+            return self._import(name, wanted, upload, progress)
+
+    def _writable_root(self) -> pathlib.Path | None:
+        host = self._connection.target.rpartition(":")[0]
+        if not (host.startswith("127.") or host in ("localhost", "[::1]")):
+            return None
+        connection = self._connection
+        info = connection.call(connection.server.GetServerInfo, server_pb2.GetServerInfoRequest())
+        roots = [pathlib.Path(root) for root in info.import_roots]
+        return next((root for root in roots if root.is_dir() and os.access(root, os.W_OK)), None)
+
+    def _import(self, name: str, options: Mapping[str, Any], upload: str, progress: bool) -> Dataset:
+        request = dataset_pb2.ImportDatasetRequest(dataset_id=name.removeprefix("datasets/"), upload=upload)
+        request.options.SetInParent()
+        fields.fill(request.options, options, "import")
+        connection = self._connection
+        proto = connection.call(connection.datasets.ImportDataset, request)
+        with _bar(f"import {name}", progress) as bar:
+            watch = dataset_pb2.WatchDatasetRequest(name=proto.name)
+            for proto in connection.follow(connection.datasets.WatchDataset, lambda: watch):
+                if proto.HasField("import_progress"):
+                    bar.total = proto.import_progress.bytes_total
+                    bar.update(proto.import_progress.bytes_read - bar.n)
+        if proto.state != dataset_pb2.Dataset.STATE_READY:
+            raise ImportFailed(f"the import of {name} failed: {proto.error}")
+        return Dataset(proto)
+
+    def __iter__(self) -> Iterator[Dataset]:
+        return iter(self.list())
+
+    def __repr__(self) -> str:
+        return f"Datasets({self._connection.target!r})"
+
+    def _repr_html_(self) -> str:
+        rows = [(d.id, d.state, ", ".join(f"{v} {k}" for k, v in d.summary.items())) for d in self.list()]
+        return table("Datasets", rows, ("dataset", "state", "holds"))
+
+
+def _resource(name: str) -> str:
+    return f"datasets/{name.removeprefix('datasets/')}"
+
+
+def _bar(text: str, shown: bool) -> Any:
+    from tqdm.auto import tqdm
+
+    return tqdm(desc=text, unit="B", unit_scale=True, disable=not shown, leave=False, dynamic_ncols=True)
+
+
+@contextlib.contextmanager
+def _temporary_folder(root: pathlib.Path | None) -> Iterator[str]:
+    """A new folder, of `root` if there is one, which the server's user can read; removed at the end."""
+    folder = tempfile.mkdtemp(prefix=".permafrost-", dir=root)
+    try:
+        os.chmod(folder, 0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,128 @@
+"""Keyword arguments to fields of a message, whatever fields it has: a new one of the server needs nothing here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from permafrost.errors import InputError
+
+
+def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
+    """Sets the fields of `message`. A name is that of a field, or of a field of one of its messages, such as
+    `learning_rate` for `optimizer.learning_rate`. An enum's value goes by its short name ("mse" for LOSS_MSE), and a
+    message may be given as a dict, or as the short name of its first enum ("adamw" for an OptimizerSpec).
+
+    what: what an error calls this, such as "submit". Errors: InputError that names the field and what is accepted.
+    """
+    own = message.DESCRIPTOR.fields_by_name
+    # Those of messages, of which none may be in two.
+    inner: dict[str, list[FieldDescriptor]] = {}
+    for field in own.values():
+        if _is_single_message(field):
+            for name in field.message_type.fields_by_name:
+                inner.setdefault(name, []).append(field)
+    for name, value in values.items():
+        if value is None:
+            continue
+        if name in own:
+            _set(message, own[name], value, name)
+        elif len(inner.get(name, ())) == 1:
+            parent = inner[name][0]
+            child = getattr(message, parent.name)
+            _set(child, child.DESCRIPTOR.fields_by_name[name], value, f"{parent.name}.{name}")
+        elif name in inner:
+            ways = " or ".join(f"{parent.name}={{{name!r}: ...}}" for parent in inner[name])
+            raise InputError(f"{what}: {name}: is a field of several; say {ways}")
+        else:
+            raise InputError(f"{what}: {name}: there is no such field{_nearest(name, [*own, *inner])}")
+
+
+def enum_name(descriptor: EnumDescriptor, number: int) -> str:
+    """The short name of a value: "succeeded" for STATE_SUCCEEDED."""
+    value = descriptor.values_by_number.get(number)
+    return value.name.removeprefix(_prefix(descriptor)).lower() if value else str(number)
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+    return f"; the nearest is {near[0]}" if near else ""
+
+
+def _is_single_message(field: FieldDescriptor) -> bool:
+    return field.type == FieldDescriptor.TYPE_MESSAGE and not field.is_repeated
+
+
+def _prefix(descriptor: EnumDescriptor) -> str:
+    """What all names of an enum begin with: LOSS_ of LOSS_UNSPECIFIED."""
+    return str(next(v.name for v in descriptor.values if v.number == 0)).removesuffix("UNSPECIFIED")
+
+
+def _enum_number(descriptor: EnumDescriptor, value: Any, name: str) -> int:
+    if isinstance(value, int):
+        return value
+    short = str(value).replace("-", "_").upper()
+    for candidate in (short, _prefix(descriptor) + short):
+        if candidate in descriptor.values_by_name:
+            return int(descriptor.values_by_name[candidate].number)
+    accepted = ", ".join(enum_name(descriptor, v.number) for v in descriptor.values if v.number)
+    raise InputError(f"{name}: {value!r} is none of {accepted}")
+
+
+def _set(message: Message, field: FieldDescriptor, value: Any, name: str) -> None:
+    if field.is_repeated:
+        if isinstance(value, str) or not hasattr(value, "__iter__"):
+            value = [value]
+        target = getattr(message, field.name)
+        del target[:]
+        for i, item in enumerate(value):
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                _merge(target.add(), item, f"{name}[{i}]")
+            else:
+                _guard(partial(_append, target, field, item, name), f"{name}[{i}]", item)
+        return
+    if field.type == FieldDescriptor.TYPE_MESSAGE:
+        child = getattr(message, field.name)
+        child.SetInParent()
+        _merge(child, value, name)
+        return
+    _guard(lambda: setattr(message, field.name, _scalar(field, value, name)), name, value)
+
+
+def _append(target: Any, field: FieldDescriptor, item: Any, name: str) -> None:
+    target.append(_scalar(field, item, name))
+
+
+def _scalar(field: FieldDescriptor, value: Any, name: str) -> Any:
+    if field.type == FieldDescriptor.TYPE_ENUM:
+        return _enum_number(field.enum_type, value, name)
+    # numpy's numbers are what notebooks are full of.
+    return value.item() if hasattr(value, "item") and not isinstance(value, (str, bytes)) else value
+
+
+def _guard(assign: Callable[[], None], name: str, value: Any) -> None:
+    try:
+        assign()
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{name}: {value!r}: {error}") from None
+
+
+def _merge(message: Message, value: Any, name: str) -> None:
+    if isinstance(value, type(message)):
+        message.CopyFrom(value)
+    elif isinstance(value, Mapping):
+        fill(message, value, name)
+    elif isinstance(value, str):
+        enums = [f for f in message.DESCRIPTOR.fields if f.type == FieldDescriptor.TYPE_ENUM and not f.is_repeated]
+        if not enums:
+            raise InputError(f"{name}: {value!r}: a dict of its fields is expected")
+        _set(message, enums[0], value, name)
+    else:
+        raise InputError(f"{name}: {value!r}: a dict of its fields is expected")

@@ -1,0 +1,326 @@
+"""Training jobs: submitted, followed, and what they leave."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import pathlib
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+from permafrost import fields
+from permafrost.connection import Connection
+from permafrost.errors import DataLoss, InputError, JobFailed, needs
+from permafrost.html import table
+from permafrost.v1 import job_pb2
+
+if TYPE_CHECKING:
+    import pandas
+    import torch
+
+    from permafrost.datasets import Dataset
+
+_STATES = job_pb2.Job.State.DESCRIPTOR
+_METRICS = job_pb2.Metric.DESCRIPTOR
+_ENDED = (job_pb2.Job.STATE_SUCCEEDED, job_pb2.Job.STATE_FAILED, job_pb2.Job.STATE_CANCELLED)
+
+
+class Jobs:
+    """The jobs of a server: `client.jobs`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def submit(self, dataset: Dataset | str, model: Any = None, *, id: str | None = None, **spec: Any) -> Job:
+        """Queues a job; it is on disk when this returns.
+
+        dataset: its name.
+        model: an architecture ("gine", "sage", "gcn" ...), or a dict of the fields of ModelSpec.
+        id: of the job; the server makes one where it is not given.
+        spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,
+            hidden_channels=64, loss="mse", optimizer="adamw", fan_outs=[10, 5], graph_cache="freeze" ...
+
+        Errors: InputError for a field that there is not, naming the nearest; InvalidArgument with a violation for each
+        value that the server refuses; NotFound, FailedPrecondition for the dataset.
+        """
+        return Job(self._connection, self._create(dataset, model, id, spec, validate_only=False))
+
+    def validate(self, dataset: Dataset | str, model: Any = None, **spec: Any) -> None:
+        """Checks what `submit` checks, and creates nothing."""
+        self._create(dataset, model, None, spec, validate_only=True)
+
+    def get(self, id: str) -> Job:
+        """Errors: NotFound."""
+        return Job(
+            self._connection, self._connection.call(self._connection.jobs.GetJob, job_pb2.GetJobRequest(name=_name(id)))
+        )
+
+    def list(self, *states: str) -> list[Job]:
+        """Newest first; all of them, or those in one of `states` ("running", "queued" ...)."""
+        request = job_pb2.ListJobsRequest(page_size=1000)
+        fields.fill(request, {"states": states}, "list")
+        found: list[Job] = []
+        while True:
+            page = self._connection.call(self._connection.jobs.ListJobs, request)
+            found += [Job(self._connection, job) for job in page.jobs]
+            if not page.next_page_token:
+                return found
+            request.page_token = page.next_page_token
+
+    def delete(self, id: str) -> None:
+        """Removes an ended job with its checkpoints and log. Errors: NotFound, FailedPrecondition."""
+        self._connection.call(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=_name(id)))
+
+    def _create(
+        self, dataset: Dataset | str, model: Any, id: str | None, spec: dict[str, Any], *, validate_only: bool
+    ) -> Any:
+        name = dataset if isinstance(dataset, str) else dataset.id
+        # The random id makes a retry safe.
+        request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()), validate_only=validate_only)
+        request.spec.dataset = f"datasets/{name.removeprefix('datasets/')}"
+        fields.fill(request.spec, {"model": model, **spec}, "submit")
+        connection = self._connection
+        return connection.patiently(lambda: connection.call(connection.jobs.CreateJob, request))
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self.list())
+
+    def __repr__(self) -> str:
+        return f"Jobs({self._connection.target!r})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (job.id, job.state, job.proto.spec.dataset.removeprefix("datasets/"), job._where()) for job in self.list()
+        ]
+        return table("Jobs", rows, ("job", "state", "dataset", "progress"))
+
+
+class Job:
+    """A job as it was when last asked for; `refresh()`, and everything that waits, asks again.
+
+    proto: all that is known, as permafrost.v1.Job.
+    """
+
+    def __init__(self, connection: Connection, proto: Any) -> None:
+        self._connection = connection
+        self.proto = proto
+
+    @property
+    def id(self) -> str:
+        return str(self.proto.name.removeprefix("jobs/"))
+
+    @property
+    def state(self) -> str:
+        """ "queued", "running", "cancelling", "succeeded", "failed" or "cancelled"."""
+        return fields.enum_name(_STATES, self.proto.state)
+
+    @property
+    def ended(self) -> bool:
+        return self.proto.state in _ENDED
+
+    @property
+    def error(self) -> str:
+        """Why it failed, or what the machine keeps it from; one line."""
+        return str(self.proto.error or self.proto.last_error)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Of a job that succeeded: best_epoch, best_valid_metric, best_test_metric ... Empty otherwise."""
+        if not self.proto.HasField("result"):
+            return {}
+        result = self.proto.result
+        shown = {f.name: getattr(result, f.name) for f in result.DESCRIPTOR.fields}
+        shown["metric"] = fields.enum_name(_METRICS, result.metric)
+        return shown
+
+    def refresh(self) -> Job:
+        call = self._connection.call
+        self.proto = call(self._connection.jobs.GetJob, job_pb2.GetJobRequest(name=self.proto.name))
+        return self
+
+    def states(self) -> Iterator[Job]:
+        """This job after each change, until it has ended; a server that restarts meanwhile is waited for."""
+        for proto in self._connection.follow(
+            self._connection.jobs.WatchJob, lambda: job_pb2.WatchJobRequest(name=self.proto.name)
+        ):
+            # A response carries only the epochs that are new on its stream.
+            epochs = {epoch.epoch: epoch for epoch in (*self.proto.epochs, *proto.epochs)}
+            del proto.epochs[:]
+            proto.epochs.extend(epochs[number] for number in sorted(epochs))
+            self.proto = proto
+            yield self
+
+    def wait(self, *, check: bool = True) -> Job:
+        """Returns when the job has ended. check: raises JobFailed unless it succeeded."""
+        for _ in self.states():
+            pass
+        if check and self.state != "succeeded":
+            raise JobFailed(f"job {self.id} {_ended_as(self.state)}{': ' if self.error else ''}{self.error}")
+        return self
+
+    def watch(self, *, check: bool = True) -> Job:
+        """As `wait`, with a progress bar: steps, loss, the newest epoch's validation metric."""
+        from tqdm.auto import tqdm
+
+        with tqdm(desc=self.id, unit="step", dynamic_ncols=True) as bar:
+            for job in self.states():
+                progress = job.proto.progress
+                if progress.steps_per_epoch:
+                    bar.total = progress.steps_per_epoch * job.proto.spec.epochs
+                bar.n = progress.step
+                bar.set_postfix_str(job._where(), refresh=False)
+                bar.refresh()
+        return self.wait(check=check)
+
+    def metrics(self) -> pandas.DataFrame:
+        """A row for each epoch, indexed by it: train_loss, valid_loss, valid_metric ..."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise needs("job.metrics()", "pandas", error) from None
+        rows = self.epochs()
+        columns = [f.name for f in job_pb2.EpochMetrics.DESCRIPTOR.fields]
+        return pandas.DataFrame(rows, columns=columns).set_index("epoch")
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """What `metrics` shows, without pandas."""
+        found = []
+        for epoch in self.refresh().proto.epochs:
+            row = {f.name: getattr(epoch, f.name) for f in epoch.DESCRIPTOR.fields}
+            row["metric"] = fields.enum_name(_METRICS, epoch.metric)
+            found.append(row)
+        return found
+
+    def cancel(self) -> Job:
+        """Asks it to stop at its next step, after a checkpoint. Errors: FailedPrecondition for a job that has ended."""
+        call = self._connection.call
+        self.proto = call(self._connection.jobs.CancelJob, job_pb2.CancelJobRequest(name=self.proto.name))
+        return self
+
+    def delete(self) -> None:
+        self._connection.call(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=self.proto.name))
+
+    def logs(self, *, follow: bool = False) -> Iterator[str] | str:
+        """The log so far; with `follow`, its pieces as they come, until the job has ended."""
+        return self._log_pieces() if follow else "".join(self._log_pieces(follow=False))
+
+    def _log_pieces(self, *, follow: bool = True) -> Iterator[str]:
+        offset = 0
+
+        def request() -> Any:
+            return job_pb2.StreamJobLogsRequest(name=self.proto.name, offset=offset, follow=follow)
+
+        # A piece may end within a character.
+        rest = b""
+        for piece in self._connection.follow(self._connection.jobs.StreamJobLogs, request):
+            offset = piece.next_offset
+            *lines, rest = (rest + piece.data).split(b"\n")
+            if lines:
+                yield b"\n".join([*lines, b""]).decode(errors="replace")
+        if rest:
+            yield rest.decode(errors="replace")
+
+    def export(self, path: str | os.PathLike[str], artifact: str = "best_weights") -> pathlib.Path:
+        """Writes "best_weights", "last_weights" (safetensors) or "test_predictions" (CSV) to `path`, whole or not at
+        all. Errors: FailedPrecondition while the job has not produced it; DataLoss if it does not arrive as it was."""
+        target = pathlib.Path(path)
+        request = job_pb2.ExportJobRequest(name=self.proto.name)
+        fields.fill(request, {"artifact": artifact}, "export")
+        hashed = xxhash.xxh3_64()
+        expected, size, total = "", 0, 0
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for piece in self._connection.stream(self._connection.jobs.ExportJob, request):
+                    file.write(piece.data)
+                    hashed.update(piece.data)
+                    size += len(piece.data)
+                    total, expected = piece.total_bytes, piece.xxh3 or expected
+            if size != total or hashed.hexdigest() != expected:
+                raise DataLoss(
+                    f"{artifact} of job {self.id}: {size} of {total} bytes came, with XXH3 {hashed.hexdigest()}; "
+                    f"expected {expected}"
+                )
+            os.replace(temporary, target)
+        except BaseException:
+            pathlib.Path(temporary).unlink(missing_ok=True)
+            raise
+        return target
+
+    def _exported(self, artifact: str, read: Callable[[pathlib.Path], Any]) -> Any:
+        with tempfile.TemporaryDirectory(prefix="permafrost-") as folder:
+            return read(self.export(pathlib.Path(folder) / "file", artifact))
+
+    def to_pyg(self, weights: str = "best") -> torch.nn.Module:
+        """The trained PyG module, in evaluation mode; `module.spec` describes it, and its forward takes what the PyG
+        module takes (`permafrost.models`). weights: "best" (of the best validation epoch) or "last"."""
+        if weights not in ("best", "last"):
+            raise InputError(f"to_pyg: weights: {weights!r} is none of best, last")
+        try:
+            from permafrost import models
+
+            return self._exported(f"{weights}_weights", models.load).eval()
+        except ImportError as error:
+            raise needs("job.to_pyg()", "pyg", error) from None
+        except ValueError as error:
+            raise InputError(f"to_pyg: {error}") from None
+
+    def predict(self, data: Any = None) -> Any:
+        """Without `data`: the stored predictions of the test split, {id: [values]}, ids as the server names graphs or
+        nodes. With a PyG Data or a list of Data: a tensor [nodes or graphs, outputs] computed here by `to_pyg()`."""
+        if data is None:
+            return self._exported("test_predictions", _read_predictions)
+        module = self.to_pyg()
+        from permafrost import models
+
+        return models.predict(module, data)
+
+    def _where(self) -> str:
+        progress = self.proto.progress
+        parts = [f"epoch {progress.epoch}/{self.proto.spec.epochs}"]
+        if progress.step:
+            parts.append(f"loss {progress.loss:.4g}")
+        if self.proto.epochs:
+            last = self.proto.epochs[-1]
+            parts.append(f"valid {fields.enum_name(_METRICS, last.metric)} {last.valid_metric:.4g}")
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.state}: {self._where()}>"
+
+    def _repr_html_(self) -> str:
+        spec = self.proto.spec
+        rows = [
+            ("state", self.state),
+            ("dataset", spec.dataset.removeprefix("datasets/")),
+            (
+                "model",
+                fields.enum_name(
+                    spec.model.DESCRIPTOR.fields_by_name["architecture"].enum_type, spec.model.architecture
+                ),
+            ),
+            ("progress", self._where()),
+            *((name, f"{value:.6g}" if isinstance(value, float) else value) for name, value in self.result.items()),
+        ]
+        if self.error:
+            rows.append(("error", self.error))
+        return table(f"Job {self.id}", rows)
+
+
+def _name(id: str) -> str:
+    return f"jobs/{id.removeprefix('jobs/')}"
+
+
+def _ended_as(state: str) -> str:
+    return "was cancelled" if state == "cancelled" else state
+
+
+def _read_predictions(path: pathlib.Path) -> dict[str, list[float]]:
+    rows = csv.reader(io.StringIO(path.read_text()))
+    next(rows)
+    return {row[0]: [float(value) for value in row[1:]] for row in rows}

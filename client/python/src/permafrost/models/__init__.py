@@ -1,0 +1,101 @@
+"""The PyG modules that equal the server's models: what `permafrost job export` wrote loads into them, by name and shape
+of every tensor. Needs torch, torch-geometric and safetensors, and neither a server nor gRPC.
+
+A model is one entry of MODULES: its level and the server's name of its architecture, and what makes the module that the
+metadata of an exported file describes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from permafrost.models import graph_sets, nodes, parts
+
+# By level, what predicts: "graph" (many small graphs) or "node" (one large graph).
+MODULES: dict[tuple[str, str], Callable[[Mapping[str, Any]], torch.nn.Module]] = {
+    **{("graph", name): graph_sets.GraphSetModel for name in parts.SET_CONVOLUTIONS},
+    **{("node", name): nodes.build for name in parts.NODE_CONVOLUTIONS},
+}
+# What these modules take from a description. Another option, where it is on, is of a newer server: another model, maybe
+# under the same weights.
+_OPTIONS = {
+    *("architecture", "level", "hidden_channels", "num_layers", "dropout", "heads", "norm", "residual"),
+    *("jumping_knowledge", "virtual_node", "pooling", "num_targets", "node", "edge"),
+    *("in_channels", "out_channels", "input_dropout", "normalize_features"),
+}
+_OFF = (False, 0, None, "", "none")
+
+
+def level_of(spec: Mapping[str, Any]) -> str:
+    """Of descriptions by older servers, too, which do not say it."""
+    return str(spec.get("level", "graph" if "pooling" in spec else "node"))
+
+
+def build(spec: Mapping[str, Any]) -> torch.nn.Module:
+    """The module of a description, with weights of its own; `module.spec` is the description. Errors: ValueError for
+    one that no module here is equal to."""
+    level, name = level_of(spec), spec["architecture"]
+    make = MODULES.get((level, name))
+    if make is None:
+        known = ", ".join(f"{of} ({at})" for at, of in MODULES)
+        raise ValueError(f"architecture: {name} ({level}) is none of {known}; a newer permafrost-client may know it")
+    for option, value in spec.items():
+        if option not in _OPTIONS and value not in _OFF:
+            raise ValueError(f"{option}: {value!r}: this permafrost-client does not know it; a newer one may")
+    module = make(spec)
+    module.spec = dict(spec)
+    return module
+
+
+def load(path: str | os.PathLike[str]) -> torch.nn.Module:
+    """The module that an exported file's metadata describes, with its weights."""
+    with safe_open(path, framework="pt") as file:
+        module = build(json.loads(file.metadata()["permafrost.model"]))
+        module.load_state_dict({name: file.get_tensor(name) for name in file.keys()}, strict=True)  # noqa: SIM118
+    return module
+
+
+def predict(module: torch.nn.Module, data: Any) -> torch.Tensor:
+    """Outputs [graphs or nodes, outputs] of a Data or a list (or Dataset) of Data, in evaluation mode."""
+    from torch_geometric.data import Batch, Data
+
+    graphs = data if isinstance(data, Data) else Batch.from_data_list(list(data))
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            return _call(module, graphs)
+    finally:
+        module.train(was_training)
+
+
+def _call(module: Any, graphs: Any) -> torch.Tensor:
+    x = graphs.x
+    if level_of(module.spec) == "node":
+        edge_weight = graphs.get("edge_weight")
+        more = {} if edge_weight is None or module.spec["architecture"] != "gcn" else {"edge_weight": edge_weight}
+        return module(x.float(), graphs.edge_index, **more)
+    rows = graphs.num_nodes
+    batch = graphs.batch if graphs.get("batch") is not None else torch.zeros(rows, dtype=torch.long)
+    size = graphs.num_graphs if hasattr(graphs, "num_graphs") else 1
+    return module(
+        _columns(x, module.spec["node"]),
+        graphs.edge_index,
+        _columns(graphs.get("edge_attr"), module.spec["edge"]),
+        batch,
+        size,
+    )
+
+
+def _columns(table: torch.Tensor | None, spec: Mapping[str, Any]) -> torch.Tensor | None:
+    """As the encoder takes them: [rows, columns], floats or categories."""
+    if table is None:
+        return None
+    table = table.reshape(table.size(0), -1)
+    return table.float() if spec["float_columns"] else table.long()

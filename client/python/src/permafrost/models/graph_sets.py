@@ -1,0 +1,79 @@
+"""The PyG modules that equal Permafrost's models for sets of graphs: a state dict exported by `permafrost job export` loads into them, strictly."""
+
+import torch
+from torch.nn import Embedding, Linear, ModuleList, ReLU, Sequential
+from torch_geometric.nn import BatchNorm, global_add_pool, global_mean_pool
+
+from permafrost.models.parts import SET_CONVOLUTIONS, join, make_norm
+
+
+class Encoder(torch.nn.Module):
+    """Sum of one embedding a categorical column (as OGB's AtomEncoder), or a linear map of float columns."""
+
+    def __init__(self, table, hidden):
+        super().__init__()
+        self.float_columns = table["float_columns"]
+        self.learned_vector = not self.float_columns and not table["categories"]
+        if self.float_columns:
+            self.linear = Linear(self.float_columns, hidden)
+        else:
+            self.embeddings = ModuleList(Embedding(n, hidden) for n in table["categories"] or [1])
+
+    def forward(self, features, rows):
+        if self.float_columns:
+            return self.linear(features)
+        if self.learned_vector:
+            return self.embeddings[0].weight.expand(rows, -1)
+        return sum(embedding(features[:, c]) for c, embedding in enumerate(self.embeddings))
+
+
+def reads_edges(spec):
+    """GATv2 does where there are features of edges."""
+    has_features = spec["edge"]["float_columns"] > 0 or bool(spec["edge"]["categories"])
+    return spec["architecture"] == "gine" or (spec["architecture"] == "gatv2" and has_features)
+
+
+class GraphSetModel(torch.nn.Module):
+    """Layers of convolution, norm and ReLU, as OGB's models have them; then pooling and a head of two layers."""
+
+    def __init__(self, spec):
+        super().__init__()
+        hidden, layers = spec["hidden_channels"], spec["num_layers"]
+        self.pool = {"mean": global_mean_pool, "sum": global_add_pool}[spec["pooling"]]
+        self.residual = spec.get("residual", False)
+        self.jumping_knowledge = spec.get("jumping_knowledge", "last")
+        self.node_encoder = Encoder(spec["node"], hidden)
+        if reads_edges(spec):
+            self.edge_encoder = Encoder(spec["edge"], hidden)
+        of_conv = {"heads": 1, **spec, "joins_heads": True, "edge_channels": hidden if reads_edges(spec) else None}
+        make = SET_CONVOLUTIONS[spec["architecture"]]
+        self.convs = ModuleList(make(hidden, hidden, of_conv) for _ in range(layers))
+        self.norms = ModuleList(make_norm(spec.get("norm", "batch"), hidden) for _ in range(layers))
+        if spec.get("virtual_node", False):
+            self.virtualnode_embedding = Embedding(1, hidden)
+            self.mlp_virtualnode_list = ModuleList(
+                Sequential(Linear(hidden, 2 * hidden), BatchNorm(2 * hidden), ReLU(), Linear(2 * hidden, hidden),
+                           BatchNorm(hidden), ReLU())
+                for _ in range(layers - 1)
+            )
+        joined = hidden * layers if self.jumping_knowledge == "cat" else hidden
+        half = max(1, joined // 2)
+        self.head = Sequential(Linear(joined, half), ReLU(), Linear(half, spec["num_targets"]))
+
+    def forward(self, x, edge_index, edge_attr, batch, size):
+        h = self.node_encoder(x, batch.numel())
+        edges = ()
+        if hasattr(self, "edge_encoder"):
+            edges = (self.edge_encoder(edge_attr, edge_index.size(1)),)
+        virtual = self.virtualnode_embedding.weight.expand(size, -1) if hasattr(self, "virtualnode_embedding") else None
+        outputs = []
+        for layer, (conv, norm) in enumerate(zip(self.convs, self.norms)):
+            if virtual is not None:
+                h = h + virtual[batch]
+            out = norm(conv(h, edge_index, *edges)).relu()
+            if virtual is not None and layer + 1 < len(self.convs):
+                made = self.mlp_virtualnode_list[layer](global_add_pool(h, batch, size) + virtual)
+                virtual = made + virtual if self.residual else made
+            h = out + h if self.residual else out
+            outputs.append(h)
+        return self.head(self.pool(join(outputs, self.jumping_knowledge), batch, size))

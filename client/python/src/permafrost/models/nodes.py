@@ -1,0 +1,60 @@
+"""The PyG modules that equal Permafrost's models of one large graph: PyG's own convolutions, with the weights that `permafrost job export` wrote."""
+
+import torch
+from torch.nn import Linear, ModuleList
+from torch_geometric.nn.models import GCN, GraphSAGE
+
+from permafrost.models.parts import NODE_CONVOLUTIONS, join, make_norm
+
+
+class NodeModel(torch.nn.Module):
+    """As PyG's BasicGNN: convolutions, each but an output layer followed by norm, ReLU and dropout. Residuals are added between layers of
+    `hidden_channels`; jumping knowledge but "last" ends in a linear layer."""
+
+    def __init__(self, spec):
+        super().__init__()
+        hidden, layers, outputs = spec["hidden_channels"], spec["num_layers"], spec["out_channels"]
+        self.dropout, self.input_dropout = spec["dropout"], spec.get("input_dropout", 0.0)
+        self.normalize_features = spec.get("normalize_features", False)
+        self.residual = spec.get("residual", False)
+        self.jumping_knowledge = spec.get("jumping_knowledge", "last")
+        joined = self.jumping_knowledge != "last"
+        make = NODE_CONVOLUTIONS[spec["architecture"]]
+        self.convs = ModuleList()
+        for layer in range(layers):
+            is_output = layer + 1 == layers and not joined
+            of_conv = {"heads": 1, **spec, "joins_heads": not is_output, "edge_channels": None}
+            self.convs.append(make(spec["in_channels"] if layer == 0 else hidden, outputs if is_output else hidden, of_conv))
+        self.norms = ModuleList(make_norm(spec.get("norm", "none"), hidden) for _ in range(layers if joined else layers - 1))
+        if joined:
+            self.lin = Linear(hidden * layers if self.jumping_knowledge == "cat" else hidden, outputs)
+
+    def forward(self, x, edge_index, edge_weight=None):
+        if self.normalize_features:
+            sums = x.abs().sum(dim=1, keepdim=True)
+            x = x / sums.where(sums > 0, torch.ones_like(sums))
+        h = torch.nn.functional.dropout(x, self.input_dropout, self.training)
+        weights = () if edge_weight is None else (edge_weight,)
+        outputs = []
+        for layer, conv in enumerate(self.convs):
+            out = conv(h, edge_index, *weights)
+            if layer < len(self.norms):
+                out = torch.nn.functional.dropout(self.norms[layer](out).relu(), self.dropout, self.training)
+                if self.residual and layer > 0:
+                    out = out + h
+            h = out
+            outputs.append(h)
+        return self.lin(join(outputs, self.jumping_knowledge)) if hasattr(self, "lin") else h
+
+
+PYG_MODELS = {"sage": GraphSAGE, "gcn": GCN}
+# What PyG's own models have.
+PLAIN = {"residual": False, "jumping_knowledge": "last", "norm": "none", "input_dropout": 0, "normalize_features": False}
+
+
+def build(spec):
+    """PyG's own model where there is an equal one, else a NodeModel; the names of weights are the same."""
+    own = PYG_MODELS.get(spec["architecture"])
+    if own is None or any(spec.get(option, value) != value for option, value in PLAIN.items()):
+        return NodeModel(spec)
+    return own(spec["in_channels"], spec["hidden_channels"], spec["num_layers"], spec["out_channels"], dropout=spec["dropout"])

@@ -1,0 +1,214 @@
+"""Graphs written as files: one large graph as a folder of NPY, many small ones in OGB's CSV layout."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import numpy as np
+
+from permafrost.errors import InputError
+
+Array = np.ndarray[Any, Any]
+SPLITS = ("train", "valid", "test")
+# Graphs whose rows are formatted together.
+_AT_ONCE = 1024
+
+
+@dataclass
+class GraphArrays:
+    """A graph. edge_index: [2, E] integers; the others a row a node or an edge, `y` of a small graph one row."""
+
+    num_nodes: int
+    edge_index: Array
+    x: Array | None = None
+    edge_attr: Array | None = None
+    edge_weight: Array | None = None
+    edge_time: Array | None = None
+    y: Array | None = None
+
+
+def check_splits(splits: Mapping[str, Any], items: int, what: str) -> dict[str, Array]:
+    """Indices by "train", "valid" ("val") and "test", each in 0..items-1."""
+    names = {"val": "valid", **{name: name for name in SPLITS}}
+    strange = [name for name in splits if name not in names]
+    if strange:
+        raise InputError(f"{what}: splits: {strange[0]!r} is none of train, valid, test")
+    found = {names[name]: np.asarray(values).reshape(-1) for name, values in splits.items()}
+    for name in SPLITS:
+        rows = found.setdefault(name, np.zeros(0, np.int64))
+        if rows.dtype == bool:
+            if rows.size != items:
+                raise InputError(f"{what}: splits: {name}: {rows.size} mask values, expected {items}")
+            rows = found[name] = np.flatnonzero(rows)
+        if rows.size and not np.issubdtype(rows.dtype, np.integer):
+            raise InputError(f"{what}: splits: {name}: {rows.dtype} values, expected indices")
+        bad = rows[(rows < 0) | (rows >= items)]
+        if bad.size:
+            raise InputError(f"{what}: splits: {name}: {bad[0]} is outside 0..{items - 1}")
+    return found
+
+
+def check_edges(graph: GraphArrays, what: str) -> None:
+    index = graph.edge_index
+    if index.ndim != 2 or index.shape[0] != 2 or not np.issubdtype(index.dtype, np.integer):
+        raise InputError(
+            f"{what}: edge_index: {index.dtype} of shape {list(index.shape)}, expected integers [2, edges]"
+        )
+    if index.size:
+        bad = np.flatnonzero(((index < 0) | (index >= graph.num_nodes)).any(axis=0))
+        if bad.size:
+            edge = index[:, bad[0]].tolist()
+            raise InputError(f"{what}: edge_index: edge {bad[0]} {edge} is outside 0..{graph.num_nodes - 1}")
+    for name, rows in (
+        ("x", graph.num_nodes),
+        *((n, index.shape[1]) for n in ("edge_attr", "edge_weight", "edge_time")),
+    ):
+        array = getattr(graph, name)
+        if array is not None and (array.ndim == 0 or array.shape[0] != rows):
+            raise InputError(f"{what}: {name}: shape {list(array.shape)}, expected {rows} rows")
+
+
+def write_graph(
+    folder: pathlib.Path, graph: GraphArrays, splits: Mapping[str, Array] | None, what: str
+) -> dict[str, Any]:
+    """One large graph; returns ImportOptions."""
+    check_edges(graph, what)
+    arrays = {
+        "edge_index": graph.edge_index.astype(np.int64, copy=False),
+        "node_feat": _table(graph.x),
+        "node_label": None if graph.y is None else _labels(graph.y),
+        "edge_feat": _table(graph.edge_attr),
+        "edge_weight": None if graph.edge_weight is None else graph.edge_weight.astype(np.float32),
+        "edge_time": graph.edge_time,
+        **{f"{name}_idx": rows.astype(np.int64) for name, rows in (splits or {}).items()},
+    }
+    for name, array in arrays.items():
+        if array is not None:
+            np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+    return {"format": "npy", "edge_list": {"num_nodes": graph.num_nodes}}
+
+
+def write_set(
+    folder: pathlib.Path, graphs: Iterable[GraphArrays], splits: Mapping[str, Any] | None, what: str
+) -> dict[str, Any]:
+    """Many small graphs, read once; returns ImportOptions."""
+    raw = folder / "raw"
+    raw.mkdir()
+    count = 0
+    tables = _Tables(raw, what)
+    with tables:
+        for count, graph in enumerate(graphs, start=1):
+            check_edges(graph, f"{what}: graph {count - 1}")
+            tables.add(count - 1, graph)
+    if count == 0:
+        raise InputError(f"{what}: holds no graphs")
+    if splits is not None:
+        target = folder / "split" / "given"
+        target.mkdir(parents=True)
+        for name, rows in check_splits(splits, count, what).items():
+            (target / f"{name}.csv").write_text("".join(f"{row}\n" for row in rows.tolist()))
+    return {"format": "ogb_graphs"}
+
+
+class _Tables:
+    """The CSV files of a set. All graphs have the same columns, which the first one says."""
+
+    _NAMES = {"x": "node-feat", "edge_attr": "edge-feat", "y": "graph-label"}
+
+    def __init__(self, raw: pathlib.Path, what: str) -> None:
+        self._raw, self._what = raw, what
+        self._files: dict[str, TextIO] = {}
+        self._pending: dict[str, list[Array]] = {}
+        self._columns: dict[str, int] = {}
+
+    def add(self, number: int, graph: GraphArrays) -> None:
+        tables = {
+            "num-node-list": np.array([[graph.num_nodes]]),
+            "num-edge-list": np.array([[graph.edge_index.shape[1]]]),
+            "edge": graph.edge_index.T,
+        }
+        for field, name in self._NAMES.items():
+            array = getattr(graph, field)
+            if (array is not None) != (name in self._columns) and number > 0:
+                found = "missing" if array is None else "there is one"
+                raise InputError(f"{self._what}: graph {number}: {field}: {found}, unlike in graph 0")
+            if array is not None:
+                tables[name] = _labels(array.reshape(1, -1)) if field == "y" else _table(array)
+                columns = tables[name].shape[1]
+                if self._columns.setdefault(name, columns) != columns:
+                    raise InputError(
+                        f"{self._what}: graph {number}: {field}: {columns} columns, expected {self._columns[name]}"
+                    )
+        if "graph-label" not in tables:
+            raise InputError(f"{self._what}: graph {number}: y: missing; each graph of a set needs its label")
+        for name, table in tables.items():
+            pending = self._pending.setdefault(name, [])
+            pending.append(table)
+            if len(pending) >= _AT_ONCE:
+                self._flush(name)
+
+    def _flush(self, name: str) -> None:
+        pending = self._pending[name]
+        if not pending:
+            return
+        if name not in self._files:
+            self._files[name] = (self._raw / f"{name}.csv").open("w")
+        self._files[name].writelines(_lines(np.concatenate(pending)))
+        pending.clear()
+
+    def __enter__(self) -> _Tables:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._pending:
+            self._flush(name)
+        for file in self._files.values():
+            file.close()
+
+
+def _lines(table: Array) -> Iterator[str]:
+    if np.issubdtype(table.dtype, np.integer):
+        return (",".join(map(str, row)) + "\n" for row in table.tolist())
+    # Nine digits say a float32 exactly.
+    return (",".join([f"{value:.9g}" for value in row]) + "\n" for row in table.tolist())
+
+
+def _table(array: Array | None) -> Any:
+    """[rows, columns] of a type that the server reads; booleans as integers, doubles as floats."""
+    if array is None:
+        return None
+    if array.ndim != 2:
+        array = array.reshape(array.shape[0], -1)
+    if array.dtype == bool:
+        return array.astype(np.uint8)
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    return array
+
+
+def _labels(array: Array) -> Array:
+    if np.issubdtype(array.dtype, np.integer) or array.dtype == bool:
+        return array.astype(np.int64)
+    return array.astype(np.float32)
+
+
+def rows_of(names: Sequence[str], attributes: Sequence[Mapping[str, Any]], what: str) -> Array | None:
+    """[rows, values] of attributes that are numbers or sequences of them; None without names."""
+    if not names:
+        return None
+    rows = []
+    for row, values in enumerate(attributes):
+        try:
+            rows.append(np.concatenate([np.atleast_1d(np.asarray(values[name], dtype=np.float64)) for name in names]))
+        except KeyError as error:
+            raise InputError(f"{what} {row}: {error.args[0]}: missing") from None
+        except (TypeError, ValueError):
+            raise InputError(f"{what} {row}: {', '.join(names)}: not numbers: {[values[n] for n in names]}") from None
+        if rows[-1].size != rows[0].size:
+            raise InputError(f"{what} {row}: {', '.join(names)}: {rows[-1].size} values, expected {rows[0].size}")
+    table = np.stack(rows) if rows else np.zeros((0, len(names)))
+    whole = np.isfinite(table).all() and (table == np.round(table)).all() and (np.abs(table) < 2**31).all()
+    return table.astype(np.int32) if whole else table.astype(np.float32)

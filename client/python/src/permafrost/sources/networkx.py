@@ -1,0 +1,71 @@
+"""NetworkX graphs."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from permafrost.errors import InputError, needs
+from permafrost.sources.files import GraphArrays, check_splits, rows_of, write_graph, write_set
+
+
+def write(
+    graphs: Any,
+    folder: pathlib.Path,
+    node_attributes: Sequence[str],
+    edge_attributes: Sequence[str],
+    label: str,
+    weight: str | None,
+    splits: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Returns ImportOptions."""
+    try:
+        import networkx
+    except ImportError as error:
+        raise needs("import_networkx", "networkx", error) from None
+    what = "import_networkx"
+    if isinstance(graphs, networkx.Graph):
+        graph = _arrays(graphs, node_attributes, edge_attributes, weight, what)
+        labelled = [label in attributes for _, attributes in graphs.nodes(data=True)]
+        if any(labelled):
+            # A node without one has no label.
+            values = [{label: attributes.get(label, np.nan)} for _, attributes in graphs.nodes(data=True)]
+            graph.y = rows_of([label], values, f"{what}: node")
+        rows = None if splits is None else check_splits(splits, graph.num_nodes, what)
+        options = write_graph(folder, graph, rows, what)
+        return {**options, "no_inverse_edges": graphs.is_directed()}
+    if not isinstance(graphs, Iterable):
+        raise InputError(f"{what}: is a {type(graphs).__name__}, expected a networkx.Graph or several")
+    directed: set[bool] = set()
+
+    def each() -> Iterator[GraphArrays]:
+        for number, graph in enumerate(graphs):
+            where = f"{what}: graph {number}"
+            if not isinstance(graph, networkx.Graph):
+                raise InputError(f"{where}: is a {type(graph).__name__}, expected a networkx.Graph")
+            directed.add(graph.is_directed())
+            if len(directed) > 1:
+                raise InputError(f"{where}: is {'' if graph.is_directed() else 'un'}directed, unlike graph 0")
+            arrays = _arrays(graph, node_attributes, edge_attributes, None, where)
+            arrays.y = rows_of([label], [graph.graph], f"{where}: graph attributes")
+            yield arrays
+
+    options = write_set(folder, each(), splits, what)
+    return {**options, "no_inverse_edges": True in directed}
+
+
+def _arrays(graph: Any, nodes: Sequence[str], edges: Sequence[str], weight: str | None, what: str) -> GraphArrays:
+    row = {node: i for i, node in enumerate(graph.nodes)}
+    pairs = [(row[u], row[v]) for u, v in graph.edges()]
+    attributes = [values for _, _, values in graph.edges(data=True)]
+    weights = rows_of([weight] if weight else [], attributes, f"{what}: edge")
+    return GraphArrays(
+        num_nodes=len(row),
+        edge_index=np.array(pairs, dtype=np.int64).reshape(-1, 2).T,
+        x=rows_of(nodes, [values for _, values in graph.nodes(data=True)], f"{what}: node"),
+        edge_attr=rows_of(edges, attributes, f"{what}: edge"),
+        edge_weight=None if weights is None else weights[:, 0],
+    )

@@ -1,0 +1,137 @@
+"""PyG data."""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from permafrost.errors import InputError, needs
+from permafrost.sources.files import SPLITS, Array, GraphArrays, check_splits, write_graph, write_set
+
+_MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+_READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "time", "y", "num_nodes", *_MASKS.values()}
+
+
+def write(dataset: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int) -> dict[str, Any]:
+    """Returns ImportOptions."""
+    try:
+        from torch_geometric.data import Data, HeteroData
+        from torch_geometric.data import Dataset as PygDataset
+    except ImportError as error:
+        raise needs("import_pyg", "pyg", error) from None
+    what = f"import_pyg: {type(dataset).__name__}"
+    if isinstance(dataset, HeteroData):
+        raise InputError(
+            f"{what}: node and edge types are not supported; dataset.to_homogeneous() makes one Data of them"
+        )
+    if isinstance(dataset, Data):
+        return _write_one(dataset, folder, splits, mask, what)
+    if isinstance(dataset, Mapping):
+        return _write_parts(dataset, folder, splits, what)
+    if isinstance(dataset, PygDataset) and len(dataset) == 1 and splits is None:
+        return write(dataset[0], folder, None, mask)
+    if not isinstance(dataset, Iterable):
+        raise InputError(f"{what}: expected a Data, a Dataset, a list of Data, or a dict of these by split")
+    if splits is None and hasattr(dataset, "get_idx_split"):
+        splits = dataset.get_idx_split()
+    return write_set(folder, _graphs(dataset, what), _numpy_splits(splits), what)
+
+
+def _write_one(
+    data: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int, what: str
+) -> dict[str, Any]:
+    graph = _arrays(data, what)
+    if splits is None:
+        splits = _masks(data, mask, what)
+    rows = None if splits is None else check_splits(_numpy_splits(splits) or {}, graph.num_nodes, what)
+    return write_graph(folder, graph, rows, what)
+
+
+def _write_parts(
+    parts: Mapping[str, Any], folder: pathlib.Path, splits: Mapping[str, Any] | None, what: str
+) -> dict[str, Any]:
+    names = {"val": "valid", **{name: name for name in SPLITS}}
+    if splits is not None or any(name not in names for name in parts):
+        raise InputError(f"{what}: a dict has the datasets of train, valid and test, and no splits beside it")
+    given, begin = {}, 0
+    for name, part in parts.items():
+        given[names[name]] = np.arange(begin, begin + len(part))
+        begin += len(part)
+    graphs = (graph for name, part in parts.items() for graph in _graphs(part, f"{what}: {name}"))
+    return write_set(folder, graphs, given, what)
+
+
+def _graphs(dataset: Iterable[Any], what: str) -> Iterator[GraphArrays]:
+    for number, data in enumerate(dataset):
+        yield _arrays(data, f"{what}: graph {number}")
+
+
+def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
+    found = {name: data.get(mask) for name, mask in _MASKS.items()}
+    missing = [_MASKS[name] for name, mask in found.items() if mask is None]
+    if len(missing) == len(found):
+        return None
+    if missing:
+        raise InputError(f"{what}: {missing[0]}: missing; all of {', '.join(_MASKS.values())} are needed, or none")
+    splits = {}
+    for name, mask in found.items():
+        rows = mask.cpu().numpy()
+        if rows.ndim == 2:
+            if not 0 <= column < rows.shape[1]:
+                raise InputError(f"{what}: {_MASKS[name]}: mask={column} is outside 0..{rows.shape[1] - 1}")
+            rows = rows[:, column]
+        splits[name] = rows.astype(bool)
+    return splits
+
+
+def _arrays(data: Any, what: str) -> GraphArrays:
+    from torch_geometric.data import Data
+
+    if not isinstance(data, Data):
+        raise InputError(f"{what}: is a {type(data).__name__}, expected a Data")
+    if data.edge_index is None:
+        hint = "; data.adj_t.t().coo() has its rows" if "adj_t" in data else ""
+        raise InputError(f"{what}: edge_index: missing{hint}")
+    left_out = sorted(set(data.keys()) - _READ)
+    if left_out:
+        # Once a line of the program, whatever the number of graphs.
+        warnings.warn(f"{type(data).__name__}: not imported: {', '.join(left_out)}", stacklevel=2)
+    time = data.get("edge_time", data.get("time"))
+    edge_index = _numpy(data.edge_index, "edge_index", what)
+    return GraphArrays(
+        num_nodes=int(data.num_nodes),
+        edge_index=edge_index,
+        x=_numpy(data.x, "x", what),
+        edge_attr=_numpy(data.edge_attr, "edge_attr", what),
+        edge_weight=_numpy(data.get("edge_weight"), "edge_weight", what),
+        edge_time=_numpy(time, "edge_time", what),
+        y=_numpy(data.y, "y", what),
+    )
+
+
+def _numpy(tensor: Any, name: str, what: str) -> Any:
+    """Of a tensor, a number or a list of numbers; None of None."""
+    import torch
+
+    if tensor is None:
+        return None
+    if not isinstance(tensor, torch.Tensor):
+        try:
+            return np.asarray(tensor, dtype=np.float64 if np.asarray(tensor).dtype.kind == "f" else np.int64)
+        except (TypeError, ValueError):
+            raise InputError(f"{what}: {name}: is a {type(tensor).__name__}, expected a tensor") from None
+    if tensor.layout is not torch.strided:
+        raise InputError(f"{what}: {name}: is sparse; {name}.to_dense() is accepted")
+    tensor = tensor.detach().cpu()
+    # numpy has no bfloat16.
+    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy()
+
+
+def _numpy_splits(splits: Mapping[str, Any] | None) -> dict[str, Array] | None:
+    if splits is None:
+        return None
+    return {name: v.cpu().numpy() if hasattr(v, "cpu") else np.asarray(v) for name, v in splits.items()}

@@ -1,0 +1,114 @@
+"""Molecules from SMILES, with the atom and bond columns of OGB (ogb.utils.features; Hu et al. 2020, "Open Graph
+Benchmark"). Needs RDKit."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rdkit import Chem, rdBase
+
+from permafrost.errors import InputError, Violation
+from permafrost.sources.files import GraphArrays, write_set
+
+# What stands for the first value, the second ...; one beyond the last stands for all others where there is "misc".
+_CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER", "misc")
+_HYBRIDIZATION = ("SP", "SP2", "SP3", "SP3D", "SP3D2", "misc")
+_BOND = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC", "misc")
+_STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
+
+
+def write(
+    path: pathlib.Path, folder: pathlib.Path, column: str, targets: Sequence[str], splits: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Returns ImportOptions."""
+    with rdBase.BlockLogs():
+        return write_set(folder, _molecules(path, column, targets), splits, f"import_smiles: {path.name}")
+
+
+def _molecules(path: pathlib.Path, column: str, targets: Sequence[str]) -> Iterator[GraphArrays]:
+    if not path.is_file():
+        raise InputError(f"import_smiles: {path}: not found")
+    opener = gzip.open if path.suffix == ".gz" else open
+    # A byte order mark is no part of the first column's name.
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        header = next(rows, [])
+        for name in (column, *targets):
+            if name not in header:
+                raise InputError(f"{path.name}: {name}: there is no such column; there are {', '.join(header)}")
+        places = [header.index(name) for name in targets]
+        place = header.index(column)
+        for row in rows:
+            if not row:
+                continue
+            where = f"{path.name}:{rows.line_num}"
+            if len(row) != len(header):
+                raise InputError(f"{where}: {len(row)} cells, expected {len(header)}, as the header has")
+            graph = molecule(row[place].strip())
+            if graph is None:
+                raise _bad(where, column, row[place], "is no SMILES that RDKit reads")
+            graph.y = np.array([_target(where, header[p], row[p]) for p in places], dtype=np.float32)
+            yield graph
+
+
+def _bad(where: str, column: str, value: str, why: str) -> InputError:
+    shown = value if len(value) <= 80 else value[:77] + "..."
+    return InputError(f"{where}: {column}: {shown!r} {why}", violations=[Violation(f"{where}: {column}", why)])
+
+
+def _target(where: str, column: str, cell: str) -> float:
+    if cell.strip() in ("", "nan", "NaN", "NA"):
+        return math.nan
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise _bad(where, column, cell, "is neither a finite number nor missing (empty, nan or NA)")
+    return value
+
+
+def molecule(smiles: str) -> GraphArrays | None:
+    """None for what is no SMILES, or none of an atom. Each bond is one edge."""
+    mol = Chem.MolFromSmiles(smiles)
+    if mol is None or mol.GetNumAtoms() == 0:
+        return None
+    bonds = list(mol.GetBonds())
+    return GraphArrays(
+        num_nodes=mol.GetNumAtoms(),
+        edge_index=np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in bonds], np.int64).reshape(-1, 2).T,
+        x=np.array([_atom(atom) for atom in mol.GetAtoms()], dtype=np.int64),
+        edge_attr=np.array([_bond_columns(b) for b in bonds], dtype=np.int64).reshape(-1, 3),
+    )
+
+
+def _atom(atom: Any) -> list[int]:
+    return [
+        _range(atom.GetAtomicNum(), 1, 118),
+        _index(_CHIRALITY, str(atom.GetChiralTag())),
+        _range(atom.GetTotalDegree(), 0, 10),
+        _range(atom.GetFormalCharge(), -5, 5),
+        _range(atom.GetTotalNumHs(), 0, 8),
+        _range(atom.GetNumRadicalElectrons(), 0, 4),
+        _index(_HYBRIDIZATION, str(atom.GetHybridization())),
+        int(atom.GetIsAromatic()),
+        int(atom.IsInRing()),
+    ]
+
+
+def _bond_columns(bond: Any) -> list[int]:
+    return [_index(_BOND, str(bond.GetBondType())), _index(_STEREO, str(bond.GetStereo())), int(bond.GetIsConjugated())]
+
+
+def _index(names: tuple[str, ...], name: str) -> int:
+    return names.index(name) if name in names else len(names) - 1
+
+
+def _range(value: int, first: int, last: int) -> int:
+    return value - first if first <= value <= last else last - first + 1

@@ -1,0 +1,135 @@
+#include "api/upload_call.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "api/resource_name.h"
+#include "api/status.h"
+#include "api/text.h"
+#include "api/threaded_call.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "base/without_throwing.h"
+
+namespace permafrost::api {
+namespace {
+
+constexpr char kUpload[] = "the upload";
+
+std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
+  std::vector<data::UploadFile> files;
+  files.reserve(static_cast<size_t>(wire.files_size()));
+  for (const auto& file : wire.files())
+    files.push_back({.path = file.path(), .bytes = file.bytes(), .xxh3 = file.xxh3()});
+  return files;
+}
+
+void UploadToWire(const data::UploadWriter& writer, v1::Upload& wire) {
+  for (size_t i = 0; i < writer.files().size(); ++i) {
+    auto* file = wire.add_files();
+    file->set_path(ValidUtf8(writer.files()[i].path));
+    file->set_bytes(writer.files()[i].bytes);
+    file->set_received_bytes(writer.received()[i]);
+  }
+  wire.set_complete(writer.complete());
+}
+
+// What the machine is short of now it may have again: the client waits and goes on.
+absl::Status AskAgainLater(const absl::Status& status) {
+  return IsTransient(status) ? absl::UnavailableError(status.message()) : status;
+}
+
+}  // namespace
+
+grpc::ServerReadReactor<v1::UploadDatasetRequest>* UploadCall::Start(grpc::CallbackServerContext& context,
+                                                                     CallLimit::Slot slot, data::UploadStore& store,
+                                                                     StreamSet& streams, absl::Duration unread,
+                                                                     v1::Upload& response) {
+  auto* call = new UploadCall(context, std::move(slot), store, streams, unread, response);
+  streams.Add(call);
+  // OnDone, which joins it, cannot come before gRPC has the reactor, so it finds `thread_` set.
+  absl::StatusOr<std::thread> thread = StartThread(kUpload, [call] {
+    call->Finish(ToGrpcStatus(AskAgainLater(WithoutThrowing(kUpload, [call] { return call->Receive(); }))));
+  });
+  if (thread.ok()) {
+    call->thread_ = *std::move(thread);
+  } else {
+    call->Finish(ToGrpcStatus(thread.status()));
+  }
+  return call;
+}
+
+void UploadCall::OnReadDone(bool ok) {
+  const absl::MutexLock lock(&mu_);
+  read_ = ok;
+}
+
+void UploadCall::OnCancel() {
+  const absl::MutexLock lock(&mu_);
+  read_ = false;
+}
+
+void UploadCall::Stop() {
+  const absl::MutexLock lock(&mu_);
+  stopping_ = true;
+}
+
+void UploadCall::OnDone() {
+  if (thread_.joinable()) thread_.join();
+  streams_.Remove(this);
+  delete this;
+}
+
+absl::StatusOr<bool> UploadCall::NextRequest() {
+  {
+    const absl::MutexLock lock(&mu_);
+    if (read_ == false) return false;  // cancelled
+    read_.reset();
+  }
+  StartRead(&request_);
+  const absl::MutexLock lock(&mu_);
+  const auto told = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return read_.has_value() || stopping_; };
+  if (!mu_.AwaitWithTimeout(absl::Condition(&told), unread_)) {
+    return absl::AbortedError(absl::StrCat("nothing came for ", absl::FormatDuration(unread_)));
+  }
+  if (!read_) return ServerStops();
+  return *read_;
+}
+
+absl::Status UploadCall::Receive() {
+  std::unique_ptr<data::UploadWriter> writer;
+  for (;;) {
+    PF_ASSIGN_OR_RETURN(const bool more, NextRequest());
+    if (!more) break;
+    PF_RETURN_IF_ERROR(Take(request_, writer));
+    if (response_.name().empty()) response_.set_name(request_.start().name());
+  }
+  if (context_.IsCancelled()) return absl::CancelledError("the client went away");
+  if (!writer) return absl::InvalidArgumentError("start: is missing; it comes before the chunks");
+  PF_RETURN_IF_ERROR(writer->Finish());
+  UploadToWire(*writer, response_);
+  return absl::OkStatus();
+}
+
+absl::Status UploadCall::Take(const v1::UploadDatasetRequest& request,
+                              std::unique_ptr<data::UploadWriter>& writer) const {
+  if (request.has_start() == (writer != nullptr)) {
+    return absl::InvalidArgumentError(writer ? "start: comes once, before the chunks"
+                                             : "start: is missing; it comes before the chunks");
+  }
+  if (request.has_start()) {
+    Violations violations;
+    const auto id = ParseUploadName("start.name", request.start().name());
+    const std::vector<data::UploadFile> files = FilesFromWire(request.start());
+    violations.AddMissing(id.status());
+    violations.AddMissing(data::CheckUpload(files));
+    PF_RETURN_IF_ERROR(violations.ToStatus());
+    PF_ASSIGN_OR_RETURN(writer, store_.Open(*id, files));
+    return absl::OkStatus();
+  }
+  const v1::UploadChunk& chunk = request.chunk();
+  return writer->Append(chunk.file(), chunk.offset(), chunk.data(), chunk.xxh3());
+}
+
+}  // namespace permafrost::api

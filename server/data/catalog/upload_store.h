@@ -1,0 +1,124 @@
+// Files that clients send, each upload in a folder of its own, until a dataset was imported from them.
+//   ID/upload.json  what was declared; a folder without it, or with that of another ID, is not this store's
+//   ID/files/PATH   what has come so far
+//   ID/complete     all has come, is on disk, and is what its checksums say
+// Threads: the store's methods are safe anywhere; a writer's one at a time. All wait for the disk.
+// Invariant: nothing is written outside ID/files, and nothing removed of a folder that is not proven to be the store's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/descriptor.h"
+#include "base/id.h"
+
+namespace permafrost::data {
+
+struct UploadFile {
+  std::string path;  // relative, as CheckUpload takes it
+  int64_t bytes = 0;
+  std::string xxh3;  // of the whole file, 16 hex digits
+  bool operator==(const UploadFile&) const = default;
+};
+
+inline constexpr size_t kMostUploadFiles = 1024;
+inline constexpr size_t kMostUploadPathBytes = 255;
+
+// Ok, or InvalidArgument with a violation for each bad field: "start.files", "start.files[2].path".
+absl::Status CheckUpload(const std::vector<UploadFile>& files);
+
+struct UploadOptions {
+  std::filesystem::path directory;  // state_dir/uploads
+  // Of all uploads together, as declared. 0: all uploads are refused.
+  uint64_t max_bytes = uint64_t{16} << 30;
+  // Since something was last done with it; then an upload goes when the next one begins, or at a start.
+  absl::Duration max_age = absl::Hours(24);
+  // Told in one line of each upload that is removed for its age, and of what cannot be proven to be one.
+  std::function<void(std::string_view)> warn = [](std::string_view) {};
+};
+
+class UploadStore;
+
+// The one that writes to an upload. The store outlives it.
+class UploadWriter {
+ public:
+  UploadWriter(const UploadWriter&) = delete;
+  UploadWriter& operator=(const UploadWriter&) = delete;
+  ~UploadWriter();
+
+  const std::vector<UploadFile>& files() const { return files_; }
+  // Bytes of each file that are there.
+  const std::vector<int64_t>& received() const { return received_; }
+  bool complete() const { return complete_; }
+
+  // Errors: InvalidArgument for no such file, or more bytes than it has; FailedPrecondition for an `offset` that is not
+  // what was received of it; DataLoss where `xxh3` is not that of `data`; those of SystemError.
+  absl::Status Append(int64_t file, int64_t offset, std::string_view data, uint64_t xxh3);
+  // Where all bytes have come: checks every file, brings them to disk, and is complete from then on. A file that is not
+  // what its checksum says is emptied: DataLoss naming it.
+  absl::Status Finish();
+
+ private:
+  friend class UploadStore;
+  UploadWriter(UploadStore& store, UploadId id, std::vector<UploadFile> files);
+  absl::Status Load();
+  std::filesystem::path PathOf(size_t file) const;
+  absl::Status OpenFile(size_t file);
+  absl::Status CheckFile(size_t file);
+
+  UploadStore& store_;
+  const UploadId id_;
+  const std::vector<UploadFile> files_;
+  std::vector<int64_t> received_;
+  bool complete_ = false;
+  size_t open_ = 0;  // the file of descriptor_, where that is valid
+  std::unique_ptr<Descriptor> descriptor_;
+};
+
+class UploadStore {
+ public:
+  // Finds the uploads that are there, and removes the old ones.
+  static absl::StatusOr<std::unique_ptr<UploadStore>> Create(UploadOptions options);
+
+  // Of a new upload, or of one with equal files, to go on with. Errors: CheckUpload's, AlreadyExists for other files,
+  // ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata `limit`), Unavailable while another writer is there, those of
+  // SystemError.
+  absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
+  // The folder of a complete upload's files, from now on as young as a new one. Errors: NotFound, FailedPrecondition
+  // for one that is not complete.
+  absl::StatusOr<std::filesystem::path> Source(const UploadId& id) const;
+  // No error if there is none. Errors: Unavailable while a writer is there.
+  absl::Status Delete(const UploadId& id);
+
+ private:
+  friend class UploadWriter;
+  explicit UploadStore(UploadOptions options) : options_(std::move(options)) {}
+  std::filesystem::path FolderOf(const UploadId& id) const { return options_.directory / id.value(); }
+  absl::StatusOr<std::vector<UploadFile>> Declared(const UploadId& id) const;
+  absl::Status Declare(const UploadId& id, const std::vector<UploadFile>& files);
+  absl::Status FindUploads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RemoveOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Remove(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckRoom(const UploadId& id, const std::vector<UploadFile>& files) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const UploadOptions options_;
+  mutable absl::Mutex mu_;
+  std::map<UploadId, uint64_t> declared_bytes_ ABSL_GUARDED_BY(mu_);
+  std::set<UploadId> written_ ABSL_GUARDED_BY(mu_);  // have a writer
+};
+
+}  // namespace permafrost::data

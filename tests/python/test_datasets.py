@@ -1,0 +1,158 @@
+"""PyG and NetworkX data come in whole, and what cannot is refused in one line."""
+
+import networkx
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData, InMemoryDataset
+
+import permafrost
+from tests.python.data import citations, molecules
+
+
+def test_one_graph_with_its_masks(client):
+    data = citations()
+    summary = client.datasets.import_pyg(data, "one", progress=False).summary
+    assert summary == {"nodes": 120, "edges": data.num_edges, "train": 60, "valid": 30, "test": 30, "node features": 8,
+                       "edge features": 0, "targets": 1}
+
+
+def test_masks_of_several_splits(client):
+    data = citations()
+    masks = torch.stack([data.test_mask, data.train_mask], dim=1)
+    data.train_mask, data.val_mask, data.test_mask = masks, masks.flip(1) & False, masks.flip(1)
+    summary = client.datasets.import_pyg(data, "columns", mask=1, progress=False).summary
+    assert (summary["train"], summary["valid"], summary["test"]) == (60, 0, 30)
+    with pytest.raises(permafrost.InputError, match=r"train_mask: mask=2 is outside 0\.\.1"):
+        client.datasets.import_pyg(data, "columns-2", mask=2, progress=False)
+
+
+@pytest.mark.parametrize("via", ["folder", "upload"])
+def test_many_graphs_with_their_splits(client, via):
+    graphs = molecules()
+    splits = {"train": torch.arange(40), "val": range(40, 50), "test": list(range(50, 60))}
+    dataset = client.datasets.import_pyg(graphs, f"many-{via}", splits=splits, via=via, progress=False)
+    assert dataset.state == "ready"
+    assert dataset.summary == {"graphs": 60, "train": 40, "valid": 10, "test": 10, "nodes": sum(g.num_nodes for g in graphs),
+                               "edges": sum(g.num_edges for g in graphs), "node features": 4, "edge features": 2, "targets": 2}
+    features = dataset.proto.graph_set.node_features
+    assert list(features.min) == pytest.approx(torch.cat([g.x for g in graphs]).min(0).values.tolist(), rel=0, abs=0)
+
+
+def test_nothing_is_left_below_the_import_root(client, server):
+    client.datasets.import_pyg(molecules(12), "left", progress=False)
+    assert list(server.import_root.iterdir()) == []
+    client.datasets.import_pyg(molecules(12), "left-2", via="upload", progress=False)
+    assert list((server.state_dir / "uploads").iterdir()) == []
+
+
+class Collated(InMemoryDataset):
+    """As PyG's own sets: one large Data and where each graph begins."""
+
+    def __init__(self, graphs):
+        super().__init__()
+        self.data, self.slices = self.collate(graphs)
+
+    def get_idx_split(self):
+        return {"train": torch.arange(30), "valid": torch.arange(30, 45), "test": torch.arange(45, len(self))}
+
+
+def test_a_dataset_brings_its_own_split(client):
+    summary = client.datasets.import_pyg(Collated(molecules()), "own-split", progress=False).summary
+    assert (summary["train"], summary["valid"], summary["test"]) == (30, 15, 15)
+
+
+def test_three_datasets_are_one_set(client):
+    parts = {"train": molecules(20), "val": molecules(5), "test": molecules(7)}
+    summary = client.datasets.import_pyg(parts, "parts", progress=False).summary
+    assert (summary["graphs"], summary["train"], summary["valid"], summary["test"]) == (32, 20, 5, 7)
+
+
+def graphs_with(change):
+    graphs = molecules(5)
+    change(graphs[3])
+    return graphs
+
+
+@pytest.mark.parametrize(("dataset", "told"), [
+    (lambda: HeteroData(), "HeteroData: node and edge types are not supported"),
+    (lambda: 3, "int: expected a Data, a Dataset"),
+    (lambda: [3], "graph 0: is a int, expected a Data"),
+    (lambda: [], "holds no graphs"),
+    (lambda: Data(x=torch.zeros(2, 1)), "edge_index: missing"),
+    (lambda: graphs_with(lambda g: setattr(g, "y", None)), "graph 3: y: missing"),
+    (lambda: graphs_with(lambda g: setattr(g, "x", g.x[:, :3])), "graph 3: x: 3 columns, expected 4"),
+    (lambda: graphs_with(lambda g: setattr(g, "x", g.x.to_sparse())), "graph 3: x: is sparse"),
+    (lambda: graphs_with(lambda g: setattr(g, "edge_index", g.edge_index + 5)), r"graph 3: edge_index: edge \d+ \[.*\] is outside 0\.\.7"),
+    (lambda: Data(x=torch.zeros(2, 1), edge_index=torch.zeros(2, 1).long(), train_mask=torch.ones(2).bool()), "val_mask: missing"),
+])
+def test_what_cannot_be_imported_is_told_in_one_line(client, dataset, told):
+    with pytest.raises(permafrost.InputError, match=told) as caught:
+        client.datasets.import_pyg(dataset(), "refused", progress=False)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(permafrost.NotFound):
+        client.datasets.get("refused")
+
+
+def test_splits_out_of_range(client):
+    with pytest.raises(permafrost.InputError, match=r"splits: test: 5 is outside 0\.\.4"):
+        client.datasets.import_pyg(molecules(5), "refused", splits={"test": [5]}, progress=False)
+
+
+def test_what_is_not_imported_is_said(client):
+    data = citations()
+    data.pos = torch.zeros(120, 3)
+    with pytest.warns(UserWarning, match="not imported: pos"):
+        client.datasets.import_pyg(data, "pos", progress=False)
+
+
+def test_a_fault_that_the_server_finds(client):
+    data = citations()
+    data.y = data.y.float()
+    data.y[3] = float("inf")
+    with pytest.raises(permafrost.ImportFailed, match="node_label.npy"):
+        client.datasets.import_pyg(data, "infinite", progress=False)
+
+
+def test_names_and_listing(client):
+    client.datasets.import_pyg(molecules(12), "listed", progress=False)
+    with pytest.raises(permafrost.AlreadyExists):
+        client.datasets.import_pyg(molecules(12), "listed", progress=False)
+    assert "listed" in [dataset.id for dataset in client.datasets]
+    client.datasets.delete("listed")
+    with pytest.raises(permafrost.NotFound):
+        client.datasets.get("datasets/listed")
+
+
+def test_import_path(client, server):
+    (server.import_root / "edges.csv").write_text("0,1\n1,2\n")
+    try:
+        assert client.datasets.import_path(server.import_root / "edges.csv", "edges", progress=False).summary["nodes"] == 3
+    finally:
+        (server.import_root / "edges.csv").unlink()
+    with pytest.raises(permafrost.PermissionDenied, match="not below an import root"):
+        client.datasets.import_path("/etc/passwd", "secret", progress=False)
+
+
+def test_networkx(client):
+    graph = networkx.karate_club_graph()
+    networkx.set_node_attributes(graph, {n: [float(n), 1.5] for n in graph}, "place")
+    networkx.set_node_attributes(graph, {n: int(v["club"] == "Officer") for n, v in graph.nodes(data=True)}, "y")
+    dataset = client.datasets.import_networkx(graph, "karate", node_attributes=["place"], weight="weight",
+                                              splits={"train": range(20), "valid": range(20, 27), "test": range(27, 34)}, progress=False)
+    assert dataset.summary == {"nodes": 34, "edges": 156, "train": 20, "valid": 7, "test": 7, "node features": 2, "edge features": 0,
+                               "targets": 1}
+    assert dataset.proto.graph.weighted
+    directed = client.datasets.import_networkx(networkx.DiGraph([(0, 1), (1, 2)]), "arrows", progress=False)
+    assert directed.summary["edges"] == 2
+
+
+def test_networkx_sets(client):
+    graphs = [networkx.cycle_graph(4 + i) for i in range(10)]
+    for i, graph in enumerate(graphs):
+        graph.graph["y"] = i % 2
+        networkx.set_node_attributes(graph, {n: n % 3 for n in graph}, "kind")
+    summary = client.datasets.import_networkx(graphs, "cycles", node_attributes=["kind"], progress=False).summary
+    assert (summary["graphs"], summary["nodes"], summary["edges"]) == (10, 85, 170)
+    del graphs[4].nodes[2]["kind"]
+    with pytest.raises(permafrost.InputError, match="graph 4: node 2: kind: missing"):
+        client.datasets.import_networkx(graphs, "cycles-2", node_attributes=["kind"], progress=False)

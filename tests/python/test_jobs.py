@@ -1,0 +1,213 @@
+"""Jobs from submission to the trained PyG module."""
+
+import re
+
+import pytest
+import torch
+
+import permafrost
+from tests.python.data import citations, molecules
+
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def trained(client):
+    """A job over a set, its graphs, and their test split."""
+    graphs = molecules()
+    client.datasets.import_pyg(graphs, "trained", splits={"train": range(40), "valid": range(40, 50), "test": range(50, 60)}, progress=False)
+    job = client.jobs.submit("trained", "gine", id="trained", epochs=4, batch_size=8, hidden_channels=16, num_layers=2, loss="mse")
+    return job.wait(), graphs, range(50, 60)
+
+
+def difference(predicted, stored):
+    """Largest relative one between rows of a tensor and stored predictions by row."""
+    assert stored
+    rows = torch.tensor([values for values in stored.values()])
+    made = predicted[[int(row) for row in stored]]
+    return ((made - rows).abs() / rows.abs().clamp_min(1)).max().item()
+
+
+def test_the_module_predicts_what_the_server_predicted(trained):
+    job, graphs, test = trained
+    stored = job.predict()
+    assert list(stored) == [str(i) for i in test]
+    assert difference(job.predict(graphs), stored) < TOLERANCE
+    assert difference(job.predict([graphs[i] for i in reversed(range(60))]), stored) > 1e-2
+
+
+@pytest.mark.parametrize(("model", "fields"), [
+    ("gcn", {}),
+    ("sage", {}),
+    ("sage", {"fan_outs": [5, 5], "layer_wise_evaluation": True}),
+])
+def test_node_models(client, model, fields):
+    data = citations()
+    if "nodes" not in [dataset.id for dataset in client.datasets]:
+        client.datasets.import_pyg(data, "nodes", progress=False)
+    job = client.jobs.submit("nodes", model, epochs=10, hidden_channels=8, learning_rate=0.05, **fields).wait()
+    assert job.result["best_test_metric"] > 0.8
+    module = job.to_pyg()
+    assert module.spec["architecture"] == model
+    assert not module.training
+    assert difference(job.predict(data), job.predict()) < TOLERANCE
+
+
+@pytest.mark.parametrize(("change", "told"), [
+    ({"architecture": "mlp"}, r"architecture: mlp \(graph\) is none of gine \(graph\), "),
+    ({"level": "node"}, r"architecture: gine \(node\) is none of"),
+    ({"sharpness": 0.5}, "sharpness: 0.5: this permafrost-client does not know it"),
+])
+def test_a_description_that_no_module_equals_is_refused(trained, change, told):
+    from permafrost import models
+
+    spec = trained[0].to_pyg().spec
+    models.build({**spec, "sharpness": False})
+    with pytest.raises(ValueError, match=told):
+        models.build({**spec, **change})
+
+
+SET_MODELS = [
+    ("gine", {"residual": True, "norm": "layer"}),
+    ("gine", {"virtual_node": True, "jumping_knowledge": "cat"}),
+    ("gin", {}),
+    ("gin", {"norm": "none", "jumping_knowledge": "max", "pooling": "sum"}),
+    ("gcn", {"virtual_node": True, "residual": True}),
+    ("sage", {"norm": "layer", "jumping_knowledge": "cat"}),
+    ("gatv2", {"heads": 4}),
+    ("gatv2", {"norm": "none", "residual": True, "virtual_node": True}),
+]
+
+
+@pytest.mark.parametrize(("model", "fields"), SET_MODELS)
+def test_every_model_of_sets_is_a_module(client, trained, model, fields):
+    _, graphs, _ = trained
+    job = client.jobs.submit("trained", model, epochs=3, batch_size=8, hidden_channels=16, num_layers=3, loss="mse", **fields).wait()
+    assert difference(job.predict(graphs), job.predict()) < TOLERANCE
+
+
+NODE_FIELDS = [
+    ("gcn", {"norm": "batch", "jumping_knowledge": "cat", "residual": True}),
+    ("sage", {"norm": "layer", "residual": True, "input_dropout": 0.2, "dropout": 0.3}),
+    ("gin", {}),
+    ("gin", {"norm": "batch", "jumping_knowledge": "max"}),
+    ("gatv2", {"heads": 4, "normalize_features": True}),
+    ("gatv2", {"heads": 2, "jumping_knowledge": "cat", "norm": "layer"}),
+]
+
+
+@pytest.mark.parametrize(("model", "fields"), NODE_FIELDS)
+def test_every_model_of_nodes_is_a_module(client, model, fields):
+    data = citations()
+    if "nodes" not in [dataset.id for dataset in client.datasets]:
+        client.datasets.import_pyg(data, "nodes", progress=False)
+    job = client.jobs.submit("nodes", model, epochs=5, hidden_channels=8, num_layers=3, learning_rate=0.02, **fields).wait()
+    assert difference(job.predict(data), job.predict()) < TOLERANCE
+
+
+def test_metrics(trained):
+    job, _, _ = trained
+    table = job.metrics()
+    assert list(table.index) == [1, 2, 3, 4]
+    assert table["train_loss"].notna().all()
+    assert set(table["metric"]) == {"mae"}
+    assert job.result["best_valid_metric"] == table["valid_metric"].min()
+    assert job.result["metric"] == "mae"
+
+
+def test_without_pandas_it_says_so(trained, monkeypatch):
+    job, _, _ = trained
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(permafrost.InputError, match=r"needs the package pandas: pip install 'permafrost-client\[pandas\]'"):
+        job.metrics()
+    assert len(job.epochs()) == 4
+
+
+def test_watch_ends_with_the_job(client, trained, capsys):
+    job = client.jobs.submit("trained", epochs=3, hidden_channels=8, num_layers=1)
+    assert job.watch().state == "succeeded"
+    assert [epoch.epoch for epoch in job.proto.epochs] == [1, 2, 3]
+    assert "epoch 3/3" in capsys.readouterr().err
+
+
+def test_logs(trained):
+    job, _, _ = trained
+    text = job.logs()
+    assert re.search(r"epoch 4/4 .*\n", text)
+    assert "".join(job.logs(follow=True)) == text
+
+
+def test_export(trained, tmp_path):
+    job, _, _ = trained
+    path = job.export(tmp_path / "last.safetensors", "last_weights")
+    assert path.stat().st_size > 1000
+    assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"]
+    from permafrost import models
+
+    assert models.load(path).spec["hidden_channels"] == 16
+    with pytest.raises(permafrost.InputError, match="artifact: 'wights' is none of best_weights"):
+        job.export(tmp_path / "other", "wights")
+
+
+def test_cancel_and_what_then_is_not_there(client, trained):
+    job = client.jobs.submit("trained", epochs=100_000, hidden_channels=8)
+    next(state for state in job.states() if state.proto.progress.step > 0)
+    with pytest.raises(permafrost.FailedPrecondition):
+        job.delete()
+    job.cancel()
+    with pytest.raises(permafrost.JobFailed, match=f"job {job.id} was cancelled"):
+        job.wait()
+    assert job.wait(check=False).state == "cancelled"
+    assert job.result == {}
+    with pytest.raises(permafrost.FailedPrecondition):
+        job.predict()
+    job.delete()
+    with pytest.raises(permafrost.NotFound):
+        client.jobs.get(job.id)
+
+
+def test_the_graph_cache(client, trained):
+    job = client.jobs.submit("trained", epochs=100_000, hidden_channels=8, graph_cache="always")
+    next(state for state in job.states() if state.proto.progress.step > 0)
+    cache = client.cache(job)
+    assert cache.policy().policy == 1
+    assert cache.freeze().frozen
+    assert not cache.thaw().frozen
+    assert cache.policy(policy="never").policy == 2
+    assert cache.stats()["train"]["captures"] >= 1
+    with pytest.raises(permafrost.InputError, match="policy: 'often' is none of always"):
+        cache.policy(policy="often")
+    assert "captures" in cache._repr_html_()
+    job.cancel().wait(check=False)
+    with pytest.raises(permafrost.FailedPrecondition):
+        cache.freeze()
+
+
+def test_lists(client, trained):
+    assert trained[0].id in [job.id for job in client.jobs.list("succeeded")]
+    assert trained[0].id not in [job.id for job in client.jobs.list("running", "queued")]
+
+
+def test_what_a_notebook_shows(client, trained):
+    job, _, _ = trained
+    assert repr(job).startswith("<Job trained succeeded: epoch 4/4, loss ")
+    for shown in (client, client.jobs, client.datasets, client.datasets.get("trained"), job):
+        assert shown._repr_html_().startswith("<div><b>")
+        assert "\n" not in repr(shown)
+
+
+def test_a_restart_does_not_end_a_wait(make_server):
+    import threading
+
+    server = make_server()
+    client = server.connect()
+    client.datasets.import_pyg(molecules(), "set", progress=False)
+    job = client.jobs.submit("set", epochs=400, hidden_channels=16, every_steps=50)
+    next(state for state in job.states() if state.proto.progress.step > 100)
+    server.kill()
+    again = threading.Timer(0.5, server.start)
+    again.start()
+    assert job.wait().state == "succeeded"
+    again.join()
+    assert [epoch.epoch for epoch in job.proto.epochs] == list(range(1, 401))
+    assert job.proto.resumes == 1

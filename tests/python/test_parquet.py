@@ -1,0 +1,100 @@
+"""Parquet tables of edges and nodes."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import permafrost
+from permafrost.sources import parquet
+
+
+def write(path, **columns):
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.fixture
+def edges(tmp_path):
+    return write(tmp_path / "edges.parquet", source=[30, 10, 20, 10], target=[10, 20, 30, 40], weight=[1.0, 2.5, 3.0, 4.0], time=[4, 3, 2, 1])
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    return write(tmp_path / "nodes.parquet", key=[40, 10, 30, 20], a=[1.0, 2.0, 3.0, 4.0], b=[1, 2, 3, 4], name=["w", "x", "y", "z"],
+                 label=[0, 1, None, 1], part=["train", "val", "test", None])
+
+
+def test_nodes_by_id(client, edges, nodes, monkeypatch):
+    # Two rows a batch, as large tables come in many.
+    monkeypatch.setattr(parquet, "_ROWS", 2)
+    dataset = client.datasets.import_parquet(edges, "tables", nodes=nodes, id="key", label="label", split="part", weight="weight",
+                                             timestamp="time", progress=False)
+    assert dataset.summary == {"nodes": 4, "edges": 4, "train": 1, "valid": 1, "test": 1, "node features": 2, "edge features": 0, "targets": 1}
+    graph = dataset.proto.graph
+    assert (graph.weighted, graph.timestamped, graph.num_missing_labels) == (True, True, 1)
+    assert list(graph.node_features.max) == [4.0, 4.0]
+
+
+def test_ids_become_rows(edges, nodes, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    tables = parquet.Tables(edges=edges, nodes=nodes, source="source", target="target", weight=None, timestamp=None, id="key",
+                            features=["b"], labels=[], split=None)
+    parquet.write(tables, out)
+    assert np.load(out / "edge_index.npy").tolist() == [[2, 1], [1, 3], [3, 2], [1, 0]]
+    assert np.load(out / "node_feat.npy").tolist() == [[1], [2], [3], [4]]
+
+
+def test_text_ids(client, tmp_path):
+    edges = write(tmp_path / "e.parquet", source=pa.array(["b", "a"]).dictionary_encode(), target=["a", "long"])
+    nodes = write(tmp_path / "n.parquet", key=["a", "long", "b"], f=[1.0, 2.0, 3.0])
+    assert client.datasets.import_parquet(edges, "text", nodes=nodes, id="key", progress=False).summary["edges"] == 2
+
+
+def test_edges_alone(client, tmp_path):
+    edges = write(tmp_path / "e.parquet", u=[0, 5], v=[1, 0])
+    dataset = client.datasets.import_parquet(edges, "alone", source="u", target="v", no_inverse_edges=False, progress=False)
+    assert (dataset.summary["nodes"], dataset.summary["edges"]) == (6, 4)
+
+
+@pytest.mark.parametrize(("source", "told"), [
+    ([0, 9, 1], r"edges.parquet: row 1: source: 9 is outside 0\.\.3, the rows of nodes"),
+    ([0, -1, 1], "edges.parquet: row 1: source: -1 is outside"),
+    ([0, None, 1], "edges.parquet: row 1: source: None is missing"),
+    ([0.5, 1.0, 2.0], "edges.parquet: row 0: source: 'double' is the column's type, expected integers"),
+    (["a", "b", "c"], "source: 'string' is the column's type"),
+    (pa.array([0, 2**63 + 5, 1], pa.uint64()), r"row 1: source: 9223372036854775813 is outside 0\.\.2\^63-1"),
+])
+def test_a_bad_edge_is_told_by_row_and_column(client, tmp_path, nodes, source, told):
+    edges = write(tmp_path / "edges.parquet", source=source, target=[0, 0, 0])
+    with pytest.raises(permafrost.InputError, match=told):
+        client.datasets.import_parquet(edges, "refused", nodes=nodes, features=["a"], progress=False)
+
+
+@pytest.mark.parametrize(("columns", "options", "told"), [
+    ({"key": [10, 10, 30, 40]}, {"id": "key"}, "nodes.parquet: row 1: key: 10 is the id of row 0 too"),
+    ({"key": [10, None, 30, 40]}, {"id": "key"}, "nodes.parquet: row 1: key: None is missing"),
+    ({"key": [10, 21, 30, 40]}, {"id": "key"}, "edges.parquet: row 2: source: 20 is no id of nodes"),
+    ({"key": ["a", "b", "c", "d"]}, {"id": "key"}, "edges.parquet: row 0: source: 30 is of another type than the ids"),
+    ({"key": [10, 20, 30, 40], "a": [1.0, float("nan"), 0.0, 0.0]}, {"id": "key"}, "nodes.parquet: row 1: a: nan is no finite float32"),
+    ({"key": [10, 20, 30, 40], "a": [1.0, 2.0, 1e300, 0.0]}, {"id": "key"}, r"nodes.parquet: row 2: a: 1e\+300 is no finite float32"),
+    ({"key": [10, 20, 30, 40]}, {"id": "kee"}, "nodes.parquet: kee: there is no such column; there are key"),
+])
+def test_a_bad_node_is_told_by_row_and_column(client, tmp_path, edges, columns, options, told):
+    nodes = write(tmp_path / "nodes.parquet", **columns)
+    with pytest.raises(permafrost.InputError, match=told):
+        client.datasets.import_parquet(edges, "refused", nodes=nodes, progress=False, **options)
+
+
+def test_files_that_are_none(client, tmp_path, edges):
+    (tmp_path / "no.parquet").write_text("source,target\n")
+    with pytest.raises(permafrost.InputError, match="no.parquet: not a Parquet file"):
+        client.datasets.import_parquet(tmp_path / "no.parquet", "refused")
+    with pytest.raises(permafrost.InputError, match="label|labels: is a column of nodes, and nodes is not given"):
+        client.datasets.import_parquet(edges, "refused", label="label")
+    damaged = bytearray(edges.read_bytes())
+    damaged[4:40] = b"x" * 36
+    (tmp_path / "damaged.parquet").write_bytes(damaged)
+    with pytest.raises(permafrost.InputError, match="damaged.parquet: row 0 and after: cannot be read"):
+        client.datasets.import_parquet(tmp_path / "damaged.parquet", "refused")
