@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
 from bench import tu
-from tests.parity import gine
+from permafrost import models
 
 
 def as_data(graph):
@@ -39,7 +39,7 @@ def fold(settings, graphs, number):
     others = set(range(len(graphs))) - set(test) - set(valid)
     loader = lambda ids, shuffle: DataLoader([graphs[i] for i in sorted(ids)], batch_size=settings["batch_size"], shuffle=shuffle)
     torch.manual_seed(settings["seed"] * 1000 + number)
-    module = gine.load(settings["weights"])
+    module = models.load(settings["weights"])
     for part in module.modules():
         if hasattr(part, "reset_parameters") and part is not module:
             part.reset_parameters()

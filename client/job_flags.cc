@@ -128,6 +128,7 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.decay_factor) optimizer.set_decay_factor(*flags.decay_factor);
   if (flags.loss) spec.set_loss(EnumOf<v1::JobSpec::Loss>(*v1::JobSpec::Loss_descriptor(), *flags.loss));
   if (flags.epochs) spec.set_epochs(*flags.epochs);
+  if (flags.patience) spec.set_patience(*flags.patience);
   if (flags.batch_size) spec.set_batch_size(*flags.batch_size);
   if (flags.seed) spec.set_seed(*flags.seed);
   if (flags.priority) spec.set_priority(*flags.priority);
@@ -217,6 +218,10 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command.add_flag("--normalize-features", flags.normalize_features,
                    "Node features of one large graph are divided by their row's sum of magnitudes");
   command.add_option("--epochs", flags.epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
+      ->type_name("N");
+  command
+      .add_option("--patience", flags.patience,
+                  "End after so many epochs without a better validation (default: train all epochs)")
       ->type_name("N");
   command
       .add_option("--batch-size", flags.batch_size,

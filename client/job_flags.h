@@ -50,7 +50,7 @@ struct JobFlags {
   std::string file;
   std::optional<std::string> dataset, model, pooling, lowering, norm, jumping_knowledge, optimizer, schedule, loss;
   std::optional<int32_t> hidden, layers, heads, priority, checkpoint_keep;
-  std::optional<int64_t> epochs, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps, decay_epochs;
+  std::optional<int64_t> epochs, patience, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps, decay_epochs;
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, input_dropout, max_grad_norm, momentum, decay_factor;
   bool nesterov = false, residual = false, virtual_node = false, normalize_features = false;

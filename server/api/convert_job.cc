@@ -163,6 +163,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
                             .fold = wire.cross_validation().fold(),
                             .seed = wire.cross_validation().seed()};
   ReadNumber(wire.epochs(), train.epochs);
+  train.patience = wire.patience();
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
   train.checkpoint.every_steps = wire.checkpoint().every_steps();
@@ -200,6 +201,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
     folds.set_seed(train.cross_validation.seed);
   }
   wire.set_epochs(train.epochs);
+  wire.set_patience(train.patience);
   wire.set_batch_size(train.batch_size);
   wire.set_seed(train.seed);
   wire.set_priority(spec.priority);

@@ -93,6 +93,7 @@ struct Schema {
     a("class_weights", s.train.class_weights);
     a("metrics", s.train.metrics, nn::kMetricNames);
     a("epochs", s.train.epochs);
+    a("patience", s.train.patience);
     a("batch_size", s.train.batch_size);
     a("seed", s.train.seed);
     a("checkpoint", s.train.checkpoint);

@@ -299,6 +299,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   CheckNodeTraining(options, check);
   CheckBatching(options, check);
   check.InRange("epochs", options.epochs, 1, 1'000'000);
+  check.InRange("patience", options.patience, 0, 1'000'000);
   check.InRange("batch_size", options.batch_size, 1, 65'536);
   if (options.checkpoint.every_steps < 0) {
     check.Add("checkpoint.every_steps", absl::StrCat(options.checkpoint.every_steps, " is below 0"));

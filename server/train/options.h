@@ -58,6 +58,7 @@ struct TrainOptions {
   // nn::MetricOf(loss).
   std::vector<nn::Metric> metrics;
   int64_t epochs = 20;      // 1..1,000,000
+  int64_t patience = 0;     // epochs without a better validation after which the job ends; 0: it does not, 1..epochs
   int64_t batch_size = 32;  // graphs, or seed nodes, 1..65,536
   uint64_t seed = 0;
   CheckpointOptions checkpoint;

@@ -156,13 +156,18 @@ absl::StatusOr<RunOutcome> Trainer::Run() {
 absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
   RunResult result;
   StopRequest stop = StopRequest::kNone;
-  while (stop == StopRequest::kNone && state_.position.epoch < options_.epochs) {
+  while (stop == StopRequest::kNone && !IsTrained()) {
     PF_ASSIGN_OR_RETURN(stop, TrainEpoch());
     if (stop == StopRequest::kNone) {
       PF_ASSIGN_OR_RETURN(stop, FinishEpoch());
     }
   }
   if (stop == StopRequest::kNone) {
+    if (state_.position.epoch < options_.epochs) {
+      context_.Log(LogLevel::kInfo,
+                   absl::StrFormat("ended after epoch %d of %d: none of the last %d validated better than epoch %d",
+                                   state_.position.epoch, options_.epochs, options_.patience, state_.best_epoch));
+    }
     PF_ASSIGN_OR_RETURN(stop, Test(result));
   }
   if (stop != StopRequest::kNone) {
@@ -180,6 +185,12 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
   result.mean_step_milliseconds = run_steps_ > 0 ? 1e3 * step_seconds_ / static_cast<double>(run_steps_) : 0;
   result.num_parameters = task_->tensors().num_parameter_values();
   return RunOutcome{.end = RunEnd::kSucceeded, .result = result};
+}
+
+bool Trainer::IsTrained() const {
+  const int64_t done = state_.position.epoch;
+  return done >= options_.epochs ||
+         (options_.patience > 0 && state_.best_epoch > 0 && done - state_.best_epoch >= options_.patience);
 }
 
 absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
@@ -250,7 +261,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   engine_.losses().Reset();
   context_.OnEpoch(metrics);
   // The job's result and its weights are taken from the last checkpoint, so that one must be.
-  if (epoch == options_.epochs) {
+  if (IsTrained()) {
     PF_RETURN_IF_ERROR(SaveCheckpoint());
   } else if (schedule_.Due(state_.step, Worked())) {
     PF_RETURN_IF_ERROR(SaveDueCheckpoint());
@@ -343,7 +354,7 @@ void Trainer::ReportLookAhead(const BatchStream& stream) {
 
 void Trainer::Report() {
   const int64_t batches = task_->batches_per_epoch();
-  progress_.epoch = std::min(state_.position.epoch + 1, options_.epochs);
+  progress_.epoch = state_.position.epoch + (IsTrained() ? 0 : 1);
   progress_.step_in_epoch = state_.position.batch;
   progress_.steps_per_epoch = batches;
   progress_.step = state_.step;

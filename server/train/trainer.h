@@ -41,6 +41,8 @@ class Trainer {
           std::unique_ptr<Task> task);
 
   // Each returns the StopRequest that ended it early; kNone: it came to its end.
+  // Whether every epoch is done, or so many without a better validation as the job's patience is.
+  bool IsTrained() const;
   absl::StatusOr<StopRequest> TrainEpoch();
   absl::StatusOr<StopRequest> FinishEpoch();
   absl::StatusOr<StopRequest> Test(RunResult& result);

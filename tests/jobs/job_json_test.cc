@@ -52,6 +52,7 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
       nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100, 0.9, true, 7, 0.3};
   spec.train.loss = nn::Loss::kMse;
   spec.train.epochs = 7;
+  spec.train.patience = 3;
   spec.train.batch_size = 9;
   spec.train.seed = std::numeric_limits<uint64_t>::max();
   spec.train.checkpoint = {11, 5};
