@@ -14,6 +14,39 @@ def _read(archive, name):
     return [tuple(int(float(cell)) for cell in line.split(",")) for line in lines if line.strip()]
 
 
+def has_labels(path):
+    """Whether the nodes of a zipped set have labels."""
+    with zipfile.ZipFile(path) as archive:
+        return any(member.endswith("_node_labels.txt") for member in archive.namelist())
+
+
+def _from_smallest(rows):
+    least = [min(column) for column in zip(*rows)]
+    return [[value - low for value, low in zip(row, least)] for row in rows]
+
+
+def graphs(path):
+    """Each graph of a zipped set as the files have it: x, edges and edge_attr as lists of rows, y. Labels and classes count from their
+    smallest; nodes without labels have their degree."""
+    with zipfile.ZipFile(path) as archive:
+        read = {name: _read(archive, name) for name in ("graph_indicator", "graph_labels", "A", "node_labels", "edge_labels")}
+    classes = sorted(set(read["graph_labels"]))
+    made = [{"x": [], "edges": [], "edge_attr": [], "y": classes.index(label)} for label in read["graph_labels"]]
+    graph_of = [row[0] - 1 for row in read["graph_indicator"]]
+    degree = collections.Counter(source for source, _ in read["A"])
+    features = _from_smallest(read["node_labels"]) if read["node_labels"] else [[degree[node + 1]] for node in range(len(graph_of))]
+    place = []
+    for graph, row in zip(graph_of, features):
+        place.append(len(made[graph]["x"]))
+        made[graph]["x"].append(row)
+    attributes = _from_smallest(read["edge_labels"]) if read["edge_labels"] else [[]] * len(read["A"])
+    for (source, target), row in zip(read["A"], attributes):
+        graph = made[graph_of[source - 1]]
+        graph["edges"].append([place[source - 1], place[target - 1]])
+        graph["edge_attr"].append(row)
+    return made
+
+
 def tables(archive):
     """File name below the folder -> its lines. Every pair of nodes stands once, as OGB has it; a node's features are its label, and its
     degree in a set without labels; classes count from 0."""

@@ -24,6 +24,7 @@ void AddServerCommands(CLI::App& app, Command& chosen);
 
 // Parts of `job`, each in its own file.
 void AddJobSubmit(CLI::App& job, Command& chosen);
+void AddJobSweep(CLI::App& job, Command& chosen);
 void AddJobWatch(CLI::App& job, Command& chosen);
 void AddJobExplain(CLI::App& job, Command& chosen);
 void AddJobLogs(CLI::App& job, Command& chosen);

@@ -22,7 +22,8 @@ struct ImportFlags {
   std::string name;
   std::string path;
   v1::ImportOptions options;
-  std::optional<std::string> format, node_ids, header, node_features, feature_type, order, delimiter, comment;
+  std::optional<std::string> format, node_ids, header, node_features, feature_type, order, delimiter, comment,
+      tu_features;
   std::vector<std::string> columns;
   uint64_t memory_bytes = 0;
   bool watch = true;
@@ -52,6 +53,10 @@ v1::ImportOptions OptionsOf(const ImportFlags& flags) {
   if (flags.order)
     options.set_order(EnumOf<v1::ImportOptions::Order>(*v1::ImportOptions::Order_descriptor(), *flags.order));
   options.set_memory_bytes(static_cast<int64_t>(flags.memory_bytes));
+  if (flags.tu_features) {
+    options.mutable_tu()->set_node_features(
+        EnumOf<v1::TuOptions::NodeFeatures>(*v1::TuOptions::NodeFeatures_descriptor(), *flags.tu_features));
+  }
   v1::EdgeListOptions& edge_list = *options.mutable_edge_list();
   if (flags.node_ids) {
     edge_list.set_node_ids(
@@ -191,6 +196,24 @@ void AddEdgeListOptions(CLI::App& import, const Flags& flags) {
       ->type_name("N");
 }
 
+void AddTuOptions(CLI::App& import, const Flags& flags) {
+  const data::TuOptions defaults;
+  v1::ImportOptions& options = flags->options;
+  AddEnumOption(
+      import, "--tu-features", flags->tu_features, *v1::TuOptions::NodeFeatures_descriptor(),
+      absl::StrCat("TUDataset: node features (default ", NameOf(data::kTuNodeFeaturesNames, defaults.node_features),
+                   ": attributes and labels, whichever there are, else degrees)"));
+  const auto one_hot = [&options] { options.mutable_tu()->set_one_hot(true); };
+  const auto set_degree = [&options](int64_t degree) { options.mutable_tu()->set_max_degree(degree); };
+  import.add_flag_callback("--one-hot", one_hot,
+                           "TUDataset: labels and degrees as one-hot columns instead of categories to be embedded");
+  import
+      .add_option_function<int64_t>(
+          "--max-degree", set_degree,
+          absl::StrCat("TUDataset: larger degrees count as this one (default ", defaults.max_degree, ")"))
+      ->type_name("N");
+}
+
 }  // namespace
 
 void AddDatasetImport(CLI::App& dataset, Command& chosen) {
@@ -213,8 +236,10 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
   const auto no_out_edges = [&options] { options.set_no_out_edges(true); };
   command->add_flag_callback("--no-inverse-edges,--directed", no_inverse,
                              "Keep each edge as it stands instead of storing it with its inverse");
-  command->add_flag_callback("--coalesce", coalesce,
-                             "Large graph: keep one of several edges with equal ends, their weights added");
+  command->add_flag_callback(
+      "--coalesce", coalesce,
+      "Large graph, TUDataset: keep one of several edges with equal ends, of a large graph with their "
+      "weights added");
   command->add_flag_callback("--no-out-edges", no_out_edges,
                              "Large directed graph: keep edges by target only; smaller, but without random walks");
   AddEnumOption(*command, "--node-features", flags->node_features, *v1::ImportOptions::NodeFeatures_descriptor(),
@@ -229,6 +254,7 @@ void AddDatasetImport(CLI::App& dataset, Command& chosen) {
                              "are kept (default ",
                              NameOf(data::kNodeOrderNames, defaults.order), ")"));
   AddEdgeListOptions(*command, flags);
+  AddTuOptions(*command, flags);
   command
       ->add_option("--memory", flags->memory_bytes,
                    "Large graph: memory for sorting, as 512MiB (default: a quarter of the machine's)")

@@ -1,5 +1,7 @@
 #include "client/dataset_view.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/format.h"
@@ -131,13 +133,38 @@ void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
   fields.push_back({"store", store});
 }
 
-void AddSummary(const v1::GraphSetSummary& summary, std::vector<Field>& fields) {
+std::string LabelsText(const v1::GraphSetSummary& summary) {
+  std::string text =
+      absl::StrCat(summary.num_targets(), " a graph, ", CountText(summary.num_missing_labels()), " labels missing");
+  if (!summary.has_min_label() || summary.num_missing_labels() == summary.num_targets() * summary.all().num_graphs()) {
+    return text;
+  }
+  if (summary.class_values().empty()) {
+    return absl::StrCat(text, ", ", summary.integer_labels() ? "whole numbers " : "", ExactText(summary.min_label()),
+                        " to ", ExactText(summary.max_label()));
+  }
+  constexpr int kShown = 16;
+  absl::StrAppend(&text, ", ", summary.class_values_size(), summary.class_values_size() == 1 ? " class:" : " classes:");
+  for (int c = 0; c < std::min(kShown, summary.class_values_size()); ++c) {
+    absl::StrAppend(&text, c == 0 ? " " : ", ", c, " is ", summary.class_values(c));
+  }
+  return absl::StrCat(text, summary.class_values_size() > kShown ? ", ..." : "", " in the source");
+}
+
+std::string FeatureText(const v1::FeatureSummary& features, const std::string& origin) {
+  return absl::StrCat(FeatureText(features), origin.empty() ? "" : ": ", origin);
+}
+
+void AddSummary(const v1::GraphSetSummary& summary, bool coalesced, std::vector<Field>& fields) {
   fields.push_back({"split", summary.split()});
   fields.push_back({"inverse edges", summary.inverse_edges_added() ? "added" : "as imported"});
-  fields.push_back({"node features", FeatureText(summary.node_features())});
-  fields.push_back({"edge features", FeatureText(summary.edge_features())});
-  fields.push_back({"targets", absl::StrCat(summary.num_targets(), " a graph, ",
-                                            CountText(summary.num_missing_labels()), " labels missing")});
+  if (summary.num_duplicate_edges() > 0) {
+    fields.push_back({"equal edges", absl::StrCat(CountText(summary.num_duplicate_edges()), " beyond the first, ",
+                                                  coalesced ? "dropped" : "kept")});
+  }
+  fields.push_back({"node features", FeatureText(summary.node_features(), summary.node_feature_origin())});
+  fields.push_back({"edge features", FeatureText(summary.edge_features(), summary.edge_feature_origin())});
+  fields.push_back({"targets", LabelsText(summary)});
   fields.push_back({"store", BytesText(summary.store_bytes())});
 }
 
@@ -174,7 +201,7 @@ std::string RenderDataset(const v1::Dataset& dataset, const ViewTime& time, cons
   if (!dataset.error().empty()) fields.push_back({"error", {dataset.error(), Tone::kBad}});
   if (!dataset.last_error().empty()) fields.push_back({"last error", {dataset.last_error(), Tone::kWarn}});
   if (dataset.has_retry_time()) fields.push_back({"tries again", ClockText(ToTime(dataset.retry_time()), time.zone)});
-  if (dataset.has_graph_set()) AddSummary(dataset.graph_set(), fields);
+  if (dataset.has_graph_set()) AddSummary(dataset.graph_set(), dataset.import_options().coalesce(), fields);
   if (dataset.has_graph()) AddSummary(dataset.graph(), fields);
   std::string out = absl::StrCat("dataset ", Id(dataset), "\n", RenderFields(fields, style));
   if (!dataset.has_graph_set()) return out;

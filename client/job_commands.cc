@@ -125,6 +125,7 @@ void AddForOneJob(CLI::App& job, const char* name, const char* help, OnJob run, 
 void AddJobCommands(CLI::App& app, Command& chosen) {
   CLI::App* job = app.add_subcommand("job", "Training jobs")->require_subcommand(1);
   AddJobSubmit(*job, chosen);
+  AddJobSweep(*job, chosen);
   AddList(*job, chosen);
   AddForOneJob(*job, "show", "Everything about one job: description, progress, epochs, result", ShowJob, chosen);
   AddJobExplain(*job, chosen);

@@ -31,7 +31,7 @@ void Override(const NeighborFlags& flags, v1::NeighborSampling& sampling) {
 
 void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
   AddFanOutOption(submit, "--fan-out", flags.fan_outs,
-                  "Node-level models: neighbours drawn of each node, hop by hop (default: the whole graph a step)");
+                  "One large graph: neighbours drawn of each node, hop by hop (default: the whole graph a step)");
   AddFanOutOption(submit, "--eval-fan-out", flags.eval_fan_outs, "The same in evaluation (default: as --fan-out)");
   AddDrawOptions(submit, flags.draw);
   submit.add_flag("--layer-wise-eval", flags.layer_wise,
@@ -57,6 +57,27 @@ void AddBatchingOptions(CLI::App& command, BatchingFlags& flags) {
                 absl::StrCat("Which graphs meet in a training batch; balanced: of nearly equal size (", batching, ")"));
   command.add_option("--max-nodes", flags.max_nodes, "With --batching budget: most nodes of a batch")->type_name("N");
   command.add_option("--max-edges", flags.max_edges, "With --batching budget: most directed edges of a batch")
+      ->type_name("N");
+}
+
+void Override(const FoldFlags& flags, v1::CrossValidation& folds) {
+  if (flags.folds) folds.set_folds(*flags.folds);
+  if (flags.fold) folds.set_fold(*flags.fold);
+  if (flags.seed) folds.set_seed(*flags.seed);
+}
+
+void AddFoldOptions(CLI::App& command, FoldFlags& flags) {
+  command
+      .add_option("--folds", flags.folds,
+                  "Sets of graphs: divide them anew into so many folds, 3..1000, stratified by class; 0: the dataset's "
+                  "splits (default 0)")
+      ->type_name("N");
+  command
+      .add_option("--fold", flags.fold,
+                  "With --folds: the one that tests; the next one validates, the others train (default 0)")
+      ->type_name("N");
+  command.add_option("--fold-seed", flags.seed, "With --folds: which graphs meet in a fold (default 0)")
+      ->check(NotNegative())
       ->type_name("N");
 }
 
@@ -101,8 +122,13 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
         EnumOf<v1::OptimizerSpec::Schedule>(*v1::OptimizerSpec::Schedule_descriptor(), *flags.schedule));
   }
   if (flags.warmup_steps) optimizer.set_warmup_steps(*flags.warmup_steps);
+  if (flags.momentum) optimizer.set_momentum(*flags.momentum);
+  if (flags.nesterov) optimizer.set_nesterov(true);
+  if (flags.decay_epochs) optimizer.set_decay_epochs(*flags.decay_epochs);
+  if (flags.decay_factor) optimizer.set_decay_factor(*flags.decay_factor);
   if (flags.loss) spec.set_loss(EnumOf<v1::JobSpec::Loss>(*v1::JobSpec::Loss_descriptor(), *flags.loss));
   if (flags.epochs) spec.set_epochs(*flags.epochs);
+  if (flags.patience) spec.set_patience(*flags.patience);
   if (flags.batch_size) spec.set_batch_size(*flags.batch_size);
   if (flags.seed) spec.set_seed(*flags.seed);
   if (flags.priority) spec.set_priority(*flags.priority);
@@ -112,6 +138,10 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.checkpoint_keep) checkpoint.set_keep(*flags.checkpoint_keep);
   if (!flags.class_weights.empty())
     spec.mutable_class_weights()->Assign(flags.class_weights.begin(), flags.class_weights.end());
+  if (!flags.metrics.empty()) spec.clear_metrics();
+  for (const std::string& metric : flags.metrics)
+    spec.add_metrics(EnumOf<v1::Metric>(*v1::Metric_descriptor(), metric));
+  if (flags.folds.any()) Override(flags.folds, *spec.mutable_cross_validation());
   if (flags.batching.any()) Override(flags.batching, *spec.mutable_batching());
   if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
   if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
@@ -136,6 +166,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   const std::string decay = NumberDefault([](const TrainOptions& o) { return o.optimizer.weight_decay; });
   const std::string norm = NumberDefault([](const TrainOptions& o) { return o.optimizer.max_grad_norm; });
   const std::string warmup = NumberDefault([](const TrainOptions& o) { return o.optimizer.warmup_steps; });
+  const std::string momentum = NumberDefault([](const TrainOptions& o) { return o.optimizer.momentum; });
+  const std::string decay_factor = NumberDefault([](const TrainOptions& o) { return o.optimizer.decay_factor; });
   const std::string seed = NumberDefault([](const TrainOptions& o) { return o.seed; });
   const std::string every = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_steps; });
   const std::string seconds = NumberDefault([](const TrainOptions& o) { return o.checkpoint.every_seconds; });
@@ -188,6 +220,10 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command.add_option("--epochs", flags.epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
       ->type_name("N");
   command
+      .add_option("--patience", flags.patience,
+                  "End after so many epochs without a better validation (default: train all epochs)")
+      ->type_name("N");
+  command
       .add_option("--batch-size", flags.batch_size,
                   absl::StrCat("Graphs a batch, or seed nodes of one large graph (", batch_size, ")"))
       ->type_name("N");
@@ -205,10 +241,31 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       .add_option("--warmup-steps", flags.warmup_steps,
                   absl::StrCat("Steps over which the learning rate rises from 0 (", warmup, ")"))
       ->type_name("N");
+  command.add_option("--momentum", flags.momentum, absl::StrCat("Momentum of sgd, 0 <= X < 1 (", momentum, ")"))
+      ->type_name("X");
+  command.add_flag("--nesterov", flags.nesterov, "Nesterov's momentum");
+  command
+      .add_option("--decay-epochs", flags.decay_epochs,
+                  "Of --schedule step: epochs from one fall of the learning rate to the next")
+      ->type_name("N");
+  command
+      .add_option("--decay-factor", flags.decay_factor,
+                  absl::StrCat("Of --schedule step: what the learning rate is multiplied with (", decay_factor, ")"))
+      ->type_name("X");
   AddEnumOption(command, "--loss", flags.loss, *v1::JobSpec::Loss_descriptor(), absl::StrCat("Loss (", loss, ")"));
   command.add_option("--class-weights", flags.class_weights, "Weight of each class, for cross-entropy and bce")
       ->delimiter(',')
       ->type_name("X,...");
+  command
+      .add_option(
+          "--metrics", flags.metrics,
+          "What evaluation reports; the first one chooses the best epoch: mae, rmse, r2 for l1 and mse; accuracy, "
+          "f1-macro, f1-micro, roc-auc, average-precision for the others (default: mae; accuracy for "
+          "cross-entropy; roc-auc for bce)")
+      ->check(OneOf(EnumShortNames(*v1::Metric_descriptor())))
+      ->delimiter(',')
+      ->type_name("METRIC,...");
+  AddFoldOptions(command, flags.folds);
   command.add_option("--seed", flags.seed, absl::StrCat("Seed of weights and shuffling (", seed, ")"))
       ->check(NotNegative())
       ->type_name("N");

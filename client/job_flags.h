@@ -37,16 +37,26 @@ struct BatchingFlags {
   bool any() const { return kind || max_nodes || max_edges; }
 };
 
+// Of sets of small graphs.
+struct FoldFlags {
+  std::optional<int64_t> folds, fold;
+  std::optional<uint64_t> seed;
+
+  bool any() const { return folds || fold || seed; }
+};
+
 // What flags say; it overrides the file.
 struct JobFlags {
   std::string file;
   std::optional<std::string> dataset, model, pooling, lowering, norm, jumping_knowledge, optimizer, schedule, loss;
   std::optional<int32_t> hidden, layers, heads, priority, checkpoint_keep;
-  std::optional<int64_t> epochs, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps;
+  std::optional<int64_t> epochs, patience, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps, decay_epochs;
   std::optional<uint64_t> seed;
-  std::optional<double> learning_rate, weight_decay, dropout, input_dropout, max_grad_norm;
-  bool residual = false, virtual_node = false, normalize_features = false;
+  std::optional<double> learning_rate, weight_decay, dropout, input_dropout, max_grad_norm, momentum, decay_factor;
+  bool nesterov = false, residual = false, virtual_node = false, normalize_features = false;
   std::vector<double> class_weights;
+  std::vector<std::string> metrics;
+  FoldFlags folds;
   BatchingFlags batching;
   NeighborFlags neighbors;
   CachePolicyFlags cache;

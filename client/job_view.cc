@@ -136,7 +136,8 @@ std::string ModelText(const v1::Job& job) {
   if (model.heads() > 1) absl::StrAppend(&text, ", ", model.heads(), " heads");
   // What is as a job of nothing else than its dataset has it is not said.
   const bool of_nodes = IsNodeLevel(job);
-  if (model.norm() != (of_nodes ? v1::ModelSpec::NORM_NONE : v1::ModelSpec::NORM_BATCH)) {
+  const auto usual = of_nodes ? v1::ModelSpec::NORM_NONE : v1::ModelSpec::NORM_BATCH;
+  if (model.norm() != v1::ModelSpec::NORM_UNSPECIFIED && model.norm() != usual) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Norm_descriptor(), model.norm()), " norm");
   }
   if (model.residual()) absl::StrAppend(&text, ", residual");
@@ -155,9 +156,17 @@ std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
   std::string text =
       absl::StrCat(EnumShortName(*v1::OptimizerSpec::Algorithm_descriptor(), optimizer.algorithm()), ", learning rate ",
                    ExactText(optimizer.learning_rate()), ", weight decay ", ExactText(optimizer.weight_decay()));
+  if (optimizer.momentum() > 0) {
+    absl::StrAppend(&text, ", ", optimizer.nesterov() ? "Nesterov's " : "", "momentum ",
+                    ExactText(optimizer.momentum()));
+  }
   if (optimizer.schedule() > v1::OptimizerSpec::SCHEDULE_CONSTANT) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::OptimizerSpec::Schedule_descriptor(), optimizer.schedule()),
                     " schedule");
+  }
+  if (optimizer.decay_epochs() > 0) {
+    absl::StrAppend(&text, " (times ", ExactText(optimizer.decay_factor()), " after every ",
+                    CountText(optimizer.decay_epochs()), " epochs)");
   }
   if (optimizer.warmup_steps() > 0) {
     absl::StrAppend(&text, ", ", CountText(optimizer.warmup_steps()), " steps of warm-up");
@@ -216,21 +225,47 @@ bool IsTerminal(v1::Job::State state) {
 
 std::string StateName(v1::Job::State state) { return EnumShortName(*v1::Job::State_descriptor(), state); }
 
-std::string MetricName(const v1::Job& job) {
-  switch (job.spec().loss()) {
-    case v1::JobSpec::LOSS_CROSS_ENTROPY:
+std::string MetricName(v1::Metric metric) {
+  switch (metric) {
+    case v1::METRIC_ACCURACY:
       return "accuracy";
-    case v1::JobSpec::LOSS_BCE:
+    case v1::METRIC_ROC_AUC:
       return "ROC-AUC";
+    case v1::METRIC_F1_MACRO:
+      return "macro F1";
+    case v1::METRIC_F1_MICRO:
+      return "micro F1";
+    case v1::METRIC_AVERAGE_PRECISION:
+      return "avg. precision";
+    case v1::METRIC_RMSE:
+      return "RMSE";
+    case v1::METRIC_R2:
+      return "R2";
     default:
       return "MAE";
+  }
+}
+
+std::string MetricName(const v1::Job& job) {
+  if (!job.spec().metrics().empty()) return MetricName(job.spec().metrics(0));
+  switch (job.spec().loss()) {
+    case v1::JobSpec::LOSS_CROSS_ENTROPY:
+      return MetricName(v1::METRIC_ACCURACY);
+    case v1::JobSpec::LOSS_BCE:
+      return MetricName(v1::METRIC_ROC_AUC);
+    default:
+      return MetricName(v1::METRIC_MAE);
   }
 }
 
 // The daemon says how a node-level job samples, and of no other.
 bool IsNodeLevel(const v1::Job& job) { return job.spec().has_neighbor_sampling(); }
 
-EpochTable EpochTableOf(const v1::Job& job) { return {job.spec().epochs(), MetricName(job), Unit(job)}; }
+EpochTable EpochTableOf(const v1::Job& job) {
+  EpochTable table{job.spec().epochs(), MetricName(job), Unit(job), {}};
+  for (int i = 1; i < job.spec().metrics_size(); ++i) table.more_metrics.push_back(MetricName(job.spec().metrics(i)));
+  return table;
+}
 
 JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_metric) {
   const v1::Progress& progress = job.progress();
@@ -252,9 +287,15 @@ JobSnapshot ToSnapshot(const v1::Job& job, std::optional<double> valid_metric) {
 }
 
 EpochRow ToEpochRow(const v1::EpochMetrics& epoch) {
-  return {
-      epoch.epoch(),        epoch.train_loss(),        epoch.valid_loss(),
-      epoch.valid_metric(), epoch.graphs_per_second(), absl::Seconds(epoch.train_seconds() + epoch.valid_seconds())};
+  EpochRow row{epoch.epoch(),
+               epoch.train_loss(),
+               epoch.valid_loss(),
+               epoch.valid_metric(),
+               epoch.graphs_per_second(),
+               absl::Seconds(epoch.train_seconds() + epoch.valid_seconds()),
+               {}};
+  for (int i = 1; i < epoch.valid_metrics_size(); ++i) row.more_metrics.push_back(epoch.valid_metrics(i).value());
+  return row;
 }
 
 std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time, const RenderStyle& style) {
@@ -289,6 +330,10 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
       {"priority", absl::StrCat(spec.priority())},
       {"checkpoints", CheckpointText(job)},
   };
+  if (spec.cross_validation().folds() > 0) {
+    const v1::CrossValidation& folds = spec.cross_validation();
+    fields.push_back({"fold", absl::StrCat(folds.fold(), " of ", folds.folds(), ", seed ", folds.seed())});
+  }
   if (spec.batching().kind() > v1::Batching::KIND_RANDOM) fields.push_back({"batching", BatchingText(spec.batching())});
   if (spec.has_neighbor_sampling()) fields.push_back({"sampling", SamplingText(spec.neighbor_sampling())});
   if (spec.has_graph_cache()) fields.push_back({"graph cache", PolicyText(spec.graph_cache())});
@@ -314,16 +359,24 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
 std::string RenderResult(const v1::Job& job, const RenderStyle& style) {
   const v1::JobResult& result = job.result();
   const std::string metric = MetricName(job);
-  return absl::StrCat(
-      "job ", JobId(job), " ", Paint(StateName(job.state()), StateCell(job.state()).tone, style), "\n",
-      RenderFields({{"best epoch", absl::StrCat(result.best_epoch(), " of ", job.spec().epochs())},
-                    {absl::StrCat("validation ", metric), MetricText(result.best_valid_metric())},
-                    {absl::StrCat("test ", metric, ", best epoch"), MetricText(result.best_test_metric())},
-                    {absl::StrCat("test ", metric, ", last epoch"), MetricText(result.final_test_metric())},
-                    {"parameters", CountText(result.num_parameters())},
-                    {"step", absl::StrFormat("%.2f ms", result.mean_step_milliseconds())},
-                    {"train time", DurationText(absl::Seconds(result.train_seconds()))}},
-                   style));
+  std::vector<Field> fields{{"best epoch", absl::StrCat(result.best_epoch(), " of ", job.spec().epochs())},
+                            {absl::StrCat("validation ", metric), MetricText(result.best_valid_metric())},
+                            {absl::StrCat("test ", metric, ", best epoch"), MetricText(result.best_test_metric())},
+                            {absl::StrCat("test ", metric, ", last epoch"), MetricText(result.final_test_metric())}};
+  const auto add = [&fields](const std::string& name, const auto& values, int i) {
+    if (i < values.size()) fields.push_back({name, MetricText(values.Get(i).value())});
+  };
+  for (int i = 1; i < job.spec().metrics_size(); ++i) {
+    const std::string other = MetricName(job.spec().metrics(i));
+    add(absl::StrCat("validation ", other), result.best_valid_metrics(), i);
+    add(absl::StrCat("test ", other, ", best epoch"), result.best_test_metrics(), i);
+    add(absl::StrCat("test ", other, ", last epoch"), result.final_test_metrics(), i);
+  }
+  fields.push_back({"parameters", CountText(result.num_parameters())});
+  fields.push_back({"step", absl::StrFormat("%.2f ms", result.mean_step_milliseconds())});
+  fields.push_back({"train time", DurationText(absl::Seconds(result.train_seconds()))});
+  return absl::StrCat("job ", JobId(job), " ", Paint(StateName(job.state()), StateCell(job.state()).tone, style), "\n",
+                      RenderFields(fields, style));
 }
 
 }  // namespace permafrost::client

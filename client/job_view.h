@@ -29,6 +29,7 @@ std::string StateName(v1::Job::State state);
 
 // What its evaluation reports: "MAE", "accuracy", "ROC-AUC".
 std::string MetricName(const v1::Job& job);
+std::string MetricName(v1::Metric metric);
 // Whether it trains on the nodes of one large graph.
 bool IsNodeLevel(const v1::Job& job);
 

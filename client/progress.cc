@@ -88,6 +88,8 @@ double Fraction(int64_t done, int64_t total) {
 
 int EpochWidth(int64_t epochs) { return std::max(5, static_cast<int>(absl::StrCat(epochs).size()) * 2 + 1); }
 
+int MoreWidth(const std::string& metric) { return std::max(8, DisplayWidth(metric)); }
+
 std::string MetricHeader(const EpochTable& table) { return absl::StrCat("valid ", table.metric); }
 
 }  // namespace
@@ -155,16 +157,23 @@ std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, abs
 
 std::string RenderEpochHeader(const EpochTable& table, const RenderStyle& style) {
   const std::string metric = MetricHeader(table);
-  return Paint(absl::StrFormat("%*s  %10s  %10s  %*s  %8s  %7s", EpochWidth(table.epochs), "epoch", "train loss",
-                               "valid loss", DisplayWidth(metric), metric, absl::StrCat(table.unit, "/s"), "time"),
-               Tone::kBold, style);
+  std::string more;
+  for (const std::string& other : table.more_metrics) absl::StrAppendFormat(&more, "  %*s", MoreWidth(other), other);
+  return Paint(
+      absl::StrFormat("%*s  %10s  %10s  %*s%s  %8s  %7s", EpochWidth(table.epochs), "epoch", "train loss", "valid loss",
+                      DisplayWidth(metric), metric, more, absl::StrCat(table.unit, "/s"), "time"),
+      Tone::kBold, style);
 }
 
 std::string RenderEpochRow(const EpochRow& row, const EpochTable& table) {
-  return absl::StrFormat("%*s  %10s  %10s  %*s  %8s  %7s", EpochWidth(table.epochs),
+  std::string more;
+  for (size_t i = 0; i < std::min(table.more_metrics.size(), row.more_metrics.size()); ++i) {
+    absl::StrAppendFormat(&more, "  %*s", MoreWidth(table.more_metrics[i]), MetricText(row.more_metrics[i]));
+  }
+  return absl::StrFormat("%*s  %10s  %10s  %*s%s  %8s  %7s", EpochWidth(table.epochs),
                          absl::StrCat(row.epoch, "/", table.epochs), MetricText(row.train_loss),
                          MetricText(row.valid_loss), DisplayWidth(MetricHeader(table)), MetricText(row.valid_metric),
-                         ShortText(row.units_per_second), DurationText(row.time));
+                         more, ShortText(row.units_per_second), DurationText(row.time));
 }
 
 }  // namespace permafrost::client

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "client/style.h"
@@ -83,6 +84,8 @@ struct EpochTable {
   // As in JobSnapshot.
   std::string metric = "MAE";
   std::string unit = "graphs";
+  // Beside the one that decides.
+  std::vector<std::string> more_metrics;
 };
 
 // A finished epoch; header and rows of one table align.
@@ -93,6 +96,7 @@ struct EpochRow {
   double valid_metric = 0;
   double units_per_second = 0;
   absl::Duration time;
+  std::vector<double> more_metrics;
 };
 
 std::string RenderEpochHeader(const EpochTable& table, const RenderStyle& style);

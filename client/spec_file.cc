@@ -1,22 +1,18 @@
 #include "client/spec_file.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
 #include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "client/format.h"
+#include "client/spec_field.h"
 #include "nlohmann/json.hpp"
-#include "permafrost/v1/enum_text.h"
 #include "yaml-cpp/yaml.h"
 
 namespace permafrost::client {
@@ -98,18 +94,19 @@ class Filler {
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       return FillMessage(value, path, *message.GetReflection()->MutableMessage(&message, field));
     }
-    if (!value.IsScalar()) return Error(value, path, absl::StrCat("is no single value; accepted: ", Accepted(*field)));
+    if (!value.IsScalar())
+      return Error(value, path, absl::StrCat("is no single value; accepted: ", AcceptedBy(*field)));
     if (!SetScalar(*field, value.Scalar(), message)) {
-      return Error(value, path, absl::StrCat("'", OneLine(value.Scalar()), "'; accepted: ", Accepted(*field)));
+      return Error(value, path, absl::StrCat("'", OneLine(value.Scalar()), "'; accepted: ", AcceptedBy(*field)));
     }
     return absl::OkStatus();
   }
 
-  // The contract's lists are of numbers; one alone may stand without brackets.
+  // The contract's lists are of numbers and names; one alone may stand without brackets.
   absl::Status FillList(const FieldDescriptor& field, const YAML::Node& value, const std::string& path,
                         Message& message) const {
     if (value.IsScalar()) return AddToList(field, value, path, message);
-    if (!value.IsSequence()) return Error(value, path, absl::StrCat("is no list; each entry is ", Accepted(field)));
+    if (!value.IsSequence()) return Error(value, path, absl::StrCat("is no list; each entry is ", AcceptedBy(field)));
     int index = 0;
     for (const YAML::Node& entry : value)
       PF_RETURN_IF_ERROR(AddToList(field, entry, absl::StrCat(path, "[", index++, "]"), message));
@@ -120,88 +117,7 @@ class Filler {
                          Message& message) const {
     if (entry.IsScalar() && AddScalar(field, entry.Scalar(), message)) return absl::OkStatus();
     const std::string what = entry.IsScalar() ? absl::StrCat("'", OneLine(entry.Scalar()), "'") : "is no single value";
-    return Error(entry, path, absl::StrCat(what, "; accepted: ", Accepted(field)));
-  }
-
-  // False if `text` is no value of the field's type.
-  static bool AddScalar(const FieldDescriptor& field, const std::string& text, Message& message) {
-    const google::protobuf::Reflection& reflection = *message.GetReflection();
-    if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
-      int64_t value = 0;
-      if (!absl::SimpleAtoi(text, &value)) return false;
-      reflection.AddInt64(&message, &field, value);
-      return true;
-    }
-    double value = 0;
-    if (field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE || !absl::SimpleAtod(text, &value)) return false;
-    reflection.AddDouble(&message, &field, value);
-    return true;
-  }
-
-  static std::string Accepted(const FieldDescriptor& field) {
-    switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_INT32:
-        return "a whole number of 32 bits";
-      case FieldDescriptor::CPPTYPE_INT64:
-        return "a whole number";
-      case FieldDescriptor::CPPTYPE_UINT64:
-        return "a whole number, 0 or more";
-      case FieldDescriptor::CPPTYPE_DOUBLE:
-        return "a number";
-      case FieldDescriptor::CPPTYPE_BOOL:
-        return "true, false";
-      case FieldDescriptor::CPPTYPE_ENUM:
-        return absl::StrJoin(EnumShortNames(*field.enum_type()), ", ");
-      default:
-        return "text";
-    }
-  }
-
-  // False if `text` is no value of the field's type.
-  static bool SetScalar(const FieldDescriptor& field, const std::string& text, Message& message) {
-    const google::protobuf::Reflection& reflection = *message.GetReflection();
-    const absl::string_view view(text);
-    switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_INT32: {
-        int32_t value = 0;
-        if (!absl::SimpleAtoi(view, &value)) return false;
-        reflection.SetInt32(&message, &field, value);
-        return true;
-      }
-      case FieldDescriptor::CPPTYPE_INT64: {
-        int64_t value = 0;
-        if (!absl::SimpleAtoi(view, &value)) return false;
-        reflection.SetInt64(&message, &field, value);
-        return true;
-      }
-      case FieldDescriptor::CPPTYPE_UINT64: {
-        uint64_t value = 0;
-        if (!absl::SimpleAtoi(view, &value)) return false;
-        reflection.SetUInt64(&message, &field, value);
-        return true;
-      }
-      case FieldDescriptor::CPPTYPE_DOUBLE: {
-        double value = 0;
-        if (!absl::SimpleAtod(view, &value)) return false;
-        reflection.SetDouble(&message, &field, value);
-        return true;
-      }
-      case FieldDescriptor::CPPTYPE_BOOL:
-        if (text != "true" && text != "false") return false;
-        reflection.SetBool(&message, &field, text == "true");
-        return true;
-      case FieldDescriptor::CPPTYPE_ENUM: {
-        const std::optional<int> value = ParseEnum(*field.enum_type(), text);
-        if (!value) return false;
-        reflection.SetEnumValue(&message, &field, *value);
-        return true;
-      }
-      case FieldDescriptor::CPPTYPE_STRING:
-        reflection.SetString(&message, &field, text);
-        return true;
-      default:
-        return false;
-    }
+    return Error(entry, path, absl::StrCat(what, "; accepted: ", AcceptedBy(field)));
   }
 
   std::string_view file_;

@@ -52,6 +52,15 @@ void SummaryToWire(const data::GraphSetSummary& summary, v1::Dataset& dataset) {
   wire.set_store_bytes(static_cast<int64_t>(summary.store_bytes));
   wire.set_split(ValidUtf8(summary.split_name));
   wire.set_inverse_edges_added(summary.inverse_edges_added);
+  if (summary.labels_known) {
+    wire.set_min_label(summary.min_label);
+    wire.set_max_label(summary.max_label);
+    wire.set_integer_labels(summary.integer_labels);
+  }
+  wire.mutable_class_values()->Add(summary.class_values.begin(), summary.class_values.end());
+  wire.set_node_feature_origin(summary.node_feature_origin);
+  wire.set_edge_feature_origin(summary.edge_feature_origin);
+  wire.set_num_duplicate_edges(summary.duplicate_edges);
 }
 
 void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {

@@ -19,6 +19,7 @@ using FeatureTypes = WireEnum<v1::ImportOptions::FeatureType, data::kFeatureType
 using Orders = WireEnum<v1::ImportOptions::Order, data::kNodeOrderNames>;
 using NodeIds = WireEnum<v1::EdgeListOptions::NodeIds, data::kNodeIdsNames>;
 using Columns = WireEnum<v1::EdgeListOptions::Column, data::kEdgeColumnNames>;
+using TuNodeFeatures = WireEnum<v1::TuOptions::NodeFeatures, data::kTuNodeFeaturesNames>;
 using Headers = WireEnum<v1::EdgeListOptions::Header, data::kHeaderNames>;
 
 // No edge list has more columns that matter, and a request has room for a million of them.
@@ -74,6 +75,22 @@ v1::EdgeListOptions EdgeListToWire(const data::EdgeListOptions& options) {
   return wire;
 }
 
+data::TuOptions TuFromWire(const v1::TuOptions& wire, Violations& violations) {
+  data::TuOptions options;
+  TuNodeFeatures::Read(wire.node_features(), "options.tu.node_features", options.node_features, violations);
+  options.one_hot = wire.one_hot();
+  if (wire.max_degree() != 0) options.max_degree = wire.max_degree();
+  return options;
+}
+
+v1::TuOptions TuToWire(const data::TuOptions& options) {
+  v1::TuOptions wire;
+  wire.set_node_features(TuNodeFeatures::ToWire(options.node_features));
+  wire.set_one_hot(options.one_hot);
+  wire.set_max_degree(options.max_degree);
+  return wire;
+}
+
 data::ImportOptions OptionsFromWire(const v1::ImportOptions& wire, Violations& violations) {
   data::ImportOptions options;
   options.source = wire.source_path();
@@ -91,6 +108,7 @@ data::ImportOptions OptionsFromWire(const v1::ImportOptions& wire, Violations& v
     options.valid_fraction = wire.valid_fraction();
   }
   options.edge_list = EdgeListFromWire(wire.edge_list(), violations);
+  options.tu = TuFromWire(wire.tu(), violations);
   if (wire.memory_bytes() < 0) {
     violations.Add("options.memory_bytes", absl::StrCat(wire.memory_bytes(), " is below 0"));
   } else {
@@ -137,6 +155,7 @@ v1::ImportOptions ImportOptionsToWire(const data::ImportOptions& options) {
   wire.set_train_fraction(options.train_fraction);
   wire.set_valid_fraction(options.valid_fraction);
   *wire.mutable_edge_list() = EdgeListToWire(options.edge_list);
+  *wire.mutable_tu() = TuToWire(options.tu);
   wire.set_memory_bytes(static_cast<int64_t>(options.memory_bytes));
   return wire;
 }

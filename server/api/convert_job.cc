@@ -69,13 +69,33 @@ void BatchingToWire(const data::BatchingOptions& batching, v1::Batching& wire) {
   wire.set_max_edges(batching.max_edges);
 }
 
-// Of a dataset that is not known: what else the spec says, or the level of the model it had first.
+// A request has room for a million of them.
+void MetricsFromWire(const v1::JobSpec& wire, std::vector<nn::Metric>& metrics, Violations& violations) {
+  if (static_cast<std::size_t>(wire.metrics_size()) > Metrics::size()) {
+    violations.Add("spec.metrics", absl::StrCat("has ", wire.metrics_size(), " entries; accepted: at most the ",
+                                                Metrics::size(), " metrics there are, each once"));
+    return;
+  }
+  for (int i = 0; i < wire.metrics_size(); ++i) {
+    if (const auto metric = Metrics::FromWire(wire.metrics(i))) {
+      metrics.push_back(*metric);
+    } else {
+      violations.Add(absl::StrCat("spec.metrics[", i, "]"),
+                     absl::StrCat(static_cast<int>(wire.metrics(i)), " is no metric; accepted: ", Metrics::Accepted()));
+    }
+  }
+}
+
+// Of a dataset that is not known: the level of a model that has one alone, what else the spec says, or the level that
+// the model had first.
 nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = wire.model().architecture();
+  if (architecture == v1::ModelSpec::ARCHITECTURE_GINE || wire.has_batching() || wire.has_cross_validation()) {
+    return nn::ModelLevel::kGraph;
+  }
   const bool of_nodes =
       architecture == v1::ModelSpec::ARCHITECTURE_SAGE || architecture == v1::ModelSpec::ARCHITECTURE_GCN;
-  return wire.has_neighbor_sampling() || (of_nodes && !wire.has_batching()) ? nn::ModelLevel::kNode
-                                                                            : nn::ModelLevel::kGraph;
+  return of_nodes || wire.has_neighbor_sampling() ? nn::ModelLevel::kNode : nn::ModelLevel::kGraph;
 }
 
 void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& violations) {
@@ -132,9 +152,18 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   train.optimizer.max_grad_norm = optimizer.max_grad_norm();
   Schedules::Read(optimizer.schedule(), "spec.optimizer.schedule", train.optimizer.schedule, violations);
   train.optimizer.warmup_steps = optimizer.warmup_steps();
+  train.optimizer.momentum = optimizer.momentum();
+  train.optimizer.nesterov = optimizer.nesterov();
+  train.optimizer.decay_epochs = optimizer.decay_epochs();
+  ReadNumber(optimizer.decay_factor(), train.optimizer.decay_factor);
   Losses::Read(wire.loss(), "spec.loss", train.loss, violations);
   train.class_weights.assign(wire.class_weights().begin(), wire.class_weights().end());
+  MetricsFromWire(wire, train.metrics, violations);
+  train.cross_validation = {.folds = wire.cross_validation().folds(),
+                            .fold = wire.cross_validation().fold(),
+                            .seed = wire.cross_validation().seed()};
   ReadNumber(wire.epochs(), train.epochs);
+  train.patience = wire.patience();
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
   train.checkpoint.every_steps = wire.checkpoint().every_steps();
@@ -156,9 +185,23 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.mutable_optimizer()->set_max_grad_norm(train.optimizer.max_grad_norm);
   wire.mutable_optimizer()->set_schedule(Schedules::ToWire(train.optimizer.schedule));
   wire.mutable_optimizer()->set_warmup_steps(train.optimizer.warmup_steps);
+  wire.mutable_optimizer()->set_momentum(train.optimizer.momentum);
+  wire.mutable_optimizer()->set_nesterov(train.optimizer.nesterov);
+  if (train.optimizer.schedule == nn::Schedule::kStep) {
+    wire.mutable_optimizer()->set_decay_epochs(train.optimizer.decay_epochs);
+    wire.mutable_optimizer()->set_decay_factor(train.optimizer.decay_factor);
+  }
   wire.set_loss(Losses::ToWire(train.loss));
   wire.mutable_class_weights()->Add(train.class_weights.begin(), train.class_weights.end());
+  for (const nn::Metric metric : train.metrics) wire.add_metrics(Metrics::ToWire(metric));
+  if (train.cross_validation.folds > 0) {
+    v1::CrossValidation& folds = *wire.mutable_cross_validation();
+    folds.set_folds(train.cross_validation.folds);
+    folds.set_fold(train.cross_validation.fold);
+    folds.set_seed(train.cross_validation.seed);
+  }
   wire.set_epochs(train.epochs);
+  wire.set_patience(train.patience);
   wire.set_batch_size(train.batch_size);
   wire.set_seed(train.seed);
   wire.set_priority(spec.priority);
@@ -231,7 +274,17 @@ void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
   if (progress.look_ahead) LookAheadToWire(*progress.look_ahead, *wire.mutable_look_ahead());
 }
 
-void EpochToWire(const train::EpochMetrics& epoch, nn::Metric metric, v1::EpochMetrics& wire) {
+// `first`: what there is of rows that an older version wrote.
+void MetricsToWire(const std::vector<nn::Metric>& metrics, const std::vector<double>& values, double first,
+                   google::protobuf::RepeatedPtrField<v1::MetricValue>& wire) {
+  for (size_t i = 0; i < std::max<size_t>(1, std::min(metrics.size(), values.size())); ++i) {
+    v1::MetricValue& value = *wire.Add();
+    value.set_metric(Metrics::ToWire(metrics[i]));
+    value.set_value(values.empty() ? first : values[i]);
+  }
+}
+
+void EpochToWire(const train::EpochMetrics& epoch, const std::vector<nn::Metric>& metrics, v1::EpochMetrics& wire) {
   wire.set_epoch(epoch.epoch);
   wire.set_train_loss(epoch.train_loss);
   wire.set_valid_loss(epoch.valid_loss);
@@ -240,10 +293,11 @@ void EpochToWire(const train::EpochMetrics& epoch, nn::Metric metric, v1::EpochM
   wire.set_train_seconds(epoch.train_seconds);
   wire.set_valid_seconds(epoch.valid_seconds);
   wire.set_graphs_per_second(epoch.graphs_per_second);
-  wire.set_metric(Metrics::ToWire(metric));
+  wire.set_metric(Metrics::ToWire(metrics.front()));
+  MetricsToWire(metrics, epoch.valid_metrics, epoch.valid_metric, *wire.mutable_valid_metrics());
 }
 
-void ResultToWire(const train::RunResult& result, nn::Metric metric, v1::JobResult& wire) {
+void ResultToWire(const train::RunResult& result, const std::vector<nn::Metric>& metrics, v1::JobResult& wire) {
   wire.set_best_epoch(result.best_epoch);
   wire.set_best_valid_metric(result.best_valid_metric);
   wire.set_best_test_metric(result.best_test_metric);
@@ -253,7 +307,10 @@ void ResultToWire(const train::RunResult& result, nn::Metric metric, v1::JobResu
   wire.set_train_seconds(result.train_seconds);
   wire.set_mean_step_milliseconds(result.mean_step_milliseconds);
   wire.set_num_parameters(result.num_parameters);
-  wire.set_metric(Metrics::ToWire(metric));
+  wire.set_metric(Metrics::ToWire(metrics.front()));
+  MetricsToWire(metrics, result.best_valid_metrics, result.best_valid_metric, *wire.mutable_best_valid_metrics());
+  MetricsToWire(metrics, result.best_test_metrics, result.best_test_metric, *wire.mutable_best_test_metrics());
+  MetricsToWire(metrics, result.final_test_metrics, result.final_test_metric, *wire.mutable_final_test_metrics());
 }
 
 }  // namespace
@@ -288,9 +345,9 @@ v1::Job JobToWire(const jobs::Job& job) {
   SetTime(job.end_time, [&wire] { return wire.mutable_end_time(); });
   wire.set_error(ValidUtf8(job.error));
   ProgressToWire(job.progress, *wire.mutable_progress());
-  const nn::Metric metric = nn::MetricOf(job.spec.train.loss);
-  for (const train::EpochMetrics& epoch : job.epochs) EpochToWire(epoch, metric, *wire.add_epochs());
-  if (job.result) ResultToWire(*job.result, metric, *wire.mutable_result());
+  const std::vector<nn::Metric> metrics = train::MetricsOf(job.spec.train);
+  for (const train::EpochMetrics& epoch : job.epochs) EpochToWire(epoch, metrics, *wire.add_epochs());
+  if (job.result) ResultToWire(*job.result, metrics, *wire.mutable_result());
   wire.set_resumes(job.resumes);
   wire.set_last_error(ValidUtf8(job.trouble.error));
   SetTime(job.trouble.retry_time, [&wire] { return wire.mutable_retry_time(); });

@@ -55,6 +55,7 @@ constexpr auto kMpsRules = [] {
       // Metal kernels, which serve every shape.
       Rule{"aten::_fused_adam_", kNothing},
       Rule{"aten::_fused_adamw_", kNothing},
+      Rule{"aten::_fused_sgd_", kNothing},
       Rule{"aten::_index_put_impl_", kNothing},
       Rule{"aten::_reshape_alias", kNothing},
       Rule{"aten::abs", kNothing},

@@ -41,6 +41,10 @@ struct Schema {
     a("max_grad_norm", o.max_grad_norm);
     a("schedule", o.schedule, nn::kScheduleNames);
     a("warmup_steps", o.warmup_steps);
+    a("momentum", o.momentum);
+    a("nesterov", o.nesterov);
+    a("decay_epochs", o.decay_epochs);
+    a("decay_factor", o.decay_factor);
   }
 
   template <class A>
@@ -74,19 +78,29 @@ struct Schema {
   }
 
   template <class A>
+  static void Fields(A& a, typename A::template Visited<data::CrossValidation>& v) {
+    a("folds", v.folds);
+    a("fold", v.fold);
+    a("seed", v.seed);
+  }
+
+  template <class A>
   static void Fields(A& a, typename A::template Visited<JobSpec>& s) {
     a("dataset", s.train.dataset);
     a("model", s.train.model);
     a("optimizer", s.train.optimizer);
     a("loss", s.train.loss, nn::kLossNames);
     a("class_weights", s.train.class_weights);
+    a("metrics", s.train.metrics, nn::kMetricNames);
     a("epochs", s.train.epochs);
+    a("patience", s.train.patience);
     a("batch_size", s.train.batch_size);
     a("seed", s.train.seed);
     a("checkpoint", s.train.checkpoint);
     a("graph_cache", s.train.graph_cache);
     a("nodes", s.train.nodes);
     a("batching", s.train.batching);
+    a("cross_validation", s.train.cross_validation);
     a("priority", s.priority);
   }
 
@@ -199,6 +213,7 @@ struct Schema {
     a("train_seconds", m.train_seconds);
     a("valid_seconds", m.valid_seconds);
     a("graphs_per_second", m.graphs_per_second);
+    a("valid_metrics", m.valid_metrics);
   }
 
   template <class A>
@@ -212,6 +227,9 @@ struct Schema {
     a("train_seconds", r.train_seconds);
     a("mean_step_milliseconds", r.mean_step_milliseconds);
     a("num_parameters", r.num_parameters);
+    a("best_valid_metrics", r.best_valid_metrics);
+    a("best_test_metrics", r.best_test_metrics);
+    a("final_test_metrics", r.final_test_metrics);
   }
 };
 

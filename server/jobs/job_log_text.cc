@@ -1,5 +1,8 @@
 #include "jobs/job_log_text.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -9,12 +12,22 @@ namespace permafrost::jobs {
 namespace {
 
 // In running text.
-std::string_view MetricText(nn::Loss loss) {
-  switch (nn::MetricOf(loss)) {
+std::string_view MetricText(nn::Metric metric) {
+  switch (metric) {
     case nn::Metric::kAccuracy:
       return "accuracy";
     case nn::Metric::kRocAuc:
       return "ROC-AUC";
+    case nn::Metric::kF1Macro:
+      return "macro F1";
+    case nn::Metric::kF1Micro:
+      return "micro F1";
+    case nn::Metric::kAveragePrecision:
+      return "average precision";
+    case nn::Metric::kRmse:
+      return "RMSE";
+    case nn::Metric::kR2:
+      return "R2";
     case nn::Metric::kMae:
       break;
   }
@@ -39,6 +52,11 @@ std::string SamplingText(const train::NodeTrainingOptions& nodes) {
   return text;
 }
 
+std::string FoldText(const data::CrossValidation& folds) {
+  if (folds.folds == 0) return "";
+  return absl::StrCat(", fold ", folds.fold, " of ", folds.folds, " (seed ", folds.seed, ")");
+}
+
 }  // namespace
 
 std::string SubmittedLine(const Job& job) {
@@ -52,7 +70,7 @@ std::string SubmittedLine(const Job& job) {
                       ", loss ", AbslView(nn::kLossNames.Name(t.loss)), ", ",
                       AbslView(nn::kOptimizerNames.Name(t.optimizer.algorithm)), " lr ", t.optimizer.learning_rate,
                       " weight decay ", t.optimizer.weight_decay, ", ", t.epochs, " epochs of batch size ",
-                      t.batch_size, ", seed ", t.seed, ", priority ", job.spec.priority);
+                      t.batch_size, FoldText(t.cross_validation), ", seed ", t.seed, ", priority ", job.spec.priority);
 }
 
 std::string StartedLine(const Job& job, std::string_view device, int threads) {
@@ -64,10 +82,15 @@ std::string StartedLine(const Job& job, std::string_view device, int threads) {
 
 std::string EpochLine(const train::EpochMetrics& metrics, const train::TrainOptions& options) {
   const int width = static_cast<int>(absl::StrCat(options.epochs).size());
+  const std::vector<nn::Metric> names = train::MetricsOf(options);
+  std::string others;
+  for (size_t i = 1; i < std::min(names.size(), metrics.valid_metrics.size()); ++i) {
+    absl::StrAppendFormat(&others, "  %s %9.5f", AbslView(MetricText(names[i])), metrics.valid_metrics[i]);
+  }
   return absl::StrFormat(
-      "epoch %*d/%d  train loss %9.5f  valid loss %9.5f  valid %s %9.5f  lr %.3g  %7.2f s  %8.0f %s/s", width,
-      metrics.epoch, options.epochs, metrics.train_loss, metrics.valid_loss, AbslView(MetricText(options.loss)),
-      metrics.valid_metric, metrics.learning_rate, metrics.train_seconds + metrics.valid_seconds,
+      "epoch %*d/%d  train loss %9.5f  valid loss %9.5f  valid %s %9.5f%s  lr %.3g  %7.2f s  %8.0f %s/s", width,
+      metrics.epoch, options.epochs, metrics.train_loss, metrics.valid_loss, AbslView(MetricText(names.front())),
+      metrics.valid_metric, others, metrics.learning_rate, metrics.train_seconds + metrics.valid_seconds,
       metrics.graphs_per_second, options.model.level == nn::ModelLevel::kNode ? "nodes" : "graphs");
 }
 
@@ -76,7 +99,7 @@ std::string EndedLine(const Job& job) {
   if (job.state == JobState::kCancelled) return absl::StrCat("cancelled after step ", job.progress.step);
   if (!job.result) return std::string(kJobStateNames.Name(job.state));
   const train::RunResult& r = *job.result;
-  const absl::string_view metric = AbslView(MetricText(job.spec.train.loss));
+  const absl::string_view metric = AbslView(MetricText(train::MetricsOf(job.spec.train).front()));
   return absl::StrFormat(
       "succeeded: best epoch %d with valid %s %.5f, test %s %.5f; last epoch test %s %.5f; %.1f s, %.3f ms a step",
       r.best_epoch, metric, r.best_valid_metric, metric, r.best_test_metric, metric, r.final_test_metric,

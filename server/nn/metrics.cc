@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -28,9 +29,25 @@ double AreaUnderCurve(std::vector<std::pair<float, bool>>& rows) {
   return positives == 0 || negatives_below == 0 ? kNan : halves / (2 * positives * negatives_below);
 }
 
-}  // namespace
+// The same: sum of precisions at each threshold, weighed by the positives that it finds.
+double PrecisionArea(std::vector<std::pair<float, bool>>& rows) {
+  std::ranges::sort(rows, std::ranges::greater(), &std::pair<float, bool>::first);
+  double found = 0, seen = 0, sum = 0;
+  for (auto tie = rows.begin(); tie != rows.end();) {
+    const auto end = std::find_if(tie, rows.end(), [&](const auto& row) { return row.first < tie->first; });
+    const auto up = static_cast<double>(std::count_if(tie, end, [](const auto& row) { return row.second; }));
+    seen += static_cast<double>(end - tie);
+    found += up;
+    sum += up * found / seen;
+    tie = end;
+  }
+  return found == 0 || found == seen ? kNan : sum / found;
+}
 
-double RocAuc(std::span<const float> scores, std::span<const float> labels, int64_t targets) {
+// Mean of `area` over the targets that it says something of.
+template <class Area>
+double MeanOverTargets(std::span<const float> scores, std::span<const float> labels, int64_t targets,
+                       const Area& area) {
   const auto width = static_cast<size_t>(targets);
   double sum = 0;
   int64_t counted = 0;
@@ -42,12 +59,184 @@ double RocAuc(std::span<const float> scores, std::span<const float> labels, int6
       if (std::isnan(scores[i])) return kNan;
       rows.emplace_back(scores[i], labels[i] > 0.5F);
     }
-    const double area = AreaUnderCurve(rows);
-    if (std::isnan(area)) continue;
-    sum += area;
+    const double value = area(rows);
+    if (std::isnan(value)) continue;
+    sum += value;
     ++counted;
   }
   return counted == 0 ? kNan : sum / static_cast<double>(counted);
+}
+
+// Of one class or target: right answers, wrong ones, and labels that were not found.
+struct Counts {
+  double right = 0, wrong = 0, missed = 0;
+  bool any() const { return right + wrong + missed > 0; }
+  double f1() const { return any() ? 2 * right / (2 * right + wrong + missed) : 0; }
+};
+
+// `everyone`: those of which there is nothing count as well, as 0.
+double F1(const std::vector<Counts>& counts, Metric metric, bool everyone) {
+  Counts all;
+  double sum = 0;
+  int64_t counted = 0;
+  for (const Counts& one : counts) {
+    all = {all.right + one.right, all.wrong + one.wrong, all.missed + one.missed};
+    if (!one.any() && !everyone) continue;
+    sum += one.f1();
+    ++counted;
+  }
+  if (metric == Metric::kF1Micro) return all.f1();
+  return counted == 0 ? kNan : sum / static_cast<double>(counted);
+}
+
+// The place of the largest output, of equal ones the first; the row's width where one is NaN.
+size_t AnswerOf(std::span<const float> row) {
+  size_t answer = 0;
+  for (size_t c = 0; c < row.size(); ++c) {
+    if (std::isnan(row[c])) return row.size();
+    if (row[c] > row[answer]) answer = c;
+  }
+  return answer;
+}
+
+double F1OfClasses(Metric metric, std::span<const float> outputs, std::span<const float> labels, size_t classes) {
+  std::vector<Counts> counts(classes);
+  bool any = false;
+  for (size_t r = 0; r < labels.size(); ++r) {
+    if (std::isnan(labels[r]) || labels[r] < 0 || labels[r] >= static_cast<float>(classes)) continue;
+    any = true;
+    const auto label = static_cast<size_t>(labels[r]);
+    const size_t answer = AnswerOf(outputs.subspan(r * classes, classes));
+    if (answer == label) {
+      ++counts[label].right;
+      continue;
+    }
+    ++counts[label].missed;
+    if (answer < classes) ++counts[answer].wrong;
+  }
+  return any ? F1(counts, metric, /*everyone=*/false) : kNan;
+}
+
+// Of each target by itself, label 1 to be found.
+std::vector<Counts> CountTargets(std::span<const float> outputs, std::span<const float> labels, size_t width,
+                                 double& right, double& present) {
+  std::vector<Counts> counts(width);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (std::isnan(labels[i])) continue;
+    ++present;
+    Counts& target = counts[i % width];
+    const bool label = labels[i] > 0.5F, answer = outputs[i] > 0;
+    right += label == answer && !std::isnan(outputs[i]) ? 1 : 0;
+    if (label && answer) ++target.right;
+    if (label && !answer) ++target.missed;
+    if (!label && answer) ++target.wrong;
+  }
+  return counts;
+}
+
+// One column for each class, or one where there are two: what RocAuc takes.
+struct OneAgainstRest {
+  std::vector<float> scores, labels;
+  int64_t targets;
+};
+
+OneAgainstRest AgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes) {
+  OneAgainstRest rows{{}, {}, classes == 2 ? 1 : static_cast<int64_t>(classes)};
+  for (size_t r = 0; r < labels.size(); ++r) {
+    const std::span<const float> row = outputs.subspan(r * classes, classes);
+    const auto label_of = [&](size_t c) {
+      return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));
+    };
+    if (classes == 2) {
+      rows.scores.push_back(row[1] - row[0]);
+      rows.labels.push_back(label_of(1));
+      continue;
+    }
+    const double top = *std::ranges::max_element(row);
+    double sum = 0;
+    for (const float output : row) sum += std::exp(static_cast<double>(output) - top);
+    for (size_t c = 0; c < classes; ++c) {
+      rows.scores.push_back(static_cast<float>(std::exp(static_cast<double>(row[c]) - top) / sum));
+      rows.labels.push_back(label_of(c));
+    }
+  }
+  return rows;
+}
+
+double MeanError(Metric metric, std::span<const float> outputs, std::span<const float> labels) {
+  double sum = 0, present = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (std::isnan(labels[i])) continue;
+    const double error = static_cast<double>(outputs[i]) - static_cast<double>(labels[i]);
+    sum += metric == Metric::kMae ? std::abs(error) : error * error;
+    ++present;
+  }
+  if (present == 0) return kNan;
+  return metric == Metric::kMae ? sum / present : std::sqrt(sum / present);
+}
+
+double R2(std::span<const float> outputs, std::span<const float> labels, size_t width) {
+  double sum = 0, counted = 0;
+  for (size_t t = 0; t < width; ++t) {
+    double mean = 0, present = 0, errors = 0, distances = 0;
+    for (size_t i = t; i < labels.size(); i += width) {
+      if (std::isnan(labels[i])) continue;
+      mean += static_cast<double>(labels[i]);
+      ++present;
+    }
+    if (present < 2) continue;
+    mean /= present;
+    for (size_t i = t; i < labels.size(); i += width) {
+      if (std::isnan(labels[i])) continue;
+      const double label = labels[i], error = label - static_cast<double>(outputs[i]), distance = label - mean;
+      errors += error * error;
+      distances += distance * distance;
+    }
+    sum += distances > 0 ? 1 - errors / distances : errors == 0 ? 1 : std::isnan(errors) ? kNan : 0;
+    ++counted;
+  }
+  return counted == 0 ? kNan : sum / counted;
+}
+
+}  // namespace
+
+double RocAuc(std::span<const float> scores, std::span<const float> labels, int64_t targets) {
+  return MeanOverTargets(scores, labels, targets, AreaUnderCurve);
+}
+
+double AveragePrecision(std::span<const float> scores, std::span<const float> labels, int64_t targets) {
+  return MeanOverTargets(scores, labels, targets, PrecisionArea);
+}
+
+double ComputeMetric(Metric metric, Loss loss, std::span<const float> outputs, std::span<const float> labels,
+                     int64_t width) {
+  const auto columns = static_cast<size_t>(width);
+  const bool classes = loss == Loss::kCrossEntropy;
+  switch (metric) {
+    case Metric::kMae:
+    case Metric::kRmse:
+      return MeanError(metric, outputs, labels);
+    case Metric::kR2:
+      return R2(outputs, labels, columns);
+    case Metric::kAccuracy:
+    case Metric::kF1Macro:
+    case Metric::kF1Micro: {
+      if (classes && metric == Metric::kAccuracy) return Accuracy(outputs, labels, width);
+      if (classes) return F1OfClasses(metric, outputs, labels, columns);
+      double right = 0, present = 0;
+      const std::vector<Counts> counts = CountTargets(outputs, labels, columns, right, present);
+      if (present == 0) return kNan;
+      return metric == Metric::kAccuracy ? right / present : F1(counts, metric, /*everyone=*/true);
+    }
+    case Metric::kRocAuc:
+    case Metric::kAveragePrecision: {
+      const auto area = metric == Metric::kRocAuc ? RocAuc : AveragePrecision;
+      if (!classes) return area(outputs, labels, width);
+      const OneAgainstRest rows = AgainstRest(outputs, labels, columns);
+      return area(rows.scores, rows.labels, rows.targets);
+    }
+  }
+  return kNan;
 }
 
 double Accuracy(std::span<const float> outputs, std::span<const float> labels, int64_t classes) {

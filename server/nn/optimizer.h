@@ -1,6 +1,7 @@
-// Adam and AdamW: on the CPU by one operator for all parameters (nn/ops/adam.h), elsewhere by PyTorch's fused kernels.
-// Step count and learning rate are tensors: nothing in a step is a host number that changes, so a captured step stays
-// true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019. beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
+// Adam, AdamW and SGD: on the CPU by one operator for all parameters (nn/ops/adam.h), elsewhere by PyTorch's fused
+// kernels. Step count and learning rate are tensors: nothing in a step is a host number that changes, so a captured
+// step stays true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019; Sutskever et al. 2013 for SGD's momentum, as
+// PyTorch's SGD. beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,8 +14,8 @@
 
 namespace permafrost::nn {
 
-// The learning rate of the step after `step` steps of `total_steps`: warm-up, then the schedule.
-double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t total_steps);
+// The learning rate of the step after `step` steps of `epochs` with `steps_per_epoch` each: warm-up, then the schedule.
+double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs);
 
 // Gradients scaled down so that their norm over all of them is at most `max_norm`, as torch.nn.utils.clip_grad_norm_
 // but without reading the norm back to the host. Source: Pascanu et al. 2013.
@@ -37,12 +38,16 @@ class Optimizer {
   double learning_rate() const;
   // Takes effect at the next Step, captured or not.
   void SetLearningRate(double learning_rate);
-  // Moments ("exp_avg.NAME", "exp_avg_sq.NAME"), the step count ("step") and the learning rate ("learning_rate").
+  // Moments ("exp_avg.NAME", "exp_avg_sq.NAME"), or SGD's "momentum.NAME", the step count ("step") and the learning
+  // rate
+  // ("learning_rate").
   const std::vector<NamedTensor>& state() const { return state_; }
 
  private:
+  void StepSgd(const std::vector<at::Tensor>& gradients);
+
   OptimizerOptions options_;
-  std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_, steps_;
+  std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_, momenta_, steps_;
   at::Tensor step_, learning_rate_;
   std::vector<NamedTensor> state_;
 };

@@ -18,10 +18,17 @@ enum class Loss { kL1, kMse, kCrossEntropy, kBce };
 inline constexpr EnumNames<Loss, 4> kLossNames{
     {{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}, {Loss::kCrossEntropy, "cross-entropy"}, {Loss::kBce, "bce"}}}};
 
-// What evaluation reports beside the loss.
-enum class Metric { kMae, kAccuracy, kRocAuc };
-inline constexpr EnumNames<Metric, 3> kMetricNames{
-    {{{Metric::kMae, "mae"}, {Metric::kAccuracy, "accuracy"}, {Metric::kRocAuc, "roc_auc"}}}};
+// What evaluation can report beside the loss; nn/metrics.h says what each is.
+enum class Metric { kMae, kAccuracy, kRocAuc, kF1Macro, kF1Micro, kAveragePrecision, kRmse, kR2 };
+inline constexpr EnumNames<Metric, 8> kMetricNames{{{{Metric::kMae, "mae"},
+                                                     {Metric::kAccuracy, "accuracy"},
+                                                     {Metric::kRocAuc, "roc_auc"},
+                                                     {Metric::kF1Macro, "f1_macro"},
+                                                     {Metric::kF1Micro, "f1_micro"},
+                                                     {Metric::kAveragePrecision, "average_precision"},
+                                                     {Metric::kRmse, "rmse"},
+                                                     {Metric::kR2, "r2"}}}};
+// What a job reports that says nothing of metrics.
 constexpr Metric MetricOf(Loss loss) {
   switch (loss) {
     case Loss::kCrossEntropy:
@@ -32,7 +39,12 @@ constexpr Metric MetricOf(Loss loss) {
       return Metric::kMae;
   }
 }
-constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae; }
+constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae && metric != Metric::kRmse; }
+// Whether the metric says anything of what a model learned by this loss.
+constexpr bool Measures(Metric metric, Loss loss) {
+  const bool of_values = metric == Metric::kMae || metric == Metric::kRmse || metric == Metric::kR2;
+  return of_values == (loss == Loss::kL1 || loss == Loss::kMse);
+}
 
 enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2 };
 
@@ -75,11 +87,6 @@ constexpr const ModelTraits& TraitsOf(Architecture architecture) {
   return kModels.front();
 }
 
-// Classes are counted for nodes only.
-constexpr bool Accepts(ModelLevel level, Loss loss) {
-  return level == ModelLevel::kNode || loss != Loss::kCrossEntropy;
-}
-
 inline constexpr auto kArchitectureNames = [] {
   EnumNames<Architecture, kModels.size()> names{};
   for (size_t i = 0; i < kModels.size(); ++i) names.rows[i] = {kModels[i].architecture, kModels[i].name};
@@ -92,13 +99,15 @@ enum class Lowering { kAuto, kPlain, kShapeFree };
 inline constexpr EnumNames<Lowering, 3> kLoweringNames{
     {{{Lowering::kAuto, "auto"}, {Lowering::kPlain, "plain"}, {Lowering::kShapeFree, "shape-free"}}}};
 
-enum class OptimizerAlgorithm { kAdam, kAdamW };
-inline constexpr EnumNames<OptimizerAlgorithm, 2> kOptimizerNames{
-    {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}}}};
+enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd };
+inline constexpr EnumNames<OptimizerAlgorithm, 3> kOptimizerNames{
+    {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}, {OptimizerAlgorithm::kSgd, "sgd"}}}};
 
-enum class Schedule { kConstant, kCosine };
-inline constexpr EnumNames<Schedule, 2> kScheduleNames{
-    {{{Schedule::kConstant, "constant"}, {Schedule::kCosine, "cosine"}}}};
+enum class Schedule { kConstant, kCosine, kLinear, kStep };
+inline constexpr EnumNames<Schedule, 4> kScheduleNames{{{{Schedule::kConstant, "constant"},
+                                                         {Schedule::kCosine, "cosine"},
+                                                         {Schedule::kLinear, "linear"},
+                                                         {Schedule::kStep, "step"}}}};
 
 // What follows a layer's convolution, before ReLU.
 enum class Norm { kNone, kBatch, kLayer };
@@ -143,11 +152,17 @@ struct ModelOptions {
 struct OptimizerOptions {
   OptimizerAlgorithm algorithm = OptimizerAlgorithm::kAdam;
   double learning_rate = 1e-3;  // > 0
-  double weight_decay = 0;      // >= 0; into the gradient for Adam, decoupled for AdamW
+  double weight_decay = 0;      // >= 0; into the gradient for Adam and SGD, decoupled for AdamW
   double max_grad_norm = 0;     // gradients are scaled down to this norm; 0: not clipped
   // learning_rate is what warm-up rises to and the schedule begins with.
   Schedule schedule = Schedule::kConstant;
   int64_t warmup_steps = 0;  // >= 0
+  // Of SGD: 0 <= momentum < 1, and whether the step looks ahead by it.
+  double momentum = 0;
+  bool nesterov = false;
+  // Of kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
+  int64_t decay_epochs = 0;   // >= 1
+  double decay_factor = 0.1;  // > 0
   bool operator==(const OptimizerOptions&) const = default;
 };
 

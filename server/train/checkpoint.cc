@@ -38,13 +38,18 @@ constexpr Part kParts[] = {kWeights,
                            {"accumulators.safetensors", &Checkpoint::accumulators},
                            kBest};
 
+// JSON has no NaN.
+json NumberOrNull(double value) { return std::isnan(value) ? json() : json(value); }
+
 json ToJson(const RunState& s) {
+  json best_valid_metrics = json::array();
+  for (const double metric : s.best_valid_metrics) best_valid_metrics.push_back(NumberOrNull(metric));
   return {{"step", s.step},
           {"epoch", s.position.epoch},
           {"batch", s.position.batch},
           {"best_epoch", s.best_epoch},
-          // JSON has no NaN.
-          {"best_valid_metric", std::isnan(s.best_valid_metric) ? json() : json(s.best_valid_metric)},
+          {"best_valid_metric", NumberOrNull(s.best_valid_metric)},
+          {"best_valid_metrics", std::move(best_valid_metrics)},
           {"train_seconds", s.train_seconds},
           {"epoch_seconds", s.epoch_seconds},
           {"seed", s.seed},
@@ -59,6 +64,10 @@ RunState FromJson(const json& j) {
   // Its name before there were other metrics.
   const json& best = j.contains("best_valid_mae") ? j.at("best_valid_mae") : j.at("best_valid_metric");
   if (!best.is_null()) s.best_valid_metric = best;
+  if (const auto all = j.find("best_valid_metrics"); all != j.end()) {
+    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    for (const json& metric : *all) s.best_valid_metrics.push_back(metric.is_null() ? kNan : metric.get<double>());
+  }
   s.train_seconds = j.at("train_seconds");
   s.epoch_seconds = j.at("epoch_seconds");
   s.seed = j.at("seed");

@@ -28,10 +28,11 @@ struct RunState {
   int64_t best_epoch = 0;        // from 1; 0: none yet
   // NaN before the first evaluation, and where there is nothing to evaluate on.
   double best_valid_metric = std::numeric_limits<double>::quiet_NaN();
-  double train_seconds = 0;  // all runs, evaluation included
-  double epoch_seconds = 0;  // training time of the epoch so far
-  uint64_t seed = 0;         // with `step` the whole state of the counter-based generators
-  int threads = 0;           // what the weights were computed with
+  std::vector<double> best_valid_metrics;  // MetricsOf the job, of the best epoch
+  double train_seconds = 0;                // all runs, evaluation included
+  double epoch_seconds = 0;                // training time of the epoch so far
+  uint64_t seed = 0;                       // with `step` the whole state of the counter-based generators
+  int threads = 0;                         // what the weights were computed with
 };
 
 struct Checkpoint {

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "base/status.h"
@@ -30,33 +28,13 @@ void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<floa
 
 }  // namespace
 
-double ComputeMetric(nn::Metric metric, std::span<const float> predictions, std::span<const float> labels,
-                     int64_t outputs) {
-  switch (metric) {
-    case nn::Metric::kAccuracy:
-      return nn::Accuracy(predictions, labels, outputs);
-    case nn::Metric::kRocAuc:
-      return nn::RocAuc(predictions, labels, outputs);
-    case nn::Metric::kMae:
-      break;
-  }
-  double sum = 0;
-  int64_t present = 0;
-  for (size_t i = 0; i < labels.size(); ++i) {
-    if (std::isnan(labels[i])) continue;
-    sum += std::abs(static_cast<double>(predictions[i]) - static_cast<double>(labels[i]));
-    ++present;
-  }
-  return present > 0 ? sum / static_cast<double>(present) : std::numeric_limits<double>::quiet_NaN();
-}
-
 absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split split, const EvaluationOptions& options,
                                     const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(std::optional<Evaluation> whole, task.EvaluateWhole(split, options.keep_predictions, keep_going));
   if (whole) return *std::move(whole);
   const std::unique_ptr<BatchStream> batches = task.EvalBatches(split);
   // The mean absolute error is summed on the device; other metrics need all predictions together.
-  const bool sums = options.metric == nn::Metric::kMae, keep = options.keep_predictions || !sums;
+  const bool sums = options.metrics == std::vector{nn::Metric::kMae}, keep = options.keep_predictions || !sums;
   Evaluation result;
   std::vector<float> labels;
   engine.eval_losses().Reset();
@@ -73,8 +51,11 @@ absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split 
     result.ids.insert(result.ids.end(), host->ids().begin(), host->ids().end());
   }
   result.loss = engine.eval_losses().Mean();
-  result.metric = sums ? engine.eval_errors().Mean()
-                       : ComputeMetric(options.metric, result.predictions, labels, task.num_outputs());
+  for (const nn::Metric metric : options.metrics) {
+    result.metrics.push_back(metric == nn::Metric::kMae ? engine.eval_errors().Mean()
+                                                        : nn::ComputeMetric(metric, options.loss, result.predictions,
+                                                                            labels, task.num_outputs()));
+  }
   return result;
 }
 

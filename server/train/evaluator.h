@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "train/step_engine.h"
@@ -12,7 +13,8 @@
 namespace permafrost::train {
 
 struct EvaluationOptions {
-  nn::Metric metric = nn::Metric::kMae;
+  nn::Loss loss = nn::Loss::kL1;
+  std::vector<nn::Metric> metrics = {nn::Metric::kMae};
   int64_t step = 0;  // optimizer steps done
   bool keep_predictions = false;
 };
@@ -20,9 +22,5 @@ struct EvaluationOptions {
 // `keep_going` is asked before each batch; false ends with Cancelled.
 absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split split, const EvaluationOptions& options,
                                     const std::function<bool()>& keep_going);
-
-// The metric over all rows of a split. predictions: [rows, outputs]; labels: [rows, targets], NaN where missing.
-double ComputeMetric(nn::Metric metric, std::span<const float> predictions, std::span<const float> labels,
-                     int64_t outputs);
 
 }  // namespace permafrost::train

@@ -121,6 +121,7 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
     : num_epochs_(options.epochs),
       batch_size_(options.batch_size),
       loss_(options.loss),
+      num_outputs_(model.num_targets),
       device_(device),
       batcher_(std::move(batcher)),
       order_options_{.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching},

@@ -46,7 +46,7 @@ class GraphSetTask final : public Task {
 
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
-  int64_t num_outputs() const override { return batcher_->summary().num_targets; }
+  int64_t num_outputs() const override { return num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override;
@@ -77,6 +77,7 @@ class GraphSetTask final : public Task {
   const int64_t num_epochs_;
   const int64_t batch_size_;
   const nn::Loss loss_;
+  const int64_t num_outputs_;
   const c10::Device device_;
   const std::unique_ptr<data::Batcher> batcher_;
   const data::EpochOrderOptions order_options_;

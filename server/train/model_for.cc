@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/models/registry.h"
+#include "train/graph_labels.h"
 
 namespace permafrost::train {
 namespace {
@@ -58,8 +59,8 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options,
   }
   nn::GraphModelOptions model{.model = options.model, .node = {}, .edge = {}, .num_targets = summary.num_targets};
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
-  if (summary.num_targets < 1) violations.Add(dataset_field, "has no labels; at least one target column is needed");
-  const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
+  model.num_targets = OutputsFor(options, summary, prefix, violations);
+  const data::SizeStatistics& train = TrainSizes(options, summary, prefix, violations);
   if (train.graphs == 0) violations.Add(dataset_field, "its train split is empty; at least one graph is needed");
   AddEncoderInput("node feature", summary.node_features, dataset_field, violations, model.node);
   AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);

@@ -15,8 +15,8 @@
 #include "base/string_view.h"
 #include "data/rows/expected_draws.h"
 #include "nn/loss.h"
+#include "nn/metrics.h"
 #include "nn/models/registry.h"
-#include "train/evaluator.h"
 #include "train/layer_wise.h"
 #include "train/node_model_for.h"
 #include "train/probe_sizes.h"
@@ -365,9 +365,10 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
   result.loss = count > 0 ? loss.sum.item<double>() / count : std::numeric_limits<double>::quiet_NaN();
   result.predictions.assign(predictions.const_data_ptr<float>(),
                             predictions.const_data_ptr<float>() + predictions.numel());
-  result.metric =
-      ComputeMetric(nn::MetricOf(options_.loss), result.predictions,
-                    std::span(labels.const_data_ptr<float>(), static_cast<size_t>(labels.numel())), num_outputs_);
+  const std::span<const float> known(labels.const_data_ptr<float>(), static_cast<size_t>(labels.numel()));
+  for (const nn::Metric metric : MetricsOf(options_)) {
+    result.metrics.push_back(nn::ComputeMetric(metric, options_.loss, result.predictions, known, num_outputs_));
+  }
   if (keep_predictions) {
     result.ids = ids;
   } else {

@@ -159,14 +159,6 @@ void CheckModel(const TrainOptions& options, FieldChecker& check) {
 
 void CheckLoss(const TrainOptions& options, FieldChecker& check) {
   const std::string_view loss = nn::kLossNames.Name(options.loss);
-  const nn::ModelLevel level = options.model.level;
-  if (!nn::Accepts(level, options.loss)) {
-    std::string accepted;
-    for (const auto& [other, name] : nn::kLossNames.rows) {
-      if (nn::Accepts(level, other)) absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(name));
-    }
-    check.Add("loss", absl::StrCat(AbslView(loss), " is not accepted for a set of graphs; accepted: ", accepted));
-  }
   const std::vector<double>& weights = options.class_weights;
   if (weights.empty()) return;
   if (options.loss != nn::Loss::kCrossEntropy && options.loss != nn::Loss::kBce) {
@@ -183,7 +175,91 @@ void CheckLoss(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
+void CheckOptimizer(const nn::OptimizerOptions& o, FieldChecker& check) {
+  const double rate = o.learning_rate;
+  if (!std::isfinite(rate) || rate <= 0) {
+    check.Add("optimizer.learning_rate", absl::StrCat(rate, " is not a finite number above 0"));
+  }
+  const double decay = o.weight_decay;
+  if (!std::isfinite(decay) || decay < 0) {
+    check.Add("optimizer.weight_decay", absl::StrCat(decay, " is not a finite number of at least 0"));
+  }
+  const double norm = o.max_grad_norm;
+  if (!std::isfinite(norm) || norm < 0) {
+    check.Add("optimizer.max_grad_norm", absl::StrCat(norm, " is not a finite number of at least 0"));
+  }
+  if (o.warmup_steps < 0) {
+    check.Add("optimizer.warmup_steps", absl::StrCat(o.warmup_steps, " is below 0"));
+  }
+  const bool is_sgd = o.algorithm == nn::OptimizerAlgorithm::kSgd, is_part = o.momentum >= 0 && o.momentum < 1;
+  if (!is_part) {
+    check.Add("optimizer.momentum", absl::StrCat(o.momentum, " is not a number of at least 0 and below 1"));
+  } else if (o.momentum > 0 && !is_sgd) {
+    check.Add("optimizer.momentum",
+              absl::StrCat("is given for ", AbslView(nn::kOptimizerNames.Name(o.algorithm)), "; accepted: for sgd"));
+  }
+  if (o.nesterov && !(is_sgd && o.momentum > 0)) {
+    check.Add("optimizer.nesterov", "is given without momentum; accepted: for sgd with momentum");
+  }
+  const nn::OptimizerOptions defaults;
+  if (o.schedule == nn::Schedule::kStep) {
+    if (o.decay_epochs < 1) {
+      check.Add("optimizer.decay_epochs",
+                absl::StrCat(o.decay_epochs, " is not at least 1, which schedule step needs"));
+    }
+    if (!std::isfinite(o.decay_factor) || o.decay_factor <= 0) {
+      check.Add("optimizer.decay_factor", absl::StrCat(o.decay_factor, " is not a finite number above 0"));
+    }
+    return;
+  }
+  const auto refuse = [&](const char* field, bool given) {
+    if (!given) return;
+    check.Add(
+        absl::StrCat("optimizer.", field),
+        absl::StrCat("is given for schedule ", AbslView(nn::kScheduleNames.Name(o.schedule)), "; accepted: for step"));
+  };
+  refuse("decay_epochs", o.decay_epochs != defaults.decay_epochs);
+  refuse("decay_factor", o.decay_factor != defaults.decay_factor);
+}
+
+void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
+  for (size_t i = 0; i < options.metrics.size(); ++i) {
+    const nn::Metric metric = options.metrics[i];
+    const std::string field = absl::StrCat("metrics[", i, "]");
+    const std::string_view name = nn::kMetricNames.Name(metric);
+    if (std::find(options.metrics.begin(), options.metrics.begin() + static_cast<std::ptrdiff_t>(i), metric) !=
+        options.metrics.begin() + static_cast<std::ptrdiff_t>(i)) {
+      check.Add(field, absl::StrCat(AbslView(name), " stands there already; each is accepted once"));
+    } else if (!nn::Measures(metric, options.loss)) {
+      std::string accepted;
+      for (const auto& [other, other_name] : nn::kMetricNames.rows) {
+        if (!nn::Measures(other, options.loss)) continue;
+        absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(other_name));
+      }
+      check.Add(field, absl::StrCat(AbslView(name), " does not measure loss ",
+                                    AbslView(nn::kLossNames.Name(options.loss)), "; accepted: ", accepted));
+    }
+  }
+}
+
+void CheckFolds(const TrainOptions& options, FieldChecker& check) {
+  const data::CrossValidation& folds = options.cross_validation;
+  if (folds == data::CrossValidation()) return;
+  if (options.model.level == nn::ModelLevel::kNode) {
+    check.Add("cross_validation", "is given for one large graph; accepted: for a set of graphs");
+    return;
+  }
+  constexpr int64_t kLeastFolds = 3, kMostFolds = 1000;
+  if (check.InRange("cross_validation.folds", folds.folds, kLeastFolds, kMostFolds)) {
+    check.InRange("cross_validation.fold", folds.fold, 0, folds.folds - 1);
+  }
+}
+
 }  // namespace
+
+std::vector<nn::Metric> MetricsOf(const TrainOptions& options) {
+  return options.metrics.empty() ? std::vector{nn::MetricOf(options.loss)} : options.metrics;
+}
 
 std::string ModelsOf(nn::ModelLevel level, std::string_view separator) {
   std::string names;
@@ -216,25 +292,14 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
       violations.Add(violation.field, violation.description);
   }
   CheckModel(options, check);
-  const double rate = options.optimizer.learning_rate;
-  if (!std::isfinite(rate) || rate <= 0) {
-    check.Add("optimizer.learning_rate", absl::StrCat(rate, " is not a finite number above 0"));
-  }
-  const double decay = options.optimizer.weight_decay;
-  if (!std::isfinite(decay) || decay < 0) {
-    check.Add("optimizer.weight_decay", absl::StrCat(decay, " is not a finite number of at least 0"));
-  }
-  const double norm = options.optimizer.max_grad_norm;
-  if (!std::isfinite(norm) || norm < 0) {
-    check.Add("optimizer.max_grad_norm", absl::StrCat(norm, " is not a finite number of at least 0"));
-  }
-  if (options.optimizer.warmup_steps < 0) {
-    check.Add("optimizer.warmup_steps", absl::StrCat(options.optimizer.warmup_steps, " is below 0"));
-  }
+  CheckOptimizer(options.optimizer, check);
   CheckLoss(options, check);
+  CheckMetrics(options, check);
+  CheckFolds(options, check);
   CheckNodeTraining(options, check);
   CheckBatching(options, check);
   check.InRange("epochs", options.epochs, 1, 1'000'000);
+  check.InRange("patience", options.patience, 0, 1'000'000);
   check.InRange("batch_size", options.batch_size, 1, 65'536);
   if (options.checkpoint.every_steps < 0) {
     check.Add("checkpoint.every_steps", absl::StrCat(options.checkpoint.every_steps, " is below 0"));

@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "base/status.h"
 #include "data/sampling/batching.h"
+#include "data/store/cross_validation.h"
 #include "graphcache/policy.h"
 #include "nn/options.h"
 
@@ -53,13 +54,18 @@ struct TrainOptions {
   nn::Loss loss = nn::Loss::kL1;
   // Weights of the classes in kCrossEntropy and kBce, each > 0; empty: all 1.
   std::vector<double> class_weights;
+  // What evaluation reports, each once, and each measuring the loss; the first one chooses the best epoch. Empty:
+  // nn::MetricOf(loss).
+  std::vector<nn::Metric> metrics;
   int64_t epochs = 20;      // 1..1,000,000
+  int64_t patience = 0;     // epochs without a better validation after which the job ends; 0: it does not, 1..epochs
   int64_t batch_size = 32;  // graphs, or seed nodes, 1..65,536
   uint64_t seed = 0;
   CheckpointOptions checkpoint;
   graphcache::PolicyOptions graph_cache;
-  NodeTrainingOptions nodes;       // of node-level models
-  data::BatchingOptions batching;  // of training batches, of models of small graphs
+  NodeTrainingOptions nodes;               // of node-level models
+  data::BatchingOptions batching;          // of training batches, of models of small graphs
+  data::CrossValidation cross_validation;  // of sets of small graphs
   bool operator==(const TrainOptions&) const = default;
 };
 
@@ -68,6 +74,9 @@ std::string ModelsOf(nn::ModelLevel level, std::string_view separator);
 
 // Options of a job that says no more than its dataset: nn::DefaultsOf the level.
 TrainOptions DefaultOptions(nn::ModelLevel level);
+
+// What the job's evaluations report, in order; the first decides.
+std::vector<nn::Metric> MetricsOf(const TrainOptions& options);
 
 // Adds a violation for each value out of range; fields are named as on the wire, after `prefix` ("spec.").
 void Validate(const TrainOptions& options, std::string_view prefix, Violations& violations);

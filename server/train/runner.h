@@ -53,10 +53,12 @@ struct Progress {
 struct EpochMetrics {
   int64_t epoch = 0;  // from 1
   double train_loss = 0, valid_loss = 0;
-  double valid_metric = 0;  // nn::MetricOf the job's loss
+  double valid_metric = 0;  // the first of MetricsOf the job
   double learning_rate = 0;
   double train_seconds = 0, valid_seconds = 0;
   double graphs_per_second = 0;
+  // MetricsOf the job, the first one too; empty in epochs that an older version ran.
+  std::vector<double> valid_metrics;
 };
 
 struct RunResult {
@@ -67,6 +69,8 @@ struct RunResult {
   double train_seconds = 0;           // all runs of the job
   double mean_step_milliseconds = 0;  // this run, evaluation apart
   int64_t num_parameters = 0;
+  // MetricsOf the job, as valid_metrics of an epoch.
+  std::vector<double> best_valid_metrics, best_test_metrics, final_test_metrics;
 };
 
 enum class StopRequest { kNone, kCancel, kDrain };

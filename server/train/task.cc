@@ -51,7 +51,8 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
       std::holds_alternative<std::shared_ptr<const data::Graph>>(dataset) && !options.nodes.fan_outs.empty();
   if (context.rows != nullptr && !samples) context.rows->Drop();
   if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
-    return GraphSetTask::Create(options, *set, device, keep_going, context);
+    PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
+    return GraphSetTask::Create(options, std::move(folded), device, keep_going, context);
   }
   const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
   if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device);
@@ -72,7 +73,8 @@ absl::Status Task::CheckFits(const TrainOptions& options, const data::OpenedData
   const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset);
   if (set == nullptr) return absl::OkStatus();
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
-  PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(*set));
+  PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
+  PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(std::move(folded)));
   return PlanJob(options, model, graphs, context, prefix, keep_going).status();
 }
 

@@ -77,8 +77,8 @@ class BatchStream {
 
 // One pass over a split without training.
 struct Evaluation {
-  double loss = 0;    // mean over present labels; NaN where there are none
-  double metric = 0;  // nn::MetricOf the job's loss
+  double loss = 0;              // mean over present labels; NaN where there are none
+  std::vector<double> metrics;  // MetricsOf the job
   // The split's graphs or nodes with their predictions [ids, outputs], in split order; only if asked for.
   std::vector<uint32_t> ids;
   std::vector<float> predictions;

@@ -48,7 +48,7 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       job_directory_(request.job_directory),
       backend_(backend),
       context_(context),
-      metric_(nn::MetricOf(options_.loss)),
+      metrics_(MetricsOf(options_)),
       task_(std::move(task)),
       optimizer_(options_.optimizer, task_->tensors().parameters()),
       engine_(options_, *task_, optimizer_, backend, context),
@@ -156,13 +156,18 @@ absl::StatusOr<RunOutcome> Trainer::Run() {
 absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
   RunResult result;
   StopRequest stop = StopRequest::kNone;
-  while (stop == StopRequest::kNone && state_.position.epoch < options_.epochs) {
+  while (stop == StopRequest::kNone && !IsTrained()) {
     PF_ASSIGN_OR_RETURN(stop, TrainEpoch());
     if (stop == StopRequest::kNone) {
       PF_ASSIGN_OR_RETURN(stop, FinishEpoch());
     }
   }
   if (stop == StopRequest::kNone) {
+    if (state_.position.epoch < options_.epochs) {
+      context_.Log(LogLevel::kInfo,
+                   absl::StrFormat("ended after epoch %d of %d: none of the last %d validated better than epoch %d",
+                                   state_.position.epoch, options_.epochs, options_.patience, state_.best_epoch));
+    }
     PF_ASSIGN_OR_RETURN(stop, Test(result));
   }
   if (stop != StopRequest::kNone) {
@@ -175,10 +180,17 @@ absl::StatusOr<RunOutcome> Trainer::RunToEnd() {
   }
   result.best_epoch = state_.best_epoch;
   result.best_valid_metric = state_.best_valid_metric;
+  result.best_valid_metrics = state_.best_valid_metrics;
   result.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
   result.mean_step_milliseconds = run_steps_ > 0 ? 1e3 * step_seconds_ / static_cast<double>(run_steps_) : 0;
   result.num_parameters = task_->tensors().num_parameter_values();
   return RunOutcome{.end = RunEnd::kSucceeded, .result = result};
+}
+
+bool Trainer::IsTrained() const {
+  const int64_t done = state_.position.epoch;
+  return done >= options_.epochs ||
+         (options_.patience > 0 && state_.best_epoch > 0 && done - state_.best_epoch >= options_.patience);
 }
 
 absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
@@ -194,7 +206,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
     progress_.phase_seconds.batch += Seconds(Worked() - begin);
     if (scheduled) {
-      optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches * options_.epochs));
+      optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches, options_.epochs));
     }
     PF_RETURN_IF_ERROR(engine_.Train(*host, state_.step, progress_.phase_seconds));
     ++state_.step;
@@ -232,22 +244,24 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   const EpochMetrics metrics{.epoch = epoch,
                              .train_loss = train_loss,
                              .valid_loss = valid->loss,
-                             .valid_metric = valid->metric,
+                             .valid_metric = valid->metrics.front(),
                              .learning_rate = optimizer_.learning_rate(),
                              .train_seconds = state_.epoch_seconds,
                              .valid_seconds = Seconds(evaluation.Elapsed()),
-                             .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0};
-  if (IsBetter(metric_, valid->metric, state_.best_valid_metric)) {
+                             .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0,
+                             .valid_metrics = valid->metrics};
+  if (IsBetter(metrics_.front(), metrics.valid_metric, state_.best_valid_metric)) {
     nn::CopyInto(task_->tensors().All(), best_);
     state_.best_epoch = epoch;
-    state_.best_valid_metric = valid->metric;
+    state_.best_valid_metric = metrics.valid_metric;
+    state_.best_valid_metrics = valid->metrics;
   }
   state_.position = {epoch, 0};
   state_.epoch_seconds = 0;
   engine_.losses().Reset();
   context_.OnEpoch(metrics);
   // The job's result and its weights are taken from the last checkpoint, so that one must be.
-  if (epoch == options_.epochs) {
+  if (IsTrained()) {
     PF_RETURN_IF_ERROR(SaveCheckpoint());
   } else if (schedule_.Due(state_.step, Worked())) {
     PF_RETURN_IF_ERROR(SaveDueCheckpoint());
@@ -259,7 +273,8 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   const absl::StatusOr<Evaluation> last = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/false);
   if (absl::IsCancelled(last.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(last.status());
-  result.final_test_metric = last->metric;
+  result.final_test_metric = last->metrics.front();
+  result.final_test_metrics = last->metrics;
   result.final_test_loss = last->loss;
 
   // The last weights are in the checkpoint of this step, which a stop does not write again.
@@ -267,7 +282,8 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   const absl::StatusOr<Evaluation> best = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/true);
   if (absl::IsCancelled(best.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(best.status());
-  result.best_test_metric = best->metric;
+  result.best_test_metric = best->metrics.front();
+  result.best_test_metrics = best->metrics;
   result.best_test_loss = best->loss;
   PF_ASSIGN_OR_RETURN(const std::vector<std::string> names, task_->NamesOf(best->ids));
   PF_RETURN_IF_ERROR(
@@ -276,9 +292,10 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
 }
 
 absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_predictions) {
-  return Evaluate(engine_, *task_, split,
-                  {.metric = metric_, .step = state_.step, .keep_predictions = keep_predictions},
-                  [this] { return context_.stop_requested() == StopRequest::kNone; });
+  return Evaluate(
+      engine_, *task_, split,
+      {.loss = options_.loss, .metrics = metrics_, .step = state_.step, .keep_predictions = keep_predictions},
+      [this] { return context_.stop_requested() == StopRequest::kNone; });
 }
 
 absl::Status Trainer::SaveCheckpoint() {
@@ -337,7 +354,7 @@ void Trainer::ReportLookAhead(const BatchStream& stream) {
 
 void Trainer::Report() {
   const int64_t batches = task_->batches_per_epoch();
-  progress_.epoch = std::min(state_.position.epoch + 1, options_.epochs);
+  progress_.epoch = state_.position.epoch + (IsTrained() ? 0 : 1);
   progress_.step_in_epoch = state_.position.batch;
   progress_.steps_per_epoch = batches;
   progress_.step = state_.step;

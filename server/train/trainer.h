@@ -41,6 +41,8 @@ class Trainer {
           std::unique_ptr<Task> task);
 
   // Each returns the StopRequest that ended it early; kNone: it came to its end.
+  // Whether every epoch is done, or so many without a better validation as the job's patience is.
+  bool IsTrained() const;
   absl::StatusOr<StopRequest> TrainEpoch();
   absl::StatusOr<StopRequest> FinishEpoch();
   absl::StatusOr<StopRequest> Test(RunResult& result);
@@ -72,7 +74,7 @@ class Trainer {
   const std::filesystem::path job_directory_;
   const device::Backend& backend_;
   RunContext& context_;
-  const nn::Metric metric_;
+  const std::vector<nn::Metric> metrics_;
   const std::unique_ptr<Task> task_;
   nn::Optimizer optimizer_;
   StepEngine engine_;

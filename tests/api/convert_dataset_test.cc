@@ -26,6 +26,13 @@ TEST(DatasetToWire, CarriesEveryField) {
   summary.store_bytes = 15;
   summary.split_name = "scaffold";
   summary.inverse_edges_added = true;
+  summary.labels_known = summary.integer_labels = true;
+  summary.min_label = -2;
+  summary.max_label = 17;
+  summary.class_values = {-1, 1};
+  summary.node_feature_origin = "labels from 3";
+  summary.edge_feature_origin = "attributes";
+  summary.duplicate_edges = 18;
   dataset.summary = summary;
   v1::Dataset want;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
@@ -56,6 +63,14 @@ TEST(DatasetToWire, CarriesEveryField) {
           store_bytes: 15
           split: "scaffold"
           inverse_edges_added: true
+          min_label: -2
+          max_label: 17
+          integer_labels: true
+          class_values: -1
+          class_values: 1
+          node_feature_origin: "labels from 3"
+          edge_feature_origin: "attributes"
+          num_duplicate_edges: 18
         }
       )pb",
       &want));

@@ -63,6 +63,7 @@ TEST(ImportOptions, RoundTripEveryField) {
                        '\t',
                        '%',
                        1'000'000};
+  options.tu = {.node_features = data::TuNodeFeatures::kDegree, .one_hot = true, .max_degree = 77};
   options.memory_bytes = uint64_t{512} << 20;
   const data::ImportOptions got = RoundTrip(options);
   EXPECT_EQ(got.source, "/s");
@@ -75,6 +76,7 @@ TEST(ImportOptions, RoundTripEveryField) {
   EXPECT_EQ(got.train_fraction, 0.5);
   EXPECT_EQ(got.valid_fraction, 0);
   EXPECT_EQ(got.edge_list, options.edge_list);
+  EXPECT_EQ(got.tu, options.tu);
   EXPECT_EQ(got.memory_bytes, uint64_t{512} << 20);
 }
 

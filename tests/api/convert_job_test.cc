@@ -125,6 +125,7 @@ TEST(JobSpec, RoundTripsEveryField) {
                                   .schedule = nn::Schedule::kCosine,
                                   .warmup_steps = 19},
                     .loss = nn::Loss::kMse,
+                    .metrics = {nn::Metric::kR2, nn::Metric::kMae},
                     .epochs = 11,
                     .batch_size = 13,
                     .seed = std::numeric_limits<uint64_t>::max(),
@@ -137,7 +138,8 @@ TEST(JobSpec, RoundTripsEveryField) {
                                     .audit_every = 29,
                                     .strict = true,
                                     .max_executables = 31},
-                    .batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 31, .max_edges = 37}};
+                    .batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 31, .max_edges = 37},
+                    .cross_validation = {.folds = 10, .fold = 9, .seed = 41}};
   job.spec.priority = -100;
   v1::CreateJobRequest request;
   *request.mutable_spec() = JobToWire(job).spec();
@@ -305,7 +307,18 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
          r.mutable_spec()->mutable_optimizer()->set_schedule(static_cast<v1::OptimizerSpec::Schedule>(9));
        }},
       {"spec.optimizer.warmup_steps", [](auto& r) { r.mutable_spec()->mutable_optimizer()->set_warmup_steps(-1); }},
-      {"spec.neighbor_sampling", [](auto& r) { r.mutable_spec()->mutable_neighbor_sampling()->add_fan_outs(5); }},
+      {"spec.neighbor_sampling",
+       [](auto& r) {
+         r.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GINE);
+         r.mutable_spec()->mutable_neighbor_sampling()->add_fan_outs(5);
+       }},
+      {"spec.model.norm",
+       [](auto& r) { r.mutable_spec()->mutable_model()->set_norm(static_cast<v1::ModelSpec::Norm>(9)); }},
+      {"spec.model.jumping_knowledge",
+       [](auto& r) {
+         r.mutable_spec()->mutable_model()->set_jumping_knowledge(static_cast<v1::ModelSpec::JumpingKnowledge>(9));
+       }},
+      {"spec.model.heads", [](auto& r) { r.mutable_spec()->mutable_model()->set_heads(65); }},
       {"spec.class_weights", [](auto& r) { r.mutable_spec()->add_class_weights(2); }},
       {"spec.neighbor_sampling.look_ahead",
        [](auto& r) {
@@ -368,6 +381,18 @@ TEST(CreateRequestFromWire, AnUnknownEnumSaysWhatIsAccepted) {
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_THAT(violations[0].description, HasSubstr("9 is unknown"));
   EXPECT_THAT(violations[0].description, HasSubstr("LOSS_L1, LOSS_MSE, LOSS_CROSS_ENTROPY, LOSS_BCE"));
+}
+
+TEST(JobSpec, MetricsAreReadAndEachBadOneNamed) {
+  v1::CreateJobRequest request = Minimal();
+  for (size_t i = 0; i < nn::kMetricNames.rows.size(); ++i) request.mutable_spec()->add_metrics(v1::METRIC_MAE);
+  request.mutable_spec()->set_metrics(1, v1::METRIC_R2);
+  EXPECT_THAT(FromWire(request)->spec.train.metrics.at(1), nn::Metric::kR2);
+  request.mutable_spec()->set_metrics(2, v1::METRIC_UNSPECIFIED);
+  EXPECT_THAT(FieldsOf(Refusal(request)), testing::Contains("spec.metrics[2]"));
+  // A request has room for a million of them.
+  request.mutable_spec()->add_metrics(v1::METRIC_MAE);
+  EXPECT_THAT(FieldsOf(Refusal(request)), ElementsAre("spec.metrics"));
 }
 
 TEST(JobState, RoundTripsThroughTheFilter) {

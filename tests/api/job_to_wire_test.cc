@@ -64,7 +64,7 @@ TEST(JobToWire, CarriesEveryField) {
                                     .budget_bytes = 41,
                                     .used_bytes = 42,
                                     .rows = 43}};
-  job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};
+  job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};  // of before several metrics
   job.result = train::RunResult{1, 2, 3, 4, 5, 6, 7, 8, 9};
   job.resumes = 18;
   job.trouble = {"disk\xff", 2, absl::FromUnixSeconds(1'700'000'009)};
@@ -136,8 +136,13 @@ TEST(JobToWire, CarriesEveryField) {
           valid_seconds: 7
           graphs_per_second: 8
           metric: METRIC_MAE
+          valid_metrics { metric: METRIC_MAE value: 4 }
         }
-        epochs { epoch: 2 metric: METRIC_MAE }
+        epochs {
+          epoch: 2
+          metric: METRIC_MAE
+          valid_metrics { metric: METRIC_MAE }
+        }
         result {
           best_epoch: 1
           best_valid_metric: 2
@@ -149,6 +154,9 @@ TEST(JobToWire, CarriesEveryField) {
           mean_step_milliseconds: 8
           num_parameters: 9
           metric: METRIC_MAE
+          best_valid_metrics { metric: METRIC_MAE value: 2 }
+          best_test_metrics { metric: METRIC_MAE value: 3 }
+          final_test_metrics { metric: METRIC_MAE value: 5 }
         }
         resumes: 18
         last_error: "disk\357\277\275"

@@ -77,6 +77,11 @@ TEST_F(GraphCommandTest, ImportSendsEveryOption) {
                                     "bfloat16",
                                     "--order",
                                     "community",
+                                    "--tu-features",
+                                    "degree",
+                                    "--one-hot",
+                                    "--max-degree",
+                                    "77",
                                     "--memory",
                                     "512MiB"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -90,6 +95,9 @@ TEST_F(GraphCommandTest, ImportSendsEveryOption) {
   EXPECT_EQ(sent.feature_type(), v1::ImportOptions::FEATURE_TYPE_BFLOAT16);
   EXPECT_EQ(sent.order(), v1::ImportOptions::ORDER_COMMUNITY);
   EXPECT_EQ(sent.memory_bytes(), int64_t{512} << 20);
+  EXPECT_EQ(sent.tu().node_features(), v1::TuOptions::NODE_FEATURES_DEGREE);
+  EXPECT_TRUE(sent.tu().one_hot());
+  EXPECT_EQ(sent.tu().max_degree(), 77);
   EXPECT_EQ(sent.edge_list().node_ids(), v1::EdgeListOptions::NODE_IDS_NUMBERS);
   EXPECT_THAT(sent.edge_list().columns(),
               ElementsAre(v1::EdgeListOptions::COLUMN_TIMESTAMP, v1::EdgeListOptions::COLUMN_WEIGHT));

@@ -96,7 +96,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"unknown key at the top", SpecSyntax::kYaml, "dataset: d\nepoch: 3\n",
        "job:2: epoch: unknown key; accepted: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, "
        "priority, "
-       "checkpoint, graph_cache, class_weights, neighbor_sampling, batching"},
+       "checkpoint, graph_cache, class_weights, neighbor_sampling, batching, metrics, cross_validation"},
       {"unknown key within", SpecSyntax::kYaml, "model:\n  layers: 3\n",
        "job:2: model.layers: unknown key; accepted: architecture, hidden_channels, num_layers, pooling, dropout, "
        "lowering"},
@@ -130,7 +130,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
       {"nothing", SpecSyntax::kYaml, "", "job: holds 0 YAML documents; accepted: one, a job's keys and values"},
       {"an empty mapping", SpecSyntax::kYaml, "{}",
        "job:1: is empty; accepted keys: job_id, dataset, model, optimizer, loss, epochs, batch_size, seed, priority, "
-       "checkpoint, graph_cache, class_weights, neighbor_sampling, batching"},
+       "checkpoint, graph_cache, class_weights, neighbor_sampling, batching, metrics, cross_validation"},
       {"two documents", SpecSyntax::kYaml, "dataset: d\n---\ndataset: e\n",
        "job: holds 2 YAML documents; accepted: one, a job's keys and values"},
       {"no YAML", SpecSyntax::kYaml, "dataset: d\nmodel: {\n", "job:3: is no YAML: end of map flow not found"},
@@ -190,6 +190,13 @@ neighbor_sampling:
             want.DebugString());
 }
 
+TEST(SpecFile, MetricsAreAListOfNames) {
+  const v1::JobSpec spec =
+      Parsed(SpecSyntax::kYaml, "metrics: [accuracy, f1-macro]\ncross_validation: {folds: 10, fold: 3}\n").spec();
+  EXPECT_EQ(spec.ShortDebugString(),
+            "metrics: METRIC_ACCURACY metrics: METRIC_F1_MACRO cross_validation { folds: 10 fold: 3 }");
+}
+
 TEST(SpecFile, ABadListNamesItsEntry) {
   const struct {
     const char* text;
@@ -198,6 +205,8 @@ TEST(SpecFile, ABadListNamesItsEntry) {
       {"class_weights: [1, heavy]", "job:1: class_weights[1]: 'heavy'; accepted: a number"},
       {"neighbor_sampling: {fan_outs: [15, [1]]}",
        "job:1: neighbor_sampling.fan_outs[1]: is no single value; accepted: a whole number"},
+      {"metrics: [mae, best]",
+       "job:1: metrics[1]: 'best'; accepted: mae, accuracy, roc-auc, f1-macro, f1-micro, average-precision, rmse, r2"},
       {"neighbor_sampling: {fan_outs: {a: 1}}",
        "job:1: neighbor_sampling.fan_outs: is no list; each entry is a whole number"},
       {"neighbor_sampling: {replace: maybe}", "job:1: neighbor_sampling.replace: 'maybe'; accepted: true, false"},

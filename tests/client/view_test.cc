@@ -55,6 +55,35 @@ TEST(JobView, ShowOfARunningJob) {
             "  1/3      0.9000      0.8000     0.7000     20.0k   0.52 s\n");
 }
 
+TEST(JobView, EveryMetricIsTold) {
+  v1::Job job = SucceededJob();
+  AddEpoch(1, job);
+  job.mutable_spec()->set_loss(v1::JobSpec::LOSS_CROSS_ENTROPY);
+  job.mutable_spec()->mutable_cross_validation()->set_folds(10);
+  job.mutable_spec()->mutable_cross_validation()->set_fold(3);
+  v1::JobResult& result = *job.mutable_result();
+  double value = 0.1;
+  for (const v1::Metric metric : {v1::METRIC_F1_MACRO, v1::METRIC_AVERAGE_PRECISION}) {
+    job.mutable_spec()->add_metrics(metric);
+    for (v1::MetricValue* told : {job.mutable_epochs(0)->add_valid_metrics(), result.add_best_valid_metrics(),
+                                  result.add_best_test_metrics(), result.add_final_test_metrics()}) {
+      told->set_metric(metric);
+      told->set_value(value += 0.1);
+    }
+  }
+  const std::string text = RenderJob(job, kTime, {});
+  EXPECT_THAT(text, testing::HasSubstr("  fold           3 of 10, seed 0\n"));
+  EXPECT_THAT(text,
+              testing::HasSubstr("epoch  train loss  valid loss  valid macro F1  avg. precision  graphs/s     time\n"
+                                 "  1/3      0.9000      0.8000          0.7000          0.6000     20.0k   0.52 s\n"));
+  EXPECT_THAT(text, testing::HasSubstr("  validation macro F1              0.2333\n"
+                                       "  test macro F1, best epoch        0.2400\n"
+                                       "  test macro F1, last epoch        0.2500\n"
+                                       "  validation avg. precision        0.7000\n"
+                                       "  test avg. precision, best epoch  0.8000\n"
+                                       "  test avg. precision, last epoch  0.9000\n"));
+}
+
 TEST(JobView, ShowOfAJobThatWaitsToRunAgain) {
   v1::Job job = RunningJob(2);
   job.set_state(v1::Job::STATE_QUEUED);
@@ -218,6 +247,31 @@ TEST(DatasetView, ALargeGraphSaysWhatItsEdgesCarry) {
   EXPECT_THAT(text, testing::HasSubstr("578,006, directed, 1,000 duplicates dropped, weights, timestamps\n"));
   EXPECT_THAT(text, testing::HasSubstr("edges into one; the source's names kept\n"));
   EXPECT_THAT(text, testing::HasSubstr("targets        none\n"));
+}
+
+TEST(DatasetView, ASetSaysWhatItsClassesWereAndWhatItsFeaturesAreMadeOf) {
+  v1::Dataset dataset = ReadyDataset();
+  v1::GraphSetSummary& summary = *dataset.mutable_graph_set();
+  summary.set_min_label(0);
+  summary.set_max_label(1);
+  summary.set_integer_labels(true);
+  EXPECT_THAT(RenderDataset(dataset, kTime, {}),
+              testing::HasSubstr("targets        1 a graph, 0 labels missing, whole numbers 0 to 1\n"));
+  summary.add_class_values(-1);
+  summary.add_class_values(1);
+  summary.set_node_feature_origin("labels from 3");
+  summary.set_num_duplicate_edges(12);
+  EXPECT_THAT(
+      RenderDataset(dataset, kTime, {}),
+      testing::HasSubstr("  equal edges    12 beyond the first, kept\n"
+                         "  node features  1 column of int32: labels from 3\n"
+                         "  edge features  none\n"
+                         "  targets        1 a graph, 0 labels missing, 2 classes: 0 is -1, 1 is 1 in the source\n"));
+  dataset.mutable_import_options()->set_coalesce(true);
+  EXPECT_THAT(RenderDataset(dataset, kTime, {}), testing::HasSubstr("12 beyond the first, dropped\n"));
+  for (int value = 2; value < 30; ++value) summary.add_class_values(value);
+  EXPECT_THAT(RenderDataset(dataset, kTime, {}), testing::HasSubstr("30 classes: 0 is -1, 1 is 1, 2 is 2, "));
+  EXPECT_THAT(RenderDataset(dataset, kTime, {}), testing::HasSubstr("15 is 15, ... in the source\n"));
 }
 
 TEST(DatasetView, ALargeGraphSaysHowItsRowsLie) {

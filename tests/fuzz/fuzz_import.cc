@@ -11,6 +11,7 @@
 
 #include "data/import/import.h"
 #include "data/store/graph.h"
+#include "data/store/graph_set.h"
 
 namespace permafrost::data {
 namespace {
@@ -57,10 +58,19 @@ void FuzzImport(const FuzzFiles& files, const std::string& source, ImportOptions
     Check(imported.status().code() != absl::StatusCode::kInternal, "internal: " + message);
     return;
   }
+  const auto whole_store = [](uint64_t, uint64_t) { return true; };
+  if (const auto* set_summary = std::get_if<GraphSetSummary>(&*imported)) {
+    const auto set = GraphSet::Open(store);
+    Check(set.ok(), "not opened: " + set.status().ToString());
+    const absl::Status verified = (*set)->VerifyAll(whole_store);
+    Check(verified.ok(), "not whole: " + verified.ToString());
+    Check((*set)->summary().all.edges == set_summary->all.edges, "another summary");
+    return;
+  }
   const auto& summary = std::get<GraphSummary>(*imported);
   const auto graph = Graph::Open(store);
   Check(graph.ok(), "not opened: " + graph.status().ToString());
-  const absl::Status whole = (*graph)->VerifyAll([](uint64_t, uint64_t) { return true; });
+  const absl::Status whole = (*graph)->VerifyAll(whole_store);
   Check(whole.ok(), "not whole: " + whole.ToString());
   Check((*graph)->summary().edges == summary.edges && (*graph)->summary().nodes == summary.nodes, "another summary");
 }

@@ -41,16 +41,26 @@ TEST(JobJsonTest, DoublesRoundTripBitByBit) {
 TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   JobSpec spec;
   spec.train.dataset = DatasetId("zinc-12k");
-  spec.train.model = {nn::Architecture::kGine, 17, 3, nn::Pooling::kSum, 0.25, nn::Lowering::kShapeFree};
-  spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100};
+  spec.train.model = {.architecture = nn::Architecture::kGine,
+                      .hidden_channels = 17,
+                      .num_layers = 3,
+                      .pooling = nn::Pooling::kSum,
+                      .dropout = 0.25,
+                      .virtual_node = true,
+                      .lowering = nn::Lowering::kShapeFree};
+  spec.train.optimizer = {
+      nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100, 0.9, true, 7, 0.3};
   spec.train.loss = nn::Loss::kMse;
   spec.train.epochs = 7;
+  spec.train.patience = 3;
   spec.train.batch_size = 9;
   spec.train.seed = std::numeric_limits<uint64_t>::max();
   spec.train.checkpoint = {11, 5};
   spec.train.graph_cache = {
       graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject, graphcache::Shapes::kLadder, 5, 7, true, 9};
   spec.train.batching = {data::BatchingKind::kBudget, 700, 1500};
+  spec.train.metrics = {nn::Metric::kR2, nn::Metric::kMae};
+  spec.train.cross_validation = {.folds = 10, .fold = 9, .seed = std::numeric_limits<uint64_t>::max()};
   spec.priority = -42;
   const auto back = SpecFromJson(ToJson(spec));
   ASSERT_TRUE(back.ok()) << back.status();
@@ -132,12 +142,20 @@ TEST(JobJsonTest, ProgressRoundTrips) {
 }
 
 TEST(JobJsonTest, ResultRoundTrips) {
-  const train::RunResult result{5, 0.1, 0.2, 0.3, 0.4, 0.5, 60.5, 1.25, 123'456};
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const train::RunResult result{5, 0.1, 0.2, 0.3, 0.4, 0.5, 60.5, 1.25, 123'456, {0.1, kNan}, {0.2, -3}, {0.4, 5}};
   const auto back = ResultFromJson(ToJson(result));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(ToJson(*back), ToJson(result));
   EXPECT_EQ(back->num_parameters, 123'456);
   EXPECT_EQ(back->final_test_metric, 0.4);
+  EXPECT_TRUE(std::isnan(back->best_valid_metrics.at(1)));
+  EXPECT_EQ(back->final_test_metrics.at(1), 5);
+  // Rows of before several metrics.
+  const auto before = ResultFromJson(R"({"best_test_metric":0.5})");
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_TRUE(before->best_test_metrics.empty());
+  EXPECT_TRUE(EpochFromJson(R"({"epoch":3,"valid_metric":0.5})")->valid_metrics.empty());
 }
 
 TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
@@ -146,6 +164,13 @@ TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   JobSpec defaults;
   defaults.train.dataset = DatasetId("zinc");
   EXPECT_EQ(*older, defaults);
+  for (const auto& [name, architecture] :
+       {std::pair{"sage", nn::Architecture::kSage}, {"gcn", nn::Architecture::kGcn}}) {
+    const auto of_nodes = SpecFromJson(absl::StrCat(R"({"dataset":"cora","model":{"architecture":")", name, R"("}})"));
+    ASSERT_TRUE(of_nodes.ok()) << of_nodes.status();
+    EXPECT_EQ(of_nodes->train.model.level, nn::ModelLevel::kNode) << "models had one level each";
+    EXPECT_EQ(of_nodes->train.model.norm, nn::Norm::kNone);
+  }
   const auto before_deaths_were_counted = ProgressFromJson(R"({"checkpoint_step":7})");
   ASSERT_TRUE(before_deaths_were_counted.ok()) << before_deaths_were_counted.status();
   EXPECT_EQ(before_deaths_were_counted->progress.checkpoint_step, 7);
@@ -154,7 +179,8 @@ TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   EXPECT_EQ(ProgressFromJson(R"({"crashes":{"count":2,"checkpoint_step":7}})")->deaths, (Deaths{2, -1, 7}))
       << "before their steps were known";
   EXPECT_FALSE(before_deaths_were_counted->progress.look_ahead.has_value());
-  const auto newer = SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"heads":4}})");
+  const auto newer =
+      SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"of_the_future":4}})");
   ASSERT_TRUE(newer.ok()) << newer.status();
   EXPECT_EQ(*newer, defaults);
 }

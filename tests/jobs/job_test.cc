@@ -58,6 +58,11 @@ TEST(JobSpecTest, DefaultsAndBoundsAreValid) {
       [](JobSpec& s) { s.train.model.num_layers = 64; },
       [](JobSpec& s) { s.train.checkpoint.keep = 100; },
       [](JobSpec& s) { s.train.seed = std::numeric_limits<uint64_t>::max(); },
+      [](JobSpec& s) { s.train.loss = nn::Loss::kCrossEntropy; },
+      [](JobSpec& s) {
+        s.train.cross_validation = {.folds = 3, .fold = 2, .seed = 7};
+        s.train.metrics = {nn::Metric::kR2, nn::Metric::kRmse, nn::Metric::kMae};
+      },
       [](JobSpec& s) { s.priority = -100; },
       [](JobSpec& s) { s.priority = 100; },
   };
@@ -95,16 +100,50 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
       {"spec.checkpoint.every_steps", "-1", [](JobSpec& s) { s.train.checkpoint.every_steps = -1; }},
       {"spec.checkpoint.keep", "0", [](JobSpec& s) { s.train.checkpoint.keep = 0; }},
       {"spec.checkpoint.keep", "101", [](JobSpec& s) { s.train.checkpoint.keep = 101; }},
-      {"spec.loss", "cross-entropy", [](JobSpec& s) { s.train.loss = nn::Loss::kCrossEntropy; }},
+      {"spec.metrics[0]", "accuracy does not measure loss l1; accepted: mae, rmse, r2",
+       [](JobSpec& s) { s.train.metrics = {nn::Metric::kAccuracy}; }},
+      {"spec.metrics[0]", "r2 does not measure loss cross-entropy; accepted: accuracy, roc_auc, f1_macro",
+       [](JobSpec& s) {
+         s.train.loss = nn::Loss::kCrossEntropy;
+         s.train.metrics = {nn::Metric::kR2};
+       }},
+      {"spec.metrics[2]", "mae stands there already",
+       [](JobSpec& s) {
+         s.train.metrics = {nn::Metric::kMae, nn::Metric::kR2, nn::Metric::kMae};
+       }},
+      {"spec.cross_validation.folds", "2 is outside 3..1000",
+       [](JobSpec& s) { s.train.cross_validation = {.folds = 2}; }},
+      {"spec.cross_validation.folds", "0 is outside 3..1000",
+       [](JobSpec& s) { s.train.cross_validation = {.fold = 1}; }},
+      {"spec.cross_validation.fold", "10 is outside 0..9",
+       [](JobSpec& s) { s.train.cross_validation = {.folds = 10, .fold = 10}; }},
       {"spec.class_weights", "l1",
        [](JobSpec& s) {
          s.train.class_weights = {1, 2};
        }},
-      {"spec.neighbor_sampling", "gine",
+      {"spec.neighbor_sampling", "a set of graphs",
        [](JobSpec& s) {
          s.train.nodes.fan_outs = {10, 10, 10, 10};
        }},
-      {"spec.neighbor_sampling", "gine", [](JobSpec& s) { s.train.nodes.look_ahead = 9; }},
+      {"spec.neighbor_sampling", "a set of graphs", [](JobSpec& s) { s.train.nodes.look_ahead = 9; }},
+      {"spec.model.heads", "65", [](JobSpec& s) { s.train.model.heads = 65; }},
+      {"spec.model.heads", "accepted: for gatv2", [](JobSpec& s) { s.train.model.heads = 2; }},
+      {"spec.model.heads", "3 heads do not divide 64",
+       [](JobSpec& s) {
+         s.train.model.architecture = nn::Architecture::kGatv2;
+         s.train.model.heads = 3;
+       }},
+      {"spec.model.input_dropout", "accepted: for one large graph",
+       [](JobSpec& s) { s.train.model.input_dropout = 0.5; }},
+      {"spec.model.normalize_features", "accepted: for one large graph",
+       [](JobSpec& s) { s.train.model.normalize_features = true; }},
+      {"spec.patience", "-1", [](JobSpec& s) { s.train.patience = -1; }},
+      {"spec.optimizer.momentum", "1.5", [](JobSpec& s) { s.train.optimizer.momentum = 1.5; }},
+      {"spec.optimizer.momentum", "adam; accepted: for sgd", [](JobSpec& s) { s.train.optimizer.momentum = 0.5; }},
+      {"spec.optimizer.nesterov", "without momentum", [](JobSpec& s) { s.train.optimizer.nesterov = true; }},
+      {"spec.optimizer.decay_epochs", "accepted: for step", [](JobSpec& s) { s.train.optimizer.decay_epochs = 3; }},
+      {"spec.optimizer.decay_epochs", "0 is not at least 1",
+       [](JobSpec& s) { s.train.optimizer.schedule = nn::Schedule::kStep; }},
       {"spec.graph_cache.rungs", "65", [](JobSpec& s) { s.train.graph_cache.rungs = 65; }},
       {"spec.batching", "without a bound",
        [](JobSpec& s) { s.train.batching = {.kind = data::BatchingKind::kBudget}; }},
@@ -230,6 +269,14 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
       {"nor budgeted",
        [](auto& t) { t.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 9}; },
        {"spec.batching"}},
+      {"nodes have no folds",
+       [](auto& t) { t.cross_validation = {.folds = 10, .fold = 1}; },
+       {"spec.cross_validation"}},
+      {"several metrics",
+       [](auto& t) {
+         t.metrics = {nn::Metric::kF1Macro, nn::Metric::kAccuracy};
+       },
+       {}},
       {"nothing to pool", [](auto& t) { t.model.pooling = nn::Pooling::kSum; }, {"spec.model.pooling"}},
   };
   for (const auto& c : kCases) {

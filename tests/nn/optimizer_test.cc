@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/ops/adam.h"
@@ -40,6 +41,36 @@ TEST(Optimizer, FollowsThePapers) {
     }
     EXPECT_NEAR(value[1].item<double>(), ReferenceAfter(5, options, 1.5, 0.3), 1e-9)
         << kOptimizerNames.Name(options.algorithm) << " with weight decay " << options.weight_decay;
+  }
+}
+
+TEST(Optimizer, SgdAgreesWithPyTorchsFusedKernel) {
+  const OptimizerOptions kCases[] = {
+      {.algorithm = OptimizerAlgorithm::kSgd, .learning_rate = 0.1},
+      {.algorithm = OptimizerAlgorithm::kSgd, .learning_rate = 0.1, .weight_decay = 0.05, .momentum = 0.9},
+      {.algorithm = OptimizerAlgorithm::kSgd, .learning_rate = 0.1, .momentum = 0.9, .nesterov = true}};
+  for (const OptimizerOptions& options : kCases) {
+    at::manual_seed(1);
+    TensorSet tensors;
+    std::vector<at::Tensor> theirs, momenta, gradients;
+    for (const int64_t size : {1, 7, 64, 10007}) {
+      const at::Tensor value = tensors.AddParameter("w" + std::to_string(size), at::randn({size}));
+      theirs.push_back(value.detach().clone());
+      momenta.push_back(at::zeros({size}));
+    }
+    Optimizer optimizer(options, tensors.parameters());
+    for (int t = 1; t <= 5; ++t) {
+      gradients.clear();
+      for (const at::Tensor& value : theirs) gradients.push_back(at::randn_like(value));
+      optimizer.Step(gradients);
+      at::_fused_sgd_(theirs, gradients, momenta, options.weight_decay, options.momentum, options.learning_rate,
+                      /*dampening=*/0, options.nesterov, /*maximize=*/false, /*is_first_step=*/t == 1);
+    }
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      EXPECT_TRUE(at::allclose(tensors.parameters()[i].value, theirs[i], 1e-5, 1e-6))
+          << "momentum " << options.momentum << (options.nesterov ? ", nesterov" : "");
+    }
+    EXPECT_EQ(optimizer.state().size(), 4U + 2U) << "a momentum each, the step count and the learning rate";
   }
 }
 
@@ -154,6 +185,7 @@ TEST(LearningRate, IsReadAsADoubleOnTheCpu) {
 
 TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
   const OptimizerOptions cosine{.learning_rate = 2, .schedule = Schedule::kCosine, .warmup_steps = 4};
+  const OptimizerOptions linear{.learning_rate = 2, .schedule = Schedule::kLinear, .warmup_steps = 4};
   const OptimizerOptions constant{.learning_rate = 2, .warmup_steps = 4};
   const struct {
     const char* why;
@@ -166,10 +198,19 @@ TEST(LearningRate, WarmsUpThenFollowsItsSchedule) {
                 {"half way", cosine, 54, 104, 1},
                 {"the end", cosine, 104, 104, 0},
                 {"beyond the end", cosine, 200, 104, 0},
+                {"the line begins at the top", linear, 4, 104, 2},
+                {"a quarter of the line", linear, 29, 104, 1.5},
+                {"the line's end", linear, 104, 104, 0},
                 {"constant after warm-up", constant, 54, 104, 2},
                 {"no schedule at all", {.learning_rate = 3}, 7, 104, 3},
                 {"warm-up longer than the job", cosine, 2, 3, 1.5}};
-  for (const auto& c : kCases) EXPECT_NEAR(LearningRateAt(c.options, c.step, c.total), c.want, 1e-12) << c.why;
+  for (const auto& c : kCases) EXPECT_NEAR(LearningRateAt(c.options, c.step, 1, c.total), c.want, 1e-12) << c.why;
+  const OptimizerOptions steps{
+      .learning_rate = 2, .schedule = Schedule::kStep, .warmup_steps = 4, .decay_epochs = 3, .decay_factor = 0.5};
+  // Of epochs with ten steps.
+  for (const auto& [step, want] : {std::pair<int64_t, double>{0, 0.5}, {4, 2}, {29, 2}, {30, 1}, {59, 1}, {60, 0.5}}) {
+    EXPECT_NEAR(LearningRateAt(steps, step, 10, 8), want, 1e-12) << step;
+  }
 }
 
 }  // namespace

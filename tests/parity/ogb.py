@@ -54,6 +54,11 @@ def read_nodes(root):
     return x, torch.cat([pairs, inverses], dim=1)
 
 
+def node_labels(root):
+    """[N] int64: the class of each node."""
+    return torch.from_numpy(_table(pathlib.Path(root) / "raw", "node-label", np.float32)).ravel().long()
+
+
 def split(root, name):
     """Graph ids of a split of the only split folder there."""
     (folder,) = (pathlib.Path(root) / "split").iterdir()

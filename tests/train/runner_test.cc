@@ -50,6 +50,46 @@ TEST_F(RunnerTest, LearnsAndTellsOfIt) {
   EXPECT_EQ(std::count(predictions.begin(), predictions.end(), '\n'), 1 + 10);
 }
 
+// The epoch after which a run ends by its patience, from what all epochs of it would be.
+int64_t EndByPatience(const std::vector<EpochMetrics>& epochs, int64_t patience) {
+  int64_t best = 1;
+  for (const EpochMetrics& epoch : epochs) {
+    if (epoch.valid_metric < epochs[static_cast<size_t>(best - 1)].valid_metric) best = epoch.epoch;
+    if (epoch.epoch - best >= patience) return epoch.epoch;
+  }
+  return std::ssize(epochs);
+}
+
+TEST_F(RunnerTest, PatienceEndsARunAfterEpochsThatGainedNothing) {
+  TrainOptions options = Options();
+  options.epochs = 40;
+  options.optimizer.learning_rate = 0.05;
+  Recorder all;
+  ASSERT_TRUE(Run(options, "all", all).ok());
+  const int64_t end = EndByPatience(all.epochs, 3);
+  ASSERT_LT(end, 40) << "every three epochs gained something";
+  options.patience = 3;
+  Recorder patient;
+  const auto outcome = Run(options, "patient", patient);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->end, RunEnd::kSucceeded);
+  ASSERT_EQ(std::ssize(patient.epochs), end);
+  EXPECT_EQ(outcome->result->best_epoch, end - 3);
+  EXPECT_EQ(patient.progress.epoch, end);
+  EXPECT_EQ(patient.progress.checkpoint_step, end * 9) << "its last weights are kept";
+  EXPECT_THAT(patient.log, HasSubstr("none of the last 3 validated better than epoch " + std::to_string(end - 3)));
+  for (size_t i = 0; i < patient.epochs.size(); ++i) {
+    EXPECT_EQ(patient.epochs[i].valid_metric, all.epochs[i].valid_metric);
+  }
+
+  // Resumed after its last epoch, it does not begin another.
+  Recorder resumed;
+  const auto again = Run(options, "patient", resumed);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(resumed.epochs.empty());
+  EXPECT_EQ(again->result->best_test_metric, outcome->result->best_test_metric);
+}
+
 TEST_F(RunnerTest, EqualSeedsGiveEqualBits) {
   Recorder a, b, c;
   TrainOptions other = Options();

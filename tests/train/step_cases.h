@@ -96,11 +96,14 @@ inline void AddSetCases(const nn::ModelTraits& model, std::vector<StepCase>& cas
   everything.optimizer = {
       .algorithm = nn::OptimizerAlgorithm::kAdamW, .learning_rate = 3e-3, .weight_decay = 0.01, .max_grad_norm = 0.1};
   everything.loss = nn::Loss::kMse;
+  TrainOptions sgd = plain;
+  sgd.optimizer = {.algorithm = nn::OptimizerAlgorithm::kSgd, .learning_rate = 1e-3, .momentum = 0.9, .nesterov = true};
   single.batch_size = 1;  // graphs of one node, and without edges, among them
   single.epochs = 1;
   cases.push_back({name, 100, plain});
   cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
   cases.push_back({name + ", batches of one graph", 60, single});
+  if (model.architecture == nn::Architecture::kGine) cases.push_back({name + ", SGD", 60, sgd});
   for (const ModelParts& parts : kModelParts) {
     TrainOptions options = plain;
     parts.add(options.model);

@@ -25,12 +25,19 @@ struct RecordSchema {
     a("train_fraction", options.train_fraction);
     a("valid_fraction", options.valid_fraction);
     a("edge_list", options.edge_list);
+    a("tu", options.tu);
     a("node_features", options.node_features, kNodeFeatureChoiceNames);
     a("feature_type", options.feature_type, kFeatureTypeNames);
     a("order", options.order, kNodeOrderNames);
     a("memory_bytes", options.memory_bytes);
     a("error", r.error);
     a("starts", r.starts);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<TuOptions>& tu) {
+    a("node_features", tu.node_features, kTuNodeFeaturesNames);
+    a("one_hot", tu.one_hot);
+    a("max_degree", tu.max_degree);
   }
   template <class A>
   static void Fields(A& a, typename A::template Visited<EdgeListOptions>& e) {

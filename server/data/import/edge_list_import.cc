@@ -78,7 +78,7 @@ class FoundEdgeList final : public FoundGraph {
   const SourceFile file_;
 };
 
-absl::StatusOr<std::unique_ptr<FoundSource>> FindEdgeListSource(const ImportOptions& options) {
+absl::StatusOr<std::unique_ptr<FoundSource>> FindEdgeListSource(const ImportOptions& options, const ImportLimits&) {
   PF_ASSIGN_OR_RETURN(auto file, FindFileAt(options.source, options.source.filename().string(), Packing::kFound));
   if (!file) return absl::NotFoundError(absl::StrCat(options.source.string(), ": not found"));
   return std::make_unique<FoundEdgeList>(options, *std::move(file));

@@ -2,6 +2,7 @@
 // Threads: one at a time. Memory: the largest graph.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -23,6 +24,8 @@ class EdgeRows {
   absl::Status Parse(const CsvRows& rows, std::string_view line);
   // source, target: nodes of the graph, from 0.
   void Add(uint32_t source, uint32_t target);
+  // Edges taken in, with inverses.
+  size_t count() const { return file_target_.size(); }
   // After the graph's last edge.
   void Sort();
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
-#include "data/import/statistics.h"
+#include "data/store/statistics.h"
 
 namespace permafrost::data {
 namespace {
@@ -28,6 +28,7 @@ GraphSetBuilder::GraphSetBuilder(const ImportOptions& options, const std::filesy
                                  ImportMonitor& monitor)
     : options_(options), monitor_(monitor), writer_(directory, monitor.stop()), edges_(options.add_inverse_edges) {
   summary_.inverse_edges_added = options.add_inverse_edges;
+  summary_.integer_labels = true;  // until one is not
 }
 
 absl::Status GraphSetBuilder::CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things,
@@ -83,12 +84,24 @@ absl::Status GraphSetBuilder::AddLabels(const CsvRows& rows, std::span<const flo
         writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, static_cast<uint32_t>(labels.size())));
   }
   if (targets != summary_.num_targets) return rows.WidthError(targets, summary_.num_targets, "as the rows before");
-  summary_.num_missing_labels += std::ranges::count_if(labels, [](float label) { return std::isnan(label); });
+  for (const float label : labels) {
+    if (std::isnan(label)) {
+      ++summary_.num_missing_labels;
+      continue;
+    }
+    const auto value = static_cast<double>(label);
+    summary_.integer_labels &= std::floor(value) == value;
+    summary_.min_label = any_label_ ? std::min(summary_.min_label, value) : value;
+    summary_.max_label = any_label_ ? std::max(summary_.max_label, value) : value;
+    any_label_ = true;
+  }
   return writer_.Append(SectionKind::kLabels, labels);
 }
 
 absl::Status GraphSetBuilder::FinishLabels() {
-  if (num_graphs() > 0) return absl::OkStatus();
+  summary_.labels_known = true;
+  summary_.integer_labels &= any_label_;
+  if (summary_.num_targets > 0) return absl::OkStatus();
   return writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, 0);
 }
 
@@ -97,11 +110,11 @@ absl::Status GraphSetBuilder::BeginFeatures(SectionKind kind, const FeatureSumma
   return writer_.Begin(kind, type, static_cast<uint32_t>(features.width));
 }
 
-absl::Status GraphSetBuilder::AddNodeFeatures(const FeatureRows& features) {
+absl::Status GraphSetBuilder::AddNodeFeatures(const FeatureSummary& features, std::span<const std::byte> row) {
   if (!std::exchange(node_features_begun_, true)) {
-    PF_RETURN_IF_ERROR(BeginFeatures(SectionKind::kNodeFeatures, features.summary()));
+    PF_RETURN_IF_ERROR(BeginFeatures(SectionKind::kNodeFeatures, features));
   }
-  return writer_.Append(SectionKind::kNodeFeatures, features.row());
+  return writer_.Append(SectionKind::kNodeFeatures, row);
 }
 
 absl::Status GraphSetBuilder::FinishNodeFeatures(const FeatureRows& features) {
@@ -116,9 +129,9 @@ absl::Status GraphSetBuilder::BeginEdges() {
   return writer_.Begin(SectionKind::kEdgeTarget, ElementType::kUint32);
 }
 
-absl::Status GraphSetBuilder::AddEdgeFeatures(const CsvRows& rows, const FeatureRows& features) {
-  const std::span<const std::byte> row = features.row();
-  if (edge_feature_bytes_ == 0) PF_RETURN_IF_ERROR(BeginFeatures(SectionKind::kEdgeFeatures, features.summary()));
+absl::Status GraphSetBuilder::AddEdgeFeatures(const CsvRows& rows, const FeatureSummary& features,
+                                              std::span<const std::byte> row) {
+  if (edge_feature_bytes_ == 0) PF_RETURN_IF_ERROR(BeginFeatures(SectionKind::kEdgeFeatures, features));
   edge_feature_bytes_ = row.size();
   PF_RETURN_IF_ERROR(CheckMemory(rows, edge_features_.size() + row.size(), "bytes of one graph's edge features",
                                  kBytesPerFeatureByte));

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,17 +56,30 @@ class GraphSetBuilder {
   // Node features: the row that `features` parsed last, one a node. Begun anew when the table turns out to be of
   // another type.
   void BeginNodeFeatures() { node_features_begun_ = false; }
-  absl::Status AddNodeFeatures(const FeatureRows& features);
+  absl::Status AddNodeFeatures(const FeatureRows& features) {
+    return AddNodeFeatures(features.summary(), features.row());
+  }
+  absl::Status AddNodeFeatures(const FeatureSummary& features, std::span<const std::byte> row);
   absl::Status FinishNodeFeatures(const FeatureRows& features);
+  void SetNodeFeatures(FeatureSummary features) { summary_.node_features = std::move(features); }
 
   // Edges, graph by graph, each with the row that `features` parsed last where edges have features. Begun anew as node
   // features are.
   absl::Status BeginEdges();
   void BeginGraphEdges(int64_t graph) { edges_.BeginGraph(graph, NodesOf(graph)), edge_features_.clear(); }
   EdgeRows& edges() { return edges_; }
-  absl::Status AddEdgeFeatures(const CsvRows& rows, const FeatureRows& features);
+  absl::Status AddEdgeFeatures(const CsvRows& rows, const FeatureRows& features) {
+    return AddEdgeFeatures(rows, features.summary(), features.row());
+  }
+  absl::Status AddEdgeFeatures(const CsvRows& rows, const FeatureSummary& features, std::span<const std::byte> row);
   absl::Status FinishGraphEdges();
   absl::Status FinishEdges(const FeatureRows& features);
+  void SetEdgeFeatures(FeatureSummary features) { summary_.edge_features = std::move(features); }
+
+  // What a source's format says beyond that, before Finish: class_values, ..._origin, duplicate_edges.
+  GraphSetSummary& summary() { return summary_; }
+  // Whether `count` things of `bytes_each` fit the memory that an import may take.
+  absl::Status CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things, uint64_t bytes_each) const;
 
   // Joins the sections into the store, synced.
   absl::StatusOr<GraphSetSummary> Finish();
@@ -77,8 +91,6 @@ class GraphSetBuilder {
   }
   // Stored edges for each of the source.
   int64_t edge_factor() const { return options_.add_inverse_edges ? 2 : 1; }
-  // Whether `count` things of `bytes_each` fit the memory that an import may take.
-  absl::Status CheckMemory(const CsvRows& rows, uint64_t count, std::string_view things, uint64_t bytes_each) const;
   absl::Status BeginFeatures(SectionKind kind, const FeatureSummary& features);
 
   const ImportOptions& options_;
@@ -88,7 +100,7 @@ class GraphSetBuilder {
   EdgeRows edges_;
   std::vector<std::byte> edge_features_;  // of one graph, in the source's order
   size_t edge_feature_bytes_ = 0;         // of a row; 0: there was none
-  bool node_features_begun_ = false;
+  bool node_features_begun_ = false, any_label_ = false;
   GraphSetSummary summary_;
 };
 

@@ -15,6 +15,7 @@
 #include "data/import/npy_import.h"
 #include "data/import/ogb_import.h"
 #include "data/import/ogb_nodes_import.h"
+#include "data/import/tu_import.h"
 #include "data/source/import_monitor.h"
 
 namespace permafrost::data {
@@ -24,7 +25,8 @@ namespace fs = std::filesystem;
 
 // Every format, in the order in which kAuto asks whether a directory is of it.
 const auto& Importers() {
-  static const std::array kImporters = {OgbGraphsImporter(), OgbNodesImporter(), NpyImporter(), EdgeListImporter()};
+  static const std::array kImporters = {OgbGraphsImporter(), OgbNodesImporter(), NpyImporter(), TuImporter(),
+                                        EdgeListImporter()};
   return kImporters;
 }
 
@@ -38,7 +40,7 @@ absl::StatusOr<Importer> DetectImporter(const fs::path& source) {
   std::string accepted;
   for (const Importer& importer : Importers()) {
     if (!fs::is_directory(status)) {
-      if (importer.detect == nullptr) return importer;
+      if (importer.detect_file != nullptr ? importer.detect_file(source) : importer.detect == nullptr) return importer;
       continue;
     }
     if (importer.detect == nullptr) continue;
@@ -72,7 +74,7 @@ absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const fs::p
                                        const ImportObserver& observer, std::stop_token stop,
                                        const ImportLimits& limits) {
   PF_ASSIGN_OR_RETURN(const Importer importer, FindImporter(options));
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<FoundSource> source, importer.find(options));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<FoundSource> source, importer.find(options, limits));
   ImportMonitor monitor(source->bytes(), observer, std::move(stop), limits);
   return source->Run(directory, monitor);
 }

@@ -59,7 +59,7 @@ class FoundFiles final : public FoundGraph {
 
 // Importer::find for a source made of the files that `find_files` finds.
 template <auto find_files, class Source>
-absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options) {
+absl::StatusOr<std::unique_ptr<FoundSource>> FindAs(const ImportOptions& options, const ImportLimits&) {
   PF_ASSIGN_OR_RETURN(auto files, find_files(options));
   return std::make_unique<Source>(options, std::move(files));
 }
@@ -70,8 +70,11 @@ struct Importer {
   std::string_view known_by;
   // Whether the directory is of the format; nullptr: the source is a file.
   bool (*detect)(const std::filesystem::path& directory);
-  // Errors: NotFound for missing files, InvalidArgument for files that contradict each other or the options.
-  absl::StatusOr<std::unique_ptr<FoundSource>> (*find)(const ImportOptions& options);
+  // Whether a file is of the format, by its name; nullptr: where `detect` is null too, any file that no other knows.
+  bool (*detect_file)(const std::filesystem::path& file) = nullptr;
+  // Errors: NotFound for missing files, InvalidArgument for files that contradict each other or the options. A file
+  // that has to be read for it is asked for as `limits` say.
+  absl::StatusOr<std::unique_ptr<FoundSource>> (*find)(const ImportOptions& options, const ImportLimits& limits);
 };
 
 }  // namespace permafrost::data

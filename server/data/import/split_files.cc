@@ -14,6 +14,7 @@
 #include "base/string_view.h"
 #include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
+#include "data/store/cross_validation.h"
 
 namespace permafrost::data {
 namespace {
@@ -136,6 +137,27 @@ SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs) {
   out.graphs[0].assign(at(0), at(train));
   out.graphs[1].assign(at(train), at(train + valid));
   out.graphs[2].assign(at(train + valid), ids.end());
+  for (auto& graphs : out.graphs) std::sort(graphs.begin(), graphs.end());
+  return out;
+}
+
+SplitGraphs DrawStratifiedSplit(const ImportOptions& options, std::span<const float> classes) {
+  const std::vector<uint32_t> ids = ShuffledByClass(classes, options.split_seed);
+  const std::array<double, 3> fractions = {options.train_fraction, options.valid_fraction,
+                                           1 - options.train_fraction - options.valid_fraction};
+  SplitGraphs out{.name = "random", .graphs = {}};
+  double dealt = 0;
+  for (const uint32_t graph : ids) {
+    ++dealt;
+    const auto lack = [&](size_t split) {
+      return fractions[split] * dealt - static_cast<double>(out.graphs[split].size());
+    };
+    size_t to = 0;
+    for (size_t split = 1; split < fractions.size(); ++split) {
+      if (fractions[split] > 1e-9 && lack(split) > lack(to)) to = split;
+    }
+    out.graphs[to].push_back(graph);
+  }
   for (auto& graphs : out.graphs) std::sort(graphs.begin(), graphs.end());
   return out;
 }

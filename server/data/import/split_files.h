@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,5 +43,9 @@ absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graph
                                       std::string_view item = "graph");
 // Every graph once, ids rising within a split; equal for equal options on every machine.
 SplitGraphs DrawSplit(const ImportOptions& options, int64_t num_graphs);
+// The same with equal parts of each class in each split: graphs, shuffled and sorted by class (stable), go one after
+// the other to the split that is the farthest below its fraction of those dealt so far. Each split then has its
+// fraction of any run of classes but for one graph or two. classes: of each graph, one number.
+SplitGraphs DrawStratifiedSplit(const ImportOptions& options, std::span<const float> classes);
 
 }  // namespace permafrost::data

@@ -52,6 +52,13 @@ void CheckEdgeList(const EdgeListOptions& edges, Violations& violations) {
   }
 }
 
+void CheckTu(const TuOptions& tu, Violations& violations) {
+  const int64_t most = tu.one_hot ? 4095 : 999'999;
+  if (tu.max_degree >= 1 && tu.max_degree <= most) return;
+  violations.Add("options.tu.max_degree",
+                 absl::StrCat(tu.max_degree, " is outside 1..", most, tu.one_hot ? ", one-hot" : ""));
+}
+
 // What only one large graph can be asked for.
 void CheckLayout(const ImportOptions& options, Violations& violations) {
   const auto refuse = [&violations](std::string_view field, std::string_view value, std::string_view accepted) {
@@ -71,7 +78,9 @@ absl::Status CheckImportOptions(const ImportOptions& options) {
   if (options.source.empty()) violations.Add("options.source_path", "empty; name a file or a directory on the server");
   CheckSplit(options, violations);
   CheckEdgeList(options.edge_list, violations);
-  if (options.format == ImportFormat::kOgbGraphs) CheckLayout(options, violations);
+  CheckTu(options.tu, violations);
+  if (options.format == ImportFormat::kOgbGraphs || options.format == ImportFormat::kTu)
+    CheckLayout(options, violations);
   if (options.memory_bytes != 0 && options.memory_bytes < kLeastMemory) {
     violations.Add("options.memory_bytes",
                    absl::StrCat(options.memory_bytes, " is neither 0 nor at least ", kLeastMemory, " (16 MiB)"));

@@ -20,12 +20,14 @@ enum class ImportFormat {
   kOgbNodes,   // one graph: OGB's node-property CSV layout
   kEdgeList,   // one graph: a file of edges, and what stands beside it
   kNpy,        // one graph: a directory of NPY and NPZ files
+  kTu,         // many small graphs: TUDataset's text files, in a directory or a ZIP archive
 };
-inline constexpr EnumNames<ImportFormat, 5> kImportFormatNames{{{{ImportFormat::kAuto, "auto"},
+inline constexpr EnumNames<ImportFormat, 6> kImportFormatNames{{{{ImportFormat::kAuto, "auto"},
                                                                  {ImportFormat::kOgbGraphs, "ogb-graphs"},
                                                                  {ImportFormat::kOgbNodes, "ogb-nodes"},
                                                                  {ImportFormat::kEdgeList, "edge-list"},
-                                                                 {ImportFormat::kNpy, "npy"}}}};
+                                                                 {ImportFormat::kNpy, "npy"},
+                                                                 {ImportFormat::kTu, "tu"}}}};
 
 // How the cells of an edge list name nodes.
 enum class NodeIds {
@@ -85,12 +87,37 @@ struct EdgeListOptions {
   bool operator==(const EdgeListOptions&) const = default;
 };
 
+// Which node features of a TUDataset are taken.
+enum class TuNodeFeatures {
+  kAll,     // attributes and labels, whichever there are; where there are neither, degrees
+  kLabels,  // refused where there are none; so are the attributes
+  kAttributes,
+  kDegree,
+};
+inline constexpr EnumNames<TuNodeFeatures, 4> kTuNodeFeaturesNames{{{{TuNodeFeatures::kAll, "all"},
+                                                                     {TuNodeFeatures::kLabels, "labels"},
+                                                                     {TuNodeFeatures::kAttributes, "attributes"},
+                                                                     {TuNodeFeatures::kDegree, "degree"}}}};
+
+struct TuOptions {
+  TuNodeFeatures node_features = TuNodeFeatures::kAll;
+  // Labels and degrees as one-hot float32 columns, as they are beside attributes always; false: an int32 column of
+  // categories each, which models embed.
+  bool one_hot = false;
+  // Of kDegree: a larger degree counts as this one. 1..999,999, or 1..4,095 where
+  // one_hot, which makes no more columns than the set needs.
+  int64_t max_degree = 1000;
+  bool operator==(const TuOptions&) const = default;
+};
+
 struct ImportOptions {
   std::filesystem::path source;
   ImportFormat format = ImportFormat::kAuto;
-  // Store each edge with its inverse, as OGB's reader does. In one large graph a self-loop is its own inverse.
+  // Store each edge with its inverse, as OGB's reader does. In one large graph a self-loop is its own inverse. A
+  // TUDataset has both directions of its edges, which stay as they stand.
   bool add_inverse_edges = true;
-  // One large graph: of several edges with equal ends one is kept, their weights added, the latest timestamp kept.
+  // One large graph: of several edges with equal ends one is kept, their weights added, the latest timestamp kept. Of a
+  // TUDataset the first is kept, with its features.
   bool coalesce = false;
   // One large graph, directed: keep the edges in both orders (walks need the second). Ignored for symmetric ones.
   bool keep_out_edges = true;
@@ -109,6 +136,7 @@ struct ImportOptions {
   double train_fraction = 0.8;
   double valid_fraction = 0.1;
   EdgeListOptions edge_list;
+  TuOptions tu;
   // Bytes of memory for sorting and buffers of one large graph; 0: ImportLimits::memory_bytes. 16 MiB at least.
   uint64_t memory_bytes = 0;
 };

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/source/zip_member.h"
 
 namespace permafrost::data {
 namespace {
@@ -265,6 +266,7 @@ absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonito
 }
 
 absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::Open(const SourceFile& file, ImportMonitor& monitor) {
+  if (file.packing == Packing::kZip) return OpenZipMember(file, file.member, monitor);
   PF_ASSIGN_OR_RETURN(Descriptor opened, OpenSource(file, monitor));
   const Packing packing = file.packing == Packing::kFound ? FindPacking(opened.get()) : file.packing;
   std::unique_ptr<SourceReader> reader = std::make_unique<RawReader>(file.name, std::move(opened), monitor);

@@ -18,8 +18,8 @@
 
 namespace permafrost::data {
 
-// kFound: by the file's first bytes, whatever its name.
-enum class Packing { kPlain, kGzip, kZstd, kFound };
+// kFound: by the file's first bytes, whatever its name. kZip: a member of a ZIP archive.
+enum class Packing { kPlain, kGzip, kZstd, kFound, kZip };
 
 // A longer line is not a row of a table or an edge, but a file of another kind.
 inline constexpr std::size_t kMaxLineBytes = std::size_t{1} << 24;
@@ -29,6 +29,9 @@ struct SourceFile {
   std::string name;  // relative to the source, as messages say it: "raw/edge.csv.gz"
   Packing packing = Packing::kPlain;
   int64_t bytes = 0;  // on disk
+  // Of kZip: the member of the archive at `path`, and the most bytes that it may unpack to; 0: any number.
+  std::string member;
+  uint64_t most_unpacked = 0;
 };
 
 // `stem`.csv.gz, or else `stem`.csv, below `source`; nullopt if there is neither. `stem`: "raw/edge".

@@ -31,6 +31,15 @@ struct GraphSetSummary {
   FeatureSummary node_features, edge_features;
   int64_t num_targets = 0;
   int64_t num_missing_labels = 0;
+  // Over all labels that are there; known: false in stores of versions that did not look.
+  bool labels_known = false, integer_labels = false;
+  double min_label = 0, max_label = 0;
+  // What the source called the classes 0, 1, ... where the import renumbered them, rising; else empty.
+  std::vector<int64_t> class_values;
+  // What the features were made of, where the source's table is not simply taken over: "labels", "degree".
+  std::string node_feature_origin, edge_feature_origin;
+  // Edges beyond the first with equal ends, where the import counted them: dropped by `coalesce`, else kept.
+  int64_t duplicate_edges = 0;
   uint64_t store_bytes = 0;
   std::string split_name;  // "random" for a seeded one
   bool inverse_edges_added = false;

@@ -96,14 +96,23 @@ std::string SummaryToJson(const GraphSetSummary& summary) {
   for (const auto& [split, name] : kSplitNames.rows) {
     splits[std::string(name)] = StatisticsToJson(summary.splits[static_cast<size_t>(split)]);
   }
-  const json j = {{"all", StatisticsToJson(summary.all)},
-                  {"splits", splits},
-                  {"node_features", FeaturesToJson(summary.node_features)},
-                  {"edge_features", FeaturesToJson(summary.edge_features)},
-                  {"num_targets", summary.num_targets},
-                  {"num_missing_labels", summary.num_missing_labels},
-                  {"split_name", summary.split_name},
-                  {"inverse_edges_added", summary.inverse_edges_added}};
+  json j = {{"all", StatisticsToJson(summary.all)},
+            {"splits", splits},
+            {"node_features", FeaturesToJson(summary.node_features)},
+            {"edge_features", FeaturesToJson(summary.edge_features)},
+            {"num_targets", summary.num_targets},
+            {"num_missing_labels", summary.num_missing_labels},
+            {"split_name", summary.split_name},
+            {"inverse_edges_added", summary.inverse_edges_added},
+            {"class_values", summary.class_values},
+            {"node_feature_origin", summary.node_feature_origin},
+            {"edge_feature_origin", summary.edge_feature_origin},
+            {"duplicate_edges", summary.duplicate_edges}};
+  if (summary.labels_known) {
+    j["integer_labels"] = summary.integer_labels;
+    j["min_label"] = summary.min_label;
+    j["max_label"] = summary.max_label;
+  }
   // A split's name is a directory's: any bytes, while JSON is UTF-8.
   return j.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -128,6 +137,18 @@ absl::StatusOr<GraphSetSummary> SummaryFromJson(std::string_view text) {
     j.at("num_missing_labels").get_to(summary.num_missing_labels);
     j.at("split_name").get_to(summary.split_name);
     j.at("inverse_edges_added").get_to(summary.inverse_edges_added);
+    // What follows is not in stores of older versions.
+    const auto read = [&j](const char* field, auto& value) {
+      if (const auto found = j.find(field); found != j.end()) found->get_to(value);
+    };
+    read("class_values", summary.class_values);
+    read("node_feature_origin", summary.node_feature_origin);
+    read("edge_feature_origin", summary.edge_feature_origin);
+    read("duplicate_edges", summary.duplicate_edges);
+    summary.labels_known = j.contains("integer_labels");
+    read("integer_labels", summary.integer_labels);
+    read("min_label", summary.min_label);
+    read("max_label", summary.max_label);
     return summary;
   } catch (const json::exception& e) {
     return absl::DataLossError(e.what());

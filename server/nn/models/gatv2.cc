@@ -68,8 +68,10 @@ Tensor Gatv2::Finish(const Tensor& attended) const {
 
 Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
   const int64_t targets = call.edges.offsets.size(0) - 1;
-  const Tensor left = MultiplyRows(in, left_.weight) + left_.bias;
-  const Tensor right = MultiplyRows(FirstRows(in, targets), right_.weight) + right_.bias;
+  const auto linear = [](const NodeModel::InputRows& rows, const Linear& map) {
+    return rows.dense.defined() ? map(rows.dense) : MultiplyRows(rows, map.weight) + map.bias;
+  };
+  const Tensor left = linear(in, left_), right = linear(FirstRows(in, targets), right_);
   GatEdges edges{.offsets = call.edges.offsets,
                  .sources = call.edges.sources,
                  .transpose = call.edges.transpose,

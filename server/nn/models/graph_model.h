@@ -25,7 +25,7 @@ struct EncoderInput {
 struct GraphModelOptions {
   ModelOptions model;
   EncoderInput node, edge;
-  int64_t num_targets = 1;
+  int64_t num_targets = 1;  // outputs a graph: targets, or classes of cross-entropy
 };
 
 // Threads: the device thread. Owns its tensors.

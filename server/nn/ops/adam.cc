@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "nn/kernels/adam.h"
 #include "nn/ops/operator.h"
@@ -24,20 +25,39 @@ struct Block {
   int64_t begin;
 };
 
-void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
-             Tensor& step, const Tensor& learning_rate, double weight_decay, bool decoupled) {
-  TORCH_CHECK(!parameters.empty() && gradients.size() == parameters.size() && exp_avgs.size() == parameters.size() &&
-                  exp_avg_sqs.size() == parameters.size(),
-              "adam_: ", parameters.size(), " parameters, ", gradients.size(), " gradients, ", exp_avgs.size(), " and ",
-              exp_avg_sqs.size(), " moments");
+// Of all parameters, each of whose `others` is of its shape.
+std::vector<Block> BlocksOf(const char* name, at::TensorList parameters, std::initializer_list<at::TensorList> others) {
+  TORCH_CHECK(!parameters.empty(), name, ": no parameters");
+  for (const at::TensorList list : others) {
+    TORCH_CHECK(list.size() == parameters.size(), name, ": ", parameters.size(), " parameters, ", list.size(),
+                " gradients or moments");
+  }
   std::vector<Block> blocks;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    for (const Tensor* t : {&gradients[i], &exp_avgs[i], &exp_avg_sqs[i]}) {
-      TORCH_CHECK(t->sizes() == parameters[i].sizes() && t->is_contiguous() && parameters[i].is_contiguous(),
-                  "adam_: a gradient or moment of ", t->sizes(), " for a parameter of ", parameters[i].sizes());
+    for (const at::TensorList list : others) {
+      const Tensor& t = list[i];
+      TORCH_CHECK(t.sizes() == parameters[i].sizes() && t.is_contiguous() && parameters[i].is_contiguous(), name,
+                  ": a gradient or moment of ", t.sizes(), " for a parameter of ", parameters[i].sizes());
     }
     for (int64_t begin = 0; begin < parameters[i].numel(); begin += kAdamBlock) blocks.push_back({i, begin});
   }
+  return blocks;
+}
+
+// update(parameter, first value, values)
+template <class Update>
+void ForBlocks(const std::vector<Block>& blocks, at::TensorList parameters, const Update& update) {
+  at::parallel_for(0, std::ssize(blocks), kAdamGrain, [&](int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b) {
+      const auto [i, begin] = blocks[static_cast<size_t>(b)];
+      update(i, begin, std::min(kAdamBlock, parameters[i].numel() - begin));
+    }
+  });
+}
+
+void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
+             Tensor& step, const Tensor& learning_rate, double weight_decay, bool decoupled) {
+  const std::vector<Block> blocks = BlocksOf("adam_", parameters, {gradients, exp_avgs, exp_avg_sqs});
   // Counted once nothing can be wrong any more.
   const float done = ++*step.mutable_data_ptr<float>();
   AdamUpdate update{
@@ -45,13 +65,30 @@ void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList
   update.correction1 = 1 - std::pow(update.beta1, static_cast<double>(done));
   update.correction2 = 1 - std::pow(update.beta2, static_cast<double>(done));
   AT_DISPATCH_FLOATING_TYPES(parameters[0].scalar_type(), "adam_", [&] {
-    at::parallel_for(0, std::ssize(blocks), kAdamGrain, [&](int64_t first, int64_t last) {
-      for (int64_t b = first; b < last; ++b) {
-        const auto [i, begin] = blocks[static_cast<size_t>(b)];
-        AdamStep<scalar_t>(
-            update, std::min(kAdamBlock, parameters[i].numel() - begin),
-            gradients[i].const_data_ptr<scalar_t>() + begin, parameters[i].mutable_data_ptr<scalar_t>() + begin,
-            exp_avgs[i].mutable_data_ptr<scalar_t>() + begin, exp_avg_sqs[i].mutable_data_ptr<scalar_t>() + begin);
+    ForBlocks(blocks, parameters, [&](size_t i, int64_t begin, int64_t size) {
+      AdamStep<scalar_t>(update, size, gradients[i].const_data_ptr<scalar_t>() + begin,
+                         parameters[i].mutable_data_ptr<scalar_t>() + begin,
+                         exp_avgs[i].mutable_data_ptr<scalar_t>() + begin,
+                         exp_avg_sqs[i].mutable_data_ptr<scalar_t>() + begin);
+    });
+  });
+}
+
+void SgdCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList momenta, Tensor& step,
+            const Tensor& learning_rate, double weight_decay, double momentum, bool nesterov) {
+  const std::vector<Block> blocks = BlocksOf("sgd_", parameters, {gradients, momenta});
+  ++*step.mutable_data_ptr<float>();
+  AT_DISPATCH_FLOATING_TYPES(parameters[0].scalar_type(), "sgd_", [&] {
+    const auto rate = static_cast<scalar_t>(*learning_rate.const_data_ptr<double>()),
+               decay = static_cast<scalar_t>(weight_decay), kept = static_cast<scalar_t>(momentum);
+    ForBlocks(blocks, parameters, [&](size_t i, int64_t begin, int64_t size) {
+      const scalar_t* const gradient = gradients[i].const_data_ptr<scalar_t>() + begin;
+      scalar_t *const value = parameters[i].mutable_data_ptr<scalar_t>() + begin,
+                      *const m = momenta[i].mutable_data_ptr<scalar_t>() + begin;
+      for (int64_t k = 0; k < size; ++k) {
+        const scalar_t g = gradient[k] + decay * value[k];
+        m[k] = kept * m[k] + g;
+        value[k] -= rate * (nesterov ? g + kept * m[k] : m[k]);
       }
     });
   });
@@ -61,14 +98,27 @@ constexpr Operator<AdamCpu> kAdam{
     "adam_(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
     "Tensor(d!) step, Tensor learning_rate, float weight_decay, bool decoupled) -> ()"};
 
+constexpr Operator<SgdCpu> kSgd{
+    "sgd_(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] momenta, Tensor(c!) step, Tensor learning_rate, "
+    "float weight_decay, float momentum, bool nesterov) -> ()"};
+
 }  // namespace
 
-TORCH_LIBRARY_FRAGMENT(permafrost, library) { kAdam.Register(library); }
+TORCH_LIBRARY_FRAGMENT(permafrost, library) {
+  kAdam.Register(library);
+  kSgd.Register(library);
+}
 
 void AdamStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                  const std::vector<Tensor>& exp_avgs, const std::vector<Tensor>& exp_avg_sqs, Tensor& step,
                  const Tensor& learning_rate, double weight_decay, bool decoupled) {
   kAdam(parameters, gradients, exp_avgs, exp_avg_sqs, step, learning_rate, weight_decay, decoupled);
+}
+
+void SgdStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
+                const std::vector<Tensor>& momenta, Tensor& step, const Tensor& learning_rate,
+                const SgdOptions& options) {
+  kSgd(parameters, gradients, momenta, step, learning_rate, options.weight_decay, options.momentum, options.nesterov);
 }
 
 }  // namespace permafrost::nn

@@ -1,4 +1,4 @@
-// Adam and AdamW over all of a model's parameters as one operator: permafrost::adam_.
+// Adam and AdamW, and SGD, over all of a model's parameters as one operator each: permafrost::adam_, permafrost::sgd_.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,5 +13,15 @@ namespace permafrost::nn {
 void AdamStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
                  const std::vector<at::Tensor>& exp_avgs, const std::vector<at::Tensor>& exp_avg_sqs, at::Tensor& step,
                  const at::Tensor& learning_rate, double weight_decay, bool decoupled);
+
+struct SgdOptions {
+  double weight_decay = 0, momentum = 0;
+  bool nesterov = false;
+};
+// As above, for g = gradient + weight_decay * value: m = momentum * m + g, value -= learning_rate * m, or with nesterov
+// learning_rate * (g + momentum * m). momenta: one for each parameter, 0 before the first step.
+void SgdStepAll(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+                const std::vector<at::Tensor>& momenta, at::Tensor& step, const at::Tensor& learning_rate,
+                const SgdOptions& options);
 
 }  // namespace permafrost::nn

@@ -29,6 +29,7 @@ TEST(ImportRecord, ComesBackWhole) {
                  .delimiter = '\xa7',
                  .comment = '\0',
                  .num_nodes = 4'294'967'295};
+  o.tu = {.node_features = TuNodeFeatures::kAttributes, .one_hot = true, .max_degree = 12};
   o.node_features = NodeFeatureChoice::kDense;
   o.feature_type = FeatureType::kInt8;
   o.order = NodeOrder::kCommunity;
@@ -48,6 +49,7 @@ TEST(ImportRecord, ComesBackWhole) {
   EXPECT_EQ(read->options.train_fraction, o.train_fraction);
   EXPECT_EQ(read->options.valid_fraction, o.valid_fraction);
   EXPECT_EQ(read->options.edge_list, o.edge_list);
+  EXPECT_EQ(read->options.tu, o.tu);
   EXPECT_EQ(read->options.node_features, o.node_features);
   EXPECT_EQ(read->options.feature_type, o.feature_type);
   EXPECT_EQ(read->options.order, o.order);

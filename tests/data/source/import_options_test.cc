@@ -51,6 +51,16 @@ TEST(ImportOptions, WhatCannotBeIsNamed) {
       {"the least memory", [](ImportOptions& o) { o.memory_bytes = 16 << 20; }, nullptr, nullptr},
       {"less", [](ImportOptions& o) { o.memory_bytes = (16 << 20) - 1; }, "options.memory_bytes",
        "16777215 is neither 0 nor at least 16777216 (16 MiB)"},
+      {"degrees up to the most categories", [](ImportOptions& o) { o.tu.max_degree = 999'999; }, nullptr, nullptr},
+      {"more", [](ImportOptions& o) { o.tu.max_degree = 1'000'000; }, "options.tu.max_degree",
+       "1000000 is outside 1..999999"},
+      {"no degree at all", [](ImportOptions& o) { o.tu.max_degree = 0; }, "options.tu.max_degree",
+       "0 is outside 1..999999"},
+      {"more columns than one-hot makes",
+       [](ImportOptions& o) {
+         o.tu = {.one_hot = true, .max_degree = 4096};
+       },
+       "options.tu.max_degree", "4096 is outside 1..4095, one-hot"},
       {"fractions of more than all", [](ImportOptions& o) { o.valid_fraction = 0.21; }, "options.valid_fraction",
        "with options.train_fraction it makes 1.01, more than 1"},
   };

@@ -1,4 +1,4 @@
-#include "data/import/statistics.h"
+#include "data/store/statistics.h"
 
 #include <algorithm>
 #include <cmath>

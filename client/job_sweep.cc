@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/hash.h"
+#include "client/commands.h"
+#include "client/follow.h"
+#include "client/format.h"
+#include "client/job_create.h"
+#include "client/job_flags.h"
+#include "client/job_view.h"
+#include "client/progress.h"
+#include "client/sweep_plan.h"
+#include "client/sweep_view.h"
+#include "permafrost/v1/job.grpc.pb.h"
+
+namespace permafrost::client {
+namespace {
+
+constexpr int64_t kDefaultMaxJobs = 100;
+
+struct SweepFlags {
+  JobFlags job;
+  std::vector<std::string> vary;
+  bool side_by_side = false;
+  int64_t max_jobs = kDefaultMaxJobs;
+  std::optional<std::string> id;
+  double reconnect_seconds = kDefaultReconnectSeconds;
+};
+
+// One run of the command.
+class Sweep {
+ public:
+  Sweep(Session& session, const SweepFlags& flags)
+      : session_(session),
+        reconnect_(absl::Seconds(flags.reconnect_seconds)),
+        id_(flags.id ? *flags.id : absl::StrCat("sweep-", MakeUuid().substr(0, 8))) {}
+
+  absl::Status Plan(const SweepFlags& flags, const v1::JobSpec& base) {
+    for (const std::string& text : flags.vary) {
+      auto axis = ParseAxis(text);
+      if (!axis.ok()) return axis.status();
+      axes_.push_back(*std::move(axis));
+    }
+    auto plan = PlanSweep(base, axes_, flags.side_by_side, flags.max_jobs);
+    if (!plan.ok()) return plan.status();
+    plan_ = *std::move(plan);
+    return absl::OkStatus();
+  }
+
+  ExitCode Run() {
+    // Nothing is created unless all can be.
+    for (size_t j = 0; j < plan_.size(); ++j) {
+      if (const grpc::Status status = Create(j, /*validate_only=*/true); !status.ok()) return Refused(j, status);
+    }
+    for (size_t j = 0; j < plan_.size(); ++j) {
+      if (const grpc::Status status = Create(j, /*validate_only=*/false); !status.ok()) return Refused(j, status);
+      jobs_.push_back(created_);
+    }
+    if (!session_.json()) {
+      session_.terminal().Line(absl::StrCat("sweep ", OneLine(id_), ": ", plan_.size(), " jobs submitted"));
+    }
+    for (size_t j = 0; j < jobs_.size(); ++j) {
+      const FollowResult result = Watch(j);
+      if (result.end == FollowEnd::kFailed) return session_.Fail(result.failure);
+      if (result.end == FollowEnd::kInterrupted) {
+        return session_.Interrupted(
+            absl::StrCat("the jobs go on; the same command with --id ", OneLine(id_), " comes back to them"));
+      }
+      Told(j);
+    }
+    return Finish();
+  }
+
+ private:
+  // Of equal sweeps and jobs the same, so that a command that is given again finds the jobs of the first one.
+  std::string RequestId(size_t j) const {
+    const std::string text = absl::StrCat(id_, " ", j, " ", plan_[j].spec.SerializeAsString());
+    const Hash128Value hash = Hash128(text.data(), text.size());
+    return UuidOf(hash.high, hash.low);
+  }
+
+  grpc::Status Create(size_t j, bool validate_only) {
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = plan_[j].spec;
+    if (!validate_only) {
+      request.set_job_id(absl::StrCat(id_, "-", j));
+      request.set_request_id(RequestId(j));
+    }
+    request.set_validate_only(validate_only);
+    return CreateJob(session_, request, created_);
+  }
+
+  std::string NameOfJob(size_t j) const {
+    std::vector<std::string> values;
+    for (size_t a = 0; a < axes_.size(); ++a) values.push_back(absl::StrCat(axes_[a].name, "=", plan_[j].values[a]));
+    return OneLine(absl::StrJoin(values, " "));
+  }
+
+  ExitCode Refused(size_t j, const grpc::Status& status) {
+    session_.terminal().Note(absl::StrCat("permafrost: job ", j + 1, " of ", plan_.size(), " (", NameOfJob(j),
+                                          ") is refused",
+                                          jobs_.empty() ? "; nothing was created" : "; those before it go on"));
+    return session_.Fail(status);
+  }
+
+  FollowResult Watch(size_t j) {
+    const auto stub = v1::JobService::NewStub(session_.channel());
+    v1::WatchJobRequest request;
+    request.set_name(jobs_[j].name());
+    std::optional<double> valid_metric;
+    return Follow<v1::Job>(
+        session_, reconnect_, [&](grpc::ClientContext* context) { return stub->WatchJob(context, request); },
+        [&](const v1::Job& job) {
+          jobs_[j] = job;
+          if (!job.epochs().empty()) valid_metric = job.epochs().rbegin()->valid_metric();
+          if (!session_.json()) {
+            const RenderStyle style = session_.terminal().style();
+            const std::string head = absl::StrCat(j + 1, "/", jobs_.size(), "  ");
+            RenderStyle rest = style;
+            rest.width = std::max(1, style.width - DisplayWidth(head));
+            session_.terminal().Live(absl::StrCat(head, RenderJobProgress(ToSnapshot(job, valid_metric), rest)));
+          }
+          return IsTerminal(job.state());
+        },
+        /*ok_is_end=*/false);
+  }
+
+  void Told(size_t j) {
+    if (session_.json()) return;
+    const v1::Job& job = jobs_[j];
+    std::string line = absl::StrCat(j + 1, "/", jobs_.size(), "  ", NameOfJob(j), "  ", StateName(job.state()));
+    if (job.has_result()) {
+      absl::StrAppend(&line, "  valid ", MetricName(job), " ", MetricText(job.result().best_valid_metric()), "  test ",
+                      MetricText(job.result().best_test_metric()));
+    }
+    if (!job.error().empty()) absl::StrAppend(&line, ": ", OneLine(job.error()));
+    session_.terminal().Line(line);
+  }
+
+  ExitCode Finish() {
+    session_.terminal().ClearLive();
+    if (session_.json()) {
+      session_.Print(SweepToJson(id_, axes_, plan_, jobs_));
+    } else {
+      session_.Print(absl::StrCat("\n", RenderSweep(axes_, plan_, jobs_, session_.terminal().style())));
+    }
+    const auto bad =
+        std::ranges::count_if(jobs_, [](const v1::Job& job) { return job.state() != v1::Job::STATE_SUCCEEDED; });
+    if (bad == 0) return ExitCode::kOk;
+    return session_.Fail(EndedBadlyFailure(
+        absl::StrCat(bad, " of the ", jobs_.size(), " jobs of sweep ", OneLine(id_), " did not succeed")));
+  }
+
+  Session& session_;
+  const absl::Duration reconnect_;
+  const std::string id_;
+  std::vector<SweepAxis> axes_;
+  std::vector<SweepJob> plan_;
+  v1::Job created_;
+  std::vector<v1::Job> jobs_;
+};
+
+ExitCode RunSweep(Session& session, const SweepFlags& flags) {
+  v1::CreateJobRequest request;
+  ExitCode failed = ExitCode::kOk;
+  if (!ReadJob(flags.job, session, request, failed)) return failed;
+  Sweep sweep(session, flags);
+  if (const absl::Status planned = sweep.Plan(flags, request.spec()); !planned.ok()) {
+    return session.Fail(UsageFailure(std::string(planned.message())));
+  }
+  return sweep.Run();
+}
+
+}  // namespace
+
+void AddJobSweep(CLI::App& job, Command& chosen) {
+  CLI::App* sweep = job.add_subcommand(
+      "sweep", "Queue a job for each combination of values, wait for all, and show one table of what came of them");
+  const auto flags = std::make_shared<SweepFlags>();
+  sweep
+      ->add_option(
+          "--vary", flags->vary,
+          "A field of the job and its values, as fold=0..9 or model.hidden_channels=32,64; several times: every "
+          "combination. Means and standard deviations (population) are over fold, seed and fold-seed")
+      ->required()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("FIELD=VALUES");
+  sweep->add_flag("--side-by-side", flags->side_by_side,
+                  "Take the first value of each --vary, then the second, instead of every combination");
+  sweep->add_option("--max-jobs", flags->max_jobs, absl::StrCat("Refuse to make more (default ", kDefaultMaxJobs, ")"))
+      ->check(CLI::Range(int64_t{1}, int64_t{10'000}).description(""))
+      ->type_name("N");
+  sweep
+      ->add_option(
+          "--id", flags->id,
+          "Begins the jobs' IDs, ID-0, ID-1, ...; the same command with the ID of a sweep that was interrupted "
+          "comes back to its jobs, which went on (default: made up)")
+      ->type_name("ID");
+  AddJobFlags(*sweep, flags->job);
+  AddReconnectOption(*sweep, flags->reconnect_seconds);
+  sweep->callback([flags, &chosen] { chosen = [flags](Session& session) { return RunSweep(session, *flags); }; });
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,176 @@
+#include "client/spec_field.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "base/string_view.h"
+#include "client/format.h"
+#include "permafrost/v1/enum_text.h"
+
+namespace permafrost::client {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+// Flags that are not called as their fields, and words that are a message as well.
+constexpr struct {
+  std::string_view flag, path;
+} kFlags[] = {
+    {"lr", "optimizer.learning_rate"},      {"hidden", "model.hidden_channels"},  {"layers", "model.num_layers"},
+    {"model", "model.architecture"},        {"optimizer", "optimizer.algorithm"}, {"batching", "batching.kind"},
+    {"fold_seed", "cross_validation.seed"},
+};
+
+void AddPaths(const Descriptor& type, const SpecPath& above, std::vector<SpecPath>& paths) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    SpecPath path = above;
+    path.push_back(type.field(i));
+    if (type.field(i)->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (!type.field(i)->is_repeated()) AddPaths(*type.field(i)->message_type(), path, paths);
+    } else {
+      paths.push_back(std::move(path));
+    }
+  }
+}
+
+}  // namespace
+
+std::string AcceptedBy(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return "a whole number of 32 bits";
+    case FieldDescriptor::CPPTYPE_INT64:
+      return "a whole number";
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return "a whole number, 0 or more";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "a number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true, false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return absl::StrJoin(EnumShortNames(*field.enum_type()), ", ");
+    default:
+      return "text";
+  }
+}
+
+bool AddScalar(const FieldDescriptor& field, const std::string& text, Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+    const std::optional<int> value = ParseEnum(*field.enum_type(), text);
+    if (!value) return false;
+    reflection.AddEnumValue(&message, &field, *value);
+    return true;
+  }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+    int64_t value = 0;
+    if (!absl::SimpleAtoi(text, &value)) return false;
+    reflection.AddInt64(&message, &field, value);
+    return true;
+  }
+  double value = 0;
+  if (field.cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE || !absl::SimpleAtod(text, &value)) return false;
+  reflection.AddDouble(&message, &field, value);
+  return true;
+}
+
+bool SetScalar(const FieldDescriptor& field, const std::string& text, Message& message) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  const absl::string_view view(text);
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32: {
+      int32_t value = 0;
+      if (!absl::SimpleAtoi(view, &value)) return false;
+      reflection.SetInt32(&message, &field, value);
+      return true;
+    }
+    case FieldDescriptor::CPPTYPE_INT64: {
+      int64_t value = 0;
+      if (!absl::SimpleAtoi(view, &value)) return false;
+      reflection.SetInt64(&message, &field, value);
+      return true;
+    }
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      uint64_t value = 0;
+      if (!absl::SimpleAtoi(view, &value)) return false;
+      reflection.SetUInt64(&message, &field, value);
+      return true;
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      double value = 0;
+      if (!absl::SimpleAtod(view, &value)) return false;
+      reflection.SetDouble(&message, &field, value);
+      return true;
+    }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      if (text != "true" && text != "false") return false;
+      reflection.SetBool(&message, &field, text == "true");
+      return true;
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const std::optional<int> value = ParseEnum(*field.enum_type(), text);
+      if (!value) return false;
+      reflection.SetEnumValue(&message, &field, *value);
+      return true;
+    }
+    case FieldDescriptor::CPPTYPE_STRING:
+      reflection.SetString(&message, &field, text);
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string PathName(const SpecPath& path) {
+  return absl::StrJoin(path, ".",
+                       [](std::string* out, const FieldDescriptor* field) { absl::StrAppend(out, field->name()); });
+}
+
+absl::StatusOr<SpecPath> FindSpecField(std::string_view name) {
+  std::string wanted = absl::StrReplaceAll(AbslView(name), {{"-", "_"}});
+  for (const auto& [flag, path] : kFlags) {
+    if (wanted == flag) wanted = path;
+  }
+  std::vector<SpecPath> paths;
+  AddPaths(*v1::JobSpec::descriptor(), {}, paths);
+  std::vector<SpecPath> found;
+  for (const SpecPath& path : paths) {
+    if (PathName(path) == wanted) return path;
+    if (path.back()->name() == wanted) found.push_back(path);
+  }
+  std::ranges::sort(found, {}, [](const SpecPath& path) { return std::pair(path.size(), PathName(path)); });
+  const auto join = [](const std::vector<SpecPath>& list) {
+    return absl::StrJoin(list, ", ",
+                         [](std::string* out, const SpecPath& path) { absl::StrAppend(out, PathName(path)); });
+  };
+  if (found.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", OneLine(name), "' is no field of a job; accepted: ", join(paths)));
+  }
+  if (found.size() > 1 && found[0].size() == found[1].size()) {
+    return absl::InvalidArgumentError(absl::StrCat("'", OneLine(name), "' may mean ", join(found)));
+  }
+  return found.front();
+}
+
+absl::Status SetSpecField(const SpecPath& path, const std::string& text, v1::JobSpec& spec) {
+  Message* message = &spec;
+  for (size_t i = 0; i + 1 < path.size(); ++i) message = message->GetReflection()->MutableMessage(message, path[i]);
+  const FieldDescriptor& field = *path.back();
+  if (field.is_repeated()) {
+    return absl::InvalidArgumentError(absl::StrCat(PathName(path), " is a list; a field of one value is accepted"));
+  }
+  if (SetScalar(field, text, *message)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(PathName(path), ": '", OneLine(text), "'; accepted: ", AcceptedBy(field)));
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,36 @@
+// Fields of a job's description as text, by the contract's own description of itself, so that a new field of the
+// contract needs no line here. Threads: pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "permafrost/v1/job.pb.h"
+
+namespace permafrost::client {
+
+// What values of the field's type look like, for messages.
+std::string AcceptedBy(const google::protobuf::FieldDescriptor& field);
+// Sets a field that is no list and no message, or adds to a list. False if `text` is no value of the field's type.
+bool SetScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
+               google::protobuf::Message& message);
+bool AddScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
+               google::protobuf::Message& message);
+
+// From JobSpec down to a field that is no message.
+using SpecPath = std::vector<const google::protobuf::FieldDescriptor*>;
+
+// The field that `name` means: "model.hidden_channels"; the last part alone where it is the only one of its depth or
+// lies less deep than all others of that name; or the flag of `job submit` without its dashes ("lr"). Hyphens count as
+// underscores. Errors: InvalidArgument naming what is like it, or what it may mean.
+absl::StatusOr<SpecPath> FindSpecField(std::string_view name);
+// "model.hidden_channels".
+std::string PathName(const SpecPath& path);
+// InvalidArgument where `text` is no value of the field.
+absl::Status SetSpecField(const SpecPath& path, const std::string& text, v1::JobSpec& spec);
+
+}  // namespace permafrost::client

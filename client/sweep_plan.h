@@ -1,0 +1,39 @@
+// The jobs of a sweep: one description, and the fields that differ.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/spec_field.h"
+#include "permafrost/v1/job.pb.h"
+
+namespace permafrost::client {
+
+struct SweepAxis {
+  std::string name;  // as the user wrote it
+  SpecPath path;
+  std::vector<std::string> values;
+};
+
+struct SweepJob {
+  std::vector<std::string> values;  // of each axis
+  v1::JobSpec spec;
+};
+
+// What "NAME=VALUE,VALUE,..." means; a value "2..5" stands for 2, 3, 4, 5. Errors: InvalidArgument for no field, no or
+// equal values, values that the field cannot hold, more than 10,000.
+absl::StatusOr<SweepAxis> ParseAxis(const std::string& text);
+
+// Every combination of the axes' values, the last axis changing first; side_by_side: the first values of all, then the
+// second ones. Errors: InvalidArgument for more than `most` jobs, an axis that stands twice, and axes of different
+// lengths side by side.
+absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const std::vector<SweepAxis>& axes,
+                                                bool side_by_side, int64_t most);
+
+// Whether jobs that differ in this field alone are repetitions of one: their results are averaged.
+bool IsRepetition(const SpecPath& path);
+
+}  // namespace permafrost::client

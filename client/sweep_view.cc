@@ -1,0 +1,208 @@
+#include "client/sweep_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/format.h"
+#include "client/job_view.h"
+#include "client/table.h"
+#include "nlohmann/json.hpp"
+#include "permafrost/v1/enum_text.h"
+
+namespace permafrost::client {
+namespace {
+
+using Values = google::protobuf::RepeatedPtrField<v1::MetricValue>;
+
+// The metrics that all jobs with a result begin with, so that a column means one thing.
+std::vector<v1::Metric> CommonMetrics(const std::vector<v1::Job>& jobs) {
+  std::vector<v1::Metric> common;
+  bool first = true;
+  for (const v1::Job& job : jobs) {
+    if (!job.has_result()) continue;
+    std::vector<v1::Metric> metrics;
+    for (const v1::MetricValue& value : job.result().best_test_metrics()) metrics.push_back(value.metric());
+    if (std::exchange(first, false)) common = metrics;
+    const auto [end, ignored] = std::ranges::mismatch(common, metrics);
+    common.erase(end, common.end());
+  }
+  return common;
+}
+
+std::optional<double> ValueOf(const v1::Job& job, const Values& values, size_t metric) {
+  if (!job.has_result() || metric >= static_cast<size_t>(values.size())) return std::nullopt;
+  return values.Get(static_cast<int>(metric)).value();
+}
+
+std::string Text(std::optional<double> value) { return value ? MetricText(*value) : kNothing; }
+
+std::string Text(const Spread& spread) {
+  return spread.jobs == 0 ? kNothing : absl::StrCat(MetricText(spread.mean), " ± ", MetricText(spread.deviation));
+}
+
+std::vector<Column> MetricColumns(const std::vector<v1::Metric>& metrics) {
+  std::vector<Column> columns;
+  for (const char* split : {"VALID ", "TEST "}) {
+    for (const v1::Metric metric : metrics) columns.push_back({absl::StrCat(split, MetricName(metric)), Align::kRight});
+  }
+  return columns;
+}
+
+nlohmann::json ToJson(const Spread& spread) {
+  return {{"jobs", spread.jobs}, {"mean", spread.mean}, {"standardDeviation", spread.deviation}};
+}
+
+// JSON has no NaN.
+nlohmann::json NumberJson(std::optional<double> value) {
+  return value && std::isfinite(*value) ? nlohmann::json(*value) : nlohmann::json();
+}
+
+std::string MetricKey(v1::Metric metric) { return EnumShortName(*v1::Metric_descriptor(), metric); }
+
+nlohmann::json ValuesJson(const std::vector<SweepAxis>& axes, const std::vector<std::string>& values,
+                          bool repetitions) {
+  nlohmann::json out = nlohmann::json::object();
+  size_t next = 0;
+  for (const SweepAxis& axis : axes) {
+    if (!repetitions && IsRepetition(axis.path)) continue;
+    out[PathName(axis.path)] = values[next++];
+  }
+  return out;
+}
+
+}  // namespace
+
+Spread SpreadOf(const std::vector<double>& values) {
+  Spread spread{.jobs = static_cast<int64_t>(values.size())};
+  if (values.empty()) return spread;
+  const auto count = static_cast<double>(values.size());
+  for (const double value : values) spread.mean += value / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  spread.deviation = std::sqrt(squares / count);
+  return spread;
+}
+
+std::vector<SweepGroup> GroupsOf(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
+                                 const std::vector<v1::Job>& jobs) {
+  const size_t metrics = CommonMetrics(jobs).size();
+  struct Members {
+    SweepGroup group;
+    std::vector<std::vector<double>> valid, test;
+  };
+  std::vector<Members> all;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    std::vector<std::string> key;
+    for (size_t a = 0; a < axes.size(); ++a) {
+      if (!IsRepetition(axes[a].path)) key.push_back(plan[j].values[a]);
+    }
+    auto found = std::ranges::find(all, key, [](const Members& m) { return m.group.values; });
+    if (found == all.end()) {
+      Members fresh;
+      fresh.group.values = key;
+      fresh.valid.resize(metrics);
+      fresh.test.resize(metrics);
+      found = all.insert(all.end(), std::move(fresh));
+    }
+    ++found->group.jobs;
+    for (size_t m = 0; m < metrics; ++m) {
+      const v1::JobResult& result = jobs[j].result();
+      if (const auto value = ValueOf(jobs[j], result.best_valid_metrics(), m)) found->valid[m].push_back(*value);
+      if (const auto value = ValueOf(jobs[j], result.best_test_metrics(), m)) found->test[m].push_back(*value);
+    }
+  }
+  std::vector<SweepGroup> groups;
+  for (Members& members : all) {
+    for (const auto& values : members.valid) members.group.valid.push_back(SpreadOf(values));
+    for (const auto& values : members.test) members.group.test.push_back(SpreadOf(values));
+    groups.push_back(std::move(members.group));
+  }
+  return groups;
+}
+
+std::string RenderSweep(const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
+                        const std::vector<v1::Job>& jobs, const RenderStyle& style) {
+  const std::vector<v1::Metric> metrics = CommonMetrics(jobs);
+  std::vector<Column> columns;
+  columns.reserve(axes.size());
+  for (const SweepAxis& axis : axes) columns.push_back({OneLine(axis.name), Align::kRight});
+  columns.insert(columns.end(), {{"JOB"}, {"STATE"}, {"BEST EPOCH", Align::kRight}});
+  const std::vector<Column> of_metrics = MetricColumns(metrics);
+  columns.insert(columns.end(), of_metrics.begin(), of_metrics.end());
+  std::vector<std::vector<Cell>> rows;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    const v1::Job& job = jobs[j];
+    std::vector<Cell> row;
+    row.reserve(columns.size());
+    for (const std::string& value : plan[j].values) row.emplace_back(OneLine(value));
+    row.emplace_back(std::string(StripCollection("jobs", job.name())));
+    row.emplace_back(StateName(job.state()));
+    row.emplace_back(job.has_result() ? absl::StrCat(job.result().best_epoch()) : std::string(kNothing));
+    for (size_t m = 0; m < metrics.size(); ++m)
+      row.emplace_back(Text(ValueOf(job, job.result().best_valid_metrics(), m)));
+    for (size_t m = 0; m < metrics.size(); ++m)
+      row.emplace_back(Text(ValueOf(job, job.result().best_test_metrics(), m)));
+    rows.push_back(std::move(row));
+  }
+  std::string out = RenderTable(columns, rows, style);
+  const std::vector<SweepGroup> groups = GroupsOf(axes, plan, jobs);
+  if (groups.size() == jobs.size()) return out;
+  columns.clear();
+  rows.clear();
+  for (const SweepAxis& axis : axes) {
+    if (!IsRepetition(axis.path)) columns.push_back({OneLine(axis.name), Align::kRight});
+  }
+  columns.push_back({"JOBS", Align::kRight});
+  columns.insert(columns.end(), of_metrics.begin(), of_metrics.end());
+  for (const SweepGroup& group : groups) {
+    std::vector<Cell> row;
+    row.reserve(columns.size());
+    for (const std::string& value : group.values) row.emplace_back(OneLine(value));
+    const int64_t counted = group.valid.empty() ? 0 : group.valid.front().jobs;
+    row.emplace_back(counted == group.jobs ? absl::StrCat(group.jobs) : absl::StrCat(counted, " of ", group.jobs));
+    for (const Spread& spread : group.valid) row.emplace_back(Text(spread));
+    for (const Spread& spread : group.test) row.emplace_back(Text(spread));
+    rows.push_back(std::move(row));
+  }
+  return absl::StrCat(out, "\n", RenderTable(columns, rows, style));
+}
+
+std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axes, const std::vector<SweepJob>& plan,
+                        const std::vector<v1::Job>& jobs) {
+  using nlohmann::json;
+  const std::vector<v1::Metric> metrics = CommonMetrics(jobs);
+  json out = {{"sweep", id}, {"jobs", json::array()}, {"groups", json::array()}};
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    const v1::Job& job = jobs[j];
+    json valid = json::object(), test = json::object();
+    for (size_t m = 0; m < metrics.size(); ++m) {
+      valid[MetricKey(metrics[m])] = NumberJson(ValueOf(job, job.result().best_valid_metrics(), m));
+      test[MetricKey(metrics[m])] = NumberJson(ValueOf(job, job.result().best_test_metrics(), m));
+    }
+    out["jobs"].push_back({{"name", job.name()},
+                           {"state", EnumShortName(*v1::Job::State_descriptor(), job.state())},
+                           {"error", job.error()},
+                           {"values", ValuesJson(axes, plan[j].values, /*repetitions=*/true)},
+                           {"bestEpoch", job.result().best_epoch()},
+                           {"trainSeconds", job.result().train_seconds()},
+                           {"valid", valid},
+                           {"test", test}});
+  }
+  for (const SweepGroup& group : GroupsOf(axes, plan, jobs)) {
+    json valid = json::object(), test = json::object();
+    for (size_t m = 0; m < metrics.size(); ++m) {
+      valid[MetricKey(metrics[m])] = ToJson(group.valid[m]);
+      test[MetricKey(metrics[m])] = ToJson(group.test[m]);
+    }
+    out["groups"].push_back({{"values", ValuesJson(axes, group.values, /*repetitions=*/false)},
+                             {"jobs", group.jobs},
+                             {"valid", valid},
+                             {"test", test}});
+  }
+  return out.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,72 @@
+// Features of a TUDataset's nodes or edges: labels, which are categories, and attributes, which are measures, side by
+// side as one table. Threads: one at a time. Memory: a row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/import/tu_files.h"
+#include "data/source/csv_rows.h"
+#include "data/source/import_monitor.h"
+#include "data/store/types.h"
+
+namespace permafrost::data {
+
+// The rows of a table that grows cell by cell. Labels alone: an int32 column each, counted from the column's smallest;
+// with attributes, or where `one_hot`: float32 columns, attributes first, then a column for each number from a label's
+// smallest to its largest, as PyG's TUDataset with use_node_attr.
+class TuFeatures {
+ public:
+  // Reads the labels once through for their ranges. rows: how many each file must have; `why`: where that comes from.
+  static absl::StatusOr<TuFeatures> Open(const TuFiles::Features& files, bool one_hot, int64_t rows,
+                                         const std::string& why, ImportMonitor& monitor);
+
+  // Whether there is anything to read.
+  bool any() const { return labels_.has_value() || attributes_.has_value(); }
+  // Reads the next row. Errors: InvalidArgument naming file, row and cell.
+  absl::Status Next();
+  // After the last row.
+  absl::Status ExpectEnd();
+  // The row read last, and what is known of the table so far.
+  std::span<const std::byte> row() const;
+  const FeatureSummary& summary() const { return summary_; }
+  // For errors about the row read last.
+  const CsvRows& rows() const { return labels_ ? *labels_ : *attributes_; }
+  // "labels", "attributes and one-hot labels", ...
+  std::string origin() const;
+
+ private:
+  struct Label {
+    int64_t min = 0, max = 0;
+    int64_t categories() const { return max - min + 1; }
+  };
+
+  TuFeatures(bool one_hot, int64_t due, std::string why) : one_hot_(one_hot), due_(due), why_(std::move(why)) {}
+  absl::Status ScanLabels(const SourceFile& file, ImportMonitor& monitor);
+  // Calls take(column, value) for each cell of a row of labels.
+  template <class Take>
+  absl::Status ParseLabelRow(const CsvRows& rows, std::string_view line, size_t width, const Take& take) const;
+  absl::Status ParseAttributes(std::string_view line);
+  absl::Status SetUp();
+  bool floats() const { return one_hot_ || attributes_.has_value(); }
+  void Widen();
+
+  bool one_hot_;
+  int64_t due_;
+  std::string why_;
+  std::optional<CsvRows> labels_, attributes_;
+  std::vector<Label> label_columns_;
+  size_t num_attributes_ = 0;  // 0: not known yet
+  FeatureSummary summary_;
+  std::vector<int32_t> ints_;
+  std::vector<float> floats_;
+};
+
+}  // namespace permafrost::data

@@ -1,0 +1,405 @@
+#include "data/import/tu_import.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/import/graph_set_builder.h"
+#include "data/import/label_rows.h"
+#include "data/import/split_files.h"
+#include "data/import/tu_features.h"
+#include "data/import/tu_files.h"
+#include "data/source/cell_number.h"
+#include "data/source/csv_rows.h"
+
+namespace permafrost::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// More different whole numbers than this are values, not classes.
+constexpr size_t kMostClasses = 4096;
+// A label of each graph, and room that a growing vector leaves unused.
+constexpr uint64_t kBytesPerLabel = 12;
+// An edge of one graph as it is told from others with equal ends.
+constexpr uint64_t kBytesPerSeenEdge = 40;
+
+ImportOptions AsTheyStand(ImportOptions options) {
+  options.add_inverse_edges = false;
+  return options;
+}
+
+class TuImport {
+ public:
+  TuImport(const ImportOptions& options, const TuFiles& files, const fs::path& directory, ImportMonitor& monitor)
+      : options_(AsTheyStand(options)), files_(files), monitor_(monitor), builder_(options_, directory, monitor) {}
+
+  absl::StatusOr<GraphSetSummary> Run() {
+    PF_RETURN_IF_ERROR(ReadGraphLabels());
+    PF_RETURN_IF_ERROR(ReadSizes());
+    PF_RETURN_IF_ERROR(builder_.SetSplit(builder_.summary().class_values.empty()
+                                             ? std::nullopt
+                                             : std::optional(DrawStratifiedSplit(options_, labels_))));
+    labels_ = {};
+    PF_RETURN_IF_ERROR(ReadNodeFeatures());
+    PF_RETURN_IF_ERROR(ReadEdges());
+    return builder_.Finish();
+  }
+
+ private:
+  static constexpr std::string_view kOneANode = "one a node, as the rows of NAME_graph_indicator.txt";
+
+  // Reads all labels, renumbers them where they are classes, and writes them.
+  absl::Status ReadGraphLabels() {
+    const auto& file = files_.graph_attributes ? files_.graph_attributes : files_.graph_labels;
+    if (!file) return builder_.FinishLabels();
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(*file, monitor_));
+    std::vector<float> row;
+    std::string_view line;
+    size_t width = 0;
+    for (;;) {
+      PF_ASSIGN_OR_RETURN(const bool more, rows.Next(line));
+      if (!more) break;
+      PF_RETURN_IF_ERROR(ParseLabels(rows, line, row));
+      if (num_graphs_++ == 0) width = row.size();
+      if (row.size() != width) {
+        return rows.WidthError(static_cast<int64_t>(row.size()), static_cast<int64_t>(width), "as the rows before");
+      }
+      PF_RETURN_IF_ERROR(builder_.CheckMemory(rows, labels_.size() + width, "labels", kBytesPerLabel));
+      labels_.insert(labels_.end(), row.begin(), row.end());
+    }
+    if (files_.graph_labels && width == 1) Renumber();
+    for (size_t first = 0; first < labels_.size(); first += width) {
+      PF_RETURN_IF_ERROR(builder_.AddLabels(rows, std::span(labels_).subspan(first, width)));
+    }
+    return builder_.FinishLabels();
+  }
+
+  // Whole numbers become 0, 1, ... in their order.
+  void Renumber() {
+    absl::flat_hash_set<int64_t> seen;
+    for (const float label : labels_) {
+      if (std::isnan(label)) continue;
+      constexpr float kExact = 1 << 24;
+      if (std::floor(label) != label || std::abs(label) > kExact) return;
+      seen.insert(static_cast<int64_t>(label));
+      if (seen.size() > kMostClasses) return;
+    }
+    std::vector<int64_t> values(seen.begin(), seen.end());
+    std::ranges::sort(values);
+    for (float& label : labels_) {
+      if (std::isnan(label)) continue;
+      label = static_cast<float>(std::ranges::lower_bound(values, static_cast<int64_t>(label)) - values.begin());
+    }
+    builder_.summary().class_values = std::move(values);
+  }
+
+  static absl::StatusOr<int64_t> ParseId(const CsvRows& rows, std::string_view field, std::string_view cell) {
+    int64_t value = 0;
+    const IntegerCell parsed = ParseInteger(cell, value);
+    if (parsed == IntegerCell::kOk) return value;
+    return rows.Error(field, absl::StrCat(Quote(cell), parsed == IntegerCell::kOutOfRange ? " is outside 64 bits"
+                                                                                          : " is not an integer"));
+  }
+
+  absl::Status ReadSizes() {
+    PF_RETURN_IF_ERROR(CountNodes());
+    // Ids begin at 1, but some write them from 0: the file is begun anew when one turns up.
+    PF_ASSIGN_OR_RETURN(const bool done, CountEdges());
+    if (done) return builder_.FinishSizes();
+    first_node_ = 0;
+    PF_RETURN_IF_ERROR(CountEdges().status());
+    return builder_.FinishSizes();
+  }
+
+  // The nodes of each graph stand together, the graphs in their order.
+  absl::Status CountNodes() {
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.graph_of_node, monitor_));
+    const bool labelled = files_.graph_labels || files_.graph_attributes;
+    int64_t first_graph = 1, graph = 0, nodes = 0;
+    bool any = false;
+    std::string_view line;
+    for (;;) {
+      PF_ASSIGN_OR_RETURN(const bool more, rows.Next(line));
+      if (!more) break;
+      if (const int64_t cells = CountCells(line); cells != 1) return rows.WidthError(cells, 1, "the graph of a node");
+      Cells cells(line);
+      std::string_view cell;
+      cells.Next(cell);
+      PF_ASSIGN_OR_RETURN(int64_t of, ParseId(rows, "graph", cell));
+      if (!std::exchange(any, true) && of == 0) first_graph = 0;
+      const int64_t last_graph = first_graph + (labelled ? num_graphs_ : GraphSetBuilder::kMaxGraphSize) - 1;
+      if (of < first_graph || of > last_graph) {
+        return rows.Error("graph", absl::StrCat(of, " is outside ", first_graph, "..", last_graph,
+                                                labelled ? " (a graph for each graph label)" : ""));
+      }
+      of -= first_graph;
+      if (of < graph) {
+        return rows.Error("graph", absl::StrCat(of + first_graph, " stands after ", graph + first_graph,
+                                                "; graphs are accepted in rising order"));
+      }
+      for (; graph < of; ++graph, nodes = 0) PF_RETURN_IF_ERROR(builder_.AddNodeCount(rows, nodes));
+      if (++nodes > GraphSetBuilder::kMaxGraphSize) {
+        return rows.Error("graph",
+                          absl::StrCat(of + first_graph, " has more than ", GraphSetBuilder::kMaxGraphSize, " nodes"));
+      }
+    }
+    if (any) PF_RETURN_IF_ERROR(builder_.AddNodeCount(rows, nodes));
+    // Graphs without nodes at the end.
+    while (builder_.num_graphs() < num_graphs_) PF_RETURN_IF_ERROR(builder_.AddNodeCount(rows, 0));
+    num_graphs_ = builder_.num_graphs();
+    return absl::OkStatus();
+  }
+
+  struct Edge {
+    uint32_t source = 0, target = 0;  // within their graph
+  };
+
+  // Reads "source, target" and moves `graph`, whose first node is `node`, on to theirs.
+  absl::StatusOr<Edge> ParseEdge(const CsvRows& rows, std::string_view line, int64_t& graph, int64_t& node) const {
+    Cells cells(line);
+    std::string_view source_cell, target_cell, extra;
+    cells.Next(source_cell);
+    if (!cells.Next(target_cell) || cells.Next(extra)) return rows.WidthError(CountCells(line), 2, "source, target");
+    PF_ASSIGN_OR_RETURN(const int64_t source, ParseNode(rows, "source", source_cell));
+    PF_ASSIGN_OR_RETURN(const int64_t target, ParseNode(rows, "target", target_cell));
+    if (source < node) {
+      return rows.Error("source", absl::StrCat(source + first_node_, " is of a graph before graph ", graph + 1,
+                                               " of the row before; edges are accepted graph by graph"));
+    }
+    for (; source >= node + builder_.NodesOf(graph); ++graph) node += builder_.NodesOf(graph);
+    if (target < node || target >= node + builder_.NodesOf(graph)) {
+      return rows.Error("target",
+                        absl::StrCat(target + first_node_, " is of another graph than source ", source + first_node_,
+                                     ", of graph ", graph + 1, " with the nodes ", node + first_node_, "..",
+                                     node + builder_.NodesOf(graph) - 1 + first_node_));
+    }
+    return Edge{static_cast<uint32_t>(source - node), static_cast<uint32_t>(target - node)};
+  }
+
+  absl::StatusOr<int64_t> ParseNode(const CsvRows& rows, std::string_view field, std::string_view cell) const {
+    PF_ASSIGN_OR_RETURN(const int64_t id, ParseId(rows, field, cell));
+    const int64_t nodes = builder_.num_nodes();
+    if (id < first_node_ || id >= nodes + first_node_) {
+      return rows.Error(field, nodes == 0
+                                   ? absl::StrCat(id, " cannot be: the set has no nodes")
+                                   : absl::StrCat(id, " is outside ", first_node_, "..", nodes - 1 + first_node_));
+    }
+    return id - first_node_;
+  }
+
+  // False if ids turn out to begin at 0.
+  absl::StatusOr<bool> CountEdges() {
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));
+    std::vector<int64_t> counts;  // of the graphs before `graph`
+    absl::flat_hash_set<uint64_t> seen;
+    std::vector<int64_t> degrees;  // of the nodes of `graph`, where they are features
+    int64_t graph = 0, node = 0, edges = 0, duplicates = 0, counted = 0;
+    rows_of_edges_ = 0;
+    const auto finish = [&](int64_t until) {
+      if (counted == until) return;
+      for (; counted < until; ++counted, edges = 0) counts.push_back(edges);
+      seen.clear();
+      degrees.clear();
+    };
+    std::string_view line;
+    for (;;) {
+      PF_ASSIGN_OR_RETURN(const bool more, rows.Next(line));
+      if (!more) break;
+      if (first_node_ == 1 && HasZero(line)) {
+        rows.Rewind();
+        return false;
+      }
+      PF_ASSIGN_OR_RETURN(const Edge edge, ParseEdge(rows, line, graph, node));
+      finish(graph);
+      ++rows_of_edges_;
+      const bool first = seen.insert(uint64_t{edge.source} << 32 | edge.target).second;
+      if (!first) ++duplicates;
+      PF_RETURN_IF_ERROR(builder_.CheckMemory(rows, seen.size(), "different edges of one graph", kBytesPerSeenEdge));
+      if (!first && options_.coalesce) continue;
+      if (files_.degrees) {
+        if (degrees.empty()) degrees.resize(static_cast<size_t>(builder_.NodesOf(graph)));
+        largest_degree_ = std::max(largest_degree_, ++degrees[edge.source]);
+      }
+      if (++edges > GraphSetBuilder::kMaxGraphSize) {
+        return rows.Error(
+            absl::StrCat("graph ", graph + 1, " has more than ", GraphSetBuilder::kMaxGraphSize, " edges"));
+      }
+    }
+    finish(num_graphs_);
+    for (const int64_t count : counts) PF_RETURN_IF_ERROR(builder_.AddEdgeCount(rows, count));
+    builder_.summary().duplicate_edges = duplicates;
+    return true;
+  }
+
+  static bool HasZero(std::string_view line) {
+    Cells cells(line);
+    for (std::string_view cell; cells.Next(cell);) {
+      if (cell == "0") return true;
+    }
+    return false;
+  }
+
+  absl::Status ReadNodeFeatures() {
+    PF_ASSIGN_OR_RETURN(TuFeatures features, TuFeatures::Open(files_.node, options_.tu.one_hot, builder_.num_nodes(),
+                                                              std::string(kOneANode), monitor_));
+    if (!features.any()) return absl::OkStatus();
+    builder_.BeginNodeFeatures();
+    for (int64_t n = 0; n < builder_.num_nodes(); ++n) {
+      PF_RETURN_IF_ERROR(features.Next());
+      PF_RETURN_IF_ERROR(builder_.AddNodeFeatures(features.summary(), features.row()));
+    }
+    PF_RETURN_IF_ERROR(features.ExpectEnd());
+    if (builder_.num_nodes() == 0) return absl::OkStatus();
+    builder_.SetNodeFeatures(features.summary());
+    builder_.summary().node_feature_origin = features.origin();
+    return absl::OkStatus();
+  }
+
+  // Edges, their features, and degrees where they are the features of nodes.
+  absl::Status ReadEdges() {
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));
+    const std::string why = absl::StrCat("one an edge, as the rows of ", files_.edges.name);
+    PF_ASSIGN_OR_RETURN(TuFeatures features,
+                        TuFeatures::Open(files_.edge, options_.tu.one_hot, rows_of_edges_, why, monitor_));
+    PF_RETURN_IF_ERROR(builder_.BeginEdges());
+    builder_.BeginNodeFeatures();
+    absl::flat_hash_set<uint64_t> seen;
+    int64_t begun = -1, graph = 0, node = 0;
+    // Finishes graphs before `until` and begins it.
+    const auto begin = [&](int64_t until) -> absl::Status {
+      while (begun < until) {
+        if (begun >= 0) PF_RETURN_IF_ERROR(FinishGraph(begun));
+        if (++begun == num_graphs_) break;
+        builder_.BeginGraphEdges(begun);
+        seen.clear();
+      }
+      return absl::OkStatus();
+    };
+    for (int64_t row = 0; row < rows_of_edges_; ++row) {
+      PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(rows_of_edges_, "as when it was read first"));
+      PF_ASSIGN_OR_RETURN(const Edge edge, ParseEdge(rows, line, graph, node));
+      PF_RETURN_IF_ERROR(begin(graph));
+      if (features.any()) PF_RETURN_IF_ERROR(features.Next());
+      if (options_.coalesce && !seen.insert(uint64_t{edge.source} << 32 | edge.target).second) continue;
+      builder_.edges().Add(edge.source, edge.target);
+      if (features.any()) {
+        PF_RETURN_IF_ERROR(builder_.AddEdgeFeatures(features.rows(), features.summary(), features.row()));
+      }
+    }
+    PF_RETURN_IF_ERROR(begin(num_graphs_));
+    PF_RETURN_IF_ERROR(rows.ExpectEnd(rows_of_edges_, "as when it was read first"));
+    PF_RETURN_IF_ERROR(FinishDegrees());
+    if (!features.any()) return absl::OkStatus();
+    PF_RETURN_IF_ERROR(features.ExpectEnd());
+    builder_.SetEdgeFeatures(features.summary());
+    if (rows_of_edges_ > 0) builder_.summary().edge_feature_origin = features.origin();
+    return absl::OkStatus();
+  }
+
+  absl::Status FinishGraph(int64_t graph) {
+    if (static_cast<int64_t>(builder_.edges().count()) != builder_.SourceEdgesOf(graph)) {
+      return absl::InvalidArgumentError(absl::StrCat(files_.edges.name, ": changed while it was read"));
+    }
+    PF_RETURN_IF_ERROR(builder_.FinishGraphEdges());
+    return files_.degrees ? AddDegrees(graph) : absl::OkStatus();
+  }
+
+  // How many edges begin in each node of the graph finished last.
+  absl::Status AddDegrees(int64_t graph) {
+    const int64_t most = options_.tu.max_degree;
+    std::vector<int64_t> degrees(static_cast<size_t>(builder_.NodesOf(graph)));
+    for (const uint32_t source : builder_.edges().source()) ++degrees[source];
+    const bool one_hot = options_.tu.one_hot;
+    // No more columns than there are degrees.
+    const int64_t columns = one_hot ? std::min(most, largest_degree_) + 1 : 1;
+    if (degree_features_.width == 0) {
+      degree_features_ = {
+          .type = one_hot ? DataType::kFloat32 : DataType::kInt32, .width = columns, .min = {}, .max = {}};
+      nodes_of_degree_.resize(static_cast<size_t>(columns));
+      degree_features_.min.assign(static_cast<size_t>(degree_features_.width), one_hot ? 1 : static_cast<double>(most));
+      degree_features_.max.assign(static_cast<size_t>(degree_features_.width), 0);
+    }
+    std::vector<float> row(static_cast<size_t>(columns));
+    for (const int64_t degree : degrees) {
+      capped_ += degree > most;
+      const auto value = static_cast<int32_t>(std::min(degree, most));
+      if (one_hot) {
+        row[static_cast<size_t>(value)] = 1;
+        ++nodes_of_degree_[static_cast<size_t>(value)];
+        PF_RETURN_IF_ERROR(builder_.AddNodeFeatures(degree_features_, std::as_bytes(std::span(row))));
+        row[static_cast<size_t>(value)] = 0;
+        continue;
+      }
+      degree_features_.min[0] = std::min<double>(degree_features_.min[0], value);
+      degree_features_.max[0] = std::max<double>(degree_features_.max[0], value);
+      PF_RETURN_IF_ERROR(builder_.AddNodeFeatures(degree_features_, std::as_bytes(std::span(&value, 1))));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FinishDegrees() {
+    if (!files_.degrees || builder_.num_nodes() == 0) return absl::OkStatus();
+    if (options_.tu.one_hot) {
+      for (size_t c = 0; c < nodes_of_degree_.size(); ++c) {
+        degree_features_.min[c] = nodes_of_degree_[c] == builder_.num_nodes() ? 1 : 0;
+        degree_features_.max[c] = nodes_of_degree_[c] > 0 ? 1 : 0;
+      }
+    }
+    builder_.SetNodeFeatures(degree_features_);
+    builder_.summary().node_feature_origin =
+        absl::StrCat(options_.tu.one_hot ? "one-hot " : "", "degrees, at most ", options_.tu.max_degree, " (", capped_,
+                     capped_ == 1 ? " node has more)" : " nodes have more)");
+    return absl::OkStatus();
+  }
+
+  const ImportOptions options_;
+  const TuFiles& files_;
+  ImportMonitor& monitor_;
+  GraphSetBuilder builder_;
+  int64_t num_graphs_ = 0, rows_of_edges_ = 0;
+  int64_t first_node_ = 1;  // the smallest id
+  std::vector<float> labels_;
+  FeatureSummary degree_features_;
+  std::vector<int64_t> nodes_of_degree_;
+  int64_t largest_degree_ = 0, capped_ = 0;
+};
+
+class FoundTu final : public FoundSource {
+ public:
+  FoundTu(const ImportOptions& options, TuFiles files) : options_(options), files_(std::move(files)) {}
+  int64_t bytes() const override { return files_.bytes(); }
+  absl::StatusOr<ImportedSummary> Run(const fs::path& directory, ImportMonitor& monitor) override {
+    return TuImport(options_, files_, directory, monitor).Run();
+  }
+
+ private:
+  const ImportOptions& options_;
+  const TuFiles files_;
+};
+
+absl::StatusOr<std::unique_ptr<FoundSource>> FindTu(const ImportOptions& options, const ImportLimits& limits) {
+  PF_ASSIGN_OR_RETURN(TuFiles files, FindTuFiles(options, limits));
+  return std::make_unique<FoundTu>(options, std::move(files));
+}
+
+}  // namespace
+
+Importer TuImporter() {
+  return {.format = ImportFormat::kTu,
+          .known_by = "NAME_graph_indicator.txt",
+          .detect = &IsTuDirectory,
+          .detect_file = &IsZipName,
+          .find = &FindTu};
+}
+
+}  // namespace permafrost::data

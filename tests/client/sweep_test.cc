@@ -1,0 +1,220 @@
+// `permafrost job sweep`: which jobs it makes, what it says of them, and what a scripted server sees.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/fake_server.h"
+#include "client/program.h"
+#include "client/sample_jobs.h"
+#include "client/sweep_plan.h"
+#include "client/sweep_view.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace permafrost::client {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(SweepPlan, FieldsGoByPathByLastNameAndByFlag) {
+  const struct {
+    const char* name;
+    const char* want;
+  } kNames[] = {
+      {"model.hidden_channels", "model.hidden_channels"},
+      {"hidden-channels", "model.hidden_channels"},
+      {"hidden", "model.hidden_channels"},
+      {"lr", "optimizer.learning_rate"},
+      {"seed", "seed"},  // the less deep one
+      {"fold", "cross_validation.fold"},
+      {"fold-seed", "cross_validation.seed"},
+      {"model", "model.architecture"},
+      {"dataset", "dataset"},
+      {"policy", "graph_cache.policy"},
+  };
+  for (const auto& c : kNames) {
+    const auto path = FindSpecField(c.name);
+    ASSERT_TRUE(path.ok()) << c.name << path.status();
+    EXPECT_EQ(PathName(*path), c.want) << c.name;
+  }
+  EXPECT_THAT(std::string(FindSpecField("channels").status().message()), HasSubstr("'channels' is no field of a job"));
+  EXPECT_THAT(std::string(FindSpecField("max_nodes").status().message()), testing::IsEmpty());
+}
+
+TEST(SweepPlan, AGridChangesItsLastAxisFirstAndAListGoesSideBySide) {
+  v1::JobSpec base;
+  base.set_dataset("mutag");
+  base.set_epochs(5);
+  const std::vector<SweepAxis> axes = {*ParseAxis("hidden=32,64"), *ParseAxis("seed=0..2")};
+  EXPECT_THAT(axes[1].values, ElementsAre("0", "1", "2"));
+  const auto grid = PlanSweep(base, axes, /*side_by_side=*/false, 6);
+  ASSERT_TRUE(grid.ok()) << grid.status();
+  ASSERT_EQ(grid->size(), 6U);
+  EXPECT_THAT((*grid)[1].values, ElementsAre("32", "1"));
+  EXPECT_THAT((*grid)[3].values, ElementsAre("64", "0"));
+  EXPECT_EQ((*grid)[5].spec.model().hidden_channels(), 64);
+  EXPECT_EQ((*grid)[5].spec.seed(), 2U);
+  EXPECT_EQ((*grid)[5].spec.epochs(), 5);
+  EXPECT_EQ((*grid)[5].spec.dataset(), "datasets/mutag");
+  const auto list = PlanSweep(base, {*ParseAxis("hidden=32,64"), *ParseAxis("seed=7,9")}, /*side_by_side=*/true, 2);
+  ASSERT_TRUE(list.ok()) << list.status();
+  ASSERT_EQ(list->size(), 2U);
+  EXPECT_THAT((*list)[1].values, ElementsAre("64", "9"));
+  EXPECT_THAT(std::string(PlanSweep(base, axes, false, 5).status().message()),
+              HasSubstr("--vary makes 6 jobs; --max-jobs accepts 5"));
+  EXPECT_THAT(std::string(PlanSweep(base, axes, true, 100).status().message()),
+              HasSubstr("--side-by-side: hidden has 2 values and seed has 3"));
+  EXPECT_THAT(std::string(PlanSweep(base, {axes[0], axes[0]}, false, 100).status().message()),
+              HasSubstr("model.hidden_channels stands twice"));
+}
+
+TEST(SweepPlan, BadAxesAreNamed) {
+  const struct {
+    const char* text;
+    const char* says;
+  } kCases[] = {
+      {"hidden", "'hidden' is not FIELD=VALUE"},
+      {"nothing=1", "'nothing' is no field of a job; accepted: dataset, model.architecture"},
+      {"hidden=32,x", "model.hidden_channels: 'x'; accepted: a whole number of 32 bits"},
+      {"hidden=", "model.hidden_channels: ''"},
+      {"loss=l1,l2", "loss: 'l2'; accepted: l1, mse, cross-entropy, bce"},
+      {"seed=3..1", "'3..1' is no range"},
+      {"seed=0..99999999", "is no range of 1 to 10000 rising numbers"},
+      {"seed=1,1", "'1' stands twice"},
+      {"class_weights=1", "class_weights is a list"},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_THAT(std::string(ParseAxis(c.text).status().message()), HasSubstr(c.says)) << c.text;
+  }
+}
+
+v1::Job ResultOf(const std::string& id, double valid, double test) {
+  v1::Job job = SucceededJob();
+  job.set_name(absl::StrCat("jobs/", id));
+  v1::MetricValue& v = *job.mutable_result()->add_best_valid_metrics();
+  v.set_metric(v1::METRIC_ACCURACY);
+  v.set_value(valid);
+  v1::MetricValue& t = *job.mutable_result()->add_best_test_metrics();
+  t.set_metric(v1::METRIC_ACCURACY);
+  t.set_value(test);
+  return job;
+}
+
+TEST(SweepView, MeansAreOverFoldsAndSeeds) {
+  v1::JobSpec base;
+  base.set_dataset("mutag");
+  const std::vector<SweepAxis> axes = {*ParseAxis("fold=0,1"), *ParseAxis("hidden=32,64")};
+  const std::vector<SweepJob> plan = *PlanSweep(base, axes, false, 10);
+  std::vector<v1::Job> jobs = {ResultOf("s-0", 0.5, 0.8), ResultOf("s-1", 0.6, 0.7), ResultOf("s-2", 0.7, 0.9),
+                               ResultOf("s-3", 0, 0)};
+  jobs[3].set_state(v1::Job::STATE_FAILED);
+  jobs[3].clear_result();
+  const auto groups = GroupsOf(axes, plan, jobs);
+  ASSERT_EQ(groups.size(), 2U);
+  EXPECT_THAT(groups[0].values, ElementsAre("32"));
+  EXPECT_NEAR(groups[0].test[0].mean, 0.85, 1e-12);
+  EXPECT_NEAR(groups[0].test[0].deviation, 0.05, 1e-12);  // of the population
+  EXPECT_EQ(groups[1].test[0].jobs, 1);
+  EXPECT_EQ(groups[1].jobs, 2);
+  const std::string text = RenderSweep(axes, plan, jobs, {});
+  EXPECT_THAT(text, HasSubstr("fold  hidden  JOB  STATE      BEST EPOCH  VALID accuracy  TEST accuracy\n"));
+  EXPECT_THAT(text, HasSubstr("hidden    JOBS"));
+  EXPECT_THAT(text, HasSubstr("1 of 2"));
+  const json parsed = json::parse(SweepToJson("s", axes, plan, jobs));
+  EXPECT_EQ(parsed["jobs"][3]["state"], "failed");
+  EXPECT_TRUE(parsed["jobs"][3]["test"]["accuracy"].is_null());
+  EXPECT_EQ(parsed["jobs"][2]["values"]["cross_validation.fold"], "1");
+  EXPECT_EQ(parsed["groups"][0]["values"], (json{{"model.hidden_channels", "32"}}));
+  EXPECT_NEAR(parsed["groups"][0]["test"]["accuracy"]["mean"], 0.85, 1e-12);
+}
+
+TEST(SweepView, SpreadsOfNothingAndOfOne) {
+  EXPECT_EQ(SpreadOf({}).jobs, 0);
+  EXPECT_EQ(SpreadOf({3}).mean, 3);
+  EXPECT_EQ(SpreadOf({3}).deviation, 0);
+}
+
+class SweepCommandTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake_.jobs.create = [this](const v1::CreateJobRequest& request, v1::Job& job) {
+      requests_.Add(request);
+      if (request.spec().seed() == refused_) return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no such seed");
+      job = QueuedJob();
+      job.set_name(absl::StrCat("jobs/", request.job_id()));
+      *job.mutable_spec() = request.spec();
+      return grpc::Status::OK;
+    };
+    fake_.jobs.watch = [](const v1::WatchJobRequest& request, grpc::ServerWriter<v1::Job>& writer,
+                          grpc::ServerContext&) {
+      const std::string id = request.name().substr(5);
+      v1::Job job = ResultOf(id, 0.5, id.back() == '0' ? 0.25 : 0.75);
+      writer.Write(job);
+      return grpc::Status::OK;
+    };
+    fake_.Start();
+  }
+  ProgramResult Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--server", fake_.address()});
+    return RunProgram(arguments);
+  }
+
+  FakeServer fake_;
+  Recorder<v1::CreateJobRequest> requests_;
+  uint64_t refused_ = 99;
+};
+
+TEST_F(SweepCommandTest, ChecksAllThenCreatesAllAndShowsATable) {
+  const std::vector<std::string> command = {"job",       "sweep",   "--dataset", "mutag", "--vary",
+                                            "seed=0..1", "--folds", "10",        "--id",  "try"};
+  const ProgramResult result = Run(command);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto sent = requests_.seen();
+  ASSERT_EQ(sent.size(), 4U);
+  EXPECT_TRUE(sent[0].validate_only() && sent[1].validate_only());
+  EXPECT_FALSE(sent[2].validate_only() || sent[3].validate_only());
+  EXPECT_EQ(sent[2].job_id(), "try-0");
+  EXPECT_EQ(sent[3].spec().seed(), 1U);
+  EXPECT_EQ(sent[3].spec().cross_validation().folds(), 10);
+  EXPECT_NE(sent[2].request_id(), sent[3].request_id());
+  EXPECT_THAT(result.out, HasSubstr("sweep try: 2 jobs submitted\n"));
+  EXPECT_THAT(result.out, HasSubstr("2/2  seed=1  succeeded"));
+  EXPECT_THAT(result.out, HasSubstr("0.5000 ± 0.2500"));
+  // The same command finds the same jobs.
+  EXPECT_EQ(Run(command).exit_code, 0);
+  EXPECT_EQ(requests_.seen()[6].request_id(), sent[2].request_id());
+}
+
+TEST_F(SweepCommandTest, JsonIsOneObject) {
+  const ProgramResult result =
+      Run({"--output", "json", "job", "sweep", "--dataset", "mutag", "--vary", "seed=0,1", "--id", "try"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json parsed = json::parse(result.out);
+  EXPECT_EQ(parsed["sweep"], "try");
+  EXPECT_EQ(parsed["jobs"].size(), 2U);
+  EXPECT_EQ(parsed["groups"][0]["test"]["accuracy"]["mean"], 0.5);
+}
+
+TEST_F(SweepCommandTest, NothingIsCreatedUnlessAllCanBe) {
+  refused_ = 1;
+  const ProgramResult result = Run({"job", "sweep", "--dataset", "mutag", "--vary", "seed=0..3"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("job 2 of 4 (seed=1) is refused; nothing was created"));
+  EXPECT_THAT(result.err, HasSubstr("no such seed"));
+  const auto sent = requests_.seen();
+  EXPECT_TRUE(std::ranges::all_of(sent, [](const auto& request) { return request.validate_only(); }));
+}
+
+TEST_F(SweepCommandTest, BadAxesAreUsageErrors) {
+  const ProgramResult result = Run({"job", "sweep", "--dataset", "mutag", "--vary", "nothing=1"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--vary: 'nothing' is no field of a job"));
+  EXPECT_TRUE(requests_.seen().empty());
+}
+
+}  // namespace
+}  // namespace permafrost::client

@@ -1,0 +1,58 @@
+#include "data/store/summary_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace permafrost::data {
+namespace {
+
+using ::testing::ElementsAre;
+
+GraphSetSummary Sample() {
+  GraphSetSummary summary;
+  summary.num_targets = 1;
+  summary.labels_known = summary.integer_labels = true;
+  summary.min_label = 0;
+  summary.max_label = 2;
+  summary.class_values = {-1, 1, 7};
+  summary.node_feature_origin = "labels from 3";
+  summary.edge_feature_origin = "attributes";
+  summary.duplicate_edges = 5;
+  return summary;
+}
+
+TEST(SummaryJson, WhatIsKnownOfLabelsComesBack) {
+  const auto back = SummaryFromJson(SummaryToJson(Sample()));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_TRUE(back->labels_known && back->integer_labels);
+  EXPECT_EQ(back->max_label, 2);
+  EXPECT_THAT(back->class_values, ElementsAre(-1, 1, 7));
+  EXPECT_EQ(back->node_feature_origin, "labels from 3");
+  EXPECT_EQ(back->edge_feature_origin, "attributes");
+  EXPECT_EQ(back->duplicate_edges, 5);
+}
+
+// As sets have it that were imported before their labels were looked at.
+TEST(SummaryJson, AnOlderSummaryKnowsNothingOfItsLabels) {
+  auto json = nlohmann::json::parse(SummaryToJson(Sample()));
+  for (const char* field : {"integer_labels", "min_label", "max_label", "class_values", "node_feature_origin",
+                            "edge_feature_origin", "duplicate_edges"}) {
+    ASSERT_EQ(json.erase(field), 1U) << field;
+  }
+  const auto back = SummaryFromJson(json.dump());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->num_targets, 1);
+  EXPECT_FALSE(back->labels_known);
+  EXPECT_TRUE(back->class_values.empty());
+}
+
+TEST(SummaryJson, AFieldOfAnotherTypeIsDamage) {
+  auto json = nlohmann::json::parse(SummaryToJson(Sample()));
+  json["class_values"] = "none";
+  EXPECT_EQ(SummaryFromJson(json.dump()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace permafrost::data

@@ -1,0 +1,125 @@
+"""Every model against the equal PyG module on real graphs: predictions, and the gradients of a training step.
+
+usage: python -m tests.parity.models_parity_test BIN_DIR SET_DIR GRAPH_DIR
+  SET_DIR: a set of graphs in OGB's CSV layout; GRAPH_DIR: one large graph in it
+
+A job of one step of SGD with learning rate 1 leaves weights that lie the gradient below those of a job whose learning rate
+is next to nothing.
+"""
+
+import csv
+import pathlib
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from tests.parity import ogb
+from tests.parity.daemon import Daemon
+
+from permafrost import models
+
+TOLERANCE = 1e-5
+SKIPPED = 77
+PARTS = ["--norm", "layer", "--residual", "--jumping-knowledge", "cat"]
+SETS = {
+    "gine": [], "gin": [], "gcn": [], "sage": [], "gatv2": ["--heads", "4"],
+    "gine, virtual node": ["--virtual-node"],
+    "gin, residual, max": ["--residual", "--jumping-knowledge", "max"],
+    "gcn, layer norm, residual, cat": PARTS,
+    "sage, no norm": ["--norm", "none"],
+    "gatv2, virtual node, layer norm, residual, cat": ["--virtual-node", *PARTS],
+}
+NODES = {
+    "gin": [], "gcn": [], "sage": [], "gatv2": ["--heads", "4"],
+    "gin, batch norm": ["--norm", "batch"],
+    "gcn, normalized features, residual": ["--normalize-features", "--residual", "--layers", "3"],
+    "sage, batch norm, max": ["--norm", "batch", "--jumping-knowledge", "max"],
+    "gatv2, layer norm, residual, cat": ["--heads", "4", *PARTS],
+}
+
+
+def predictions(path):
+    with open(path) as file:
+        rows = list(csv.reader(file))[1:]
+    return [int(row[0]) for row in rows], torch.tensor([[float(value) for value in row[1:]] for row in rows])
+
+
+def run(daemon, work, dataset, name, flags):
+    """A module with the weights before the step, its gradients by the server, and what the server predicts after it."""
+    step = ["--dataset", dataset, "--model", name.split(",")[0], "--hidden", "32", "--epochs", "1", "--optimizer", "sgd", "--seed", "5"]
+    files = {}
+    for number, rate in enumerate(("1e-30", "1")):
+        job = f"{dataset}-{'-'.join(name.replace(',', '').split())}-{number}"
+        daemon.train(job, *step, "--lr", rate, *flags)
+        for artifact in ("last-weights", "test-predictions"):
+            files[number, artifact] = work / f"{job}.{artifact}"
+            daemon.client("job", "export", job, "--artifact", artifact, "--to", files[number, artifact])
+    module = models.load(files[0, "last-weights"])
+    before, after = (load_file(files[number, "last-weights"]) for number in (0, 1))
+    gradients = {key: before[key] - after[key] for key, _ in module.named_parameters()}
+    return module, gradients, models.load(files[1, "last-weights"]), predictions(files[1, "test-predictions"])
+
+
+def gradient_difference(module, gradients):
+    """Of the loss's gradients, which are there, over the largest of them."""
+    largest = max(parameter.grad.abs().max().item() for parameter in module.parameters())
+    return max((gradients[name] - parameter.grad).abs().max().item() for name, parameter in module.named_parameters()) / largest
+
+
+def relative(made, predicted):
+    return ((made - predicted).abs() / predicted.abs().clamp_min(1)).max().item()
+
+
+def compare(kind, name, made, predicted, module, gradients, untrained):
+    outputs, gradient, control = relative(made, predicted), gradient_difference(module, gradients), relative(untrained, predicted)
+    print(f"{kind:6}  {name:48}  {outputs:.1e}  {gradient:.1e}  {control:.1e}", flush=True)
+    assert outputs <= TOLERANCE, f"{kind}, {name}: outputs differ by {outputs}"
+    assert gradient <= TOLERANCE, f"{kind}, {name}: gradients differ by {gradient}"
+    assert control > 1e-3, f"{kind}, {name}: an untrained module predicts the same"
+
+
+def compare_sets(daemon, work, dataset):
+    graphs = ogb.read(dataset)
+    train, test = (ogb.collate([graphs[i] for i in ogb.split(dataset, split)]) for split in ("train", "test"))
+    for name, flags in SETS.items():
+        module, gradients, after, (ids, predicted) = run(daemon, work, "set", name, ["--layers", "3", "--batch-size", "65536", *flags])
+        assert ids == ogb.split(dataset, "test")
+        F.l1_loss(module.train()(*train[:5]).squeeze(1), train[5]).backward()
+        with torch.no_grad():
+            made, untrained = after.eval()(*test[:5]), models.build(after.spec).eval()(*test[:5])
+        compare("graphs", name, made, predicted, module, gradients, untrained)
+
+
+def compare_nodes(daemon, work, dataset):
+    x, edge_index = ogb.read_nodes(dataset)
+    labels, train, test = ogb.node_labels(dataset), ogb.split(dataset, "train"), ogb.split(dataset, "test")
+    for name, flags in NODES.items():
+        module, gradients, after, (rows, predicted) = run(daemon, work, "graph", name, ["--loss", "cross-entropy", *flags])
+        assert rows == test
+        F.cross_entropy(module.train()(x, edge_index)[train], labels[train]).backward()
+        with torch.no_grad():
+            made, untrained = after.eval()(x, edge_index)[test], models.build(after.spec).eval()(x, edge_index)[test]
+        compare("nodes", name, made, predicted, module, gradients, untrained)
+
+
+def main():
+    bin_dir, graphs, nodes = pathlib.Path(sys.argv[1]), *(pathlib.Path(path).resolve() for path in sys.argv[2:4])
+    torch.set_num_threads(2)
+    print(f"{'of':6}  {'model':48}  outputs  gradients  untrained")
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
+        with Daemon(bin_dir, work / "sets", graphs, import_as="set") as daemon:
+            compare_sets(daemon, work, graphs)
+        if not nodes.is_dir():
+            print(f"skipped: {nodes} is not there")
+            return SKIPPED
+        with Daemon(bin_dir, work / "graphs", nodes, import_as="graph") as daemon:
+            compare_nodes(daemon, work, nodes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
