@@ -14,7 +14,7 @@
 namespace permafrost::data {
 namespace {
 
-const auto kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+const auto kSystemPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
 
 // A mapped file of some pages.
 class PageAdvisorTest : public ::testing::Test {
@@ -23,14 +23,14 @@ class PageAdvisorTest : public ::testing::Test {
 
   void SetUp() override {
     const auto path = dir_.path() / "pages";
-    ASSERT_TRUE(WriteFileSynced(path, std::string(kPages * kPage, 'x')).ok());
+    ASSERT_TRUE(WriteFileSynced(path, std::string(kPages * kSystemPage, 'x')).ok());
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     ASSERT_GE(fd, 0);
-    memory_ = static_cast<std::byte*>(mmap(nullptr, kPages * kPage, PROT_READ, MAP_SHARED, fd, 0));
+    memory_ = static_cast<std::byte*>(mmap(nullptr, kPages * kSystemPage, PROT_READ, MAP_SHARED, fd, 0));
     close(fd);
     ASSERT_NE(memory_, MAP_FAILED);
   }
-  void TearDown() override { munmap(memory_, kPages * kPage); }
+  void TearDown() override { munmap(memory_, kPages * kSystemPage); }
 
   std::span<const std::byte> Bytes(size_t begin, size_t count) const { return {memory_ + begin, count}; }
 
@@ -54,26 +54,31 @@ TEST_F(PageAdvisorTest, MergesByPageAndByGap) {
       {"nothing", {}, 0, 0, 0, 0},
       {"no bytes", {{5, 0}}, 0, 0, 0, 0},
       {"one byte is a page", {{5, 1}}, 0, 0, 1, 1},
-      {"across a border", {{kPage - 1, 2}}, 0, 0, 2, 2},
+      {"across a border", {{kSystemPage - 1, 2}}, 0, 0, 2, 2},
       {"a page asked for twice", {{0, 10}, {100, 10}, {0, 10}}, 0, 0, 1, 1},
-      {"out of order", {{9 * kPage, 1}, {0, 1}, {5 * kPage, 1}}, 0, 0, 3, 3},
-      {"overlapping", {{kPage, 4 * kPage}, {0, 2 * kPage}, {3 * kPage, kPage}}, 0, 0, 5, 5},
-      {"a gap that is small", {{0, 1}, {3 * kPage, 1}}, 2, 0, 2, 4},
-      {"a gap that is too large", {{0, 1}, {4 * kPage, 1}}, 2, 0, 2, 2},
-      {"a budget", {{0, 10 * kPage}, {20 * kPage, 10 * kPage}}, 0, 12, 20, 12},
-      {"a budget of less than a page", {{0, kPage}}, 0, 0, 1, 1},
+      {"out of order", {{9 * kSystemPage, 1}, {0, 1}, {5 * kSystemPage, 1}}, 0, 0, 3, 3},
+      {"overlapping",
+       {{kSystemPage, 4 * kSystemPage}, {0, 2 * kSystemPage}, {3 * kSystemPage, kSystemPage}},
+       0,
+       0,
+       5,
+       5},
+      {"a gap that is small", {{0, 1}, {3 * kSystemPage, 1}}, 2, 0, 2, 4},
+      {"a gap that is too large", {{0, 1}, {4 * kSystemPage, 1}}, 2, 0, 2, 2},
+      {"a budget", {{0, 10 * kSystemPage}, {20 * kSystemPage, 10 * kSystemPage}}, 0, 12, 20, 12},
+      {"a budget of less than a page", {{0, kSystemPage}}, 0, 0, 1, 1},
   };
   for (const auto& c : kCases) {
     PageAdvisor::Options options = Always();
-    options.merge_gap_bytes = c.gap_pages * kPage;
+    options.merge_gap_bytes = c.gap_pages * kSystemPage;
     PageAdvisor advisor(options);
-    if (c.budget_pages > 0) advisor.BeginBudget(c.budget_pages * kPage);
+    if (c.budget_pages > 0) advisor.BeginBudget(c.budget_pages * kSystemPage);
     for (const Range& range : c.wanted) advisor.Request(Bytes(range.begin, range.count));
     EXPECT_EQ(advisor.counters().wanted_pages, 0) << c.why << ": nothing before Flush";
     advisor.Flush();
     const PageCounters counters = advisor.counters();
     EXPECT_EQ(counters.wanted_pages, c.want_pages) << c.why;
-    EXPECT_EQ(counters.advised_bytes, c.want_advised * static_cast<int64_t>(kPage)) << c.why;
+    EXPECT_EQ(counters.advised_bytes, c.want_advised * static_cast<int64_t>(kSystemPage)) << c.why;
     advisor.Flush();
     EXPECT_EQ(advisor.counters().wanted_pages, c.want_pages) << c.why << ": a flush forgets what was wanted";
   }
@@ -81,11 +86,11 @@ TEST_F(PageAdvisorTest, MergesByPageAndByGap) {
 
 TEST_F(PageAdvisorTest, ManyRangesTakeFewCallsOrOneEach) {
   PageAdvisor advisor(Always());
-  for (size_t page = 0; page < kPages; page += 2) advisor.Request(Bytes(page * kPage, 1));
+  for (size_t page = 0; page < kPages; page += 2) advisor.Request(Bytes(page * kSystemPage, 1));
   advisor.Flush();
   const PageCounters counters = advisor.counters();
   EXPECT_EQ(counters.wanted_pages, 300);
-  EXPECT_EQ(counters.advised_bytes, static_cast<int64_t>(300 * kPage));
+  EXPECT_EQ(counters.advised_bytes, static_cast<int64_t>(300 * kSystemPage));
   EXPECT_GE(counters.advice_calls, 1);
   EXPECT_LE(counters.advice_calls, 301) << "where the kernel takes one range a call, after one try to give it all";
 }
@@ -93,10 +98,10 @@ TEST_F(PageAdvisorTest, ManyRangesTakeFewCallsOrOneEach) {
 TEST_F(PageAdvisorTest, LooksAtASampleOfPages) {
   // Read, so that all are in memory.
   size_t sum = 0;
-  for (size_t page = 0; page < kPages; ++page) sum += static_cast<size_t>(memory_[page * kPage]);
+  for (size_t page = 0; page < kPages; ++page) sum += static_cast<size_t>(memory_[page * kSystemPage]);
   ASSERT_GT(sum, 0u);
   PageAdvisor advisor(Always());
-  advisor.Request(Bytes(0, kPages * kPage));
+  advisor.Request(Bytes(0, kPages * kSystemPage));
   advisor.Flush();
   const PageCounters counters = advisor.counters();
   EXPECT_GT(counters.sampled_pages, 0);
@@ -105,10 +110,10 @@ TEST_F(PageAdvisorTest, LooksAtASampleOfPages) {
 }
 
 TEST_F(PageAdvisorTest, StopsAdvisingOnceAllIsThereButGoesOnLooking) {
-  for (size_t page = 0; page < kPages; ++page) ASSERT_EQ(memory_[page * kPage], std::byte{'x'});
+  for (size_t page = 0; page < kPages; ++page) ASSERT_EQ(memory_[page * kSystemPage], std::byte{'x'});
   PageAdvisor advisor({.resident_enough = 0.9});
   const auto flush = [&] {
-    advisor.Request(Bytes(0, kPages * kPage));
+    advisor.Request(Bytes(0, kPages * kSystemPage));
     advisor.Flush();
     return advisor.counters();
   };
@@ -121,14 +126,14 @@ TEST_F(PageAdvisorTest, StopsAdvisingOnceAllIsThereButGoesOnLooking) {
 }
 
 TEST_F(PageAdvisorTest, WantsEachBatchUntilAllIsThereAndThenOneInAFew) {
-  for (size_t page = 0; page < kPages; ++page) ASSERT_EQ(memory_[page * kPage], std::byte{'x'});
+  for (size_t page = 0; page < kPages; ++page) ASSERT_EQ(memory_[page * kSystemPage], std::byte{'x'});
   PageAdvisor advisor({.resident_enough = 0.9, .resident_batches = 4});
   std::string wanted;
   for (int batch = 0; batch < 30; ++batch) {
     const bool wants = advisor.WantsBatch();
     wanted += wants ? '1' : '0';
     if (!wants) continue;
-    advisor.Request(Bytes(0, kPages * kPage));
+    advisor.Request(Bytes(0, kPages * kSystemPage));
     advisor.Flush();
   }
   // The mean of what is resident is above 0.9 after nine flushes.
@@ -136,14 +141,14 @@ TEST_F(PageAdvisorTest, WantsEachBatchUntilAllIsThereAndThenOneInAFew) {
   PageAdvisor missing({.resident_enough = 2, .resident_batches = 4});
   for (int batch = 0; batch < 30; ++batch) {
     EXPECT_TRUE(missing.WantsBatch()) << "some may be missing";
-    missing.Request(Bytes(0, kPages * kPage));
+    missing.Request(Bytes(0, kPages * kSystemPage));
     missing.Flush();
   }
 }
 
 TEST_F(PageAdvisorTest, CountsWithoutAdviceWhereItIsOff) {
   PageAdvisor advisor({.enabled = false});
-  advisor.Request(Bytes(0, 10 * kPage));
+  advisor.Request(Bytes(0, 10 * kSystemPage));
   advisor.Flush();
   EXPECT_EQ(advisor.counters().wanted_pages, 10);
   EXPECT_GT(advisor.counters().sampled_pages, 0);
@@ -152,20 +157,20 @@ TEST_F(PageAdvisorTest, CountsWithoutAdviceWhereItIsOff) {
 }
 
 TEST_F(PageAdvisorTest, AddressesThatAreNotMappedAreOnlyNamed) {
-  auto* hole = static_cast<std::byte*>(mmap(nullptr, 20 * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* hole = static_cast<std::byte*>(mmap(nullptr, 20 * kSystemPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(hole, MAP_FAILED);
-  munmap(hole + 5 * kPage, 10 * kPage);
+  munmap(hole + 5 * kSystemPage, 10 * kSystemPage);
   PageAdvisor advisor(Always());
   // One range in the hole, one over its border, one after it: the last is advised though the others fail.
-  advisor.Request({hole + 7 * kPage, kPage});
-  advisor.Request({hole + 4 * kPage, 2 * kPage});
-  advisor.Request({hole + 16 * kPage, kPage});
-  advisor.Request(Bytes(0, kPage));
+  advisor.Request({hole + 7 * kSystemPage, kSystemPage});
+  advisor.Request({hole + 4 * kSystemPage, 2 * kSystemPage});
+  advisor.Request({hole + 16 * kSystemPage, kSystemPage});
+  advisor.Request(Bytes(0, kSystemPage));
   advisor.Flush();
   EXPECT_EQ(advisor.counters().wanted_pages, 5);
   EXPECT_LE(advisor.counters().sampled_pages, 4) << "what is not mapped cannot be looked at";
-  munmap(hole, 5 * kPage);
-  munmap(hole + 15 * kPage, 5 * kPage);
+  munmap(hole, 5 * kSystemPage);
+  munmap(hole + 15 * kSystemPage, 5 * kSystemPage);
 }
 
 TEST_F(PageAdvisorTest, MajorFaultsAreOfTheAdvisorsTime) { EXPECT_GE(PageAdvisor({}).counters().major_faults, 0); }
