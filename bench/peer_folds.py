@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
+import tests  # noqa: F401  the Python package's modules are found by it
 from bench import tu
 from permafrost import models
 

@@ -109,7 +109,8 @@ void Optimizer::StepSgd(const std::vector<at::Tensor>& gradients) {
   }
   step_.add_(1);
   // Momenta begin at 0, which is what a first step leaves of them: it needs no other rule.
-  at::_fused_sgd_(parameters_, gradients, momenta_, options_.weight_decay, options_.momentum, learning_rate_,
+  at::_fused_sgd_(parameters_, gradients, options_.momentum > 0 ? at::TensorList(momenta_) : at::TensorList(),
+                  options_.weight_decay, options_.momentum, learning_rate_,
                   /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
 }
 

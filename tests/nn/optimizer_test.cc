@@ -63,7 +63,8 @@ TEST(Optimizer, SgdAgreesWithPyTorchsFusedKernel) {
       gradients.clear();
       for (const at::Tensor& value : theirs) gradients.push_back(at::randn_like(value));
       optimizer.Step(gradients);
-      at::_fused_sgd_(theirs, gradients, momenta, options.weight_decay, options.momentum, options.learning_rate,
+      at::_fused_sgd_(theirs, gradients, options.momentum > 0 ? at::TensorList(momenta) : at::TensorList(),
+                      options.weight_decay, options.momentum, options.learning_rate,
                       /*dampening=*/0, options.nesterov, /*maximize=*/false, /*is_first_step=*/t == 1);
     }
     for (size_t i = 0; i < theirs.size(); ++i) {

@@ -177,5 +177,24 @@ TEST(MaskedBatchNorm, EvaluationUsesTheRunningStatistics) {
   EXPECT_TRUE(at::allclose(BatchNormReluEval(in.x, in.weight, in.bias, in.mean, in.var), want, 1e-12, 1e-12));
 }
 
+// Of as many rows as a whole set has: one running sum in float32 would be a hundredth off.
+TEST(MaskedBatchNormRelu, SumsOfManyRowsStayExact) {
+  const Inputs in = MakeInputs(250'000, 3, at::kFloat);
+  Inputs exact = in;
+  for (Tensor* t : {&exact.x, &exact.weight, &exact.bias, &exact.mean, &exact.var, &exact.out_grad}) {
+    *t = t->to(at::kDouble);
+  }
+  // A mean gradient far from 0, whose sum is large.
+  for (const Inputs* i : {&in, static_cast<const Inputs*>(&exact)}) Tensor(i->out_grad).add_(2);
+  const Outcome got = Masked(in, 250'001, 0), want = Masked(exact, 250'001, 0);
+  const auto apart = [](const Tensor& a, const Tensor& b) {
+    return ((a.to(at::kDouble) - b).abs().max() / b.abs().max()).item<double>();
+  };
+  EXPECT_LT(apart(got.gw, want.gw), 1e-5);
+  EXPECT_LT(apart(got.gb, want.gb), 1e-5);
+  EXPECT_LT(apart(got.mean, want.mean), 1e-6);
+  EXPECT_LT(apart(got.var, want.var), 1e-6);
+}
+
 }  // namespace
 }  // namespace permafrost::nn
