@@ -22,19 +22,24 @@ class Workload:
     data: str | None = None
     fan_outs: tuple = ()
     epochs: int = 1000
+    model: str | None = None
+    heads: int = 1
 
     @property
     def architecture(self):
-        return {"graphs": "gine", "sampled": "sage", "whole": "gcn"}[self.kind]
+        return self.model or {"graphs": "gine", "sampled": "sage", "whole": "gcn"}[self.kind]
 
     @property
     def title(self):
         batch = {"graphs": f"batches of {self.batch_size}", "sampled": f"{self.batch_size} seeds, fan-outs {self.fan_outs}", "whole": "the whole graph"}
-        return f"{self.name}: {self.architecture.upper()}, {self.hidden} channels, {self.layers} layers, {batch[self.kind]}"
+        heads = f", {self.heads} heads" if self.heads > 1 else ""
+        return f"{self.name}: {self.architecture.upper()}, {self.hidden} channels{heads}, {self.layers} layers, {batch[self.kind]}"
 
     def job_flags(self):
         """Of `permafrost job submit`."""
         flags = ["--architecture", self.architecture, "--hidden", self.hidden, "--layers", self.layers, "--loss", self.loss, "--epochs", self.epochs]
+        if self.heads > 1:
+            flags += ["--heads", self.heads]
         if self.kind != "whole":
             flags += ["--batch-size", self.batch_size]
         return flags + (["--fan-out", ",".join(map(str, self.fan_outs))] if self.fan_outs else [])
@@ -48,6 +53,8 @@ def _small(name, epochs):
 WORKLOADS = {workload.name: workload for workload in [
     Workload("zinc-gine-64", "graphs", 64, 4, 32, "l1"),
     Workload("zinc-gine-256", "graphs", 256, 4, 32, "l1"),
+    Workload("zinc-gin-64", "graphs", 64, 4, 32, "l1", model="gin"),
+    Workload("zinc-gatv2-64", "graphs", 64, 4, 32, "l1", model="gatv2", heads=4),
     _small("MUTAG", 200_000),
     _small("PROTEINS", 30_000),
     _small("IMDB-BINARY", 30_000),
@@ -56,6 +63,7 @@ WORKLOADS = {workload.name: workload for workload in [
     Workload("sage-musae", "sampled", 64, 2, 1024, "cross-entropy", "node/musae_git", fan_outs=(15, 10), epochs=10_000),
     Workload("gcn", "whole", 64, 2, 0, "cross-entropy", epochs=200_000),
     Workload("gcn-cora", "whole", 64, 2, 0, "cross-entropy", "node/cora", epochs=200_000),
+    Workload("gatv2-cora", "whole", 64, 2, 0, "cross-entropy", "node/cora", epochs=200_000, model="gatv2", heads=8),
 ]}
 
 

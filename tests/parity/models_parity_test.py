@@ -24,7 +24,7 @@ from tests.parity.daemon import Daemon
 from permafrost import models
 
 TOLERANCE = 1e-5
-GRADIENT_TOLERANCE = 1e-4
+GRADIENT_TOLERANCE = 1e-5
 SKIPPED = 77
 PARTS = ["--norm", "layer", "--residual", "--jumping-knowledge", "cat"]
 SETS = {

@@ -189,7 +189,7 @@ Tensor LayeredModel::InverseSqrtDegrees(const Chunk& chunk) const {
 }
 
 Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk& chunk) {
-  const Tensor out = convolutions_[static_cast<size_t>(layer)]->Combine(projected, chunk);
+  Tensor out = convolutions_[static_cast<size_t>(layer)]->Combine(projected, chunk);
   if (IsOutput(options_.model, layer)) return out;
   return norms_[static_cast<size_t>(layer)].Activate(out, {}, /*training=*/false,
                                                      {.relu = true, .step = {}, .key = {}, .row_keys = {}});
