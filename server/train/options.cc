@@ -198,7 +198,7 @@ void CheckOptimizer(const nn::OptimizerOptions& o, FieldChecker& check) {
     check.Add("optimizer.momentum",
               absl::StrCat("is given for ", AbslView(nn::kOptimizerNames.Name(o.algorithm)), "; accepted: for sgd"));
   }
-  if (o.nesterov && !(is_sgd && o.momentum > 0)) {
+  if (o.nesterov && (!is_sgd || o.momentum <= 0)) {
     check.Add("optimizer.nesterov", "is given without momentum; accepted: for sgd with momentum");
   }
   const nn::OptimizerOptions defaults;

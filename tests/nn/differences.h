@@ -20,6 +20,7 @@ inline void ExpectGradientsOfDifferences(const std::vector<at::Tensor>& inputs,
                                          const std::function<at::Tensor(const std::vector<at::Tensor>&)>& value,
                                          double tolerance, double noise, const std::string& why) {
   std::vector<at::Tensor> leaves;
+  leaves.reserve(inputs.size());
   for (const at::Tensor& input : inputs) leaves.push_back(Leaf(input));
   value(leaves).backward();
   for (size_t i = 0; i < leaves.size(); ++i) {
