@@ -237,7 +237,9 @@ TEST_F(LargeGraph, WhatDoesNotGoTogetherIsRefusedInALine) {
     std::vector<std::string> arguments;
     const char* says;
   } kCases[] = {
-      {"a graph-level model", {"job", "submit", "--dataset", "kinds", "--architecture", "gine"}, "accepted: sage, gcn, gin, gatv2"},
+      {"a graph-level model",
+       {"job", "submit", "--dataset", "kinds", "--architecture", "gine"},
+       "accepted: sage, gcn, gin, gatv2"},
       {"as many fan-outs as layers",
        {"job", "submit", "--dataset", "kinds", "--architecture", "sage", "--layers", "3", "--fan-out", "5,5"},
        "fan_outs"},

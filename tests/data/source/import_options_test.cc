@@ -56,10 +56,7 @@ TEST(ImportOptions, WhatCannotBeIsNamed) {
        "1000000 is outside 1..999999"},
       {"no degree at all", [](ImportOptions& o) { o.tu.max_degree = 0; }, "options.tu.max_degree",
        "0 is outside 1..999999"},
-      {"more columns than one-hot makes",
-       [](ImportOptions& o) {
-         o.tu = {.one_hot = true, .max_degree = 4096};
-       },
+      {"more columns than one-hot makes", [](ImportOptions& o) { o.tu = {.one_hot = true, .max_degree = 4096}; },
        "options.tu.max_degree", "4096 is outside 1..4095, one-hot"},
       {"fractions of more than all", [](ImportOptions& o) { o.valid_fraction = 0.21; }, "options.valid_fraction",
        "with options.train_fraction it makes 1.01, more than 1"},

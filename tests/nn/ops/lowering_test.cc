@@ -71,6 +71,7 @@ TEST(Lowering, PiecesAndTheirGradientsAreThePlainOnes) {
     const auto run = [&piece](Lowering lowering) {
       const LoweringScope scope(lowering);
       std::vector<Tensor> leaves;
+      leaves.reserve(piece.inputs.size());
       for (const Tensor& input : piece.inputs) leaves.push_back(Leaf(input));
       const Tensor out = piece.call(leaves);
       std::vector<Tensor> all = torch::autograd::grad({(out * out).sum()}, leaves);
