@@ -89,13 +89,11 @@ void MetricsFromWire(const v1::JobSpec& wire, std::vector<nn::Metric>& metrics, 
 // Of a dataset that is not known: the level of a model that has one alone, what else the spec says, or the level that
 // the model had first.
 nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
-  const auto architecture = wire.model().architecture();
-  if (architecture == v1::ModelSpec::ARCHITECTURE_GINE || wire.has_batching() || wire.has_cross_validation()) {
-    return nn::ModelLevel::kGraph;
-  }
-  const bool of_nodes =
-      architecture == v1::ModelSpec::ARCHITECTURE_SAGE || architecture == v1::ModelSpec::ARCHITECTURE_GCN;
-  return of_nodes || wire.has_neighbor_sampling() ? nn::ModelLevel::kNode : nn::ModelLevel::kGraph;
+  const auto architecture = Architectures::FromWire(wire.model().architecture());
+  if (architecture && !nn::TraitsOf(*architecture).of_nodes) return nn::ModelLevel::kGraph;
+  if (wire.has_batching() || wire.has_cross_validation()) return nn::ModelLevel::kGraph;
+  if (wire.has_neighbor_sampling()) return nn::ModelLevel::kNode;
+  return architecture ? nn::FirstLevelOf(*architecture) : nn::ModelLevel::kGraph;
 }
 
 void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& violations) {

@@ -14,8 +14,7 @@ struct Schema {
     a("architecture", m.architecture, nn::kArchitectureNames);
     // Specs from before models had several levels do not say theirs, nor a norm: they have those of their model then.
     if constexpr (!std::is_const_v<typename A::template Visited<nn::ModelOptions>>) {
-      const bool of_nodes = m.architecture == nn::Architecture::kSage || m.architecture == nn::Architecture::kGcn;
-      m.level = of_nodes ? nn::ModelLevel::kNode : nn::ModelLevel::kGraph;
+      m.level = nn::FirstLevelOf(m.architecture);
       m.norm = nn::DefaultsOf(m.level).norm;
     }
     a("level", m.level, nn::kModelLevelNames);

@@ -109,6 +109,12 @@ inline constexpr EnumNames<Schedule, 4> kScheduleNames{{{{Schedule::kConstant, "
                                                          {Schedule::kLinear, "linear"},
                                                          {Schedule::kStep, "step"}}}};
 
+// The level that a model had while each had one: of a spec that does not say it.
+constexpr ModelLevel FirstLevelOf(Architecture architecture) {
+  return architecture == Architecture::kSage || architecture == Architecture::kGcn ? ModelLevel::kNode
+                                                                                   : ModelLevel::kGraph;
+}
+
 // What follows a layer's convolution, before ReLU.
 enum class Norm { kNone, kBatch, kLayer };
 inline constexpr EnumNames<Norm, 3> kNormNames{

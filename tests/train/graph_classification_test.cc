@@ -8,13 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
 #include "base/status.h"
 #include "data/store/cross_validation.h"
 #include "recorder.h"
-#include "temp_dir.h"
+#include "runner_fixture.h"
 #include "tiny_graphs.h"
-#include "train/torch_runner.h"
 
 namespace permafrost::train {
 namespace {
@@ -23,7 +21,7 @@ using testing::HasSubstr;
 
 constexpr int kClassified = 120;
 
-class GraphClassificationTest : public testing::Test {
+class GraphClassificationTest : public RunnerTest {
  protected:
   void SetUp() override {
     graphs_ = ImportGraphs(dir_.path(), Classified());
@@ -45,29 +43,13 @@ class GraphClassificationTest : public testing::Test {
     return graphs;
   }
   static TrainOptions Options() {
-    TrainOptions options;
-    options.model = {.hidden_channels = 16, .num_layers = 2};
+    TrainOptions options = RunnerTest::Options();
     options.loss = nn::Loss::kCrossEntropy;
     options.metrics = {nn::Metric::kF1Macro, nn::Metric::kAccuracy, nn::Metric::kRocAuc};
-    options.optimizer.learning_rate = 1e-2;
     options.epochs = 15;
     options.batch_size = 16;
-    options.seed = 3;
-    options.checkpoint.every_seconds = 0;
     return options;
   }
-  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::string& job, RunContext& context) {
-    return runner_->Run({.options = options, .dataset = graphs_, .job_directory = dir_.path() / job}, context);
-  }
-  std::string Artifact(const std::string& job, std::string_view name) {
-    const auto data = ReadFile(dir_.path() / job / "artifacts" / name);
-    EXPECT_TRUE(data.ok()) << data.status();
-    return data.ok() ? *data : "";
-  }
-
-  TempDir dir_;
-  std::shared_ptr<const data::GraphSet> graphs_;
-  std::unique_ptr<Runner> runner_;
 };
 
 TEST_F(GraphClassificationTest, LearnsClassesAndTellsEveryMetric) {

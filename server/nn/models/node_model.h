@@ -1,5 +1,5 @@
 // Node-level models: one prediction for each node that a block begins with, built layer by layer as those of
-// torch_geometric.nn.models are (num_layers convolutions, relu and dropout between them, no norm, the last one giving
+// torch_geometric.nn.models are (num_layers convolutions, a norm, relu and dropout between them, the last one giving
 // the outputs), under the same parameter names.
 #pragma once
 
@@ -16,7 +16,7 @@
 namespace permafrost::nn {
 
 struct NodeModelOptions {
-  ModelOptions model;  // of a node-level architecture
+  ModelOptions model;  // of level kNode
   int64_t in_channels = 0;
   int64_t num_outputs = 0;
 };

@@ -1,6 +1,5 @@
-// The models of this build: one row each, beside its torch-free row in nn/options.h.
-// A new model is a class behind GraphModel or NodeModel, a row there and a row here.
-// Threads: pure functions and constants.
+// The models of either level. A new one is a convolution (nn/models/convolution.h) and its torch-free row in
+// nn/options.h. Threads: pure functions and constants.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -2,81 +2,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <zip.h>
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "data/ogb_folder.h"
+#include "data/import/tu_sets.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
-// Three graphs of 3, 1 and 2 nodes; labels 1, -1, 1. Graph 0 is a path 1-2-3 with a doubled edge 1->2; graph 1 has no
-// edge; graph 2 is the edge 5-6 with a self-loop at 6.
-Files SmallTu() {
-  return {{"S_A.txt", "1, 2\n2, 1\n1, 2\n2, 3\n3, 2\n5, 6\n6, 5\n6, 6\n"},
-          {"S_graph_indicator.txt", "1\n1\n1\n2\n3\n3\n"},
-          {"S_graph_labels.txt", "1\n-1\n1\n"}};
-}
-
-std::string ZipOf(const fs::path& path, const Files& files) {
-  zip_t* archive = zip_open(path.c_str(), ZIP_CREATE, nullptr);
-  for (const auto& [name, bytes] : files) {
-    EXPECT_GE(zip_file_add(archive, name.c_str(), zip_source_buffer(archive, bytes.data(), bytes.size(), 0),
-                           ZIP_FL_ENC_UTF_8),
-              0);
-  }
-  EXPECT_EQ(zip_close(archive), 0);
-  return path.string();
-}
-
-absl::StatusOr<GraphSetSummary> ImportTu(const fs::path& source, const fs::path& store, ImportOptions options = {},
-                                         const ImportLimits& limits = {}) {
-  fs::remove_all(store);
-  fs::create_directories(store);
-  options.source = source;
-  const auto summary = Import(options, store, /*observer=*/{}, std::stop_token(), limits);
-  if (!summary.ok()) return summary.status();
-  return std::get<GraphSetSummary>(*summary);
-}
-
-std::shared_ptr<const GraphSet> StoreOf(const fs::path& directory, const Files& files,
-                                        const ImportOptions& options = {}) {
-  WriteFiles(directory / "source", files);
-  const auto summary = ImportTu(directory / "source", directory / "store", options);
-  EXPECT_TRUE(summary.ok()) << summary.status();
-  if (!summary.ok()) return nullptr;
-  auto set = GraphSet::Open(directory / "store");
-  EXPECT_TRUE(set.ok()) << set.status();
-  return set.ok() ? *std::move(set) : nullptr;
-}
-
-std::string BytesOf(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-Files With(Files files, const Files& changes) {
-  for (const auto& [name, text] : changes) files[name] = text;
-  return files;
-}
-
-fs::path SharedTu(const std::string& name) {
-  const fs::path path = fs::path(PERMAFROST_SOURCE_DIR) / ".." / "shared" / "data" / "tu" / (name + ".zip");
-  return fs::exists(path) ? path : fs::path();
-}
 
 TEST(TuImport, GraphsAreAsTheFilesSay) {
   TempDir temp;
@@ -261,163 +201,12 @@ TEST(TuImport, ZipAndFoldersGiveTheSameStore) {
     const fs::path store = temp.path() / absl::StrCat("store-", source);
     const auto summary = ImportTu(temp.path() / source, store);
     ASSERT_TRUE(summary.ok()) << summary.status();
-    stores.push_back(BytesOf(store / GraphSet::kFileName));
+    stores.push_back(FileBytes(store / GraphSet::kFileName));
   }
   EXPECT_FALSE(stores[0].empty());
   EXPECT_EQ(stores[1], stores[0]);
   EXPECT_EQ(stores[2], stores[0]);
   EXPECT_FALSE(fs::exists(temp.path().parent_path() / "evil.txt"));
-}
-
-TEST(TuImport, AMemberThatUnpacksTooFarIsRefused) {
-  TempDir temp;
-  // 100 MB of one line again and again pack to a thousandth.
-  std::string bomb;
-  for (int i = 0; i < 50'000'000; ++i) bomb += "1\n";
-  Files files = SmallTu();
-  files["S_graph_indicator.txt"] = std::move(bomb);
-  const std::string path = ZipOf(temp.path() / "bomb.zip", files);
-  ASSERT_LT(fs::file_size(path), 1 << 20);
-  const auto summary = ImportTu(path, temp.path() / "store");
-  EXPECT_EQ(summary.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("S_graph_indicator.txt:"));
-  EXPECT_THAT(std::string(summary.status().message()),
-              HasSubstr("unpacks to more than 67108864 bytes, too many for its packed size"));
-}
-
-TEST(TuImport, EveryBadInputIsOneLineThatNamesIt) {
-  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  constexpr auto kNotFound = absl::StatusCode::kNotFound;
-  const struct {
-    const char* why;
-    Files changes;  // "-": removed
-    absl::StatusCode code;
-    std::string want;
-    ImportOptions options = {};
-  } kCases[] = {
-      {"no edges", {{"S_A.txt", "-"}}, kNotFound, "S_A.txt: not found in "},
-      {"two sets", {{"T_graph_indicator.txt", "1\n"}}, kInvalid, "holds several sets, S and T; one is accepted"},
-      {"an end no number", {{"S_A.txt", "1, 2\n2, x\n"}}, kInvalid, "S_A.txt:2: target: \"x\" is not an integer"},
-      {"an end beyond the set", {{"S_A.txt", "1, 2\n7, 1\n"}}, kInvalid, "S_A.txt:2: source: 7 is outside 1..6"},
-      {"a negative end", {{"S_A.txt", "-1, 2\n"}}, kInvalid, "S_A.txt:1: source: -1 is outside 1..6"},
-      {"an end beyond 64 bits",
-       {{"S_A.txt", "99999999999999999999, 2\n"}},
-       kInvalid,
-       "S_A.txt:1: source: \"99999999999999999999\" is outside 64 bits"},
-      {"ids from 0 and up to the number of nodes",
-       {{"S_A.txt", "0, 1\n5, 6\n"}},
-       kInvalid,
-       "S_A.txt:2: target: 6 is outside 0..5"},
-      {"an edge between graphs",
-       {{"S_A.txt", "1, 2\n3, 4\n"}},
-       kInvalid,
-       "S_A.txt:2: target: 4 is of another graph than source 3, of graph 1 with the nodes 1..3"},
-      {"edges out of their graphs' order",
-       {{"S_A.txt", "5, 6\n1, 2\n"}},
-       kInvalid,
-       "S_A.txt:2: source: 1 is of a graph before graph 3 of the row before"},
-      {"three ends", {{"S_A.txt", "1, 2, 3\n"}}, kInvalid, "S_A.txt:1: columns: the row has 3, expected 2"},
-      {"an empty line", {{"S_A.txt", "1, 2\n\n2, 1\n"}}, kInvalid, "S_A.txt:2: the line is empty"},
-      {"a graph that has no label",
-       {{"S_graph_indicator.txt", "1\n4\n"}},
-       kInvalid,
-       "S_graph_indicator.txt:2: graph: 4 is outside 1..3 (a graph for each graph label)"},
-      {"graphs that fall",
-       {{"S_graph_indicator.txt", "2\n1\n"}},
-       kInvalid,
-       "S_graph_indicator.txt:2: graph: 1 stands after 2; graphs are accepted in rising order"},
-      {"a graph no number", {{"S_graph_indicator.txt", "one\n"}}, kInvalid, "S_graph_indicator.txt:1: graph: \"one\""},
-      {"a class no number", {{"S_graph_labels.txt", "1\nc\n1\n"}}, kInvalid, "S_graph_labels.txt:2: target 1: \"c\""},
-      {"ragged labels",
-       {{"S_graph_labels.txt", "1\n1, 2\n1\n"}},
-       kInvalid,
-       "S_graph_labels.txt:2: columns: the row has 2, expected 1"},
-      {"a node label no number",
-       {{"S_node_labels.txt", "1\n2.5\n1\n1\n1\n1\n"}},
-       kInvalid,
-       "S_node_labels.txt:2: label 1: \"2.5\" is no whole number of 32 bits"},
-      {"fewer node labels than nodes",
-       {{"S_node_labels.txt", "1\n2\n"}},
-       kInvalid,
-       "S_node_labels.txt: rows: the file has 2, expected 6 (one a node"},
-      {"more edge labels than edges",
-       {{"S_edge_labels.txt", "1\n1\n1\n1\n1\n1\n1\n1\n1\n"}},
-       kInvalid,
-       "S_edge_labels.txt: rows: the file has 9, expected 8 (one an edge, as the rows of S_A.txt)"},
-      {"an attribute no number",
-       {{"S_node_attributes.txt", "1\n2\n3\n4\n5\ninf\n"}},
-       kInvalid,
-       "S_node_attributes.txt:6: attribute 1: \"inf\" is not a finite number"},
-      {"ragged attributes",
-       {{"S_node_attributes.txt", "1\n2, 3\n3\n4\n5\n6\n"}},
-       kInvalid,
-       "S_node_attributes.txt:2: columns: the row has 2, expected 1"},
-      {"too many one-hot columns",
-       {{"S_node_labels.txt", "1\n5000\n1\n1\n1\n1\n"}},
-       kInvalid,
-       "S_node_labels.txt: label 1: numbers from 1 to 5000 make 5000 one-hot columns; at most 4096",
-       {.source = {}, .split = {}, .tu = {.one_hot = true}}},
-      {"labels that are not there",
-       {},
-       kInvalid,
-       "options.tu.node_features: labels, but there is no S_node_labels.txt",
-       {.source = {}, .split = {}, .tu = {.node_features = TuNodeFeatures::kLabels}}},
-      {"a split to choose",
-       {},
-       kInvalid,
-       "options.split: \"x\": a TUDataset has no splits",
-       {.source = {}, .split = "x"}},
-      {"a layout of one large graph",
-       {},
-       kInvalid,
-       "options.order: degree is for one large graph",
-       {.source = {}, .order = NodeOrder::kDegree, .split = {}}},
-  };
-  for (const auto& c : kCases) {
-    SCOPED_TRACE(c.why);
-    TempDir temp;
-    Files files = SmallTu();
-    for (const auto& [name, text] : c.changes) {
-      files.erase(name);
-      if (text != "-") files[name] = text;
-    }
-    WriteFiles(temp.path() / "source", files);
-    const auto summary = ImportTu(temp.path() / "source", temp.path() / "store", c.options);
-    EXPECT_EQ(summary.status().code(), c.code);
-    const std::string message(summary.status().message());
-    EXPECT_THAT(message, HasSubstr(c.want));
-    EXPECT_EQ(message.find('\n'), message.npos) << message;
-  }
-}
-
-TEST(TuImport, BadArchives) {
-  TempDir temp;
-  WriteText(temp.path() / "text.zip", "no archive at all");
-  auto summary = ImportTu(temp.path() / "text.zip", temp.path() / "store");
-  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("text.zip: is no ZIP archive"));
-  ZipOf(temp.path() / "other.zip", {{"readme.txt", "x"}});
-  summary = ImportTu(temp.path() / "other.zip", temp.path() / "store");
-  EXPECT_EQ(summary.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("holds no NAME_graph_indicator.txt"));
-  ZipOf(temp.path() / "good.zip", SmallTu());
-  std::string bytes = BytesOf(temp.path() / "good.zip");
-  // Whatever byte is another: a whole store, or one line.
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    std::string changed = bytes;
-    changed[at] = static_cast<char>(changed[at] ^ 0x21);
-    WriteText(temp.path() / "changed.zip", changed);
-    summary = ImportTu(temp.path() / "changed.zip", temp.path() / "store");
-    const std::string message(summary.status().message());
-    EXPECT_NE(summary.status().code(), absl::StatusCode::kInternal) << at << message;
-    EXPECT_EQ(message.find('\n'), message.npos) << at;
-    if (summary.ok()) {
-      EXPECT_TRUE(GraphSet::Open(temp.path() / "store").ok()) << at;
-    }
-  }
-  // What lies outside of the import roots is not even listed.
-  const ImportLimits closed{.may_read = [](const fs::path&) { return false; }};
-  summary = ImportTu(temp.path() / "good.zip", temp.path() / "store", {}, closed);
-  EXPECT_EQ(summary.status().code(), absl::StatusCode::kPermissionDenied);
 }
 
 TEST(TuImport, SplitsAreStratifiedAndSeeded) {

@@ -2,7 +2,6 @@
 #include "nn/ops/graph_conv.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -14,6 +13,7 @@
 #include "nn/differences.h"
 #include "nn/every_instruction_set.h"
 #include "nn/leaf.h"
+#include "nn/op_outcome.h"
 #include "nn/ops/segment_ops.h"
 
 namespace permafrost::nn {
@@ -90,35 +90,22 @@ ConvInputs MakeConv(const ConvCase& c, at::ScalarType type) {
   return in;
 }
 
-using ConvOutcome = std::vector<std::pair<std::string, Tensor>>;
-
-ConvOutcome RunConv(const ConvInputs& in, bool fused) {
+OpOutcome RunConv(const ConvInputs& in, bool fused) {
   const auto leaf = [](const Tensor& t) { return t.defined() ? Leaf(t) : t; };
   const Tensor x = leaf(in.x), weight = leaf(in.weight), bias = leaf(in.bias), addend = leaf(in.addend);
   const Tensor y = (fused ? GraphConv : GraphConvPlain)(x, in.edges, weight, bias, addend, in.activation);
   torch::autograd::backward({y}, {in.out_grad});
-  ConvOutcome outcome{{"output", y.detach()}, {"gradient of x", x.grad()}, {"gradient of bias", bias.grad()}};
+  OpOutcome outcome{{"output", y.detach()}, {"gradient of x", x.grad()}, {"gradient of bias", bias.grad()}};
   if (weight.defined()) outcome.emplace_back("gradient of weight", weight.grad());
   if (addend.defined()) outcome.emplace_back("gradient of addend", addend.grad());
   return outcome;
 }
 
-void ExpectConvsClose(const ConvOutcome& a, const ConvOutcome& b, double tolerance, const std::string& why) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    const Tensor &p = a[i].second, &q = b[i].second;
-    ASSERT_TRUE(p.defined() && q.defined()) << why << ": " << a[i].first;
-    const double scale = 1 + (q.numel() > 0 ? q.abs().max().item<double>() : 0);
-    EXPECT_TRUE(at::allclose(p, q, tolerance, tolerance * scale))
-        << why << ": " << a[i].first << " differs by " << (p - q).abs().max();
-  }
-}
-
 TEST(GraphConv, AgreesWithThePlainConvolution) {
   for (const ConvCase& c : kConvCases) {
     const ConvInputs doubles = MakeConv(c, at::kDouble), floats = MakeConv(c, at::kFloat);
-    ExpectConvsClose(RunConv(doubles, true), RunConv(doubles, false), 1e-11, c.why);
-    ExpectConvsClose(RunConv(floats, true), RunConv(floats, false), 1e-4, c.why);
+    ExpectClose(RunConv(doubles, true), RunConv(doubles, false), 1e-11, c.why);
+    ExpectClose(RunConv(floats, true), RunConv(floats, false), 1e-4, c.why);
   }
 }
 
@@ -126,24 +113,16 @@ TEST(GraphConv, EveryInstructionSetAgreesWithThePlainConvolution) {
   ForEveryInstructionSet([](const std::string& name) {
     for (const ConvCase& c : kConvCases) {
       const ConvInputs in = MakeConv(c, at::kDouble);
-      ExpectConvsClose(RunConv(in, true), RunConv(in, false), 1e-11, std::string(c.why) + " with " + name);
+      ExpectClose(RunConv(in, true), RunConv(in, false), 1e-11, std::string(c.why) + " with " + name);
     }
   });
 }
 
 TEST(GraphConv, TheNumberOfThreadsChangesNoBit) {
-  const int threads = at::get_num_threads();
   for (const ConvCase& c : kConvCases) {
-    const ConvInputs in = MakeConv(c, at::kFloat);
-    at::set_num_threads(1);
-    const ConvOutcome one = RunConv(in, true);
-    at::set_num_threads(4);
-    const ConvOutcome four = RunConv(in, true);
-    for (size_t i = 0; i < one.size(); ++i) {
-      EXPECT_TRUE(at::equal(one[i].second, four[i].second)) << c.why << ": " << one[i].first;
-    }
+    const auto in = MakeConv(c, at::kFloat);
+    ExpectEqualByThreads([&] { return RunConv(in, true); }, c.why);
   }
-  at::set_num_threads(threads);
 }
 
 // Without any reference's derivative.
@@ -168,9 +147,9 @@ TEST(GraphConv, ATransposeOfMoreRowsServes) {
   fewer.edges.offsets = in.edges.offsets.narrow(0, 0, 31);
   fewer.edges.scale = in.edges.scale.narrow(0, 0, 30);
   fewer.out_grad = in.out_grad.narrow(0, 0, 30);
-  const ConvOutcome shared = RunConv(fewer, true);
+  const OpOutcome shared = RunConv(fewer, true);
   fewer.edges.transpose = TransposeCsr(fewer.edges.offsets, fewer.edges.sources, c.rows);
-  const ConvOutcome own = RunConv(fewer, true);
+  const OpOutcome own = RunConv(fewer, true);
   for (size_t i = 0; i < own.size(); ++i) EXPECT_TRUE(at::equal(shared[i].second, own[i].second)) << own[i].first;
 }
 

@@ -1,0 +1,170 @@
+// What of a TUDataset is refused, each in one line.
+#include "data/import/tu_import.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "data/import/tu_sets.h"
+#include "temp_dir.h"
+
+namespace permafrost::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(TuImport, AMemberThatUnpacksTooFarIsRefused) {
+  TempDir temp;
+  // 100 MB of one line again and again pack to a thousandth.
+  std::string bomb;
+  for (int i = 0; i < 50'000'000; ++i) bomb += "1\n";
+  Files files = SmallTu();
+  files["S_graph_indicator.txt"] = std::move(bomb);
+  const std::string path = ZipOf(temp.path() / "bomb.zip", files);
+  ASSERT_LT(fs::file_size(path), 1 << 20);
+  const auto summary = ImportTu(path, temp.path() / "store");
+  EXPECT_EQ(summary.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("S_graph_indicator.txt:"));
+  EXPECT_THAT(std::string(summary.status().message()),
+              HasSubstr("unpacks to more than 67108864 bytes, too many for its packed size"));
+}
+
+TEST(TuImport, EveryBadInputIsOneLineThatNamesIt) {
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  constexpr auto kNotFound = absl::StatusCode::kNotFound;
+  const struct {
+    const char* why;
+    Files changes;  // "-": removed
+    absl::StatusCode code;
+    std::string want;
+    ImportOptions options = {};
+  } kCases[] = {
+      {"no edges", {{"S_A.txt", "-"}}, kNotFound, "S_A.txt: not found in "},
+      {"two sets", {{"T_graph_indicator.txt", "1\n"}}, kInvalid, "holds several sets, S and T; one is accepted"},
+      {"an end no number", {{"S_A.txt", "1, 2\n2, x\n"}}, kInvalid, "S_A.txt:2: target: \"x\" is not an integer"},
+      {"an end beyond the set", {{"S_A.txt", "1, 2\n7, 1\n"}}, kInvalid, "S_A.txt:2: source: 7 is outside 1..6"},
+      {"a negative end", {{"S_A.txt", "-1, 2\n"}}, kInvalid, "S_A.txt:1: source: -1 is outside 1..6"},
+      {"an end beyond 64 bits",
+       {{"S_A.txt", "99999999999999999999, 2\n"}},
+       kInvalid,
+       "S_A.txt:1: source: \"99999999999999999999\" is outside 64 bits"},
+      {"ids from 0 and up to the number of nodes",
+       {{"S_A.txt", "0, 1\n5, 6\n"}},
+       kInvalid,
+       "S_A.txt:2: target: 6 is outside 0..5"},
+      {"an edge between graphs",
+       {{"S_A.txt", "1, 2\n3, 4\n"}},
+       kInvalid,
+       "S_A.txt:2: target: 4 is of another graph than source 3, of graph 1 with the nodes 1..3"},
+      {"edges out of their graphs' order",
+       {{"S_A.txt", "5, 6\n1, 2\n"}},
+       kInvalid,
+       "S_A.txt:2: source: 1 is of a graph before graph 3 of the row before"},
+      {"three ends", {{"S_A.txt", "1, 2, 3\n"}}, kInvalid, "S_A.txt:1: columns: the row has 3, expected 2"},
+      {"an empty line", {{"S_A.txt", "1, 2\n\n2, 1\n"}}, kInvalid, "S_A.txt:2: the line is empty"},
+      {"a graph that has no label",
+       {{"S_graph_indicator.txt", "1\n4\n"}},
+       kInvalid,
+       "S_graph_indicator.txt:2: graph: 4 is outside 1..3 (a graph for each graph label)"},
+      {"graphs that fall",
+       {{"S_graph_indicator.txt", "2\n1\n"}},
+       kInvalid,
+       "S_graph_indicator.txt:2: graph: 1 stands after 2; graphs are accepted in rising order"},
+      {"a graph no number", {{"S_graph_indicator.txt", "one\n"}}, kInvalid, "S_graph_indicator.txt:1: graph: \"one\""},
+      {"a class no number", {{"S_graph_labels.txt", "1\nc\n1\n"}}, kInvalid, "S_graph_labels.txt:2: target 1: \"c\""},
+      {"ragged labels",
+       {{"S_graph_labels.txt", "1\n1, 2\n1\n"}},
+       kInvalid,
+       "S_graph_labels.txt:2: columns: the row has 2, expected 1"},
+      {"a node label no number",
+       {{"S_node_labels.txt", "1\n2.5\n1\n1\n1\n1\n"}},
+       kInvalid,
+       "S_node_labels.txt:2: label 1: \"2.5\" is no whole number of 32 bits"},
+      {"fewer node labels than nodes",
+       {{"S_node_labels.txt", "1\n2\n"}},
+       kInvalid,
+       "S_node_labels.txt: rows: the file has 2, expected 6 (one a node"},
+      {"more edge labels than edges",
+       {{"S_edge_labels.txt", "1\n1\n1\n1\n1\n1\n1\n1\n1\n"}},
+       kInvalid,
+       "S_edge_labels.txt: rows: the file has 9, expected 8 (one an edge, as the rows of S_A.txt)"},
+      {"an attribute no number",
+       {{"S_node_attributes.txt", "1\n2\n3\n4\n5\ninf\n"}},
+       kInvalid,
+       "S_node_attributes.txt:6: attribute 1: \"inf\" is not a finite number"},
+      {"ragged attributes",
+       {{"S_node_attributes.txt", "1\n2, 3\n3\n4\n5\n6\n"}},
+       kInvalid,
+       "S_node_attributes.txt:2: columns: the row has 2, expected 1"},
+      {"too many one-hot columns",
+       {{"S_node_labels.txt", "1\n5000\n1\n1\n1\n1\n"}},
+       kInvalid,
+       "S_node_labels.txt: label 1: numbers from 1 to 5000 make 5000 one-hot columns; at most 4096",
+       {.source = {}, .split = {}, .tu = {.one_hot = true}}},
+      {"labels that are not there",
+       {},
+       kInvalid,
+       "options.tu.node_features: labels, but there is no S_node_labels.txt",
+       {.source = {}, .split = {}, .tu = {.node_features = TuNodeFeatures::kLabels}}},
+      {"a split to choose",
+       {},
+       kInvalid,
+       "options.split: \"x\": a TUDataset has no splits",
+       {.source = {}, .split = "x"}},
+      {"a layout of one large graph",
+       {},
+       kInvalid,
+       "options.order: degree is for one large graph",
+       {.source = {}, .order = NodeOrder::kDegree, .split = {}}},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.why);
+    TempDir temp;
+    Files files = SmallTu();
+    for (const auto& [name, text] : c.changes) {
+      files.erase(name);
+      if (text != "-") files[name] = text;
+    }
+    WriteFiles(temp.path() / "source", files);
+    const auto summary = ImportTu(temp.path() / "source", temp.path() / "store", c.options);
+    EXPECT_EQ(summary.status().code(), c.code);
+    const std::string message(summary.status().message());
+    EXPECT_THAT(message, HasSubstr(c.want));
+    EXPECT_EQ(message.find('\n'), message.npos) << message;
+  }
+}
+
+TEST(TuImport, BadArchives) {
+  TempDir temp;
+  WriteText(temp.path() / "text.zip", "no archive at all");
+  auto summary = ImportTu(temp.path() / "text.zip", temp.path() / "store");
+  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("text.zip: is no ZIP archive"));
+  ZipOf(temp.path() / "other.zip", {{"readme.txt", "x"}});
+  summary = ImportTu(temp.path() / "other.zip", temp.path() / "store");
+  EXPECT_EQ(summary.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("holds no NAME_graph_indicator.txt"));
+  ZipOf(temp.path() / "good.zip", SmallTu());
+  std::string bytes = FileBytes(temp.path() / "good.zip");
+  // Whatever byte is another: a whole store, or one line.
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 0x21);
+    WriteText(temp.path() / "changed.zip", changed);
+    summary = ImportTu(temp.path() / "changed.zip", temp.path() / "store");
+    const std::string message(summary.status().message());
+    EXPECT_NE(summary.status().code(), absl::StatusCode::kInternal) << at << message;
+    EXPECT_EQ(message.find('\n'), message.npos) << at;
+    if (summary.ok()) {
+      EXPECT_TRUE(GraphSet::Open(temp.path() / "store").ok()) << at;
+    }
+  }
+  // What lies outside of the import roots is not even listed.
+  const ImportLimits closed{.may_read = [](const fs::path&) { return false; }};
+  summary = ImportTu(temp.path() / "good.zip", temp.path() / "store", {}, closed);
+  EXPECT_EQ(summary.status().code(), absl::StatusCode::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace permafrost::data
