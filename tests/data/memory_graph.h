@@ -34,6 +34,7 @@ class MemoryGraph : public Graph {
   const GraphSummary& summary() const override { return summary_; }
   const GraphView& view() const override { return view_; }
   GraphView& view() { return view_; }
+  GraphSummary& mutable_summary() { return summary_; }
   const NodeNames& names() const override { return names_; }
   absl::Status CheckIntact() const override { return intact; }
   absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>&) const override { return intact; }

@@ -59,6 +59,7 @@ struct BlockStream::Impl {
     advisor.BeginBudget(options.budget_bytes / static_cast<uint64_t>(depth));
     PageAdvisor* const asked = advisor.WantsBatch() ? &advisor : nullptr;
     PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph));
+    if (!request.excluded.sources.empty()) ExcludeEdges(request.excluded, subgraph);
     ++sampled;
     Adapt(subgraph.edges());
     waiting.push_back({.subgraph = std::move(subgraph), .lease = {}});

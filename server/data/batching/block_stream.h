@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "data/batching/block_batch.h"
 #include "data/rows/row_counters.h"
+#include "data/sampling/exclude_edges.h"
 #include "data/sampling/page_advisor.h"
 
 namespace permafrost::data {
@@ -44,6 +45,8 @@ class BlockStream {
   struct Request {
     std::span<const NodeId> seeds;  // valid while the stream lives
     uint64_t sample = 0;            // as NeighborSampler::Sample
+    // Rows of `seeds`, valid as they are: the edges between the two of each pair are taken out.
+    SeedPairs excluded = {};
   };
   // The batch `index`, 0..count-1; called on this object's thread in order.
   using Plan = std::function<Request(int64_t index)>;

@@ -1,0 +1,45 @@
+// Batches of pairs for link prediction: links, and pairs without an edge beside them.
+// Threads: immutable once made; Make is safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/aligned_vector.h"
+#include "data/sampling/exclude_edges.h"
+#include "data/sampling/negative_draw.h"
+#include "data/store/link_split.h"
+
+namespace permafrost::data {
+
+// First its links, then the negatives of each link, in the order of the links: they share its source.
+struct LinkBatch {
+  std::vector<NodeId> seeds;                // the distinct nodes of its pairs, rising
+  AlignedVector<int64_t> sources, targets;  // [pairs] their places among the seeds; padding: 0
+  AlignedVector<float> labels;              // [pairs] 1: a link, 0: none, NaN: padding
+  size_t links = 0;
+
+  SeedPairs positives() const { return {std::span(sources).first(links), std::span(targets).first(links)}; }
+};
+
+class LinkBatcher {
+ public:
+  // links: of the split, kept by the caller. negatives: pairs without an edge beside each link.
+  LinkBatcher(std::span<const Link> links, NegativeDraw draw, int64_t negatives)
+      : links_(links), draw_(std::move(draw)), negatives_(negatives) {}
+
+  int64_t pairs(int64_t links) const { return links * (1 + negatives_); }
+  // Makes the batch of the links `ids`, padded to `pairs`. epoch: whose negatives. Equal arguments make equal batches.
+  // Errors: DataLoss.
+  absl::Status Make(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const;
+
+ private:
+  std::span<const Link> links_;
+  NegativeDraw draw_;
+  int64_t negatives_;
+};
+
+}  // namespace permafrost::data

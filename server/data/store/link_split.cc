@@ -1,0 +1,167 @@
+#include "data/store/link_split.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "base/status.h"
+
+namespace permafrost::data {
+namespace {
+
+// Rows between two questions whether to go on.
+constexpr uint64_t kRowsAsked = 1 << 16;
+constexpr uint64_t kMaxLinks = std::numeric_limits<uint32_t>::max();
+
+// Draws of a pair, the same for both directions.
+SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
+  return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
+}
+
+// The edges that are left, as columns.
+struct EdgesLeft {
+  std::vector<uint64_t> offsets{0};
+  std::vector<NodeId> neighbors;
+  std::vector<float> weights;
+  std::vector<int64_t> timestamps;
+  int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;
+
+  void EndRow() {
+    const auto degree = static_cast<int64_t>(neighbors.size() - offsets.back());
+    isolated_nodes += degree == 0 ? 1 : 0;
+    max_degree = std::max(max_degree, degree);
+    offsets.push_back(neighbors.size());
+  }
+};
+
+class MessageGraph final : public Graph {
+ public:
+  MessageGraph(std::shared_ptr<const Graph> graph, EdgesLeft edges)
+      : graph_(std::move(graph)), edges_(std::move(edges)), summary_(graph_->summary()), view_(graph_->view()) {
+    view_.edges = edges_.neighbors.size();
+    view_.in = {.offsets = ColumnOf(edges_.offsets),
+                .neighbors = ColumnOf(edges_.neighbors),
+                .weights = ColumnOf(edges_.weights),
+                .timestamps = ColumnOf(edges_.timestamps),
+                .edge_ids = {}};
+    view_.out = summary_.symmetric ? view_.in : Adjacency();
+    view_.edge_features = {};
+    view_.num_targets = 0;
+    view_.labels = {};
+    view_.splits = {};
+    summary_.edges = static_cast<int64_t>(view_.edges);
+    summary_.self_loops = edges_.self_loops;
+    summary_.isolated_nodes = edges_.isolated_nodes;
+    summary_.max_degree = edges_.max_degree;
+    summary_.edge_features = {};
+    summary_.num_targets = summary_.num_missing_labels = 0;
+    summary_.split_nodes = {};
+  }
+
+  const GraphSummary& summary() const override { return summary_; }
+  const GraphView& view() const override { return view_; }
+  const NodeNames& names() const override { return graph_->names(); }
+  absl::Status CheckIntact() const override { return graph_->CheckIntact(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
+    return graph_->VerifyAll(progress);
+  }
+  uint64_t mapped_bytes() const override { return graph_->mapped_bytes(); }
+  std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
+
+ private:
+  template <class T>
+  static Column<T> ColumnOf(const std::vector<T>& values) {
+    return Column<T>(std::span<const T>(values));
+  }
+
+  const std::shared_ptr<const Graph> graph_;
+  const EdgesLeft edges_;
+  GraphSummary summary_;
+  GraphView view_;
+};
+
+// Puts the edges that end in one node where they belong.
+absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bool symmetric, NodeId target,
+                      EdgesLeft& left, std::array<std::vector<Link>, 3>& links) {
+  bool ok = true;
+  const Adjacency& in = view.in;
+  const Adjacency::Extent extent = in.Of(target, ok);
+  if (!ok) return in.offsets.status();
+  if (!in.neighbors.Touch(extent.begin, extent.end)) return in.neighbors.status();
+  const bool weighted = !in.weights.empty(), timed = !in.timestamps.empty();
+  if (weighted && !in.weights.Touch(extent.begin, extent.end)) return in.weights.status();
+  if (timed && !in.timestamps.Touch(extent.begin, extent.end)) return in.timestamps.status();
+  for (uint64_t e = extent.begin; e < extent.end; ++e) {
+    const NodeId source = in.neighbors[e];
+    const Split split = source == target ? Split::kTrain : SplitOf(options, source, target);
+    if (split == Split::kTrain) {
+      left.neighbors.push_back(source);
+      if (weighted) left.weights.push_back(in.weights[e]);
+      if (timed) left.timestamps.push_back(in.timestamps[e]);
+      left.self_loops += source == target ? 1 : 0;
+    }
+    const bool parallel = e > extent.begin && in.neighbors[e - 1] == source;
+    if (source == target || parallel) continue;
+    if (symmetric) {
+      SplitMix64 draws = DrawsOf(options.seed, source, target);
+      draws.Next();
+      if ((draws.Next() & 1) != (source < target ? 1U : 0U)) continue;
+    }
+    links[static_cast<size_t>(split)].push_back({source, target});
+  }
+  left.EndRow();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b) {
+  const double draw = static_cast<double>(DrawsOf(options.seed, a, b).Next() >> 11) * 0x1p-53;
+  if (draw < options.test_part) return Split::kTest;
+  return draw < options.test_part + options.valid_part ? Split::kValid : Split::kTrain;
+}
+
+absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+                                     const std::function<bool()>& keep_going) {
+  const GraphView& view = graph->view();
+  EdgesLeft left;
+  left.offsets.reserve(view.nodes + 1);
+  left.neighbors.reserve(view.edges);
+  if (!view.in.weights.empty()) left.weights.reserve(view.edges);
+  LinkSplit split;
+  for (uint64_t node = 0; node < view.nodes; ++node) {
+    if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
+    PF_RETURN_IF_ERROR(
+        SplitRow(view, options, graph->summary().symmetric, static_cast<NodeId>(node), left, split.links));
+  }
+  PF_RETURN_IF_ERROR(graph->CheckIntact());
+  for (const auto& links : split.links) {
+    if (links.size() < kMaxLinks) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the graph has ", links.size(), " links of one split; at most ", kMaxLinks - 1, " are accepted"));
+  }
+  split.messages = std::make_shared<MessageGraph>(std::move(graph), std::move(left));
+  return split;
+}
+
+uint64_t LinkSplitBytes(const GraphSummary& graph) {
+  const auto nodes = static_cast<uint64_t>(graph.nodes), edges = static_cast<uint64_t>(graph.edges);
+  const uint64_t of_edge =
+      sizeof(NodeId) + (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
+  return (nodes + 1) * sizeof(uint64_t) + edges * of_edge + (graph.symmetric ? edges / 2 : edges) * sizeof(Link);
+}
+
+bool HasEdge(const GraphView& view, NodeId source, NodeId target, bool& ok) {
+  const Adjacency::Extent extent = view.in.Of(target, ok);
+  if (!ok || extent.size() == 0) return false;
+  if (!view.in.neighbors.Touch(extent.begin, extent.end)) {
+    ok = false;
+    return false;
+  }
+  const NodeId* const neighbors = view.in.neighbors.data();
+  return std::binary_search(neighbors + extent.begin, neighbors + extent.end, source);
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,54 @@
+// The edges of one large graph divided for link prediction: those that are to be predicted are held out of the graph
+// that messages pass along. Threads: pure functions; what they make is safe anywhere.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+struct LinkSplitOptions {
+  // Parts of the links that validate and test, each >= 0, together below 1; the others train.
+  double valid_part = 0.05, test_part = 0.1;
+  uint64_t seed = 0;
+  bool operator==(const LinkSplitOptions&) const = default;
+};
+
+// An edge from `source` to `target`, which is to be told from pairs without one.
+struct Link {
+  NodeId source = 0, target = 0;
+  bool operator==(const Link&) const = default;
+};
+
+struct LinkSplit {
+  // The graph without the edges of validation and test, in memory (8 bytes a node, and 4 an edge, of weighted ones 8),
+  // over the nodes and features of the store. It has neither labels nor splits nor edge features.
+  std::shared_ptr<const Graph> messages;
+  // By Split, in the order of targets, then sources. Of a symmetric graph an edge and its inverse are one link, in a
+  // direction that the seed decides; parallel edges are one too, and self-loops none.
+  std::array<std::vector<Link>, 3> links;
+};
+
+// Which split the edges between two nodes are of, whatever their direction. Stateless: it depends on the pair and the
+// options alone.
+Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b);
+
+// Reads all edges once. `keep_going` is asked now and then. Errors: Cancelled when it says no; DataLoss;
+// InvalidArgument where a graph has 2^32 links of a split or more.
+absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+                                     const std::function<bool()>& keep_going);
+
+// Bytes that the split of a graph takes in memory.
+uint64_t LinkSplitBytes(const GraphSummary& graph);
+
+// Whether the graph has an edge from `source` to `target`, both below its number of nodes. `ok` becomes false where a
+// touched block is damaged.
+bool HasEdge(const GraphView& view, NodeId source, NodeId target, bool& ok);
+
+}  // namespace permafrost::data

@@ -1,0 +1,84 @@
+#include "data/sampling/negative_draw.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "data/memory_graph.h"
+#include "data/store/link_split.h"
+
+namespace permafrost::data {
+namespace {
+
+std::vector<NodeId> DrawOf(const NegativeDraw& draw, NodeId source, uint64_t key, size_t count) {
+  std::vector<NodeId> targets(count);
+  const absl::Status status = draw.Draw(source, key, targets);
+  EXPECT_TRUE(status.ok()) << status;
+  return targets;
+}
+
+TEST(NegativeDraw, IsNeverAnEdgeAndDependsOnItsKeyAlone) {
+  const auto graph = RandomGraph(120, 2000, 4);
+  for (const NegativeSampling sampling : {NegativeSampling::kUniform, NegativeSampling::kDegree}) {
+    const NegativeDraw draw(graph, sampling, 3), again(graph, sampling, 3), other(graph, sampling, 4);
+    int64_t equal = 0;
+    for (NodeId source = 0; source < 120; ++source) {
+      const std::vector<NodeId> targets = DrawOf(draw, source, source, 20);
+      bool ok = true;
+      for (const NodeId target : targets) {
+        EXPECT_NE(target, source);
+        EXPECT_FALSE(HasEdge(graph->view(), source, target, ok)) << source << " " << target;
+      }
+      EXPECT_EQ(targets, DrawOf(again, source, source, 20));
+      equal += targets == DrawOf(other, source, source, 20) ? 1 : 0;
+      equal += targets == DrawOf(draw, source, source + 1000, 20) ? 1 : 0;
+    }
+    EXPECT_EQ(equal, 0);
+  }
+}
+
+// In-degrees 0, 1, 2, ... of nodes that node 30 has no edge to.
+TEST(NegativeDraw, OfDegreeIsAsLikelyAsANodeHasEdges) {
+  std::vector<TestEdge> edges;
+  for (NodeId target = 0; target < 10; ++target)
+    for (NodeId k = 0; k < target; ++k) edges.push_back({10 + k, target});
+  const auto graph = std::make_shared<MemoryGraph>(31, edges);
+  constexpr size_t kDraws = 45'000;
+  const std::vector<NodeId> by_degree = DrawOf({graph, NegativeSampling::kDegree, 1}, 30, 0, kDraws);
+  const std::vector<NodeId> uniform = DrawOf({graph, NegativeSampling::kUniform, 1}, 30, 0, kDraws);
+  std::vector<double> drawn(31), evenly(31);
+  for (const NodeId target : by_degree) ++drawn[target];
+  for (const NodeId target : uniform) ++evenly[target];
+  for (NodeId target = 0; target < 30; ++target) {
+    EXPECT_NEAR(drawn[target], target < 10 ? 1000.0 * target : 0, 320) << target;
+    EXPECT_NEAR(evenly[target], kDraws / 30.0, 200) << target;
+  }
+}
+
+TEST(NegativeDraw, FindsTheOneNodeThatASourceHasNoEdgeTo) {
+  std::vector<TestEdge> edges;
+  for (NodeId target = 0; target < 2000; ++target)
+    if (target != 1234) edges.push_back({7, target});
+  const auto graph = std::make_shared<MemoryGraph>(2000, edges);
+  for (const NegativeSampling sampling : {NegativeSampling::kUniform, NegativeSampling::kDegree}) {
+    EXPECT_EQ(DrawOf({graph, sampling, 1}, 7, 5, 3), std::vector<NodeId>(3, 1234));
+  }
+}
+
+TEST(NegativeDraw, OfASourceWithEdgesToAllEnds) {
+  std::vector<TestEdge> edges;
+  for (NodeId target = 0; target < 50; ++target) edges.push_back({7, target});
+  const auto graph = std::make_shared<MemoryGraph>(50, edges);
+  for (const NodeId target : DrawOf({graph, NegativeSampling::kUniform, 1}, 7, 5, 3)) EXPECT_LT(target, 50u);
+}
+
+TEST(NegativeDraw, TellsOfDamage) {
+  const auto graph = RandomGraph(300, 2500, 4);
+  graph->view().in.neighbors = graph->KeepDamaged(graph->in().neighbors);
+  std::vector<NodeId> targets(5);
+  EXPECT_TRUE(absl::IsDataLoss(NegativeDraw(graph, NegativeSampling::kUniform, 1).Draw(0, 0, targets)));
+}
+
+}  // namespace
+}  // namespace permafrost::data

@@ -1,0 +1,137 @@
+#include "data/store/link_split.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "data/memory_graph.h"
+
+namespace permafrost::data {
+namespace {
+
+using Pair = std::pair<NodeId, NodeId>;
+
+bool GoOn() { return true; }
+
+Pair Unordered(NodeId a, NodeId b) { return {std::min(a, b), std::max(a, b)}; }
+
+std::multiset<Pair> EdgesOf(const GraphView& view) {
+  std::multiset<Pair> edges;
+  for (NodeId target = 0; target < view.nodes; ++target) {
+    for (uint64_t e = view.in.offsets[target]; e < view.in.offsets[target + 1]; ++e) {
+      edges.emplace(view.in.neighbors[e], target);
+    }
+  }
+  return edges;
+}
+
+// A graph with both directions of each edge, self-loops and parallel edges.
+std::shared_ptr<MemoryGraph> SymmetricGraph() {
+  std::vector<TestEdge> edges;
+  for (const auto& [source, target] : EdgesOf(RandomGraph(300, 2500, 4)->view())) {
+    const auto weight = static_cast<float>(source + target);
+    edges.push_back({source, target, weight});
+    if (source != target) edges.push_back({target, source, weight});
+  }
+  auto graph = std::make_shared<MemoryGraph>(300, std::move(edges), /*weighted=*/true);
+  graph->mutable_summary().symmetric = true;
+  return graph;
+}
+
+TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
+  const auto graph = SymmetricGraph();
+  const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
+  const auto split = SplitLinks(graph, options, GoOn);
+  ASSERT_TRUE(split.ok()) << split.status();
+  const std::multiset<Pair> all = EdgesOf(graph->view()), left = EdgesOf(split->messages->view());
+  std::set<Pair> expected, found;
+  for (const auto& [a, b] : all)
+    if (a != b) expected.insert(Unordered(a, b));
+  int64_t rising = 0;
+  for (size_t s = 0; s < 3; ++s) {
+    for (const Link& link : split->links[s]) {
+      EXPECT_TRUE(found.insert(Unordered(link.source, link.target)).second) << "a link stands twice";
+      EXPECT_EQ(SplitOf(options, link.source, link.target), static_cast<Split>(s));
+      EXPECT_EQ(SplitOf(options, link.target, link.source), static_cast<Split>(s));
+      EXPECT_EQ(left.contains({link.source, link.target}), s == 0);
+      EXPECT_EQ(left.contains({link.target, link.source}), s == 0);
+      rising += link.source < link.target ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(found, expected);
+  // Neither direction is preferred.
+  EXPECT_NEAR(static_cast<double>(rising) / static_cast<double>(found.size()), 0.5, 0.06);
+  EXPECT_NEAR(static_cast<double>(split->links[1].size()) / static_cast<double>(found.size()), 0.2, 0.04);
+  EXPECT_NEAR(static_cast<double>(split->links[2].size()) / static_cast<double>(found.size()), 0.3, 0.04);
+  // What is left of parallel edges, self-loops and weights stands as it stood.
+  for (const Pair& edge : left) EXPECT_EQ(left.count(edge), all.count(edge));
+  for (const Pair& edge : all) {
+    if (edge.first == edge.second) {
+      EXPECT_TRUE(left.contains(edge));
+    }
+  }
+  const GraphView& view = split->messages->view();
+  ASSERT_EQ(view.in.weights.size(), view.edges);
+  for (NodeId target = 0; target < view.nodes; ++target) {
+    for (uint64_t e = view.in.offsets[target]; e < view.in.offsets[target + 1]; ++e) {
+      ASSERT_EQ(view.in.weights[e], static_cast<float>(view.in.neighbors[e] + target));
+    }
+  }
+  EXPECT_EQ(split->messages->summary().edges, std::ssize(left));
+}
+
+TEST(LinkSplit, OfADirectedGraphEachDirectionIsALink) {
+  const auto graph = RandomGraph(300, 2500, 4);
+  const auto split = SplitLinks(graph, {.valid_part = 0.2, .test_part = 0.3, .seed = 5}, GoOn);
+  ASSERT_TRUE(split.ok()) << split.status();
+  const std::multiset<Pair> all = EdgesOf(graph->view());
+  std::set<Pair> expected, found;
+  for (const Pair& edge : all)
+    if (edge.first != edge.second) expected.insert(edge);
+  for (const auto& links : split->links)
+    for (const Link& link : links) EXPECT_TRUE(found.insert({link.source, link.target}).second);
+  EXPECT_EQ(found, expected);
+  // An edge of which only the inverse is held out would give that away.
+  const std::multiset<Pair> left = EdgesOf(split->messages->view());
+  for (size_t s = 1; s < 3; ++s) {
+    for (const Link& link : split->links[s]) EXPECT_FALSE(left.contains({link.target, link.source}));
+  }
+}
+
+TEST(LinkSplit, DependsOnTheSeedAndThePairAlone) {
+  const auto graph = SymmetricGraph();
+  const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
+  LinkSplitOptions other = options;
+  other.seed = 6;
+  EXPECT_EQ(SplitLinks(graph, options, GoOn)->links, SplitLinks(graph, options, GoOn)->links);
+  EXPECT_NE(SplitLinks(graph, options, GoOn)->links, SplitLinks(graph, other, GoOn)->links);
+}
+
+TEST(LinkSplit, StopsWhereItIsAsked) {
+  EXPECT_TRUE(absl::IsCancelled(SplitLinks(SymmetricGraph(), {}, [] { return false; }).status()));
+}
+
+TEST(LinkSplit, TellsOfDamage) {
+  const auto graph = RandomGraph(300, 2500, 4);
+  graph->view().in.neighbors = graph->KeepDamaged(graph->in().neighbors);
+  EXPECT_TRUE(absl::IsDataLoss(SplitLinks(graph, {}, GoOn).status()));
+  bool ok = true;
+  HasEdge(graph->view(), 0, 0, ok);
+  EXPECT_FALSE(ok);
+}
+
+TEST(HasEdge, FindsEveryEdgeAndNoOther) {
+  const auto graph = RandomGraph(120, 700, 4);
+  const std::multiset<Pair> all = EdgesOf(graph->view());
+  bool ok = true;
+  for (NodeId a = 0; a < 120; ++a)
+    for (NodeId b = 0; b < 120; ++b) ASSERT_EQ(HasEdge(graph->view(), a, b, ok), all.contains({a, b})) << a << " " << b;
+  EXPECT_TRUE(ok);
+}
+
+}  // namespace
+}  // namespace permafrost::data
