@@ -144,6 +144,7 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.folds.any()) Override(flags.folds, *spec.mutable_cross_validation());
   if (flags.batching.any()) Override(flags.batching, *spec.mutable_batching());
   if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
+  if (flags.links.any()) Override(flags.links, *spec.mutable_link_prediction());
   if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
 }
 
@@ -225,7 +226,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       ->type_name("N");
   command
       .add_option("--batch-size", flags.batch_size,
-                  absl::StrCat("Graphs a batch, or seed nodes of one large graph (", batch_size, ")"))
+                  absl::StrCat("Graphs a batch, or seed nodes or links of one large graph (", batch_size, ")"))
       ->type_name("N");
   command.add_option("--lr", flags.learning_rate, absl::StrCat("Learning rate (", rate, ")"))->type_name("X");
   command.add_option("--weight-decay", flags.weight_decay, absl::StrCat("Weight decay (", decay, ")"))->type_name("X");
@@ -260,8 +261,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       .add_option(
           "--metrics", flags.metrics,
           "What evaluation reports; the first one chooses the best epoch: mae, rmse, r2 for l1 and mse; accuracy, "
-          "f1-macro, f1-micro, roc-auc, average-precision for the others (default: mae; accuracy for "
-          "cross-entropy; roc-auc for bce)")
+          "f1-macro, f1-micro, roc-auc, average-precision for the others; of links roc-auc, average-precision, mrr, "
+          "hits-at-10, -20, -50, -100 (default: mae; accuracy for cross-entropy; roc-auc for bce; mrr for links)")
       ->check(OneOf(EnumShortNames(*v1::Metric_descriptor())))
       ->delimiter(',')
       ->type_name("METRIC,...");
@@ -282,6 +283,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       ->type_name("N");
   AddBatchingOptions(command, flags.batching);
   AddNeighborOptions(command, flags.neighbors);
+  AddLinkOptions(command, flags.links);
   AddCachePolicyOptions(command, "--cache-policy", "default: the server's",
                         "default: the server's; derived where --cache-policy differs from the server's", flags.cache);
 }

@@ -9,6 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "client/cache_policy_flags.h"
+#include "client/link_flags.h"
 #include "client/neighbor_flags.h"
 #include "client/session.h"
 #include "permafrost/v1/job.pb.h"
@@ -59,6 +60,7 @@ struct JobFlags {
   FoldFlags folds;
   BatchingFlags batching;
   NeighborFlags neighbors;
+  LinkFlags links;
   CachePolicyFlags cache;
 };
 

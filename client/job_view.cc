@@ -42,8 +42,19 @@ std::string BestValidText(const v1::Job& job) {
   return absl::StrCat(MetricName(job), " ", MetricText(job.result().best_valid_metric()));
 }
 
-// What a node-level job counts as graphs are its seed nodes.
-std::string Unit(const v1::Job& job) { return IsNodeLevel(job) ? "nodes" : "graphs"; }
+// What a job counts as graphs: on one large graph its seed nodes, or its links.
+std::string Unit(const v1::Job& job) {
+  if (job.spec().has_link_prediction()) return "links";
+  return IsNodeLevel(job) ? "nodes" : "graphs";
+}
+
+std::string LinkText(const v1::LinkPrediction& links) {
+  return absl::StrCat(100 * links.valid_part(), " % validate, ", 100 * links.test_part(), " % test (seed ",
+                      links.split_seed(), "); ", CountText(links.negatives()), " and ",
+                      CountText(links.eval_negatives()), " negatives, ",
+                      EnumShortName(*v1::LinkPrediction::NegativeSampling_descriptor(), links.negative_sampling()),
+                      "; decoder ", EnumShortName(*v1::LinkPrediction::Decoder_descriptor(), links.decoder()));
+}
 
 std::string FanOutText(const google::protobuf::RepeatedField<int64_t>& fan_outs) {
   return absl::StrJoin(fan_outs, ",", [](std::string* out, int64_t fan_out) {
@@ -197,7 +208,7 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
   fields.push_back({"steps", absl::StrCat(CountText(progress.step()), " of ",
                                           CountText(progress.steps_per_epoch() * job.spec().epochs()))});
   fields.push_back(
-      {"trained on", absl::StrCat(CountText(progress.graphs()), IsNodeLevel(job) ? " seed nodes, " : " graphs, ",
+      {"trained on", absl::StrCat(CountText(progress.graphs()), Unit(job) == "nodes" ? " seed " : " ", Unit(job), ", ",
                                   CountText(progress.nodes()), " nodes, ", CountText(progress.edges()), " edges")});
   fields.push_back({"padding", absl::StrCat(CountText(progress.padding_nodes()), " nodes, ",
                                             CountText(progress.padding_edges()), " edges")});
@@ -241,6 +252,16 @@ std::string MetricName(v1::Metric metric) {
       return "RMSE";
     case v1::METRIC_R2:
       return "R2";
+    case v1::METRIC_MRR:
+      return "MRR";
+    case v1::METRIC_HITS_AT_10:
+      return "hits@10";
+    case v1::METRIC_HITS_AT_20:
+      return "hits@20";
+    case v1::METRIC_HITS_AT_50:
+      return "hits@50";
+    case v1::METRIC_HITS_AT_100:
+      return "hits@100";
     default:
       return "MAE";
   }
@@ -248,6 +269,7 @@ std::string MetricName(v1::Metric metric) {
 
 std::string MetricName(const v1::Job& job) {
   if (!job.spec().metrics().empty()) return MetricName(job.spec().metrics(0));
+  if (job.spec().has_link_prediction()) return MetricName(v1::METRIC_MRR);
   switch (job.spec().loss()) {
     case v1::JobSpec::LOSS_CROSS_ENTROPY:
       return MetricName(v1::METRIC_ACCURACY);
@@ -335,6 +357,7 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
     fields.push_back({"fold", absl::StrCat(folds.fold(), " of ", folds.folds(), ", seed ", folds.seed())});
   }
   if (spec.batching().kind() > v1::Batching::KIND_RANDOM) fields.push_back({"batching", BatchingText(spec.batching())});
+  if (spec.has_link_prediction()) fields.push_back({"links", LinkText(spec.link_prediction())});
   if (spec.has_neighbor_sampling()) fields.push_back({"sampling", SamplingText(spec.neighbor_sampling())});
   if (spec.has_graph_cache()) fields.push_back({"graph cache", PolicyText(spec.graph_cache())});
   if (job.has_create_time()) fields.push_back({"created", WhenText(job.create_time(), time)});

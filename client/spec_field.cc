@@ -25,9 +25,16 @@ using google::protobuf::Message;
 constexpr struct {
   std::string_view flag, path;
 } kFlags[] = {
-    {"lr", "optimizer.learning_rate"},      {"hidden", "model.hidden_channels"},  {"layers", "model.num_layers"},
-    {"model", "model.architecture"},        {"optimizer", "optimizer.algorithm"}, {"batching", "batching.kind"},
+    {"lr", "optimizer.learning_rate"},
+    {"hidden", "model.hidden_channels"},
+    {"layers", "model.num_layers"},
+    {"model", "model.architecture"},
+    {"optimizer", "optimizer.algorithm"},
+    {"batching", "batching.kind"},
     {"fold_seed", "cross_validation.seed"},
+    {"link_valid", "link_prediction.valid_part"},
+    {"link_test", "link_prediction.test_part"},
+    {"link_seed", "link_prediction.split_seed"},
 };
 
 void AddPaths(const Descriptor& type, const SpecPath& above, std::vector<SpecPath>& paths) {

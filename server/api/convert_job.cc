@@ -25,6 +25,8 @@ using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
 using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>;
 using Schedules = WireEnum<v1::OptimizerSpec::Schedule, nn::kScheduleNames>;
 using Batchings = WireEnum<v1::Batching::Kind, data::kBatchingNames>;
+using NegativeSamplings = WireEnum<v1::LinkPrediction::NegativeSampling, data::kNegativeSamplingNames>;
+using Decoders = WireEnum<v1::LinkPrediction::Decoder, nn::kLinkScoreNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
 // proto3's zero is "not set": the domain's default stays.
@@ -53,6 +55,29 @@ void NodesToWire(const train::NodeTrainingOptions& nodes, v1::NeighborSampling& 
   wire.set_layer_wise_evaluation(nodes.layer_wise_evaluation);
   wire.set_look_ahead(static_cast<int32_t>(nodes.look_ahead));
   wire.set_no_page_advice(!nodes.advise_pages);
+}
+
+train::LinkOptions LinksFromWire(const v1::LinkPrediction& wire, Violations& violations) {
+  train::LinkOptions links{.enabled = true};
+  if (wire.has_valid_part()) links.split.valid_part = wire.valid_part();
+  if (wire.has_test_part()) links.split.test_part = wire.test_part();
+  links.split.seed = wire.split_seed();
+  ReadNumber(wire.negatives(), links.negatives);
+  ReadNumber(wire.eval_negatives(), links.eval_negatives);
+  NegativeSamplings::Read(wire.negative_sampling(), "spec.link_prediction.negative_sampling", links.sampling,
+                          violations);
+  Decoders::Read(wire.decoder(), "spec.link_prediction.decoder", links.score, violations);
+  return links;
+}
+
+void LinksToWire(const train::LinkOptions& links, v1::LinkPrediction& wire) {
+  wire.set_valid_part(links.split.valid_part);
+  wire.set_test_part(links.split.test_part);
+  wire.set_split_seed(links.split.seed);
+  wire.set_negatives(links.negatives);
+  wire.set_eval_negatives(links.eval_negatives);
+  wire.set_negative_sampling(NegativeSamplings::ToWire(links.sampling));
+  wire.set_decoder(Decoders::ToWire(links.score));
 }
 
 data::BatchingOptions BatchingFromWire(const v1::Batching& wire, Violations& violations) {
@@ -92,7 +117,7 @@ nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !nn::TraitsOf(*architecture).of_nodes) return nn::ModelLevel::kGraph;
   if (wire.has_batching() || wire.has_cross_validation()) return nn::ModelLevel::kGraph;
-  if (wire.has_neighbor_sampling()) return nn::ModelLevel::kNode;
+  if (wire.has_neighbor_sampling() || wire.has_link_prediction()) return nn::ModelLevel::kNode;
   return architecture ? nn::FirstLevelOf(*architecture) : nn::ModelLevel::kGraph;
 }
 
@@ -154,6 +179,10 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   train.optimizer.nesterov = optimizer.nesterov();
   train.optimizer.decay_epochs = optimizer.decay_epochs();
   ReadNumber(optimizer.decay_factor(), train.optimizer.decay_factor);
+  if (wire.has_link_prediction()) {
+    train.links = LinksFromWire(wire.link_prediction(), violations);
+    train.loss = nn::Loss::kBce;
+  }
   Losses::Read(wire.loss(), "spec.loss", train.loss, violations);
   train.class_weights.assign(wire.class_weights().begin(), wire.class_weights().end());
   MetricsFromWire(wire, train.metrics, violations);
@@ -198,6 +227,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
     folds.set_fold(train.cross_validation.fold);
     folds.set_seed(train.cross_validation.seed);
   }
+  if (train.links.enabled) LinksToWire(train.links, *wire.mutable_link_prediction());
   wire.set_epochs(train.epochs);
   wire.set_patience(train.patience);
   wire.set_batch_size(train.batch_size);

@@ -84,6 +84,23 @@ struct Schema {
   }
 
   template <class A>
+  static void Fields(A& a, typename A::template Visited<data::LinkSplitOptions>& s) {
+    a("valid_part", s.valid_part);
+    a("test_part", s.test_part);
+    a("seed", s.seed);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<train::LinkOptions>& l) {
+    a("enabled", l.enabled);
+    a("split", l.split);
+    a("negatives", l.negatives);
+    a("eval_negatives", l.eval_negatives);
+    a("sampling", l.sampling, data::kNegativeSamplingNames);
+    a("score", l.score, nn::kLinkScoreNames);
+  }
+
+  template <class A>
   static void Fields(A& a, typename A::template Visited<JobSpec>& s) {
     a("dataset", s.train.dataset);
     a("model", s.train.model);
@@ -100,6 +117,7 @@ struct Schema {
     a("nodes", s.train.nodes);
     a("batching", s.train.batching);
     a("cross_validation", s.train.cross_validation);
+    a("links", s.train.links);
     a("priority", s.priority);
   }
 

@@ -28,6 +28,16 @@ std::string_view MetricText(nn::Metric metric) {
       return "RMSE";
     case nn::Metric::kR2:
       return "R2";
+    case nn::Metric::kMrr:
+      return "MRR";
+    case nn::Metric::kHitsAt10:
+      return "hits@10";
+    case nn::Metric::kHitsAt20:
+      return "hits@20";
+    case nn::Metric::kHitsAt50:
+      return "hits@50";
+    case nn::Metric::kHitsAt100:
+      return "hits@100";
     case nn::Metric::kMae:
       break;
   }
@@ -52,6 +62,20 @@ std::string SamplingText(const train::NodeTrainingOptions& nodes) {
   return text;
 }
 
+std::string LinkText(const train::LinkOptions& links) {
+  if (!links.enabled) return "";
+  return absl::StrCat(", links (", links.split.valid_part, " validate, ", links.split.test_part, " test, seed ",
+                      links.split.seed, "; ", links.negatives, " and ", links.eval_negatives, " negatives, ",
+                      AbslView(data::kNegativeSamplingNames.Name(links.sampling)), "; decoder ",
+                      AbslView(nn::kLinkScoreNames.Name(links.score)), ")");
+}
+
+// What a job trains on, and counts.
+std::string_view UnitText(const train::TrainOptions& options) {
+  if (options.links.enabled) return "links";
+  return options.model.level == nn::ModelLevel::kNode ? "nodes" : "graphs";
+}
+
 std::string FoldText(const data::CrossValidation& folds) {
   if (folds.folds == 0) return "";
   return absl::StrCat(", fold ", folds.fold, " of ", folds.folds, " (seed ", folds.seed, ")");
@@ -67,7 +91,7 @@ std::string SubmittedLine(const Job& job) {
                       t.model.hidden_channels,
                       node_level ? SamplingText(t.nodes)
                                  : absl::StrCat(" ", AbslView(nn::kPoolingNames.Name(t.model.pooling)), " pooling"),
-                      ", loss ", AbslView(nn::kLossNames.Name(t.loss)), ", ",
+                      LinkText(t.links), ", loss ", AbslView(nn::kLossNames.Name(t.loss)), ", ",
                       AbslView(nn::kOptimizerNames.Name(t.optimizer.algorithm)), " lr ", t.optimizer.learning_rate,
                       " weight decay ", t.optimizer.weight_decay, ", ", t.epochs, " epochs of batch size ",
                       t.batch_size, FoldText(t.cross_validation), ", seed ", t.seed, ", priority ", job.spec.priority);
@@ -91,7 +115,7 @@ std::string EpochLine(const train::EpochMetrics& metrics, const train::TrainOpti
       "epoch %*d/%d  train loss %9.5f  valid loss %9.5f  valid %s %9.5f%s  lr %.3g  %7.2f s  %8.0f %s/s", width,
       metrics.epoch, options.epochs, metrics.train_loss, metrics.valid_loss, AbslView(MetricText(names.front())),
       metrics.valid_metric, others, metrics.learning_rate, metrics.train_seconds + metrics.valid_seconds,
-      metrics.graphs_per_second, options.model.level == nn::ModelLevel::kNode ? "nodes" : "graphs");
+      metrics.graphs_per_second, AbslView(UnitText(options)));
 }
 
 std::string EndedLine(const Job& job) {

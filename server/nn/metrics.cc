@@ -235,6 +235,13 @@ double ComputeMetric(Metric metric, Loss loss, std::span<const float> outputs, s
       const OneAgainstRest rows = AgainstRest(outputs, labels, columns);
       return area(rows.scores, rows.labels, rows.targets);
     }
+    // Of links: ComputeLinkMetric.
+    case Metric::kMrr:
+    case Metric::kHitsAt10:
+    case Metric::kHitsAt20:
+    case Metric::kHitsAt50:
+    case Metric::kHitsAt100:
+      break;
   }
   return kNan;
 }

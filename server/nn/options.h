@@ -19,15 +19,35 @@ inline constexpr EnumNames<Loss, 4> kLossNames{
     {{{Loss::kL1, "l1"}, {Loss::kMse, "mse"}, {Loss::kCrossEntropy, "cross-entropy"}, {Loss::kBce, "bce"}}}};
 
 // What evaluation can report beside the loss; nn/metrics.h says what each is.
-enum class Metric { kMae, kAccuracy, kRocAuc, kF1Macro, kF1Micro, kAveragePrecision, kRmse, kR2 };
-inline constexpr EnumNames<Metric, 8> kMetricNames{{{{Metric::kMae, "mae"},
-                                                     {Metric::kAccuracy, "accuracy"},
-                                                     {Metric::kRocAuc, "roc_auc"},
-                                                     {Metric::kF1Macro, "f1_macro"},
-                                                     {Metric::kF1Micro, "f1_micro"},
-                                                     {Metric::kAveragePrecision, "average_precision"},
-                                                     {Metric::kRmse, "rmse"},
-                                                     {Metric::kR2, "r2"}}}};
+enum class Metric {
+  kMae,
+  kAccuracy,
+  kRocAuc,
+  kF1Macro,
+  kF1Micro,
+  kAveragePrecision,
+  kRmse,
+  kR2,
+  // Of link prediction alone: nn/link_metrics.h.
+  kMrr,
+  kHitsAt10,
+  kHitsAt20,
+  kHitsAt50,
+  kHitsAt100
+};
+inline constexpr EnumNames<Metric, 13> kMetricNames{{{{Metric::kMae, "mae"},
+                                                      {Metric::kAccuracy, "accuracy"},
+                                                      {Metric::kRocAuc, "roc_auc"},
+                                                      {Metric::kF1Macro, "f1_macro"},
+                                                      {Metric::kF1Micro, "f1_micro"},
+                                                      {Metric::kAveragePrecision, "average_precision"},
+                                                      {Metric::kRmse, "rmse"},
+                                                      {Metric::kR2, "r2"},
+                                                      {Metric::kMrr, "mrr"},
+                                                      {Metric::kHitsAt10, "hits_at_10"},
+                                                      {Metric::kHitsAt20, "hits_at_20"},
+                                                      {Metric::kHitsAt50, "hits_at_50"},
+                                                      {Metric::kHitsAt100, "hits_at_100"}}}};
 // What a job reports that says nothing of metrics.
 constexpr Metric MetricOf(Loss loss) {
   switch (loss) {
@@ -40,8 +60,10 @@ constexpr Metric MetricOf(Loss loss) {
   }
 }
 constexpr bool HigherIsBetter(Metric metric) { return metric != Metric::kMae && metric != Metric::kRmse; }
-// Whether the metric says anything of what a model learned by this loss.
+constexpr bool IsRanking(Metric metric) { return metric >= Metric::kMrr; }
+// Whether the metric says anything of what a model of graphs or nodes learned by this loss.
 constexpr bool Measures(Metric metric, Loss loss) {
+  if (IsRanking(metric)) return false;
   const bool of_values = metric == Metric::kMae || metric == Metric::kRmse || metric == Metric::kR2;
   return of_values == (loss == Loss::kL1 || loss == Loss::kMse);
 }
@@ -108,6 +130,14 @@ inline constexpr EnumNames<Schedule, 4> kScheduleNames{{{{Schedule::kConstant, "
                                                          {Schedule::kCosine, "cosine"},
                                                          {Schedule::kLinear, "linear"},
                                                          {Schedule::kStep, "step"}}}};
+
+// How a link is scored: the dot product of its nodes' representations, or two linear layers of their product.
+enum class LinkScore { kDot, kMlp };
+inline constexpr EnumNames<LinkScore, 2> kLinkScoreNames{{{{LinkScore::kDot, "dot"}, {LinkScore::kMlp, "mlp"}}}};
+// Whether the metric says anything of predicted links.
+constexpr bool MeasuresLinks(Metric metric) {
+  return IsRanking(metric) || metric == Metric::kRocAuc || metric == Metric::kAveragePrecision;
+}
 
 // The level that a model had while each had one: of a spec that does not say it.
 constexpr ModelLevel FirstLevelOf(Architecture architecture) {

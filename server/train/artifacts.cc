@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/descriptor.h"
 #include "base/file.h"
@@ -40,18 +41,17 @@ std::string CsvCell(const std::string& text) {
 
 }  // namespace
 
-absl::Status WritePredictions(const fs::path& job_directory, std::string_view row_name,
-                              const std::vector<std::string>& names, const std::vector<float>& predictions,
-                              int64_t outputs) {
-  std::string csv(row_name);
-  for (int64_t t = 0; t < outputs; ++t) absl::StrAppend(&csv, ",prediction_", t);
+absl::Status WritePredictions(const fs::path& job_directory, const NamedRows& rows,
+                              const std::vector<float>& predictions) {
+  const size_t columns = rows.columns.size(), width = rows.values.size();
+  std::string csv = absl::StrJoin(rows.columns, ",");
+  for (const std::string& value : rows.values) absl::StrAppend(&csv, ",", value);
   csv += '\n';
   std::array<char, 32> digits;
-  for (size_t i = 0; i < names.size(); ++i) {
-    csv += CsvCell(names[i]);
-    for (int64_t t = 0; t < outputs; ++t) {
-      const float value = predictions[i * static_cast<size_t>(outputs) + static_cast<size_t>(t)];
-      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  for (size_t i = 0; i * columns < rows.names.size(); ++i) {
+    for (size_t c = 0; c < columns; ++c) absl::StrAppend(&csv, c == 0 ? "" : ",", CsvCell(rows.names[i * columns + c]));
+    for (size_t t = 0; t < width; ++t) {
+      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), predictions[i * width + t]).ptr;
       absl::StrAppend(&csv, ",", absl::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
     }
     csv += '\n';

@@ -16,10 +16,16 @@ namespace permafrost::train {
 absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesystem::path& job_directory,
                           std::string_view name);
 
-// CSV with the header `ROW,prediction_0,...`, where `row_name` says what `names` are of ("graph", "node"), quoted where
-// they need it (RFC 4180); floats with the digits that give them back exactly. predictions: [names, outputs].
-absl::Status WritePredictions(const std::filesystem::path& job_directory, std::string_view row_name,
-                              const std::vector<std::string>& names, const std::vector<float>& predictions,
-                              int64_t outputs);
+// What the rows of a table of predictions are of: values of `names` stand in front of those predicted.
+struct NamedRows {
+  std::vector<std::string> columns;  // "graph", or "node", or "source" and "target"
+  std::vector<std::string> names;    // [rows * columns]
+  std::vector<std::string> values;   // "prediction_0", ...
+};
+
+// CSV of columns and values, quoted where they need it (RFC 4180); floats with the digits that give them back exactly.
+// predictions: [rows * values].
+absl::Status WritePredictions(const std::filesystem::path& job_directory, const NamedRows& rows,
+                              const std::vector<float>& predictions);
 
 }  // namespace permafrost::train

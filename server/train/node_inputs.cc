@@ -25,6 +25,8 @@ enum BlockPlace : size_t {
   kOutEdges,
   kSeedLabels,
   kBlockStep,
+  kPairSources,
+  kPairTargets,
   kRowKeys
 };
 
@@ -84,7 +86,7 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   return MakeInputs(block);
 }
 
-graphcache::StepInputs MakeInputs(const nn::NodeBlock& block) {
+graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePairs& pairs) {
   graphcache::StepInputs inputs;
   auto& t = inputs.tensors;
   t.resize(kRowKeys);
@@ -100,8 +102,21 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block) {
   t[kOutEdges] = block.transpose.edges;
   t[kSeedLabels] = block.labels;
   t[kBlockStep] = block.step;
+  t[kPairSources] = pairs.sources;
+  t[kPairTargets] = pairs.targets;
   for (const int64_t rows : block.row_ends) t.push_back(block.row_keys.narrow(0, 0, rows));
   return inputs;
+}
+
+void SetPairs(const data::LinkBatch& batch, c10::Device device, graphcache::StepInputs& inputs) {
+  auto& t = inputs.tensors;
+  t.at(kPairSources) = ViewAll(batch.sources, device);
+  t[kPairTargets] = ViewAll(batch.targets, device);
+  t[kSeedLabels] = View(batch.labels, {std::ssize(batch.labels), 1}, device);
+}
+
+nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs) {
+  return {.sources = inputs.tensors.at(kPairSources), .targets = inputs.tensors[kPairTargets]};
 }
 
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include "base/aligned_vector.h"
 #include "data/batching/block_batch.h"
+#include "data/batching/link_batch.h"
 #include "device/step_program.h"
+#include "nn/models/link_decoder.h"
 #include "nn/models/node_block.h"
 
 namespace permafrost::train {
@@ -31,10 +33,16 @@ class RowKeys {
 graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVector<int64_t>& keys, int64_t targets,
                                   const int64_t& step, c10::Device device);
 
-// The inputs of a block whose tensors are on the device already.
-graphcache::StepInputs MakeInputs(const nn::NodeBlock& block);
+// The inputs of a block whose tensors are on the device already. pairs: of jobs that predict links.
+graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePairs& pairs = {});
+
+// Puts the pairs of a batch in the place of the labels of its seeds: inputs' labels are [pairs, 1] from there on. The
+// batch outlives the inputs where they are on the CPU.
+void SetPairs(const data::LinkBatch& batch, c10::Device device, graphcache::StepInputs& inputs);
 
 // The block that such inputs make up, as a model takes it.
 nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs);
+// Undefined where the job predicts no links.
+nn::NodePairs NodePairsOf(const graphcache::StepInputs& inputs);
 
 }  // namespace permafrost::train

@@ -10,6 +10,7 @@
 #include "base/string_view.h"
 #include "nn/models/registry.h"
 #include "train/block_rungs.h"
+#include "train/links.h"
 #include "train/run_memory.h"
 
 namespace permafrost::train {
@@ -103,14 +104,28 @@ double RowBytes(const data::GraphSummary& graph) {
   return (sizeof(int64_t) + sizeof(float)) * nonzeros / std::max(1.0, static_cast<double>(graph.nodes));
 }
 
+// Of a training step: the products of the pairs and their gradients; of an MLP what it makes of them too.
+void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph, nn::ModelCost& cost) {
+  const double links = options.nodes.fan_outs.empty() ? static_cast<double>(graph.edges) / (graph.symmetric ? 2 : 1)
+                                                      : static_cast<double>(options.batch_size);
+  const double pairs = links * (1 + static_cast<double>(options.links.negatives));
+  const int64_t channels = options.model.hidden_channels;
+  const double kept = options.links.score == nn::LinkScore::kDot ? 2 : 5;
+  cost.parameters += static_cast<double>(nn::LinkDecoder::Parameters(options.links.score, channels));
+  cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
+}
+
 RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph) {
   const auto hidden = static_cast<double>(options.model.hidden_channels), out = static_cast<double>(model.num_outputs);
   RunMemory memory;
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (mode == Mode::kEval && options.nodes.layer_wise_evaluation) continue;
+    if (mode == Mode::kEval && EvaluatesLayerWise(options)) continue;
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
-    const nn::StepRows rows = RowsOf(sampling, options.batch_size, options.model.num_layers, graph);
-    const nn::ModelCost cost = nn::CostOf(model, rows);
+    const int64_t seeds =
+        options.links.enabled ? MostSeeds(options.links, options.batch_size, graph.nodes) : options.batch_size;
+    const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
+    nn::ModelCost cost = nn::CostOf(model, rows);
+    if (options.links.enabled) AddDecoderCost(options, graph, cost);
     memory.cost.parameters = cost.parameters;
     memory.cost.activations = std::max(memory.cost.activations, cost.activations);
     // Rows with means are twice as wide.
@@ -124,7 +139,10 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
                                : kHostNodeBatches * batch + static_cast<double>(options.nodes.look_ahead) * sampled;
     memory.batch_bytes = std::max(memory.batch_bytes, batches);
   }
-  memory.result_bytes = sizeof(float) * out * static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));
+  const LinkMemory links = LinkMemoryOf(options, graph);
+  memory.batch_bytes += links.host;
+  memory.result_bytes =
+      links.result + sizeof(float) * out * static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));
   if (options.nodes.layer_wise_evaluation) {
     memory.result_bytes += sizeof(float) * static_cast<double>(graph.nodes) * 4 * std::max(hidden, out);
   }
@@ -165,18 +183,23 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
   if (summary.node_features.type == data::DataType::kNone || summary.node_features.width == 0) {
     violations.Add(dataset_field, "its nodes have no features; at least one feature column is needed");
   }
-  if (summary.split_nodes[static_cast<size_t>(data::Split::kTrain)] == 0) {
+  const bool links = options.links.enabled;
+  if (!links && summary.split_nodes[static_cast<size_t>(data::Split::kTrain)] == 0) {
     violations.Add(dataset_field, "its train split is empty; at least one node is needed");
   }
   if (options.nodes.weighted && !summary.weighted) {
     violations.Add(absl::StrCat(AbslView(prefix), "neighbor_sampling.weighted"),
                    "the dataset's edges have no weights to draw by");
   }
-  CheckLabels(options, summary, dataset_field, prefix, violations);
+  if (links && summary.edges == summary.self_loops) {
+    violations.Add(dataset_field, "it has no edges between two nodes; at least one is needed to predict links");
+  }
+  if (!links) CheckLabels(options, summary, dataset_field, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   nn::NodeModelOptions model{.model = options.model,
                              .in_channels = summary.node_features.width,
-                             .num_outputs = options.loss == nn::Loss::kCrossEntropy
+                             .num_outputs = links ? options.model.hidden_channels
+                                            : options.loss == nn::Loss::kCrossEntropy
                                                 ? static_cast<int64_t>(summary.max_label) + 1
                                                 : summary.num_targets};
   CheckFits(MemoryOf(options, model, summary), limits,

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,95 +35,37 @@ constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStream
 // Part of the memory that open advice may fill.
 constexpr uint64_t kAdviceShare = 4;
 
-class SampledStream final : public BatchStream {
- public:
-  SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::EpochOrder epochs,
-                int64_t epoch, int64_t first, uint64_t first_stream, data::BlockStream::Fit fit,
-                const data::BlockStream::Options& options, std::function<std::optional<data::RowReading>()> reading)
-      : epochs_(std::move(epochs)),
-        order_(epochs_.Of(epoch)),
-        reading_(std::move(reading)),
-        view_(batcher, rungs, device),
-        stream_(
-            batcher, epochs_.batches_per_epoch() - first,
-            [this, first, first_stream](int64_t index) {
-              return data::BlockStream::Request{.seeds = epochs_.Batch(order_, first + index),
-                                                .sample = first_stream + static_cast<uint64_t>(first + index)};
-            },
-            std::move(fit), options) {}
-
-  absl::StatusOr<HostBatch*> Next() override {
-    PF_ASSIGN_OR_RETURN(data::BlockBatch * host, stream_.Next());
-    if (host == nullptr) return nullptr;
-    view_.Bind(*host);
-    return &view_;
-  }
-  std::optional<LookAhead> look_ahead() const override {
-    LookAhead state = stream_.state();
-    state.rows = reading_();
-    return state;
-  }
-
- private:
-  const data::EpochOrder epochs_;
-  const data::EpochBatches order_;
-  const std::function<std::optional<data::RowReading>()> reading_;
-  SampledBatch view_;
-  data::BlockStream stream_;
-};
-
 }  // namespace
-
-BatchShape SampledBatch::least_padded() const { return rungs_->Fit(host_->real).shape(); }
-
-BlockSizes SampledBatch::dynamic_sizes() const {
-  return AtLeastDynamic(LeastPadded(host_->real), HasSparseFeatures(batcher_->graph().summary()));
-}
-
-absl::Status SampledBatch::PadToSizes(const BlockSizes& sizes) {
-  return sizes == host_->padded ? absl::OkStatus() : batcher_->Pad(sizes, *host_);
-}
-
-absl::Status SampledBatch::Pad(const BatchShape& shape) {
-  if (const BlockSizes* rung = rungs_->Find(shape)) return PadToSizes(*rung);
-  return absl::InvalidArgumentError(
-      absl::StrCat("a block cannot be padded to ", ToString(shape), ", which is none of the job's sizes"));
-}
-
-graphcache::StepInputs SampledBatch::Inputs(const int64_t& step, c10::Device device) const {
-  const data::GraphSummary& graph = batcher_->graph().summary();
-  return MakeInputs(*host_, keys_.For(host_->real, host_->padded), graph.num_targets, step, device);
-}
-
-std::span<const uint32_t> SampledBatch::ids() const {
-  return std::span(host_->nodes).first(static_cast<size_t>(host_->real_seeds));
-}
-
-std::span<const float> SampledBatch::labels() const {
-  return std::span(host_->labels)
-      .first(static_cast<size_t>(host_->real_seeds * batcher_->graph().summary().num_targets));
-}
 
 absl::StatusOr<std::unique_ptr<NodeTask>> NodeTask::Create(const TrainOptions& options,
                                                            std::shared_ptr<const data::Graph> graph, c10::Device device,
                                                            int threads, const std::function<bool()>& keep_going,
                                                            const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
+  std::unique_ptr<Links> links;
+  if (options.links.enabled) {
+    PF_ASSIGN_OR_RETURN(links, Links::Create(options, graph, keep_going));
+    graph = links->messages();
+  }
   PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph));
-  std::unique_ptr<NodeTask> task(new NodeTask(options, std::move(graph), std::move(splits), model, device));
+  std::unique_ptr<NodeTask> task(
+      new NodeTask(options, std::move(graph), std::move(links), std::move(splits), model, device));
+  if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
   PF_RETURN_IF_ERROR(task->OpenFeatures(model, context, keep_going));
   PF_RETURN_IF_ERROR(task->MakeParts(threads, keep_going));
   return task;
 }
 
-NodeTask::NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+NodeTask::NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
                    std::array<std::vector<NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device)
     : options_(options),
       graph_(std::move(graph)),
+      links_(std::move(links)),
       device_(device),
       num_outputs_(model.num_outputs),
       splits_(std::move(splits)),
-      epochs_(splits_[0], {.batch_size = options.batch_size, .seed = options.seed}),
+      epochs_(links_ != nullptr ? links_->train_ids() : splits_[0],
+              {.batch_size = options.batch_size, .seed = options.seed}),
       model_(nn::MakeNodeModel(model, options.seed, device)) {}
 
 absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
@@ -135,12 +78,19 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
   features_before_ = features_.cache->counters();
   std::vector<float> draws(graph_->view().nodes);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (mode == Mode::kEval && options_.nodes.layer_wise_evaluation) continue;
+    if (mode == Mode::kEval && EvaluatesLayerWise(options_)) continue;
     const std::vector<int64_t> fan_outs = SamplingOf(options_, mode, summary).fan_outs;
     // Of the splits that an epoch draws.
     const data::Split split = mode == Mode::kTrain ? data::Split::kTrain : data::Split::kValid;
-    PF_RETURN_IF_ERROR(data::AddExpectedDraws(graph_->view(), splits_[static_cast<size_t>(split)], options_.batch_size,
-                                              fan_outs, keep_going, draws));
+    std::vector<NodeId> seeds = splits_[static_cast<size_t>(split)];
+    int64_t batch_seeds = options_.batch_size;
+    if (links_ != nullptr) {
+      // Any node may be the end of a link, or of none.
+      seeds.resize(graph_->view().nodes);
+      std::iota(seeds.begin(), seeds.end(), NodeId{0});
+      batch_seeds = MostSeeds(options_.links, options_.batch_size, summary.nodes);
+    }
+    PF_RETURN_IF_ERROR(data::AddExpectedDraws(graph_->view(), seeds, batch_seeds, fan_outs, keep_going, draws));
   }
   features_.cache->SetExpectedDraws(std::move(draws));
   return absl::OkStatus();
@@ -149,7 +99,7 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
 absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
   const bool weights = UsesEdgeWeights(options_, *graph_);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (mode == Mode::kEval && options_.nodes.layer_wise_evaluation) continue;
+    if (mode == Mode::kEval && EvaluatesLayerWise(options_)) continue;
     const data::BlockBatcher::Options how{.sampling = SamplingOf(options_, mode, graph_->summary()),
                                           .edge_weights = weights,
                                           .threads = threads,
@@ -162,31 +112,46 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
   plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
   plan_.train_ceiling = plan_.train_rungs.back();
   plan_.train_shapes = std::ssize(plan_.train_rungs);
-  for (data::BlockBatch& probe : probes_) {
+  for (size_t i = 0; i < probes_.size(); ++i) {
     probe_views_.emplace_back(*part(Mode::kTrain).prober, part(Mode::kTrain).rungs, device_);
-    probe_views_.back().Bind(probe);
+    probe_views_.back().Bind(probes_[i], links_ != nullptr ? &probe_pairs_[i] : nullptr);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<NodeTask::Probe> NodeTask::ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const {
+  Probe probe{.seeds = {ids.begin(), ids.end()},
+              .most_seeds = std::ssize(ids),
+              .full = std::ssize(ids) == options_.batch_size,
+              .pairs = {},
+              .sizes = {}};
+  if (links_ == nullptr) return probe;
+  PF_RETURN_IF_ERROR(links_->MakeBatch(ids, epoch, probe.pairs));
+  probe.seeds = probe.pairs.seeds;
+  probe.most_seeds = MostSeeds(options_.links, std::ssize(ids), graph_->summary().nodes);
+  return probe;
 }
 
 absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_going) {
   ModeParts& parts = part(mode);
   const data::NeighborSamplingOptions sampling = SamplingOf(options_, mode, graph_->summary());
   // Full batches, and the last ones of epochs, which may be partial.
-  std::vector<std::vector<NodeId>> full, partial;
+  std::vector<Probe> full, partial;
   for (const data::Split split : SplitsOf(mode)) {
-    const std::vector<NodeId>& nodes = splits_[static_cast<size_t>(split)];
     const data::EpochOrder order(
-        nodes, {.batch_size = options_.batch_size, .seed = options_.seed, .shuffle = mode == Mode::kTrain});
+        links_ != nullptr ? links_->train_ids() : splits_[static_cast<size_t>(split)],
+        {.batch_size = options_.batch_size, .seed = options_.seed, .shuffle = mode == Mode::kTrain});
     const int64_t batches = order.batches_per_epoch();
     for (int64_t epoch = 0; epoch < kPartialProbes; ++epoch) {
       const data::EpochBatches ids = order.Of(epoch);
       for (int64_t b = 0; b < batches && std::ssize(full) < kProbeBatches; ++b) {
-        const auto batch = order.Batch(ids, b);
-        if (std::ssize(batch) == options_.batch_size) full.emplace_back(batch.begin(), batch.end());
+        PF_ASSIGN_OR_RETURN(Probe probe, ProbeOf(order.Batch(ids, b), epoch));
+        if (probe.full) full.push_back(std::move(probe));
       }
       const auto last = batches > 0 ? order.Batch(ids, batches - 1) : std::span<const uint32_t>();
-      if (!last.empty() && std::ssize(last) < options_.batch_size) partial.emplace_back(last.begin(), last.end());
+      if (!last.empty() && std::ssize(last) < options_.batch_size) {
+        PF_ASSIGN_OR_RETURN(partial.emplace_back(), ProbeOf(last, epoch));
+      }
       if (mode == Mode::kEval) break;
     }
   }
@@ -194,10 +159,10 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
     PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, full, keep_going));
   }
   // The larger first: each goes below those before.
-  std::ranges::sort(partial, std::greater(), [](const auto& batch) { return batch.size(); });
+  std::ranges::sort(partial, std::greater(), &Probe::most_seeds);
   for (size_t begin = 0, end; begin < partial.size(); begin = end) {
     end = begin;
-    while (end < partial.size() && partial[end].size() == partial[begin].size()) ++end;
+    while (end < partial.size() && partial[end].most_seeds == partial[begin].most_seeds) ++end;
     PF_ASSIGN_OR_RETURN(const BlockRungs chain,
                         PlanChain(parts, sampling, std::span(partial).subspan(begin, end - begin), keep_going));
     parts.rungs.AddPartial(chain);
@@ -206,14 +171,13 @@ absl::Status NodeTask::PlanRungs(Mode mode, const std::function<bool()>& keep_go
 }
 
 absl::StatusOr<BlockRungs> NodeTask::PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
-                                               std::span<std::vector<NodeId>> batches,
-                                               const std::function<bool()>& keep_going) {
+                                               std::span<Probe> batches, const std::function<bool()>& keep_going) {
   std::vector<BlockSizes> sizes;
   data::SampledSubgraph subgraph;
-  const int64_t seeds = std::ssize(batches.front());
-  for (std::vector<NodeId>& batch : batches) {
+  const int64_t seeds = batches.front().most_seeds;
+  for (Probe& probe : batches) {
     if (!keep_going()) return absl::CancelledError("stopped while batches were sampled to plan their sizes");
-    Probe probe{.seeds = std::move(batch), .stream = kProbeStreams + parts.probes.size(), .sizes = {}};
+    probe.stream = kProbeStreams + parts.probes.size();
     PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph));
     PF_ASSIGN_OR_RETURN(probe.sizes, data::SizesOf(subgraph, graph_->view()));
     sizes.push_back(probe.sizes);
@@ -226,13 +190,12 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> NodeTask::Schedules(
     const std::function<bool()>& /*keep_going*/) {
   const ModeParts& parts = part(Mode::kTrain);
   // Of an epoch's batches all but the last are full.
-  const auto is_full = [this](const Probe& probe) { return std::ssize(probe.seeds) == options_.batch_size; };
-  const auto full = static_cast<double>(std::ranges::count_if(parts.probes, is_full));
+  const auto full = static_cast<double>(std::ranges::count_if(parts.probes, &Probe::full));
   const auto partial = static_cast<double>(parts.probes.size()) - full;
   const auto batches = static_cast<double>(batches_per_epoch());
   std::map<BatchShape, std::array<double, 3>> rungs;  // batches, rows, rows as a dynamic executable takes them
   for (const Probe& probe : parts.probes) {
-    const double share = is_full(probe) ? (batches - (partial > 0 ? 1 : 0)) / full : 1 / partial;
+    const double share = probe.full ? (batches - (partial > 0 ? 1 : 0)) / full : 1 / partial;
     std::array<double, 3>& sums = rungs[parts.rungs.Fit(probe.sizes).shape()];
     sums[0] += share;
     sums[1] += share * static_cast<double>(graphcache::Rows(probe.sizes.shape()));
@@ -260,7 +223,8 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> NodeTask::Schedules(
 
 Task::Output NodeTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
-  return {model_->Forward(block, mode), block.labels};
+  const at::Tensor rows = model_->Forward(block, mode);
+  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels};
 }
 
 absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const BatchShape& shape) {
@@ -278,9 +242,13 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
     const Probe& probe = *(i == 0 ? fitting.front() : fitting.back());
     PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph));
     PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, *rung, probes_[i]));
+    probe_pairs_[i] = probe.pairs;
   }
   // Other edges, where the block is the same: what a capture must not take for constant.
-  if (fitting.size() == 1) std::ranges::fill(probes_[1].sources, 0);
+  if (fitting.size() == 1) {
+    std::ranges::fill(probes_[1].sources, 0);
+    std::ranges::fill(probe_pairs_[1].sources, 0);
+  }
   return std::array<HostBatch*, 2>{probe_views_.data(), probe_views_.data() + 1};
 }
 
@@ -305,17 +273,23 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
     if (sparse()) vary(sizes.nonzeros);
   }
   PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, sizes, probes_[0]));
+  probe_pairs_[0] = from.pairs;
+  for (auto* ends : {&probe_pairs_[0].sources, &probe_pairs_[0].targets}) {
+    for (int64_t& seed : *ends) seed %= static_cast<int64_t>(seeds);
+  }
   return probe_views_.data();
 }
 
-int64_t NodeTask::size(data::Split split) const { return std::ssize(splits_[static_cast<size_t>(split)]); }
+int64_t NodeTask::size(data::Split split) const {
+  return links_ != nullptr ? links_->size(split) : std::ssize(splits_[static_cast<size_t>(split)]);
+}
 
 std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                               uint64_t first_stream) {
   // Captures come before it, and in between seldom; what they were made with is as large as a batch.
   if (features_.cache != nullptr) probes_ = {};
   return std::make_unique<SampledStream>(
-      *part(mode).stream, part(mode).rungs, device_, std::move(epochs), epoch, first, first_stream,
+      *part(mode).stream, part(mode).rungs, device_, std::move(epochs), epoch, first, first_stream, links_.get(),
       [&parts = part(mode), sparse = sparse()](const BlockSizes& real) {
         return parts.dynamic ? AtLeastDynamic(LeastPadded(real), sparse) : parts.rungs.Fit(real);
       },
@@ -347,13 +321,14 @@ std::optional<data::RowReading> NodeTask::Reading() {
 
 absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,
                                                                   const std::function<bool()>& keep_going) {
-  if (!options_.nodes.layer_wise_evaluation) return std::nullopt;
-  const std::vector<NodeId>& ids = splits_[static_cast<size_t>(split)];
+  if (!EvaluatesLayerWise(options_)) return std::nullopt;
   PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *model_,
                                                              {.num_layers = options_.model.num_layers,
                                                               .edge_weights = UsesEdgeWeights(options_, *graph_),
                                                               .device = device_},
                                                              keep_going));
+  if (links_ != nullptr) return links_->Evaluate(all.to(device_), split, keep_predictions, keep_going);
+  const std::vector<NodeId>& ids = splits_[static_cast<size_t>(split)];
   const at::Tensor rows = at::tensor(std::vector<int64_t>(ids.begin(), ids.end()), at::kLong);
   const at::Tensor predictions = all.index_select(0, rows).contiguous();
   PF_ASSIGN_OR_RETURN(const at::Tensor labels, ReadLabels(*graph_, ids));

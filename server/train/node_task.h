@@ -1,4 +1,4 @@
-// Node-level jobs: one large graph, predictions for its nodes, on sampled blocks or on the whole graph at once.
+// Jobs on one large graph that sample blocks of it, around the nodes that they predict for or the ends of links.
 #pragma once
 
 #include <array>
@@ -16,41 +16,11 @@
 #include "nn/models/node_model.h"
 #include "train/block_rungs.h"
 #include "train/job_plan.h"
-#include "train/node_inputs.h"
+#include "train/links.h"
+#include "train/sampled_stream.h"
 #include "train/task.h"
 
 namespace permafrost::train {
-
-inline bool HasSparseFeatures(const data::GraphSummary& graph) { return graph.node_feature_nonzeros > 0; }
-
-// A sampled block. Threads: one at a time. Borrows the batcher, the rungs and what it is bound to.
-class SampledBatch final : public HostBatch {
- public:
-  SampledBatch(const data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device)
-      : HostBatch(device), batcher_(&batcher), rungs_(&rungs) {}
-  // Makes this the batch `host`, until it is bound to another.
-  void Bind(data::BlockBatch& host) { host_ = &host; }
-
-  BatchShape real() const override { return host_->real_shape(); }
-  // The shape of its rung.
-  BatchShape least_padded() const override;
-  BatchShape dynamic_shape() const override { return dynamic_sizes().shape(); }
-  BatchShape padded() const override { return host_->padded.shape(); }
-  std::span<const uint32_t> ids() const override;
-  std::span<const float> labels() const override;
-
- private:
-  absl::Status Pad(const BatchShape& shape) override;
-  absl::Status PadToDynamic() override { return PadToSizes(dynamic_sizes()); }
-  absl::Status PadToSizes(const data::BlockSizes& sizes);
-  data::BlockSizes dynamic_sizes() const;
-  graphcache::StepInputs Inputs(const int64_t& step, c10::Device device) const override;
-
-  const data::BlockBatcher* batcher_;
-  const BlockRungs* rungs_;
-  data::BlockBatch* host_ = nullptr;
-  mutable RowKeys keys_;
-};
 
 // Jobs that sample.
 class NodeTask final : public Task {
@@ -61,13 +31,13 @@ class NodeTask final : public Task {
                                                           int threads, const std::function<bool()>& keep_going,
                                                           const PlanContext& context);
 
-  absl::StatusOr<std::vector<std::string>> NamesOf(std::span<const uint32_t> ids) const override {
-    return NamesOfNodes(*graph_, ids);
+  absl::StatusOr<NamedRows> NameRows(std::span<const uint32_t> ids) const override {
+    return links_ != nullptr ? links_->NameRows(ids) : NameNodes(*graph_, ids, num_outputs_);
   }
   nn::TensorSet& tensors() override { return model_->tensors(); }
-  std::string Describe() const override { return model_->Describe(); }
+  std::string Describe() const override { return links_ != nullptr ? links_->Describe(*model_) : model_->Describe(); }
   std::string_view reading() const override { return features_.line; }
-  int64_t num_outputs() const override { return num_outputs_; }
+  int64_t num_outputs() const override { return links_ != nullptr ? 1 : num_outputs_; }
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override { return {}; }
@@ -86,6 +56,9 @@ class NodeTask final : public Task {
   // A batch that was sampled to plan the rungs.
   struct Probe {
     std::vector<data::NodeId> seeds;
+    int64_t most_seeds = 0;  // of a batch of as many links, or as many nodes
+    bool full = false;       // whether the batch is of the job's batch size
+    data::LinkBatch pairs;   // where links are predicted
     uint64_t stream = 0;
     data::BlockSizes sizes;
   };
@@ -97,7 +70,7 @@ class NodeTask final : public Task {
     std::atomic<bool> dynamic{false};  // batches are made ready at their own sizes, not at those of a rung
   };
 
-  NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph,
+  NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
            std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
   bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
@@ -105,19 +78,21 @@ class NodeTask final : public Task {
   absl::Status OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
+  // The batch of these nodes or links of a training epoch, not sampled yet.
+  absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
   // Samples some batches of the mode's splits and plans its rungs.
   absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
-  // Of batches of equally many seeds, which become probes.
+  // Of batches of equally many nodes or links, which become probes.
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
-                                       std::span<std::vector<data::NodeId>> batches,
-                                       const std::function<bool()>& keep_going);
+                                       std::span<Probe> batches, const std::function<bool()>& keep_going);
   // What this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.
   std::optional<data::RowReading> Reading();
   std::unique_ptr<BatchStream> Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,
                                       uint64_t first_stream);
 
   const TrainOptions options_;
-  const std::shared_ptr<const data::Graph> graph_;
+  const std::shared_ptr<const data::Graph> graph_;  // where links are predicted, without those held out
+  const std::unique_ptr<Links> links_;              // nullptr: nodes are predicted
   const c10::Device device_;
   const int64_t num_outputs_;
   const std::array<std::vector<data::NodeId>, 3> splits_;
@@ -129,6 +104,7 @@ class NodeTask final : public Task {
   std::array<ModeParts, 2> parts_;     // by Mode
   graphcache::ShapePlan plan_;
   std::array<data::BlockBatch, 2> probes_;
+  std::array<data::LinkBatch, 2> probe_pairs_;
   std::vector<SampledBatch> probe_views_;
 };
 

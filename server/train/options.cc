@@ -148,12 +148,44 @@ void CheckModel(const TrainOptions& options, FieldChecker& check) {
   check_part("model.dropout", model.dropout);
   check_part("model.input_dropout", model.input_dropout);
   CheckModelFits(model, check);
-  if (!options.nodes.layer_wise_evaluation) return;
+  if (!EvaluatesLayerWise(options)) return;
   const bool joined = model.jumping_knowledge != nn::JumpingKnowledge::kLast;
   if (joined || model.residual) {
-    check.Add("neighbor_sampling.layer_wise_evaluation",
+    const bool asked = options.nodes.layer_wise_evaluation;
+    check.Add(asked ? "neighbor_sampling.layer_wise_evaluation" : "neighbor_sampling.fan_outs",
               absl::StrCat("is given with model.", joined ? "jumping_knowledge" : "residual",
-                           ", for which layers are not evaluated one by one"));
+                           ", for which layers are not evaluated one by one",
+                           asked ? "" : ", as those of sampled links are; accepted: without fan_outs"));
+  }
+}
+
+// Beside the level, which CheckNodeTraining looks at.
+void CheckLinks(const TrainOptions& options, FieldChecker& check) {
+  const LinkOptions& links = options.links;
+  if (!links.enabled) return;
+  if (options.model.level != nn::ModelLevel::kNode) {
+    check.Add("link_prediction", "is given for a set of graphs; accepted: for one large graph");
+    return;
+  }
+  if (options.loss != nn::Loss::kBce) {
+    check.Add("loss", absl::StrCat(AbslView(nn::kLossNames.Name(options.loss)), " is no loss of links; accepted: bce"));
+  }
+  const auto is_part = [](double part) { return part >= 0 && part < 1; };  // NaN is none
+  const auto check_part = [&](const char* field, double part) {
+    if (!is_part(part)) check.Add(field, absl::StrCat(part, " is not a number of at least 0 and below 1"));
+  };
+  const double valid = links.split.valid_part, test = links.split.test_part;
+  check_part("link_prediction.valid_part", valid);
+  check_part("link_prediction.test_part", test);
+  if (is_part(valid) && is_part(test) && valid + test >= 1) {
+    check.Add("link_prediction.test_part",
+              absl::StrCat(test, " and valid_part ", valid, " leave nothing to train on; accepted: a sum below 1"));
+  }
+  check.InRange("link_prediction.negatives", links.negatives, 1, 1000);
+  check.InRange("link_prediction.eval_negatives", links.eval_negatives, 1, 10'000);
+  if (!options.nodes.eval_fan_outs.empty()) {
+    check.Add("neighbor_sampling.eval_fan_outs",
+              "is given with link_prediction, whose evaluation takes every neighbour");
   }
 }
 
@@ -230,14 +262,19 @@ void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
     if (std::find(options.metrics.begin(), options.metrics.begin() + static_cast<std::ptrdiff_t>(i), metric) !=
         options.metrics.begin() + static_cast<std::ptrdiff_t>(i)) {
       check.Add(field, absl::StrCat(AbslView(name), " stands there already; each is accepted once"));
-    } else if (!nn::Measures(metric, options.loss)) {
+    } else if (const auto measures =
+                   [&options](nn::Metric of) {
+                     return options.links.enabled ? nn::MeasuresLinks(of) : nn::Measures(of, options.loss);
+                   };
+               !measures(metric)) {
       std::string accepted;
       for (const auto& [other, other_name] : nn::kMetricNames.rows) {
-        if (!nn::Measures(other, options.loss)) continue;
+        if (!measures(other)) continue;
         absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(other_name));
       }
-      check.Add(field, absl::StrCat(AbslView(name), " does not measure loss ",
-                                    AbslView(nn::kLossNames.Name(options.loss)), "; accepted: ", accepted));
+      const std::string what =
+          options.links.enabled ? "links" : absl::StrCat("loss ", AbslView(nn::kLossNames.Name(options.loss)));
+      check.Add(field, absl::StrCat(AbslView(name), " does not measure ", what, "; accepted: ", accepted));
     }
   }
 }
@@ -257,8 +294,13 @@ void CheckFolds(const TrainOptions& options, FieldChecker& check) {
 
 }  // namespace
 
+bool EvaluatesLayerWise(const TrainOptions& options) {
+  return options.nodes.layer_wise_evaluation || (options.links.enabled && !options.nodes.fan_outs.empty());
+}
+
 std::vector<nn::Metric> MetricsOf(const TrainOptions& options) {
-  return options.metrics.empty() ? std::vector{nn::MetricOf(options.loss)} : options.metrics;
+  if (!options.metrics.empty()) return options.metrics;
+  return {options.links.enabled ? nn::Metric::kMrr : nn::MetricOf(options.loss)};
 }
 
 std::string ModelsOf(nn::ModelLevel level, std::string_view separator) {
@@ -296,6 +338,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   CheckLoss(options, check);
   CheckMetrics(options, check);
   CheckFolds(options, check);
+  CheckLinks(options, check);
   CheckNodeTraining(options, check);
   CheckBatching(options, check);
   check.InRange("epochs", options.epochs, 1, 1'000'000);

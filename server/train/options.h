@@ -10,7 +10,9 @@
 #include "base/id.h"
 #include "base/status.h"
 #include "data/sampling/batching.h"
+#include "data/sampling/negative_draw.h"
 #include "data/store/cross_validation.h"
+#include "data/store/link_split.h"
 #include "graphcache/policy.h"
 #include "nn/options.h"
 
@@ -47,6 +49,19 @@ struct NodeTrainingOptions {
   bool operator==(const NodeTrainingOptions&) const = default;
 };
 
+// What a job on one large graph predicts links by, in place of the labels of nodes.
+struct LinkOptions {
+  bool enabled = false;  // the rest has no meaning without
+  // Which links train, validate and test; its seed also draws the negatives of evaluation, so that jobs of other
+  // weights may share them.
+  data::LinkSplitOptions split;
+  int64_t negatives = 1;         // pairs without an edge beside each link of a training batch, 1..1000
+  int64_t eval_negatives = 100;  // beside each link that is evaluated, the same in every epoch, 1..10,000
+  data::NegativeSampling sampling = data::NegativeSampling::kUniform;
+  nn::LinkScore score = nn::LinkScore::kDot;
+  bool operator==(const LinkOptions&) const = default;
+};
+
 struct TrainOptions {
   DatasetId dataset;
   nn::ModelOptions model;
@@ -54,18 +69,19 @@ struct TrainOptions {
   nn::Loss loss = nn::Loss::kL1;
   // Weights of the classes in kCrossEntropy and kBce, each > 0; empty: all 1.
   std::vector<double> class_weights;
-  // What evaluation reports, each once, and each measuring the loss; the first one chooses the best epoch. Empty:
-  // nn::MetricOf(loss).
+  // What evaluation reports, each once, and each measuring the loss, or links; the first one chooses the best epoch.
+  // Empty: nn::MetricOf(loss), of links kMrr.
   std::vector<nn::Metric> metrics;
   int64_t epochs = 20;      // 1..1,000,000
   int64_t patience = 0;     // epochs without a better validation after which the job ends; 0: it does not, 1..epochs
-  int64_t batch_size = 32;  // graphs, or seed nodes, 1..65,536
+  int64_t batch_size = 32;  // graphs, seed nodes or links, 1..65,536
   uint64_t seed = 0;
   CheckpointOptions checkpoint;
   graphcache::PolicyOptions graph_cache;
   NodeTrainingOptions nodes;               // of node-level models
   data::BatchingOptions batching;          // of training batches, of models of small graphs
   data::CrossValidation cross_validation;  // of sets of small graphs
+  LinkOptions links;                       // of one large graph
   bool operator==(const TrainOptions&) const = default;
 };
 
@@ -74,6 +90,10 @@ std::string ModelsOf(nn::ModelLevel level, std::string_view separator);
 
 // Options of a job that says no more than its dataset: nn::DefaultsOf the level.
 TrainOptions DefaultOptions(nn::ModelLevel level);
+
+// Whether a job is evaluated layer by layer over the whole graph: where it is asked for, and where it samples batches
+// of links, whose negatives come from anywhere.
+bool EvaluatesLayerWise(const TrainOptions& options);
 
 // What the job's evaluations report, in order; the first decides.
 std::vector<nn::Metric> MetricsOf(const TrainOptions& options);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "data/store/node_names.h"
 #include "train/graph_set_task.h"
@@ -37,6 +38,17 @@ absl::StatusOr<std::vector<std::string>> NamesOfNodes(const data::Graph& graph, 
   return names;
 }
 
+std::vector<std::string> PredictionColumns(int64_t outputs) {
+  std::vector<std::string> columns;
+  for (int64_t t = 0; t < outputs; ++t) columns.push_back(absl::StrCat("prediction_", t));
+  return columns;
+}
+
+absl::StatusOr<NamedRows> NameNodes(const data::Graph& graph, std::span<const uint32_t> nodes, int64_t outputs) {
+  PF_ASSIGN_OR_RETURN(std::vector<std::string> names, NamesOfNodes(graph, nodes));
+  return NamedRows{.columns = {"node"}, .names = std::move(names), .values = PredictionColumns(outputs)};
+}
+
 std::vector<data::Split> SplitsOf(Mode mode) {
   if (mode == Mode::kTrain) return {data::Split::kTrain};
   return {data::Split::kValid, data::Split::kTest};
@@ -55,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
     return GraphSetTask::Create(options, std::move(folded), device, keep_going, context);
   }
   const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
-  if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device);
+  if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device, keep_going);
   return NodeTask::Create(options, graph, device, threads, keep_going, context);
 }
 

@@ -26,6 +26,7 @@
 #include "graphcache/shape_plan.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"
+#include "train/artifacts.h"
 #include "train/job_plan.h"
 #include "train/options.h"
 #include "train/run_memory.h"
@@ -79,7 +80,8 @@ class BatchStream {
 struct Evaluation {
   double loss = 0;              // mean over present labels; NaN where there are none
   std::vector<double> metrics;  // MetricsOf the job
-  // The split's graphs or nodes with their predictions [ids, outputs], in split order; only if asked for.
+  // The split's graphs, nodes or links with their predictions [ids, values that NameRows names], in split order; only
+  // if asked for.
   std::vector<uint32_t> ids;
   std::vector<float> predictions;
 };
@@ -89,6 +91,10 @@ std::vector<data::Split> SplitsOf(Mode mode);
 
 // What the source calls nodes. Errors: DataLoss.
 absl::StatusOr<std::vector<std::string>> NamesOfNodes(const data::Graph& graph, std::span<const uint32_t> nodes);
+// Rows of nodes with `outputs` predictions each. Errors: DataLoss.
+absl::StatusOr<NamedRows> NameNodes(const data::Graph& graph, std::span<const uint32_t> nodes, int64_t outputs);
+// "prediction_0", ...
+std::vector<std::string> PredictionColumns(int64_t outputs);
 
 class Task {
  public:
@@ -108,12 +114,9 @@ class Task {
                                 const std::function<bool()>& keep_going);
   virtual ~Task() = default;
 
-  // What a user calls these graphs or nodes: their names in the source, where they have some. Errors: DataLoss.
-  virtual absl::StatusOr<std::vector<std::string>> NamesOf(std::span<const uint32_t> ids) const {
-    std::vector<std::string> names;
-    for (const uint32_t id : ids) names.push_back(std::to_string(id));
-    return names;
-  }
+  // What a user calls these graphs, nodes or links of an evaluation: their names in the source, where they have some.
+  // Errors: DataLoss.
+  virtual absl::StatusOr<NamedRows> NameRows(std::span<const uint32_t> ids) const = 0;
 
   virtual nn::TensorSet& tensors() = 0;
   // For `__metadata__` of the weights file.
@@ -123,8 +126,8 @@ class Task {
   virtual int64_t num_outputs() const = 0;
 
   struct Output {
-    at::Tensor prediction;  // [padded graphs, outputs]
-    at::Tensor labels;      // [padded graphs, targets]
+    at::Tensor prediction;  // [padded graphs, outputs]; of links [pairs, 1]
+    at::Tensor labels;      // [padded graphs, targets]; of links [pairs, 1]
   };
   virtual Output Forward(const graphcache::StepInputs& inputs, Mode mode) = 0;
 
@@ -146,10 +149,11 @@ class Task {
   virtual void PrepareDynamic(Mode /*mode*/, bool /*dynamic*/) {}
 
   virtual int64_t batches_per_epoch() const = 0;
-  // Graphs or nodes of a split.
+  // Graphs, nodes or links of a split.
   virtual int64_t size(data::Split split) const = 0;
   // Batches first_batch.. of training epoch `epoch` (from 0). Streams end before the task.
   virtual std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) = 0;
+  // Of tasks that are evaluated by steps: for which EvaluateWhole gives nothing.
   virtual std::unique_ptr<BatchStream> EvalBatches(data::Split split) = 0;
   // Evaluates by another way than steps over EvalBatches; nullopt: there is none. `keep_going` is asked now and then;
   // false ends with Cancelled.

@@ -16,9 +16,6 @@ namespace {
 // How often the loss is read back from the device: reading synchronises.
 constexpr absl::Duration kLossInterval = absl::Milliseconds(200);
 
-// Heading of the predictions' first column.
-std::string_view RowName(nn::ModelLevel level) { return level == nn::ModelLevel::kNode ? "node" : "graph"; }
-
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
 }  // namespace
@@ -285,9 +282,8 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   result.best_test_metric = best->metrics.front();
   result.best_test_metrics = best->metrics;
   result.best_test_loss = best->loss;
-  PF_ASSIGN_OR_RETURN(const std::vector<std::string> names, task_->NamesOf(best->ids));
-  PF_RETURN_IF_ERROR(
-      WritePredictions(job_directory_, RowName(options_.model.level), names, best->predictions, task_->num_outputs()));
+  PF_ASSIGN_OR_RETURN(const NamedRows rows, task_->NameRows(best->ids));
+  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, rows, best->predictions));
   return StopRequest::kNone;
 }
 

@@ -1,13 +1,16 @@
 #include "train/whole_graph_task.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "nn/models/registry.h"
+#include "nn/ops/lowering.h"
 #include "train/layer_wise.h"
 #include "train/node_inputs.h"
 #include "train/node_model_for.h"
@@ -16,20 +19,26 @@ namespace permafrost::train {
 namespace {
 
 // One batch, or none.
+template <class Batch>
 class OneBatch final : public BatchStream {
  public:
-  explicit OneBatch(const WholeGraphBatch* batch) {
-    if (batch != nullptr) batch_ = *batch;
-  }
+  explicit OneBatch(absl::StatusOr<std::optional<Batch>> batch) : batch_(std::move(batch)) {}
   absl::StatusOr<HostBatch*> Next() override {
-    if (!batch_ || std::exchange(given_, true)) return nullptr;
-    return &*batch_;
+    PF_RETURN_IF_ERROR(batch_.status());
+    if (!*batch_ || std::exchange(given_, true)) return nullptr;
+    return &**batch_;
   }
 
  private:
-  std::optional<WholeGraphBatch> batch_;
+  absl::StatusOr<std::optional<Batch>> batch_;
   bool given_ = false;
 };
+
+// As the number that the steps of a job see rise: where a tensor of the host is, or its copy on the device.
+at::Tensor StepOn(const int64_t& step, c10::Device device) {
+  const at::Tensor host = at::from_blob(const_cast<int64_t*>(&step), {1}, at::kLong);
+  return device.is_cpu() ? host : host.to(device);
+}
 
 }  // namespace
 
@@ -44,8 +53,14 @@ WholeGraphBatch::WholeGraphBatch(const nn::NodeBlock& block, std::vector<uint32_
                 .to(block.sources.device());
 }
 
-BatchShape WholeGraphBatch::padded() const {
-  return {block_->row_ends.back(), block_->sources.size(0), block_->row_ends.front()};
+BatchShape ShapeOfWhole(const nn::NodeBlock& block) {
+  return {block.row_ends.back(), block.sources.size(0), block.row_ends.front()};
+}
+
+absl::Status CheckWhole(const BatchShape& own, const BatchShape& shape) {
+  if (shape == own) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a whole graph of ", ToString(own), " is never padded, to ", ToString(shape), " or any other"));
 }
 
 BatchShape WholeGraphBatch::real() const {
@@ -54,39 +69,52 @@ BatchShape WholeGraphBatch::real() const {
   return shape;
 }
 
-absl::Status WholeGraphBatch::Pad(const BatchShape& shape) {
-  if (shape == padded()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a whole graph of ", ToString(padded()), " is never padded, to ", ToString(shape), " or any other"));
-}
-
 graphcache::StepInputs WholeGraphBatch::Inputs(const int64_t& step, c10::Device device) const {
   nn::NodeBlock block = *block_;
   block.labels = labels_;
-  const at::Tensor host = at::from_blob(const_cast<int64_t*>(&step), {1}, at::kLong);
-  block.step = device.is_cpu() ? host : host.to(device);
+  block.step = StepOn(step, device);
   return MakeInputs(block);
 }
 
+BatchShape WholeLinkBatch::real() const {
+  BatchShape shape = padded();
+  shape.graphs = static_cast<int64_t>(pairs_.links);
+  return shape;
+}
+
+graphcache::StepInputs WholeLinkBatch::Inputs(const int64_t& step, c10::Device device) const {
+  nn::NodeBlock block = *block_;
+  block.step = StepOn(step, device);
+  graphcache::StepInputs inputs = MakeInputs(block);
+  SetPairs(pairs_, device, inputs);
+  return inputs;
+}
+
 absl::StatusOr<std::unique_ptr<WholeGraphTask>> WholeGraphTask::Create(const TrainOptions& options,
-                                                                       const std::shared_ptr<const data::Graph>& graph,
-                                                                       c10::Device device) {
+                                                                       std::shared_ptr<const data::Graph> graph,
+                                                                       c10::Device device,
+                                                                       const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model, NodeModelFor(options, graph->summary(), kNoLimits, "spec."));
-  std::unique_ptr<WholeGraphTask> task(
-      new WholeGraphTask(graph, model.num_outputs, options.epochs, nn::MakeNodeModel(model, options.seed, device)));
-  PF_RETURN_IF_ERROR(task->Read(options, *graph, device));
+  std::unique_ptr<Links> links;
+  if (options.links.enabled) {
+    PF_ASSIGN_OR_RETURN(links, Links::Create(options, graph, keep_going));
+    graph = links->messages();
+  }
+  std::unique_ptr<WholeGraphTask> task(new WholeGraphTask(
+      options, std::move(graph), std::move(links), model.num_outputs, nn::MakeNodeModel(model, options.seed, device)));
+  if (task->links_ != nullptr) task->links_->AddDecoder(*task->model_, options.seed, device);
+  PF_RETURN_IF_ERROR(task->Read(device));
   return task;
 }
 
-absl::Status WholeGraphTask::Read(const TrainOptions& options, const data::Graph& graph, c10::Device device) {
-  const uint64_t nodes = graph.view().nodes;
-  const bool weights = UsesEdgeWeights(options, graph);
-  PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows, ReadFeatureRows(graph, 0, nodes));
-  PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk edges, ReadInEdges(graph, 0, nodes, weights));
-  PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(graph));
+absl::Status WholeGraphTask::Read(c10::Device device) {
+  const uint64_t nodes = graph_->view().nodes;
+  const bool weights = UsesEdgeWeights(options_, *graph_);
+  PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows, ReadFeatureRows(*graph_, 0, nodes));
+  PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk edges, ReadInEdges(*graph_, 0, nodes, weights));
   const auto on_device = [device](const at::Tensor& t) { return t.defined() ? t.to(device) : t; };
   const auto num_nodes = static_cast<int64_t>(nodes);
-  block_.row_ends.assign(static_cast<size_t>(options.model.num_layers + 1), num_nodes);
+  block_.row_ends.assign(static_cast<size_t>(options_.model.num_layers + 1), num_nodes);
   block_.features = on_device(rows.dense);
   block_.feature_offsets = on_device(rows.feature_offsets);
   block_.feature_columns = on_device(rows.feature_columns);
@@ -101,51 +129,89 @@ absl::Status WholeGraphTask::Read(const TrainOptions& options, const data::Graph
   for (nn::NodeBlock* block : {&block_, &other_block_}) {
     block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
   }
+  plan_.train_rungs = {ShapeOfWhole(block_)};
+  plan_.train_ceiling = plan_.train_rungs.front();
+  plan_.train_shapes = 1;
+  if (links_ != nullptr) return MakeLinkProbes();
+  plan_.eval_rungs = plan_.train_rungs;
+  PF_ASSIGN_OR_RETURN(auto splits, ReadSplits(*graph_));
+  return ReadLabelsOf(std::move(splits));
+}
+
+absl::Status WholeGraphTask::ReadLabelsOf(std::array<std::vector<data::NodeId>, 3> splits) {
   for (auto& split : splits) {
-    PF_ASSIGN_OR_RETURN(const at::Tensor labels, ReadLabels(graph, split));
+    PF_ASSIGN_OR_RETURN(const at::Tensor labels, ReadLabels(*graph_, split));
     if (other_.empty()) other_.emplace_back(other_block_, split, labels);
     batches_.emplace_back(block_, std::move(split), labels);
   }
-  plan_.train_rungs = {batches_.front().padded()};
-  plan_.train_ceiling = plan_.train_rungs.front();
-  plan_.train_shapes = 1;
-  plan_.eval_rungs = plan_.train_rungs;
+  return absl::OkStatus();
+}
+
+absl::Status WholeGraphTask::MakeLinkProbes() {
+  for (const nn::NodeBlock* block : {&block_, &other_block_}) {
+    data::LinkBatch pairs;
+    PF_RETURN_IF_ERROR(links_->MakeWholeBatch(/*epoch=*/0, pairs));
+    if (block == &other_block_) std::ranges::fill(pairs.sources, 0);
+    link_probes_.emplace_back(*block, std::move(pairs));
+  }
   return absl::OkStatus();
 }
 
 Task::Output WholeGraphTask::Forward(const graphcache::StepInputs& inputs, Mode mode) {
   const nn::NodeBlock block = NodeBlockOf(inputs);
-  return {model_->Forward(block, mode), block.labels};
+  const at::Tensor rows = model_->Forward(block, mode);
+  return {links_ != nullptr ? links_->Predict(rows, NodePairsOf(inputs)) : rows, block.labels};
 }
 
 absl::StatusOr<std::array<HostBatch*, 2>> WholeGraphTask::Probes(Mode /*mode*/, const BatchShape& /*shape*/) {
+  if (links_ != nullptr) return std::array<HostBatch*, 2>{link_probes_.data(), link_probes_.data() + 1};
   return std::array<HostBatch*, 2>{batches_.data(), other_.data()};
 }
 
 absl::StatusOr<std::vector<graphcache::PlannedSchedule>> WholeGraphTask::Schedules(
     const std::function<bool()>& /*keep_going*/) {
   const BatchShape& shape = plan_.train_ceiling;
-  const int64_t rows = epochs_ * graphcache::Rows(shape);
+  const int64_t epochs = options_.epochs, rows = epochs * graphcache::Rows(shape);
   return std::vector<graphcache::PlannedSchedule>{
       {.batching = "whole graph",
-       .train = {{.shape = shape, .batches = epochs_, .real_rows = rows, .dynamic_rows = rows}},
+       .train = {{.shape = shape, .batches = epochs, .real_rows = rows, .dynamic_rows = rows}},
        .first_epoch_shapes = 1,
-       .epochs = epochs_,
+       .epochs = epochs,
        .ceiling = shape,
        .eval_rungs = plan_.eval_rungs,
-       .eval_shapes = 1}};
+       .eval_shapes = std::ssize(plan_.eval_rungs)}};
 }
 
 absl::StatusOr<HostBatch*> WholeGraphTask::DynamicProbe(Mode /*mode*/, size_t /*probe*/) {
   return absl::UnimplementedError(NoDynamicReason());
 }
 
-std::unique_ptr<BatchStream> WholeGraphTask::TrainBatches(int64_t /*epoch*/, int64_t first_batch) {
-  return std::make_unique<OneBatch>(first_batch == 0 ? &batch(data::Split::kTrain) : nullptr);
+std::unique_ptr<BatchStream> WholeGraphTask::TrainBatches(int64_t epoch, int64_t first_batch) {
+  if (links_ != nullptr) {
+    using Made = absl::StatusOr<std::optional<WholeLinkBatch>>;
+    const auto make = [&]() -> Made {
+      if (first_batch > 0) return std::nullopt;
+      data::LinkBatch pairs;
+      PF_RETURN_IF_ERROR(links_->MakeWholeBatch(epoch, pairs));
+      return WholeLinkBatch(block_, std::move(pairs));
+    };
+    return std::make_unique<OneBatch<WholeLinkBatch>>(make());
+  }
+  return std::make_unique<OneBatch<WholeGraphBatch>>(first_batch == 0 ? std::optional(batch(data::Split::kTrain))
+                                                                      : std::nullopt);
 }
 
 std::unique_ptr<BatchStream> WholeGraphTask::EvalBatches(data::Split split) {
-  return std::make_unique<OneBatch>(size(split) > 0 ? &batch(split) : nullptr);
+  return std::make_unique<OneBatch<WholeGraphBatch>>(size(split) > 0 ? std::optional(batch(split)) : std::nullopt);
+}
+
+absl::StatusOr<std::optional<Evaluation>> WholeGraphTask::EvaluateWhole(data::Split split, bool keep_predictions,
+                                                                        const std::function<bool()>& keep_going) {
+  if (links_ == nullptr) return std::nullopt;
+  if (!keep_going()) return absl::CancelledError("evaluation stopped");
+  const at::NoGradGuard no_grad;
+  const nn::LoweringScope lowering(options_.model.lowering);
+  return links_->Evaluate(model_->Forward(block_, Mode::kEval), split, keep_predictions, keep_going);
 }
 
 }  // namespace permafrost::train

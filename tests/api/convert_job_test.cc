@@ -154,6 +154,41 @@ TEST(JobSpec, RoundTripsEveryField) {
   EXPECT_TRUE(got->validate_only);
 }
 
+TEST(JobSpec, RoundTripsEveryFieldOfLinks) {
+  for (const auto& [sampling, sampling_name] : data::kNegativeSamplingNames.rows) {
+    for (const auto& [score, score_name] : nn::kLinkScoreNames.rows) {
+      jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+      job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+      job.spec.train.dataset = DatasetId("cora");
+      job.spec.train.loss = nn::Loss::kBce;
+      job.spec.train.metrics = {nn::Metric::kHitsAt10, nn::Metric::kHitsAt20, nn::Metric::kHitsAt50,
+                                nn::Metric::kHitsAt100, nn::Metric::kMrr};
+      job.spec.train.links = {.enabled = true,
+                              .split = {.valid_part = 0, .test_part = 0.25, .seed = 7},
+                              .negatives = 3,
+                              .eval_negatives = 41,
+                              .sampling = sampling,
+                              .score = score};
+      v1::CreateJobRequest request;
+      *request.mutable_spec() = JobToWire(job).spec();
+      const auto got = FromWire(request);
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_EQ(got->spec, job.spec) << sampling_name << score_name;
+    }
+  }
+}
+
+TEST(CreateRequestFromWire, LinksAreOfNodesByBceUnlessItIsSaidOtherwise) {
+  v1::CreateJobRequest request = Minimal();
+  request.mutable_spec()->mutable_link_prediction();
+  const auto got = FromWire(request);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->spec.train.model.level, nn::ModelLevel::kNode);
+  EXPECT_EQ(got->spec.train.loss, nn::Loss::kBce);
+  EXPECT_EQ(got->spec.train.links, (train::LinkOptions{.enabled = true}));
+  EXPECT_EQ(train::MetricsOf(got->spec.train), std::vector{nn::Metric::kMrr});
+}
+
 TEST(JobSpec, RoundTripsEveryEnumValue) {
   for (const auto& [loss, name] : nn::kLossNames.rows) {
     if (loss == nn::Loss::kCrossEntropy) continue;  // node-level; below
@@ -320,6 +355,12 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
        }},
       {"spec.model.heads", [](auto& r) { r.mutable_spec()->mutable_model()->set_heads(65); }},
       {"spec.class_weights", [](auto& r) { r.mutable_spec()->add_class_weights(2); }},
+      {"spec.link_prediction.decoder",
+       [](auto& r) {
+         r.mutable_spec()->mutable_link_prediction()->set_decoder(static_cast<v1::LinkPrediction::Decoder>(9));
+       }},
+      {"spec.link_prediction.negatives",
+       [](auto& r) { r.mutable_spec()->mutable_link_prediction()->set_negatives(-1); }},
       {"spec.neighbor_sampling.look_ahead",
        [](auto& r) {
          r.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_SAGE);

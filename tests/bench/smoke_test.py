@@ -29,6 +29,7 @@ SMOKES = {
     "compare": ([["--workloads", "zinc-gine-64,sage,gcn", "--sides", "permafrost,pyg-loader,pyg-compile", "--sample", SMALL, *GRAPH,
                   "--pairs", "1", "--seconds", "0.1", "--compiler", "aot_eager"]], ["rows"]),
     "folds": ([["--folds", "3", "--epochs", "2", "--hidden", "8", "--layers", "2", *peer] for peer in ([], ["--peer", "none"])], ["sides"]),
+    "links": ([["--seeds", "1", "--epochs", "2", "--hidden", "8", "--eval-negatives", "5", *peer] for peer in ([], ["--peer", "none"])], ["sides"]),
     "policies": ([["--dataset", SMALL, "--epochs", "3", "--batch-size", "16", "--hidden", "8", "--layers", "2", "--policies", "always,freeze+pad,freeze+ladder-2+balanced",
                    "--device", "auto", "--sample-seconds", "0.05"]], ["rows"]),
     "import": ([[*GRAPH, "--rounds", "1"], [*GRAPH, "--rounds", "1", "--peer", "none"]], ["edges_a_second", "bytes_an_edge"]),

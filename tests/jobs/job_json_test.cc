@@ -70,6 +70,12 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
 TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
   JobSpec spec;
   spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  spec.train.links = {.enabled = true,
+                      .split = {.valid_part = 0.2, .test_part = 0.3, .seed = std::numeric_limits<uint64_t>::max()},
+                      .negatives = 4,
+                      .eval_negatives = 50,
+                      .sampling = data::NegativeSampling::kDegree,
+                      .score = nn::LinkScore::kMlp};
   spec.train.model = {.architecture = nn::Architecture::kGatv2,
                       .level = nn::ModelLevel::kNode,
                       .hidden_channels = 24,

@@ -277,6 +277,48 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
          t.metrics = {nn::Metric::kF1Macro, nn::Metric::kAccuracy};
        },
        {}},
+      {"ranks of nodes", [](auto& t) { t.metrics = {nn::Metric::kMrr}; }, {"spec.metrics[0]"}},
+      {"links",
+       [](auto& t) {
+         t.links.enabled = true;
+         t.loss = nn::Loss::kBce;
+         t.metrics = {nn::Metric::kHitsAt50, nn::Metric::kMrr, nn::Metric::kRocAuc};
+       },
+       {}},
+      {"links by another loss, measured as classes are",
+       [](auto& t) {
+         t.links.enabled = true;
+         t.metrics = {nn::Metric::kAccuracy};
+       },
+       {"spec.metrics[0]", "spec.loss"}},
+      {"links that leave nothing, and have no negatives",
+       [](auto& t) {
+         t.links = {
+             .enabled = true, .split = {.valid_part = 0.5, .test_part = 0.5}, .negatives = 0, .eval_negatives = 10'001};
+         t.loss = nn::Loss::kBce;
+       },
+       {"spec.link_prediction.test_part", "spec.link_prediction.negatives", "spec.link_prediction.eval_negatives"}},
+      {"parts of links that are none",
+       [](auto& t) {
+         t.links = {.enabled = true, .split = {.valid_part = -0.1, .test_part = std::nan("")}};
+         t.loss = nn::Loss::kBce;
+       },
+       {"spec.link_prediction.valid_part", "spec.link_prediction.test_part"}},
+      {"links by samples, of residual layers, with fan-outs for evaluation",
+       [](auto& t) {
+         t.links.enabled = true;
+         t.loss = nn::Loss::kBce;
+         t.nodes.fan_outs = t.nodes.eval_fan_outs = {5, 5};
+         t.model.residual = true;
+       },
+       {"spec.neighbor_sampling.fan_outs", "spec.neighbor_sampling.eval_fan_outs"}},
+      {"links of residual layers, on the whole graph",
+       [](auto& t) {
+         t.links.enabled = true;
+         t.loss = nn::Loss::kBce;
+         t.model.residual = true;
+       },
+       {}},
       {"nothing to pool", [](auto& t) { t.model.pooling = nn::Pooling::kSum; }, {"spec.model.pooling"}},
   };
   for (const auto& c : kCases) {

@@ -213,7 +213,7 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
       data::BlockBatch block;
       ASSERT_TRUE(batcher->Gather(subgraph, LeastPadded(sizes), block).ok());
       SampledBatch batch(*batcher, rungs, at::kCPU);
-      batch.Bind(block);
+      batch.Bind(block, nullptr);
       ASSERT_EQ(batch.least_padded(), LeastPadded(sizes).shape());
       const auto same = batches->Next();
       ASSERT_TRUE(same.ok() && *same != nullptr);

@@ -27,6 +27,8 @@ struct StepCase {
   CaseData data;
   TrainOptions options;
   bool one_shape = false;
+  // Links are evaluated by every node's row, which is no step.
+  bool evaluates_by_steps() const { return !options.links.enabled; }
 };
 
 inline TrainOptions GraphJob() {
@@ -150,12 +152,43 @@ inline void AddNodeCases(const nn::ModelTraits& model, std::vector<StepCase>& ca
   AddLowerings(name, TinyGraphOptions{}, dropout, cases);
 }
 
+// Jobs that predict links: of both decoders, sampled and on the whole graph.
+inline void AddLinkCases(std::vector<StepCase>& cases) {
+  const auto job = [](nn::Architecture architecture) {
+    TrainOptions options = NodeJob(architecture);
+    options.loss = nn::Loss::kBce;
+    options.links = {.enabled = true, .split = {.valid_part = 0.1, .test_part = 0.2}, .eval_negatives = 20};
+    options.batch_size = 70;  // the last batch is partial
+    return options;
+  };
+  TrainOptions sage = job(nn::Architecture::kSage), gcn = job(nn::Architecture::kGcn),
+               gin = job(nn::Architecture::kGin), whole = job(nn::Architecture::kGatv2), all = sage;
+  gcn.links.score = nn::LinkScore::kMlp;
+  gcn.links.negatives = 3;
+  gcn.links.sampling = data::NegativeSampling::kDegree;
+  gcn.model.dropout = 0.3;
+  gin.model.norm = nn::Norm::kBatch;
+  gin.class_weights = {0.5, 2};
+  whole.nodes.fan_outs = {};
+  whole.links.score = nn::LinkScore::kMlp;
+  all.batch_size = 60'000;  // one batch an epoch
+  cases.push_back({"links by sage", TinyGraphOptions{}, sage});
+  cases.push_back({"links by gcn, weighted edges, sparse features, MLP, dropout, 3 negatives by degree",
+                   TinyGraphOptions{.sparse = true, .weighted = true}, gcn});
+  cases.push_back({"links by gin, batch norm, class weights", TinyGraphOptions{}, gin});
+  cases.push_back({"all links in one batch", TinyGraphOptions{}, all});
+  cases.push_back({"links by gatv2 on the whole graph, MLP", TinyGraphOptions{}, whole, true});
+  AddLowerings("links by gcn", TinyGraphOptions{.sparse = true, .weighted = true}, gcn, cases);
+  AddLowerings("links on the whole graph", TinyGraphOptions{}, whole, cases);
+}
+
 inline std::vector<StepCase> StepCases() {
   std::vector<StepCase> cases;
   for (const nn::ModelTraits& model : nn::kModels) {
     if (model.of_graphs) AddSetCases(model, cases);
     if (model.of_nodes) AddNodeCases(model, cases);
   }
+  AddLinkCases(cases);
   return cases;
 }
 

@@ -55,7 +55,7 @@ struct BlockStream::Impl {
       subgraph = std::move(spare.back());
       spare.pop_back();
     }
-    const Request request = plan(sampled);
+    PF_ASSIGN_OR_RETURN(const Request request, plan(sampled));
     advisor.BeginBudget(options.budget_bytes / static_cast<uint64_t>(depth));
     PageAdvisor* const asked = advisor.WantsBatch() ? &advisor : nullptr;
     PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph));

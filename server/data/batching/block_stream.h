@@ -48,8 +48,8 @@ class BlockStream {
     // Rows of `seeds`, valid as they are: the edges between the two of each pair are taken out.
     SeedPairs excluded = {};
   };
-  // The batch `index`, 0..count-1; called on this object's thread in order.
-  using Plan = std::function<Request(int64_t index)>;
+  // The batch `index`, 0..count-1; called on this object's thread in order. An error is the batch's.
+  using Plan = std::function<absl::StatusOr<Request>(int64_t index)>;
   // The padded sizes to gather a block of these sizes at.
   using Fit = std::function<BlockSizes(const BlockSizes& real)>;
 

@@ -17,8 +17,8 @@ namespace permafrost::data {
 
 // First its links, then the negatives of each link, in the order of the links: they share its source.
 struct LinkBatch {
-  std::vector<NodeId> seeds;                // the distinct nodes of its pairs, rising
-  AlignedVector<int64_t> sources, targets;  // [pairs] their places among the seeds; padding: 0
+  std::vector<NodeId> seeds;                // the distinct nodes of its pairs, rising; or empty
+  AlignedVector<int64_t> sources, targets;  // [pairs] places among the seeds, without seeds nodes; padding: 0
   AlignedVector<float> labels;              // [pairs] 1: a link, 0: none, NaN: padding
   size_t links = 0;
 
@@ -32,8 +32,10 @@ class LinkBatcher {
       : links_(links), draw_(std::move(draw)), negatives_(negatives) {}
 
   int64_t pairs(int64_t links) const { return links * (1 + negatives_); }
-  // Makes the batch of the links `ids`, padded to `pairs`. epoch: whose negatives. Equal arguments make equal batches.
-  // Errors: DataLoss.
+  // Makes the batch of the links `ids`, padded to `pairs`, without seeds. epoch: whose negatives. Equal arguments make
+  // equal batches. Errors: DataLoss.
+  absl::Status MakeOfNodes(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const;
+  // The same with seeds.
   absl::Status Make(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const;
 
  private:

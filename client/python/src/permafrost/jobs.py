@@ -270,15 +270,22 @@ class Job:
         except ValueError as error:
             raise InputError(f"to_pyg: {error}") from None
 
-    def predict(self, data: Any = None) -> Any:
+    def predict(self, data: Any = None, pairs: Any = None) -> Any:
         """Without `data`: the stored predictions of the test split, {id: [values]}, ids as the server names graphs or
-        nodes. With a PyG Data or a list of Data: a tensor [nodes or graphs, outputs] computed here by `to_pyg()`."""
+        nodes; of links {(source, target): [score, rank]}. With a PyG Data or a list of Data: a tensor [nodes or graphs,
+        outputs] computed here by `to_pyg()`. Of a job that predicts links, with `pairs` [2, pairs] of nodes of `data`:
+        their logits [pairs]."""
+        if data is None and pairs is not None:
+            raise InputError("predict: pairs are given without data; accepted: both")
         if data is None:
             return self._exported("test_predictions", _read_predictions)
         module = self.to_pyg()
         from permafrost import models
 
-        return models.predict(module, data)
+        try:
+            return models.predict(module, data, pairs)
+        except ValueError as error:
+            raise InputError(f"predict: {error}") from None
 
     def _where(self) -> str:
         progress = self.proto.progress
@@ -320,7 +327,8 @@ def _ended_as(state: str) -> str:
     return "was cancelled" if state == "cancelled" else state
 
 
-def _read_predictions(path: pathlib.Path) -> dict[str, list[float]]:
+def _read_predictions(path: pathlib.Path) -> dict[str | tuple[str, str], list[float]]:
     rows = csv.reader(io.StringIO(path.read_text()))
-    next(rows)
+    if next(rows)[:2] == ["source", "target"]:
+        return {(row[0], row[1]): [float(value) for value in row[2:]] for row in rows}
     return {row[0]: [float(value) for value in row[1:]] for row in rows}

@@ -27,7 +27,7 @@ MODULES: dict[tuple[str, str], Callable[[Mapping[str, Any]], torch.nn.Module]] =
 _OPTIONS = {
     *("architecture", "level", "hidden_channels", "num_layers", "dropout", "heads", "norm", "residual"),
     *("jumping_knowledge", "virtual_node", "pooling", "num_targets", "node", "edge"),
-    *("in_channels", "out_channels", "input_dropout", "normalize_features"),
+    *("in_channels", "out_channels", "input_dropout", "normalize_features", "decoder"),
 }
 _OFF = (False, 0, None, "", "none")
 
@@ -61,16 +61,22 @@ def load(path: str | os.PathLike[str]) -> torch.nn.Module:
     return module
 
 
-def predict(module: torch.nn.Module, data: Any) -> torch.Tensor:
-    """Outputs [graphs or nodes, outputs] of a Data or a list (or Dataset) of Data, in evaluation mode."""
+def predict(module: torch.nn.Module, data: Any, pairs: torch.Tensor | None = None) -> torch.Tensor:
+    """Outputs [graphs or nodes, outputs] of a Data or a list (or Dataset) of Data, in evaluation mode. Of a model that
+    predicts links: logits [pairs] of pairs of nodes [2, pairs]; without them the nodes' representations. Errors:
+    ValueError for pairs where the model predicts no links."""
     from torch_geometric.data import Batch, Data
 
+    decoder: Any = getattr(module, "decoder", None)
+    if pairs is not None and decoder is None:
+        raise ValueError("pairs: the model does not predict links; leave them out")
     graphs = data if isinstance(data, Data) else Batch.from_data_list(list(data))
     was_training = module.training
     module.eval()
     try:
         with torch.no_grad():
-            return _call(module, graphs)
+            rows = _call(module, graphs)
+            return rows if pairs is None else decoder(rows, pairs)
     finally:
         module.train(was_training)
 

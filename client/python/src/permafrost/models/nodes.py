@@ -47,14 +47,36 @@ class NodeModel(torch.nn.Module):
         return self.lin(join(outputs, self.jumping_knowledge)) if hasattr(self, "lin") else h
 
 
+class LinkDecoder(torch.nn.Module):
+    """Logits of pairs [2, pairs] from nodes' representations: their dot product ("dot"), or two layers over their product ("mlp"), as OGB's
+    LinkPredictor has them."""
+
+    def __init__(self, name, channels):
+        super().__init__()
+        self.name = name
+        if name == "mlp":
+            self.lins = ModuleList([Linear(channels, channels), Linear(channels, 1)])
+
+    def forward(self, rows, pairs):
+        product = rows[pairs[0]] * rows[pairs[1]]
+        if self.name == "dot":
+            return product.sum(dim=1)
+        return self.lins[1](self.lins[0](product).relu()).squeeze(1)
+
+
 PYG_MODELS = {"sage": GraphSAGE, "gcn": GCN}
 # What PyG's own models have.
 PLAIN = {"residual": False, "jumping_knowledge": "last", "norm": "none", "input_dropout": 0, "normalize_features": False}
 
 
 def build(spec):
-    """PyG's own model where there is an equal one, else a NodeModel; the names of weights are the same."""
+    """PyG's own model where there is an equal one, else a NodeModel; the names of weights are the same. Of a job that predicts links it
+    gives representations of nodes, and has a `decoder` of pairs of them."""
     own = PYG_MODELS.get(spec["architecture"])
     if own is None or any(spec.get(option, value) != value for option, value in PLAIN.items()):
-        return NodeModel(spec)
-    return own(spec["in_channels"], spec["hidden_channels"], spec["num_layers"], spec["out_channels"], dropout=spec["dropout"])
+        module = NodeModel(spec)
+    else:
+        module = own(spec["in_channels"], spec["hidden_channels"], spec["num_layers"], spec["out_channels"], dropout=spec["dropout"])
+    if spec.get("decoder"):
+        module.decoder = LinkDecoder(spec["decoder"], spec["out_channels"])
+    return module

@@ -1,0 +1,190 @@
+#include "train/links.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "nn/link_metrics.h"
+#include "nn/loss.h"
+#include "train/artifacts.h"
+
+namespace permafrost::train {
+namespace {
+
+// Pairs that an evaluation scores at once.
+constexpr int64_t kEvalPairs = 1 << 16;
+// Draws of evaluation by split.
+constexpr uint64_t EvalKey(data::Split split, uint64_t link) {
+  return (uint64_t{1} + static_cast<uint64_t>(split)) << 60 | link;
+}
+
+// Scores of pairs in their order, several at once, every time equally many: another number would be another shape on
+// the device.
+class PairScorer {
+ public:
+  PairScorer(const Links& links, const at::Tensor& rows, int64_t most)
+      : links_(links), rows_(rows), sources_(at::zeros({most}, at::kLong)), targets_(at::zeros({most}, at::kLong)) {}
+
+  bool full() const { return count_ == sources_.size(0); }
+  void Add(data::NodeId source, data::NodeId target) {
+    sources_.mutable_data_ptr<int64_t>()[count_] = source;
+    targets_.mutable_data_ptr<int64_t>()[count_] = target;
+    ++count_;
+  }
+  // Appends the scores of those that were added since.
+  void Score(std::vector<float>& scores) {
+    if (count_ == 0) return;
+    const nn::NodePairs pairs{sources_.to(rows_.device()), targets_.to(rows_.device())};
+    const at::Tensor made = links_.Predict(rows_, pairs).to(at::kCPU).contiguous();
+    scores.insert(scores.end(), made.const_data_ptr<float>(), made.const_data_ptr<float>() + count_);
+    count_ = 0;
+  }
+
+ private:
+  const Links& links_;
+  const at::Tensor rows_;
+  at::Tensor sources_, targets_;
+  int64_t count_ = 0;
+};
+
+// Scores of a split, of each link first its own and then those of its negatives.
+absl::StatusOr<std::vector<float>> ScoresOf(const Links& links, const at::Tensor& rows, std::span<const data::Link> of,
+                                            const data::NegativeDraw& draw, data::Split split, int64_t each,
+                                            const std::function<bool()>& keep_going) {
+  std::vector<float> scores;
+  std::vector<data::NodeId> targets(static_cast<size_t>(each));
+  PairScorer scorer(links, rows, std::min(kEvalPairs, std::ssize(of) * (1 + each)));
+  const auto add = [&](data::NodeId source, data::NodeId target) {
+    if (scorer.full()) scorer.Score(scores);
+    scorer.Add(source, target);
+  };
+  for (size_t i = 0; i < of.size(); ++i) {
+    if (i % 256 == 0 && !keep_going()) return absl::CancelledError("evaluation stopped");
+    PF_RETURN_IF_ERROR(draw.Draw(of[i].source, EvalKey(split, i), targets));
+    add(of[i].source, of[i].target);
+    for (const data::NodeId target : targets) add(of[i].source, target);
+  }
+  scorer.Score(scores);
+  return scores;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options,
+                                                     const std::shared_ptr<const data::Graph>& graph,
+                                                     const std::function<bool()>& keep_going) {
+  PF_ASSIGN_OR_RETURN(data::LinkSplit split, data::SplitLinks(graph, options.links.split, keep_going));
+  if (split.links.front().empty()) {
+    Violations violations;
+    violations.Add("spec.link_prediction",
+                   absl::StrCat("none of the dataset's ", graph->summary().edges, " edges is left to train on"));
+    return violations.ToStatus();
+  }
+  return std::unique_ptr<Links>(new Links(options, graph, std::move(split)));
+}
+
+Links::Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split)
+    : options_(options),
+      graph_(std::move(graph)),
+      messages_(std::move(split.messages)),
+      links_(std::move(split.links)),
+      pairs_((options.nodes.fan_outs.empty() ? size(data::Split::kTrain)
+                                             : std::min(options.batch_size, size(data::Split::kTrain))) *
+             (1 + options.links.negatives)),
+      batcher_(std::make_unique<data::LinkBatcher>(links(data::Split::kTrain),
+                                                   data::NegativeDraw(graph_, options.links.sampling, options.seed),
+                                                   options.links.negatives)) {}
+
+std::vector<uint32_t> Links::train_ids() const {
+  std::vector<uint32_t> ids(links(data::Split::kTrain).size());
+  std::iota(ids.begin(), ids.end(), 0U);
+  return ids;
+}
+
+void Links::AddDecoder(nn::NodeModel& model, uint64_t seed, c10::Device device) {
+  decoder_ = std::make_unique<nn::LinkDecoder>(options_.links.score, options_.model.hidden_channels, seed, device,
+                                               model.tensors());
+}
+
+std::string Links::Describe(const nn::NodeModel& model) const {
+  nlohmann::json description = nlohmann::json::parse(model.Describe());
+  description["decoder"] = nn::kLinkScoreNames.Name(options_.links.score);
+  return description.dump();
+}
+
+absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
+                                           const std::function<bool()>& keep_going) const {
+  const at::NoGradGuard no_grad;
+  const std::vector<data::Link>& of = links(split);
+  const int64_t each = options_.links.eval_negatives, width = 1 + each;
+  const data::NegativeDraw draw(graph_, options_.links.sampling, options_.links.split.seed);
+  PF_ASSIGN_OR_RETURN(const std::vector<float> scores, ScoresOf(*this, rows, of, draw, split, each, keep_going));
+  PF_RETURN_IF_ERROR(graph_->CheckIntact());
+  std::vector<float> own, negatives, compared, labels;
+  const int64_t trained = std::min(options_.links.negatives, each);
+  for (auto link = scores.begin(); link != scores.end(); link += width) {
+    own.push_back(*link);
+    negatives.insert(negatives.end(), link + 1, link + width);
+    compared.insert(compared.end(), link, link + 1 + trained);
+    labels.push_back(1);
+    labels.insert(labels.end(), static_cast<size_t>(trained), 0.0F);
+  }
+  Evaluation result;
+  const nn::LinkScores all{.links = own, .negatives = negatives};
+  for (const nn::Metric metric : MetricsOf(options_)) result.metrics.push_back(nn::ComputeLinkMetric(metric, all));
+  at::Tensor weights;
+  if (!options_.class_weights.empty()) weights = at::tensor(options_.class_weights, at::kFloat);
+  const nn::LossTerms loss = nn::ComputeLoss(nn::Loss::kBce, at::tensor(compared, at::kFloat).unsqueeze(1),
+                                             at::tensor(labels, at::kFloat).unsqueeze(1), weights);
+  const double count = loss.count.item<double>();
+  result.loss = count > 0 ? loss.sum.item<double>() / count : std::numeric_limits<double>::quiet_NaN();
+  if (!keep_predictions) return result;
+  const std::vector<float> ranks = nn::RanksOf(all);
+  for (size_t i = 0; i < of.size(); ++i) {
+    result.ids.push_back(static_cast<uint32_t>(i));
+    result.predictions.insert(result.predictions.end(), {own[i], ranks[i]});
+  }
+  return result;
+}
+
+absl::StatusOr<NamedRows> Links::NameRows(std::span<const uint32_t> ids) const {
+  std::vector<uint32_t> sources, targets;
+  for (const uint32_t id : ids) {
+    const data::Link& link = links(data::Split::kTest)[id];
+    sources.push_back(link.source);
+    targets.push_back(link.target);
+  }
+  PF_ASSIGN_OR_RETURN(const std::vector<std::string> from, NamesOfNodes(*graph_, sources));
+  PF_ASSIGN_OR_RETURN(const std::vector<std::string> to, NamesOfNodes(*graph_, targets));
+  NamedRows rows{.columns = {"source", "target"}, .names = {}, .values = {"score", "rank"}};
+  for (size_t i = 0; i < ids.size(); ++i) rows.names.insert(rows.names.end(), {from[i], to[i]});
+  return rows;
+}
+
+int64_t MostSeeds(const LinkOptions& links, int64_t batch_size, int64_t nodes) {
+  return std::min(nodes, batch_size * (2 + links.negatives));
+}
+
+LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph) {
+  if (!options.links.enabled) return {};
+  const auto nodes = static_cast<double>(graph.nodes);
+  const double links = static_cast<double>(graph.edges) / (graph.symmetric ? 2 : 1);
+  const LinkOptions& o = options.links;
+  const double evaluated = links * std::max(o.split.valid_part, o.split.test_part);
+  // Layer by layer: a layer's input, what it is projected to, and its output.
+  const double rows = 4 * sizeof(float) * nodes * static_cast<double>(options.model.hidden_channels);
+  const double scores = sizeof(float) * evaluated *
+                        (2 * (1 + static_cast<double>(o.eval_negatives)) + 2 * (1 + static_cast<double>(o.negatives)));
+  // Ids of the links, as many again shuffled, beside the split.
+  return {.host = static_cast<double>(data::LinkSplitBytes(graph)) + 2 * sizeof(uint32_t) * links,
+          .result = rows + scores};
+}
+
+}  // namespace permafrost::train

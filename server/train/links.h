@@ -1,0 +1,87 @@
+// What a job that predicts links has beside its model of nodes: the links, the graph without those held out, the
+// decoder, and the evaluation. Threads: the device thread, but for MakeBatch, which is safe anywhere.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/batching/link_batch.h"
+#include "data/store/link_split.h"
+#include "nn/models/link_decoder.h"
+#include "nn/models/node_model.h"
+#include "train/options.h"
+#include "train/task.h"
+
+namespace permafrost::train {
+
+class Links {
+ public:
+  // Reads all edges of `graph`. Errors: as data::SplitLinks; InvalidArgument where no link is left to train on.
+  static absl::StatusOr<std::unique_ptr<Links>> Create(const TrainOptions& options,
+                                                       const std::shared_ptr<const data::Graph>& graph,
+                                                       const std::function<bool()>& keep_going);
+
+  // What a model may see.
+  const std::shared_ptr<const data::Graph>& messages() const { return messages_; }
+  int64_t size(data::Split split) const { return std::ssize(links(split)); }
+  // 0, 1, ... of the links of the train split.
+  std::vector<uint32_t> train_ids() const;
+  // Pairs of every batch, padding included: of `batch_size` links, or of fewer where the train split has fewer.
+  int64_t pairs() const { return pairs_; }
+  // The batch of these links of the train split. Equal arguments make equal batches. Errors: DataLoss.
+  absl::Status MakeBatch(std::span<const uint32_t> ids, int64_t epoch, data::LinkBatch& out) const {
+    return batcher_->Make(ids, epoch, pairs_, out);
+  }
+
+  // All links of the train split with the negatives of an epoch, their ends being nodes.
+  absl::Status MakeWholeBatch(int64_t epoch, data::LinkBatch& out) const {
+    return batcher_->MakeOfNodes(train_ids(), epoch, pairs_, out);
+  }
+
+  // Once: adds the decoder's parameters to those of `model`.
+  void AddDecoder(nn::NodeModel& model, uint64_t seed, c10::Device device);
+  // A model's description with the decoder's name.
+  std::string Describe(const nn::NodeModel& model) const;
+  // rows: what the model gives for the seeds of a block, [seeds, channels]. Returns [pairs, 1] logits.
+  at::Tensor Predict(const at::Tensor& rows, const nn::NodePairs& pairs) const { return (*decoder_)(rows, pairs); }
+
+  // A split's links and their negatives, scored by what the model gives for all nodes, [nodes, channels] on the device.
+  // The loss is that of as many negatives a link as training takes. Predictions: of each link its score and its rank
+  // among its negatives. `keep_going` is asked now and then; false ends with Cancelled. Errors: DataLoss.
+  absl::StatusOr<Evaluation> Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
+                                      const std::function<bool()>& keep_going) const;
+  // Of links of the test split. Errors: DataLoss.
+  absl::StatusOr<NamedRows> NameRows(std::span<const uint32_t> ids) const;
+
+ private:
+  Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split);
+  const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
+
+  const TrainOptions options_;
+  const std::shared_ptr<const data::Graph> graph_;
+  const std::shared_ptr<const data::Graph> messages_;
+  const std::array<std::vector<data::Link>, 3> links_;
+  const int64_t pairs_;
+  std::unique_ptr<data::LinkBatcher> batcher_;  // of the train split
+  std::unique_ptr<nn::LinkDecoder> decoder_;
+};
+
+// Seeds that a batch of so many links has at most, in a graph of so many nodes.
+int64_t MostSeeds(const LinkOptions& links, int64_t batch_size, int64_t nodes);
+
+// Bytes beside those of a job on nodes: the links and the edges left, and of an evaluation every node's row.
+struct LinkMemory {
+  double host = 0, result = 0;
+};
+LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph);
+
+}  // namespace permafrost::train

@@ -1,0 +1,107 @@
+// A user's way with links: import a graph, predict its links, read where they rank, kill the server meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "e2e/daemon.h"
+#include "e2e/ogb_nodes.h"
+#include "temp_dir.h"
+
+namespace permafrost::e2e {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class LinkPrediction : public testing::Test {
+ protected:
+  void SetUp() override {
+    WriteOgbNodes(dir_.path() / "source", 2000);
+    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
+    ASSERT_TRUE(daemon_->ready());
+    daemon_->Import("kinds", dir_.path() / "source");
+  }
+  Output Submit(const std::string& id, const std::string& epochs, const std::vector<std::string>& flags) {
+    std::vector<std::string> words{"job",      "submit", "--dataset",    "kinds", "--hidden",         "16",
+                                   "--epochs", epochs,   "--lr",         "0.01",  "--job-id",         id,
+                                   "--seed",   "3",      "--batch-size", "512",   "--link-prediction"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return daemon_->Client(words);
+  }
+  std::string Exported(const std::string& job, const std::string& artifact) {
+    const Output out =
+        daemon_->Client({"job", "export", job, "--artifact", artifact, "--to", (dir_.path() / job).string()});
+    EXPECT_EQ(out.code, 0) << out.err;
+    std::ifstream file(dir_.path() / job, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+
+  TempDir dir_;
+  std::unique_ptr<Daemon> daemon_;
+};
+
+TEST_F(LinkPrediction, TrainsBySamplesAndOnTheWholeGraph) {
+  for (const bool sampled : {true, false}) {
+    std::vector<std::string> flags{"--metrics", "mrr,hits-at-50,roc-auc", "--decoder", "mlp"};
+    if (sampled) flags.insert(flags.end(), {"--fan-out", "8,4", "--negative-sampling", "degree"});
+    const std::string job = sampled ? "sampled" : "whole";
+    const Output submitted = Submit(job, sampled ? "5" : "40", flags);
+    ASSERT_EQ(submitted.code, 0) << submitted.err;
+    const v1::Job ended = daemon_->AwaitEnd(job);
+    ASSERT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.error();
+    EXPECT_GT(ended.result().best_test_metrics(2).value(), 0.55) << "ROC-AUC of kinds that rather link to their own";
+    EXPECT_EQ(ended.result().metric(), v1::METRIC_MRR);
+    EXPECT_THAT(Exported(job, "test-predictions"), HasSubstr("source,target,score,rank\n"));
+    const Output shown = daemon_->Client({"job", "show", job});
+    EXPECT_THAT(shown.out,
+                AllOf(HasSubstr("5 % validate, 10 % test"), HasSubstr("decoder mlp"), HasSubstr(" links, ")));
+    EXPECT_THAT(shown.out, HasSubstr(sampled ? "negatives, degree" : "negatives, uniform"));
+    const Output logs = daemon_->Client({"job", "logs", job});
+    EXPECT_THAT(logs.out, AllOf(HasSubstr("valid MRR"), HasSubstr("hits@50"), HasSubstr("links/s")));
+  }
+}
+
+TEST_F(LinkPrediction, AKilledServerGoesOnToTheBit) {
+  ASSERT_EQ(Submit("undisturbed", "8", {"--fan-out", "8,4"}).code, 0);
+  ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
+  ASSERT_EQ(Submit("killed", "8", {"--fan-out", "8,4"}).code, 0);
+  ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
+  daemon_->process().Signal(SIGKILL);
+  ASSERT_EQ(daemon_->process().Wait(absl::Seconds(30)), 128 + SIGKILL);
+  daemon_.reset();
+  daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
+  ASSERT_TRUE(daemon_->ready());
+  const v1::Job killed = daemon_->AwaitEnd("killed");
+  ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
+  EXPECT_EQ(killed.resumes(), 1);
+  EXPECT_EQ(Exported("killed", "last-weights"), Exported("undisturbed", "last-weights"));
+}
+
+TEST_F(LinkPrediction, WhatDoesNotGoIsRefusedInALine) {
+  const struct {
+    const char* why;
+    std::vector<std::string> flags;
+    const char* line;
+  } kCases[] = {
+      {"a loss of values", {"--loss", "l1"}, "spec.loss: l1 is no loss of links; accepted: bce"},
+      {"a metric of classes",
+       {"--metrics", "accuracy"},
+       "spec.metrics[0]: accuracy does not measure links; accepted: "},
+      {"nothing to train on",
+       {"--link-valid", "0.5", "--link-test", "0.5"},
+       "spec.link_prediction.test_part: 0.5 and valid_part 0.5 leave nothing to train on; accepted: a sum below 1"},
+  };
+  for (const auto& c : kCases) {
+    const Output out = Submit("refused", "2", c.flags);
+    EXPECT_NE(out.code, 0) << c.why;
+    EXPECT_THAT(out.err, HasSubstr(c.line)) << c.why;
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::e2e
