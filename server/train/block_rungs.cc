@@ -180,7 +180,13 @@ void BlockRungs::AddPartial(const BlockRungs& partial) {
   }
   if (partial.num_planned_ == 0) return;
   const BlockSizes& rung = partial.rungs_[static_cast<size_t>(partial.num_planned_ - 1)];
-  if (!rungs_.front().Holds(rung) || rungs_.front() == rung) return;
+  if (!rungs_.front().Holds(rung)) {
+    // Fewer seeds leave more to be found: what such a batch needs is planned, too.
+    while (num_planned_ < std::ssize(rungs_) && !rungs_[static_cast<size_t>(num_planned_ - 1)].Holds(rung))
+      ++num_planned_;
+    return;
+  }
+  if (rungs_.front() == rung) return;
   rungs_.insert(rungs_.begin(), rung);
   ++num_planned_;
 }

@@ -27,8 +27,8 @@ class BlockRungs {
   static BlockRungs Plan(const std::vector<data::BlockSizes>& probes, const data::BlockSizes& bound,
                          int64_t max_rungs = kMaxRungs);
   // Adds a rung below this chain for the last, partial batch of each epoch: the highest planned rung of `partial`, if
-  // it is smaller in every dimension than the lowest rung of this chain; if not, this chain stays as it is. An empty
-  // chain becomes `partial`.
+  // it is smaller in every dimension than the lowest rung of this chain; if not, the rungs of this chain are planned up
+  // to one that holds it. An empty chain becomes `partial`.
   void AddPartial(const BlockRungs& partial);
 
   // Rising; each holds the one before. First the planned ones, at which batches are expected, then those up to the

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "nn/link_metrics.h"
 #include "nn/loss.h"
+#include "nn/ops/lowering.h"
 #include "train/artifacts.h"
 
 namespace permafrost::train {
@@ -57,10 +58,10 @@ class PairScorer {
 // Scores of a split, of each link first its own and then those of its negatives.
 absl::StatusOr<std::vector<float>> ScoresOf(const Links& links, const at::Tensor& rows, std::span<const data::Link> of,
                                             const data::NegativeDraw& draw, data::Split split, int64_t each,
-                                            const std::function<bool()>& keep_going) {
+                                            int64_t at_once, const std::function<bool()>& keep_going) {
   std::vector<float> scores;
   std::vector<data::NodeId> targets(static_cast<size_t>(each));
-  PairScorer scorer(links, rows, std::min(kEvalPairs, std::ssize(of) * (1 + each)));
+  PairScorer scorer(links, rows, at_once);
   const auto add = [&](data::NodeId source, data::NodeId target) {
     if (scorer.full()) scorer.Score(scores);
     scorer.Add(source, target);
@@ -119,13 +120,20 @@ std::string Links::Describe(const nn::NodeModel& model) const {
   return description.dump();
 }
 
+int64_t Links::pairs_at_once() const {
+  const int64_t most = std::max(size(data::Split::kValid), size(data::Split::kTest));
+  return std::min(kEvalPairs, most * (1 + options_.links.eval_negatives));
+}
+
 absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                            const std::function<bool()>& keep_going) const {
   const at::NoGradGuard no_grad;
+  const nn::LoweringScope lowering(options_.model.lowering);
   const std::vector<data::Link>& of = links(split);
   const int64_t each = options_.links.eval_negatives, width = 1 + each;
   const data::NegativeDraw draw(graph_, options_.links.sampling, options_.links.split.seed);
-  PF_ASSIGN_OR_RETURN(const std::vector<float> scores, ScoresOf(*this, rows, of, draw, split, each, keep_going));
+  PF_ASSIGN_OR_RETURN(const std::vector<float> scores,
+                      ScoresOf(*this, rows, of, draw, split, each, pairs_at_once(), keep_going));
   PF_RETURN_IF_ERROR(graph_->CheckIntact());
   std::vector<float> own, negatives, compared, labels;
   const int64_t trained = std::min(options_.links.negatives, each);

@@ -67,6 +67,9 @@ class Links {
   const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
 
   const TrainOptions options_;
+  // Pairs that an evaluation of either split scores at once.
+  int64_t pairs_at_once() const;
+
   const std::shared_ptr<const data::Graph> graph_;
   const std::shared_ptr<const data::Graph> messages_;
   const std::array<std::vector<data::Link>, 3> links_;

@@ -18,6 +18,7 @@
 #include "nn/loss.h"
 #include "nn/metrics.h"
 #include "nn/models/registry.h"
+#include "nn/ops/lowering.h"
 #include "train/layer_wise.h"
 #include "train/node_model_for.h"
 #include "train/probe_sizes.h"
@@ -322,6 +323,7 @@ std::optional<data::RowReading> NodeTask::Reading() {
 absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,
                                                                   const std::function<bool()>& keep_going) {
   if (!EvaluatesLayerWise(options_)) return std::nullopt;
+  const nn::LoweringScope lowering(options_.model.lowering);
   PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *model_,
                                                              {.num_layers = options_.model.num_layers,
                                                               .edge_weights = UsesEdgeWeights(options_, *graph_),

@@ -86,6 +86,12 @@ TEST(BlockRungs, APartialBatchGetsARungBelow) {
   EXPECT_EQ(plan.rungs().front().nodes.front(), 10);
   plan.AddPartial(BlockRungs::Plan({Sizes({63, 590, 3990}, 4990, 89000)}, Sizes({63, 945, 9450}, 10395, 400000)));
   EXPECT_EQ(plan.num_planned(), planned + 1) << "no smaller than the lowest";
+  // Few seeds may find more in a hop than many leave.
+  const BlockSizes more = Sizes({10, 900, 8000}, 9000, 200'000);
+  ASSERT_FALSE(plan.rungs()[static_cast<size_t>(planned)].Holds(more));
+  plan.AddPartial(BlockRungs::Plan({more}, more));
+  EXPECT_TRUE(plan.rungs()[static_cast<size_t>(plan.num_planned() - 1)].Holds(plan.Fit(more)));
+  EXPECT_FALSE(plan.rungs()[static_cast<size_t>(plan.num_planned() - 2)].Holds(plan.Fit(more)));
   BlockRungs none;
   none.AddPartial(BlockRungs::Plan({part}, Sizes({10, 150, 1500}, 1650, 400000)));
   EXPECT_EQ(none.Fit(part).nodes.front(), 10) << "an epoch of one partial batch";
