@@ -1,6 +1,6 @@
 // The command groups. Each adds its subcommands to the command line; the one that the user names sets `chosen`, which
 // runs once the line is parsed and the session stands.
-// Threads: one. `chosen` outlives the command line.
+// Threads: one. The command line outlives the run of `chosen`.
 #pragma once
 
 #include <functional>
@@ -29,6 +29,9 @@ void AddJobWatch(CLI::App& job, Command& chosen);
 void AddJobExplain(CLI::App& job, Command& chosen);
 void AddJobLogs(CLI::App& job, Command& chosen);
 void AddJobExport(CLI::App& job, Command& chosen);
+void AddJobVerbs(CLI::App& job, Command& chosen);
+void AddJobWait(CLI::App& job, Command& chosen);
+void AddJobCompare(CLI::App& job, Command& chosen);
 
 // Parts of `dataset`, each in its own file.
 void AddDatasetImport(CLI::App& dataset, Command& chosen);
