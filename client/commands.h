@@ -32,6 +32,7 @@ void AddJobExport(CLI::App& job, Command& chosen);
 void AddJobVerbs(CLI::App& job, Command& chosen);
 void AddJobWait(CLI::App& job, Command& chosen);
 void AddJobCompare(CLI::App& job, Command& chosen);
+void AddJobReport(CLI::App& job, Command& chosen);
 
 // Parts of `dataset`, each in its own file.
 void AddDatasetImport(CLI::App& dataset, Command& chosen);

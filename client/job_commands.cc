@@ -144,6 +144,7 @@ void AddJobCommands(CLI::App& app, Command& chosen) {
   AddJobVerbs(*job, chosen);
   AddJobWait(*job, chosen);
   AddJobCompare(*job, chosen);
+  AddJobReport(*job, chosen);
   AddJobExport(*job, chosen);
 }
 
