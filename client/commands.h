@@ -21,6 +21,9 @@ void AddDatasetCommands(CLI::App& app, Command& chosen);
 void AddJobCommands(CLI::App& app, Command& chosen);
 void AddCacheCommands(CLI::App& app, Command& chosen);
 void AddServerCommands(CLI::App& app, Command& chosen);
+// These two need no server.
+void AddContextCommands(CLI::App& app, Command& chosen);
+void AddCompletionCommands(CLI::App& app, Command& chosen);
 
 // Parts of `job`, each in its own file.
 void AddJobSubmit(CLI::App& job, Command& chosen);
