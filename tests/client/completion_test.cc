@@ -84,6 +84,20 @@ TEST(ZshCompletionTest, OffersWhatMayStandThere) {
   EXPECT_EQ(offers("permafrost job report x -o ''"), "FILES\n");
 }
 
+TEST(FishCompletionTest, OffersWhatMayStandThere) {
+  if (!HasShell("fish")) GTEST_SKIP() << "fish is absent";
+  const auto offers = [](const std::string& line) {
+    const ShellRun ran =
+        RunIn("fish --no-config 2>&1", absl::StrCat("\"", PERMAFROST_PROGRAM, "\" completion fish | source\n",
+                                                    "complete -C '", line, "' | string replace -r '\\t.*' ''"));
+    EXPECT_EQ(ran.code, 0) << ran.output;
+    return ran.output;
+  };
+  EXPECT_EQ(offers("permafrost job su"), "submit\n");
+  EXPECT_EQ(offers("permafrost --server job job submit --optimizer "), "adam\nadamw\nsgd\n");
+  EXPECT_EQ(offers("permafrost job list --fil"), "--filter\n");
+}
+
 // Every command and option of --help is in each script: they are made of the same tree.
 TEST(CompletionTest, ScriptsAreWholeAndTheirShellsReadThem) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
