@@ -66,9 +66,18 @@ std::string TickText(double value, const std::vector<double>& ticks) {
   return digits > 6 ? absl::StrFormat("%.1e", value) : absl::StrFormat("%.*f", digits, value);
 }
 
+bool IsWhole(double value) { return std::abs(value - std::round(value)) < 1e-9; }
+
+// `whole`: those that are whole numbers only.
+std::vector<double> AxisTicks(const Range& range, int wanted, bool whole) {
+  std::vector<double> ticks = TicksOf(range.low, range.high, wanted);
+  if (whole) std::erase_if(ticks, [](double tick) { return !IsWhole(tick); });
+  return ticks;
+}
+
 class Plot {
  public:
-  Plot(Range x, Range y, bool counts) : x_(x), y_(y), counts_(counts) {}
+  Plot(Range x, Range y, bool whole_x, bool whole_y) : x_(x), y_(y), whole_x_(whole_x), whole_y_(whole_y) {}
 
   double X(double value) const {
     return kPlotLeft + (value - x_.low) / (x_.high - x_.low) * (kChartWidth - kPlotLeft - kPlotRight);
@@ -79,9 +88,7 @@ class Plot {
 
   std::string Axes(const std::string& x_name) const {
     std::string out;
-    std::vector<double> ys = TicksOf(y_.low, y_.high, 5);
-    const std::vector<double> xs = TicksOf(x_.low, x_.high, 8);
-    if (counts_) std::erase_if(ys, [](double y) { return std::abs(y - std::round(y)) > 1e-9; });
+    const std::vector<double> ys = AxisTicks(y_, 5, whole_y_), xs = AxisTicks(x_, 8, whole_x_);
     for (const double y : ys) {
       absl::StrAppendFormat(&out, "<line class=\"grid\" x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\"/>", kPlotLeft,
                             kChartWidth - kPlotRight, Y(y), Y(y));
@@ -127,7 +134,7 @@ class Plot {
 
  private:
   const Range x_, y_;
-  const bool counts_;
+  const bool whole_x_, whole_y_;
 };
 
 std::string LegendOf(const std::vector<Series>& series) {
@@ -168,10 +175,12 @@ std::vector<double> TicksOf(double low, double high, int wanted) {
 
 std::string DrawChart(const Chart& chart) {
   Range x, y;
+  bool whole_x = true;
   for (const Series& series : chart.series) {
     for (const auto& [px, py] : series.points) {
       if (!std::isfinite(py)) continue;
       x.Take(px);
+      whole_x = whole_x && IsWhole(px);
       y.Take(py);
     }
   }
@@ -180,7 +189,7 @@ std::string DrawChart(const Chart& chart) {
   x.Widen();
   y.Widen();
   y.Pad(/*below=*/!chart.from_zero);
-  const Plot plot(x, y, chart.counts);
+  const Plot plot(x, y, whole_x, chart.counts);
   std::string out = absl::StrFormat("<svg class=\"chart\" role=\"img\" viewBox=\"0 0 %g %g\"><title>%s</title>\n",
                                     kChartWidth, kChartHeight, EscapeHtml(chart.title));
   absl::StrAppendFormat(&out, "<text class=\"title\" x=\"%g\" y=\"14\">%s</text>\n", kPlotLeft,

@@ -56,6 +56,15 @@ TEST(LineChart, DrawsItsSeriesAndLeavesGapsForWhatIsNoNumber) {
   EXPECT_EQ(std::ranges::count(d, 'L'), 2) << d;
 }
 
+TEST(LineChart, EpochsAndCountsHaveNoHalves) {
+  Chart chart{
+      .title = "t", .x_name = "epoch", .series = {{.name = "a", .points = {{1, 0}, {3, 2}}}}, .from_zero = true};
+  EXPECT_THAT(DrawChart(chart), HasSubstr(">1.5<")) << "of y";
+  chart.counts = true;
+  for (const char* half : {">0.5<", ">1.5<", ">2.5<"}) EXPECT_THAT(DrawChart(chart), Not(HasSubstr(half)));
+  EXPECT_THAT(DrawChart(chart), HasSubstr(">3<"));
+}
+
 TEST(LineChart, NothingToDrawIsNoChart) {
   EXPECT_EQ(DrawChart({.title = "t", .x_name = "x", .series = {}}), "");
   EXPECT_EQ(DrawChart({.title = "t", .x_name = "x", .series = {{.name = "a", .points = {{1, kGap}}}}}), "");

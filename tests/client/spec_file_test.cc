@@ -130,7 +130,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
        "job:1: model: is no mapping; accepted keys: " + model_keys},
       {"twice, in both spellings", SpecSyntax::kYaml, "batch_size: 3\nbatchSize: 4\n",
        "job:2: batchSize: is given twice"},
-      {"labels that are a text", SpecSyntax::kYaml, "labels: team", "job:1: labels: is no mapping"},
+      {"labels that are a text", SpecSyntax::kYaml, "labels: team", "job:1: labels: is no mapping of keys to texts"},
       {"a label that is a list", SpecSyntax::kYaml, "labels:\n  team: [a]", "job:2: labels.team: is no text"},
       {"the labels twice", SpecSyntax::kYaml, "labels: {}\nlabels: {}\n", "job:2: labels: is given twice"},
       {"the ID twice", SpecSyntax::kYaml, "job_id: a\njobId: b\n", "job:2: jobId: is given twice"},
