@@ -78,6 +78,7 @@ std::vector<v1::Metric> MetricsOf(const std::vector<v1::Job>& jobs) {
 
 std::vector<DifferingField> DifferencesOf(const std::vector<v1::Job>& jobs) {
   std::vector<NamedTexts> all;
+  all.reserve(jobs.size());
   std::vector<std::string> names;
   for (const v1::Job& job : jobs) {
     all.push_back(DescriptionOf(job));
@@ -88,6 +89,7 @@ std::vector<DifferingField> DifferencesOf(const std::vector<v1::Job>& jobs) {
   std::vector<DifferingField> differences;
   for (const std::string& name : names) {
     DifferingField field{.name = name, .values = {}};
+    field.values.reserve(all.size());
     for (const NamedTexts& fields : all) field.values.push_back(Find(fields, name));
     const auto differs = [&field](const auto& value) { return value != field.values.front(); };
     if (std::ranges::any_of(field.values, differs)) differences.push_back(std::move(field));
@@ -121,6 +123,7 @@ std::vector<ComparedNumber> NumbersOf(const std::vector<v1::Job>& jobs) {
   std::vector<ComparedNumber> numbers;
   for (const auto& [name, of] : rows) {
     ComparedNumber number{.name = name, .values = {}};
+    number.values.reserve(jobs.size());
     for (const v1::Job& job : jobs) number.values.push_back(of(job));
     const auto is_there = [](const auto& value) { return value.has_value(); };
     if (std::ranges::any_of(number.values, is_there)) numbers.push_back(std::move(number));

@@ -26,6 +26,7 @@ void PrintContexts(Session& session, const Contexts& contexts) {
     return;
   }
   std::vector<std::vector<Cell>> rows;
+  rows.reserve(contexts.servers.size());
   for (const auto& [name, server] : contexts.servers) {
     rows.push_back({name == contexts.current ? "*" : "", name, OneLine(server)});
   }

@@ -153,6 +153,7 @@ void AddCheckpoints(CLI::App& job, Command& chosen) {
 std::string RenderCheckpoints(const std::vector<v1::Checkpoint>& checkpoints, const ViewTime& time,
                               const RenderStyle& style) {
   std::vector<std::vector<Cell>> rows;
+  rows.reserve(checkpoints.size());
   for (const v1::Checkpoint& checkpoint : checkpoints) {
     const bool whole = checkpoint.state() == v1::Checkpoint::STATE_COMPLETE;
     const std::string state = EnumShortName(*v1::Checkpoint::State_descriptor(), checkpoint.state());

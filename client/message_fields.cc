@@ -53,6 +53,7 @@ void AddFields(const Message& message, const std::string& prefix,
     if (field.is_repeated()) {
       if (is_message) continue;
       std::vector<std::string> values;
+      values.reserve(static_cast<size_t>(of.FieldSize(message, &field)));
       for (int v = 0; v < of.FieldSize(message, &field); ++v) values.push_back(ValueText(message, field, v));
       if (!values.empty()) fields.emplace_back(name, absl::StrJoin(values, ","));
     } else if (field.has_presence() && !of.HasField(message, &field)) {

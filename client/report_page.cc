@@ -220,6 +220,7 @@ std::string CacheSection(const ReportData& data) {
                     {"frozen", cache.frozen() ? absl::StrCat("at step ", CountText(cache.freeze_step())) : "no"},
                     {"size", CacheSizeText(cache)}};
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(static_cast<size_t>(cache.statistics_size()));
   for (const v1::GraphCacheStatistics& s : cache.statistics()) {
     const int64_t steps = s.hits() + s.padded_hits() + s.misses();
     rows.push_back({EnumShortName(*v1::GraphCacheMode_descriptor(), s.mode()), CountText(steps),
@@ -241,6 +242,7 @@ std::string CacheSection(const ReportData& data) {
 std::string CheckpointTable(const ReportData& data, const ViewTime& time) {
   if (data.checkpoints.empty()) return "";
   std::vector<std::vector<std::string>> rows;
+  rows.reserve(data.checkpoints.size());
   for (const v1::Checkpoint& c : data.checkpoints) {
     rows.push_back({CountText(c.step()), CountText(c.epoch()),
                     EnumShortName(*v1::Checkpoint::State_descriptor(), c.state()), BytesText(c.total_bytes()),
@@ -256,7 +258,7 @@ std::string EpochSection(const v1::Job& job) {
     headers.push_back(absl::StrCat("valid ", MetricName(value.metric())));
   }
   for (const char* header : {"learning rate", "train s", "valid s"}) headers.emplace_back(header);
-  headers.push_back(IsNodeLevel(job) ? "nodes/s" : "graphs/s");
+  headers.emplace_back(IsNodeLevel(job) ? "nodes/s" : "graphs/s");
   const size_t metrics = headers.size() - 7;
   std::vector<std::vector<std::string>> rows;
   for (int i = std::max(0, job.epochs_size() - kMaxEpochRows); i < job.epochs_size(); ++i) {

@@ -296,6 +296,7 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
   if (moved.ok() || goes_on) {
     next.epochs.swap(active.job.epochs);
     moved = Commit(active, std::move(next));
+    // NOLINTNEXTLINE(bugprone-use-after-move): Commit takes nothing of it on an error.
     if (!moved.ok()) next.epochs.swap(active.job.epochs);
   }
   PF_RETURN_IF_ERROR(moved);

@@ -149,7 +149,7 @@ absl::StatusOr<LogChunk> JobManagerImpl::ReadLog(const JobId& id, int64_t offset
 
 absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact artifact) const {
   PF_RETURN_IF_ERROR(GetSince(id, std::numeric_limits<int64_t>::max()).status());
-  const fs::path path = book_.files().Directory(id) / "artifacts" / ArtifactFile(artifact);
+  fs::path path = book_.files().Directory(id) / "artifacts" / ArtifactFile(artifact);
   std::error_code error;
   if (fs::is_regular_file(path, error)) return path;
   return WithReason(absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " has not made its ",
@@ -162,9 +162,9 @@ absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact 
 absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(JobManagerOptions options, data::Catalog& catalog,
                                                              train::Runner& runner, telemetry::JobMetrics& metrics,
                                                              telemetry::GraphCacheMetrics& cache_metrics) {
-  const fs::path directory = options.state_dir / "jobs";
+  const fs::path state_dir = std::move(options.state_dir), directory = state_dir / "jobs";
   PF_RETURN_IF_ERROR(CreateDirectories(directory));
-  PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(options.state_dir / "permafrost.db"));
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(state_dir / "permafrost.db"));
   auto manager = std::make_unique<JobManagerImpl>(std::move(store), JobFiles(directory), options.first_retry, catalog,
                                                   runner, RunMetrics{metrics, cache_metrics});
   PF_RETURN_IF_ERROR(manager->Recover(options.quarantine_unknown_jobs));
