@@ -2,12 +2,14 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
+#include "client/contexts.h"
 #include "client/failure.h"
 
 namespace permafrost::client {
@@ -45,10 +47,12 @@ int ReportUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
 void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
   // Global options may stand after the command, too.
   app.fallthrough();
-  app.add_option("--server", options.server, "Address of the server")
-      ->envname("PERMAFROST_SERVER")
-      ->type_name("HOST:PORT")
-      ->capture_default_str();
+  CLI::Option* server = app.add_option("--server", options.server,
+                                       "Address of the server (also: the environment variable PERMAFROST_SERVER)");
+  server->type_name("HOST:PORT")->capture_default_str();
+  app.add_option("--context", options.context, "A server by its name (see: permafrost context)")
+      ->type_name("NAME")
+      ->excludes(server);
   app.add_option("--output", options.output, "table, or json: protobuf's JSON mapping, one object a line")
       ->check(OneOf({"table", "json"}))
       ->type_name("table|json")
@@ -59,6 +63,31 @@ void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
       ->type_name("SECONDS")
       ->capture_default_str();
   app.set_version_flag("--version", "permafrost " PERMAFROST_VERSION, "Print the version");
+}
+
+// Which server is meant. False: none, and `why` says so.
+bool FindServer(const CLI::App& app, GlobalOptions& options, std::string& why) {
+  const char* environment = std::getenv("PERMAFROST_SERVER");
+  ServerWish wish{.server = "", .context = "", .environment = environment == nullptr ? "" : environment};
+  const bool named = app.count("--server") > 0;
+  absl::StatusOr<Contexts> contexts = ReadContexts(ContextsPath());
+  const bool contexts_matter = !options.context.empty() || (!named && wish.environment.empty());
+  if (!contexts.ok() && contexts_matter) {
+    why = std::string(contexts.status().message());
+    return false;
+  }
+  if (!contexts.ok()) contexts = Contexts();
+  const absl::StatusOr<std::string> implied = ResolveServer(wish, *contexts, kDefaultServer);
+  options.implied_server = implied.ok() ? *implied : "";
+  if (named) return true;
+  wish.context = options.context;
+  const absl::StatusOr<std::string> server = ResolveServer(wish, *contexts, kDefaultServer);
+  if (!server.ok()) {
+    why = std::string(server.status().message());
+    return false;
+  }
+  options.server = *server;
+  return true;
 }
 
 }  // namespace
@@ -74,6 +103,8 @@ int Main(int argc, char** argv) {
   AddJobCommands(app, chosen);
   AddCacheCommands(app, chosen);
   AddServerCommands(app, chosen);
+  AddContextCommands(app, chosen);
+  AddCompletionCommands(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {
@@ -81,7 +112,11 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return ReportUsage(app, error, AsksForJson(argc, argv));
   }
+  std::string no_server;
+  const bool needs_server = !app.got_subcommand("context") && !app.got_subcommand("completion");
+  const bool found = !needs_server || FindServer(app, options, no_server);
   Session session(options);
+  if (!found) return static_cast<int>(session.Fail(UsageFailure(no_server)));
   const ExitCode code = chosen(session);
   if (!session.terminal().Flush()) {
     return static_cast<int>(

@@ -1,6 +1,6 @@
 // The command groups. Each adds its subcommands to the command line; the one that the user names sets `chosen`, which
 // runs once the line is parsed and the session stands.
-// Threads: one. `chosen` outlives the command line.
+// Threads: one. The command line outlives the run of `chosen`.
 #pragma once
 
 #include <functional>
@@ -21,6 +21,9 @@ void AddDatasetCommands(CLI::App& app, Command& chosen);
 void AddJobCommands(CLI::App& app, Command& chosen);
 void AddCacheCommands(CLI::App& app, Command& chosen);
 void AddServerCommands(CLI::App& app, Command& chosen);
+// These two need no server.
+void AddContextCommands(CLI::App& app, Command& chosen);
+void AddCompletionCommands(CLI::App& app, Command& chosen);
 
 // Parts of `job`, each in its own file.
 void AddJobSubmit(CLI::App& job, Command& chosen);
@@ -29,6 +32,10 @@ void AddJobWatch(CLI::App& job, Command& chosen);
 void AddJobExplain(CLI::App& job, Command& chosen);
 void AddJobLogs(CLI::App& job, Command& chosen);
 void AddJobExport(CLI::App& job, Command& chosen);
+void AddJobVerbs(CLI::App& job, Command& chosen);
+void AddJobWait(CLI::App& job, Command& chosen);
+void AddJobCompare(CLI::App& job, Command& chosen);
+void AddJobReport(CLI::App& job, Command& chosen);
 
 // Parts of `dataset`, each in its own file.
 void AddDatasetImport(CLI::App& dataset, Command& chosen);

@@ -16,6 +16,8 @@ enum class ExitCode : int {
   kRefused = 4,
   // A local file could not be read, written or verified.
   kLocalFile = 5,
+  // The time that a wait was given is over.
+  kTimedOut = 6,
   // Ctrl-C. What runs on the server goes on.
   kInterrupted = 130,
 };
@@ -28,6 +30,7 @@ inline constexpr char kExitCodeHelp[] =
     "  3    server not reachable\n"
     "  4    the server refused the request\n"
     "  5    local file error\n"
+    "  6    the time given to a wait is over\n"
     "  130  interrupted; what runs on the server goes on";
 
 }  // namespace permafrost::client

@@ -62,9 +62,10 @@ Failure RpcFailure(const grpc::Status& status, const CallContext& call) {
 }
 
 Failure UnreachableFailure(std::string_view address) {
-  return Local(ExitCode::kUnreachable, "UNREACHABLE",
-               absl::StrCat("no server at ", AbslView(address),
-                            " (start permafrostd, or name another with --server HOST:PORT or PERMAFROST_SERVER)"));
+  return Local(
+      ExitCode::kUnreachable, "UNREACHABLE",
+      absl::StrCat("no server at ", AbslView(address),
+                   " (start permafrostd, or name another with --server HOST:PORT, PERMAFROST_SERVER or --context)"));
 }
 
 Failure UsageFailure(std::string_view message) { return Local(ExitCode::kUsage, "USAGE", message); }
@@ -72,6 +73,8 @@ Failure UsageFailure(std::string_view message) { return Local(ExitCode::kUsage, 
 Failure LocalFileFailure(std::string_view message) { return Local(ExitCode::kLocalFile, "LOCAL_FILE", message); }
 
 Failure EndedBadlyFailure(std::string_view message) { return Local(ExitCode::kEndedBadly, "ENDED_BADLY", message); }
+
+Failure TimedOutFailure(std::string_view message) { return Local(ExitCode::kTimedOut, "TIMED_OUT", message); }
 
 Failure FileFailure(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? UsageFailure(StdView(status.message()))

@@ -16,7 +16,8 @@ namespace permafrost::client {
 
 struct Failure {
   ExitCode exit = ExitCode::kRefused;
-  // The gRPC code's name, or USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED, ENDED_BADLY for what no server said.
+  // The gRPC code's name, or USAGE, LOCAL_FILE, UNREACHABLE, INTERRUPTED, ENDED_BADLY, TIMED_OUT for what no server
+  // said.
   std::string code;
   // Whether a server's answer is what failed; only then does a person need the code.
   bool from_server = false;
@@ -43,6 +44,7 @@ Failure UsageFailure(std::string_view message);
 Failure LocalFileFailure(std::string_view message);
 // What was watched ended FAILED or CANCELLED.
 Failure EndedBadlyFailure(std::string_view message);
+Failure TimedOutFailure(std::string_view message);
 // What became of a local file or of what it holds: bad content is bad usage, anything else a local file error.
 Failure FileFailure(const absl::Status& status);
 

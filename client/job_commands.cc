@@ -17,6 +17,7 @@ constexpr int64_t kMaxJobsInPage = 1000;
 
 struct ListFlags {
   std::vector<std::string> states;
+  std::string filter;
   // 0: all.
   int64_t limit = 0;
 };
@@ -26,6 +27,7 @@ ExitCode ListJobs(Session& session, const ListFlags& flags) {
   v1::ListJobsRequest request;
   for (const std::string& state : flags.states)
     request.add_states(static_cast<v1::Job::State>(ParseEnum(*v1::Job::State_descriptor(), state).value_or(0)));
+  request.set_filter(flags.filter);
   v1::ListJobsResponse all;
   do {
     if (flags.limit > 0)
@@ -41,9 +43,10 @@ ExitCode ListJobs(Session& session, const ListFlags& flags) {
     session.PrintJson(all);
   } else if (all.jobs().empty()) {
     session.Print(
-        flags.states.empty()
+        flags.states.empty() && flags.filter.empty()
             ? absl::StrCat("no jobs; submit one with: ", session.CommandLine("job submit --dataset NAME"), "\n")
-            : "no jobs in these states\n");
+        : flags.filter.empty() ? "no jobs in these states\n"
+                               : "no jobs for which the filter holds\n");
   } else {
     session.Print(RenderJobList({all.jobs().begin(), all.jobs().end()}, ViewTime::Now(), session.terminal().style()));
   }
@@ -104,7 +107,12 @@ void AddList(CLI::App& job, Command& chosen) {
   list->add_option("--state", flags->states, "Only jobs in one of these states")
       ->check(OneOf(EnumShortNames(*v1::Job::State_descriptor())))
       ->delimiter(',')
-      ->type_name("STATE");
+      ->type_name(CLI::detail::join(EnumShortNames(*v1::Job::State_descriptor()), "|"));
+  list->add_option("--filter", flags->filter,
+                   "Only jobs for which this holds, as 'state = RUNNING AND labels.team = \"gnn\" AND priority >= 5'; "
+                   "fields: name, state, dataset, labels.KEY, priority, create_time, start_time, end_time; = != < <= > "
+                   ">= : (labels.KEY:* has it), NOT, OR (binds closer than AND), AND, parentheses")
+      ->type_name("FILTER");
   list->add_option("--limit", flags->limit, "At most that many (default: all)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30).description(""))
       ->type_name("N");
@@ -133,6 +141,10 @@ void AddJobCommands(CLI::App& app, Command& chosen) {
   AddJobLogs(*job, chosen);
   AddForOneJob(*job, "cancel", "Stop a queued or running job at its next step, after a checkpoint", CancelJob, chosen);
   AddForOneJob(*job, "delete", "Delete a job that has ended, with its checkpoints and log", DeleteJob, chosen);
+  AddJobVerbs(*job, chosen);
+  AddJobWait(*job, chosen);
+  AddJobCompare(*job, chosen);
+  AddJobReport(*job, chosen);
   AddJobExport(*job, chosen);
 }
 

@@ -1,6 +1,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
@@ -9,12 +10,14 @@
 #include "client/job_flags.h"
 #include "client/job_view.h"
 #include "client/job_watch.h"
+#include "client/label_flags.h"
 
 namespace permafrost::client {
 namespace {
 
 struct SubmitFlags {
   JobFlags job;
+  std::vector<std::string> labels;
   std::optional<std::string> id;
   bool validate_only = false;
   bool watch = false;
@@ -25,6 +28,9 @@ ExitCode Submit(Session& session, const SubmitFlags& flags) {
   v1::CreateJobRequest request;
   ExitCode failed = ExitCode::kOk;
   if (!ReadJob(flags.job, session, request, failed)) return failed;
+  if (const absl::Status read = ReadLabels(flags.labels, *request.mutable_labels()); !read.ok()) {
+    return session.Fail(UsageFailure(std::string(read.message())));
+  }
   if (flags.id) request.set_job_id(*flags.id);
   request.set_request_id(MakeUuid());
   request.set_validate_only(flags.validate_only);
@@ -55,6 +61,7 @@ void AddJobSubmit(CLI::App& job, Command& chosen) {
   const auto flags = std::make_shared<SubmitFlags>();
   AddJobFlags(*submit, flags->job);
   submit->add_option("--id", flags->id, "ID of the job (default: the server makes one)")->type_name("ID");
+  AddLabelOption(*submit, flags->labels, "A label of the job, to find it by with job list --filter; several times");
   submit->add_flag("--validate-only", flags->validate_only, "Check everything, create nothing");
   submit->add_flag("--watch", flags->watch, "Show progress until the job ends; Ctrl-C leaves it running");
   AddReconnectOption(*submit, flags->reconnect_seconds);

@@ -7,12 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
+#include "base/status.h"
 #include "client/commands.h"
 #include "client/follow.h"
 #include "client/format.h"
 #include "client/job_create.h"
 #include "client/job_flags.h"
 #include "client/job_view.h"
+#include "client/label_flags.h"
 #include "client/progress.h"
 #include "client/sweep_plan.h"
 #include "client/sweep_view.h"
@@ -28,6 +30,7 @@ struct SweepFlags {
   std::vector<std::string> vary;
   bool side_by_side = false;
   int64_t max_jobs = kDefaultMaxJobs;
+  std::vector<std::string> labels;
   std::optional<std::string> id;
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
@@ -40,13 +43,16 @@ class Sweep {
         reconnect_(absl::Seconds(flags.reconnect_seconds)),
         id_(flags.id ? *flags.id : absl::StrCat("sweep-", MakeUuid().substr(0, 8))) {}
 
-  absl::Status Plan(const SweepFlags& flags, const v1::JobSpec& base) {
+  absl::Status Plan(const SweepFlags& flags, const v1::CreateJobRequest& described) {
+    labels_ = described.labels();
+    labels_["sweep"] = id_;
+    PF_RETURN_IF_ERROR(ReadLabels(flags.labels, labels_));
     for (const std::string& text : flags.vary) {
       auto axis = ParseAxis(text);
       if (!axis.ok()) return axis.status();
       axes_.push_back(*std::move(axis));
     }
-    auto plan = PlanSweep(base, axes_, flags.side_by_side, flags.max_jobs);
+    auto plan = PlanSweep(described.spec(), axes_, flags.side_by_side, flags.max_jobs);
     if (!plan.ok()) return plan.status();
     plan_ = *std::move(plan);
     return absl::OkStatus();
@@ -87,6 +93,7 @@ class Sweep {
   grpc::Status Create(size_t j, bool validate_only) {
     v1::CreateJobRequest request;
     *request.mutable_spec() = plan_[j].spec;
+    *request.mutable_labels() = labels_;
     if (!validate_only) {
       request.set_job_id(absl::StrCat(id_, "-", j));
       request.set_request_id(RequestId(j));
@@ -159,6 +166,7 @@ class Sweep {
   Session& session_;
   const absl::Duration reconnect_;
   const std::string id_;
+  WireLabels labels_;
   std::vector<SweepAxis> axes_;
   std::vector<SweepJob> plan_;
   v1::Job created_;
@@ -170,7 +178,7 @@ ExitCode RunSweep(Session& session, const SweepFlags& flags) {
   ExitCode failed = ExitCode::kOk;
   if (!ReadJob(flags.job, session, request, failed)) return failed;
   Sweep sweep(session, flags);
-  if (const absl::Status planned = sweep.Plan(flags, request.spec()); !planned.ok()) {
+  if (const absl::Status planned = sweep.Plan(flags, request); !planned.ok()) {
     return session.Fail(UsageFailure(std::string(planned.message())));
   }
   return sweep.Run();
@@ -203,6 +211,7 @@ void AddJobSweep(CLI::App& job, Command& chosen) {
           "comes back to its jobs, which went on (default: made up)")
       ->type_name("ID");
   AddJobFlags(*sweep, flags->job);
+  AddLabelOption(*sweep, flags->labels, "A label of each job, beside sweep=ID, which all have; several times");
   AddReconnectOption(*sweep, flags->reconnect_seconds);
   sweep->callback([flags, &chosen] { chosen = [flags](Session& session) { return RunSweep(session, *flags); }; });
 }

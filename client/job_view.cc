@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cache_view.h"
 #include "client/format.h"
+#include "client/label_flags.h"
 #include "client/table.h"
 #include "client/wire_time.h"
 #include "permafrost/v1/enum_text.h"
@@ -23,6 +24,7 @@ Cell StateCell(v1::Job::State state) {
       return {StateName(state), Tone::kGood};
     case v1::Job::STATE_CANCELLING:
     case v1::Job::STATE_CANCELLED:
+    case v1::Job::STATE_PAUSED:
       return {StateName(state), Tone::kWarn};
     case v1::Job::STATE_FAILED:
       return {StateName(state), Tone::kBad};
@@ -321,28 +323,31 @@ EpochRow ToEpochRow(const v1::EpochMetrics& epoch) {
 }
 
 std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time, const RenderStyle& style) {
+  std::vector<Column> columns{{"JOB"},
+                              {"STATE"},
+                              {"DATASET"},
+                              {"EPOCH", Align::kRight},
+                              {"VALID METRIC", Align::kRight},
+                              {"PRIORITY", Align::kRight},
+                              {"CREATED", Align::kRight},
+                              {"TIME", Align::kRight}};
+  const bool labelled = std::ranges::any_of(jobs, [](const v1::Job& job) { return !job.labels().empty(); });
+  if (labelled) columns.push_back({"LABELS"});
   std::vector<std::vector<Cell>> rows;
   rows.reserve(jobs.size());
   for (const v1::Job& job : jobs) {
     rows.push_back({JobId(job), StateCell(job.state()), std::string(StripCollection("datasets", job.spec().dataset())),
                     EpochText(job), BestValidText(job), absl::StrCat(job.spec().priority()),
                     AgeText(ToTime(job.create_time()), time.now, time.zone), RunTimeText(job, time.now)});
+    if (labelled) rows.back().push_back(job.labels().empty() ? kNothing : OneLine(LabelsText(job.labels())));
   }
-  return RenderTable({{"JOB"},
-                      {"STATE"},
-                      {"DATASET"},
-                      {"EPOCH", Align::kRight},
-                      {"VALID METRIC", Align::kRight},
-                      {"PRIORITY", Align::kRight},
-                      {"CREATED", Align::kRight},
-                      {"TIME", Align::kRight}},
-                     rows, style);
+  return RenderTable(columns, rows, style);
 }
 
 std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyle& style) {
   const v1::JobSpec& spec = job.spec();
   std::vector<Field> fields{
-      {"state", StateCell(job.state())},
+      {"state", job.pausing() ? Cell("running, pauses at its next step", Tone::kWarn) : StateCell(job.state())},
       {"dataset", std::string(StripCollection("datasets", spec.dataset()))},
       {"model", ModelText(job)},
       {"optimizer", OptimizerText(spec.optimizer())},
@@ -352,6 +357,7 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
       {"priority", absl::StrCat(spec.priority())},
       {"checkpoints", CheckpointText(job)},
   };
+  if (!job.labels().empty()) fields.push_back({"labels", OneLine(LabelsText(job.labels()))});
   if (spec.cross_validation().folds() > 0) {
     const v1::CrossValidation& folds = spec.cross_validation();
     fields.push_back({"fold", absl::StrCat(folds.fold(), " of ", folds.folds(), ", seed ", folds.seed())});

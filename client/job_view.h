@@ -42,6 +42,9 @@ EpochRow ToEpochRow(const v1::EpochMetrics& epoch);
 std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time, const RenderStyle& style);
 // Everything about one job, its epochs and result included.
 std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyle& style);
+// One row a checkpoint.
+std::string RenderCheckpoints(const std::vector<v1::Checkpoint>& checkpoints, const ViewTime& time,
+                              const RenderStyle& style);
 // The table that a successful job ends with.
 std::string RenderResult(const v1::Job& job, const RenderStyle& style);
 

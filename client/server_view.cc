@@ -11,7 +11,9 @@ namespace permafrost::client {
 namespace {
 
 std::string JobsText(const v1::ServerInfo& info) {
-  return absl::StrCat(info.running_jobs(), " running, ", info.queued_jobs(), " queued");
+  std::string text = absl::StrCat(info.running_jobs(), " running, ", info.queued_jobs(), " queued");
+  if (info.paused_jobs() > 0) absl::StrAppend(&text, ", ", info.paused_jobs(), " paused");
+  return text;
 }
 
 // "5.34 MB allocated, 240 MB resident".

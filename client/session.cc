@@ -1,7 +1,6 @@
 #include "client/session.h"
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "base/monotonic.h"
@@ -94,11 +93,9 @@ void Session::PrintJson(const google::protobuf::Message& message) { terminal_.Li
 void Session::Print(std::string_view text) { terminal_.Write(text); }
 
 std::string Session::CommandLine(std::string_view command) const {
-  const char* from_environment = std::getenv("PERMAFROST_SERVER");
-  const bool implied =
-      options_.server == kDefaultServer || (from_environment != nullptr && options_.server == from_environment);
-  return implied ? absl::StrCat("permafrost ", AbslView(command))
-                 : absl::StrCat("permafrost --server ", options_.server, " ", AbslView(command));
+  if (options_.server == options_.implied_server) return absl::StrCat("permafrost ", AbslView(command));
+  return options_.context.empty() ? absl::StrCat("permafrost --server ", options_.server, " ", AbslView(command))
+                                  : absl::StrCat("permafrost --context ", options_.context, " ", AbslView(command));
 }
 
 }  // namespace permafrost::client

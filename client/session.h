@@ -22,6 +22,10 @@ inline constexpr char kDefaultServer[] = "127.0.0.1:7433";
 
 struct GlobalOptions {
   std::string server = kDefaultServer;
+  // Of --context; empty: not given.
+  std::string context;
+  // The server that is meant where no flag names one.
+  std::string implied_server = kDefaultServer;
   // "table" or "json".
   std::string output = "table";
   bool no_color = false;
@@ -60,7 +64,7 @@ class Session {
   // Text as it is, its newlines included.
   void Print(std::string_view text);
 
-  // "permafrost job watch x", with --server where the address came from that flag.
+  // "permafrost job watch x", with --server or --context where that flag names another server than is implied.
   std::string CommandLine(std::string_view command) const;
 
  private:

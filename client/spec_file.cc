@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "client/format.h"
+#include "client/label_flags.h"
 #include "client/spec_field.h"
 #include "nlohmann/json.hpp"
 #include "yaml-cpp/yaml.h"
@@ -24,6 +25,9 @@ using google::protobuf::Message;
 
 constexpr char kJobIdKey[] = "job_id";
 constexpr char kJobIdJsonKey[] = "jobId";
+constexpr char kLabelsKey[] = "labels";
+// For the lists of accepted keys.
+constexpr char kKeysBesideSpec[] = "job_id, labels";
 
 // Fills messages from the parsed tree, guided by their descriptors, so that a new field of the contract needs no line
 // here.
@@ -37,15 +41,20 @@ class Filler {
     const Descriptor& type = *v1::JobSpec::descriptor();
     for (const auto& entry : root) {
       const std::string key = entry.first.Scalar();
+      if (key == kLabelsKey) {
+        if (!seen.insert(kLabelsKey).second) return Error(entry.first, key, "is given twice");
+        PF_RETURN_IF_ERROR(FillLabels(entry.second, *request.mutable_labels()));
+        continue;
+      }
       if (key != kJobIdKey && key != kJobIdJsonKey) {
-        PF_RETURN_IF_ERROR(FillField(entry.first, entry.second, "", kJobIdKey, seen, *request.mutable_spec()));
+        PF_RETURN_IF_ERROR(FillField(entry.first, entry.second, "", kKeysBesideSpec, seen, *request.mutable_spec()));
         continue;
       }
       if (!seen.insert(kJobIdKey).second) return Error(entry.first, key, "is given twice");
       if (!entry.second.IsScalar()) return Error(entry.second, key, "is no text");
       request.set_job_id(entry.second.Scalar());
     }
-    if (seen.empty()) return Error(root, "", absl::StrCat("is empty; accepted keys: ", Keys(type, kJobIdKey)));
+    if (seen.empty()) return Error(root, "", absl::StrCat("is empty; accepted keys: ", Keys(type, kKeysBesideSpec)));
     return absl::OkStatus();
   }
 
@@ -56,6 +65,19 @@ class Filler {
     const std::string at = absl::StrCat(AbslView(file_), ":", line, ": ");
     return absl::InvalidArgumentError(path.empty() ? absl::StrCat(at, AbslView(what))
                                                    : absl::StrCat(at, AbslView(path), ": ", AbslView(what)));
+  }
+
+  absl::Status FillLabels(const YAML::Node& node, WireLabels& labels) const {
+    if (node.IsNull()) return absl::OkStatus();
+    if (!node.IsMap()) return Error(node, kLabelsKey, "is no mapping of keys to texts");
+    for (const auto& entry : node) {
+      const std::string key = entry.first.Scalar();
+      const std::string path = absl::StrCat(kLabelsKey, ".", key);
+      if (!entry.second.IsScalar()) return Error(entry.second, path, "is no text");
+      if (labels.contains(key)) return Error(entry.first, path, "is given twice");
+      labels[key] = entry.second.Scalar();
+    }
+    return absl::OkStatus();
   }
 
   static std::string Keys(const Descriptor& type, std::string_view extra) {

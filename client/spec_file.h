@@ -1,4 +1,5 @@
-// Job files: YAML or JSON with the field names of JobSpec, in snake_case or lowerCamelCase, and an optional `job_id`.
+// Job files: YAML or JSON with the field names of JobSpec, in snake_case or lowerCamelCase, and optional `job_id` and
+// `labels`.
 // Enum values by short name (`l1`) or full name (`LOSS_L1`).
 // Threads: everything here is pure but the reading of the file.
 #pragma once

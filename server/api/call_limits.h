@@ -33,6 +33,8 @@ struct CallLimitOptions {
   int health_watches = 256;
   // UploadDataset. Each takes a thread and a message of 1 MiB at most.
   int uploads = 16;
+  // ListCheckpoints. Each takes a thread while it reads files, which may be large.
+  int checkpoint_lists = 8;
   // DeleteDataset and DeleteUpload. Each takes a thread while it removes files, which may be large.
   int dataset_deletions = 16;
   // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
@@ -69,10 +71,11 @@ struct CallLimits {
         plans("plans", options.plans),
         health_watches("health watches", options.health_watches),
         uploads("uploads", options.uploads),
+        checkpoint_lists("lists of checkpoints", options.checkpoint_lists),
         dataset_deletions("dataset deletions", options.dataset_deletions) {}
 
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, health_watches, uploads,
-      dataset_deletions;
+      checkpoint_lists, dataset_deletions;
 };
 
 }  // namespace permafrost::api

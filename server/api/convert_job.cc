@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/convert_graph_cache.h"
+#include "api/convert_job_verbs.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
 #include "api/text.h"
@@ -351,6 +352,7 @@ absl::StatusOr<jobs::CreateRequest> CreateRequestFromWire(const v1::CreateJobReq
   request.id = JobId(wire.job_id());
   request.request_id = wire.request_id();
   request.validate_only = wire.validate_only();
+  request.labels = LabelsFromWire(wire.labels());
   if (wire.has_spec()) {
     request.spec = SpecFromWire(wire.spec(), default_graph_cache, level_of, violations);
   } else {
@@ -367,7 +369,10 @@ v1::Job JobToWire(const jobs::Job& job) {
   v1::Job wire;
   wire.set_name(FormatJobName(job.id));
   SpecToWire(job.spec, *wire.mutable_spec());
+  wire.mutable_labels()->insert(job.labels.begin(), job.labels.end());
+  wire.set_etag(jobs::EtagOf(job));
   wire.set_state(JobStates::ToWire(job.state));
+  wire.set_pausing(job.pausing);
   SetTime(job.create_time, [&wire] { return wire.mutable_create_time(); });
   SetTime(job.start_time, [&wire] { return wire.mutable_start_time(); });
   SetTime(job.end_time, [&wire] { return wire.mutable_end_time(); });

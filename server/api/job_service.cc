@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "api/convert_job.h"
+#include "api/convert_job_verbs.h"
 #include "api/export_source.h"
 #include "api/log_source.h"
 #include "api/paging.h"
 #include "api/resource_name.h"
+#include "api/threaded_call.h"
 #include "api/unary.h"
 #include "api/watch_sources.h"
 
@@ -46,7 +48,44 @@ ServerUnaryReactor* JobService::ListJobs(CallbackServerContext* context, const v
 
 ServerUnaryReactor* JobService::CancelJob(CallbackServerContext* context, const v1::CancelJobRequest* request,
                                           v1::Job* response) {
-  return Reply(context, Cancel(*request, *response));
+  return Reply(context, Do(&jobs::JobManager::Cancel, request->name(), *response));
+}
+
+ServerUnaryReactor* JobService::UpdateJob(CallbackServerContext* context, const v1::UpdateJobRequest* request,
+                                          v1::Job* response) {
+  return Reply(context, Update(*request, *response));
+}
+
+ServerUnaryReactor* JobService::PauseJob(CallbackServerContext* context, const v1::PauseJobRequest* request,
+                                         v1::Job* response) {
+  return Reply(context, Do(&jobs::JobManager::Pause, request->name(), *response));
+}
+
+ServerUnaryReactor* JobService::ResumeJob(CallbackServerContext* context, const v1::ResumeJobRequest* request,
+                                          v1::Job* response) {
+  return Reply(context, Do(&jobs::JobManager::Resume, request->name(), *response));
+}
+
+ServerUnaryReactor* JobService::RetryJob(CallbackServerContext* context, const v1::RetryJobRequest* request,
+                                         v1::Job* response) {
+  return Reply(context, Do(&jobs::JobManager::Retry, request->name(), *response));
+}
+
+ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,
+                                                const v1::ListCheckpointsRequest* request,
+                                                v1::ListCheckpointsResponse* response) {
+  absl::StatusOr<JobId> id = ParseJobName("parent", request->parent());
+  if (!id.ok()) return Reply(context, id.status());
+  absl::StatusOr<CallLimit::Slot> slot = limits_.checkpoint_lists.Take();
+  if (!slot.ok()) return Reply(context, slot.status());
+  return StartThreadedCall("the list of checkpoints", *std::move(slot),
+                           [this, id = *std::move(id), verify = request->verify(), response]() -> absl::Status {
+                             PF_ASSIGN_OR_RETURN(const std::vector<train::CheckpointInfo> checkpoints,
+                                                 jobs_.Checkpoints(id, verify));
+                             for (const train::CheckpointInfo& info : checkpoints)
+                               *response->add_checkpoints() = CheckpointToWire(info);
+                             return absl::OkStatus();
+                           });
 }
 
 ServerUnaryReactor* JobService::DeleteJob(CallbackServerContext* context, const v1::DeleteJobRequest* request,
@@ -94,17 +133,26 @@ absl::Status JobService::Get(const v1::GetJobRequest& request, v1::Job& response
 absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response) {
   Violations violations;
   const int64_t page_size = ReadPageSize(request.page_size(), violations);
-  const std::vector<jobs::JobState> states = JobStatesFromWire(request, violations);
+  const jobs::JobQuery query{.states = JobStatesFromWire(request, violations), .filter = request.filter()};
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  PF_ASSIGN_OR_RETURN(jobs::JobPage page, jobs_.List(page_size, request.page_token(), states));
+  PF_ASSIGN_OR_RETURN(jobs::JobPage page, jobs_.List(page_size, request.page_token(), query));
   for (const jobs::Job& job : page.jobs) *response.add_jobs() = JobToWire(job);
   response.set_next_page_token(std::move(page.next_page_token));
   return absl::OkStatus();
 }
 
-absl::Status JobService::Cancel(const v1::CancelJobRequest& request, v1::Job& response) {
-  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
-  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Cancel(id));
+absl::Status JobService::Do(absl::StatusOr<jobs::Job> (jobs::JobManager::*verb)(const JobId&), const std::string& name,
+                            v1::Job& response) {
+  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", name));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, (jobs_.*verb)(id));
+  response = JobToWire(job);
+  return absl::OkStatus();
+}
+
+absl::Status JobService::Update(const v1::UpdateJobRequest& request, v1::Job& response) {
+  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("job.name", request.job().name()));
+  PF_ASSIGN_OR_RETURN(const jobs::JobUpdate update, UpdateFromWire(request));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Update(id, update));
   response = JobToWire(job);
   return absl::OkStatus();
 }

@@ -3,6 +3,8 @@
 // Borrows the manager, the stream set and the limits.
 #pragma once
 
+#include <string>
+
 #include "api/call_limits.h"
 #include "api/server_stream.h"
 #include "graphcache/policy.h"
@@ -34,12 +36,26 @@ class JobService final : public v1::JobService::CallbackService {
                                                                      const v1::StreamJobLogsRequest* request) override;
   grpc::ServerWriteReactor<v1::ExportJobResponse>* ExportJob(grpc::CallbackServerContext* context,
                                                              const v1::ExportJobRequest* request) override;
+  grpc::ServerUnaryReactor* UpdateJob(grpc::CallbackServerContext* context, const v1::UpdateJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context, const v1::PauseJobRequest* request,
+                                     v1::Job* response) override;
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context, const v1::ResumeJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* RetryJob(grpc::CallbackServerContext* context, const v1::RetryJobRequest* request,
+                                     v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListCheckpoints(grpc::CallbackServerContext* context,
+                                            const v1::ListCheckpointsRequest* request,
+                                            v1::ListCheckpointsResponse* response) override;
 
  private:
   absl::Status Create(const v1::CreateJobRequest& request, v1::Job& response);
   absl::Status Get(const v1::GetJobRequest& request, v1::Job& response);
   absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response);
-  absl::Status Cancel(const v1::CancelJobRequest& request, v1::Job& response);
+  // A verb on the job of that name, answered with the job.
+  absl::Status Do(absl::StatusOr<jobs::Job> (jobs::JobManager::*verb)(const JobId&), const std::string& name,
+                  v1::Job& response);
+  absl::Status Update(const v1::UpdateJobRequest& request, v1::Job& response);
   absl::Status Delete(const v1::DeleteJobRequest& request);
 
   const graphcache::PolicyOptions default_graph_cache_;

@@ -92,6 +92,7 @@ v1::ServerInfo ServerStatus::Read() const {
   const auto count = [&counts](jobs::JobState s) { return static_cast<int32_t>(counts[static_cast<size_t>(s)]); };
   wire.set_queued_jobs(count(jobs::JobState::kQueued));
   wire.set_running_jobs(count(jobs::JobState::kRunning) + count(jobs::JobState::kCancelling));
+  wire.set_paused_jobs(count(jobs::JobState::kPaused));
   wire.set_datasets(static_cast<int32_t>(catalog_.List().size()));
   *wire.mutable_device_state() = DeviceStateToWire(device_state_());
   return wire;

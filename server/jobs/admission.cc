@@ -35,6 +35,7 @@ absl::Status CheckRequest(const CreateRequest& request) {
   if (!request.id.empty()) violations.AddMissing(CheckIdSyntax("job_id", request.id.value()));
   CheckRequestId(request.request_id, violations);
   Validate(request.spec, violations);
+  Validate(request.labels, "labels", violations);
   return violations.ToStatus();
 }
 
@@ -49,6 +50,7 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   PF_ASSIGN_OR_RETURN(job.id, ChooseId(request.id));
   job.request_id = request.request_id;
   job.spec = request.spec;
+  job.labels = request.labels;
   job.create_time = absl::Now();
   // Its dataset must not go meanwhile.
   book_.Reserve(job);
@@ -66,11 +68,26 @@ absl::Status Admission::Check(const JobSpec& spec) const {
   return CheckDataset(spec);
 }
 
+absl::StatusOr<Job> Admission::Retry(const JobId& id) {
+  absl::MutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(std::optional<Job> ended, book_.FindRetriable(id));
+  if (!ended) return book_.Get(id, 0);
+  const JobSpec spec = ended->spec;
+  // Its dataset must not go meanwhile.
+  book_.Reserve(*std::move(ended));
+  absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
+  PF_RETURN_IF_ERROR(CheckDataset(spec));
+  return book_.Requeue(id);
+}
+
 absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& request) const {
   if (request.request_id.empty()) return std::nullopt;
   PF_ASSIGN_OR_RETURN(const std::optional<Job> earlier, book_.store().FindByRequestId(request.request_id));
   if (!earlier) return std::nullopt;
-  if (earlier->spec != request.spec || (!request.id.empty() && request.id != earlier->id)) {
+  // What may have been updated since is no part of what was asked for.
+  JobSpec wanted = request.spec;
+  wanted.priority = earlier->spec.priority;
+  if (earlier->spec != wanted || (!request.id.empty() && request.id != earlier->id)) {
     return WithReason(
         absl::AlreadyExistsError(absl::StrCat("request_id ", request.request_id, " was used for another job, ",
                                               earlier->id.value(), "; use a new one for a new job")),

@@ -23,6 +23,7 @@ class Admission {
 
   // As JobManager's methods.
   absl::StatusOr<Job> Create(const CreateRequest& request);
+  absl::StatusOr<Job> Retry(const JobId& id);
   absl::Status Delete(const JobId& id);
   std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const;
   // What Create refuses of the spec alone and of its dataset.

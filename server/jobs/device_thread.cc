@@ -18,17 +18,18 @@ namespace {
 constexpr absl::Duration kRetryInterval = absl::Seconds(1);
 
 // Where a job goes from `job.state` (running or cancelling) when its run ended so. Sets state, error, result and
-// trouble.
-void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, bool draining, Job& job) {
+// trouble. `may_stop`: the server drains, or the run was asked to pause once, though that was withdrawn.
+void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, bool may_stop, Job& job) {
   const auto fail = [&](absl::string_view error) {
     job.state = JobState::kFailed;
     job.error = OneLine(error);
   };
   const bool cancelled = job.state == JobState::kCancelling;
+  const JobState later = job.pausing ? JobState::kPaused : JobState::kQueued;
   if (!outcome.ok()) {
     if (!IsTransient(outcome.status())) return fail(outcome.status().message());
     // The machine's fault: the job waits and goes on from its checkpoint, if nobody wants it gone.
-    job.state = cancelled ? JobState::kCancelled : JobState::kQueued;
+    job.state = cancelled ? JobState::kCancelled : later;
     job.trouble.error = OneLine(outcome.status().message());
     ++job.trouble.runs;
     return;
@@ -40,16 +41,21 @@ void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, bool draining, J
   } else if (cancelled) {
     // Also when a cancel came after the run had stopped for the drain.
     job.state = JobState::kCancelled;
-  } else if (draining) {
-    job.state = JobState::kQueued;
+  } else if (may_stop || job.pausing) {
+    job.state = later;
   } else {
     fail("the run stopped before its end although nothing asked it to");
   }
 }
 
-std::string LastLine(const Job& job, const absl::StatusOr<train::RunOutcome>& outcome) {
+std::string LastLine(const Job& job, const absl::StatusOr<train::RunOutcome>& outcome, bool draining) {
+  if (job.state == JobState::kPaused) {
+    return absl::StrCat("paused after step ", job.progress.step, outcome.ok() ? "" : ": ", job.trouble.error);
+  }
   if (job.state != JobState::kQueued) return EndedLine(job);
   if (!outcome.ok()) return absl::StrCat("queued to run again: ", job.trouble.error);
+  if (!draining)
+    return absl::StrCat("stopped after step ", job.progress.step, ": the pause was withdrawn; queued again");
   return absl::StrCat("drained after step ", job.progress.step, ": queued for the server's next start");
 }
 
@@ -170,10 +176,11 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   bool ended = false;
   while (true) {
     const absl::StatusOr<Job> stored = book_.Conclude(id, [&](Job& job) {
-      Conclude(outcome, book_.draining(), job);
-      if (job.state == JobState::kQueued) job.deaths = {};
+      const bool draining = book_.draining();
+      Conclude(outcome, draining || run.started.live->pause_was_asked(), job);
+      if (!IsTerminal(job.state)) job.deaths = {};
       // On disk before the state is told, so that who follows the log until then has all of it.
-      const std::string line = LastLine(job, outcome);
+      const std::string line = LastLine(job, outcome, draining);
       if (line == written) return;
       if (run.log) run.log->Write(SeverityOf(job, outcome), line);
       telemetry::Log(SeverityOf(job, outcome), absl::StrCat("job ", id.value(), ": ", line));
@@ -181,7 +188,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
     });
     if (stored.ok()) {
       ended = IsTerminal(stored->state);
-      if (!outcome.ok() && !ended) metrics_.job.CountRetry();
+      if (!outcome.ok() && stored->state == JobState::kQueued) metrics_.job.CountRetry();
       break;
     }
     telemetry::Log(telemetry::Severity::kError,

@@ -55,7 +55,9 @@ Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch) {
   job.id = from.id;
   job.request_id = from.request_id;
   job.spec = from.spec;
+  job.labels = from.labels;
   job.state = from.state;
+  job.pausing = from.pausing;
   job.create_time = from.create_time;
   job.start_time = from.start_time;
   job.end_time = from.end_time;
@@ -90,7 +92,7 @@ absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const
   return jobs;
 }
 
-std::array<int64_t, 6> JobBook::CountByState() const {
+JobCounts JobBook::CountByState() const {
   absl::MutexLock lock(&mu_);
   return counts_;
 }
@@ -120,15 +122,20 @@ absl::Status JobBook::Insert(Job& job) {
     absl::MutexLock lock(&mu_);
     if (draining()) return DrainingError();
     PF_RETURN_IF_ERROR(store_->Insert(job));
-    ActiveJob& active = active_[job.id];
-    active.job = job;
-    active.commands = std::make_shared<CommandLog>(job.spec.train.graph_cache, std::vector<graphcache::Command>());
-    active.queued_at = clock_.Elapsed();
+    TakeUp(Job(job), {});
     CountJob(job.state, +1);
   }
   changed_.Set();
   hub_.Notify(job.id.value());
   return absl::OkStatus();
+}
+
+ActiveJob& JobBook::TakeUp(Job&& job, std::vector<graphcache::Command> commands) {
+  ActiveJob& active = active_[job.id];
+  active.commands = std::make_shared<CommandLog>(job.spec.train.graph_cache, std::move(commands));
+  active.queued_at = clock_.Elapsed();
+  active.job = std::move(job);
+  return active;
 }
 
 absl::StatusOr<Job> JobBook::Delete(const JobId& id) {
@@ -161,6 +168,7 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id) {
       if (next.state == JobState::kRunning) {
         const std::shared_ptr<LiveRun> live = active.live;
         next.state = JobState::kCancelling;
+        next.pausing = false;
         PF_RETURN_IF_ERROR(Commit(active, Job(next)));
         live->RequestCancel();
         return next;
@@ -275,22 +283,24 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
   ActiveJob& active = active_.at(id);
   Job next = WithoutEpochs(active);
   conclude(next);
+  next.pausing = false;
   if (IsTerminal(next.state)) next.end_time = absl::Now();
-  const bool requeued = next.state == JobState::kQueued;
+  const bool goes_on = !IsTerminal(next.state);
   const absl::Duration delay =
       next.trouble.runs > active.job.trouble.runs ? RetryDelay(first_retry_, next.trouble.runs) : absl::ZeroDuration();
-  if (delay > absl::ZeroDuration()) next.trouble.retry_time = absl::Now() + delay;
+  if (delay > absl::ZeroDuration() && next.state == JobState::kQueued) next.trouble.retry_time = absl::Now() + delay;
   absl::Status moved = SaveEpochs(active);
   if (moved.ok()) moved = SaveGraphCache(active);
   Job stored = next;
-  // A queued job must not be left running on record for an epoch's sake: it would count as a death.
-  if (moved.ok() || requeued) {
+  // A job that goes on later must not be left running on record for an epoch's sake: it would count as a death.
+  if (moved.ok() || goes_on) {
     next.epochs.swap(active.job.epochs);
     moved = Commit(active, std::move(next));
+    // NOLINTNEXTLINE(bugprone-use-after-move): Commit takes nothing of it on an error.
     if (!moved.ok()) next.epochs.swap(active.job.epochs);
   }
   PF_RETURN_IF_ERROR(moved);
-  if (requeued) {
+  if (goes_on) {
     active.live.reset();
     active.queued_at = clock_.Elapsed();
     active.not_before = active.queued_at + delay;

@@ -4,7 +4,6 @@
 // together; what a training step touches (LiveRun) has a lock of its own.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -67,7 +66,7 @@ class JobBook {
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
   // As JobStore::List, with live progress.
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
-  std::array<int64_t, 6> CountByState() const;
+  JobCounts CountByState() const;
   absl::Status CheckDatasetUnused(const DatasetId& id) const;
 
   // The job that is created just now uses its dataset already; nullopt: none is.
@@ -77,6 +76,15 @@ class JobBook {
   // The job as it was. FailedPrecondition while it has not ended.
   absl::StatusOr<Job> Delete(const JobId& id);
   absl::StatusOr<Job> Cancel(const JobId& id);
+  // As JobManager's; job_verbs.cc.
+  absl::StatusOr<Job> Pause(const JobId& id);
+  absl::StatusOr<Job> Resume(const JobId& id);
+  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update);
+  // A job that a retry would queue again; nullopt: it is queued or runs already. Errors: as JobManager::Retry's for
+  // jobs in other states.
+  absl::StatusOr<std::optional<Job>> FindRetriable(const JobId& id) const;
+  // Queues a retriable job.
+  absl::StatusOr<Job> Requeue(const JobId& id);
 
   // No job is taken or started from now on. Returns the running one (empty: none).
   JobId Drain();
@@ -126,6 +134,10 @@ class JobBook {
   // The job as it is this moment, with its epochs after `after_epoch`.
   static Job Snapshot(const ActiveJob& active, int64_t after_epoch);
   static Job WithoutEpochs(const ActiveJob& active);
+  // The job becomes one that has not ended; nothing is stored.
+  ActiveJob& TakeUp(Job&& job, std::vector<graphcache::Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a pause of the running job was stored.
+  absl::Status SetPausing(ActiveJob& active, bool pausing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What a run of the job begins with.
   absl::StatusOr<std::shared_ptr<LiveRun>> MakeLiveRun(const ActiveJob& active) const;
   // Stores `next`, then makes it what everyone sees; a job that ended leaves active_. Nothing changes on an error,
@@ -146,7 +158,7 @@ class JobBook {
   mutable absl::Mutex mu_;
   std::map<JobId, ActiveJob> active_ ABSL_GUARDED_BY(mu_);
   std::optional<Job> creating_ ABSL_GUARDED_BY(mu_);
-  std::array<int64_t, 6> counts_ ABSL_GUARDED_BY(mu_) = {};  // by JobState
+  JobCounts counts_ ABSL_GUARDED_BY(mu_) = {};
   int64_t unreadable_ ABSL_GUARDED_BY(mu_) = 0;
   JobId running_ ABSL_GUARDED_BY(mu_);
   // Written under mu_; read without it at each training step.

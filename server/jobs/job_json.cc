@@ -1,5 +1,7 @@
 #include "jobs/job_json.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 
 #include "base/json_fields.h"
@@ -218,6 +220,7 @@ struct Schema {
     Fields(a, c.progress);
     a("crashes", c.deaths);
     a("trouble", c.trouble);
+    a("pausing", c.pausing);
   }
 
   template <class A>
@@ -253,11 +256,20 @@ struct Schema {
 }  // namespace
 
 std::string ToJson(const JobSpec& spec) { return WriteJson<Schema>(spec); }
+std::string ToJson(const Labels& labels) { return nlohmann::json(labels).dump(); }
 std::string ToJson(const ProgressColumn& column) { return WriteJson<Schema>(column); }
 std::string ToJson(const train::EpochMetrics& metrics) { return WriteJson<Schema>(metrics); }
 std::string ToJson(const train::RunResult& result) { return WriteJson<Schema>(result); }
 
 absl::StatusOr<JobSpec> SpecFromJson(const std::string& text) { return ReadJson<Schema, JobSpec>("job spec", text); }
+absl::StatusOr<Labels> LabelsFromJson(const std::string& text) {
+  const nlohmann::json object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto is_text = [](const nlohmann::json& value) { return value.is_string(); };
+  if (!object.is_object() || !std::all_of(object.begin(), object.end(), is_text)) {
+    return absl::DataLossError("labels: no JSON object of strings");
+  }
+  return object.get<Labels>();
+}
 absl::StatusOr<ProgressColumn> ProgressFromJson(const std::string& text) {
   return ReadJson<Schema, ProgressColumn>("job progress", text);
 }

@@ -16,14 +16,17 @@ struct ProgressColumn {
   train::Progress progress;
   Deaths deaths;
   Trouble trouble;
+  bool pausing = false;
 };
 
 std::string ToJson(const JobSpec& spec);
+std::string ToJson(const Labels& labels);
 std::string ToJson(const ProgressColumn& column);
 std::string ToJson(const train::EpochMetrics& metrics);
 std::string ToJson(const train::RunResult& result);
 
 absl::StatusOr<JobSpec> SpecFromJson(const std::string& text);
+absl::StatusOr<Labels> LabelsFromJson(const std::string& text);
 absl::StatusOr<ProgressColumn> ProgressFromJson(const std::string& text);
 absl::StatusOr<train::EpochMetrics> EpochFromJson(const std::string& text);
 absl::StatusOr<train::RunResult> ResultFromJson(const std::string& text);

@@ -11,6 +11,7 @@
 #include "jobs/cache_commands.h"
 #include "jobs/device_thread.h"
 #include "jobs/job_book.h"
+#include "jobs/job_filter.h"
 #include "jobs/page_token.h"
 #include "jobs/planner.h"
 
@@ -21,6 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kDefaultPageSize = 50;
 constexpr int64_t kMaxPageSize = 1000;
+// Rows that one page of a filtered list looks at: what bounds the time that a call takes.
+constexpr int64_t kMaxScannedJobs = 10'000;
 
 std::string_view ArtifactFile(Artifact artifact) {
   switch (artifact) {
@@ -55,10 +58,14 @@ class JobManagerImpl final : public JobManager {
   absl::StatusOr<Job> GetSince(const JobId& id, int64_t after_epoch) const override {
     return book_.Get(id, after_epoch);
   }
-  absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token,
-                               const std::vector<JobState>& states) const override;
+  absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token, const JobQuery& query) const override;
   std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const override { return admission_.LevelOf(id); }
   absl::StatusOr<Job> Cancel(const JobId& id) override { return book_.Cancel(id); }
+  absl::StatusOr<Job> Pause(const JobId& id) override { return book_.Pause(id); }
+  absl::StatusOr<Job> Resume(const JobId& id) override { return book_.Resume(id); }
+  absl::StatusOr<Job> Retry(const JobId& id) override { return admission_.Retry(id); }
+  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update) override { return book_.Update(id, update); }
+  absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const override;
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) override {
     return book_.hub().Subscribe(id.value(), std::move(listener));
   }
@@ -79,7 +86,7 @@ class JobManagerImpl final : public JobManager {
                                                           graphcache::TorchRelease release) override {
     return planner_.TakeCensus(spec, release);
   }
-  std::array<int64_t, 6> CountByState() const override { return book_.CountByState(); }
+  JobCounts CountByState() const override { return book_.CountByState(); }
   JobId Drain() override { return book_.Drain(); }
   bool draining() const override { return book_.draining(); }
   void Join() override { device_.Join(); }
@@ -93,26 +100,42 @@ class JobManagerImpl final : public JobManager {
 };
 
 absl::StatusOr<JobPage> JobManagerImpl::List(int64_t page_size, const std::string& page_token,
-                                             const std::vector<JobState>& states) const {
+                                             const JobQuery& query) const {
   ListOptions options;
-  options.states = states;
+  options.states = query.states;
   if (page_size < 0) {
     Violations violations;
     violations.Add("page_size", absl::StrCat(page_size, " is below 0"));
     return violations.ToStatus();
   }
-  options.page_size = page_size == 0 ? kDefaultPageSize : std::min(page_size, kMaxPageSize);
+  PF_ASSIGN_OR_RETURN(const JobFilter filter, JobFilter::Parse(query.filter));
   if (!page_token.empty()) {
-    PF_ASSIGN_OR_RETURN(options.before_sequence, ParsePageToken(page_token, states));
+    PF_ASSIGN_OR_RETURN(options.before_sequence, ParsePageToken(page_token, query));
   }
+  const auto wanted = static_cast<size_t>(page_size == 0 ? kDefaultPageSize : std::min(page_size, kMaxPageSize));
+  options.page_size = filter.takes_all() ? static_cast<int64_t>(wanted) : kMaxPageSize;
   JobPage page;
-  PF_ASSIGN_OR_RETURN(page.jobs, book_.List(options));
-  if (page.jobs.empty()) return page;
-  options.before_sequence = page.jobs.back().sequence;
+  for (int64_t scanned = 0; scanned < kMaxScannedJobs && page.jobs.size() < wanted; scanned += options.page_size) {
+    PF_ASSIGN_OR_RETURN(std::vector<Job> rows, book_.List(options));
+    if (rows.empty()) return page;
+    for (Job& job : rows) {
+      if (page.jobs.size() == wanted) break;
+      options.before_sequence = job.sequence;
+      if (filter.Matches(job)) page.jobs.push_back(std::move(job));
+    }
+  }
   options.page_size = 1;
   PF_ASSIGN_OR_RETURN(const std::vector<Job> more, book_.List(options));
-  if (!more.empty()) page.next_page_token = MakePageToken(*options.before_sequence, states);
+  if (!more.empty()) page.next_page_token = MakePageToken(*options.before_sequence, query);
   return page;
+}
+
+absl::StatusOr<std::vector<train::CheckpointInfo>> JobManagerImpl::Checkpoints(const JobId& id, bool verify) const {
+  PF_RETURN_IF_ERROR(GetSince(id, std::numeric_limits<int64_t>::max()).status());
+  auto found = train::ListCheckpoints(book_.files().Directory(id) / train::kCheckpointsFolder, verify);
+  // The disk's error, and none of the request.
+  if (!found.ok()) return absl::UnavailableError(found.status().message());
+  return found;
 }
 
 absl::StatusOr<LogChunk> JobManagerImpl::ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const {
@@ -126,7 +149,7 @@ absl::StatusOr<LogChunk> JobManagerImpl::ReadLog(const JobId& id, int64_t offset
 
 absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact artifact) const {
   PF_RETURN_IF_ERROR(GetSince(id, std::numeric_limits<int64_t>::max()).status());
-  const fs::path path = book_.files().Directory(id) / "artifacts" / ArtifactFile(artifact);
+  fs::path path = book_.files().Directory(id) / "artifacts" / ArtifactFile(artifact);
   std::error_code error;
   if (fs::is_regular_file(path, error)) return path;
   return WithReason(absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " has not made its ",
@@ -139,9 +162,9 @@ absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact 
 absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(JobManagerOptions options, data::Catalog& catalog,
                                                              train::Runner& runner, telemetry::JobMetrics& metrics,
                                                              telemetry::GraphCacheMetrics& cache_metrics) {
-  const fs::path directory = options.state_dir / "jobs";
+  const fs::path state_dir = std::move(options.state_dir), directory = state_dir / "jobs";
   PF_RETURN_IF_ERROR(CreateDirectories(directory));
-  PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(options.state_dir / "permafrost.db"));
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(state_dir / "permafrost.db"));
   auto manager = std::make_unique<JobManagerImpl>(std::move(store), JobFiles(directory), options.first_retry, catalog,
                                                   runner, RunMetrics{metrics, cache_metrics});
   PF_RETURN_IF_ERROR(manager->Recover(options.quarantine_unknown_jobs));

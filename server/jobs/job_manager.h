@@ -3,11 +3,12 @@
 // Invariant: a job is in the store before Create answers; every state change is in the store before anyone sees it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "jobs/job_store.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
+#include "train/checkpoint_files.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {
@@ -32,13 +34,29 @@ struct CreateRequest {
   JobId id;  // empty: one is made
   std::string request_id;
   JobSpec spec;
+  Labels labels;
   bool validate_only = false;
 };
 
 // What JobManager::Create refuses by the request alone. Errors: InvalidArgument with a violation for each bad field.
 absl::Status CheckRequest(const CreateRequest& request);
 
+// What a list is of.
+struct JobQuery {
+  std::vector<JobState> states;  // empty: all
+  std::string filter;            // job_filter.h; empty: all
+};
+
+// Changes of a job; what is not set stays.
+struct JobUpdate {
+  std::optional<Labels> labels;                                     // in place of all
+  std::map<std::string, std::optional<std::string>> label_changes;  // after `labels`; nullopt: the label goes
+  std::optional<int32_t> priority;
+  std::string etag;  // not empty: the job must still have it
+};
+
 struct JobPage {
+  // With a filter they may be fewer than asked for although more follow.
   std::vector<Job> jobs;
   std::string next_page_token;  // empty: the last page
 };
@@ -65,10 +83,11 @@ struct JobManagerOptions {
 
 class JobManager {
  public:
-  // Interrupted jobs (running, cancelling) are queued again (cancelling ones become cancelled). A job is failed instead
-  // once the server died five times in a row while it was at the same step: it would take every later server down too.
-  // Directories of no job on record are renamed to `.quarantine-*`. Does not start the device thread. All references
-  // outlive the manager. Errors: FailedPrecondition where the database has no job beside directories that hold work.
+  // Interrupted jobs (running, cancelling) are queued again (cancelling ones become cancelled, pausing ones paused). A
+  // job is failed instead once the server died five times in a row while it was at the same step: it would take every
+  // later server down too. Directories of no job on record are renamed to `.quarantine-*`. Does not start the device
+  // thread. All references outlive the manager. Errors: FailedPrecondition where the database has no job beside
+  // directories that hold work.
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(JobManagerOptions options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,
                                                           telemetry::GraphCacheMetrics& cache_metrics);
@@ -84,10 +103,17 @@ class JobManager {
   // As Get, with the epochs after `after_epoch` only: what is new to who has those before.
   virtual absl::StatusOr<Job> GetSince(const JobId& id, int64_t after_epoch) const = 0;
   // `page_token` empty for the first page. InvalidArgument (field page_token) for a token it did not make, or one made
-  // for other states.
+  // for another query; (field filter) for a filter that is none.
   virtual absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token,
-                                       const std::vector<JobState>& states) const = 0;
+                                       const JobQuery& query) const = 0;
   virtual absl::StatusOr<Job> Cancel(const JobId& id) = 0;
+  // These four: errors as of proto JobService's methods of these names.
+  virtual absl::StatusOr<Job> Pause(const JobId& id) = 0;
+  virtual absl::StatusOr<Job> Resume(const JobId& id) = 0;
+  virtual absl::StatusOr<Job> Retry(const JobId& id) = 0;
+  virtual absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update) = 0;
+  // Newest first. Reads the disk; every byte with `verify`. Unavailable where it cannot.
+  virtual absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const = 0;
   virtual absl::Status Delete(const JobId& id) = 0;
 
   // Calls `listener` on every change of the job and of its log, its deletion included.
@@ -123,7 +149,7 @@ class JobManager {
                                                                   graphcache::TorchRelease release) = 0;
 
   // Jobs by JobState.
-  virtual std::array<int64_t, 6> CountByState() const = 0;
+  virtual JobCounts CountByState() const = 0;
   // Stops taking jobs; the running one checkpoints at its next step boundary and is queued for the next start. Returns
   // at once with that job's id (empty: none). Idempotent.
   virtual JobId Drain() = 0;

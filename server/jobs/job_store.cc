@@ -22,8 +22,9 @@ constexpr int kBusyTimeoutMilliseconds = 5000;
 
 // In ReadRow's order. Times are Unix nanoseconds.
 constexpr char kSelectJob[] =
-    "SELECT sequence, id, request_id, state, create_time, start_time, end_time, spec, progress, result, error, resumes "
-    "FROM jobs ";
+    "SELECT sequence, id, request_id, state, create_time, start_time, end_time, spec, progress, result, error, "
+    "resumes, "
+    "labels FROM jobs ";
 
 void BindTime(SQLite::Statement& statement, int index, absl::Time time) {
   if (time == absl::InfinitePast()) {
@@ -64,16 +65,17 @@ struct Connection {
       : database(std::move(prepared)),
         insert(database,
                "INSERT INTO jobs (id, request_id, state, create_time, start_time, end_time, spec, progress, result, "
-               "error, resumes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+               "error, resumes, labels) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         update(database,
                "UPDATE jobs SET state = ?, start_time = ?, end_time = ?, progress = ?, result = ?, error = ?, "
                "resumes = ? WHERE id = ?"),
+        describe(database, "UPDATE jobs SET spec = ?, labels = ? WHERE id = ?"),
         put_epoch(database, "INSERT OR REPLACE INTO epochs SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
         by_id(database, absl::StrCat(kSelectJob, "WHERE id = ?")),
         by_request(database, absl::StrCat(kSelectJob, "WHERE request_id = ?")),
         epochs(database, "SELECT metrics FROM epochs WHERE job = ? AND epoch > ? ORDER BY epoch"),
         list(database, absl::StrCat(kSelectJob,
-                                    "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?) OR ?) "
+                                    "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?, ?) OR ?) "
                                     "ORDER BY sequence DESC LIMIT ?")),
         erase(database, "DELETE FROM jobs WHERE id = ?"),
         put_cache(database,
@@ -89,7 +91,7 @@ struct Connection {
                  "ORDER BY sequence") {}
 
   SQLite::Database database;
-  SQLite::Statement insert, update, put_epoch, by_id, by_request, epochs, list, erase;
+  SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, epochs, list, erase;
   SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
 };
 
@@ -117,6 +119,8 @@ absl::Status ReadState(SQLite::Statement& row, Job& job) {
   job.progress = progress.progress;
   job.deaths = progress.deaths;
   job.trouble = progress.trouble;
+  job.pausing = progress.pausing;
+  PF_ASSIGN_OR_RETURN(job.labels, LabelsFromJson(row.getColumn(12).getString()));
   if (!row.getColumn(9).isNull()) {
     PF_ASSIGN_OR_RETURN(job.result, ResultFromJson(row.getColumn(9).getString()));
   }
@@ -204,10 +208,11 @@ class SqliteJobStore : public JobStore {
       BindTime(*insert, 5, job.start_time);
       BindTime(*insert, 6, job.end_time);
       insert->bind(7, ToJson(job.spec));
-      insert->bind(8, ToJson(ProgressColumn{job.progress, job.deaths, job.trouble}));
+      insert->bind(8, ToJson(ProgressColumn{job.progress, job.deaths, job.trouble, job.pausing}));
       BindResult(*insert, 9, job);
       insert->bind(10, job.error);
       insert->bind(11, job.resumes);
+      insert->bind(12, ToJson(job.labels));
       insert->exec();
       const int64_t sequence = c.database.getLastInsertRowid();
       transaction.commit();
@@ -222,12 +227,22 @@ class SqliteJobStore : public JobStore {
       update->bind(1, StateName(job.state));
       BindTime(*update, 2, job.start_time);
       BindTime(*update, 3, job.end_time);
-      update->bind(4, ToJson(ProgressColumn{job.progress, job.deaths, job.trouble}));
+      update->bind(4, ToJson(ProgressColumn{job.progress, job.deaths, job.trouble, job.pausing}));
       BindResult(*update, 5, job);
       update->bind(6, job.error);
       update->bind(7, job.resumes);
       update->bind(8, job.id.value());
       return update->exec() == 1 ? absl::OkStatus() : NotFound(job.id);
+    });
+  }
+
+  absl::Status Describe(const Job& job) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      Use describe(c.describe);
+      describe->bind(1, ToJson(job.spec));
+      describe->bind(2, ToJson(job.labels));
+      describe->bind(3, job.id.value());
+      return describe->exec() == 1 ? absl::OkStatus() : NotFound(job.id);
     });
   }
 
@@ -269,7 +284,7 @@ class SqliteJobStore : public JobStore {
       int index = 1;
       list->bind(index++, options.before_sequence.value_or(std::numeric_limits<int64_t>::max()));
       // A place for each state; NULL equals none.
-      static_assert(kJobStateNames.rows.size() == 6);
+      static_assert(kJobStateNames.rows.size() == 7);
       for (const auto& [state, name] : kJobStateNames.rows) {
         if (options.states.empty() || std::ranges::find(options.states, state) != options.states.end()) {
           list->bind(index++, std::string(name));

@@ -34,8 +34,10 @@ class JobStore {
 
   // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id.
   virtual absl::Status Insert(Job& job) = 0;
-  // State, times, error, progress, result, resumes, deaths, trouble; not the epochs.
+  // State, pausing, times, error, progress, result, resumes, deaths, trouble; not the epochs.
   virtual absl::Status Update(const Job& job) = 0;
+  // Spec and labels.
+  virtual absl::Status Describe(const Job& job) = 0;
   // All or none: each is inserted or replaced.
   virtual absl::Status PutEpochs(const JobId& id, const std::deque<train::EpochMetrics>& epochs) = 0;
   // With its epochs after `after_epoch`. NotFound, reason JOB_NOT_FOUND. A job whose record cannot be read is given as

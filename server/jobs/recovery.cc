@@ -108,13 +108,11 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   PF_RETURN_IF_ERROR(commands.status());
   const JobState was = job.state;
   CountJob(was, +1);
-  ActiveJob& active = active_[id];
-  active.commands = std::make_shared<CommandLog>(job.spec.train.graph_cache, *std::move(commands));
   // One that never began has waited since its creation; any other was queued again when its run was cut short.
   const bool began = job.start_time != absl::InfinitePast();
   const absl::Duration waited = began ? absl::ZeroDuration() : absl::Now() - job.create_time;
-  active.queued_at = clock_.Elapsed() - waited;
-  active.job = std::move(job);
+  ActiveJob& active = TakeUp(std::move(job), *std::move(commands));
+  active.queued_at -= waited;
   if (was == JobState::kRunning) return RecoverRunning(active);
   if (was == JobState::kCancelling) {
     Job next = active.job;
@@ -141,13 +139,16 @@ absl::Status JobBook::RecoverRunning(ActiveJob& active) {
     AppendLog(id, telemetry::Severity::kError, EndedLine(next));
     return Commit(active, std::move(next));
   }
-  next.state = JobState::kQueued;
-  std::string line = "interrupted: the server ended without a drain; queued again";
+  // A pause that was accepted holds.
+  const bool paused = std::exchange(next.pausing, false);
+  next.state = paused ? JobState::kPaused : JobState::kQueued;
+  std::string line =
+      absl::StrCat("interrupted: the server ended without a drain; ", paused ? "paused" : "queued again");
   // Once may be anything, such as a kill. From the second time at the same place on the wait doubles: a job that does
   // kill the server leaves it time for others, and one that is killed from outside before it gets anywhere is not run
   // often enough to be failed.
   absl::Duration delay;
-  if (deaths >= 2) {
+  if (deaths >= 2 && !paused) {
     delay = RetryDelay(first_retry_, deaths);
     next.trouble.error =
         absl::StrCat("the server died ", deaths, " times while this job ran, each time ", PlaceText(next.deaths));

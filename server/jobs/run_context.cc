@@ -40,6 +40,8 @@ JobRunContext::JobRunContext(const train::TrainOptions& options, bool resumed, c
 
 train::StopRequest JobRunContext::stop_requested() const {
   if (live_.cancel_requested()) return train::StopRequest::kCancel;
+  // A pause is to the run what a drain is: a stop that it goes on after.
+  if (live_.pause_requested()) return train::StopRequest::kDrain;
   return draining_.load(std::memory_order_acquire) ? train::StopRequest::kDrain : train::StopRequest::kNone;
 }
 

@@ -41,6 +41,14 @@ class LiveRun {
 
   void RequestCancel() { cancel_.store(true, std::memory_order_release); }
   bool cancel_requested() const { return cancel_.load(std::memory_order_acquire); }
+  void RequestPause() {
+    pause_was_asked_.store(true, std::memory_order_release);
+    pause_.store(true, std::memory_order_release);
+  }
+  // The run may have seen the request already.
+  void WithdrawPause() { pause_.store(false, std::memory_order_release); }
+  bool pause_requested() const { return pause_.load(std::memory_order_acquire); }
+  bool pause_was_asked() const { return pause_was_asked_.load(std::memory_order_acquire); }
 
   void SetProgress(const train::Progress& progress) {
     absl::MutexLock lock(&mu_);
@@ -75,7 +83,7 @@ class LiveRun {
   CommandLog& commands() { return *commands_; }
 
  private:
-  std::atomic<bool> cancel_{false};
+  std::atomic<bool> cancel_{false}, pause_{false}, pause_was_asked_{false};
   const std::shared_ptr<CommandLog> commands_;
   mutable absl::Mutex mu_;  // held for a copy only: a training step never waits for the store
   train::Progress progress_ ABSL_GUARDED_BY(mu_);

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "nn/safetensors.h"
+#include "train/checkpoint_files.h"
 
 namespace permafrost::train {
 namespace {
@@ -21,10 +22,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr std::string_view kStateFile = "state.json";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kReplacedPrefix = ".old-";
-constexpr std::string_view kDamagedPrefix = ".damaged-";
 
 // One table for both directions and for the files' names.
 struct Part {
@@ -158,22 +157,22 @@ absl::Status CheckpointStore::WriteFiles(const Checkpoint& checkpoint, const fs:
   }
   // The manifest checks itself, too: its hash is over the dump of what it wraps.
   const json manifest = {{"checkpoint", state}, {"xxh3", HashHex(Hash64(state.dump()))}};
-  return WriteFileSynced(directory / kStateFile, manifest.dump(1));
+  return WriteFileSynced(directory / kCheckpointManifest, manifest.dump(1));
 }
 
 absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step) const {
   const fs::path directory = directory_ / absl::StrCat(step);
-  PF_ASSIGN_OR_RETURN(const std::string text, ReadPart(directory / kStateFile));
+  PF_ASSIGN_OR_RETURN(const std::string text, ReadPart(directory / kCheckpointManifest));
   const json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object() || !manifest.contains("checkpoint") || !manifest.contains("xxh3") ||
       manifest["xxh3"] != HashHex(Hash64(manifest["checkpoint"].dump()))) {
-    return absl::DataLossError(absl::StrCat((directory / kStateFile).string(), ": checksum does not match"));
+    return absl::DataLossError(absl::StrCat((directory / kCheckpointManifest).string(), ": checksum does not match"));
   }
   const json& body = manifest["checkpoint"];
   Checkpoint checkpoint;
   std::vector<std::pair<const Part*, std::string>> parts;  // with their hashes
   try {
-    PF_RETURN_IF_ERROR(CheckVersion(directory / kStateFile, body.at("version")));
+    PF_RETURN_IF_ERROR(CheckVersion(directory / kCheckpointManifest, body.at("version")));
     checkpoint.state = FromJson(body.at("state"));
     if (const auto cache = body.find("graph_cache"); cache != body.end()) {
       PF_ASSIGN_OR_RETURN(checkpoint.cache, graphcache::SnapshotFromJson(cache->at("snapshot").dump()));
@@ -184,7 +183,7 @@ absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step) const {
       if (entry != body.at("files").end()) parts.emplace_back(&part, entry->at("xxh3").get<std::string>());
     }
   } catch (const json::exception& error) {
-    return absl::DataLossError(absl::StrCat((directory / kStateFile).string(), ": ", error.what()));
+    return absl::DataLossError(absl::StrCat((directory / kCheckpointManifest).string(), ": ", error.what()));
   }
   for (const auto& [part, hash] : parts) {
     const fs::path file = directory / part->file;
@@ -216,7 +215,7 @@ absl::Status CheckpointStore::RepairAfterCrash() const {
 }
 
 absl::Status CheckpointStore::SetAside(int64_t step) const {
-  const std::string name = absl::StrCat(AbslView(kDamagedPrefix), step);
+  const std::string name = absl::StrCat(AbslView(kDamagedCheckpointPrefix), step);
   absl::Status renamed = Rename(directory_ / absl::StrCat(step), directory_ / name);
   // One of that step was damaged before. A directory is never renamed over one that holds something.
   for (int n = 2; !renamed.ok() && fs::exists(directory_ / name) && n < 1000; ++n) {

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "train/artifacts.h"
+#include "train/checkpoint_files.h"
 
 namespace permafrost::train {
 namespace {
@@ -49,7 +50,7 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       task_(std::move(task)),
       optimizer_(options_.optimizer, task_->tensors().parameters()),
       engine_(options_, *task_, optimizer_, backend, context),
-      checkpoints_(job_directory_ / "checkpoints", options_.checkpoint.keep,
+      checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep,
                    {{"format", "pt"}, {"permafrost.model", task_->Describe()}},
                    [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
       best_(nn::Clone(task_->tensors().All())),

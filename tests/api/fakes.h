@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -116,6 +115,10 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return listed_states_;
   }
+  std::string listed_filter() const {
+    absl::MutexLock lock(&mu_);
+    return listed_filter_;
+  }
   int64_t listed_page_size() const {
     absl::MutexLock lock(&mu_);
     return listed_page_size_;
@@ -204,16 +207,46 @@ class FakeJobManager : public jobs::JobManager {
     return job;
   }
   absl::StatusOr<jobs::JobPage> List(int64_t page_size, const std::string& page_token,
-                                     const std::vector<jobs::JobState>& states) const override {
+                                     const jobs::JobQuery& query) const override {
     absl::MutexLock lock(&mu_);
     listed_page_size_ = page_size;
-    listed_states_ = states;
+    listed_states_ = query.states;
+    listed_filter_ = query.filter;
     jobs::JobPage page;
     for (const auto& [id, job] : jobs_) page.jobs.push_back(job);
     page.next_page_token = page_token + "+";
     return page;
   }
-  absl::StatusOr<jobs::Job> Cancel(const JobId& id) override { return Get(id); }
+  absl::StatusOr<jobs::Job> Cancel(const JobId& id) override { return Did("cancel", id); }
+  absl::StatusOr<jobs::Job> Pause(const JobId& id) override { return Did("pause", id); }
+  absl::StatusOr<jobs::Job> Resume(const JobId& id) override { return Did("resume", id); }
+  absl::StatusOr<jobs::Job> Retry(const JobId& id) override { return Did("retry", id); }
+  absl::StatusOr<jobs::Job> Update(const JobId& id, const jobs::JobUpdate& update) override {
+    {
+      absl::MutexLock lock(&mu_);
+      update_ = update;
+    }
+    return Did("update", id);
+  }
+  jobs::JobUpdate update() const {
+    absl::MutexLock lock(&mu_);
+    return update_;
+  }
+  // "VERB ID" of each call, in order.
+  std::vector<std::string> verbs() const {
+    absl::MutexLock lock(&mu_);
+    return verbs_;
+  }
+  void SetCheckpoints(std::vector<train::CheckpointInfo> checkpoints) {
+    absl::MutexLock lock(&mu_);
+    checkpoints_ = std::move(checkpoints);
+  }
+  absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const override {
+    absl::MutexLock lock(&mu_);
+    if (!jobs_.contains(id.value())) return NotFound(id);
+    verbs_.push_back(absl::StrCat(verify ? "verify " : "list ", id.value()));
+    return checkpoints_;
+  }
   absl::Status Delete(const JobId& id) override {
     {
       absl::MutexLock lock(&mu_);
@@ -279,9 +312,9 @@ class FakeJobManager : public jobs::JobManager {
     }
     done(std::move(outcome));
   }
-  std::array<int64_t, 6> CountByState() const override {
+  jobs::JobCounts CountByState() const override {
     absl::MutexLock lock(&mu_);
-    std::array<int64_t, 6> counts{};
+    jobs::JobCounts counts{};
     for (const auto& [id, job] : jobs_) ++counts[static_cast<size_t>(job.state)];
     return counts;
   }
@@ -304,6 +337,15 @@ class FakeJobManager : public jobs::JobManager {
                       {{"job", id.value()}});
   }
 
+  absl::StatusOr<jobs::Job> Did(const std::string& verb, const JobId& id) {
+    {
+      absl::MutexLock lock(&mu_);
+      verbs_.push_back(absl::StrCat(verb, " ", id.value()));
+      PF_RETURN_IF_ERROR(std::exchange(next_error_, absl::OkStatus()));
+    }
+    return Get(id);
+  }
+
   struct Cache {
     graphcache::Snapshot snapshot;
     std::vector<graphcache::EntryInfo> entries;
@@ -317,6 +359,9 @@ class FakeJobManager : public jobs::JobManager {
   std::vector<graphcache::Command> commands_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, jobs::Job> jobs_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::string> logs_ ABSL_GUARDED_BY(mu_);
+  jobs::JobUpdate update_ ABSL_GUARDED_BY(mu_);
+  mutable std::vector<std::string> verbs_ ABSL_GUARDED_BY(mu_);
+  std::vector<train::CheckpointInfo> checkpoints_ ABSL_GUARDED_BY(mu_);
   std::filesystem::path artifact_ ABSL_GUARDED_BY(mu_);
   absl::Status next_error_ ABSL_GUARDED_BY(mu_);
   graphcache::CachePlan plan_ ABSL_GUARDED_BY(mu_);
@@ -326,6 +371,7 @@ class FakeJobManager : public jobs::JobManager {
   jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<int64_t> asked_since_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<jobs::JobState> listed_states_ ABSL_GUARDED_BY(mu_);
+  mutable std::string listed_filter_ ABSL_GUARDED_BY(mu_);
   mutable int64_t listed_page_size_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 };

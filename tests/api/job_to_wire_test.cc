@@ -67,6 +67,8 @@ TEST(JobToWire, CarriesEveryField) {
   job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};  // of before several metrics
   job.result = train::RunResult{1, 2, 3, 4, 5, 6, 7, 8, 9};
   job.resumes = 18;
+  job.labels = {{"team", "gnn"}};
+  job.pausing = true;
   job.trouble = {"disk\xff", 2, absl::FromUnixSeconds(1'700'000'009)};
   v1::Job want;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
@@ -161,8 +163,11 @@ TEST(JobToWire, CarriesEveryField) {
         resumes: 18
         last_error: "disk\357\277\275"
         retry_time { seconds: 1700000009 }
+        labels { key: "team" value: "gnn" }
+        pausing: true
       )pb",
       &want));
+  want.set_etag(jobs::EtagOf(job));
   v1::Job got = JobToWire(job);
   got.clear_spec();
   EXPECT_EQ(got.DebugString(), want.DebugString());

@@ -197,6 +197,7 @@ TEST_F(ServerTest, ServerInfoTellsWhatMainKnowsAndWhatTheRoomsKnow) {
   manager_.Put(MakeJob("a", jobs::JobState::kRunning));
   manager_.Put(MakeJob("b", jobs::JobState::kQueued));
   manager_.Put(MakeJob("c", jobs::JobState::kCancelling));
+  manager_.Put(MakeJob("d", jobs::JobState::kPaused));
   grpc::ClientContext context;
   v1::ServerInfo info;
   ASSERT_TRUE(server_stub_->GetServerInfo(&context, {}, &info).ok());
@@ -210,6 +211,7 @@ TEST_F(ServerTest, ServerInfoTellsWhatMainKnowsAndWhatTheRoomsKnow) {
   EXPECT_GT(info.process_id(), 0);
   EXPECT_EQ(info.queued_jobs(), 1);
   EXPECT_EQ(info.running_jobs(), 2);
+  EXPECT_EQ(info.paused_jobs(), 1);
   EXPECT_FALSE(info.draining());
 }
 

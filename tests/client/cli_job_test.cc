@@ -222,8 +222,9 @@ TEST_F(JobCommandTest, NoServerIsOneLineThatNamesAddressAndFlag) {
   // A port that was free a moment ago and that nothing else takes meanwhile: a server that has stopped.
   fake_.Start();
   fake_.Stop();
-  const std::string line = "permafrost: no server at " + fake_.address() +
-                           " (start permafrostd, or name another with --server HOST:PORT or PERMAFROST_SERVER)\n";
+  const std::string line =
+      "permafrost: no server at " + fake_.address() +
+      " (start permafrostd, or name another with --server HOST:PORT, PERMAFROST_SERVER or --context)\n";
   const std::vector<std::vector<std::string>> commands = {{"server", "info"},    {"job", "list"},
                                                           {"job", "watch", "x"}, {"job", "submit", "--dataset", "d"},
                                                           {"job", "logs", "x"},  {"dataset", "import", "d", "."}};

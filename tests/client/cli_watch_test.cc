@@ -246,8 +246,9 @@ TEST_F(WatchTest, GivesUpWhenTheServerStaysAway) {
   // The fake one answers again and again, so the window that ends is that of a single loss: none.
   const ProgramResult result = RunProgram(Command({"job", "watch", "zinc-1", "--reconnect", "0"}));
   EXPECT_EQ(result.exit_code, 3);
-  EXPECT_EQ(result.err, "permafrost: no server at " + fake_.address() +
-                            " (start permafrostd, or name another with --server HOST:PORT or PERMAFROST_SERVER)\n");
+  EXPECT_EQ(result.err,
+            "permafrost: no server at " + fake_.address() +
+                " (start permafrostd, or name another with --server HOST:PORT, PERMAFROST_SERVER or --context)\n");
 }
 
 TEST_F(WatchTest, WaitsForTheWholeWindowBeforeItGivesUp) {

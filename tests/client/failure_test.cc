@@ -67,8 +67,8 @@ TEST(Failure, OneLineForPeople) {
        {grpc::StatusCode::UNAVAILABLE, "failed to connect to all addresses"},
        nowhere,
        ExitCode::kUnreachable,
-       "permafrost: no server at h:1 (start permafrostd, or name another with --server HOST:PORT or "
-       "PERMAFROST_SERVER)\n"},
+       "permafrost: no server at h:1 (start permafrostd, or name another with --server HOST:PORT, "
+       "PERMAFROST_SERVER or --context)\n"},
       {"a server that hangs",
        {grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"},
        here,

@@ -58,6 +58,11 @@ class FakeJobs final : public v1::JobService::Service {
   UnaryScript<v1::ListJobsRequest, v1::ListJobsResponse> list;
   UnaryScript<v1::CancelJobRequest, v1::Job> cancel;
   UnaryScript<v1::DeleteJobRequest, google::protobuf::Empty> remove;
+  UnaryScript<v1::UpdateJobRequest, v1::Job> update;
+  UnaryScript<v1::PauseJobRequest, v1::Job> pause;
+  UnaryScript<v1::ResumeJobRequest, v1::Job> resume;
+  UnaryScript<v1::RetryJobRequest, v1::Job> retry;
+  UnaryScript<v1::ListCheckpointsRequest, v1::ListCheckpointsResponse> checkpoints;
   StreamScript<v1::WatchJobRequest, v1::Job> watch;
   StreamScript<v1::StreamJobLogsRequest, v1::StreamJobLogsResponse> logs;
   StreamScript<v1::ExportJobRequest, v1::ExportJobResponse> export_job;
@@ -79,6 +84,22 @@ class FakeJobs final : public v1::JobService::Service {
   grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
                          google::protobuf::Empty* response) override {
     return remove ? remove(*request, *response) : NotScripted();
+  }
+  grpc::Status UpdateJob(grpc::ServerContext*, const v1::UpdateJobRequest* request, v1::Job* response) override {
+    return update ? update(*request, *response) : NotScripted();
+  }
+  grpc::Status PauseJob(grpc::ServerContext*, const v1::PauseJobRequest* request, v1::Job* response) override {
+    return pause ? pause(*request, *response) : NotScripted();
+  }
+  grpc::Status ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest* request, v1::Job* response) override {
+    return resume ? resume(*request, *response) : NotScripted();
+  }
+  grpc::Status RetryJob(grpc::ServerContext*, const v1::RetryJobRequest* request, v1::Job* response) override {
+    return retry ? retry(*request, *response) : NotScripted();
+  }
+  grpc::Status ListCheckpoints(grpc::ServerContext*, const v1::ListCheckpointsRequest* request,
+                               v1::ListCheckpointsResponse* response) override {
+    return checkpoints ? checkpoints(*request, *response) : NotScripted();
   }
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::Job>* writer) override {

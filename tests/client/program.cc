@@ -55,6 +55,7 @@ std::vector<std::string> Environment(std::map<std::string, std::string> extra) {
   extra.try_emplace("TZ", "UTC");
   extra.try_emplace("TERM", "xterm");
   extra.try_emplace("LC_ALL", "C");
+  extra.try_emplace("XDG_CONFIG_HOME", "/nonexistent");
   std::vector<std::string> all;
   all.reserve(extra.size());
   for (const auto& [name, value] : extra) all.push_back(absl::StrCat(name, "=", value));

@@ -16,6 +16,7 @@ v1::CreateJobRequest Parsed(SpecSyntax syntax, const std::string& text) {
 v1::CreateJobRequest Full() {
   v1::CreateJobRequest request;
   request.set_job_id("zinc-1");
+  (*request.mutable_labels())["team"] = "gnn";
   v1::JobSpec& spec = *request.mutable_spec();
   spec.set_dataset("zinc");
   spec.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GINE);
@@ -41,6 +42,7 @@ TEST(SpecFile, YamlWithShortNames) {
   const v1::CreateJobRequest request = Parsed(SpecSyntax::kYaml, R"(
 # comments are welcome
 job_id: zinc-1
+labels: {team: gnn}
 dataset: zinc
 model:
   architecture: gine
@@ -64,7 +66,7 @@ graph_cache:
 
 TEST(SpecFile, JsonWithCamelCaseAndFullNames) {
   const v1::CreateJobRequest request = Parsed(SpecSyntax::kJson, R"({
-	"jobId": "zinc-1", "dataset": "zinc",
+	"jobId": "zinc-1", "labels": {"team": "gnn"}, "dataset": "zinc",
 	"model": {"architecture": "ARCHITECTURE_GINE", "hiddenChannels": 128, "pooling": "POOLING_SUM",
 	          "dropout": 0.1},
 	"optimizer": {"learningRate": 0.0005, "maxGradNorm": 2.5, "schedule": "SCHEDULE_COSINE", "warmupSteps": "100"},
@@ -102,7 +104,7 @@ TEST(SpecFile, BadInputGetsOneLine) {
     std::string want;
   } kCases[] = {
       {"unknown key at the top", SpecSyntax::kYaml, "dataset: d\nepoch: 3\n",
-       "job:2: epoch: unknown key; accepted: job_id, " + job_keys},
+       "job:2: epoch: unknown key; accepted: job_id, labels, " + job_keys},
       {"unknown key within", SpecSyntax::kYaml, "model:\n  layers: 3\n",
        "job:2: model.layers: unknown key; accepted: " + model_keys},
       {"unknown key of JSON, with its line", SpecSyntax::kJson, "{\n\"model\": {\n\"layers\": 3}}",
@@ -128,10 +130,13 @@ TEST(SpecFile, BadInputGetsOneLine) {
        "job:1: model: is no mapping; accepted keys: " + model_keys},
       {"twice, in both spellings", SpecSyntax::kYaml, "batch_size: 3\nbatchSize: 4\n",
        "job:2: batchSize: is given twice"},
+      {"labels that are a text", SpecSyntax::kYaml, "labels: team", "job:1: labels: is no mapping of keys to texts"},
+      {"a label that is a list", SpecSyntax::kYaml, "labels:\n  team: [a]", "job:2: labels.team: is no text"},
+      {"the labels twice", SpecSyntax::kYaml, "labels: {}\nlabels: {}\n", "job:2: labels: is given twice"},
       {"the ID twice", SpecSyntax::kYaml, "job_id: a\njobId: b\n", "job:2: jobId: is given twice"},
       {"a list at the top", SpecSyntax::kYaml, "- dataset: d\n", "job:1: is no mapping of keys to values"},
       {"nothing", SpecSyntax::kYaml, "", "job: holds 0 YAML documents; accepted: one, a job's keys and values"},
-      {"an empty mapping", SpecSyntax::kYaml, "{}", "job:1: is empty; accepted keys: job_id, " + job_keys},
+      {"an empty mapping", SpecSyntax::kYaml, "{}", "job:1: is empty; accepted keys: job_id, labels, " + job_keys},
       {"two documents", SpecSyntax::kYaml, "dataset: d\n---\ndataset: e\n",
        "job: holds 2 YAML documents; accepted: one, a job's keys and values"},
       {"no YAML", SpecSyntax::kYaml, "dataset: d\nmodel: {\n", "job:3: is no YAML: end of map flow not found"},

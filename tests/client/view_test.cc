@@ -55,6 +55,19 @@ TEST(JobView, ShowOfARunningJob) {
             "  1/3      0.9000      0.8000     0.7000     20.0k   0.52 s\n");
 }
 
+TEST(JobView, LabelsAndPausesAreTold) {
+  v1::Job job = RunningJob(2);
+  job.set_pausing(true);
+  (*job.mutable_labels())["team"] = "gnn";
+  (*job.mutable_labels())["note"] = "a\nb";
+  const std::string shown = RenderJob(job, kTime, {});
+  EXPECT_THAT(shown, testing::HasSubstr("  state          running, pauses at its next step\n"));
+  EXPECT_THAT(shown, testing::HasSubstr("  labels         note=a b, team=gnn\n"));
+  job.set_pausing(false);
+  job.set_state(v1::Job::STATE_PAUSED);
+  EXPECT_THAT(RenderJob(job, kTime, {}), testing::HasSubstr("  state          paused\n"));
+}
+
 TEST(JobView, EveryMetricIsTold) {
   v1::Job job = SucceededJob();
   AddEpoch(1, job);

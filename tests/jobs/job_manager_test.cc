@@ -21,11 +21,12 @@ using testing::HasSubstr;
 class JobManagerTest : public testing::Test {
  protected:
   // Of all jobs in these states, a page at a time.
-  std::vector<std::string> ListAll(int64_t page_size, const std::vector<JobState>& states = {}) {
+  std::vector<std::string> ListAll(int64_t page_size, const std::vector<JobState>& states = {},
+                                   const std::string& filter = "") {
     std::vector<std::string> ids;
     std::string token;
     do {
-      const auto page = server_->List(page_size, token, states);
+      const auto page = server_->List(page_size, token, {states, filter});
       EXPECT_TRUE(page.ok()) << page.status();
       if (!page.ok()) break;
       for (const Job& job : page->jobs) ids.push_back(job.id.value());
@@ -369,8 +370,46 @@ TEST_F(JobManagerTest, ListsByStateAndPage) {
   EXPECT_EQ(full_page->next_page_token, "") << "a full last page is still the last";
   EXPECT_THAT(FieldsOf(server_->List(-1, "", {}).status()), ElementsAre("page_size"));
   const auto page = server_->List(2, "", {});
-  EXPECT_THAT(FieldsOf(server_->List(2, page->next_page_token, {JobState::kQueued}).status()),
+  EXPECT_THAT(FieldsOf(server_->List(2, page->next_page_token, {{JobState::kQueued}, ""}).status()),
               ElementsAre("page_token"));
+}
+
+TEST_F(JobManagerTest, ListsByFilterAndPage) {
+  for (int i = 0; i < 6; ++i) {
+    CreateRequest request = Server::Request(absl::StrCat("job-", i), 2, /*priority=*/i);
+    if (i % 2 == 0) request.labels["team"] = "gnn";
+    ASSERT_TRUE(server_->Create(request).ok());
+  }
+  const std::string filter = R"(labels.team = "gnn" AND priority > 0)";
+  EXPECT_THAT(ListAll(50, {}, filter), ElementsAre("job-4", "job-2"));
+  EXPECT_THAT(ListAll(1, {}, filter), ElementsAre("job-4", "job-2"));
+  EXPECT_THAT(ListAll(50, {JobState::kCancelled}, filter), testing::IsEmpty());
+  const auto page = server_->List(1, "", {{}, filter});
+  ASSERT_TRUE(page.ok());
+  EXPECT_THAT(FieldsOf(server_->List(1, page->next_page_token, {{}, "priority > 0"}).status()),
+              ElementsAre("page_token"));
+  EXPECT_THAT(FieldsOf(server_->List(1, "", {{}, "priority >"}).status()), ElementsAre("filter"));
+}
+
+TEST_F(JobManagerTest, APageOfARareFilterEndsAfterSoManyJobsAndTheNextOneGoesOn) {
+  CreateRequest request = Server::Request("oldest");
+  request.labels["team"] = "gnn";
+  ASSERT_TRUE(server_->Create(request).ok());
+  SQLite::Database((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE)
+      .exec(
+          "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10100) "
+          "INSERT INTO jobs (id, state, create_time, spec, progress, error, resumes) "
+          "SELECT 'old-' || i, 'cancelled', 0, '{\"dataset\":\"zinc\"}', '{}', '', 0 FROM n");
+  const JobQuery query{.states = {}, .filter = "labels:team"};
+  const auto first = server_->List(50, "", query);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(first->jobs.empty());
+  ASSERT_NE(first->next_page_token, "");
+  const auto second = server_->List(50, first->next_page_token, query);
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_EQ(second->jobs.size(), 1u);
+  EXPECT_EQ(second->jobs[0].id.value(), "oldest");
+  EXPECT_EQ(second->next_page_token, "");
 }
 
 TEST_F(JobManagerTest, ProgressIsLiveInGetAndList) {
@@ -393,7 +432,7 @@ TEST_F(JobManagerTest, CountsByState) {
   server_.Create("job-b");
   server_.Create("job-c");
   ASSERT_TRUE(server_->Cancel(JobId("job-c")).ok());
-  EXPECT_THAT(server_->CountByState(), ElementsAre(1, 1, 0, 0, 0, 1));
+  EXPECT_THAT(server_->CountByState(), ElementsAre(1, 1, 0, 0, 0, 1, 0));
 }
 
 TEST_F(JobManagerTest, EpochsThatCouldNotBeStoredAreStoredLater) {

@@ -83,6 +83,8 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   job.spec.train.seed = std::numeric_limits<uint64_t>::max();
   job.spec.train.optimizer.learning_rate = 0.1 + 0.2;
   job.spec.priority = 7;
+  job.labels = {{"team", "a \"quoted\" name"}};
+  job.pausing = true;
   train::EpochMetrics first{1, 0.1, 0.2, 0.3, 1e-3, 4, 5, 6};
   train::EpochMetrics second{2, std::numeric_limits<double>::infinity(), 0.2, 0.3, 1e-3, 4, 5, 6};
   {
@@ -108,11 +110,13 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   EXPECT_EQ(back->deaths, job.deaths);
   EXPECT_EQ(back->trouble, job.trouble);
   EXPECT_EQ(back->spec, job.spec);
+  EXPECT_EQ(back->labels, job.labels);
+  EXPECT_TRUE(back->pausing);
   EXPECT_EQ(back->state, JobState::kSucceeded);
   EXPECT_EQ(back->create_time, job.create_time);
   EXPECT_EQ(back->start_time, job.start_time);
   EXPECT_EQ(back->end_time, job.end_time);
-  EXPECT_EQ(ToJson(ProgressColumn{back->progress, {}, {}}), ToJson(ProgressColumn{job.progress, {}, {}}));
+  EXPECT_EQ(ToJson(ProgressColumn{back->progress}), ToJson(ProgressColumn{job.progress}));
   ASSERT_TRUE(back->result.has_value());
   EXPECT_EQ(ToJson(*back->result), ToJson(*job.result));
   EXPECT_EQ(back->resumes, 3);
@@ -314,8 +318,8 @@ TEST_F(JobStoreTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
     EXPECT_TRUE(store->PutGraphCache(job.id, {}, nullptr).ok());
     EXPECT_TRUE(store->PutCacheCommands(job.id, {{.sequence = 1}}, nullptr).ok());
   }
-  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 3);
-  EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 3 from then on";
+  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 4);
+  EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 4 from then on";
 }
 
 TEST_F(JobStoreTest, MetricsOfVersion2KeepTheirValuesUnderTheirNewNames) {
@@ -363,6 +367,34 @@ TEST_F(JobStoreTest, MetricsOfVersion2KeepTheirValuesUnderTheirNewNames) {
   EXPECT_EQ(done->result->final_test_loss, 0.7);
 }
 
+TEST_F(JobStoreTest, JobsOfVersion3HaveNoLabelsAndCanBeGivenSome) {
+  {
+    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    old.exec(kVersion1);
+    old.exec(
+        "CREATE TABLE graph_caches (job INTEGER PRIMARY KEY, snapshot TEXT NOT NULL, entries TEXT NOT NULL);"
+        "CREATE TABLE cache_commands (job INTEGER NOT NULL, sequence INTEGER NOT NULL, command TEXT NOT NULL);"
+        "PRAGMA user_version = 3");
+  }
+  Job job;
+  {
+    const auto store = Open();
+    auto found = store->Get(JobId("job-old"));
+    ASSERT_TRUE(found.ok()) << found.status();
+    job = *found;
+    EXPECT_FALSE(job.unreadable) << job.error;
+    EXPECT_TRUE(job.labels.empty());
+    EXPECT_FALSE(job.pausing);
+    job.labels = {{"team", "gnn"}};
+    job.spec.priority = 9;
+    EXPECT_TRUE(store->Describe(job).ok());
+  }
+  const auto back = Open()->Get(job.id);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->labels, job.labels);
+  EXPECT_EQ(back->spec.priority, 9);
+}
+
 TEST_F(JobStoreTest, AnUnknownSchemaIsRefused) {
   Open();
   SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 99");
@@ -386,8 +418,10 @@ TEST_F(JobStoreTest, ADamagedRowCostsItsJobOnly) {
   } kCases[] = {
       {"a spec that is no JSON", "UPDATE jobs SET spec = '{' WHERE id = 'job-b'"},
       {"a spec of another type", "UPDATE jobs SET spec = '{\"epochs\":\"many\"}' WHERE id = 'job-b'"},
-      {"a state that is not known", "UPDATE jobs SET state = 'paused' WHERE id = 'job-b'"},
+      {"a state that is not known", "UPDATE jobs SET state = 'frozen' WHERE id = 'job-b'"},
       {"progress that is no JSON", "UPDATE jobs SET progress = '' WHERE id = 'job-b'"},
+      {"labels that are no JSON", "UPDATE jobs SET labels = '[' WHERE id = 'job-b'"},
+      {"a label that is no text", "UPDATE jobs SET labels = '{\"a\":1}' WHERE id = 'job-b'"},
       {"a result that is no JSON", "UPDATE jobs SET result = '?' WHERE id = 'job-b'"},
   };
   for (const auto& c : kCases) {

@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
 namespace permafrost::jobs {
 namespace {
 
@@ -28,6 +31,12 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
       {"the run stopped", kCancelling, kCancelled},
       {"the last step was done before the cancel was seen", kCancelling, kSucceeded},
       {"an error before the cancel was seen", kCancelling, kFailed},
+      {"paused before it began", kQueued, kPaused},
+      {"a pause, at the step boundary", kRunning, kPaused},
+      {"resumed", kPaused, kQueued},
+      {"cancelled while it was paused", kPaused, kCancelled},
+      {"a retry", kFailed, kQueued},
+      {"a retry", kCancelled, kQueued},
   };
   std::set<std::pair<JobState, JobState>> allowed;
   for (const auto& arrow : kArrows) {
@@ -37,8 +46,60 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
   for (const auto& [from, from_name] : kJobStateNames.rows) {
     for (const auto& [to, to_name] : kJobStateNames.rows) {
       EXPECT_EQ(CanMove(from, to), allowed.contains({from, to})) << from_name << " -> " << to_name;
-      EXPECT_FALSE(IsTerminal(from) && CanMove(from, to)) << from_name << " is an end";
+      EXPECT_FALSE(IsTerminal(from) && CanMove(from, to) && to != kQueued) << from_name << " ends but for a retry";
     }
+  }
+}
+
+TEST(JobLabelsTest, KeysAndValuesHaveTheirBounds) {
+  const std::string most(63, 'x');
+  Labels many;
+  for (size_t i = 0; i < kMaxLabels; ++i) many[absl::StrCat("k", i)] = "v";
+  Labels too_many = many;
+  too_many["one-more"] = "";
+  const struct {
+    const char* why;
+    Labels labels;
+    std::vector<std::string> bad;
+  } kCases[] = {
+      {"none", {}, {}},
+      {"as many as may be", many, {}},
+      {"one more", too_many, {"labels"}},
+      {"the longest", {{most, most}}, {}},
+      {"an empty value", {{"team", ""}}, {}},
+      {"all printable", {{"a_b-9", " \"~=,"}}, {}},
+      {"no key", {{"", "v"}}, {"labels."}},
+      {"a capital", {{"Team", "v"}}, {"labels.Team"}},
+      {"a digit first", {{"9a", "v"}}, {"labels.9a"}},
+      {"a key too long", {{most + "x", "v"}}, {"labels." + most}},
+      {"a value too long", {{"team", most + "x"}}, {"labels.team"}},
+      {"a line's end", {{"team", "a\nb"}}, {"labels.team"}},
+      {"no ASCII", {{"team", "\xc3\xa4"}}, {"labels.team"}},
+  };
+  for (const auto& c : kCases) {
+    Violations violations;
+    Validate(c.labels, "labels", violations);
+    std::vector<std::string> bad;
+    for (const FieldViolation& v : GetViolations(violations.ToStatus())) bad.push_back(v.field);
+    EXPECT_EQ(bad, c.bad) << c.why;
+  }
+}
+
+TEST(JobEtagTest, ChangesWithLabelsAndPriorityAlone) {
+  Job job;
+  job.id = JobId("a");
+  job.labels = {{"a", "b c"}};
+  const std::string etag = EtagOf(job);
+  Job other = job;
+  other.state = JobState::kRunning;
+  other.progress.step = 9;
+  EXPECT_EQ(EtagOf(other), etag) << "a job that trains keeps it";
+  other.spec.priority = 1;
+  EXPECT_NE(EtagOf(other), etag);
+  for (const Labels& labels : {Labels{}, Labels{{"a", "b"}}, Labels{{"a", "b c"}, {"d", ""}}}) {
+    other = job;
+    other.labels = labels;
+    EXPECT_NE(EtagOf(other), etag);
   }
 }
 

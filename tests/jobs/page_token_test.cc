@@ -15,8 +15,9 @@ namespace {
 
 TEST(PageTokenTest, NamesThePlaceForTheSameStates) {
   for (const int64_t sequence : {int64_t{1}, int64_t{123456}, std::numeric_limits<int64_t>::max()}) {
-    const std::string token = MakePageToken(sequence, {JobState::kQueued, JobState::kFailed});
-    const auto back = ParsePageToken(token, {JobState::kFailed, JobState::kQueued, JobState::kFailed});
+    const std::string token = MakePageToken(sequence, {{JobState::kQueued, JobState::kFailed}, "priority = 1"});
+    const auto back =
+        ParsePageToken(token, {{JobState::kFailed, JobState::kQueued, JobState::kFailed}, "priority = 1"});
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, sequence);
   }
@@ -29,10 +30,12 @@ TEST(PageTokenTest, AnythingElseIsRefused) {
   const struct {
     const char* why;
     std::string token;
-    std::vector<JobState> states;
+    JobQuery query;
   } kCases[] = {
-      {"made for all states", token, {JobState::kQueued}},
-      {"made for other states", MakePageToken(7, {JobState::kFailed}), {JobState::kQueued}},
+      {"made for all states", token, {{JobState::kQueued}, ""}},
+      {"made without a filter", token, {{}, "priority = 1"}},
+      {"made for another filter", MakePageToken(7, {{}, "priority = 2"}), {{}, "priority = 1"}},
+      {"made for other states", MakePageToken(7, {{JobState::kFailed}, ""}), {{JobState::kQueued}, ""}},
       {"no token at all", "hello", {}},
       {"not base64", "%%%", {}},
       {"a character changed", changed, {}},
@@ -41,7 +44,7 @@ TEST(PageTokenTest, AnythingElseIsRefused) {
       {"the number alone", absl::WebSafeBase64Escape("7"), {}},
   };
   for (const auto& c : kCases) {
-    const auto parsed = ParsePageToken(c.token, c.states);
+    const auto parsed = ParsePageToken(c.token, c.query);
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << c.why;
     const auto violations = GetViolations(parsed.status());
     ASSERT_EQ(violations.size(), 1u) << c.why;

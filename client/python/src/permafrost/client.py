@@ -69,7 +69,7 @@ class Client:
             f"Permafrost {info.version} at {self.target}",
             [
                 ("device", f"{info.device}, {info.threads} threads"),
-                ("jobs", f"{info.running_jobs} running, {info.queued_jobs} queued"),
+                ("jobs", f"{info.running_jobs} running, {info.queued_jobs} queued, {info.paused_jobs} paused"),
                 ("datasets", info.datasets),
                 ("import roots", ", ".join(info.import_roots)),
             ],

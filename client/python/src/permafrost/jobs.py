@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import os
 import pathlib
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -36,23 +37,32 @@ class Jobs:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def submit(self, dataset: Dataset | str, model: Any = None, *, id: str | None = None, **spec: Any) -> Job:
+    def submit(
+        self,
+        dataset: Dataset | str,
+        model: Any = None,
+        *,
+        id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> Job:
         """Queues a job; it is on disk when this returns.
 
         dataset: its name.
         model: an architecture ("gine", "sage", "gcn" ...), or a dict of the fields of ModelSpec.
         id: of the job; the server makes one where it is not given.
+        labels: to find it by, {"team": "gnn"}: `client.jobs.list(filter='labels.team = "gnn"')`.
         spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,
             hidden_channels=64, loss="mse", optimizer="adamw", fan_outs=[10, 5], graph_cache="freeze" ...
 
         Errors: InputError for a field that there is not, naming the nearest; InvalidArgument with a violation for each
         value that the server refuses; NotFound, FailedPrecondition for the dataset.
         """
-        return Job(self._connection, self._create(dataset, model, id, spec, validate_only=False))
+        return Job(self._connection, self._create(dataset, model, id, spec, labels, validate_only=False))
 
     def validate(self, dataset: Dataset | str, model: Any = None, **spec: Any) -> None:
         """Checks what `submit` checks, and creates nothing."""
-        self._create(dataset, model, None, spec, validate_only=True)
+        self._create(dataset, model, None, spec, None, validate_only=True)
 
     def get(self, id: str) -> Job:
         """Errors: NotFound."""
@@ -60,9 +70,10 @@ class Jobs:
             self._connection, self._connection.call(self._connection.jobs.GetJob, job_pb2.GetJobRequest(name=_name(id)))
         )
 
-    def list(self, *states: str) -> list[Job]:
-        """Newest first; all of them, or those in one of `states` ("running", "queued" ...)."""
-        request = job_pb2.ListJobsRequest(page_size=1000)
+    def list(self, *states: str, filter: str = "") -> list[Job]:
+        """Newest first; all of them, or those in one of `states` ("running", "queued" ...) for which `filter` holds, as
+        'labels.team = "gnn" AND priority >= 5' (permafrost.v1.ListJobsRequest.filter says all of it)."""
+        request = job_pb2.ListJobsRequest(page_size=1000, filter=filter)
         fields.fill(request, {"states": states}, "list")
         found: list[Job] = []
         while True:
@@ -77,11 +88,19 @@ class Jobs:
         self._connection.call(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=_name(id)))
 
     def _create(
-        self, dataset: Dataset | str, model: Any, id: str | None, spec: dict[str, Any], *, validate_only: bool
+        self,
+        dataset: Dataset | str,
+        model: Any,
+        id: str | None,
+        spec: dict[str, Any],
+        labels: Mapping[str, str] | None,
+        *,
+        validate_only: bool,
     ) -> Any:
         name = dataset if isinstance(dataset, str) else dataset.id
         # The random id makes a retry safe.
         request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()), validate_only=validate_only)
+        request.labels.update(labels or {})
         request.spec.dataset = f"datasets/{name.removeprefix('datasets/')}"
         fields.fill(request.spec, {"model": model, **spec}, "submit")
         connection = self._connection
@@ -116,12 +135,16 @@ class Job:
 
     @property
     def state(self) -> str:
-        """ "queued", "running", "cancelling", "succeeded", "failed" or "cancelled"."""
+        """ "queued", "running", "cancelling", "paused", "succeeded", "failed" or "cancelled"."""
         return fields.enum_name(_STATES, self.proto.state)
 
     @property
     def ended(self) -> bool:
         return self.proto.state in _ENDED
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.proto.labels)
 
     @property
     def error(self) -> str:
@@ -201,6 +224,63 @@ class Job:
         call = self._connection.call
         self.proto = call(self._connection.jobs.CancelJob, job_pb2.CancelJobRequest(name=self.proto.name))
         return self
+
+    def pause(self) -> Job:
+        """Keeps it from the device until `resume`: at once where it is queued, else at its next step, after a
+        checkpoint. Errors: FailedPrecondition for a job that has ended."""
+        call = self._connection.call
+        self.proto = call(self._connection.jobs.PauseJob, job_pb2.PauseJobRequest(name=self.proto.name))
+        return self
+
+    def resume(self) -> Job:
+        """Queues it again after a pause; it goes on from its newest checkpoint. Errors: as `pause`."""
+        call = self._connection.call
+        self.proto = call(self._connection.jobs.ResumeJob, job_pb2.ResumeJobRequest(name=self.proto.name))
+        return self
+
+    def retry(self) -> Job:
+        """Queues it again after it failed or was cancelled; it goes on from its newest checkpoint. Errors:
+        FailedPrecondition for a job that succeeded or is paused."""
+        call = self._connection.call
+        self.proto = call(self._connection.jobs.RetryJob, job_pb2.RetryJobRequest(name=self.proto.name))
+        return self
+
+    def update(
+        self,
+        *,
+        priority: int | None = None,
+        labels: Mapping[str, str | None] | None = None,
+        only_if_unchanged: bool = False,
+    ) -> Job:
+        """Changes its priority, and those labels that are given; a label of None goes. only_if_unchanged: raises
+        Aborted where someone has updated it since it was last asked for."""
+        request = job_pb2.UpdateJobRequest(job=job_pb2.Job(name=self.proto.name))
+        if only_if_unchanged:
+            request.job.etag = self.proto.etag
+        if priority is not None:
+            request.job.spec.priority = priority
+            request.update_mask.paths.append("spec.priority")
+        for key, value in (labels or {}).items():
+            if value is not None:
+                request.job.labels[key] = value
+            request.update_mask.paths.append(f"labels.{key}")
+        if not request.update_mask.paths:
+            return self.refresh()
+        self.proto = self._connection.call(self._connection.jobs.UpdateJob, request)
+        return self
+
+    def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
+        """Those on disk, newest first: step, state ("complete" or "damaged"), epoch, total_bytes, create_time (UTC),
+        error ... verify: every byte is read and checksums are compared."""
+        call = self._connection.call
+        request = job_pb2.ListCheckpointsRequest(parent=self.proto.name, verify=verify)
+        found = []
+        for checkpoint in call(self._connection.jobs.ListCheckpoints, request).checkpoints:
+            row = {f.name: getattr(checkpoint, f.name) for f in checkpoint.DESCRIPTOR.fields}
+            row["state"] = fields.enum_name(job_pb2.Checkpoint.State.DESCRIPTOR, checkpoint.state)
+            row["create_time"] = checkpoint.create_time.ToDatetime(tzinfo=datetime.timezone.utc)
+            found.append(row)
+        return found
 
     def delete(self) -> None:
         self._connection.call(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=self.proto.name))

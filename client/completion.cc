@@ -1,0 +1,252 @@
+#include "client/completion.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "client/commands.h"
+
+namespace permafrost::client {
+namespace {
+
+struct CompletionOption {
+  std::vector<std::string> names;  // with their dashes
+  std::string help;
+  bool takes_value = false, takes_file = false;
+  std::vector<std::string> choices;
+};
+
+struct CompletionCommand {
+  std::string path;                                        // "job submit"; empty: the program
+  std::vector<std::pair<std::string, std::string>> below;  // name and help of subcommands
+  std::vector<CompletionOption> options;                   // its own
+};
+
+std::vector<std::string> ChoicesOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (type.find('|') == std::string::npos) return {};
+  return absl::StrSplit(type, '|');
+}
+
+CompletionOption OptionOf(const CLI::Option& option) {
+  CompletionOption out;
+  for (const std::string& name : option.get_lnames()) out.names.push_back(absl::StrCat("--", name));
+  for (const std::string& name : option.get_snames()) out.names.push_back(absl::StrCat("-", name));
+  out.help = option.get_description();
+  out.takes_value = option.get_items_expected_max() > 0;
+  out.takes_file = out.takes_value && (option.get_type_name() == "FILE" || option.get_type_name() == "PATH");
+  if (out.takes_value) out.choices = ChoicesOf(option);
+  return out;
+}
+
+void AddCompletions(const CLI::App& app, const std::string& path, std::vector<CompletionCommand>& commands) {
+  CompletionCommand command{.path = path, .below = {}, .options = {}};
+  for (const CLI::Option* option : app.get_options()) {
+    CompletionOption out = OptionOf(*option);
+    if (!out.names.empty()) command.options.push_back(std::move(out));
+  }
+  const auto below = app.get_subcommands([](const CLI::App* sub) { return !sub->get_name().empty(); });
+  for (const CLI::App* sub : below) command.below.emplace_back(sub->get_name(), sub->get_description());
+  commands.push_back(std::move(command));
+  for (const CLI::App* sub : below) {
+    AddCompletions(*sub, path.empty() ? sub->get_name() : absl::StrCat(path, " ", sub->get_name()), commands);
+  }
+}
+
+// Each with the global options, which may stand after every command, behind its own.
+std::vector<CompletionCommand> CompletionsOf(const CLI::App& app) {
+  std::vector<CompletionCommand> commands;
+  AddCompletions(app, "", commands);
+  const std::vector<CompletionOption> global = commands.front().options;
+  for (CompletionCommand& command : commands) {
+    if (command.path.empty()) continue;
+    for (const CompletionOption& option : global) {
+      const auto stands_there = [&option](const CompletionOption& own) { return own.names == option.names; };
+      if (std::ranges::none_of(command.options, stands_there)) command.options.push_back(option);
+    }
+  }
+  return commands;
+}
+
+// Within single quotes of a POSIX shell.
+std::string Quoted(const std::string& text) {
+  return absl::StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
+}
+
+// The tables that bash and zsh share: `case` works alike in both.
+struct CaseTables {
+  std::string steps;    // "PATH:WORD" patterns that lead to a subcommand
+  std::string valued;   // "PATH:OPTION" patterns of options that a value follows
+  std::string choices;  // "PATH:OPTION") offers='...';;
+  std::string words;    // "PATH") offers='...';;
+};
+
+CaseTables TablesOf(const CLI::App& app) {
+  CaseTables tables;
+  std::vector<std::string> steps, valued;
+  for (const CompletionCommand& command : CompletionsOf(app)) {
+    std::vector<std::string> words;
+    for (const auto& [name, help] : command.below) {
+      steps.push_back(absl::StrCat("\"", command.path, ":", name, "\""));
+      words.push_back(name);
+    }
+    for (const CompletionOption& option : command.options) {
+      std::vector<std::string> patterns;
+      for (const std::string& name : option.names) {
+        words.push_back(name);
+        patterns.push_back(absl::StrCat("\"", command.path, ":", name, "\""));
+      }
+      if (!option.takes_value) continue;
+      valued.insert(valued.end(), patterns.begin(), patterns.end());
+      const std::string values =
+          option.takes_file ? "files=1" : absl::StrCat("offers=", Quoted(absl::StrJoin(option.choices, " ")));
+      absl::StrAppend(&tables.choices, "      ", absl::StrJoin(patterns, "|"), ") ", values, ";;\n");
+    }
+    absl::StrAppend(&tables.words, "      \"", command.path, "\") offers=", Quoted(absl::StrJoin(words, " ")), ";;\n");
+  }
+  tables.steps = absl::StrJoin(steps, "|");
+  tables.valued = absl::StrJoin(valued, "|");
+  return tables;
+}
+
+// Finds the command that the words before the present one make (`at`; zsh keeps `path` for itself), then what may stand
+// here: `offers`, or files.
+std::string CaseBody(const CaseTables& tables) {
+  return absl::StrCat(
+      "    if [ -n \"$value\" ]; then value=; continue; fi\n"
+      "    case \"$at:$word\" in\n"
+      "      ",
+      tables.steps,
+      ") at=\"${at:+$at }$word\"; continue;;\n"
+      "      ",
+      tables.valued,
+      ") value=1;;\n"
+      "    esac\n"
+      "  done\n"
+      "  local offers= files=\n"
+      "  if [ -n \"$value\" ]; then\n"
+      "    case \"$at:$prev\" in\n",
+      tables.choices,
+      "    esac\n"
+      "  else\n"
+      "    case \"$at\" in\n",
+      tables.words,
+      "    esac\n"
+      "  fi\n");
+}
+
+}  // namespace
+
+std::string BashCompletion(const CLI::App& app) {
+  return absl::StrCat(
+      "# bash completion of permafrost. Try it with: source <(permafrost completion bash)\n"
+      "_permafrost() {\n"
+      "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at= value= word\n"
+      "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n",
+      CaseBody(TablesOf(app)),
+      // No mapfile: macOS has bash 3.2.
+      "  if [ -n \"$files\" ]; then\n"
+      "    local IFS=$'\\n'\n"
+      "    COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+      "  else\n"
+      "    COMPREPLY=($(compgen -W \"$offers\" -- \"$cur\"))\n"
+      "  fi\n"
+      "}\n"
+      "complete -o default -F _permafrost permafrost\n");
+}
+
+std::string ZshCompletion(const CLI::App& app) {
+  return absl::StrCat(
+      "#compdef permafrost\n"
+      "# zsh completion of permafrost. Put it as _permafrost into a folder of $fpath.\n"
+      "_permafrost() {\n"
+      "  _permafrost_offer \"${words[CURRENT-1]}\" \"${(@)words[2,CURRENT-1]}\"\n"
+      "}\n"
+      "_permafrost_offer() {\n"
+      "  local prev=$1 at= value= word\n"
+      "  shift\n"
+      "  for word in \"$@\"; do\n",
+      CaseBody(TablesOf(app)),
+      "  if [ -n \"$files\" ]; then _files; elif [ -n \"$offers\" ]; then compadd -- ${=offers}; else _files; fi\n"
+      "}\n"
+      "if [ \"$funcstack[1]\" = _permafrost ]; then _permafrost \"$@\"; else compdef _permafrost permafrost; fi\n");
+}
+
+std::string FishCompletion(const CLI::App& app) {
+  const CaseTables tables = TablesOf(app);
+  const auto cases = [](const std::string& patterns) { return absl::StrReplaceAll(patterns, {{"|", " "}}); };
+  std::string out = absl::StrCat(
+      "# fish completion of permafrost. Put it as permafrost.fish into ~/.config/fish/completions.\n"
+      "function __permafrost_at\n"
+      "  set -l at ''\n"
+      "  set -l value ''\n"
+      "  for word in (commandline -opc)[2..-1]\n"
+      "    if test -n \"$value\"\n"
+      "      set value ''\n"
+      "      continue\n"
+      "    end\n"
+      "    switch \"$at:$word\"\n"
+      "      case ",
+      cases(tables.steps),
+      "\n"
+      "        set at (string trim \"$at $word\")\n"
+      "      case ",
+      cases(tables.valued),
+      "\n"
+      "        set value 1\n"
+      "    end\n"
+      "  end\n"
+      "  test \"$at\" = \"$argv[1]\"\n"
+      "end\n"
+      "complete -c permafrost -f\n");
+  // Within single quotes of fish.
+  const auto quoted = [](const std::string& text) {
+    return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}, {"\n", " "}}), "'");
+  };
+  for (const CompletionCommand& command : CompletionsOf(app)) {
+    const std::string head =
+        absl::StrCat("complete -c permafrost -n ", quoted(absl::StrCat("__permafrost_at \"", command.path, "\"")));
+    for (const auto& [name, help] : command.below) {
+      absl::StrAppend(&out, head, " -a ", name, " -d ", quoted(help), "\n");
+    }
+    for (const CompletionOption& option : command.options) {
+      absl::StrAppend(&out, head);
+      for (const std::string& name : option.names) {
+        const bool is_long = name.starts_with("--");
+        absl::StrAppend(&out, is_long ? " -l " : " -s ", name.substr(is_long ? 2 : 1));
+      }
+      if (option.takes_file) {
+        out += " -rF";
+      } else if (option.takes_value) {
+        absl::StrAppend(&out, " -x");
+        if (!option.choices.empty()) absl::StrAppend(&out, " -a ", quoted(absl::StrJoin(option.choices, " ")));
+      }
+      absl::StrAppend(&out, " -d ", quoted(option.help), "\n");
+    }
+  }
+  return out;
+}
+
+void AddCompletionCommands(CLI::App& app, Command& chosen) {
+  CLI::App* completion =
+      app.add_subcommand("completion", "A script that completes permafrost's command line in a shell")
+          ->require_subcommand(1);
+  using Script = std::string (*)(const CLI::App&);
+  const auto add = [&](const char* shell, const char* help, Script script) {
+    completion->add_subcommand(shell, help)->callback([&app, &chosen, script] {
+      chosen = [&app, script](Session& session) {
+        session.Print(script(app));
+        return ExitCode::kOk;
+      };
+    });
+  };
+  add("bash", "For bash: source <(permafrost completion bash)", BashCompletion);
+  add("zsh", "For zsh: permafrost completion zsh > FOLDER/_permafrost, a folder of $fpath", ZshCompletion);
+  add("fish", "For fish: permafrost completion fish > ~/.config/fish/completions/permafrost.fish", FishCompletion);
+}
+
+}  // namespace permafrost::client

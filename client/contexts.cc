@@ -1,0 +1,108 @@
+#include "client/contexts.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace permafrost::client {
+namespace {
+
+using nlohmann::json;
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// An empty object where there is no file.
+absl::StatusOr<json> ReadConfig(const std::string& path) {
+  if (path.empty()) return json::object();
+  absl::StatusOr<std::string> text = ReadFile(path);
+  if (absl::IsNotFound(text.status())) return json::object();
+  PF_RETURN_IF_ERROR(text.status());
+  json config = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return absl::InvalidArgumentError(absl::StrCat(path, ": is no JSON object"));
+  return config;
+}
+
+std::string KnownContexts(const Contexts& contexts) {
+  if (contexts.servers.empty()) return "there is none; make one with: permafrost context set NAME HOST:PORT";
+  return absl::StrCat("known: ", absl::StrJoin(contexts.servers, ", ", [](std::string* out, const auto& context) {
+                        absl::StrAppend(out, context.first);
+                      }));
+}
+
+}  // namespace
+
+std::string ContextsPath() {
+  std::filesystem::path folder = Variable("XDG_CONFIG_HOME");
+  if (folder.empty()) {
+    const std::filesystem::path home = Variable("HOME");
+    if (home.empty()) return "";
+    folder = home / ".config";
+  }
+  return (folder / "permafrost" / "config.json").string();
+}
+
+absl::StatusOr<Contexts> ReadContexts(const std::string& path) {
+  PF_ASSIGN_OR_RETURN(const json config, ReadConfig(path));
+  Contexts contexts;
+  const json servers = config.value("contexts", json::object());
+  if (!servers.is_object()) return absl::InvalidArgumentError(absl::StrCat(path, ": contexts: is no object"));
+  for (const auto& [name, context] : servers.items()) {
+    const auto server = context.is_object() ? context.find("server") : context.end();
+    if (server == context.end() || !server->is_string() || !IsContextName(name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": contexts: ", name, R"(: accepted: "NAME": {"server": "HOST:PORT"})"));
+    }
+    contexts.servers[name] = *server;
+  }
+  const auto current = config.find("current_context");
+  if (current != config.end() && !current->is_string()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": current_context: is no name"));
+  }
+  if (current != config.end()) contexts.current = *current;
+  return contexts;
+}
+
+absl::Status WriteContexts(const std::string& path, const Contexts& contexts) {
+  if (path.empty()) {
+    return absl::FailedPreconditionError("neither XDG_CONFIG_HOME nor HOME is set: there is no place for contexts");
+  }
+  PF_ASSIGN_OR_RETURN(json config, ReadConfig(path));
+  config["contexts"] = json::object();
+  for (const auto& [name, server] : contexts.servers) config["contexts"][name] = {{"server", server}};
+  config["current_context"] = contexts.current;
+  PF_RETURN_IF_ERROR(CreateDirectories(std::filesystem::path(path).parent_path()));
+  return WriteFileAtomic(path, absl::StrCat(config.dump(2, ' ', false, json::error_handler_t::replace), "\n"));
+}
+
+bool IsContextName(const std::string& name) {
+  const auto may_follow = [](unsigned char c) { return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-'; };
+  return !name.empty() && name.size() <= 63 && absl::ascii_isalnum(static_cast<unsigned char>(name[0])) &&
+         std::ranges::all_of(name, may_follow);
+}
+
+absl::StatusOr<std::string> ResolveServer(const ServerWish& wish, const Contexts& contexts,
+                                          const std::string& otherwise) {
+  if (!wish.server.empty()) return wish.server;
+  if (wish.context.empty() && !wish.environment.empty()) return wish.environment;
+  const std::string& name = wish.context.empty() ? contexts.current : wish.context;
+  if (name.empty()) return otherwise;
+  const auto context = contexts.servers.find(name);
+  if (context == contexts.servers.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(wish.context.empty() ? "the current context" : "--context", ": '",
+                                                   name, "' is no context; ", KnownContexts(contexts)));
+  }
+  return context->second;
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,38 @@
+// Named servers in the user's configuration, and which server a command is for.
+// Threads: one; ResolveServer is pure.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace permafrost::client {
+
+struct Contexts {
+  std::map<std::string, std::string> servers;  // HOST:PORT by name
+  std::string current;                         // empty: none
+};
+
+// $XDG_CONFIG_HOME/permafrost/config.json, below $HOME/.config without that variable; empty where neither is set.
+std::string ContextsPath();
+// None where there is no file. Errors: InvalidArgument that names the file and what is wrong in it; the system's reason
+// where it cannot be read.
+absl::StatusOr<Contexts> ReadContexts(const std::string& path);
+// Replaces the file whole; keys of it that are not known here stay.
+absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
+// Whether a context may be called so: 1..63 letters, digits and ._-, the first no ._-
+bool IsContextName(const std::string& name);
+
+// What names a server on the command line and in the environment; empty: is not given.
+struct ServerWish {
+  std::string server, context, environment;
+};
+
+// The first that is given of --server, --context, PERMAFROST_SERVER and the current context; else `otherwise`. Errors:
+// InvalidArgument for a context that there is not.
+absl::StatusOr<std::string> ResolveServer(const ServerWish& wish, const Contexts& contexts,
+                                          const std::string& otherwise);
+
+}  // namespace permafrost::client

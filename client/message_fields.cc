@@ -1,0 +1,77 @@
+#include "client/message_fields.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/format.h"
+#include "permafrost/v1/enum_text.h"
+
+namespace permafrost::client {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// `index`: of a list; -1: the field is none.
+std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
+  const Reflection& of = *message.GetReflection();
+  const bool list = index >= 0;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(list ? of.GetRepeatedInt32(message, &field, index) : of.GetInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return absl::StrCat(list ? of.GetRepeatedInt64(message, &field, index) : of.GetInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(list ? of.GetRepeatedUInt32(message, &field, index) : of.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return absl::StrCat(list ? of.GetRepeatedUInt64(message, &field, index) : of.GetUInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return ExactText(list ? of.GetRepeatedDouble(message, &field, index) : of.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return ExactText(
+          static_cast<double>(list ? of.GetRepeatedFloat(message, &field, index) : of.GetFloat(message, &field)));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return (list ? of.GetRepeatedBool(message, &field, index) : of.GetBool(message, &field)) ? "yes" : "no";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumShortName(*field.enum_type(),
+                           list ? of.GetRepeatedEnumValue(message, &field, index) : of.GetEnumValue(message, &field));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return OneLine(list ? of.GetRepeatedString(message, &field, index) : of.GetString(message, &field));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      break;
+  }
+  return "";
+}
+
+void AddFields(const Message& message, const std::string& prefix,
+               std::vector<std::pair<std::string, std::string>>& fields) {
+  const Reflection& of = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    const std::string name = absl::StrCat(prefix, field.name());
+    const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    if (field.is_repeated()) {
+      if (is_message) continue;
+      std::vector<std::string> values;
+      values.reserve(static_cast<size_t>(of.FieldSize(message, &field)));
+      for (int v = 0; v < of.FieldSize(message, &field); ++v) values.push_back(ValueText(message, field, v));
+      if (!values.empty()) fields.emplace_back(name, absl::StrJoin(values, ","));
+    } else if (field.has_presence() && !of.HasField(message, &field)) {
+      continue;
+    } else if (is_message) {
+      AddFields(of.GetMessage(message, &field), absl::StrCat(name, "."), fields);
+    } else {
+      fields.emplace_back(name, ValueText(message, field, -1));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> MessageFields(const Message& message) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  AddFields(message, "", fields);
+  return fields;
+}
+
+}  // namespace permafrost::client

@@ -1,0 +1,179 @@
+// What users ask of a job that is there: pause, resume, retry, update.
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "jobs/job_book.h"
+
+namespace permafrost::jobs {
+namespace {
+
+absl::Status Unfit(const Job& job, std::string_view why, std::string_view reason) {
+  return WithReason(absl::FailedPreconditionError(absl::StrCat("job ", job.id.value(), " ", AbslView(why))), reason,
+                    {{"job", job.id.value()}});
+}
+
+absl::Status CancellingError(const Job& job) {
+  return Unfit(job, "is being cancelled; once it is, it can be retried", "JOB_CANCELLING");
+}
+
+absl::Status UnreadableError(const Job& job) {
+  return Unfit(job, "has a record that cannot be read", "JOB_UNREADABLE");
+}
+
+// Of a job that is not active.
+absl::Status CheckEndedIsRetriable(const Job& job) {
+  if (job.unreadable) return UnreadableError(job);
+  if (job.state == JobState::kSucceeded) {
+    return Unfit(job, "has succeeded; only a job that failed or was cancelled can be retried", "JOB_SUCCEEDED");
+  }
+  return absl::OkStatus();
+}
+
+// Of one that is.
+absl::Status CheckActiveNeedsNoRetry(const Job& job) {
+  if (job.state == JobState::kPaused) return Unfit(job, "is paused; resume it", "JOB_PAUSED");
+  return job.state == JobState::kCancelling ? CancellingError(job) : absl::OkStatus();
+}
+
+void Apply(const JobUpdate& update, Job& job) {
+  if (update.priority) job.spec.priority = *update.priority;
+  if (update.labels) job.labels = *update.labels;
+  for (const auto& [key, value] : update.label_changes) {
+    if (value) {
+      job.labels[key] = *value;
+    } else {
+      job.labels.erase(key);
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status JobBook::SetPausing(ActiveJob& active, bool pausing) {
+  Job next = WithoutEpochs(active);
+  next.pausing = pausing;
+  PF_RETURN_IF_ERROR(store_->Update(next));
+  active.job.pausing = pausing;
+  hub_.Notify(next.id.value());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Job> JobBook::Pause(const JobId& id) {
+  absl::MutexLock lock(&mu_);
+  const auto it = active_.find(id);
+  if (it == active_.end()) {
+    PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id));
+    return EndedError(ended);
+  }
+  ActiveJob& active = it->second;
+  if (active.job.state == JobState::kCancelling) return CancellingError(active.job);
+  if (active.job.state == JobState::kRunning && !active.job.pausing) {
+    PF_RETURN_IF_ERROR(SetPausing(active, true));
+    active.live->RequestPause();
+  } else if (active.job.state == JobState::kQueued) {
+    Job next = Snapshot(active, 0);
+    next.state = JobState::kPaused;
+    next.trouble.retry_time = absl::InfinitePast();
+    AppendLog(id, telemetry::Severity::kInfo, absl::StrCat("paused after step ", next.progress.step));
+    PF_RETURN_IF_ERROR(Commit(active, std::move(next)));
+  }
+  return Snapshot(active, 0);
+}
+
+absl::StatusOr<Job> JobBook::Resume(const JobId& id) {
+  absl::MutexLock lock(&mu_);
+  const auto it = active_.find(id);
+  if (it == active_.end()) {
+    PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id));
+    return EndedError(ended);
+  }
+  ActiveJob& active = it->second;
+  if (active.job.state == JobState::kCancelling) return CancellingError(active.job);
+  if (active.job.pausing) {
+    PF_RETURN_IF_ERROR(SetPausing(active, false));
+    active.live->WithdrawPause();
+  } else if (active.job.state == JobState::kPaused) {
+    Job next = Snapshot(active, 0);
+    next.state = JobState::kQueued;
+    AppendLog(id, telemetry::Severity::kInfo, "queued again after a pause");
+    PF_RETURN_IF_ERROR(Commit(active, std::move(next)));
+    active.queued_at = clock_.Elapsed();
+    active.not_before = active.queued_at;
+    changed_.Set();
+  }
+  return Snapshot(active, 0);
+}
+
+absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id) const {
+  absl::MutexLock lock(&mu_);
+  if (const auto it = active_.find(id); it != active_.end()) {
+    PF_RETURN_IF_ERROR(CheckActiveNeedsNoRetry(it->second.job));
+    return std::nullopt;
+  }
+  PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, std::numeric_limits<int64_t>::max()));
+  PF_RETURN_IF_ERROR(CheckEndedIsRetriable(job));
+  return std::optional<Job>(std::move(job));
+}
+
+absl::StatusOr<Job> JobBook::Requeue(const JobId& id) {
+  Job queued;
+  {
+    absl::MutexLock lock(&mu_);
+    PF_ASSIGN_OR_RETURN(Job job, store_->Get(id));
+    PF_ASSIGN_OR_RETURN(std::vector<graphcache::Command> commands, store_->GetCacheCommands(id));
+    const JobState from = job.state;
+    job.state = JobState::kQueued;
+    job.end_time = absl::InfinitePast();
+    job.error.clear();
+    job.deaths = {};
+    job.trouble = {};
+    AppendLog(id, telemetry::Severity::kInfo, "queued again by a retry");
+    PF_RETURN_IF_ERROR(store_->Update(job));
+    CountJob(from, -1);
+    CountJob(job.state, +1);
+    queued = job;
+    TakeUp(std::move(job), std::move(commands));
+  }
+  changed_.Set();
+  hub_.Notify(id.value());
+  return queued;
+}
+
+absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update) {
+  Job next;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto it = active_.find(id);
+    if (it != active_.end()) {
+      next = Snapshot(it->second, 0);
+    } else {
+      PF_ASSIGN_OR_RETURN(next, store_->Get(id));
+    }
+    if (next.unreadable) return UnreadableError(next);
+    const std::string etag = EtagOf(next);
+    if (!update.etag.empty() && update.etag != etag) {
+      return WithReason(absl::AbortedError(absl::StrCat("job ", id.value(), " has changed since: its etag is ", etag,
+                                                        "; get it and try again")),
+                        "ETAG_MISMATCH", {{"job", id.value()}});
+    }
+    Apply(update, next);
+    Violations violations;
+    Validate(next.labels, "job.labels", violations);
+    ValidatePriority(next.spec.priority, "job.spec.priority", violations);
+    PF_RETURN_IF_ERROR(violations.ToStatus());
+    if (EtagOf(next) == etag) return next;
+    PF_RETURN_IF_ERROR(store_->Describe(next));
+    if (it != active_.end()) {
+      it->second.job.spec.priority = next.spec.priority;
+      it->second.job.labels = next.labels;
+    }
+  }
+  changed_.Set();
+  hub_.Notify(id.value());
+  return next;
+}
+
+}  // namespace permafrost::jobs
