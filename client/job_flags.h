@@ -45,6 +45,22 @@ struct FoldFlags {
   bool any() const { return folds || fold || seed; }
 };
 
+// What a job begins with, and what of it is not trained.
+struct WeightFlags {
+  std::optional<std::string> job, file, weights;
+  bool by_name = false;
+  std::vector<std::string> fixed;
+
+  bool any() const { return job || file || weights || by_name; }
+};
+
+// Of the optimizer, beside those that every job has.
+struct UpdateFlags {
+  std::optional<int64_t> plateau_patience, accumulate_steps;
+  std::optional<double> plateau_threshold, min_learning_rate, ema_decay;
+  std::optional<std::string> weight_decay_of;
+};
+
 // What flags say; it overrides the file.
 struct JobFlags {
   std::string file;
@@ -57,6 +73,8 @@ struct JobFlags {
   std::vector<double> class_weights;
   std::vector<std::string> metrics;
   FoldFlags folds;
+  WeightFlags weights;
+  UpdateFlags updates;
   BatchingFlags batching;
   NeighborFlags neighbors;
   CachePolicyFlags cache;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/convert_graph_cache.h"
+#include "api/convert_optimizer.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
 #include "api/text.h"
@@ -22,8 +23,6 @@ using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
 using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
 using Norms = WireEnum<v1::ModelSpec::Norm, nn::kNormNames>;
 using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
-using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>;
-using Schedules = WireEnum<v1::OptimizerSpec::Schedule, nn::kScheduleNames>;
 using Batchings = WireEnum<v1::Batching::Kind, data::kBatchingNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
@@ -143,17 +142,9 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
   if (train.model.level == nn::ModelLevel::kNode) ReadNumber(hops, train.model.num_layers);
   ReadModel(wire.model(), train.model, violations);
-  const v1::OptimizerSpec& optimizer = wire.optimizer();
-  Algorithms::Read(optimizer.algorithm(), "spec.optimizer.algorithm", train.optimizer.algorithm, violations);
-  ReadNumber(optimizer.learning_rate(), train.optimizer.learning_rate);
-  train.optimizer.weight_decay = optimizer.weight_decay();
-  train.optimizer.max_grad_norm = optimizer.max_grad_norm();
-  Schedules::Read(optimizer.schedule(), "spec.optimizer.schedule", train.optimizer.schedule, violations);
-  train.optimizer.warmup_steps = optimizer.warmup_steps();
-  train.optimizer.momentum = optimizer.momentum();
-  train.optimizer.nesterov = optimizer.nesterov();
-  train.optimizer.decay_epochs = optimizer.decay_epochs();
-  ReadNumber(optimizer.decay_factor(), train.optimizer.decay_factor);
+  ReadOptimizer(wire.optimizer(), train.optimizer, violations);
+  ReadInitFrom(wire.init_from(), train.init_from, violations);
+  train.fixed_parameters.assign(wire.fixed_parameters().begin(), wire.fixed_parameters().end());
   Losses::Read(wire.loss(), "spec.loss", train.loss, violations);
   train.class_weights.assign(wire.class_weights().begin(), wire.class_weights().end());
   MetricsFromWire(wire, train.metrics, violations);
@@ -177,18 +168,9 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   const train::TrainOptions& train = spec.train;
   wire.set_dataset(FormatDatasetName(train.dataset));
   ModelToWire(train.model, *wire.mutable_model());
-  wire.mutable_optimizer()->set_algorithm(Algorithms::ToWire(train.optimizer.algorithm));
-  wire.mutable_optimizer()->set_learning_rate(train.optimizer.learning_rate);
-  wire.mutable_optimizer()->set_weight_decay(train.optimizer.weight_decay);
-  wire.mutable_optimizer()->set_max_grad_norm(train.optimizer.max_grad_norm);
-  wire.mutable_optimizer()->set_schedule(Schedules::ToWire(train.optimizer.schedule));
-  wire.mutable_optimizer()->set_warmup_steps(train.optimizer.warmup_steps);
-  wire.mutable_optimizer()->set_momentum(train.optimizer.momentum);
-  wire.mutable_optimizer()->set_nesterov(train.optimizer.nesterov);
-  if (train.optimizer.schedule == nn::Schedule::kStep) {
-    wire.mutable_optimizer()->set_decay_epochs(train.optimizer.decay_epochs);
-    wire.mutable_optimizer()->set_decay_factor(train.optimizer.decay_factor);
-  }
+  OptimizerToWire(train.optimizer, *wire.mutable_optimizer());
+  if (train.init_from.given()) InitFromToWire(train.init_from, *wire.mutable_init_from());
+  for (const std::string& prefix : train.fixed_parameters) wire.add_fixed_parameters(ValidUtf8(prefix));
   wire.set_loss(Losses::ToWire(train.loss));
   wire.mutable_class_weights()->Add(train.class_weights.begin(), train.class_weights.end());
   for (const nn::Metric metric : train.metrics) wire.add_metrics(Metrics::ToWire(metric));

@@ -106,6 +106,7 @@ double RowBytes(const data::GraphSummary& graph) {
 RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph) {
   const auto hidden = static_cast<double>(options.model.hidden_channels), out = static_cast<double>(model.num_outputs);
   RunMemory memory;
+  AddCopies(options.optimizer, memory);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && options.nodes.layer_wise_evaluation) continue;
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);

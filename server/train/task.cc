@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "data/store/node_names.h"
 #include "train/graph_set_task.h"
+#include "train/initial_weights.h"
 #include "train/model_for.h"
 #include "train/node_model_for.h"
 #include "train/node_task.h"
@@ -42,10 +43,11 @@ std::vector<data::Split> SplitsOf(Mode mode) {
   return {data::Split::kValid, data::Split::kTest};
 }
 
-absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
-                                                   c10::Device device, int threads,
-                                                   const std::function<bool()>& keep_going,
-                                                   const PlanContext& context) {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Task>> MakeTask(const TrainOptions& options, const data::OpenedDataset& dataset,
+                                               c10::Device device, int threads, const std::function<bool()>& keep_going,
+                                               const PlanContext& context) {
   // Rows of another job's graph would take the memory that this one was admitted by.
   const bool samples =
       std::holds_alternative<std::shared_ptr<const data::Graph>>(dataset) && !options.nodes.fan_outs.empty();
@@ -57,6 +59,17 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
   const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
   if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device);
   return NodeTask::Create(options, graph, device, threads, keep_going, context);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
+                                                   c10::Device device, int threads,
+                                                   const std::function<bool()>& keep_going,
+                                                   const PlanContext& context) {
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<Task> task, MakeTask(options, dataset, device, threads, keep_going, context));
+  PF_RETURN_IF_ERROR(FixParameters(options, "spec.", task->tensors()));
+  return task;
 }
 
 absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, const MemoryLimits& limits,
