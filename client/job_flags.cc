@@ -104,6 +104,10 @@ void Override(const JobFlags& flags, v1::ModelSpec& model) {
   if (flags.residual) model.set_residual(true);
   if (flags.virtual_node) model.set_virtual_node(true);
   if (flags.normalize_features) model.set_normalize_features(true);
+  if (flags.node_inputs) {
+    model.set_node_inputs(
+        EnumOf<v1::ModelSpec::NodeInputs>(*v1::ModelSpec::NodeInputs_descriptor(), *flags.node_inputs));
+  }
 }
 
 void Override(const JobFlags& flags, v1::JobSpec& spec) {
@@ -220,6 +224,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command.add_flag("--virtual-node", flags.virtual_node, "Each graph of a set has a node that sees all of its nodes");
   command.add_flag("--normalize-features", flags.normalize_features,
                    "Node features of one large graph are divided by their row's sum of magnitudes");
+  AddEnumOption(command, "--node-inputs", flags.node_inputs, *v1::ModelSpec::NodeInputs_descriptor(),
+                "What a node of one large graph begins with (default features where there are some, else learned)");
   command.add_option("--epochs", flags.epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
       ->type_name("N");
   command

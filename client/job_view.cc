@@ -147,6 +147,10 @@ std::string ModelText(const v1::Job& job) {
   }
   if (model.virtual_node()) absl::StrAppend(&text, ", virtual node");
   if (model.normalize_features()) absl::StrAppend(&text, ", normalized features");
+  if (model.node_inputs() > v1::ModelSpec::NODE_INPUTS_FEATURES) {
+    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::NodeInputs_descriptor(), model.node_inputs()),
+                    " node inputs");
+  }
   if (model.input_dropout() > 0) absl::StrAppend(&text, ", input dropout ", ExactText(model.input_dropout()));
   if (model.dropout() > 0) absl::StrAppend(&text, ", dropout ", ExactText(model.dropout()));
   return text;

@@ -21,6 +21,7 @@ using Metrics = WireEnum<v1::Metric, nn::kMetricNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
 using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
 using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
+using NodeInputs = WireEnum<v1::ModelSpec::NodeInputs, nn::kNodeInputsNames>;
 using Norms = WireEnum<v1::ModelSpec::Norm, nn::kNormNames>;
 using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
 using Batchings = WireEnum<v1::Batching::Kind, data::kBatchingNames>;
@@ -110,6 +111,7 @@ void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& v
   model.residual = wire.residual();
   model.virtual_node = wire.virtual_node();
   model.normalize_features = wire.normalize_features();
+  NodeInputs::Read(wire.node_inputs(), "spec.model.node_inputs", model.node_inputs, violations);
 }
 
 void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
@@ -126,6 +128,7 @@ void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
   wire.set_jumping_knowledge(JumpingKnowledges::ToWire(model.jumping_knowledge));
   wire.set_virtual_node(model.virtual_node);
   wire.set_normalize_features(model.normalize_features);
+  wire.set_node_inputs(NodeInputs::ToWire(model.node_inputs));
 }
 
 jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOptions& default_graph_cache,

@@ -29,6 +29,7 @@ struct Schema {
     a("jumping_knowledge", m.jumping_knowledge, nn::kJumpingKnowledgeNames);
     a("virtual_node", m.virtual_node);
     a("normalize_features", m.normalize_features);
+    a("node_inputs", m.node_inputs, nn::kNodeInputsNames);
     a("lowering", m.lowering, nn::kLoweringNames);
   }
 

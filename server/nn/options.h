@@ -134,6 +134,15 @@ enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
+// What a node of one large graph begins with: its features; a row of weights of its own, which are trained; 1 in the
+// column of its number of in-edges; or 1. kAuto: features where there are some, else learned.
+enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
+inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
+                                                             {NodeInputs::kFeatures, "features"},
+                                                             {NodeInputs::kLearned, "learned"},
+                                                             {NodeInputs::kDegree, "degree"},
+                                                             {NodeInputs::kConstant, "constant"}}}};
+
 // Of a job that names its dataset and nothing else.
 struct LevelDefaults {
   Architecture architecture;
@@ -158,8 +167,9 @@ struct ModelOptions {
   Norm norm = Norm::kBatch;
   bool residual = false;  // a layer's input is added to its output, where both are as wide
   JumpingKnowledge jumping_knowledge = JumpingKnowledge::kLast;
-  bool virtual_node = false;        // of graphs: a node that all of a graph's nodes see, and that sees all
-  bool normalize_features = false;  // of nodes: each row of features is divided by the sum of its magnitudes
+  bool virtual_node = false;                   // of graphs: a node that all of a graph's nodes see, and that sees all
+  bool normalize_features = false;             // of nodes: each row of features is divided by the sum of its magnitudes
+  NodeInputs node_inputs = NodeInputs::kAuto;  // of nodes
   Lowering lowering = Lowering::kAuto;
   bool operator==(const ModelOptions&) const = default;
 };

@@ -10,6 +10,7 @@
 #include "base/string_view.h"
 #include "nn/models/registry.h"
 #include "train/block_rungs.h"
+#include "train/node_features.h"
 #include "train/run_memory.h"
 
 namespace permafrost::train {
@@ -152,8 +153,10 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
           .seed = options.seed};
 }
 
-absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
+absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& stored,
                                                   const MemoryLimits& limits, std::string_view prefix) {
+  const nn::NodeInputs inputs = NodeInputsOf(options.model.node_inputs, stored);
+  const data::GraphSummary summary = WithNodeInputs(inputs, stored);
   Violations violations;
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   if (options.model.level != nn::ModelLevel::kNode || !nn::TraitsOf(options.model.architecture).of_nodes) {
@@ -164,7 +167,8 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
     return violations.ToStatus();
   }
   if (summary.node_features.type == data::DataType::kNone || summary.node_features.width == 0) {
-    violations.Add(dataset_field, "its nodes have no features; at least one feature column is needed");
+    violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
+                   "the dataset's nodes have no features; accepted: learned, degree, constant");
   }
   if (summary.split_nodes[static_cast<size_t>(data::Split::kTrain)] == 0) {
     violations.Add(dataset_field, "its train split is empty; at least one node is needed");
@@ -175,11 +179,12 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
   }
   CheckLabels(options, summary, dataset_field, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  nn::NodeModelOptions model{.model = options.model,
-                             .in_channels = summary.node_features.width,
-                             .num_outputs = options.loss == nn::Loss::kCrossEntropy
-                                                ? static_cast<int64_t>(summary.max_label) + 1
-                                                : summary.num_targets};
+  nn::NodeModelOptions model{
+      .model = options.model,
+      .in_channels = inputs == nn::NodeInputs::kLearned ? options.model.hidden_channels : summary.node_features.width,
+      .num_outputs =
+          options.loss == nn::Loss::kCrossEntropy ? static_cast<int64_t>(summary.max_label) + 1 : summary.num_targets,
+      .embedded_columns = inputs == nn::NodeInputs::kLearned ? summary.nodes : 0};
   CheckFits(MemoryOf(options, model, summary), limits,
             options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());

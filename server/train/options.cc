@@ -119,6 +119,7 @@ void CheckModelFits(const nn::ModelOptions& model, FieldChecker& check) {
   refuse("virtual_node", of_nodes && model.virtual_node);
   refuse("input_dropout", !of_nodes && model.input_dropout != 0);
   refuse("normalize_features", !of_nodes && model.normalize_features);
+  refuse("node_inputs", !of_nodes && model.node_inputs != defaults.node_inputs);
 }
 
 void CheckModel(const TrainOptions& options, FieldChecker& check) {
@@ -202,10 +203,13 @@ void CheckSchedule(const nn::OptimizerOptions& o, FieldChecker& check) {
     return;
   }
   check.InRange("optimizer.plateau_patience", o.plateau_patience, 0, 1'000'000);
-  if (const double t = o.plateau_threshold; !(t >= 0 && t < 1)) {
-    check.Add("optimizer.plateau_threshold", absl::StrCat(t, " is not a number of at least 0 and below 1"));
+  // NaN is within no bounds.
+  const double threshold = o.plateau_threshold, least = o.min_learning_rate;
+  const bool is_part = threshold >= 0 && threshold < 1, is_below = least >= 0 && least < o.learning_rate;
+  if (!is_part) {
+    check.Add("optimizer.plateau_threshold", absl::StrCat(threshold, " is not a number of at least 0 and below 1"));
   }
-  if (const double least = o.min_learning_rate; !(least >= 0 && least < o.learning_rate)) {
+  if (!is_below) {
     check.Add("optimizer.min_learning_rate",
               absl::StrCat(least, " is not a number of at least 0 and below learning_rate, ", o.learning_rate));
   }
@@ -216,7 +220,8 @@ void CheckUpdates(const nn::OptimizerOptions& o, FieldChecker& check) {
   if (o.weight_decay_of != nn::WeightDecayOf::kAll && o.weight_decay == 0) {
     check.Add("optimizer.weight_decay_of", "is given without weight_decay; accepted: with one above 0");
   }
-  if (!(o.ema_decay >= 0 && o.ema_decay < 1)) {
+  const bool is_part = o.ema_decay >= 0 && o.ema_decay < 1;  // NaN is none
+  if (!is_part) {
     check.Add("optimizer.ema_decay", absl::StrCat(o.ema_decay, " is not a number of at least 0 and below 1"));
   }
   check.InRange("optimizer.accumulate_steps", o.accumulate_steps, 1, 65'536);

@@ -11,6 +11,7 @@
 #include "base/string_view.h"
 #include "train/artifacts.h"
 #include "train/initial_weights.h"
+#include "train/node_features.h"
 
 namespace permafrost::train {
 namespace {
@@ -39,6 +40,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
                           request.options, request.dataset, backend.device(), threads,
                           [&context] { return context.stop_requested() == StopRequest::kNone; }, plan_context));
   if (!task->reading().empty()) context.Log(LogLevel::kInfo, task->reading());
+  if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset)) {
+    const std::string inputs = TellNodeInputs(request.options.model.node_inputs, (*graph)->summary());
+    if (!inputs.empty()) context.Log(LogLevel::kInfo, inputs);
+  }
   std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   return trainer;

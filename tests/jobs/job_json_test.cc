@@ -97,7 +97,8 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
                       .residual = true,
                       .jumping_knowledge = nn::JumpingKnowledge::kMax,
                       .virtual_node = true,
-                      .normalize_features = true};
+                      .normalize_features = true,
+                      .node_inputs = nn::NodeInputs::kDegree};
   spec.train.dataset = DatasetId("products");
   spec.train.loss = nn::Loss::kBce;
   spec.train.class_weights = {0.1, 2.0 / 3};

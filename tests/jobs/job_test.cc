@@ -137,6 +137,8 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
        [](JobSpec& s) { s.train.model.input_dropout = 0.5; }},
       {"spec.model.normalize_features", "accepted: for one large graph",
        [](JobSpec& s) { s.train.model.normalize_features = true; }},
+      {"spec.model.node_inputs", "accepted: for one large graph",
+       [](JobSpec& s) { s.train.model.node_inputs = nn::NodeInputs::kLearned; }},
       {"spec.patience", "-1", [](JobSpec& s) { s.train.patience = -1; }},
       {"spec.optimizer.momentum", "1.5", [](JobSpec& s) { s.train.optimizer.momentum = 1.5; }},
       {"spec.optimizer.momentum", "adam; accepted: for sgd", [](JobSpec& s) { s.train.optimizer.momentum = 0.5; }},

@@ -174,6 +174,19 @@ inline void AddNodeCases(const nn::ModelTraits& model, std::vector<StepCase>& ca
     cases.push_back(
         {name + " on the whole graph, sparse, " + parts.name, TinyGraphOptions{.sparse = true}, options, true});
   }
+  if (model.architecture == nn::Architecture::kSage || model.architecture == nn::Architecture::kGcn) {
+    TrainOptions learned = dropout, degree = plain;
+    learned.model.input_dropout = 0.2;
+    degree.model.node_inputs = nn::NodeInputs::kDegree;
+    degree.nodes = whole.nodes;
+    cases.push_back({name + ", learned inputs, dropout", TinyGraphOptions{.features = false}, learned});
+    cases.push_back({name + " on the whole graph, degrees", TinyGraphOptions{.features = false}, degree, true});
+    degree.nodes = plain.nodes;
+    degree.model.node_inputs = nn::NodeInputs::kConstant;
+    cases.push_back({name + ", constant inputs", TinyGraphOptions{.features = false}, degree});
+    learned.nodes = whole.nodes;
+    cases.push_back({name + " on the whole graph, learned inputs", TinyGraphOptions{.features = false}, learned, true});
+  }
   if (model.architecture == nn::Architecture::kGcn) AddUpdateCases(name, TinyGraphOptions{}, dropout, cases);
   AddLowerings(name, TinyGraphOptions{}, dropout, cases);
 }
