@@ -173,7 +173,7 @@ TEST(JobSpec, WeightsOfAFileAndTheDecayOfTheFirstLayerRoundTrip) {
   EXPECT_EQ(FromWire(request)->spec, job.spec);
   request.mutable_spec()->mutable_init_from()->set_job("first");
   const auto refused = FromWire(request);
-  EXPECT_THAT(refused.status().message(), testing::HasSubstr("spec.init_from.job: 'first'"));
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("spec.init_from.job: \"first\" is n"));
 }
 
 TEST(JobSpec, RoundTripsEveryEnumValue) {
