@@ -140,7 +140,7 @@ TEST_F(JobCommandTest, WhatWeightsBeginWithAndHowTheyChangeGoesToTheWire) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(Run({"job", "submit", "--dataset", "zinc", "--init-file", "/data/../w.safetensors"}).exit_code, 0);
   ASSERT_EQ(requests.seen().size(), 2u);
-  const v1::JobSpec &sent = requests.seen()[0].spec(), &of_file = requests.seen()[1].spec();
+  const v1::JobSpec sent = requests.seen()[0].spec(), of_file = requests.seen()[1].spec();
   EXPECT_EQ(sent.optimizer().ShortDebugString(),
             "schedule: SCHEDULE_PLATEAU plateau_patience: 0 plateau_threshold: 0.01 min_learning_rate: 1e-05 "
             "weight_decay_of: WEIGHT_DECAY_OF_FIRST_LAYER ema_decay: 0.999 accumulate_steps: 4");
