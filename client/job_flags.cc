@@ -7,6 +7,7 @@
 #include "client/defaults.h"
 #include "client/format.h"
 #include "client/spec_file.h"
+#include "client/weight_flags.h"
 
 namespace permafrost::client {
 namespace {
@@ -103,6 +104,10 @@ void Override(const JobFlags& flags, v1::ModelSpec& model) {
   if (flags.residual) model.set_residual(true);
   if (flags.virtual_node) model.set_virtual_node(true);
   if (flags.normalize_features) model.set_normalize_features(true);
+  if (flags.node_inputs) {
+    model.set_node_inputs(
+        EnumOf<v1::ModelSpec::NodeInputs>(*v1::ModelSpec::NodeInputs_descriptor(), *flags.node_inputs));
+  }
 }
 
 void Override(const JobFlags& flags, v1::JobSpec& spec) {
@@ -141,6 +146,8 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (!flags.metrics.empty()) spec.clear_metrics();
   for (const std::string& metric : flags.metrics)
     spec.add_metrics(EnumOf<v1::Metric>(*v1::Metric_descriptor(), metric));
+  Override(flags.updates, optimizer);
+  Override(flags.weights, spec);
   if (flags.folds.any()) Override(flags.folds, *spec.mutable_cross_validation());
   if (flags.batching.any()) Override(flags.batching, *spec.mutable_batching());
   if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
@@ -218,6 +225,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command.add_flag("--virtual-node", flags.virtual_node, "Each graph of a set has a node that sees all of its nodes");
   command.add_flag("--normalize-features", flags.normalize_features,
                    "Node features of one large graph are divided by their row's sum of magnitudes");
+  AddEnumOption(command, "--node-inputs", flags.node_inputs, *v1::ModelSpec::NodeInputs_descriptor(),
+                "What a node of one large graph begins with (default features where there are some, else learned)");
   command.add_option("--epochs", flags.epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
       ->type_name("N");
   command
@@ -240,7 +249,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
                 absl::StrCat("How the learning rate changes (", schedule, ")"));
   command
       .add_option("--warmup-steps", flags.warmup_steps,
-                  absl::StrCat("Steps over which the learning rate rises from 0 (", warmup, ")"))
+                  absl::StrCat("Updates over which the learning rate rises from 0 (", warmup, ")"))
       ->type_name("N");
   command.add_option("--momentum", flags.momentum, absl::StrCat("Momentum of sgd, 0 <= X < 1 (", momentum, ")"))
       ->type_name("X");
@@ -251,8 +260,11 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       ->type_name("N");
   command
       .add_option("--decay-factor", flags.decay_factor,
-                  absl::StrCat("Of --schedule step: what the learning rate is multiplied with (", decay_factor, ")"))
+                  absl::StrCat("Of --schedule step and plateau: what the learning rate is multiplied with (",
+                               decay_factor, ")"))
       ->type_name("X");
+  AddUpdateOptions(command, flags.updates);
+  AddWeightOptions(command, flags.weights);
   AddEnumOption(command, "--loss", flags.loss, *v1::JobSpec::Loss_descriptor(), absl::StrCat("Loss (", loss, ")"));
   command.add_option("--class-weights", flags.class_weights, "Weight of each class, for cross-entropy and bce")
       ->delimiter(',')

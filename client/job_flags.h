@@ -46,10 +46,27 @@ struct FoldFlags {
   bool any() const { return folds || fold || seed; }
 };
 
+// What a job begins with, and what of it is not trained.
+struct WeightFlags {
+  std::optional<std::string> job, file, weights;
+  bool by_name = false;
+  std::vector<std::string> fixed;
+
+  bool any() const { return job || file || weights || by_name; }
+};
+
+// Of the optimizer, beside those that every job has.
+struct UpdateFlags {
+  std::optional<int64_t> plateau_patience, accumulate_steps;
+  std::optional<double> plateau_threshold, min_learning_rate, ema_decay;
+  std::optional<std::string> weight_decay_of;
+};
+
 // What flags say; it overrides the file.
 struct JobFlags {
   std::string file;
-  std::optional<std::string> dataset, model, pooling, lowering, norm, jumping_knowledge, optimizer, schedule, loss;
+  std::optional<std::string> dataset, model, pooling, lowering, norm, jumping_knowledge, node_inputs, optimizer,
+      schedule, loss;
   std::optional<int32_t> hidden, layers, heads, priority, checkpoint_keep;
   std::optional<int64_t> epochs, patience, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps, decay_epochs;
   std::optional<uint64_t> seed;
@@ -58,6 +75,8 @@ struct JobFlags {
   std::vector<double> class_weights;
   std::vector<std::string> metrics;
   FoldFlags folds;
+  WeightFlags weights;
+  UpdateFlags updates;
   BatchingFlags batching;
   NeighborFlags neighbors;
   LinkFlags links;

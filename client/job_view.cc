@@ -160,6 +160,10 @@ std::string ModelText(const v1::Job& job) {
   }
   if (model.virtual_node()) absl::StrAppend(&text, ", virtual node");
   if (model.normalize_features()) absl::StrAppend(&text, ", normalized features");
+  if (model.node_inputs() > v1::ModelSpec::NODE_INPUTS_FEATURES) {
+    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::NodeInputs_descriptor(), model.node_inputs()),
+                    " node inputs");
+  }
   if (model.input_dropout() > 0) absl::StrAppend(&text, ", input dropout ", ExactText(model.input_dropout()));
   if (model.dropout() > 0) absl::StrAppend(&text, ", dropout ", ExactText(model.dropout()));
   return text;
@@ -169,6 +173,10 @@ std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
   std::string text =
       absl::StrCat(EnumShortName(*v1::OptimizerSpec::Algorithm_descriptor(), optimizer.algorithm()), ", learning rate ",
                    ExactText(optimizer.learning_rate()), ", weight decay ", ExactText(optimizer.weight_decay()));
+  if (optimizer.weight_decay_of() > v1::OptimizerSpec::WEIGHT_DECAY_OF_ALL) {
+    absl::StrAppend(&text, " of ",
+                    EnumShortName(*v1::OptimizerSpec::WeightDecayOf_descriptor(), optimizer.weight_decay_of()));
+  }
   if (optimizer.momentum() > 0) {
     absl::StrAppend(&text, ", ", optimizer.nesterov() ? "Nesterov's " : "", "momentum ",
                     ExactText(optimizer.momentum()));
@@ -181,13 +189,30 @@ std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
     absl::StrAppend(&text, " (times ", ExactText(optimizer.decay_factor()), " after every ",
                     CountText(optimizer.decay_epochs()), " epochs)");
   }
+  if (optimizer.schedule() == v1::OptimizerSpec::SCHEDULE_PLATEAU) {
+    absl::StrAppend(&text, " (times ", ExactText(optimizer.decay_factor()), " after more than ",
+                    CountText(optimizer.plateau_patience()), " epochs without a better validation)");
+  }
   if (optimizer.warmup_steps() > 0) {
     absl::StrAppend(&text, ", ", CountText(optimizer.warmup_steps()), " steps of warm-up");
   }
   if (optimizer.max_grad_norm() > 0) {
     absl::StrAppend(&text, ", gradients clipped to norm ", ExactText(optimizer.max_grad_norm()));
   }
+  if (optimizer.accumulate_steps() > 1) {
+    absl::StrAppend(&text, ", ", CountText(optimizer.accumulate_steps()), " batches an update");
+  }
+  if (optimizer.ema_decay() > 0) {
+    absl::StrAppend(&text, ", averages of the weights with decay ", ExactText(optimizer.ema_decay()));
+  }
   return text;
+}
+
+std::string InitText(const v1::InitFrom& from) {
+  const std::string how = from.by_name() ? ", those that fit by name" : "";
+  if (from.job().empty()) return absl::StrCat("the weights of ", OneLine(from.file()), how);
+  return absl::StrCat("the ", EnumShortName(*v1::InitFrom::Weights_descriptor(), from.weights()), " weights of job ",
+                      OneLine(StripCollection("jobs", from.job())), how);
 }
 
 std::string CheckpointText(const v1::Job& job) {
@@ -358,6 +383,10 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
       {"checkpoints", CheckpointText(job)},
   };
   if (!job.labels().empty()) fields.push_back({"labels", OneLine(LabelsText(job.labels()))});
+  if (spec.has_init_from()) fields.push_back({"begins with", InitText(spec.init_from())});
+  if (spec.fixed_parameters_size() > 0) {
+    fields.push_back({"not trained", OneLine(absl::StrJoin(spec.fixed_parameters(), ", "))});
+  }
   if (spec.cross_validation().folds() > 0) {
     const v1::CrossValidation& folds = spec.cross_validation();
     fields.push_back({"fold", absl::StrCat(folds.fold(), " of ", folds.folds(), ", seed ", folds.seed())});

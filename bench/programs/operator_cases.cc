@@ -237,8 +237,8 @@ OperatorCase AdamCase(int64_t width) {
   };
   return {"adam_" + std::to_string(width), "4 layers of " + Shape({width, width}),
           [state = make()] {
-            AdamStepAll(state->parameters, state->gradients, state->first, state->second, state->step, state->rate, 0,
-                        false);
+            AdamStepAll(state->parameters, state->gradients, state->first, state->second, state->step, state->rate,
+                        std::vector<double>(state->parameters.size()), false);
           },
           [state = make()] {
             state->step.add_(1);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/convert_graph_cache.h"
 #include "api/convert_job_verbs.h"
+#include "api/convert_optimizer.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
 #include "api/text.h"
@@ -21,10 +22,9 @@ using Metrics = WireEnum<v1::Metric, nn::kMetricNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
 using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
 using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
+using NodeInputs = WireEnum<v1::ModelSpec::NodeInputs, nn::kNodeInputsNames>;
 using Norms = WireEnum<v1::ModelSpec::Norm, nn::kNormNames>;
 using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
-using Algorithms = WireEnum<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>;
-using Schedules = WireEnum<v1::OptimizerSpec::Schedule, nn::kScheduleNames>;
 using Batchings = WireEnum<v1::Batching::Kind, data::kBatchingNames>;
 using NegativeSamplings = WireEnum<v1::LinkPrediction::NegativeSampling, data::kNegativeSamplingNames>;
 using Decoders = WireEnum<v1::LinkPrediction::Decoder, nn::kLinkScoreNames>;
@@ -137,6 +137,7 @@ void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& v
   model.residual = wire.residual();
   model.virtual_node = wire.virtual_node();
   model.normalize_features = wire.normalize_features();
+  NodeInputs::Read(wire.node_inputs(), "spec.model.node_inputs", model.node_inputs, violations);
 }
 
 void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
@@ -153,6 +154,7 @@ void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
   wire.set_jumping_knowledge(JumpingKnowledges::ToWire(model.jumping_knowledge));
   wire.set_virtual_node(model.virtual_node);
   wire.set_normalize_features(model.normalize_features);
+  wire.set_node_inputs(NodeInputs::ToWire(model.node_inputs));
 }
 
 jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOptions& default_graph_cache,
@@ -169,17 +171,9 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
   if (train.model.level == nn::ModelLevel::kNode) ReadNumber(hops, train.model.num_layers);
   ReadModel(wire.model(), train.model, violations);
-  const v1::OptimizerSpec& optimizer = wire.optimizer();
-  Algorithms::Read(optimizer.algorithm(), "spec.optimizer.algorithm", train.optimizer.algorithm, violations);
-  ReadNumber(optimizer.learning_rate(), train.optimizer.learning_rate);
-  train.optimizer.weight_decay = optimizer.weight_decay();
-  train.optimizer.max_grad_norm = optimizer.max_grad_norm();
-  Schedules::Read(optimizer.schedule(), "spec.optimizer.schedule", train.optimizer.schedule, violations);
-  train.optimizer.warmup_steps = optimizer.warmup_steps();
-  train.optimizer.momentum = optimizer.momentum();
-  train.optimizer.nesterov = optimizer.nesterov();
-  train.optimizer.decay_epochs = optimizer.decay_epochs();
-  ReadNumber(optimizer.decay_factor(), train.optimizer.decay_factor);
+  ReadOptimizer(wire.optimizer(), train.optimizer, violations);
+  ReadInitFrom(wire.init_from(), train.init_from, violations);
+  train.fixed_parameters.assign(wire.fixed_parameters().begin(), wire.fixed_parameters().end());
   if (wire.has_link_prediction()) {
     train.links = LinksFromWire(wire.link_prediction(), violations);
     train.loss = nn::Loss::kBce;
@@ -207,18 +201,9 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   const train::TrainOptions& train = spec.train;
   wire.set_dataset(FormatDatasetName(train.dataset));
   ModelToWire(train.model, *wire.mutable_model());
-  wire.mutable_optimizer()->set_algorithm(Algorithms::ToWire(train.optimizer.algorithm));
-  wire.mutable_optimizer()->set_learning_rate(train.optimizer.learning_rate);
-  wire.mutable_optimizer()->set_weight_decay(train.optimizer.weight_decay);
-  wire.mutable_optimizer()->set_max_grad_norm(train.optimizer.max_grad_norm);
-  wire.mutable_optimizer()->set_schedule(Schedules::ToWire(train.optimizer.schedule));
-  wire.mutable_optimizer()->set_warmup_steps(train.optimizer.warmup_steps);
-  wire.mutable_optimizer()->set_momentum(train.optimizer.momentum);
-  wire.mutable_optimizer()->set_nesterov(train.optimizer.nesterov);
-  if (train.optimizer.schedule == nn::Schedule::kStep) {
-    wire.mutable_optimizer()->set_decay_epochs(train.optimizer.decay_epochs);
-    wire.mutable_optimizer()->set_decay_factor(train.optimizer.decay_factor);
-  }
+  OptimizerToWire(train.optimizer, *wire.mutable_optimizer());
+  if (train.init_from.given()) InitFromToWire(train.init_from, *wire.mutable_init_from());
+  for (const std::string& prefix : train.fixed_parameters) wire.add_fixed_parameters(ValidUtf8(prefix));
   wire.set_loss(Losses::ToWire(train.loss));
   wire.mutable_class_weights()->Add(train.class_weights.begin(), train.class_weights.end());
   for (const nn::Metric metric : train.metrics) wire.add_metrics(Metrics::ToWire(metric));

@@ -72,6 +72,7 @@ class JsonWriter {
   void operator()(const char* name, const std::vector<T>& values) {
     object_[name] = values;
   }
+  void operator()(const char* name, const std::vector<std::string>& values) { object_[name] = values; }
   void operator()(const char* name, const std::vector<double>& values) {
     nlohmann::json list = nlohmann::json::array();
     for (const double value : values) list.push_back(Number(value));
@@ -168,6 +169,9 @@ class JsonReader {
     if (field == nullptr) return;
     values.clear();
     for (const nlohmann::json& element : Checked(name, *field)) values.push_back(element.get<T>());
+  }
+  void operator()(const char* name, std::vector<std::string>& values) {
+    if (const nlohmann::json* field = Find(name)) Checked(name, *field).get_to(values);
   }
   void operator()(const char* name, std::vector<double>& values) {
     const nlohmann::json* field = Find(name);

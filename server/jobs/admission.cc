@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/string_view.h"
+#include "jobs/initial_weights.h"
 #include "jobs/job_id.h"
 #include "jobs/job_log_text.h"
 #include "telemetry/log.h"
@@ -56,8 +57,9 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   book_.Reserve(job);
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_RETURN_IF_ERROR(CheckDataset(job.spec));
+  PF_ASSIGN_OR_RETURN(const std::string initial_weights, ReadInitialWeights(job.spec));
   if (request.validate_only) return job;
-  return Admit(std::move(job));
+  return Admit(std::move(job), initial_weights);
 }
 
 absl::Status Admission::Check(const JobSpec& spec) const {
@@ -136,11 +138,25 @@ absl::Status Admission::CheckDataset(const JobSpec& spec) const {
   return absl::IsInvalidArgument(fits) ? fits : absl::OkStatus();
 }
 
-absl::StatusOr<Job> Admission::Admit(Job job) {
+absl::StatusOr<std::string> Admission::ReadInitialWeights(const JobSpec& spec) const {
+  const train::InitialWeights& from = spec.train.init_from;
+  if (!from.given()) return "";
+  PF_ASSIGN_OR_RETURN(const std::filesystem::path path,
+                      from.job.empty() ? FindWeightsFile(from.file, catalog_) : FindWeightsOfJob(from, book_));
+  PF_ASSIGN_OR_RETURN(std::string file, ReadFile(path));
+  PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
+  PF_RETURN_IF_ERROR(runner_.CheckInitialWeights(spec.train, *dataset.summary, file, "spec."));
+  return file;
+}
+
+absl::StatusOr<Job> Admission::Admit(Job job, const std::string& initial_weights) {
   // Directory and first log line before the row: a crash in between leaves a stray directory, which the next start sets
   // aside, and never a job on record without its files.
   PF_RETURN_IF_ERROR(book_.files().Make(job.id));
   absl::Cleanup remove_directory = [this, id = job.id] { RemoveAll(book_.files().Directory(id)).IgnoreError(); };
+  if (!initial_weights.empty()) {
+    PF_RETURN_IF_ERROR(WriteFileAtomic(book_.files().Directory(job.id) / train::kInitialWeightsFile, initial_weights));
+  }
   {
     PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log, book_.OpenLog(job.id));
     log->Write(telemetry::Severity::kInfo, SubmittedLine(job));

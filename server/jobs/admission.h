@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -34,7 +35,9 @@ class Admission {
   absl::StatusOr<std::optional<Job>> FindRepeated(const CreateRequest& request) const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
   absl::Status CheckDataset(const JobSpec& spec) const;
-  absl::StatusOr<Job> Admit(Job job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The file of the weights that the job begins with, checked; empty: it begins with drawn ones.
+  absl::StatusOr<std::string> ReadInitialWeights(const JobSpec& spec) const;
+  absl::StatusOr<Job> Admit(Job job, const std::string& initial_weights) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   JobBook& book_;
   data::Catalog& catalog_;

@@ -31,6 +31,7 @@ struct Schema {
     a("jumping_knowledge", m.jumping_knowledge, nn::kJumpingKnowledgeNames);
     a("virtual_node", m.virtual_node);
     a("normalize_features", m.normalize_features);
+    a("node_inputs", m.node_inputs, nn::kNodeInputsNames);
     a("lowering", m.lowering, nn::kLoweringNames);
   }
 
@@ -46,6 +47,12 @@ struct Schema {
     a("nesterov", o.nesterov);
     a("decay_epochs", o.decay_epochs);
     a("decay_factor", o.decay_factor);
+    a("plateau_patience", o.plateau_patience);
+    a("plateau_threshold", o.plateau_threshold);
+    a("min_learning_rate", o.min_learning_rate);
+    a("weight_decay_of", o.weight_decay_of, nn::kWeightDecayOfNames);
+    a("ema_decay", o.ema_decay);
+    a("accumulate_steps", o.accumulate_steps);
   }
 
   template <class A>
@@ -103,6 +110,14 @@ struct Schema {
   }
 
   template <class A>
+  static void Fields(A& a, typename A::template Visited<train::InitialWeights>& w) {
+    a("job", w.job);
+    a("file", w.file);
+    a("weights", w.weights, train::kJobWeightsNames);
+    a("by_name", w.by_name);
+  }
+
+  template <class A>
   static void Fields(A& a, typename A::template Visited<JobSpec>& s) {
     a("dataset", s.train.dataset);
     a("model", s.train.model);
@@ -120,6 +135,8 @@ struct Schema {
     a("batching", s.train.batching);
     a("cross_validation", s.train.cross_validation);
     a("links", s.train.links);
+    a("init_from", s.train.init_from);
+    a("fixed_parameters", s.train.fixed_parameters);
     a("priority", s.priority);
   }
 

@@ -14,7 +14,8 @@
 
 namespace permafrost::nn {
 
-// The learning rate of the step after `step` steps of `epochs` with `steps_per_epoch` each: warm-up, then the schedule.
+// The learning rate of the update after `step` updates of `epochs` with `steps_per_epoch` each: warm-up, then the
+// schedule. Of kPlateau `options.learning_rate` is what it has fallen to.
 double LearningRateAt(const OptimizerOptions& options, int64_t step, int64_t steps_per_epoch, int64_t epochs);
 
 // Gradients scaled down so that their norm over all of them is at most `max_norm`, as torch.nn.utils.clip_grad_norm_
@@ -31,24 +32,42 @@ class Optimizer {
   Optimizer(const OptimizerOptions& options, const std::vector<NamedTensor>& parameters);
 
   // One update. `gradients`: one for each parameter, in their order and of their shapes; scaled down first where
-  // max_grad_norm says so.
+  // max_grad_norm says so. With accumulate_steps above 1: the update is made where a group ends, by the mean of the
+  // group's gradients.
   void Step(std::vector<at::Tensor> gradients);
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   double learning_rate() const;
   // Takes effect at the next Step, captured or not.
   void SetLearningRate(double learning_rate);
-  // Moments ("exp_avg.NAME", "exp_avg_sq.NAME"), or SGD's "momentum.NAME", the step count ("step") and the learning
-  // rate
-  // ("learning_rate").
+  // Whether the next Step is the last one of a group of batches; takes effect as the learning rate does. Of no meaning
+  // where accumulate_steps is 1.
+  void SetEndsGroup(bool ends);
+  // Running averages of the parameters after each update, in their order: of the first update the parameters
+  // themselves, then average += (1 - ema_decay) * (parameter - average). Empty where ema_decay is 0.
+  const std::vector<at::Tensor>& averages() const { return averages_; }
+  // Whether there was an update, before which they have no meaning. Waits for the device.
+  bool has_averages() const { return !averages_.empty() && step_.item().toDouble() > 0; }
+  // Moments ("exp_avg.NAME", "exp_avg_sq.NAME"), or SGD's "momentum.NAME", the number of updates ("step") and the
+  // learning rate ("learning_rate"). Where there are some: averages ("average.NAME"); of the group so far the sums of
+  // gradients ("gradient_sum.NAME"), the batches ("group_batches"), and whether it ends ("ends_group").
   const std::vector<NamedTensor>& state() const { return state_; }
 
  private:
-  void StepSgd(const std::vector<at::Tensor>& gradients);
+  void CheckGradients(std::vector<at::Tensor>& gradients) const;
+  bool accumulates() const { return options_.accumulate_steps > 1; }
+  std::vector<at::Tensor> AddToGroup(const std::vector<at::Tensor>& gradients);
+  void EndGroup();
+  void Update(const std::vector<at::Tensor>& gradients);
+  // By PyTorch's kernels, whether a group ends or not; of the parameters with these places.
+  void UpdateByTorch(const std::vector<at::Tensor>& gradients, const std::vector<size_t>& places, double weight_decay);
+  void UpdateElsewhere(const std::vector<at::Tensor>& gradients);
+  void Average();
 
   OptimizerOptions options_;
-  std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_, momenta_, steps_;
-  at::Tensor step_, learning_rate_;
+  std::vector<at::Tensor> parameters_, exp_avgs_, exp_avg_sqs_, momenta_, averages_, gradient_sums_;
+  std::vector<double> weight_decays_;  // of each parameter
+  at::Tensor step_, learning_rate_, group_batches_, ends_group_;
   std::vector<NamedTensor> state_;
 };
 

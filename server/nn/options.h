@@ -125,11 +125,20 @@ enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd };
 inline constexpr EnumNames<OptimizerAlgorithm, 3> kOptimizerNames{
     {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}, {OptimizerAlgorithm::kSgd, "sgd"}}}};
 
-enum class Schedule { kConstant, kCosine, kLinear, kStep };
-inline constexpr EnumNames<Schedule, 4> kScheduleNames{{{{Schedule::kConstant, "constant"},
+// kPlateau: falls where validation gets no better (train/plateau.h).
+enum class Schedule { kConstant, kCosine, kLinear, kStep, kPlateau };
+inline constexpr EnumNames<Schedule, 5> kScheduleNames{{{{Schedule::kConstant, "constant"},
                                                          {Schedule::kCosine, "cosine"},
                                                          {Schedule::kLinear, "linear"},
-                                                         {Schedule::kStep, "step"}}}};
+                                                         {Schedule::kStep, "step"},
+                                                         {Schedule::kPlateau, "plateau"}}}};
+
+// Parameters that weight decay shrinks: all; those of two dimensions and more, which biases and norms are not; those of
+// the first convolution, as Kipf and Welling 2017.
+enum class WeightDecayOf { kAll, kMatrices, kFirstLayer };
+inline constexpr EnumNames<WeightDecayOf, 3> kWeightDecayOfNames{{{{WeightDecayOf::kAll, "all"},
+                                                                   {WeightDecayOf::kMatrices, "matrices"},
+                                                                   {WeightDecayOf::kFirstLayer, "first_layer"}}}};
 
 // How a link is scored: the dot product of its nodes' representations, or two linear layers of their product.
 enum class LinkScore { kDot, kMlp };
@@ -155,6 +164,15 @@ enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
+// What a node of one large graph begins with: its features; a row of weights of its own, which are trained; 1 in the
+// column of its number of in-edges; or 1. kAuto: features where there are some, else learned.
+enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
+inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
+                                                             {NodeInputs::kFeatures, "features"},
+                                                             {NodeInputs::kLearned, "learned"},
+                                                             {NodeInputs::kDegree, "degree"},
+                                                             {NodeInputs::kConstant, "constant"}}}};
+
 // Of a job that names its dataset and nothing else.
 struct LevelDefaults {
   Architecture architecture;
@@ -179,8 +197,9 @@ struct ModelOptions {
   Norm norm = Norm::kBatch;
   bool residual = false;  // a layer's input is added to its output, where both are as wide
   JumpingKnowledge jumping_knowledge = JumpingKnowledge::kLast;
-  bool virtual_node = false;        // of graphs: a node that all of a graph's nodes see, and that sees all
-  bool normalize_features = false;  // of nodes: each row of features is divided by the sum of its magnitudes
+  bool virtual_node = false;                   // of graphs: a node that all of a graph's nodes see, and that sees all
+  bool normalize_features = false;             // of nodes: each row of features is divided by the sum of its magnitudes
+  NodeInputs node_inputs = NodeInputs::kAuto;  // of nodes
   Lowering lowering = Lowering::kAuto;
   bool operator==(const ModelOptions&) const = default;
 };
@@ -199,6 +218,16 @@ struct OptimizerOptions {
   // Of kStep: the learning rate is multiplied by decay_factor after every decay_epochs epochs.
   int64_t decay_epochs = 0;   // >= 1
   double decay_factor = 0.1;  // > 0
+  // Of kPlateau: after more epochs in a row than this that validated no better than the best before them, by this part
+  // of it, the learning rate is multiplied by decay_factor, < 1, and never below the least one.
+  int64_t plateau_patience = 10;    // >= 0
+  double plateau_threshold = 1e-4;  // 0 <= t < 1
+  double min_learning_rate = 0;     // 0 <= r < learning_rate
+  WeightDecayOf weight_decay_of = WeightDecayOf::kAll;
+  // Of the averages of the weights that evaluate and are exported, as torch.optim.swa_utils.AveragedModel: what an
+  // update leaves of them. 0: there are none, 0 <= d < 1.
+  double ema_decay = 0;
+  int64_t accumulate_steps = 1;  // batches whose mean gradient makes one update, 1..65,536
   bool operator==(const OptimizerOptions&) const = default;
 };
 

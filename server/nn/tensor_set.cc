@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <set>
 #include <sstream>
 #include <unordered_map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
@@ -16,6 +19,31 @@ std::string Describe(const at::Tensor& tensor) {
   std::ostringstream out;
   out << tensor.scalar_type() << tensor.sizes();
   return out.str();
+}
+
+bool IsPrefix(const std::string& prefix, const std::string& name) {
+  return !prefix.empty() && name.starts_with(prefix) &&
+         (name.size() == prefix.size() || prefix.back() == '.' || name[prefix.size()] == '.');
+}
+
+// "convs.0" of "convs.0.lin_l.weight", "head" of "head.weight": what a user would name.
+std::string StemOf(const std::string& name) {
+  const size_t dot = name.find('.');
+  if (dot == std::string::npos) return name;
+  const size_t next = name.find_first_not_of("0123456789", dot + 1);
+  return name.substr(0, next != dot + 1 && next != std::string::npos && name[next] == '.' ? next : dot);
+}
+
+// The first ones.
+std::string Some(const std::set<std::string>& names) {
+  constexpr size_t kMost = 12;
+  std::string text;
+  size_t told = 0;
+  for (const std::string& name : names) {
+    if (told++ == kMost) return absl::StrCat(text, ", and ", names.size() - kMost, " more");
+    absl::StrAppend(&text, text.empty() ? "" : ", ", name);
+  }
+  return text;
 }
 
 }  // namespace
@@ -31,6 +59,35 @@ at::Tensor TensorSet::AddBuffer(std::string name, at::Tensor value) {
   return value;
 }
 
+absl::Status TensorSet::Fix(const std::vector<std::string>& prefixes) {
+  std::set<std::string> used, stems;
+  std::vector<NamedTensor> trained, fixed;
+  for (const NamedTensor& p : parameters_) {
+    stems.insert(StemOf(p.name));
+    bool is_fixed = false;
+    for (const std::string& prefix : prefixes) {
+      if (!IsPrefix(prefix, p.name)) continue;
+      used.insert(prefix);
+      is_fixed = true;
+    }
+    (is_fixed ? fixed : trained).push_back(p);
+  }
+  for (const std::string& prefix : prefixes) {
+    if (used.contains(prefix)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", prefix, "' begins the name of no parameter; there are ", Some(stems)));
+  }
+  if (trained.empty()) return absl::InvalidArgumentError("all parameters are fixed; at least one is to be trained");
+  for (const NamedTensor& p : fixed) {
+    p.value.set_requires_grad(false);
+    ++fixed_;
+    fixed_values_ += p.value.numel();
+    buffers_.push_back(p);
+  }
+  parameters_ = std::move(trained);
+  return absl::OkStatus();
+}
+
 std::vector<NamedTensor> TensorSet::All() const {
   std::vector<NamedTensor> all = parameters_;
   all.insert(all.end(), buffers_.begin(), buffers_.end());
@@ -38,7 +95,7 @@ std::vector<NamedTensor> TensorSet::All() const {
 }
 
 int64_t TensorSet::num_parameter_values() const {
-  int64_t count = 0;
+  int64_t count = fixed_values_;
   for (const NamedTensor& p : parameters_) count += p.value.numel();
   return count;
 }

@@ -23,10 +23,18 @@ class TensorSet {
   at::Tensor AddParameter(std::string name, at::Tensor value);
   at::Tensor AddBuffer(std::string name, at::Tensor value);
 
+  // Parameters whose names begin with one of `prefixes`, up to a dot or their end, are buffers from now on: they get no
+  // gradient, and are saved and loaded by name as before. Errors: InvalidArgument for a prefix of no parameter, naming
+  // prefixes that there are, and where no parameter is left; nothing is changed then.
+  absl::Status Fix(const std::vector<std::string>& prefixes);
+
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
   // Parameters, then buffers.
   std::vector<NamedTensor> All() const;
+  // How many parameters Fix has fixed.
+  int64_t fixed_parameters() const { return fixed_; }
+  // Of the fixed ones too.
   int64_t num_parameter_values() const;
 
   // Copies values in by name. Errors: InvalidArgument naming the first tensor that is missing, unknown, or of another
@@ -35,6 +43,7 @@ class TensorSet {
 
  private:
   std::vector<NamedTensor> parameters_, buffers_;
+  int64_t fixed_ = 0, fixed_values_ = 0;
 };
 
 // Deep copies on the same device.

@@ -32,10 +32,12 @@ struct Part {
 };
 constexpr Part kWeights{"model.safetensors", &Checkpoint::model};
 constexpr Part kBest{"best.safetensors", &Checkpoint::best};
+constexpr Part kAveraged{"averaged.safetensors", &Checkpoint::averaged};
 constexpr Part kParts[] = {kWeights,
                            {"optimizer.safetensors", &Checkpoint::optimizer},
                            {"accumulators.safetensors", &Checkpoint::accumulators},
-                           kBest};
+                           kBest,
+                           kAveraged};
 
 // JSON has no NaN.
 json NumberOrNull(double value) { return std::isnan(value) ? json() : json(value); }
@@ -52,7 +54,11 @@ json ToJson(const RunState& s) {
           {"train_seconds", s.train_seconds},
           {"epoch_seconds", s.epoch_seconds},
           {"seed", s.seed},
-          {"threads", s.threads}};
+          {"threads", s.threads},
+          {"plateau",
+           {{"learning_rate", s.plateau.learning_rate},
+            {"best", NumberOrNull(s.plateau.best)},
+            {"bad_epochs", s.plateau.bad_epochs}}}};
 }
 
 RunState FromJson(const json& j) {
@@ -71,6 +77,11 @@ RunState FromJson(const json& j) {
   s.epoch_seconds = j.at("epoch_seconds");
   s.seed = j.at("seed");
   s.threads = j.at("threads");
+  if (const auto plateau = j.find("plateau"); plateau != j.end()) {
+    s.plateau.learning_rate = plateau->at("learning_rate");
+    if (const json& value = plateau->at("best"); !value.is_null()) s.plateau.best = value;
+    s.plateau.bad_epochs = plateau->at("bad_epochs");
+  }
   return s;
 }
 
@@ -100,6 +111,7 @@ CheckpointStore::CheckpointStore(fs::path directory, int64_t keep, std::map<std:
 
 fs::path CheckpointStore::WeightsFile(int64_t step) const { return directory_ / absl::StrCat(step) / kWeights.file; }
 fs::path CheckpointStore::BestFile(int64_t step) const { return directory_ / absl::StrCat(step) / kBest.file; }
+fs::path CheckpointStore::AveragedFile(int64_t step) const { return directory_ / absl::StrCat(step) / kAveraged.file; }
 
 absl::StatusOr<std::vector<int64_t>> CheckpointStore::Steps() const {
   PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(directory_));

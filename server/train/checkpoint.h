@@ -18,6 +18,7 @@
 #include "data/sampling/epoch_order.h"
 #include "graphcache/snapshot.h"
 #include "nn/tensor_set.h"
+#include "train/plateau.h"
 
 namespace permafrost::train {
 
@@ -33,6 +34,7 @@ struct RunState {
   double epoch_seconds = 0;                // training time of the epoch so far
   uint64_t seed = 0;                       // with `step` the whole state of the counter-based generators
   int threads = 0;                         // what the weights were computed with
+  PlateauState plateau;                    // of schedule kPlateau
 };
 
 struct Checkpoint {
@@ -41,6 +43,8 @@ struct Checkpoint {
   std::vector<nn::NamedTensor> optimizer;
   std::vector<nn::NamedTensor> accumulators;  // sums over the epoch so far
   std::vector<nn::NamedTensor> best;          // empty until the first evaluation
+  // What the job exports as its last weights, where it is not `model`: a resumed run does not need it.
+  std::vector<nn::NamedTensor> averaged;
   // The graph cache with its executables in order; nullopt: of a version that had none.
   std::optional<graphcache::Snapshot> cache;
   std::vector<graphcache::EntryInfo> cache_entries;
@@ -64,6 +68,7 @@ class CheckpointStore {
   // Files of the checkpoint of `step`.
   std::filesystem::path WeightsFile(int64_t step) const;
   std::filesystem::path BestFile(int64_t step) const;
+  std::filesystem::path AveragedFile(int64_t step) const;
 
  private:
   absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first

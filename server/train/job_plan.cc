@@ -85,6 +85,7 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& mod
       .batch_bytes = kHostGraphSetBatches * (nodes * (HostBytesPerRow(summary.node_features) + sizeof(int64_t)) +
                                              edges * (HostBytesPerRow(summary.edge_features) + 2 * sizeof(int64_t))),
       .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float)};
+  AddCopies(options.optimizer, memory);
   if (records) {
     const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
     const graphcache::FreezePoint freeze = graphcache::FindFreezePoint(

@@ -11,6 +11,7 @@
 #include "nn/models/registry.h"
 #include "train/block_rungs.h"
 #include "train/links.h"
+#include "train/node_features.h"
 #include "train/run_memory.h"
 
 namespace permafrost::train {
@@ -118,6 +119,7 @@ void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph
 RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph) {
   const auto hidden = static_cast<double>(options.model.hidden_channels), out = static_cast<double>(model.num_outputs);
   RunMemory memory;
+  AddCopies(options.optimizer, memory);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (mode == Mode::kEval && EvaluatesLayerWise(options)) continue;
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
@@ -169,8 +171,10 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
           .seed = options.seed};
 }
 
-absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
+absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& stored,
                                                   const MemoryLimits& limits, std::string_view prefix) {
+  const nn::NodeInputs inputs = NodeInputsOf(options.model.node_inputs, stored);
+  const data::GraphSummary summary = WithNodeInputs(inputs, stored);
   Violations violations;
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   if (options.model.level != nn::ModelLevel::kNode || !nn::TraitsOf(options.model.architecture).of_nodes) {
@@ -181,7 +185,8 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
     return violations.ToStatus();
   }
   if (summary.node_features.type == data::DataType::kNone || summary.node_features.width == 0) {
-    violations.Add(dataset_field, "its nodes have no features; at least one feature column is needed");
+    violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
+                   "the dataset's nodes have no features; accepted: learned, degree, constant");
   }
   const bool links = options.links.enabled;
   if (!links && summary.split_nodes[static_cast<size_t>(data::Split::kTrain)] == 0) {
@@ -194,14 +199,20 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
   if (links && summary.edges == summary.self_loops) {
     violations.Add(dataset_field, "it has no edges between two nodes; at least one is needed to predict links");
   }
+  if (links && inputs == nn::NodeInputs::kDegree) {
+    violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
+                   "degree counts the links that are to be predicted; accepted: features, learned, constant");
+  }
   if (!links) CheckLabels(options, summary, dataset_field, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
-  nn::NodeModelOptions model{.model = options.model,
-                             .in_channels = summary.node_features.width,
-                             .num_outputs = links ? options.model.hidden_channels
-                                            : options.loss == nn::Loss::kCrossEntropy
-                                                ? static_cast<int64_t>(summary.max_label) + 1
-                                                : summary.num_targets};
+  const int64_t classes = static_cast<int64_t>(summary.max_label) + 1;
+  nn::NodeModelOptions model{
+      .model = options.model,
+      .in_channels = inputs == nn::NodeInputs::kLearned ? options.model.hidden_channels : summary.node_features.width,
+      .num_outputs = links                                     ? options.model.hidden_channels
+                     : options.loss == nn::Loss::kCrossEntropy ? classes
+                                                               : summary.num_targets,
+      .embedded_columns = inputs == nn::NodeInputs::kLearned ? summary.nodes : 0};
   CheckFits(MemoryOf(options, model, summary), limits,
             options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());

@@ -119,6 +119,7 @@ void CheckModelFits(const nn::ModelOptions& model, FieldChecker& check) {
   refuse("virtual_node", of_nodes && model.virtual_node);
   refuse("input_dropout", !of_nodes && model.input_dropout != 0);
   refuse("normalize_features", !of_nodes && model.normalize_features);
+  refuse("node_inputs", !of_nodes && model.node_inputs != defaults.node_inputs);
 }
 
 void CheckModel(const TrainOptions& options, FieldChecker& check) {
@@ -207,6 +208,80 @@ void CheckLoss(const TrainOptions& options, FieldChecker& check) {
   }
 }
 
+void CheckSchedule(const nn::OptimizerOptions& o, FieldChecker& check) {
+  const nn::OptimizerOptions defaults;
+  const bool is_step = o.schedule == nn::Schedule::kStep, is_plateau = o.schedule == nn::Schedule::kPlateau;
+  const auto refuse = [&](const char* field, bool given, const char* accepted) {
+    if (!given) return;
+    check.Add(absl::StrCat("optimizer.", field),
+              absl::StrCat("is given for schedule ", AbslView(nn::kScheduleNames.Name(o.schedule)), "; accepted: for ",
+                           accepted));
+  };
+  if (is_step && o.decay_epochs < 1) {
+    check.Add("optimizer.decay_epochs", absl::StrCat(o.decay_epochs, " is not at least 1, which schedule step needs"));
+  }
+  if (!is_step) refuse("decay_epochs", o.decay_epochs != defaults.decay_epochs, "step");
+  if (!is_step && !is_plateau) {
+    refuse("decay_factor", o.decay_factor != defaults.decay_factor, "step and plateau");
+  } else if (!std::isfinite(o.decay_factor) || o.decay_factor <= 0) {
+    check.Add("optimizer.decay_factor", absl::StrCat(o.decay_factor, " is not a finite number above 0"));
+  } else if (is_plateau && o.decay_factor >= 1) {
+    check.Add("optimizer.decay_factor", absl::StrCat(o.decay_factor, " is not below 1, which schedule plateau needs"));
+  }
+  if (!is_plateau) {
+    refuse("plateau_patience", o.plateau_patience != defaults.plateau_patience, "plateau");
+    refuse("plateau_threshold", o.plateau_threshold != defaults.plateau_threshold, "plateau");
+    refuse("min_learning_rate", o.min_learning_rate != defaults.min_learning_rate, "plateau");
+    return;
+  }
+  check.InRange("optimizer.plateau_patience", o.plateau_patience, 0, 1'000'000);
+  // NaN is within no bounds.
+  const double threshold = o.plateau_threshold, least = o.min_learning_rate;
+  const bool is_part = threshold >= 0 && threshold < 1, is_below = least >= 0 && least < o.learning_rate;
+  if (!is_part) {
+    check.Add("optimizer.plateau_threshold", absl::StrCat(threshold, " is not a number of at least 0 and below 1"));
+  }
+  if (!is_below) {
+    check.Add("optimizer.min_learning_rate",
+              absl::StrCat(least, " is not a number of at least 0 and below learning_rate, ", o.learning_rate));
+  }
+}
+
+// What an update is made of, and what is made of it.
+void CheckUpdates(const nn::OptimizerOptions& o, FieldChecker& check) {
+  if (o.weight_decay_of != nn::WeightDecayOf::kAll && o.weight_decay == 0) {
+    check.Add("optimizer.weight_decay_of", "is given without weight_decay; accepted: with one above 0");
+  }
+  const bool is_part = o.ema_decay >= 0 && o.ema_decay < 1;  // NaN is none
+  if (!is_part) {
+    check.Add("optimizer.ema_decay", absl::StrCat(o.ema_decay, " is not a number of at least 0 and below 1"));
+  }
+  check.InRange("optimizer.accumulate_steps", o.accumulate_steps, 1, 65'536);
+}
+
+void CheckWeights(const TrainOptions& options, FieldChecker& check) {
+  const InitialWeights& from = options.init_from;
+  constexpr size_t kMostFixed = 1000, kLongestPath = 4096;
+  if (!from.job.empty() && !from.file.empty()) {
+    check.Add("init_from", "has both a job and a file; accepted: one of them");
+  } else if (!from.given() && from != InitialWeights()) {
+    check.Add("init_from", "has neither a job nor a file; accepted: one of them");
+  } else if (!from.job.empty()) {
+    const absl::Status syntax = CheckIdSyntax("job", from.job.value());
+    for (const FieldViolation& violation : GetViolations(syntax)) check.Add("init_from.job", violation.description);
+  } else if (from.weights != InitialWeights().weights) {
+    check.Add("init_from.weights", "is given for a file; accepted: for a job");
+  }
+  if (from.file.size() > kLongestPath) {
+    check.Add("init_from.file",
+              absl::StrCat("has ", from.file.size(), " characters; at most ", kLongestPath, " are accepted"));
+  }
+  if (options.fixed_parameters.size() > kMostFixed) {
+    check.Add("fixed_parameters",
+              absl::StrCat("has ", options.fixed_parameters.size(), " entries; at most ", kMostFixed, " are accepted"));
+  }
+}
+
 void CheckOptimizer(const nn::OptimizerOptions& o, FieldChecker& check) {
   const double rate = o.learning_rate;
   if (!std::isfinite(rate) || rate <= 0) {
@@ -233,25 +308,8 @@ void CheckOptimizer(const nn::OptimizerOptions& o, FieldChecker& check) {
   if (o.nesterov && (!is_sgd || o.momentum <= 0)) {
     check.Add("optimizer.nesterov", "is given without momentum; accepted: for sgd with momentum");
   }
-  const nn::OptimizerOptions defaults;
-  if (o.schedule == nn::Schedule::kStep) {
-    if (o.decay_epochs < 1) {
-      check.Add("optimizer.decay_epochs",
-                absl::StrCat(o.decay_epochs, " is not at least 1, which schedule step needs"));
-    }
-    if (!std::isfinite(o.decay_factor) || o.decay_factor <= 0) {
-      check.Add("optimizer.decay_factor", absl::StrCat(o.decay_factor, " is not a finite number above 0"));
-    }
-    return;
-  }
-  const auto refuse = [&](const char* field, bool given) {
-    if (!given) return;
-    check.Add(
-        absl::StrCat("optimizer.", field),
-        absl::StrCat("is given for schedule ", AbslView(nn::kScheduleNames.Name(o.schedule)), "; accepted: for step"));
-  };
-  refuse("decay_epochs", o.decay_epochs != defaults.decay_epochs);
-  refuse("decay_factor", o.decay_factor != defaults.decay_factor);
+  CheckSchedule(o, check);
+  CheckUpdates(o, check);
 }
 
 void CheckMetrics(const TrainOptions& options, FieldChecker& check) {
@@ -335,6 +393,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   }
   CheckModel(options, check);
   CheckOptimizer(options.optimizer, check);
+  CheckWeights(options, check);
   CheckLoss(options, check);
   CheckMetrics(options, check);
   CheckFolds(options, check);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/enum_names.h"
 #include "base/id.h"
 #include "base/status.h"
 #include "data/sampling/batching.h"
@@ -62,6 +63,22 @@ struct LinkOptions {
   bool operator==(const LinkOptions&) const = default;
 };
 
+// Weights that a job begins with in place of drawn ones: those of another job, or of a safetensors file.
+enum class JobWeights { kBest, kLast };
+inline constexpr EnumNames<JobWeights, 2> kJobWeightsNames{
+    {{{JobWeights::kBest, "best"}, {JobWeights::kLast, "last"}}}};
+struct InitialWeights {
+  // Of one of these, if any.
+  JobId job;
+  std::string file;
+  JobWeights weights = JobWeights::kBest;  // of the job
+  // Tensors whose name and shape the model has are taken, and others left. False: they are all the model's, by name and
+  // shape.
+  bool by_name = false;
+  bool given() const { return !job.empty() || !file.empty(); }
+  bool operator==(const InitialWeights&) const = default;
+};
+
 struct TrainOptions {
   DatasetId dataset;
   nn::ModelOptions model;
@@ -82,6 +99,9 @@ struct TrainOptions {
   data::BatchingOptions batching;          // of training batches, of models of small graphs
   data::CrossValidation cross_validation;  // of sets of small graphs
   LinkOptions links;                       // of one large graph
+  InitialWeights init_from;
+  // Beginnings of names of parameters that are not trained (nn::TensorSet::Fix).
+  std::vector<std::string> fixed_parameters;
   bool operator==(const TrainOptions&) const = default;
 };
 

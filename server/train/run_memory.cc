@@ -26,12 +26,19 @@ double StepBytes(const RunMemory& memory, bool records) {
   const double parameters = sizeof(float) * memory.cost.parameters;
   // With the gradients.
   const double step = sizeof(float) * memory.cost.activations + parameters;
-  const double peak =
-      records ? static_cast<double>(device::CapturePeakBytes(ToBytes(step), ToBytes(kStateCopies * parameters))) : step;
-  return kLastingCopies * parameters + peak;
+  const double state = (kStateCopies + memory.state_copies) * parameters;
+  const double peak = records ? static_cast<double>(device::CapturePeakBytes(ToBytes(step), ToBytes(state))) : step;
+  return (kLastingCopies + memory.state_copies + memory.other_copies) * parameters + peak;
 }
 
 }  // namespace
+
+void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory) {
+  if (options.accumulate_steps > 1) memory.state_copies += 1;  // sums of gradients
+  if (options.ema_decay == 0) return;
+  memory.state_copies += 1;
+  memory.other_copies += 1;  // the weights, while the averages evaluate
+}
 
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits) {
   const double executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "nn/models/model_cost.h"
+#include "nn/options.h"
 
 namespace permafrost::train {
 
@@ -16,6 +17,8 @@ struct RunMemory {
   nn::ModelCost cost;       // the larger of the training and the evaluation step
   double batch_bytes = 0;   // batches on the host: in the step, made ready, and sampled ahead
   double result_bytes = 0;  // what evaluation keeps
+  // Copies of the parameters that the optimizer keeps beside two moments, and that lie beside it.
+  double state_copies = 0, other_copies = 0;
   // Executables that the cache comes to hold, and bytes of each, what they share apart; 0: no step is recorded.
   int64_t executables = 0, executable_bytes = 0;
 };
@@ -30,6 +33,9 @@ struct MemoryLimits {
 };
 // For what was judged before.
 inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>::max()};
+
+// The copies that the optimizer's options are to blame for.
+void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory);
 
 // Bytes of this process that a run takes at its worst moment.
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits);

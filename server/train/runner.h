@@ -135,6 +135,9 @@ struct RunOutcome {
 inline constexpr std::string_view kBestWeightsFile = "best.safetensors";
 inline constexpr std::string_view kLastWeightsFile = "last.safetensors";
 inline constexpr std::string_view kTestPredictionsFile = "test_predictions.csv";
+// In job_directory, there before the run where its options say init_from: the weights that it begins with
+// (safetensors).
+inline constexpr std::string_view kInitialWeightsFile = "initial.safetensors";
 
 // Runs one job at a time on the device. Threads: Run from the device's one thread only; the rest is safe anywhere.
 class Runner {
@@ -158,6 +161,10 @@ class Runner {
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;
+  // Ok if a job of these options, compatible ones, can begin with the weights of this safetensors file; else
+  // InvalidArgument with a violation under `prefix`.
+  virtual absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
+                                           std::string_view file, std::string_view prefix) const = 0;
   // Ok if there is memory for the run of a job that is compatible, as far as its plan tells; a set's plan is kept for
   // the run. The request's `measure` is not read. Errors: InvalidArgument with violations under `prefix`; Cancelled
   // where `keep_going`, asked now and then, says so; DataLoss.

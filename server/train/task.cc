@@ -6,7 +6,9 @@
 #include "base/status.h"
 #include "data/store/node_names.h"
 #include "train/graph_set_task.h"
+#include "train/initial_weights.h"
 #include "train/model_for.h"
+#include "train/node_features.h"
 #include "train/node_model_for.h"
 #include "train/node_task.h"
 #include "train/whole_graph_task.h"
@@ -54,21 +56,38 @@ std::vector<data::Split> SplitsOf(Mode mode) {
   return {data::Split::kValid, data::Split::kTest};
 }
 
-absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
-                                                   c10::Device device, int threads,
-                                                   const std::function<bool()>& keep_going,
-                                                   const PlanContext& context) {
-  // Rows of another job's graph would take the memory that this one was admitted by.
-  const bool samples =
-      std::holds_alternative<std::shared_ptr<const data::Graph>>(dataset) && !options.nodes.fan_outs.empty();
-  if (context.rows != nullptr && !samples) context.rows->Drop();
+namespace {
+
+absl::StatusOr<std::unique_ptr<Task>> MakeTask(const TrainOptions& options, const data::OpenedDataset& dataset,
+                                               c10::Device device, int threads, const std::function<bool()>& keep_going,
+                                               const PlanContext& context) {
+  const auto* stored = std::get_if<std::shared_ptr<const data::Graph>>(&dataset);
+  TrainOptions own = options;
+  if (stored != nullptr) own.model.node_inputs = NodeInputsOf(options.model.node_inputs, (*stored)->summary());
+  // Rows of another job's graph would take the memory that this one was admitted by. Made features are in memory.
+  const bool samples = stored != nullptr && !options.nodes.fan_outs.empty();
+  const bool reads = samples && own.model.node_inputs == nn::NodeInputs::kFeatures;
+  if (context.rows != nullptr && !reads) context.rows->Drop();
   if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
     PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
     return GraphSetTask::Create(options, std::move(folded), device, keep_going, context);
   }
-  const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
-  if (options.nodes.fan_outs.empty()) return WholeGraphTask::Create(options, graph, device, keep_going);
-  return NodeTask::Create(options, graph, device, threads, keep_going, context);
+  PF_ASSIGN_OR_RETURN(auto graph, WithNodeInputs(own.model.node_inputs, *stored));
+  if (!samples) return WholeGraphTask::Create(own, std::move(graph), device, keep_going);
+  PlanContext own_context = context;
+  if (!reads) own_context.rows = nullptr;
+  return NodeTask::Create(own, std::move(graph), device, threads, keep_going, own_context);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, const data::OpenedDataset& dataset,
+                                                   c10::Device device, int threads,
+                                                   const std::function<bool()>& keep_going,
+                                                   const PlanContext& context) {
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<Task> task, MakeTask(options, dataset, device, threads, keep_going, context));
+  PF_RETURN_IF_ERROR(FixParameters(options, "spec.", task->tensors()));
+  return task;
 }
 
 absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, const MemoryLimits& limits,

@@ -12,6 +12,7 @@
 #include "train/cache_planner.h"
 #include "train/census.h"
 #include "train/guard.h"
+#include "train/initial_weights.h"
 #include "train/plan_store.h"
 #include "train/trainer.h"
 
@@ -81,7 +82,13 @@ class TorchRunner final : public Runner {
 
   absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
-    return Task::Check(options, summary, Limits(), prefix);
+    PF_RETURN_IF_ERROR(Task::Check(options, summary, Limits(), prefix));
+    return CatchTorch([&] { return CheckFixedParameters(options, summary, prefix); });
+  }
+
+  absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
+                                   std::string_view file, std::string_view prefix) const override {
+    return CatchTorch([&] { return train::CheckInitialWeights(options, summary, file, prefix); });
   }
 
   absl::Status CheckFits(const PlanRequest& request, std::string_view prefix,

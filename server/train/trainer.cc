@@ -6,10 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "train/artifacts.h"
 #include "train/checkpoint_files.h"
+#include "train/initial_weights.h"
+#include "train/node_features.h"
 
 namespace permafrost::train {
 namespace {
@@ -35,6 +38,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
                           request.options, request.dataset, backend.device(), threads,
                           [&context] { return context.stop_requested() == StopRequest::kNone; }, plan_context));
   if (!task->reading().empty()) context.Log(LogLevel::kInfo, task->reading());
+  if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset)) {
+    const std::string inputs = TellNodeInputs(request.options.model.node_inputs, (*graph)->summary());
+    if (!inputs.empty()) context.Log(LogLevel::kInfo, inputs);
+  }
   std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   return trainer;
@@ -49,6 +56,7 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       metrics_(MetricsOf(options_)),
       task_(std::move(task)),
       optimizer_(options_.optimizer, task_->tensors().parameters()),
+      averaged_(task_->tensors(), optimizer_),
       engine_(options_, *task_, optimizer_, backend, context),
       checkpoints_(job_directory_ / kCheckpointsFolder, options_.checkpoint.keep,
                    {{"format", "pt"}, {"permafrost.model", task_->Describe()}},
@@ -57,16 +65,28 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       schedule_(options_.checkpoint) {
   state_.seed = options_.seed;
   state_.threads = threads;
+  state_.plateau.learning_rate = options_.optimizer.learning_rate;
+}
+
+absl::Status Trainer::Begin() {
+  if (options_.init_from.given()) {
+    PF_ASSIGN_OR_RETURN(const std::string file, ReadFile(job_directory_ / kInitialWeightsFile));
+    PF_ASSIGN_OR_RETURN(const std::string line, TakeWeights(file, options_.init_from, task_->tensors()));
+    context_.Log(LogLevel::kInfo, line);
+  }
+  engine_.Report(/*with_entries=*/true);
+  const std::string fixed = options_.fixed_parameters.empty()
+                                ? ""
+                                : absl::StrFormat(" (%d fixed tensors)", task_->tensors().fixed_parameters());
+  context_.Log(LogLevel::kInfo,
+               absl::StrFormat("new run: %d parameters%s, %d steps an epoch", task_->tensors().num_parameter_values(),
+                               fixed, task_->batches_per_epoch()));
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::Resume() {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
-  if (!found) {
-    engine_.Report(/*with_entries=*/true);
-    context_.Log(LogLevel::kInfo, absl::StrFormat("new run: %d parameters, %d steps an epoch",
-                                                  task_->tensors().num_parameter_values(), task_->batches_per_epoch()));
-    return absl::OkStatus();
-  }
+  if (!found) return Begin();
   PF_RETURN_IF_ERROR(task_->tensors().CopyFrom(found->model));
   // Weights are of one type everywhere; the learning rate and the sums are not.
   for (const auto& [from, to] : {std::pair(&found->optimizer, &optimizer_.state()),
@@ -191,11 +211,32 @@ bool Trainer::IsTrained() const {
          (options_.patience > 0 && state_.best_epoch > 0 && done - state_.best_epoch >= options_.patience);
 }
 
+void Trainer::TellOptimizer(int64_t batches) {
+  nn::OptimizerOptions options = options_.optimizer;
+  const int64_t group = options.accumulate_steps, updates = (batches + group - 1) / group;
+  const int64_t batch = state_.position.batch;
+  if (group > 1) optimizer_.SetEndsGroup((batch + 1) % group == 0 || batch + 1 == batches);
+  const bool is_plateau = options.schedule == nn::Schedule::kPlateau;
+  if (is_plateau) options.learning_rate = state_.plateau.learning_rate;
+  if (options.schedule == nn::Schedule::kConstant && options.warmup_steps == 0) return;
+  const int64_t update = state_.position.epoch * updates + batch / group;
+  optimizer_.SetLearningRate(nn::LearningRateAt(options, update, updates, options_.epochs));
+}
+
+void Trainer::TakePlateau(double value) {
+  if (options_.optimizer.schedule != nn::Schedule::kPlateau) return;
+  if (!TakeEpoch(options_.optimizer, metrics_.front(), value, state_.plateau)) return;
+  context_.Log(
+      LogLevel::kInfo,
+      absl::StrFormat("the learning rate falls to %g after epoch %d: no better validation for more than %d "
+                      "epochs",
+                      state_.plateau.learning_rate, state_.position.epoch + 1, options_.optimizer.plateau_patience));
+}
+
 absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
   const int64_t batches = task_->batches_per_epoch(), first = state_.position.batch;
   const std::unique_ptr<BatchStream> stream = task_->TrainBatches(state_.position.epoch, first);
   look_ahead_before_ = progress_.look_ahead.value_or(LookAhead());
-  const bool scheduled = options_.optimizer.schedule != nn::Schedule::kConstant || options_.optimizer.warmup_steps > 0;
   while (state_.position.batch < batches) {
     if (const StopRequest asked = context_.stop_requested(); asked != StopRequest::kNone) return asked;
     PF_ASSIGN_OR_RETURN(const StopRequest stop, PrepareStep());
@@ -203,9 +244,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     const absl::Duration begin = Worked();
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
     progress_.phase_seconds.batch += Seconds(Worked() - begin);
-    if (scheduled) {
-      optimizer_.SetLearningRate(nn::LearningRateAt(options_.optimizer, state_.step, batches, options_.epochs));
-    }
+    TellOptimizer(batches);
     PF_RETURN_IF_ERROR(engine_.Train(*host, state_.step, progress_.phase_seconds));
     ++state_.step;
     ++state_.position.batch;
@@ -233,7 +272,10 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   const double train_loss = engine_.losses().Mean();
   PF_RETURN_IF_ERROR(CheckFinite(train_loss));
   const Stopwatch evaluation;
-  const absl::StatusOr<Evaluation> valid = EvaluateSplit(data::Split::kValid, /*keep_predictions=*/false);
+  const absl::StatusOr<Evaluation> valid = [this] {
+    const AveragedWeights::Scope averages(averaged_);
+    return EvaluateSplit(data::Split::kValid, /*keep_predictions=*/false);
+  }();
   if (absl::IsCancelled(valid.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(valid.status());
 
@@ -249,11 +291,12 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
                              .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0,
                              .valid_metrics = valid->metrics};
   if (IsBetter(metrics_.front(), metrics.valid_metric, state_.best_valid_metric)) {
-    nn::CopyInto(task_->tensors().All(), best_);
+    nn::CopyInto(averaged_.All(), best_);
     state_.best_epoch = epoch;
     state_.best_valid_metric = metrics.valid_metric;
     state_.best_valid_metrics = valid->metrics;
   }
+  TakePlateau(metrics.valid_metric);
   state_.position = {epoch, 0};
   state_.epoch_seconds = 0;
   engine_.losses().Reset();
@@ -268,7 +311,10 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
 }
 
 absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
-  const absl::StatusOr<Evaluation> last = EvaluateSplit(data::Split::kTest, /*keep_predictions=*/false);
+  const absl::StatusOr<Evaluation> last = [this] {
+    const AveragedWeights::Scope averages(averaged_);
+    return EvaluateSplit(data::Split::kTest, /*keep_predictions=*/false);
+  }();
   if (absl::IsCancelled(last.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(last.status());
   result.final_test_metric = last->metrics.front();
@@ -299,13 +345,15 @@ absl::Status Trainer::SaveCheckpoint() {
   const absl::Duration begin = Worked();
   PF_RETURN_IF_ERROR(context_.StoreEpochs());
   state_.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
-  PF_RETURN_IF_ERROR(checkpoints_.Save({.state = state_,
-                                        .model = task_->tensors().All(),
-                                        .optimizer = optimizer_.state(),
-                                        .accumulators = engine_.losses().tensors(),
-                                        .best = state_.best_epoch > 0 ? best_ : std::vector<nn::NamedTensor>(),
-                                        .cache = engine_.cache().snapshot(),
-                                        .cache_entries = engine_.cache().entries()}));
+  PF_RETURN_IF_ERROR(
+      checkpoints_.Save({.state = state_,
+                         .model = task_->tensors().All(),
+                         .optimizer = optimizer_.state(),
+                         .accumulators = engine_.losses().tensors(),
+                         .best = state_.best_epoch > 0 ? best_ : std::vector<nn::NamedTensor>(),
+                         .averaged = averaged_.exist() ? averaged_.All() : std::vector<nn::NamedTensor>(),
+                         .cache = engine_.cache().snapshot(),
+                         .cache_entries = engine_.cache().entries()}));
   PF_RETURN_IF_ERROR(PublishArtifacts());
   const absl::Duration end = Worked();
   schedule_.OnSaved(begin, end);
@@ -325,7 +373,9 @@ absl::Status Trainer::SaveDueCheckpoint() {
 }
 
 absl::Status Trainer::PublishArtifacts() {
-  PF_RETURN_IF_ERROR(LinkArtifact(checkpoints_.WeightsFile(state_.step), job_directory_, kLastWeightsFile));
+  const std::filesystem::path last =
+      averaged_.exist() ? checkpoints_.AveragedFile(state_.step) : checkpoints_.WeightsFile(state_.step);
+  PF_RETURN_IF_ERROR(LinkArtifact(last, job_directory_, kLastWeightsFile));
   if (state_.best_epoch == 0) return absl::OkStatus();
   return LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile);
 }

@@ -13,6 +13,7 @@
 #include "data/sampling/epoch_order.h"
 #include "device/backend.h"
 #include "nn/optimizer.h"
+#include "train/averaged_weights.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_schedule.h"
 #include "train/evaluator.h"
@@ -49,6 +50,11 @@ class Trainer {
 
   absl::StatusOr<RunOutcome> RunToEnd();
   absl::Status Resume();
+  // Of a run that has no checkpoint: with the weights that the job is to begin with.
+  absl::Status Begin();
+  // What the next step is to know of its place in the job: its learning rate, and whether it ends a group of batches.
+  void TellOptimizer(int64_t batches);
+  void TakePlateau(double value);
   absl::Status RestoreCache(const Checkpoint& checkpoint);
   // One that the run cannot do without: its end, or a stop.
   absl::Status SaveCheckpoint();
@@ -77,6 +83,7 @@ class Trainer {
   const std::vector<nn::Metric> metrics_;
   const std::unique_ptr<Task> task_;
   nn::Optimizer optimizer_;
+  AveragedWeights averaged_;
   StepEngine engine_;
   CheckpointStore checkpoints_;
   // Weights of the best epoch; of no meaning before the first evaluation. Allocated with the model: the storage of a

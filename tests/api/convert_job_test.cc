@@ -122,8 +122,15 @@ TEST(JobSpec, RoundTripsEveryField) {
                                   .learning_rate = 0.5,
                                   .weight_decay = 0.25,
                                   .max_grad_norm = 2.5,
-                                  .schedule = nn::Schedule::kCosine,
-                                  .warmup_steps = 19},
+                                  .schedule = nn::Schedule::kPlateau,
+                                  .warmup_steps = 19,
+                                  .decay_factor = 0.75,
+                                  .plateau_patience = 0,
+                                  .plateau_threshold = 0,
+                                  .min_learning_rate = 0.125,
+                                  .weight_decay_of = nn::WeightDecayOf::kMatrices,
+                                  .ema_decay = 0.875,
+                                  .accumulate_steps = 43},
                     .loss = nn::Loss::kMse,
                     .metrics = {nn::Metric::kR2, nn::Metric::kMae},
                     .epochs = 11,
@@ -139,7 +146,9 @@ TEST(JobSpec, RoundTripsEveryField) {
                                     .strict = true,
                                     .max_executables = 31},
                     .batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 31, .max_edges = 37},
-                    .cross_validation = {.folds = 10, .fold = 9, .seed = 41}};
+                    .cross_validation = {.folds = 10, .fold = 9, .seed = 41},
+                    .init_from = {.job = JobId("first"), .weights = train::JobWeights::kLast, .by_name = true},
+                    .fixed_parameters = {"convs.0", "head"}};
   job.spec.priority = -100;
   v1::CreateJobRequest request;
   *request.mutable_spec() = JobToWire(job).spec();
@@ -189,6 +198,19 @@ TEST(CreateRequestFromWire, LinksAreOfNodesByBceUnlessItIsSaidOtherwise) {
   EXPECT_EQ(train::MetricsOf(got->spec.train), std::vector{nn::Metric::kMrr});
 }
 
+TEST(JobSpec, WeightsOfAFileAndTheDecayOfTheFirstLayerRoundTrip) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+  job.spec.train.init_from = {.file = "/data/w.safetensors"};
+  job.spec.train.optimizer.weight_decay = 0.5;
+  job.spec.train.optimizer.weight_decay_of = nn::WeightDecayOf::kFirstLayer;
+  v1::CreateJobRequest request;
+  *request.mutable_spec() = JobToWire(job).spec();
+  EXPECT_EQ(FromWire(request)->spec, job.spec);
+  request.mutable_spec()->mutable_init_from()->set_job("first");
+  const auto refused = FromWire(request);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("spec.init_from.job: \"first\" is n"));
+}
+
 TEST(JobSpec, RoundTripsEveryEnumValue) {
   for (const auto& [loss, name] : nn::kLossNames.rows) {
     if (loss == nn::Loss::kCrossEntropy) continue;  // node-level; below
@@ -221,7 +243,8 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
                               .residual = true,
                               .jumping_knowledge = nn::JumpingKnowledge::kMax,
                               .virtual_node = true,
-                              .normalize_features = true};
+                              .normalize_features = true,
+                              .node_inputs = nn::NodeInputs::kConstant};
       job.spec.train.loss = loss;
       job.spec.train.class_weights = {0.25, 4};
       job.spec.train.nodes = {{15, 10, -1}, {20, 20, 20}, true, true, false, 64, false};

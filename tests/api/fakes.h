@@ -469,6 +469,7 @@ class FakeCatalog : public data::Catalog {
     hub_.Notify(id.value());
     return absl::OkStatus();
   }
+  absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const override { return source; }
   absl::StatusOr<data::OpenedDataset> Open(const DatasetId& id) const override {
     absl::MutexLock lock(&mu_);
     const auto it = opened_.find(id.value());

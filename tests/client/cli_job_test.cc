@@ -123,6 +123,32 @@ TEST_F(JobCommandTest, SubmitSendsWhatTheFlagsSay) {
       "batching { kind: KIND_BUDGET max_nodes: 800 max_edges: 1700 } }");
 }
 
+TEST_F(JobCommandTest, WhatWeightsBeginWithAndHowTheyChangeGoesToTheWire) {
+  Recorder<v1::CreateJobRequest> requests;
+  fake_.jobs.create = [&](const v1::CreateJobRequest& request, v1::Job& job) {
+    requests.Add(request);
+    job = QueuedJob();
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult result =
+      Run({"job",         "submit", "--dataset",          "zinc", "--schedule",          "plateau",
+           "--min-lr",    "1e-5",   "--plateau-patience", "0",    "--plateau-threshold", "0.01",
+           "--ema-decay", "0.999",  "--accumulate-steps", "4",    "--weight-decay-of",   "first-layer",
+           "--init-from", "first",  "--init-weights",     "last", "--init-by-name",      "--fixed-parameters",
+           "convs.0,head"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Run({"job", "submit", "--dataset", "zinc", "--init-file", "/data/../w.safetensors"}).exit_code, 0);
+  ASSERT_EQ(requests.seen().size(), 2u);
+  const v1::JobSpec sent = requests.seen()[0].spec(), of_file = requests.seen()[1].spec();
+  EXPECT_EQ(sent.optimizer().ShortDebugString(),
+            "schedule: SCHEDULE_PLATEAU plateau_patience: 0 plateau_threshold: 0.01 min_learning_rate: 1e-05 "
+            "weight_decay_of: WEIGHT_DECAY_OF_FIRST_LAYER ema_decay: 0.999 accumulate_steps: 4");
+  EXPECT_EQ(sent.init_from().ShortDebugString(), "job: \"jobs/first\" weights: WEIGHTS_LAST by_name: true");
+  EXPECT_THAT(sent.fixed_parameters(), testing::ElementsAre("convs.0", "head"));
+  EXPECT_EQ(of_file.init_from().ShortDebugString(), "file: \"/w.safetensors\"");
+}
+
 TEST_F(JobCommandTest, FlagsOverrideTheFile) {
   Recorder<v1::CreateJobRequest> requests;
   fake_.jobs.create = [&](const v1::CreateJobRequest& request, v1::Job& job) {

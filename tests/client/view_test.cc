@@ -126,6 +126,35 @@ TEST(JobView, ShowOfANodeLevelJob) {
   }
 }
 
+TEST(JobView, WhatWeightsBeginWithAndHowTheyChangeIsTold) {
+  v1::Job job = RunningJob(2);
+  v1::JobSpec& spec = *job.mutable_spec();
+  v1::OptimizerSpec& optimizer = *spec.mutable_optimizer();
+  optimizer.set_weight_decay(0.5);
+  optimizer.set_weight_decay_of(v1::OptimizerSpec::WEIGHT_DECAY_OF_FIRST_LAYER);
+  optimizer.set_schedule(v1::OptimizerSpec::SCHEDULE_PLATEAU);
+  optimizer.set_decay_factor(0.25);
+  optimizer.set_plateau_patience(3);
+  optimizer.set_accumulate_steps(4);
+  optimizer.set_ema_decay(0.999);
+  spec.mutable_init_from()->set_job("jobs/first");
+  spec.mutable_init_from()->set_weights(v1::InitFrom::WEIGHTS_BEST);
+  spec.add_fixed_parameters("convs.0");
+  spec.add_fixed_parameters("head");
+  std::string text = RenderJob(job, kTime, {});
+  EXPECT_THAT(text, testing::HasSubstr("weight decay 0.5 of first-layer, plateau schedule (times 0.25 after more than "
+                                       "3 epochs without a better validation), 4 batches an update, averages of the "
+                                       "weights with decay 0.999\n"));
+  EXPECT_THAT(text, testing::HasSubstr("  begins with    the best weights of job first\n"));
+  EXPECT_THAT(text, testing::HasSubstr("  not trained    convs.0, head\n"));
+  *spec.mutable_init_from() = {};
+  spec.mutable_init_from()->set_file("/data/w.safetensors");
+  spec.mutable_init_from()->set_by_name(true);
+  text = RenderJob(job, kTime, {});
+  EXPECT_THAT(text,
+              testing::HasSubstr("  begins with    the weights of /data/w.safetensors, those that fit by name\n"));
+}
+
 TEST(JobView, SamplingIsToldAsItIs) {
   v1::Job job = NodeLevelJob();
   v1::NeighborSampling& sampling = *job.mutable_spec()->mutable_neighbor_sampling();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "base/file.h"
 #include "jobs/manager_fixture.h"
 
 namespace permafrost::jobs {
@@ -50,6 +51,60 @@ TEST_F(AdmissionTest, WhatDoesNotFitInMemoryIsRefused) {
   // A damaged file is for the run to tell.
   server_.runner().SetFits(absl::DataLossError("graphs.pfg: section labels"));
   server_.Create("job-a");
+}
+
+// Of a job that begins with the weights of another, or of a file.
+CreateRequest BeginningWith(const std::string& id, const train::InitialWeights& from) {
+  CreateRequest request = Server::Request(id);
+  request.spec.train.init_from = from;
+  return request;
+}
+
+TEST_F(AdmissionTest, WeightsToBeginWithAreCopiedSoThatTheirSourceMayGo) {
+  server_.Create("first");
+  server_->Start();
+  server_.AwaitEnd("first");
+  server_.runner().Hold();
+  const auto made = server_->Create(BeginningWith("second", {.job = JobId("first")}));
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->spec.train.init_from.job, JobId("first"));
+  ASSERT_TRUE(server_->Delete(JobId("first")).ok());
+  const auto copy = ReadFile(dir_.path() / "jobs/second" / train::kInitialWeightsFile);
+  ASSERT_TRUE(copy.ok()) << copy.status();
+  EXPECT_EQ(*copy, "weights");
+  server_.runner().Release();
+  server_.AwaitEnd("second");
+}
+
+TEST_F(AdmissionTest, WeightsToBeginWithAreCheckedBeforeTheJobIsMade) {
+  server_.Create("waiting");
+  const auto of_job = [&](const char* id, train::JobWeights weights = train::JobWeights::kBest) {
+    return server_->Create(BeginningWith("job-a", {.job = JobId(id), .weights = weights})).status();
+  };
+  EXPECT_TRUE(absl::IsNotFound(of_job("nobody")));
+  const absl::Status early = of_job("waiting", train::JobWeights::kLast);
+  EXPECT_EQ(early.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(early), "ARTIFACT_NOT_READY");
+  EXPECT_THAT(early.message(), HasSubstr("job waiting has not made its last weights yet"));
+
+  server_.catalog().SetRoot(dir_.path().string());
+  const std::string file = (dir_.path() / "w.safetensors").string();
+  const auto of_file = [&](const std::string& path, bool validate_only = false) {
+    CreateRequest request = BeginningWith("job-a", {.file = path});
+    request.validate_only = validate_only;
+    return server_->Create(request).status();
+  };
+  EXPECT_EQ(ReasonOf(of_file("/etc/hostname")), "PATH_OUTSIDE_IMPORT_ROOTS");
+  EXPECT_THAT(of_file(dir_.path().string()).message(), HasSubstr("spec.init_from.file: "));
+  std::ofstream(file) << "of another model";
+  EXPECT_THAT(of_file(file).message(), HasSubstr("spec.init_from: the weights do not fit"));
+  EXPECT_THAT(of_file(file, /*validate_only=*/true).message(), HasSubstr("the weights do not fit"));
+  EXPECT_TRUE(absl::IsNotFound(server_->Get(JobId("job-a")).status()));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() / "jobs/job-a"));
+  std::ofstream(file) << "weights";
+  EXPECT_TRUE(of_file(file, /*validate_only=*/true).ok());
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() / "jobs/job-a")) << "it was only checked";
+  EXPECT_TRUE(of_file(file).ok());
 }
 
 TEST_F(AdmissionTest, ATakenIdIsRefusedAndTheJobUnharmed) {

@@ -102,6 +102,12 @@ class FakeCatalog : public data::Catalog {
     if (dataset.summary && std::holds_alternative<data::GraphSummary>(*dataset.summary)) return graph_;
     return graphs_;
   }
+  absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const override {
+    if (source.string().starts_with(root_)) return source;
+    return WithReason(absl::PermissionDeniedError(source.string() + " is outside"), "PATH_OUTSIDE_IMPORT_ROOTS");
+  }
+  // Resolve refuses what does not begin so.
+  void SetRoot(std::string root) { root_ = std::move(root); }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId&, ChangeHub::Listener) override { return nullptr; }
   uint64_t mapped_bytes() const override { return 0; }
   ImportCounts import_counts() const override { return {}; }
@@ -116,6 +122,7 @@ class FakeCatalog : public data::Catalog {
   mutable absl::Mutex mu_;
   std::map<DatasetId, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
   std::function<void()> on_get_;
+  std::string root_ = "/";
 };
 
 // Epochs of three steps of ten graphs each. Checkpoints at each epoch's end and at a stop, in a file that a later run
@@ -181,6 +188,14 @@ class FakeRunner : public train::Runner {
   absl::Status CheckCompatible(const train::TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
     return check_ ? check_(options, summary, prefix) : absl::OkStatus();
+  }
+  // Those of a file "weights" are fine.
+  absl::Status CheckInitialWeights(const train::TrainOptions&, const data::ImportedSummary&, std::string_view file,
+                                   std::string_view prefix) const override {
+    if (file == "weights") return absl::OkStatus();
+    Violations violations;
+    violations.Add(std::string(prefix) + "init_from", "the weights do not fit");
+    return violations.ToStatus();
   }
   void SetFits(absl::Status status) { fits_ = std::move(status); }
   absl::Status CheckFits(const train::PlanRequest&, std::string_view,

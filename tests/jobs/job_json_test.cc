@@ -48,8 +48,22 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
                       .dropout = 0.25,
                       .virtual_node = true,
                       .lowering = nn::Lowering::kShapeFree};
-  spec.train.optimizer = {
-      nn::OptimizerAlgorithm::kAdamW, 0.1 + 0.2, 1e-17, 2.5, nn::Schedule::kCosine, 100, 0.9, true, 7, 0.3};
+  spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW,
+                          0.1 + 0.2,
+                          1e-17,
+                          2.5,
+                          nn::Schedule::kCosine,
+                          100,
+                          0.9,
+                          true,
+                          7,
+                          0.3,
+                          5,
+                          0.1 + 0.2,
+                          1e-19,
+                          nn::WeightDecayOf::kFirstLayer,
+                          0.999,
+                          8};
   spec.train.loss = nn::Loss::kMse;
   spec.train.epochs = 7;
   spec.train.patience = 3;
@@ -60,6 +74,8 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
       graphcache::Policy::kClearPerStep, 12, graphcache::OnMiss::kReject, graphcache::Shapes::kLadder, 5, 7, true, 9};
   spec.train.batching = {data::BatchingKind::kBudget, 700, 1500};
   spec.train.metrics = {nn::Metric::kR2, nn::Metric::kMae};
+  spec.train.init_from = {JobId("first"), "/data/w.safetensors", train::JobWeights::kLast, true};
+  spec.train.fixed_parameters = {"convs.0", "head"};
   spec.train.cross_validation = {.folds = 10, .fold = 9, .seed = std::numeric_limits<uint64_t>::max()};
   spec.priority = -42;
   const auto back = SpecFromJson(ToJson(spec));
@@ -87,7 +103,8 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
                       .residual = true,
                       .jumping_knowledge = nn::JumpingKnowledge::kMax,
                       .virtual_node = true,
-                      .normalize_features = true};
+                      .normalize_features = true,
+                      .node_inputs = nn::NodeInputs::kDegree};
   spec.train.dataset = DatasetId("products");
   spec.train.loss = nn::Loss::kBce;
   spec.train.class_weights = {0.1, 2.0 / 3};

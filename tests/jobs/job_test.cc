@@ -198,11 +198,46 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
        [](JobSpec& s) { s.train.model.input_dropout = 0.5; }},
       {"spec.model.normalize_features", "accepted: for one large graph",
        [](JobSpec& s) { s.train.model.normalize_features = true; }},
+      {"spec.model.node_inputs", "accepted: for one large graph",
+       [](JobSpec& s) { s.train.model.node_inputs = nn::NodeInputs::kLearned; }},
       {"spec.patience", "-1", [](JobSpec& s) { s.train.patience = -1; }},
       {"spec.optimizer.momentum", "1.5", [](JobSpec& s) { s.train.optimizer.momentum = 1.5; }},
       {"spec.optimizer.momentum", "adam; accepted: for sgd", [](JobSpec& s) { s.train.optimizer.momentum = 0.5; }},
       {"spec.optimizer.nesterov", "without momentum", [](JobSpec& s) { s.train.optimizer.nesterov = true; }},
       {"spec.optimizer.decay_epochs", "accepted: for step", [](JobSpec& s) { s.train.optimizer.decay_epochs = 3; }},
+      {"spec.optimizer.decay_factor", "constant; accepted: for step and plateau",
+       [](JobSpec& s) { s.train.optimizer.decay_factor = 0.5; }},
+      {"spec.optimizer.decay_factor", "1.5 is not below 1",
+       [](JobSpec& s) {
+         s.train.optimizer.schedule = nn::Schedule::kPlateau;
+         s.train.optimizer.decay_factor = 1.5;
+       }},
+      {"spec.optimizer.plateau_patience", "accepted: for plateau",
+       [](JobSpec& s) { s.train.optimizer.plateau_patience = 3; }},
+      {"spec.optimizer.plateau_threshold", "-1 is not a number",
+       [](JobSpec& s) {
+         s.train.optimizer.schedule = nn::Schedule::kPlateau;
+         s.train.optimizer.plateau_threshold = -1;
+       }},
+      {"spec.optimizer.min_learning_rate", "0.5 is not a number of at least 0 and below learning_rate, 0.001",
+       [](JobSpec& s) {
+         s.train.optimizer.schedule = nn::Schedule::kPlateau;
+         s.train.optimizer.min_learning_rate = 0.5;
+       }},
+      {"spec.optimizer.weight_decay_of", "without weight_decay",
+       [](JobSpec& s) { s.train.optimizer.weight_decay_of = nn::WeightDecayOf::kMatrices; }},
+      {"spec.optimizer.ema_decay", "1 is not a number", [](JobSpec& s) { s.train.optimizer.ema_decay = 1; }},
+      {"spec.optimizer.accumulate_steps", "0", [](JobSpec& s) { s.train.optimizer.accumulate_steps = 0; }},
+      {"spec.init_from", "both a job and a file",
+       [](JobSpec& s) {
+         s.train.init_from = {JobId("a"), "b"};
+       }},
+      {"spec.init_from", "neither a job nor a file", [](JobSpec& s) { s.train.init_from.by_name = true; }},
+      {"spec.init_from.job", "A", [](JobSpec& s) { s.train.init_from.job = JobId("A"); }},
+      {"spec.init_from.weights", "is given for a file",
+       [](JobSpec& s) { s.train.init_from = {.file = "b", .weights = train::JobWeights::kLast}; }},
+      {"spec.fixed_parameters", "has 1001 entries",
+       [](JobSpec& s) { s.train.fixed_parameters.assign(1001, "convs.0"); }},
       {"spec.optimizer.decay_epochs", "0 is not at least 1",
        [](JobSpec& s) { s.train.optimizer.schedule = nn::Schedule::kStep; }},
       {"spec.graph_cache.rungs", "65", [](JobSpec& s) { s.train.graph_cache.rungs = 65; }},

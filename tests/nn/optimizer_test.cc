@@ -111,7 +111,7 @@ TEST(Optimizer, AgreesWithPyTorchsFusedKernel) {
 TEST(Adam, WhatIsRefusedCountsNoStep) {
   at::Tensor step = at::zeros({});
   const at::Tensor rate = at::full({}, 1e-3, at::kDouble), value = at::ones({2}), moment = at::zeros({2});
-  EXPECT_THROW(AdamStepAll({value}, {at::ones({3})}, {moment}, {moment.clone()}, step, rate, 0, false), c10::Error);
+  EXPECT_THROW(AdamStepAll({value}, {at::ones({3})}, {moment}, {moment.clone()}, step, rate, {0.0}, false), c10::Error);
   EXPECT_EQ(step.item<float>(), 0);
 }
 

@@ -41,7 +41,20 @@ NODES = {
     "gcn, normalized features, residual": ["--normalize-features", "--residual", "--layers", "3"],
     "sage, batch norm, max": ["--norm", "batch", "--jumping-knowledge", "max"],
     "gatv2, layer norm, residual, cat": ["--heads", "4", *PARTS],
+    "gcn, learned inputs": ["--node-inputs", "learned"],
+    "sage, degree": ["--node-inputs", "degree"],
+    "gatv2, constant": ["--node-inputs", "constant"],
 }
+
+
+def inputs_of(flags, x, edge_index):
+    """What the nodes of a job with these flags begin with."""
+    if "learned" in flags:
+        return torch.arange(len(x))
+    degrees = torch.bincount(edge_index[1], minlength=len(x))
+    if "degree" in flags:
+        return F.one_hot(degrees.clamp(max=255), min(int(degrees.max()), 255) + 1).float()
+    return torch.ones(len(x), 1) if "constant" in flags else x
 
 
 def part_of(dataset, folder, graphs=300):
@@ -122,9 +135,11 @@ def compare_nodes(daemon, work, dataset):
     for name, flags in NODES.items():
         module, gradients, after, (rows, predicted) = run(daemon, work, "graph", name, ["--loss", "cross-entropy", *flags])
         assert rows == test
-        F.cross_entropy(module.double().train()(x.double(), edge_index)[train], labels[train]).backward()
+        given = inputs_of(flags, x, edge_index)
+        doubled = given.double() if given.is_floating_point() else given
+        F.cross_entropy(module.double().train()(doubled, edge_index)[train], labels[train]).backward()
         with torch.no_grad():
-            made, untrained = after.eval()(x, edge_index)[test], models.build(after.spec).eval()(x, edge_index)[test]
+            made, untrained = after.eval()(given, edge_index)[test], models.build(after.spec).eval()(given, edge_index)[test]
         compare("nodes", name, made, predicted, module, gradients, untrained)
 
 

@@ -418,7 +418,15 @@ TEST_F(NodeRunTest, WhatAGraphCannotServeIsRefusedBeforeTheRun) {
   } kCases[] = {
       {"a graph-level model", with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGine; }), fine,
        "spec.model.architecture", "one graph of 400 nodes; use sage or gcn or gin or gatv2"},
-      {"no features", sage, with(fine, [](S& s) { s.node_features = {}; }), "spec.dataset", "no features"},
+      {"no features", with(sage, [](auto& o) { o.model.node_inputs = nn::NodeInputs::kFeatures; }),
+       with(fine, [](S& s) { s.node_features = {}; }), "spec.model.node_inputs", "no features"},
+      {"learned inputs of more nodes than memory holds", sage,
+       with(fine,
+            [](S& s) {
+              s.node_features = {};
+              s.nodes = 3'000'000'000;
+            }),
+       "spec.model", "needs about"},
       {"no training nodes", sage, with(fine, [](S& s) { s.split_nodes = {}; }), "spec.dataset", "train split is empty"},
       {"no labels", sage, with(fine, [](S& s) { s.num_targets = 0; }), "spec.dataset", "no labels"},
       {"classes that are fractions", sage, with(fine, [](S& s) { s.integer_labels = false; }), "spec.loss",

@@ -48,6 +48,8 @@ struct DeviceRig {
     }
     // What float32 sums leave over; the CPU's are float64.
     std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.ends_with("_rest"); });
+    // Of a first update they are the parameters.
+    std::erase_if(left, [](const nn::NamedTensor& t) { return t.name.starts_with("average."); });
     for (nn::NamedTensor& t : left) t.value = t.value.detach().clone();
     return left;
   }

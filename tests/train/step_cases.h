@@ -89,6 +89,30 @@ inline constexpr ModelParts kModelParts[] = {{"layer norm, residual, cat",
                                                 if (nn::TraitsOf(m.architecture).has_heads) m.heads = 4;
                                               }}};
 
+// What an update may be made of, and what of it may be fixed.
+inline void AddUpdateCases(const std::string& name, const CaseData& data, const TrainOptions& options,
+                           std::vector<StepCase>& cases) {
+  TrainOptions grouped = options, fixed = options;
+  grouped.optimizer.accumulate_steps = 3;
+  grouped.optimizer.ema_decay = 0.9;
+  grouped.optimizer.weight_decay = 0.01;
+  grouped.optimizer.weight_decay_of = nn::WeightDecayOf::kMatrices;
+  grouped.epochs = 2;
+  fixed.model.norm = nn::Norm::kBatch;
+  fixed.optimizer = {.algorithm = nn::OptimizerAlgorithm::kSgd,
+                     .learning_rate = 1e-3,
+                     .weight_decay = 0.01,
+                     .max_grad_norm = 0.1,
+                     .momentum = 0.9,
+                     .weight_decay_of = nn::WeightDecayOf::kFirstLayer,
+                     .ema_decay = 0.5,
+                     .accumulate_steps = 2};
+  fixed.fixed_parameters = {"convs.1.", "norms.0"};
+  fixed.epochs = 2;
+  cases.push_back({name + ", groups of batches, averages, decay of matrices", data, grouped});
+  cases.push_back({name + ", SGD, decay of the first layer, a fixed layer and a fixed norm", data, fixed});
+}
+
 inline void AddSetCases(const nn::ModelTraits& model, std::vector<StepCase>& cases) {
   const std::string name(model.name);
   TrainOptions plain = GraphJob(), everything = GraphJob(), single = GraphJob();
@@ -105,7 +129,10 @@ inline void AddSetCases(const nn::ModelTraits& model, std::vector<StepCase>& cas
   cases.push_back({name, 100, plain});
   cases.push_back({name + ", dropout, sum pooling, AdamW, clipping, MSE", 100, everything});
   cases.push_back({name + ", batches of one graph", 60, single});
-  if (model.architecture == nn::Architecture::kGine) cases.push_back({name + ", SGD", 60, sgd});
+  if (model.architecture == nn::Architecture::kGine) {
+    cases.push_back({name + ", SGD", 60, sgd});
+    AddUpdateCases(name, 60, everything, cases);
+  }
   for (const ModelParts& parts : kModelParts) {
     TrainOptions options = plain;
     parts.add(options.model);
@@ -149,6 +176,20 @@ inline void AddNodeCases(const nn::ModelTraits& model, std::vector<StepCase>& ca
     cases.push_back(
         {name + " on the whole graph, sparse, " + parts.name, TinyGraphOptions{.sparse = true}, options, true});
   }
+  if (model.architecture == nn::Architecture::kSage || model.architecture == nn::Architecture::kGcn) {
+    TrainOptions learned = dropout, degree = plain;
+    learned.model.input_dropout = 0.2;
+    degree.model.node_inputs = nn::NodeInputs::kDegree;
+    degree.nodes = whole.nodes;
+    cases.push_back({name + ", learned inputs, dropout", TinyGraphOptions{.features = false}, learned});
+    cases.push_back({name + " on the whole graph, degrees", TinyGraphOptions{.features = false}, degree, true});
+    degree.nodes = plain.nodes;
+    degree.model.node_inputs = nn::NodeInputs::kConstant;
+    cases.push_back({name + ", constant inputs", TinyGraphOptions{.features = false}, degree});
+    learned.nodes = whole.nodes;
+    cases.push_back({name + " on the whole graph, learned inputs", TinyGraphOptions{.features = false}, learned, true});
+  }
+  if (model.architecture == nn::Architecture::kGcn) AddUpdateCases(name, TinyGraphOptions{}, dropout, cases);
   AddLowerings(name, TinyGraphOptions{}, dropout, cases);
 }
 

@@ -18,6 +18,7 @@ namespace permafrost::train {
 struct TinyGraphOptions {
   int nodes = 400;
   bool sparse = false;    // feature rows
+  bool features = true;   // whether there are some
   bool weighted = false;  // edges
   bool named = false;     // row 3 is called `the 3rd, "x"`
   int targets = 1;        // 1: a class of 0..2; more: 0 or 1 each
@@ -85,7 +86,9 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   write(SectionKind::kInOffsets, ElementType::kUint64, offsets);
   write(SectionKind::kInNeighbors, ElementType::kUint32, neighbors);
   if (options.weighted) write(SectionKind::kInWeights, ElementType::kFloat32, weights);
-  if (options.sparse) {
+  if (!options.features) {
+    // Neither rows nor columns.
+  } else if (options.sparse) {
     write(SectionKind::kNodeFeatureOffsets, ElementType::kUint64, feature_offsets);
     write(SectionKind::kNodeFeatureColumns, ElementType::kUint32, feature_columns);
   } else {
@@ -112,8 +115,10 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   summary.symmetric = true;
   summary.weighted = options.weighted;
   for (const auto& list : in) summary.max_degree = std::max(summary.max_degree, std::ssize(list));
-  summary.node_features.type = options.sparse ? data::DataType::kSparse : data::DataType::kFloat32;
-  summary.node_features.width = kWidth;
+  if (options.features) {
+    summary.node_features.type = options.sparse ? data::DataType::kSparse : data::DataType::kFloat32;
+    summary.node_features.width = kWidth;
+  }
   summary.node_feature_nonzeros = options.sparse ? std::ssize(feature_columns) : 0;
   summary.num_targets = options.targets;
   summary.max_label = options.targets == 1 ? kClasses - 1 : 1;

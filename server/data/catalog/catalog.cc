@@ -47,6 +47,9 @@ class CatalogImpl final : public Catalog {
   absl::StatusOr<Dataset> Get(const DatasetId& id) const override;
   std::vector<Dataset> List() const override;
   absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override;
+  absl::StatusOr<fs::path> Resolve(const fs::path& source) const override {
+    return ResolveSource(source, options_.import_roots);
+  }
   absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const override;
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
     return hub_.Subscribe(id.value(), std::move(listener));

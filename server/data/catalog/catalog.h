@@ -91,6 +91,8 @@ class Catalog {
   // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)
   // otherwise; transient where it will be tried again.
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
+  // A file or folder that imports may read, resolved. Errors: as ResolveSource (import_roots.h).
+  virtual absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const = 0;
   // Told on every change of the dataset, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
   // Bytes mapped by open stores.

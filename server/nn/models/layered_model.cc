@@ -61,6 +61,9 @@ LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::D
     : options_(options), seed_(seed), kind_(ConvolutionOf(options.model.architecture)) {
   WeightMaker weights(seed, device, tensors_);
   const ModelOptions& model = options.model;
+  if (options.embedded_columns > 0) {
+    embedding_ = weights.Normal("embedding.weight", {options.embedded_columns, options.in_channels});
+  }
   for (int64_t l = 0; l < model.num_layers; ++l) {
     convolutions_.push_back(kind_.make(weights, absl::StrCat("convs.", l), ShapeOf(options, l)));
   }
@@ -78,6 +81,11 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
   const auto layers = static_cast<size_t>(model.num_layers);
   const auto hidden = static_cast<double>(model.hidden_channels), outputs = static_cast<double>(options.num_outputs);
   ModelCost cost;
+  const auto in = static_cast<double>(options.in_channels);
+  if (options.embedded_columns > 0) {
+    cost.parameters += static_cast<double>(options.embedded_columns) * in;
+    cost.activations += 2 * rows.nodes.back() * in;
+  }
   double backward = 0;
   for (size_t l = 0; l < layers; ++l) {
     const double targets = rows.nodes[layers - l - 1];
@@ -108,9 +116,18 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
   return cost;
 }
 
+NodeModel::InputRows LayeredModel::Embedded(InputRows rows) const {
+  if (!embedding_.defined()) return rows;
+  return {.dense = SegmentSum(embedding_, rows.feature_offsets, rows.feature_columns, {}),
+          .feature_offsets = {},
+          .feature_columns = {},
+          .feature_values = {}};
+}
+
 NodeModel::InputRows LayeredModel::Input(const NodeBlock& block, Mode mode) const {
   InputRows rows{block.features, block.feature_offsets, block.feature_columns, block.feature_values};
   if (options_.model.normalize_features) rows = Normalised(std::move(rows));
+  rows = Embedded(std::move(rows));
   const double p = mode == Mode::kTrain ? options_.model.input_dropout : 0;
   if (p == 0) return rows;
   const DropoutKey key{.seed = seed_, .layer = kInputMasks};
@@ -177,7 +194,8 @@ Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
 
 Tensor LayeredModel::Project(int64_t layer, const InputRows& rows) {
   const auto& convolution = *convolutions_[static_cast<size_t>(layer)];
-  return convolution.Project(layer == 0 && options_.model.normalize_features ? Normalised(rows) : rows);
+  if (layer > 0) return convolution.Project(rows);
+  return convolution.Project(Embedded(options_.model.normalize_features ? Normalised(rows) : rows));
 }
 
 int64_t LayeredModel::projected_width(int64_t layer) const {
@@ -209,7 +227,8 @@ std::string LayeredModel::Describe() const {
                         {"norm", kNormNames.Name(model.norm)},
                         {"residual", model.residual},
                         {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
-                        {"normalize_features", model.normalize_features}}
+                        {"normalize_features", model.normalize_features},
+                        {"embedded_nodes", options_.embedded_columns}}
       .dump();
 }
 

@@ -27,7 +27,9 @@ class LayeredModel final : public NodeModel {
   std::string Describe() const override;
 
  private:
-  // Normalised features with dropout, as the options say.
+  // Of sparse features, where they are embedded.
+  InputRows Embedded(InputRows rows) const;
+  // Normalised and embedded features with dropout, as the options say.
   InputRows Input(const NodeBlock& block, Mode mode) const;
   at::ScalarType type() const { return tensors_.parameters().front().value.scalar_type(); }
 
@@ -35,6 +37,7 @@ class LayeredModel final : public NodeModel {
   uint64_t seed_;
   TensorSet tensors_;
   const ConvolutionKind& kind_;
+  at::Tensor embedding_;  // undefined: features are not embedded
   std::vector<std::unique_ptr<Convolution>> convolutions_;
   std::vector<RowNorm> norms_;     // of layers that are followed by ReLU
   std::optional<Linear> joining_;  // of jumping knowledge

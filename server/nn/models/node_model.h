@@ -19,6 +19,9 @@ struct NodeModelOptions {
   ModelOptions model;  // of level kNode
   int64_t in_channels = 0;
   int64_t num_outputs = 0;
+  // Above 0: columns of the sparse features, each of which stands for a row of "embedding.weight" [columns,
+  // in_channels] that is trained; the input is their sum. As torch.nn.Embedding where a node has a column of its own.
+  int64_t embedded_columns = 0;
 };
 
 // Threads: the device thread. Owns its tensors.

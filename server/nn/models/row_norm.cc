@@ -30,6 +30,12 @@ Tensor ScatteredBatchNormRelu(const Tensor& x, const Tensor& mask, const Tensor&
 
 }  // namespace
 
+Tensor FixedBatchNormRelu(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+                          const Tensor& running_var) {
+  const Tensor scale = weight * (running_var + BatchNormOptions().eps).rsqrt();
+  return ReluRows(at::addcmul(bias - running_mean * scale, x, scale));
+}
+
 RowNorm::RowNorm(WeightMaker& weights, const std::string& name, Norm norm, int64_t width) : norm_(norm) {
   if (norm == Norm::kNone) return;
   const std::string inner = norm == Norm::kBatch ? name + ".module" : name;
@@ -43,6 +49,7 @@ RowNorm::RowNorm(WeightMaker& weights, const std::string& name, Norm norm, int64
 
 Tensor RowNorm::BatchNormRelu(const Tensor& x, const RealRowsOf& real, bool training) const {
   if (!training) return nn::BatchNormReluEval(x, weight_, bias_, running_mean_, running_var_);
+  if (!weight_.requires_grad()) return FixedBatchNormRelu(x, weight_, bias_, running_mean_, running_var_);
   batches_tracked_.add_(1);
   if (real.count.defined()) {
     return MaskedBatchNormRelu(x, real.count, weight_, bias_, running_mean_, running_var_);

@@ -17,6 +17,11 @@ struct RealRowsOf {
   at::Tensor count, keys;
 };
 
+// ReLU after batch norm by the running statistics, which stay: training where the norm is fixed (TensorSet::Fix).
+// x: [N, C]; the rest: [C]. Differentiable in x.
+at::Tensor FixedBatchNormRelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                              const at::Tensor& running_mean, const at::Tensor& running_var);
+
 // Threads: the device thread. Its tensors are the model's.
 class RowNorm {
  public:
@@ -24,7 +29,8 @@ class RowNorm {
   RowNorm(WeightMaker& weights, const std::string& name, Norm norm, int64_t width);
   static double Parameters(Norm norm, double width) { return norm == Norm::kNone ? 0 : 2 * width; }
 
-  // dropout(relu(norm(x))). x: [N, width]; training: with the batch's own moments, which the running statistics follow.
+  // dropout(relu(norm(x))). x: [N, width]; training: with the batch's own moments, which the running statistics follow;
+  // where the weight is fixed with those, which stay.
   at::Tensor Activate(const at::Tensor& x, const RealRowsOf& real, bool training,
                       const ConvActivation& activation) const;
 

@@ -56,10 +56,19 @@ class FusedGinLayer final : public SetLayer {
 
   Tensor Forward(const Tensor& x, const SetGraph& graph) const override {
     if (graph.mode == Mode::kEval) return GineLayerEval(x, graph.edges, graph.real_nodes, weights_);
+    if (!weights_.norm_weight.requires_grad()) return ForwardFixed(x, graph);
     return GineLayer(x, graph.edges, graph.real_nodes, weights_, {.step = graph.step, .key = key_, .p = p_});
   }
 
  private:
+  // In training, with a norm that is not trained: it normalizes by its running statistics, which stay.
+  Tensor ForwardFixed(const Tensor& x, const SetGraph& graph) const {
+    const GineWeights& w = weights_;
+    const Tensor product = Mlp(SumGineMessages(x, graph.edges), w.w1, w.b1, w.w2, w.b2);
+    const Tensor y = FixedBatchNormRelu(product, w.norm_weight, w.norm_bias, w.running_mean, w.running_var);
+    return Dropout(y, graph.step, key_, p_);
+  }
+
   DropoutKey key_;
   double p_;
   GineWeights weights_;

@@ -30,6 +30,10 @@ Tensor WeightMaker::Glorot(std::string name, at::IntArrayRef sizes, int64_t in, 
   return Uniform(std::move(name), sizes, std::sqrt(6.0 / static_cast<double>(in + out)));
 }
 
+Tensor WeightMaker::Normal(std::string name, at::IntArrayRef sizes) {
+  return tensors_.AddParameter(std::move(name), at::empty(sizes, at::kFloat).normal_(0, 1, generator_).to(device_));
+}
+
 Linear WeightMaker::MakeLinear(const std::string& name, int64_t in, int64_t out) {
   const double bound = 1 / std::sqrt(static_cast<double>(in));
   const Tensor weight = Uniform(name + ".weight", {out, in}, bound);

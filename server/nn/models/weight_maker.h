@@ -27,6 +27,8 @@ class WeightMaker {
   at::Tensor Filled(std::string name, at::IntArrayRef sizes, double value);
   // Uniform with bound sqrt(6 / (in + out)). Source: Glorot and Bengio 2010, as PyG's `glorot`.
   at::Tensor Glorot(std::string name, at::IntArrayRef sizes, int64_t in, int64_t out);
+  // With mean 0 and deviation 1, as torch.nn.Embedding.
+  at::Tensor Normal(std::string name, at::IntArrayRef sizes);
   // NAME.weight and NAME.bias with the defaults of torch.nn.Linear.
   Linear MakeLinear(const std::string& name, int64_t in, int64_t out);
   at::Tensor Buffer(std::string name, at::IntArrayRef sizes, double value, at::ScalarType type = at::kFloat);

@@ -25,9 +25,14 @@ struct Block {
   int64_t begin;
 };
 
+bool Applies(const OptionalTensor& applies) { return !applies || *applies->const_data_ptr<float>() != 0; }
+
 // Of all parameters, each of whose `others` is of its shape.
-std::vector<Block> BlocksOf(const char* name, at::TensorList parameters, std::initializer_list<at::TensorList> others) {
+std::vector<Block> BlocksOf(const char* name, at::TensorList parameters, at::ArrayRef<double> weight_decays,
+                            std::initializer_list<at::TensorList> others) {
   TORCH_CHECK(!parameters.empty(), name, ": no parameters");
+  TORCH_CHECK(weight_decays.size() == parameters.size(), name, ": ", parameters.size(), " parameters, ",
+              weight_decays.size(), " weight decays");
   for (const at::TensorList list : others) {
     TORCH_CHECK(list.size() == parameters.size(), name, ": ", parameters.size(), " parameters, ", list.size(),
                 " gradients or moments");
@@ -56,17 +61,20 @@ void ForBlocks(const std::vector<Block>& blocks, at::TensorList parameters, cons
 }
 
 void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
-             Tensor& step, const Tensor& learning_rate, double weight_decay, bool decoupled) {
-  const std::vector<Block> blocks = BlocksOf("adam_", parameters, {gradients, exp_avgs, exp_avg_sqs});
+             Tensor& step, const Tensor& learning_rate, at::ArrayRef<double> weight_decays, bool decoupled,
+             const OptionalTensor& applies) {
+  const std::vector<Block> blocks = BlocksOf("adam_", parameters, weight_decays, {gradients, exp_avgs, exp_avg_sqs});
+  if (!Applies(applies)) return;
   // Counted once nothing can be wrong any more.
   const float done = ++*step.mutable_data_ptr<float>();
-  AdamUpdate update{
-      .learning_rate = *learning_rate.const_data_ptr<double>(), .weight_decay = weight_decay, .decoupled = decoupled};
+  AdamUpdate update{.learning_rate = *learning_rate.const_data_ptr<double>(), .decoupled = decoupled};
   update.correction1 = 1 - std::pow(update.beta1, static_cast<double>(done));
   update.correction2 = 1 - std::pow(update.beta2, static_cast<double>(done));
   AT_DISPATCH_FLOATING_TYPES(parameters[0].scalar_type(), "adam_", [&] {
     ForBlocks(blocks, parameters, [&](size_t i, int64_t begin, int64_t size) {
-      AdamStep<scalar_t>(update, size, gradients[i].const_data_ptr<scalar_t>() + begin,
+      AdamUpdate own = update;
+      own.weight_decay = weight_decays[i];
+      AdamStep<scalar_t>(own, size, gradients[i].const_data_ptr<scalar_t>() + begin,
                          parameters[i].mutable_data_ptr<scalar_t>() + begin,
                          exp_avgs[i].mutable_data_ptr<scalar_t>() + begin,
                          exp_avg_sqs[i].mutable_data_ptr<scalar_t>() + begin);
@@ -75,13 +83,16 @@ void AdamCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList
 }
 
 void SgdCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList momenta, Tensor& step,
-            const Tensor& learning_rate, double weight_decay, double momentum, bool nesterov) {
-  const std::vector<Block> blocks = BlocksOf("sgd_", parameters, {gradients, momenta});
+            const Tensor& learning_rate, at::ArrayRef<double> weight_decays, double momentum, bool nesterov,
+            const OptionalTensor& applies) {
+  const std::vector<Block> blocks = BlocksOf("sgd_", parameters, weight_decays, {gradients, momenta});
+  if (!Applies(applies)) return;
   ++*step.mutable_data_ptr<float>();
   AT_DISPATCH_FLOATING_TYPES(parameters[0].scalar_type(), "sgd_", [&] {
     const auto rate = static_cast<scalar_t>(*learning_rate.const_data_ptr<double>()),
-               decay = static_cast<scalar_t>(weight_decay), kept = static_cast<scalar_t>(momentum);
+               kept = static_cast<scalar_t>(momentum);
     ForBlocks(blocks, parameters, [&](size_t i, int64_t begin, int64_t size) {
+      const auto decay = static_cast<scalar_t>(weight_decays[i]);
       const scalar_t* const gradient = gradients[i].const_data_ptr<scalar_t>() + begin;
       scalar_t *const value = parameters[i].mutable_data_ptr<scalar_t>() + begin,
                       *const m = momenta[i].mutable_data_ptr<scalar_t>() + begin;
@@ -96,11 +107,11 @@ void SgdCpu(at::TensorList parameters, at::TensorList gradients, at::TensorList 
 
 constexpr Operator<AdamCpu> kAdam{
     "adam_(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
-    "Tensor(d!) step, Tensor learning_rate, float weight_decay, bool decoupled) -> ()"};
+    "Tensor(d!) step, Tensor learning_rate, float[] weight_decays, bool decoupled, Tensor? applies) -> ()"};
 
 constexpr Operator<SgdCpu> kSgd{
     "sgd_(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] momenta, Tensor(c!) step, Tensor learning_rate, "
-    "float weight_decay, float momentum, bool nesterov) -> ()"};
+    "float[] weight_decays, float momentum, bool nesterov, Tensor? applies) -> ()"};
 
 }  // namespace
 
@@ -111,14 +122,17 @@ TORCH_LIBRARY_FRAGMENT(permafrost, library) {
 
 void AdamStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                  const std::vector<Tensor>& exp_avgs, const std::vector<Tensor>& exp_avg_sqs, Tensor& step,
-                 const Tensor& learning_rate, double weight_decay, bool decoupled) {
-  kAdam(parameters, gradients, exp_avgs, exp_avg_sqs, step, learning_rate, weight_decay, decoupled);
+                 const Tensor& learning_rate, at::ArrayRef<double> weight_decays, bool decoupled,
+                 const Tensor& applies) {
+  kAdam(parameters, gradients, exp_avgs, exp_avg_sqs, step, learning_rate, weight_decays, decoupled,
+        IfDefined(applies));
 }
 
 void SgdStepAll(const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                 const std::vector<Tensor>& momenta, Tensor& step, const Tensor& learning_rate,
-                const SgdOptions& options) {
-  kSgd(parameters, gradients, momenta, step, learning_rate, options.weight_decay, options.momentum, options.nesterov);
+                at::ArrayRef<double> weight_decays, const SgdOptions& options, const Tensor& applies) {
+  kSgd(parameters, gradients, momenta, step, learning_rate, weight_decays, options.momentum, options.nesterov,
+       IfDefined(applies));
 }
 
 }  // namespace permafrost::nn

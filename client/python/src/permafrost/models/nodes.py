@@ -1,7 +1,7 @@
 """The PyG modules that equal Permafrost's models of one large graph: PyG's own convolutions, with the weights that `permafrost job export` wrote."""
 
 import torch
-from torch.nn import Linear, ModuleList
+from torch.nn import Embedding, Linear, ModuleList
 from torch_geometric.nn.models import GCN, GraphSAGE
 
 from permafrost.models.parts import NODE_CONVOLUTIONS, join, make_norm
@@ -19,6 +19,8 @@ class NodeModel(torch.nn.Module):
         self.residual = spec.get("residual", False)
         self.jumping_knowledge = spec.get("jumping_knowledge", "last")
         joined = self.jumping_knowledge != "last"
+        if spec.get("embedded_nodes", 0) > 0:
+            self.embedding = Embedding(spec["embedded_nodes"], spec["in_channels"])
         make = NODE_CONVOLUTIONS[spec["architecture"]]
         self.convs = ModuleList()
         for layer in range(layers):
@@ -30,7 +32,10 @@ class NodeModel(torch.nn.Module):
             self.lin = Linear(hidden * layers if self.jumping_knowledge == "cat" else hidden, outputs)
 
     def forward(self, x, edge_index, edge_weight=None):
-        if self.normalize_features:
+        """x: features; of a model that learned what its nodes begin with their numbers, or None: all nodes."""
+        if hasattr(self, "embedding"):
+            x = self.embedding.weight if x is None else self.embedding(x)
+        elif self.normalize_features:
             sums = x.abs().sum(dim=1, keepdim=True)
             x = x / sums.where(sums > 0, torch.ones_like(sums))
         h = torch.nn.functional.dropout(x, self.input_dropout, self.training)
@@ -66,7 +71,7 @@ class LinkDecoder(torch.nn.Module):
 
 PYG_MODELS = {"sage": GraphSAGE, "gcn": GCN}
 # What PyG's own models have.
-PLAIN = {"residual": False, "jumping_knowledge": "last", "norm": "none", "input_dropout": 0, "normalize_features": False}
+PLAIN = {"residual": False, "jumping_knowledge": "last", "norm": "none", "input_dropout": 0, "normalize_features": False, "embedded_nodes": 0}
 
 
 def build(spec):

@@ -1,0 +1,87 @@
+#include "data/store/featured_graph.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace permafrost::data {
+namespace {
+
+class FeaturedGraph final : public Graph {
+ public:
+  FeaturedGraph(std::shared_ptr<const Graph> graph, MadeFeatures features)
+      : graph_(std::move(graph)), summary_(SummaryWith(features, graph_->summary())), view_(graph_->view()) {}
+
+  absl::Status Make(MadeFeatures features) {
+    const uint64_t nodes = view_.nodes;
+    if (features == MadeFeatures::kConstant) {
+      ones_.assign(nodes, 1.0F);
+      DenseFeatures dense{.type = DataType::kFloat32, .width = 1, .bytes = {}, .groups = {}, .scales = {}};
+      dense.bytes = Column<std::byte>(std::as_bytes(std::span<const float>(ones_)));
+      view_.node_features = dense;
+      return absl::OkStatus();
+    }
+    offsets_.resize(nodes + 1);
+    std::iota(offsets_.begin(), offsets_.end(), uint64_t{0});
+    columns_.resize(nodes);
+    if (features == MadeFeatures::kOwnColumn) {
+      std::iota(columns_.begin(), columns_.end(), uint32_t{0});
+    } else {
+      const Column<uint64_t>& in = view_.in.offsets;
+      if (!in.Touch(0, nodes + 1)) return in.status();
+      const auto last = static_cast<uint64_t>(summary_.node_features.width - 1);
+      for (uint64_t v = 0; v < nodes; ++v) {
+        columns_[v] = static_cast<uint32_t>(std::min(in[v + 1] - std::min(in[v], in[v + 1]), last));
+      }
+      PF_RETURN_IF_ERROR(graph_->CheckIntact());
+    }
+    view_.node_features = SparseFeatures{.width = summary_.node_features.width,
+                                         .offsets = Column<uint64_t>(offsets_),
+                                         .columns = Column<uint32_t>(columns_),
+                                         .values = {}};
+    return absl::OkStatus();
+  }
+
+  const GraphSummary& summary() const override { return summary_; }
+  const GraphView& view() const override { return view_; }
+  const NodeNames& names() const override { return graph_->names(); }
+  absl::Status CheckIntact() const override { return graph_->CheckIntact(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
+    return graph_->VerifyAll(progress);
+  }
+  uint64_t mapped_bytes() const override { return graph_->mapped_bytes(); }
+
+ private:
+  const std::shared_ptr<const Graph> graph_;
+  const GraphSummary summary_;
+  GraphView view_;
+  std::vector<float> ones_;
+  std::vector<uint64_t> offsets_;
+  std::vector<uint32_t> columns_;
+};
+
+}  // namespace
+
+GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary) {
+  FeatureSummary made;
+  const bool dense = features == MadeFeatures::kConstant;
+  made.type = dense ? DataType::kFloat32 : DataType::kSparse;
+  made.width = features == MadeFeatures::kOwnColumn ? summary.nodes
+               : dense                              ? 1
+                                                    : std::min(summary.max_degree, kDegreeCap) + 1;
+  summary.node_features = std::move(made);
+  summary.node_feature_nonzeros = dense ? 0 : summary.nodes;
+  return summary;
+}
+
+absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(std::shared_ptr<const Graph> graph, MadeFeatures features) {
+  auto featured = std::make_shared<FeaturedGraph>(std::move(graph), features);
+  PF_RETURN_IF_ERROR(featured->Make(features));
+  return featured;
+}
+
+}  // namespace permafrost::data

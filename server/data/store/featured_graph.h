@@ -1,0 +1,27 @@
+// A graph as another has it, with node features that are made in memory in place of its own.
+// Threads: as Graph.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "data/store/graph.h"
+
+namespace permafrost::data {
+
+// What a node's row of features is made of.
+enum class MadeFeatures {
+  kOwnColumn,  // 1 in a column of its own
+  kDegree,     // 1 in the column of its in-edges' number, or of kDegreeCap where they are more
+  kConstant    // one column of 1
+};
+inline constexpr int64_t kDegreeCap = 255;
+
+// The summary of such a graph, of a graph's own.
+GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary);
+
+// Keeps `graph` alive. Takes 12 bytes a node, or 4 for kConstant. Errors: DataLoss (offsets are read for kDegree).
+absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(std::shared_ptr<const Graph> graph, MadeFeatures features);
+
+}  // namespace permafrost::data

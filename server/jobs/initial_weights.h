@@ -1,0 +1,21 @@
+// Where the weights lie that a job is to begin with.
+// Threads: safe anywhere.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "data/catalog/catalog.h"
+#include "jobs/job_book.h"
+#include "train/options.h"
+
+namespace permafrost::jobs {
+
+// Those of a job. Errors: NotFound; FailedPrecondition (reason ARTIFACT_NOT_READY) while it has not made them.
+absl::StatusOr<std::filesystem::path> FindWeightsOfJob(const train::InitialWeights& from, const JobBook& book);
+// Those of a file below an import root. Errors: InvalidArgument with a violation of `spec.init_from.file` for what is
+// no file; PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS); NotFound.
+absl::StatusOr<std::filesystem::path> FindWeightsFile(const std::string& file, const data::Catalog& catalog);
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,156 @@
+#include "train/initial_weights.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "nn/models/link_decoder.h"
+#include "nn/models/registry.h"
+#include "nn/safetensors.h"
+#include "train/model_for.h"
+#include "train/node_model_for.h"
+
+namespace permafrost::train {
+namespace {
+
+using nn::NamedTensor;
+
+std::string DescribeWeights(const at::Tensor& tensor) {
+  std::ostringstream out;
+  out << tensor.scalar_type() << tensor.sizes();
+  return out.str();
+}
+
+bool Fits(const at::Tensor& from, const at::Tensor& to) {
+  return from.sizes() == to.sizes() && from.scalar_type() == to.scalar_type();
+}
+
+// "head.0.weight, head.0.bias and 3 more"
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", names[i]);
+  if (names.size() > kMost) absl::StrAppend(&text, " and ", names.size() - kMost, " more");
+  return text;
+}
+
+struct Matches {
+  std::vector<std::pair<at::Tensor, at::Tensor>> taken;  // from, to
+  std::vector<std::string> left, missing;                // of the file; of the model
+  // Strict: one for each that is left or missing, why; of one that differs in shape once.
+  std::vector<std::string> differences;
+};
+
+Matches Match(const std::vector<NamedTensor>& file, const std::vector<NamedTensor>& model) {
+  Matches matches;
+  std::unordered_map<std::string, at::Tensor> by_name;
+  for (const NamedTensor& t : file) by_name.emplace(t.name, t.value);
+  for (const NamedTensor& t : model) {
+    const auto found = by_name.find(t.name);
+    if (found != by_name.end() && Fits(found->second, t.value)) {
+      matches.taken.emplace_back(found->second, t.value);
+      by_name.erase(found);
+      continue;
+    }
+    matches.missing.push_back(t.name);
+    if (found == by_name.end()) {
+      matches.differences.push_back(absl::StrCat(t.name, " is not among them"));
+      continue;
+    }
+    matches.differences.push_back(
+        absl::StrCat(t.name, " is ", DescribeWeights(found->second), ", the model has ", DescribeWeights(t.value)));
+    matches.left.push_back(t.name);
+    by_name.erase(found);
+  }
+  for (const NamedTensor& t : file) {
+    if (!by_name.contains(t.name)) continue;
+    matches.left.push_back(t.name);
+    matches.differences.push_back(absl::StrCat(t.name, " is no tensor of the model"));
+  }
+  return matches;
+}
+
+// The model of a job, on the CPU, for its names and shapes.
+absl::Status WithModel(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix,
+                       const std::function<absl::Status(nn::TensorSet&)>& use) {
+  if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
+    PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, *set, prefix));
+    return use(nn::MakeGraphModel(model, options.seed, at::kCPU)->tensors());
+  }
+  PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
+                      NodeModelFor(options, std::get<data::GraphSummary>(summary), kNoLimits, prefix));
+  const auto of_nodes = nn::MakeNodeModel(model, options.seed, at::kCPU);
+  if (options.links.enabled) {
+    const nn::LinkDecoder decoder(options.links.score, options.model.hidden_channels, options.seed, at::kCPU,
+                                  of_nodes->tensors());
+  }
+  return use(of_nodes->tensors());
+}
+
+absl::Status AsViolation(const absl::Status& status, std::string_view prefix, std::string_view field) {
+  if (status.ok()) return status;
+  Violations violations;
+  violations.Add(absl::StrCat(AbslView(prefix), AbslView(field)), StdView(status.message()));
+  return violations.ToStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors) {
+  const std::string source = how.job.empty() ? how.file : absl::StrCat("jobs/", how.job.value());
+  const absl::StatusOr<nn::SafetensorsFile> decoded = nn::DecodeSafetensors(file);
+  if (!decoded.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, " is no safetensors file of weights: ", decoded.status().message()));
+  }
+  const Matches matches = Match(decoded->tensors, tensors.All());
+  if (!how.by_name && !matches.differences.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the weights of ", source, " are not the model's: ", matches.differences.front(), "; ",
+        matches.differences.size(), matches.differences.size() == 1 ? " tensor differs" : " tensors differ",
+        " (by_name takes those that fit)"));
+  }
+  if (matches.taken.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("none of the ", decoded->tensors.size(), " tensors of ", source,
+                                                   " fits the model by name and shape"));
+  }
+  const at::NoGradGuard no_grad;
+  for (const auto& [from, to] : matches.taken) to.copy_(from);
+  std::string line = absl::StrCat("begins with the weights of ", source, ": ", matches.taken.size(), " tensors taken");
+  if (!how.by_name) return line;
+  absl::StrAppend(&line, ", ", matches.left.size(), " left");
+  if (!matches.left.empty()) absl::StrAppend(&line, " (", FirstOf(matches.left), ")");
+  absl::StrAppend(&line, ", ", matches.missing.size(), " of the model missing");
+  if (!matches.missing.empty()) absl::StrAppend(&line, " (", FirstOf(matches.missing), ")");
+  return line;
+}
+
+absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
+                                 std::string_view file, std::string_view prefix) {
+  return WithModel(options, summary, prefix, [&](nn::TensorSet& tensors) {
+    return AsViolation(TakeWeights(file, options.init_from, tensors).status(), prefix, "init_from");
+  });
+}
+
+absl::Status FixParameters(const TrainOptions& options, std::string_view prefix, nn::TensorSet& tensors) {
+  if (options.fixed_parameters.empty()) return absl::OkStatus();
+  return AsViolation(tensors.Fix(options.fixed_parameters), prefix, "fixed_parameters");
+}
+
+absl::Status CheckFixedParameters(const TrainOptions& options, const data::ImportedSummary& summary,
+                                  std::string_view prefix) {
+  if (options.fixed_parameters.empty()) return absl::OkStatus();
+  return WithModel(options, summary, prefix,
+                   [&](nn::TensorSet& tensors) { return FixParameters(options, prefix, tensors); });
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,26 @@
+// When a learning rate falls because validation gets no better: schedule kPlateau, as
+// torch.optim.lr_scheduler.ReduceLROnPlateau with threshold_mode "rel" and no cooldown.
+// Threads: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "nn/options.h"
+
+namespace permafrost::train {
+
+struct PlateauState {
+  double learning_rate = 0;  // what it has fallen to
+  // Of the epochs so far by the deciding metric; NaN: none yet. Not the job's best epoch: a value that is better by
+  // less than the threshold is none here.
+  double best = std::numeric_limits<double>::quiet_NaN();
+  int64_t bad_epochs = 0;  // in a row
+  bool operator==(const PlateauState&) const = default;
+};
+
+// Takes up an epoch's value of the deciding metric. Returns whether the learning rate fell. NaN, of which nothing can
+// be said, changes nothing.
+bool TakeEpoch(const nn::OptimizerOptions& options, nn::Metric metric, double value, PlateauState& state);
+
+}  // namespace permafrost::train

@@ -1,0 +1,84 @@
+#include "data/store/featured_graph.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "data/store/feature_rows_reader.h"
+
+namespace permafrost::data {
+namespace {
+
+// Nodes 0..3 with 0, 1, 2 and 300 in-edges.
+class StarGraph final : public Graph {
+ public:
+  StarGraph() {
+    summary_.nodes = 4;
+    summary_.edges = 303;
+    summary_.max_degree = 300;
+    view_.nodes = 4;
+    view_.edges = 303;
+    view_.in.offsets = Column<uint64_t>(offsets_);
+    view_.in.neighbors = Column<NodeId>(neighbors_);
+  }
+  const GraphSummary& summary() const override { return summary_; }
+  const GraphView& view() const override { return view_; }
+  const NodeNames& names() const override { return names_; }
+  absl::Status CheckIntact() const override { return absl::OkStatus(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t, uint64_t)>&) const override { return absl::OkStatus(); }
+  uint64_t mapped_bytes() const override { return 7; }
+
+ private:
+  const std::array<uint64_t, 5> offsets_{0, 0, 1, 3, 303};
+  const std::vector<NodeId> neighbors_ = std::vector<NodeId>(303, 0);
+  GraphSummary summary_;
+  GraphView view_;
+  NodeNames names_;
+};
+
+std::vector<uint32_t> ColumnsOf(const Graph& graph) {
+  const auto rows = ReadRows(std::get<SparseFeatures>(graph.view().node_features), 0, graph.view().nodes);
+  EXPECT_TRUE(rows.ok()) << rows.status();
+  EXPECT_TRUE(rows->values.empty());
+  for (size_t v = 0; v < 4; ++v) EXPECT_EQ(rows->offsets[v + 1] - rows->offsets[v], 1U) << "one column a node";
+  return {rows->columns.begin(), rows->columns.end()};
+}
+
+TEST(FeaturedGraph, EachNodeHasAColumnOfItsOwn) {
+  const auto graph = WithFeatures(std::make_shared<StarGraph>(), MadeFeatures::kOwnColumn);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(ColumnsOf(**graph), (std::vector<uint32_t>{0, 1, 2, 3}));
+  EXPECT_EQ((*graph)->summary().node_features.type, DataType::kSparse);
+  EXPECT_EQ((*graph)->summary().node_features.width, 4);
+  EXPECT_EQ((*graph)->summary().node_feature_nonzeros, 4);
+  EXPECT_EQ((*graph)->view().edges, 303U) << "the rest is the other graph's";
+  EXPECT_EQ((*graph)->mapped_bytes(), 7U);
+}
+
+TEST(FeaturedGraph, DegreesBeyondTheCapShareAColumn) {
+  const auto graph = WithFeatures(std::make_shared<StarGraph>(), MadeFeatures::kDegree);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(ColumnsOf(**graph), (std::vector<uint32_t>{0, 1, 2, 255}));
+  EXPECT_EQ((*graph)->summary().node_features.width, 256);
+}
+
+TEST(FeaturedGraph, ADegreeBelowTheCapIsTheLastColumn) {
+  GraphSummary summary;
+  summary.max_degree = 9;
+  EXPECT_EQ(SummaryWith(MadeFeatures::kDegree, summary).node_features.width, 10);
+}
+
+TEST(FeaturedGraph, AConstantIsOneDenseColumn) {
+  const auto graph = WithFeatures(std::make_shared<StarGraph>(), MadeFeatures::kConstant);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  std::array<float, 4> rows{};
+  ASSERT_TRUE(ReadRows(std::get<DenseFeatures>((*graph)->view().node_features), 0, 4, rows.data()).ok());
+  EXPECT_TRUE(std::ranges::all_of(rows, [](float value) { return value == 1; }));
+  EXPECT_EQ((*graph)->summary().node_features.width, 1);
+}
+
+}  // namespace
+}  // namespace permafrost::data

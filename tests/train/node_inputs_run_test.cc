@@ -1,0 +1,134 @@
+// Runs on one large graph whose nodes have no features, or are not to begin with theirs.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "nn/safetensors.h"
+#include "recorder.h"
+#include "step_cases.h"
+#include "temp_dir.h"
+#include "train/torch_runner.h"
+
+namespace permafrost::train {
+namespace {
+
+using testing::HasSubstr;
+
+class NodeInputsRunTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    graph_ = WriteTinyGraph(dir_.path() / "graph", {.features = false});
+    runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
+  }
+  static TrainOptions Job(nn::NodeInputs inputs, bool sampled) {
+    TrainOptions options = NodeJob(nn::Architecture::kSage);
+    options.model.node_inputs = inputs;
+    if (!sampled) options.nodes.fan_outs = {};
+    options.epochs = sampled ? 6 : 40;
+    options.checkpoint.every_seconds = 0;
+    return options;
+  }
+  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::string& job, RunContext& context) {
+    return runner_->Run({.options = options, .dataset = graph_, .job_directory = dir_.path() / job}, context);
+  }
+  std::string Artifact(const std::string& job, std::string_view name) {
+    const auto data = ReadFile(dir_.path() / job / "artifacts" / name);
+    EXPECT_TRUE(data.ok()) << data.status();
+    return data.ok() ? *data : "";
+  }
+
+  TempDir dir_;
+  std::shared_ptr<const data::Graph> graph_;
+  std::unique_ptr<Runner> runner_;
+};
+
+TEST_F(NodeInputsRunTest, WithoutFeaturesEachNodeLearnsItsOwnUnlessTheJobSaysOtherwise) {
+  Recorder context;
+  const auto outcome = Run(Job(nn::NodeInputs::kAuto, false), "auto", context);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(context.log, HasSubstr("each of the 400 nodes begins with weights of its own (the graph has no node "
+                                     "features)"));
+  EXPECT_LT(context.epochs.back().train_loss, 0.7 * context.epochs.front().train_loss) << "it learns";
+  const auto weights = nn::DecodeSafetensors(Artifact("auto", kLastWeightsFile));
+  ASSERT_TRUE(weights.ok());
+  EXPECT_EQ(weights->tensors[0].name, "embedding.weight");
+  EXPECT_EQ(weights->tensors[0].value.sizes(), (std::vector<int64_t>{400, 16}));
+
+  Recorder same;
+  ASSERT_TRUE(Run(Job(nn::NodeInputs::kLearned, false), "learned", same).ok());
+  EXPECT_EQ(Artifact("auto", kTestPredictionsFile), Artifact("learned", kTestPredictionsFile));
+  for (const auto& [inputs, line] :
+       {std::pair(nn::NodeInputs::kDegree, "nodes begin with 1 in the column of their number of in-edges"),
+        {nn::NodeInputs::kConstant, "nodes begin with 1 (the graph has no node features)"}}) {
+    Recorder other;
+    const auto ran = Run(Job(inputs, true), std::string(nn::kNodeInputsNames.Name(inputs)), other);
+    ASSERT_TRUE(ran.ok()) << ran.status();
+    EXPECT_THAT(other.log, HasSubstr(line));
+  }
+}
+
+TEST_F(NodeInputsRunTest, FeaturesThatAreNotThereAreRefused) {
+  const absl::Status refused =
+      runner_->CheckCompatible(Job(nn::NodeInputs::kFeatures, true), graph_->summary(), "spec.");
+  EXPECT_THAT(refused.message(), HasSubstr("spec.model.node_inputs: the dataset's nodes have no features; accepted: "
+                                           "learned, degree, constant"));
+}
+
+TEST_F(NodeInputsRunTest, SampledRunsStoppedAnywhereEndBitEqual) {
+  const TrainOptions options = Job(nn::NodeInputs::kLearned, true);
+  Recorder undisturbed;
+  ASSERT_TRUE(Run(options, "whole", undisturbed).ok());
+  for (const int64_t stop_step : {1, 7, 10}) {
+    const std::string job = "stopped-" + std::to_string(stop_step);
+    Recorder first, second;
+    first.stop = [&](const Progress& p) { return p.step >= stop_step ? StopRequest::kDrain : StopRequest::kNone; };
+    ASSERT_TRUE(Run(options, job, first).ok());
+    ASSERT_TRUE(Run(options, job, second).ok());
+    EXPECT_EQ(Artifact(job, kLastWeightsFile), Artifact("whole", kLastWeightsFile)) << stop_step;
+    EXPECT_EQ(Artifact(job, kTestPredictionsFile), Artifact("whole", kTestPredictionsFile)) << stop_step;
+  }
+}
+
+// Adam as it would be of a whole table: a node that no batch has drawn yet does not move, and one that was drawn once
+// moves on by its moments in every later step.
+TEST_F(NodeInputsRunTest, AdamOfSampledNodesIsDense) {
+  TrainOptions options = Job(nn::NodeInputs::kLearned, true);
+  options.epochs = 1;
+  const auto table = [&](const std::string& job, int64_t steps) {
+    Recorder context;
+    context.stop = [steps](const Progress& p) { return p.step >= steps ? StopRequest::kDrain : StopRequest::kNone; };
+    EXPECT_TRUE(Run(options, job, context).ok());
+    const auto file = ReadFile(dir_.path() / job / "checkpoints" / std::to_string(steps) / "model.safetensors");
+    EXPECT_TRUE(file.ok()) << file.status();
+    return nn::DecodeSafetensors(*file)->tensors[0].value;
+  };
+  const at::Tensor after_one = table("one", 1), after_two = table("two", 2), after_three = table("three", 3);
+  const at::Tensor first = (after_two - after_one).abs().sum(1).gt(0),
+                   second = (after_three - after_two).abs().sum(1).gt(0);
+  EXPECT_GT(first.sum().item<int64_t>(), 0);
+  EXPECT_LT(first.sum().item<int64_t>(), 400) << "others were not drawn yet";
+  EXPECT_TRUE(second.logical_or(first.logical_not()).all().item<bool>()) << "what moved once moves on";
+}
+
+// Layer by layer over the whole graph is what the whole graph in one step gives.
+TEST_F(NodeInputsRunTest, LayerWiseEvaluationSeesWhatIsLearned) {
+  TrainOptions sampled = Job(nn::NodeInputs::kLearned, true);
+  sampled.epochs = 1;
+  sampled.nodes.fan_outs = {-1, -1};
+  TrainOptions layer_wise = sampled;
+  layer_wise.nodes.layer_wise_evaluation = true;
+  Recorder one, other;
+  ASSERT_TRUE(Run(sampled, "sampled", one).ok());
+  ASSERT_TRUE(Run(layer_wise, "layer-wise", other).ok());
+  EXPECT_NEAR(one.epochs[0].valid_loss, other.epochs[0].valid_loss, 1e-5);
+}
+
+}  // namespace
+}  // namespace permafrost::train
