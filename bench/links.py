@@ -52,7 +52,7 @@ def permafrost(arguments, daemon, scratch):
     seconds = 0.0
     for seed in range(arguments.seeds):
         seconds += sum(epoch["trainSeconds"] for epoch in daemon.json("job", "show", f"link-{seed}")["epochs"])
-    return side([job["test"]["MRR"] for job in swept["jobs"]], seconds), tested, scratch / "best-weights"
+    return side([job["test"]["mrr"] for job in swept["jobs"]], seconds), tested, scratch / "best-weights"
 
 
 def pyg(arguments, tools_, tested, weights):

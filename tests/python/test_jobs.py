@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 import permafrost
 from tests.python.data import citations, molecules
@@ -51,6 +52,26 @@ def test_node_models(client, model, fields):
     assert module.spec["architecture"] == model
     assert not module.training
     assert difference(job.predict(data), job.predict()) < TOLERANCE
+
+
+def test_links(client):
+    data = citations()
+    client.datasets.import_pyg(data, "linked", progress=False)
+    job = client.jobs.submit("linked", "sage", epochs=5, hidden_channels=8, decoder="mlp", valid_part=0, eval_negatives=9).wait()
+    stored = job.predict()
+    pairs = torch.tensor([[int(source), int(target)] for source, target in stored]).T
+    held_out = {pair for source, target in pairs.T.tolist() for pair in ((source, target), (target, source))}
+    kept = [tuple(edge) not in held_out for edge in data.edge_index.T.tolist()]
+    assert 0 < pairs.size(1) < sum(kept)
+    messages = data.edge_index[:, torch.tensor(kept)]
+    assert all(1 <= rank <= 10 for _, rank in stored.values())
+    made = job.predict(Data(x=data.x, edge_index=messages), pairs)
+    assert (made - torch.tensor([score for score, _ in stored.values()])).abs().max() < TOLERANCE
+    with pytest.raises(permafrost.InputError, match="pairs are given without data"):
+        job.predict(pairs=pairs)
+    with pytest.raises(permafrost.InputError, match="the model does not predict links"):
+        nodes = client.jobs.submit("linked", "sage", epochs=1, hidden_channels=8).wait()
+        nodes.predict(data, pairs)
 
 
 @pytest.mark.parametrize(("change", "told"), [
