@@ -2,9 +2,11 @@
 // both in the real daemon.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "base/hash.h"
 #include "file_size_limit.h"
 #include "google/rpc/error_details.pb.h"
@@ -148,6 +150,8 @@ class NarrowUploadTest : public UploadTest {
 TEST_F(NarrowUploadTest, OneTooManyIsRefused) {
   const auto first = Open();
   ASSERT_TRUE(first->Start("uploads/first"));
+  // The server may take calls in another order than they are made.
+  while (!std::filesystem::exists(dir_.path() / "uploads/first")) absl::SleepFor(absl::Milliseconds(1));
   const auto second = Open();
   second->Start("uploads/second");
   const grpc::Status status = second->writer->Finish();

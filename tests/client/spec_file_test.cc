@@ -212,7 +212,8 @@ TEST(SpecFile, ABadListNamesItsEntry) {
       {"neighbor_sampling: {fan_outs: [15, [1]]}",
        "job:1: neighbor_sampling.fan_outs[1]: is no single value; accepted: a whole number"},
       {"metrics: [mae, best]",
-       "job:1: metrics[1]: 'best'; accepted: mae, accuracy, roc-auc, f1-macro, f1-micro, average-precision, rmse, r2"},
+       "job:1: metrics[1]: 'best'; accepted: mae, accuracy, roc-auc, f1-macro, f1-micro, average-precision, rmse, r2, "
+       "mrr, hits-at-10, hits-at-20, hits-at-50, hits-at-100"},
       {"neighbor_sampling: {fan_outs: {a: 1}}",
        "job:1: neighbor_sampling.fan_outs: is no list; each entry is a whole number"},
       {"neighbor_sampling: {replace: maybe}", "job:1: neighbor_sampling.replace: 'maybe'; accepted: true, false"},
