@@ -27,9 +27,9 @@ class LinkPrediction : public testing::Test {
     daemon_->Import("kinds", dir_.path() / "source");
   }
   Output Submit(const std::string& id, const std::string& epochs, const std::vector<std::string>& flags) {
-    std::vector<std::string> words{"job",      "submit", "--dataset",    "kinds", "--hidden",         "16",
-                                   "--epochs", epochs,   "--lr",         "0.01",  "--job-id",         id,
-                                   "--seed",   "3",      "--batch-size", "512",   "--link-prediction"};
+    std::vector<std::string> words{
+        "job",  "submit", "--dataset", "kinds", "--hidden",     "16",  "--epochs",         epochs, "--lr", "0.01",
+        "--id", id,       "--seed",    "3",     "--batch-size", "512", "--link-prediction"};
     words.insert(words.end(), flags.begin(), flags.end());
     return daemon_->Client(words);
   }
