@@ -118,7 +118,7 @@ std::vector<ComparedNumber> NumbersOf(const std::vector<v1::Job>& jobs) {
   rows.emplace_back("parameters", OfResult([](const auto& r) { return static_cast<double>(r.num_parameters()); }));
   rows.emplace_back("step, ms", OfResult(&v1::JobResult::mean_step_milliseconds));
   rows.emplace_back("train time, s", OfResult(&v1::JobResult::train_seconds));
-  rows.emplace_back("graphs or nodes/s", OfLastEpoch(&v1::EpochMetrics::graphs_per_second));
+  rows.emplace_back("graphs, nodes or links/s", OfLastEpoch(&v1::EpochMetrics::graphs_per_second));
 
   std::vector<ComparedNumber> numbers;
   for (const auto& [name, of] : rows) {
