@@ -6,10 +6,8 @@ start to the last evaluation, checkpoints and captures included. PyG's side is o
 the set are not in its seconds. `distance` is between the means, in standard deviations (the larger one).
 """
 
-import json
 import pathlib
 import statistics
-import subprocess
 import tempfile
 
 from bench import peer_venv, tools, tu
@@ -55,11 +53,8 @@ def permafrost(arguments, daemon, scratch):
 
 def pyg(arguments, tools_, tested, weights):
     settings = {"dataset": str(arguments.dataset), "weights": str(weights), "tested": tested, "epochs": arguments.epochs, "lr": arguments.lr,
-                "batch_size": arguments.batch_size, "seed": arguments.seed, "threads": tools_.threads}
-    python = peer_venv.python(tools_.work, with_sampler=False)
-    done = subprocess.run([python, "-m", "bench.peer_folds"], input=json.dumps(settings), stdout=subprocess.PIPE, text=True, check=True,
-                          cwd=tools.ROOT, env={**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(tools_.threads)})
-    answer = json.loads(done.stdout)
+                "batch_size": arguments.batch_size, "seed": arguments.seed}
+    answer = peer_venv.ask("bench.peer_folds", settings, tools_)
     return {**side(answer["accuracies"], answer["seconds"]), "version": answer["version"]}
 
 

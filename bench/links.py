@@ -7,10 +7,8 @@ tested. Seconds are those of training steps, evaluation apart, of all seeds toge
 
 import csv
 import io
-import json
 import pathlib
 import statistics
-import subprocess
 import tempfile
 
 from bench import peer_venv, tools
@@ -58,11 +56,8 @@ def permafrost(arguments, daemon, scratch):
 def pyg(arguments, tools_, tested, weights):
     settings = {"dataset": str(arguments.dataset), "weights": str(weights), "tested": tested, "epochs": arguments.epochs, "lr": arguments.lr,
                 "seeds": list(range(arguments.seeds)), "eval_negatives": arguments.eval_negatives, "split_seed": arguments.split_seed,
-                "valid_part": VALID_PART, "test_part": TEST_PART, "threads": tools_.threads}
-    python = peer_venv.python(tools_.work, with_sampler=False)
-    done = subprocess.run([python, "-m", "bench.peer_links"], input=json.dumps(settings), stdout=subprocess.PIPE, text=True, check=True,
-                          cwd=tools.ROOT, env={**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(tools_.threads)})
-    answer = json.loads(done.stdout)
+                "valid_part": VALID_PART, "test_part": TEST_PART}
+    answer = peer_venv.ask("bench.peer_links", settings, tools_)
     return {**side(answer["mrr"], answer["seconds"]), "version": answer["version"]}
 
 

@@ -49,3 +49,11 @@ def python(work, with_sampler):
         print(f"bench: compiling {' and '.join(SAMPLER)} into {folder}: about 20 minutes", file=sys.stderr)
         _pip(interpreter, "--no-build-isolation", *SAMPLER)
     return interpreter
+
+
+def ask(module, settings, tools_):
+    """What a module of PyG's side writes as JSON, given its settings so, on as many threads as ours."""
+    done = subprocess.run([python(tools_.work, with_sampler=False), "-m", module], input=json.dumps({**settings, "threads": tools_.threads}),
+                          stdout=subprocess.PIPE, text=True, check=True, cwd=tools.ROOT,
+                          env={**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(tools_.threads)})
+    return json.loads(done.stdout)

@@ -188,8 +188,11 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   const double evaluated = links * std::max(o.split.valid_part, o.split.test_part);
   // Layer by layer: a layer's input, what it is projected to, and its output.
   const double rows = 4 * sizeof(float) * nodes * static_cast<double>(options.model.hidden_channels);
-  const double scores = sizeof(float) * evaluated *
-                        (2 * (1 + static_cast<double>(o.eval_negatives)) + 2 * (1 + static_cast<double>(o.negatives)));
+  // Of each score: its copy beside those of the other kind, one for a metric with its label, and the place that it is
+  // sorted to.
+  constexpr double kScoreBytes = 6 * sizeof(float);
+  const double scores = kScoreBytes * evaluated * (1 + static_cast<double>(o.eval_negatives)) +
+                        2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
   // Ids of the links, as many again shuffled, beside the split.
   return {.host = static_cast<double>(data::LinkSplitBytes(graph)) + 2 * sizeof(uint32_t) * links,
           .result = rows + scores};

@@ -122,6 +122,15 @@ int Daemon::Stop() {
   return process_->Wait(absl::Seconds(60));
 }
 
+void KillAndRestart(std::unique_ptr<Daemon>& daemon, const std::filesystem::path& state_dir,
+                    const std::filesystem::path& import_root, const std::vector<std::string>& more_flags) {
+  daemon->process().Signal(SIGKILL);
+  ASSERT_EQ(daemon->process().Wait(absl::Seconds(30)), 128 + SIGKILL);
+  daemon.reset();
+  daemon = std::make_unique<Daemon>(state_dir, import_root, more_flags);
+  ASSERT_TRUE(daemon->ready());
+}
+
 std::string HttpGet(const std::string& address, const std::string& path) {
   const size_t colon = address.rfind(':');
   int port = 0;

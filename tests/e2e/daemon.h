@@ -56,6 +56,10 @@ class Daemon {
   std::unique_ptr<v1::ServerService::Stub> server_;
 };
 
+// Kills the server with -9 and starts another on its state, which then is `daemon`.
+void KillAndRestart(std::unique_ptr<Daemon>& daemon, const std::filesystem::path& state_dir,
+                    const std::filesystem::path& import_root, const std::vector<std::string>& more_flags = {});
+
 // The body of http://ADDRESS/PATH; empty when the server does not answer 200.
 std::string HttpGet(const std::string& address, const std::string& path);
 // The value of one series of a /metrics page; -1 where it is absent.

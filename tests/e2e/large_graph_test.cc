@@ -45,24 +45,14 @@ class LargeGraph : public testing::Test {
     return job;
   }
   // A job's last weights, as the client exports them.
-  std::string Weights(const std::string& job) {
-    const Output out =
-        daemon_->Client({"job", "export", job, "--artifact", "last-weights", "--to", (dir_.path() / job).string()});
-    EXPECT_EQ(out.code, 0) << out.err;
-    std::ifstream file(dir_.path() / job, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  }
+  std::string Weights(const std::string& job) { return daemon_->LastWeights(job, dir_.path() / job); }
   // Of jobs on `kinds`, which is imported.
   void ExpectKilledEqualsUndisturbed() {
     Submit("undisturbed", 6);
     ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
     Submit("killed", 6);
     ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
-    daemon_->process().Signal(SIGKILL);
-    ASSERT_EQ(daemon_->process().Wait(absl::Seconds(30)), 128 + SIGKILL);
-    daemon_.reset();
-    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
-    ASSERT_TRUE(daemon_->ready());
+    ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path()));
     const v1::Job killed = daemon_->AwaitEnd("killed");
     ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
     EXPECT_EQ(killed.resumes(), 1);
@@ -170,13 +160,9 @@ TEST_F(LargeGraph, ADaemonThatMayNotKeepTheFeaturesGoesOnToTheSameWeights) {
   EXPECT_FALSE(daemon_->Get("mapped").progress().look_ahead().has_features());
   Submit("read", 6);
   ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("read").progress().epoch() >= 2; }));
-  daemon_->process().Signal(SIGKILL);
-  ASSERT_EQ(daemon_->process().Wait(absl::Seconds(30)), 128 + SIGKILL);
-  daemon_.reset();
   // 3,000 rows of 48 bytes: a fifth of them.
-  daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path(),
-                                     std::vector<std::string>{"--feature-reader", "pread", "--feature-cache", "100kB"});
-  ASSERT_TRUE(daemon_->ready());
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path(),
+                                         {"--feature-reader", "pread", "--feature-cache", "100kB"}));
   const v1::Job read = daemon_->AwaitEnd("read");
   ASSERT_EQ(read.state(), v1::Job::STATE_SUCCEEDED) << read.error();
   const v1::FeatureReading& features = read.progress().look_ahead().features();

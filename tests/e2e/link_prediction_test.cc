@@ -33,14 +33,6 @@ class LinkPrediction : public testing::Test {
     words.insert(words.end(), flags.begin(), flags.end());
     return daemon_->Client(words);
   }
-  std::string Exported(const std::string& job, const std::string& artifact) {
-    const Output out =
-        daemon_->Client({"job", "export", job, "--artifact", artifact, "--to", (dir_.path() / job).string()});
-    EXPECT_EQ(out.code, 0) << out.err;
-    std::ifstream file(dir_.path() / job, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  }
-
   TempDir dir_;
   std::unique_ptr<Daemon> daemon_;
 };
@@ -56,7 +48,12 @@ TEST_F(LinkPrediction, TrainsBySamplesAndOnTheWholeGraph) {
     ASSERT_EQ(ended.state(), v1::Job::STATE_SUCCEEDED) << ended.error();
     EXPECT_GT(ended.result().best_test_metrics(2).value(), 0.55) << "ROC-AUC of kinds that rather link to their own";
     EXPECT_EQ(ended.result().metric(), v1::METRIC_MRR);
-    EXPECT_THAT(Exported(job, "test-predictions"), HasSubstr("source,target,score,rank\n"));
+    const std::string file = (dir_.path() / job).string();
+    ASSERT_EQ(daemon_->Client({"job", "export", job, "--artifact", "test-predictions", "--to", file}).code, 0);
+    std::string header;
+    std::ifstream stream(file);
+    std::getline(stream, header);
+    EXPECT_EQ(header, "source,target,score,rank");
     const Output shown = daemon_->Client({"job", "show", job});
     EXPECT_THAT(shown.out,
                 AllOf(HasSubstr("5 % validate, 10 % test"), HasSubstr("decoder mlp"), HasSubstr(" links, ")));
@@ -71,15 +68,12 @@ TEST_F(LinkPrediction, AKilledServerGoesOnToTheBit) {
   ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
   ASSERT_EQ(Submit("killed", "8", {"--fan-out", "8,4"}).code, 0);
   ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
-  daemon_->process().Signal(SIGKILL);
-  ASSERT_EQ(daemon_->process().Wait(absl::Seconds(30)), 128 + SIGKILL);
-  daemon_.reset();
-  daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
-  ASSERT_TRUE(daemon_->ready());
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path()));
   const v1::Job killed = daemon_->AwaitEnd("killed");
   ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
   EXPECT_EQ(killed.resumes(), 1);
-  EXPECT_EQ(Exported("killed", "last-weights"), Exported("undisturbed", "last-weights"));
+  const auto weights = [&](const std::string& job) { return daemon_->LastWeights(job, dir_.path() / job); };
+  EXPECT_EQ(weights("killed"), weights("undisturbed"));
 }
 
 TEST_F(LinkPrediction, WhatDoesNotGoIsRefusedInALine) {

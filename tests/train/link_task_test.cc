@@ -10,16 +10,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "base/status.h"
 #include "device/cpu/storage.h"
+#include "graph_runner.h"
 #include "recorder.h"
-#include "temp_dir.h"
-#include "tiny_graph.h"
 #include "train/links.h"
 #include "train/node_inputs.h"
+#include "train/node_model_for.h"
 #include "train/sampled_stream.h"
-#include "train/torch_runner.h"
 
 namespace permafrost::train {
 namespace {
@@ -41,30 +39,15 @@ TrainOptions LinkJob(std::vector<int64_t> fan_outs) {
   return options;
 }
 
-class LinkTaskTest : public testing::Test {
+class LinkTaskTest : public GraphRunnerTest {
  protected:
+  LinkTaskTest() : GraphRunnerTest({.named = true}) {}
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
-  void SetUp() override {
-    graph_ = WriteTinyGraph(dir_.path() / "graph", {.named = true});
-    runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
-  }
   std::unique_ptr<Task> TaskOf(const TrainOptions& options) {
     auto task = Task::Create(options, graph_, at::kCPU, 2, [] { return true; });
     EXPECT_TRUE(task.ok()) << task.status();
     return *std::move(task);
   }
-  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::string& job, RunContext& context) {
-    return runner_->Run({.options = options, .dataset = graph_, .job_directory = dir_.path() / job}, context);
-  }
-  std::string Artifact(const std::string& job, std::string_view name) {
-    const auto data = ReadFile(dir_.path() / job / "artifacts" / name);
-    EXPECT_TRUE(data.ok()) << data.status();
-    return data.ok() ? *data : "";
-  }
-
-  TempDir dir_;
-  std::shared_ptr<const data::Graph> graph_;
-  std::unique_ptr<Runner> runner_;
 };
 
 // A link that a batch is to predict passes no message in it, and one of validation or test in none.
@@ -204,6 +187,20 @@ TEST_F(LinkTaskTest, ItsSplitAndItsNegativesDoNotFollowTheSeedOfTheWeights) {
   const auto y = b->EvaluateWhole(data::Split::kValid, true, [] { return true; });
   ASSERT_TRUE(x.ok() && y.ok());
   EXPECT_EQ((*x)->predictions, (*y)->predictions);
+}
+
+// A metric has each score beside its label and its place, and others beside it.
+TEST_F(LinkTaskTest, WhatAnEvaluationKeepsCounts) {
+  const data::GraphSummary& graph = graph_->summary();
+  const auto bytes = [&](int64_t negatives) {
+    TrainOptions options = LinkJob({4, 3});
+    options.links.eval_negatives = negatives;
+    const auto model = NodeModelFor(options, graph, kNoLimits, "spec.");
+    EXPECT_TRUE(model.ok()) << model.status();
+    return static_cast<double>(NodeJobBytes(options, *model, graph, kNoLimits));
+  };
+  const double evaluated = 0.2 * static_cast<double>(graph.edges) / 2;
+  EXPECT_GE(bytes(10'000) - bytes(1'000), 24 * evaluated * 9'000);
 }
 
 TEST_F(LinkTaskTest, NeedsAnEdgeToTrainOn) {

@@ -9,11 +9,10 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
+#include "graph_runner.h"
 #include "nn/safetensors.h"
 #include "recorder.h"
 #include "step_cases.h"
-#include "temp_dir.h"
 #include "train/torch_runner.h"
 
 namespace permafrost::train {
@@ -21,12 +20,9 @@ namespace {
 
 using testing::HasSubstr;
 
-class NodeInputsRunTest : public testing::Test {
+class NodeInputsRunTest : public GraphRunnerTest {
  protected:
-  void SetUp() override {
-    graph_ = WriteTinyGraph(dir_.path() / "graph", {.features = false});
-    runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
-  }
+  NodeInputsRunTest() : GraphRunnerTest({.features = false}) {}
   static TrainOptions Job(nn::NodeInputs inputs, bool sampled) {
     TrainOptions options = NodeJob(nn::Architecture::kSage);
     options.model.node_inputs = inputs;
@@ -35,18 +31,6 @@ class NodeInputsRunTest : public testing::Test {
     options.checkpoint.every_seconds = 0;
     return options;
   }
-  absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::string& job, RunContext& context) {
-    return runner_->Run({.options = options, .dataset = graph_, .job_directory = dir_.path() / job}, context);
-  }
-  std::string Artifact(const std::string& job, std::string_view name) {
-    const auto data = ReadFile(dir_.path() / job / "artifacts" / name);
-    EXPECT_TRUE(data.ok()) << data.status();
-    return data.ok() ? *data : "";
-  }
-
-  TempDir dir_;
-  std::shared_ptr<const data::Graph> graph_;
-  std::unique_ptr<Runner> runner_;
 };
 
 TEST_F(NodeInputsRunTest, WithoutFeaturesEachNodeLearnsItsOwnUnlessTheJobSaysOtherwise) {
