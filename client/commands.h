@@ -32,6 +32,7 @@ void AddJobWatch(CLI::App& job, Command& chosen);
 void AddJobExplain(CLI::App& job, Command& chosen);
 void AddJobLogs(CLI::App& job, Command& chosen);
 void AddJobExport(CLI::App& job, Command& chosen);
+void AddJobEvaluate(CLI::App& job, Command& chosen);
 void AddJobVerbs(CLI::App& job, Command& chosen);
 void AddJobWait(CLI::App& job, Command& chosen);
 void AddJobCompare(CLI::App& job, Command& chosen);

@@ -146,6 +146,7 @@ void AddJobCommands(CLI::App& app, Command& chosen) {
   AddJobCompare(*job, chosen);
   AddJobReport(*job, chosen);
   AddJobExport(*job, chosen);
+  AddJobEvaluate(*job, chosen);
 }
 
 }  // namespace permafrost::client

@@ -150,6 +150,15 @@ std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::o
   return Compose("verifying", Fraction(bytes_done, bytes_total), std::move(parts), style);
 }
 
+std::string RenderEvaluationProgress(int64_t rows_done, int64_t rows_total, std::optional<absl::Duration> eta,
+                                     const RenderStyle& style) {
+  if (rows_total == 0) return "evaluating";
+  std::vector<Part> parts;
+  parts.push_back({absl::StrCat(CountText(rows_done), " of ", CountText(rows_total), " rows"), 1});
+  if (eta) parts.push_back({absl::StrCat("ETA ", EtaText(*eta)), 0});
+  return Compose("evaluating", Fraction(rows_done, rows_total), std::move(parts), style);
+}
+
 std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, absl::Duration elapsed) {
   if (done <= 0 || total < done || elapsed <= absl::ZeroDuration()) return std::nullopt;
   return elapsed * (static_cast<double>(total - done) / static_cast<double>(done));

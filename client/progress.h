@@ -75,6 +75,10 @@ std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle
 std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
                                  const RenderStyle& style);
 
+// "evaluating  ━━━━━━──────   42%  1,200 of 2,860 rows  ETA 3s"; rows_total 0: not known yet.
+std::string RenderEvaluationProgress(int64_t rows_done, int64_t rows_total, std::optional<absl::Duration> eta,
+                                     const RenderStyle& style);
+
 // Time left at the mean speed so far; nothing to say before there is a speed.
 std::optional<absl::Duration> EstimateRemaining(int64_t done, int64_t total, absl::Duration elapsed);
 

@@ -29,6 +29,8 @@ struct CallLimitOptions {
   // PlanGraphCache and CensusGraphCache. Each takes a thread and the memory of a job's schedule, and waits for the
   // device where it is idle.
   int plans = 4;
+  // EvaluateJob. Each takes the memory of a model and its batches, and time of every core from the job that trains.
+  int evaluations = 2;
   // Health/Watch. Each holds gRPC's state of a call; its refusal says no more than the code.
   int health_watches = 256;
   // UploadDataset. Each takes a thread and a message of 1 MiB at most.
@@ -69,12 +71,13 @@ struct CallLimits {
         cache_commands("graph cache commands", options.cache_commands),
         dataset_reads("verifications, samples and plans", options.dataset_reads),
         plans("plans", options.plans),
+        evaluations("evaluations", options.evaluations),
         health_watches("health watches", options.health_watches),
         uploads("uploads", options.uploads),
         checkpoint_lists("lists of checkpoints", options.checkpoint_lists),
         dataset_deletions("dataset deletions", options.dataset_deletions) {}
 
-  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, health_watches, uploads,
+  CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
       checkpoint_lists, dataset_deletions;
 };
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/convert_graph_cache.h"
 #include "api/convert_job_verbs.h"
+#include "api/convert_metrics.h"
 #include "api/convert_optimizer.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
@@ -18,7 +19,6 @@ namespace {
 
 using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
 using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
-using Metrics = WireEnum<v1::Metric, nn::kMetricNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
 using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
 using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
@@ -95,23 +95,6 @@ void BatchingToWire(const data::BatchingOptions& batching, v1::Batching& wire) {
   wire.set_max_edges(batching.max_edges);
 }
 
-// A request has room for a million of them.
-void MetricsFromWire(const v1::JobSpec& wire, std::vector<nn::Metric>& metrics, Violations& violations) {
-  if (static_cast<std::size_t>(wire.metrics_size()) > Metrics::size()) {
-    violations.Add("spec.metrics", absl::StrCat("has ", wire.metrics_size(), " entries; accepted: at most the ",
-                                                Metrics::size(), " metrics there are, each once"));
-    return;
-  }
-  for (int i = 0; i < wire.metrics_size(); ++i) {
-    if (const auto metric = Metrics::FromWire(wire.metrics(i))) {
-      metrics.push_back(*metric);
-    } else {
-      violations.Add(absl::StrCat("spec.metrics[", i, "]"),
-                     absl::StrCat(static_cast<int>(wire.metrics(i)), " is no metric; accepted: ", Metrics::Accepted()));
-    }
-  }
-}
-
 // Of a dataset that is not known: the level of a model that has one alone, what else the spec says, or the level that
 // the model had first.
 nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
@@ -180,7 +163,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   }
   Losses::Read(wire.loss(), "spec.loss", train.loss, violations);
   train.class_weights.assign(wire.class_weights().begin(), wire.class_weights().end());
-  MetricsFromWire(wire, train.metrics, violations);
+  train.metrics = MetricsFromWire(wire.metrics(), "spec.metrics", violations);
   train.cross_validation = {.folds = wire.cross_validation().folds(),
                             .fold = wire.cross_validation().fold(),
                             .seed = wire.cross_validation().seed()};
@@ -206,7 +189,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   for (const std::string& prefix : train.fixed_parameters) wire.add_fixed_parameters(ValidUtf8(prefix));
   wire.set_loss(Losses::ToWire(train.loss));
   wire.mutable_class_weights()->Add(train.class_weights.begin(), train.class_weights.end());
-  for (const nn::Metric metric : train.metrics) wire.add_metrics(Metrics::ToWire(metric));
+  for (const nn::Metric metric : train.metrics) wire.add_metrics(MetricToWire(metric));
   if (train.cross_validation.folds > 0) {
     v1::CrossValidation& folds = *wire.mutable_cross_validation();
     folds.set_folds(train.cross_validation.folds);
@@ -288,16 +271,6 @@ void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
   if (progress.look_ahead) LookAheadToWire(*progress.look_ahead, *wire.mutable_look_ahead());
 }
 
-// `first`: what there is of rows that an older version wrote.
-void MetricsToWire(const std::vector<nn::Metric>& metrics, const std::vector<double>& values, double first,
-                   google::protobuf::RepeatedPtrField<v1::MetricValue>& wire) {
-  for (size_t i = 0; i < std::max<size_t>(1, std::min(metrics.size(), values.size())); ++i) {
-    v1::MetricValue& value = *wire.Add();
-    value.set_metric(Metrics::ToWire(metrics[i]));
-    value.set_value(values.empty() ? first : values[i]);
-  }
-}
-
 void EpochToWire(const train::EpochMetrics& epoch, const std::vector<nn::Metric>& metrics, v1::EpochMetrics& wire) {
   wire.set_epoch(epoch.epoch);
   wire.set_train_loss(epoch.train_loss);
@@ -307,7 +280,7 @@ void EpochToWire(const train::EpochMetrics& epoch, const std::vector<nn::Metric>
   wire.set_train_seconds(epoch.train_seconds);
   wire.set_valid_seconds(epoch.valid_seconds);
   wire.set_graphs_per_second(epoch.graphs_per_second);
-  wire.set_metric(Metrics::ToWire(metrics.front()));
+  wire.set_metric(MetricToWire(metrics.front()));
   MetricsToWire(metrics, epoch.valid_metrics, epoch.valid_metric, *wire.mutable_valid_metrics());
 }
 
@@ -321,7 +294,7 @@ void ResultToWire(const train::RunResult& result, const std::vector<nn::Metric>&
   wire.set_train_seconds(result.train_seconds);
   wire.set_mean_step_milliseconds(result.mean_step_milliseconds);
   wire.set_num_parameters(result.num_parameters);
-  wire.set_metric(Metrics::ToWire(metrics.front()));
+  wire.set_metric(MetricToWire(metrics.front()));
   MetricsToWire(metrics, result.best_valid_metrics, result.best_valid_metric, *wire.mutable_best_valid_metrics());
   MetricsToWire(metrics, result.best_test_metrics, result.best_test_metric, *wire.mutable_best_test_metrics());
   MetricsToWire(metrics, result.final_test_metrics, result.final_test_metric, *wire.mutable_final_test_metrics());

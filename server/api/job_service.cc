@@ -1,10 +1,12 @@
 #include "api/job_service.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "api/convert_job.h"
 #include "api/convert_job_verbs.h"
+#include "api/evaluate_source.h"
 #include "api/export_source.h"
 #include "api/log_source.h"
 #include "api/paging.h"
@@ -113,6 +115,16 @@ ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(CallbackServerC
                                                                  const v1::ExportJobRequest* request) {
   return StartStream<v1::ExportJobResponse>(*context, limits_.exports, streams_,
                                             [&] { return OpenExport(jobs_, *request); });
+}
+
+ServerWriteReactor<v1::EvaluateJobResponse>* JobService::EvaluateJob(CallbackServerContext* context,
+                                                                     const v1::EvaluateJobRequest* request) {
+  return StartStream<v1::EvaluateJobResponse>(
+      *context, limits_.evaluations, streams_, [&]() -> absl::StatusOr<std::unique_ptr<EvaluateSource>> {
+        PF_ASSIGN_OR_RETURN(jobs::EvaluationRequest evaluation, EvaluationFromWire(*request));
+        return std::make_unique<EvaluateSource>(jobs_, std::move(evaluation), evaluation_hub_,
+                                                std::to_string(++evaluations_));
+      });
 }
 
 absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {

@@ -3,10 +3,13 @@
 // Borrows the manager, the stream set and the limits.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 
 #include "api/call_limits.h"
 #include "api/server_stream.h"
+#include "base/change_hub.h"
 #include "graphcache/policy.h"
 #include "jobs/job_manager.h"
 #include "permafrost/v1/job.grpc.pb.h"
@@ -36,6 +39,8 @@ class JobService final : public v1::JobService::CallbackService {
                                                                      const v1::StreamJobLogsRequest* request) override;
   grpc::ServerWriteReactor<v1::ExportJobResponse>* ExportJob(grpc::CallbackServerContext* context,
                                                              const v1::ExportJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::EvaluateJobResponse>* EvaluateJob(grpc::CallbackServerContext* context,
+                                                                 const v1::EvaluateJobRequest* request) override;
   grpc::ServerUnaryReactor* UpdateJob(grpc::CallbackServerContext* context, const v1::UpdateJobRequest* request,
                                       v1::Job* response) override;
   grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context, const v1::PauseJobRequest* request,
@@ -62,6 +67,8 @@ class JobService final : public v1::JobService::CallbackService {
   jobs::JobManager& jobs_;
   StreamSet& streams_;
   CallLimits& limits_;
+  ChangeHub evaluation_hub_;
+  std::atomic<uint64_t> evaluations_ = 0;  // begun; each one's number is its key in the hub
 };
 
 }  // namespace permafrost::api

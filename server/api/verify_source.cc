@@ -1,77 +1,46 @@
 #include "api/verify_source.h"
 
+#include <utility>
 #include <variant>
-
-#include "api/threaded_call.h"
-#include "base/status.h"
-#include "base/without_throwing.h"
 
 namespace permafrost::api {
 namespace {
 
-constexpr absl::Duration kInterval = absl::Milliseconds(250);
-constexpr char kWhat[] = "the verification";
+constexpr absl::Duration kVerifyInterval = absl::Milliseconds(250);
+
+absl::Status VerifyStore(const data::OpenedDataset& dataset, const StreamWork::OnProgress& on_progress) {
+  const auto tell = [&](uint64_t done, uint64_t total) {
+    return on_progress(static_cast<int64_t>(done), static_cast<int64_t>(total));
+  };
+  return std::visit([&](const auto& opened) { return opened->VerifyAll(tell); }, dataset);
+}
 
 }  // namespace
 
-VerifySource::~VerifySource() {
-  {
-    absl::MutexLock lock(&mu_);
-    stop_ = true;
-  }
-  if (thread_.joinable()) thread_.join();
-}
+VerifySource::VerifySource(data::OpenedDataset dataset, ChangeHub& hub, std::string key)
+    : work_("the verification", hub, std::move(key),
+            [dataset = std::move(dataset)](const StreamWork::OnProgress& on_progress) {
+              return VerifyStore(dataset, on_progress);
+            }) {}
 
 std::unique_ptr<ChangeHub::Subscription> VerifySource::Subscribe(ChangeHub::Listener listener) {
-  auto subscription = hub_.Subscribe(key_, std::move(listener));
-  absl::StatusOr<std::thread> thread = StartThread(kWhat, [this] { Verify(); });
-  if (thread.ok()) {
-    thread_ = *std::move(thread);
-  } else {
-    End(thread.status());
-  }
-  return subscription;
-}
-
-void VerifySource::Verify() {
-  const auto on_progress = [this](uint64_t done, uint64_t total) {
-    bool go_on = false;
-    {
-      absl::MutexLock lock(&mu_);
-      done_ = done;
-      total_ = total;
-      go_on = !stop_;
-    }
-    // The hub makes few calls of many notices.
-    hub_.Notify(key_);
-    return go_on;
-  };
-  End(WithoutThrowing(
-      kWhat, [&] { return std::visit([&](const auto& opened) { return opened->VerifyAll(on_progress); }, dataset_); }));
-}
-
-void VerifySource::End(absl::Status outcome) {
-  {
-    absl::MutexLock lock(&mu_);
-    outcome_ = std::move(outcome);
-  }
-  hub_.Notify(key_);
+  return work_.Start(std::move(listener));
 }
 
 absl::StatusOr<Pull> VerifySource::Next(v1::VerifyDatasetResponse& response) {
-  absl::MutexLock lock(&mu_);
-  if (outcome_ && !outcome_->ok()) return *outcome_;
-  if (outcome_) {
-    done_ = total_;
-    if (sent_ == done_) return Pull::kEnd;
-  } else if (total_ == 0 || sent_ == done_ || (since_sent_ && since_sent_->Elapsed() < kInterval)) {
+  StreamWork::State state = work_.Read();
+  if (state.outcome && !state.outcome->ok()) return *state.outcome;
+  if (state.outcome) {
+    state.done = state.total;
+    if (sent_ == state.done) return Pull::kEnd;
+  } else if (state.total == 0 || sent_ == state.done || (since_sent_ && since_sent_->Elapsed() < kVerifyInterval)) {
     return Pull::kWait;  // A notice comes soon: of more bytes, or of the end.
   }
-  sent_ = done_;
+  sent_ = state.done;
   since_sent_.emplace();
-  response.set_bytes_done(static_cast<int64_t>(done_));
-  response.set_bytes_total(static_cast<int64_t>(total_));
-  return outcome_ ? Pull::kLast : Pull::kMore;
+  response.set_bytes_done(state.done);
+  response.set_bytes_total(state.total);
+  return state.outcome ? Pull::kLast : Pull::kMore;
 }
 
 }  // namespace permafrost::api

@@ -141,8 +141,9 @@ absl::Status Admission::CheckDataset(const JobSpec& spec) const {
 absl::StatusOr<std::string> Admission::ReadInitialWeights(const JobSpec& spec) const {
   const train::InitialWeights& from = spec.train.init_from;
   if (!from.given()) return "";
-  PF_ASSIGN_OR_RETURN(const std::filesystem::path path,
-                      from.job.empty() ? FindWeightsFile(from.file, catalog_) : FindWeightsOfJob(from, book_));
+  PF_ASSIGN_OR_RETURN(const std::filesystem::path path, from.job.empty()
+                                                            ? FindWeightsFile(from.file, catalog_)
+                                                            : FindWeightsOfJob(from.job, from.weights, book_));
   PF_ASSIGN_OR_RETURN(std::string file, ReadFile(path));
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   PF_RETURN_IF_ERROR(runner_.CheckInitialWeights(spec.train, *dataset.summary, file, "spec."));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -125,6 +126,16 @@ bool DeviceThread::RunWhileIdle(std::function<void()> work) {
   }
   book_.changed().Set();
   return true;
+}
+
+bool DeviceThread::RunNowIfIdle(const std::function<void()>& work) {
+  absl::Notification done;
+  const bool idle = RunWhileIdle([&] {
+    work();
+    done.Notify();
+  });
+  if (idle) done.WaitForNotification();
+  return idle;
 }
 
 void DeviceThread::DoIdleWork(bool waits) {

@@ -33,6 +33,8 @@ class DeviceThread {
   // Runs `work` on the thread before its next job, where it waits for one. False, and `work` is not run: it runs a job,
   // has not begun, or ends. `work` must not throw, and ends soon once the book drains.
   bool RunWhileIdle(std::function<void()> work);
+  // As RunWhileIdle, and waits for it.
+  bool RunNowIfIdle(const std::function<void()>& work);
   // Waits until the thread has ended, which it does only while the book drains.
   void Join();
 

@@ -11,17 +11,17 @@
 namespace permafrost::jobs {
 namespace fs = std::filesystem;
 
-absl::StatusOr<fs::path> FindWeightsOfJob(const train::InitialWeights& from, const JobBook& book) {
-  PF_RETURN_IF_ERROR(book.Get(from.job, std::numeric_limits<int64_t>::max()).status());
-  const bool best = from.weights == train::JobWeights::kBest;
+absl::StatusOr<fs::path> FindWeightsOfJob(const JobId& job, train::JobWeights weights, const JobBook& book) {
+  PF_RETURN_IF_ERROR(book.Get(job, std::numeric_limits<int64_t>::max()).status());
+  const bool best = weights == train::JobWeights::kBest;
   const fs::path path =
-      book.files().Directory(from.job) / "artifacts" / (best ? train::kBestWeightsFile : train::kLastWeightsFile);
+      book.files().Directory(job) / "artifacts" / (best ? train::kBestWeightsFile : train::kLastWeightsFile);
   std::error_code error;
   if (fs::is_regular_file(path, error)) return path;
-  return WithReason(absl::FailedPreconditionError(absl::StrCat("job ", from.job.value(), " has not made its ",
-                                                               AbslView(train::kJobWeightsNames.Name(from.weights)),
-                                                               " weights yet, which spec.init_from names")),
-                    "ARTIFACT_NOT_READY", {{"job", from.job.value()}});
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat("job ", job.value(), " has not made its ",
+                                                 AbslView(train::kJobWeightsNames.Name(weights)), " weights yet")),
+      "ARTIFACT_NOT_READY", {{"job", job.value()}});
 }
 
 absl::StatusOr<fs::path> FindWeightsFile(const std::string& file, const data::Catalog& catalog) {

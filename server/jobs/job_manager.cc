@@ -11,6 +11,7 @@
 #include "jobs/cache_commands.h"
 #include "jobs/device_thread.h"
 #include "jobs/job_book.h"
+#include "jobs/job_evaluator.h"
 #include "jobs/job_filter.h"
 #include "jobs/page_token.h"
 #include "jobs/planner.h"
@@ -46,7 +47,8 @@ class JobManagerImpl final : public JobManager {
         admission_(book_, catalog, runner),
         commands_(book_),
         device_(book_, catalog, runner, metrics),
-        planner_(book_, admission_, device_, catalog, runner) {}
+        planner_(book_, admission_, device_, catalog, runner),
+        evaluator_(book_, device_, catalog, runner) {}
   ~JobManagerImpl() override { book_.Drain(); }
 
   absl::Status Recover(bool quarantine_unknown) { return book_.Recover(quarantine_unknown); }
@@ -86,6 +88,10 @@ class JobManagerImpl final : public JobManager {
                                                           graphcache::TorchRelease release) override {
     return planner_.TakeCensus(spec, release);
   }
+  absl::StatusOr<JobEvaluation> Evaluate(const EvaluationRequest& request,
+                                         const std::function<bool(int64_t done, int64_t total)>& on_progress) override {
+    return evaluator_.Evaluate(request, on_progress);
+  }
   JobCounts CountByState() const override { return book_.CountByState(); }
   JobId Drain() override { return book_.Drain(); }
   bool draining() const override { return book_.draining(); }
@@ -97,6 +103,7 @@ class JobManagerImpl final : public JobManager {
   CacheCommands commands_;
   DeviceThread device_;  // after what its thread uses
   Planner planner_;
+  JobEvaluator evaluator_;
 };
 
 absl::StatusOr<JobPage> JobManagerImpl::List(int64_t page_size, const std::string& page_token,

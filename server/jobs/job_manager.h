@@ -21,6 +21,7 @@
 #include "graphcache/census.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
+#include "jobs/evaluation.h"
 #include "jobs/job.h"
 #include "jobs/job_store.h"
 #include "telemetry/graph_cache_metrics.h"
@@ -142,6 +143,13 @@ class JobManager {
   // of the device, where `measure` says so and the device is idle. Errors: as Create, Unavailable also once the book
   // drains.
   virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) = 0;
+
+  // One pass of a job's weights over rows of a dataset; waits for it, and leaves nothing behind. `on_progress` hears of
+  // rows done and in all (0: not known yet), and returns whether to go on; Cancelled when not. Errors: NotFound;
+  // InvalidArgument; FailedPrecondition, reason ARTIFACT_NOT_READY or of a dataset that is not READY; Unavailable once
+  // the book drains, and on another device than the CPU while a job runs.
+  virtual absl::StatusOr<JobEvaluation> Evaluate(
+      const EvaluationRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
 
   // Which entries a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it. Errors: as
   // PlanGraphCache; Unavailable on MPS while a job runs.

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "base/status.h"
 
 namespace permafrost::jobs {
@@ -22,16 +21,6 @@ absl::StatusOr<data::OpenedDataset> Planner::Open(const JobSpec& spec) {
   return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", spec.train.dataset.value()));
 }
 
-bool Planner::RunOnIdleDevice(const std::function<void()>& work) {
-  absl::Notification done;
-  const bool idle = device_.RunWhileIdle([&] {
-    work();
-    done.Notify();
-  });
-  if (idle) done.WaitForNotification();
-  return idle;
-}
-
 absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, graphcache::TorchRelease release) {
   train::CensusRequest request{.options = spec.train, .dataset = {}, .release = release};
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
@@ -39,7 +28,7 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, grap
   const auto take = [&] { census = runner_.TakeCensus(request, [this] { return !book_.draining(); }); };
   if (runner_.device() == DeviceKind::kMps) {
     // There it runs on the device itself, which has one thread.
-    if (!RunOnIdleDevice(take)) {
+    if (!device_.RunNowIfIdle(take)) {
       return absl::UnavailableError(
           "the census runs steps on mps, and the device is not idle: try again when no job runs");
     }
@@ -55,7 +44,7 @@ absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool
   const auto keep_going = [this] { return !book_.draining(); };
   if (measure) {
     std::optional<absl::StatusOr<graphcache::CachePlan>> plan;
-    if (RunOnIdleDevice([&] { plan = runner_.PlanCache(request, keep_going); })) return *std::move(plan);
+    if (device_.RunNowIfIdle([&] { plan = runner_.PlanCache(request, keep_going); })) return *std::move(plan);
   }
   request.measure = false;
   PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, runner_.PlanCache(request, keep_going));

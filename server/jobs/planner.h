@@ -29,8 +29,6 @@ class Planner {
  private:
   // Of a spec that could become a job.
   absl::StatusOr<data::OpenedDataset> Open(const JobSpec& spec);
-  // Waits for `work` on the device's thread; false, and nothing was run, where the device is not idle.
-  bool RunOnIdleDevice(const std::function<void()>& work);
   // Cancelled once the book drains.
   absl::StatusOr<graphcache::CachePlan> TryPlan(const JobSpec& spec, bool measure);
 

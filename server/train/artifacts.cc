@@ -41,8 +41,7 @@ std::string CsvCell(const std::string& text) {
 
 }  // namespace
 
-absl::Status WritePredictions(const fs::path& job_directory, const NamedRows& rows,
-                              const std::vector<float>& predictions) {
+std::string PredictionsCsv(const NamedRows& rows, const std::vector<float>& predictions) {
   const size_t columns = rows.columns.size(), width = rows.values.size();
   std::string csv = absl::StrJoin(rows.columns, ",");
   for (const std::string& value : rows.values) absl::StrAppend(&csv, ",", value);
@@ -56,8 +55,13 @@ absl::Status WritePredictions(const fs::path& job_directory, const NamedRows& ro
     }
     csv += '\n';
   }
+  return csv;
+}
+
+absl::Status WritePredictions(const fs::path& job_directory, const NamedRows& rows,
+                              const std::vector<float>& predictions) {
   PF_RETURN_IF_ERROR(CreateDirectories(job_directory / "artifacts"));
-  return WriteFileAtomic(job_directory / "artifacts" / kTestPredictionsFile, csv);
+  return WriteFileAtomic(job_directory / "artifacts" / kTestPredictionsFile, PredictionsCsv(rows, predictions));
 }
 
 }  // namespace permafrost::train

@@ -25,6 +25,7 @@ struct NamedRows {
 
 // CSV of columns and values, quoted where they need it (RFC 4180); floats with the digits that give them back exactly.
 // predictions: [rows * values].
+std::string PredictionsCsv(const NamedRows& rows, const std::vector<float>& predictions);
 absl::Status WritePredictions(const std::filesystem::path& job_directory, const NamedRows& rows,
                               const std::vector<float>& predictions);
 

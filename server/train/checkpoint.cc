@@ -30,9 +30,9 @@ struct Part {
   std::string_view file;
   std::vector<nn::NamedTensor> Checkpoint::*tensors;
 };
-constexpr Part kWeights{"model.safetensors", &Checkpoint::model};
+constexpr Part kWeights{kCheckpointWeights, &Checkpoint::model};
 constexpr Part kBest{"best.safetensors", &Checkpoint::best};
-constexpr Part kAveraged{"averaged.safetensors", &Checkpoint::averaged};
+constexpr Part kAveraged{kCheckpointAverages, &Checkpoint::averaged};
 constexpr Part kParts[] = {kWeights,
                            {"optimizer.safetensors", &Checkpoint::optimizer},
                            {"accumulators.safetensors", &Checkpoint::accumulators},

@@ -92,6 +92,13 @@ absl::Status Inspect(const fs::path& directory, bool verify, CheckpointInfo& inf
 
 }  // namespace
 
+fs::path ExportedWeightsFile(const fs::path& directory, int64_t step) {
+  const fs::path checkpoint = directory / absl::StrCat(step);
+  std::error_code error;
+  const bool averages = fs::exists(checkpoint / kCheckpointAverages, error);
+  return checkpoint / (averages ? kCheckpointAverages : kCheckpointWeights);
+}
+
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const fs::path& directory, bool verify) {
   PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(directory));
   std::vector<CheckpointInfo> found;

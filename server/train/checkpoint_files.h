@@ -16,6 +16,8 @@ namespace permafrost::train {
 
 inline constexpr std::string_view kCheckpointsFolder = "checkpoints";
 inline constexpr std::string_view kCheckpointManifest = "state.json";
+inline constexpr std::string_view kCheckpointWeights = "model.safetensors",
+                                  kCheckpointAverages = "averaged.safetensors";
 inline constexpr std::string_view kDamagedCheckpointPrefix = ".damaged-";
 
 struct CheckpointInfo {
@@ -26,6 +28,9 @@ struct CheckpointInfo {
   uint64_t bytes = 0;
   std::string damage;  // one line; empty: it is complete
 };
+
+// The weights that a job exports of its checkpoint of `step`: averages of them where the job keeps averages.
+std::filesystem::path ExportedWeightsFile(const std::filesystem::path& directory, int64_t step);
 
 // Those of the directory, newest first, the ones that were set aside among them; none where there is no directory.
 // `verify`: their bytes are read and compared with the checksums, not only their sizes. Errors: those of reading, but

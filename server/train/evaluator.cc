@@ -28,8 +28,8 @@ void Keep(const at::Tensor& prediction, const HostBatch& batch, std::vector<floa
 
 }  // namespace
 
-absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split split, const EvaluationOptions& options,
-                                    const std::function<bool()>& keep_going) {
+absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, data::Split split,
+                                    const EvaluationOptions& options, const std::function<bool()>& keep_going) {
   PF_ASSIGN_OR_RETURN(std::optional<Evaluation> whole, task.EvaluateWhole(split, options.keep_predictions, keep_going));
   if (whole) return *std::move(whole);
   const std::unique_ptr<BatchStream> batches = task.EvalBatches(split);
@@ -37,26 +37,36 @@ absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split 
   const bool sums = options.metrics == std::vector{nn::Metric::kMae}, keep = options.keep_predictions || !sums;
   Evaluation result;
   std::vector<float> labels;
-  engine.eval_losses().Reset();
-  engine.eval_errors().Reset();
+  steps.losses.Reset();
+  steps.errors.Reset();
   while (true) {
     PF_ASSIGN_OR_RETURN(HostBatch * host, batches->Next());
     if (host == nullptr) break;
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
-    PF_ASSIGN_OR_RETURN(const at::Tensor prediction, engine.Evaluate(*host, options.step));
-    engine.Report();
+    PF_ASSIGN_OR_RETURN(const at::Tensor prediction, steps.run(*host));
     if (!keep) continue;
     Keep(prediction, *host, result.predictions);
     if (!sums) labels.insert(labels.end(), host->labels().begin(), host->labels().end());
     result.ids.insert(result.ids.end(), host->ids().begin(), host->ids().end());
   }
-  result.loss = engine.eval_losses().Mean();
+  result.loss = steps.losses.Mean();
   for (const nn::Metric metric : options.metrics) {
-    result.metrics.push_back(metric == nn::Metric::kMae ? engine.eval_errors().Mean()
+    result.metrics.push_back(metric == nn::Metric::kMae ? steps.errors.Mean()
                                                         : nn::ComputeMetric(metric, options.loss, result.predictions,
                                                                             labels, task.num_outputs()));
   }
   return result;
+}
+
+absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split split, const EvaluationOptions& options,
+                                    const std::function<bool()>& keep_going) {
+  const auto run = [&](HostBatch& batch) -> absl::StatusOr<at::Tensor> {
+    PF_ASSIGN_OR_RETURN(at::Tensor prediction, engine.Evaluate(batch, options.step));
+    engine.Report();
+    return prediction;
+  };
+  return Evaluate({.run = run, .losses = engine.eval_losses(), .errors = engine.eval_errors()}, task, split, options,
+                  keep_going);
 }
 
 }  // namespace permafrost::train

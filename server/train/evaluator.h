@@ -2,11 +2,14 @@
 // Threads: the device thread.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "train/error_sums.h"
 #include "train/step_engine.h"
 #include "train/task.h"
 
@@ -19,7 +22,17 @@ struct EvaluationOptions {
   bool keep_predictions = false;
 };
 
+// How an evaluation runs a batch, and where the steps sum.
+struct EvaluationSteps {
+  std::function<absl::StatusOr<at::Tensor>(HostBatch& batch)> run;  // its prediction, padded
+  ErrorSums& losses;
+  ErrorSums& errors;  // absolute ones
+};
+
 // `keep_going` is asked before each batch; false ends with Cancelled.
+absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, data::Split split,
+                                    const EvaluationOptions& options, const std::function<bool()>& keep_going);
+// By the engine of a run.
 absl::StatusOr<Evaluation> Evaluate(StepEngine& engine, Task& task, data::Split split, const EvaluationOptions& options,
                                     const std::function<bool()>& keep_going);
 

@@ -130,7 +130,7 @@ GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOpti
       probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
                    GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
 
-absl::StatusOr<NamedRows> GraphSetTask::NameRows(std::span<const uint32_t> ids) const {
+absl::StatusOr<NamedRows> GraphSetTask::NameRows(data::Split /*split*/, std::span<const uint32_t> ids) const {
   NamedRows rows{.columns = {"graph"}, .names = {}, .values = PredictionColumns(num_outputs_)};
   for (const uint32_t id : ids) rows.names.push_back(std::to_string(id));
   return rows;

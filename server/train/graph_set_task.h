@@ -47,7 +47,7 @@ class GraphSetTask final : public Task {
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
   int64_t num_outputs() const override { return num_outputs_; }
-  absl::StatusOr<NamedRows> NameRows(std::span<const uint32_t> ids) const override;
+  absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override;
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
   const graphcache::ShapePlan& plan() const override { return plan_; }
   graphcache::GraphSizes sizes() const override;

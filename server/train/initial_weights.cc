@@ -79,6 +79,30 @@ Matches Match(const std::vector<NamedTensor>& file, const std::vector<NamedTenso
   return matches;
 }
 
+absl::StatusOr<nn::SafetensorsFile> Decode(std::string_view file, std::string_view source) {
+  absl::StatusOr<nn::SafetensorsFile> decoded = nn::DecodeSafetensors(file);
+  if (decoded.ok()) return decoded;
+  return absl::InvalidArgumentError(
+      absl::StrCat(AbslView(source), " is no safetensors file of weights: ", decoded.status().message()));
+}
+
+void Copy(const Matches& matches) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [from, to] : matches.taken) to.copy_(from);
+}
+
+// hint: what ends the error of tensors that differ.
+absl::Status CopyAll(const Matches& matches, std::string_view source, std::string_view hint) {
+  const size_t count = matches.differences.size();
+  if (count > 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the weights of ", AbslView(source),
+                                                   " are not the model's: ", matches.differences.front(), "; ", count,
+                                                   count == 1 ? " tensor differs" : " tensors differ", AbslView(hint)));
+  }
+  Copy(matches);
+  return absl::OkStatus();
+}
+
 // The model of a job, on the CPU, for its names and shapes.
 absl::Status WithModel(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix,
                        const std::function<absl::Status(nn::TensorSet&)>& use) {
@@ -105,29 +129,26 @@ absl::Status AsViolation(const absl::Status& status, std::string_view prefix, st
 
 }  // namespace
 
+absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors) {
+  PF_ASSIGN_OR_RETURN(const nn::SafetensorsFile decoded, Decode(file, source));
+  return CopyAll(Match(decoded.tensors, tensors.All()), source, /*hint=*/"");
+}
+
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors) {
   const std::string source = how.job.empty() ? how.file : absl::StrCat("jobs/", how.job.value());
-  const absl::StatusOr<nn::SafetensorsFile> decoded = nn::DecodeSafetensors(file);
-  if (!decoded.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, " is no safetensors file of weights: ", decoded.status().message()));
-  }
-  const Matches matches = Match(decoded->tensors, tensors.All());
-  if (!how.by_name && !matches.differences.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the weights of ", source, " are not the model's: ", matches.differences.front(), "; ",
-        matches.differences.size(), matches.differences.size() == 1 ? " tensor differs" : " tensors differ",
-        " (by_name takes those that fit)"));
+  const std::string begins = absl::StrCat("begins with the weights of ", source, ": ");
+  PF_ASSIGN_OR_RETURN(const nn::SafetensorsFile decoded, Decode(file, source));
+  const Matches matches = Match(decoded.tensors, tensors.All());
+  if (!how.by_name) {
+    PF_RETURN_IF_ERROR(CopyAll(matches, source, " (by_name takes those that fit)"));
+    return absl::StrCat(begins, matches.taken.size(), " tensors taken");
   }
   if (matches.taken.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("none of the ", decoded->tensors.size(), " tensors of ", source,
+    return absl::InvalidArgumentError(absl::StrCat("none of the ", decoded.tensors.size(), " tensors of ", source,
                                                    " fits the model by name and shape"));
   }
-  const at::NoGradGuard no_grad;
-  for (const auto& [from, to] : matches.taken) to.copy_(from);
-  std::string line = absl::StrCat("begins with the weights of ", source, ": ", matches.taken.size(), " tensors taken");
-  if (!how.by_name) return line;
-  absl::StrAppend(&line, ", ", matches.left.size(), " left");
+  Copy(matches);
+  std::string line = absl::StrCat(begins, matches.taken.size(), " tensors taken, ", matches.left.size(), " left");
   if (!matches.left.empty()) absl::StrAppend(&line, " (", FirstOf(matches.left), ")");
   absl::StrAppend(&line, ", ", matches.missing.size(), " of the model missing");
   if (!matches.missing.empty()) absl::StrAppend(&line, " (", FirstOf(matches.missing), ")");

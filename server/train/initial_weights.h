@@ -18,6 +18,10 @@ namespace permafrost::train {
 // Nothing is copied then.
 absl::StatusOr<std::string> TakeWeights(std::string_view file, const InitialWeights& how, nn::TensorSet& tensors);
 
+// Copies all tensors of `file`, which are all the model's by name and shape. source: whose they are, for errors.
+// Errors: InvalidArgument: not a safetensors file; the first tensor that differs, and how many do.
+absl::Status TakeAllWeights(std::string_view file, std::string_view source, nn::TensorSet& tensors);
+
 // Ok if TakeWeights has no error for a job of these options, which are compatible; else InvalidArgument with a
 // violation of PREFIXinit_from.
 absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,

@@ -162,10 +162,10 @@ absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split s
   return result;
 }
 
-absl::StatusOr<NamedRows> Links::NameRows(std::span<const uint32_t> ids) const {
+absl::StatusOr<NamedRows> Links::NameRows(data::Split split, std::span<const uint32_t> ids) const {
   std::vector<uint32_t> sources, targets;
   for (const uint32_t id : ids) {
-    const data::Link& link = links(data::Split::kTest)[id];
+    const data::Link& link = links(split)[id];
     sources.push_back(link.source);
     targets.push_back(link.target);
   }

@@ -59,8 +59,8 @@ class Links {
   // among its negatives. `keep_going` is asked now and then; false ends with Cancelled. Errors: DataLoss.
   absl::StatusOr<Evaluation> Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                       const std::function<bool()>& keep_going) const;
-  // Of links of the test split. Errors: DataLoss.
-  absl::StatusOr<NamedRows> NameRows(std::span<const uint32_t> ids) const;
+  // Of links of a split. Errors: DataLoss.
+  absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const;
 
  private:
   Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split);

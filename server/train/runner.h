@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/device_kind.h"
 #include "base/device_state.h"
+#include "base/enum_names.h"
 #include "base/storage_use.h"
 #include "data/batching/block_stream.h"
 #include "data/store/dataset.h"
@@ -125,6 +127,31 @@ struct CensusRequest {
   graphcache::TorchRelease release = graphcache::TorchRelease::k2_13;
 };
 
+// Which rows of a dataset an evaluation is over: graphs, nodes or links of a split, or all graphs or nodes.
+enum class EvaluatedRows { kTrain, kValid, kTest, kAll };
+inline constexpr EnumNames<EvaluatedRows, 4> kEvaluatedRowsNames{{{{EvaluatedRows::kTrain, "train"},
+                                                                   {EvaluatedRows::kValid, "valid"},
+                                                                   {EvaluatedRows::kTest, "test"},
+                                                                   {EvaluatedRows::kAll, "all"}}}};
+
+struct EvaluateRequest {
+  TrainOptions options;  // of the job that made the weights, but for its metrics: those that are wanted
+  data::OpenedDataset dataset;
+  // Of the dataset that the weights were trained on, where that is another one and still known.
+  std::optional<data::ImportedSummary> trained_on;
+  EvaluatedRows rows = EvaluatedRows::kTest;
+  std::string weights;  // a safetensors file
+  std::string source;   // whose they are, for errors
+  bool predictions = false;
+};
+
+struct RowsEvaluation {
+  int64_t rows = 0;
+  double loss = 0;              // mean over present labels; NaN where there are none
+  std::vector<double> metrics;  // MetricsOf the options
+  std::string predictions;      // CSV as of kTestPredictionsFile; empty unless asked for
+};
+
 enum class RunEnd { kSucceeded, kCancelled, kDrained };
 struct RunOutcome {
   RunEnd end = RunEnd::kSucceeded;
@@ -158,6 +185,12 @@ class Runner {
   // libtorch is for another accelerator than MPS.
   virtual absl::StatusOr<graphcache::Census> TakeCensus(const CensusRequest& request,
                                                         const std::function<bool()>& keep_going) = 0;
+  // One pass of weights over rows of a dataset; nothing is trained or left behind. From the device's one thread only
+  // where device() is not kCpu; else safe anywhere. `on_progress` hears of rows done and in all (0: not known yet), and
+  // returns whether to go on; Cancelled when not. Errors: as CheckCompatible, under "" and "dataset"; InvalidArgument
+  // with violations of "rows" where there are none, and of "dataset" where the weights do not fit it; DataLoss.
+  virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
+      const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
   virtual absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                        std::string_view prefix) const = 0;

@@ -114,9 +114,9 @@ class Task {
                                 const std::function<bool()>& keep_going);
   virtual ~Task() = default;
 
-  // What a user calls these graphs, nodes or links of an evaluation: their names in the source, where they have some.
-  // Errors: DataLoss.
-  virtual absl::StatusOr<NamedRows> NameRows(std::span<const uint32_t> ids) const = 0;
+  // What a user calls these graphs, nodes or links of an evaluation of `split`: their names in the source, where they
+  // have some. Errors: DataLoss.
+  virtual absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const = 0;
 
   virtual nn::TensorSet& tensors() = 0;
   // For `__metadata__` of the weights file.

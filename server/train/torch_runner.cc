@@ -15,6 +15,7 @@
 #include "train/initial_weights.h"
 #include "train/plan_store.h"
 #include "train/trainer.h"
+#include "train/weights_evaluation.h"
 
 namespace permafrost::train {
 namespace {
@@ -78,6 +79,15 @@ class TorchRunner final : public Runner {
       census->measured_entries = measured;
       return census;
     });
+  }
+
+  absl::StatusOr<RowsEvaluation> EvaluateWeights(
+      const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) override {
+    const auto evaluate = [&]() -> absl::StatusOr<RowsEvaluation> {
+      device::UseThreads(threads_);
+      return train::EvaluateWeights(request, *backend_, threads_, Context(), on_progress);
+    };
+    return backend_->kind() == DeviceKind::kCpu ? CatchTorch(evaluate) : OnDevice<RowsEvaluation>(evaluate);
   }
 
   absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,

@@ -329,7 +329,7 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   result.best_test_metric = best->metrics.front();
   result.best_test_metrics = best->metrics;
   result.best_test_loss = best->loss;
-  PF_ASSIGN_OR_RETURN(const NamedRows rows, task_->NameRows(best->ids));
+  PF_ASSIGN_OR_RETURN(const NamedRows rows, task_->NameRows(data::Split::kTest, best->ids));
   PF_RETURN_IF_ERROR(WritePredictions(job_directory_, rows, best->predictions));
   return StopRequest::kNone;
 }

@@ -74,8 +74,8 @@ class WholeGraphTask final : public Task {
                                                                 c10::Device device,
                                                                 const std::function<bool()>& keep_going);
 
-  absl::StatusOr<NamedRows> NameRows(std::span<const uint32_t> ids) const override {
-    return links_ != nullptr ? links_->NameRows(ids) : NameNodes(*graph_, ids, num_outputs_);
+  absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override {
+    return links_ != nullptr ? links_->NameRows(split, ids) : NameNodes(*graph_, ids, num_outputs_);
   }
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return links_ != nullptr ? links_->Describe(*model_) : model_->Describe(); }

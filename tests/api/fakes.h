@@ -135,6 +135,27 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return plan_was_measured_;
   }
+  // What Evaluate answers; it reports half of its rows first.
+  void SetEvaluation(absl::StatusOr<jobs::JobEvaluation> evaluation) {
+    absl::MutexLock lock(&mu_);
+    evaluation_ = std::move(evaluation);
+  }
+  jobs::EvaluationRequest evaluated() const {
+    absl::MutexLock lock(&mu_);
+    return evaluated_;
+  }
+  absl::StatusOr<jobs::JobEvaluation> Evaluate(const jobs::EvaluationRequest& request,
+                                               const std::function<bool(int64_t, int64_t)>& on_progress) override {
+    absl::StatusOr<jobs::JobEvaluation> evaluation = jobs::JobEvaluation();
+    {
+      absl::MutexLock lock(&mu_);
+      evaluated_ = request;
+      evaluation = evaluation_;
+    }
+    if (!evaluation.ok()) return evaluation;
+    if (!on_progress(evaluation->result.rows / 2, evaluation->result.rows)) return absl::CancelledError("stopped");
+    return evaluation;
+  }
   absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const jobs::JobSpec& spec, bool measure) override {
     absl::MutexLock lock(&mu_);
     planned_ = spec;
@@ -367,6 +388,8 @@ class FakeJobManager : public jobs::JobManager {
   graphcache::CachePlan plan_ ABSL_GUARDED_BY(mu_);
   graphcache::Census census_ ABSL_GUARDED_BY(mu_);
   jobs::JobSpec planned_ ABSL_GUARDED_BY(mu_);
+  absl::StatusOr<jobs::JobEvaluation> evaluation_ ABSL_GUARDED_BY(mu_) = jobs::JobEvaluation();
+  jobs::EvaluationRequest evaluated_ ABSL_GUARDED_BY(mu_);
   bool plan_was_measured_ ABSL_GUARDED_BY(mu_) = true;
   jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<int64_t> asked_since_ ABSL_GUARDED_BY(mu_);

@@ -210,6 +210,22 @@ class FakeRunner : public train::Runner {
     if (request.measure) plan.costs = graphcache::StepCosts{.capture = 0.25};
     return plan;
   }
+  // What EvaluateWeights was asked for last.
+  train::EvaluateRequest evaluated() const {
+    absl::MutexLock lock(&mu_);
+    return evaluated_;
+  }
+  absl::StatusOr<train::RowsEvaluation> EvaluateWeights(
+      const train::EvaluateRequest& request,
+      const std::function<bool(int64_t done, int64_t total)>& on_progress) override {
+    {
+      absl::MutexLock lock(&mu_);
+      evaluated_ = request;
+    }
+    if (on_plan_) on_plan_();
+    if (!on_progress(10, 20)) return absl::CancelledError("stopped");
+    return train::RowsEvaluation{.rows = 20, .loss = 0.5, .metrics = {0.25}, .predictions = "graph,prediction_0\n"};
+  }
   absl::StatusOr<graphcache::Census> TakeCensus(const train::CensusRequest& request,
                                                 const std::function<bool()>& keep_going) override {
     if (on_plan_) on_plan_();
@@ -272,6 +288,7 @@ class FakeRunner : public train::Runner {
 
   mutable absl::Mutex mu_;
   std::vector<std::string> runs_ ABSL_GUARDED_BY(mu_);
+  train::EvaluateRequest evaluated_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> applied_ ABSL_GUARDED_BY(mu_);
   int64_t permits_ ABSL_GUARDED_BY(mu_) = kFree;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;

@@ -37,6 +37,26 @@ def test_the_module_predicts_what_the_server_predicted(trained):
     assert difference(job.predict([graphs[i] for i in reversed(range(60))]), stored) > 1e-2
 
 
+def test_the_server_evaluates_any_fitting_dataset(client, trained, tmp_path):
+    job, graphs, test = trained
+    told = job.evaluate(metrics=["mae", "r2"])
+    assert told["dataset"] == "trained" and told["rows"] == "test" and told["num_rows"] == len(test)
+    assert told["loss"] == job.result["best_test_loss"]
+    assert told["mae"] == pytest.approx(job.result["best_test_metric"], rel=1e-6)
+    assert job.predictions() == job.predict()
+    # The same graphs from another side: all of them, whatever split they are in.
+    client.datasets.import_pyg(graphs[:20], "fewer", splits={"train": range(20)}, progress=False)
+    other = job.predictions("fewer")
+    assert list(other) == [str(i) for i in range(20)]
+    assert difference(job.predict(graphs), other) < TOLERANCE
+    path = job.predictions(rows="valid", path=tmp_path / "valid.csv")
+    assert path.read_text().startswith("graph,prediction_0,prediction_1\n40,")
+    with pytest.raises(permafrost.InvalidArgument, match="accuracy does not measure"):
+        job.evaluate(metrics=["accuracy"])
+    with pytest.raises(permafrost.InputError, match="'half' is none of train, valid, test, all"):
+        job.evaluate(rows="half")
+
+
 @pytest.mark.parametrize(("model", "fields"), [
     ("gcn", {}),
     ("sage", {}),

@@ -18,7 +18,9 @@ class WrappedTask : public Task {
   nn::TensorSet& tensors() override { return task_->tensors(); }
   std::string Describe() const override { return task_->Describe(); }
   int64_t num_outputs() const override { return task_->num_outputs(); }
-  absl::StatusOr<NamedRows> NameRows(std::span<const uint32_t> ids) const override { return task_->NameRows(ids); }
+  absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override {
+    return task_->NameRows(split, ids);
+  }
   absl::StatusOr<std::optional<Evaluation>> EvaluateWhole(data::Split split, bool keep_predictions,
                                                           const std::function<bool()>& keep_going) override {
     return task_->EvaluateWhole(split, keep_predictions, keep_going);

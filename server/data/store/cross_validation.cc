@@ -10,54 +10,17 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "data/store/statistics.h"
+#include "data/store/other_splits.h"
 
 namespace permafrost::data {
 namespace {
 
-class FoldedSet final : public GraphSet {
- public:
-  FoldedSet(std::shared_ptr<const GraphSet> set, const CrossValidation& validation,
-            std::array<std::vector<uint32_t>, 3> splits)
-      : set_(std::move(set)), validation_(validation), splits_(std::move(splits)), summary_(set_->summary()) {}
-
-  // The summary's splits are those of the set until this.
-  absl::Status Measure() {
-    PF_ASSIGN_OR_RETURN(const auto nodes, node_offsets());
-    PF_ASSIGN_OR_RETURN(const auto edges, edge_offsets());
-    for (size_t i = 0; i < splits_.size(); ++i) summary_.splits[i] = ComputeStatistics(nodes, edges, splits_[i]);
-    summary_.split_name = absl::StrCat("fold ", validation_.fold, " of ", validation_.folds);
-    return absl::OkStatus();
-  }
-
-  const GraphSetSummary& summary() const override { return summary_; }
-  uint64_t checksum() const override {
-    const uint64_t all[] = {set_->checksum(), static_cast<uint64_t>(validation_.folds),
-                            static_cast<uint64_t>(validation_.fold), validation_.seed};
-    return Hash64(all, sizeof(all));
-  }
-  absl::StatusOr<std::span<const uint64_t>> node_offsets() const override { return set_->node_offsets(); }
-  absl::StatusOr<std::span<const uint64_t>> edge_offsets() const override { return set_->edge_offsets(); }
-  absl::StatusOr<std::span<const uint32_t>> edge_source() const override { return set_->edge_source(); }
-  absl::StatusOr<std::span<const uint32_t>> edge_target() const override { return set_->edge_target(); }
-  absl::StatusOr<FeatureTable> node_features() const override { return set_->node_features(); }
-  absl::StatusOr<FeatureTable> edge_features() const override { return set_->edge_features(); }
-  absl::StatusOr<std::span<const float>> labels() const override { return set_->labels(); }
-  absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
-    return std::span(splits_[static_cast<size_t>(split)]);
-  }
-  absl::Status CheckIntact() const override { return set_->CheckIntact(); }
-  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
-    return set_->VerifyAll(progress);
-  }
-  uint64_t mapped_bytes() const override { return set_->mapped_bytes(); }
-
- private:
-  const std::shared_ptr<const GraphSet> set_;
-  const CrossValidation validation_;
-  const std::array<std::vector<uint32_t>, 3> splits_;
-  GraphSetSummary summary_;
-};
+// Of the set with these folds.
+uint64_t ChecksumOf(const GraphSet& set, const CrossValidation& validation) {
+  const uint64_t all[] = {set.checksum(), static_cast<uint64_t>(validation.folds),
+                          static_cast<uint64_t>(validation.fold), validation.seed};
+  return Hash64(all, sizeof(all));
+}
 
 }  // namespace
 
@@ -107,10 +70,10 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithFold(std::shared_ptr<const G
     const bool whole = std::ranges::all_of(labels, [](float l) { return std::isnan(l) || std::floor(l) == l; });
     if (whole) classes.assign(labels.begin(), labels.end());
   }
-  auto folded = std::make_shared<FoldedSet>(std::move(set), validation, DrawFold(validation, classes));
-  PF_RETURN_IF_ERROR(folded->Measure());
-  PF_RETURN_IF_ERROR(folded->CheckIntact());
-  return folded;
+  OtherSplits splits{.rows = DrawFold(validation, classes),
+                     .name = absl::StrCat("fold ", validation.fold, " of ", validation.folds)};
+  const uint64_t checksum = ChecksumOf(*set, validation);
+  return WithSplits(set, std::move(splits), summary, checksum);
 }
 
 }  // namespace permafrost::data

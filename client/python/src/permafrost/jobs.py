@@ -9,7 +9,7 @@ import os
 import pathlib
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -97,11 +97,10 @@ class Jobs:
         *,
         validate_only: bool,
     ) -> Any:
-        name = dataset if isinstance(dataset, str) else dataset.id
         # The random id makes a retry safe.
         request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()), validate_only=validate_only)
         request.labels.update(labels or {})
-        request.spec.dataset = f"datasets/{name.removeprefix('datasets/')}"
+        request.spec.dataset = _dataset_name(dataset)
         fields.fill(request.spec, {"model": model, **spec}, "submit")
         connection = self._connection
         return connection.patiently(lambda: connection.call(connection.jobs.CreateJob, request))
@@ -308,29 +307,76 @@ class Job:
     def export(self, path: str | os.PathLike[str], artifact: str = "best_weights") -> pathlib.Path:
         """Writes "best_weights", "last_weights" (safetensors) or "test_predictions" (CSV) to `path`, whole or not at
         all. Errors: FailedPrecondition while the job has not produced it; DataLoss if it does not arrive as it was."""
-        target = pathlib.Path(path)
         request = job_pb2.ExportJobRequest(name=self.proto.name)
         fields.fill(request, {"artifact": artifact}, "export")
-        hashed = xxhash.xxh3_64()
-        expected, size, total = "", 0, 0
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                for piece in self._connection.stream(self._connection.jobs.ExportJob, request):
-                    file.write(piece.data)
-                    hashed.update(piece.data)
-                    size += len(piece.data)
-                    total, expected = piece.total_bytes, piece.xxh3 or expected
-            if size != total or hashed.hexdigest() != expected:
-                raise DataLoss(
-                    f"{artifact} of job {self.id}: {size} of {total} bytes came, with XXH3 {hashed.hexdigest()}; "
-                    f"expected {expected}"
-                )
-            os.replace(temporary, target)
-        except BaseException:
-            pathlib.Path(temporary).unlink(missing_ok=True)
-            raise
-        return target
+        pieces = self._connection.stream(self._connection.jobs.ExportJob, request)
+        received = ((piece.data, piece.total_bytes, piece.xxh3) for piece in pieces)
+        return _receive(f"{artifact} of job {self.id}", received, pathlib.Path(path))
+
+    def evaluate(
+        self,
+        dataset: Dataset | str | None = None,
+        *,
+        rows: str | None = None,
+        weights: str | None = None,
+        checkpoint_step: int | None = None,
+        metrics: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """One pass of the job's weights on the server, over its own dataset or another that the model can be given:
+        {"dataset", "rows", "num_rows", "loss", and each metric by its name}. rows: "train", "valid", "test" (default of
+        the job's own dataset) or "all" (of another). weights: "best" (default) or "last"; checkpoint_step: those of a
+        checkpoint instead. metrics: the job's, if none. Errors: InvalidArgument for what does not fit the model;
+        FailedPrecondition while the job has no weights."""
+        given = {"dataset": dataset, "rows": rows, "weights": weights, "checkpoint_step": checkpoint_step}
+        request = self._pass(given, metrics)
+        for response in self._connection.stream(self._connection.jobs.EvaluateJob, request):
+            if response.HasField("result"):
+                return self._evaluated(response.result)
+        raise DataLoss(f"evaluate: the server ended without a result of job {self.id}")
+
+    def predictions(
+        self,
+        dataset: Dataset | str | None = None,
+        *,
+        rows: str | None = None,
+        weights: str | None = None,
+        checkpoint_step: int | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """As `evaluate`, what the server predicts for each of the rows: {id: [values]}, ids as the server names graphs
+        or nodes; of links {(source, target): [score, rank]}. With `path` they are written there as CSV instead, whole
+        or not at all, and the path is returned."""
+        given = {"dataset": dataset, "rows": rows, "weights": weights, "checkpoint_step": checkpoint_step}
+        request = self._pass(given, ())
+        request.predictions = True
+        responses = self._connection.stream(self._connection.jobs.EvaluateJob, request)
+        pieces = ((r.predictions, r.total_bytes, r.xxh3) for r in responses if r.total_bytes)
+        what = f"predictions of job {self.id}"
+        if path is not None:
+            return _receive(what, pieces, pathlib.Path(path))
+        with tempfile.TemporaryDirectory(prefix="permafrost-") as folder:
+            return _read_predictions(_receive(what, pieces, pathlib.Path(folder) / "file"))
+
+    def _pass(self, given: dict[str, Any], metrics: Sequence[str]) -> Any:
+        request = job_pb2.EvaluateJobRequest(name=self.proto.name)
+        values = {name: value for name, value in given.items() if value is not None}
+        if "dataset" in values:
+            values["dataset"] = _dataset_name(values["dataset"])
+        if metrics:
+            values["metrics"] = list(metrics)
+        fields.fill(request, values, "evaluate")
+        return request
+
+    @staticmethod
+    def _evaluated(result: Any) -> dict[str, Any]:
+        rows = fields.enum_name(result.DESCRIPTOR.fields_by_name["rows"].enum_type, result.rows)
+        told = {
+            "dataset": result.dataset.removeprefix("datasets/"),
+            "rows": rows,
+            "num_rows": result.num_rows,
+            "loss": result.loss,
+        }
+        return told | {fields.enum_name(_METRICS, metric.metric): metric.value for metric in result.metrics}
 
     def _exported(self, artifact: str, read: Callable[[pathlib.Path], Any]) -> Any:
         with tempfile.TemporaryDirectory(prefix="permafrost-") as folder:
@@ -403,8 +449,36 @@ def _name(id: str) -> str:
     return f"jobs/{id.removeprefix('jobs/')}"
 
 
+def _dataset_name(dataset: Dataset | str) -> str:
+    id = dataset if isinstance(dataset, str) else dataset.id
+    return f"datasets/{id.removeprefix('datasets/')}"
+
+
 def _ended_as(state: str) -> str:
     return "was cancelled" if state == "cancelled" else state
+
+
+def _receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib.Path) -> pathlib.Path:
+    """Writes (data, bytes in all, checksum of all in the last) to `target`, whole or not at all."""
+    hashed = xxhash.xxh3_64()
+    expected, size, total = "", 0, 0
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for data, total_bytes, checksum in pieces:
+                file.write(data)
+                hashed.update(data)
+                size += len(data)
+                total, expected = total_bytes, checksum or expected
+        if size != total or hashed.hexdigest() != expected:
+            raise DataLoss(
+                f"{what}: {size} of {total} bytes came, with XXH3 {hashed.hexdigest()}; expected {expected}"
+            )
+        os.replace(temporary, target)
+    except BaseException:
+        pathlib.Path(temporary).unlink(missing_ok=True)
+        raise
+    return target
 
 
 def _read_predictions(path: pathlib.Path) -> dict[str | tuple[str, str], list[float]]:

@@ -1,0 +1,108 @@
+#include "api/evaluate_source.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/convert_metrics.h"
+#include "api/resource_name.h"
+#include "api/wire_enum.h"
+#include "base/status.h"
+
+namespace permafrost::api {
+namespace {
+
+using EvaluatedRowsOnWire = WireEnum<v1::EvaluateJobRequest::Rows, train::kEvaluatedRowsNames>;
+using EvaluatedWeights = WireEnum<v1::InitFrom::Weights, train::kJobWeightsNames>;
+
+constexpr absl::Duration kEvaluateInterval = absl::Milliseconds(250);
+constexpr size_t kPredictionPieceBytes = 64 << 10;
+
+// The name of a resource, or a violation in its place.
+template <class Id>
+Id ReadName(absl::StatusOr<Id> (*parse)(std::string_view, std::string_view), std::string_view field,
+            std::string_view name, Violations& violations) {
+  absl::StatusOr<Id> id = parse(field, name);
+  if (id.ok()) return *std::move(id);
+  violations.AddMissing(id.status());
+  return {};
+}
+
+}  // namespace
+
+absl::StatusOr<jobs::EvaluationRequest> EvaluationFromWire(const v1::EvaluateJobRequest& wire) {
+  Violations violations;
+  jobs::EvaluationRequest request;
+  request.job = ReadName(&ParseJobName, "name", wire.name(), violations);
+  if (!wire.dataset().empty()) request.dataset = ReadName(&ParseDatasetName, "dataset", wire.dataset(), violations);
+  train::EvaluatedRows rows = train::EvaluatedRows::kTest;
+  EvaluatedRowsOnWire::Read(wire.rows(), "rows", rows, violations);
+  if (wire.rows() != v1::EvaluateJobRequest::ROWS_UNSPECIFIED) request.rows = rows;
+  EvaluatedWeights::Read(wire.weights(), "weights", request.weights, violations);
+  if (wire.has_checkpoint_step()) {
+    request.checkpoint_step = wire.checkpoint_step();
+    if (wire.weights() != v1::InitFrom::WEIGHTS_UNSPECIFIED) {
+      violations.Add("weights", "is given beside checkpoint_step; accepted: one of them");
+    }
+  }
+  request.metrics = MetricsFromWire(wire.metrics(), "metrics", violations);
+  request.predictions = wire.predictions();
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  return request;
+}
+
+v1::JobEvaluation EvaluationToWire(const jobs::JobEvaluation& evaluation) {
+  v1::JobEvaluation wire;
+  wire.set_dataset(FormatDatasetName(evaluation.dataset));
+  wire.set_rows(EvaluatedRowsOnWire::ToWire(evaluation.rows));
+  wire.set_num_rows(evaluation.result.rows);
+  wire.set_loss(evaluation.result.loss);
+  MetricsToWire(evaluation.metrics, evaluation.result.metrics, /*first=*/0, *wire.mutable_metrics());
+  return wire;
+}
+
+EvaluateSource::EvaluateSource(jobs::JobManager& jobs, jobs::EvaluationRequest request, ChangeHub& hub, std::string key)
+    : predictions_(request.predictions),
+      work_("the evaluation", hub, std::move(key),
+            [this, &jobs, request = std::move(request)](const StreamWork::OnProgress& on_progress) -> absl::Status {
+              PF_ASSIGN_OR_RETURN(evaluation_, jobs.Evaluate(request, on_progress));
+              return absl::OkStatus();
+            }) {}
+
+std::unique_ptr<ChangeHub::Subscription> EvaluateSource::Subscribe(ChangeHub::Listener listener) {
+  return work_.Start(std::move(listener));
+}
+
+absl::StatusOr<Pull> EvaluateSource::Next(v1::EvaluateJobResponse& response) {
+  if (told_) return NextPiece(response);
+  const StreamWork::State state = work_.Read();
+  if (state.outcome) {
+    PF_RETURN_IF_ERROR(*state.outcome);
+    told_ = true;
+    response.set_rows_done(evaluation_.result.rows);
+    response.set_rows_total(evaluation_.result.rows);
+    *response.mutable_result() = EvaluationToWire(evaluation_);
+    return predictions_ ? Pull::kMore : Pull::kLast;
+  }
+  if (sent_ == state.done || (since_sent_ && since_sent_->Elapsed() < kEvaluateInterval)) return Pull::kWait;
+  sent_ = state.done;
+  since_sent_.emplace();
+  response.set_rows_done(state.done);
+  response.set_rows_total(state.total);
+  return Pull::kMore;
+}
+
+Pull EvaluateSource::NextPiece(v1::EvaluateJobResponse& response) {
+  const std::string& all = evaluation_.result.predictions;
+  const std::string_view piece = std::string_view(all).substr(offset_, kPredictionPieceBytes);
+  response.set_predictions(piece.data(), piece.size());
+  response.set_total_bytes(static_cast<int64_t>(all.size()));
+  hash_.Update(piece.data(), piece.size());
+  offset_ += piece.size();
+  if (offset_ < all.size()) return Pull::kMore;
+  response.set_xxh3(HashHex(hash_.Digest()));
+  return Pull::kLast;
+}
+
+}  // namespace permafrost::api

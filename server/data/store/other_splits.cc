@@ -1,0 +1,94 @@
+#include "data/store/other_splits.h"
+
+#include <functional>
+#include <span>
+#include <utility>
+
+#include "base/status.h"
+#include "data/store/statistics.h"
+
+namespace permafrost::data {
+namespace {
+
+class SetWithSplits final : public GraphSet {
+ public:
+  SetWithSplits(std::shared_ptr<const GraphSet> set, OtherSplits splits, GraphSetSummary summary, uint64_t checksum)
+      : set_(std::move(set)), splits_(std::move(splits.rows)), summary_(std::move(summary)), checksum_(checksum) {
+    summary_.split_name = std::move(splits.name);
+  }
+
+  // The summary's splits are those of the set until this.
+  absl::Status Measure() {
+    PF_ASSIGN_OR_RETURN(const auto nodes, node_offsets());
+    PF_ASSIGN_OR_RETURN(const auto edges, edge_offsets());
+    for (size_t i = 0; i < splits_.size(); ++i) summary_.splits[i] = ComputeStatistics(nodes, edges, splits_[i]);
+    return CheckIntact();
+  }
+
+  const GraphSetSummary& summary() const override { return summary_; }
+  uint64_t checksum() const override { return checksum_; }
+  absl::StatusOr<std::span<const uint64_t>> node_offsets() const override { return set_->node_offsets(); }
+  absl::StatusOr<std::span<const uint64_t>> edge_offsets() const override { return set_->edge_offsets(); }
+  absl::StatusOr<std::span<const uint32_t>> edge_source() const override { return set_->edge_source(); }
+  absl::StatusOr<std::span<const uint32_t>> edge_target() const override { return set_->edge_target(); }
+  absl::StatusOr<FeatureTable> node_features() const override { return set_->node_features(); }
+  absl::StatusOr<FeatureTable> edge_features() const override { return set_->edge_features(); }
+  absl::StatusOr<std::span<const float>> labels() const override { return set_->labels(); }
+  absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
+    return std::span(splits_[static_cast<size_t>(split)]);
+  }
+  absl::Status CheckIntact() const override { return set_->CheckIntact(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
+    return set_->VerifyAll(progress);
+  }
+  uint64_t mapped_bytes() const override { return set_->mapped_bytes(); }
+
+ private:
+  const std::shared_ptr<const GraphSet> set_;
+  const std::array<std::vector<uint32_t>, 3> splits_;
+  GraphSetSummary summary_;
+  const uint64_t checksum_;
+};
+
+class GraphWithSplits final : public Graph {
+ public:
+  GraphWithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary)
+      : graph_(std::move(graph)), splits_(std::move(splits.rows)), summary_(std::move(summary)), view_(graph_->view()) {
+    summary_.split_name = std::move(splits.name);
+    for (size_t i = 0; i < splits_.size(); ++i) {
+      view_.splits[i] = Column<NodeId>(splits_[i]);
+      summary_.split_nodes[i] = std::ssize(splits_[i]);
+    }
+  }
+
+  const GraphSummary& summary() const override { return summary_; }
+  const GraphView& view() const override { return view_; }
+  const NodeNames& names() const override { return graph_->names(); }
+  absl::Status CheckIntact() const override { return graph_->CheckIntact(); }
+  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
+    return graph_->VerifyAll(progress);
+  }
+  uint64_t mapped_bytes() const override { return graph_->mapped_bytes(); }
+  std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
+
+ private:
+  const std::shared_ptr<const Graph> graph_;
+  const std::array<std::vector<NodeId>, 3> splits_;
+  GraphSummary summary_;
+  GraphView view_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const GraphSet>> WithSplits(std::shared_ptr<const GraphSet> set, OtherSplits splits,
+                                                           GraphSetSummary summary, uint64_t checksum) {
+  auto made = std::make_shared<SetWithSplits>(std::move(set), std::move(splits), std::move(summary), checksum);
+  PF_RETURN_IF_ERROR(made->Measure());
+  return made;
+}
+
+std::shared_ptr<const Graph> WithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary) {
+  return std::make_shared<GraphWithSplits>(std::move(graph), std::move(splits), std::move(summary));
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,33 @@
+// What JobManager::Evaluate is asked for and answers. Threads: value types.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/id.h"
+#include "nn/options.h"
+#include "train/options.h"
+#include "train/runner.h"
+
+namespace permafrost::jobs {
+
+struct EvaluationRequest {
+  JobId job;
+  DatasetId dataset;                         // empty: the job's
+  std::optional<train::EvaluatedRows> rows;  // of the job's dataset kTest, else kAll
+  train::JobWeights weights = train::JobWeights::kBest;
+  std::optional<int64_t> checkpoint_step;  // the weights of this checkpoint instead
+  std::vector<nn::Metric> metrics;         // empty: the job's
+  bool predictions = false;
+};
+
+// The request with what it left open, and what came of it.
+struct JobEvaluation {
+  DatasetId dataset;
+  train::EvaluatedRows rows = train::EvaluatedRows::kTest;
+  std::vector<nn::Metric> metrics;
+  train::RowsEvaluation result;
+};
+
+}  // namespace permafrost::jobs

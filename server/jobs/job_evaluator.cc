@@ -1,0 +1,105 @@
+#include "jobs/job_evaluator.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "jobs/initial_weights.h"
+#include "train/checkpoint_files.h"
+
+namespace permafrost::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What those that are there are called: "3000, 2500".
+std::string StepsOf(const std::vector<train::CheckpointInfo>& checkpoints) {
+  std::string steps;
+  for (const train::CheckpointInfo& info : checkpoints) {
+    if (info.damage.empty()) absl::StrAppend(&steps, steps.empty() ? "" : ", ", info.step);
+  }
+  return steps.empty() ? "none, as the job has no checkpoint" : steps;
+}
+
+absl::StatusOr<fs::path> FindCheckpointWeights(const fs::path& directory, int64_t step) {
+  auto checkpoints = train::ListCheckpoints(directory, /*verify=*/false);
+  if (!checkpoints.ok()) return absl::UnavailableError(checkpoints.status().message());
+  for (const train::CheckpointInfo& info : *checkpoints) {
+    if (info.step == step && info.damage.empty()) return train::ExportedWeightsFile(directory, step);
+  }
+  Violations violations;
+  violations.Add("checkpoint_step",
+                 absl::StrCat(step, " is the step of no complete checkpoint; accepted: ", StepsOf(*checkpoints)));
+  return violations.ToStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<fs::path> JobEvaluator::FindWeights(const EvaluationRequest& request) const {
+  if (request.checkpoint_step) {
+    return FindCheckpointWeights(book_.files().Directory(request.job) / train::kCheckpointsFolder,
+                                 *request.checkpoint_step);
+  }
+  return FindWeightsOfJob(request.job, request.weights, book_);
+}
+
+absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
+    const EvaluationRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) {
+  if (book_.draining()) return DrainingError();
+  PF_ASSIGN_OR_RETURN(const Job job, book_.Get(request.job, std::numeric_limits<int64_t>::max()));
+  const DatasetId& trained = job.spec.train.dataset;
+  const bool own = request.dataset.empty() || request.dataset == trained;
+  JobEvaluation evaluation{.dataset = own ? trained : request.dataset,
+                           .rows = own ? train::EvaluatedRows::kTest : train::EvaluatedRows::kAll,
+                           .metrics = {},
+                           .result = {}};
+  if (request.rows) evaluation.rows = *request.rows;
+  // Links are divided anew in whatever graph they are of.
+  if (!request.rows && job.spec.train.links.enabled) evaluation.rows = train::EvaluatedRows::kTest;
+  train::EvaluateRequest pass{.options = job.spec.train,
+                              .dataset = {},
+                              .trained_on = std::nullopt,
+                              .rows = evaluation.rows,
+                              .weights = std::string(),
+                              .source = absl::StrCat("jobs/", job.id.value()),
+                              .predictions = request.predictions};
+  if (!own) pass.options.cross_validation = {};
+  if (!request.metrics.empty()) pass.options.metrics = request.metrics;
+  Violations violations;
+  train::Validate(pass.options, "", violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  evaluation.metrics = train::MetricsOf(pass.options);
+
+  auto dataset = catalog_.Open(evaluation.dataset);
+  if (!dataset.ok()) {
+    return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", evaluation.dataset.value()));
+  }
+  pass.dataset = *std::move(dataset);
+  if (!own) {
+    // It may be gone by now; what the weights do not fit is then told by their shapes alone.
+    const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
+    if (known.ok()) pass.trained_on = known->summary;
+  }
+  PF_ASSIGN_OR_RETURN(const fs::path weights, FindWeights(request));
+  PF_ASSIGN_OR_RETURN(pass.weights, ReadFile(weights));
+
+  const auto keep_going = [&](int64_t done, int64_t total) { return !book_.draining() && on_progress(done, total); };
+  absl::StatusOr<train::RowsEvaluation> result = train::RowsEvaluation();
+  const auto evaluate = [&] { result = runner_.EvaluateWeights(pass, keep_going); };
+  if (runner_.device() == DeviceKind::kCpu) {
+    evaluate();
+  } else if (!device_.RunNowIfIdle(evaluate)) {
+    return absl::UnavailableError(absl::StrCat("the evaluation runs on ", AbslView(kDeviceNames.Name(runner_.device())),
+                                               ", and the device is not idle: try again when no job runs"));
+  }
+  if (absl::IsCancelled(result.status()) && book_.draining()) return DrainingError();
+  PF_RETURN_IF_ERROR(result.status());
+  evaluation.result = *std::move(result);
+  return evaluation;
+}
+
+}  // namespace permafrost::jobs

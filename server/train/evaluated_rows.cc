@@ -1,0 +1,180 @@
+#include "train/evaluated_rows.h"
+
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "data/store/other_splits.h"
+
+namespace permafrost::train {
+namespace {
+
+using data::FeatureSummary;
+using data::GraphSetSummary;
+using data::GraphSummary;
+
+class KnownRanges {
+ public:
+  explicit KnownRanges(std::string_view field) : field_(field) {}
+
+  template <class... Text>
+  void Add(const Text&... text) {
+    violations_.Add(field_, absl::StrCat(text...));
+  }
+  absl::Status ToStatus() const { return violations_.ToStatus(); }
+
+  void CheckEqual(std::string_view what, int64_t own, int64_t trained) {
+    if (own == trained) return;
+    Add("it has ", own, " ", AbslView(what), ", and the weights were trained on ", trained);
+  }
+  // Integers are categories, each with a row of weights.
+  void CheckCategories(std::string_view table, const FeatureSummary& own, const FeatureSummary& trained) {
+    if ((own.type == data::DataType::kInt32) != (trained.type == data::DataType::kInt32)) {
+      Add("its ", AbslView(table), " features are ", AbslView(data::kDataTypeNames.Name(own.type)),
+          ", and the weights were trained on ", AbslView(data::kDataTypeNames.Name(trained.type)));
+      return;
+    }
+    if (own.type != data::DataType::kInt32 || own.max.empty() || own.width != trained.width) return;
+    for (size_t c = 0; c < own.max.size(); ++c) {
+      const double most = trained.max.empty() ? 0 : trained.max[c];
+      if (own.min[c] >= 0 && own.max[c] <= most) continue;
+      Add("its ", AbslView(table), " column ", c, " has integers ", own.min[c], "..", own.max[c],
+          ", and the weights were trained on 0..", most);
+      return;
+    }
+  }
+  void CheckClasses(bool integer_labels, double own, double trained) {
+    if (!integer_labels || own <= trained) return;
+    Add("it has labels up to ", own, ", and the weights were trained on classes up to ", trained);
+  }
+
+ private:
+  const std::string field_;
+  Violations violations_;
+};
+
+void Check(const GraphSetSummary& trained, const GraphSetSummary& own, KnownRanges& check) {
+  check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
+  check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
+  check.CheckEqual("targets", own.num_targets, trained.num_targets);
+  check.CheckCategories("node", own.node_features, trained.node_features);
+  check.CheckCategories("edge", own.edge_features, trained.edge_features);
+  check.CheckClasses(trained.integer_labels, own.max_label, trained.max_label);
+  if (own.class_values != trained.class_values) {
+    const auto text = [](const std::vector<int64_t>& values) {
+      return values.empty() ? "themselves" : absl::StrJoin(values, ", ");
+    };
+    check.Add("its classes 0, 1, ... stand for ", text(own.class_values), ", and those of the weights for ",
+              text(trained.class_values));
+  }
+}
+
+void Check(const GraphSummary& trained, const GraphSummary& own, KnownRanges& check) {
+  check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
+  check.CheckEqual("targets", own.num_targets, trained.num_targets);
+  check.CheckClasses(trained.integer_labels, own.max_label, trained.max_label);
+  if (own.weighted != trained.weighted) {
+    check.Add("its edges have ", own.weighted ? "weights" : "no weights",
+              ", and those that the weights were trained on ", trained.weighted ? "have" : "have none");
+  }
+}
+
+// What a model is made by.
+GraphSetSummary WithRangesOf(const GraphSetSummary& trained, GraphSetSummary own) {
+  own.node_features = trained.node_features;
+  own.edge_features = trained.edge_features;
+  own.labels_known = trained.labels_known;
+  own.integer_labels = trained.integer_labels;
+  own.min_label = trained.min_label;
+  own.max_label = trained.max_label;
+  return own;
+}
+
+GraphSummary WithRangesOf(const GraphSummary& trained, GraphSummary own) {
+  own.integer_labels = trained.integer_labels;
+  own.min_label = trained.min_label;
+  own.max_label = trained.max_label;
+  return own;
+}
+
+data::Split SplitOfRows(EvaluatedRows rows) {
+  return rows == EvaluatedRows::kTrain   ? data::Split::kTrain
+         : rows == EvaluatedRows::kValid ? data::Split::kValid
+                                         : data::Split::kTest;
+}
+
+absl::StatusOr<data::OtherSplits> SplitsWith(EvaluatedRows rows, int64_t all, std::span<const uint32_t> of_split) {
+  std::vector<uint32_t> chosen(of_split.begin(), of_split.end());
+  if (rows == EvaluatedRows::kAll) {
+    chosen.resize(static_cast<size_t>(all));
+    std::iota(chosen.begin(), chosen.end(), 0U);
+  }
+  const std::string_view name = kEvaluatedRowsNames.Name(rows);
+  if (chosen.empty()) {
+    Violations violations;
+    violations.Add("rows", absl::StrCat(AbslView(name), ": the dataset has no such rows"));
+    return violations.ToStatus();
+  }
+  data::OtherSplits splits{.rows = {}, .name = absl::StrCat(AbslView(name), " rows, evaluated")};
+  splits.rows[static_cast<size_t>(data::Split::kTrain)] = chosen;
+  splits.rows[static_cast<size_t>(data::Split::kTest)] = std::move(chosen);
+  return splits;
+}
+
+absl::StatusOr<data::OpenedDataset> OnlyRowsOf(std::shared_ptr<const data::GraphSet> set, EvaluatedRows rows,
+                                               const data::CrossValidation& folds, const GraphSetSummary& trained) {
+  PF_ASSIGN_OR_RETURN(set, data::WithFold(std::move(set), folds));
+  PF_ASSIGN_OR_RETURN(const auto of_split, set->split(SplitOfRows(rows)));
+  PF_ASSIGN_OR_RETURN(data::OtherSplits splits, SplitsWith(rows, set->summary().all.graphs, of_split));
+  const uint64_t identity[] = {set->checksum(), static_cast<uint64_t>(rows)};
+  PF_ASSIGN_OR_RETURN(std::shared_ptr<const data::GraphSet> chosen,
+                      data::WithSplits(set, std::move(splits), WithRangesOf(trained, set->summary()),
+                                       Hash64(identity, sizeof(identity))));
+  return data::OpenedDataset(std::move(chosen));
+}
+
+absl::StatusOr<data::OpenedDataset> OnlyRowsOf(std::shared_ptr<const data::Graph> graph, EvaluatedRows rows,
+                                               const GraphSummary& trained) {
+  const data::Column<data::NodeId>& split = graph->view().splits[static_cast<size_t>(SplitOfRows(rows))];
+  if (!split.Touch(0, split.size())) return split.status();
+  const std::vector<uint32_t> of_split(split.data(), split.data() + split.size());
+  PF_RETURN_IF_ERROR(graph->CheckIntact());
+  PF_ASSIGN_OR_RETURN(data::OtherSplits splits, SplitsWith(rows, graph->summary().nodes, of_split));
+  GraphSummary summary = WithRangesOf(trained, graph->summary());
+  return data::OpenedDataset(data::WithSplits(std::move(graph), std::move(splits), std::move(summary)));
+}
+
+}  // namespace
+
+absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own,
+                        std::string_view field) {
+  KnownRanges check(field);
+  if (trained.index() != own.index()) {
+    const bool set = std::holds_alternative<GraphSetSummary>(own);
+    check.Add("it is ", set ? "a set of graphs" : "one large graph", ", and the weights were trained on ",
+              set ? "one large graph" : "a set of graphs");
+  } else if (const auto* set = std::get_if<GraphSetSummary>(&own)) {
+    Check(std::get<GraphSetSummary>(trained), *set, check);
+  } else {
+    Check(std::get<GraphSummary>(trained), std::get<GraphSummary>(own), check);
+  }
+  return check.ToStatus();
+}
+
+absl::StatusOr<data::OpenedDataset> OnlyRows(const data::OpenedDataset& dataset, EvaluatedRows rows,
+                                             const data::CrossValidation& folds, const data::ImportedSummary& trained) {
+  if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset)) {
+    return OnlyRowsOf(*set, rows, folds, std::get<GraphSetSummary>(trained));
+  }
+  return OnlyRowsOf(std::get<std::shared_ptr<const data::Graph>>(dataset), rows, std::get<GraphSummary>(trained));
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,110 @@
+#include "train/weights_evaluation.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "train/artifacts.h"
+#include "train/evaluated_rows.h"
+#include "train/evaluator.h"
+#include "train/initial_weights.h"
+#include "train/step_programs.h"
+#include "train/task.h"
+
+namespace permafrost::train {
+namespace {
+
+// What a task of an evaluation needs of the job's options: there is nothing to train, resume or keep.
+TrainOptions OptionsOfEvaluation(TrainOptions options) {
+  options.epochs = 1;
+  options.patience = 0;
+  options.init_from = {};
+  options.fixed_parameters.clear();
+  options.cross_validation = {};
+  options.batching = {};
+  options.graph_cache.policy = graphcache::Policy::kNever;
+  return options;
+}
+
+// Links are divided by the job itself.
+absl::Status CheckRowsOfLinks(EvaluatedRows rows) {
+  if (rows == EvaluatedRows::kValid || rows == EvaluatedRows::kTest) return absl::OkStatus();
+  Violations violations;
+  violations.Add("rows", absl::StrCat(AbslView(kEvaluatedRowsNames.Name(rows)),
+                                      ": the job predicts links, some of which it held out; accepted: valid, test"));
+  return violations.ToStatus();
+}
+
+// Padded as little as it can be, or to a shape that the device has met where each costs it a compilation.
+absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const Task& task, bool any_shape) {
+  BatchShape shape = batch.least_padded();
+  if (!any_shape) {
+    for (const BatchShape& rung : task.plan().eval_rungs) {
+      if (!rung.Holds(batch.least_padded())) continue;
+      shape = rung;
+      break;
+    }
+  }
+  return batch.PadTo(shape, /*step=*/0);
+}
+
+}  // namespace
+
+absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
+                                               int threads, const PlanContext& context,
+                                               const std::function<bool(int64_t done, int64_t total)>& on_progress) {
+  const bool links = request.options.links.enabled;
+  const TrainOptions options = OptionsOfEvaluation(request.options);
+  const data::ImportedSummary own = data::SummaryOf(request.dataset);
+  const data::ImportedSummary& trained = request.trained_on ? *request.trained_on : own;
+  data::OpenedDataset dataset = request.dataset;
+  data::Split split = data::Split::kTest;
+  PF_RETURN_IF_ERROR(CheckKnows(trained, own, "dataset"));
+  if (links) {
+    PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
+    if (request.rows == EvaluatedRows::kValid) split = data::Split::kValid;
+  } else {
+    PF_ASSIGN_OR_RETURN(dataset, OnlyRows(dataset, request.rows, request.options.cross_validation, trained));
+  }
+  int64_t done = 0, total = 0;
+  const auto keep_going = [&] { return on_progress(done, total); };
+  PF_RETURN_IF_ERROR(Task::Check(options, data::SummaryOf(dataset), context.limits, ""));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<Task> task,
+                      Task::Create(options, dataset, backend.device(), threads, keep_going, context));
+  if (const absl::Status taken = TakeAllWeights(request.weights, request.source, task->tensors()); !taken.ok()) {
+    Violations violations;
+    violations.Add("dataset", StdView(taken.message()));
+    return violations.ToStatus();
+  }
+
+  total = task->size(split);
+  ErrorSums losses(backend.device()), errors(backend.device());
+  const device::StepProgram step = EvalProgram(*task, LossOf(options, backend.device()), losses, errors);
+  const bool any_shape = backend.kind() == DeviceKind::kCpu;
+  const EvaluationSteps steps{.run = [&](HostBatch& batch) -> absl::StatusOr<at::Tensor> {
+                                PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs,
+                                                    InputsOf(batch, *task, any_shape));
+                                at::Tensor prediction = step.run(*inputs).at(0);
+                                done += std::ssize(batch.ids());
+                                return prediction;
+                              },
+                              .losses = losses,
+                              .errors = errors};
+  PF_ASSIGN_OR_RETURN(
+      const Evaluation evaluation,
+      Evaluate(steps, *task, split,
+               {.loss = options.loss, .metrics = MetricsOf(options), .keep_predictions = request.predictions},
+               keep_going));
+  RowsEvaluation result{
+      .rows = total, .loss = evaluation.loss, .metrics = evaluation.metrics, .predictions = std::string()};
+  if (request.predictions) {
+    PF_ASSIGN_OR_RETURN(const NamedRows rows, task->NameRows(split, evaluation.ids));
+    result.predictions = PredictionsCsv(rows, evaluation.predictions);
+  }
+  return result;
+}
+
+}  // namespace permafrost::train

@@ -1,0 +1,20 @@
+// One pass of a job's weights over rows of a dataset, beside or after the run that made them.
+// Threads: pure functions; on devices of one thread, that one.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/statusor.h"
+#include "device/backend.h"
+#include "train/run_memory.h"
+#include "train/runner.h"
+
+namespace permafrost::train {
+
+// As Runner::EvaluateWeights.
+absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
+                                               int threads, const PlanContext& context,
+                                               const std::function<bool(int64_t done, int64_t total)>& on_progress);
+
+}  // namespace permafrost::train

@@ -1,0 +1,124 @@
+// EvaluateJob: the wire, the progress, and predictions in pieces.
+#include <gmock/gmock.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "api/evaluate_source.h"
+#include "base/hash.h"
+#include "google/rpc/error_details.pb.h"
+#include "server_fixture.h"
+
+namespace permafrost::api {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class EvaluateTest : public ServerTest {
+ protected:
+  struct Answer {
+    std::vector<v1::EvaluateJobResponse> responses;
+    grpc::Status status;
+  };
+  Answer Evaluate(const v1::EvaluateJobRequest& request) {
+    grpc::ClientContext context;
+    const auto reader = job_stub_->EvaluateJob(&context, request);
+    Answer answer;
+    v1::EvaluateJobResponse response;
+    while (reader->Read(&response)) answer.responses.push_back(response);
+    answer.status = reader->Finish();
+    return answer;
+  }
+  static v1::EvaluateJobRequest Request() {
+    v1::EvaluateJobRequest request;
+    request.set_name("jobs/made");
+    return request;
+  }
+};
+
+TEST_F(EvaluateTest, TheResultComesThenThePredictions) {
+  std::string csv = "graph,prediction_0\n";
+  for (int i = 0; i < 20'000; ++i) absl::StrAppend(&csv, i, ",0.5\n");
+  manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
+                                          .rows = train::EvaluatedRows::kAll,
+                                          .metrics = {nn::Metric::kMae, nn::Metric::kR2},
+                                          .result = {.rows = 20'000,
+                                                     .loss = std::numeric_limits<double>::quiet_NaN(),
+                                                     .metrics = {0.25, 0.75},
+                                                     .predictions = csv}});
+  v1::EvaluateJobRequest request = Request();
+  request.set_predictions(true);
+  const Answer answer = Evaluate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  std::string got;
+  int results = 0;
+  for (const auto& response : answer.responses) {
+    got += response.predictions();
+    if (!response.has_result()) continue;
+    ++results;
+    EXPECT_EQ(got, "") << "the result comes first";
+    EXPECT_EQ(response.rows_done(), 20'000);
+    EXPECT_EQ(response.result().dataset(), "datasets/zinc");
+    EXPECT_EQ(response.result().rows(), v1::EvaluateJobRequest::ROWS_ALL);
+    EXPECT_EQ(response.result().num_rows(), 20'000);
+    EXPECT_EQ(response.result().metrics(1).metric(), v1::METRIC_R2);
+    EXPECT_EQ(response.result().metrics(1).value(), 0.75);
+  }
+  EXPECT_EQ(results, 1);
+  EXPECT_EQ(got, csv);
+  EXPECT_EQ(answer.responses.back().total_bytes(), static_cast<int64_t>(csv.size()));
+  EXPECT_EQ(answer.responses.back().xxh3(), HashHex(Hash64(csv.data(), csv.size())));
+  EXPECT_GT(answer.responses.size(), 3u) << "in pieces";
+}
+
+TEST_F(EvaluateTest, WithoutPredictionsTheResultIsTheEnd) {
+  manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
+                                          .rows = train::EvaluatedRows::kTest,
+                                          .metrics = {nn::Metric::kMae},
+                                          .result = {.rows = 4, .loss = 1, .metrics = {2}, .predictions = ""}});
+  v1::EvaluateJobRequest request = Request();
+  request.set_dataset("datasets/other");
+  request.set_rows(v1::EvaluateJobRequest::ROWS_TRAIN);
+  request.set_checkpoint_step(0);
+  request.add_metrics(v1::METRIC_RMSE);
+  const Answer answer = Evaluate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  EXPECT_TRUE(answer.responses.back().has_result());
+  const jobs::EvaluationRequest asked = manager_.evaluated();
+  EXPECT_EQ(asked.job, JobId("made"));
+  EXPECT_EQ(asked.dataset, DatasetId("other"));
+  EXPECT_EQ(asked.rows, train::EvaluatedRows::kTrain);
+  EXPECT_EQ(asked.checkpoint_step, 0) << "a step that is given, though it is 0";
+  EXPECT_THAT(asked.metrics, ElementsAre(nn::Metric::kRmse));
+  EXPECT_FALSE(asked.predictions);
+}
+
+TEST_F(EvaluateTest, WhatIsWrongIsToldFieldByField) {
+  v1::EvaluateJobRequest request;
+  request.set_name("made");
+  request.set_dataset("sets/zinc");
+  request.set_rows(static_cast<v1::EvaluateJobRequest::Rows>(9));
+  request.set_weights(v1::InitFrom::WEIGHTS_LAST);
+  request.set_checkpoint_step(3);
+  request.add_metrics(static_cast<v1::Metric>(99));
+  const Answer answer = Evaluate(request);
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  std::vector<std::string> fields;
+  const auto bad = Detail<google::rpc::BadRequest>(answer.status);
+  ASSERT_TRUE(bad);
+  for (const auto& violation : bad->field_violations()) fields.push_back(violation.field());
+  EXPECT_THAT(fields, ElementsAre("name", "dataset", "rows", "weights", "metrics[0]"));
+}
+
+TEST_F(EvaluateTest, AnErrorOfThePassIsTheCalls) {
+  manager_.SetEvaluation(absl::UnavailableError("the evaluation runs on mps, and the device is not idle"));
+  const Answer answer = Evaluate(Request());
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(answer.status.error_message(), HasSubstr("the device is not idle"));
+}
+
+}  // namespace
+}  // namespace permafrost::api
