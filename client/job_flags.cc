@@ -99,6 +99,10 @@ void Override(const JobFlags& flags, v1::ModelSpec& model) {
   }
   if (flags.lowering)
     model.set_lowering(EnumOf<v1::ModelSpec::Lowering>(*v1::ModelSpec::Lowering_descriptor(), *flags.lowering));
+  if (flags.aggregation) {
+    model.set_aggregation(
+        EnumOf<v1::ModelSpec::Aggregation>(*v1::ModelSpec::Aggregation_descriptor(), *flags.aggregation));
+  }
   if (flags.dropout) model.set_dropout(*flags.dropout);
   if (flags.input_dropout) model.set_input_dropout(*flags.input_dropout);
   if (flags.residual) model.set_residual(true);
@@ -216,6 +220,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       .add_option("--heads", flags.heads,
                   absl::StrCat("Heads of gatv2's attention, 1..64, which share the channels (", heads, ")"))
       ->type_name("N");
+  AddEnumOption(command, "--aggregation", flags.aggregation, *v1::ModelSpec::Aggregation_descriptor(),
+                "What sage makes of its neighbours' rows (default mean)");
   AddEnumOption(command, "--norm", flags.norm, *v1::ModelSpec::Norm_descriptor(),
                 absl::StrCat("Norm after each convolution (", model_norm, ")"));
   AddEnumOption(

@@ -153,6 +153,10 @@ std::string ModelText(const v1::Job& job) {
   if (model.norm() != v1::ModelSpec::NORM_UNSPECIFIED && model.norm() != usual) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Norm_descriptor(), model.norm()), " norm");
   }
+  if (model.aggregation() > v1::ModelSpec::AGGREGATION_MEAN) {
+    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Aggregation_descriptor(), model.aggregation()),
+                    " aggregation");
+  }
   if (model.residual()) absl::StrAppend(&text, ", residual");
   if (model.jumping_knowledge() > v1::ModelSpec::JUMPING_KNOWLEDGE_LAST) {
     absl::StrAppend(&text, ", jumping knowledge ",

@@ -20,6 +20,7 @@ namespace {
 using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
 using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
+using Aggregations = WireEnum<v1::ModelSpec::Aggregation, nn::kAggregationNames>;
 using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
 using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
 using NodeInputs = WireEnum<v1::ModelSpec::NodeInputs, nn::kNodeInputsNames>;
@@ -108,6 +109,7 @@ nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
 void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& violations) {
   Architectures::Read(wire.architecture(), "spec.model.architecture", model.architecture, violations);
   Poolings::Read(wire.pooling(), "spec.model.pooling", model.pooling, violations);
+  Aggregations::Read(wire.aggregation(), "spec.model.aggregation", model.aggregation, violations);
   Lowerings::Read(wire.lowering(), "spec.model.lowering", model.lowering, violations);
   Norms::Read(wire.norm(), "spec.model.norm", model.norm, violations);
   JumpingKnowledges::Read(wire.jumping_knowledge(), "spec.model.jumping_knowledge", model.jumping_knowledge,
@@ -128,6 +130,7 @@ void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
   wire.set_hidden_channels(static_cast<int32_t>(model.hidden_channels));
   wire.set_num_layers(static_cast<int32_t>(model.num_layers));
   wire.set_pooling(Poolings::ToWire(model.pooling));
+  wire.set_aggregation(Aggregations::ToWire(model.aggregation));
   wire.set_lowering(Lowerings::ToWire(model.lowering));
   wire.set_dropout(model.dropout);
   wire.set_input_dropout(model.input_dropout);

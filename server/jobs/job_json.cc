@@ -26,6 +26,7 @@ struct Schema {
     a("dropout", m.dropout);
     a("input_dropout", m.input_dropout);
     a("heads", m.heads);
+    a("aggregation", m.aggregation, nn::kAggregationNames);
     a("norm", m.norm, nn::kNormNames);
     a("residual", m.residual);
     a("jumping_knowledge", m.jumping_knowledge, nn::kJumpingKnowledgeNames);

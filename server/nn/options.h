@@ -84,7 +84,8 @@ struct ModelTraits {
   // Whether, of nodes, its first layer begins with the plain mean of each row's neighbours, and the row beside it: of
   // dense features that can be made while a batch is gathered.
   bool begins_with_means = false;
-  bool has_heads = false;  // whether ModelOptions::heads has a meaning
+  bool has_heads = false;        // whether ModelOptions::heads has a meaning
+  bool has_aggregation = false;  // whether ModelOptions::aggregation has a meaning
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
 inline constexpr std::array kModels{
@@ -93,7 +94,8 @@ inline constexpr std::array kModels{
                 .name = "sage",
                 .of_graphs = true,
                 .of_nodes = true,
-                .begins_with_means = true},
+                .begins_with_means = true,
+                .has_aggregation = true},
     ModelTraits{.architecture = Architecture::kGcn,
                 .name = "gcn",
                 .of_graphs = true,
@@ -154,6 +156,11 @@ constexpr ModelLevel FirstLevelOf(Architecture architecture) {
                                                                                    : ModelLevel::kGraph;
 }
 
+// What a layer makes of its neighbours' rows, where the model lets one choose.
+enum class Aggregation { kMean, kMax };
+inline constexpr EnumNames<Aggregation, 2> kAggregationNames{
+    {{{Aggregation::kMean, "mean"}, {Aggregation::kMax, "max"}}}};
+
 // What follows a layer's convolution, before ReLU.
 enum class Norm { kNone, kBatch, kLayer };
 inline constexpr EnumNames<Norm, 3> kNormNames{
@@ -194,6 +201,7 @@ struct ModelOptions {
   double dropout = 0;        // 0 <= p < 1, after each layer; of attention too
   double input_dropout = 0;  // of node features, of nodes
   int64_t heads = 1;         // of attention, 1..64
+  Aggregation aggregation = Aggregation::kMean;
   Norm norm = Norm::kBatch;
   bool residual = false;  // a layer's input is added to its output, where both are as wide
   JumpingKnowledge jumping_knowledge = JumpingKnowledge::kLast;

@@ -187,7 +187,11 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   const LinkOptions& o = options.links;
   const double evaluated = links * std::max(o.split.valid_part, o.split.test_part);
   // Layer by layer: a layer's input, what it is projected to, and its output.
-  const double rows = 4 * sizeof(float) * nodes * static_cast<double>(options.model.hidden_channels);
+  // (With largest values, of the features themselves: those of sparse rows are dense then.)
+  const bool of_inputs = options.model.aggregation == nn::Aggregation::kMax;
+  const auto hidden = options.model.hidden_channels;
+  const double rows =
+      4 * sizeof(float) * nodes * static_cast<double>(of_inputs ? std::max(hidden, graph.node_features.width) : hidden);
   // Of each score: its copy beside those of the other kind, one for a metric with its label, and the place that it is
   // sorted to.
   constexpr double kScoreBytes = 6 * sizeof(float);

@@ -26,7 +26,8 @@ constexpr double kWholeGraphCopies = 2;
 
 // Whether the first layer's means can be made of the features as they are stored.
 bool BeginsWithMeans(const nn::ModelOptions& model) {
-  return nn::TraitsOf(model.architecture).begins_with_means && model.input_dropout == 0 && !model.normalize_features;
+  return nn::TraitsOf(model.architecture).begins_with_means && model.aggregation == nn::Aggregation::kMean &&
+         model.input_dropout == 0 && !model.normalize_features;
 }
 
 void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, std::string_view dataset_field,
@@ -146,7 +147,9 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
   memory.result_bytes =
       links.result + sizeof(float) * out * static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));
   if (options.nodes.layer_wise_evaluation) {
-    memory.result_bytes += sizeof(float) * static_cast<double>(graph.nodes) * 4 * std::max(hidden, out);
+    // Largest values are taken of the features as they are.
+    const double in = options.model.aggregation == nn::Aggregation::kMax ? static_cast<double>(model.in_channels) : 0;
+    memory.result_bytes += sizeof(float) * static_cast<double>(graph.nodes) * 4 * std::max({hidden, out, in});
   }
   return memory;
 }

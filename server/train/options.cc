@@ -142,6 +142,16 @@ void CheckModel(const TrainOptions& options, FieldChecker& check) {
                                             " hidden_channels; each takes an equal part"));
     }
   }
+  if (model.aggregation != nn::Aggregation::kMean) {
+    const std::string_view name = nn::kAggregationNames.Name(model.aggregation);
+    if (!traits.has_aggregation) {
+      check.Add("model.aggregation",
+                absl::StrCat(AbslView(name), " is given for ", AbslView(traits.name), "; accepted: for sage"));
+    } else if (model.lowering == nn::Lowering::kShapeFree) {
+      check.Add("model.aggregation",
+                absl::StrCat(AbslView(name), " is given with lowering shape-free, which has none; accepted: mean"));
+    }
+  }
   const auto check_part = [&](const char* field, double p) {
     const bool is_part = p >= 0 && p < 1;  // NaN is none
     if (!is_part) check.Add(field, absl::StrCat(p, " is not a number of at least 0 and below 1"));

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "device/backend.h"
-#include "train/run_memory.h"
+#include "train/job_plan.h"
 #include "train/runner.h"
 
 namespace permafrost::train {

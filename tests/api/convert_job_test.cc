@@ -239,6 +239,7 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
                               .dropout = 0.5,
                               .input_dropout = 0.25,
                               .heads = 6,
+                              .aggregation = nn::Aggregation::kMax,
                               .norm = nn::Norm::kLayer,
                               .residual = true,
                               .jumping_knowledge = nn::JumpingKnowledge::kMax,

@@ -43,12 +43,12 @@ TEST_F(EvaluateTest, TheResultComesThenThePredictions) {
   std::string csv = "graph,prediction_0\n";
   for (int i = 0; i < 20'000; ++i) absl::StrAppend(&csv, i, ",0.5\n");
   manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
-                                          .rows = train::EvaluatedRows::kAll,
-                                          .metrics = {nn::Metric::kMae, nn::Metric::kR2},
-                                          .result = {.rows = 20'000,
-                                                     .loss = std::numeric_limits<double>::quiet_NaN(),
-                                                     .metrics = {0.25, 0.75},
-                                                     .predictions = csv}});
+                                             .rows = train::EvaluatedRows::kAll,
+                                             .metrics = {nn::Metric::kMae, nn::Metric::kR2},
+                                             .result = {.rows = 20'000,
+                                                        .loss = std::numeric_limits<double>::quiet_NaN(),
+                                                        .metrics = {0.25, 0.75},
+                                                        .predictions = csv}});
   v1::EvaluateJobRequest request = Request();
   request.set_predictions(true);
   const Answer answer = Evaluate(request);
@@ -76,9 +76,9 @@ TEST_F(EvaluateTest, TheResultComesThenThePredictions) {
 
 TEST_F(EvaluateTest, WithoutPredictionsTheResultIsTheEnd) {
   manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
-                                          .rows = train::EvaluatedRows::kTest,
-                                          .metrics = {nn::Metric::kMae},
-                                          .result = {.rows = 4, .loss = 1, .metrics = {2}, .predictions = ""}});
+                                             .rows = train::EvaluatedRows::kTest,
+                                             .metrics = {nn::Metric::kMae},
+                                             .result = {.rows = 4, .loss = 1, .metrics = {2}, .predictions = ""}});
   v1::EvaluateJobRequest request = Request();
   request.set_dataset("datasets/other");
   request.set_rows(v1::EvaluateJobRequest::ROWS_TRAIN);

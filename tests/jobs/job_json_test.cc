@@ -99,6 +99,7 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
                       .dropout = 0.5,
                       .input_dropout = 0.25,
                       .heads = 8,
+                      .aggregation = nn::Aggregation::kMax,
                       .norm = nn::Norm::kLayer,
                       .residual = true,
                       .jumping_knowledge = nn::JumpingKnowledge::kMax,

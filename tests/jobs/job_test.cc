@@ -194,6 +194,14 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
          s.train.model.architecture = nn::Architecture::kGatv2;
          s.train.model.heads = 3;
        }},
+      {"spec.model.aggregation", "max is given for gine; accepted: for sage",
+       [](JobSpec& s) { s.train.model.aggregation = nn::Aggregation::kMax; }},
+      {"spec.model.aggregation", "accepted: mean",
+       [](JobSpec& s) {
+         s.train.model.architecture = nn::Architecture::kSage;
+         s.train.model.aggregation = nn::Aggregation::kMax;
+         s.train.model.lowering = nn::Lowering::kShapeFree;
+       }},
       {"spec.model.input_dropout", "accepted: for one large graph",
        [](JobSpec& s) { s.train.model.input_dropout = 0.5; }},
       {"spec.model.normalize_features", "accepted: for one large graph",

@@ -26,6 +26,7 @@ namespace permafrost::jobs {
 
 inline std::vector<std::string_view> StateNames() {
   std::vector<std::string_view> names;
+  names.reserve(kJobStateNames.rows.size());
   for (const auto& [state, name] : kJobStateNames.rows) names.push_back(name);
   return names;
 }

@@ -33,6 +33,7 @@ SETS = {
     "gin, residual, max": ["--residual", "--jumping-knowledge", "max"],
     "gcn, layer norm, residual, cat": PARTS,
     "sage, no norm": ["--norm", "none"],
+    "sage, max aggregation": ["--aggregation", "max"],
     "gatv2, virtual node, layer norm, residual, cat": ["--virtual-node", *PARTS],
 }
 NODES = {
@@ -42,6 +43,7 @@ NODES = {
     "sage, batch norm, max": ["--norm", "batch", "--jumping-knowledge", "max"],
     "gatv2, layer norm, residual, cat": ["--heads", "4", *PARTS],
     "gcn, learned inputs": ["--node-inputs", "learned"],
+    "sage, max aggregation": ["--aggregation", "max", "--norm", "batch"],
     "sage, degree": ["--node-inputs", "degree"],
     "gatv2, constant": ["--node-inputs", "constant"],
 }

@@ -87,6 +87,8 @@ inline constexpr ModelParts kModelParts[] = {{"layer norm, residual, cat",
                                                 m.input_dropout = of_nodes ? 0.3 : 0;
                                                 m.dropout = 0.1;
                                                 if (nn::TraitsOf(m.architecture).has_heads) m.heads = 4;
+                                                if (nn::TraitsOf(m.architecture).has_aggregation)
+                                                  m.aggregation = nn::Aggregation::kMax;
                                               }}};
 
 // What an update may be made of, and what of it may be fixed.

@@ -12,6 +12,7 @@
 #include "nn/ops/lowering.h"
 #include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
+#include "nn/ops/sparse_rows.h"
 
 namespace permafrost::nn {
 
@@ -21,15 +22,17 @@ using InputRows = NodeModel::InputRows;
 namespace {
 
 template <class Conv>
-constexpr ConvolutionKind KindOf(Architecture architecture, decltype(ConvolutionKind::inverse_sqrt_degrees) degrees) {
-  return {architecture,
-          [](WeightMaker& weights, const std::string& name, const ConvShape& shape) -> std::unique_ptr<Convolution> {
-            return std::make_unique<Conv>(weights, name, shape);
-          },
-          &Conv::NormOf, degrees, &Conv::Cost};
+std::unique_ptr<Convolution> MakeOf(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
+  return std::make_unique<Conv>(weights, name, shape);
 }
 
-constexpr std::array kKinds{KindOf<Sage>(Architecture::kSage, nullptr),
+template <class Conv>
+constexpr ConvolutionKind KindOf(Architecture architecture, decltype(ConvolutionKind::inverse_sqrt_degrees) degrees,
+                                 decltype(ConvolutionKind::make) make = &MakeOf<Conv>) {
+  return {architecture, make, &Conv::NormOf, degrees, &Conv::Cost};
+}
+
+constexpr std::array kKinds{KindOf<Sage>(Architecture::kSage, nullptr, &Sage::Make),
                             KindOf<Gcn>(Architecture::kGcn, &Gcn::InverseSqrtDegrees),
                             KindOf<Gin>(Architecture::kGin, nullptr), KindOf<Gatv2>(Architecture::kGatv2, nullptr)};
 
@@ -49,7 +52,9 @@ Tensor MultiplyRows(const InputRows& rows, const Tensor& weight) {
 }
 
 Tensor DenseRows(const InputRows& rows, const Tensor& weight) {
-  return rows.dense.defined() ? rows.dense : MultiplyRows(rows, at::eye(weight.size(1), weight.options()));
+  if (rows.dense.defined()) return rows.dense;
+  return DenseOfSparse(rows.feature_offsets, rows.feature_columns, rows.feature_values, weight.size(1),
+                       weight.scalar_type());
 }
 
 InputRows FirstRows(const InputRows& rows, int64_t count) {

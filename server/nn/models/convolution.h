@@ -20,6 +20,7 @@ struct ConvShape {
   int64_t heads = 1;          // of attention
   bool joins_heads = true;    // out is all heads side by side, else their mean
   int64_t edge_channels = 0;  // of a row of each edge, which attention reads; 0: without
+  Aggregation aggregation = Aggregation::kMean;
   bool of_nodes = true;  // named as the modules of torch_geometric.nn.models, else as a Sequential in the convolution
 };
 

@@ -145,6 +145,7 @@ std::string GraphSetModel::Describe() const {
                         {"pooling", kPoolingNames.Name(model.pooling)},
                         {"dropout", model.dropout},
                         {"heads", model.heads},
+                        {"aggregation", kAggregationNames.Name(model.aggregation)},
                         {"norm", kNormNames.Name(model.norm)},
                         {"residual", model.residual},
                         {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},

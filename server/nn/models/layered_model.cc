@@ -30,7 +30,8 @@ ConvShape ShapeOf(const NodeModelOptions& options, int64_t layer) {
   return {.in = layer == 0 ? options.in_channels : model.hidden_channels,
           .out = output ? options.num_outputs : model.hidden_channels,
           .heads = model.heads,
-          .joins_heads = !output};
+          .joins_heads = !output,
+          .aggregation = model.aggregation};
 }
 
 // Of sparse rows.
@@ -224,6 +225,7 @@ std::string LayeredModel::Describe() const {
                         {"dropout", model.dropout},
                         {"input_dropout", model.input_dropout},
                         {"heads", model.heads},
+                        {"aggregation", kAggregationNames.Name(model.aggregation)},
                         {"norm", kNormNames.Name(model.norm)},
                         {"residual", model.residual},
                         {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},

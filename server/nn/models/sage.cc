@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/models/sage_max.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/segment_ops.h"
 
@@ -17,6 +18,16 @@ Sage::Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape
       out_(shape.out),
       left_(weights.MakeLinear(name + ".lin_l", in_, out_)),
       right_(weights.Uniform(name + ".lin_r.weight", {out_, in_}, 1 / std::sqrt(static_cast<double>(in_)))) {}
+
+std::unique_ptr<Convolution> Sage::Make(WeightMaker& weights, const std::string& name, const ConvShape& shape) {
+  if (shape.aggregation == Aggregation::kMax) return std::make_unique<SageMax>(weights, name, shape);
+  return std::make_unique<Sage>(weights, name, shape);
+}
+
+ConvCost Sage::Cost(const ConvShape& shape, const ConvRows& rows) {
+  return shape.aggregation == Aggregation::kMax ? SageMax::Cost(shape, rows)
+                                                : GraphConvCost(shape, rows, /*weights=*/2);
+}
 
 MessageNorm Sage::NormOf(const Tensor& offsets, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
                          int64_t /*rows*/, at::ScalarType type) {

@@ -2,6 +2,7 @@
 // Source: Hamilton et al. 2017, "Inductive representation learning on large graphs", as PyG's SAGEConv.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "nn/models/convolution.h"
@@ -15,9 +16,9 @@ class Sage final : public Convolution {
   Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
                             int64_t rows, at::ScalarType type);
-  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows) {
-    return GraphConvCost(shape, rows, /*weights=*/2);
-  }
+  // This, or what the shape's aggregation asks for.
+  static std::unique_ptr<Convolution> Make(WeightMaker& weights, const std::string& name, const ConvShape& shape);
+  static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
   at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
   at::Tensor Project(const NodeModel::InputRows& rows) const override;

@@ -28,6 +28,7 @@ ConvShape ShapeOf(const GraphModelOptions& options) {
           .heads = options.model.heads,
           .joins_heads = true,
           .edge_channels = ReadsEdges(options) ? hidden : 0,
+          .aggregation = options.model.aggregation,
           .of_nodes = false};
 }
 

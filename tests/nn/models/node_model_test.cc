@@ -276,6 +276,9 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
                                              m.norm = Norm::kLayer;
                                              m.input_dropout = 0.3;
                                              m.normalize_features = true;
+                                             if (TraitsOf(m.architecture).has_aggregation) {
+                                               m.aggregation = Aggregation::kMax;
+                                             }
                                              m.jumping_knowledge = JumpingKnowledge::kMax;
                                            }};
   for (const Architecture architecture : kAll) {
@@ -413,7 +416,7 @@ TEST(NodeModel, DescribesWhatPyGNeeds) {
   EXPECT_EQ(nlohmann::json::parse(model->Describe()),
             nlohmann::json::parse(R"({"architecture": "sage", "in_channels": 6,
     "hidden_channels": 8, "num_layers": 2, "out_channels": 3, "dropout": 0.3, "level": "node", "input_dropout": 0.0,
-    "heads": 1, "norm": "none", "residual": false, "jumping_knowledge": "last", "normalize_features": false,
+    "heads": 1, "aggregation": "mean", "norm": "none", "residual": false, "jumping_knowledge": "last", "normalize_features": false,
     "embedded_nodes": 0})"));
 }
 

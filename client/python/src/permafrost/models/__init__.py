@@ -27,7 +27,7 @@ MODULES: dict[tuple[str, str], Callable[[Mapping[str, Any]], torch.nn.Module]] =
 _OPTIONS = {
     *("architecture", "level", "hidden_channels", "num_layers", "dropout", "heads", "norm", "residual"),
     *("jumping_knowledge", "virtual_node", "pooling", "num_targets", "node", "edge"),
-    *("in_channels", "out_channels", "input_dropout", "normalize_features", "decoder", "embedded_nodes"),
+    *("in_channels", "out_channels", "input_dropout", "normalize_features", "decoder", "embedded_nodes", "aggregation"),
 }
 _OFF = (False, 0, None, "", "none")
 

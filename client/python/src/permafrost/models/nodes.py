@@ -71,7 +71,7 @@ class LinkDecoder(torch.nn.Module):
 
 PYG_MODELS = {"sage": GraphSAGE, "gcn": GCN}
 # What PyG's own models have.
-PLAIN = {"residual": False, "jumping_knowledge": "last", "norm": "none", "input_dropout": 0, "normalize_features": False, "embedded_nodes": 0}
+PLAIN = {"residual": False, "jumping_knowledge": "last", "norm": "none", "aggregation": "mean", "input_dropout": 0, "normalize_features": False, "embedded_nodes": 0}
 
 
 def build(spec):

@@ -29,7 +29,7 @@ SET_CONVOLUTIONS: dict[str, Convolution] = {
     "gine": lambda inputs, outputs, spec: GINEConv(_mlp(inputs, outputs)),
     "gin": lambda inputs, outputs, spec: GINConv(_mlp(inputs, outputs)),
     "gcn": lambda inputs, outputs, spec: GCNConv(inputs, outputs),
-    "sage": lambda inputs, outputs, spec: SAGEConv(inputs, outputs),
+    "sage": lambda inputs, outputs, spec: SAGEConv(inputs, outputs, aggr=spec.get("aggregation", "mean")),
     "gatv2": _gatv2,
 }
 NODE_CONVOLUTIONS: dict[str, Convolution] = {
