@@ -44,6 +44,7 @@ TEST(SampleQuery, EdgesBeforeATimeEachInTheSubgraphOfItsSeed) {
   using Edge = std::tuple<NodeId, NodeId, int64_t, NodeId>;  // source, target, time, seed
   const auto edges_of = [](const SampleAnswer& of) {
     std::vector<Edge> edges;
+    edges.reserve(of.edges.size());
     for (const auto& e : of.edges) edges.emplace_back(e.source, e.target, e.timestamp, e.seed);
     return edges;
   };

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "base/status.h"
 #include "data/memory_graph.h"
@@ -95,7 +96,8 @@ TEST(TemporalSampling, NoEdgeIsAsLateAsItsSeedAndLastTakesTheLatest) {
           ASSERT_EQ(std::ssize(drawn), all ? std::ssize(earlier) : fan_out);
           ASSERT_EQ(std::set<uint64_t>(drawn.begin(), drawn.end()).size(), drawn.size()) << "an edge twice";
           if (strategy == TemporalSampling::kUniform) continue;
-          std::ranges::stable_sort(earlier, std::less<>(), [&](uint64_t place) { return graph.times[place]; });
+          std::ranges::sort(earlier, std::less<>(),
+                            [&](uint64_t place) { return std::pair(graph.times[place], place); });
           std::vector<uint64_t> want(earlier.end() - std::ssize(drawn), earlier.end());
           std::ranges::sort(want);
           ASSERT_EQ(drawn, want) << "the latest, of equal ones those that stand later";
