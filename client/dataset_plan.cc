@@ -30,8 +30,7 @@ ExitCode PlanReading(Session& session, const DatasetPlanFlags& flags) {
   request.set_memory_bytes(static_cast<int64_t>(flags.memory_bytes));
   v1::SampleDatasetRequest::Neighbors& neighbors = *request.mutable_neighbors();
   neighbors.mutable_fan_outs()->Add(flags.fan_outs.begin(), flags.fan_outs.end());
-  neighbors.set_replace(flags.draw.replace);
-  neighbors.set_weighted(flags.draw.weighted);
+  Override(flags.draw, neighbors);
   if (flags.batch_size) request.set_batch_size(*flags.batch_size);
   request.set_seed(flags.seed);
   const auto stub = v1::DatasetService::NewStub(session.channel());

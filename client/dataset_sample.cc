@@ -44,8 +44,7 @@ ExitCode Sample(Session& session, const SampleFlags& flags) {
   } else {
     v1::SampleDatasetRequest::Neighbors& neighbors = *request.mutable_neighbors();
     neighbors.mutable_fan_outs()->Add(flags.fan_outs.begin(), flags.fan_outs.end());
-    neighbors.set_replace(flags.draw.replace);
-    neighbors.set_weighted(flags.draw.weighted);
+    Override(flags.draw, neighbors);
   }
   const auto stub = v1::DatasetService::NewStub(session.channel());
   v1::SampleDatasetResponse answer;
@@ -70,8 +69,7 @@ void AddDatasetSample(CLI::App& dataset, Command& chosen) {
   CLI::Option* fan_out =
       AddFanOutOption(*sample, "--fan-out", flags->fan_outs, "Neighbours drawn of each node, hop by hop");
   AddDrawOptions(*sample, flags->draw);
-  sample->get_option("--replace")->needs(fan_out);
-  sample->get_option("--weighted")->needs(fan_out);
+  for (const char* option : kDrawOptions) sample->get_option(option)->needs(fan_out);
   CLI::Option* walk = sample->add_option("--walk", flags->walk, "Random walks of so many nodes instead")
                           ->excludes(fan_out)
                           ->type_name("LENGTH");

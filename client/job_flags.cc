@@ -23,8 +23,7 @@ void Override(const NeighborFlags& flags, v1::NeighborSampling& sampling) {
   if (!flags.fan_outs.empty()) sampling.mutable_fan_outs()->Assign(flags.fan_outs.begin(), flags.fan_outs.end());
   if (!flags.eval_fan_outs.empty())
     sampling.mutable_eval_fan_outs()->Assign(flags.eval_fan_outs.begin(), flags.eval_fan_outs.end());
-  if (flags.draw.replace) sampling.set_replace(true);
-  if (flags.draw.weighted) sampling.set_weighted(true);
+  Override(flags.draw, sampling);
   if (flags.look_ahead) sampling.set_look_ahead(*flags.look_ahead);
   if (flags.layer_wise) sampling.set_layer_wise_evaluation(true);
   if (flags.no_page_advice) sampling.set_no_page_advice(true);

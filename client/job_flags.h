@@ -25,8 +25,7 @@ struct NeighborFlags {
   bool no_page_advice = false;
 
   bool any() const {
-    return !fan_outs.empty() || !eval_fan_outs.empty() || draw.replace || draw.weighted || look_ahead || layer_wise ||
-           no_page_advice;
+    return !fan_outs.empty() || !eval_fan_outs.empty() || draw.any() || look_ahead || layer_wise || no_page_advice;
   }
 };
 

@@ -76,6 +76,13 @@ std::string SamplingText(const v1::NeighborSampling& sampling) {
   std::string text = absl::StrCat("fan-out ", FanOutText(sampling.fan_outs()));
   if (sampling.replace()) absl::StrAppend(&text, ", with replacement");
   if (sampling.weighted()) absl::StrAppend(&text, ", by edge weight");
+  if (sampling.sampler() == v1::SAMPLER_KIND_LABOR) absl::StrAppend(&text, ", by labor");
+  if (sampling.disjoint()) absl::StrAppend(&text, ", disjoint");
+  if (sampling.temporal() != v1::TEMPORAL_SAMPLING_UNSPECIFIED) {
+    absl::StrAppend(&text, ", temporal (", EnumShortName(*v1::TemporalSampling_descriptor(), sampling.temporal()));
+    if (sampling.has_seed_time()) absl::StrAppend(&text, ", before ", sampling.seed_time());
+    absl::StrAppend(&text, ")");
+  }
   absl::StrAppend(&text, "; evaluation ",
                   sampling.layer_wise_evaluation()   ? "layer by layer"
                   : sampling.eval_fan_outs().empty() ? "the same"

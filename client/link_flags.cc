@@ -12,11 +12,13 @@ void AddLinkOptions(CLI::App& command, LinkFlags& flags) {
                    "Predict the links of one large graph, not the labels of its nodes; each flag of links says so too");
   command
       .add_option("--link-valid", flags.valid_part,
-                  absl::StrCat("Links: part that validates (default ", defaults.split.valid_part, ")"))
+                  absl::StrCat("Links: part that validates, with --temporal that before the test's (default ",
+                               defaults.split.valid_part, ")"))
       ->type_name("P");
   command
-      .add_option("--link-test", flags.test_part,
-                  absl::StrCat("Links: part that tests (default ", defaults.split.test_part, ")"))
+      .add_option(
+          "--link-test", flags.test_part,
+          absl::StrCat("Links: part that tests, with --temporal the latest (default ", defaults.split.test_part, ")"))
       ->type_name("P");
   command
       .add_option("--link-seed", flags.split_seed,

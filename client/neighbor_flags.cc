@@ -15,6 +15,21 @@ CLI::Option* AddFanOutOption(CLI::App& command, const std::string& flag, std::ve
 void AddDrawOptions(CLI::App& command, DrawFlags& flags) {
   command.add_flag("--replace", flags.replace, "Draw neighbours with replacement");
   command.add_flag("--weighted", flags.weighted, "Draw neighbours by edge weight");
+  command.add_flag("--disjoint", flags.disjoint,
+                   "Each seed has a subgraph of its own, and shares no node with another");
+  AddEnumOption(
+      command, "--temporal", flags.temporal, *v1::TemporalSampling_descriptor(),
+      "Draw edges before a seed's time alone, any of them or the latest; disjoint (default: timestamps are not "
+      "read)");
+  command
+      .add_option(
+          "--seed-time", flags.seed_time,
+          "With --temporal: the time of every seed node, as the dataset's timestamps (default: after every edge)")
+      ->type_name("T");
+  AddEnumOption(
+      command, "--sampler", flags.sampler, *v1::SamplerKind_descriptor(),
+      "How neighbours are drawn: labor shares draws between the nodes of a hop, and finds fewer nodes (default "
+      "neighbor)");
 }
 
 }  // namespace permafrost::client

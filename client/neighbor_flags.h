@@ -2,11 +2,15 @@
 // Threads: everything here is pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "client/commands.h"
+#include "permafrost/v1/sampling.pb.h"
 
 namespace permafrost::client {
 
@@ -17,9 +21,31 @@ CLI::Option* AddFanOutOption(CLI::App& command, const std::string& flag, std::ve
 struct DrawFlags {
   bool replace = false;
   bool weighted = false;
+  bool disjoint = false;
+  std::optional<std::string> temporal, sampler;
+  std::optional<int64_t> seed_time;
+
+  bool any() const { return replace || weighted || disjoint || temporal || sampler || seed_time; }
 };
 
-// --replace and --weighted.
+// --replace, --weighted, --disjoint, --temporal, --seed-time and --sampler.
 void AddDrawOptions(CLI::App& command, DrawFlags& flags);
+
+// The names of their options, as they are on the command line.
+inline constexpr std::array<const char*, 6> kDrawOptions{"--replace",  "--weighted",  "--disjoint",
+                                                         "--temporal", "--seed-time", "--sampler"};
+
+// Writes what was given over `wire`: NeighborSampling, or SampleDatasetRequest::Neighbors.
+template <class Wire>
+void Override(const DrawFlags& flags, Wire& wire) {
+  if (flags.replace) wire.set_replace(true);
+  if (flags.weighted) wire.set_weighted(true);
+  if (flags.disjoint) wire.set_disjoint(true);
+  if (flags.temporal) {
+    wire.set_temporal(EnumOf<v1::TemporalSampling>(*v1::TemporalSampling_descriptor(), *flags.temporal));
+  }
+  if (flags.sampler) wire.set_sampler(EnumOf<v1::SamplerKind>(*v1::SamplerKind_descriptor(), *flags.sampler));
+  if (flags.seed_time) wire.set_seed_time(*flags.seed_time);
+}
 
 }  // namespace permafrost::client

@@ -46,12 +46,19 @@ std::string RenderEdges(const v1::SampleDatasetResponse& sample, const RenderSty
   const bool weighted = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.weight() != 1; });
   std::vector<Column> columns{{"HOP", Align::kRight}, {"SOURCE", Align::kRight}, {"TARGET", Align::kRight}};
   if (weighted) columns.push_back({"WEIGHT", Align::kRight});
+  const bool timed = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.timestamp() != 0; });
+  if (timed) columns.push_back({"TIME", Align::kRight});
+  // Row 0 alone may be a seed.
+  const bool disjoint = std::ranges::any_of(sample.edges(), [](const auto& edge) { return edge.seed() != 0; });
+  if (disjoint) columns.push_back({"SEED", Align::kRight});
   std::vector<std::vector<Cell>> rows;
   const int shown = static_cast<int>(std::min<int64_t>(kMostRows, sample.edges_size()));
   for (int i = 0; i < shown; ++i) {
     const auto& edge = sample.edges(i);
     rows.push_back({absl::StrCat(edge.hop()), RowText(sample, edge.source()), RowText(sample, edge.target())});
     if (weighted) rows.back().emplace_back(absl::StrFormat("%.6g", edge.weight()));
+    if (timed) rows.back().emplace_back(absl::StrCat(edge.timestamp()));
+    if (disjoint) rows.back().emplace_back(RowText(sample, edge.seed()));
   }
   std::string out = absl::StrCat("\n", RenderTable(columns, rows, style));
   if (shown < sample.edges_size()) absl::StrAppend(&out, More(sample.edges_size() - shown, "edge", "edges"));

@@ -1,6 +1,7 @@
 #include "api/convert_dataset_plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "api/convert_neighbors.h"
 #include "api/wire_enum.h"
 #include "base/status.h"
 
@@ -39,22 +40,29 @@ v1::PlannedReading ReadingToWire(const data::PlannedReading& reading) {
 
 }  // namespace
 
-data::DatasetPlanQuery DatasetPlanQueryFromWire(const v1::PlanDatasetRequest& wire) {
+absl::StatusOr<data::DatasetPlanQuery> DatasetPlanQueryFromWire(const v1::PlanDatasetRequest& wire) {
+  Violations violations;
   data::DatasetPlanQuery query;
   // Below zero stays outside every range.
   query.memory_bytes = static_cast<uint64_t>(wire.memory_bytes());
   if (wire.batch_size() != 0) query.batch_size = wire.batch_size();
   query.sampling.fan_outs.assign(wire.neighbors().fan_outs().begin(), wire.neighbors().fan_outs().end());
-  query.sampling.replace = wire.neighbors().replace();
-  query.sampling.weighted = wire.neighbors().weighted();
+  ReadDraws(wire.neighbors(), "neighbors.", query.sampling, violations);
+  query.sampling.disjoint |= query.sampling.temporal != data::TemporalSampling::kNone;
   query.sampling.seed = wire.seed();
+  if (wire.neighbors().has_seed_time()) {
+    violations.Add("neighbors.seed_time",
+                   "is given for a plan, which is of seeds that see every edge; accepted: without");
+  }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
   return query;
 }
 
 absl::Status DatasetPlanErrorToWire(const DatasetId& id, const absl::Status& status) {
   Violations violations;
   for (const FieldViolation& v : GetViolations(status)) {
-    const bool of_sampling = v.field == "fan_outs" || v.field == "weighted";
+    const bool of_sampling = v.field == "fan_outs" || v.field == "weighted" || v.field == "replace" ||
+                             v.field == "disjoint" || v.field == "temporal" || v.field == "sampler";
     violations.Add(of_sampling ? absl::StrCat("neighbors.", v.field) : v.field, v.description);
   }
   if (!violations.empty()) return violations.ToStatus();

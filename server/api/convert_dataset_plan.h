@@ -3,14 +3,16 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/id.h"
 #include "data/rows/dataset_plan.h"
 #include "permafrost/v1/dataset.pb.h"
 
 namespace permafrost::api {
 
-// Defaults are filled in; ranges are the domain's to check.
-data::DatasetPlanQuery DatasetPlanQueryFromWire(const v1::PlanDatasetRequest& wire);
+// Defaults are filled in; ranges are the domain's to check. Errors: InvalidArgument with violations for what it cannot
+// hold.
+absl::StatusOr<data::DatasetPlanQuery> DatasetPlanQueryFromWire(const v1::PlanDatasetRequest& wire);
 
 // An error of data::PlanDataset: its fields named as on the wire, or with the dataset where it is of that.
 absl::Status DatasetPlanErrorToWire(const DatasetId& id, const absl::Status& status);

@@ -8,6 +8,7 @@
 #include "api/convert_graph_cache.h"
 #include "api/convert_job_verbs.h"
 #include "api/convert_metrics.h"
+#include "api/convert_neighbors.h"
 #include "api/convert_optimizer.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
@@ -37,12 +38,12 @@ void ReadNumber(Wire wire, Domain& out) {
   if (wire != 0) out = wire;
 }
 
-train::NodeTrainingOptions NodesFromWire(const v1::NeighborSampling& wire) {
+train::NodeTrainingOptions NodesFromWire(const v1::NeighborSampling& wire, Violations& violations) {
   train::NodeTrainingOptions nodes;
   nodes.fan_outs.assign(wire.fan_outs().begin(), wire.fan_outs().end());
   nodes.eval_fan_outs.assign(wire.eval_fan_outs().begin(), wire.eval_fan_outs().end());
-  nodes.replace = wire.replace();
-  nodes.weighted = wire.weighted();
+  ReadDraws(wire, "spec.neighbor_sampling.", nodes, violations);
+  if (wire.has_seed_time()) nodes.seed_time = wire.seed_time();
   nodes.layer_wise_evaluation = wire.layer_wise_evaluation();
   ReadNumber(wire.look_ahead(), nodes.look_ahead);
   nodes.advise_pages = !wire.no_page_advice();
@@ -52,8 +53,8 @@ train::NodeTrainingOptions NodesFromWire(const v1::NeighborSampling& wire) {
 void NodesToWire(const train::NodeTrainingOptions& nodes, v1::NeighborSampling& wire) {
   wire.mutable_fan_outs()->Add(nodes.fan_outs.begin(), nodes.fan_outs.end());
   wire.mutable_eval_fan_outs()->Add(nodes.eval_fan_outs.begin(), nodes.eval_fan_outs.end());
-  wire.set_replace(nodes.replace);
-  wire.set_weighted(nodes.weighted);
+  DrawsToWire(nodes, wire);
+  if (nodes.seed_time) wire.set_seed_time(*nodes.seed_time);
   wire.set_layer_wise_evaluation(nodes.layer_wise_evaluation);
   wire.set_look_ahead(static_cast<int32_t>(nodes.look_ahead));
   wire.set_no_page_advice(!nodes.advise_pages);
@@ -152,7 +153,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   const auto level = dataset.ok() && level_of ? level_of(*dataset) : std::nullopt;
   train = train::DefaultOptions(level.value_or(GuessLevel(wire)));
   if (dataset.ok()) train.dataset = *std::move(dataset);
-  train.nodes = NodesFromWire(wire.neighbor_sampling());
+  train.nodes = NodesFromWire(wire.neighbor_sampling(), violations);
   train.batching = BatchingFromWire(wire.batching(), violations);
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
   if (train.model.level == nn::ModelLevel::kNode) ReadNumber(hops, train.model.num_layers);

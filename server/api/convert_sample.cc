@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "api/convert_neighbors.h"
 #include "api/text.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -12,11 +13,12 @@
 namespace permafrost::api {
 namespace {
 
-data::NeighborSamplingOptions NeighborsFromWire(const v1::SampleDatasetRequest::Neighbors& wire, uint64_t seed) {
+data::NeighborSamplingOptions NeighborsFromWire(const v1::SampleDatasetRequest::Neighbors& wire, uint64_t seed,
+                                                Violations& violations) {
   data::NeighborSamplingOptions options;
   options.fan_outs.assign(wire.fan_outs().begin(), wire.fan_outs().end());
-  options.replace = wire.replace();
-  options.weighted = wire.weighted();
+  ReadDraws(wire, "neighbors.", options, violations);
+  options.disjoint |= options.temporal != data::TemporalSampling::kNone;
   options.seed = seed;
   return options;
 }
@@ -44,9 +46,12 @@ absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetReq
   query.nodes.assign(wire.nodes().begin(), wire.nodes().end());
   query.names.assign(wire.names().begin(), wire.names().end());
   if (wire.count() != 0) query.count = wire.count();
+  Violations violations;
   switch (wire.kind_case()) {
     case v1::SampleDatasetRequest::kNeighbors:
-      query.kind = NeighborsFromWire(wire.neighbors(), wire.seed());
+      query.kind = NeighborsFromWire(wire.neighbors(), wire.seed(), violations);
+      if (wire.neighbors().has_seed_time()) query.seed_time = wire.neighbors().seed_time();
+      PF_RETURN_IF_ERROR(violations.ToStatus());
       return query;
     case v1::SampleDatasetRequest::kWalk:
       query.kind = WalkFromWire(wire.walk(), wire.seed());
@@ -54,7 +59,6 @@ absl::StatusOr<data::SampleQuery> SampleQueryFromWire(const v1::SampleDatasetReq
     case v1::SampleDatasetRequest::KIND_NOT_SET:
       break;
   }
-  Violations violations;
   violations.Add("neighbors", "is missing; accepted: neighbors with fan_outs, or a walk");
   return violations.ToStatus();
 }
@@ -78,6 +82,8 @@ v1::SampleDatasetResponse SampleAnswerToWire(const data::SampleAnswer& answer) {
     out.set_target(edge.target);
     out.set_hop(static_cast<int32_t>(edge.hop));
     out.set_weight(edge.weight);
+    out.set_timestamp(edge.timestamp);
+    out.set_seed(edge.seed);
   }
   wire.set_walk_length(answer.walk_length);
   wire.mutable_walks()->Add(answer.walks.begin(), answer.walks.end());

@@ -159,14 +159,15 @@ ServerUnaryReactor* DatasetService::PlanDataset(CallbackServerContext* context, 
   Violations violations;
   absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
   violations.AddMissing(id.status());
-  data::DatasetPlanQuery query = DatasetPlanQueryFromWire(*request);
-  violations.AddMissing(DatasetPlanErrorToWire({}, data::CheckPlanQuery(query)));
+  absl::StatusOr<data::DatasetPlanQuery> query = DatasetPlanQueryFromWire(*request);
+  violations.AddMissing(query.status());
+  if (query.ok()) violations.AddMissing(DatasetPlanErrorToWire({}, data::CheckPlanQuery(*query)));
   if (!violations.empty()) return Reply(context, violations.ToStatus());
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take();
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
       "the plan", *std::move(slot),
-      [this, id = *std::move(id), query = std::move(query), context, response]() -> absl::Status {
+      [this, id = *std::move(id), query = *std::move(query), context, response]() -> absl::Status {
         PF_ASSIGN_OR_RETURN(*response, MakePlan(catalog_, id, query, [context] { return !context->IsCancelled(); }));
         return absl::OkStatus();
       });

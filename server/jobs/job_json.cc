@@ -77,6 +77,10 @@ struct Schema {
     a("layer_wise_evaluation", n.layer_wise_evaluation);
     a("look_ahead", n.look_ahead);
     a("advise_pages", n.advise_pages);
+    a("sampler", n.sampler, data::kSamplerKindNames);
+    a("disjoint", n.disjoint);
+    a("temporal", n.temporal, data::kTemporalSamplingNames);
+    a("seed_time", n.seed_time);
   }
 
   template <class A>

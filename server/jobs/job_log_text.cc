@@ -58,6 +58,14 @@ std::string SamplingText(const train::NodeTrainingOptions& nodes) {
   if (!nodes.eval_fan_outs.empty()) absl::StrAppend(&text, " (evaluation ", FanOutText(nodes.eval_fan_outs), ")");
   if (nodes.replace) absl::StrAppend(&text, ", with replacement");
   if (nodes.weighted) absl::StrAppend(&text, ", by edge weight");
+  if (nodes.sampler != data::SamplerKind::kNeighbor) {
+    absl::StrAppend(&text, " by ", AbslView(data::kSamplerKindNames.Name(nodes.sampler)));
+  }
+  if (nodes.disjoint) absl::StrAppend(&text, ", disjoint");
+  if (nodes.is_temporal()) {
+    absl::StrAppend(&text, ", temporal (", AbslView(data::kTemporalSamplingNames.Name(nodes.temporal)),
+                    nodes.seed_time ? absl::StrCat(", before ", *nodes.seed_time) : "", ")");
+  }
   if (nodes.layer_wise_evaluation) absl::StrAppend(&text, ", evaluated layer by layer");
   return text;
 }

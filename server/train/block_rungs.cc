@@ -36,6 +36,12 @@ std::vector<double> Mean(const std::vector<BlockSizes>& probes) {
   return mean;
 }
 
+// Or so many that no machine has them: the sizes of a block add up without wrapping.
+int64_t Times(int64_t size, int64_t seeds) {
+  constexpr int64_t kMost = int64_t{1} << 55;
+  return size > kMost / seeds ? kMost : size * seeds;
+}
+
 // The least multiple of `mean` that holds `sizes`.
 double ScaleOf(const BlockSizes& sizes, const std::vector<double>& mean) {
   const std::vector<double> dims = Dimensions(sizes);
@@ -106,6 +112,14 @@ BlockSizes AtLeastDynamic(BlockSizes sizes, bool sparse) {
 
 BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                          const data::GraphSummary& graph) {
+  if (sampling.disjoint && seeds > 1) {
+    // So many blocks of one seed.
+    BlockSizes sizes = BlockAtDegree(sampling, 1, degree, graph);
+    for (int64_t& rows : sizes.nodes) rows = Times(rows, seeds);
+    sizes.edges = Times(sizes.edges, seeds);
+    sizes.nonzeros = Times(sizes.nonzeros, seeds);
+    return sizes;
+  }
   BlockSizes sizes;
   sizes.nodes.push_back(seeds);
   const size_t hops = sampling.fan_outs.size() - (sampling.last_hop_apart ? 1 : 0);
@@ -127,7 +141,9 @@ BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t 
 }
 
 BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds, const data::GraphSummary& graph) {
-  return BlockAtDegree(sampling, seeds, graph.max_degree, graph);
+  data::NeighborSamplingOptions most = sampling;
+  if (sampling.sampler == data::SamplerKind::kLabor) std::ranges::fill(most.fan_outs, data::kAllNeighbors);
+  return BlockAtDegree(most, seeds, graph.max_degree, graph);
 }
 
 BlockRungs BlockRungs::Plan(const std::vector<BlockSizes>& probes, const BlockSizes& bound, int64_t max_rungs) {

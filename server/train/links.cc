@@ -81,7 +81,8 @@ absl::StatusOr<std::vector<float>> ScoresOf(const Links& links, const at::Tensor
 absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options,
                                                      const std::shared_ptr<const data::Graph>& graph,
                                                      const std::function<bool()>& keep_going) {
-  PF_ASSIGN_OR_RETURN(data::LinkSplit split, data::SplitLinks(graph, options.links.split, keep_going));
+  const auto divide = options.nodes.is_temporal() ? data::SplitLinksByTime : data::SplitLinks;
+  PF_ASSIGN_OR_RETURN(data::LinkSplit split, divide(graph, options.links.split, keep_going));
   if (split.links.front().empty()) {
     Violations violations;
     violations.Add("spec.link_prediction",
@@ -96,12 +97,13 @@ Links::Links(const TrainOptions& options, std::shared_ptr<const data::Graph> gra
       graph_(std::move(graph)),
       messages_(std::move(split.messages)),
       links_(std::move(split.links)),
+      times_(std::move(split.times)),
       pairs_((options.nodes.fan_outs.empty() ? size(data::Split::kTrain)
                                              : std::min(options.batch_size, size(data::Split::kTrain))) *
              (1 + options.links.negatives)),
       batcher_(std::make_unique<data::LinkBatcher>(links(data::Split::kTrain),
                                                    data::NegativeDraw(graph_, options.links.sampling, options.seed),
-                                                   options.links.negatives)) {}
+                                                   options.links.negatives, times_.front())) {}
 
 std::vector<uint32_t> Links::train_ids() const {
   std::vector<uint32_t> ids(links(data::Split::kTrain).size());
@@ -130,11 +132,57 @@ absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split s
   const at::NoGradGuard no_grad;
   const nn::LoweringScope lowering(options_.model.lowering);
   const std::vector<data::Link>& of = links(split);
-  const int64_t each = options_.links.eval_negatives, width = 1 + each;
+  const int64_t each = options_.links.eval_negatives;
   const data::NegativeDraw draw(graph_, options_.links.sampling, options_.links.split.seed);
   PF_ASSIGN_OR_RETURN(const std::vector<float> scores,
                       ScoresOf(*this, rows, of, draw, split, each, pairs_at_once(), keep_going));
   PF_RETURN_IF_ERROR(graph_->CheckIntact());
+  return Judge(scores, keep_predictions);
+}
+
+int64_t Links::eval_links() const {
+  const int64_t seeds = options_.batch_size * (2 + options_.links.negatives);
+  return std::max<int64_t>(1, seeds / (2 + options_.links.eval_negatives));
+}
+
+absl::Status Links::MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const {
+  const data::LinkBatcher batcher(links(split),
+                                  data::NegativeDraw(graph_, options_.links.sampling, options_.links.split.seed),
+                                  options_.links.eval_negatives, times_[static_cast<size_t>(split)]);
+  std::vector<uint32_t> ids(static_cast<size_t>(std::min(eval_links(), size(split) - begin)));
+  std::iota(ids.begin(), ids.end(), static_cast<uint32_t>(begin));
+  // As the batches of an epoch that no job comes to.
+  const int64_t epoch = (int64_t{1} << 40) + static_cast<int64_t>(split);
+  return batcher.Make(ids, epoch, batcher.pairs(eval_links()), out);
+}
+
+absl::StatusOr<Evaluation> Links::EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
+                                                  const std::function<bool()>& keep_going) const {
+  const at::NoGradGuard no_grad;
+  const nn::LoweringScope lowering(options_.model.lowering);
+  const auto each = static_cast<size_t>(options_.links.eval_negatives);
+  std::vector<float> scores;
+  scores.reserve(links(split).size() * (1 + each));
+  data::LinkBatch pairs;
+  uint64_t sample = 0;
+  for (int64_t begin = 0; begin < size(split); begin += eval_links()) {
+    if (!keep_going()) return absl::CancelledError("evaluation stopped");
+    PF_RETURN_IF_ERROR(MakeEvalBatch(split, begin, pairs));
+    PF_ASSIGN_OR_RETURN(const at::Tensor logits, score(pairs, sample++));
+    const at::Tensor made = logits.to(at::kCPU).contiguous();
+    const float* const of_pairs = made.const_data_ptr<float>();
+    for (size_t i = 0; i < pairs.links; ++i) {
+      const float* const negatives = of_pairs + pairs.links + i * each;
+      scores.push_back(of_pairs[i]);
+      scores.insert(scores.end(), negatives, negatives + each);
+    }
+  }
+  PF_RETURN_IF_ERROR(graph_->CheckIntact());
+  return Judge(scores, keep_predictions);
+}
+
+Evaluation Links::Judge(std::span<const float> scores, bool keep_predictions) const {
+  const int64_t each = options_.links.eval_negatives, width = 1 + each;
   std::vector<float> own, negatives, compared, labels;
   const int64_t trained = std::min(options_.links.negatives, each);
   for (auto link = scores.begin(); link != scores.end(); link += width) {
@@ -155,7 +203,7 @@ absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split s
   result.loss = count > 0 ? loss.sum.item<double>() / count : std::numeric_limits<double>::quiet_NaN();
   if (!keep_predictions) return result;
   const std::vector<float> ranks = nn::RanksOf(all);
-  for (size_t i = 0; i < of.size(); ++i) {
+  for (size_t i = 0; i < own.size(); ++i) {
     result.ids.push_back(static_cast<uint32_t>(i));
     result.predictions.insert(result.predictions.end(), {own[i], ranks[i]});
   }
@@ -176,8 +224,10 @@ absl::StatusOr<NamedRows> Links::NameRows(data::Split split, std::span<const uin
   return rows;
 }
 
-int64_t MostSeeds(const LinkOptions& links, int64_t batch_size, int64_t nodes) {
-  return std::min(nodes, batch_size * (2 + links.negatives));
+int64_t MostSeeds(const TrainOptions& options, int64_t links, int64_t nodes) {
+  const int64_t ends = links * (2 + options.links.negatives);
+  // A node is a seed at each time of its links.
+  return options.nodes.is_temporal() ? ends : std::min(nodes, ends);
 }
 
 LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph) {
@@ -198,8 +248,11 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   const double scores = kScoreBytes * evaluated * (1 + static_cast<double>(o.eval_negatives)) +
                         2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
   // Ids of the links, as many again shuffled, beside the split.
-  return {.host = static_cast<double>(data::LinkSplitBytes(graph)) + 2 * sizeof(uint32_t) * links,
-          .result = rows + scores};
+  const double ids = 2 * sizeof(uint32_t) * links;
+  if (options.nodes.is_temporal()) {
+    return {.host = static_cast<double>(data::TimedLinkSplitBytes(graph)) + ids, .result = scores};
+  }
+  return {.host = static_cast<double>(data::LinkSplitBytes(graph)) + ids, .result = rows + scores};
 }
 
 }  // namespace permafrost::train

@@ -59,12 +59,23 @@ class Links {
   // among its negatives. `keep_going` is asked now and then; false ends with Cancelled. Errors: DataLoss.
   absl::StatusOr<Evaluation> Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                       const std::function<bool()>& keep_going) const;
+  // The same of links with times, whose ends are scored by blocks of their own: `score` gives the [pairs, 1] logits of
+  // EvalPairs pairs with seeds, the sample's number among those of the split.
+  using Score = std::function<absl::StatusOr<at::Tensor>(data::LinkBatch& pairs, uint64_t sample)>;
+  absl::StatusOr<Evaluation> EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
+                                             const std::function<bool()>& keep_going) const;
+  // The pairs of the links begin..end-1 of a split, with the negatives of evaluation. As many links as eval_links().
+  absl::Status MakeEvalBatch(data::Split split, int64_t begin, data::LinkBatch& out) const;
+  // Links that EvaluateSampled scores at once: about as many seeds as a training batch has.
+  int64_t eval_links() const;
   // Of links of a split. Errors: DataLoss.
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const;
 
  private:
   Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split);
   const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
+  // scores: of each link first its own, then those of its negatives.
+  Evaluation Judge(std::span<const float> scores, bool keep_predictions) const;
 
   const TrainOptions options_;
   // Pairs that an evaluation of either split scores at once.
@@ -73,13 +84,14 @@ class Links {
   const std::shared_ptr<const data::Graph> graph_;
   const std::shared_ptr<const data::Graph> messages_;
   const std::array<std::vector<data::Link>, 3> links_;
+  const std::array<std::vector<int64_t>, 3> times_;  // of temporal jobs, else empty
   const int64_t pairs_;
   std::unique_ptr<data::LinkBatcher> batcher_;  // of the train split
   std::unique_ptr<nn::LinkDecoder> decoder_;
 };
 
-// Seeds that a batch of so many links has at most, in a graph of so many nodes.
-int64_t MostSeeds(const LinkOptions& links, int64_t batch_size, int64_t nodes);
+// Seeds that a training batch of so many links has at most, in a graph of so many nodes.
+int64_t MostSeeds(const TrainOptions& options, int64_t links, int64_t nodes);
 
 // Bytes beside those of a job on nodes: the links and the edges left, and of an evaluation every node's row.
 struct LinkMemory {

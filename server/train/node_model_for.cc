@@ -90,7 +90,7 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
   double found = 0;
   for (const int64_t segment : block.nodes) {
     found += static_cast<double>(segment);
-    rows.nodes.push_back(std::min(all_nodes, found));
+    rows.nodes.push_back(sampling.disjoint ? found : std::min(all_nodes, found));
   }
   // The first layer's sums are made of rows that no step sees.
   if (sampling.last_hop_apart) rows.nodes.push_back(rows.nodes.back());
@@ -122,10 +122,10 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
   RunMemory memory;
   AddCopies(options.optimizer, memory);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (mode == Mode::kEval && EvaluatesLayerWise(options)) continue;
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options)) continue;
     const data::NeighborSamplingOptions sampling = SamplingOf(options, mode, graph);
     const int64_t seeds =
-        options.links.enabled ? MostSeeds(options.links, options.batch_size, graph.nodes) : options.batch_size;
+        options.links.enabled ? MostSeeds(options, options.batch_size, graph.nodes) : options.batch_size;
     const nn::StepRows rows = RowsOf(sampling, seeds, options.model.num_layers, graph);
     nn::ModelCost cost = nn::CostOf(model, rows);
     if (options.links.enabled) AddDecoderCost(options, graph, cost);
@@ -171,6 +171,9 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
           .replace = nodes.replace,
           .weighted = nodes.weighted,
           .last_hop_apart = dense && fan_outs.size() >= 2 && BeginsWithMeans(options.model),
+          .disjoint = nodes.disjoint || nodes.is_temporal(),
+          .temporal = nodes.temporal,
+          .sampler = nodes.sampler,
           .seed = options.seed};
 }
 
@@ -198,6 +201,10 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
   if (options.nodes.weighted && !summary.weighted) {
     violations.Add(absl::StrCat(AbslView(prefix), "neighbor_sampling.weighted"),
                    "the dataset's edges have no weights to draw by");
+  }
+  if (options.nodes.is_temporal() && !summary.timestamped) {
+    violations.Add(absl::StrCat(AbslView(prefix), "neighbor_sampling.temporal"),
+                   "the dataset's edges have no timestamps");
   }
   if (links && summary.edges == summary.self_loops) {
     violations.Add(dataset_field, "it has no edges between two nodes; at least one is needed to predict links");

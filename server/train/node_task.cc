@@ -79,7 +79,7 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
   features_before_ = features_.cache->counters();
   std::vector<float> draws(graph_->view().nodes);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (mode == Mode::kEval && EvaluatesLayerWise(options_)) continue;
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
     const std::vector<int64_t> fan_outs = SamplingOf(options_, mode, summary).fan_outs;
     // Of the splits that an epoch draws.
     const data::Split split = mode == Mode::kTrain ? data::Split::kTrain : data::Split::kValid;
@@ -89,7 +89,7 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
       // Any node may be the end of a link, or of none.
       seeds.resize(graph_->view().nodes);
       std::iota(seeds.begin(), seeds.end(), NodeId{0});
-      batch_seeds = MostSeeds(options_.links, options_.batch_size, summary.nodes);
+      batch_seeds = MostSeeds(options_, options_.batch_size, summary.nodes);
     }
     PF_RETURN_IF_ERROR(data::AddExpectedDraws(graph_->view(), seeds, batch_seeds, fan_outs, keep_going, draws));
   }
@@ -100,7 +100,7 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
 absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_going) {
   const bool weights = UsesEdgeWeights(options_, *graph_);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    if (mode == Mode::kEval && EvaluatesLayerWise(options_)) continue;
+    if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
     const data::BlockBatcher::Options how{.sampling = SamplingOf(options_, mode, graph_->summary()),
                                           .edge_weights = weights,
                                           .threads = threads,
@@ -109,8 +109,9 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
     PF_ASSIGN_OR_RETURN(part(mode).prober, data::BlockBatcher::Create(graph_, how));
     PF_RETURN_IF_ERROR(PlanRungs(mode, keep_going));
   }
+  if (links_ != nullptr && options_.nodes.is_temporal()) PF_RETURN_IF_ERROR(PlanLinkEvaluation(threads, keep_going));
   plan_.train_rungs = part(Mode::kTrain).rungs.PlannedShapes();
-  plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
+  if (!EvaluatesOutsideCache(options_)) plan_.eval_rungs = part(Mode::kEval).rungs.PlannedShapes();
   plan_.train_ceiling = plan_.train_rungs.back();
   plan_.train_shapes = std::ssize(plan_.train_rungs);
   for (size_t i = 0; i < probes_.size(); ++i) {
@@ -122,6 +123,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
 
 absl::StatusOr<NodeTask::Probe> NodeTask::ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const {
   Probe probe{.seeds = {ids.begin(), ids.end()},
+              .times = TimesOf(ids.size()),
               .most_seeds = std::ssize(ids),
               .full = std::ssize(ids) == options_.batch_size,
               .pairs = {},
@@ -129,7 +131,8 @@ absl::StatusOr<NodeTask::Probe> NodeTask::ProbeOf(std::span<const uint32_t> ids,
   if (links_ == nullptr) return probe;
   PF_RETURN_IF_ERROR(links_->MakeBatch(ids, epoch, probe.pairs));
   probe.seeds = probe.pairs.seeds;
-  probe.most_seeds = MostSeeds(options_.links, std::ssize(ids), graph_->summary().nodes);
+  probe.times = probe.pairs.times;
+  probe.most_seeds = MostSeeds(options_, std::ssize(ids), graph_->summary().nodes);
   return probe;
 }
 
@@ -179,7 +182,7 @@ absl::StatusOr<BlockRungs> NodeTask::PlanChain(ModeParts& parts, const data::Nei
   for (Probe& probe : batches) {
     if (!keep_going()) return absl::CancelledError("stopped while batches were sampled to plan their sizes");
     probe.stream = kProbeStreams + parts.probes.size();
-    PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph));
+    PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph, probe.times));
     PF_ASSIGN_OR_RETURN(probe.sizes, data::SizesOf(subgraph, graph_->view()));
     sizes.push_back(probe.sizes);
     parts.probes.push_back(std::move(probe));
@@ -241,7 +244,7 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
   data::SampledSubgraph subgraph;
   for (size_t i = 0; i < probes_.size(); ++i) {
     const Probe& probe = *(i == 0 ? fitting.front() : fitting.back());
-    PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph));
+    PF_RETURN_IF_ERROR(parts.prober->Sample(probe.seeds, probe.stream, nullptr, subgraph, probe.times));
     PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, *rung, probes_[i]));
     probe_pairs_[i] = probe.pairs;
   }
@@ -260,7 +263,8 @@ absl::StatusOr<HostBatch*> NodeTask::DynamicProbe(Mode mode, size_t probe) {
   constexpr std::array<size_t, device::kDynamicProbes> kEighths{8, 4, 6, 5};
   const size_t seeds = std::max<size_t>(1, from.seeds.size() * kEighths[probe] / 8);
   data::SampledSubgraph subgraph;
-  PF_RETURN_IF_ERROR(parts.prober->Sample(std::span(from.seeds).first(seeds), from.stream, nullptr, subgraph));
+  PF_RETURN_IF_ERROR(parts.prober->Sample(std::span(from.seeds).first(seeds), from.stream, nullptr, subgraph,
+                                          std::span(from.times).first(std::min(seeds, from.times.size()))));
   PF_ASSIGN_OR_RETURN(BlockSizes sizes, data::SizesOf(subgraph, graph_->view()));
   if (probe == 0) {
     sizes = AtLeastDynamic(parts.rungs.rungs()[static_cast<size_t>(parts.rungs.num_planned() - 1)], sparse());
@@ -291,6 +295,7 @@ std::unique_ptr<BatchStream> NodeTask::Stream(Mode mode, data::EpochOrder epochs
   if (features_.cache != nullptr) probes_ = {};
   return std::make_unique<SampledStream>(
       *part(mode).stream, part(mode).rungs, device_, std::move(epochs), epoch, first, first_stream, links_.get(),
+      TimesOf(static_cast<size_t>(options_.batch_size)),
       [&parts = part(mode), sparse = sparse()](const BlockSizes& real) {
         return parts.dynamic ? AtLeastDynamic(LeastPadded(real), sparse) : parts.rungs.Fit(real);
       },
@@ -320,8 +325,52 @@ std::optional<data::RowReading> NodeTask::Reading() {
                           .counters = data::Since(features_before_, features_.cache->counters())};
 }
 
+absl::Status NodeTask::PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going) {
+  ModeParts& parts = part(Mode::kEval);
+  const data::NeighborSamplingOptions sampling = SamplingOf(options_, Mode::kEval, graph_->summary());
+  PF_ASSIGN_OR_RETURN(parts.prober,
+                      data::BlockBatcher::Create(graph_, {.sampling = sampling,
+                                                          .edge_weights = UsesEdgeWeights(options_, *graph_),
+                                                          .threads = threads,
+                                                          .rows = features_.cache}));
+  std::vector<Probe> probes;
+  for (const data::Split split : SplitsOf(Mode::kEval)) {
+    for (int64_t begin = 0; begin < size(split) && std::ssize(probes) < kProbeBatches; begin += links_->eval_links()) {
+      Probe& probe = probes.emplace_back();
+      PF_RETURN_IF_ERROR(links_->MakeEvalBatch(split, begin, probe.pairs));
+      probe.seeds = probe.pairs.seeds;
+      probe.times = probe.pairs.times;
+      probe.most_seeds = links_->eval_links() * (2 + options_.links.eval_negatives);
+    }
+  }
+  if (probes.empty()) return absl::OkStatus();
+  PF_ASSIGN_OR_RETURN(parts.rungs, PlanChain(parts, sampling, probes, keep_going));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Evaluation> NodeTask::EvaluateTimedLinks(data::Split split, bool keep_predictions,
+                                                        const std::function<bool()>& keep_going) {
+  ModeParts& parts = part(Mode::kEval);
+  const uint64_t streams = kEvalStreams + (static_cast<uint64_t>(split) << 40);
+  data::SampledSubgraph subgraph;
+  data::BlockBatch block;
+  SampledBatch view(*parts.prober, parts.rungs, device_);
+  const auto score = [&](data::LinkBatch& pairs, uint64_t sample) -> absl::StatusOr<at::Tensor> {
+    PF_RETURN_IF_ERROR(parts.prober->Sample(pairs.seeds, streams + sample, nullptr, subgraph, pairs.times));
+    PF_ASSIGN_OR_RETURN(const BlockSizes sizes, data::SizesOf(subgraph, graph_->view()));
+    PF_RETURN_IF_ERROR(parts.prober->Gather(subgraph, parts.rungs.Fit(sizes), block));
+    view.Bind(block, &pairs);
+    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, view.PadTo(block.padded.shape(), 0));
+    return Forward(*inputs, Mode::kEval).prediction;
+  };
+  return links_->EvaluateSampled(score, split, keep_predictions, keep_going);
+}
+
 absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split split, bool keep_predictions,
                                                                   const std::function<bool()>& keep_going) {
+  if (links_ != nullptr && options_.nodes.is_temporal()) {
+    return EvaluateTimedLinks(split, keep_predictions, keep_going);
+  }
   if (!EvaluatesLayerWise(options_)) return std::nullopt;
   const nn::LoweringScope lowering(options_.model.lowering);
   PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *model_,

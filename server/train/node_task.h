@@ -56,9 +56,10 @@ class NodeTask final : public Task {
   // A batch that was sampled to plan the rungs.
   struct Probe {
     std::vector<data::NodeId> seeds;
-    int64_t most_seeds = 0;  // of a batch of as many links, or as many nodes
-    bool full = false;       // whether the batch is of the job's batch size
-    data::LinkBatch pairs;   // where links are predicted
+    std::vector<int64_t> times;  // of the seeds, or empty
+    int64_t most_seeds = 0;      // of a batch of as many links, or as many nodes
+    bool full = false;           // whether the batch is of the job's batch size
+    data::LinkBatch pairs;       // where links are predicted
     uint64_t stream = 0;
     data::BlockSizes sizes;
   };
@@ -78,6 +79,10 @@ class NodeTask final : public Task {
   absl::Status OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
+  // Of so many seed nodes, or empty: every edge is before them.
+  std::vector<int64_t> TimesOf(size_t seeds) const {
+    return std::vector<int64_t>(options_.nodes.seed_time ? seeds : 0, options_.nodes.seed_time.value_or(0));
+  }
   // The batch of these nodes or links of a training epoch, not sampled yet.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
   // Samples some batches of the mode's splits and plans its rungs.
@@ -85,6 +90,10 @@ class NodeTask final : public Task {
   // Of batches of equally many nodes or links, which become probes.
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<Probe> batches, const std::function<bool()>& keep_going);
+  // Of links with times, whose evaluation is sampled outside the graph cache.
+  absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
+  absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
+                                                const std::function<bool()>& keep_going);
   // What this run read so far; looks after the memory of the cache by the way. nullopt: features are mapped.
   std::optional<data::RowReading> Reading();
   std::unique_ptr<BatchStream> Stream(Mode mode, data::EpochOrder epochs, int64_t epoch, int64_t first,

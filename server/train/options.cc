@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
 #include "data/sampling/fan_out.h"
+#include "train/draw_options.h"
 
 namespace permafrost::train {
 namespace {
@@ -194,9 +195,9 @@ void CheckLinks(const TrainOptions& options, FieldChecker& check) {
   }
   check.InRange("link_prediction.negatives", links.negatives, 1, 1000);
   check.InRange("link_prediction.eval_negatives", links.eval_negatives, 1, 10'000);
-  if (!options.nodes.eval_fan_outs.empty()) {
+  if (!options.nodes.eval_fan_outs.empty() && !options.nodes.is_temporal()) {
     check.Add("neighbor_sampling.eval_fan_outs",
-              "is given with link_prediction, whose evaluation takes every neighbour");
+              "is given with link_prediction, whose evaluation takes every neighbour; accepted: with temporal");
   }
 }
 
@@ -363,7 +364,12 @@ void CheckFolds(const TrainOptions& options, FieldChecker& check) {
 }  // namespace
 
 bool EvaluatesLayerWise(const TrainOptions& options) {
-  return options.nodes.layer_wise_evaluation || (options.links.enabled && !options.nodes.fan_outs.empty());
+  return options.nodes.layer_wise_evaluation ||
+         (options.links.enabled && !options.nodes.fan_outs.empty() && !options.nodes.is_temporal());
+}
+
+bool EvaluatesOutsideCache(const TrainOptions& options) {
+  return EvaluatesLayerWise(options) || (options.links.enabled && options.nodes.is_temporal());
 }
 
 std::vector<nn::Metric> MetricsOf(const TrainOptions& options) {
@@ -409,6 +415,7 @@ void Validate(const TrainOptions& options, std::string_view prefix, Violations& 
   CheckFolds(options, check);
   CheckLinks(options, check);
   CheckNodeTraining(options, check);
+  CheckDraws(options, prefix, violations);
   CheckBatching(options, check);
   check.InRange("epochs", options.epochs, 1, 1'000'000);
   check.InRange("patience", options.patience, 0, 1'000'000);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/id.h"
 #include "base/status.h"
 #include "data/sampling/batching.h"
+#include "data/sampling/draw_kind.h"
 #include "data/sampling/negative_draw.h"
 #include "data/store/cross_validation.h"
 #include "data/store/link_split.h"
@@ -47,14 +49,23 @@ struct NodeTrainingOptions {
   int64_t look_ahead = 8;
   // Whether the sampler tells the kernel which pages come next.
   bool advise_pages = true;
+  data::SamplerKind sampler = data::SamplerKind::kNeighbor;
+  // Each seed has a subgraph of its own. Temporal sampling is disjoint without saying so.
+  bool disjoint = false;
+  // A seed sees the edges before its time alone: of a link that is the link's; of a node seed_time, and without one the
+  // node sees every edge.
+  data::TemporalSampling temporal = data::TemporalSampling::kNone;
+  std::optional<int64_t> seed_time;  // in the units of the dataset's timestamps
+
+  bool is_temporal() const { return temporal != data::TemporalSampling::kNone; }
   bool operator==(const NodeTrainingOptions&) const = default;
 };
 
 // What a job on one large graph predicts links by, in place of the labels of nodes.
 struct LinkOptions {
   bool enabled = false;  // the rest has no meaning without
-  // Which links train, validate and test; its seed also draws the negatives of evaluation, so that jobs of other
-  // weights may share them.
+  // Which links train, validate and test, of temporal sampling the latest; its seed also draws the negatives of
+  // evaluation, so that jobs of other weights may share them.
   data::LinkSplitOptions split;
   int64_t negatives = 1;         // pairs without an edge beside each link of a training batch, 1..1000
   int64_t eval_negatives = 100;  // beside each link that is evaluated, the same in every epoch, 1..10,000
@@ -112,8 +123,12 @@ std::string ModelsOf(nn::ModelLevel level, std::string_view separator);
 TrainOptions DefaultOptions(nn::ModelLevel level);
 
 // Whether a job is evaluated layer by layer over the whole graph: where it is asked for, and where it samples batches
-// of links, whose negatives come from anywhere.
+// of links, whose negatives come from anywhere, unless links have times.
 bool EvaluatesLayerWise(const TrainOptions& options);
+
+// Whether a job is evaluated by no batches of the graph cache: layer by layer, or, where links have times, by blocks of
+// which each end of a link has its own.
+bool EvaluatesOutsideCache(const TrainOptions& options);
 
 // What the job's evaluations report, in order; the first decides.
 std::vector<nn::Metric> MetricsOf(const TrainOptions& options);

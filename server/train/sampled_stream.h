@@ -1,11 +1,14 @@
 // Sampled blocks of one large graph as batches of a job: padded, and streamed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -56,17 +59,20 @@ class SampledBatch final : public HostBatch {
   mutable RowKeys keys_;
 };
 
-// Batches of a training epoch or a split, sampled and gathered ahead of the step. Threads: as BatchStream; the batches
-// are planned on a thread of its own.
+// Batches of a training epoch or a split, sampled and gathered ahead of the step. times: of as many seed nodes as a
+// batch has, or empty, as NeighborSampler::Sample. Threads: as BatchStream; the batches are planned on a thread of its
+// own.
 class SampledStream final : public BatchStream {
  public:
   SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::EpochOrder epochs,
-                int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, data::BlockStream::Fit fit,
-                const data::BlockStream::Options& options, std::function<std::optional<data::RowReading>()> reading)
+                int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, std::vector<int64_t> times,
+                data::BlockStream::Fit fit, const data::BlockStream::Options& options,
+                std::function<std::optional<data::RowReading>()> reading)
       : epochs_(std::move(epochs)),
         epoch_(epoch),
         order_(epochs_.Of(epoch)),
         links_(links),
+        times_(std::move(times)),
         reading_(std::move(reading)),
         view_(batcher, rungs, device),
         stream_(
@@ -100,19 +106,28 @@ class SampledStream final : public BatchStream {
   // On the stream's thread.
   absl::StatusOr<data::BlockStream::Request> RequestOf(int64_t batch, uint64_t sample) {
     const auto ids = epochs_.Batch(order_, batch);
-    if (links_ == nullptr) return data::BlockStream::Request{.seeds = ids, .sample = sample, .excluded = {}};
+    if (links_ == nullptr) {
+      const std::span<const int64_t> times(times_);
+      return data::BlockStream::Request{
+          .seeds = ids, .sample = sample, .excluded = {}, .times = times.first(std::min(times.size(), ids.size()))};
+    }
     data::LinkBatch made;
     PF_RETURN_IF_ERROR(links_->MakeBatch(ids, epoch_, made));
     const absl::MutexLock lock(&mu_);
     // It stays in its place while others come and go.
     const data::LinkBatch& pairs = pairs_.emplace_back(std::move(made));
-    return data::BlockStream::Request{.seeds = pairs.seeds, .sample = sample, .excluded = pairs.positives()};
+    // A link with a time is no earlier than itself.
+    return data::BlockStream::Request{.seeds = pairs.seeds,
+                                      .sample = sample,
+                                      .excluded = pairs.times.empty() ? pairs.positives() : data::SeedPairs(),
+                                      .times = pairs.times};
   }
 
   const data::EpochOrder epochs_;
   const int64_t epoch_;
   const data::EpochBatches order_;
   const Links* const links_;
+  const std::vector<int64_t> times_;  // of the seeds of a batch of nodes, or empty
   absl::Mutex mu_;
   std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were asked for, until they are used
   bool given_ = false;                                      // whether the first of them is the step's

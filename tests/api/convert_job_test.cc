@@ -314,6 +314,23 @@ TEST(CreateRequestFromWire, OfAnUnknownDatasetTheLevelFollowsFromWhatIsSaid) {
   }
 }
 
+TEST(JobSpec, RoundTripsHowNeighboursAreDrawn) {
+  for (const auto& [temporal, name] : data::kTemporalSamplingNames.rows) {
+    for (const auto& [sampler, sampler_name] : data::kSamplerKindNames.rows) {
+      jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+      job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+      job.spec.train.dataset = DatasetId("git");
+      job.spec.train.nodes = {.fan_outs = {3, 2}, .sampler = sampler, .disjoint = true, .temporal = temporal};
+      if (temporal != data::TemporalSampling::kNone) job.spec.train.nodes.seed_time = 0;
+      v1::CreateJobRequest request;
+      *request.mutable_spec() = JobToWire(job).spec();
+      const auto back = CreateRequestFromWire(request, kServerDefault);
+      ASSERT_TRUE(back.ok()) << name << sampler_name << back.status();
+      EXPECT_EQ(back->spec.train.nodes, job.spec.train.nodes) << name;
+    }
+  }
+}
+
 TEST(JobSpec, RoundTripsEveryEnumValueOfTheGraphCacheAndTheSchedule) {
   for (const auto& [policy, name] : graphcache::kPolicyNames.rows) {
     for (const auto& [on_miss, on_miss_name] : graphcache::kOnMissNames.rows) {
@@ -389,6 +406,16 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
        [](auto& r) {
          r.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_SAGE);
          r.mutable_spec()->mutable_neighbor_sampling()->set_look_ahead(65);
+       }},
+      {"spec.neighbor_sampling.temporal",
+       [](auto& r) {
+         r.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_SAGE);
+         r.mutable_spec()->mutable_neighbor_sampling()->set_temporal(static_cast<v1::TemporalSampling>(9));
+       }},
+      {"spec.neighbor_sampling.sampler",
+       [](auto& r) {
+         r.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_SAGE);
+         r.mutable_spec()->mutable_neighbor_sampling()->set_sampler(static_cast<v1::SamplerKind>(9));
        }},
       {"spec.graph_cache.policy",
        [](auto& r) {

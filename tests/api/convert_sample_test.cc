@@ -30,6 +30,27 @@ TEST(SampleQueryFromWire, NeighborsCarryEveryField) {
             (data::NeighborSamplingOptions{.fan_outs = {15, -1}, .replace = true, .weighted = true, .seed = 9}));
 }
 
+TEST(SampleQueryFromWire, TemporalNeighborsAreDisjointAndHaveATime) {
+  const auto query = SampleQueryFromWire(
+      Parse("neighbors { fan_outs: 3 temporal: TEMPORAL_SAMPLING_LAST seed_time: 0 sampler: SAMPLER_KIND_LABOR }"));
+  ASSERT_TRUE(query.ok()) << query.status();
+  EXPECT_EQ(query->seed_time, 0) << "a time, not its absence";
+  EXPECT_EQ(std::get<data::NeighborSamplingOptions>(query->kind),
+            (data::NeighborSamplingOptions{.fan_outs = {3},
+                                           .disjoint = true,
+                                           .temporal = data::TemporalSampling::kLast,
+                                           .sampler = data::SamplerKind::kLabor}));
+  const auto plain = SampleQueryFromWire(Parse("neighbors { fan_outs: 3 }"));
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(plain->seed_time, std::nullopt);
+  EXPECT_FALSE(std::get<data::NeighborSamplingOptions>(plain->kind).disjoint);
+  v1::SampleDatasetRequest unknown;
+  unknown.mutable_neighbors()->add_fan_outs(3);
+  unknown.mutable_neighbors()->set_temporal(static_cast<v1::TemporalSampling>(9));
+  EXPECT_THAT(GetViolations(SampleQueryFromWire(unknown).status()),
+              ElementsAre(testing::Field(&FieldViolation::field, "neighbors.temporal")));
+}
+
 TEST(SampleQueryFromWire, AWalkCarriesEveryField) {
   const auto query = SampleQueryFromWire(Parse("seed: 9 walk { length: 20 p: 0.5 q: 2 }"));
   ASSERT_TRUE(query.ok()) << query.status();

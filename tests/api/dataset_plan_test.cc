@@ -21,17 +21,26 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+TEST(DatasetPlanQueryFromWire, TakesNoSeedTime) {
+  v1::PlanDatasetRequest wire;
+  wire.mutable_neighbors()->set_temporal(v1::TEMPORAL_SAMPLING_LAST);
+  ASSERT_TRUE(DatasetPlanQueryFromWire(wire).ok());
+  EXPECT_TRUE(DatasetPlanQueryFromWire(wire)->sampling.disjoint);
+  wire.mutable_neighbors()->set_seed_time(3);
+  EXPECT_EQ(GetViolations(DatasetPlanQueryFromWire(wire).status()).front().field, "neighbors.seed_time");
+}
+
 TEST(DatasetPlanQueryFromWire, CarriesEveryField) {
   v1::PlanDatasetRequest wire;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       "memory_bytes: 4000000000 neighbors { fan_outs: [ 15, -1 ] replace: true weighted: true } batch_size: 7 seed: 9",
       &wire));
-  const data::DatasetPlanQuery query = DatasetPlanQueryFromWire(wire);
+  const data::DatasetPlanQuery query = DatasetPlanQueryFromWire(wire).value();
   EXPECT_EQ(query.memory_bytes, 4'000'000'000U);
   EXPECT_EQ(query.batch_size, 7);
   EXPECT_EQ(query.sampling,
             (data::NeighborSamplingOptions{.fan_outs = {15, -1}, .replace = true, .weighted = true, .seed = 9}));
-  EXPECT_EQ(DatasetPlanQueryFromWire({}).batch_size, train::DefaultOptions(nn::ModelLevel::kNode).batch_size)
+  EXPECT_EQ(DatasetPlanQueryFromWire({})->batch_size, train::DefaultOptions(nn::ModelLevel::kNode).batch_size)
       << "what a job takes";
 }
 

@@ -148,7 +148,17 @@ TEST_F(GraphCommandTest, SampleSendsWhatToDraw) {
   EXPECT_EQ(walk.exit_code, 0) << walk.err;
   EXPECT_THAT(walk.out, HasSubstr("1 walk of 2 nodes"));
   EXPECT_THAT(walk.out, HasSubstr("3 > 5\n"));
-  ASSERT_EQ(samples_.seen().size(), 2u);
+  EXPECT_EQ(Run({"dataset", "sample", "git", "--fan-out", "2", "--temporal", "last", "--seed-time", "-5", "--disjoint",
+                 "--sampler", "neighbor"})
+                .exit_code,
+            0);
+  EXPECT_EQ(Run({"dataset", "sample", "git", "--walk", "2", "--temporal", "last"}).exit_code, 2) << "of neighbours";
+  ASSERT_EQ(samples_.seen().size(), 3u);
+  const v1::SampleDatasetRequest::Neighbors timed = samples_.seen()[2].neighbors();
+  EXPECT_EQ(timed.temporal(), v1::TEMPORAL_SAMPLING_LAST);
+  EXPECT_EQ(timed.seed_time(), -5);
+  EXPECT_TRUE(timed.disjoint());
+  EXPECT_EQ(timed.sampler(), v1::SAMPLER_KIND_NEIGHBOR);
   const v1::SampleDatasetRequest neighbors = samples_.seen()[0];
   EXPECT_EQ(neighbors.name(), "datasets/git");
   EXPECT_THAT(neighbors.nodes(), ElementsAre(1, 2, 3));
@@ -206,6 +216,13 @@ TEST_F(GraphCommandTest, SubmitSendsHowToSample) {
                                     "--look-ahead",
                                     "16",
                                     "--no-page-advice",
+                                    "--disjoint",
+                                    "--temporal",
+                                    "uniform",
+                                    "--seed-time",
+                                    "0",
+                                    "--sampler",
+                                    "labor",
                                     "--loss",
                                     "cross-entropy"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -222,6 +239,11 @@ TEST_F(GraphCommandTest, SubmitSendsHowToSample) {
   EXPECT_TRUE(sampling.layer_wise_evaluation());
   EXPECT_EQ(sampling.look_ahead(), 16);
   EXPECT_TRUE(sampling.no_page_advice());
+  EXPECT_TRUE(sampling.disjoint());
+  EXPECT_EQ(sampling.temporal(), v1::TEMPORAL_SAMPLING_UNIFORM);
+  EXPECT_TRUE(sampling.has_seed_time());
+  EXPECT_EQ(sampling.seed_time(), 0);
+  EXPECT_EQ(sampling.sampler(), v1::SAMPLER_KIND_LABOR);
   ASSERT_EQ(Run({"job", "submit", "--dataset", "zinc"}).exit_code, 0);
   EXPECT_FALSE(jobs_.seen()[1].spec().has_neighbor_sampling()) << "nothing said, nothing sent";
 }

@@ -167,6 +167,13 @@ TEST(JobView, SamplingIsToldAsItIs) {
   EXPECT_THAT(RenderJob(job, kTime, {}),
               testing::HasSubstr("fan-out 15,all, with replacement, by edge weight; evaluation 20,10; up to 1 batch "
                                  "ahead, no page advice\n"));
+  sampling.set_replace(false);
+  sampling.set_weighted(false);
+  sampling.set_disjoint(true);
+  sampling.set_temporal(v1::TEMPORAL_SAMPLING_LAST);
+  sampling.set_seed_time(-3);
+  EXPECT_THAT(RenderJob(job, kTime, {}),
+              testing::HasSubstr("fan-out 15,all, disjoint, temporal (last, before -3); evaluation 20,10;"));
   sampling.clear_eval_fan_outs();
   sampling.set_layer_wise_evaluation(true);
   EXPECT_THAT(RenderJob(job, kTime, {}), testing::HasSubstr("; evaluation layer by layer;"));

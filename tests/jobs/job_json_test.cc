@@ -106,6 +106,10 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
                       .virtual_node = true,
                       .normalize_features = true,
                       .node_inputs = nn::NodeInputs::kDegree};
+  spec.train.nodes.sampler = data::SamplerKind::kLabor;
+  spec.train.nodes.disjoint = true;
+  spec.train.nodes.temporal = data::TemporalSampling::kLast;
+  spec.train.nodes.seed_time = std::numeric_limits<int64_t>::min();
   spec.train.dataset = DatasetId("products");
   spec.train.loss = nn::Loss::kBce;
   spec.train.class_weights = {0.1, 2.0 / 3};

@@ -348,6 +348,58 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
          t.nodes.weighted = true;
        },
        {"spec.neighbor_sampling.replace", "spec.neighbor_sampling.weighted"}},
+      {"times and apart where nothing is drawn",
+       [](auto& t) {
+         t.nodes.disjoint = true;
+         t.nodes.temporal = data::TemporalSampling::kLast;
+         t.nodes.seed_time = 0;
+         t.nodes.sampler = data::SamplerKind::kLabor;
+       },
+       {"spec.neighbor_sampling.disjoint", "spec.neighbor_sampling.temporal", "spec.neighbor_sampling.seed_time",
+        "spec.neighbor_sampling.sampler"}},
+      {"a time that nothing is before",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.nodes.seed_time = 0;
+       },
+       {"spec.neighbor_sampling.seed_time"}},
+      {"the latest, drawn again",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.nodes.temporal = data::TemporalSampling::kLast;
+         t.nodes.replace = true;
+       },
+       {"spec.neighbor_sampling.replace"}},
+      {"earlier edges by weight",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.nodes.temporal = data::TemporalSampling::kUniform;
+         t.nodes.weighted = true;
+       },
+       {"spec.neighbor_sampling.weighted"}},
+      {"an evaluation that sees later edges",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.nodes.temporal = data::TemporalSampling::kUniform;
+         t.nodes.layer_wise_evaluation = true;
+       },
+       {"spec.neighbor_sampling.layer_wise_evaluation"}},
+      {"labor, each seed apart",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.nodes.sampler = data::SamplerKind::kLabor;
+         t.nodes.disjoint = true;
+       },
+       {"spec.neighbor_sampling.disjoint"}},
+      {"one time for links that have their own",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.nodes.temporal = data::TemporalSampling::kLast;
+         t.nodes.seed_time = 3;
+         t.loss = nn::Loss::kBce;
+         t.links.enabled = true;
+       },
+       {"spec.neighbor_sampling.seed_time"}},
       {"no batch ahead", [](auto& t) { t.nodes.look_ahead = 0; }, {"spec.neighbor_sampling.look_ahead"}},
       {"too many ahead", [](auto& t) { t.nodes.look_ahead = 65; }, {"spec.neighbor_sampling.look_ahead"}},
       {"a class that weighs nothing",

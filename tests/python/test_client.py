@@ -59,18 +59,21 @@ def test_a_field_that_cannot_be_sent_is_named(client, fields, told):
 
 def test_fields_go_where_they_belong():
     from permafrost import fields
-    from permafrost.v1 import job_pb2
+    from permafrost.v1 import job_pb2, sampling_pb2
 
     import numpy
 
     spec = job_pb2.JobSpec()
     fields.fill(spec, {"model": "sage", "hidden_channels": numpy.int64(8), "optimizer": "adamw", "learning_rate": 0.5, "loss": "cross-entropy",
-                       "fan_outs": (5, 3), "graph_cache": {"policy": "clear_per_step"}, "every_seconds": 0, "priority": None}, "submit")
+                       "fan_outs": (5, 3), "temporal": "last", "seed_time": 0, "sampler": "neighbor", "graph_cache": {"policy": "clear_per_step"}, "every_seconds": 0, "priority": None}, "submit")
     assert spec.model.architecture == job_pb2.ModelSpec.ARCHITECTURE_SAGE
     assert spec.model.hidden_channels == 8
     assert spec.optimizer.algorithm == job_pb2.OptimizerSpec.ALGORITHM_ADAMW
     assert spec.optimizer.learning_rate == 0.5
     assert spec.loss == job_pb2.JobSpec.LOSS_CROSS_ENTROPY
     assert list(spec.neighbor_sampling.fan_outs) == [5, 3]
+    assert spec.neighbor_sampling.temporal == sampling_pb2.TEMPORAL_SAMPLING_LAST
+    assert spec.neighbor_sampling.HasField("seed_time")
+    assert spec.neighbor_sampling.sampler == sampling_pb2.SAMPLER_KIND_NEIGHBOR
     assert spec.graph_cache.policy == 3
     assert spec.checkpoint.HasField("every_seconds")

@@ -117,8 +117,24 @@ TEST(BlockBound, HoldsWhateverIsDrawn) {
        1024,
        Sizes({1024, 2000}, 61'440, 77)},
       {"all neighbours", {.fan_outs = {-1}}, 5, Sizes({5, 1500}, 1500, 77)},
+      {"disjoint: so many blocks of one seed",
+       {.fan_outs = {3, 2}, .disjoint = true},
+       1024,
+       Sizes({1024, 3072, 6144}, 9216, 1024 * 77)},
+      {"disjoint, each up to the whole graph",
+       {.fan_outs = {-1, -1}, .disjoint = true},
+       1024,
+       Sizes({1024, 1024 * 300, 1024 * 2000}, 1024 * 50'300, 1024 * 77)},
+      {"labor may draw all", {.fan_outs = {3}, .sampler = data::SamplerKind::kLabor}, 5, Sizes({5, 1500}, 1500, 77)},
   };
   for (const auto& c : kCases) EXPECT_EQ(BlockBound(c.sampling, c.seeds, graph), c.want) << c.why;
+  graph.nodes = 4'000'000'000;
+  graph.edges = int64_t{1} << 40;
+  graph.max_degree = 4'000'000'000;
+  const BlockSizes huge =
+      BlockBound({.fan_outs = std::vector<int64_t>(16, -1), .disjoint = true}, 65'536 * 1'002, graph);
+  EXPECT_GT(huge.total_nodes(), 0) << "adds up without wrapping";
+  EXPECT_GT(huge.edges, 0);
 }
 
 }  // namespace

@@ -68,6 +68,17 @@ std::vector<Case> Cases() {
   wide.nodes.fan_outs = {200, 200};
   wide.nodes.replace = true;
   wide.batch_size = 79;
+  TrainOptions disjoint = Sampled(kGcn);
+  disjoint.nodes.disjoint = true;
+  TrainOptions apart = Sampled(kSage);
+  apart.nodes.disjoint = true;
+  TrainOptions labor = Sampled(kSage);
+  labor.nodes.sampler = data::SamplerKind::kLabor;
+  TrainOptions latest = Sampled(kGatv2);
+  latest.nodes.temporal = data::TemporalSampling::kLast;
+  TrainOptions earlier = Sampled(kSage);
+  earlier.nodes.temporal = data::TemporalSampling::kUniform;
+  earlier.nodes.seed_time = 40;
   TrainOptions whole = Sampled(kGcn);
   whole.nodes.fan_outs = {};
   whole.model.dropout = 0.5;
@@ -79,6 +90,11 @@ std::vector<Case> Cases() {
            {.sparse = true, .weighted = true, .targets = 3},
            many},
           {"SAGE, more drawn than there is, odd batches", {}, wide},
+          {"GCN, each seed apart, sparse features", {.sparse = true, .weighted = true}, disjoint},
+          {"SAGE, each seed apart", {}, apart},
+          {"SAGE, drawn by LABOR", {}, labor},
+          {"GATv2, the latest edges", {.timestamped = true}, latest},
+          {"SAGE, edges before a time", {.timestamped = true}, earlier},
           {"GCN on the whole graph, dropout", {}, whole}};
 }
 
@@ -206,7 +222,10 @@ TEST_F(NodeTaskTest, ExactEagerStepsAndPaddedReplaysAgree) {
     const auto batches = padded.task->TrainBatches(0, 0);
     for (int64_t step = 0; step < epochs.batches_per_epoch(); ++step) {
       data::SampledSubgraph subgraph;
-      ASSERT_TRUE(batcher->Sample(epochs.Batch(order, step), static_cast<uint64_t>(step), nullptr, subgraph).ok());
+      const auto seeds = epochs.Batch(order, step);
+      const std::vector<int64_t> times(c.options.nodes.seed_time ? seeds.size() : 0,
+                                       c.options.nodes.seed_time.value_or(0));
+      ASSERT_TRUE(batcher->Sample(seeds, static_cast<uint64_t>(step), nullptr, subgraph, times).ok());
       const data::BlockSizes sizes = *data::SizesOf(subgraph, graph->view());
       // Of one probe, the lowest rung is its size.
       const BlockRungs rungs = BlockRungs::Plan({sizes}, BlockBound(sampling, sizes.nodes.front(), graph->summary()));
@@ -346,7 +365,7 @@ TEST_F(NodeRunTest, EveryKindLearnsAndTellsOfIt) {
 }
 
 TEST_F(NodeRunTest, PredictionsAreOfTheSourcesNames) {
-  std::vector<Case> cases = {Cases()[2], Cases()[6]};
+  std::vector<Case> cases = {Cases()[2], Cases().back()};
   ASSERT_TRUE(!cases[0].options.nodes.fan_outs.empty() && cases[1].options.nodes.fan_outs.empty());
   for (Case& c : cases) {
     Recorder told;

@@ -17,11 +17,12 @@ namespace permafrost::train {
 
 struct TinyGraphOptions {
   int nodes = 400;
-  bool sparse = false;    // feature rows
-  bool features = true;   // whether there are some
-  bool weighted = false;  // edges
-  bool named = false;     // row 3 is called `the 3rd, "x"`
-  int targets = 1;        // 1: a class of 0..2; more: 0 or 1 each
+  bool sparse = false;       // feature rows
+  bool features = true;      // whether there are some
+  bool weighted = false;     // edges
+  bool timestamped = false;  // edges: 0..49
+  bool named = false;        // row 3 is called `the 3rd, "x"`
+  int targets = 1;           // 1: a class of 0..2; more: 0 or 1 each
 };
 
 // Nodes of one class have like features and rather their own kind as neighbours. Every 17th node has no edges, every
@@ -57,8 +58,13 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   }
   // Equal for an edge and its inverse.
   std::vector<float> weights;
-  for (uint32_t v = 0; v < nodes; ++v)
-    for (const uint32_t u : in[v]) weights.push_back(0.5F + static_cast<float>((u + v) % 5));
+  std::vector<int64_t> timestamps;
+  for (uint32_t v = 0; v < nodes; ++v) {
+    for (const uint32_t u : in[v]) {
+      weights.push_back(0.5F + static_cast<float>((u + v) % 5));
+      timestamps.push_back(static_cast<int64_t>(u) * v % 50);
+    }
+  }
   std::vector<float> features, labels;
   std::vector<uint64_t> feature_offsets{0};
   std::vector<uint32_t> feature_columns;
@@ -86,6 +92,7 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   write(SectionKind::kInOffsets, ElementType::kUint64, offsets);
   write(SectionKind::kInNeighbors, ElementType::kUint32, neighbors);
   if (options.weighted) write(SectionKind::kInWeights, ElementType::kFloat32, weights);
+  if (options.timestamped) write(SectionKind::kInTimestamps, ElementType::kInt64, timestamps);
   if (!options.features) {
     // Neither rows nor columns.
   } else if (options.sparse) {
@@ -114,6 +121,7 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   summary.edges = std::ssize(neighbors);
   summary.symmetric = true;
   summary.weighted = options.weighted;
+  summary.timestamped = options.timestamped;
   for (const auto& list : in) summary.max_degree = std::max(summary.max_degree, std::ssize(list));
   if (options.features) {
     summary.node_features.type = options.sparse ? data::DataType::kSparse : data::DataType::kFloat32;

@@ -65,9 +65,9 @@ class GatheringBatcher final : public BlockBatcher {
 
   const Graph& graph() const override { return *graph_; }
 
-  absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
-                      SampledSubgraph& out) override {
-    PF_RETURN_IF_ERROR(sampler_->Sample(seeds, sample, options_.edge_weights, advisor, out));
+  absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor, SampledSubgraph& out,
+                      std::span<const int64_t> times) override {
+    PF_RETURN_IF_ERROR(sampler_->Sample(seeds, sample, options_.edge_weights, advisor, out, times));
     if (advisor != nullptr) {
       const auto targets = static_cast<uint64_t>(view_.num_targets);
       if (targets > 0) {

@@ -71,10 +71,10 @@ class BlockBatcher {
   virtual ~BlockBatcher() = default;
 
   virtual const Graph& graph() const = 0;
-  // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample) and asks `advisor` (nullptr: nobody) for the
-  // pages that Gather will read.
+  // Step 1: draws the subgraph of `seeds` (see NeighborSampler::Sample, times too) and asks `advisor` (nullptr: nobody)
+  // for the pages that Gather will read.
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
-                              SampledSubgraph& out) = 0;
+                              SampledSubgraph& out, std::span<const int64_t> times = {}) = 0;
   // Step 2, where there is a row cache: has the rows read that Gather will need, ahead of it. `must`: as RowCache::Pin,
   // whose errors it returns. An empty lease where there is no cache.
   virtual absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must) const = 0;

@@ -58,7 +58,7 @@ struct BlockStream::Impl {
     PF_ASSIGN_OR_RETURN(const Request request, plan(sampled));
     advisor.BeginBudget(options.budget_bytes / static_cast<uint64_t>(depth));
     PageAdvisor* const asked = advisor.WantsBatch() ? &advisor : nullptr;
-    PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph));
+    PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph, request.times));
     if (!request.excluded.sources.empty()) ExcludeEdges(request.excluded, subgraph);
     ++sampled;
     Adapt(subgraph.edges());

@@ -47,6 +47,8 @@ class BlockStream {
     uint64_t sample = 0;            // as NeighborSampler::Sample
     // Rows of `seeds`, valid as they are: the edges between the two of each pair are taken out.
     SeedPairs excluded = {};
+    // As NeighborSampler::Sample, valid while the batch is sampled.
+    std::span<const int64_t> times;
   };
   // The batch `index`, 0..count-1; called on this object's thread in order. An error is the batch's.
   using Plan = std::function<absl::StatusOr<Request>(int64_t index)>;

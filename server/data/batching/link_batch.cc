@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/status.h"
 
@@ -11,6 +12,7 @@ absl::Status LinkBatcher::MakeOfNodes(std::span<const uint32_t> ids, int64_t epo
                                       LinkBatch& out) const {
   const size_t links = ids.size(), each = static_cast<size_t>(negatives_), size = static_cast<size_t>(pairs);
   out.seeds.clear();
+  out.times.clear();
   out.sources.assign(size, 0);
   out.targets.assign(size, 0);
   out.labels.assign(size, std::numeric_limits<float>::quiet_NaN());
@@ -35,16 +37,28 @@ absl::Status LinkBatcher::MakeOfNodes(std::span<const uint32_t> ids, int64_t epo
 absl::Status LinkBatcher::Make(std::span<const uint32_t> ids, int64_t epoch, int64_t pairs, LinkBatch& out) const {
   PF_RETURN_IF_ERROR(MakeOfNodes(ids, epoch, pairs, out));
   const auto real = static_cast<size_t>(this->pairs(std::ssize(ids)));
+  // Of a pair's end: the node, and where links have times that of its link.
+  using End = std::pair<NodeId, int64_t>;
+  const auto end_of = [&](const AlignedVector<int64_t>& ends, size_t pair) {
+    const size_t link = pair < ids.size() ? pair : (pair - ids.size()) / static_cast<size_t>(negatives_);
+    return End(static_cast<NodeId>(ends[pair]), times_.empty() ? 0 : times_[ids[link]]);
+  };
+  std::vector<End> seeds;
+  seeds.reserve(2 * real);
   for (const auto* ends : {&out.sources, &out.targets}) {
-    for (size_t i = 0; i < real; ++i) out.seeds.push_back(static_cast<NodeId>((*ends)[i]));
+    for (size_t i = 0; i < real; ++i) seeds.push_back(end_of(*ends, i));
   }
-  std::ranges::sort(out.seeds);
-  out.seeds.erase(std::ranges::unique(out.seeds).begin(), out.seeds.end());
+  std::ranges::sort(seeds);
+  seeds.erase(std::ranges::unique(seeds).begin(), seeds.end());
   for (auto* ends : {&out.sources, &out.targets}) {
     for (size_t i = 0; i < real; ++i) {
-      const auto place = std::ranges::lower_bound(out.seeds, static_cast<NodeId>((*ends)[i]));
-      (*ends)[i] = place - out.seeds.begin();
+      (*ends)[i] = std::ranges::lower_bound(seeds, end_of(*ends, i)) - seeds.begin();
     }
+  }
+  out.seeds.reserve(seeds.size());
+  for (const auto& [node, time] : seeds) {
+    out.seeds.push_back(node);
+    if (!times_.empty()) out.times.push_back(time);
   }
   return absl::OkStatus();
 }

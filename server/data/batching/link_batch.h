@@ -18,6 +18,7 @@ namespace permafrost::data {
 // First its links, then the negatives of each link, in the order of the links: they share its source.
 struct LinkBatch {
   std::vector<NodeId> seeds;                // the distinct nodes of its pairs, rising; or empty
+  std::vector<int64_t> times;               // of links with times [seeds]: the link's, of each node once for each time
   AlignedVector<int64_t> sources, targets;  // [pairs] places among the seeds, without seeds nodes; padding: 0
   AlignedVector<float> labels;              // [pairs] 1: a link, 0: none, NaN: padding
   size_t links = 0;
@@ -27,9 +28,10 @@ struct LinkBatch {
 
 class LinkBatcher {
  public:
-  // links: of the split, kept by the caller. negatives: pairs without an edge beside each link.
-  LinkBatcher(std::span<const Link> links, NegativeDraw draw, int64_t negatives)
-      : links_(links), draw_(std::move(draw)), negatives_(negatives) {}
+  // links: of the split, kept by the caller. negatives: pairs without an edge beside each link. times: of the links,
+  // kept too; or empty.
+  LinkBatcher(std::span<const Link> links, NegativeDraw draw, int64_t negatives, std::span<const int64_t> times = {})
+      : links_(links), draw_(std::move(draw)), negatives_(negatives), times_(times) {}
 
   int64_t pairs(int64_t links) const { return links * (1 + negatives_); }
   // Makes the batch of the links `ids`, padded to `pairs`, without seeds. epoch: whose negatives. Equal arguments make
@@ -42,6 +44,7 @@ class LinkBatcher {
   std::span<const Link> links_;
   NegativeDraw draw_;
   int64_t negatives_;
+  std::span<const int64_t> times_;
 };
 
 }  // namespace permafrost::data

@@ -55,6 +55,11 @@ class AdjacencyReads {
     ok_ &= touched;
     return touched;
   }
+  bool TouchTimestamps(Adjacency::Extent extent) {
+    const bool touched = adjacency_.timestamps.Touch(extent.begin, extent.end);
+    ok_ &= touched;
+    return touched;
+  }
   void PrefetchNeighbor(uint64_t place) const { __builtin_prefetch(adjacency_.neighbors.data() + place); }
   // All of a short list.
   void PrefetchNeighbors(Adjacency::Extent extent) const {

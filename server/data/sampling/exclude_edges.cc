@@ -6,7 +6,48 @@
 
 namespace permafrost::data {
 
+namespace {
+
+// Of a disjoint subgraph, in which a seed stands in other seeds' parts too.
+void ExcludeNodes(const SeedPairs& pairs, SampledSubgraph& subgraph) {
+  std::vector<std::pair<NodeId, NodeId>> gone;  // (target, source)
+  gone.reserve(2 * pairs.sources.size());
+  for (size_t i = 0; i < pairs.sources.size(); ++i) {
+    const NodeId source = subgraph.nodes[static_cast<size_t>(pairs.sources[i])];
+    const NodeId target = subgraph.nodes[static_cast<size_t>(pairs.targets[i])];
+    gone.emplace_back(target, source);
+    gone.emplace_back(source, target);
+  }
+  std::ranges::sort(gone);
+  const bool placed = !subgraph.edge_places.empty();
+  const size_t inner = subgraph.sources.size();
+  size_t kept = 0, kept_inner = 0, begin = 0;
+  for (size_t row = 0; row + 1 < subgraph.offsets.size(); ++row) {
+    const auto end = static_cast<size_t>(subgraph.offsets[row + 1]);
+    for (size_t e = begin; e < end; ++e) {
+      const NodeId source =
+          e < inner ? subgraph.nodes[static_cast<size_t>(subgraph.sources[e])] : subgraph.last_neighbors[e - inner];
+      if (std::ranges::binary_search(gone, std::pair(subgraph.nodes[row], source))) continue;
+      if (placed) subgraph.edge_places[kept] = subgraph.edge_places[e];
+      if (e < inner) {
+        subgraph.sources[kept_inner++] = subgraph.sources[e];
+      } else {
+        subgraph.last_neighbors[kept - kept_inner] = source;
+      }
+      ++kept;
+    }
+    begin = end;
+    subgraph.offsets[row + 1] = static_cast<int64_t>(kept);
+  }
+  subgraph.sources.resize(kept_inner);
+  subgraph.last_neighbors.resize(kept - kept_inner);
+  if (placed) subgraph.edge_places.resize(kept);
+}
+
+}  // namespace
+
 void ExcludeEdges(const SeedPairs& pairs, SampledSubgraph& subgraph) {
+  if (!subgraph.owners.empty()) return ExcludeNodes(pairs, subgraph);
   std::vector<std::pair<int64_t, int64_t>> edges;  // (target, source)
   for (size_t i = 0; i < pairs.sources.size(); ++i) {
     edges.emplace_back(pairs.targets[i], pairs.sources[i]);

@@ -4,14 +4,19 @@
 #include <array>
 #include <iterator>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/parallel.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "data/sampling/adjacency_reads.h"
+#include "data/sampling/disjoint_rows.h"
+#include "data/sampling/draw.h"
 #include "data/sampling/edge_draw.h"
 #include "data/sampling/page_advisor.h"
 #include "data/sampling/row_table.h"
+#include "data/sampling/temporal_draw.h"
 
 namespace permafrost::data {
 namespace {
@@ -29,17 +34,22 @@ class Sampler final : public NeighborSampler {
       : view_(view),
         options_(std::move(options)),
         threads_(std::max(threads, 1)),
-        workers_(static_cast<size_t>(threads_), Worker{EdgeDraw(options_.replace, options_.weighted), {}, {}}),
+        workers_(static_cast<size_t>(threads_), Worker{EdgeDraw(options_.replace, options_.weighted),
+                                                       TemporalDraw(options_.temporal, options_.replace),
+                                                       {},
+                                                       {}}),
         table_(view.nodes) {}
 
   absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places, PageAdvisor* advisor,
-                      SampledSubgraph& out) override {
+                      SampledSubgraph& out, std::span<const int64_t> times) override {
+    PF_RETURN_IF_ERROR(TakeTimes(times, std::ssize(seeds)));
     PF_RETURN_IF_ERROR(TakeSeeds(seeds, out));
     const uint64_t key = SplitMix64(options_.seed, sample).Next();
     ReadFaults faults;
     for (size_t hop = 0; hop < options_.fan_outs.size(); ++hop) {
       const int64_t begin = hop == 0 ? 0 : out.row_ends[hop - 1];
       targets_.assign(out.nodes.begin() + begin, out.nodes.begin() + out.row_ends[hop]);
+      if (options_.disjoint) target_owners_.assign(out.owners.begin() + begin, out.owners.begin() + out.row_ends[hop]);
       const Hop current{.fan_out = options_.fan_outs[hop],
                         .key = SplitMix64(key, hop).Next(),
                         .with_edge_places = with_edge_places,
@@ -54,11 +64,11 @@ class Sampler final : public NeighborSampler {
       const bool apart = options_.last_hop_apart && hop + 1 == options_.fan_outs.size();
       ParallelInOrder(
           threads_, pieces, [&](int64_t p, int worker) { Draw(current, p, workers_[static_cast<size_t>(worker)]); },
-          [&](int64_t p) { Append(current, pieces_[static_cast<size_t>(p)], apart, out); });
+          [&](int64_t p) { Append(current, p, apart, out); });
       PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
-      if (!apart) out.row_ends.push_back(static_cast<int64_t>(table_.size()));
+      if (!apart) out.row_ends.push_back(static_cast<int64_t>(rows_found()));
     }
-    out.nodes.resize(table_.size());
+    out.nodes.resize(rows_found());
     out.sources.resize(static_cast<size_t>(out.offsets.back()) - out.last_neighbors.size());
     return absl::OkStatus();
   }
@@ -73,6 +83,7 @@ class Sampler final : public NeighborSampler {
   // Vectors of both are as large as they ever had to be.
   struct Worker {
     EdgeDraw draw;
+    TemporalDraw temporal;
     // Of the targets of a piece. Places: of the edges drawn, in order; those of targets that are taken whole left out.
     std::array<Adjacency::Extent, kPiece> extents;
     std::vector<uint64_t> places;
@@ -93,9 +104,18 @@ class Sampler final : public NeighborSampler {
       }
     }
     table_.Clear();
+    disjoint_rows_.Clear();
+    out.owners.clear();
     Enlarge(out.sources, seeds.size());
-    table_.Relabel(seeds, out.nodes, out.sources);
-    if (table_.size() != seeds.size()) {
+    if (options_.disjoint) {
+      out.nodes.clear();
+      target_owners_.resize(seeds.size());
+      std::iota(target_owners_.begin(), target_owners_.end(), 0U);
+      disjoint_rows_.Relabel(seeds, target_owners_, out.nodes, out.owners, out.sources);
+    } else {
+      table_.Relabel(seeds, out.nodes, out.sources);
+    }
+    if (rows_found() != seeds.size()) {
       size_t twice = 0;
       while (out.sources[twice] == static_cast<int64_t>(twice)) ++twice;
       return absl::InvalidArgumentError(absl::StrCat("seeds: ", seeds[twice], " stands twice; each may stand once"));
@@ -107,15 +127,30 @@ class Sampler final : public NeighborSampler {
     return absl::OkStatus();
   }
 
+  absl::Status TakeTimes(std::span<const int64_t> times, int64_t seeds) {
+    times_ = times;
+    if (times.empty()) return absl::OkStatus();
+    if (!temporal()) return absl::InvalidArgumentError("times: are given, but the sample is not temporal");
+    if (std::ssize(times) == seeds) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("times: has ", times.size(), " entries; accepted: one for each of the ", seeds, " seeds"));
+  }
+
+  bool temporal() const { return options_.temporal != TemporalSampling::kNone; }
+  bool labor() const { return options_.sampler == SamplerKind::kLabor; }
+  uint64_t rows_found() const { return options_.disjoint ? disjoint_rows_.size() : table_.size(); }
+
   // Sets no value that is written anyway.
   template <class T>
   static void Enlarge(std::vector<T>& values, size_t size) {
     if (values.size() < size) values.resize(size);
   }
 
-  bool TakesAll(uint64_t degree, int64_t fan_out) const { return workers_[0].draw.TakesAll(degree, fan_out); }
+  bool TakesAll(uint64_t degree, int64_t fan_out) const {
+    return !temporal() && workers_[0].draw.TakesAll(degree, fan_out);
+  }
   bool IsReadWhole(Adjacency::Extent extent, int64_t fan_out) const {
-    return extent.size() <= AdjacencyReads::kTouchedWhole || TakesAll(extent.size(), fan_out);
+    return labor() || extent.size() <= AdjacencyReads::kTouchedWhole || TakesAll(extent.size(), fan_out);
   }
   // Asks for the pages of the targets' edges, as far as they will be read.
   void Request(const Hop& hop, PageAdvisor& advisor) {
@@ -128,26 +163,51 @@ class Sampler final : public NeighborSampler {
       const Adjacency::Extent extent = reads.Of(targets_[i]);
       if (extent.size() == 0) continue;
       if (options_.weighted) advisor.Request(view_.in.weights.Reads(extent.begin, extent.end));
-      if (options_.weighted || IsReadWhole(extent, hop.fan_out)) {
+      if (temporal()) advisor.Request(view_.in.timestamps.Reads(extent.begin, extent.end));
+      if (options_.weighted || temporal() || IsReadWhole(extent, hop.fan_out)) {
         advisor.Request(view_.in.neighbors.Reads(extent.begin, extent.end));
         continue;
       }
       // The draws to come: they depend on nothing that is not known yet.
-      for (const uint64_t place : DrawPlaces(hop, i, extent, nullptr, worker, 0)) {
+      for (const uint64_t place : DrawPlaces(hop, i, extent, reads, worker, 0)) {
         advisor.Request(view_.in.neighbors.Reads(place, place + 1));
       }
     }
     advisor.Flush();
   }
 
-  // The places of the edges drawn for target `i`, written to the worker's from `at` on.
-  std::span<const uint64_t> DrawPlaces(const Hop& hop, size_t i, Adjacency::Extent extent, const float* weights,
+  // The places of the edges drawn for target `i`, written to the worker's from `at` on. What it reads is touched.
+  std::span<const uint64_t> DrawPlaces(const Hop& hop, size_t i, Adjacency::Extent extent, AdjacencyReads& reads,
                                        Worker& worker, size_t at) const {
-    const auto most = static_cast<size_t>(MaxDrawn(extent.size(), hop.fan_out, options_.replace));
+    const auto most = static_cast<size_t>(options_.MostDrawn(extent.size(), hop.fan_out));
     Enlarge(worker.places, at + most);
     const std::span<uint64_t> places = std::span(worker.places).subspan(at, most);
-    const int64_t drawn = worker.draw.Draw(extent, weights, hop.fan_out, SplitMix64(hop.key, i), places);
+    const SplitMix64 random(hop.key, i);
+    int64_t drawn = 0;
+    if (labor()) {
+      drawn = DrawShared(hop, i, extent, reads, places);
+    } else if (temporal()) {
+      const auto before = times_.empty() ? std::nullopt : std::optional(times_[target_owners_[i]]);
+      drawn =
+          worker.temporal.Draw(extent, view_.in.timestamps.data() + extent.begin, before, hop.fan_out, random, places);
+    } else {
+      const float* weights = options_.weighted ? view_.in.weights.data() + extent.begin : nullptr;
+      drawn = worker.draw.Draw(extent, weights, hop.fan_out, random, places);
+    }
     return places.first(static_cast<size_t>(drawn));
+  }
+
+  // LABOR-0: an edge is taken where its source's number of this hop, which all targets share, is within the target's
+  // chance.
+  int64_t DrawShared(const Hop& hop, size_t i, Adjacency::Extent extent, AdjacencyReads& reads,
+                     std::span<uint64_t> places) const {
+    const double chance = static_cast<double>(hop.fan_out) / static_cast<double>(extent.size());
+    size_t drawn = 0;
+    for (uint64_t place = extent.begin; place < extent.end; ++place) {
+      const NodeId source = reads.Row(place, targets_[i]);
+      if (OpenUnit(SplitMix64(hop.key, source).Next()) <= chance) places[drawn++] = place;
+    }
+    return static_cast<int64_t>(drawn);
   }
 
   // Piece `p` of the targets: places first, all asked for, then read.
@@ -194,8 +254,8 @@ class Sampler final : public NeighborSampler {
       return static_cast<size_t>(extent.size());
     }
     if (options_.weighted && !reads.TouchWeights(extent)) return 0;
-    const float* weights = options_.weighted ? view_.in.weights.data() + extent.begin : nullptr;
-    const std::span<const uint64_t> places = DrawPlaces(hop, i, extent, weights, worker, at);
+    if (temporal() && !reads.TouchTimestamps(extent)) return 0;
+    const std::span<const uint64_t> places = DrawPlaces(hop, i, extent, reads, worker, at);
     for (const uint64_t place : places) {
       if (!whole && !reads.Touch(place, place + 1)) return 0;
       reads.PrefetchNeighbor(place);
@@ -203,7 +263,8 @@ class Sampler final : public NeighborSampler {
     return places.size();
   }
 
-  void Append(const Hop& hop, const Piece& piece, bool apart, SampledSubgraph& out) {
+  void Append(const Hop& hop, int64_t p, bool apart, SampledSubgraph& out) {
+    const Piece& piece = pieces_[static_cast<size_t>(p)];
     const auto edges = static_cast<size_t>(out.offsets.back());
     size_t end = edges;
     for (const size_t count : std::span(piece.counts).first(piece.targets)) {
@@ -214,7 +275,17 @@ class Sampler final : public NeighborSampler {
       out.last_neighbors.insert(out.last_neighbors.end(), found.begin(), found.end());
     } else {
       Enlarge(out.sources, edges + piece.edges);
-      table_.Relabel(found, out.nodes, std::span(out.sources).subspan(edges, piece.edges));
+      const std::span<int64_t> rows = std::span(out.sources).subspan(edges, piece.edges);
+      if (options_.disjoint) {
+        found_owners_.clear();
+        for (size_t t = 0; t < piece.targets; ++t) {
+          found_owners_.insert(found_owners_.end(), piece.counts[t],
+                               target_owners_[static_cast<size_t>(p * kPiece) + t]);
+        }
+        disjoint_rows_.Relabel(found, found_owners_, out.nodes, out.owners, rows);
+      } else {
+        table_.Relabel(found, out.nodes, rows);
+      }
     }
     if (hop.with_edge_places) {
       out.edge_places.insert(out.edge_places.end(), piece.found_places.begin(),
@@ -227,8 +298,11 @@ class Sampler final : public NeighborSampler {
   const int threads_;
   std::vector<Worker> workers_;
   RowTable table_;
+  DisjointRows disjoint_rows_;      // in its place, where it is disjoint
+  std::span<const int64_t> times_;  // of the current sample
   // Of the current hop.
   std::vector<NodeId> targets_;
+  std::vector<uint32_t> target_owners_, found_owners_;
   std::vector<Piece> pieces_;
 };
 
@@ -247,6 +321,14 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
   }
   if (options.weighted && view.in.weights.size() != view.in.neighbors.size()) {
     violations.Add("weighted", "true, but the graph's edges have no weights");
+  }
+  if (const auto conflict = FindDrawConflict(options)) violations.Add(conflict->field, conflict->description);
+  if (options.temporal != TemporalSampling::kNone) {
+    if (view.in.timestamps.size() != view.in.neighbors.size()) {
+      violations.Add("temporal", "is given, but the graph's edges have no timestamps");
+    } else if (!options.disjoint) {
+      violations.Add("temporal", "is given without disjoint: each seed sees the edges before a time of its own");
+    }
   }
   if (options.last_hop_apart && options.fan_outs.size() < 2) {
     violations.Add("last_hop_apart", absl::StrCat("true, with ", options.fan_outs.size(), " hops; it takes 2 or more"));

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "data/sampling/draw_kind.h"
 #include "data/sampling/fan_out.h"
 #include "data/store/graph.h"
 
@@ -27,16 +29,32 @@ struct NeighborSamplingOptions {
   bool weighted = false;
   // The last hop's neighbours get no rows: see SampledSubgraph::last_neighbors. At least two hops. Draws are the same.
   bool last_hop_apart = false;
+  // Each seed has a subgraph of its own: a node that is drawn for two of them has two rows. kNeighbor only.
+  bool disjoint = false;
+  // Other than kNone: an edge is drawn only where its timestamp is below the time of the seed whose subgraph it is in.
+  // The graph must have timestamps; disjoint must be true; not weighted, and kLast without replacement.
+  TemporalSampling temporal = TemporalSampling::kNone;
+  // kLabor draws of a node `fan_out` neighbours only in the mean, each of its d edges with the chance fan_out / d: any
+  // number of them up to d. Without weights, and without replacement.
+  SamplerKind sampler = SamplerKind::kNeighbor;
   uint64_t seed = 0;
   bool operator==(const NeighborSamplingOptions&) const = default;
+
+  // The most edges that a hop draws of one node with `degree` in-edges.
+  uint64_t MostDrawn(uint64_t degree, int64_t fan_out) const {
+    return sampler == SamplerKind::kLabor ? degree : MaxDrawn(degree, fan_out, replace);
+  }
 };
 
 // The merged subgraph of a batch of seeds, in PyG's NeighborLoader's sense: neighbours are drawn once of each node,
 // when it is first found. `hops` are those whose nodes have rows: all, or all but the last.
 struct SampledSubgraph {
   // Rows of the graph: the seeds as given, then the nodes found in hop 1, in hop 2, ..., each once, in the order in
-  // which they were found.
+  // which they were found; of disjoint sampling each once for a seed.
   std::vector<NodeId> nodes;
+  // Of disjoint sampling [nodes] the seed, by its row, whose subgraph each row is in; no edge leads from one to
+  // another. Else empty.
+  std::vector<uint32_t> owners;
   // [hops + 1] how many of `nodes` there are up to each hop: row_ends[0] seeds, row_ends.back() == nodes.size().
   std::vector<int64_t> row_ends;
   // In-edges of the rows 0..row_ends[hops - 1]-1 as CSR over local rows: sources of row r are
@@ -55,17 +73,21 @@ struct SampledSubgraph {
 
 class NeighborSampler {
  public:
-  // Errors: InvalidArgument with violations "fan_outs", "weighted" (the graph has no weights), "last_hop_apart".
+  // Errors: InvalidArgument with violations "fan_outs", "weighted" (the graph has no weights), "last_hop_apart",
+  // "temporal" (the graph has no timestamps, or the sample is not disjoint), and those of FindDrawConflict.
   static absl::StatusOr<std::unique_ptr<NeighborSampler>> Create(const GraphView& view, NeighborSamplingOptions options,
                                                                  int threads);
   virtual ~NeighborSampler() = default;
 
-  // Samples around `seeds` (distinct rows of the graph) into `out`, reusing its memory. `sample`: which of the job's
-  // samples this is; equal numbers draw equally. with_edge_places: whether out.edge_places is filled. `advisor`, where
-  // given, is asked for the pages of each hop before they are read. Errors: InvalidArgument for a seed that is no row
-  // or stands twice; DataLoss where a touched block is damaged (view's columns tell which).
+  // Samples around `seeds` (rows of the graph, distinct unless it is disjoint) into `out`, reusing its memory.
+  // `sample`: which of the job's samples this is; equal numbers draw equally. with_edge_places: whether out.edge_places
+  // is filled. `advisor`, where given, is asked for the pages of each hop before they are read. times: of temporal
+  // sampling, [seeds] the time that each seed's edges lie before; empty: every edge does. Errors: InvalidArgument for a
+  // seed that is no row or stands twice, and for times that are not [seeds] or not asked for; DataLoss where a touched
+  // block is damaged (view's columns tell which).
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places,
-                              class PageAdvisor* advisor, SampledSubgraph& out) = 0;
+                              class PageAdvisor* advisor, SampledSubgraph& out,
+                              std::span<const int64_t> times = {}) = 0;
 };
 
 }  // namespace permafrost::data

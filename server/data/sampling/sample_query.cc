@@ -45,6 +45,7 @@ absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSam
   uint64_t edges = 0;
   bool ok = true;
   for (auto i = static_cast<size_t>(hops == 0 ? 0 : subgraph.row_ends[hops - 1]); i < subgraph.nodes.size(); ++i) {
+    // Of LABOR the mean; what it comes to is looked at again.
     edges += MaxDrawn(view.in.Of(subgraph.nodes[i], ok).size(), fan_out, options.replace);
   }
   return ok ? absl::StatusOr<uint64_t>(edges) : view.in.offsets.status();
@@ -52,7 +53,8 @@ absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSam
 
 // Hop by hop, so that a sample that is too large is refused before it takes memory: fewer hops draw the same.
 absl::Status SampleSubgraph(const GraphView& view, const NeighborSamplingOptions& options,
-                            std::span<const NodeId> seeds, int threads, SampledSubgraph& subgraph) {
+                            std::span<const NodeId> seeds, std::span<const int64_t> times, int threads,
+                            SampledSubgraph& subgraph) {
   // Checks all options first.
   PF_RETURN_IF_ERROR(NeighborSampler::Create(view, options, threads).status());
   subgraph.nodes.assign(seeds.begin(), seeds.end());
@@ -65,15 +67,17 @@ absl::Status SampleSubgraph(const GraphView& view, const NeighborSamplingOptions
     NeighborSamplingOptions first_hops = options;
     first_hops.fan_outs.resize(hops);
     PF_ASSIGN_OR_RETURN(auto sampler, NeighborSampler::Create(view, first_hops, threads));
-    PF_RETURN_IF_ERROR(sampler->Sample(seeds, 0, true, nullptr, subgraph));
+    PF_RETURN_IF_ERROR(sampler->Sample(seeds, 0, true, nullptr, subgraph, times));
+    if (subgraph.edges() > kMaxSampledEdges) return TooMany("edges", "fewer nodes, hops or neighbours");
   }
   return absl::OkStatus();
 }
 
-absl::Status SampleNeighbors(const GraphView& view, const NeighborSamplingOptions& options, int threads,
-                             SampleAnswer& answer) {
+absl::Status SampleNeighbors(const GraphView& view, const NeighborSamplingOptions& options,
+                             std::optional<int64_t> seed_time, int threads, SampleAnswer& answer) {
   SampledSubgraph subgraph;
-  PF_RETURN_IF_ERROR(SampleSubgraph(view, options, answer.nodes, threads, subgraph));
+  const std::vector<int64_t> times(seed_time ? answer.nodes.size() : 0, seed_time.value_or(0));
+  PF_RETURN_IF_ERROR(SampleSubgraph(view, options, answer.nodes, times, threads, subgraph));
   int64_t before = 0;
   for (const int64_t end : subgraph.row_ends) {
     answer.nodes_of_hop.push_back(end - std::exchange(before, end));
@@ -92,6 +96,11 @@ absl::Status SampleNeighbors(const GraphView& view, const NeighborSamplingOption
         if (!view.in.weights.Touch(place, place + 1)) return view.in.weights.status();
         edge.weight = view.in.weights[place];
       }
+      if (!view.in.timestamps.empty()) {
+        if (!view.in.timestamps.Touch(place, place + 1)) return view.in.timestamps.status();
+        edge.timestamp = view.in.timestamps[place];
+      }
+      if (!subgraph.owners.empty()) edge.seed = subgraph.nodes[subgraph.owners[row]];
       answer.edges.push_back(edge);
     }
   }
@@ -159,6 +168,12 @@ absl::StatusOr<SampleAnswer> Sample(const Graph& graph, const SampleQuery& query
                                   " stands twice; each may stand once"));
     }
   }
+  if (query.seed_time) {
+    const auto* sampling = std::get_if<NeighborSamplingOptions>(&query.kind);
+    if (sampling == nullptr || sampling->temporal == TemporalSampling::kNone) {
+      violations.Add("seed_time", "is given without temporal; accepted: with temporal uniform or last");
+    }
+  }
   PF_RETURN_IF_ERROR(violations.ToStatus());
 
   const auto seed = std::visit([](const auto& kind) { return kind.seed; }, query.kind);
@@ -166,7 +181,7 @@ absl::StatusOr<SampleAnswer> Sample(const Graph& graph, const SampleQuery& query
   answer.nodes = nodes.empty() ? DrawNodes(view.nodes, query.count, seed) : std::move(nodes);
   const auto begin = std::chrono::steady_clock::now();
   if (const auto* sampling = std::get_if<NeighborSamplingOptions>(&query.kind)) {
-    PF_RETURN_IF_ERROR(SampleNeighbors(view, *sampling, threads, answer));
+    PF_RETURN_IF_ERROR(SampleNeighbors(view, *sampling, query.seed_time, threads, answer));
   } else {
     PF_RETURN_IF_ERROR(SampleWalks(view, std::get<WalkOptions>(query.kind), threads, answer));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -20,6 +21,8 @@ struct SampleQuery {
   std::vector<NodeId> nodes;
   std::vector<std::string> names;
   int64_t count = 5;  // 1..10,000
+  // Of temporal sampling: only edges with a timestamp below it are drawn; nullopt: all may be.
+  std::optional<int64_t> seed_time;
   // What to draw around them.
   std::variant<NeighborSamplingOptions, WalkOptions> kind;
 };
@@ -31,6 +34,8 @@ struct SampleAnswer {
     NodeId source = 0, target = 0;
     int64_t hop = 0;  // from 1
     float weight = 1;
+    int64_t timestamp = 0;  // of a graph that has them
+    NodeId seed = 0;        // of disjoint sampling, in whose subgraph it is
   };
   std::vector<int64_t> nodes_of_hop;  // [hops + 1] nodes first found in each
   std::vector<Edge> edges;

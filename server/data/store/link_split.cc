@@ -1,6 +1,8 @@
 #include "data/store/link_split.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <limits>
 #include <utility>
 
@@ -18,6 +20,13 @@ constexpr uint64_t kMaxLinks = std::numeric_limits<uint32_t>::max();
 // Draws of a pair, the same for both directions.
 SplitMix64 DrawsOf(uint64_t seed, NodeId a, NodeId b) {
   return {seed, uint64_t{std::min(a, b)} << 32 | std::max(a, b)};
+}
+
+// Of a symmetric graph: whether this one of an edge and its inverse is their link.
+bool IsLinkOfPair(const LinkSplitOptions& options, NodeId source, NodeId target) {
+  SplitMix64 draws = DrawsOf(options.seed, source, target);
+  draws.Next();
+  return (draws.Next() & 1) == (source < target ? 1U : 0U);
 }
 
 // The edges that are left, as columns.
@@ -47,19 +56,17 @@ class MessageGraph final : public Graph {
                 .timestamps = ColumnOf(edges_.timestamps),
                 .edge_ids = {}};
     view_.out = summary_.symmetric ? view_.in : Adjacency();
-    view_.edge_features = {};
-    view_.num_targets = 0;
-    view_.labels = {};
-    view_.splits = {};
     summary_.edges = static_cast<int64_t>(view_.edges);
     summary_.self_loops = edges_.self_loops;
     summary_.isolated_nodes = edges_.isolated_nodes;
     summary_.max_degree = edges_.max_degree;
-    summary_.edge_features = {};
-    summary_.num_targets = summary_.num_missing_labels = 0;
-    summary_.split_nodes = {};
+    DropAllButEdges();
   }
-
+  // With all edges of the graph.
+  explicit MessageGraph(std::shared_ptr<const Graph> graph)
+      : graph_(std::move(graph)), summary_(graph_->summary()), view_(graph_->view()) {
+    DropAllButEdges();
+  }
   const GraphSummary& summary() const override { return summary_; }
   const GraphView& view() const override { return view_; }
   const NodeNames& names() const override { return graph_->names(); }
@@ -71,6 +78,15 @@ class MessageGraph final : public Graph {
   std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
 
  private:
+  void DropAllButEdges() {
+    view_.edge_features = {};
+    view_.num_targets = 0;
+    view_.labels = {};
+    view_.splits = {};
+    summary_.edge_features = {};
+    summary_.num_targets = summary_.num_missing_labels = 0;
+    summary_.split_nodes = {};
+  }
   template <class T>
   static Column<T> ColumnOf(const std::vector<T>& values) {
     return Column<T>(std::span<const T>(values));
@@ -104,15 +120,54 @@ absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bo
     }
     const bool parallel = e > extent.begin && in.neighbors[e - 1] == source;
     if (source == target || parallel) continue;
-    if (symmetric) {
-      SplitMix64 draws = DrawsOf(options.seed, source, target);
-      draws.Next();
-      if ((draws.Next() & 1) != (source < target ? 1U : 0U)) continue;
-    }
+    if (symmetric && !IsLinkOfPair(options, source, target)) continue;
     links[static_cast<size_t>(split)].push_back({source, target});
   }
   left.EndRow();
   return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const LinkSplit& split) {
+  for (const auto& links : split.links) {
+    if (links.size() < kMaxLinks) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the graph has ", links.size(), " links of one split; at most ", kMaxLinks - 1, " are accepted"));
+  }
+  return absl::OkStatus();
+}
+
+// Calls take(link, time) for each link of a graph with timestamps, in the order of targets, then places.
+template <class Take>
+absl::Status ForEachTimedLink(const Graph& graph, const LinkSplitOptions& options,
+                              const std::function<bool()>& keep_going, const Take& take) {
+  const Adjacency& in = graph.view().in;
+  const bool symmetric = graph.summary().symmetric;
+  for (uint64_t node = 0; node < graph.view().nodes; ++node) {
+    if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
+    bool ok = true;
+    const auto target = static_cast<NodeId>(node);
+    const Adjacency::Extent extent = in.Of(target, ok);
+    if (!ok) return in.offsets.status();
+    if (!in.neighbors.Touch(extent.begin, extent.end)) return in.neighbors.status();
+    if (!in.timestamps.Touch(extent.begin, extent.end)) return in.timestamps.status();
+    for (uint64_t e = extent.begin; e < extent.end; ++e) {
+      const NodeId source = in.neighbors[e];
+      if (source == target || (symmetric && !IsLinkOfPair(options, source, target))) continue;
+      take(Link{source, target}, in.timestamps[e]);
+    }
+  }
+  return graph.CheckIntact();
+}
+
+// The time that all but the last `part` of the links are no later than, of rising or any order; the links' own order is
+// lost. The greatest number where there are none.
+int64_t TimeBefore(std::vector<int64_t>& times, double part) {
+  const auto count = static_cast<double>(times.size());
+  const auto first = static_cast<size_t>(count - std::round(count * part));
+  if (first == 0) return std::numeric_limits<int64_t>::min();
+  const auto at = times.begin() + static_cast<std::ptrdiff_t>(first - 1);
+  std::ranges::nth_element(times, at);
+  return *at;
 }
 
 }  // namespace
@@ -137,13 +192,37 @@ absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const L
         SplitRow(view, options, graph->summary().symmetric, static_cast<NodeId>(node), left, split.links));
   }
   PF_RETURN_IF_ERROR(graph->CheckIntact());
-  for (const auto& links : split.links) {
-    if (links.size() < kMaxLinks) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("the graph has ", links.size(), " links of one split; at most ", kMaxLinks - 1, " are accepted"));
-  }
+  PF_RETURN_IF_ERROR(CheckCounts(split));
   split.messages = std::make_shared<MessageGraph>(std::move(graph), std::move(left));
   return split;
+}
+
+absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+                                           const std::function<bool()>& keep_going) {
+  if (graph->view().in.timestamps.size() != graph->view().in.neighbors.size()) {
+    return absl::InvalidArgumentError("the graph's edges have no timestamps to divide its links by");
+  }
+  std::vector<int64_t> all;
+  PF_RETURN_IF_ERROR(
+      ForEachTimedLink(*graph, options, keep_going, [&](const Link&, int64_t time) { all.push_back(time); }));
+  const int64_t last_valid = TimeBefore(all, options.test_part);
+  const int64_t last_train = TimeBefore(all, options.test_part + options.valid_part);
+  all = {};
+  LinkSplit split;
+  PF_RETURN_IF_ERROR(ForEachTimedLink(*graph, options, keep_going, [&](const Link& link, int64_t time) {
+    const Split of = time <= last_train ? Split::kTrain : time <= last_valid ? Split::kValid : Split::kTest;
+    split.links[static_cast<size_t>(of)].push_back(link);
+    split.times[static_cast<size_t>(of)].push_back(time);
+  }));
+  PF_RETURN_IF_ERROR(CheckCounts(split));
+  split.messages = std::make_shared<MessageGraph>(std::move(graph));
+  return split;
+}
+
+uint64_t TimedLinkSplitBytes(const GraphSummary& graph) {
+  const auto links = static_cast<uint64_t>(graph.symmetric ? graph.edges / 2 : graph.edges);
+  // Both vectors may be twice as large as what they hold while they grow.
+  return 2 * links * (sizeof(Link) + sizeof(int64_t));
 }
 
 uint64_t LinkSplitBytes(const GraphSummary& graph) {

@@ -33,6 +33,8 @@ struct LinkSplit {
   // By Split, in the order of targets, then sources. Of a symmetric graph an edge and its inverse are one link, in a
   // direction that the seed decides; parallel edges are one too, and self-loops none.
   std::array<std::vector<Link>, 3> links;
+  // Of links divided by time, [links] the timestamp of each; else empty.
+  std::array<std::vector<int64_t>, 3> times;
 };
 
 // Which split the edges between two nodes are of, whatever their direction. Stateless: it depends on the pair and the
@@ -44,8 +46,16 @@ Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b);
 absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going);
 
+// Divides the links by their timestamps: the earliest train, those after them validate, the latest test. Links of one
+// time are of one split, so that validation and test may be smaller than asked. `messages` has every edge, since who
+// sees it is decided edge by edge (NeighborSamplingOptions::temporal). Parallel edges are links of their own. Errors:
+// those of SplitLinks; InvalidArgument where the graph has no timestamps.
+absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+                                           const std::function<bool()>& keep_going);
+
 // Bytes that the split of a graph takes in memory.
 uint64_t LinkSplitBytes(const GraphSummary& graph);
+uint64_t TimedLinkSplitBytes(const GraphSummary& graph);
 
 // Whether the graph has an edge from `source` to `target`, both below its number of nodes. `ok` becomes false where a
 // touched block is damaged.

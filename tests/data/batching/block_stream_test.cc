@@ -31,8 +31,8 @@ class EmptyGraph final : public Graph {
 class FakeBatcher final : public BlockBatcher {
  public:
   const Graph& graph() const override { return graph_; }
-  absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor* advisor,
-                      SampledSubgraph& out) override {
+  absl::Status Sample(std::span<const NodeId> seeds, uint64_t stream, PageAdvisor* advisor, SampledSubgraph& out,
+                      std::span<const int64_t> /*times*/) override {
     ++sampled;
     if (advisor != nullptr) {
       ++asked;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "base/status.h"
 #include "data/memory_graph.h"
@@ -28,6 +29,34 @@ TEST(SampleQuery, EdgesInRowsOfTheGraph) {
   using Edge = std::array<double, 4>;
   EXPECT_THAT(edges, ElementsAre(Edge{0, 2, 1, 2}, Edge{1, 2, 1, 0.5}, Edge{0, 1, 2, 3}));
   EXPECT_GE(answer->seconds, 0);
+}
+
+TEST(SampleQuery, EdgesBeforeATimeEachInTheSubgraphOfItsSeed) {
+  // In-edges of 2: from 0 at 10, from 1 at 20; of 1: from 0 at 5.
+  MemoryGraph graph(3, {{0, 1}, {0, 2}, {1, 2}});
+  const std::vector<int64_t> times{5, 10, 20};
+  graph.view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
+  SampleQuery query{.nodes = {2, 1},
+                    .seed_time = 20,
+                    .kind = Sampling{.fan_outs = {5, 5}, .disjoint = true, .temporal = TemporalSampling::kUniform}};
+  const auto answer = Sample(graph, query, 1);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  using Edge = std::tuple<NodeId, NodeId, int64_t, NodeId>;  // source, target, time, seed
+  const auto edges_of = [](const SampleAnswer& of) {
+    std::vector<Edge> edges;
+    edges.reserve(of.edges.size());
+    for (const auto& e : of.edges) edges.emplace_back(e.source, e.target, e.timestamp, e.seed);
+    return edges;
+  };
+  EXPECT_THAT(edges_of(*answer), ElementsAre(Edge{0, 2, 10, 2}, Edge{0, 1, 5, 1}));
+  query.seed_time.reset();
+  EXPECT_THAT(edges_of(*Sample(graph, query, 1)),
+              ElementsAre(Edge{0, 2, 10, 2}, Edge{1, 2, 20, 2}, Edge{0, 1, 5, 1}, Edge{0, 1, 5, 2}));
+  query.kind = Sampling{.fan_outs = {5}};
+  query.seed_time = 3;
+  EXPECT_THAT(Sample(graph, query, 1).status().message(), HasSubstr("seed_time: is given without temporal"));
+  query.kind = WalkOptions{.length = 3};
+  EXPECT_THAT(Sample(graph, query, 1).status().message(), HasSubstr("seed_time: is given without temporal"));
 }
 
 TEST(SampleQuery, NodesAreDrawnBySeedWhereNoneAreGiven) {

@@ -42,6 +42,54 @@ std::shared_ptr<MemoryGraph> SymmetricGraph() {
   return graph;
 }
 
+// Edges and their inverses have equal times.
+TEST(LinkSplitByTime, TheLatestTestAndEveryEdgeStaysInTheMessages) {
+  const auto graph = SymmetricGraph();
+  const GraphView& view = graph->view();
+  std::vector<int64_t> times;
+  times.reserve(view.in.neighbors.size());
+  for (NodeId target = 0; target < view.nodes; ++target) {
+    for (uint64_t e = view.in.offsets[target]; e < view.in.offsets[target + 1]; ++e) {
+      times.push_back(static_cast<int64_t>(view.in.neighbors[e]) * target % 97);
+    }
+  }
+  graph->view().in.timestamps = Column<int64_t>(std::span<const int64_t>(times));
+  const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
+  const auto split = SplitLinksByTime(graph, options, GoOn);
+  ASSERT_TRUE(split.ok()) << split.status();
+  EXPECT_EQ(EdgesOf(split->messages->view()), EdgesOf(view));
+  EXPECT_EQ(split->messages->view().num_targets, 0);
+  std::multiset<Pair> links;
+  for (size_t s = 0; s < 3; ++s) {
+    ASSERT_EQ(split->links[s].size(), split->times[s].size());
+    ASSERT_FALSE(split->links[s].empty());
+    for (size_t i = 0; i < split->links[s].size(); ++i) {
+      const Link& link = split->links[s][i];
+      ASSERT_EQ(split->times[s][i], int64_t{link.source} * link.target % 97);
+      links.insert(Unordered(link.source, link.target));
+    }
+  }
+  std::multiset<Pair> want;
+  for (const auto& [source, target] : EdgesOf(view)) {
+    if (source < target) want.emplace(source, target);
+  }
+  EXPECT_EQ(links, want) << "each edge and its inverse once, parallel ones too";
+  const auto [train_least, train_most] = std::ranges::minmax(split->times[0]);
+  const auto [valid_least, valid_most] = std::ranges::minmax(split->times[1]);
+  EXPECT_LT(train_most, valid_least) << "links of one time are of one split";
+  EXPECT_LT(valid_most, std::ranges::min(split->times[2]));
+  EXPECT_LE(train_least, train_most);
+  const auto all = static_cast<double>(want.size());
+  EXPECT_NEAR(static_cast<double>(split->links[2].size()) / all, 0.3, 0.03);
+  EXPECT_NEAR(static_cast<double>(split->links[1].size()) / all, 0.2, 0.03);
+  EXPECT_GE(static_cast<double>(split->links[0].size()) / all, 0.5);
+
+  const auto again = SplitLinksByTime(graph, options, GoOn);
+  EXPECT_EQ(again->links, split->links);
+  EXPECT_TRUE(absl::IsCancelled(SplitLinksByTime(graph, options, [] { return false; }).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(SplitLinksByTime(SymmetricGraph(), options, GoOn).status())) << "no timestamps";
+}
+
 TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
   const auto graph = SymmetricGraph();
   const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
