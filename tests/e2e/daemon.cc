@@ -36,7 +36,7 @@ Daemon::Daemon(const std::filesystem::path& state_dir, const std::filesystem::pa
   process_ = std::make_unique<Process>(argv, state_dir.string() + ".stderr");
   const std::string line = process_->ReadLine(absl::Seconds(60));
   std::smatch found;
-  if (!std::regex_search(line, found, std::regex("ready: grpc ([^ ,]+), metrics http://([^/]+)/metrics"))) {
+  if (!std::regex_search(line, found, std::regex("ready: grpc ([^ ,]+), metrics https?://([^/]+)/metrics"))) {
     ADD_FAILURE() << "no ready line but: " << line;
     return;
   }
