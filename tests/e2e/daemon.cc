@@ -122,6 +122,14 @@ int Daemon::Stop() {
   return process_->Wait(absl::Seconds(60));
 }
 
+void CopyState(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::filesystem::create_directory(to);
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    if (entry.is_socket()) continue;
+    std::filesystem::copy(entry.path(), to / entry.path().filename(), std::filesystem::copy_options::recursive);
+  }
+}
+
 void KillAndRestart(std::unique_ptr<Daemon>& daemon, const std::filesystem::path& state_dir,
                     const std::filesystem::path& import_root, const std::vector<std::string>& more_flags) {
   daemon->process().Signal(SIGKILL);
