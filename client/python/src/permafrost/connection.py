@@ -44,8 +44,8 @@ def find_credentials(
     client_key: _Path = None,
 ) -> Credentials:
     """Each from its argument, else from PERMAFROST_TOKEN, PERMAFROST_TOKEN_FILE, PERMAFROST_TLS, PERMAFROST_CA_CERT,
-    PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY. InputError: a file that cannot be read, a certificate without its key,
-    a token that would travel in plain text."""
+    PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY. InputError: a file that cannot be read, a certificate without its
+    key, a token that would travel in plain text."""
 
     def content(name: str, path: _Path) -> bytes | None:
         path = path or os.environ.get(f"PERMAFROST_{name.upper()}") or None
