@@ -85,12 +85,13 @@ std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const
   if (!info.auth().empty()) fields.push_back({"callers", AuthText(info)});
   if (!info.socket_path().empty()) fields.push_back({"socket", OneLine(info.socket_path())});
   AddDevice(info.device_state(), fields);
-  const std::vector<Field> rest = {{"started", WhenText(info.start_time(), time)},
-                                   {"process", absl::StrCat(info.process_id())},
-                                   {"state dir", info.state_dir()},
-                                   {"import roots", absl::StrJoin(info.import_roots(), ", ")},
-                                   {"jobs", JobsText(info)},
-                                   {"datasets", absl::StrCat(info.datasets())}};
+  const std::vector<Field> rest = {
+      {"started", WhenText(info.start_time(), time)},
+      {"process", absl::StrCat(info.process_id())},
+      {"state dir", info.state_dir()},
+      {"import roots", info.import_roots().empty() ? "none" : absl::StrJoin(info.import_roots(), ", ")},
+      {"jobs", JobsText(info)},
+      {"datasets", absl::StrCat(info.datasets())}};
   fields.insert(fields.end(), rest.begin(), rest.end());
   return RenderFields(fields, style);
 }

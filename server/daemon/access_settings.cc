@@ -130,7 +130,17 @@ absl::Status CheckAccess(Options& options, const WhereOf& where) {
     options.auth = reachable && (tls || !options.insecure) ? access::Auth::kToken : access::Auth::kNone;
   }
   for (const auto& [name, address] : {std::pair("listen", options.listen), std::pair("metrics", options.metrics)}) {
-    if (!IsReachable(address)) continue;
+    if (!IsReachable(address)) {
+      // gRPC takes connections that carry a token in plain text by these only.
+      const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+      const bool usual =
+          parsed.ok() && (parsed->host == "localhost" || parsed->host == "127.0.0.1" || parsed->host == "::1");
+      if (!tls && !usual && options.auth == access::Auth::kToken) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            where(name), " \"", address, "\" under --auth token without TLS: accepted: localhost, 127.0.0.1, [::1]"));
+      }
+      continue;
+    }
     const std::string what = absl::StrCat(where(name), " \"", address, "\" can be reached from other machines");
     if (!tls && asked == access::Auth::kToken) {
       return absl::InvalidArgumentError(absl::StrCat(

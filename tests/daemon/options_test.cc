@@ -304,6 +304,7 @@ TEST(ParseOptions, RefusesInOneLine) {
        {"--listen", "0.0.0.0:1", "--auth", "none", "--tls-cert", "c", "--tls-key", "k"},
        {},
        {"--auth is none", "--insecure"}},
+      {"an address that gRPC takes no tokens by", {"--listen", "127.9.9.9:1", "--auth", "token"}, {}, {"127.0.0.1"}},
       {"an empty socket", {"--socket", ""}, {}, {"--socket \"\"", "auto, off, or a file"}},
       {"no such file", {"--config", "/no/such.toml"}, {}, {"--config \"/no/such.toml\"", "a file"}},
       {"a directory", {"--config", "/"}, {}, {"--config \"/\"", "a file"}},
