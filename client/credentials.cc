@@ -45,7 +45,7 @@ absl::StatusOr<std::string> ContentOf(const NamedFile& file) {
   return absl::InvalidArgumentError(absl::StrCat(file.by, ": ", content.status().message()));
 }
 
-absl::StatusOr<std::string> TokenOf(std::string text, const std::string& from) {
+absl::StatusOr<std::string> TokenOf(const std::string& text, const std::string& from) {
   std::string token(absl::StripAsciiWhitespace(text));
   // Nothing of it is repeated.
   if (token.empty() || !std::ranges::all_of(token, [](unsigned char c) { return absl::ascii_isgraph(c); })) {
@@ -97,8 +97,8 @@ absl::StatusOr<Credentials> ReadCredentials(const CredentialFiles& flags, const 
   } else if (const NamedFile file =
                  FirstOf(flags.token_file, "--token-file", "PERMAFROST_TOKEN_FILE", context.token_file);
              !file.path.empty()) {
-    PF_ASSIGN_OR_RETURN(std::string text, ContentOf(file));
-    PF_ASSIGN_OR_RETURN(credentials.token, TokenOf(std::move(text), absl::StrCat(file.by, " ", file.path)));
+    PF_ASSIGN_OR_RETURN(const std::string text, ContentOf(file));
+    PF_ASSIGN_OR_RETURN(credentials.token, TokenOf(text, absl::StrCat(file.by, " ", file.path)));
   }
   const NamedFile ca = FirstOf(flags.ca_cert, "--ca-cert", "PERMAFROST_CA_CERT", context.ca_cert);
   const NamedFile cert = FirstOf(flags.client_cert, "--client-cert", "PERMAFROST_CLIENT_CERT", context.client_cert);

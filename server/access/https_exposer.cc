@@ -114,8 +114,8 @@ class HttpsExposer final : public telemetry::Exposer {
     closing_ = true;
     thread_.join();
     const absl::MutexLock lock(&mu_);
-    mu_.Await(absl::Condition(
-        +[](int* open) { return *open == 0; }, &open_));
+    const auto none_open = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return open_ == 0; };
+    mu_.Await(absl::Condition(&none_open));
   }
 
   const std::string& address() const override { return address_; }
