@@ -6,10 +6,12 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/contexts.h"
+#include "client/credentials.h"
 #include "client/failure.h"
 
 namespace permafrost::client {
@@ -47,12 +49,26 @@ int ReportUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
 void AddGlobalOptions(CLI::App& app, GlobalOptions& options) {
   // Global options may stand after the command, too.
   app.fallthrough();
-  CLI::Option* server = app.add_option("--server", options.server,
-                                       "Address of the server (also: the environment variable PERMAFROST_SERVER)");
+  CLI::Option* server =
+      app.add_option("--server", options.server,
+                     "Address of the server, or unix:PATH (also: the environment variable PERMAFROST_SERVER)");
   server->type_name("HOST:PORT")->capture_default_str();
   app.add_option("--context", options.context, "A server by its name (see: permafrost context)")
       ->type_name("NAME")
       ->excludes(server);
+  CredentialFiles& files = options.credential_files;
+  app.add_option("--token-file", files.token_file,
+                 "File that holds a token (also: PERMAFROST_TOKEN_FILE, and PERMAFROST_TOKEN for the token itself)")
+      ->type_name("FILE");
+  app.add_option("--ca-cert", files.ca_cert,
+                 "Speak TLS; who signed the server's certificate, in PEM (also: PERMAFROST_CA_CERT)")
+      ->type_name("FILE");
+  app.add_option("--client-cert", files.client_cert,
+                 "Speak TLS; the client's own certificate, in PEM (also: PERMAFROST_CLIENT_CERT)")
+      ->type_name("FILE");
+  app.add_option("--client-key", files.client_key, "Its key, in PEM (also: PERMAFROST_CLIENT_KEY)")->type_name("FILE");
+  app.add_flag("--tls", files.tls,
+               "Speak TLS with a server that a public authority vouches for (also: PERMAFROST_TLS)");
   app.add_option("--output", options.output, "table, or json: protobuf's JSON mapping, one object a line")
       ->check(OneOf({"table", "json"}))
       ->type_name("table|json")
@@ -79,7 +95,7 @@ bool FindServer(const CLI::App& app, GlobalOptions& options, std::string& why) {
   if (!contexts.ok()) contexts = Contexts();
   const absl::StatusOr<std::string> implied = ResolveServer(wish, *contexts, kDefaultServer);
   options.implied_server = implied.ok() ? *implied : "";
-  if (named) return true;
+  if (named) wish.server = options.server;
   wish.context = options.context;
   const absl::StatusOr<std::string> server = ResolveServer(wish, *contexts, kDefaultServer);
   if (!server.ok()) {
@@ -87,12 +103,21 @@ bool FindServer(const CLI::App& app, GlobalOptions& options, std::string& why) {
     return false;
   }
   options.server = *server;
+  absl::StatusOr<Credentials> credentials =
+      ReadCredentials(options.credential_files, ResolveCredentials(wish, *contexts), options.server);
+  if (!credentials.ok()) {
+    why = std::string(credentials.status().message());
+    return false;
+  }
+  options.credentials = *std::move(credentials);
   return true;
 }
 
 }  // namespace
 
 int Main(int argc, char** argv) {
+  // gRPC prints what it thinks of a certificate; the program says it in a line. Whoever sets it may read it.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app(kDescription, "permafrost");
   app.footer(kExitCodeHelp);
   app.require_subcommand(1);

@@ -38,6 +38,9 @@ void AddJobWait(CLI::App& job, Command& chosen);
 void AddJobCompare(CLI::App& job, Command& chosen);
 void AddJobReport(CLI::App& job, Command& chosen);
 
+// A part of `server`.
+void AddTokenCommands(CLI::App& server, Command& chosen);
+
 // Parts of `dataset`, each in its own file.
 void AddDatasetImport(CLI::App& dataset, Command& chosen);
 void AddDatasetVerify(CLI::App& dataset, Command& chosen);

@@ -1,4 +1,5 @@
 // `permafrost context`: no server is spoken to.
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -58,6 +59,7 @@ std::string UnknownContext(const std::string& name) { return absl::StrCat("'", O
 struct ContextFlags {
   std::string name, server;
   bool use = false;
+  CredentialFiles files;  // of the global flags
 };
 
 std::string SetContext(const ContextFlags& flags, Contexts& contexts) {
@@ -67,9 +69,11 @@ std::string SetContext(const ContextFlags& flags, Contexts& contexts) {
   }
   const size_t colon = flags.server.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == flags.server.size()) {
-    return absl::StrCat("'", OneLine(flags.server), "' is no address; accepted: HOST:PORT");
+    return absl::StrCat("'", OneLine(flags.server), "' is no address; accepted: HOST:PORT, unix:PATH");
   }
   contexts.servers[flags.name] = flags.server;
+  contexts.credentials.erase(flags.name);
+  if (flags.files != CredentialFiles()) contexts.credentials[flags.name] = flags.files;
   if (flags.use || contexts.servers.size() == 1) contexts.current = flags.name;
   return "";
 }
@@ -82,8 +86,17 @@ std::string UseContext(const ContextFlags& flags, Contexts& contexts) {
 
 std::string RemoveContext(const ContextFlags& flags, Contexts& contexts) {
   if (contexts.servers.erase(flags.name) == 0) return UnknownContext(flags.name);
+  contexts.credentials.erase(flags.name);
   if (contexts.current == flags.name) contexts.current.clear();
   return "";
+}
+
+// The context is used from other directories too.
+CredentialFiles WholePaths(CredentialFiles files) {
+  for (std::string* path : {&files.token_file, &files.ca_cert, &files.client_cert, &files.client_key}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
+  }
+  return files;
 }
 
 using ContextChange = std::string (*)(const ContextFlags&, Contexts&);
@@ -94,6 +107,7 @@ CLI::App* AddChange(CLI::App& group, const char* name, const char* help, Context
   command->add_option("NAME", flags->name, "The context")->type_name("")->required();
   command->callback([flags, change, &chosen] {
     chosen = [flags, change](Session& session) {
+      flags->files = WholePaths(session.options().credential_files);
       return ChangeContexts(session, [&](Contexts& contexts) { return change(*flags, contexts); });
     };
   });
@@ -107,9 +121,11 @@ void AddContextCommands(CLI::App& app, Command& chosen) {
                         ->require_subcommand(1);
   group->add_subcommand("list", "The contexts; * is the current one")->callback([&chosen] { chosen = ListContexts; });
   const auto flags = std::make_shared<ContextFlags>();
-  CLI::App* set =
-      AddChange(*group, "set", "Name a server, or give a name another one; the first context is the current one",
-                SetContext, flags, chosen);
+  CLI::App* set = AddChange(
+      *group, "set",
+      "Name a server, or give a name another one, with the --token-file and certificates that are given here; "
+      "the first context is the current one",
+      SetContext, flags, chosen);
   set->add_option("HOST:PORT", flags->server, "The server's address")->type_name("")->required();
   set->add_flag("--use", flags->use, "Make it the current one");
   AddChange(*group, "use", "Make a context the current one", UseContext, flags, chosen);

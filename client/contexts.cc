@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -16,6 +17,13 @@ namespace permafrost::client {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::pair<const char*, std::string CredentialFiles::*> kFileKeys[] = {
+    {"token_file", &CredentialFiles::token_file},
+    {"ca_cert", &CredentialFiles::ca_cert},
+    {"client_cert", &CredentialFiles::client_cert},
+    {"client_key", &CredentialFiles::client_key},
+};
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -64,6 +72,17 @@ absl::StatusOr<Contexts> ReadContexts(const std::string& path) {
           absl::StrCat(path, ": contexts: ", name, R"(: accepted: "NAME": {"server": "HOST:PORT"})"));
     }
     contexts.servers[name] = *server;
+    CredentialFiles files;
+    for (const auto& [key, member] : kFileKeys) {
+      const auto file = context.find(key);
+      if (file == context.end()) continue;
+      if (!file->is_string()) {
+        return absl::InvalidArgumentError(absl::StrCat(path, ": contexts: ", name, ": ", key, ": is no path"));
+      }
+      files.*member = *file;
+    }
+    files.tls = context.value("tls", json(false)) == json(true);
+    if (files != CredentialFiles()) contexts.credentials[name] = std::move(files);
   }
   const auto current = config.find("current_context");
   if (current != config.end() && !current->is_string()) {
@@ -79,7 +98,15 @@ absl::Status WriteContexts(const std::string& path, const Contexts& contexts) {
   }
   PF_ASSIGN_OR_RETURN(json config, ReadConfig(path));
   config["contexts"] = json::object();
-  for (const auto& [name, server] : contexts.servers) config["contexts"][name] = {{"server", server}};
+  for (const auto& [name, server] : contexts.servers) {
+    json& context = config["contexts"][name] = {{"server", server}};
+    const auto files = contexts.credentials.find(name);
+    if (files == contexts.credentials.end()) continue;
+    for (const auto& [key, member] : kFileKeys) {
+      if (!(files->second.*member).empty()) context[key] = files->second.*member;
+    }
+    if (files->second.tls) context["tls"] = true;
+  }
   config["current_context"] = contexts.current;
   PF_RETURN_IF_ERROR(CreateDirectories(std::filesystem::path(path).parent_path()));
   return WriteFileAtomic(path, absl::StrCat(config.dump(2, ' ', false, json::error_handler_t::replace), "\n"));
@@ -103,6 +130,12 @@ absl::StatusOr<std::string> ResolveServer(const ServerWish& wish, const Contexts
                                                    name, "' is no context; ", KnownContexts(contexts)));
   }
   return context->second;
+}
+
+CredentialFiles ResolveCredentials(const ServerWish& wish, const Contexts& contexts) {
+  if (!wish.server.empty() || (wish.context.empty() && !wish.environment.empty())) return {};
+  const auto found = contexts.credentials.find(wish.context.empty() ? contexts.current : wish.context);
+  return found == contexts.credentials.end() ? CredentialFiles() : found->second;
 }
 
 }  // namespace permafrost::client

@@ -7,12 +7,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/credentials.h"
 
 namespace permafrost::client {
 
 struct Contexts {
   std::map<std::string, std::string> servers;  // HOST:PORT by name
   std::string current;                         // empty: none
+  // By name, of those that name any file. Paths only: a token itself stands in no context.
+  std::map<std::string, CredentialFiles> credentials;
 };
 
 // $XDG_CONFIG_HOME/permafrost/config.json, below $HOME/.config without that variable; empty where neither is set.
@@ -34,5 +37,7 @@ struct ServerWish {
 // InvalidArgument for a context that there is not.
 absl::StatusOr<std::string> ResolveServer(const ServerWish& wish, const Contexts& contexts,
                                           const std::string& otherwise);
+// The files of the context that ResolveServer takes; none where it takes none.
+CredentialFiles ResolveCredentials(const ServerWish& wish, const Contexts& contexts);
 
 }  // namespace permafrost::client

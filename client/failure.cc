@@ -44,7 +44,7 @@ Failure Local(ExitCode exit, std::string_view code, std::string_view message) {
 }  // namespace
 
 Failure RpcFailure(const grpc::Status& status, const CallContext& call) {
-  if (!call.connected) return UnreachableFailure(call.address);
+  if (!call.connected) return UnreachableFailure(call.address, call.tls);
   // Only the server attaches details: without them a code of the transport is the transport's.
   const bool answered = !status.error_details().empty();
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !answered) {
@@ -61,7 +61,13 @@ Failure RpcFailure(const grpc::Status& status, const CallContext& call) {
   return failure;
 }
 
-Failure UnreachableFailure(std::string_view address) {
+Failure UnreachableFailure(std::string_view address, bool tls) {
+  if (tls) {
+    return Local(ExitCode::kUnreachable, "UNREACHABLE",
+                 absl::StrCat("no server at ", AbslView(address),
+                              " that speaks TLS with a valid certificate of this name that --ca-cert vouches for, and "
+                              "takes the client's (start permafrostd with --tls-cert, or see its certificate's date)"));
+  }
   return Local(
       ExitCode::kUnreachable, "UNREACHABLE",
       absl::StrCat("no server at ", AbslView(address),

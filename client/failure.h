@@ -36,10 +36,12 @@ struct CallContext {
   bool connected = true;
   // Time that the call had.
   absl::Duration timeout;
+  bool tls = false;
 };
 
 Failure RpcFailure(const grpc::Status& status, const CallContext& call);
-Failure UnreachableFailure(std::string_view address);
+// `tls`: it was spoken to in TLS, where a certificate may be what is wrong.
+Failure UnreachableFailure(std::string_view address, bool tls = false);
 Failure UsageFailure(std::string_view message);
 Failure LocalFileFailure(std::string_view message);
 // What was watched ended FAILED or CANCELLED.

@@ -16,6 +16,11 @@ std::string JobsText(const v1::ServerInfo& info) {
   return text;
 }
 
+// "by token, over TLS".
+std::string AuthText(const v1::ServerInfo& info) {
+  return absl::StrCat(info.auth() == "token" ? "by token" : "anyone, as an admin", info.tls() ? ", over TLS" : "");
+}
+
 // "5.34 MB allocated, 240 MB resident".
 std::string MemoryText(const v1::DeviceMemory& memory) {
   std::vector<std::string> parts;
@@ -77,13 +82,16 @@ std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const
       {"version", absl::StrCat(info.version(), commit)},
       {"libtorch", info.torch_version()},
       {"device", absl::StrCat(info.device(), ", ", info.threads(), info.threads() == 1 ? " thread" : " threads")}};
+  if (!info.auth().empty()) fields.push_back({"callers", AuthText(info)});
+  if (!info.socket_path().empty()) fields.push_back({"socket", OneLine(info.socket_path())});
   AddDevice(info.device_state(), fields);
-  const std::vector<Field> rest = {{"started", WhenText(info.start_time(), time)},
-                                   {"process", absl::StrCat(info.process_id())},
-                                   {"state dir", info.state_dir()},
-                                   {"import roots", absl::StrJoin(info.import_roots(), ", ")},
-                                   {"jobs", JobsText(info)},
-                                   {"datasets", absl::StrCat(info.datasets())}};
+  const std::vector<Field> rest = {
+      {"started", WhenText(info.start_time(), time)},
+      {"process", absl::StrCat(info.process_id())},
+      {"state dir", info.state_dir()},
+      {"import roots", info.import_roots().empty() ? "none" : absl::StrJoin(info.import_roots(), ", ")},
+      {"jobs", JobsText(info)},
+      {"datasets", absl::StrCat(info.datasets())}};
   fields.insert(fields.end(), rest.begin(), rest.end());
   return RenderFields(fields, style);
 }

@@ -6,8 +6,7 @@
 #include "base/monotonic.h"
 #include "base/string_view.h"
 #include "client/json_output.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
 #include "grpcpp/support/time.h"
 
 namespace permafrost::client {
@@ -32,7 +31,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const GlobalOptions& options) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   // How long an attempt to connect may take; streams have no other limit.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(options.timeout())));
-  return grpc::CreateCustomChannel(options.server, grpc::InsecureChannelCredentials(), arguments);
+  return MakeChannelTo(options.server, options.credentials, arguments);
 }
 
 }  // namespace
@@ -69,7 +68,7 @@ grpc::Status Session::Unary(absl::Duration timeout, const std::function<grpc::St
 
 ExitCode Session::Fail(const grpc::Status& status) {
   if (interrupt_.requested()) return Interrupted("");
-  return Fail(RpcFailure(status, {options_.server, ever_connected_, options_.timeout()}));
+  return Fail(RpcFailure(status, {options_.server, ever_connected_, options_.timeout(), options_.credentials.tls}));
 }
 
 ExitCode Session::Fail(const Failure& failure) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "client/credentials.h"
 #include "client/exit_code.h"
 #include "client/failure.h"
 #include "client/interrupt.h"
@@ -26,6 +27,9 @@ struct GlobalOptions {
   std::string context;
   // The server that is meant where no flag names one.
   std::string implied_server = kDefaultServer;
+  // As the flags name them, and what is in them and in what the environment and the context name.
+  CredentialFiles credential_files;
+  Credentials credentials;
   // "table" or "json".
   std::string output = "table";
   bool no_color = false;

@@ -10,6 +10,8 @@ if(PERMAFROST_SERVER)
     find_package(Protobuf REQUIRED)
   endif()
   find_package(gRPC CONFIG REQUIRED)
+  # gRPC's own.
+  find_package(OpenSSL REQUIRED)
   find_package(SQLiteCpp REQUIRED)
   find_package(CLI11 REQUIRED)
   find_package(yaml-cpp REQUIRED)

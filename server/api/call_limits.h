@@ -39,6 +39,8 @@ struct CallLimitOptions {
   int checkpoint_lists = 8;
   // DeleteDataset and DeleteUpload. Each takes a thread while it removes files, which may be large.
   int dataset_deletions = 16;
+  // CreateToken and RevokeToken. Each takes a thread while it waits for the disk.
+  int token_changes = 8;
   // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
   // stopped for longer must begin anew.
   absl::Duration unread = absl::Minutes(5);
@@ -75,10 +77,11 @@ struct CallLimits {
         health_watches("health watches", options.health_watches),
         uploads("uploads", options.uploads),
         checkpoint_lists("lists of checkpoints", options.checkpoint_lists),
-        dataset_deletions("dataset deletions", options.dataset_deletions) {}
+        dataset_deletions("dataset deletions", options.dataset_deletions),
+        token_changes("changes of tokens", options.token_changes) {}
 
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
-      checkpoint_lists, dataset_deletions;
+      checkpoint_lists, dataset_deletions, token_changes;
 };
 
 }  // namespace permafrost::api

@@ -44,6 +44,11 @@ std::map<std::string, std::string, std::less<>> MakeLabels() {
   return labels;
 }
 
+const std::map<std::string, std::string, std::less<>>& Labels() {
+  static const auto& labels = *new std::map<std::string, std::string, std::less<>>(MakeLabels());
+  return labels;
+}
+
 // One a call. gRPC runs hooks of a call's operations on different threads, but destroys the interceptor after the last.
 class Recorder final : public Interceptor {
  public:
@@ -79,23 +84,26 @@ class Recorder final : public Interceptor {
 
 class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit Factory(RequestObserver observer) : observer_(std::move(observer)), labels_(MakeLabels()) {}
+  explicit Factory(RequestObserver observer) : observer_(std::move(observer)) {}
 
   Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
-    const auto it = labels_.find(std::string_view(info->method()));
-    return new Recorder(info, it == labels_.end() ? kUnknownMethod : it->second, observer_);
+    return new Recorder(info, RequestLabel(info->method()), observer_);
   }
 
  private:
   const RequestObserver observer_;
-  const std::map<std::string, std::string, std::less<>> labels_;
 };
 
 }  // namespace
 
+std::string_view RequestLabel(std::string_view path) {
+  const auto it = Labels().find(path);
+  return it == Labels().end() ? kUnknownMethod : std::string_view(it->second);
+}
+
 std::vector<std::string> RequestMethods() {
   std::vector<std::string> methods;
-  for (const auto& [path, label] : MakeLabels()) methods.push_back(label);
+  for (const auto& [path, label] : Labels()) methods.push_back(label);
   return methods;
 }
 

@@ -5,10 +5,14 @@
 #include <grpcpp/support/server_interceptor.h>
 
 #include <memory>
+#include <string_view>
 
 #include "api/request_observer.h"
 
 namespace permafrost::api {
+
+// What a path on the wire is counted as: "JobService/CreateJob", or "unknown", since any client can send any path.
+std::string_view RequestLabel(std::string_view path);
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer);
 

@@ -2,6 +2,8 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/impl/server_builder_plugin.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -13,11 +15,14 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "api/audit.h"
 #include "api/census_service.h"
+#include "api/credentials.h"
 #include "api/dataset_service.h"
 #include "api/graph_cache_service.h"
 #include "api/health_limit.h"
@@ -26,6 +31,7 @@
 #include "api/request_metrics.h"
 #include "api/server_service.h"
 #include "api/server_stream.h"
+#include "api/unix_socket.h"
 #include "base/host_port.h"
 #include "base/status.h"
 
@@ -66,6 +72,15 @@ std::string WhyNotBound(const HostPort& address) {
   return why;
 }
 
+// Its library registers reflection with every server of the process before main: asking for it is not what turns it on.
+class NoReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments* /*arguments*/) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
+
 class GrpcServer final : public Server {
  public:
   GrpcServer(ServerOptions options, jobs::JobManager& jobs, data::Catalog& catalog)
@@ -77,7 +92,8 @@ class GrpcServer final : public Server {
         census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, options.uploads, jobs, streams_, limits_, options.limits.unread),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
-                        jobs, catalog, streams_, limits_),
+                        jobs, catalog, options.access.tokens, streams_, limits_),
+        access_(std::move(options.access)),
         address_(std::move(options.address)),
         observer_(std::move(options.observe_request)) {}
 
@@ -90,9 +106,15 @@ class GrpcServer final : public Server {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
+    if (!access_.reflection) builder.SetOption(std::make_unique<NoReflection>());
     PF_ASSIGN_OR_RETURN(HostPort address, ParseHostPort(address_));
     int port = 0;
-    builder.AddListeningPort(FormatHostPort(address), grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(FormatHostPort(address), Credentials(), &port);
+    int socket = 1;
+    if (!access_.socket.empty()) {
+      PF_RETURN_IF_ERROR(PrepareSocket(access_.socket));
+      builder.AddListeningPort(SocketUri(access_.socket), grpc::InsecureServerCredentials(), &socket);
+    }
     builder.RegisterService(&job_service_);
     builder.RegisterService(&graph_cache_service_);
     builder.RegisterService(&plan_service_);
@@ -113,12 +135,18 @@ class GrpcServer final : public Server {
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
     if (observer_) interceptors.push_back(MakeRequestMetrics(observer_));
     interceptors.push_back(MakeHealthLimit(limits_.health_watches));
+    if (access_.audit != nullptr) interceptors.push_back(MakeAudit(gate(), *access_.audit));
     builder.experimental().SetInterceptorCreators(std::move(interceptors));
     server_ = builder.BuildAndStart();
+    if (port != 0 && socket == 0) {
+      server_.reset();
+      return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", access_.socket.string()));
+    }
     if (!server_ || port == 0) {
       server_.reset();
       return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address_, ": ", WhyNotBound(address)));
     }
+    if (!access_.socket.empty()) PF_RETURN_IF_ERROR(CloseToOthers(access_.socket));
     address.port = port;
     address_ = FormatHostPort(address);
     server_service_.SetListenAddress(address_);
@@ -140,6 +168,16 @@ class GrpcServer final : public Server {
   }
 
  private:
+  // Without one of the options' every caller is an admin.
+  const access::Gate& gate() const { return access_.gate == nullptr ? open_gate_ : *access_.gate; }
+
+  std::shared_ptr<grpc::ServerCredentials> Credentials() {
+    const GateKeeper keeper{.gate = &gate(), .audit = access_.audit, .observe_request = observer_};
+    if (access_.certificates == nullptr) return PlainCredentials(keeper);
+    certificates_ = std::make_unique<CertificateSource>(*access_.certificates);
+    return TlsCredentials(keeper, *certificates_);
+  }
+
   void SetServing(bool serving) {
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
     for (const char* service : {"", v1::JobService::service_full_name(), v1::GraphCacheService::service_full_name(),
@@ -157,8 +195,12 @@ class GrpcServer final : public Server {
   CensusService census_service_;
   DatasetService dataset_service_;
   ServerService server_service_;
+  const AccessOptions access_;
+  const access::Gate open_gate_{{.auth = access::Auth::kNone, .certificate_role = std::nullopt}, nullptr};
   std::string address_;
   const RequestObserver observer_;
+  // Before the server, whose connections it serves.
+  std::unique_ptr<CertificateSource> certificates_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -1,15 +1,20 @@
-// The gRPC server: the four services, health, reflection and the request metrics behind one address.
+// The gRPC server: the services, health, reflection and the request metrics behind one address and a unix socket.
 // Threads: all methods are safe anywhere; Shutdown once. Handlers run on gRPC's threads, whose number does not depend
 // on the number of open streams; reflection, which holds a thread a stream, is served to a few clients at a time and
 // refused with RESOURCE_EXHAUSTED beyond. Borrows the job manager and the catalog until destroyed.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "access/audit_log.h"
+#include "access/certificate_files.h"
+#include "access/gate.h"
+#include "access/token_store.h"
 #include "api/call_limits.h"
 #include "api/request_observer.h"
 #include "api/server_info.h"
@@ -21,6 +26,22 @@
 
 namespace permafrost::api {
 
+// Who may call, and how connections are protected. Borrowed as the catalog is.
+struct AccessOptions {
+  // Null: every caller is an admin.
+  const access::Gate* gate = nullptr;
+  // Null: CreateToken and its like are UNIMPLEMENTED.
+  access::TokenStore* tokens = nullptr;
+  // Null: nothing is audited.
+  access::AuditLog* audit = nullptr;
+  // Null: plain text.
+  access::CertificateFiles* certificates = nullptr;
+  // Path of the unix socket, whose callers are admins; empty: there is none.
+  std::filesystem::path socket;
+  // Whether clients without the proto files may ask for them.
+  bool reflection = true;
+};
+
 struct ServerOptions {
   std::string address = "127.0.0.1:0";  // host:port; port 0 picks one
   ServerInfo info;
@@ -30,6 +51,7 @@ struct ServerOptions {
   std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
   std::function<void()> request_drain;                                       // as ServerService
   CallLimitOptions limits;
+  AccessOptions access;
   // Borrowed as the catalog is. Null: uploads are refused.
   data::UploadStore* uploads = nullptr;
 };
@@ -37,7 +59,7 @@ struct ServerOptions {
 class Server {
  public:
   // Serves from here on. Errors: FailedPrecondition naming the address and the system's reason if it cannot be bound; a
-  // port that another process serves is refused.
+  // port that another process serves is refused, and so is a socket (PrepareSocket).
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, jobs::JobManager& jobs,
                                                        data::Catalog& catalog);
   virtual ~Server() = default;  // as Shutdown without grace

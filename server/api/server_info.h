@@ -18,6 +18,9 @@ struct ServerInfo {
   std::string state_dir;
   std::vector<std::string> import_roots;
   std::string metrics_address;  // host:port as bound
+  std::string socket_path;      // empty: there is none
+  std::string auth;             // "none" or "token"
+  bool tls = false;
 };
 
 }  // namespace permafrost::api

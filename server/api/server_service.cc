@@ -11,6 +11,7 @@
 #include "api/convert_time.h"
 #include "api/resource_name.h"
 #include "api/text.h"
+#include "api/token_calls.h"
 #include "api/unary.h"
 
 namespace permafrost::api {
@@ -87,6 +88,9 @@ v1::ServerInfo ServerStatus::Read() const {
     wire.set_listen_address(listen_address_);
   }
   wire.set_metrics_address(info_.metrics_address);
+  wire.set_socket_path(ValidUtf8(info_.socket_path));
+  wire.set_auth(info_.auth);
+  wire.set_tls(info_.tls);
   wire.set_process_id(getpid());
   const auto counts = jobs_.CountByState();
   const auto count = [&counts](jobs::JobState s) { return static_cast<int32_t>(counts[static_cast<size_t>(s)]); };
@@ -100,10 +104,11 @@ v1::ServerInfo ServerStatus::Read() const {
 
 ServerService::ServerService(ServerInfo info, std::function<DeviceState()> device_state,
                              std::function<void()> request_drain, jobs::JobManager& jobs, data::Catalog& catalog,
-                             StreamSet& streams, CallLimits& limits)
+                             access::TokenStore* tokens, StreamSet& streams, CallLimits& limits)
     : status_(std::move(info), std::move(device_state), jobs, catalog),
       request_drain_(std::move(request_drain)),
       jobs_(jobs),
+      tokens_(tokens),
       streams_(streams),
       limits_(limits),
       hub_(kWatchInterval),
@@ -136,6 +141,23 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*co
                                                const v1::DrainRequest* /*request*/, v1::DrainResponse* response) {
   if (const JobId running = jobs_.Drain(); !running.empty()) response->set_running_job(FormatJobName(running));
   return new DrainReactor(request_drain_);
+}
+
+grpc::ServerUnaryReactor* ServerService::CreateToken(grpc::CallbackServerContext* context,
+                                                     const v1::CreateTokenRequest* request, v1::Token* response) {
+  return CreateTokenCall(context, limits_.token_changes, tokens_, *request, *response);
+}
+
+grpc::ServerUnaryReactor* ServerService::ListTokens(grpc::CallbackServerContext* context,
+                                                    const v1::ListTokensRequest* /*request*/,
+                                                    v1::ListTokensResponse* response) {
+  return ListTokensCall(context, tokens_, *response);
+}
+
+grpc::ServerUnaryReactor* ServerService::RevokeToken(grpc::CallbackServerContext* context,
+                                                     const v1::RevokeTokenRequest* request,
+                                                     google::protobuf::Empty* /*response*/) {
+  return RevokeTokenCall(context, limits_.token_changes, tokens_, *request);
 }
 
 }  // namespace permafrost::api

@@ -1,6 +1,6 @@
 // ServerService: the daemon about itself.
 // Threads: gRPC's.
-// Borrows the job manager, the catalog, the set of streams and the limits.
+// Borrows the job manager, the catalog, the tokens, the set of streams and the limits.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "access/token_store.h"
 #include "api/call_limits.h"
 #include "api/server_info.h"
 #include "api/server_stream.h"
@@ -46,9 +47,10 @@ class ServerStatus {
 class ServerService final : public v1::ServerService::CallbackService {
  public:
   // `request_drain` must not block; called after the answer to Drain has been sent. `device_state` is asked on any
-  // thread.
+  // thread. `tokens` null: this server keeps none.
   ServerService(ServerInfo info, std::function<DeviceState()> device_state, std::function<void()> request_drain,
-                jobs::JobManager& jobs, data::Catalog& catalog, StreamSet& streams, CallLimits& limits);
+                jobs::JobManager& jobs, data::Catalog& catalog, access::TokenStore* tokens, StreamSet& streams,
+                CallLimits& limits);
   ~ServerService() override;
 
   void SetListenAddress(std::string address) { status_.SetListenAddress(std::move(address)); }
@@ -59,6 +61,12 @@ class ServerService final : public v1::ServerService::CallbackService {
                                                         const v1::WatchServerRequest* request) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
+  grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context, const v1::CreateTokenRequest* request,
+                                        v1::Token* response) override;
+  grpc::ServerUnaryReactor* ListTokens(grpc::CallbackServerContext* context, const v1::ListTokensRequest* request,
+                                       v1::ListTokensResponse* response) override;
+  grpc::ServerUnaryReactor* RevokeToken(grpc::CallbackServerContext* context, const v1::RevokeTokenRequest* request,
+                                        google::protobuf::Empty* response) override;
 
  private:
   // Wakes the watches: nobody tells of the device's memory when it changes.
@@ -67,6 +75,7 @@ class ServerService final : public v1::ServerService::CallbackService {
   ServerStatus status_;
   const std::function<void()> request_drain_;
   jobs::JobManager& jobs_;
+  access::TokenStore* const tokens_;
   StreamSet& streams_;
   CallLimits& limits_;
   ChangeHub hub_;

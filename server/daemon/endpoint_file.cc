@@ -12,10 +12,10 @@
 
 namespace permafrost {
 
-absl::StatusOr<EndpointFile> EndpointFile::Write(const std::filesystem::path& state_dir, const std::string& grpc,
-                                                 const std::string& metrics) {
+absl::StatusOr<EndpointFile> EndpointFile::Write(const std::filesystem::path& state_dir, const Endpoint& endpoint) {
   std::filesystem::path path = state_dir / "endpoint.json";
-  const nlohmann::json content = {{"grpc", grpc}, {"metrics", metrics}, {"pid", getpid()}};
+  const nlohmann::json content = {{"grpc", endpoint.grpc}, {"metrics", endpoint.metrics}, {"socket", endpoint.socket},
+                                  {"auth", endpoint.auth}, {"tls", endpoint.tls},         {"pid", getpid()}};
   PF_RETURN_IF_ERROR(WriteFileAtomic(path, content.dump() + "\n"));
   return EndpointFile(std::move(path));
 }

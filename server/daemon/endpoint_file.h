@@ -9,11 +9,17 @@
 
 namespace permafrost {
 
+struct Endpoint {
+  std::string grpc, metrics;  // host:port as bound
+  std::string socket;         // path; empty: there is none
+  std::string auth = "none";  // or "token"
+  bool tls = false;
+};
+
 class EndpointFile {
  public:
-  // `grpc`, `metrics`: host:port as bound. Errors: those of WriteFileAtomic.
-  static absl::StatusOr<EndpointFile> Write(const std::filesystem::path& state_dir, const std::string& grpc,
-                                            const std::string& metrics);
+  // Errors: those of WriteFileAtomic.
+  static absl::StatusOr<EndpointFile> Write(const std::filesystem::path& state_dir, const Endpoint& endpoint);
   EndpointFile(EndpointFile&& other) noexcept;
   EndpointFile& operator=(EndpointFile&&) = delete;
   // Removes it.

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -11,8 +12,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "access/audit_log.h"
+#include "access/certificate_files.h"
+#include "access/gate.h"
+#include "access/https_exposer.h"
+#include "access/token_store.h"
 #include "api/request_observer.h"
 #include "api/server.h"
+#include "api/unix_socket.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -23,6 +30,7 @@
 #include "daemon/options.h"
 #include "daemon/scrape.h"
 #include "daemon/self_test.h"
+#include "daemon/state_dir.h"
 #include "daemon/stop_work.h"
 #include "daemon/version.h"
 #include "daemon/wait_policy.h"
@@ -56,26 +64,79 @@ std::vector<std::string_view> NamesOf(const Names& names) {
   return out;
 }
 
-absl::StatusOr<std::vector<fs::path>> ResolveImportRoots(const std::vector<fs::path>& roots) {
-  std::vector<fs::path> resolved;
-  for (const fs::path& root : roots) {
-    std::error_code error;
-    resolved.push_back(fs::canonical(root, error));
-    if (error || !fs::is_directory(resolved.back(), error)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("--import-root \"", root.string(), "\" is not a directory that can be read"));
-    }
+// Who may call, and what proves it: of one daemon.
+struct Access {
+  std::unique_ptr<access::TokenStore> tokens;
+  std::unique_ptr<access::AuditLog> audit;
+  std::unique_ptr<access::CertificateFiles> certificates;  // null: plain text
+  std::unique_ptr<access::Gate> gate;
+  fs::path socket;  // empty: there is none
+};
+
+// Absolute; empty: there is none. The socket that nobody asked for is done without where its path is too long.
+fs::path SocketPath(const Options& options, const fs::path& state_dir) {
+  if (options.socket == "off") return {};
+  if (options.socket != "auto") return fs::absolute(options.socket);
+  const fs::path path = state_dir / "permafrost.sock";
+  if (path.string().size() <= api::MaxSocketPath()) return path;
+  Log(Severity::kWarning, absl::StrCat(path.string(), ": no unix socket: the system takes paths of at most ",
+                                       api::MaxSocketPath(), " bytes; name another with --socket"));
+  return {};
+}
+
+absl::StatusOr<Access> OpenAccess(const Options& options, const fs::path& state_dir) {
+  Access access;
+  PF_ASSIGN_OR_RETURN(access.tokens, access::TokenStore::Open(state_dir / "tokens.json"));
+  PF_ASSIGN_OR_RETURN(access.audit, access::AuditLog::Open({.path = state_dir / "audit.jsonl"}));
+  if (!options.tls.certificate.empty()) {
+    auto certificates = access::CertificateFiles::Open(options.tls);
+    if (!certificates.ok()) return Annotate(certificates.status(), "TLS");
+    access.certificates = *std::move(certificates);
   }
-  return resolved;
+  access.gate = std::make_unique<access::Gate>(
+      access::GateOptions{.auth = options.auth, .certificate_role = options.tls_client_role}, access.tokens.get());
+  access.socket = SocketPath(options, state_dir);
+  return access;
+}
+
+absl::StatusOr<std::unique_ptr<telemetry::Exposer>> StartExposer(const Options& options, const Access& access,
+                                                                 std::shared_ptr<prometheus::Registry> registry,
+                                                                 std::function<void()> before_scrape) {
+  if (access.certificates) {
+    return access::StartHttpsExposer(
+        {.address = options.metrics, .certificates = access.certificates.get(), .gate = access.gate.get()},
+        std::move(registry), std::move(before_scrape));
+  }
+  std::function<bool(const std::string&)> admits;
+  if (access.gate->auth() == access::Auth::kToken) {
+    admits = [gate = access.gate.get()](const std::string& token) {
+      const std::string authorization = absl::StrCat("Bearer ", token);
+      return gate->Identify({.by_socket = false, .authorization = authorization, .subject = {}}).ok();
+    };
+  }
+  return telemetry::Exposer::Start(options.metrics, std::move(registry), std::move(before_scrape), std::move(admits));
+}
+
+// What whoever starts it should know of its doors.
+void TellAccess(const Options& options, const Access& access) {
+  if (options.insecure && access.gate->auth() == access::Auth::kNone) {
+    Log(Severity::kWarning, "--insecure: whoever reaches its addresses may do anything");
+  }
+  if (access.gate->auth() == access::Auth::kToken && access.tokens->List().empty() && !options.tls_client_role) {
+    Log(Severity::kInfo, access.socket.empty()
+                             ? "there is no token, and no socket to make one by: nobody may call"
+                             : absl::StrCat("there is no token; make one: permafrost --server unix:",
+                                            access.socket.string(), " server token create --role admin"));
+  }
 }
 
 absl::Status Serve(const Options& options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
-  PF_ASSIGN_OR_RETURN(const std::vector<fs::path> import_roots, ResolveImportRoots(options.import_roots));
-  PF_RETURN_IF_ERROR(CreateDirectories(options.state_dir));
-  auto lock = FileLock::Acquire(options.state_dir / "lock");
+  PF_ASSIGN_OR_RETURN(const fs::path state_dir, OpenStateDir(options.state_dir));
+  PF_ASSIGN_OR_RETURN(const std::vector<fs::path> import_roots, ResolveImportRoots(options.import_roots, state_dir));
+  auto lock = FileLock::Acquire(state_dir / "lock");
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
-  const fs::path state_dir = fs::canonical(options.state_dir);
+  PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir));
 
   PF_ASSIGN_OR_RETURN(
       const std::unique_ptr<train::Runner> runner,
@@ -118,7 +179,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                              *catalog, *runner, job_metrics, cache_metrics));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
-  auto exposer = telemetry::Exposer::Start(options.metrics, registry, [&] {
+  auto exposer = StartExposer(options, access, registry, [&] {
     RefreshMetrics(*catalog, job_metrics, server_metrics);
     const StorageUse storage = runner->storage_use();
     cache_metrics.SetTorchStorage(storage.bytes, storage.peak_bytes, storage.allocations);
@@ -136,7 +197,16 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                          .start_time = start_time,
                          .state_dir = state_dir.string(),
                          .import_roots = {import_roots.begin(), import_roots.end()},
-                         .metrics_address = (*exposer)->address()};
+                         .metrics_address = (*exposer)->address(),
+                         .socket_path = access.socket.string(),
+                         .auth = std::string(access::kAuthNames.Name(options.auth)),
+                         .tls = access.certificates != nullptr};
+  server_options.access = {.gate = access.gate.get(),
+                           .tokens = access.tokens.get(),
+                           .audit = access.audit.get(),
+                           .certificates = access.certificates.get(),
+                           .socket = access.socket,
+                           .reflection = !options.no_reflection};
   server_options.observe_request = [&server_metrics](std::string_view method, std::string_view code,
                                                      absl::Duration duration) {
     server_metrics.ObserveRequest(method, code, duration);
@@ -149,12 +219,17 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   if (!server.ok()) return Annotate(server.status(), "--listen");
 
   jobs->Start();
-  const auto endpoint = EndpointFile::Write(state_dir, (*server)->address(), (*exposer)->address());
+  const auto endpoint = EndpointFile::Write(state_dir, {.grpc = (*server)->address(),
+                                                        .metrics = (*exposer)->address(),
+                                                        .socket = access.socket.string(),
+                                                        .auth = std::string(access::kAuthNames.Name(options.auth)),
+                                                        .tls = access.certificates != nullptr});
   PF_RETURN_IF_ERROR(endpoint.status());
-  std::cout << "permafrostd " << Version() << " ready: grpc " << (*server)->address() << ", metrics http://"
-            << (*exposer)->address() << "/metrics, device " << device << " (" << runner->threads()
-            << (runner->threads() == 1 ? " thread" : " threads") << "), state " << options.state_dir.string()
-            << std::endl;
+  TellAccess(options, access);
+  std::cout << "permafrostd " << Version() << " ready: grpc " << (*server)->address() << ", metrics "
+            << (access.certificates ? "https://" : "http://") << (*exposer)->address() << "/metrics, device " << device
+            << " (" << runner->threads() << (runner->threads() == 1 ? " thread" : " threads") << "), state "
+            << options.state_dir.string() << std::endl;
 
   Log(Severity::kInfo, absl::StrCat("draining: ", drain.Wait()));
   (*server)->SetNotServing();

@@ -4,21 +4,18 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "base/enum_names.h"
-#include "base/host_port.h"
 #include "base/status.h"
+#include "daemon/access_settings.h"
+#include "daemon/setting.h"
 #include "daemon/version.h"
 
 namespace permafrost {
@@ -29,71 +26,7 @@ constexpr double kMaxDrainSeconds = 86'400;
 constexpr double kMostDriverThreshold = 2;  // as MPS's own watermarks
 constexpr int64_t kLeastSelfTestSteps = 20, kMostSelfTestSteps = 1'000'000;
 constexpr char kNoSelfTest[] = "off";
-
-absl::Status Refuse(const std::string& value, absl::string_view accepted) {
-  return absl::InvalidArgumentError(absl::StrCat("\"", value, "\": accepted: ", accepted));
-}
-
-absl::Status ReadAddress(const std::string& value, std::string& out) {
-  PF_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(value));
-  out = FormatHostPort(parsed);
-  return absl::OkStatus();
-}
-
-absl::Status ReadDirectory(const std::string& value, std::filesystem::path& out) {
-  out = value;
-  return value.empty() ? Refuse(value, "a directory") : absl::OkStatus();
-}
-
-absl::Status ReadBool(const std::string& value, bool& out) {
-  return absl::SimpleAtob(value, &out) ? absl::OkStatus() : Refuse(value, "true or false");
-}
-
-std::string ShowBool(bool value) { return value ? "true" : "false"; }
-
-// Underscores are as good as hyphens: pyg-team/pytorch_geometric#10689 writes clear_per_step.
-template <class E, std::size_t N>
-absl::Status ReadName(const std::string& value, const EnumNames<E, N>& names, E& out) {
-  const std::optional<E> parsed = names.Parse(absl::StrReplaceAll(value, {{"_", "-"}}));
-  if (!parsed) return Refuse(value, names.Accepted());
-  out = *parsed;
-  return absl::OkStatus();
-}
-
-template <class Number>
-absl::Status ReadCount(const std::string& value, Number most, Number& out, Number least = 0) {
-  const bool ok = absl::SimpleAtoi(value, &out) && out >= least && out <= most;
-  return ok ? absl::OkStatus() : Refuse(value, absl::StrCat(least, " to ", most));
-}
-
-absl::Status ReadPart(const std::string& value, double most, double& out) {
-  // Written so that NaN fails.
-  const bool ok = absl::SimpleAtod(value, &out) && out >= 0 && out <= most;
-  return ok ? absl::OkStatus() : Refuse(value, absl::StrCat("0 to ", most));
-}
-
-// 500000000, 500MB, 1.5GiB.
-absl::Status ReadSize(const std::string& value, uint64_t& out) {
-  constexpr std::string_view kUnits = "kKMGT";
-  constexpr double kMostBytes = 1e15;
-  absl::string_view number = value;
-  double factor = 1;
-  if (absl::EndsWith(number, "B")) number.remove_suffix(1);
-  const bool binary = absl::EndsWith(number, "i");
-  if (binary) number.remove_suffix(1);
-  if (const size_t unit = number.empty() ? std::string_view::npos : kUnits.find(number.back());
-      unit != std::string_view::npos) {
-    factor = std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(std::max<size_t>(unit, 1)));
-    number.remove_suffix(1);
-  }
-  double size = -1;
-  // Written so that NaN fails.
-  const bool has_unit = !binary || factor != 1;
-  const bool ok = has_unit && absl::SimpleAtod(number, &size) && size >= 0 && size * factor <= kMostBytes;
-  if (!ok) return Refuse(value, "bytes up to 1000TB, as 500000000, 500MB or 1.5GiB");
-  out = static_cast<uint64_t>(size * factor);
-  return absl::OkStatus();
-}
+constexpr char kNoRoot[] = "none";
 
 absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
   if (value == kNoSelfTest) return absl::OkStatus();
@@ -102,26 +35,9 @@ absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
                               : Refuse(value, absl::StrCat(kNoSelfTest, ", ", kDeviceNames.Accepted()));
 }
 
-absl::Status ReadSeconds(const std::string& value, double most, absl::Duration& out) {
-  double seconds = -1;
-  // Written so that NaN fails.
-  const bool ok = absl::SimpleAtod(value, &seconds) && seconds >= 0 && seconds <= most;
-  if (!ok) return Refuse(value, absl::StrCat("seconds, 0 to ", most));
-  out = absl::Seconds(seconds);
-  return absl::OkStatus();
+absl::Status ReadImportRoot(const std::string& value, Options& out) {
+  return value == kNoRoot ? absl::OkStatus() : ReadDirectory(value, out.import_roots.emplace_back());
 }
-
-// One row a setting: its flag, its key in the file, and its variable PERMAFROST_NAME.
-struct Setting {
-  std::string name;
-  std::string metavar;  // empty: a switch
-  std::string help;
-  bool is_list;
-  // Takes one value; a list's is added.
-  absl::Status (*read)(const std::string& value, Options& out);
-  // As `read` would take it; a list's first.
-  std::string (*show)(const Options& options);
-};
 
 // Defaults are those of Options, names those of their tables.
 std::vector<Setting> MakeSettings() {
@@ -134,7 +50,7 @@ std::vector<Setting> MakeSettings() {
                       .show = [](const Options& o) { return o.listen; }});
   settings.push_back({.name = "metrics",
                       .metavar = "HOST:PORT",
-                      .help = "Address of http://HOST:PORT/metrics. Port 0 picks a free one.",
+                      .help = "Address of http://HOST:PORT/metrics, or https. Port 0 picks a free one.",
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadAddress(v, o.metrics); },
                       .show = [](const Options& o) { return o.metrics; }});
@@ -162,10 +78,10 @@ std::vector<Setting> MakeSettings() {
       {.name = "import-root",
        .metavar = "DIR",
        .help = "Directory that imports may read; symlinks and `..` cannot leave it. May be given\n"
-               "several times; in the environment a `:` list.",
+               "several times; in the environment a `:` list. none: only uploads are imported.",
        .is_list = true,
-       .read = [](const std::string& v, Options& o) { return ReadDirectory(v, o.import_roots.emplace_back()); },
-       .show = [](const Options& o) { return o.import_roots.front().string(); }});
+       .read = ReadImportRoot,
+       .show = [](const Options& o) { return o.import_roots.empty() ? kNoRoot : o.import_roots.front().string(); }});
   settings.push_back({.name = "max-upload",
                       .metavar = "SIZE",
                       .help = "Most bytes of all uploads together, as 500MB, 2GiB or bytes. 0: uploads are refused.",
@@ -179,12 +95,7 @@ std::vector<Setting> MakeSettings() {
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadBool(v, o.quarantine_unknown_jobs); },
                       .show = [](const Options& o) { return ShowBool(o.quarantine_unknown_jobs); }});
-  settings.push_back({.name = "insecure",
-                      .metavar = "",
-                      .help = "Allow addresses that other machines reach: there is no TLS yet.",
-                      .is_list = false,
-                      .read = [](const std::string& v, Options& o) { return ReadBool(v, o.insecure); },
-                      .show = [](const Options& o) { return ShowBool(o.insecure); }});
+  AddAccessSettings(settings);
   settings.push_back(
       {.name = "drain-timeout",
        .metavar = "SECONDS",
@@ -411,23 +322,15 @@ absl::StatusOr<Options> Resolve(GivenByName given, const std::string& config_fla
     given.merge(*file);
   }
   Options options;
-  if (given.contains("import-root")) options.import_roots.clear();
   for (const Setting& setting : Settings()) {
     if (const auto it = given.find(setting.name); it != given.end()) {
       PF_RETURN_IF_ERROR(Apply(setting, it->second, options));
     }
   }
-  if (!options.insecure) {
-    for (const auto& [name, address] : {std::pair("listen", options.listen), std::pair("metrics", options.metrics)}) {
-      PF_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
-      if (!IsLoopback(parsed)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            given.contains(name) ? given.at(name).where : absl::StrCat("default of --", name), " \"", address,
-            "\" can be reached from other machines and there is no TLS: accepted: localhost, 127.0.0.1, [::1], or any "
-            "address together with --insecure"));
-      }
-    }
-  }
+  PF_RETURN_IF_ERROR(CheckAccess(options, [&given](const std::string& name) {
+    const auto it = given.find(name);
+    return it == given.end() ? absl::StrCat("default of --", name) : it->second.where;
+  }));
   return options;
 }
 

@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "access/certificate_files.h"
+#include "access/gate.h"
+#include "access/role.h"
 #include "base/device_kind.h"
 #include "base/device_state.h"
 #include "data/rows/row_caches.h"
@@ -27,15 +30,25 @@ struct Options {
   DeviceKind device = DeviceKind::kAuto;
   // Threads of the device's math and of imports. 0: the cores this process may use.
   int threads = 0;
-  // Directories that imports may read.
-  std::vector<std::filesystem::path> import_roots = {"."};
+  // Directories that imports may read; none: only uploads are imported.
+  std::vector<std::filesystem::path> import_roots;
   // Most bytes of all uploads together. 0: uploads are refused.
   uint64_t max_upload_bytes = uint64_t{16} << 30;
   // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
   // renamed to .quarantine-*.
   bool quarantine_unknown_jobs = false;
-  // Serve an address that other machines reach, without TLS.
+  // How callers say who they are; of what ParseOptions returns never kAuto.
+  access::Auth auth = access::Auth::kAuto;
+  // Of gRPC and /metrics; without a certificate they speak plain text.
+  access::TlsFiles tls;
+  // What a caller with a client certificate and without a token may do; nullopt: nothing.
+  std::optional<access::Role> tls_client_role;
+  // Serve an address that other machines reach, without TLS or without tokens.
   bool insecure = false;
+  // Path of the unix socket, "auto" or "off".
+  std::string socket = "auto";
+  // Whether clients cannot ask for the contract.
+  bool no_reflection = false;
   // How long a drain waits for the running job's checkpoint. A step takes milliseconds, so running into this means that
   // the device hangs; the job then loses what came after its last checkpoint. 0: without limit.
   absl::Duration drain_timeout = absl::Seconds(60);

@@ -51,8 +51,14 @@ std::vector<std::string> ServerOptions(const std::string& address) {
 
 class HttpExposer : public Exposer {
  public:
-  HttpExposer(HostPort address, std::shared_ptr<RefreshedRegistry> registry)
+  HttpExposer(HostPort address, std::shared_ptr<RefreshedRegistry> registry,
+              std::function<bool(const std::string&)> admits)
       : registry_(std::move(registry)), server_(ServerOptions(FormatHostPort(address))) {
+    if (admits) {
+      server_.RegisterAuth([admits = std::move(admits)](const std::string& /*user*/,
+                                                        const std::string& password) { return admits(password); },
+                           "permafrost");
+    }
     server_.RegisterCollectable(registry_);
     address.port = server_.GetListeningPorts().at(0);
     address_ = FormatHostPort(address);
@@ -69,13 +75,14 @@ class HttpExposer : public Exposer {
 
 absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(const std::string& address,
                                                         std::shared_ptr<prometheus::Registry> registry,
-                                                        std::function<void()> before_scrape) {
+                                                        std::function<void()> before_scrape,
+                                                        std::function<bool(const std::string&)> admits) {
   // Parsed here since the HTTP server reads more into an address: lists, and letters after the port.
   const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
   if (!parsed.ok()) return Annotate(parsed.status(), "metrics address");
   auto refreshed = std::make_shared<RefreshedRegistry>(std::move(registry), std::move(before_scrape));
   try {
-    return std::make_unique<HttpExposer>(*parsed, std::move(refreshed));
+    return std::make_unique<HttpExposer>(*parsed, std::move(refreshed), std::move(admits));
   } catch (const std::exception&) {
     // The server says no more than that it did not start; a port in use or a foreign address are the usual causes.
     return absl::FailedPreconditionError(absl::StrCat("metrics address ", address,

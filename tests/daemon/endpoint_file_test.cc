@@ -17,7 +17,8 @@ TEST(EndpointFile, IsThereAsLongAsItsOwner) {
   const auto path = dir.path() / "endpoint.json";
   std::optional<EndpointFile> owner;
   {
-    absl::StatusOr<EndpointFile> written = EndpointFile::Write(dir.path(), "127.0.0.1:1", "127.0.0.1:2");
+    absl::StatusOr<EndpointFile> written =
+        EndpointFile::Write(dir.path(), {.grpc = "127.0.0.1:1", .metrics = "127.0.0.1:2"});
     ASSERT_TRUE(written.ok()) << written.status();
     owner.emplace(*std::move(written));
   }

@@ -292,6 +292,20 @@ TEST(ParseOptions, RefusesInOneLine) {
       {"metrics not loopback", {"--metrics", "[::]:0"}, {}, {"--metrics \"[::]:0\"", "--insecure"}},
       {"a name may be anything", {"--listen", "example.org:1"}, {}, {"--insecure"}},
       {"not loopback by variable", {}, {{"PERMAFROST_LISTEN", "10.0.0.1:1"}}, {"PERMAFROST_LISTEN", "--insecure"}},
+      {"a certificate without its key", {"--tls-cert", "c.pem"}, {}, {"--tls-cert", "--tls-key"}},
+      {"a key without its certificate", {}, {{"PERMAFROST_TLS_KEY", "k.pem"}}, {"PERMAFROST_TLS_KEY", "--tls-cert"}},
+      {"a client CA without TLS", {"--tls-client-ca", "ca.pem"}, {}, {"--tls-client-ca", "--tls-cert"}},
+      {"a client role without a CA", {"--tls-client-role", "viewer"}, {}, {"--tls-client-role", "--tls-client-ca"}},
+      {"no such role", {"--tls-client-role", "root"}, {}, {"none, viewer, operator, admin"}},
+      {"no such auth", {"--auth", "basic"}, {}, {"--auth \"basic\"", "auto, none, token"}},
+      {"tokens in plain text", {"--listen", "0.0.0.0:1", "--auth", "token"}, {}, {"--listen", "plain text"}},
+      {"not even if asked for", {"--listen", "0.0.0.0:1", "--auth", "token", "--insecure"}, {}, {"plain text"}},
+      {"TLS without tokens",
+       {"--listen", "0.0.0.0:1", "--auth", "none", "--tls-cert", "c", "--tls-key", "k"},
+       {},
+       {"--auth is none", "--insecure"}},
+      {"an address that gRPC takes no tokens by", {"--listen", "127.9.9.9:1", "--auth", "token"}, {}, {"127.0.0.1"}},
+      {"an empty socket", {"--socket", ""}, {}, {"--socket \"\"", "auto, off, or a file"}},
       {"no such file", {"--config", "/no/such.toml"}, {}, {"--config \"/no/such.toml\"", "a file"}},
       {"a directory", {"--config", "/"}, {}, {"--config \"/\"", "a file"}},
       {"unknown key", {"--config", config("treads = 1\n")}, {}, {"\"treads\"", "threads"}},
@@ -308,6 +322,24 @@ TEST(ParseOptions, RefusesInOneLine) {
     EXPECT_EQ(parsed.text.find('\n'), parsed.text.size() - 1) << c.why << ": " << parsed.text;
     for (const std::string& part : c.want) EXPECT_THAT(parsed.text, HasSubstr(part)) << c.why;
   }
+}
+
+TEST(ParseOptions, TokensAreAskedForWhereOtherMachinesReach) {
+  using access::Auth;
+  const std::vector<std::string> tls = {"--tls-cert", "c", "--tls-key", "k"};
+  const auto with_tls = [&tls](std::vector<std::string> args) {
+    args.insert(args.end(), tls.begin(), tls.end());
+    return args;
+  };
+  EXPECT_EQ(Parsed({}).auth, Auth::kNone) << "all addresses are loopback";
+  EXPECT_EQ(Parsed(tls).auth, Auth::kNone);
+  EXPECT_EQ(Parsed({"--auth", "token"}).auth, Auth::kToken);
+  EXPECT_EQ(Parsed(with_tls({"--listen", "0.0.0.0:1"})).auth, Auth::kToken);
+  EXPECT_EQ(Parsed(with_tls({"--metrics", "0.0.0.0:1"})).auth, Auth::kToken);
+  EXPECT_EQ(Parsed(with_tls({"--listen", "0.0.0.0:1", "--auth", "none", "--insecure"})).auth, Auth::kNone);
+  EXPECT_EQ(Parsed({"--listen", "0.0.0.0:1", "--insecure"}).auth, Auth::kNone) << "a token would be read on the way";
+  EXPECT_EQ(Parsed(with_tls({"--tls-client-ca", "ca", "--tls-client-role", "operator"})).tls_client_role,
+            access::Role::kOperator);
 }
 
 TEST(ParseOptions, InsecureAllowsEveryAddress) {
@@ -333,7 +365,7 @@ TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
   const std::regex default_of(R"(\((PERMAFROST_[A-Z_]+); default ([^)]+)\))");
   Variables told;
   for (std::sregex_iterator it(help.begin(), help.end(), default_of), end; it != end; ++it) told[(*it)[1]] = (*it)[2];
-  EXPECT_EQ(told.size(), 24u);
+  EXPECT_EQ(told.size(), 31u);
   const Options got = Parsed({}, told);
   const Options want;
   EXPECT_EQ(got.listen, want.listen);

@@ -67,7 +67,8 @@ def bad_commands(lines):
         flags = [word.split("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
         names = [word for word in rest if re.fullmatch(r"[a-z][a-z-]*", word)]
         if program.endswith("permafrost"):
-            known = flags_of(help_of(BIN / "permafrost", *names[:2])) | flags_of(help_of(BIN / "permafrost"))
+            deep = names[:3] if names[:2] == ["server", "token"] else names[:2]
+            known = flags_of(help_of(BIN / "permafrost", *deep)) | flags_of(help_of(BIN / "permafrost"))
             if not names or names[0] not in help_of(BIN / "permafrost") or (len(names) > 1 and names[1] not in help_of(BIN / "permafrost", names[0])):
                 bad.append(line)
         elif program.endswith("permafrostd"):

@@ -47,7 +47,7 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   SubmitAudited(daemon, "job", {"--audit-every", "50", "--strict"});
   ASSERT_TRUE(WaitUntil(absl::Seconds(120), [&] { return daemon.Get("job").progress().checkpoint_step() >= 250; }));
   daemon.process().Signal(SIGSTOP);
-  fs::copy(dir.path() / "state", dir.path() / "killed", fs::copy_options::recursive);
+  CopyState(dir.path() / "state", dir.path() / "killed");
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED) << daemon.Client({"job", "show", "job"}).out;
   const std::string plain = daemon.LastWeights("plain", dir.path() / "plain");

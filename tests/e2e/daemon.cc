@@ -36,7 +36,7 @@ Daemon::Daemon(const std::filesystem::path& state_dir, const std::filesystem::pa
   process_ = std::make_unique<Process>(argv, state_dir.string() + ".stderr");
   const std::string line = process_->ReadLine(absl::Seconds(60));
   std::smatch found;
-  if (!std::regex_search(line, found, std::regex("ready: grpc ([^ ,]+), metrics http://([^/]+)/metrics"))) {
+  if (!std::regex_search(line, found, std::regex("ready: grpc ([^ ,]+), metrics https?://([^/]+)/metrics"))) {
     ADD_FAILURE() << "no ready line but: " << line;
     return;
   }
@@ -120,6 +120,14 @@ std::string Daemon::LastWeights(const std::string& job, const std::filesystem::p
 int Daemon::Stop() {
   process_->Signal(SIGTERM);
   return process_->Wait(absl::Seconds(60));
+}
+
+void CopyState(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::filesystem::create_directory(to);
+  for (const auto& entry : std::filesystem::directory_iterator(from)) {
+    if (entry.is_socket()) continue;
+    std::filesystem::copy(entry.path(), to / entry.path().filename(), std::filesystem::copy_options::recursive);
+  }
 }
 
 void KillAndRestart(std::unique_ptr<Daemon>& daemon, const std::filesystem::path& state_dir,

@@ -56,6 +56,9 @@ class Daemon {
   std::unique_ptr<v1::ServerService::Stub> server_;
 };
 
+// A copy of a state directory, whose daemon may run: all but its socket.
+void CopyState(const std::filesystem::path& from, const std::filesystem::path& to);
+
 // Kills the server with -9 and starts another on its state, which then is `daemon`.
 void KillAndRestart(std::unique_ptr<Daemon>& daemon, const std::filesystem::path& state_dir,
                     const std::filesystem::path& import_root, const std::vector<std::string>& more_flags = {});

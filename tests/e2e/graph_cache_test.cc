@@ -135,7 +135,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
 
   // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
   daemon.process().Signal(SIGSTOP);
-  fs::copy(dir.path() / "state", dir.path() / "killed", fs::copy_options::recursive);
+  CopyState(dir.path() / "state", dir.path() / "killed");
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
   const std::string undisturbed = daemon.LastWeights("job", dir.path() / "a");

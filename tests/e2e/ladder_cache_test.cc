@@ -54,7 +54,7 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   daemon.AwaitStep("job", one.command_step() + 150);
   // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
   daemon.process().Signal(SIGSTOP);
-  fs::copy(dir_.path() / "state", dir_.path() / "killed", fs::copy_options::recursive);
+  CopyState(dir_.path() / "state", dir_.path() / "killed");
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
   const v1::GraphCache last = daemon.Cache("job");

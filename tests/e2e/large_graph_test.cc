@@ -23,7 +23,7 @@ class LargeGraph : public testing::Test {
  protected:
   void SetUp() override {
     WriteOgbNodes(dir_.path() / "source", 3000);
-    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
+    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path() / "source");
     ASSERT_TRUE(daemon_->ready());
   }
   v1::Job Submit(const std::string& id, int64_t epochs, std::vector<int64_t> fan_outs = {8, 4}) {
@@ -52,7 +52,7 @@ class LargeGraph : public testing::Test {
     ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
     Submit("killed", 6);
     ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
-    ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path()));
+    ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path() / "source"));
     const v1::Job killed = daemon_->AwaitEnd("killed");
     ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
     EXPECT_EQ(killed.resumes(), 1);
@@ -161,7 +161,7 @@ TEST_F(LargeGraph, ADaemonThatMayNotKeepTheFeaturesGoesOnToTheSameWeights) {
   Submit("read", 6);
   ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("read").progress().epoch() >= 2; }));
   // 3,000 rows of 48 bytes: a fifth of them.
-  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path(),
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path() / "source",
                                          {"--feature-reader", "pread", "--feature-cache", "100kB"}));
   const v1::Job read = daemon_->AwaitEnd("read");
   ASSERT_EQ(read.state(), v1::Job::STATE_SUCCEEDED) << read.error();

@@ -22,7 +22,7 @@ class LinkPrediction : public testing::Test {
  protected:
   void SetUp() override {
     WriteOgbNodes(dir_.path() / "source", 2000);
-    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
+    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path() / "source");
     ASSERT_TRUE(daemon_->ready());
     daemon_->Import("kinds", dir_.path() / "source");
   }
@@ -68,7 +68,7 @@ TEST_F(LinkPrediction, AKilledServerGoesOnToTheBit) {
   ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
   ASSERT_EQ(Submit("killed", "8", {"--fan-out", "8,4"}).code, 0);
   ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
-  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path()));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path() / "source"));
   const v1::Job killed = daemon_->AwaitEnd("killed");
   ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
   EXPECT_EQ(killed.resumes(), 1);

@@ -88,7 +88,7 @@ TEST_P(KilledNodeJob, EndsBitEqualToAnUndisturbedOne) {
   }
   Leavings want;
   {
-    Daemon daemon(dir.path() / "undisturbed", dir.path());
+    Daemon daemon(dir.path() / "undisturbed", dir.path() / "source");
     ASSERT_TRUE(daemon.ready());
     daemon.Import("kinds", dir.path() / "source");
     Submit(daemon, spec);
@@ -101,7 +101,7 @@ TEST_P(KilledNodeJob, EndsBitEqualToAnUndisturbedOne) {
   }
   const fs::path state = dir.path() / "killed";
   for (size_t i = 0; i < c.kills.size(); ++i) {
-    Daemon daemon(state, dir.path());
+    Daemon daemon(state, dir.path() / "source");
     ASSERT_TRUE(daemon.ready());
     if (i == 0) {
       daemon.Import("kinds", dir.path() / "source");
@@ -115,7 +115,7 @@ TEST_P(KilledNodeJob, EndsBitEqualToAnUndisturbedOne) {
     ASSERT_EQ(seen.state(), v1::Job::STATE_RUNNING) << "the kill must come before the end";
     Kill(daemon);
   }
-  Daemon daemon(state, dir.path());
+  Daemon daemon(state, dir.path() / "source");
   ASSERT_TRUE(daemon.ready());
   const v1::Job job = daemon.AwaitEnd("job");
   ASSERT_EQ(job.state(), v1::Job::STATE_SUCCEEDED) << job.error();

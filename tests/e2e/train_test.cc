@@ -257,8 +257,8 @@ TEST(EndToEnd, AStoreCutShortInUseCostsThatJobAndNothingElse) {
 
 TEST(EndToEnd, BadInputIsAnsweredAndTheDaemonLives) {
   const TempDir dir;
-  std::filesystem::create_directories(dir.path() / "empty");
-  Daemon daemon(dir.path() / "state", dir.path());
+  std::filesystem::create_directories(dir.path() / "root/empty");
+  Daemon daemon(dir.path() / "state", dir.path() / "root");
   ASSERT_TRUE(daemon.ready());
   const struct {
     const char* why;
@@ -270,10 +270,10 @@ TEST(EndToEnd, BadInputIsAnsweredAndTheDaemonLives) {
       {"unknown job", {"job", "show", "nobody"}, 4, "nobody"},
       {"a path outside the import roots", {"dataset", "import", "a", "/etc"}, 4, "/etc"},
       {"not a dataset",
-       {"dataset", "import", "b", dir.path() / "empty"},
+       {"dataset", "import", "b", dir.path() / "root/empty"},
        1,
        "the directory holds none of raw/graph-label.csv"},
-      {"a bad name", {"dataset", "import", "Bad_Name", dir.path() / "empty"}, 4, "Bad_Name"},
+      {"a bad name", {"dataset", "import", "Bad_Name", dir.path() / "root/empty"}, 4, "Bad_Name"},
   };
   for (const auto& c : kCases) {
     const Output out = daemon.Client(c.arguments);

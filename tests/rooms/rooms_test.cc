@@ -35,6 +35,9 @@ struct Room {
 const Room kRooms[] = {
     {.name = "base", .may_include = {}, .why = "base is below every room, so it can know none of them"},
     {.name = "telemetry", .may_include = {}, .why = "every room may use telemetry, so it can know none of them"},
+    {.name = "access",
+     .may_include = {},
+     .why = "who may call is decided from what a call shows; what is called and by which wire it does not know"},
     {.name = "data/store",
      .may_include = {},
      .why = "the file on disk serves whatever writes, samples or batches it, so it knows none of them"},
@@ -79,12 +82,14 @@ const Room kRooms[] = {
                      "train/runner.h", "train/options.h", "nn/options.h"},
      .why = "jobs runs training through train/runner.h only, so that it builds and is tested without torch"},
     {.name = "api",
-     .may_include = {"jobs", "data/catalog", "data/import", "data/source", "data/rows", "data/sampling", "data/store",
-                     "graphcache", "train/checkpoint_files.h", "train/runner.h", "train/options.h", "nn/options.h"},
+     .may_include = {"access", "jobs", "data/catalog", "data/import", "data/source", "data/rows", "data/sampling",
+                     "data/store", "graphcache", "train/checkpoint_files.h", "train/runner.h", "train/options.h",
+                     "nn/options.h"},
      .wire = true,
      .why = "handlers parse, enqueue and read snapshots; of training they see only its torch-free options and results"},
     {.name = "daemon",
-     .may_include = {"api", "jobs", "data/catalog", "data/rows", "data/store", "graphcache", "train", "device", "nn"},
+     .may_include = {"access", "api", "jobs", "data/catalog", "data/rows", "data/store", "graphcache", "train",
+                     "device", "nn"},
      .why = "the daemon wires the rooms together and does none of their work"},
 };
 

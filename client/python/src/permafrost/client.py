@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from permafrost.cache import Cache
-from permafrost.connection import Connection, find_target
+from permafrost.connection import Connection, find_credentials, find_target
 from permafrost.datasets import Datasets
 from permafrost.html import table
 from permafrost.jobs import Job, Jobs
@@ -17,9 +17,14 @@ from permafrost.v1 import server_pb2
 class Client:
     """A connection to one server. Threads: all methods are safe anywhere. A context manager; `close()` ends it.
 
-    target: HOST:PORT. Without it: the address in `state_dir`/endpoint.json, which a daemon on this machine writes; else
-        the variable PERMAFROST_SERVER; else 127.0.0.1:7433.
+    target: HOST:PORT or unix:PATH. Without it: the address in `state_dir`/endpoint.json, which a daemon on this machine
+        writes, or its unix socket where that address wants a token or TLS; else the variable PERMAFROST_SERVER; else
+        127.0.0.1:7433.
     timeout: seconds for each answer. Streams (watching, waiting, uploading) have no limit.
+    token, token_file: a bearer token, or the file that holds it. Without them: PERMAFROST_TOKEN, PERMAFROST_TOKEN_FILE.
+    tls: speak TLS, with the authorities that gRPC knows (PERMAFROST_TLS). Implied by the next three.
+    ca_cert: file of who signed the server's certificate, in PEM (PERMAFROST_CA_CERT).
+    client_cert, client_key: files of the client's own (PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY).
     patience: seconds that a server which went away is waited for, by everything that waits or uploads.
 
     Nothing is sent before the first call. Errors are `PermafrostError`s.
@@ -32,8 +37,16 @@ class Client:
         state_dir: str | os.PathLike[str] | None = None,
         timeout: float = 30.0,
         patience: float = 60.0,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        tls: bool | None = None,
+        ca_cert: str | os.PathLike[str] | None = None,
+        client_cert: str | os.PathLike[str] | None = None,
+        client_key: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._connection = Connection(find_target(target, state_dir), timeout, patience)
+        found = find_target(target, state_dir)
+        credentials = find_credentials(found, token, token_file, tls, ca_cert, client_cert, client_key)
+        self._connection = Connection(found, timeout, patience, credentials)
         self.datasets = Datasets(self._connection)
         self.jobs = Jobs(self._connection)
 

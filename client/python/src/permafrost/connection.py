@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, Union
 
 import grpc
 
@@ -18,18 +20,111 @@ DEFAULT_TARGET = "127.0.0.1:7433"
 _Response = TypeVar("_Response")
 
 
+@dataclass(frozen=True)
+class Credentials:
+    """What a connection is protected by and who its caller is. Errors name a file or a variable, never its content."""
+
+    token: str = ""
+    tls: bool = False
+    ca_cert: bytes | None = None
+    client_cert: bytes | None = None
+    client_key: bytes | None = None
+
+
+_Path = Union[str, "os.PathLike[str]", None]
+
+
+def find_credentials(
+    target: str,
+    token: str | None = None,
+    token_file: _Path = None,
+    tls: bool | None = None,
+    ca_cert: _Path = None,
+    client_cert: _Path = None,
+    client_key: _Path = None,
+) -> Credentials:
+    """Each from its argument, else from PERMAFROST_TOKEN, PERMAFROST_TOKEN_FILE, PERMAFROST_TLS, PERMAFROST_CA_CERT,
+    PERMAFROST_CLIENT_CERT, PERMAFROST_CLIENT_KEY. InputError: a file that cannot be read, a certificate without its
+    key, a token that would travel in plain text."""
+
+    def content(name: str, path: _Path) -> bytes | None:
+        path = path or os.environ.get(f"PERMAFROST_{name.upper()}") or None
+        try:
+            return None if path is None else pathlib.Path(path).read_bytes()
+        except OSError as error:
+            raise InputError(f"{name}: {path}: cannot read: {error.strerror}") from None
+
+    if token is None and token_file is None:
+        token = os.environ.get("PERMAFROST_TOKEN") or None
+    if token is None:
+        token = (content("token_file", token_file) or b"").decode(errors="replace")
+    token = token.strip()
+    if not all(33 <= ord(character) <= 126 for character in token):
+        raise InputError("token: is none: accepted: one line, as pft_...")
+    ca, cert, key = content("ca_cert", ca_cert), content("client_cert", client_cert), content("client_key", client_key)
+    if (cert is None) != (key is None):
+        raise InputError("client_cert and client_key: one is given without the other: accepted: both")
+    if tls is None:
+        tls = os.environ.get("PERMAFROST_TLS", "").lower() in ("1", "true", "yes", "t", "y")
+    tls = tls or ca is not None or cert is not None
+    if token and not tls and not _stays_here(target):
+        raise InputError(f"token: it would travel to {target} in plain text: accepted: ca_cert or tls, or no token")
+    return Credentials(token, tls, ca, cert, key)
+
+
+def _stays_here(target: str) -> bool:
+    """Whether what is sent there stays on this machine."""
+    host = target.rpartition(":")[0].strip("[]")
+    try:
+        return target.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Call(NamedTuple):
+    """What gRPC lets an interceptor change of a call."""
+
+    method: str
+    timeout: float | None
+    metadata: Any
+    credentials: Any
+    wait_for_ready: bool | None
+    compression: Any
+
+
+class _TokenGiver(
+    grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]
+    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
+    grpc.StreamUnaryClientInterceptor,  # type: ignore[misc]
+):
+    """Gives the token with each call."""
+
+    def __init__(self, token: str) -> None:
+        self._header = ("authorization", f"Bearer {token}")
+
+    def _give(self, proceed: Callable[..., Any], details: Any, request: Any) -> Any:
+        metadata = [*(details.metadata or ()), self._header]
+        wait, compression = getattr(details, "wait_for_ready", None), getattr(details, "compression", None)
+        call = _Call(details.method, details.timeout, metadata, details.credentials, wait, compression)
+        return proceed(call, request)
+
+    intercept_unary_unary = intercept_unary_stream = intercept_stream_unary = _give
+
+
 def find_target(target: str | None, state_dir: str | os.PathLike[str] | None) -> str:
-    """The first of these that is given: `target`, the endpoint.json of `state_dir`, $PERMAFROST_SERVER, the daemon's
-    default address."""
+    """The first of these that is given: `target`, what the endpoint.json of `state_dir` says (the unix socket where the
+    address wants a token or TLS), $PERMAFROST_SERVER, the daemon's default address."""
     if target is not None:
         return target
     if state_dir is not None:
         path = pathlib.Path(state_dir) / "endpoint.json"
         try:
-            return str(json.loads(path.read_text())["grpc"])
+            endpoint = json.loads(path.read_text())
+            guarded = endpoint.get("auth") == "token" or endpoint.get("tls")
+            return f"unix:{endpoint['socket']}" if guarded and endpoint.get("socket") else str(endpoint["grpc"])
         except FileNotFoundError:
             raise Unavailable(f"{path}: not found; no permafrostd serves from this state directory") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: says no address: {error}") from None
     return os.environ.get("PERMAFROST_SERVER") or DEFAULT_TARGET
 
@@ -37,26 +132,34 @@ def find_target(target: str | None, state_dir: str | os.PathLike[str] | None) ->
 class Connection:
     """A channel to one server and its stubs. Threads: all methods are safe anywhere."""
 
-    def __init__(self, target: str, timeout: float, patience: float) -> None:
+    def __init__(self, target: str, timeout: float, patience: float, credentials: Credentials | None = None) -> None:
         self.target = target
         self.timeout = timeout
         # How long a server that went away is waited for while something of it is followed.
         self.patience = patience
-        self.channel = grpc.insecure_channel(
-            target,
-            options=[
-                # A job of a million epochs has a history beyond gRPC's default of 4 MiB.
-                ("grpc.max_receive_message_length", -1),
-                # The daemon is near; a proxy set for the web would only stand in the way.
-                ("grpc.enable_http_proxy", 0),
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 1000),
-            ],
-        )
-        self.datasets = dataset_pb2_grpc.DatasetServiceStub(self.channel)
-        self.jobs = job_pb2_grpc.JobServiceStub(self.channel)
-        self.caches = graph_cache_pb2_grpc.GraphCacheServiceStub(self.channel)
-        self.server = server_pb2_grpc.ServerServiceStub(self.channel)
+        options = [
+            # A job of a million epochs has a history beyond gRPC's default of 4 MiB.
+            ("grpc.max_receive_message_length", -1),
+            # The daemon is near; a proxy set for the web would only stand in the way.
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        ]
+        credentials = credentials or Credentials()
+        if credentials.tls:
+            security = grpc.ssl_channel_credentials(
+                credentials.ca_cert, credentials.client_key, credentials.client_cert
+            )
+            self.channel = grpc.secure_channel(target, security, options=options)
+        else:
+            self.channel = grpc.insecure_channel(target, options=options)
+        calls = self.channel
+        if credentials.token:
+            calls = grpc.intercept_channel(self.channel, _TokenGiver(credentials.token))
+        self.datasets = dataset_pb2_grpc.DatasetServiceStub(calls)
+        self.jobs = job_pb2_grpc.JobServiceStub(calls)
+        self.caches = graph_cache_pb2_grpc.GraphCacheServiceStub(calls)
+        self.server = server_pb2_grpc.ServerServiceStub(calls)
 
     def call(self, method: Callable[..., _Response], request: Any, timeout: float | None = None) -> _Response:
         """The answer to one request."""

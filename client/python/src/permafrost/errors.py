@@ -64,6 +64,12 @@ class PermissionDenied(PermafrostError):
     code = "PERMISSION_DENIED"
 
 
+class Unauthenticated(PermafrostError):
+    """No token, or one that is unknown, expired or revoked."""
+
+    code = "UNAUTHENTICATED"
+
+
 class FailedPrecondition(PermafrostError):
     code = "FAILED_PRECONDITION"
 
@@ -130,6 +136,7 @@ _OF_CODE = {
         NotFound,
         AlreadyExists,
         PermissionDenied,
+        Unauthenticated,
         FailedPrecondition,
         ResourceExhausted,
         Unavailable,

@@ -1,0 +1,108 @@
+#include "access/audit_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/string_view.h"
+#include "telemetry/log.h"
+
+namespace permafrost::access {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr mode_t kAuditMode = 0600;
+
+absl::StatusOr<Descriptor> OpenToAppend(const fs::path& path) {
+  Descriptor file = OpenRetrying(path, O_WRONLY | O_APPEND | O_CREAT, kAuditMode);
+  if (!file.valid()) return SystemError(errno, path, "open");
+  return file;
+}
+
+fs::path Numbered(const fs::path& path, int number) { return absl::StrCat(path.string(), ".", number); }
+
+std::string LineOf(const AuditEntry& entry) {
+  nlohmann::ordered_json line{{"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(), absl::UTCTimeZone())},
+                              {"caller", entry.caller}};
+  const auto add = [&line](const char* key, const std::string& value) {
+    if (!value.empty()) line[key] = value;
+  };
+  add("role", entry.role);
+  add("peer", entry.peer);
+  add("method", entry.method);
+  add("resource", entry.resource);
+  add("code", entry.code);
+  // Names come from requests: they need not be UTF-8.
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
+  absl::StatusOr<Descriptor> file = OpenToAppend(options.path);
+  if (!file.ok()) return file.status();
+  struct stat info {};
+  if (fstat(file->get(), &info) != 0) return SystemError(errno, options.path, "stat");
+  return std::unique_ptr<AuditLog>(
+      new AuditLog(std::move(options), *std::move(file), static_cast<uint64_t>(info.st_size)));
+}
+
+void AuditLog::Write(const AuditEntry& entry) {
+  const std::string line = LineOf(entry);
+  const absl::MutexLock lock(&mu_);
+  const absl::Status written = Append(line);
+  if (!written.ok() && !failed_) {
+    telemetry::Log(telemetry::Severity::kError,
+                   absl::StrCat("calls are not audited until it can be written: ", written.message()));
+  }
+  failed_ = !written.ok();
+}
+
+absl::Status AuditLog::Append(const std::string& line) {
+  if (!file_ || (bytes_ > 0 && bytes_ + line.size() > options_.max_bytes)) {
+    if (absl::Status rotated = Rotate(); !rotated.ok()) return rotated;
+  }
+  // With O_APPEND a line goes in whole.
+  ssize_t written = -1;
+  do {
+    written = write(file_->get(), line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  if (written < 0) return SystemError(errno, options_.path, "write");
+  bytes_ += static_cast<uint64_t>(written);
+  if (static_cast<size_t>(written) == line.size()) return absl::OkStatus();
+  return SystemError(ENOSPC, options_.path, "write");
+}
+
+absl::Status AuditLog::Rotate() {
+  file_.reset();
+  std::error_code error;
+  if (bytes_ > 0) {
+    fs::remove(Numbered(options_.path, options_.kept), error);
+    for (int number = options_.kept; number > 1; --number) {
+      // One that is missing is no error.
+      fs::rename(Numbered(options_.path, number - 1), Numbered(options_.path, number), error);
+    }
+    error.clear();
+    if (options_.kept > 0) {
+      fs::rename(options_.path, Numbered(options_.path, 1), error);
+    } else {
+      fs::remove(options_.path, error);
+    }
+    if (error) return SystemError(error.value(), options_.path, "rename");
+    bytes_ = 0;
+  }
+  absl::StatusOr<Descriptor> file = OpenToAppend(options_.path);
+  if (!file.ok()) return file.status();
+  file_.emplace(*std::move(file));
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::access

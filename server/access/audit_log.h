@@ -1,0 +1,61 @@
+// Who changed what: a JSON line for each call of a method that changes something, in a file that only the daemon's user
+// reads.
+// Threads: all methods are safe anywhere.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/descriptor.h"
+
+namespace permafrost::access {
+
+struct AuditOptions {
+  // PATH, then PATH.1 (the newest of them) to PATH.`kept`.
+  std::filesystem::path path;
+  // Bytes after which a file is set aside and the next begins.
+  uint64_t max_bytes = uint64_t{16} << 20;
+  // Files that are kept beside the one that is written; older ones are removed.
+  int kept = 4;
+};
+
+struct AuditEntry {
+  // As Caller::name; "unknown" for a call without a token that is known. Never a token.
+  std::string caller;
+  std::string role;      // empty: unknown
+  std::string peer;      // "ipv4:127.0.0.1:5555", "unix:"; empty where gRPC does not tell: of a call that was refused
+  std::string method;    // "permafrost.v1.JobService/CreateJob"
+  std::string resource;  // "jobs/first"; empty: unknown, as the request was not read
+  std::string code;      // "OK", "PERMISSION_DENIED"
+};
+
+class AuditLog {
+ public:
+  // Appends to the file. Errors: those of SystemError.
+  static absl::StatusOr<std::unique_ptr<AuditLog>> Open(AuditOptions options);
+
+  // One line, in the file when it returns; a kill -9 leaves it there, a power cut may not. What cannot be written is
+  // told in the daemon's log, once until it works again, and the call goes on.
+  void Write(const AuditEntry& entry);
+
+ private:
+  AuditLog(AuditOptions options, Descriptor file, uint64_t bytes)
+      : options_(std::move(options)), file_(std::move(file)), bytes_(bytes) {}
+  absl::Status Append(const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Rotate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const AuditOptions options_;
+  absl::Mutex mu_;
+  std::optional<Descriptor> file_ ABSL_GUARDED_BY(mu_);
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_);
+  bool failed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace permafrost::access

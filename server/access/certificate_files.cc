@@ -1,0 +1,150 @@
+#include "access/certificate_files.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <sys/stat.h>
+
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "access/openssl_pointers.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "telemetry/log.h"
+
+namespace permafrost::access {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first of a file. What OpenSSL says of a bad one stays out: it is a page.
+CertificatePointer FirstCertificate(const std::string& pem) {
+  CertificatePointer certificate(PEM_read_bio_X509(BioOf(pem).get(), nullptr, nullptr, nullptr));
+  ERR_clear_error();
+  return certificate;
+}
+
+// No terminal is asked for a passphrase.
+int NoPassphrase(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*data*/) { return -1; }
+
+absl::Time TimeOf(const ASN1_TIME* time) {
+  std::tm parts{};
+  if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfinitePast();
+  return absl::FromTM(parts, absl::UTCTimeZone());
+}
+
+absl::Status BadPem(const fs::path& path, absl::string_view what) {
+  return absl::FailedPreconditionError(absl::StrCat(path.string(), ": ", what));
+}
+
+}  // namespace
+
+BioPointer BioOf(const std::string& text) {
+  return BioPointer(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+KeyPointer KeyOf(const std::string& pem) {
+  KeyPointer key(PEM_read_bio_PrivateKey(BioOf(pem).get(), nullptr, NoPassphrase, nullptr));
+  ERR_clear_error();
+  return key;
+}
+
+std::string SubjectOf(const X509& certificate) {
+  const BioPointer out(BIO_new(BIO_s_mem()));
+  X509_NAME_print_ex(out.get(), X509_get_subject_name(&certificate), 0, XN_FLAG_RFC2253);
+  char* text = nullptr;
+  const auto bytes = static_cast<size_t>(BIO_get_mem_data(out.get(), &text));
+  return {text, bytes};
+}
+
+absl::StatusOr<CertificateContent> ReadCertificateFiles(const TlsFiles& files) {
+  CertificateContent content;
+  PF_ASSIGN_OR_RETURN(content.certificate, ReadFile(files.certificate));
+  PF_ASSIGN_OR_RETURN(content.key, ReadFile(files.key));
+  if (!files.client_authority.empty()) {
+    PF_ASSIGN_OR_RETURN(content.client_authority, ReadFile(files.client_authority));
+    if (!FirstCertificate(content.client_authority)) {
+      return BadPem(files.client_authority, "holds no certificate in PEM");
+    }
+  }
+  const CertificatePointer certificate = FirstCertificate(content.certificate);
+  if (!certificate) return BadPem(files.certificate, "holds no certificate in PEM");
+  const KeyPointer key = KeyOf(content.key);
+  if (!key) return BadPem(files.key, "holds no private key in PEM, or one that needs a passphrase");
+  const int fits = X509_check_private_key(certificate.get(), key.get());
+  ERR_clear_error();
+  if (fits != 1) {
+    return BadPem(files.key, absl::StrCat("is not the key of the certificate ", files.certificate.string()));
+  }
+  content.subject = SubjectOf(*certificate);
+  content.not_before = TimeOf(X509_get0_notBefore(certificate.get()));
+  content.not_after = TimeOf(X509_get0_notAfter(certificate.get()));
+  return content;
+}
+
+std::string WhyNotValid(const CertificateContent& content, absl::Time now) {
+  const auto day = [](absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M UTC", time, absl::UTCTimeZone()); };
+  if (now > content.not_after) return absl::StrCat("expired on ", day(content.not_after));
+  if (now < content.not_before) return absl::StrCat("is not valid before ", day(content.not_before));
+  return "";
+}
+
+absl::StatusOr<std::unique_ptr<CertificateFiles>> CertificateFiles::Open(TlsFiles files) {
+  std::unique_ptr<CertificateFiles> opened(new CertificateFiles(std::move(files)));
+  const absl::MutexLock lock(&opened->mu_);
+  opened->stamps_ = opened->ReadStamps();
+  absl::StatusOr<CertificateContent> content = ReadCertificateFiles(opened->files_);
+  if (!content.ok()) return content.status();
+  if (const std::string why = WhyNotValid(*content, absl::Now()); !why.empty()) {
+    telemetry::Log(telemetry::Severity::kWarning, absl::StrCat("the certificate ", opened->files_.certificate.string(),
+                                                               " ", why, ": clients will refuse it"));
+  }
+  opened->current_ = std::make_shared<const CertificateContent>(*std::move(content));
+  return opened;
+}
+
+CertificateFiles::Stamps CertificateFiles::ReadStamps() const {
+  Stamps stamps;
+  size_t i = 0;
+  for (const fs::path* path : {&files_.certificate, &files_.key, &files_.client_authority}) {
+    struct stat info {};
+    if (!path->empty() && stat(path->c_str(), &info) == 0) {
+#ifdef __APPLE__
+      const timespec& changed = info.st_mtimespec;
+#else
+      const timespec& changed = info.st_mtim;
+#endif
+      stamps[i] = {.bytes = info.st_size,
+                   .changed = absl::ToUnixNanos(absl::TimeFromTimespec(changed)),
+                   .inode = static_cast<uint64_t>(info.st_ino)};
+    }
+    ++i;
+  }
+  return stamps;
+}
+
+std::shared_ptr<const CertificateContent> CertificateFiles::Current() {
+  const absl::MutexLock lock(&mu_);
+  // Before the content: a file that changes while it is read is read again.
+  const Stamps stamps = ReadStamps();
+  if (stamps == stamps_) return current_;
+  stamps_ = stamps;
+  absl::StatusOr<CertificateContent> content = ReadCertificateFiles(files_);
+  if (!content.ok()) {
+    telemetry::Log(telemetry::Severity::kWarning,
+                   absl::StrCat("the certificate that was read before stays: ", content.status().message()));
+    return current_;
+  }
+  const std::string why = WhyNotValid(*content, absl::Now());
+  telemetry::Log(why.empty() ? telemetry::Severity::kInfo : telemetry::Severity::kWarning,
+                 absl::StrCat("read the certificate ", files_.certificate.string(), " anew: ", content->subject,
+                              why.empty() ? "" : ", which ", why));
+  current_ = std::make_shared<const CertificateContent>(*std::move(content));
+  return current_;
+}
+
+}  // namespace permafrost::access

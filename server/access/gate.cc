@@ -1,0 +1,54 @@
+#include "access/gate.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "access/methods.h"
+#include "base/string_view.h"
+
+namespace permafrost::access {
+namespace {
+
+constexpr absl::string_view kBearer = "Bearer ";
+constexpr char kAnonymous[] = "anonymous";
+
+}  // namespace
+
+absl::StatusOr<Caller> Gate::Identify(const Presented& presented) const {
+  if (presented.by_socket) return Caller{.name = "unix", .role = Role::kAdmin};
+  if (options_.auth == Auth::kNone) {
+    const bool named = !presented.subject.empty();
+    return Caller{.name = named ? std::string(presented.subject) : kAnonymous, .role = Role::kAdmin};
+  }
+  if (presented.authorization.empty()) {
+    if (!presented.subject.empty() && options_.certificate_role) {
+      return Caller{.name = std::string(presented.subject), .role = *options_.certificate_role};
+    }
+    return absl::UnauthenticatedError(
+        "no token: give one as `authorization: Bearer TOKEN` (permafrost --token-file FILE, or PERMAFROST_TOKEN)");
+  }
+  const absl::string_view authorization = AbslView(presented.authorization);
+  if (!absl::StartsWithIgnoreCase(authorization, kBearer)) {
+    return absl::UnauthenticatedError("authorization: accepted: Bearer TOKEN");
+  }
+  const std::optional<Token> token = tokens_->Find(presented.authorization.substr(kBearer.size()));
+  if (!token) {
+    return absl::UnauthenticatedError(
+        "the token is unknown, expired or revoked: an admin makes another (permafrost server token create)");
+  }
+  return Caller{.name = absl::StrCat("tokens/", token->id), .role = token->role};
+}
+
+absl::StatusOr<Caller> Gate::Admit(std::string_view path, const Presented& presented) const {
+  const MethodRule rule = RuleOf(path);
+  absl::StatusOr<Caller> caller = Identify(presented);
+  if (!rule.least) return caller.ok() ? *std::move(caller) : Caller{.name = kAnonymous, .role = Role::kViewer};
+  if (caller.ok() && caller->role < *rule.least) {
+    return absl::PermissionDeniedError(absl::StrCat(AbslView(path.substr(path.empty() ? 0 : 1)), " needs role ",
+                                                    AbslView(kRoleNames.Name(*rule.least)), ": ", caller->name,
+                                                    " has role ", AbslView(kRoleNames.Name(caller->role))));
+  }
+  return caller;
+}
+
+}  // namespace permafrost::access

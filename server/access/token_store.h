@@ -1,0 +1,76 @@
+// Bearer tokens: made from 256 random bits, shown once, kept as their SHA-256 in a file that only the daemon's user
+// reads.
+// Threads: all methods are safe anywhere; Create and Revoke wait for the disk.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "access/role.h"
+
+namespace permafrost::access {
+
+// What every secret begins with, so that scanners of repositories and logs find one that got there.
+inline constexpr std::string_view kSecretPrefix = "pft_";
+inline constexpr std::size_t kMaxTokens = 256;
+inline constexpr std::size_t kMaxTokenLabel = 128;  // bytes
+
+struct Token {
+  std::string id;  // 12 hexadecimal digits; tells nothing of the secret
+  Role role = Role::kViewer;
+  std::string label;
+  absl::Time create_time;
+  absl::Time expire_time = absl::InfiniteFuture();
+  bool operator==(const Token&) const = default;
+};
+
+class TokenStore {
+ public:
+  // Reads `path`, which need not be there. Errors: FailedPrecondition naming the file and what is wrong in it; those of
+  // ReadFile.
+  static absl::StatusOr<std::unique_ptr<TokenStore>> Open(std::filesystem::path path);
+
+  struct Made {
+    Token token;
+    std::string secret;  // kept nowhere
+  };
+  // On disk when it returns. Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of
+  // printable UTF-8) and `token.expire_time` (in the future); ResourceExhausted beyond kMaxTokens; those of
+  // WriteFileAtomic, and then there is no such token.
+  absl::StatusOr<Made> Create(Role role, const std::string& label, absl::Time expire_time);
+  // The oldest first; expired ones stay until they are revoked.
+  std::vector<Token> List() const;
+  // From here on it opens nothing; calls under way go on. Errors: NotFound; those of WriteFileAtomic, and then it
+  // stays.
+  absl::Status Revoke(const std::string& id);
+  // The token of a secret, unless it has expired; nullopt: there is none. Takes equally long wherever secrets differ.
+  std::optional<Token> Find(std::string_view secret) const;
+
+ private:
+  struct Row {
+    Token token;
+    std::string hash;  // SHA-256 of the secret, 32 bytes
+  };
+
+  explicit TokenStore(std::filesystem::path path) : path_(std::move(path)) {}
+  absl::Status Read();
+  absl::Status Write(const std::vector<Row>& rows) const;
+
+  const std::filesystem::path path_;
+  // Held while the file is written, so that lookups wait for no disk.
+  absl::Mutex writing_ ABSL_ACQUIRED_BEFORE(mu_);
+  mutable absl::Mutex mu_;
+  std::vector<Row> rows_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace permafrost::access

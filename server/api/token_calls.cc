@@ -1,0 +1,88 @@
+#include "api/token_calls.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/strip.h"
+#include "api/convert_time.h"
+#include "api/text.h"
+#include "api/threaded_call.h"
+#include "api/unary.h"
+#include "api/wire_enum.h"
+#include "base/status.h"
+
+namespace permafrost::api {
+namespace {
+
+using Roles = WireEnum<v1::Token::Role, access::kRoleNames>;
+
+constexpr char kTokenCollection[] = "tokens/";
+
+absl::Status NoTokens() { return absl::UnimplementedError("this server keeps no tokens"); }
+
+void TokenToWire(const access::Token& token, v1::Token& wire) {
+  wire.set_name(kTokenCollection + token.id);
+  wire.set_role(Roles::ToWire(token.role));
+  wire.set_label(ValidUtf8(token.label));
+  SetTime(token.create_time, [&wire] { return wire.mutable_create_time(); });
+  SetTime(token.expire_time, [&wire] { return wire.mutable_expire_time(); });
+}
+
+absl::Status MakeToken(access::TokenStore& tokens, const v1::Token& wanted, v1::Token& response) {
+  Violations violations;
+  access::Role role = access::Role::kViewer;
+  if (wanted.role() == v1::Token::ROLE_UNSPECIFIED) {
+    violations.Add("token.role", "is not given: accepted: " + Roles::Accepted());
+  } else {
+    Roles::Read(wanted.role(), "token.role", role, violations);
+  }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
+  const absl::Time expire_time = wanted.has_expire_time() ? absl::FromUnixSeconds(wanted.expire_time().seconds()) +
+                                                                absl::Nanoseconds(wanted.expire_time().nanos())
+                                                          : absl::InfiniteFuture();
+  PF_ASSIGN_OR_RETURN(const access::TokenStore::Made made, tokens.Create(role, wanted.label(), expire_time));
+  TokenToWire(made.token, response);
+  response.set_secret(made.secret);
+  return absl::OkStatus();
+}
+
+absl::Status RemoveToken(access::TokenStore& tokens, const std::string& name) {
+  absl::string_view id = name;
+  if (!absl::ConsumePrefix(&id, kTokenCollection) || id.empty() || id.size() > 63) {
+    Violations violations;
+    // Whoever puts a secret here by mistake does not find it in a log.
+    violations.Add("name", "is not tokens/ID, as ListTokens tells them");
+    return violations.ToStatus();
+  }
+  return tokens.Revoke(std::string(id));
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* CreateTokenCall(grpc::CallbackServerContext* context, CallLimit& limit,
+                                          access::TokenStore* tokens, const v1::CreateTokenRequest& request,
+                                          v1::Token& response) {
+  if (tokens == nullptr) return Reply(context, NoTokens());
+  absl::StatusOr<CallLimit::Slot> slot = limit.Take();
+  if (!slot.ok()) return Reply(context, slot.status());
+  return StartThreadedCall("a new token", *std::move(slot),
+                           [tokens, &request, &response] { return MakeToken(*tokens, request.token(), response); });
+}
+
+grpc::ServerUnaryReactor* ListTokensCall(grpc::CallbackServerContext* context, const access::TokenStore* tokens,
+                                         v1::ListTokensResponse& response) {
+  if (tokens == nullptr) return Reply(context, NoTokens());
+  for (const access::Token& token : tokens->List()) TokenToWire(token, *response.add_tokens());
+  return Reply(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* RevokeTokenCall(grpc::CallbackServerContext* context, CallLimit& limit,
+                                          access::TokenStore* tokens, const v1::RevokeTokenRequest& request) {
+  if (tokens == nullptr) return Reply(context, NoTokens());
+  absl::StatusOr<CallLimit::Slot> slot = limit.Take();
+  if (!slot.ok()) return Reply(context, slot.status());
+  return StartThreadedCall("the revocation of a token", *std::move(slot),
+                           [tokens, &request] { return RemoveToken(*tokens, request.name()); });
+}
+
+}  // namespace permafrost::api

@@ -1,0 +1,218 @@
+// Roles, tokens, the gate and the audit log, without a server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "access/audit_log.h"
+#include "access/gate.h"
+#include "access/https_exposer.h"
+#include "access/methods.h"
+#include "access/token_store.h"
+#include "base/file.h"
+#include "temp_dir.h"
+
+namespace permafrost::access {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::string ContentOf(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(Methods, EachPathStandsOnce) {
+  std::set<std::string_view> paths;
+  for (const MethodRule& rule : MethodRules()) {
+    EXPECT_TRUE(paths.insert(rule.path).second) << rule.path;
+    EXPECT_EQ(rule.path[0], '/') << rule.path;
+    EXPECT_TRUE(!rule.changes || rule.least >= Role::kOperator) << rule.path << ": a viewer changes nothing";
+  }
+  EXPECT_EQ(RuleOf("/permafrost.v1.New/Method").least, Role::kViewer);
+}
+
+class TokenStoreTest : public testing::Test {
+ protected:
+  std::filesystem::path File() const { return dir_.path() / "tokens.json"; }
+  std::unique_ptr<TokenStore> Open() const {
+    absl::StatusOr<std::unique_ptr<TokenStore>> store = TokenStore::Open(File());
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+  const TempDir dir_;
+};
+
+TEST_F(TokenStoreTest, ATokenIsFoundUntilItIsRevokedAndOutlivesTheStore) {
+  std::string secret, id;
+  {
+    const auto store = Open();
+    EXPECT_THAT(store->List(), IsEmpty());
+    const auto made = store->Create(Role::kOperator, "ci", absl::InfiniteFuture());
+    ASSERT_TRUE(made.ok()) << made.status();
+    secret = made->secret;
+    id = made->token.id;
+    EXPECT_EQ(secret.substr(0, kSecretPrefix.size()), kSecretPrefix);
+    EXPECT_EQ(secret.size(), kSecretPrefix.size() + 43) << "256 bits";
+    EXPECT_EQ(store->Find(secret), made->token);
+    const auto other = store->Create(Role::kViewer, "", absl::InfiniteFuture());
+    ASSERT_TRUE(other.ok());
+    EXPECT_NE(other->secret, secret);
+    EXPECT_NE(other->token.id, id);
+  }
+  const auto store = Open();
+  ASSERT_EQ(store->List().size(), 2U);
+  const std::optional<Token> found = store->Find(secret);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->role, Role::kOperator);
+  EXPECT_EQ(found->label, "ci");
+  EXPECT_EQ(found->expire_time, absl::InfiniteFuture());
+  for (const std::string& wrong : {std::string(), secret.substr(1), secret + "x", id, std::string("pft_")}) {
+    EXPECT_EQ(store->Find(wrong), std::nullopt) << wrong;
+  }
+  EXPECT_THAT(ContentOf(File()), Not(HasSubstr(secret))) << "hashed at rest";
+  ASSERT_TRUE(store->Revoke(id).ok());
+  EXPECT_EQ(store->Find(secret), std::nullopt);
+  EXPECT_EQ(store->Revoke(id).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Open()->List().size(), 1U);
+}
+
+TEST_F(TokenStoreTest, AnExpiredTokenOpensNothing) {
+  const auto store = Open();
+  const auto made = store->Create(Role::kAdmin, "", absl::Now() + absl::Milliseconds(50));
+  ASSERT_TRUE(made.ok());
+  absl::SleepFor(absl::Milliseconds(60));
+  EXPECT_EQ(store->Find(made->secret), std::nullopt);
+  EXPECT_EQ(store->List().size(), 1U) << "it is still listed";
+}
+
+TEST_F(TokenStoreTest, WhatCannotBeATokenIsRefused) {
+  const auto store = Open();
+  EXPECT_EQ(store->Create(Role::kViewer, "a\nb", absl::InfiniteFuture()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Create(Role::kViewer, std::string(129, 'a'), absl::InfiniteFuture()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Create(Role::kViewer, "", absl::Now() - absl::Seconds(1)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(store->List(), IsEmpty());
+}
+
+TEST_F(TokenStoreTest, ADamagedFileIsNamedAndNotReadInPart) {
+  for (const char* text : {"", "{", "[]", R"({"format": 2, "tokens": []})", R"({"format": 1, "tokens": [{}]})",
+                           R"({"format": 1, "tokens": [{"id": "a", "role": "root", "sha256": "00"}]})"}) {
+    ASSERT_TRUE(WriteFileAtomic(File(), text).ok());
+    const absl::Status status = TokenStore::Open(File()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(File().string())) << text;
+  }
+}
+
+TEST_F(TokenStoreTest, TheGateKnowsWhoCallsAndWhatTheyMayDo) {
+  const auto store = Open();
+  const auto made = store->Create(Role::kOperator, "", absl::InfiniteFuture());
+  ASSERT_TRUE(made.ok());
+  const std::string bearer = "Bearer " + made->secret, token = "tokens/" + made->token.id;
+  const Gate gate({.auth = Auth::kToken, .certificate_role = std::nullopt}, store.get());
+  const Gate certificates({.auth = Auth::kToken, .certificate_role = Role::kViewer}, store.get());
+  const Gate open({.auth = Auth::kNone, .certificate_role = std::nullopt}, nullptr);
+  const char* const health = "/grpc.health.v1.Health/Check";
+  const char* const read = "/permafrost.v1.JobService/GetJob";
+  const char* const create = "/permafrost.v1.JobService/CreateJob";
+  const char* const drain = "/permafrost.v1.ServerService/Drain";
+  using enum absl::StatusCode;
+  const struct {
+    const char* why;
+    const Gate& gate;
+    const char* path;
+    Presented presented;
+    absl::StatusCode want;
+    std::string caller;
+  } kCases[] = {
+      {"probes have no token", gate, health, {}, kOk, "anonymous"},
+      {"a bad token does not close health", gate, health, {false, "Bearer x", ""}, kOk, "anonymous"},
+      {"no token", gate, read, {}, kUnauthenticated, ""},
+      {"no such token", gate, read, {false, "Bearer pft_x", ""}, kUnauthenticated, ""},
+      {"another scheme", gate, read, {false, "Basic eA==", ""}, kUnauthenticated, ""},
+      {"the scheme alone", gate, read, {false, "Bearer ", ""}, kUnauthenticated, ""},
+      {"above the least role", gate, read, {false, bearer, ""}, kOk, token},
+      {"the least role", gate, create, {false, bearer, ""}, kOk, token},
+      {"a role too low", gate, drain, {false, bearer, ""}, kPermissionDenied, ""},
+      {"the socket", gate, drain, {true, "", ""}, kOk, "unix"},
+      {"a certificate has no role", gate, read, {false, "", "CN=a"}, kUnauthenticated, ""},
+      {"a certificate has one", certificates, read, {false, "", "CN=a"}, kOk, "CN=a"},
+      {"a certificate's role is too low", certificates, create, {false, "", "CN=a"}, kPermissionDenied, ""},
+      {"the token before the certificate", certificates, create, {false, bearer, "CN=a"}, kOk, token},
+      {"a bad token is not made good by a certificate",
+       certificates,
+       read,
+       {false, "Bearer x", "CN=a"},
+       kUnauthenticated,
+       ""},
+      {"nobody is asked", open, drain, {}, kOk, "anonymous"},
+      {"nobody is asked, and says who it is", open, drain, {false, "Bearer x", "CN=a"}, kOk, "CN=a"},
+  };
+  for (const auto& c : kCases) {
+    const absl::StatusOr<Caller> caller = c.gate.Admit(c.path, c.presented);
+    EXPECT_EQ(caller.status().code(), c.want) << c.why << ": " << caller.status();
+    EXPECT_EQ(caller.ok() ? caller->name : "", c.caller) << c.why;
+    EXPECT_THAT(std::string(caller.status().message()), Not(HasSubstr(made->secret))) << c.why;
+  }
+  EXPECT_EQ(std::string(gate.Admit(drain, {false, bearer, ""}).status().message()),
+            "permafrost.v1.ServerService/Drain needs role admin: " + token + " has role operator");
+}
+
+TEST(BearerOf, TakesTheTokenOutOfABasicPassword) {
+  EXPECT_EQ(BearerOf("Basic cHJvbTpwZnRfeA=="), "Bearer pft_x");  // prom:pft_x
+  EXPECT_EQ(BearerOf("Bearer pft_x"), "Bearer pft_x");
+  EXPECT_EQ(BearerOf("Basic !!"), "Basic !!");
+  EXPECT_EQ(BearerOf(""), "");
+}
+
+std::vector<std::string> ResourcesIn(const std::filesystem::path& path) {
+  std::vector<std::string> resources;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    resources.push_back(nlohmann::json::parse(line).at("resource").get<std::string>());
+  }
+  return resources;
+}
+
+TEST(AuditLog, IsSetAsideBySizeAndKeepsTheNewest) {
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "audit.jsonl";
+  const auto entry = [](const std::string& resource) {
+    return AuditEntry{
+        .caller = "unix", .role = "admin", .peer = "unix:", .method = "m", .resource = resource, .code = "OK"};
+  };
+  {
+    const auto log = AuditLog::Open({.path = path, .max_bytes = 1, .kept = 2});
+    ASSERT_TRUE(log.ok()) << log.status();
+    for (const char* resource : {"a", "b", "c", "d"}) (*log)->Write(entry(resource));
+  }
+  EXPECT_THAT(ResourcesIn(path), ElementsAre("d"));
+  EXPECT_THAT(ResourcesIn(path.string() + ".1"), ElementsAre("c"));
+  EXPECT_THAT(ResourcesIn(path.string() + ".2"), ElementsAre("b"));
+  EXPECT_FALSE(std::filesystem::exists(path.string() + ".3"));
+  const auto again = AuditLog::Open({.path = path});
+  ASSERT_TRUE(again.ok());
+  (*again)->Write(entry("e\n\xff"));
+  EXPECT_THAT(ResourcesIn(path), ElementsAre("d", "e\n\xEF\xBF\xBD")) << "one line an entry, whatever it holds";
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+}
+
+}  // namespace
+}  // namespace permafrost::access
