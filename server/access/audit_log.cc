@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -29,7 +30,7 @@ absl::StatusOr<Descriptor> OpenToAppend(const fs::path& path) {
 
 fs::path Numbered(const fs::path& path, int number) { return absl::StrCat(path.string(), ".", number); }
 
-std::string LineOf(const AuditEntry& entry) {
+std::string LineOf(const AuditEntry& entry, int64_t dropped) {
   nlohmann::ordered_json line{{"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(), absl::UTCTimeZone())},
                               {"caller", entry.caller}};
   const auto add = [&line](const char* key, const std::string& value) {
@@ -40,6 +41,7 @@ std::string LineOf(const AuditEntry& entry) {
   add("method", entry.method);
   add("resource", entry.resource);
   add("code", entry.code);
+  if (dropped > 0) line["dropped"] = dropped;
   // Names come from requests: they need not be UTF-8.
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
@@ -55,10 +57,23 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
       new AuditLog(std::move(options), *std::move(file), static_cast<uint64_t>(info.st_size)));
 }
 
+bool AuditLog::TakeRoom() {
+  room_ = std::min(options_.unknown_burst,
+                   room_ + options_.unknown_per_second * absl::ToDoubleSeconds(since_room_.Elapsed()));
+  since_room_.Restart();
+  if (room_ < 1) return false;
+  room_ -= 1;
+  return true;
+}
+
 void AuditLog::Write(const AuditEntry& entry) {
-  const std::string line = LineOf(entry);
   const absl::MutexLock lock(&mu_);
-  const absl::Status written = Append(line);
+  if (entry.role.empty() && !TakeRoom()) {
+    ++dropped_;
+    return;
+  }
+  const absl::Status written = Append(LineOf(entry, dropped_));
+  if (written.ok()) dropped_ = 0;
   if (!written.ok() && !failed_) {
     telemetry::Log(telemetry::Severity::kError,
                    absl::StrCat("calls are not audited until it can be written: ", written.message()));

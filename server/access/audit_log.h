@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/descriptor.h"
+#include "base/monotonic.h"
 
 namespace permafrost::access {
 
@@ -24,6 +25,9 @@ struct AuditOptions {
   uint64_t max_bytes = uint64_t{16} << 20;
   // Files that are kept beside the one that is written; older ones are removed.
   int kept = 4;
+  // Lines of callers that are not known, in a row and then a second: of more, whose flood would wash out the others,
+  // the number alone is kept, as `dropped` of the next line.
+  double unknown_burst = 100, unknown_per_second = 1;
 };
 
 struct AuditEntry {
@@ -47,12 +51,17 @@ class AuditLog {
 
  private:
   AuditLog(AuditOptions options, Descriptor file, uint64_t bytes)
-      : options_(std::move(options)), file_(std::move(file)), bytes_(bytes) {}
+      : options_(std::move(options)), room_(options_.unknown_burst), file_(std::move(file)), bytes_(bytes) {}
+  // Whether there is room for one more line of a caller that is not known.
+  bool TakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Append(const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Rotate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const AuditOptions options_;
   absl::Mutex mu_;
+  Stopwatch since_room_ ABSL_GUARDED_BY(mu_);  // when room_ was reckoned last
+  double room_ ABSL_GUARDED_BY(mu_);
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<Descriptor> file_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_);
   bool failed_ ABSL_GUARDED_BY(mu_) = false;

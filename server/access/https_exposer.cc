@@ -77,6 +77,8 @@ absl::StatusOr<Listener> Listen(const HostPort& address) {
   sockaddr_storage bound{};
   socklen_t bytes = sizeof(bound);
   if (!listener.socket.valid() || fcntl(listener.socket.get(), F_SETFD, FD_CLOEXEC) != 0 ||
+      // A connection may be gone between poll and accept.
+      fcntl(listener.socket.get(), F_SETFL, O_NONBLOCK) != 0 ||
       setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
       bind(listener.socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
       listen(listener.socket.get(), kBacklog) != 0 ||

@@ -35,7 +35,8 @@ constexpr MethodRule kRules[] = {
     Changes("/permafrost.v1.JobService/CancelJob", Role::kOperator),
     Changes("/permafrost.v1.JobService/CreateJob", Role::kOperator),
     Changes("/permafrost.v1.JobService/DeleteJob", Role::kOperator),
-    Reads("/permafrost.v1.JobService/EvaluateJob"),
+    // It takes the device, or cores, from the jobs.
+    {.path = "/permafrost.v1.JobService/EvaluateJob", .least = Role::kOperator, .changes = false},
     Reads("/permafrost.v1.JobService/ExportJob"),
     Reads("/permafrost.v1.JobService/GetJob"),
     Reads("/permafrost.v1.JobService/ListCheckpoints"),

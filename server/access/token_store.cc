@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -67,6 +68,11 @@ bool TokenTimeFromJson(const json& value, absl::Time& time) {
 }
 
 }  // namespace
+
+bool IsTokenId(absl::string_view id) {
+  return id.size() == 2 * kTokenIdBytes &&
+         std::ranges::all_of(id, [](char c) { return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f'); });
+}
 
 absl::StatusOr<std::unique_ptr<TokenStore>> TokenStore::Open(std::filesystem::path path) {
   std::unique_ptr<TokenStore> store(new TokenStore(std::move(path)));

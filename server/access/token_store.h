@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "access/role.h"
@@ -23,6 +24,8 @@ namespace permafrost::access {
 // What every secret begins with, so that scanners of repositories and logs find one that got there.
 inline constexpr std::string_view kSecretPrefix = "pft_";
 inline constexpr std::size_t kMaxTokens = 256;
+// Whether a token may be called so: 12 hex digits, which no secret is.
+bool IsTokenId(absl::string_view id);
 inline constexpr std::size_t kMaxTokenLabel = 128;  // bytes
 
 struct Token {

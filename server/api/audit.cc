@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "access/methods.h"
+#include "access/token_store.h"
 #include "api/status.h"
+#include "base/string_view.h"
 
 namespace permafrost::api {
 namespace {
@@ -119,7 +121,9 @@ std::string ResourceOf(const Message& message) {
   const auto text = [&](const FieldDescriptor* field) {
     const bool is_text =
         field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field->is_repeated();
-    return is_text ? reflection->GetString(message, field).substr(0, kMostResourceBytes) : std::string();
+    const std::string value = is_text ? reflection->GetString(message, field) : std::string();
+    // A secret that was put in the place of a name by mistake is in no log.
+    return absl::StrContains(value, AbslView(access::kSecretPrefix)) ? std::string() : value.substr(0, kMostResourceBytes);
   };
   if (std::string name = text(type->FindFieldByName("name")); !name.empty()) return name;
   for (const char* kind : {"job", "dataset"}) {

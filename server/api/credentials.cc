@@ -47,13 +47,19 @@ void Process(void* state, grpc_auth_context* context, const grpc_metadata* metad
              grpc_process_auth_metadata_done_cb done, void* call) {
   const auto& keeper = *static_cast<const GateKeeper*>(state);
   std::string_view path;
+  bool is_single = true;
   access::Presented presented{.by_socket = false, .authorization = {}, .subject = SubjectOf(context)};
   for (size_t i = 0; i < count; ++i) {
     const std::string_view key = ViewOf(metadata[i].key);
     if (key == ":path") path = ViewOf(metadata[i].value);
-    if (key == "authorization") presented.authorization = ViewOf(metadata[i].value);
+    if (key != "authorization") continue;
+    // Who is audited is who was let in.
+    is_single = presented.authorization.empty();
+    presented.authorization = ViewOf(metadata[i].value);
   }
-  const absl::Status admitted = keeper.gate->Admit(path, presented).status();
+  const absl::Status admitted =
+      is_single ? keeper.gate->Admit(path, presented).status()
+                : absl::UnauthenticatedError("authorization is given more than once; accepted: one `Bearer TOKEN`");
   if (!admitted.ok()) {
     TellRefusal(keeper, path, presented, StatusCodeName(static_cast<grpc::StatusCode>(admitted.raw_code())));
   }
@@ -99,6 +105,7 @@ std::shared_ptr<grpc::ServerCredentials> WithGate(grpc_server_credentials* crede
       credentials, {.process = Process,
                     .destroy = [](void* state) { delete static_cast<GateKeeper*>(state); },
                     .state = new GateKeeper(keeper)});
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): gRPC destroys the processor's state
   return std::make_shared<CoreCredentials>(credentials);
 }
 

@@ -36,6 +36,13 @@ absl::Status MakeToken(access::TokenStore& tokens, const v1::Token& wanted, v1::
   } else {
     Roles::Read(wanted.role(), "token.role", role, violations);
   }
+  // 9999-12-31T23:59:59Z: what a timestamp of the wire, and its JSON, may say.
+  constexpr int64_t kLastSecond = 253'402'300'799;
+  const auto& expires = wanted.expire_time();
+  if (wanted.has_expire_time() && (expires.seconds() < 0 || expires.seconds() > kLastSecond || expires.nanos() < 0 ||
+                                   expires.nanos() > 999'999'999)) {
+    violations.Add("token.expire_time", "is no time of the years 1970 to 9999");
+  }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   const absl::Time expire_time = wanted.has_expire_time() ? absl::FromUnixSeconds(wanted.expire_time().seconds()) +
                                                                 absl::Nanoseconds(wanted.expire_time().nanos())
@@ -48,7 +55,7 @@ absl::Status MakeToken(access::TokenStore& tokens, const v1::Token& wanted, v1::
 
 absl::Status RemoveToken(access::TokenStore& tokens, const std::string& name) {
   absl::string_view id = name;
-  if (!absl::ConsumePrefix(&id, kTokenCollection) || id.empty() || id.size() > 63) {
+  if (!absl::ConsumePrefix(&id, kTokenCollection) || !access::IsTokenId(id)) {
     Violations violations;
     // Whoever puts a secret here by mistake does not find it in a log.
     violations.Add("name", "is not tokens/ID, as ListTokens tells them");

@@ -1,6 +1,7 @@
 #include "daemon/state_dir.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -28,6 +29,12 @@ bool Holds(const fs::path& outer, const fs::path& inner) {
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
+// Whether it may be closed to others: nothing is in it, or what a daemon left there.
+bool IsOurs(const fs::path& path) {
+  std::error_code error;
+  return fs::is_empty(path, error) || fs::exists(path / "permafrost.db", error) || fs::exists(path / "lock", error);
+}
+
 }  // namespace
 
 absl::StatusOr<fs::path> OpenStateDir(const fs::path& path) {
@@ -35,8 +42,20 @@ absl::StatusOr<fs::path> OpenStateDir(const fs::path& path) {
   PF_RETURN_IF_ERROR(CreateDirectories(path));
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return SystemError(errno, path, "stat");
+  if (info.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--state-dir \"", path.string(), "\" belongs to user ", info.st_uid,
+                     ", and the daemon runs as user ", geteuid(),
+                     ", so that its secrets would not be its own: accepted: a directory in it that the daemon "
+                     "makes"));
+  }
   const mode_t mode = info.st_mode & 07777;
   if ((mode & kOthers) != 0) {
+    if (!IsOurs(path)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "--state-dir \"", path.string(), "\" is open to other users, mode ", absl::StrFormat("%04o", mode),
+          ", and holds other files: accepted: a directory of its own, empty or not there yet"));
+    }
     if (chmod(path.c_str(), kOwnerOnly) != 0) return SystemError(errno, path, "close to other users (chmod 700)");
     telemetry::Log(telemetry::Severity::kWarning, absl::StrCat(path.string(), " could be opened by other users, mode ",
                                                                absl::StrFormat("%04o", mode), ": it is 0700 now"));

@@ -25,6 +25,8 @@ void CheckDraws(const TrainOptions& options, std::string_view prefix, Violations
   refuse(timed && !temporal, "seed_time", "is given without temporal; accepted: with temporal uniform or last");
   refuse(temporal && nodes.layer_wise_evaluation, "layer_wise_evaluation",
          "is given with temporal, and would see edges of any time; accepted: without, which evaluates by samples");
+  refuse(temporal && options.model.node_inputs == nn::NodeInputs::kDegree, "temporal",
+         "is given with node_inputs degree, which counts edges of any time; accepted: features, learned, constant");
   refuse(temporal && timed && options.links.enabled, "seed_time",
          "is given with link_prediction, whose links have times of their own; accepted: without");
 }

@@ -51,9 +51,14 @@ class KnownRanges {
       return;
     }
   }
-  void CheckClasses(bool integer_labels, double own, double trained) {
-    if (!integer_labels || own <= trained) return;
-    Add("it has labels up to ", own, ", and the weights were trained on classes up to ", trained);
+  // Whole numbers from 0 on, of which the weights know so many. `Summary`: of either kind.
+  template <class Summary>
+  void CheckClasses(nn::Loss loss, int64_t present, const Summary& own, const Summary& trained) {
+    const bool of_classes = loss == nn::Loss::kCrossEntropy || loss == nn::Loss::kBce;
+    if (!of_classes || present == 0) return;
+    if (own.integer_labels && own.min_label >= 0 && own.max_label <= trained.max_label) return;
+    Add("its labels are ", own.integer_labels ? "" : "fractions in ", own.min_label, "..", own.max_label,
+        ", and the weights were trained on classes 0..", trained.max_label);
   }
 
  private:
@@ -61,13 +66,13 @@ class KnownRanges {
   Violations violations_;
 };
 
-void Check(const GraphSetSummary& trained, const GraphSetSummary& own, KnownRanges& check) {
+void Check(const GraphSetSummary& trained, const GraphSetSummary& own, nn::Loss loss, KnownRanges& check) {
   check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
   check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
   check.CheckEqual("targets", own.num_targets, trained.num_targets);
   check.CheckCategories("node", own.node_features, trained.node_features);
   check.CheckCategories("edge", own.edge_features, trained.edge_features);
-  check.CheckClasses(trained.integer_labels, own.max_label, trained.max_label);
+  check.CheckClasses(loss, own.all.graphs * own.num_targets - own.num_missing_labels, own, trained);
   if (own.class_values != trained.class_values) {
     const auto text = [](const std::vector<int64_t>& values) {
       return values.empty() ? "themselves" : absl::StrJoin(values, ", ");
@@ -77,10 +82,10 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, KnownRang
   }
 }
 
-void Check(const GraphSummary& trained, const GraphSummary& own, KnownRanges& check) {
+void Check(const GraphSummary& trained, const GraphSummary& own, nn::Loss loss, KnownRanges& check) {
   check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
   check.CheckEqual("targets", own.num_targets, trained.num_targets);
-  check.CheckClasses(trained.integer_labels, own.max_label, trained.max_label);
+  check.CheckClasses(loss, own.nodes * own.num_targets - own.num_missing_labels, own, trained);
   if (own.weighted != trained.weighted) {
     check.Add("its edges have ", own.weighted ? "weights" : "no weights",
               ", and those that the weights were trained on ", trained.weighted ? "have" : "have none");
@@ -125,7 +130,7 @@ absl::StatusOr<data::OtherSplits> SplitsWith(EvaluatedRows rows, int64_t all, st
   }
   data::OtherSplits splits{.rows = {}, .name = absl::StrCat(AbslView(name), " rows, evaluated")};
   splits.rows[static_cast<size_t>(data::Split::kTrain)] = chosen;
-  splits.rows[static_cast<size_t>(data::Split::kTest)] = std::move(chosen);
+  splits.rows[static_cast<size_t>(EvaluatedAs(rows))] = std::move(chosen);
   return splits;
 }
 
@@ -154,7 +159,11 @@ absl::StatusOr<data::OpenedDataset> OnlyRowsOf(std::shared_ptr<const data::Graph
 
 }  // namespace
 
-absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own,
+data::Split EvaluatedAs(EvaluatedRows rows) {
+  return rows == EvaluatedRows::kValid ? data::Split::kValid : data::Split::kTest;
+}
+
+absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own, nn::Loss loss,
                         std::string_view field) {
   KnownRanges check(field);
   if (trained.index() != own.index()) {
@@ -162,9 +171,9 @@ absl::Status CheckKnows(const data::ImportedSummary& trained, const data::Import
     check.Add("it is ", set ? "a set of graphs" : "one large graph", ", and the weights were trained on ",
               set ? "one large graph" : "a set of graphs");
   } else if (const auto* set = std::get_if<GraphSetSummary>(&own)) {
-    Check(std::get<GraphSetSummary>(trained), *set, check);
+    Check(std::get<GraphSetSummary>(trained), *set, loss, check);
   } else {
-    Check(std::get<GraphSummary>(trained), std::get<GraphSummary>(own), check);
+    Check(std::get<GraphSummary>(trained), std::get<GraphSummary>(own), loss, check);
   }
   return check.ToStatus();
 }

@@ -14,12 +14,18 @@
 namespace permafrost::train {
 
 // Ok if a model that was made for the dataset `trained` can be given the rows of `own`: columns and targets are as
-// many, categories and classes are among those that it knows. Else InvalidArgument with violations of `field`.
-absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own, std::string_view field);
+// many, categories are among those that it knows, and of a loss over classes the labels are some of its classes. Else
+// InvalidArgument with violations of `field`.
+absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own, nn::Loss loss,
+                        std::string_view field);
 
-// The dataset with the rows as its train and its test split, of which tasks read what they need. What the summary says
-// of features and labels is that of `trained`, which it goes with. Folds of the options are those of the dataset.
-// Errors: InvalidArgument where there are no such rows; DataLoss.
+// The split that the rows are evaluated as: their own, so that samples are drawn as the job's evaluation drew them;
+// those of the train split, and all, as the test split.
+data::Split EvaluatedAs(EvaluatedRows rows);
+
+// The dataset with the rows as its train split and as that of EvaluatedAs, of which tasks read what they need. What the
+// summary says of features and labels is that of `trained`, which it goes with. Folds of the options are those of the
+// dataset. Errors: InvalidArgument where there are no such rows; DataLoss.
 absl::StatusOr<data::OpenedDataset> OnlyRows(const data::OpenedDataset& dataset, EvaluatedRows rows,
                                              const data::CrossValidation& folds, const data::ImportedSummary& trained);
 

@@ -37,6 +37,11 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
   const bool sums = options.metrics == std::vector{nn::Metric::kMae}, keep = options.keep_predictions || !sums;
   Evaluation result;
   std::vector<float> labels;
+  if (keep) {
+    const auto values = static_cast<size_t>(task.size(split) * task.num_outputs());
+    result.predictions.reserve(values);
+    if (!sums) labels.reserve(values);
+  }
   steps.losses.Reset();
   steps.errors.Reset();
   while (true) {

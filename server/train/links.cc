@@ -89,6 +89,20 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options
                    absl::StrCat("none of the dataset's ", graph->summary().edges, " edges is left to train on"));
     return violations.ToStatus();
   }
+  const auto is_missing = [&](data::Split of, double part) {
+    return part > 0 && split.links[static_cast<size_t>(of)].empty();
+  };
+  const data::LinkSplitOptions& parts = options.links.split;
+  // Links of one time stay together.
+  if (options.nodes.is_temporal() &&
+      (is_missing(data::Split::kValid, parts.valid_part) || is_missing(data::Split::kTest, parts.test_part))) {
+    Violations violations;
+    violations.Add(
+        "spec.link_prediction",
+        "the dataset's links have so few times that none of them is left to validate or to test on; accepted: "
+        "parts of 0, or a split without times (no temporal)");
+    return violations.ToStatus();
+  }
   return std::unique_ptr<Links>(new Links(options, graph, std::move(split)));
 }
 

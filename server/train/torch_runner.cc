@@ -85,7 +85,8 @@ class TorchRunner final : public Runner {
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) override {
     const auto evaluate = [&]() -> absl::StatusOr<RowsEvaluation> {
       device::UseThreads(threads_);
-      return train::EvaluateWeights(request, *backend_, threads_, Context(), on_progress);
+      // Without plans that are kept: it leaves nothing behind.
+      return train::EvaluateWeights(request, *backend_, threads_, {.limits = Limits()}, on_progress);
     };
     return backend_->kind() == DeviceKind::kCpu ? CatchTorch(evaluate) : OnDevice<RowsEvaluation>(evaluate);
   }

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/resident_memory.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "train/artifacts.h"
@@ -51,6 +53,22 @@ absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const T
   return batch.PadTo(shape, /*step=*/0);
 }
 
+// Predictions and labels as numbers, and the text that is made of them, beside what the process holds already.
+absl::Status CheckRoom(int64_t rows, int64_t values, bool text, const MemoryLimits& limits) {
+  constexpr double kNumberBytes = 8, kTextBytes = 14, kNameBytes = 24;
+  const double numbers = static_cast<double>(rows) * static_cast<double>(values);
+  const double wanted =
+      kNumberBytes * numbers + (text ? kTextBytes * numbers + kNameBytes * static_cast<double>(rows) : 0);
+  const auto held = static_cast<double>(ResidentBytes());
+  const auto limit = static_cast<double>(limits.process);
+  if (held + wanted <= limit) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("%d rows of %d values take %.0f MB%s beside the %.0f MB that the server holds, and its limit is "
+                      "%.0f MB; accepted: "
+                      "the rows of a split, or no predictions",
+                      rows, values, wanted / 1e6, text ? " with their text" : "", held / 1e6, limit / 1e6));
+}
+
 }  // namespace
 
 absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
@@ -61,11 +79,11 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   const data::ImportedSummary own = data::SummaryOf(request.dataset);
   const data::ImportedSummary& trained = request.trained_on ? *request.trained_on : own;
   data::OpenedDataset dataset = request.dataset;
-  data::Split split = data::Split::kTest;
-  PF_RETURN_IF_ERROR(CheckKnows(trained, own, "dataset"));
+  const data::Split split = EvaluatedAs(request.rows);
+  // Links are told from pairs without an edge, whatever labels the nodes have.
+  PF_RETURN_IF_ERROR(CheckKnows(trained, own, links ? nn::Loss::kL1 : options.loss, "dataset"));
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
-    if (request.rows == EvaluatedRows::kValid) split = data::Split::kValid;
   } else {
     PF_ASSIGN_OR_RETURN(dataset, OnlyRows(dataset, request.rows, request.options.cross_validation, trained));
   }
@@ -81,6 +99,13 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   }
 
   total = task->size(split);
+  if (total == 0) {
+    Violations violations;
+    violations.Add("rows",
+                   absl::StrCat(AbslView(kEvaluatedRowsNames.Name(request.rows)), ": the dataset has no such rows"));
+    return violations.ToStatus();
+  }
+  PF_RETURN_IF_ERROR(CheckRoom(total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
   ErrorSums losses(backend.device()), errors(backend.device());
   const device::StepProgram step = EvalProgram(*task, LossOf(options, backend.device()), losses, errors);
   const bool any_shape = backend.kind() == DeviceKind::kCpu;

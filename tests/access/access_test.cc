@@ -214,5 +214,29 @@ TEST(AuditLog, IsSetAsideBySizeAndKeepsTheNewest) {
   EXPECT_EQ(info.st_mode & 0777, 0600U);
 }
 
+TEST(AuditLog, AFloodOfUnknownCallersIsCountedInPlaceOfWritten) {
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "audit.jsonl";
+  const auto log = AuditLog::Open({.path = path, .unknown_burst = 3, .unknown_per_second = 0});
+  ASSERT_TRUE(log.ok());
+  AuditEntry entry{
+      .caller = "unknown", .role = "", .peer = "", .method = "m", .resource = "x", .code = "UNAUTHENTICATED"};
+  for (int i = 0; i < 10; ++i) (*log)->Write(entry);
+  EXPECT_EQ(ResourcesIn(path).size(), 3U);
+  entry.role = "admin";
+  (*log)->Write(entry);
+  std::ifstream in(path);
+  std::string line;
+  while (in.peek() != EOF) std::getline(in, line);
+  EXPECT_EQ(nlohmann::json::parse(line).at("dropped"), 7);
+}
+
+TEST(TokenId, IsNoSecret) {
+  EXPECT_TRUE(IsTokenId("72de2ab20db8"));
+  for (const char* other : {"", "72de2ab20db", "72DE2AB20DB8", "pft_Wh-JmrAAAA", "72de2ab20db8a"}) {
+    EXPECT_FALSE(IsTokenId(other)) << other;
+  }
+}
+
 }  // namespace
 }  // namespace permafrost::access

@@ -41,10 +41,11 @@ void WriteEvents(const std::filesystem::path& path) {
 class Temporal : public testing::Test {
  protected:
   void SetUp() override {
-    WriteEvents(dir_.path() / "events.csv");
-    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", dir_.path());
+    std::filesystem::create_directories(files_);
+    WriteEvents(files_ / "events.csv");
+    daemon_ = std::make_unique<Daemon>(dir_.path() / "state", files_);
     ASSERT_TRUE(daemon_->ready());
-    daemon_->Import("events", dir_.path() / "events.csv");
+    daemon_->Import("events", files_ / "events.csv");
   }
   Output SubmitJob(const std::string& id, const std::vector<std::string>& flags) {
     std::vector<std::string> words{"job",
@@ -72,6 +73,7 @@ class Temporal : public testing::Test {
     return daemon_->Client(words);
   }
   TempDir dir_;
+  const std::filesystem::path files_ = dir_.path() / "files";
   std::unique_ptr<Daemon> daemon_;
 };
 
@@ -90,7 +92,7 @@ TEST_F(Temporal, TheLatestLinksArePredictedFromThoseBefore) {
 
   ASSERT_EQ(SubmitJob("killed", temporal).code, 0);
   ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
-  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path()));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", files_));
   const v1::Job killed = daemon_->AwaitEnd("killed");
   ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
   const auto weights = [&](const std::string& job) { return daemon_->LastWeights(job, dir_.path() / job); };
@@ -98,8 +100,8 @@ TEST_F(Temporal, TheLatestLinksArePredictedFromThoseBefore) {
 }
 
 TEST_F(Temporal, WhatMakesNoSenseIsRefusedInALine) {
-  std::ofstream(dir_.path() / "timeless.csv") << "0,1\n1,2\n";
-  daemon_->Import("timeless", dir_.path() / "timeless.csv");
+  std::ofstream(files_ / "timeless.csv") << "0,1\n1,2\n";
+  daemon_->Import("timeless", files_ / "timeless.csv");
   const struct {
     const char* why;
     std::vector<std::string> flags;

@@ -9,6 +9,8 @@
 #include "graph_runner.h"
 #include "recorder.h"
 #include "runner_fixture.h"
+#include "train/evaluated_rows.h"
+#include "train/weights_evaluation.h"
 
 namespace permafrost::train {
 namespace {
@@ -209,6 +211,50 @@ TEST_F(GraphEvaluationTest, OfTheTestSplitIsWhatTheRunReported) {
       EXPECT_EQ(std::ranges::count(all->predictions, '\n'), all->rows + 1);
     }
   }
+}
+
+// Samples of a split are drawn as the job's own evaluation drew them.
+TEST_F(GraphEvaluationTest, OfTheValidationSplitIsWhatTheRunReported) {
+  for (const TrainOptions& options : Jobs()) {
+    TrainOptions once = options;
+    once.epochs = 1;
+    if (!once.nodes.fan_outs.empty() && !once.links.enabled) once.nodes.fan_outs = {2, 1};
+    Recorder context;
+    const std::string job = "valid-" + std::to_string(once.nodes.fan_outs.size()) + std::to_string(once.links.enabled) +
+                            std::to_string(once.nodes.layer_wise_evaluation);
+    ASSERT_TRUE(Run(once, job, context).ok());
+    const auto valid =
+        runner_->EvaluateWeights(PassOf(once, graph_, Artifact(job, kBestWeightsFile), EvaluatedRows::kValid), kGoOn);
+    ASSERT_TRUE(valid.ok()) << valid.status();
+    EXPECT_EQ(valid->loss, context.epochs.front().valid_loss) << job;
+    EXPECT_EQ(valid->metrics, context.epochs.front().valid_metrics) << job;
+  }
+}
+
+TEST_F(GraphEvaluationTest, LabelsThatAreNoClassesAreRefusedWhereTheLossIsOverClasses) {
+  data::GraphSummary trained = graph_->summary(), own = trained;
+  const auto told = [&](nn::Loss loss) { return std::string(CheckKnows(trained, own, loss, "dataset").message()); };
+  own.integer_labels = false;
+  EXPECT_THAT(told(nn::Loss::kCrossEntropy), HasSubstr("its labels are fractions in 0..2"));
+  own.integer_labels = true;
+  own.min_label = -1;
+  EXPECT_THAT(told(nn::Loss::kCrossEntropy),
+              HasSubstr("its labels are -1..2, and the weights were trained on classes 0..2"));
+  own.max_label = 9;
+  EXPECT_EQ(told(nn::Loss::kMse), "") << "a measure may be any";
+  own.num_missing_labels = own.nodes * own.num_targets;
+  EXPECT_EQ(told(nn::Loss::kCrossEntropy), "") << "without labels there is nothing to be wrong";
+}
+
+TEST_F(GraphEvaluationTest, WhatMemoryDoesNotHoldIsRefusedBeforeItIsMade) {
+  const TrainOptions options = Jobs().front();
+  Recorder context;
+  ASSERT_TRUE(Run(options, "job", context).ok());
+  const auto backend = *device::OpenBackend(DeviceKind::kCpu);
+  const auto pass = EvaluateWeights(PassOf(options, graph_, Artifact("job", kBestWeightsFile)), *backend, 2,
+                                    {.limits = {.process = uint64_t{64} << 20}}, kGoOn);
+  EXPECT_TRUE(absl::IsResourceExhausted(pass.status())) << pass.status();
+  EXPECT_THAT(std::string(pass.status().message()), HasSubstr("accepted: the rows of a split, or no predictions"));
 }
 
 TEST_F(GraphEvaluationTest, AnotherGraphMayBeGivenOfEqualColumns) {

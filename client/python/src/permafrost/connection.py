@@ -8,7 +8,7 @@ import os
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, Union
 
 import grpc
@@ -24,11 +24,11 @@ _Response = TypeVar("_Response")
 class Credentials:
     """What a connection is protected by and who its caller is. Errors name a file or a variable, never its content."""
 
-    token: str = ""
+    token: str = field(default="", repr=False)
     tls: bool = False
     ca_cert: bytes | None = None
     client_cert: bytes | None = None
-    client_key: bytes | None = None
+    client_key: bytes | None = field(default=None, repr=False)
 
 
 _Path = Union[str, "os.PathLike[str]", None]
