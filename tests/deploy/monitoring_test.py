@@ -38,6 +38,13 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def over_tls(config):
+    """The configuration with its scrape job in a comment in place of the other one."""
+    head, jobs = config.split("scrape_configs:\n")
+    commented = re.search(r"^  # - job_name: permafrost\n(?:  #   .*\n)+", jobs, re.M).group(0)
+    return f"{head}scrape_configs:\n{commented.replace('  # ', '  ')}"
+
+
 def names_of(expression):
     """The metrics that a PromQL expression names."""
     return set(re.findall(r"\b((?:permafrost|process)_\w+)\b", expression))
@@ -55,13 +62,14 @@ def expand(expression):
 
 
 class Prometheus:
-    """The shipped configuration in `folder`, but for the daemon's address and the intervals."""
+    """On the shipped configuration in `folder`, but for the intervals and what `replaced` has other words for."""
 
-    def __init__(self, folder, target):
-        config = (PROMETHEUS / "prometheus.yml").read_text()
-        assert "127.0.0.1:9464" in config and "15s" in config
+    def __init__(self, folder, config, replaced):
+        for words, others in {"15s": "1s", **replaced}.items():
+            assert words in config, words
+            config = config.replace(words, others)
         shutil.copy(PROMETHEUS / "alerts.yml", folder)
-        (folder / "prometheus.yml").write_text(config.replace("127.0.0.1:9464", target).replace("15s", "1s"))
+        (folder / "prometheus.yml").write_text(config)
         self.url = f"http://127.0.0.1:{free_port()}"
         self.log = open(folder / "log", "w")
         self.process = subprocess.Popen(
@@ -102,7 +110,8 @@ class Prometheus:
 
 class Files(unittest.TestCase):
     def promtool(self, *arguments):
-        done = subprocess.run([shutil.which("promtool", path=PATH), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run([shutil.which("promtool", path=PATH), *map(str, arguments)], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_the_configuration_is_one(self):
@@ -110,6 +119,27 @@ class Files(unittest.TestCase):
 
     def test_alerts_fire_when_they_should(self):
         self.promtool("test", "rules", PROMETHEUS / "alerts_test.yml")
+
+
+class OverTls(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not here")
+    def test_the_scrape_in_the_comment_sees_a_daemon_with_tls_and_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", root / "key.pem",
+                            "-out", root / "ca.pem", "-days", "2", "-subj", "/CN=trainer", "-addext", "subjectAltName=DNS:trainer"],
+                           check=True, capture_output=True)
+            daemon = Daemon(BIN, root / "state", SAMPLE, "--auth", "token", "--tls-cert", root / "ca.pem", "--tls-key", root / "key.pem", threads=1)
+            self.addCleanup(daemon.stop)
+            subprocess.run([BIN / "permafrost", "--server", f"unix:{root}/state/permafrost.sock", "server", "token", "create", "--role", "viewer",
+                            "--to", root / "token"], check=True, stdout=subprocess.DEVNULL)
+            prometheus = Prometheus(root, over_tls((PROMETHEUS / "prometheus.yml").read_text()), {
+                "/etc/prometheus/ca.pem": str(root / "ca.pem"), "/etc/prometheus/prometheus.token": str(root / "token"),
+                "trainer:9464": urllib.parse.urlparse(daemon.metrics_url).netloc})
+            try:
+                prometheus.wait_for('up{job="permafrost"} == 1')
+            finally:
+                prometheus.stop()
 
 
 class Running(unittest.TestCase):
@@ -121,7 +151,7 @@ class Running(unittest.TestCase):
         daemon = Daemon(BIN, root / "state", SAMPLE, threads=1, import_as="zinc")
         cls.addClassCleanup(daemon.stop)
         target = urllib.parse.urlparse(daemon.metrics_url).netloc
-        cls.prometheus = Prometheus(root, target)
+        cls.prometheus = Prometheus(root, (PROMETHEUS / "prometheus.yml").read_text(), {"127.0.0.1:9464": target})
         cls.addClassCleanup(cls.prometheus.stop)
         cls.prometheus.wait_for("permafrost_train_steps_total == 0")
         daemon.train("job", "--dataset", "zinc", "--epochs", "2")
