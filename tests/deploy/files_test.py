@@ -1,0 +1,202 @@
+"""What deploy/ ships to run the daemon as a service, and its runbook: flags exist, the daemon has time to drain, each alert has its
+paragraph, commands that are named exist.
+
+usage: python -m tests.deploy.files_test BIN_DIR      BIN_DIR: permafrost and permafrostd
+"""
+
+import functools
+import json
+import pathlib
+import plistlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import yaml
+except ImportError:  # no package of this project needs it
+    yaml = None
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+BIN = ROOT / "build" / "bin"
+SYSTEMD = DEPLOY / "systemd" / "permafrost.service"
+LAUNCHD = DEPLOY / "launchd" / "permafrost.plist"
+DOCKER = DEPLOY / "docker" / "Dockerfile"
+KUBERNETES = DEPLOY / "kubernetes" / "permafrost.yaml"
+ALERTS = DEPLOY / "prometheus" / "alerts.yml"
+RUNBOOK = DEPLOY / "RUNBOOK.md"
+
+
+@functools.cache
+def help_of(*command):
+    return subprocess.run([BIN / command[0], *command[1:], "--help"], stdout=subprocess.PIPE, text=True).stdout
+
+
+def setting(text, name):
+    """Of a unit: what stands behind NAME=."""
+    return re.search(rf"^{name}=(.*)$", text, re.M).group(1)
+
+
+def daemon_arguments():
+    """File -> the arguments that it gives permafrostd."""
+    docker = DOCKER.read_text()
+    entry = re.search(r"^ENTRYPOINT (.*)$", docker, re.M).group(1)
+    command = re.search(r"^CMD (.*)$", docker, re.M).group(1)
+    kubernetes = re.search(r"^ *args:\n((?: *- --.*\n)+)", KUBERNETES.read_text(), re.M).group(1)
+    return {
+        SYSTEMD: shlex.split(setting(SYSTEMD.read_text(), "ExecStart"))[1:],
+        LAUNCHD: plistlib.loads(LAUNCHD.read_bytes())["ProgramArguments"][1:],
+        DOCKER: [*json.loads(entry)[1:], *json.loads(command)],
+        KUBERNETES: re.sub(r"^ *- ", "", kubernetes, flags=re.M).replace("=", " ").split(),
+    }
+
+
+def drain_seconds(arguments):
+    return int(arguments[arguments.index("--drain-timeout") + 1])
+
+
+def section(text, heading):
+    """From a heading of the second level to the next one."""
+    return re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.M | re.S).group(1)
+
+
+class Services(unittest.TestCase):
+    def test_flags_exist(self):
+        known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_of("permafrostd")))
+        for path, arguments in daemon_arguments().items():
+            flags = {word for word in arguments if word.startswith("--")}
+            self.assertIn("--state-dir", flags, path)
+            self.assertLessEqual(flags, known, path)
+
+    def test_arguments_are_understood(self):
+        # Each file's arguments as the daemon reads them: what it refuses, if anything, is that the files of TLS are not there.
+        for path, arguments in daemon_arguments().items():
+            with tempfile.TemporaryDirectory() as folder:
+                state = str(pathlib.Path(folder) / "state")
+                here = [state if i > 0 and arguments[i - 1] == "--state-dir" else word for i, word in enumerate(arguments)]
+                done = subprocess.run([BIN / "permafrostd", *here, "--threads", "5000"], stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 2, path)
+                self.assertIn("5000", done.stderr, path)
+
+    def test_variables_exist(self):
+        known = set(re.findall(r"PERMAFROST_\w+", help_of("permafrostd") + help_of("permafrost"))) | {"PERMAFROST_PIP_ARGS"}
+        known |= set(re.findall(r"PERMAFROST_\w+", (ROOT / "CMakeLists.txt").read_text()))
+        for path in daemon_arguments():
+            self.assertLessEqual({name for name in re.findall(r"PERMAFROST_\w+", path.read_text()) if not name.endswith("_")}, known, path)
+
+    def test_the_drain_ends_before_the_kill(self):
+        arguments = daemon_arguments()
+        stops = {
+            SYSTEMD: setting(SYSTEMD.read_text(), "TimeoutStopSec"),
+            LAUNCHD: plistlib.loads(LAUNCHD.read_bytes())["ExitTimeOut"],
+            DOCKER: re.search(r"--stop-timeout (\d+)", DOCKER.read_text()).group(1),
+            KUBERNETES: re.search(r"terminationGracePeriodSeconds: (\d+)", KUBERNETES.read_text()).group(1),
+        }
+        for path, seconds in stops.items():
+            self.assertGreater(int(seconds), drain_seconds(arguments[path]) + 20, path)
+
+    def test_the_limit_of_memory_is_that_of_the_alert(self):
+        gibibytes = re.search(r"0\.9\s+\*\s+(\d+)\s+\*\s+2\^30", ALERTS.read_text()).group(1)
+        self.assertEqual(setting(SYSTEMD.read_text(), "MemoryMax"), f"{gibibytes}G")
+        self.assertIn(f"limits: {{memory: {gibibytes}Gi}}", KUBERNETES.read_text())
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not here")
+    def test_systemd_takes_the_unit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            unit = pathlib.Path(folder) / SYSTEMD.name
+            unit.write_text(SYSTEMD.read_text().replace("/usr/local/bin/permafrostd", str(BIN / "permafrostd")))
+            done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            # It also tells of other units of the machine.
+            self.assertEqual([line for line in done.stdout.splitlines() if SYSTEMD.name in line], [])
+            self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_the_plist_is_one(self):
+        plist = plistlib.loads(LAUNCHD.read_bytes())
+        self.assertEqual((plist["Label"], plist["KeepAlive"]), ("permafrost", {"SuccessfulExit": False}))
+
+    def test_the_image_runs_as_nobody_else(self):
+        text = DOCKER.read_text()
+        user = re.search(r"^USER (\d+)$", text, re.M).group(1)
+        self.assertIn(f"--uid {user} ", text)
+        self.assertIn(f"runAsUser: {user}", KUBERNETES.read_text())
+        for source in re.findall(r"^COPY (?!--from)(\S+) ", text, re.M):
+            self.assertTrue((ROOT / source).exists(), source)
+
+    @unittest.skipUnless(yaml, "PyYAML is not here")
+    def test_kubernetes_objects(self):
+        service, stateful_set = yaml.safe_load_all(KUBERNETES.read_text())
+        self.assertEqual((service["kind"], stateful_set["kind"]), ("Service", "StatefulSet"))
+        spec = stateful_set["spec"]
+        self.assertEqual((spec["replicas"], spec["serviceName"]), (1, service["metadata"]["name"]))
+        labels = spec["template"]["metadata"]["labels"]
+        self.assertEqual((spec["selector"]["matchLabels"], service["spec"]["selector"]), (labels, labels))
+        pod = spec["template"]["spec"]
+        (container,) = pod["containers"]
+        self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+        self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"])
+        self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
+        volumes = [*(volume["name"] for volume in pod["volumes"]), *(claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"])]
+        self.assertEqual(sorted(mount["name"] for mount in container["volumeMounts"]), sorted(volumes))
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        self.assertEqual({port["targetPort"]: port["port"] for port in service["spec"]["ports"]}, ports)
+        arguments = dict(argument.split("=", 1) for argument in container["args"])
+        self.assertEqual([arguments[flag].rsplit(":")[-1] for flag in ("--listen", "--metrics")], [str(ports["grpc"]), str(ports["metrics"])])
+        socket = {variable["name"]: variable["value"] for variable in container["env"]}["PERMAFROST_SERVER"]
+        self.assertEqual(socket, f"unix:{arguments['--state-dir']}/permafrost.sock")
+
+    def test_probes_tell_a_daemon_that_serves_from_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            state = pathlib.Path(folder) / "state"
+            # What the image's and the pod's probes run, with no other variable, as in a container.
+            probe = [BIN / "permafrost", "--timeout", "20", "server", "info"]
+            environment = {"PERMAFROST_SERVER": f"unix:{state}/permafrost.sock"}
+            self.assertEqual(subprocess.run(probe, env=environment, capture_output=True).returncode, 3)
+            daemon = subprocess.Popen([BIN / "permafrostd", "--state-dir", state, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+                                       "--threads", "1", "--device", "cpu"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            try:
+                self.assertIn("ready", daemon.stdout.readline())
+                done = subprocess.run(probe, env=environment, capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+            finally:
+                daemon.terminate()
+                daemon.communicate(timeout=60)
+            self.assertEqual(daemon.returncode, 0)
+
+
+class Alerts(unittest.TestCase):
+    def setUp(self):
+        self.text = ALERTS.read_text()
+        self.names = re.findall(r"^ *- alert: (\w+)$", self.text, re.M)
+        self.assertGreater(len(self.names), 20)
+
+    def test_each_has_its_paragraph_and_no_other_is_there(self):
+        self.assertEqual(re.findall(r"^## (Permafrost\w+)$", RUNBOOK.read_text(), re.M), self.names)
+        self.assertEqual(re.findall(r"^ *runbook: (.*)$", self.text, re.M), [f"deploy/RUNBOOK.md#{name.lower()}" for name in self.names])
+        for name in self.names:
+            self.assertGreater(len(section(RUNBOOK.read_text(), name).split()), 25, name)
+
+    def test_each_is_seen_to_fire(self):
+        fired = set(re.findall(r'alertname="(\w+)"', (DEPLOY / "prometheus" / "alerts_test.yml").read_text()))
+        self.assertEqual(fired, set(self.names))
+
+    def test_each_says_how_bad_it_is_and_what_to_do(self):
+        self.assertEqual(len(re.findall(r"^ *labels: \{severity: (?:critical|warning|info)\}$", self.text, re.M)), len(self.names))
+        for field in ("summary", "description"):
+            self.assertEqual(len(re.findall(rf"^ *{field}: ", self.text, re.M)), len(self.names))
+
+    def test_commands_exist(self):
+        for path in (ALERTS, RUNBOOK, DOCKER, KUBERNETES):
+            text = " ".join(path.read_text().split())
+            for group, name in re.findall(r"\bpermafrost (?:--\S+ )?(job|dataset|cache|server) ([a-z]+)", text):
+                self.assertRegex(help_of("permafrost", group), rf"(?m)^  {name} ", f"{path}: {group} {name}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()
