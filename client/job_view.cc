@@ -375,7 +375,7 @@ std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time
     rows.push_back({JobId(job), StateCell(job.state()), std::string(StripCollection("datasets", job.spec().dataset())),
                     EpochText(job), BestValidText(job), absl::StrCat(job.spec().priority()),
                     AgeText(ToTime(job.create_time()), time.now, time.zone), RunTimeText(job, time.now)});
-    if (labelled) rows.back().push_back(job.labels().empty() ? kNothing : OneLine(LabelsText(job.labels())));
+    if (labelled) rows.back().emplace_back(job.labels().empty() ? kNothing : OneLine(LabelsText(job.labels())));
   }
   return RenderTable(columns, rows, style);
 }

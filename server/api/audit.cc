@@ -123,7 +123,8 @@ std::string ResourceOf(const Message& message) {
         field != nullptr && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING && !field->is_repeated();
     const std::string value = is_text ? reflection->GetString(message, field) : std::string();
     // A secret that was put in the place of a name by mistake is in no log.
-    return absl::StrContains(value, AbslView(access::kSecretPrefix)) ? std::string() : value.substr(0, kMostResourceBytes);
+    return absl::StrContains(value, AbslView(access::kSecretPrefix)) ? std::string()
+                                                                     : value.substr(0, kMostResourceBytes);
   };
   if (std::string name = text(type->FindFieldByName("name")); !name.empty()) return name;
   for (const char* kind : {"job", "dataset"}) {

@@ -41,7 +41,7 @@ class Caught {
 
 // Calls work(worker) with 0 on the calling thread and with 1..workers-1, or fewer of them, on others.
 template <class Work>
-void OnWorkers(int workers, const Work& work) {
+void OnWorkers([[maybe_unused]] int workers, const Work& work) {
 #ifdef __SANITIZE_THREAD__
   std::vector<std::thread> others;
   for (int w = 1; w < workers; ++w) others.emplace_back([&work, w] { work(w); });

@@ -60,6 +60,7 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 template <class Names>
 std::vector<std::string_view> NamesOf(const Names& names) {
   std::vector<std::string_view> out;
+  out.reserve(names.rows.size());
   for (const auto& [value, name] : names.rows) out.push_back(name);
   return out;
 }
@@ -77,7 +78,7 @@ struct Access {
 fs::path SocketPath(const Options& options, const fs::path& state_dir) {
   if (options.socket == "off") return {};
   if (options.socket != "auto") return fs::absolute(options.socket);
-  const fs::path path = state_dir / "permafrost.sock";
+  fs::path path = state_dir / "permafrost.sock";
   if (path.string().size() <= api::MaxSocketPath()) return path;
   Log(Severity::kWarning, absl::StrCat(path.string(), ": no unix socket: the system takes paths of at most ",
                                        api::MaxSocketPath(), " bytes; name another with --socket"));

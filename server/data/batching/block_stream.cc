@@ -119,7 +119,7 @@ struct BlockStream::Impl {
   bool SamplesNext(const BatchRing<BlockBatch>::State& state) const {
     const auto ahead = static_cast<int64_t>(waiting.size());
     const bool may_sample = sampled < ring.count() && sampling_error.ok() && (ahead == 0 || ahead < depth);
-    return may_sample && !(ahead > 0 && state.has_room && state.starved);
+    return may_sample && (ahead <= 0 || !state.has_room || !state.starved);
   }
 
   void Run() {
