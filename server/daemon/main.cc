@@ -230,7 +230,8 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   std::cout << "permafrostd " << Version() << " ready: grpc " << (*server)->address() << ", metrics "
             << (access.certificates ? "https://" : "http://") << (*exposer)->address() << "/metrics, device " << device
             << " (" << runner->threads() << (runner->threads() == 1 ? " thread" : " threads") << "), state "
-            << options.state_dir.string() << std::endl;
+            << options.state_dir.string() << "\n"
+            << std::flush;
 
   Log(Severity::kInfo, absl::StrCat("draining: ", drain.Wait()));
   (*server)->SetNotServing();
