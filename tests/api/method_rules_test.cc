@@ -59,8 +59,8 @@ TEST(MethodRules, WhatOnlyReadsIsNamedSo) {
   for (const access::MethodRule& rule : access::MethodRules()) {
     const std::string name(rule.path.substr(rule.path.rfind('/') + 1));
     bool reads = false;
-    for (const char* verb : {"Get", "List", "Watch", "Stream", "Export", "Evaluate", "Plan", "Census", "Explain", "Sample",
-                             "Verify", "Check", "ServerReflection"}) {
+    for (const char* verb : {"Get", "List", "Watch", "Stream", "Export", "Evaluate", "Plan", "Census", "Explain",
+                             "Sample", "Verify", "Check", "ServerReflection"}) {
       reads = reads || absl::StartsWith(name, verb);
     }
     EXPECT_EQ(rule.changes, !reads) << rule.path;
