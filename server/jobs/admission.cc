@@ -76,7 +76,7 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id) {
   if (!ended) return book_.Get(id, 0);
   const JobSpec spec = ended->spec;
   // Its dataset must not go meanwhile.
-  book_.Reserve(*std::move(ended));
+  book_.Reserve(std::move(ended));
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_RETURN_IF_ERROR(CheckDataset(spec));
   return book_.Requeue(id);
@@ -101,7 +101,7 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
 
 absl::StatusOr<JobId> Admission::ChooseId(const JobId& wanted) const {
   while (true) {
-    const JobId id = wanted.empty() ? MakeJobId(absl::Now()) : wanted;
+    JobId id = wanted.empty() ? MakeJobId(absl::Now()) : wanted;
     const absl::Status taken = book_.store().Get(id).status();
     if (absl::IsNotFound(taken)) return id;
     PF_RETURN_IF_ERROR(taken);

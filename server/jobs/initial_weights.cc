@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 absl::StatusOr<fs::path> FindWeightsOfJob(const JobId& job, train::JobWeights weights, const JobBook& book) {
   PF_RETURN_IF_ERROR(book.Get(job, std::numeric_limits<int64_t>::max()).status());
   const bool best = weights == train::JobWeights::kBest;
-  const fs::path path =
+  fs::path path =
       book.files().Directory(job) / "artifacts" / (best ? train::kBestWeightsFile : train::kLastWeightsFile);
   std::error_code error;
   if (fs::is_regular_file(path, error)) return path;

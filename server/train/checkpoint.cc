@@ -137,7 +137,7 @@ absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
   // The same step again (a stop came before the epoch's evaluation): the newer one says more. The older one steps aside
   // rather than go, so that a crash between the two renames loses neither.
   const fs::path replaced = directory_ / absl::StrCat(AbslView(kReplacedPrefix), step);
-  const absl::Status stepped_aside = Rename(target, replaced);
+  absl::Status stepped_aside = Rename(target, replaced);
   if (!stepped_aside.ok() && !absl::IsNotFound(stepped_aside)) return stepped_aside;
   if (const absl::Status published = PublishDirectory(temporary, target); !published.ok()) {
     // What a resume would do first; until then the weights under this name must be there.

@@ -19,7 +19,7 @@
 namespace permafrost::train {
 
 // Errors: InvalidArgument with violations under `prefix` ("spec.").
-absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& summary,
+absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& stored,
                                                   const MemoryLimits& limits, std::string_view prefix);
 
 // Bytes of this process that such a job takes at its worst moment, beside the features that it reads.
