@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "temp_dir.h"
 #include "tiny_graph.h"
+#include "train/task.h"
 #include "train/torch_runner.h"
 
 namespace permafrost::train {
@@ -20,6 +21,11 @@ class GraphRunnerTest : public testing::Test {
 
   absl::StatusOr<RunOutcome> Run(const TrainOptions& options, const std::string& job, RunContext& context) {
     return runner_->Run({.options = options, .dataset = graph_, .job_directory = dir_.path() / job}, context);
+  }
+  std::unique_ptr<Task> TaskOf(const TrainOptions& options) {
+    auto task = Task::Create(options, graph_, at::kCPU, 2, [] { return true; });
+    EXPECT_TRUE(task.ok()) << task.status();
+    return *std::move(task);
   }
   std::string Artifact(const std::string& job, std::string_view name) {
     const auto data = ReadFile(dir_.path() / job / "artifacts" / name);

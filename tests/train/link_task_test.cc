@@ -43,11 +43,6 @@ class LinkTaskTest : public GraphRunnerTest {
  protected:
   LinkTaskTest() : GraphRunnerTest({.named = true}) {}
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
-  std::unique_ptr<Task> TaskOf(const TrainOptions& options) {
-    auto task = Task::Create(options, graph_, at::kCPU, 2, [] { return true; });
-    EXPECT_TRUE(task.ok()) << task.status();
-    return *std::move(task);
-  }
 };
 
 // A link that a batch is to predict passes no message in it, and one of validation or test in none.

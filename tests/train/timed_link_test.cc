@@ -43,11 +43,6 @@ class TimedLinkTest : public GraphRunnerTest {
  protected:
   TimedLinkTest() : GraphRunnerTest({.timestamped = true, .named = true}) {}
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
-  std::unique_ptr<Task> TimedTask(const TrainOptions& options) {
-    auto task = Task::Create(options, graph_, at::kCPU, 2, [] { return true; });
-    EXPECT_TRUE(task.ok()) << task.status();
-    return *std::move(task);
-  }
 };
 
 // Every message of a batch is before the link that it is for.
@@ -99,7 +94,7 @@ TEST_F(TimedLinkTest, EvaluatesByBlocksAndRanksEveryLink) {
   for (const data::TemporalSampling temporal : {data::TemporalSampling::kUniform, data::TemporalSampling::kLast}) {
     TrainOptions options = TimedLinkJob(temporal);
     options.metrics = {nn::Metric::kMrr, nn::Metric::kRocAuc};
-    const auto task = TimedTask(options);
+    const auto task = TaskOf(options);
     const auto all = task->EvaluateWhole(data::Split::kTest, true, [] { return true; });
     ASSERT_TRUE(all.ok()) << all.status();
     ASSERT_TRUE(all->has_value());
@@ -112,7 +107,7 @@ TEST_F(TimedLinkTest, EvaluatesByBlocksAndRanksEveryLink) {
     options.nodes.fan_outs = {-1, -1};
     TrainOptions small = options;
     small.batch_size = 11;
-    const auto big_task = TimedTask(options), small_task = TimedTask(small);
+    const auto big_task = TaskOf(options), small_task = TaskOf(small);
     nn::CopyInto(big_task->tensors().All(), small_task->tensors().All());
     const auto big = big_task->EvaluateWhole(data::Split::kTest, true, [] { return true; });
     const auto little = small_task->EvaluateWhole(data::Split::kTest, true, [] { return true; });

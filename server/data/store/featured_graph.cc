@@ -7,14 +7,15 @@
 #include <vector>
 
 #include "base/status.h"
+#include "data/store/derived_graph.h"
 
 namespace permafrost::data {
 namespace {
 
-class FeaturedGraph final : public Graph {
+class FeaturedGraph final : public DerivedGraph {
  public:
-  FeaturedGraph(std::shared_ptr<const Graph> graph, MadeFeatures features)
-      : graph_(std::move(graph)), summary_(SummaryWith(features, graph_->summary())), view_(graph_->view()) {}
+  FeaturedGraph(const std::shared_ptr<const Graph>& graph, MadeFeatures features)
+      : DerivedGraph(graph, SummaryWith(features, graph->summary())) {}
 
   absl::Status Make(MadeFeatures features) {
     const uint64_t nodes = view_.nodes;
@@ -46,19 +47,10 @@ class FeaturedGraph final : public Graph {
     return absl::OkStatus();
   }
 
-  const GraphSummary& summary() const override { return summary_; }
-  const GraphView& view() const override { return view_; }
-  const NodeNames& names() const override { return graph_->names(); }
-  absl::Status CheckIntact() const override { return graph_->CheckIntact(); }
-  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
-    return graph_->VerifyAll(progress);
-  }
-  uint64_t mapped_bytes() const override { return graph_->mapped_bytes(); }
+  // They are in no file.
+  std::optional<StoredRows> stored_features() const override { return std::nullopt; }
 
  private:
-  const std::shared_ptr<const Graph> graph_;
-  const GraphSummary summary_;
-  GraphView view_;
   std::vector<float> ones_;
   std::vector<uint64_t> offsets_;
   std::vector<uint32_t> columns_;
@@ -79,7 +71,7 @@ GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary) {
 }
 
 absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(std::shared_ptr<const Graph> graph, MadeFeatures features) {
-  auto featured = std::make_shared<FeaturedGraph>(std::move(graph), features);
+  auto featured = std::make_shared<FeaturedGraph>(graph, features);
   PF_RETURN_IF_ERROR(featured->Make(features));
   return featured;
 }

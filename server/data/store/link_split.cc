@@ -1,4 +1,5 @@
 #include "data/store/link_split.h"
+#include "data/store/derived_graph.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "data/store/derived_graph.h"
 
 namespace permafrost::data {
 namespace {
@@ -45,10 +47,10 @@ struct EdgesLeft {
   }
 };
 
-class MessageGraph final : public Graph {
+class MessageGraph final : public DerivedGraph {
  public:
   MessageGraph(std::shared_ptr<const Graph> graph, EdgesLeft edges)
-      : graph_(std::move(graph)), edges_(std::move(edges)), summary_(graph_->summary()), view_(graph_->view()) {
+      : DerivedGraph(std::move(graph)), edges_(std::move(edges)) {
     view_.edges = edges_.neighbors.size();
     view_.in = {.offsets = ColumnOf(edges_.offsets),
                 .neighbors = ColumnOf(edges_.neighbors),
@@ -63,19 +65,7 @@ class MessageGraph final : public Graph {
     DropAllButEdges();
   }
   // With all edges of the graph.
-  explicit MessageGraph(std::shared_ptr<const Graph> graph)
-      : graph_(std::move(graph)), summary_(graph_->summary()), view_(graph_->view()) {
-    DropAllButEdges();
-  }
-  const GraphSummary& summary() const override { return summary_; }
-  const GraphView& view() const override { return view_; }
-  const NodeNames& names() const override { return graph_->names(); }
-  absl::Status CheckIntact() const override { return graph_->CheckIntact(); }
-  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
-    return graph_->VerifyAll(progress);
-  }
-  uint64_t mapped_bytes() const override { return graph_->mapped_bytes(); }
-  std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
+  explicit MessageGraph(std::shared_ptr<const Graph> graph) : DerivedGraph(std::move(graph)) { DropAllButEdges(); }
 
  private:
   void DropAllButEdges() {
@@ -92,10 +82,7 @@ class MessageGraph final : public Graph {
     return Column<T>(std::span<const T>(values));
   }
 
-  const std::shared_ptr<const Graph> graph_;
   const EdgesLeft edges_;
-  GraphSummary summary_;
-  GraphView view_;
 };
 
 // Puts the edges that end in one node where they belong.

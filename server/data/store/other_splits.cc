@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "data/store/derived_graph.h"
 #include "data/store/statistics.h"
 
 namespace permafrost::data {
@@ -50,10 +51,10 @@ class SetWithSplits final : public GraphSet {
   const uint64_t checksum_;
 };
 
-class GraphWithSplits final : public Graph {
+class GraphWithSplits final : public DerivedGraph {
  public:
   GraphWithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary)
-      : graph_(std::move(graph)), splits_(std::move(splits.rows)), summary_(std::move(summary)), view_(graph_->view()) {
+      : DerivedGraph(std::move(graph), std::move(summary)), splits_(std::move(splits.rows)) {
     summary_.split_name = std::move(splits.name);
     for (size_t i = 0; i < splits_.size(); ++i) {
       view_.splits[i] = Column<NodeId>(splits_[i]);
@@ -61,21 +62,8 @@ class GraphWithSplits final : public Graph {
     }
   }
 
-  const GraphSummary& summary() const override { return summary_; }
-  const GraphView& view() const override { return view_; }
-  const NodeNames& names() const override { return graph_->names(); }
-  absl::Status CheckIntact() const override { return graph_->CheckIntact(); }
-  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
-    return graph_->VerifyAll(progress);
-  }
-  uint64_t mapped_bytes() const override { return graph_->mapped_bytes(); }
-  std::optional<StoredRows> stored_features() const override { return graph_->stored_features(); }
-
  private:
-  const std::shared_ptr<const Graph> graph_;
   const std::array<std::vector<NodeId>, 3> splits_;
-  GraphSummary summary_;
-  GraphView view_;
 };
 
 }  // namespace
