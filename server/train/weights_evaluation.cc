@@ -81,7 +81,9 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   data::OpenedDataset dataset = request.dataset;
   const data::Split split = EvaluatedAs(request.rows);
   // Links are told from pairs without an edge, whatever labels the nodes have.
-  PF_RETURN_IF_ERROR(CheckKnows(trained, own, links ? nn::Loss::kL1 : options.loss, "dataset"));
+  if (request.trained_on) {
+    PF_RETURN_IF_ERROR(CheckKnows(trained, own, links ? nn::Loss::kL1 : options.loss, "dataset"));
+  }
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
   } else {

@@ -46,7 +46,7 @@ absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, st
           : absl::StrCat("not below an import root (",
                          absl::StrJoin(roots, ", ",
                                        [](std::string* out, const fs::path& r) { absl::StrAppend(out, r.string()); }),
-                         ")");
+                         "; permafrostd --import-root names another)");
   return Outside(shown, accepted);
 }
 
