@@ -26,7 +26,7 @@ class DerivedGraph : public Graph {
 
  protected:
   // Summary and view begin as the other's; the summary as `summary`, where it is given.
-  explicit DerivedGraph(std::shared_ptr<const Graph> graph) : DerivedGraph(graph, graph->summary()) {}
+  explicit DerivedGraph(const std::shared_ptr<const Graph>& graph) : DerivedGraph(graph, graph->summary()) {}
   DerivedGraph(std::shared_ptr<const Graph> graph, GraphSummary summary)
       : graph_(std::move(graph)), summary_(std::move(summary)), view_(graph_->view()) {}
 

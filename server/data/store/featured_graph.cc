@@ -70,7 +70,8 @@ GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary) {
   return summary;
 }
 
-absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(std::shared_ptr<const Graph> graph, MadeFeatures features) {
+absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(const std::shared_ptr<const Graph>& graph,
+                                                          MadeFeatures features) {
   auto featured = std::make_shared<FeaturedGraph>(graph, features);
   PF_RETURN_IF_ERROR(featured->Make(features));
   return featured;

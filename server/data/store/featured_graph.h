@@ -22,6 +22,7 @@ inline constexpr int64_t kDegreeCap = 255;
 GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary);
 
 // Keeps `graph` alive. Takes 12 bytes a node, or 4 for kConstant. Errors: DataLoss (offsets are read for kDegree).
-absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(std::shared_ptr<const Graph> graph, MadeFeatures features);
+absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(const std::shared_ptr<const Graph>& graph,
+                                                          MadeFeatures features);
 
 }  // namespace permafrost::data

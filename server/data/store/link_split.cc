@@ -49,8 +49,8 @@ struct EdgesLeft {
 
 class MessageGraph final : public DerivedGraph {
  public:
-  MessageGraph(std::shared_ptr<const Graph> graph, EdgesLeft edges)
-      : DerivedGraph(std::move(graph)), edges_(std::move(edges)) {
+  MessageGraph(const std::shared_ptr<const Graph>& graph, EdgesLeft edges)
+      : DerivedGraph(graph), edges_(std::move(edges)) {
     view_.edges = edges_.neighbors.size();
     view_.in = {.offsets = ColumnOf(edges_.offsets),
                 .neighbors = ColumnOf(edges_.neighbors),
@@ -65,7 +65,7 @@ class MessageGraph final : public DerivedGraph {
     DropAllButEdges();
   }
   // With all edges of the graph.
-  explicit MessageGraph(std::shared_ptr<const Graph> graph) : DerivedGraph(std::move(graph)) { DropAllButEdges(); }
+  explicit MessageGraph(const std::shared_ptr<const Graph>& graph) : DerivedGraph(graph) { DropAllButEdges(); }
 
  private:
   void DropAllButEdges() {
