@@ -20,6 +20,7 @@
 #include "api/request_observer.h"
 #include "api/server.h"
 #include "api/unix_socket.h"
+#include "base/disk_reserve.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -139,6 +140,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
   PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir));
 
+  const DiskReserve reserve(state_dir, options.min_free_disk_bytes);
   PF_ASSIGN_OR_RETURN(
       const std::unique_ptr<train::Runner> runner,
       train::MakeTorchRunner({.device = options.device,
@@ -148,7 +150,8 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                               .mps_driver_threshold = options.mps_driver_threshold,
                               .features = {.reader = options.feature_reader,
                                            .budget_bytes = options.feature_cache_bytes,
-                                           .log = [](std::string_view line) { Log(Severity::kInfo, line); }}}));
+                                           .log = [](std::string_view line) { Log(Severity::kInfo, line); }},
+                              .reserve = reserve}));
   for (const std::string& warning : runner->device_state().warnings) Log(Severity::kWarning, warning);
   const std::string device(kDeviceNames.Name(runner->device()));
 
@@ -166,18 +169,24 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   const auto warn = [](std::string_view line) { Log(Severity::kWarning, line); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
-                      data::UploadStore::Create(
-                          {.directory = state_dir / "uploads", .max_bytes = options.max_upload_bytes, .warn = warn}));
+                      data::UploadStore::Create({.directory = state_dir / "uploads",
+                                                 .max_bytes = options.max_upload_bytes,
+                                                 .warn = warn,
+                                                 .reserve = reserve}));
   std::vector<fs::path> readable = import_roots;
   if (options.max_upload_bytes != 0) readable.push_back(state_dir / "uploads");
-  PF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<data::Catalog> catalog,
-      data::Catalog::Create(
-          {.directory = state_dir / "datasets", .import_roots = readable, .threads = runner->threads(), .warn = warn}));
-  PF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<jobs::JobManager> jobs,
-      jobs::JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = options.quarantine_unknown_jobs},
-                             *catalog, *runner, job_metrics, cache_metrics));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
+                      data::Catalog::Create({.directory = state_dir / "datasets",
+                                             .import_roots = readable,
+                                             .threads = runner->threads(),
+                                             .warn = warn,
+                                             .reserve = reserve,
+                                             .max_bytes = options.max_dataset_bytes}));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
+                      jobs::JobManager::Open({.state_dir = state_dir,
+                                              .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
+                                              .max_jobs = options.max_jobs},
+                                             *catalog, *runner, job_metrics, cache_metrics));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = StartExposer(options, access, registry, [&] {

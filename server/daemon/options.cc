@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "daemon/access_settings.h"
+#include "daemon/limit_settings.h"
 #include "daemon/setting.h"
 #include "daemon/version.h"
 
@@ -82,12 +83,7 @@ std::vector<Setting> MakeSettings() {
        .is_list = true,
        .read = ReadImportRoot,
        .show = [](const Options& o) { return o.import_roots.empty() ? kNoRoot : o.import_roots.front().string(); }});
-  settings.push_back({.name = "max-upload",
-                      .metavar = "SIZE",
-                      .help = "Most bytes of all uploads together, as 500MB, 2GiB or bytes. 0: uploads are refused.",
-                      .is_list = false,
-                      .read = [](const std::string& v, Options& o) { return ReadSize(v, o.max_upload_bytes); },
-                      .show = [](const Options& o) { return absl::StrCat(o.max_upload_bytes); }});
+  AddLimitSettings(settings);
   settings.push_back({.name = "quarantine-unknown-jobs",
                       .metavar = "",
                       .help = "Start although the database knows no job and jobs/ holds checkpoints or artifacts:\n"

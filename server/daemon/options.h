@@ -34,6 +34,12 @@ struct Options {
   std::vector<std::filesystem::path> import_roots;
   // Most bytes of all uploads together. 0: uploads are refused.
   uint64_t max_upload_bytes = uint64_t{16} << 30;
+  // Kept free on the disk of the state directory: imports, uploads and checkpoints wait while less is. 0: nothing.
+  uint64_t min_free_disk_bytes = uint64_t{256} << 20;
+  // Most bytes on disk of all datasets together. 0: any number.
+  uint64_t max_dataset_bytes = 0;
+  // Most jobs that have not ended. 0: any number.
+  int64_t max_jobs = 10'000;
   // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
   // renamed to .quarantine-*.
   bool quarantine_unknown_jobs = false;

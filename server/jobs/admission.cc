@@ -46,6 +46,7 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   absl::MutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(std::optional<Job> repeated, FindRepeated(request));
   if (repeated) return *std::move(repeated);
+  PF_RETURN_IF_ERROR(CheckCount());
 
   Job job;
   PF_ASSIGN_OR_RETURN(job.id, ChooseId(request.id));
@@ -74,6 +75,7 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id) {
   absl::MutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(std::optional<Job> ended, book_.FindRetriable(id));
   if (!ended) return book_.Get(id, 0);
+  PF_RETURN_IF_ERROR(CheckCount());
   const JobSpec spec = ended->spec;
   // Its dataset must not go meanwhile.
   book_.Reserve(std::move(ended));
@@ -97,6 +99,20 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   }
   PF_ASSIGN_OR_RETURN(Job now, book_.Get(earlier->id, 0));
   return std::optional<Job>(std::move(now));
+}
+
+absl::Status Admission::CheckCount() const {
+  if (max_jobs_ == 0) return absl::OkStatus();
+  const JobCounts counts = book_.CountByState();
+  int64_t jobs = 0;
+  for (const auto& [state, name] : kJobStateNames.rows) {
+    if (!IsTerminal(state)) jobs += counts[static_cast<size_t>(state)];
+  }
+  if (jobs < max_jobs_) return absl::OkStatus();
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(jobs, " jobs have not ended, and the server takes at most ", max_jobs_,
+                                                " (--max-jobs); wait for one to end, or cancel one")),
+      "TOO_MANY_JOBS", {{"limit", absl::StrCat(max_jobs_)}});
 }
 
 absl::StatusOr<JobId> Admission::ChooseId(const JobId& wanted) const {

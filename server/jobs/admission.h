@@ -18,9 +18,9 @@ namespace permafrost::jobs {
 
 class Admission {
  public:
-  // Borrows everything.
-  Admission(JobBook& book, data::Catalog& catalog, train::Runner& runner)
-      : book_(book), catalog_(catalog), runner_(runner) {}
+  // Borrows everything. `max_jobs`: that have not ended; 0: any number.
+  Admission(JobBook& book, data::Catalog& catalog, train::Runner& runner, int64_t max_jobs)
+      : book_(book), catalog_(catalog), runner_(runner), max_jobs_(max_jobs) {}
 
   // As JobManager's methods.
   absl::StatusOr<Job> Create(const CreateRequest& request);
@@ -33,6 +33,7 @@ class Admission {
  private:
   // The job made earlier with the request's request_id, if any.
   absl::StatusOr<std::optional<Job>> FindRepeated(const CreateRequest& request) const;
+  absl::Status CheckCount() const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
   absl::Status CheckDataset(const JobSpec& spec) const;
   // The file of the weights that the job begins with, checked; empty: it begins with drawn ones.
@@ -42,6 +43,7 @@ class Admission {
   JobBook& book_;
   data::Catalog& catalog_;
   train::Runner& runner_;
+  const int64_t max_jobs_;
   // Serializes what changes job directories. Held across calls into the catalog and the book.
   absl::Mutex mu_;
 };

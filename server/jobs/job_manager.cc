@@ -41,10 +41,10 @@ std::string_view ArtifactFile(Artifact artifact) {
 // Gives each call to whom it belongs.
 class JobManagerImpl final : public JobManager {
  public:
-  JobManagerImpl(std::unique_ptr<JobStore> store, JobFiles files, absl::Duration first_retry, data::Catalog& catalog,
-                 train::Runner& runner, const RunMetrics& metrics)
-      : book_(std::move(store), std::move(files), metrics.job, first_retry),
-        admission_(book_, catalog, runner),
+  JobManagerImpl(std::unique_ptr<JobStore> store, JobFiles files, const JobManagerOptions& options,
+                 data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics)
+      : book_(std::move(store), std::move(files), metrics.job, options.first_retry),
+        admission_(book_, catalog, runner, options.max_jobs),
         commands_(book_),
         device_(book_, catalog, runner, metrics),
         planner_(book_, admission_, device_, catalog, runner),
@@ -169,11 +169,11 @@ absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact 
 absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(JobManagerOptions options, data::Catalog& catalog,
                                                              train::Runner& runner, telemetry::JobMetrics& metrics,
                                                              telemetry::GraphCacheMetrics& cache_metrics) {
-  const fs::path state_dir = std::move(options.state_dir), directory = state_dir / "jobs";
+  const fs::path &state_dir = options.state_dir, directory = state_dir / "jobs";
   PF_RETURN_IF_ERROR(CreateDirectories(directory));
   PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(state_dir / "permafrost.db"));
-  auto manager = std::make_unique<JobManagerImpl>(std::move(store), JobFiles(directory), options.first_retry, catalog,
-                                                  runner, RunMetrics{metrics, cache_metrics});
+  auto manager = std::make_unique<JobManagerImpl>(std::move(store), JobFiles(directory), options, catalog, runner,
+                                                  RunMetrics{metrics, cache_metrics});
   PF_RETURN_IF_ERROR(manager->Recover(options.quarantine_unknown_jobs));
   return manager;
 }

@@ -80,6 +80,8 @@ struct JobManagerOptions {
   bool quarantine_unknown_jobs = false;
   // Wait before a job runs again that an error of the machine ended; it doubles each time, up to five minutes.
   absl::Duration first_retry = absl::Seconds(1);
+  // Most jobs that have not ended; one more is refused. 0: any number.
+  int64_t max_jobs = 0;
 };
 
 class JobManager {

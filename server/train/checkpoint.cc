@@ -126,6 +126,12 @@ absl::StatusOr<std::vector<int64_t>> CheckpointStore::Steps() const {
 }
 
 absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
+  absl::Status saved = Write(checkpoint);
+  // A folder that someone removes meanwhile is made anew by the next try.
+  return absl::IsNotFound(saved) ? AsTransient(std::move(saved)) : saved;
+}
+
+absl::Status CheckpointStore::Write(const Checkpoint& checkpoint) {
   const int64_t step = checkpoint.state.step;
   const fs::path target = directory_ / absl::StrCat(step);
   const fs::path temporary = directory_ / absl::StrCat(AbslView(kTemporaryPrefix), step);

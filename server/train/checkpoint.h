@@ -58,7 +58,7 @@ class CheckpointStore {
                   std::function<void(std::string_view)> warn);
 
   // Durable when Ok; older ones beyond `keep` are removed after. On an error nothing of it stays on disk, and those
-  // before it are as they were.
+  // before it are as they were. It is transient (status.h) where the machine is at fault, or whoever removed its folder.
   absl::Status Save(const Checkpoint& checkpoint);
   // The newest that is whole; nullopt: there are none. Newer ones that are proven damaged (a file is missing, a
   // checksum or the structure does not add up) are renamed to `.damaged-STEP`, never deleted. Errors: DataLoss if there
@@ -74,6 +74,7 @@ class CheckpointStore {
   absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first
   // DataLoss only where damage is proven.
   absl::StatusOr<Checkpoint> Load(int64_t step) const;
+  absl::Status Write(const Checkpoint& checkpoint);
   absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
   absl::Status SetAside(int64_t step) const;
   // Removes what a crash during Save left, and puts a checkpoint back that it had set aside.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "base/disk_reserve.h"
 #include "data/batching/graph_extents.h"
 #include "data/rows/row_caches.h"
 #include "graphcache/shape_plan.h"
@@ -21,6 +22,8 @@ struct PlanContext {
   MemoryLimits limits = kNoLimits;
   // Of a run only: a cache serves one at a time. nullptr: features are read through the mapping.
   data::RowCaches* rows = nullptr;
+  // Of a run: what checkpoints that are due leave free.
+  DiskReserve reserve;
 };
 
 // Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables

@@ -27,6 +27,7 @@ class TorchRunner final : public Runner {
         device_memory_(OwnMemory(*backend_)),
         threads_(threads),
         torch_version_(device::LoadedTorchVersion()),
+        reserve_(options.reserve),
         row_caches_(options.features) {
     if (!options.plans.empty()) plans_.emplace(options.plans, options.warn);
   }
@@ -40,6 +41,7 @@ class TorchRunner final : public Runner {
       backend_->RestartStoragePeak();
       PlanContext plan = Context();
       plan.rows = &row_caches_;
+      plan.reserve = reserve_;
       const auto trainer = Trainer::Create(request, *backend_, threads_, context, plan);
       if (absl::IsCancelled(trainer.status())) {
         const bool cancel = context.stop_requested() == StopRequest::kCancel;
@@ -144,6 +146,7 @@ class TorchRunner final : public Runner {
   const int threads_;
   const std::string torch_version_;
   std::optional<PlanStore> plans_;
+  const DiskReserve reserve_;
   data::RowCaches row_caches_;
 };
 

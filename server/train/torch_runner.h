@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/device_kind.h"
 #include "base/device_state.h"
+#include "base/disk_reserve.h"
 #include "data/rows/row_caches.h"
 #include "train/runner.h"
 
@@ -27,6 +28,8 @@ struct RunnerOptions {
   double mps_driver_threshold = kDefaultMpsDriverThreshold;
   // How features of large graphs are read.
   data::RowCaches::Options features;
+  // Kept free on the disk of jobs: checkpoints that are due wait while less is.
+  DiskReserve reserve;
 };
 
 // Errors: FailedPrecondition for a device that is absent, or a libtorch that was not tested or is not the one that this

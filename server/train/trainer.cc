@@ -42,16 +42,18 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
     const std::string inputs = TellNodeInputs(request.options.model.node_inputs, (*graph)->summary());
     if (!inputs.empty()) context.Log(LogLevel::kInfo, inputs);
   }
-  std::unique_ptr<Trainer> trainer(new Trainer(request, backend, threads, context, std::move(task)));
+  std::unique_ptr<Trainer> trainer(
+      new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
   return trainer;
 }
 
 Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
-                 std::unique_ptr<Task> task)
+                 DiskReserve reserve, std::unique_ptr<Task> task)
     : options_(request.options),
       job_directory_(request.job_directory),
       backend_(backend),
+      reserve_(std::move(reserve)),
       context_(context),
       metrics_(MetricsOf(options_)),
       task_(std::move(task)),
@@ -364,8 +366,17 @@ absl::Status Trainer::SaveCheckpoint() {
   return absl::OkStatus();
 }
 
+uint64_t Trainer::CheckpointBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& tensors : {task_->tensors().All(), optimizer_.state(), best_}) {
+    for (const nn::NamedTensor& tensor : tensors) bytes += tensor.value.nbytes();
+  }
+  return bytes;
+}
+
 absl::Status Trainer::SaveDueCheckpoint() {
-  absl::Status saved = SaveCheckpoint();
+  absl::Status saved = reserve_.Check(CheckpointBytes());
+  if (saved.ok()) saved = SaveCheckpoint();
   if (saved.ok() || !IsTransient(saved)) return saved;
   schedule_.OnFailed(Worked());
   context_.OnCheckpointFailed(saved);

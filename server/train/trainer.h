@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/disk_reserve.h"
 #include "base/monotonic.h"
 #include "data/sampling/epoch_order.h"
 #include "device/backend.h"
@@ -39,7 +40,7 @@ class Trainer {
 
  private:
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
-          std::unique_ptr<Task> task);
+          DiskReserve reserve, std::unique_ptr<Task> task);
 
   // Each returns the StopRequest that ended it early; kNone: it came to its end.
   // Whether every epoch is done, or so many without a better validation as the job's patience is.
@@ -58,9 +59,12 @@ class Trainer {
   absl::Status RestoreCache(const Checkpoint& checkpoint);
   // One that the run cannot do without: its end, or a stop.
   absl::Status SaveCheckpoint();
-  // One that is due. Where the machine cannot take it the run goes on, since memory holds all that the checkpoint
-  // would: stopping would lose what came after the one before. The next try comes later.
+  // One that is due. Where the machine cannot take it, or not without what is reserved for others, the run goes on,
+  // since memory holds all that the checkpoint would: stopping would lose what came after the one before. The next try
+  // comes later.
   absl::Status SaveDueCheckpoint();
+  // About what its files take.
+  uint64_t CheckpointBytes() const;
   bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
   // Gives the files of the present step's checkpoint their names among the artifacts.
   absl::Status PublishArtifacts();
@@ -79,6 +83,7 @@ class Trainer {
   const TrainOptions options_;
   const std::filesystem::path job_directory_;
   const device::Backend& backend_;
+  const DiskReserve reserve_;
   RunContext& context_;
   const std::vector<nn::Metric> metrics_;
   const std::unique_ptr<Task> task_;

@@ -365,7 +365,11 @@ TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
   const std::regex default_of(R"(\((PERMAFROST_[A-Z_]+); default ([^)]+)\))");
   Variables told;
   for (std::sregex_iterator it(help.begin(), help.end(), default_of), end; it != end; ++it) told[(*it)[1]] = (*it)[2];
-  EXPECT_EQ(told.size(), 31u);
+  size_t variables = 0;
+  for (size_t at = help.find("(PERMAFROST_"); at != std::string::npos; at = help.find("(PERMAFROST_", at + 1)) {
+    ++variables;
+  }
+  EXPECT_EQ(told.size(), variables - 1) << "all but --config have a default";
   const Options got = Parsed({}, told);
   const Options want;
   EXPECT_EQ(got.listen, want.listen);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/status.h"
 #include "jobs/manager_fixture.h"
 
 namespace permafrost::jobs {
@@ -296,6 +297,26 @@ TEST_F(AdmissionTest, WhatADeletionLeftIsRemovedAtTheNextStart) {
   EXPECT_FALSE(std::filesystem::exists(later.JobDirectory(".deleted-job-b-7")));
   EXPECT_FALSE(std::filesystem::exists(later.JobDirectory("job-empty"))) << "a creation that was cut short";
   EXPECT_EQ(later.Metric("permafrost_job_directories_quarantined_total"), 0);
+}
+
+TEST(MaxJobs, OneMoreIsRefusedUntilOneHasEnded) {
+  const TempDir dir;
+  Server server(dir.path(), absl::Milliseconds(1), /*max_jobs=*/2);
+  CreateRequest first = Server::Request("first");
+  first.request_id = "once";
+  ASSERT_TRUE(server->Create(first).ok());
+  server.Create("second");
+  ASSERT_TRUE(server->Pause(JobId("second")).ok());
+  const absl::Status refused = server->Create(Server::Request("third")).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_EQ(GetReason(refused).reason, "TOO_MANY_JOBS");
+  EXPECT_EQ(GetReason(refused).metadata.at("limit"), "2");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("2 jobs have not ended"));
+  EXPECT_FALSE(std::filesystem::exists(server.JobDirectory("third")));
+  EXPECT_TRUE(server->Create(first).ok()) << "the same request again makes no job";
+  ASSERT_TRUE(server->Cancel(JobId("first")).ok());
+  server.Create("third");
+  EXPECT_TRUE(absl::IsResourceExhausted(server->Retry(JobId("first")).status())) << "it would be a third one";
 }
 
 }  // namespace

@@ -308,5 +308,24 @@ TEST_F(RunnerCheckpointTest, CheckpointsThatCannotBeReadJustNowStopTheRunForLate
   EXPECT_THAT(third.log, HasSubstr("resumed from the checkpoint of step 5"));
 }
 
+// The reserve is for the database, and for the last checkpoint of a run.
+TEST_F(RunnerCheckpointTest, CheckpointsThatAreDueLeaveTheReserveFree) {
+  const DiskReserve more_than_there_is(dir_.path(), uint64_t{1} << 60);
+  runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2, .reserve = more_than_there_is});
+  TrainOptions options = Options();
+  options.checkpoint.every_steps = 4;
+  Recorder recorder;
+  const auto outcome = Run(options, "full", recorder);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->end, RunEnd::kSucceeded);
+  ASSERT_FALSE(recorder.failed_checkpoints.empty());
+  EXPECT_TRUE(IsTransient(recorder.failed_checkpoints.front()));
+  EXPECT_THAT(std::string(recorder.failed_checkpoints.front().message()), HasSubstr("the disk is nearly full"));
+  runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
+  Recorder undisturbed;
+  ASSERT_TRUE(Run(options, "free", undisturbed).ok());
+  EXPECT_EQ(Artifact("full", kLastWeightsFile), Artifact("free", kLastWeightsFile));
+}
+
 }  // namespace
 }  // namespace permafrost::train

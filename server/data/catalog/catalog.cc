@@ -24,6 +24,7 @@
 #include "data/catalog/catalog_files.h"
 #include "data/catalog/import_queue.h"
 #include "data/catalog/import_roots.h"
+#include "data/catalog/room_watch.h"
 #include "data/catalog/weak_dataset.h"
 
 namespace permafrost::data {
@@ -89,6 +90,7 @@ class CatalogImpl final : public Catalog {
   // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
   absl::StatusOr<ImportedSummary> RunImport(const DatasetId& id, const ImportRecord& record,
                                             const std::stop_token& stop);
+  ImportRoom RoomFor(const DatasetId& id) const;
   absl::StatusOr<ImportedSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                    const std::stop_token& stop);
   // `took`: how long the try lasted.
@@ -164,6 +166,7 @@ absl::Status CatalogImpl::Load() {
 
 absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions options) {
   PF_RETURN_IF_ERROR(CheckImport(id, options));
+  PF_RETURN_IF_ERROR(CheckDatasetBytes(RoomFor(id), 1));
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   fs::path removed;
@@ -337,6 +340,15 @@ absl::StatusOr<ImportedSummary> CatalogImpl::RunImport(const DatasetId& id, cons
   return result;
 }
 
+ImportRoom CatalogImpl::RoomFor(const DatasetId& id) const {
+  ImportRoom room{.reserve = options_.reserve, .max_bytes = options_.max_bytes, .taken_bytes = 0};
+  absl::MutexLock lock(&mu_);
+  for (const auto& [other, entry] : entries_) {
+    if (other != id && entry.dataset.summary) room.taken_bytes += StoreBytes(*entry.dataset.summary);
+  }
+  return room;
+}
+
 absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                               const std::stop_token& stop) {
   const auto observe = [this, &id](const ImportProgress& progress) {
@@ -362,9 +374,17 @@ absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   ImportLimits limits;
   limits.threads = options_.threads;
   limits.may_read = [this](const fs::path& path) { return IsInRoots(path, options_.import_roots); };
+  PF_RETURN_IF_ERROR(options_.reserve.Check());
   PF_ASSIGN_OR_RETURN(const fs::path directory, files_.BeginDataset(id));
-  PF_ASSIGN_OR_RETURN(ImportedSummary summary, options_.importer(options, directory, observe, stop, limits));
+  std::stop_source stop_importer;
+  const std::stop_callback forward(stop, [&stop_importer] { stop_importer.request_stop(); });
+  const RoomWatch room(RoomFor(id), directory, stop_importer);
+  absl::StatusOr<ImportedSummary> summary =
+      options_.importer(options, directory, observe, stop_importer.get_token(), limits);
   if (stop.stop_requested()) return absl::CancelledError("the import was cancelled");
+  PF_RETURN_IF_ERROR(room.status());
+  PF_RETURN_IF_ERROR(summary.status());
+  PF_RETURN_IF_ERROR(room.CheckBytes());
   PF_RETURN_IF_ERROR(files_.PublishDataset(id, record));
   return summary;
 }

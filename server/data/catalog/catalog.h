@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "base/change_hub.h"
 #include "base/cores.h"
+#include "base/disk_reserve.h"
 #include "base/id.h"
 #include "data/import/import.h"
 #include "data/store/dataset.h"
@@ -66,6 +67,12 @@ struct CatalogOptions {
   ImportFunction importer = data::Import;
   // Wait before what an error of the machine ended is tried again; it doubles each time.
   absl::Duration first_retry = absl::Seconds(1);
+  // Kept free on the disk of the directory: an import waits, and one that runs is stopped and tried again later, while
+  // less is.
+  DiskReserve reserve;
+  // Most bytes on disk of all datasets together, that of the import that runs included; 0: any number. An import that
+  // would take more fails.
+  uint64_t max_bytes = 0;
 };
 
 class Catalog {

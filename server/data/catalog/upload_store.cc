@@ -200,6 +200,7 @@ absl::Status UploadWriter::Append(int64_t file, int64_t offset, std::string_view
     return absl::DataLossError(
         absl::StrCat(files_[i].path, ": chunk.data: from byte ", offset, " on is not what its checksum says"));
   }
+  PF_RETURN_IF_ERROR(store_.options_.reserve.Check(data.size()));
   PF_RETURN_IF_ERROR(OpenFile(i));
   PF_RETURN_IF_ERROR(WriteAll(*descriptor_, PathOf(i), data, offset));
   received_[i] += bytes;
@@ -306,6 +307,7 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
     } else {
       RemoveOld();
       PF_RETURN_IF_ERROR(CheckRoom(id, files));
+      PF_RETURN_IF_ERROR(options_.reserve.Check(SumOfBytes(files)));
       std::error_code ignored;
       const fs::path folder = FolderOf(id);
       if (fs::exists(fs::symlink_status(folder / kFiles, ignored)) ||

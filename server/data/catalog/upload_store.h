@@ -23,6 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/descriptor.h"
+#include "base/disk_reserve.h"
 #include "base/id.h"
 
 namespace permafrost::data {
@@ -48,6 +49,8 @@ struct UploadOptions {
   absl::Duration max_age = absl::Hours(24);
   // Told in one line of each upload that is removed for its age, and of what cannot be proven to be one.
   std::function<void(std::string_view)> warn = [](std::string_view) {};
+  // Kept free on the disk of the directory: a new upload, and each piece of one, is refused where less would be.
+  DiskReserve reserve;
 };
 
 class UploadStore;
