@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "access/methods.h"
 #include "access/token_store.h"
+#include "api/caller.h"
 #include "api/status.h"
 #include "base/string_view.h"
 
@@ -58,20 +59,10 @@ class Auditor final : public Interceptor {
   void TakeCaller(InterceptorBatchMethods& methods) {
     const grpc::ServerContextBase& context = *info_->server_context();
     entry_.peer = context.peer();
-    access::Presented presented{.by_socket = absl::StartsWith(entry_.peer, "unix"), .authorization = {}, .subject = {}};
-    if (const auto* metadata = methods.GetRecvInitialMetadata(); metadata != nullptr) {
-      if (const auto it = metadata->find("authorization"); it != metadata->end()) {
-        presented.authorization = {it->second.data(), it->second.size()};
-      }
-    }
-    std::string subject;
-    if (const auto security = context.auth_context(); security != nullptr) {
-      const auto subjects = security->FindPropertyValues("x509_subject");
-      if (!subjects.empty()) subject = {subjects[0].data(), subjects[0].size()};
-    }
-    presented.subject = subject;
+    const auto* metadata = methods.GetRecvInitialMetadata();
     // Who has just been let in is known, unless the token was revoked since.
-    const absl::StatusOr<access::Caller> caller = gate_.Identify(presented);
+    const absl::StatusOr<access::Caller> caller =
+        CallerOf(gate_, context, metadata == nullptr ? CallMetadata() : *metadata);
     entry_.caller = caller.ok() ? caller->name : "unknown";
     if (caller.ok()) entry_.role = access::kRoleNames.Name(caller->role);
   }

@@ -6,17 +6,38 @@
 
 namespace permafrost::api {
 
-absl::StatusOr<CallLimit::Slot> CallLimit::Take() {
-  int taken = taken_->load();
-  do {
-    if (taken >= most_) {
-      return WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                            most_, " ", calls_, " are open, the most at once; ask again when one of them has ended")),
-                        kTooManyCalls, {{"calls", calls_}, {"limit", absl::StrCat(most_)}});
+absl::StatusOr<CallLimit::Slot> CallLimit::Take(const grpc::CallbackServerContext& context) {
+  return TakeFor(client_of_ ? client_of_(context) : "");
+}
+
+absl::StatusOr<CallLimit::Slot> CallLimit::TakeFor(const std::string& client) {
+  // Of one there is no part to leave to others.
+  const int most_of_one = most_ - most_ / 4;
+  absl::MutexLock lock(&taken_->mu);
+  if (taken_->all >= most_) {
+    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                          most_, " ", calls_, " are open, the most at once; ask again when one of them has ended")),
+                      kTooManyCalls, {{"calls", calls_}, {"limit", absl::StrCat(most_)}});
+  }
+  if (!client.empty()) {
+    int& of_client = taken_->by_client[client];
+    if (of_client >= most_of_one) {
+      return WithReason(
+          absl::ResourceExhaustedError(absl::StrCat(most_of_one, " ", calls_, " of ", client,
+                                                    " are open, the most of one client; ask again when one has ended")),
+          kTooManyCalls, {{"calls", calls_}, {"limit", absl::StrCat(most_of_one)}, {"client", client}});
     }
-  } while (!taken_->compare_exchange_weak(taken, taken + 1));
+    ++of_client;
+  }
+  ++taken_->all;
   // Points to nothing: only its destruction matters.
-  return Slot(static_cast<const void*>(nullptr), [count = taken_](const void*) { --*count; });
+  return Slot(static_cast<const void*>(nullptr), [taken = taken_, client](const void*) {
+    absl::MutexLock given_back(&taken->mu);
+    --taken->all;
+    if (client.empty()) return;
+    const auto it = taken->by_client.find(client);
+    if (--it->second == 0) taken->by_client.erase(it);
+  });
 }
 
 }  // namespace permafrost::api

@@ -2,12 +2,18 @@
 // are from the jobs.
 #pragma once
 
-#include <atomic>
+#include <grpcpp/server_context.h>
+
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace permafrost::api {
@@ -46,39 +52,55 @@ struct CallLimitOptions {
   absl::Duration unread = absl::Minutes(5);
 };
 
+// Whom a call is counted to (caller.h); empty: to nobody.
+using ClientNamer = std::function<std::string(const grpc::CallbackServerContext& context)>;
+
 // Threads: all methods are safe anywhere. Slots may outlive it.
 class CallLimit {
  public:
   // Given back when its last copy is destroyed.
   using Slot = std::shared_ptr<const void>;
 
-  // `calls`: what is limited, in the plural, for the error.
-  CallLimit(std::string_view calls, int most) : calls_(calls), most_(most) {}
+  // `calls`: what is limited, in the plural, for the error. One client has at most three quarters of them, so that it
+  // keeps nobody else out.
+  CallLimit(std::string_view calls, int most, ClientNamer client_of = nullptr)
+      : calls_(calls), most_(most), client_of_(std::move(client_of)) {}
 
-  // ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) while all are taken.
-  absl::StatusOr<Slot> Take();
+  // ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) while all are taken, or all that one client
+  // may have (`client` too).
+  absl::StatusOr<Slot> Take(const grpc::CallbackServerContext& context);
+  // Counted to nobody.
+  absl::StatusOr<Slot> Take() { return TakeFor(""); }
 
  private:
+  struct Taken {
+    absl::Mutex mu;
+    int all ABSL_GUARDED_BY(mu) = 0;
+    std::map<std::string, int> by_client ABSL_GUARDED_BY(mu);
+  };
+  absl::StatusOr<Slot> TakeFor(const std::string& client);
+
   const std::string calls_;
   const int most_;
-  const std::shared_ptr<std::atomic<int>> taken_ = std::make_shared<std::atomic<int>>(0);
+  const ClientNamer client_of_;
+  const std::shared_ptr<Taken> taken_ = std::make_shared<Taken>();
 };
 
 // Those of one server.
 struct CallLimits {
-  explicit CallLimits(const CallLimitOptions& options)
-      : watches("watches", options.watches),
-        log_streams("log streams", options.log_streams),
-        exports("exports", options.exports),
-        cache_commands("graph cache commands", options.cache_commands),
-        dataset_reads("verifications, samples and plans", options.dataset_reads),
-        plans("plans", options.plans),
-        evaluations("evaluations", options.evaluations),
+  CallLimits(const CallLimitOptions& options, const ClientNamer& client_of)
+      : watches("watches", options.watches, client_of),
+        log_streams("log streams", options.log_streams, client_of),
+        exports("exports", options.exports, client_of),
+        cache_commands("graph cache commands", options.cache_commands, client_of),
+        dataset_reads("verifications, samples and plans", options.dataset_reads, client_of),
+        plans("plans", options.plans, client_of),
+        evaluations("evaluations", options.evaluations, client_of),
         health_watches("health watches", options.health_watches),
-        uploads("uploads", options.uploads),
-        checkpoint_lists("lists of checkpoints", options.checkpoint_lists),
-        dataset_deletions("dataset deletions", options.dataset_deletions),
-        token_changes("changes of tokens", options.token_changes) {}
+        uploads("uploads", options.uploads, client_of),
+        checkpoint_lists("lists of checkpoints", options.checkpoint_lists, client_of),
+        dataset_deletions("dataset deletions", options.dataset_deletions, client_of),
+        token_changes("changes of tokens", options.token_changes, client_of) {}
 
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
       checkpoint_lists, dataset_deletions, token_changes;

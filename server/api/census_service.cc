@@ -17,7 +17,7 @@ grpc::ServerUnaryReactor* CensusService::CensusGraphCache(grpc::CallbackServerCo
   if (!spec.ok()) return Reply(context, spec.status());
   const absl::StatusOr<graphcache::TorchRelease> release = TorchReleaseFromWire(request->torch_release());
   if (!release.ok()) return Reply(context, release.status());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
       "the census", *std::move(slot), [this, spec = *std::move(spec), release = *release, response]() -> absl::Status {

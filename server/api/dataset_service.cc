@@ -94,7 +94,7 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
                                                   google::protobuf::Empty* /*response*/) {
   absl::StatusOr<DatasetId> id = ParseDatasetName("name", request->name());
   if (!id.ok()) return Reply(context, id.status());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   // On a thread of its own, since it waits for the disk.
   return StartThreadedCall("the deletion", *std::move(slot), [this, id = *std::move(id)] {
@@ -105,7 +105,7 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
 grpc::ServerReadReactor<v1::UploadDatasetRequest>* DatasetService::UploadDataset(CallbackServerContext* context,
                                                                                  v1::Upload* response) {
   if (uploads_ == nullptr) return new FailedUpload(NoUploads());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.uploads.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.uploads.Take(*context);
   if (!slot.ok()) return new FailedUpload(slot.status());
   return UploadCall::Start(*context, *std::move(slot), *uploads_, streams_, unread_, *response);
 }
@@ -115,7 +115,7 @@ ServerUnaryReactor* DatasetService::DeleteUpload(CallbackServerContext* context,
   absl::StatusOr<UploadId> id = ParseUploadName("name", request->name());
   if (!id.ok()) return Reply(context, id.status());
   if (uploads_ == nullptr) return Reply(context, NoUploads());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall("the deletion", *std::move(slot),
                            [this, id = *std::move(id)] { return uploads_->Delete(id); });
@@ -145,7 +145,7 @@ ServerUnaryReactor* DatasetService::SampleDataset(CallbackServerContext* context
   violations.AddMissing(id.status());
   violations.AddMissing(query.status());
   if (!violations.empty()) return Reply(context, violations.ToStatus());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall("the sample", *std::move(slot),
                            [this, id = *std::move(id), query = *std::move(query), response]() -> absl::Status {
@@ -163,7 +163,7 @@ ServerUnaryReactor* DatasetService::PlanDataset(CallbackServerContext* context, 
   violations.AddMissing(query.status());
   if (query.ok()) violations.AddMissing(DatasetPlanErrorToWire({}, data::CheckPlanQuery(*query)));
   if (!violations.empty()) return Reply(context, violations.ToStatus());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_reads.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
       "the plan", *std::move(slot),

@@ -66,7 +66,7 @@ ServerUnaryReactor* GraphCacheService::StartCommand(CallbackServerContext* conte
 
 ServerUnaryReactor* GraphCacheService::StartCommand(CallbackServerContext* context, const JobId& job,
                                                     const Command& command, v1::GraphCache* response) {
-  absl::StatusOr<CallLimit::Slot> slot = limits_.cache_commands.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.cache_commands.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return CommandCall::Start(jobs_, job, command, *std::move(slot), response);
 }

@@ -78,7 +78,7 @@ ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,
                                                 v1::ListCheckpointsResponse* response) {
   absl::StatusOr<JobId> id = ParseJobName("parent", request->parent());
   if (!id.ok()) return Reply(context, id.status());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.checkpoint_lists.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.checkpoint_lists.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall("the list of checkpoints", *std::move(slot),
                            [this, id = *std::move(id), verify = request->verify(), response]() -> absl::Status {

@@ -15,7 +15,7 @@ grpc::ServerUnaryReactor* PlanService::PlanGraphCache(grpc::CallbackServerContex
                                                       v1::PlanGraphCacheResponse* response) {
   absl::StatusOr<jobs::JobSpec> spec = SpecFromWire(*request, default_graph_cache_, LevelsOf(jobs_));
   if (!spec.ok()) return Reply(context, spec.status());
-  absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limits_.plans.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
       "the plan", *std::move(slot),

@@ -13,20 +13,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "api/audit.h"
+#include "api/caller.h"
 #include "api/census_service.h"
 #include "api/credentials.h"
 #include "api/dataset_service.h"
 #include "api/graph_cache_service.h"
 #include "api/health_limit.h"
 #include "api/job_service.h"
+#include "api/open_calls.h"
 #include "api/plan_service.h"
 #include "api/request_metrics.h"
 #include "api/server_service.h"
@@ -47,6 +51,8 @@ constexpr int kMinClientPingMs = 10'000;
 // Of gRPC's synchronous services, which is reflection alone: each of its open streams holds a thread. Beyond these it
 // answers RESOURCE_EXHAUSTED. Our own calls and health are callbacks and take none of them.
 constexpr int kMaxReflectionThreads = 8;
+// For the last answers to leave; longer than this gRPC would wait for connections on which nothing happens.
+constexpr absl::Duration kFlushTime = absl::Milliseconds(100);
 
 // gRPC only says that binding failed; trying once more by hand says why.
 std::string WhyNotBound(const HostPort& address) {
@@ -84,7 +90,11 @@ class NoReflection final : public grpc::ServerBuilderOption {
 class GrpcServer final : public Server {
  public:
   GrpcServer(ServerOptions options, jobs::JobManager& jobs, data::Catalog& catalog)
-      : limits_(options.limits),
+      : access_(std::move(options.access)),
+        limits_(options.limits,
+                [this](const grpc::CallbackServerContext& context) {
+                  return ClientOf(gate(), context, context.client_metadata());
+                }),
         streams_(options.limits.unread),
         job_service_(options.default_graph_cache, jobs, streams_, limits_),
         graph_cache_service_(jobs, streams_, limits_),
@@ -92,8 +102,7 @@ class GrpcServer final : public Server {
         census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, options.uploads, jobs, streams_, limits_, options.limits.unread),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
-                        jobs, catalog, options.access.tokens, streams_, limits_),
-        access_(std::move(options.access)),
+                        jobs, catalog, access_.tokens, streams_, limits_),
         address_(std::move(options.address)),
         observer_(std::move(options.observe_request)) {}
 
@@ -134,6 +143,7 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
     if (observer_) interceptors.push_back(MakeRequestMetrics(observer_));
+    interceptors.push_back(CountOpenCalls(calls_));
     interceptors.push_back(MakeHealthLimit(limits_.health_watches));
     if (access_.audit != nullptr) interceptors.push_back(MakeAudit(gate(), *access_.audit));
     builder.experimental().SetInterceptorCreators(std::move(interceptors));
@@ -161,8 +171,10 @@ class GrpcServer final : public Server {
   void Shutdown(absl::Duration grace) override {
     SetServing(false);
     streams_.StopAll();
+    calls_->AwaitNone(grace);
     // As a span of time, not a time of the wall clock.
-    server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(grace), GPR_TIMESPAN));
+    const absl::Duration flush = std::min(grace, kFlushTime);
+    server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(flush), GPR_TIMESPAN));
     server_->Wait();
     server_.reset();
   }
@@ -187,16 +199,17 @@ class GrpcServer final : public Server {
     }
   }
 
+  const AccessOptions access_;
+  const access::Gate open_gate_{{.auth = access::Auth::kNone, .certificate_role = std::nullopt}, nullptr};
   CallLimits limits_;
   StreamSet streams_;
+  const std::shared_ptr<OpenCalls> calls_ = std::make_shared<OpenCalls>();
   JobService job_service_;
   GraphCacheService graph_cache_service_;
   PlanService plan_service_;
   CensusService census_service_;
   DatasetService dataset_service_;
   ServerService server_service_;
-  const AccessOptions access_;
-  const access::Gate open_gate_{{.auth = access::Auth::kNone, .certificate_role = std::nullopt}, nullptr};
   std::string address_;
   const RequestObserver observer_;
   // Before the server, whose connections it serves.

@@ -216,7 +216,7 @@ class FailedStream final : public grpc::ServerWriteReactor<Response> {
 template <class Response, class Open>
 grpc::ServerWriteReactor<Response>* StartStream(grpc::CallbackServerContext& context, CallLimit& limit,
                                                 StreamSet& streams, const Open& open) {
-  absl::StatusOr<CallLimit::Slot> slot = limit.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limit.Take(context);
   if (!slot.ok()) return new FailedStream<Response>(slot.status());
   auto source = open();
   if (!source.ok()) return new FailedStream<Response>(source.status());

@@ -70,7 +70,7 @@ grpc::ServerUnaryReactor* CreateTokenCall(grpc::CallbackServerContext* context, 
                                           access::TokenStore* tokens, const v1::CreateTokenRequest& request,
                                           v1::Token& response) {
   if (tokens == nullptr) return Reply(context, NoTokens());
-  absl::StatusOr<CallLimit::Slot> slot = limit.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limit.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall("a new token", *std::move(slot),
                            [tokens, &request, &response] { return MakeToken(*tokens, request.token(), response); });
@@ -86,7 +86,7 @@ grpc::ServerUnaryReactor* ListTokensCall(grpc::CallbackServerContext* context, c
 grpc::ServerUnaryReactor* RevokeTokenCall(grpc::CallbackServerContext* context, CallLimit& limit,
                                           access::TokenStore* tokens, const v1::RevokeTokenRequest& request) {
   if (tokens == nullptr) return Reply(context, NoTokens());
-  absl::StatusOr<CallLimit::Slot> slot = limit.Take();
+  absl::StatusOr<CallLimit::Slot> slot = limit.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall("the revocation of a token", *std::move(slot),
                            [tokens, &request] { return RemoveToken(*tokens, request.name()); });

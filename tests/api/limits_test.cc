@@ -9,6 +9,7 @@
 #include "api/call_limits.h"
 #include "api/export_source.h"
 #include "base/monotonic.h"
+#include "base/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
 #include "temp_dir.h"
@@ -136,6 +137,32 @@ TEST(CallLimit, GivesBackWhatIsDropped) {
   CallLimit::Slot last = *limit->Take();
   limit.reset();
   last = nullptr;  // a command's outcome may come after the server
+}
+
+TEST(CallLimit, LeavesAQuarterToOthers) {
+  std::string client = "tokens/first";
+  CallLimit limit("calls", 4, [&client](const grpc::CallbackServerContext&) { return client; });
+  const grpc::CallbackServerContext context;
+  std::vector<CallLimit::Slot> slots;
+  for (int i = 0; i < 3; ++i) slots.push_back(*limit.Take(context));
+  const absl::Status refused = limit.Take(context).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_EQ(GetReason(refused).metadata.at("client"), client);
+  EXPECT_EQ(GetReason(refused).metadata.at("limit"), "3");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("3 calls of tokens/first are open"));
+  client = "tokens/second";
+  CallLimit::Slot other = *limit.Take(context);
+  EXPECT_FALSE(limit.Take(context).ok()) << "all are taken";
+  slots.pop_back();
+  EXPECT_TRUE(limit.Take(context).ok());
+}
+
+TEST(CallLimit, OfCallsThatAreCountedToNobodyAllMayBeTaken) {
+  CallLimit limit("calls", 4, [](const grpc::CallbackServerContext&) { return ""; });
+  const grpc::CallbackServerContext context;
+  std::vector<CallLimit::Slot> slots;
+  for (int i = 0; i < 4; ++i) slots.push_back(*limit.Take(context));
+  EXPECT_FALSE(limit.Take(context).ok());
 }
 
 TEST_F(LimitsTest, ExportsThatNobodyReadsAreFew) {

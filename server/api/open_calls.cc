@@ -1,0 +1,60 @@
+#include "api/open_calls.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+
+namespace permafrost::api {
+namespace {
+
+using grpc::experimental::Interceptor;
+using grpc::experimental::InterceptorBatchMethods;
+using grpc::experimental::ServerRpcInfo;
+
+// One a call, which ends with it.
+class OpenCall final : public Interceptor {
+ public:
+  explicit OpenCall(std::shared_ptr<OpenCalls> calls) : calls_(std::move(calls)) { calls_->Begin(); }
+  OpenCall(const OpenCall&) = delete;
+  OpenCall& operator=(const OpenCall&) = delete;
+  ~OpenCall() override { calls_->End(); }
+  void Intercept(InterceptorBatchMethods* methods) override { methods->Proceed(); }
+
+ private:
+  const std::shared_ptr<OpenCalls> calls_;
+};
+
+class OpenCallFactory final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit OpenCallFactory(std::shared_ptr<OpenCalls> calls) : calls_(std::move(calls)) {}
+  Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
+    return absl::StartsWith(info->method(), "/permafrost.") ? new OpenCall(calls_) : nullptr;
+  }
+
+ private:
+  const std::shared_ptr<OpenCalls> calls_;
+};
+
+}  // namespace
+
+void OpenCalls::Begin() {
+  const std::lock_guard lock(mu_);
+  ++open_;
+}
+
+void OpenCalls::End() {
+  const std::lock_guard lock(mu_);
+  if (--open_ == 0) none_.notify_all();
+}
+
+bool OpenCalls::AwaitNone(absl::Duration limit) {
+  std::unique_lock lock(mu_);
+  return none_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return open_ == 0; });
+}
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountOpenCalls(
+    std::shared_ptr<OpenCalls> calls) {
+  return std::make_unique<OpenCallFactory>(std::move(calls));
+}
+
+}  // namespace permafrost::api
