@@ -1,0 +1,77 @@
+"""Hard trials of the daemon: kills, failing calls of the system, crowds, damage, fuzzing, long runs.
+
+usage: python -m tests.torture BIN_DIR [--long] [--seed N] [TRIAL...]
+  BIN_DIR   holds permafrostd and libtorture_faults.so
+  --long    as often as the project promises; without it a short form of each, for every run of the tests
+  --seed    of what is drawn at random (default: 1)
+  TRIAL     only these; --list names them
+Each trial prints a line. The exit code is 1 if one failed.
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+import traceback
+
+from tests.torture import crowd, cycles, damage, faults, fuzz, kills, soak, stops
+
+# Name -> (what runs, its arguments in the short form, in the long one).
+TRIALS = {
+    "kills": (kills.random_kills, {"count": 5}, {"count": 500}),
+    "failpoints": (kills.failpoints, {"count": 1, "places": 6}, {"count": 20, "places": 19}),
+    "stops": (stops.stops, {"count": 4}, {"count": 50}),
+    "failures": (faults.failures, {"count": 1}, {"count": 20}),
+    "full-disk": (faults.full_disk, {"megabytes": 48}, {"megabytes": 256}),
+    "vanished": (faults.vanished_files, {}, {}),
+    "port": (faults.taken_port, {}, {}),
+    "descriptors": (faults.few_descriptors, {"most": 96}, {"most": 512}),
+    "clock": (faults.clock, {}, {}),
+    "checkpoints": (damage.checkpoints, {"flips": 50, "resumes": 1}, {"flips": 1000, "resumes": 20}),
+    "rows": (damage.rows, {}, {}),
+    "stores": (damage.stores, {"count": 4}, {"count": 200}),
+    "duplicates": (crowd.duplicates, {"count": 1000}, {"count": 1000}),
+    "readers": (crowd.slow_readers, {"count": 200, "pairs": 1}, {"count": 200, "pairs": 10}),
+    "clients": (crowd.clients, {"count": 100}, {"count": 500}),
+    "greedy": (crowd.greedy, {"most": 3072}, {"most": 3072}),
+    "cycles": (cycles.cycles, {"count": 4}, {"count": 200}),
+    "requests": (fuzz.requests, {"count": 600}, {"count": 100_000}),
+    "configurations": (fuzz.configurations, {"count": 15}, {"count": 1000}),
+    "soak": (soak.soak, {"steps": 4000, "graphs": 1000}, {"steps": 100_000, "graphs": 10_000}),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin_dir", nargs="?", type=pathlib.Path)
+    parser.add_argument("trials", nargs="*", metavar="TRIAL")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(TRIALS))
+        return 0
+    unknown = [name for name in arguments.trials if name not in TRIALS]
+    if unknown or arguments.bin_dir is None:
+        parser.error(f"unknown trials {unknown}; accepted: {', '.join(TRIALS)}" if unknown else "BIN_DIR is missing")
+    failed = []
+    for name, (run, short, long) in TRIALS.items():
+        if arguments.trials and name not in arguments.trials:
+            continue
+        began = time.monotonic()
+        try:
+            result = run(arguments.bin_dir, arguments.seed, **(long if arguments.long else short))
+            word = "ok"
+        except Exception as error:  # noqa: BLE001 - the other trials go on
+            traceback.print_exc()
+            failed.append(name)
+            word, result = "FAILED", error
+        print(f"{name:<12} {word:<6} {time.monotonic() - began:6.1f} s  {result}", flush=True)
+    if failed:
+        print(f"failed with --seed {arguments.seed}: {' '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

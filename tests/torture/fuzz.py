@@ -1,0 +1,137 @@
+"""Messages that nobody would send, made from the contract: each is answered with a code that says whose fault it was, and the
+daemon lives. Configuration files in the same way."""
+
+import random
+import subprocess
+
+import grpc
+
+from tests.torture.world import Server, contract, folder_of, job_spec, write_set
+
+# Of which none says that the server did not understand itself.
+NEVER = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED)
+# Ends the server; and waits for a client's messages.
+LEFT_OUT = ("Drain", "UploadDataset")
+TEXTS = ("", "a", "jobs/j", "jobs/", "datasets/set", "datasets/../set", "jobs/j/graphCache", "\x00", "x" * 5000, "é\u202e", "uploads/a", "/", "..",
+         "state = RUNNING AND", "labels.a:*", "tokens/x", "0" * 64, "-1", "%s%n")
+INTEGERS = (0, 1, -1, 2, 7, 1000, 2**31 - 1, -2**31, 2**63 - 1, -2**63, 65537)
+NUMBERS = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-320, 1e308, float("inf"), float("-inf"), float("nan"), 1e-3)
+
+
+class Writer:
+    def __init__(self, seed):
+        self.draw = random.Random(seed)
+
+    def value(self, field, depth):
+        kind = field.type
+        draw = self.draw
+        if kind == field.TYPE_MESSAGE:
+            return None
+        if kind == field.TYPE_STRING:
+            return draw.choice(TEXTS).encode("utf-8", "ignore").decode()
+        if kind == field.TYPE_BYTES:
+            return draw.randbytes(draw.choice((0, 1, 16, 4000)))
+        if kind == field.TYPE_BOOL:
+            return draw.random() < 0.5
+        if kind in (field.TYPE_DOUBLE, field.TYPE_FLOAT):
+            return draw.choice(NUMBERS)
+        if kind == field.TYPE_ENUM:
+            return draw.choice([value.number for value in field.enum_type.values] + [99])
+        unsigned = kind in (field.TYPE_UINT32, field.TYPE_UINT64, field.TYPE_FIXED32, field.TYPE_FIXED64)
+        bits = 32 if kind in (field.TYPE_INT32, field.TYPE_UINT32, field.TYPE_SINT32, field.TYPE_FIXED32, field.TYPE_SFIXED32) else 64
+        low, high = (0, 2**bits - 1) if unsigned else (-2**(bits - 1), 2**(bits - 1) - 1)
+        return min(max(draw.choice(INTEGERS), low), high)
+
+    def fill(self, message, part, depth=0):
+        """Sets each field of a message with the probability `part`."""
+        for field in message.DESCRIPTOR.fields:
+            if self.draw.random() > part or depth > 6:
+                continue
+            if field.message_type is not None and field.message_type.GetOptions().map_entry:
+                getattr(message, field.name)[self.draw.choice(TEXTS)] = self.draw.choice(TEXTS)
+            elif field.label == field.LABEL_REPEATED:
+                for _ in range(self.draw.choice((1, 1, 2, 5, 70))):
+                    if field.message_type is not None:
+                        self.fill(getattr(message, field.name).add(), part, depth + 1)
+                    else:
+                        getattr(message, field.name).append(self.value(field, depth))
+            elif field.message_type is not None:
+                child = getattr(message, field.name)
+                child.SetInParent()
+                self.fill(child, part, depth + 1)
+            else:
+                setattr(message, field.name, self.value(field, depth))
+
+    def message(self, make, method):
+        message = make()
+        # A job that could run, changed a little: what is wrong lies deep.
+        if hasattr(message, "spec") and self.draw.random() < 0.7:
+            message.spec.CopyFrom(job_spec(epochs=1))
+            self.fill(message.spec, 0.05)
+        else:
+            self.fill(message, self.draw.choice((0.1, 0.4, 0.9)))
+        if method == "CreateJob":
+            message.validate_only = self.draw.random() < 0.98
+        return message
+
+
+def methods(server):
+    """(name, stub's method, maker of its request, whether it streams)."""
+    made = contract()
+    for module in made.modules:
+        if not hasattr(module, "DESCRIPTOR"):
+            continue
+        for service in module.DESCRIPTOR.services_by_name.values():
+            stub = getattr(made, f"{service.name}Stub")(server.channel)
+            for method in service.methods:
+                if method.name not in LEFT_OUT:
+                    yield method.name, getattr(stub, method.name), getattr(made, method.input_type.name), method.server_streaming
+
+
+def requests(bin_dir, seed, count):
+    codes = {}
+    with folder_of("fuzz") as folder:
+        server = Server(bin_dir, folder).start()
+        server.import_dataset("set", write_set(server.import_root / "set"))
+        server.jobs.CreateJob(contract().CreateJobRequest(job_id="j", spec=job_spec(epochs=1)), timeout=30)
+        server.await_end("j")
+        writer = Writer(seed)
+        all_methods = list(methods(server))
+        for i in range(count):
+            name, call, make, streams = all_methods[i % len(all_methods)]
+            request = writer.message(make, name)
+            try:
+                # What would go on for ever, or compute for long, has been taken in.
+                answer = call(request, timeout=1)
+                if streams:
+                    for _ in answer:
+                        pass
+                code = grpc.StatusCode.OK
+            except grpc.RpcError as error:
+                code = error.code()
+                assert code not in NEVER, f"{name}: {code.name}: {error.details()}\n{request}"
+                assert code == grpc.StatusCode.DEADLINE_EXCEEDED or "\n" not in error.details(), f"{name}: {error.details()}"
+            codes[code.name] = codes.get(code.name, 0) + 1
+            assert server.running(), f"{name} ended the server:\n{request}\n{server.log()[-1000:]}"
+        assert server.stop() == 0
+    return f"{count} requests to {len(all_methods)} methods: " + ", ".join(f"{times} {code}" for code, times in sorted(codes.items()))
+
+
+def configurations(bin_dir, seed, count):
+    """Files of --config: a line and exit code 2, or what they say is taken."""
+    draw = random.Random(seed)
+    pieces = ("listen", "threads", "state-dir", "import-root", "max-jobs", "min-free-disk", "freeze-at", "strict", "=", "==", " ", "\n", '"', "[", "]", "1",
+              "-1", "99999999999999999999", "true", "1e400", "nan", "'", "#", "\x00", "é", "{", "}", ",", "127.0.0.1:0", "0x10", '"""')
+    refused = 0
+    with folder_of("config") as folder:
+        path = folder / "permafrostd.toml"
+        for _ in range(count):
+            path.write_text("".join(draw.choice(pieces) for _ in range(draw.randrange(1, 30))))
+            # Whatever the file says, nothing is served: the state directory is a file.
+            done = subprocess.run([bin_dir / "permafrostd", "--config", path, "--state-dir", path, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", timeout=60)
+            lines = done.stderr.splitlines()
+            assert done.returncode in (1, 2), f"{done.returncode}: {path.read_text()!r}: {done.stderr}"
+            assert any(line.startswith("permafrostd: ") for line in lines), f"{path.read_text()!r}: {done.stderr}"
+            refused += done.returncode == 2
+    return f"{count} files: {refused} refused with a line, the others taken"
