@@ -166,7 +166,7 @@ absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(JobManagerOptions options, data::Catalog& catalog,
+absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                              train::Runner& runner, telemetry::JobMetrics& metrics,
                                                              telemetry::GraphCacheMetrics& cache_metrics) {
   const fs::path &state_dir = options.state_dir, directory = state_dir / "jobs";

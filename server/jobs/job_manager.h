@@ -91,7 +91,7 @@ class JobManager {
   // later server down too. Directories of no job on record are renamed to `.quarantine-*`. Does not start the device
   // thread. All references outlive the manager. Errors: FailedPrecondition where the database has no job beside
   // directories that hold work.
-  static absl::StatusOr<std::unique_ptr<JobManager>> Open(JobManagerOptions options, data::Catalog& catalog,
+  static absl::StatusOr<std::unique_ptr<JobManager>> Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,
                                                           telemetry::GraphCacheMetrics& cache_metrics);
   virtual ~JobManager() = default;  // drains

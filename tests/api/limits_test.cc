@@ -144,6 +144,7 @@ TEST(CallLimit, LeavesAQuarterToOthers) {
   CallLimit limit("calls", 4, [&client](const grpc::CallbackServerContext&) { return client; });
   const grpc::CallbackServerContext context;
   std::vector<CallLimit::Slot> slots;
+  slots.reserve(3);
   for (int i = 0; i < 3; ++i) slots.push_back(*limit.Take(context));
   const absl::Status refused = limit.Take(context).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
@@ -161,6 +162,7 @@ TEST(CallLimit, OfCallsThatAreCountedToNobodyAllMayBeTaken) {
   CallLimit limit("calls", 4, [](const grpc::CallbackServerContext&) { return ""; });
   const grpc::CallbackServerContext context;
   std::vector<CallLimit::Slot> slots;
+  slots.reserve(4);
   for (int i = 0; i < 4; ++i) slots.push_back(*limit.Take(context));
   EXPECT_FALSE(limit.Take(context).ok());
 }
@@ -286,6 +288,7 @@ TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
   };
   std::vector<std::thread> clients;
   std::vector<grpc::Status> outcomes(static_cast<size_t>(limits_.dataset_deletions) + 8);
+  clients.reserve(outcomes.size());
   for (grpc::Status& outcome : outcomes) clients.emplace_back([&outcome, &remove] { outcome = remove(); });
   ASSERT_TRUE(counts_.Await("DatasetService/DeleteDataset RESOURCE_EXHAUSTED", 8));
   ExpectTooMany(remove(), "dataset deletions", limits_.dataset_deletions);

@@ -124,7 +124,7 @@ class User(threading.Thread):
             self.broken = error
 
     def act(self):
-        act = self.draw.choices([self.create, self.cancel, self.label, self.delete, self.look], [8, 0.3, 2, 0.6, 10])[0]
+        act = self.draw.choices([self.create, self.cancel, self.label, self.delete, self.look], [8, 0.06, 2, 0.15, 10])[0]
         act()
 
     def create(self):

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "nn/kernels/segment_max.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/operator.h"
 #include "nn/ops/segment_ops.h"
@@ -43,21 +44,10 @@ Tensor MaxForwardCpu(const Tensor& x_in, const Tensor& offsets_in, const Tensor&
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "segment_max", [&] {
     const scalar_t* const from = x.const_data_ptr<scalar_t>();
     const int64_t *const starts = offsets.const_data_ptr<int64_t>(), *const source = sources.const_data_ptr<int64_t>();
+    const MaxRows<scalar_t> segments{.x = from, .width = columns, .offsets = starts, .source = source};
     scalar_t* const to = out.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, GrainOf(rows, starts[rows], columns), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        scalar_t* __restrict__ largest = to + r * columns;
-        if (starts[r] == starts[r + 1]) {
-          std::fill(largest, largest + columns, scalar_t{0});
-          continue;
-        }
-        std::copy_n(from + source[starts[r]] * columns, columns, largest);
-        for (int64_t e = starts[r] + 1; e < starts[r + 1]; ++e) {
-          const scalar_t* const row = from + source[e] * columns;
-          for (int64_t c = 0; c < columns; ++c) largest[c] = row[c] > largest[c] ? row[c] : largest[c];
-        }
-      }
-    });
+    at::parallel_for(0, rows, GrainOf(rows, starts[rows], columns),
+                     [&](int64_t begin, int64_t end) { LargestOfSegments(segments, begin, end, to); });
   });
   return out;
 }
@@ -75,34 +65,20 @@ Tensor MaxBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& l
     const scalar_t *const from = x.const_data_ptr<scalar_t>(), *const most = largest.const_data_ptr<scalar_t>();
     const scalar_t* const g = grad.const_data_ptr<scalar_t>();
     const int64_t *const starts = offsets.const_data_ptr<int64_t>(), *const source = sources.const_data_ptr<int64_t>();
+    const MaxRows<scalar_t> segments{.x = from, .width = columns, .offsets = starts, .source = source};
     scalar_t* const share = shares.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, GrainOf(rows, starts[rows], columns), [&](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) {
-        scalar_t* __restrict__ of_row = share + r * columns;
-        const scalar_t* const top = most + r * columns;
-        std::fill(of_row, of_row + columns, scalar_t{0});
-        for (int64_t e = starts[r]; e < starts[r + 1]; ++e) {
-          const scalar_t* const row = from + source[e] * columns;
-          for (int64_t c = 0; c < columns; ++c) of_row[c] += row[c] == top[c] ? scalar_t{1} : scalar_t{0};
-        }
-        for (int64_t c = 0; c < columns; ++c) of_row[c] = of_row[c] > 0 ? g[r * columns + c] / of_row[c] : scalar_t{0};
-      }
-    });
-    const auto* const out_start = out_offsets.const_data_ptr<int32_t>();
-    const auto* const target = out_rows.const_data_ptr<int32_t>();
+    at::parallel_for(0, rows, GrainOf(rows, starts[rows], columns),
+                     [&](int64_t begin, int64_t end) { SharesOfLargest(segments, most, g, begin, end, share); });
+    const MaxGradient<scalar_t> gradient{.offsets = out_offsets.const_data_ptr<int32_t>(),
+                                         .rows = out_rows.const_data_ptr<int32_t>(),
+                                         .targets = rows,
+                                         .x = from,
+                                         .largest = most,
+                                         .share = share,
+                                         .width = columns};
     scalar_t* const to = gx.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, nodes, GrainOf(nodes, starts[rows], columns), [&](int64_t begin, int64_t end) {
-      for (int64_t s = begin; s < end; ++s) {
-        scalar_t* __restrict__ sum = to + s * columns;
-        const scalar_t* const row = from + s * columns;
-        std::fill(sum, sum + columns, scalar_t{0});
-        // Rows rise: those of more segments than these come last.
-        for (int32_t e = out_start[s]; e < out_start[s + 1] && target[e] < rows; ++e) {
-          const scalar_t *const top = most + target[e] * columns, *const of_row = share + target[e] * columns;
-          for (int64_t c = 0; c < columns; ++c) sum[c] += row[c] == top[c] ? of_row[c] : scalar_t{0};
-        }
-      }
-    });
+    at::parallel_for(0, nodes, GrainOf(nodes, starts[rows], columns),
+                     [&](int64_t begin, int64_t end) { GradientOfLargest(gradient, begin, end, to); });
   });
   return gx;
 }
