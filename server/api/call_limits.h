@@ -3,12 +3,15 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/work_pool.h"
 
 namespace permafrost::api {
 
@@ -41,6 +44,10 @@ struct CallLimitOptions {
   int dataset_deletions = 16;
   // CreateToken and RevokeToken. Each takes a thread while it waits for the disk.
   int token_changes = 8;
+  // Calls that wait for a thread: each is a request in memory. What waits for the disk under the jobs' or the catalog's
+  // lock has a few threads of its own, so that gRPC's, which health is asked on, never wait.
+  int waiting = 1024;
+  int threads = 16;
   // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
   // stopped for longer must begin anew.
   absl::Duration unread = absl::Minutes(5);
@@ -64,6 +71,9 @@ class CallLimit {
   const std::shared_ptr<std::atomic<int>> taken_ = std::make_shared<std::atomic<int>>(0);
 };
 
+// What a call is refused with that finds `limit` of `calls` (in the plural).
+absl::Status TooManyCalls(std::string_view calls, int64_t limit);
+
 // Those of one server.
 struct CallLimits {
   explicit CallLimits(const CallLimitOptions& options)
@@ -78,10 +88,12 @@ struct CallLimits {
         uploads("uploads", options.uploads),
         checkpoint_lists("lists of checkpoints", options.checkpoint_lists),
         dataset_deletions("dataset deletions", options.dataset_deletions),
-        token_changes("changes of tokens", options.token_changes) {}
+        token_changes("changes of tokens", options.token_changes),
+        workers(options.threads, static_cast<size_t>(options.waiting)) {}
 
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
       checkpoint_lists, dataset_deletions, token_changes;
+  WorkPool workers;
 };
 
 }  // namespace permafrost::api

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "api/audit.h"
 #include "api/census_service.h"
 #include "api/credentials.h"
@@ -156,10 +157,21 @@ class GrpcServer final : public Server {
 
   const std::string& address() const override { return address_; }
 
-  void SetNotServing() override { SetServing(false); }
+  void SetNotServing() override {
+    absl::MutexLock lock(&health_mu_);
+    ends_ = true;
+    SetServing(false);
+  }
+
+  void SetDeviceHealthy(bool healthy) override {
+    absl::MutexLock lock(&health_mu_);
+    if (ends_) return;
+    grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+    for (const char* service : {"", v1::JobService::service_full_name()}) health->SetServingStatus(service, healthy);
+  }
 
   void Shutdown(absl::Duration grace) override {
-    SetServing(false);
+    SetNotServing();
     streams_.StopAll();
     // As a span of time, not a time of the wall clock.
     server_->Shutdown(gpr_time_from_nanos(absl::ToInt64Nanoseconds(grace), GPR_TIMESPAN));
@@ -202,6 +214,8 @@ class GrpcServer final : public Server {
   // Before the server, whose connections it serves.
   std::unique_ptr<CertificateSource> certificates_;
   std::unique_ptr<grpc::Server> server_;
+  absl::Mutex health_mu_;
+  bool ends_ ABSL_GUARDED_BY(health_mu_) = false;
 };
 
 }  // namespace

@@ -68,6 +68,9 @@ class Server {
   virtual const std::string& address() const = 0;
   // Health of the server and of each service, for load balancers; calls are still served.
   virtual void SetNotServing() = 0;
+  // Health of the server as a whole and of JobService, whose jobs get nowhere while the device thread hangs; the other
+  // services are as they were. Nothing once SetNotServing was called.
+  virtual void SetDeviceHealthy(bool healthy) = 0;
   // Ends streams after what they still have to send, waits for the calls under way, and cancels what is left after
   // `grace`.
   virtual void Shutdown(absl::Duration grace) = 0;

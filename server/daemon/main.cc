@@ -1,6 +1,7 @@
 // permafrostd: reads the options, wires the rooms together, serves until told to drain.
 #include <prometheus/registry.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -34,6 +35,7 @@
 #include "daemon/stop_work.h"
 #include "daemon/version.h"
 #include "daemon/wait_policy.h"
+#include "daemon/watchdog.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"
 #include "graphcache/cause.h"
@@ -45,6 +47,7 @@
 #include "telemetry/job_metrics.h"
 #include "telemetry/log.h"
 #include "telemetry/server_metrics.h"
+#include "telemetry/watchdog_metrics.h"
 #include "train/torch_runner.h"
 
 namespace permafrost {
@@ -56,6 +59,12 @@ using telemetry::Severity;
 
 // Long enough to answer what is under way; a client that does not read is not waited for.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
+
+// What a drain leaves to the work, so that calls can still be ended within the limit.
+absl::Duration TimeForWork(const DrainSignal& drain) {
+  const absl::Duration left = drain.TimeLeft();
+  return std::max(left - std::min(kShutdownGrace, left / 5), absl::Milliseconds(1));
+}
 
 template <class Names>
 std::vector<std::string_view> NamesOf(const Names& names) {
@@ -163,6 +172,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                           api::RequestMethods(), api::StatusCodeNames());
 
   telemetry::DeviceMetrics device_metrics(*registry);
+  telemetry::WatchdogMetrics watchdog_metrics(*registry);
 
   const auto warn = [](std::string_view line) { Log(Severity::kWarning, line); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
@@ -220,6 +230,10 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   if (!server.ok()) return Annotate(server.status(), "--listen");
 
   jobs->Start();
+  const Watchdog watchdog({.limit = options.watchdog,
+                           .read = [&jobs] { return jobs->device_activity(); },
+                           .on_change = [&server](bool healthy) { (*server)->SetDeviceHealthy(healthy); }},
+                          watchdog_metrics);
   const auto endpoint = EndpointFile::Write(state_dir, {.grpc = (*server)->address(),
                                                         .metrics = (*exposer)->address(),
                                                         .socket = access.socket.string(),
@@ -233,16 +247,18 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
             << options.state_dir.string() << "\n"
             << std::flush;
 
-  Log(Severity::kInfo, absl::StrCat("draining: ", drain.Wait()));
+  const std::string reason = drain.Wait();
+  // Before anything that may wait: the line, the lock of the jobs.
   (*server)->SetNotServing();
+  Log(Severity::kInfo, absl::StrCat("draining: ", reason));
   const JobId running = jobs->Drain();
   if (!running.empty()) Log(Severity::kInfo, absl::StrCat("job ", running.value(), " writes a checkpoint and stops"));
-  if (const absl::Status stopped = StopWork(options.drain_timeout, *catalog, *jobs, running); !stopped.ok()) {
+  if (const absl::Status stopped = StopWork(TimeForWork(drain), *catalog, *jobs, running); !stopped.ok()) {
     Log(Severity::kError, StdView(stopped.message()));
     // A thread of theirs still runs, so nothing may be destroyed.
     std::_Exit(kExitFailure);
   }
-  (*server)->Shutdown(kShutdownGrace);
+  (*server)->Shutdown(std::min(kShutdownGrace, drain.TimeLeft() / 2));
   Log(Severity::kInfo, "drained");
   return absl::OkStatus();
 }
@@ -264,7 +280,7 @@ int Main(int argc, char** argv) {
   // it.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
-  DrainSignal drain;
+  DrainSignal drain(parsed.options->exit_timeout, kExitFailure);
   const SignalWaiter signals(drain);
   if (const absl::Status status = Serve(*parsed.options, drain); !status.ok()) {
     std::cerr << "permafrostd: " << StdView(status.message()) << "\n";

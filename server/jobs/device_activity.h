@@ -14,8 +14,9 @@
 
 namespace permafrost::jobs {
 
-enum class DevicePhase { kIdle, kCall, kOpening, kPreparing, kWarmingUp, kTraining, kEvaluating, kCheckpoint, kEnding };
-inline constexpr EnumNames<DevicePhase, 9> kDevicePhaseNames{{{{DevicePhase::kIdle, "idle"},
+enum class DevicePhase { kIdle, kTaking, kCall, kOpening, kPreparing, kWarmingUp, kTraining, kEvaluating, kCheckpoint, kEnding };
+inline constexpr EnumNames<DevicePhase, 10> kDevicePhaseNames{{{{DevicePhase::kIdle, "idle"},
+                                                               {DevicePhase::kTaking, "taking a job"},
                                                                {DevicePhase::kCall, "work for a call"},
                                                                {DevicePhase::kOpening, "opening the dataset"},
                                                                {DevicePhase::kPreparing, "preparing the run"},
@@ -40,6 +41,7 @@ class DeviceActivityBoard {
     Move();
     absl::MutexLock lock(&mu_);
     phase_ = phase;
+    if (job_ != job) step_ = 0;
     job_ = std::move(job);
   }
   // As Enter, of the same job. Cheap: each step.
