@@ -44,6 +44,8 @@ struct CallLimitOptions {
   int dataset_deletions = 16;
   // CreateToken and RevokeToken. Each takes a thread while it waits for the disk.
   int token_changes = 8;
+  // Backup. It takes a thread and the disk.
+  int backups = 1;
   // Calls that wait for a thread: each is a request in memory. What waits for the disk under the jobs' or the catalog's
   // lock has a few threads of its own, so that gRPC's, which health is asked on, never wait.
   int waiting = 1024;
@@ -89,10 +91,11 @@ struct CallLimits {
         checkpoint_lists("lists of checkpoints", options.checkpoint_lists),
         dataset_deletions("dataset deletions", options.dataset_deletions),
         token_changes("changes of tokens", options.token_changes),
+        backups("backups", options.backups),
         workers(options.threads, static_cast<size_t>(options.waiting)) {}
 
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
-      checkpoint_lists, dataset_deletions, token_changes;
+      checkpoint_lists, dataset_deletions, token_changes, backups;
   WorkPool workers;
 };
 

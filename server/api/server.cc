@@ -93,7 +93,7 @@ class GrpcServer final : public Server {
         census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, options.uploads, jobs, streams_, limits_, options.limits.unread),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
-                        jobs, catalog, options.access.tokens, streams_, limits_),
+                        jobs, catalog, options.access.tokens, std::move(options.make_backup), streams_, limits_),
         access_(std::move(options.access)),
         address_(std::move(options.address)),
         observer_(std::move(options.observe_request)) {}

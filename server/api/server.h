@@ -16,6 +16,7 @@
 #include "access/gate.h"
 #include "access/token_store.h"
 #include "api/call_limits.h"
+#include "api/make_backup.h"
 #include "api/request_observer.h"
 #include "api/server_info.h"
 #include "base/device_state.h"
@@ -50,6 +51,7 @@ struct ServerOptions {
   RequestObserver observe_request;                                           // must not block
   std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
   std::function<void()> request_drain;                                       // as ServerService
+  MakeBackup make_backup;                                                    // empty: Backup is UNIMPLEMENTED
   CallLimitOptions limits;
   AccessOptions access;
   // Borrowed as the catalog is. Null: uploads are refused.

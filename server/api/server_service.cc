@@ -106,11 +106,12 @@ v1::ServerInfo ServerStatus::Read() const {
 
 ServerService::ServerService(ServerInfo info, std::function<DeviceState()> device_state,
                              std::function<void()> request_drain, jobs::JobManager& jobs, data::Catalog& catalog,
-                             access::TokenStore* tokens, StreamSet& streams, CallLimits& limits)
+                             access::TokenStore* tokens, MakeBackup make_backup, StreamSet& streams, CallLimits& limits)
     : status_(std::move(info), std::move(device_state), jobs, catalog),
       request_drain_(std::move(request_drain)),
       jobs_(jobs),
       tokens_(tokens),
+      make_backup_(std::move(make_backup)),
       streams_(streams),
       limits_(limits),
       hub_(kWatchInterval),
@@ -149,6 +150,15 @@ grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*co
   // It waits for the jobs' lock. Where too much does, main asks the jobs again.
   if (!limits_.workers.Post(drain)) call->Finish(grpc::Status::OK);
   return call;
+}
+
+grpc::ServerWriteReactor<v1::BackupResponse>* ServerService::Backup(grpc::CallbackServerContext* context,
+                                                                    const v1::BackupRequest* request) {
+  return StartStream<v1::BackupResponse>(
+      *context, limits_.backups, streams_, [&]() -> absl::StatusOr<std::unique_ptr<BackupSource>> {
+        if (!make_backup_) return absl::UnimplementedError("this server makes no backups");
+        return std::make_unique<BackupSource>(make_backup_, *request, backup_hub_, std::to_string(++backups_));
+      });
 }
 
 grpc::ServerUnaryReactor* ServerService::CreateToken(grpc::CallbackServerContext* context,

@@ -21,6 +21,7 @@
 #include "api/request_observer.h"
 #include "api/server.h"
 #include "api/unix_socket.h"
+#include "backup/backup.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -29,6 +30,7 @@
 #include "daemon/heap_arenas.h"
 #include "daemon/open_files_limit.h"
 #include "daemon/options.h"
+#include "daemon/restored.h"
 #include "daemon/scrape.h"
 #include "daemon/self_test.h"
 #include "daemon/state_dir.h"
@@ -144,8 +146,10 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
   PF_ASSIGN_OR_RETURN(const fs::path state_dir, OpenStateDir(options.state_dir));
   PF_ASSIGN_OR_RETURN(const std::vector<fs::path> import_roots, ResolveImportRoots(options.import_roots, state_dir));
+  PF_ASSIGN_OR_RETURN(const fs::path backup_root, ResolveBackupRoot(options.backup_root, state_dir, import_roots));
   auto lock = FileLock::Acquire(state_dir / "lock");
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
+  PF_ASSIGN_OR_RETURN(const bool restored, backup::CheckRestored(state_dir));
   PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir));
 
   PF_ASSIGN_OR_RETURN(
@@ -189,6 +193,8 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
       jobs::JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = options.quarantine_unknown_jobs},
                              *catalog, *runner, job_metrics, cache_metrics));
 
+  if (restored) PF_RETURN_IF_ERROR(TakeUpRestored(state_dir, *catalog, *jobs));
+
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = StartExposer(options, access, registry, [&] {
     RefreshMetrics(*catalog, job_metrics, server_metrics);
@@ -226,6 +232,15 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   server_options.uploads = uploads.get();
   server_options.device_state = [&runner] { return runner->device_state(); };
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };
+  server_options.make_backup = [&](const std::string& directory, bool with_datasets,
+                                   const backup::OnProgress& on_progress) {
+    return backup::Make({.state_dir = state_dir,
+                         .root = backup_root,
+                         .directory = directory,
+                         .with_datasets = with_datasets,
+                         .version = std::string(Version())},
+                        on_progress);
+  };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);
   if (!server.ok()) return Annotate(server.status(), "--listen");
 

@@ -40,6 +40,11 @@ absl::Status ReadImportRoot(const std::string& value, Options& out) {
   return value == kNoRoot ? absl::OkStatus() : ReadDirectory(value, out.import_roots.emplace_back());
 }
 
+absl::Status ReadBackupRoot(const std::string& value, Options& out) {
+  out.backup_root.clear();
+  return value == kNoRoot ? absl::OkStatus() : ReadDirectory(value, out.backup_root);
+}
+
 // Defaults are those of Options, names those of their tables.
 std::vector<Setting> MakeSettings() {
   std::vector<Setting> settings;
@@ -83,6 +88,13 @@ std::vector<Setting> MakeSettings() {
        .is_list = true,
        .read = ReadImportRoot,
        .show = [](const Options& o) { return o.import_roots.empty() ? kNoRoot : o.import_roots.front().string(); }});
+  settings.push_back({.name = "backup-root",
+                      .metavar = "DIR",
+                      .help = "Directory that `permafrost server backup` writes below, outside of --state-dir and of\n"
+                              "every --import-root. none: no backups.",
+                      .is_list = false,
+                      .read = ReadBackupRoot,
+                      .show = [](const Options& o) { return o.backup_root.empty() ? kNoRoot : o.backup_root.string(); }});
   settings.push_back({.name = "max-upload",
                       .metavar = "SIZE",
                       .help = "Most bytes of all uploads together, as 500MB, 2GiB or bytes. 0: uploads are refused.",

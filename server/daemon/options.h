@@ -32,6 +32,8 @@ struct Options {
   int threads = 0;
   // Directories that imports may read; none: only uploads are imported.
   std::vector<std::filesystem::path> import_roots;
+  // Directory that backups are written below; empty: none are made.
+  std::filesystem::path backup_root;
   // Most bytes of all uploads together. 0: uploads are refused.
   uint64_t max_upload_bytes = uint64_t{16} << 30;
   // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
