@@ -38,8 +38,10 @@ void AddJobWait(CLI::App& job, Command& chosen);
 void AddJobCompare(CLI::App& job, Command& chosen);
 void AddJobReport(CLI::App& job, Command& chosen);
 
-// A part of `server`.
+// Parts of `server`, each in its own file.
 void AddTokenCommands(CLI::App& server, Command& chosen);
+void AddServerHealthCommand(CLI::App& server, Command& chosen);
+void AddServerBackupCommand(CLI::App& server, Command& chosen);
 
 // Parts of `dataset`, each in its own file.
 void AddDatasetImport(CLI::App& dataset, Command& chosen);

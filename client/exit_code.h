@@ -6,7 +6,7 @@ namespace permafrost::client {
 
 enum class ExitCode : int {
   kOk = 0,
-  // The job or import that was watched ended FAILED or CANCELLED.
+  // The job or import that was watched ended FAILED or CANCELLED; the server whose health was asked does not serve.
   kEndedBadly = 1,
   // Bad flags, or a bad file given by a flag.
   kUsage = 2,
@@ -25,7 +25,7 @@ enum class ExitCode : int {
 inline constexpr char kExitCodeHelp[] =
     "Exit codes:\n"
     "  0    done\n"
-    "  1    the watched job or import ended FAILED or CANCELLED\n"
+    "  1    the watched job or import ended FAILED or CANCELLED; the server is not healthy\n"
     "  2    bad usage or bad input file\n"
     "  3    server not reachable\n"
     "  4    the server refused the request\n"

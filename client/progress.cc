@@ -142,12 +142,26 @@ std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle
   return Compose("importing", Fraction(import.bytes_read, import.bytes_total), std::move(parts), style);
 }
 
-std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
-                                 const RenderStyle& style) {
+namespace {
+
+std::string RenderBytes(std::string_view doing, int64_t bytes_done, int64_t bytes_total,
+                        std::optional<absl::Duration> eta, const RenderStyle& style) {
   std::vector<Part> parts;
   parts.push_back({absl::StrCat(BytesText(bytes_done), " of ", BytesText(bytes_total)), 1});
   if (eta) parts.push_back({absl::StrCat("ETA ", EtaText(*eta)), 0});
-  return Compose("verifying", Fraction(bytes_done, bytes_total), std::move(parts), style);
+  return Compose(std::string(doing), Fraction(bytes_done, bytes_total), std::move(parts), style);
+}
+
+}  // namespace
+
+std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
+                                 const RenderStyle& style) {
+  return RenderBytes("verifying", bytes_done, bytes_total, eta, style);
+}
+
+std::string RenderBackupProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
+                                 const RenderStyle& style) {
+  return RenderBytes("copying", bytes_done, bytes_total, eta, style);
 }
 
 std::string RenderEvaluationProgress(int64_t rows_done, int64_t rows_total, std::optional<absl::Duration> eta,

@@ -75,6 +75,10 @@ std::string RenderImportProgress(const ImportSnapshot& import, const RenderStyle
 std::string RenderVerifyProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
                                  const RenderStyle& style);
 
+// "copying  ━━━━━━──────   42%  1.2 GB of 2.9 GB  ETA 3s"
+std::string RenderBackupProgress(int64_t bytes_done, int64_t bytes_total, std::optional<absl::Duration> eta,
+                                 const RenderStyle& style);
+
 // "evaluating  ━━━━━━──────   42%  1,200 of 2,860 rows  ETA 3s"; rows_total 0: not known yet.
 std::string RenderEvaluationProgress(int64_t rows_done, int64_t rows_total, std::optional<absl::Duration> eta,
                                      const RenderStyle& style);

@@ -81,6 +81,8 @@ void AddServerCommands(CLI::App& app, Command& chosen) {
       ->add_subcommand("drain",
                        "Let the server stop: no new jobs, the running one writes a checkpoint, the process exits")
       ->callback([&chosen] { chosen = Drain; });
+  AddServerHealthCommand(*server, chosen);
+  AddServerBackupCommand(*server, chosen);
   AddTokenCommands(*server, chosen);
 }
 

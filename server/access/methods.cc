@@ -48,6 +48,7 @@ constexpr MethodRule kRules[] = {
     Changes("/permafrost.v1.JobService/UpdateJob", Role::kOperator),
     Reads("/permafrost.v1.JobService/WatchJob"),
     Reads("/permafrost.v1.PlanService/PlanGraphCache"),
+    Changes("/permafrost.v1.ServerService/Backup", Role::kAdmin),
     Changes("/permafrost.v1.ServerService/CreateToken", Role::kAdmin),
     Changes("/permafrost.v1.ServerService/Drain", Role::kAdmin),
     Reads("/permafrost.v1.ServerService/GetServerInfo"),

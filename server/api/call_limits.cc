@@ -3,8 +3,16 @@
 #include "absl/strings/str_cat.h"
 #include "api/status.h"
 #include "base/status.h"
+#include "base/string_view.h"
 
 namespace permafrost::api {
+
+absl::Status TooManyCalls(std::string_view calls, int64_t limit) {
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(limit, " ", AbslView(calls),
+                                                " are open, the most at once; ask again when one of them has ended")),
+      kTooManyCalls, {{"calls", std::string(calls)}, {"limit", absl::StrCat(limit)}});
+}
 
 absl::StatusOr<CallLimit::Slot> CallLimit::Take(const grpc::CallbackServerContext& context) {
   return TakeFor(client_of_ ? client_of_(context) : "");
@@ -15,9 +23,7 @@ absl::StatusOr<CallLimit::Slot> CallLimit::TakeFor(const std::string& client) {
   const int most_of_one = most_ - most_ / 4;
   absl::MutexLock lock(&taken_->mu);
   if (taken_->all >= most_) {
-    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
-                          most_, " ", calls_, " are open, the most at once; ask again when one of them has ended")),
-                      kTooManyCalls, {{"calls", calls_}, {"limit", absl::StrCat(most_)}});
+    return TooManyCalls(calls_, most_);
   }
   if (!client.empty()) {
     int& of_client = taken_->by_client[client];

@@ -4,6 +4,8 @@
 
 #include <grpcpp/server_context.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/work_pool.h"
 
 namespace permafrost::api {
 
@@ -47,6 +50,12 @@ struct CallLimitOptions {
   int dataset_deletions = 16;
   // CreateToken and RevokeToken. Each takes a thread while it waits for the disk.
   int token_changes = 8;
+  // Backup. It takes a thread and the disk.
+  int backups = 1;
+  // Calls that wait for a thread: each is a request in memory. What waits for the disk under the jobs' or the catalog's
+  // lock has a few threads of its own, so that gRPC's, which health is asked on, never wait.
+  int waiting = 1024;
+  int threads = 16;
   // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
   // stopped for longer must begin anew.
   absl::Duration unread = absl::Minutes(5);
@@ -86,6 +95,9 @@ class CallLimit {
   const std::shared_ptr<Taken> taken_ = std::make_shared<Taken>();
 };
 
+// What a call is refused with that finds `limit` of `calls` (in the plural).
+absl::Status TooManyCalls(std::string_view calls, int64_t limit);
+
 // Those of one server.
 struct CallLimits {
   CallLimits(const CallLimitOptions& options, const ClientNamer& client_of)
@@ -100,10 +112,13 @@ struct CallLimits {
         uploads("uploads", options.uploads, client_of),
         checkpoint_lists("lists of checkpoints", options.checkpoint_lists, client_of),
         dataset_deletions("dataset deletions", options.dataset_deletions, client_of),
-        token_changes("changes of tokens", options.token_changes, client_of) {}
+        token_changes("changes of tokens", options.token_changes, client_of),
+        backups("backups", options.backups, client_of),
+        workers(options.threads, static_cast<size_t>(options.waiting)) {}
 
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
-      checkpoint_lists, dataset_deletions, token_changes;
+      checkpoint_lists, dataset_deletions, token_changes, backups;
+  WorkPool workers;
 };
 
 }  // namespace permafrost::api

@@ -16,6 +16,7 @@
 #include "api/convert_dataset_plan.h"
 #include "api/convert_import.h"
 #include "api/convert_sample.h"
+#include "api/deferred_source.h"
 #include "api/paging.h"
 #include "api/resource_name.h"
 #include "api/status.h"
@@ -76,17 +77,17 @@ using grpc::ServerWriteReactor;
 
 ServerUnaryReactor* DatasetService::ImportDataset(CallbackServerContext* context,
                                                   const v1::ImportDatasetRequest* request, v1::Dataset* response) {
-  return Reply(context, Import(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Import(*request, *response); });
 }
 
 ServerUnaryReactor* DatasetService::GetDataset(CallbackServerContext* context, const v1::GetDatasetRequest* request,
                                                v1::Dataset* response) {
-  return Reply(context, Get(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Get(*request, *response); });
 }
 
 ServerUnaryReactor* DatasetService::ListDatasets(CallbackServerContext* context, const v1::ListDatasetsRequest* request,
                                                  v1::ListDatasetsResponse* response) {
-  return Reply(context, List(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return List(*request, *response); });
 }
 
 ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context,
@@ -132,8 +133,12 @@ ServerWriteReactor<v1::Dataset>* DatasetService::WatchDataset(CallbackServerCont
 
 ServerWriteReactor<v1::VerifyDatasetResponse>* DatasetService::VerifyDataset(CallbackServerContext* context,
                                                                              const v1::VerifyDatasetRequest* request) {
-  return StartStream<v1::VerifyDatasetResponse>(*context, limits_.dataset_reads, streams_,
-                                                [&] { return OpenVerify(*request); });
+  return StartStream<v1::VerifyDatasetResponse>(
+      *context, limits_.dataset_reads, streams_,
+      [&]() -> absl::StatusOr<std::unique_ptr<DeferredSource<v1::VerifyDatasetResponse>>> {
+        return std::make_unique<DeferredSource<v1::VerifyDatasetResponse>>(
+            [this, request = *request] { return OpenVerify(request); });
+      });
 }
 
 ServerUnaryReactor* DatasetService::SampleDataset(CallbackServerContext* context,
@@ -173,7 +178,8 @@ ServerUnaryReactor* DatasetService::PlanDataset(CallbackServerContext* context, 
       });
 }
 
-absl::StatusOr<std::unique_ptr<VerifySource>> DatasetService::OpenVerify(const v1::VerifyDatasetRequest& request) {
+absl::StatusOr<std::unique_ptr<StreamSource<v1::VerifyDatasetResponse>>> DatasetService::OpenVerify(
+    const v1::VerifyDatasetRequest& request) {
   PF_ASSIGN_OR_RETURN(const DatasetId id, ParseDatasetName("name", request.name()));
   PF_ASSIGN_OR_RETURN(data::OpenedDataset dataset, catalog_.Open(id));
   return std::make_unique<VerifySource>(std::move(dataset), verify_hub_, std::to_string(++verifications_));

@@ -53,7 +53,8 @@ class DatasetService final : public v1::DatasetService::CallbackService {
   absl::Status Get(const v1::GetDatasetRequest& request, v1::Dataset& response);
   absl::Status List(const v1::ListDatasetsRequest& request, v1::ListDatasetsResponse& response);
   absl::Status FindUploaded(const std::string& upload, data::ImportOptions& options) const;
-  absl::StatusOr<std::unique_ptr<VerifySource>> OpenVerify(const v1::VerifyDatasetRequest& request);
+  absl::StatusOr<std::unique_ptr<StreamSource<v1::VerifyDatasetResponse>>> OpenVerify(
+      const v1::VerifyDatasetRequest& request);
 
   data::Catalog& catalog_;
   data::UploadStore* const uploads_;

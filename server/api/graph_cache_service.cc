@@ -29,15 +29,17 @@ class CommandCall final : public ServerUnaryReactor {
  public:
   // `slot` is held until the manager's report, since what waits for it outlasts a client that goes.
   static ServerUnaryReactor* Start(jobs::JobManager& jobs, const JobId& job, const Command& command,
-                                   CallLimit::Slot slot, v1::GraphCache* response) {
+                                   CallLimit::Slot slot, WorkPool& workers, v1::GraphCache* response) {
     auto* call = new CommandCall();
-    jobs.CommandGraphCache(job, command,
-                           [call, ended = call->ended_, slot = std::move(slot), job,
-                            response](const absl::StatusOr<graphcache::Snapshot>& outcome) {
-                             if (ended->exchange(true)) return;
-                             if (outcome.ok()) *response = GraphCacheToWire(job, *outcome);
-                             call->Finish(ToGrpcStatus(outcome.status()));
-                           });
+    const auto done = [call, ended = call->ended_, slot = std::move(slot), job,
+                       response](const absl::StatusOr<graphcache::Snapshot>& outcome) {
+      if (ended->exchange(true)) return;
+      if (outcome.ok()) *response = GraphCacheToWire(job, *outcome);
+      call->Finish(ToGrpcStatus(outcome.status()));
+    };
+    // It waits for the disk.
+    const bool posted = workers.Post([&jobs, job, command, done] { jobs.CommandGraphCache(job, command, done); });
+    if (!posted) done(TooManyCalls("waiting calls", static_cast<int64_t>(workers.most_waiting())));
     // The outcome may have been told by now, but OnDone cannot come before gRPC has the call, so it is still here.
     return call;
   }
@@ -68,25 +70,25 @@ ServerUnaryReactor* GraphCacheService::StartCommand(CallbackServerContext* conte
                                                     const Command& command, v1::GraphCache* response) {
   absl::StatusOr<CallLimit::Slot> slot = limits_.cache_commands.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  return CommandCall::Start(jobs_, job, command, *std::move(slot), response);
+  return CommandCall::Start(jobs_, job, command, *std::move(slot), limits_.workers, response);
 }
 
 ServerUnaryReactor* GraphCacheService::GetGraphCache(CallbackServerContext* context,
                                                      const v1::GetGraphCacheRequest* request,
                                                      v1::GraphCache* response) {
-  return Reply(context, Get(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Get(*request, *response); });
 }
 
 ServerUnaryReactor* GraphCacheService::ExplainGraphCache(CallbackServerContext* context,
                                                          const v1::ExplainGraphCacheRequest* request,
                                                          v1::ExplainGraphCacheResponse* response) {
-  return Reply(context, Explain(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Explain(*request, *response); });
 }
 
 ServerUnaryReactor* GraphCacheService::ListGraphCacheEntries(CallbackServerContext* context,
                                                              const v1::ListGraphCacheEntriesRequest* request,
                                                              v1::ListGraphCacheEntriesResponse* response) {
-  return Reply(context, List(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return List(*request, *response); });
 }
 
 ServerUnaryReactor* GraphCacheService::UpdateGraphCachePolicy(CallbackServerContext* context,

@@ -6,6 +6,7 @@
 
 #include "api/convert_job.h"
 #include "api/convert_job_verbs.h"
+#include "api/deferred_source.h"
 #include "api/evaluate_source.h"
 #include "api/export_source.h"
 #include "api/log_source.h"
@@ -22,7 +23,7 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 using grpc::ServerWriteReactor;
 
-absl::StatusOr<std::unique_ptr<ExportSource>> OpenExport(jobs::JobManager& jobs, const v1::ExportJobRequest& request) {
+absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> OpenExport(jobs::JobManager& jobs, const v1::ExportJobRequest& request) {
   PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
   Violations violations;
   const jobs::Artifact artifact = ArtifactFromWire(request.artifact(), violations);
@@ -35,42 +36,42 @@ absl::StatusOr<std::unique_ptr<ExportSource>> OpenExport(jobs::JobManager& jobs,
 
 ServerUnaryReactor* JobService::CreateJob(CallbackServerContext* context, const v1::CreateJobRequest* request,
                                           v1::Job* response) {
-  return Reply(context, Create(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Create(*request, *response); });
 }
 
 ServerUnaryReactor* JobService::GetJob(CallbackServerContext* context, const v1::GetJobRequest* request,
                                        v1::Job* response) {
-  return Reply(context, Get(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Get(*request, *response); });
 }
 
 ServerUnaryReactor* JobService::ListJobs(CallbackServerContext* context, const v1::ListJobsRequest* request,
                                          v1::ListJobsResponse* response) {
-  return Reply(context, List(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return List(*request, *response); });
 }
 
 ServerUnaryReactor* JobService::CancelJob(CallbackServerContext* context, const v1::CancelJobRequest* request,
                                           v1::Job* response) {
-  return Reply(context, Do(&jobs::JobManager::Cancel, request->name(), *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Cancel, request->name(), *response); });
 }
 
 ServerUnaryReactor* JobService::UpdateJob(CallbackServerContext* context, const v1::UpdateJobRequest* request,
                                           v1::Job* response) {
-  return Reply(context, Update(*request, *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Update(*request, *response); });
 }
 
 ServerUnaryReactor* JobService::PauseJob(CallbackServerContext* context, const v1::PauseJobRequest* request,
                                          v1::Job* response) {
-  return Reply(context, Do(&jobs::JobManager::Pause, request->name(), *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Pause, request->name(), *response); });
 }
 
 ServerUnaryReactor* JobService::ResumeJob(CallbackServerContext* context, const v1::ResumeJobRequest* request,
                                           v1::Job* response) {
-  return Reply(context, Do(&jobs::JobManager::Resume, request->name(), *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Resume, request->name(), *response); });
 }
 
 ServerUnaryReactor* JobService::RetryJob(CallbackServerContext* context, const v1::RetryJobRequest* request,
                                          v1::Job* response) {
-  return Reply(context, Do(&jobs::JobManager::Retry, request->name(), *response));
+  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Retry, request->name(), *response); });
 }
 
 ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,
@@ -92,7 +93,7 @@ ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,
 
 ServerUnaryReactor* JobService::DeleteJob(CallbackServerContext* context, const v1::DeleteJobRequest* request,
                                           google::protobuf::Empty* /*response*/) {
-  return Reply(context, Delete(*request));
+  return ReplyLater(context, limits_.workers, [=, this] { return Delete(*request); });
 }
 
 ServerWriteReactor<v1::Job>* JobService::WatchJob(CallbackServerContext* context, const v1::WatchJobRequest* request) {
@@ -113,8 +114,12 @@ ServerWriteReactor<v1::StreamJobLogsResponse>* JobService::StreamJobLogs(Callbac
 
 ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(CallbackServerContext* context,
                                                                  const v1::ExportJobRequest* request) {
-  return StartStream<v1::ExportJobResponse>(*context, limits_.exports, streams_,
-                                            [&] { return OpenExport(jobs_, *request); });
+  return StartStream<v1::ExportJobResponse>(
+      *context, limits_.exports, streams_,
+      [&]() -> absl::StatusOr<std::unique_ptr<DeferredSource<v1::ExportJobResponse>>> {
+        return std::make_unique<DeferredSource<v1::ExportJobResponse>>(
+            [this, request = *request] { return OpenExport(jobs_, request); });
+      });
 }
 
 ServerWriteReactor<v1::EvaluateJobResponse>* JobService::EvaluateJob(CallbackServerContext* context,

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "api/audit.h"
 #include "api/caller.h"
 #include "api/census_service.h"
@@ -102,7 +103,7 @@ class GrpcServer final : public Server {
         census_service_(options.default_graph_cache, jobs, limits_),
         dataset_service_(catalog, options.uploads, jobs, streams_, limits_, options.limits.unread),
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
-                        jobs, catalog, access_.tokens, streams_, limits_),
+                        jobs, catalog, access_.tokens, std::move(options.make_backup), streams_, limits_),
         address_(std::move(options.address)),
         observer_(std::move(options.observe_request)) {}
 
@@ -166,10 +167,21 @@ class GrpcServer final : public Server {
 
   const std::string& address() const override { return address_; }
 
-  void SetNotServing() override { SetServing(false); }
+  void SetNotServing() override {
+    absl::MutexLock lock(&health_mu_);
+    ends_ = true;
+    SetServing(false);
+  }
+
+  void SetDeviceHealthy(bool healthy) override {
+    absl::MutexLock lock(&health_mu_);
+    if (ends_) return;
+    grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+    for (const char* service : {"", v1::JobService::service_full_name()}) health->SetServingStatus(service, healthy);
+  }
 
   void Shutdown(absl::Duration grace) override {
-    SetServing(false);
+    SetNotServing();
     streams_.StopAll();
     calls_->AwaitNone(grace);
     // As a span of time, not a time of the wall clock.
@@ -215,6 +227,8 @@ class GrpcServer final : public Server {
   // Before the server, whose connections it serves.
   std::unique_ptr<CertificateSource> certificates_;
   std::unique_ptr<grpc::Server> server_;
+  absl::Mutex health_mu_;
+  bool ends_ ABSL_GUARDED_BY(health_mu_) = false;
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "access/gate.h"
 #include "access/token_store.h"
 #include "api/call_limits.h"
+#include "api/make_backup.h"
 #include "api/request_observer.h"
 #include "api/server_info.h"
 #include "base/device_state.h"
@@ -50,6 +51,7 @@ struct ServerOptions {
   RequestObserver observe_request;                                           // must not block
   std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
   std::function<void()> request_drain;                                       // as ServerService
+  MakeBackup make_backup;                                                    // empty: Backup is UNIMPLEMENTED
   CallLimitOptions limits;
   AccessOptions access;
   // Borrowed as the catalog is. Null: uploads are refused.
@@ -68,6 +70,9 @@ class Server {
   virtual const std::string& address() const = 0;
   // Health of the server and of each service, for load balancers; calls are still served.
   virtual void SetNotServing() = 0;
+  // Health of the server as a whole and of JobService, whose jobs get nowhere while the device thread hangs; the other
+  // services are as they were. Nothing once SetNotServing was called.
+  virtual void SetDeviceHealthy(bool healthy) = 0;
   // Ends streams after what they still have to send, waits for the calls under way, and cancels what is left after
   // `grace`.
   virtual void Shutdown(absl::Duration grace) = 0;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -35,6 +36,8 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
     sent_ = std::move(bytes);
     return Pull::kMore;
   }
+  // What it reads is published apart from the locks.
+  bool may_wait() const override { return false; }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {
     return hub_.Subscribe(kServerKey, [this, listener = std::move(listener)] {
       due_ = true;
@@ -50,12 +53,10 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
   std::atomic<bool> due_ = false;
 };
 
-// Answers, then drains: OnDone comes after the answer is on its way.
+// Answers once whoever made it calls Finish, then drains: OnDone comes after the answer is on its way.
 class DrainReactor final : public grpc::ServerUnaryReactor {
  public:
-  explicit DrainReactor(const std::function<void()>& request_drain) : request_drain_(request_drain) {
-    Finish(grpc::Status::OK);
-  }
+  explicit DrainReactor(const std::function<void()>& request_drain) : request_drain_(request_drain) {}
   void OnDone() override {
     request_drain_();
     delete this;
@@ -97,18 +98,20 @@ v1::ServerInfo ServerStatus::Read() const {
   wire.set_queued_jobs(count(jobs::JobState::kQueued));
   wire.set_running_jobs(count(jobs::JobState::kRunning) + count(jobs::JobState::kCancelling));
   wire.set_paused_jobs(count(jobs::JobState::kPaused));
-  wire.set_datasets(static_cast<int32_t>(catalog_.List().size()));
+  const auto datasets = catalog_.usage().datasets;
+  wire.set_datasets(static_cast<int32_t>(std::accumulate(datasets.begin(), datasets.end(), int64_t{0})));
   *wire.mutable_device_state() = DeviceStateToWire(device_state_());
   return wire;
 }
 
 ServerService::ServerService(ServerInfo info, std::function<DeviceState()> device_state,
                              std::function<void()> request_drain, jobs::JobManager& jobs, data::Catalog& catalog,
-                             access::TokenStore* tokens, StreamSet& streams, CallLimits& limits)
+                             access::TokenStore* tokens, MakeBackup make_backup, StreamSet& streams, CallLimits& limits)
     : status_(std::move(info), std::move(device_state), jobs, catalog),
       request_drain_(std::move(request_drain)),
       jobs_(jobs),
       tokens_(tokens),
+      make_backup_(std::move(make_backup)),
       streams_(streams),
       limits_(limits),
       hub_(kWatchInterval),
@@ -139,8 +142,23 @@ grpc::ServerWriteReactor<v1::ServerInfo>* ServerService::WatchServer(grpc::Callb
 
 grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*context*/,
                                                const v1::DrainRequest* /*request*/, v1::DrainResponse* response) {
-  if (const JobId running = jobs_.Drain(); !running.empty()) response->set_running_job(FormatJobName(running));
-  return new DrainReactor(request_drain_);
+  auto* call = new DrainReactor(request_drain_);
+  const auto drain = [this, call, response] {
+    if (const JobId running = jobs_.Drain(); !running.empty()) response->set_running_job(FormatJobName(running));
+    call->Finish(grpc::Status::OK);
+  };
+  // It waits for the jobs' lock. Where too much does, main asks the jobs again.
+  if (!limits_.workers.Post(drain)) call->Finish(grpc::Status::OK);
+  return call;
+}
+
+grpc::ServerWriteReactor<v1::BackupResponse>* ServerService::Backup(grpc::CallbackServerContext* context,
+                                                                    const v1::BackupRequest* request) {
+  return StartStream<v1::BackupResponse>(
+      *context, limits_.backups, streams_, [&]() -> absl::StatusOr<std::unique_ptr<BackupSource>> {
+        if (!make_backup_) return absl::UnimplementedError("this server makes no backups");
+        return std::make_unique<BackupSource>(make_backup_, *request, backup_hub_, std::to_string(++backups_));
+      });
 }
 
 grpc::ServerUnaryReactor* ServerService::CreateToken(grpc::CallbackServerContext* context,

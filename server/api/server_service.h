@@ -3,6 +3,8 @@
 // Borrows the job manager, the catalog, the tokens, the set of streams and the limits.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
@@ -11,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "access/token_store.h"
+#include "api/backup_source.h"
 #include "api/call_limits.h"
 #include "api/server_info.h"
 #include "api/server_stream.h"
@@ -49,8 +52,8 @@ class ServerService final : public v1::ServerService::CallbackService {
   // `request_drain` must not block; called after the answer to Drain has been sent. `device_state` is asked on any
   // thread. `tokens` null: this server keeps none.
   ServerService(ServerInfo info, std::function<DeviceState()> device_state, std::function<void()> request_drain,
-                jobs::JobManager& jobs, data::Catalog& catalog, access::TokenStore* tokens, StreamSet& streams,
-                CallLimits& limits);
+                jobs::JobManager& jobs, data::Catalog& catalog, access::TokenStore* tokens, MakeBackup make_backup,
+                StreamSet& streams, CallLimits& limits);
   ~ServerService() override;
 
   void SetListenAddress(std::string address) { status_.SetListenAddress(std::move(address)); }
@@ -61,6 +64,8 @@ class ServerService final : public v1::ServerService::CallbackService {
                                                         const v1::WatchServerRequest* request) override;
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context, const v1::DrainRequest* request,
                                   v1::DrainResponse* response) override;
+  grpc::ServerWriteReactor<v1::BackupResponse>* Backup(grpc::CallbackServerContext* context,
+                                                       const v1::BackupRequest* request) override;
   grpc::ServerUnaryReactor* CreateToken(grpc::CallbackServerContext* context, const v1::CreateTokenRequest* request,
                                         v1::Token* response) override;
   grpc::ServerUnaryReactor* ListTokens(grpc::CallbackServerContext* context, const v1::ListTokensRequest* request,
@@ -76,9 +81,12 @@ class ServerService final : public v1::ServerService::CallbackService {
   const std::function<void()> request_drain_;
   jobs::JobManager& jobs_;
   access::TokenStore* const tokens_;
+  const MakeBackup make_backup_;
   StreamSet& streams_;
   CallLimits& limits_;
   ChangeHub hub_;
+  ChangeHub backup_hub_;
+  std::atomic<int64_t> backups_ = 0;
   Event closing_;
   std::thread ticker_;
 };

@@ -13,6 +13,9 @@ namespace {
 // How often the writes are looked at: fine enough for any limit, and no load.
 constexpr absl::Duration kLongestLook = absl::Seconds(15);
 constexpr absl::Duration kShortestLook = absl::Milliseconds(10);
+constexpr int kWorkers = 8;
+// More than the limits of all kinds of streams together.
+constexpr size_t kMostStreams = 1 << 20;
 
 }  // namespace
 
@@ -24,7 +27,8 @@ void AbortUnread(grpc::CallbackServerContext& context, absl::Duration unread) {
   grpc_call_cancel_with_status(context.c_call(), GRPC_STATUS_ABORTED, why.c_str(), /*reserved=*/nullptr);
 }
 
-StreamSet::StreamSet(absl::Duration unread) : unread_(unread), thread_([this] { EndUnread(); }) {}
+StreamSet::StreamSet(absl::Duration unread)
+    : unread_(unread), workers_(kWorkers, kMostStreams), thread_([this] { EndUnread(); }) {}
 
 StreamSet::~StreamSet() {
   closing_.Set();

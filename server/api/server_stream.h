@@ -20,6 +20,7 @@
 #include "base/change_hub.h"
 #include "base/monotonic.h"
 #include "base/without_throwing.h"
+#include "base/work_pool.h"
 
 namespace permafrost::api {
 
@@ -38,6 +39,8 @@ class StreamSource {
   virtual ~StreamSource() = default;
   // Fills `response`, which comes empty. An error ends the stream with it.
   virtual absl::StatusOr<Pull> Next(Response& response) = 0;
+  // Whether Next may wait for a lock that is held while the disk is written: it is then asked on a thread of the set's.
+  virtual bool may_wait() const { return true; }
   // Asked once, before the first Next; null for a source that never says kWait.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): a source that subscribes keeps it.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener /*listener*/) { return nullptr; }
@@ -69,6 +72,8 @@ class StreamSet {
   // Waits for a running Stop or EndIfUnread of it.
   void Remove(Member* member);
   void StopAll();
+  // Where sources that may wait are asked. Never refuses: each stream has one piece of work there at most.
+  WorkPool& workers() { return workers_; }
 
  private:
   void EndUnread();
@@ -78,6 +83,7 @@ class StreamSet {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::set<Member*> members_ ABSL_GUARDED_BY(mu_);
   Event closing_;
+  WorkPool workers_;
   std::thread thread_;
 };
 
@@ -101,7 +107,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     reactor->subscription_ = reactor->source_->Subscribe([reactor] { reactor->OnChange(); });
     // The turn is this call's from construction on. OnDone cannot come before gRPC has the reactor, so it is still
     // here.
-    reactor->Advance();
+    reactor->Continue();
     return reactor;
   }
 
@@ -111,7 +117,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
       write_.reset();
     }
     if (ok) {
-      Advance();
+      Continue();
     } else {
       this->Finish(grpc::Status::CANCELLED);
     }
@@ -133,10 +139,16 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
       : context_(context), slot_(std::move(slot)), source_(std::move(source)), streams_(streams) {}
 
   void OnChange() {
-    if (TakeTurn(&StreamReactor::changed_)) Advance();
+    if (TakeTurn(&StreamReactor::changed_)) Continue();
   }
   void Stop() override {
-    if (TakeTurn(&StreamReactor::stopping_)) Advance();
+    if (TakeTurn(&StreamReactor::stopping_)) Continue();
+  }
+
+  // The caller has the turn, which goes to a thread that may wait if need be: neither gRPC's, which health is asked on,
+  // nor the hub's do.
+  void Continue() {
+    if (!source_->may_wait() || !streams_.workers().Post([this] { Advance(); })) Advance();
   }
 
   // gRPC then fails the write, which ends the stream as a client's cancel does.

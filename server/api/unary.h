@@ -1,17 +1,35 @@
-// The end of a unary handler that has its outcome at once.
+// The end of a unary handler.
 // Threads: the handler's.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
 
-#include "absl/status/status.h"
+#include <utility>
+
+#include "api/call_limits.h"
 #include "api/status.h"
+#include "base/without_throwing.h"
 
 namespace permafrost::api {
 
+// One that has its outcome at once.
 inline grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+// One whose `body` may wait for a lock that is held while the disk is written: it runs on a thread of `workers`, and
+// its outcome is the call's. It may fill the response, which lives until then, as the request does. ResourceExhausted
+// (reason TOO_MANY_CALLS) where too many wait already.
+template <class Body>
+grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, WorkPool& workers, Body body) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const bool posted = workers.Post(
+      [reactor, body = std::move(body)] { reactor->Finish(ToGrpcStatus(WithoutThrowing("the call", body))); });
+  if (!posted) {
+    reactor->Finish(ToGrpcStatus(TooManyCalls("waiting calls", static_cast<int64_t>(workers.most_waiting()))));
+  }
   return reactor;
 }
 

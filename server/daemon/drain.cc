@@ -1,9 +1,12 @@
 #include "daemon/drain.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace permafrost {
@@ -14,22 +17,77 @@ sigset_t WaitedSignals() {
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
   return set;
 }
 
+bool IsLimited(absl::Duration timeout) { return timeout > absl::ZeroDuration() && timeout < absl::InfiniteDuration(); }
+
+// Whatever hangs must not hang this too, so nothing of the process is run, and a full pipe is not written to.
+[[noreturn]] void ExitLate(int code) {
+  constexpr char kLine[] = "permafrostd: did not end within --exit-timeout\n";
+  pollfd standard_error{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&standard_error, 1, 0) == 1 && (standard_error.revents & POLLOUT) != 0) {
+    [[maybe_unused]] const ssize_t ignored = write(STDERR_FILENO, kLine, sizeof(kLine) - 1);
+  }
+  _exit(code);
+}
+
 }  // namespace
+
+DrainSignal::DrainSignal(absl::Duration exit_timeout, int late_exit_code)
+    : late_exit_code_(late_exit_code), exit_timeout_(exit_timeout) {}
+
+void DrainSignal::SetExitTimeout(absl::Duration timeout) {
+  absl::MutexLock lock(&mu_);
+  exit_timeout_ = timeout;
+}
 
 void DrainSignal::Request(std::string reason) {
   absl::MutexLock lock(&mu_);
   if (requested_) return;
   requested_ = true;
   reason_ = std::move(reason);
+  since_request_.Restart();
+  StartDeadline();
 }
 
-std::string DrainSignal::Wait() {
+void DrainSignal::RequestReload() {
   absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(&requested_));
-  return reason_;
+  reload_ = true;
+}
+
+void DrainSignal::StartDeadline() {
+  if (!IsLimited(exit_timeout_)) return;
+  try {
+    // Not joined: what it watches is all that comes until the process is gone.
+    std::thread([timeout = exit_timeout_, code = late_exit_code_] {
+      const Event never;
+      never.WaitFor(timeout);
+      ExitLate(code);
+    }).detach();
+  } catch (const std::system_error&) {
+    // No thread to be had: the work's own limit (TimeLeft) still holds.
+  }
+}
+
+std::string DrainSignal::Wait(const std::function<void()>& reload) {
+  while (true) {
+    {
+      absl::MutexLock lock(&mu_);
+      const auto asked = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return requested_ || reload_; };
+      mu_.Await(absl::Condition(&asked));
+      if (requested_) return reason_;
+      reload_ = false;
+    }
+    if (reload) reload();
+  }
+}
+
+absl::Duration DrainSignal::TimeLeft() const {
+  absl::MutexLock lock(&mu_);
+  if (!requested_ || !IsLimited(exit_timeout_)) return absl::InfiniteDuration();
+  return std::max(absl::ZeroDuration(), exit_timeout_ - since_request_.Elapsed());
 }
 
 void BlockSignals() {
@@ -53,6 +111,10 @@ void SignalWaiter::Run(DrainSignal& drain) {
     int signal_number = 0;
     sigwait(&set, &signal_number);
     if (stopping_) return;
+    if (signal_number == SIGHUP) {
+      drain.RequestReload();
+      continue;
+    }
     // Whatever hangs must not hang this too, so nothing of the process is run.
     if (asked) _exit(128 + signal_number);
     asked = true;

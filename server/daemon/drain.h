@@ -1,35 +1,58 @@
 // The one way in which the daemon ends: a signal or the Drain call asks, main waits and then stops the rooms in order.
+// By the way main hears of SIGHUP here, too.
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/monotonic.h"
 
 namespace permafrost {
 
 // Threads: all methods are safe anywhere.
 class DrainSignal {
  public:
+  // `exit_timeout` after the first Request the process ends with `late_exit_code`, whatever it hangs in, unless it has
+  // ended before. Zero or infinite: never.
+  explicit DrainSignal(absl::Duration exit_timeout = absl::InfiniteDuration(), int late_exit_code = 1);
+
+  // Of a Request to come.
+  void SetExitTimeout(absl::Duration timeout);
   // The first reason is kept. Never blocks.
   void Request(std::string reason);
-  // Waits for the first Request; returns its reason.
-  std::string Wait();
+  // Asks for a reload of what can change while the daemon runs. Never blocks.
+  void RequestReload();
+
+  // Waits for the first Request; returns its reason. Meanwhile runs `reload` on this thread for each RequestReload, or
+  // for several that came together.
+  std::string Wait(const std::function<void()>& reload = {});
+  // Until the process ends by itself; infinite: it does not, or nothing was requested yet.
+  absl::Duration TimeLeft() const;
 
  private:
-  absl::Mutex mu_;
+  void StartDeadline() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const int late_exit_code_;
+  mutable absl::Mutex mu_;
+  absl::Duration exit_timeout_ ABSL_GUARDED_BY(mu_);
   bool requested_ ABSL_GUARDED_BY(mu_) = false;
+  bool reload_ ABSL_GUARDED_BY(mu_) = false;
   std::string reason_ ABSL_GUARDED_BY(mu_);
+  Stopwatch since_request_ ABSL_GUARDED_BY(mu_);
 };
 
-// Blocks SIGTERM and SIGINT in the calling thread and in those it makes from now on, and ignores SIGPIPE. Before any
-// other thread is made, or a signal would reach a thread that dies of it.
+// Blocks SIGTERM, SIGINT and SIGHUP in the calling thread and in those it makes from now on, and ignores SIGPIPE.
+// Before any other thread is made, or a signal would reach a thread that dies of it.
 void BlockSignals();
 
-// Takes the blocked signals on a thread of its own: the first requests a drain, the second ends the process at once
-// with 128 + its number. Owns the thread; borrows the DrainSignal.
+// Takes the blocked signals on a thread of its own: SIGHUP requests a reload, the first other one a drain, the second
+// ends the process at once with 128 + its number. Owns the thread; borrows the DrainSignal.
 class SignalWaiter {
  public:
   explicit SignalWaiter(DrainSignal& drain);

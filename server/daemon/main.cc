@@ -1,6 +1,7 @@
 // permafrostd: reads the options, wires the rooms together, serves until told to drain.
 #include <prometheus/registry.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -20,6 +21,7 @@
 #include "api/request_observer.h"
 #include "api/server.h"
 #include "api/unix_socket.h"
+#include "backup/backup.h"
 #include "base/disk_reserve.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -29,12 +31,14 @@
 #include "daemon/heap_arenas.h"
 #include "daemon/open_files_limit.h"
 #include "daemon/options.h"
+#include "daemon/restored.h"
 #include "daemon/scrape.h"
 #include "daemon/self_test.h"
 #include "daemon/state_dir.h"
 #include "daemon/stop_work.h"
 #include "daemon/version.h"
 #include "daemon/wait_policy.h"
+#include "daemon/watchdog.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/upload_store.h"
 #include "graphcache/cause.h"
@@ -46,6 +50,7 @@
 #include "telemetry/job_metrics.h"
 #include "telemetry/log.h"
 #include "telemetry/server_metrics.h"
+#include "telemetry/watchdog_metrics.h"
 #include "train/torch_runner.h"
 
 namespace permafrost {
@@ -57,6 +62,12 @@ using telemetry::Severity;
 
 // Long enough to answer what is under way; a client that does not read is not waited for.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
+
+// What a drain leaves to the work, so that calls can still be ended within the limit.
+absl::Duration TimeForWork(const DrainSignal& drain) {
+  const absl::Duration left = drain.TimeLeft();
+  return std::max(left - std::min(kShutdownGrace, left / 5), absl::Milliseconds(1));
+}
 
 template <class Names>
 std::vector<std::string_view> NamesOf(const Names& names) {
@@ -136,8 +147,10 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
   PF_ASSIGN_OR_RETURN(const fs::path state_dir, OpenStateDir(options.state_dir));
   PF_ASSIGN_OR_RETURN(const std::vector<fs::path> import_roots, ResolveImportRoots(options.import_roots, state_dir));
+  PF_ASSIGN_OR_RETURN(const fs::path backup_root, ResolveBackupRoot(options.backup_root, state_dir, import_roots));
   auto lock = FileLock::Acquire(state_dir / "lock");
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
+  PF_ASSIGN_OR_RETURN(const bool restored, backup::CheckRestored(state_dir));
   PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir));
 
   const DiskReserve reserve(state_dir, options.min_free_disk_bytes);
@@ -166,6 +179,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                           api::RequestMethods(), api::StatusCodeNames());
 
   telemetry::DeviceMetrics device_metrics(*registry);
+  telemetry::WatchdogMetrics watchdog_metrics(*registry);
 
   const auto warn = [](std::string_view line) { Log(Severity::kWarning, line); };
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
@@ -187,6 +201,8 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                               .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
                                               .max_jobs = options.max_jobs},
                                              *catalog, *runner, job_metrics, cache_metrics));
+
+  if (restored) PF_RETURN_IF_ERROR(TakeUpRestored(state_dir, *catalog, *jobs));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = StartExposer(options, access, registry, [&] {
@@ -225,10 +241,23 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   server_options.uploads = uploads.get();
   server_options.device_state = [&runner] { return runner->device_state(); };
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };
+  server_options.make_backup = [&](const std::string& directory, bool with_datasets,
+                                   const backup::OnProgress& on_progress) {
+    return backup::Make({.state_dir = state_dir,
+                         .root = backup_root,
+                         .directory = directory,
+                         .with_datasets = with_datasets,
+                         .version = std::string(Version())},
+                        on_progress);
+  };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);
   if (!server.ok()) return Annotate(server.status(), "--listen");
 
   jobs->Start();
+  const Watchdog watchdog({.limit = options.watchdog,
+                           .read = [&jobs] { return jobs->device_activity(); },
+                           .on_change = [&server](bool healthy) { (*server)->SetDeviceHealthy(healthy); }},
+                          watchdog_metrics);
   const auto endpoint = EndpointFile::Write(state_dir, {.grpc = (*server)->address(),
                                                         .metrics = (*exposer)->address(),
                                                         .socket = access.socket.string(),
@@ -242,16 +271,18 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
             << options.state_dir.string() << "\n"
             << std::flush;
 
-  Log(Severity::kInfo, absl::StrCat("draining: ", drain.Wait()));
+  const std::string reason = drain.Wait();
+  // Before anything that may wait: the line, the lock of the jobs.
   (*server)->SetNotServing();
+  Log(Severity::kInfo, absl::StrCat("draining: ", reason));
   const JobId running = jobs->Drain();
   if (!running.empty()) Log(Severity::kInfo, absl::StrCat("job ", running.value(), " writes a checkpoint and stops"));
-  if (const absl::Status stopped = StopWork(options.drain_timeout, *catalog, *jobs, running); !stopped.ok()) {
+  if (const absl::Status stopped = StopWork(TimeForWork(drain), *catalog, *jobs, running); !stopped.ok()) {
     Log(Severity::kError, StdView(stopped.message()));
     // A thread of theirs still runs, so nothing may be destroyed.
     std::_Exit(kExitFailure);
   }
-  (*server)->Shutdown(kShutdownGrace);
+  (*server)->Shutdown(std::min(kShutdownGrace, drain.TimeLeft() / 2));
   Log(Severity::kInfo, "drained");
   return absl::OkStatus();
 }
@@ -273,7 +304,7 @@ int Main(int argc, char** argv) {
   // it.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
-  DrainSignal drain;
+  DrainSignal drain(parsed.options->exit_timeout, kExitFailure);
   const SignalWaiter signals(drain);
   if (const absl::Status status = Serve(*parsed.options, drain); !status.ok()) {
     std::cerr << "permafrostd: " << StdView(status.message()) << "\n";

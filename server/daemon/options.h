@@ -32,6 +32,8 @@ struct Options {
   int threads = 0;
   // Directories that imports may read; none: only uploads are imported.
   std::vector<std::filesystem::path> import_roots;
+  // Directory that backups are written below; empty: none are made.
+  std::filesystem::path backup_root;
   // Most bytes of all uploads together. 0: uploads are refused.
   uint64_t max_upload_bytes = uint64_t{16} << 30;
   // Kept free on the disk of the state directory: imports, uploads and checkpoints wait while less is. 0: nothing.
@@ -55,9 +57,12 @@ struct Options {
   std::string socket = "auto";
   // Whether clients cannot ask for the contract.
   bool no_reflection = false;
-  // How long a drain waits for the running job's checkpoint. A step takes milliseconds, so running into this means that
-  // the device hangs; the job then loses what came after its last checkpoint. 0: without limit.
-  absl::Duration drain_timeout = absl::Seconds(60);
+  // How long the daemon takes to end once it is told to, all of it: the running job's checkpoint, calls under way, files
+  // closed. A step takes milliseconds, so running into this means that the device hangs; the job then loses what came
+  // after its last checkpoint. Less than what a supervisor waits before it kills (Kubernetes: 30 s). 0: without limit.
+  absl::Duration exit_timeout = absl::Seconds(25);
+  // How long the device thread may go without a sign of progress before health says so. Zero: for ever.
+  absl::Duration watchdog = absl::Minutes(10);
   // Driver memory of MPS, as a part of the recommended maximum, from which on its caches are emptied between steps,
   // 0..2. Smaller: less memory, more steps that wait while shapes are compiled again. 0: never.
   double mps_driver_threshold = kDefaultMpsDriverThreshold;

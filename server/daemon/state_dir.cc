@@ -87,4 +87,25 @@ absl::StatusOr<std::vector<fs::path>> ResolveImportRoots(const std::vector<fs::p
   return resolved;
 }
 
+absl::StatusOr<fs::path> ResolveBackupRoot(const fs::path& root, const fs::path& state_dir,
+                                           const std::vector<fs::path>& import_roots) {
+  if (root.empty()) return fs::path();
+  std::error_code error;
+  fs::path resolved = fs::canonical(root, error);
+  if (error || !fs::is_directory(resolved, error) || ::access(resolved.c_str(), W_OK) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--backup-root \"", root.string(), "\" is not a directory that can be written"));
+  }
+  std::vector<std::pair<const char*, fs::path>> others = {{"the state directory", state_dir}};
+  for (const fs::path& import_root : import_roots) others.emplace_back("the import root", import_root);
+  for (const auto& [what, path] : others) {
+    const bool in_it = Holds(path, resolved);
+    if (in_it || Holds(resolved, path)) {
+      return absl::FailedPreconditionError(absl::StrCat("--backup-root \"", root.string(), "\" ", in_it ? "is in " : "holds ",
+                                                        what, " ", path.string(), ": accepted: a directory beside it"));
+    }
+  }
+  return resolved;
+}
+
 }  // namespace permafrost

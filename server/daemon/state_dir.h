@@ -20,4 +20,9 @@ absl::StatusOr<std::filesystem::path> OpenStateDir(const std::filesystem::path& 
 absl::StatusOr<std::vector<std::filesystem::path>> ResolveImportRoots(const std::vector<std::filesystem::path>& roots,
                                                                       const std::filesystem::path& state_dir);
 
+// As ResolveImportRoots, for --backup-root, which no import may read either; empty: there is none.
+absl::StatusOr<std::filesystem::path> ResolveBackupRoot(const std::filesystem::path& root,
+                                                        const std::filesystem::path& state_dir,
+                                                        const std::vector<std::filesystem::path>& import_roots);
+
 }  // namespace permafrost

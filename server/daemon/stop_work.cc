@@ -24,7 +24,7 @@ absl::Status StopWork(absl::Duration timeout, data::Catalog& catalog, jobs::JobM
   if (progress->jobs_ended.WaitFor(timeout == absl::ZeroDuration() ? absl::InfiniteDuration() : timeout)) {
     return absl::OkStatus();
   }
-  const std::string limit = absl::StrCat(" within --drain-timeout ", absl::FormatDuration(timeout));
+  const std::string limit = absl::StrCat(" within ", absl::FormatDuration(timeout), " (--exit-timeout)");
   if (!progress->imports_stopped.is_set()) {
     return absl::DeadlineExceededError(
         absl::StrCat("the running import did not stop", limit, "; it begins anew at the next start"));

@@ -92,6 +92,7 @@ void DeviceThread::Loop() {
     Run run{*std::move(started), nullptr};
     Finish(run, Execute(run));
   }
+  activity_.Enter(DevicePhase::kIdle);
   idle_.Set();
 }
 
@@ -105,6 +106,7 @@ std::optional<StartedJob> DeviceThread::TakeNext() {
       return std::nullopt;
     }
     absl::Duration wait;
+    activity_.Enter(DevicePhase::kTaking);
     absl::StatusOr<std::optional<StartedJob>> next = book_.StartBest(wait);
     if (!next.ok()) {
       telemetry::Log(telemetry::Severity::kError, StdView(next.status().message()));
@@ -113,6 +115,7 @@ std::optional<StartedJob> DeviceThread::TakeNext() {
       DoIdleWork(/*waits=*/false);
       return *std::move(next);
     } else {
+      activity_.Enter(DevicePhase::kIdle);
       book_.changed().WaitFor(wait);
     }
   }
@@ -145,13 +148,18 @@ void DeviceThread::DoIdleWork(bool waits) {
     waits_ = waits;
     work.swap(work_);
   }
-  for (const std::function<void()>& piece : work) piece();
+  for (const std::function<void()>& piece : work) {
+    activity_.Enter(DevicePhase::kCall);
+    piece();
+  }
+  activity_.Enter(DevicePhase::kIdle);
 }
 
 absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   const Job& job = run.started.job;
   const JobId& id = job.id;
   const JobFiles& files = book_.files();
+  activity_.Enter(DevicePhase::kOpening, id);
   // Made at creation; again in case someone cleared it away by hand.
   PF_RETURN_IF_ERROR(CreateDirectories(files.Directory(id)));
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> log = book_.OpenLog(id);
@@ -167,7 +175,9 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   const train::TrainOptions& options = job.spec.train;
   auto dataset = catalog_.Open(options.dataset);
   if (!dataset.ok()) return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", options.dataset.value()));
+  activity_.Enter(DevicePhase::kPreparing, id);
   RunHooks hooks;
+  hooks.activity = &activity_;
   hooks.notify = [this, &id] { book_.hub().Notify(id.value()); };
   hooks.store_progress = [this, &id] { return book_.StoreProgress(id); };
   hooks.record_epoch = [this, &id](const train::EpochMetrics& metrics) { book_.RecordEpoch(id, metrics); };
@@ -183,6 +193,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
 
 void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& outcome) {
   const JobId& id = run.started.job.id;
+  activity_.Enter(DevicePhase::kEnding, id);
   std::string written;
   bool ended = false;
   while (true) {
@@ -229,6 +240,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
 bool DeviceThread::WaitToRetry() {
   const Stopwatch waited;
   while (!book_.draining()) {
+    activity_.Move();
     const absl::Duration left = kRetryInterval - waited.Elapsed();
     if (left <= absl::ZeroDuration()) return true;
     // Whatever else changes ends the wait early, and it goes on.

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/monotonic.h"
 #include "data/catalog/catalog.h"
+#include "jobs/device_activity.h"
 #include "jobs/job_book.h"
 #include "jobs/run_context.h"
 #include "telemetry/log.h"
@@ -35,6 +36,9 @@ class DeviceThread {
   bool RunWhileIdle(std::function<void()> work);
   // As RunWhileIdle, and waits for it.
   bool RunNowIfIdle(const std::function<void()>& work);
+  // What the thread does, which work of RunWhileIdle tells it of, too.
+  DeviceActivityBoard& activity() { return activity_; }
+  const DeviceActivityBoard& activity() const { return activity_; }
   // Waits until the thread has ended, which it does only while the book drains.
   void Join();
 
@@ -59,6 +63,7 @@ class DeviceThread {
   data::Catalog& catalog_;
   train::Runner& runner_;
   const RunMetrics metrics_;
+  DeviceActivityBoard activity_;
   std::mutex start_mu_;  // held by Start and the destructor for thread_
   std::thread thread_;
   Event idle_;  // the thread has not begun, or has ended

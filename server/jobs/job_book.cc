@@ -93,8 +93,9 @@ absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const
 }
 
 JobCounts JobBook::CountByState() const {
-  absl::MutexLock lock(&mu_);
-  return counts_;
+  JobCounts counts{};
+  for (size_t i = 0; i < counts.size(); ++i) counts[i] = counts_[i].load(std::memory_order_relaxed);
+  return counts;
 }
 
 absl::Status JobBook::CheckDatasetUnused(const DatasetId& id) const {
@@ -363,9 +364,8 @@ std::optional<LiveRun::Cache> JobBook::LiveCache(const JobId& id) const {
 }
 
 void JobBook::CountJob(JobState state, int64_t change) {
-  int64_t& count = counts_[static_cast<size_t>(state)];
-  count += change;
-  metrics_.SetJobs(kJobStateNames.Name(state), count);
+  std::atomic<int64_t>& count = counts_[static_cast<size_t>(state)];
+  metrics_.SetJobs(kJobStateNames.Name(state), count.fetch_add(change, std::memory_order_relaxed) + change);
 }
 
 void JobBook::AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const {

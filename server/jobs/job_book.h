@@ -4,6 +4,7 @@
 // together; what a training step touches (LiveRun) has a lock of its own.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -66,6 +67,7 @@ class JobBook {
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
   // As JobStore::List, with live progress.
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
+  // Waits for no store write, as does what the metrics show.
   JobCounts CountByState() const;
   absl::Status CheckDatasetUnused(const DatasetId& id) const;
 
@@ -158,7 +160,8 @@ class JobBook {
   mutable absl::Mutex mu_;
   std::map<JobId, ActiveJob> active_ ABSL_GUARDED_BY(mu_);
   std::optional<Job> creating_ ABSL_GUARDED_BY(mu_);
-  JobCounts counts_ ABSL_GUARDED_BY(mu_) = {};
+  // Written under mu_; read without it.
+  std::array<std::atomic<int64_t>, kJobStateNames.rows.size()> counts_ = {};
   int64_t unreadable_ ABSL_GUARDED_BY(mu_) = 0;
   JobId running_ ABSL_GUARDED_BY(mu_);
   // Written under mu_; read without it at each training step.

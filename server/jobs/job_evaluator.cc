@@ -87,10 +87,14 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   PF_ASSIGN_OR_RETURN(const fs::path weights, FindWeights(request));
   PF_ASSIGN_OR_RETURN(pass.weights, ReadFile(weights));
 
-  const auto keep_going = [&](int64_t done, int64_t total) { return !book_.draining() && on_progress(done, total); };
+  const bool on_device = runner_.device() != DeviceKind::kCpu;
+  const auto keep_going = [&](int64_t done, int64_t total) {
+    if (on_device) device_.activity().Move();
+    return !book_.draining() && on_progress(done, total);
+  };
   absl::StatusOr<train::RowsEvaluation> result = train::RowsEvaluation();
   const auto evaluate = [&] { result = runner_.EvaluateWeights(pass, keep_going); };
-  if (runner_.device() == DeviceKind::kCpu) {
+  if (!on_device) {
     evaluate();
   } else if (!device_.RunNowIfIdle(evaluate)) {
     return absl::UnavailableError(absl::StrCat("the evaluation runs on ", AbslView(kDeviceNames.Name(runner_.device())),

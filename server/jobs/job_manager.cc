@@ -92,6 +92,7 @@ class JobManagerImpl final : public JobManager {
                                          const std::function<bool(int64_t done, int64_t total)>& on_progress) override {
     return evaluator_.Evaluate(request, on_progress);
   }
+  DeviceActivity device_activity() const override { return device_.activity().Read(); }
   JobCounts CountByState() const override { return book_.CountByState(); }
   JobId Drain() override { return book_.Drain(); }
   bool draining() const override { return book_.draining(); }

@@ -21,6 +21,7 @@
 #include "graphcache/census.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
+#include "jobs/device_activity.h"
 #include "jobs/evaluation.h"
 #include "jobs/job.h"
 #include "jobs/job_store.h"
@@ -158,7 +159,9 @@ class JobManager {
   virtual absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec,
                                                                   graphcache::TorchRelease release) = 0;
 
-  // Jobs by JobState.
+  // What the device thread does just now. Waits for no store and no step.
+  virtual DeviceActivity device_activity() const { return {}; }
+  // Jobs by JobState. Waits for no store.
   virtual JobCounts CountByState() const = 0;
   // Stops taking jobs; the running one checkpoints at its next step boundary and is queued for the next start. Returns
   // at once with that job's id (empty: none). Idempotent.

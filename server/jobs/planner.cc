@@ -14,6 +14,11 @@ absl::StatusOr<graphcache::CachePlan> Planner::Plan(const JobSpec& spec, bool me
   return absl::IsCancelled(plan.status()) ? DrainingError() : std::move(plan);
 }
 
+bool Planner::KeepGoing(bool on_device) {
+  if (on_device) device_.activity().Move();
+  return !book_.draining();
+}
+
 absl::StatusOr<data::OpenedDataset> Planner::Open(const JobSpec& spec) {
   PF_RETURN_IF_ERROR(admission_.Check(spec));
   absl::StatusOr<data::OpenedDataset> dataset = catalog_.Open(spec.train.dataset);
@@ -25,8 +30,9 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, grap
   train::CensusRequest request{.options = spec.train, .dataset = {}, .release = release};
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
   std::optional<absl::StatusOr<graphcache::Census>> census;
-  const auto take = [&] { census = runner_.TakeCensus(request, [this] { return !book_.draining(); }); };
-  if (runner_.device() == DeviceKind::kMps) {
+  const bool on_device = runner_.device() == DeviceKind::kMps;
+  const auto take = [&] { census = runner_.TakeCensus(request, [this, on_device] { return KeepGoing(on_device); }); };
+  if (on_device) {
     // There it runs on the device itself, which has one thread.
     if (!device_.RunNowIfIdle(take)) {
       return absl::UnavailableError(
@@ -41,13 +47,14 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, grap
 absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool measure) {
   train::PlanRequest request{.options = spec.train, .dataset = {}, .measure = measure};
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
-  const auto keep_going = [this] { return !book_.draining(); };
   if (measure) {
     std::optional<absl::StatusOr<graphcache::CachePlan>> plan;
+    const auto keep_going = [this] { return KeepGoing(/*on_device=*/true); };
     if (device_.RunNowIfIdle([&] { plan = runner_.PlanCache(request, keep_going); })) return *std::move(plan);
   }
   request.measure = false;
-  PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan, runner_.PlanCache(request, keep_going));
+  PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan,
+                      runner_.PlanCache(request, [this] { return KeepGoing(/*on_device=*/false); }));
   plan.no_costs_reason = measure ? "the device is not idle: a job runs, or none is taken yet" : "it was not asked for";
   return plan;
 }

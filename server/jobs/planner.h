@@ -29,6 +29,8 @@ class Planner {
  private:
   // Of a spec that could become a job.
   absl::StatusOr<data::OpenedDataset> Open(const JobSpec& spec);
+  // False once the book drains. `on_device`: asked by the device thread, which gets on then.
+  bool KeepGoing(bool on_device);
   // Cancelled once the book drains.
   absl::StatusOr<graphcache::CachePlan> TryPlan(const JobSpec& spec, bool measure);
 

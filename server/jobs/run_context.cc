@@ -24,6 +24,12 @@ telemetry::Severity ToSeverity(train::LogLevel level) {
   return telemetry::Severity::kError;
 }
 
+DevicePhase PhaseOf(const train::Progress& progress) {
+  if (progress.warm_up_total > 0) return DevicePhase::kWarmingUp;
+  const bool epoch_done = progress.steps_per_epoch > 0 && progress.step_in_epoch >= progress.steps_per_epoch;
+  return epoch_done ? DevicePhase::kEvaluating : DevicePhase::kTraining;
+}
+
 }  // namespace
 
 JobRunContext::JobRunContext(const train::TrainOptions& options, bool resumed, const std::atomic<bool>& draining,
@@ -38,7 +44,16 @@ JobRunContext::JobRunContext(const train::TrainOptions& options, bool resumed, c
       cache_counters_(resumed),
       last_store_(hooks_.now()) {}
 
+void JobRunContext::Move() const {
+  if (hooks_.activity != nullptr) hooks_.activity->Move();
+}
+
+void JobRunContext::Enter(DevicePhase phase) {
+  if (hooks_.activity != nullptr) hooks_.activity->Enter(phase, step_);
+}
+
 train::StopRequest JobRunContext::stop_requested() const {
+  Move();
   if (live_.cancel_requested()) return train::StopRequest::kCancel;
   // A pause is to the run what a drain is: a stop that it goes on after.
   if (live_.pause_requested()) return train::StopRequest::kDrain;
@@ -46,6 +61,8 @@ train::StopRequest JobRunContext::stop_requested() const {
 }
 
 void JobRunContext::OnProgress(const train::Progress& progress) {
+  step_ = progress.step;
+  Enter(PhaseOf(progress));
   live_.SetProgress(progress);
   const RunCounters::Increment increment = counters_.Advance(progress);
   metrics_.job.AddSteps(increment.counts);
@@ -61,6 +78,7 @@ void JobRunContext::OnProgress(const train::Progress& progress) {
 }
 
 void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::Entries entries) {
+  Move();
   live_.SetCache(snapshot, std::move(entries));
   const auto increments = cache_counters_.Advance(snapshot);
   for (size_t mode = 0; mode < increments.size(); ++mode) metrics_.graph_cache.Add(mode, increments[mode]);
@@ -106,6 +124,11 @@ void JobRunContext::OnEpoch(const train::EpochMetrics& metrics) {
 }
 
 absl::Status JobRunContext::StoreEpochs() {
+  Enter(DevicePhase::kCheckpoint);
+  return StoreProgress();
+}
+
+absl::Status JobRunContext::StoreProgress() {
   last_store_ = hooks_.now();
   // The database shares its disk with the checkpoint: whatever keeps it from writing may pass.
   const absl::Status stored = hooks_.store_progress();
@@ -118,11 +141,13 @@ void JobRunContext::OnCheckpoint(int64_t step, absl::Duration duration) {
     log_.Write(telemetry::Severity::kInfo, absl::StrCat("the checkpoint of step ", step, " is written"));
   }
   live_.SetTrouble(absl::OkStatus());
-  StoreEpochs().IgnoreError();  // logged; a later one brings it up to date
+  Enter(DevicePhase::kTraining);
+  StoreProgress().IgnoreError();  // logged; a later one brings it up to date
   hooks_.notify();
 }
 
 void JobRunContext::OnCheckpointFailed(const absl::Status& error) {
+  Enter(DevicePhase::kTraining);
   metrics_.job.CountFailedCheckpoint();
   live_.SetTrouble(error);
   Log(train::LogLevel::kWarning,
@@ -135,7 +160,7 @@ void JobRunContext::Log(train::LogLevel level, std::string_view line) {
 }
 
 void JobRunContext::StoreNowAndThen() {
-  if (hooks_.now() - last_store_ >= kStoreInterval) StoreEpochs().IgnoreError();
+  if (hooks_.now() - last_store_ >= kStoreInterval) StoreProgress().IgnoreError();
 }
 
 }  // namespace permafrost::jobs

@@ -16,6 +16,7 @@
 #include "graphcache/snapshot.h"
 #include "jobs/cache_counters.h"
 #include "jobs/command_log.h"
+#include "jobs/device_activity.h"
 #include "jobs/job.h"
 #include "jobs/run_counters.h"
 #include "telemetry/graph_cache_metrics.h"
@@ -102,6 +103,8 @@ struct RunHooks {
   std::function<void(int64_t)> mark_step;  // cheap; each step
   // Since a moment before the run, by a clock that nobody sets.
   std::function<absl::Duration()> now;
+  // Told of every sign of progress, if given.
+  DeviceActivityBoard* activity = nullptr;
 };
 
 struct RunMetrics {
@@ -128,8 +131,11 @@ class JobRunContext : public train::RunContext {
   void Log(train::LogLevel level, std::string_view line) override;
 
  private:
+  absl::Status StoreProgress();
   // If the last time was a second ago.
   void StoreNowAndThen();
+  void Move() const;
+  void Enter(DevicePhase phase);
 
   const train::TrainOptions& options_;
   const std::atomic<bool>& draining_;
@@ -139,6 +145,7 @@ class JobRunContext : public train::RunContext {
   const RunHooks hooks_;
   RunCounters counters_;
   CacheCounters cache_counters_;
+  int64_t step_ = 0;  // of the newest progress
   absl::Duration last_store_;
   // No commands are stamped before: the store failed just now.
   absl::Duration next_stamp_ = -absl::InfiniteDuration();

@@ -502,8 +502,11 @@ class FakeCatalog : public data::Catalog {
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
     return hub_.Subscribe(id.value(), std::move(listener));
   }
-  uint64_t mapped_bytes() const override { return 0; }
-  ImportCounts import_counts() const override { return {}; }
+  Usage usage() const override {
+    Usage usage;
+    for (const data::Dataset& dataset : List()) ++usage.datasets[static_cast<size_t>(dataset.state)];
+    return usage;
+  }
   void StopImports() override {}
 
  private:

@@ -205,7 +205,7 @@ TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
 
 TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
   const std::vector<std::string> methods = RequestMethods();
-  EXPECT_EQ(methods.size(), 42u);
+  EXPECT_EQ(methods.size(), 43u);
   for (const char* method :
        {"JobService/CreateJob", "JobService/ExportJob", "GraphCacheService/GetGraphCache",
         "GraphCacheService/WatchGraphCache", "PlanService/PlanGraphCache", "CensusService/CensusGraphCache",

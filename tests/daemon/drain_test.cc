@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <string>
+
 namespace permafrost {
 namespace {
 
@@ -44,6 +46,52 @@ TEST(SignalWaiterDeathTest, EndsWithoutASignal) {
     _exit(0);
   };
   EXPECT_EXIT(wait_for_nothing(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(DrainSignal, ReloadsUntilItDrains) {
+  DrainSignal drain;
+  int reloads = 0;
+  drain.RequestReload();
+  const std::string reason = drain.Wait([&] {
+    if (++reloads == 3) return drain.Request("enough");
+    drain.RequestReload();
+  });
+  EXPECT_EQ(reason, "enough");
+  EXPECT_EQ(reloads, 3);
+}
+
+TEST(DrainSignal, TimeIsLeftFromTheRequestOn) {
+  DrainSignal unlimited;
+  EXPECT_EQ(unlimited.TimeLeft(), absl::InfiniteDuration());
+  unlimited.Request("now");
+  EXPECT_EQ(unlimited.TimeLeft(), absl::InfiniteDuration());
+  DrainSignal limited(absl::Hours(1));
+  EXPECT_EQ(limited.TimeLeft(), absl::InfiniteDuration());
+  limited.Request("now");
+  EXPECT_LE(limited.TimeLeft(), absl::Hours(1));
+  EXPECT_GT(limited.TimeLeft(), absl::Minutes(10));
+}
+
+TEST(DrainSignalDeathTest, AProcessThatHangsEndsAtItsTimeout) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang = [] {
+    DrainSignal drain(absl::Milliseconds(50), 7);
+    drain.Request("test");
+    while (true) pause();
+  };
+  EXPECT_EXIT(hang(), ::testing::ExitedWithCode(7), "did not end within --exit-timeout");
+}
+
+TEST(SignalWaiterDeathTest, HangupReloads) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang_up = [] {
+    BlockSignals();
+    DrainSignal drain;
+    const SignalWaiter waiter(drain);
+    kill(getpid(), SIGHUP);
+    drain.Wait([] { _exit(5); });
+  };
+  EXPECT_EXIT(hang_up(), ::testing::ExitedWithCode(5), "");
 }
 
 }  // namespace

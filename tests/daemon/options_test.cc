@@ -54,7 +54,7 @@ TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
   EXPECT_EQ(got.import_roots, want.import_roots);
   EXPECT_EQ(got.quarantine_unknown_jobs, want.quarantine_unknown_jobs);
   EXPECT_EQ(got.insecure, want.insecure);
-  EXPECT_EQ(got.drain_timeout, want.drain_timeout);
+  EXPECT_EQ(got.exit_timeout, want.exit_timeout);
   EXPECT_EQ(got.graph_cache, want.graph_cache);
   EXPECT_EQ(got.mps_driver_threshold, want.mps_driver_threshold);
   EXPECT_EQ(got.feature_reader, want.feature_reader);
@@ -117,7 +117,7 @@ TEST(ParseOptions, ReadsEveryFlag) {
                               "/b:c",
                               "--quarantine-unknown-jobs",
                               "--insecure",
-                              "--drain-timeout",
+                              "--exit-timeout",
                               "1.5",
                               "--cache-policy",
                               "clear-per-step",
@@ -140,7 +140,7 @@ TEST(ParseOptions, ReadsEveryFlag) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b:c"));
   EXPECT_TRUE(got.quarantine_unknown_jobs);
   EXPECT_TRUE(got.insecure);
-  EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
+  EXPECT_EQ(got.exit_timeout, absl::Seconds(1.5));
   EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
                                                         .freeze_at = 12,
                                                         .on_miss = graphcache::OnMiss::kReject,
@@ -158,7 +158,7 @@ TEST(ParseOptions, ReadsEveryVariable) {
                                   {"PERMAFROST_THREADS", "3"},
                                   {"PERMAFROST_IMPORT_ROOT", "/a::/b:"},
                                   {"PERMAFROST_INSECURE", "1"},
-                                  {"PERMAFROST_DRAIN_TIMEOUT", "0"},
+                                  {"PERMAFROST_EXIT_TIMEOUT", "0"},
                                   {"PERMAFROST_CACHE_POLICY", "clear_per_step"},
                                   {"PERMAFROST_FREEZE_AT", "12"},
                                   {"PERMAFROST_ON_MISS", "reject"},
@@ -173,7 +173,7 @@ TEST(ParseOptions, ReadsEveryVariable) {
   EXPECT_EQ(got.threads, 3);
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
-  EXPECT_EQ(got.drain_timeout, absl::ZeroDuration());
+  EXPECT_EQ(got.exit_timeout, absl::ZeroDuration());
   EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
                                                         .freeze_at = 12,
                                                         .on_miss = graphcache::OnMiss::kReject,
@@ -194,7 +194,7 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
                                        "threads = 3\n"
                                        "import-root = [\"/a\", \"/b\"]\n"
                                        "insecure = true\n"
-                                       "drain-timeout = 1.5\n"
+                                       "exit-timeout = 1.5\n"
                                        "cache-policy = \"clear_per_step\"\n"
                                        "freeze-at = 12\n"
                                        "on-miss = \"reject\"\n"
@@ -210,7 +210,7 @@ TEST(ParseOptions, ReadsEveryKeyOfTheFile) {
   EXPECT_EQ(got.threads, 3);
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b"));
   EXPECT_TRUE(got.insecure);
-  EXPECT_EQ(got.drain_timeout, absl::Seconds(1.5));
+  EXPECT_EQ(got.exit_timeout, absl::Seconds(1.5));
   EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
                                                         .freeze_at = 12,
                                                         .on_miss = graphcache::OnMiss::kReject,
@@ -267,8 +267,8 @@ TEST(ParseOptions, RefusesInOneLine) {
       {"variable is named", {}, {{"PERMAFROST_THREADS", "abc"}}, {"PERMAFROST_THREADS \"abc\""}},
       {"unknown device", {"--device", "tpu"}, {}, {"--device \"tpu\"", "auto, cpu, mps, cuda"}},
       {"empty state dir", {"--state-dir", ""}, {}, {"--state-dir \"\"", "a directory"}},
-      {"timeout not a number", {"--drain-timeout", "nan"}, {}, {"--drain-timeout \"nan\"", "seconds"}},
-      {"timeout endless", {"--drain-timeout", "inf"}, {}, {"\"inf\""}},
+      {"timeout not a number", {"--exit-timeout", "nan"}, {}, {"--exit-timeout \"nan\"", "seconds"}},
+      {"timeout endless", {"--exit-timeout", "inf"}, {}, {"\"inf\""}},
       {"unknown policy",
        {"--cache-policy", "sometimes"},
        {},
@@ -353,7 +353,7 @@ TEST(ParseOptions, HelpNamesEveryFlagItsVariableAndDefault) {
   EXPECT_EQ(parsed.exit_code, 0);
   for (const char* part : {"--listen", "PERMAFROST_LISTEN; default 127.0.0.1:7433", "--metrics", "127.0.0.1:9464",
                            "--state-dir", "./permafrost-state", "--device", "--threads", "--import-root", "--insecure",
-                           "--config", "PERMAFROST_CONFIG", "--drain-timeout SECONDS", "--cache-policy NAME",
+                           "--config", "PERMAFROST_CONFIG", "--exit-timeout SECONDS", "--cache-policy NAME",
                            "PERMAFROST_FREEZE_AT; default 0", "--on-miss NAME", "--shapes NAME", "Exit codes", "143"}) {
     EXPECT_THAT(parsed.text, HasSubstr(part));
   }
@@ -380,7 +380,7 @@ TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
   EXPECT_EQ(got.import_roots, want.import_roots);
   EXPECT_EQ(got.quarantine_unknown_jobs, want.quarantine_unknown_jobs);
   EXPECT_EQ(got.insecure, want.insecure);
-  EXPECT_EQ(got.drain_timeout, want.drain_timeout);
+  EXPECT_EQ(got.exit_timeout, want.exit_timeout);
   EXPECT_EQ(got.graph_cache, want.graph_cache);
 }
 

@@ -46,7 +46,7 @@ TEST(StopWork, NamesTheJobThatGoesOn) {
   static auto& jobs = *new SlowJobs();
   const absl::Status stopped = StopWork(kShort, catalog, jobs, JobId("stuck"));
   EXPECT_EQ(stopped.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(stopped.message()), AllOf(HasSubstr("job stuck"), HasSubstr("--drain-timeout 50ms")));
+  EXPECT_THAT(std::string(stopped.message()), AllOf(HasSubstr("job stuck"), HasSubstr("within 50ms (--exit-timeout)")));
   jobs.End();
 }
 

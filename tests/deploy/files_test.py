@@ -56,8 +56,8 @@ def daemon_arguments():
     }
 
 
-def drain_seconds(arguments):
-    return int(arguments[arguments.index("--drain-timeout") + 1])
+def exit_seconds(arguments):
+    return int(arguments[arguments.index("--exit-timeout") + 1])
 
 
 def section(text, heading):
@@ -98,7 +98,7 @@ class Services(unittest.TestCase):
             KUBERNETES: re.search(r"terminationGracePeriodSeconds: (\d+)", KUBERNETES.read_text()).group(1),
         }
         for path, seconds in stops.items():
-            self.assertGreater(int(seconds), drain_seconds(arguments[path]) + 20, path)
+            self.assertGreater(int(seconds), exit_seconds(arguments[path]) + 4, path)
 
     def test_the_limit_of_memory_is_that_of_the_alert(self):
         gibibytes = re.search(r"0\.9\s+\*\s+(\d+)\s+\*\s+2\^30", ALERTS.read_text()).group(1)
@@ -153,7 +153,7 @@ class Services(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             state = pathlib.Path(folder) / "state"
             # What the image's and the pod's probes run, with no other variable, as in a container.
-            probe = [BIN / "permafrost", "--timeout", "20", "server", "info"]
+            probe = [BIN / "permafrost", "--timeout", "20", "server", "health"]
             environment = {"PERMAFROST_SERVER": f"unix:{state}/permafrost.sock"}
             self.assertEqual(subprocess.run(probe, env=environment, capture_output=True).returncode, 3)
             daemon = subprocess.Popen([BIN / "permafrostd", "--state-dir", state, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",

@@ -109,8 +109,7 @@ class FakeCatalog : public data::Catalog {
   // Resolve refuses what does not begin so.
   void SetRoot(std::string root) { root_ = std::move(root); }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId&, ChangeHub::Listener) override { return nullptr; }
-  uint64_t mapped_bytes() const override { return 0; }
-  ImportCounts import_counts() const override { return {}; }
+  Usage usage() const override { return {}; }
   void StopImports() override {}
 
   const std::shared_ptr<const data::GraphSet>& graphs() const { return graphs_; }

@@ -24,6 +24,7 @@
 #include "data/catalog/catalog_files.h"
 #include "data/catalog/import_queue.h"
 #include "data/catalog/import_roots.h"
+#include "data/catalog/published_usage.h"
 #include "data/catalog/room_watch.h"
 #include "data/catalog/weak_dataset.h"
 
@@ -55,11 +56,7 @@ class CatalogImpl final : public Catalog {
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
     return hub_.Subscribe(id.value(), std::move(listener));
   }
-  uint64_t mapped_bytes() const override;
-  ImportCounts import_counts() const override {
-    absl::MutexLock lock(&mu_);
-    return counts_;
-  }
+  Usage usage() const override { return usage_.Read(); }
   void StopImports() override;
 
  private:
@@ -85,6 +82,8 @@ class CatalogImpl final : public Catalog {
   bool WaitsToRetry(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return entry.dataset.state == DatasetState::kImporting && entry.tries > 0 && !IsRunning(entry.dataset.id);
   }
+  // After each change of what usage() tells.
+  void PublishUsage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RunImports();
   void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
@@ -107,6 +106,7 @@ class CatalogImpl final : public Catalog {
   std::stop_source stop_running_ ABSL_GUARDED_BY(mu_);
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   ImportCounts counts_ ABSL_GUARDED_BY(mu_);
+  mutable PublishedUsage usage_;
   const Stopwatch clock_;
   Event changed_;  // set by whatever gives the worker something to do, or ends it
   ChangeHub hub_;  // ends before what its listeners read
@@ -160,6 +160,7 @@ absl::Status CatalogImpl::Load() {
   }
   std::sort(wanted.begin(), wanted.end());
   for (const auto& [time, id] : wanted) queue_.Add(id);
+  PublishUsage();
   worker_ = std::thread([this] { RunImports(); });
   return absl::OkStatus();
 }
@@ -192,6 +193,7 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
     Add(dataset);
     queue_.Remove(id);  // the one before, which waited
     queue_.Add(id);
+    PublishUsage();
   }
   changed_.Set();
   hub_.Notify(id.value());
@@ -248,6 +250,7 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::
       }
     }
     entries_.erase(it);
+    PublishUsage();
   }
   hub_.Notify(id.value());
   return removed.empty() ? absl::OkStatus() : RemoveAll(removed);
@@ -265,17 +268,24 @@ absl::StatusOr<OpenedDataset> CatalogImpl::Open(const DatasetId& id) const {
   if (auto store = entry.store.Lock()) return *std::move(store);
   PF_ASSIGN_OR_RETURN(OpenedDataset store, OpenDataset(files_.DatasetPath(id)));
   entry.store = WeakDataset(store);
+  PublishUsage();
   return store;
 }
 
-uint64_t CatalogImpl::mapped_bytes() const {
-  absl::MutexLock lock(&mu_);
-  uint64_t bytes = 0;
+void CatalogImpl::PublishUsage() const {
+  Usage usage;
+  usage.imports = counts_;
+  std::vector<WeakDataset> stores;
   for (const auto& [id, entry] : entries_) {
-    const auto store = entry.store.Lock();
-    if (store) bytes += std::visit([](const auto& s) { return s->mapped_bytes(); }, *store);
+    ++usage.datasets[static_cast<size_t>(entry.dataset.state)];
+    stores.push_back(entry.store);
+    if (!entry.dataset.summary) continue;
+    const bool is_graph = std::holds_alternative<GraphSummary>(*entry.dataset.summary);
+    Usage::Stores& kind = is_graph ? usage.graphs : usage.graph_sets;
+    ++kind.count;
+    kind.bytes += StoreBytes(*entry.dataset.summary);
   }
-  return bytes;
+  usage_.Publish(usage, std::move(stores));
 }
 
 void CatalogImpl::StopImports() {
@@ -308,6 +318,7 @@ void CatalogImpl::RunNext(const DatasetId& id) {
   Entry& entry = entries_.at(id);
   if (entry.dataset.state == DatasetState::kFailed) {
     AddReady(id, files_.ReadDataset(id), entry.tries);
+    PublishUsage();
     hub_.Notify(id.value());
     return;
   }
@@ -425,6 +436,7 @@ void CatalogImpl::EndImport(const DatasetId& id, ImportRecord record, const absl
     // If this fails too, the next start tries the import again, which is right when it is the disk that is full.
     files_.WriteImport(id, record).IgnoreError();
   }
+  PublishUsage();
   hub_.Notify(id.value());
 }
 

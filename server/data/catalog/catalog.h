@@ -6,6 +6,7 @@
 // open files) has not failed: it is tried again after 1, 2, 4 ... 300 s, while other imports go on.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -102,14 +103,24 @@ class Catalog {
   virtual absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const = 0;
   // Told on every change of the dataset, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
-  // Bytes mapped by open stores.
-  virtual uint64_t mapped_bytes() const = 0;
   // Imports by outcome since start, for telemetry.
   struct ImportCounts {
     int64_t succeeded = 0, failed = 0, cancelled = 0;
     int64_t retried = 0;  // tries that the machine ended
   };
-  virtual ImportCounts import_counts() const = 0;
+  // What all of it comes to.
+  struct Usage {
+    std::array<int64_t, kDatasetStateNames.rows.size()> datasets{};  // by DatasetState
+    struct Stores {
+      int64_t count = 0;
+      uint64_t bytes = 0;
+    };
+    Stores graph_sets, graphs;  // those that are ready
+    uint64_t mapped_bytes = 0;
+    ImportCounts imports;
+  };
+  // As of the last change; waits for no disk, unlike all that is above.
+  virtual Usage usage() const = 0;
   // Stops the running import so that it begins anew at the next start. Idempotent.
   virtual void StopImports() = 0;
 };

@@ -168,14 +168,14 @@ TEST_F(CatalogLeavingsTest, DeletingWaitsForNoImport) {
     ASSERT_TRUE(catalog->Delete(Id("small"), Unused).ok());
     EXPECT_EQ(catalog->Get(Id("small")).status().code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(catalog->Delete(Id("small"), Unused).code(), absl::StatusCode::kNotFound);
-    EXPECT_EQ(catalog->import_counts().cancelled, 1);
+    EXPECT_EQ(catalog->usage().imports.cancelled, 1);
     const auto again = catalog->Import(Id("small"), Options());
     ASSERT_TRUE(again.ok()) << again.status();
     stuck.let_go.Notify();
     const auto ready = AwaitEnd(*catalog, Id("small"));
     ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
     EXPECT_EQ(ready->create_time, again->create_time);
-    EXPECT_EQ(catalog->import_counts().succeeded, 1);
+    EXPECT_EQ(catalog->usage().imports.succeeded, 1);
   }
   EXPECT_THAT(OnDisk(), ElementsAre("small"));
 }

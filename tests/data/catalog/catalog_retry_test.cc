@@ -74,9 +74,9 @@ TEST_F(CatalogRetryTest, ADiskThatIsFullForAWhileFailsNoImport) {
   EXPECT_EQ(ready->last_error, "") << "it has got over it";
   EXPECT_EQ(ready->retry_time, absl::InfinitePast());
   EXPECT_EQ(tries_, 4);
-  EXPECT_EQ(catalog->import_counts().retried, 3);
-  EXPECT_EQ(catalog->import_counts().failed, 0);
-  EXPECT_EQ(catalog->import_counts().succeeded, 1);
+  EXPECT_EQ(catalog->usage().imports.retried, 3);
+  EXPECT_EQ(catalog->usage().imports.failed, 0);
+  EXPECT_EQ(catalog->usage().imports.succeeded, 1);
   EXPECT_THAT(OnDisk(), ElementsAre("small"));
 }
 
@@ -119,7 +119,7 @@ TEST_F(CatalogRetryTest, WhatWaitsMayBeDeleted) {
   ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
   ASSERT_TRUE(AwaitTrouble(*catalog, Id("small")).ok());
   ASSERT_TRUE(catalog->Delete(Id("small"), Unused).ok());
-  EXPECT_EQ(catalog->import_counts().cancelled, 1);
+  EXPECT_EQ(catalog->usage().imports.cancelled, 1);
   EXPECT_THAT(OnDisk(), IsEmpty());
 }
 

@@ -45,7 +45,7 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
     ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
     EXPECT_EQ(std::get<GraphSetSummary>(*ready->summary).all.nodes, 5);
     EXPECT_EQ(ready->create_time, accepted.create_time);
-    EXPECT_EQ(catalog->import_counts().succeeded, 1);
+    EXPECT_EQ(catalog->usage().imports.succeeded, 1);
   }
   EXPECT_THAT(OnDisk(), ElementsAre("small")) << "no record, no leavings";
   const auto catalog = Open();
@@ -65,13 +65,13 @@ TEST_F(CatalogTest, StoresAreSharedAndCountedWhileUsed) {
   const auto catalog = Open();
   ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
   ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
-  EXPECT_EQ(catalog->mapped_bytes(), 0u);
+  EXPECT_EQ(catalog->usage().mapped_bytes, 0u);
   auto first = catalog->Open(Id("small")), second = catalog->Open(Id("small"));
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(*first, *second);
-  EXPECT_EQ(catalog->mapped_bytes(), StoreBytes(SummaryOf(*first)));
+  EXPECT_EQ(catalog->usage().mapped_bytes, StoreBytes(SummaryOf(*first)));
   first = second = absl::UnknownError("");
-  EXPECT_EQ(catalog->mapped_bytes(), 0u);
+  EXPECT_EQ(catalog->usage().mapped_bytes, 0u);
   EXPECT_EQ(GetReason(catalog->Open(Id("other")).status()).reason, "DATASET_NOT_FOUND");
 }
 
@@ -106,9 +106,9 @@ TEST_F(CatalogTest, OneLargeGraphIsADatasetToo) {
     ASSERT_TRUE(first.ok() && second.ok()) << first.status();
     EXPECT_EQ(*first, *second) << "shared";
     EXPECT_EQ(std::get<std::shared_ptr<const Graph>>(*first)->view().nodes, 10u);
-    EXPECT_EQ(catalog->mapped_bytes(), graph.summary.store_bytes);
+    EXPECT_EQ(catalog->usage().mapped_bytes, graph.summary.store_bytes);
   }
-  EXPECT_EQ(catalog->mapped_bytes(), 0u);
+  EXPECT_EQ(catalog->usage().mapped_bytes, 0u);
   WriteText(directory() / "spare" / "graph.pfg", "short");
   EXPECT_EQ(catalog->Open(Id("spare")).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(Open()->Get(Id("spare"))->error, HasSubstr("graph.pfg: file length: is 5"));
@@ -233,7 +233,7 @@ TEST_F(CatalogTest, AFailedImportKeepsItsErrorAndMayBeReplaced) {
     const auto failed = AwaitEnd(*catalog, Id("small"));
     ASSERT_EQ(failed->state, DatasetState::kFailed);
     EXPECT_EQ(failed->error, "raw/edge.csv:2: target: 9 is outside 0..2 (graph 0 has 3 nodes)");
-    EXPECT_EQ(catalog->import_counts().failed, 1);
+    EXPECT_EQ(catalog->usage().imports.failed, 1);
     EXPECT_EQ(GetReason(catalog->Open(Id("small")).status()).reason, "DATASET_NOT_READY");
     create_time = failed->create_time;
   }
@@ -277,7 +277,7 @@ TEST_F(CatalogTest, DeletesInEveryState) {
   AwaitProgress(*catalog, Id("running"));
   ASSERT_TRUE(catalog->Delete(Id("waiting"), Unused).ok());
   ASSERT_TRUE(catalog->Delete(Id("running"), Unused).ok());
-  EXPECT_EQ(catalog->import_counts().cancelled, 2);
+  EXPECT_EQ(catalog->usage().imports.cancelled, 2);
   EXPECT_THAT(catalog->List(), IsEmpty());
   EXPECT_EQ(AwaitEnd(*catalog, Id("running")).status().code(), absl::StatusCode::kNotFound);
   catalog.reset();  // when its thread has ended
@@ -295,7 +295,7 @@ TEST_F(CatalogTest, AnImportThatIsStoppedBeginsAnewAtTheNextStart) {
     AwaitProgress(*catalog, Id("large"));
     catalog->StopImports();
     EXPECT_EQ(catalog->Get(Id("large"))->state, DatasetState::kImporting);
-    EXPECT_EQ(catalog->import_counts().cancelled, 0) << "it is not given up";
+    EXPECT_EQ(catalog->usage().imports.cancelled, 0) << "it is not given up";
   }
   EXPECT_THAT(OnDisk(), ElementsAre("large.json", "small.json"));
   WriteFiles(root() / "large", SmallSet());  // so that it ends soon
@@ -345,7 +345,7 @@ TEST_F(CatalogTest, ManyThreads) {
         if (i % 2 == 0) AwaitEnd(*catalog, id).status().IgnoreError();
         catalog->Open(id).status().IgnoreError();
         catalog->List();
-        catalog->mapped_bytes();
+        catalog->usage().mapped_bytes;
         const absl::Status deleted = catalog->Delete(id, Unused);
         EXPECT_TRUE(deleted.ok() || absl::IsNotFound(deleted)) << deleted;
       }

@@ -1,0 +1,92 @@
+#include "backup/manifest.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "backup/backup.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+namespace permafrost::backup {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kBackupFormat = 1;
+
+absl::Status CheckBackedUpFile(const fs::path& path, const CopiedFile& wanted) {
+  std::error_code error;
+  const uintmax_t bytes = fs::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory) {
+    return absl::DataLossError(absl::StrCat(path.string(), " is missing"));
+  }
+  if (error) return absl::UnavailableError(absl::StrCat(path.string(), ": ", error.message()));
+  if (bytes != wanted.bytes) {
+    return absl::DataLossError(absl::StrCat(path.string(), " has ", bytes, " bytes in place of ", wanted.bytes));
+  }
+  std::ifstream in(path, std::ios::binary);
+  StreamHash hash;
+  std::vector<char> piece(size_t{1} << 20);
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {
+    hash.Update(piece.data(), static_cast<size_t>(in.gcount()));
+  }
+  if (in.bad()) return absl::UnavailableError(absl::StrCat(path.string(), ": cannot be read"));
+  if (HashHex(hash.Digest()) == wanted.xxh3) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path.string(), ": checksum does not match"));
+}
+
+}  // namespace
+
+absl::Status WriteManifest(const fs::path& directory, const Manifest& manifest) {
+  json files = json::object();
+  for (const auto& [path, file] : manifest.files) files[path] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
+  const json backup = {{"format", kBackupFormat},
+                       {"version", manifest.version},
+                       {"create_time", absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone())},
+                       {"files", files}};
+  const json wrapped = {{"backup", backup}, {"xxh3", HashHex(Hash64(backup.dump()))}};
+  return WriteFileSynced(directory / kManifestFile, wrapped.dump(1) + "\n");
+}
+
+absl::StatusOr<std::optional<Manifest>> ReadManifest(const fs::path& directory) {
+  const fs::path path = directory / kManifestFile;
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  PF_RETURN_IF_ERROR(text.status());
+  const auto damaged = [&path] {
+    return absl::DataLossError(absl::StrCat(path.string(), ": is not what the backup's was; copy the backup again"));
+  };
+  const json wrapped = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!wrapped.is_object() || !wrapped.contains("backup") || !wrapped.contains("xxh3") ||
+      wrapped["xxh3"] != HashHex(Hash64(wrapped["backup"].dump()))) {
+    return damaged();
+  }
+  const json& backup = wrapped["backup"];
+  try {
+    if (backup.at("format") != kBackupFormat) {
+      return absl::FailedPreconditionError(absl::StrCat(path.string(), ": format ", backup.at("format").dump(),
+                                                        " is not known; this build reads ", kBackupFormat));
+    }
+    Manifest manifest{.version = backup.at("version"), .files = {}};
+    for (const auto& file : backup.at("files").items()) {
+      manifest.files[file.key()] = {.bytes = file.value().at("bytes"), .xxh3 = file.value().at("xxh3")};
+    }
+    return std::optional<Manifest>(std::move(manifest));
+  } catch (const json::exception&) {
+    return damaged();
+  }
+}
+
+absl::Status CheckFiles(const fs::path& directory, const Manifest& manifest) {
+  for (const auto& [path, file] : manifest.files) PF_RETURN_IF_ERROR(CheckBackedUpFile(directory / path, file));
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::backup

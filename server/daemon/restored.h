@@ -1,0 +1,19 @@
+// What a daemon does first whose state directory is a copy of a backup.
+// Threads: one, before the first job runs.
+#pragma once
+
+#include <filesystem>
+
+#include "absl/status/status.h"
+#include "data/catalog/catalog.h"
+#include "jobs/job_manager.h"
+
+namespace permafrost {
+
+// Pauses the jobs that wait for the device and whose dataset is not there, since they would fail where an operator only
+// has to import it again; the log tells of each. Marks the state directory as taken up, so that this is done once.
+// Errors: of the store; those of Rename.
+absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::Catalog& catalog,
+                            jobs::JobManager& jobs);
+
+}  // namespace permafrost

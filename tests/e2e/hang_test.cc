@@ -1,0 +1,180 @@
+// What operators see, and what still answers, when the disk or the device thread hangs.
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "e2e/daemon.h"
+#include "temp_dir.h"
+
+namespace permafrost::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// grpc.health.v1.HealthCheckResponse.ServingStatus; -1: no answer.
+enum Health { kNoAnswer = -1, kServing = 1, kNotServing = 2 };
+
+// The health service's messages are one field each, and Debian has no generated code of them.
+Health HealthOf(const Daemon& daemon, const std::string& service) {
+  grpc::GenericStub stub(daemon.channel());
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+  std::string request;
+  if (!service.empty()) request = absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
+  grpc::CompletionQueue queue;
+  const grpc::Slice slice(request);
+  const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::ByteBuffer(&slice, 1), &queue);
+  call->StartCall();
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  call->Finish(&response, &status, &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  EXPECT_TRUE(queue.Next(&tag, &ok));
+  grpc::Slice answer;
+  if (!status.ok() || !response.DumpToSingleSlice(&answer).ok() || answer.size() != 2) return kNoAnswer;
+  return static_cast<Health>(answer.begin()[1]);
+}
+
+double StalledMetric(const Daemon& daemon) {
+  return Metric(HttpGet(daemon.metrics(), "/metrics"), "permafrost_device_thread_stalled");
+}
+
+bool AwaitStalled(const Daemon& daemon, bool stalled) {
+  return WaitUntil(absl::Minutes(2), [&] { return StalledMetric(daemon) == (stalled ? 1 : 0); });
+}
+
+std::string LogOf(const fs::path& state) {
+  std::ifstream in(state.string() + ".stderr");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void Submit(Daemon& daemon, const std::string& id, int64_t epochs) {
+  const Output out = daemon.Client({"job", "submit", "--id", id, "--dataset", "zinc", "--hidden", "16", "--layers", "2",
+                                    "--epochs", absl::StrCat(epochs)});
+  ASSERT_EQ(out.code, 0) << out.err;
+}
+
+TEST(Hang, ADiskThatHangsHoldsUpNeitherHealthNorMetrics) {
+  const TempDir dir;
+  const fs::path gate = dir.path() / "gate", state = dir.path() / "state";
+  setenv("LD_PRELOAD", PERMAFROST_HOLD_FSYNC, 1);
+  setenv("PERMAFROST_TEST_HOLD_FSYNC", gate.c_str(), 1);
+  Daemon daemon(state, ShippedSample(), {"--watchdog", "1"});
+  unsetenv("LD_PRELOAD");
+  unsetenv("PERMAFROST_TEST_HOLD_FSYNC");
+  ASSERT_TRUE(daemon.ready());
+  daemon.Import("zinc", ShippedSample());
+  Submit(daemon, "long", 100'000);
+  daemon.AwaitStep("long", 1);
+  EXPECT_EQ(HealthOf(daemon, ""), kServing);
+
+  std::ofstream(gate) << "held";
+  // Of everything that waits for the disk more than gRPC has threads.
+  std::vector<std::thread> calls;
+  std::atomic<int> answered = 0;
+  constexpr int kCalls = 64;
+  for (int i = 0; i < kCalls; ++i) {
+    calls.emplace_back([&, i] {
+      grpc::ClientContext context;
+      if (i % 4 == 0) {
+        v1::ImportDatasetRequest request;
+        request.set_dataset_id(absl::StrCat("other-", i));
+        request.mutable_options()->set_source_path(ShippedSample().string());
+        v1::Dataset response;
+        daemon.datasets().ImportDataset(&context, request, &response);
+      } else if (i % 4 == 1) {
+        v1::CancelJobRequest request;
+        request.set_name("jobs/long");
+        v1::Job response;
+        daemon.jobs().CancelJob(&context, request, &response);
+      } else {
+        v1::GetJobRequest request;
+        request.set_name("jobs/long");
+        v1::Job response;
+        daemon.jobs().GetJob(&context, request, &response);
+      }
+      ++answered;
+    });
+  }
+  EXPECT_TRUE(AwaitStalled(daemon, true)) << LogOf(state);
+  EXPECT_LT(answered, kCalls) << "nothing waits for the disk, so that the test shows nothing";
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(HealthOf(daemon, ""), kNotServing);
+    EXPECT_EQ(HealthOf(daemon, "permafrost.v1.JobService"), kNotServing);
+    EXPECT_EQ(HealthOf(daemon, "permafrost.v1.DatasetService"), kServing);
+    EXPECT_GE(Metric(HttpGet(daemon.metrics(), "/metrics"), "permafrost_device_thread_seconds_since_progress"), 1);
+  }
+  EXPECT_THAT(LogOf(state), HasSubstr("the device thread has made no progress for"));
+
+  fs::remove(gate);
+  EXPECT_TRUE(AwaitStalled(daemon, false));
+  for (std::thread& call : calls) call.join();
+  EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kServing; }));
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// The log of a job is the first file that the device thread opens for it: a pipe that nobody reads holds it there.
+TEST(Hang, ADeviceThreadThatHangsIsToldOfByJobAndPhase) {
+  const TempDir dir;
+  const fs::path state = dir.path() / "state";
+  Daemon daemon(state, ShippedSample(), {"--watchdog", "1"});
+  ASSERT_TRUE(daemon.ready());
+  daemon.Import("zinc", ShippedSample());
+  Submit(daemon, "first", 100'000);
+  daemon.AwaitStep("first", 1);
+  Submit(daemon, "second", 1);
+  const fs::path log = state / "jobs" / "second" / "log";
+  fs::remove(log);
+  ASSERT_EQ(mkfifo(log.c_str(), 0600), 0);
+  ASSERT_EQ(daemon.Client({"job", "cancel", "first"}).code, 0);
+
+  EXPECT_TRUE(AwaitStalled(daemon, true)) << LogOf(state);
+  EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kNotServing; }));
+  EXPECT_THAT(LogOf(state), HasSubstr("job second, opening the dataset, after step 0; health is NOT_SERVING"));
+  // What needs no device still works.
+  EXPECT_EQ(daemon.Client({"job", "list"}).code, 0);
+
+  {
+    std::ifstream reader(log);
+    EXPECT_TRUE(AwaitStalled(daemon, false));
+    EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kServing; }));
+    EXPECT_EQ(daemon.AwaitEnd("second").state(), v1::Job::STATE_SUCCEEDED);
+  }
+  EXPECT_THAT(LogOf(state), HasSubstr("the device thread gets on"));
+}
+
+// A drain that the hanging thread does not answer: the process still ends, and says why.
+TEST(Hang, AStopEndsWithinItsTimeoutAllTheSame) {
+  const TempDir dir;
+  const fs::path state = dir.path() / "state";
+  Daemon daemon(state, ShippedSample(), {"--exit-timeout", "2"});
+  ASSERT_TRUE(daemon.ready());
+  daemon.Import("zinc", ShippedSample());
+  Submit(daemon, "first", 100'000);
+  daemon.AwaitStep("first", 1);
+  Submit(daemon, "second", 1);
+  const fs::path log = state / "jobs" / "second" / "log";
+  fs::remove(log);
+  ASSERT_EQ(mkfifo(log.c_str(), 0600), 0);
+  ASSERT_EQ(daemon.Client({"job", "cancel", "first"}).code, 0);
+  ASSERT_TRUE(WaitUntil(absl::Minutes(1), [&] { return daemon.Get("second").state() == v1::Job::STATE_RUNNING; }));
+  EXPECT_EQ(daemon.Stop(), 1);
+  EXPECT_THAT(LogOf(state), HasSubstr("job second reached no step boundary within"));
+}
+
+}  // namespace
+}  // namespace permafrost::e2e
