@@ -9,7 +9,7 @@ from tests.torture.world import Server, contract, folder_of, job_spec, losses, s
 # Kubernetes kills after 30.
 LIMIT = 25
 # So that most stops come in the midst of a job.
-EPOCHS = 200
+EPOCHS = 60
 
 
 def stops(bin_dir, seed, count):
