@@ -176,7 +176,9 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
           {.directory = state_dir / "datasets", .import_roots = readable, .threads = runner->threads(), .warn = warn}));
   PF_ASSIGN_OR_RETURN(
       const std::unique_ptr<jobs::JobManager> jobs,
-      jobs::JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = options.quarantine_unknown_jobs},
+      jobs::JobManager::Open({.state_dir = state_dir,
+                              .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
+                              .preempt = !options.no_preemption},
                              *catalog, *runner, job_metrics, cache_metrics));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.

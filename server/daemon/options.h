@@ -37,6 +37,8 @@ struct Options {
   // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
   // renamed to .quarantine-*.
   bool quarantine_unknown_jobs = false;
+  // A job of higher priority waits for the end of the one on the device.
+  bool no_preemption = false;
   // How callers say who they are; of what ParseOptions returns never kAuto.
   access::Auth auth = access::Auth::kAuto;
   // Of gRPC and /metrics; without a certificate they speak plain text.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,7 @@
 #include "base/string_view.h"
 #include "jobs/admission.h"
 #include "jobs/cache_commands.h"
+#include "jobs/caretaker.h"
 #include "jobs/device_thread.h"
 #include "jobs/job_book.h"
 #include "jobs/job_evaluator.h"
@@ -41,19 +43,25 @@ std::string_view ArtifactFile(Artifact artifact) {
 // Gives each call to whom it belongs.
 class JobManagerImpl final : public JobManager {
  public:
-  JobManagerImpl(std::unique_ptr<JobStore> store, JobFiles files, absl::Duration first_retry, data::Catalog& catalog,
-                 train::Runner& runner, const RunMetrics& metrics)
-      : book_(std::move(store), std::move(files), metrics.job, first_retry),
+  JobManagerImpl(std::unique_ptr<JobStore> store, JobFiles files, const JobManagerOptions& options,
+                 data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics)
+      : book_(std::move(store), std::move(files), metrics.job,
+              {.first_retry = options.first_retry, .preempt = options.preempt}),
         admission_(book_, catalog, runner),
         commands_(book_),
         device_(book_, catalog, runner, metrics),
         planner_(book_, admission_, device_, catalog, runner),
-        evaluator_(book_, device_, catalog, runner) {}
+        evaluator_(book_, device_, catalog, runner),
+        caretaker_(options.attend_every, [this] { book_.Attend(); }) {}
   ~JobManagerImpl() override { book_.Drain(); }
 
   absl::Status Recover(bool quarantine_unknown) { return book_.Recover(quarantine_unknown); }
 
-  void Start() override { device_.Start(); }
+  void Start() override {
+    device_.Start();
+    const std::lock_guard<std::mutex> lock(start_mu_);
+    caretaker_.Start();
+  }
   absl::StatusOr<Job> Create(const CreateRequest& request) override { return admission_.Create(request); }
   absl::Status Delete(const JobId& id) override { return admission_.Delete(id); }
   absl::StatusOr<Job> Get(const JobId& id) const override { return book_.Get(id, 0); }
@@ -104,6 +112,8 @@ class JobManagerImpl final : public JobManager {
   DeviceThread device_;  // after what its thread uses
   Planner planner_;
   JobEvaluator evaluator_;
+  std::mutex start_mu_;  // held by Start for caretaker_
+  Caretaker caretaker_;  // last: it uses all of the above
 };
 
 absl::StatusOr<JobPage> JobManagerImpl::List(int64_t page_size, const std::string& page_token,
@@ -166,14 +176,14 @@ absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(JobManagerOptions options, data::Catalog& catalog,
+absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                              train::Runner& runner, telemetry::JobMetrics& metrics,
                                                              telemetry::GraphCacheMetrics& cache_metrics) {
-  const fs::path state_dir = std::move(options.state_dir), directory = state_dir / "jobs";
+  const fs::path state_dir = options.state_dir, directory = state_dir / "jobs";
   PF_RETURN_IF_ERROR(CreateDirectories(directory));
   PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(state_dir / "permafrost.db"));
-  auto manager = std::make_unique<JobManagerImpl>(std::move(store), JobFiles(directory), options.first_retry, catalog,
-                                                  runner, RunMetrics{metrics, cache_metrics});
+  auto manager = std::make_unique<JobManagerImpl>(std::move(store), JobFiles(directory), options, catalog, runner,
+                                                  RunMetrics{metrics, cache_metrics});
   PF_RETURN_IF_ERROR(manager->Recover(options.quarantine_unknown_jobs));
   return manager;
 }

@@ -53,6 +53,8 @@ struct JobUpdate {
   std::optional<Labels> labels;                                     // in place of all
   std::map<std::string, std::optional<std::string>> label_changes;  // after `labels`; nullopt: the label goes
   std::optional<int32_t> priority;
+  std::optional<absl::Duration> max_runtime;  // infinite: no limit
+  std::optional<absl::Time> deadline;         // InfiniteFuture: none
   std::string etag;  // not empty: the job must still have it
 };
 
@@ -80,16 +82,20 @@ struct JobManagerOptions {
   bool quarantine_unknown_jobs = false;
   // Wait before a job runs again that an error of the machine ended; it doubles each time, up to five minutes.
   absl::Duration first_retry = absl::Seconds(1);
+  // Whether a queued job takes the device from one of lower priority.
+  bool preempt = true;
+  // How often deadlines of waiting jobs, and waits that end, are looked at.
+  absl::Duration attend_every = absl::Seconds(1);
 };
 
 class JobManager {
  public:
-  // Interrupted jobs (running, cancelling) are queued again (cancelling ones become cancelled, pausing ones paused). A
+  // Interrupted jobs (on the device) are queued again (cancelling ones become cancelled, pausing ones paused). A
   // job is failed instead once the server died five times in a row while it was at the same step: it would take every
   // later server down too. Directories of no job on record are renamed to `.quarantine-*`. Does not start the device
   // thread. All references outlive the manager. Errors: FailedPrecondition where the database has no job beside
   // directories that hold work.
-  static absl::StatusOr<std::unique_ptr<JobManager>> Open(JobManagerOptions options, data::Catalog& catalog,
+  static absl::StatusOr<std::unique_ptr<JobManager>> Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,
                                                           telemetry::GraphCacheMetrics& cache_metrics);
   virtual ~JobManager() = default;  // drains

@@ -49,6 +49,8 @@ class JobMetrics {
   void CountResume();
   // permafrost_job_retries_total
   void CountRetry();
+  // permafrost_job_preemptions_total
+  void CountPreemption();
   // permafrost_checkpoint_failures_total
   void CountFailedCheckpoint();
   // permafrost_job_log_failures_total

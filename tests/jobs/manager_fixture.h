@@ -34,12 +34,16 @@ inline std::vector<std::string_view> StateNames() {
 // One process's worth: a manager and what it borrows.
 class Server {
  public:
-  explicit Server(std::filesystem::path state_dir, absl::Duration first_retry = absl::Milliseconds(1))
+  explicit Server(std::filesystem::path state_dir, absl::Duration first_retry = absl::Milliseconds(1),
+                  bool preempt = true)
       : state_dir_(std::move(state_dir)) {
     std::filesystem::create_directories(state_dir_);
     catalog_.Put("zinc");
-    auto opened = JobManager::Open({.state_dir = state_dir_, .first_retry = first_retry}, catalog_, runner_, metrics_,
-                                   cache_metrics_);
+    auto opened = JobManager::Open({.state_dir = state_dir_,
+                                    .first_retry = first_retry,
+                                    .preempt = preempt,
+                                    .attend_every = absl::Milliseconds(5)},
+                                   catalog_, runner_, metrics_, cache_metrics_);
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
       std::abort();
