@@ -205,6 +205,7 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next) {
   const std::string key = next.id.value();
   if (IsTerminal(to)) {
     metrics_.CountFinished(kJobStateNames.Name(to));
+    ended_.fetch_add(1, std::memory_order_acq_rel);
     active_.erase(next.id);
   } else {
     active.job = std::move(next);

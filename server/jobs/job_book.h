@@ -53,6 +53,8 @@ struct BookOptions {
   absl::Duration first_retry = absl::Seconds(1);
   // Whether a job takes the device from one of lower priority.
   bool preempt = true;
+  // Most bytes kept of a job's log; 0: all.
+  int64_t max_log_bytes = 0;
 };
 
 class JobBook {
@@ -73,6 +75,8 @@ class JobBook {
   // As JobStore::List, with live progress.
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
   JobCounts CountByState() const;
+  // Jobs that this process brought to an end; rises.
+  int64_t ended() const { return ended_.load(std::memory_order_acquire); }
   absl::Status CheckDatasetUnused(const DatasetId& id) const;
 
   // The job that is created just now uses its dataset already; nullopt: none is.
@@ -132,7 +136,7 @@ class JobBook {
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
   // The job's directory must be there.
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const {
-    return telemetry::JobLog::Open(files_.Log(id), metrics_);
+    return telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes);
   }
   // Of a job that is not running; a log that cannot be opened counts as a line that could not be written.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
@@ -187,6 +191,7 @@ class JobBook {
   bool overdue_told_ ABSL_GUARDED_BY(mu_) = false;
   // Written under mu_; read without it at each training step.
   std::atomic<bool> draining_{false};
+  std::atomic<int64_t> ended_{0};  // the same
   ChangeHub hub_;  // last: no listener runs once anything above is gone
 };
 

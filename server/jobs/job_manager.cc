@@ -17,6 +17,7 @@
 #include "jobs/job_filter.h"
 #include "jobs/page_token.h"
 #include "jobs/planner.h"
+#include "jobs/retention.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -46,13 +47,19 @@ class JobManagerImpl final : public JobManager {
   JobManagerImpl(std::unique_ptr<JobStore> store, JobFiles files, const JobManagerOptions& options,
                  data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics)
       : book_(std::move(store), std::move(files), metrics.job,
-              {.first_retry = options.first_retry, .preempt = options.preempt}),
+              {.first_retry = options.first_retry,
+               .preempt = options.preempt,
+               .max_log_bytes = options.max_log_bytes}),
         admission_(book_, catalog, runner),
         commands_(book_),
         device_(book_, catalog, runner, metrics),
         planner_(book_, admission_, device_, catalog, runner),
         evaluator_(book_, device_, catalog, runner),
-        caretaker_(options.attend_every, [this] { book_.Attend(); }) {}
+        retention_(book_, admission_, metrics.job, options.keep_finished),
+        caretaker_(options.attend_every, [this] {
+          book_.Attend();
+          retention_.Apply();
+        }) {}
   ~JobManagerImpl() override { book_.Drain(); }
 
   absl::Status Recover(bool quarantine_unknown) { return book_.Recover(quarantine_unknown); }
@@ -112,6 +119,7 @@ class JobManagerImpl final : public JobManager {
   DeviceThread device_;  // after what its thread uses
   Planner planner_;
   JobEvaluator evaluator_;
+  Retention retention_;
   std::mutex start_mu_;  // held by Start for caretaker_
   Caretaker caretaker_;  // last: it uses all of the above
 };

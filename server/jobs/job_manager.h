@@ -24,6 +24,7 @@
 #include "jobs/evaluation.h"
 #include "jobs/job.h"
 #include "jobs/job_store.h"
+#include "jobs/retention_rule.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "train/checkpoint_files.h"
@@ -84,6 +85,8 @@ struct JobManagerOptions {
   absl::Duration first_retry = absl::Seconds(1);
   // Whether a queued job takes the device from one of lower priority.
   bool preempt = true;
+  KeepFinished keep_finished;
+  int64_t max_log_bytes = 0;  // kept of each job's log; 0: all
   // How often deadlines of waiting jobs, and waits that end, are looked at.
   absl::Duration attend_every = absl::Seconds(1);
 };
