@@ -140,6 +140,7 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.batch_size) spec.set_batch_size(*flags.batch_size);
   if (flags.seed) spec.set_seed(*flags.seed);
   if (flags.priority) spec.set_priority(*flags.priority);
+  Override(flags.limits, spec);
   v1::CheckpointSpec& checkpoint = *spec.mutable_checkpoint();
   if (flags.checkpoint_every) checkpoint.set_every_steps(*flags.checkpoint_every);
   if (flags.checkpoint_seconds) checkpoint.set_every_seconds(*flags.checkpoint_seconds);
@@ -287,7 +288,11 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command.add_option("--seed", flags.seed, absl::StrCat("Seed of weights and shuffling (", seed, ")"))
       ->check(NotNegative())
       ->type_name("N");
-  command.add_option("--priority", flags.priority, "Higher runs first, -100..100 (default 0)")->type_name("N");
+  command
+      .add_option("--priority", flags.priority,
+                  "Higher runs first, and takes the device from a lower one, -100..100 (default 0)")
+      ->type_name("N");
+  AddLimitFlags(command, flags.limits);
   command
       .add_option("--checkpoint-every", flags.checkpoint_every,
                   absl::StrCat("Steps between checkpoints; 0: not by steps (", every, ")"))

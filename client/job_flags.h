@@ -9,6 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "client/cache_policy_flags.h"
+#include "client/limit_flags.h"
 #include "client/link_flags.h"
 #include "client/neighbor_flags.h"
 #include "client/session.h"
@@ -79,6 +80,7 @@ struct JobFlags {
   BatchingFlags batching;
   NeighborFlags neighbors;
   LinkFlags links;
+  LimitFlags limits;
   CachePolicyFlags cache;
 };
 

@@ -9,6 +9,7 @@
 #include "client/format.h"
 #include "client/job_view.h"
 #include "client/label_flags.h"
+#include "client/limit_flags.h"
 #include "client/table.h"
 #include "client/wire_time.h"
 #include "permafrost/v1/enum_text.h"
@@ -56,14 +57,15 @@ void AddVerb(CLI::App& job, const char* name, const char* help, StubMethod<Reque
   });
 }
 
-struct UpdateFlags {
+struct JobUpdateFlags {
   std::string id;
   std::optional<int32_t> priority;
   std::vector<std::string> labels, remove_labels;
   std::string etag;
+  LimitFlags limits;
 };
 
-ExitCode UpdateJob(Session& session, const UpdateFlags& flags) {
+ExitCode UpdateJob(Session& session, const JobUpdateFlags& flags) {
   v1::UpdateJobRequest request;
   v1::Job& job = *request.mutable_job();
   job.set_name(WithCollection("jobs", flags.id));
@@ -83,9 +85,11 @@ ExitCode UpdateJob(Session& session, const UpdateFlags& flags) {
     }
     request.mutable_update_mask()->add_paths(absl::StrCat("labels.", key));
   }
+  ApplyLimitUpdate(flags.limits, request);
   if (request.update_mask().paths().empty()) {
     return session.Fail(UsageFailure(
-        "nothing to update; give --priority, --label or --remove-label (see permafrost job update --help)"));
+        "nothing to update; give --priority, --max-runtime, --deadline, --label or --remove-label (see permafrost job "
+        "update --help)"));
   }
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::Job updated;
@@ -103,10 +107,11 @@ ExitCode UpdateJob(Session& session, const UpdateFlags& flags) {
 }
 
 void AddUpdate(CLI::App& job, Command& chosen) {
-  CLI::App* update = job.add_subcommand("update", "Change a job's priority or labels");
-  const auto flags = std::make_shared<UpdateFlags>();
+  CLI::App* update = job.add_subcommand("update", "Change a job's priority, limits or labels");
+  const auto flags = std::make_shared<JobUpdateFlags>();
   update->add_option("ID", flags->id, "The job")->type_name("")->required();
   update->add_option("--priority", flags->priority, "Jobs of higher priority run first, -100..100")->type_name("N");
+  AddLimitUpdateFlags(*update, flags->limits);
   AddLabelOption(*update, flags->labels, "Set a label; several times");
   update->add_option("--remove-label", flags->remove_labels, "Remove a label; several times")
       ->expected(1)

@@ -8,8 +8,10 @@
 #include "client/cache_view.h"
 #include "client/format.h"
 #include "client/label_flags.h"
+#include "client/spec_view.h"
 #include "client/table.h"
 #include "client/wire_time.h"
+#include "google/rpc/error_details.pb.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
@@ -19,9 +21,12 @@ std::string JobId(const v1::Job& job) { return std::string(StripCollection("jobs
 
 Cell StateCell(v1::Job::State state) {
   switch (state) {
+    case v1::Job::STATE_PREPARING:
+    case v1::Job::STATE_WARMING_UP:
     case v1::Job::STATE_RUNNING:
     case v1::Job::STATE_SUCCEEDED:
       return {StateName(state), Tone::kGood};
+    case v1::Job::STATE_RECOVERING:
     case v1::Job::STATE_CANCELLING:
     case v1::Job::STATE_CANCELLED:
     case v1::Job::STATE_PAUSED:
@@ -48,63 +53,6 @@ std::string BestValidText(const v1::Job& job) {
 std::string Unit(const v1::Job& job) {
   if (job.spec().has_link_prediction()) return "links";
   return IsNodeLevel(job) ? "nodes" : "graphs";
-}
-
-std::string LinkText(const v1::LinkPrediction& links) {
-  return absl::StrCat(100 * links.valid_part(), " % validate, ", 100 * links.test_part(), " % test (seed ",
-                      links.split_seed(), "); ", CountText(links.negatives()), " and ",
-                      CountText(links.eval_negatives()), " negatives, ",
-                      EnumShortName(*v1::LinkPrediction::NegativeSampling_descriptor(), links.negative_sampling()),
-                      "; decoder ", EnumShortName(*v1::LinkPrediction::Decoder_descriptor(), links.decoder()));
-}
-
-std::string FanOutText(const google::protobuf::RepeatedField<int64_t>& fan_outs) {
-  return absl::StrJoin(fan_outs, ",", [](std::string* out, int64_t fan_out) {
-    absl::StrAppend(out, fan_out < 0 ? "all" : absl::StrCat(fan_out));
-  });
-}
-
-std::string BatchingText(const v1::Batching& batching) {
-  std::string text = EnumShortName(*v1::Batching::Kind_descriptor(), batching.kind());
-  if (batching.max_nodes() > 0) absl::StrAppend(&text, ", at most ", CountText(batching.max_nodes()), " nodes a batch");
-  if (batching.max_edges() > 0) absl::StrAppend(&text, ", at most ", CountText(batching.max_edges()), " edges a batch");
-  return text;
-}
-
-std::string SamplingText(const v1::NeighborSampling& sampling) {
-  if (sampling.fan_outs().empty()) return "none: the whole graph in every step";
-  std::string text = absl::StrCat("fan-out ", FanOutText(sampling.fan_outs()));
-  if (sampling.replace()) absl::StrAppend(&text, ", with replacement");
-  if (sampling.weighted()) absl::StrAppend(&text, ", by edge weight");
-  if (sampling.sampler() == v1::SAMPLER_KIND_LABOR) absl::StrAppend(&text, ", by labor");
-  if (sampling.disjoint()) absl::StrAppend(&text, ", disjoint");
-  if (sampling.temporal() != v1::TEMPORAL_SAMPLING_UNSPECIFIED) {
-    absl::StrAppend(&text, ", temporal (", EnumShortName(*v1::TemporalSampling_descriptor(), sampling.temporal()));
-    if (sampling.has_seed_time()) absl::StrAppend(&text, ", before ", sampling.seed_time());
-    absl::StrAppend(&text, ")");
-  }
-  absl::StrAppend(&text, "; evaluation ",
-                  sampling.layer_wise_evaluation()   ? "layer by layer"
-                  : sampling.eval_fan_outs().empty() ? "the same"
-                                                     : FanOutText(sampling.eval_fan_outs()));
-  absl::StrAppend(&text, "; up to ", sampling.look_ahead(), sampling.look_ahead() == 1 ? " batch" : " batches",
-                  " ahead");
-  if (sampling.no_page_advice()) absl::StrAppend(&text, ", no page advice");
-  return text;
-}
-
-std::string LossText(const v1::JobSpec& spec) {
-  std::string text = EnumShortName(*v1::JobSpec::Loss_descriptor(), spec.loss());
-  if (spec.class_weights().empty()) return text;
-  // Enough to know them by.
-  constexpr int kShown = 8;
-  const int shown = std::min(spec.class_weights_size(), kShown);
-  const auto end = spec.class_weights().begin() + shown;
-  absl::StrAppend(&text, ", class weights ",
-                  absl::StrJoin(spec.class_weights().begin(), end, ",",
-                                [](std::string* out, double weight) { absl::StrAppend(out, ExactText(weight)); }));
-  if (shown < spec.class_weights_size()) absl::StrAppend(&text, ", ... of ", spec.class_weights_size());
-  return text;
 }
 
 // The sampler that runs ahead, and whether memory and disk keep up with it.
@@ -136,107 +84,35 @@ void AddLookAhead(const v1::Progress& progress, std::vector<Field>& fields) {
   fields.push_back({"pages", pages});
 }
 
+void AddLimits(const v1::JobSpec& spec, const ViewTime& time, std::vector<Field>& fields) {
+  if (spec.has_max_runtime()) fields.push_back({"max runtime", DurationText(ToDuration(spec.max_runtime()))});
+  if (spec.has_deadline()) fields.push_back({"deadline", ClockText(ToTime(spec.deadline()), time.zone)});
+  if (spec.max_retries() > 0) fields.push_back({"max retries", CountText(spec.max_retries())});
+}
+
+// How long the job was in each state, and why it came there.
+std::string RenderStateChanges(const v1::Job& job, const ViewTime& time, const RenderStyle& style) {
+  std::vector<std::vector<Cell>> rows;
+  rows.reserve(static_cast<size_t>(job.state_changes_size()));
+  for (int i = 0; i < job.state_changes_size(); ++i) {
+    const v1::StateChange& change = job.state_changes(i);
+    const bool last = i + 1 == job.state_changes_size();
+    const absl::Time until = last ? time.now : ToTime(job.state_changes(i + 1).time());
+    rows.push_back({StateCell(change.state()), ClockText(ToTime(change.time()), time.zone),
+                    last && IsTerminal(change.state()) ? kNothing : DurationText(until - ToTime(change.time())),
+                    OneLine(change.reason()), change.message().empty() ? kNothing : OneLine(change.message())});
+  }
+  std::string out = RenderTable({{"STATE"}, {"SINCE"}, {"FOR", Align::kRight}, {"REASON"}, {"WHAT"}}, rows, style);
+  if (job.dropped_state_changes() > 0) {
+    out = absl::StrCat(CountText(job.dropped_state_changes()), " older changes are not kept\n", out);
+  }
+  return out;
+}
+
 // Since the first start, until the end or now.
 std::string RunTimeText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return kNothing;
   return DurationText((job.has_end_time() ? ToTime(job.end_time()) : now) - ToTime(job.start_time()));
-}
-
-std::string ModelText(const v1::Job& job) {
-  const v1::ModelSpec& model = job.spec().model();
-  std::string text = absl::StrCat(EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture()), ", ",
-                                  model.hidden_channels(), " channels, ", model.num_layers(),
-                                  model.num_layers() == 1 ? " layer" : " layers");
-  if (!IsNodeLevel(job)) {
-    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Pooling_descriptor(), model.pooling()), " pooling");
-  }
-  if (model.lowering() > v1::ModelSpec::LOWERING_AUTO) {
-    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Lowering_descriptor(), model.lowering()), " lowering");
-  }
-  if (model.heads() > 1) absl::StrAppend(&text, ", ", model.heads(), " heads");
-  // What is as a job of nothing else than its dataset has it is not said.
-  const bool of_nodes = IsNodeLevel(job);
-  const auto usual = of_nodes ? v1::ModelSpec::NORM_NONE : v1::ModelSpec::NORM_BATCH;
-  if (model.norm() != v1::ModelSpec::NORM_UNSPECIFIED && model.norm() != usual) {
-    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Norm_descriptor(), model.norm()), " norm");
-  }
-  if (model.aggregation() > v1::ModelSpec::AGGREGATION_MEAN) {
-    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Aggregation_descriptor(), model.aggregation()),
-                    " aggregation");
-  }
-  if (model.residual()) absl::StrAppend(&text, ", residual");
-  if (model.jumping_knowledge() > v1::ModelSpec::JUMPING_KNOWLEDGE_LAST) {
-    absl::StrAppend(&text, ", jumping knowledge ",
-                    EnumShortName(*v1::ModelSpec::JumpingKnowledge_descriptor(), model.jumping_knowledge()));
-  }
-  if (model.virtual_node()) absl::StrAppend(&text, ", virtual node");
-  if (model.normalize_features()) absl::StrAppend(&text, ", normalized features");
-  if (model.node_inputs() > v1::ModelSpec::NODE_INPUTS_FEATURES) {
-    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::NodeInputs_descriptor(), model.node_inputs()),
-                    " node inputs");
-  }
-  if (model.input_dropout() > 0) absl::StrAppend(&text, ", input dropout ", ExactText(model.input_dropout()));
-  if (model.dropout() > 0) absl::StrAppend(&text, ", dropout ", ExactText(model.dropout()));
-  return text;
-}
-
-std::string OptimizerText(const v1::OptimizerSpec& optimizer) {
-  std::string text =
-      absl::StrCat(EnumShortName(*v1::OptimizerSpec::Algorithm_descriptor(), optimizer.algorithm()), ", learning rate ",
-                   ExactText(optimizer.learning_rate()), ", weight decay ", ExactText(optimizer.weight_decay()));
-  if (optimizer.weight_decay_of() > v1::OptimizerSpec::WEIGHT_DECAY_OF_ALL) {
-    absl::StrAppend(&text, " of ",
-                    EnumShortName(*v1::OptimizerSpec::WeightDecayOf_descriptor(), optimizer.weight_decay_of()));
-  }
-  if (optimizer.momentum() > 0) {
-    absl::StrAppend(&text, ", ", optimizer.nesterov() ? "Nesterov's " : "", "momentum ",
-                    ExactText(optimizer.momentum()));
-  }
-  if (optimizer.schedule() > v1::OptimizerSpec::SCHEDULE_CONSTANT) {
-    absl::StrAppend(&text, ", ", EnumShortName(*v1::OptimizerSpec::Schedule_descriptor(), optimizer.schedule()),
-                    " schedule");
-  }
-  if (optimizer.decay_epochs() > 0) {
-    absl::StrAppend(&text, " (times ", ExactText(optimizer.decay_factor()), " after every ",
-                    CountText(optimizer.decay_epochs()), " epochs)");
-  }
-  if (optimizer.schedule() == v1::OptimizerSpec::SCHEDULE_PLATEAU) {
-    absl::StrAppend(&text, " (times ", ExactText(optimizer.decay_factor()), " after more than ",
-                    CountText(optimizer.plateau_patience()), " epochs without a better validation)");
-  }
-  if (optimizer.warmup_steps() > 0) {
-    absl::StrAppend(&text, ", ", CountText(optimizer.warmup_steps()), " steps of warm-up");
-  }
-  if (optimizer.max_grad_norm() > 0) {
-    absl::StrAppend(&text, ", gradients clipped to norm ", ExactText(optimizer.max_grad_norm()));
-  }
-  if (optimizer.accumulate_steps() > 1) {
-    absl::StrAppend(&text, ", ", CountText(optimizer.accumulate_steps()), " batches an update");
-  }
-  if (optimizer.ema_decay() > 0) {
-    absl::StrAppend(&text, ", averages of the weights with decay ", ExactText(optimizer.ema_decay()));
-  }
-  return text;
-}
-
-std::string InitText(const v1::InitFrom& from) {
-  const std::string how = from.by_name() ? ", those that fit by name" : "";
-  if (from.job().empty()) return absl::StrCat("the weights of ", OneLine(from.file()), how);
-  return absl::StrCat("the ", EnumShortName(*v1::InitFrom::Weights_descriptor(), from.weights()), " weights of job ",
-                      OneLine(StripCollection("jobs", from.job())), how);
-}
-
-std::string CheckpointText(const v1::Job& job) {
-  const v1::CheckpointSpec& spec = job.spec().checkpoint();
-  std::vector<std::string> when;
-  if (spec.every_seconds() > 0) when.push_back(absl::StrCat("every ", CountText(spec.every_seconds()), " s"));
-  if (spec.every_steps() > 0) when.push_back(absl::StrCat("every ", CountText(spec.every_steps()), " steps"));
-  std::string text = when.empty() ? "at a stop and at the end" : absl::StrJoin(when, " and ");
-  absl::StrAppend(&text, ", ", spec.keep(), " kept");
-  if (job.progress().checkpoint_step() > 0) {
-    absl::StrAppend(&text, "; the newest at step ", CountText(job.progress().checkpoint_step()));
-  }
-  return text;
 }
 
 void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
@@ -256,7 +132,7 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
                                                   DurationText(absl::Seconds(phase.backward())), ", optimizer ",
                                                   DurationText(absl::Seconds(phase.optimizer())))});
   if (progress.has_look_ahead()) AddLookAhead(progress, fields);
-  if (job.state() != v1::Job::STATE_RUNNING) return;
+  if (!IsOnDevice(job.state())) return;
   fields.push_back({"speed", absl::StrCat(ShortText(progress.graphs_per_second()), " ", Unit(job), "/s")});
   if (progress.has_eta()) fields.push_back({"ETA", EtaText(ToDuration(progress.eta()))});
 }
@@ -272,7 +148,28 @@ bool IsTerminal(v1::Job::State state) {
   return state == v1::Job::STATE_SUCCEEDED || state == v1::Job::STATE_FAILED || state == v1::Job::STATE_CANCELLED;
 }
 
+bool IsOnDevice(v1::Job::State state) {
+  switch (state) {
+    case v1::Job::STATE_PREPARING:
+    case v1::Job::STATE_WARMING_UP:
+    case v1::Job::STATE_RECOVERING:
+    case v1::Job::STATE_RUNNING:
+    case v1::Job::STATE_CANCELLING:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::string StateName(v1::Job::State state) { return EnumShortName(*v1::Job::State_descriptor(), state); }
+
+std::string ErrorReason(const v1::Job& job) {
+  google::rpc::ErrorInfo info;
+  for (const google::protobuf::Any& detail : job.error_status().details()) {
+    if (detail.UnpackTo(&info)) return info.reason();
+  }
+  return "";
+}
 
 std::string MetricName(v1::Metric metric) {
   switch (metric) {
@@ -383,7 +280,8 @@ std::string RenderJobList(const std::vector<v1::Job>& jobs, const ViewTime& time
 std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyle& style) {
   const v1::JobSpec& spec = job.spec();
   std::vector<Field> fields{
-      {"state", job.pausing() ? Cell("running, pauses at its next step", Tone::kWarn) : StateCell(job.state())},
+      {"state", job.pausing() ? Cell(StateName(job.state()) + ", pauses at its next step", Tone::kWarn)
+                              : StateCell(job.state())},
       {"dataset", std::string(StripCollection("datasets", spec.dataset()))},
       {"model", ModelText(job)},
       {"optimizer", OptimizerText(spec.optimizer())},
@@ -393,6 +291,7 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
       {"priority", absl::StrCat(spec.priority())},
       {"checkpoints", CheckpointText(job)},
   };
+  AddLimits(spec, time, fields);
   if (!job.labels().empty()) fields.push_back({"labels", OneLine(LabelsText(job.labels()))});
   if (spec.has_init_from()) fields.push_back({"begins with", InitText(spec.init_from())});
   if (spec.fixed_parameters_size() > 0) {
@@ -409,12 +308,17 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
   if (job.has_create_time()) fields.push_back({"created", WhenText(job.create_time(), time)});
   if (job.has_start_time()) fields.push_back({"started", WhenText(job.start_time(), time)});
   if (job.has_end_time()) fields.push_back({"ended", WhenText(job.end_time(), time)});
+  if (job.has_device_time()) {
+    fields.push_back({"time on device", DurationText(ToDuration(job.device_time()))});
+  }
   if (job.resumes() > 0) fields.push_back({"resumes", absl::StrCat(job.resumes())});
   AddProgress(job, fields);
   if (!job.error().empty()) fields.push_back({"error", {job.error(), Tone::kBad}});
+  if (const std::string reason = ErrorReason(job); !reason.empty()) fields.push_back({"reason", OneLine(reason)});
   if (!job.last_error().empty()) fields.push_back({"last error", {job.last_error(), Tone::kWarn}});
   if (job.has_retry_time()) fields.push_back({"runs again", ClockText(ToTime(job.retry_time()), time.zone)});
   std::string out = absl::StrCat("job ", JobId(job), "\n", RenderFields(fields, style));
+  if (!job.state_changes().empty()) absl::StrAppend(&out, "\n", RenderStateChanges(job, time, style));
   if (!job.epochs().empty()) {
     const EpochTable table = EpochTableOf(job);
     absl::StrAppend(&out, "\n", RenderEpochHeader(table, style), "\n");

@@ -24,6 +24,9 @@ struct ViewTime {
 std::string WhenText(const google::protobuf::Timestamp& wire, const ViewTime& time);
 
 bool IsTerminal(v1::Job::State state);
+bool IsOnDevice(v1::Job::State state);
+// Why it failed, as programs know it: "OUT_OF_MEMORY". Empty: it did not fail, or the server does not say.
+std::string ErrorReason(const v1::Job& job);
 // "running".
 std::string StateName(v1::Job::State state);
 

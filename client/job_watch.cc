@@ -25,6 +25,7 @@ class JobWatch {
       session_.PrintJson(job);
     } else {
       PrintEpochs(job);
+      PrintChanges(job);
       session_.terminal().Live(RenderJobProgress(ToSnapshot(job, valid_metric_), session_.terminal().style()));
     }
     last_ = job;
@@ -56,8 +57,27 @@ class JobWatch {
     }
   }
 
+  // What befell the job, beside the course that every job takes.
+  void PrintChanges(const v1::Job& job) {
+    const int64_t dropped = job.dropped_state_changes();
+    for (int i = 0; i < job.state_changes_size(); ++i) {
+      const v1::StateChange& change = job.state_changes(i);
+      if (dropped + i < seen_changes_) continue;
+      const bool tells = change.state() == v1::Job::STATE_RECOVERING || change.state() == v1::Job::STATE_PAUSED ||
+                         (change.state() == v1::Job::STATE_QUEUED && change.reason() != "SUBMITTED");
+      // What was before the watch began is in `job show`.
+      if (!tells || !watching_) continue;
+      const std::string what = change.message().empty() ? OneLine(change.reason()) : OneLine(change.message());
+      session_.terminal().Line(absl::StrCat(StateName(change.state()), ": ", what));
+    }
+    seen_changes_ = dropped + job.state_changes_size();
+    watching_ = true;
+  }
+
   Session& session_;
   v1::Job last_;
+  int64_t seen_changes_ = 0;
+  bool watching_ = false;
   int64_t last_epoch_ = 0;
   std::optional<double> valid_metric_;
 };

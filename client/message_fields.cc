@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/format.h"
+#include "client/spec_field.h"
+#include "client/wire_time.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
@@ -11,6 +13,18 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+
+// `message`: a Duration or a Timestamp. As flags and files take it.
+std::string TimeFieldText(const Message& message) {
+  if (message.GetDescriptor() == google::protobuf::Duration::descriptor()) {
+    google::protobuf::Duration duration;
+    duration.CopyFrom(message);
+    return absl::FormatDuration(ToDuration(duration));
+  }
+  google::protobuf::Timestamp time;
+  time.CopyFrom(message);
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", ToTime(time), absl::UTCTimeZone());
+}
 
 // `index`: of a list; -1: the field is none.
 std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
@@ -38,6 +52,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
     case FieldDescriptor::CPPTYPE_STRING:
       return OneLine(list ? of.GetRepeatedString(message, &field, index) : of.GetString(message, &field));
     case FieldDescriptor::CPPTYPE_MESSAGE:
+      if (!list && IsTimeField(field)) return TimeFieldText(of.GetMessage(message, &field));
       break;
   }
   return "";
@@ -49,7 +64,7 @@ void AddFields(const Message& message, const std::string& prefix,
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     const std::string name = absl::StrCat(prefix, field.name());
-    const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    const bool is_message = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !IsTimeField(field);
     if (field.is_repeated()) {
       if (is_message) continue;
       std::vector<std::string> values;

@@ -97,7 +97,7 @@ std::string MetricHeader(const EpochTable& table) { return absl::StrCat("valid "
 std::string RenderJobProgress(const JobSnapshot& job, const RenderStyle& style) {
   if (job.warm_up_total > 0) {
     std::vector<Part> parts;
-    if (job.state != "running") parts.push_back({job.state, 0});
+    if (job.state != "running" && job.state != "warming-up") parts.push_back({job.state, 0});
     return Compose(absl::StrCat("warming up ", job.warm_up_done, "/", job.warm_up_total),
                    Fraction(job.warm_up_done, job.warm_up_total), std::move(parts), style);
   }

@@ -86,7 +86,7 @@ std::string Section(const std::string& title, const std::string& body) {
 
 const char* StateClass(v1::Job::State state) {
   if (state == v1::Job::STATE_FAILED) return "bad";
-  return state == v1::Job::STATE_SUCCEEDED || state == v1::Job::STATE_RUNNING ? "good" : "warn";
+  return state == v1::Job::STATE_SUCCEEDED || IsOnDevice(state) ? "good" : "warn";
 }
 
 std::string Header(const v1::Job& job, const ViewTime& time) {

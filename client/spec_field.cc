@@ -10,8 +10,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "base/string_view.h"
 #include "client/format.h"
+#include "client/time_text.h"
+#include "client/wire_time.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
@@ -41,7 +44,7 @@ void AddPaths(const Descriptor& type, const SpecPath& above, std::vector<SpecPat
   for (int i = 0; i < type.field_count(); ++i) {
     SpecPath path = above;
     path.push_back(type.field(i));
-    if (type.field(i)->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    if (type.field(i)->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !IsTimeField(*type.field(i))) {
       if (!type.field(i)->is_repeated()) AddPaths(*type.field(i)->message_type(), path, paths);
     } else {
       paths.push_back(std::move(path));
@@ -49,9 +52,28 @@ void AddPaths(const Descriptor& type, const SpecPath& above, std::vector<SpecPat
   }
 }
 
+// `message`: a Duration or a Timestamp.
+bool SetTimeText(const std::string& text, Message& message) {
+  if (message.GetDescriptor() == google::protobuf::Duration::descriptor()) {
+    const auto duration = ParseDurationText(text);
+    if (duration) message.CopyFrom(ToWire(*duration));
+    return duration.has_value();
+  }
+  const auto time = ParseTimeText(text, absl::Now());
+  if (time) message.CopyFrom(ToWire(*time));
+  return time.has_value();
+}
+
 }  // namespace
 
+bool IsTimeField(const FieldDescriptor& field) {
+  return field.message_type() == google::protobuf::Duration::descriptor() ||
+         field.message_type() == google::protobuf::Timestamp::descriptor();
+}
+
 std::string AcceptedBy(const FieldDescriptor& field) {
+  if (field.message_type() == google::protobuf::Duration::descriptor()) return kAcceptedDuration;
+  if (field.message_type() == google::protobuf::Timestamp::descriptor()) return kAcceptedTime;
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
       return "a whole number of 32 bits";
@@ -131,6 +153,8 @@ bool SetScalar(const FieldDescriptor& field, const std::string& text, Message& m
     case FieldDescriptor::CPPTYPE_STRING:
       reflection.SetString(&message, &field, text);
       return true;
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return IsTimeField(field) && SetTimeText(text, *reflection.MutableMessage(&message, &field));
     default:
       return false;
   }

@@ -13,15 +13,17 @@
 
 namespace permafrost::client {
 
+// Whether it is a message that stands for one value: a Duration or a Timestamp.
+bool IsTimeField(const google::protobuf::FieldDescriptor& field);
 // What values of the field's type look like, for messages.
 std::string AcceptedBy(const google::protobuf::FieldDescriptor& field);
-// Sets a field that is no list and no message, or adds to a list. False if `text` is no value of the field's type.
+// Sets a field that is no list, and no message but a time, or adds to a list. False if `text` is no value of the field's type.
 bool SetScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
                google::protobuf::Message& message);
 bool AddScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
                google::protobuf::Message& message);
 
-// From JobSpec down to a field that is no message.
+// From JobSpec down to a field that is no message but a time.
 using SpecPath = std::vector<const google::protobuf::FieldDescriptor*>;
 
 // The field that `name` means: "model.hidden_channels"; the last part alone where it is the only one of its depth or

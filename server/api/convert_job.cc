@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/convert_graph_cache.h"
+#include "api/convert_job_life.h"
 #include "api/convert_job_verbs.h"
 #include "api/convert_metrics.h"
 #include "api/convert_neighbors.h"
@@ -181,6 +182,9 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   train.graph_cache =
       GraphCachePolicyFromWire(wire.graph_cache(), "spec.graph_cache.", default_graph_cache, violations);
   spec.priority = wire.priority();
+  spec.limits = {.max_runtime = MaxRuntimeFromWire(wire, "spec.max_runtime", violations),
+                 .deadline = DeadlineFromWire(wire, "spec.deadline", violations)};
+  spec.max_retries = wire.max_retries();
   return spec;
 }
 
@@ -206,6 +210,8 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.set_batch_size(train.batch_size);
   wire.set_seed(train.seed);
   wire.set_priority(spec.priority);
+  LimitsToWire(spec.limits, wire);
+  wire.set_max_retries(spec.max_retries);
   wire.mutable_checkpoint()->set_every_steps(train.checkpoint.every_steps);
   wire.mutable_checkpoint()->set_every_seconds(train.checkpoint.every_seconds);
   wire.mutable_checkpoint()->set_keep(static_cast<int32_t>(train.checkpoint.keep));
@@ -338,7 +344,7 @@ v1::Job JobToWire(const jobs::Job& job) {
   SetTime(job.create_time, [&wire] { return wire.mutable_create_time(); });
   SetTime(job.start_time, [&wire] { return wire.mutable_start_time(); });
   SetTime(job.end_time, [&wire] { return wire.mutable_end_time(); });
-  wire.set_error(ValidUtf8(job.error));
+  LifeToWire(job, wire);
   ProgressToWire(job.progress, *wire.mutable_progress());
   const std::vector<nn::Metric> metrics = train::MetricsOf(job.spec.train);
   for (const train::EpochMetrics& epoch : job.epochs) EpochToWire(epoch, metrics, *wire.add_epochs());

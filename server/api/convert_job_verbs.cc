@@ -6,6 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "api/convert_job_life.h"
 #include "api/convert_time.h"
 #include "api/text.h"
 #include "base/status.h"
@@ -15,13 +16,26 @@ namespace permafrost::api {
 namespace {
 
 constexpr std::string_view kLabelsPath = "labels", kPriorityPath = "spec.priority";
+constexpr std::string_view kMaxRuntimePath = "spec.max_runtime", kDeadlinePath = "spec.deadline";
+
+absl::Duration ReadMaxRuntime(const v1::Job& job, Violations& violations) {
+  return MaxRuntimeFromWire(job.spec(), "job.spec.max_runtime", violations);
+}
+
+absl::Time ReadDeadline(const v1::Job& job, Violations& violations) {
+  return DeadlineFromWire(job.spec(), "job.spec.deadline", violations);
+}
 
 // False: the path is none.
-bool ReadPath(std::string_view path, const v1::Job& job, jobs::JobUpdate& update) {
+bool ReadPath(std::string_view path, const v1::Job& job, jobs::JobUpdate& update, Violations& violations) {
   if (path == kLabelsPath) {
     update.labels = LabelsFromWire(job.labels());
   } else if (path == kPriorityPath) {
     update.priority = job.spec().priority();
+  } else if (path == kMaxRuntimePath) {
+    update.max_runtime = ReadMaxRuntime(job, violations);
+  } else if (path == kDeadlinePath) {
+    update.deadline = ReadDeadline(job, violations);
   } else if (path.starts_with(kLabelsPath) && path.substr(kLabelsPath.size()).starts_with('.')) {
     const std::string key(path.substr(kLabelsPath.size() + 1));
     if (!jobs::IsLabelKey(key)) return false;
@@ -46,16 +60,19 @@ absl::StatusOr<jobs::JobUpdate> UpdateFromWire(const v1::UpdateJobRequest& wire)
   Violations violations;
   for (int i = 0; i < wire.update_mask().paths_size(); ++i) {
     const std::string& path = wire.update_mask().paths(i);
-    if (ReadPath(path, wire.job(), update)) continue;
+    if (ReadPath(path, wire.job(), update, violations)) continue;
     violations.Add(absl::StrCat("update_mask.paths[", i, "]"),
                    absl::StrCat("\"", absl::CHexEscape(path.substr(0, 96)),
-                                "\" cannot be updated; accepted: labels, labels.KEY, spec.priority"));
+                                "\" cannot be updated; accepted: labels, labels.KEY, spec.priority, spec.max_runtime, "
+                                "spec.deadline"));
   }
-  PF_RETURN_IF_ERROR(violations.ToStatus());
   if (wire.update_mask().paths().empty()) {
     if (!wire.job().labels().empty()) update.labels = LabelsFromWire(wire.job().labels());
     if (wire.job().spec().priority() != 0) update.priority = wire.job().spec().priority();
+    if (wire.job().spec().has_max_runtime()) update.max_runtime = ReadMaxRuntime(wire.job(), violations);
+    if (wire.job().spec().has_deadline()) update.deadline = ReadDeadline(wire.job(), violations);
   }
+  PF_RETURN_IF_ERROR(violations.ToStatus());
   return update;
 }
 

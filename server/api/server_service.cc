@@ -96,7 +96,9 @@ v1::ServerInfo ServerStatus::Read() const {
   const auto counts = jobs_.CountByState();
   const auto count = [&counts](jobs::JobState s) { return static_cast<int32_t>(counts[static_cast<size_t>(s)]); };
   wire.set_queued_jobs(count(jobs::JobState::kQueued));
-  wire.set_running_jobs(count(jobs::JobState::kRunning) + count(jobs::JobState::kCancelling));
+  int32_t on_device = 0;
+  for (const auto& [state, name] : jobs::kJobStateNames.rows) on_device += jobs::IsOnDevice(state) ? count(state) : 0;
+  wire.set_running_jobs(on_device);
   wire.set_paused_jobs(count(jobs::JobState::kPaused));
   const auto datasets = catalog_.usage().datasets;
   wire.set_datasets(static_cast<int32_t>(std::accumulate(datasets.begin(), datasets.end(), int64_t{0})));

@@ -45,10 +45,15 @@ google::rpc::BadRequest ToBadRequest(const std::vector<FieldViolation>& violatio
   return out;
 }
 
-google::rpc::ErrorInfo ToErrorInfo(const ErrorReason& reason) {
+google::rpc::ErrorInfo NewErrorInfo(const ErrorReason& reason) {
   google::rpc::ErrorInfo out;
   out.set_reason(reason.reason);
   out.set_domain(kDomain);
+  return out;
+}
+
+google::rpc::ErrorInfo ToErrorInfo(const ErrorReason& reason) {
+  google::rpc::ErrorInfo out = NewErrorInfo(reason);
   for (const auto& [key, value] : reason.metadata) {
     if (out.metadata().size() == kMaxMetadataEntries) break;
     (*out.mutable_metadata())[Clip(key, kMaxMetadataValue)] = Clip(value, kMaxMetadataValue);
@@ -77,6 +82,16 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   const auto code = static_cast<grpc::StatusCode>(status.code());
   return details.details().empty() ? grpc::Status(code, message)
                                    : grpc::Status(code, message, details.SerializeAsString());
+}
+
+void SetRpcStatus(const absl::Status& status, google::rpc::Status& out) {
+  out.set_code(static_cast<int>(status.code()));
+  out.set_message(ValidUtf8(StdView(status.message())));
+  const ErrorReason reason = GetReason(status);
+  if (reason.reason.empty()) return;
+  google::rpc::ErrorInfo info = NewErrorInfo(reason);
+  for (const auto& [key, value] : reason.metadata) (*info.mutable_metadata())[ValidUtf8(key)] = ValidUtf8(value);
+  out.add_details()->PackFrom(info);
 }
 
 std::string StatusCodeName(grpc::StatusCode code) {

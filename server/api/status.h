@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "google/rpc/status.pb.h"
 
 namespace permafrost::api {
 
@@ -16,6 +17,9 @@ inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
 
 // Long texts are clipped, since a client drops trailers above 8 KiB and with them the error.
 grpc::Status ToGrpcStatus(const absl::Status& status);
+
+// The same for a field of a message: nothing is clipped. `status`: not Ok.
+void SetRpcStatus(const absl::Status& status, google::rpc::Status& out);
 
 // "OK", "CANCELLED", ...: the canonical names; "UNKNOWN" for a number that is none of them.
 std::string StatusCodeName(grpc::StatusCode code);

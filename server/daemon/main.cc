@@ -199,6 +199,9 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
                       jobs::JobManager::Open({.state_dir = state_dir,
                                               .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
+                                              .preempt = !options.no_preemption,
+                                              .keep_finished = options.keep_finished,
+                                              .max_log_bytes = static_cast<int64_t>(options.max_job_log_bytes),
                                               .max_jobs = options.max_jobs},
                                              *catalog, *runner, job_metrics, cache_metrics));
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "daemon/access_settings.h"
+#include "daemon/job_settings.h"
 #include "daemon/limit_settings.h"
 #include "daemon/setting.h"
 #include "daemon/version.h"
@@ -106,6 +107,7 @@ std::vector<Setting> MakeSettings() {
                       .read = [](const std::string& v, Options& o) { return ReadBool(v, o.quarantine_unknown_jobs); },
                       .show = [](const Options& o) { return ShowBool(o.quarantine_unknown_jobs); }});
   AddAccessSettings(settings);
+  AddJobSettings(settings);
   settings.push_back(
       {.name = "exit-timeout",
        .metavar = "SECONDS",

@@ -18,6 +18,7 @@
 #include "base/device_state.h"
 #include "data/rows/row_caches.h"
 #include "graphcache/policy.h"
+#include "jobs/retention_rule.h"
 
 namespace permafrost {
 
@@ -45,6 +46,11 @@ struct Options {
   // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
   // renamed to .quarantine-*.
   bool quarantine_unknown_jobs = false;
+  // A job of higher priority waits for the end of the one on the device.
+  bool no_preemption = false;
+  // Which jobs that have ended are kept, and how many bytes of each job's log; 0: all.
+  jobs::KeepFinished keep_finished;
+  uint64_t max_job_log_bytes = 0;
   // How callers say who they are; of what ParseOptions returns never kAuto.
   access::Auth auth = access::Auth::kAuto;
   // Of gRPC and /metrics; without a certificate they speak plain text.

@@ -13,6 +13,7 @@
 #include "jobs/initial_weights.h"
 #include "jobs/job_id.h"
 #include "jobs/job_log_text.h"
+#include "jobs/limits.h"
 #include "telemetry/log.h"
 
 namespace permafrost::jobs {
@@ -48,6 +49,10 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   if (repeated) return *std::move(repeated);
   PF_RETURN_IF_ERROR(CheckCount());
 
+  // Not before: what was asked for again is answered as it was, though its deadline may have passed since.
+  Violations violations;
+  ValidateDeadline(request.spec.limits.deadline, "spec.deadline", violations);
+  PF_RETURN_IF_ERROR(violations.ToStatus());
   Job job;
   PF_ASSIGN_OR_RETURN(job.id, ChooseId(request.id));
   job.request_id = request.request_id;
@@ -60,6 +65,7 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   PF_RETURN_IF_ERROR(CheckDataset(job.spec));
   PF_ASSIGN_OR_RETURN(const std::string initial_weights, ReadInitialWeights(job.spec));
   if (request.validate_only) return job;
+  Move(job, JobState::kQueued, why::kSubmitted);
   return Admit(std::move(job), initial_weights);
 }
 
@@ -91,6 +97,7 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   // What may have been updated since is no part of what was asked for.
   JobSpec wanted = request.spec;
   wanted.priority = earlier->spec.priority;
+  wanted.limits = earlier->spec.limits;
   if (earlier->spec != wanted || (!request.id.empty() && request.id != earlier->id)) {
     return WithReason(
         absl::AlreadyExistsError(absl::StrCat("request_id ", request.request_id, " was used for another job, ",

@@ -6,10 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job_log_text.h"
+#include "jobs/limits.h"
 #include "jobs/run_mark.h"
 
 namespace permafrost::jobs {
@@ -18,46 +20,84 @@ namespace {
 // Between tries of a store write that must not be lost, such as on a full disk.
 constexpr absl::Duration kRetryInterval = absl::Seconds(1);
 
-// Where a job goes from `job.state` (running or cancelling) when its run ended so. Sets state, error, result and
-// trouble. `may_stop`: the server drains, or the run was asked to pause once, though that was withdrawn.
-void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, bool may_stop, Job& job) {
-  const auto fail = [&](absl::string_view error) {
-    job.state = JobState::kFailed;
-    job.error = OneLine(error);
-  };
-  const bool cancelled = job.state == JobState::kCancelling;
-  const JobState later = job.pausing ? JobState::kPaused : JobState::kQueued;
-  if (!outcome.ok()) {
-    if (!IsTransient(outcome.status())) return fail(outcome.status().message());
-    // The machine's fault: the job waits and goes on from its checkpoint, if nobody wants it gone.
-    job.state = cancelled ? JobState::kCancelled : later;
-    job.trouble.error = OneLine(outcome.status().message());
-    ++job.trouble.runs;
-    return;
-  }
-  if (outcome->end == train::RunEnd::kSucceeded) {
-    job.state = JobState::kSucceeded;
-    job.result = outcome->result;
-    job.trouble = {};
-  } else if (cancelled) {
-    // Also when a cancel came after the run had stopped for the drain.
-    job.state = JobState::kCancelled;
-  } else if (may_stop || job.pausing) {
-    job.state = later;
+// A job that goes on later: the device has it no more.
+void MoveAside(Job& job, std::string_view reason, const std::string& message) {
+  if (job.pausing) {
+    Move(job, JobState::kPaused, why::kPauseRequested);
   } else {
-    fail("the run stopped before its end although nothing asked it to");
+    Move(job, JobState::kQueued, reason, message);
   }
 }
 
-std::string LastLine(const Job& job, const absl::StatusOr<train::RunOutcome>& outcome, bool draining) {
+// The machine's fault: the job waits and goes on from its checkpoint, if nobody wants it gone.
+void ConcludeTrouble(const absl::Status& error, Job& job) {
+  job.trouble.error = OneLine(error.message());
+  ++job.trouble.runs;
+  job.interrupted = true;
+  if (job.state == JobState::kCancelling) return Move(job, JobState::kCancelled, why::kCancelRequested);
+  if (job.spec.max_retries > 0 && job.trouble.runs > job.spec.max_retries) {
+    return MoveToFailed(
+        job, WithReason(absl::AbortedError(absl::StrCat("errors of the machine ended ", job.trouble.runs,
+                                                        " runs in a row, and max_retries is ", job.spec.max_retries,
+                                                        "; the last one: ", job.trouble.error)),
+                        "RETRIES_EXHAUSTED"));
+  }
+  MoveAside(job, why::kMachineError, job.trouble.error);
+}
+
+// Of a run that stopped before its end, since it was told to.
+void ConcludeStop(const LiveRun& live, bool draining, Job& job) {
+  if (job.state == JobState::kCancelling) {
+    // Also when a cancel came after the run had stopped for something else.
+    return Move(job, JobState::kCancelled, why::kCancelRequested);
+  }
+  const Limit limit = PassedLimit(job.spec.limits, job.device_time, absl::Now());
+  if (limit != Limit::kNone) return MoveToFailed(job, LimitError(limit, job.spec.limits));
+  const std::string after = absl::StrCat("after step ", job.progress.step);
+  const JobId preempted_by = live.preempted_by();
+  if (draining) {
+    MoveAside(job, why::kDrained, after);
+  } else if (!preempted_by.empty()) {
+    MoveAside(job, why::kPreempted, absl::StrCat(after, ", by job ", preempted_by.value()));
+  } else {
+    MoveAside(job, why::kStopWithdrawn, after);
+  }
+}
+
+// Where a job goes from `job.state` when its run ended so. Sets state, error, result and trouble.
+void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, const LiveRun& live, bool draining, Job& job) {
+  if (!outcome.ok()) {
+    if (IsTransient(outcome.status())) return ConcludeTrouble(outcome.status(), job);
+    MoveToFailed(job, outcome.status());
+  } else if (outcome->end == train::RunEnd::kSucceeded) {
+    job.result = outcome->result;
+    job.trouble = {};
+    Move(job, JobState::kSucceeded, why::kFinished);
+  } else if (live.stop_seen() || draining || job.pausing || job.state == JobState::kCancelling) {
+    ConcludeStop(live, draining, job);
+  } else {
+    MoveToFailed(job, absl::InternalError("the run stopped before its end although nothing asked it to"));
+  }
+}
+
+// Of a job that is queued again though the run met no error.
+std::string QueuedLine(const Job& job) {
+  const StateChange& change = job.history.changes.back();
+  if (change.reason == why::kDrained) {
+    return absl::StrCat("drained ", change.message, ": queued for the server's next start");
+  }
+  if (change.reason == why::kPreempted) {
+    return absl::StrCat("preempted ", change.message, ", which has a higher priority: queued again");
+  }
+  return absl::StrCat("stopped ", change.message, ": what asked it to was withdrawn; queued again");
+}
+
+std::string LastLine(const Job& job, const absl::StatusOr<train::RunOutcome>& outcome) {
   if (job.state == JobState::kPaused) {
     return absl::StrCat("paused after step ", job.progress.step, outcome.ok() ? "" : ": ", job.trouble.error);
   }
   if (job.state != JobState::kQueued) return EndedLine(job);
-  if (!outcome.ok()) return absl::StrCat("queued to run again: ", job.trouble.error);
-  if (!draining)
-    return absl::StrCat("stopped after step ", job.progress.step, ": the pause was withdrawn; queued again");
-  return absl::StrCat("drained after step ", job.progress.step, ": queued for the server's next start");
+  return outcome.ok() ? QueuedLine(job) : absl::StrCat("queued to run again: ", job.trouble.error);
 }
 
 telemetry::Severity SeverityOf(const Job& job, const absl::StatusOr<train::RunOutcome>& outcome) {
@@ -185,6 +225,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
     return book_.store().PutCacheCommands(id, commands, nullptr);
   };
   hooks.mark_step = [&mark](int64_t step) { mark.SetStep(step); };
+  hooks.advance = [this, &id](JobState state) { return book_.Advance(id, state); };
   hooks.now = [clock = Stopwatch()] { return clock.Elapsed(); };
   JobRunContext context(options, job.resumes > 0, book_.drain_flag(), *run.started.live, *run.log, metrics_,
                         std::move(hooks));
@@ -199,10 +240,10 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   while (true) {
     const absl::StatusOr<Job> stored = book_.Conclude(id, [&](Job& job) {
       const bool draining = book_.draining();
-      Conclude(outcome, draining || run.started.live->pause_was_asked(), job);
+      Conclude(outcome, *run.started.live, draining, job);
       if (!IsTerminal(job.state)) job.deaths = {};
       // On disk before the state is told, so that who follows the log until then has all of it.
-      const std::string line = LastLine(job, outcome, draining);
+      const std::string line = LastLine(job, outcome);
       if (line == written) return;
       if (run.log) run.log->Write(SeverityOf(job, outcome), line);
       telemetry::Log(SeverityOf(job, outcome), absl::StrCat("job ", id.value(), ": ", line));
@@ -211,6 +252,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
     if (stored.ok()) {
       ended = IsTerminal(stored->state);
       if (!outcome.ok() && stored->state == JobState::kQueued) metrics_.job.CountRetry();
+      if (stored->history.changes.back().reason == why::kPreempted) metrics_.job.CountPreemption();
       break;
     }
     telemetry::Log(telemetry::Severity::kError,

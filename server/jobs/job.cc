@@ -1,37 +1,59 @@
 #include "jobs/job.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
 #include "base/hash.h"
+#include "base/status.h"
 #include "base/string_view.h"
 
 namespace permafrost::jobs {
 
-bool CanMove(JobState from, JobState to) {
-  switch (from) {
-    case JobState::kQueued:
-      return to == JobState::kRunning || to == JobState::kCancelled || to == JobState::kPaused;
-    case JobState::kRunning:
-      return to == JobState::kCancelling || to == JobState::kSucceeded || to == JobState::kFailed ||
-             to == JobState::kQueued || to == JobState::kPaused;
-    case JobState::kCancelling:
-      return to == JobState::kCancelled || to == JobState::kSucceeded || to == JobState::kFailed;
-    case JobState::kPaused:
-      return to == JobState::kQueued || to == JobState::kCancelled;
-    case JobState::kFailed:
-    case JobState::kCancelled:
-      return to == JobState::kQueued;
-    case JobState::kSucceeded:
-      return false;
+namespace {
+
+constexpr int32_t kMaxRetries = 1'000'000;
+
+// Of an error that has no reason of its own.
+std::string_view ReasonOfCode(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kResourceExhausted:
+      return "OUT_OF_MEMORY";
+    case absl::StatusCode::kDataLoss:
+      return "DATA_DAMAGED";
+    case absl::StatusCode::kInvalidArgument:
+      return "BAD_DATA";
+    default:
+      return "RUN_FAILED";
   }
-  return false;
 }
 
+}  // namespace
+
 std::string OneLine(absl::string_view message) { return absl::StrReplaceAll(message, {{"\n", " "}, {"\r", " "}}); }
+
+void Move(Job& job, JobState state, std::string_view reason, std::string message) {
+  job.state = state;
+  job.history.Add({state, absl::Now(), std::string(reason), OneLine(message)});
+}
+
+void MoveToFailed(Job& job, const absl::Status& error) {
+  ErrorReason reason = GetReason(error);
+  if (reason.reason.empty()) reason.reason = ReasonOfCode(error.code());
+  job.error = OneLine(error.message());
+  job.failure = {error.code(), reason.reason, std::move(reason.metadata)};
+  Move(job, JobState::kFailed, job.failure.reason, job.error);
+}
+
+absl::Status ErrorOf(const Job& job) {
+  if (job.state != JobState::kFailed) return absl::OkStatus();
+  if (job.failure.code == absl::StatusCode::kOk) return absl::UnknownError(job.error);
+  return WithReason(absl::Status(job.failure.code, job.error), job.failure.reason, job.failure.metadata);
+}
 
 bool IsLabelKey(std::string_view key) {
   constexpr size_t kMaxLength = 63;
@@ -62,6 +84,10 @@ void Validate(const Labels& labels, std::string_view field, Violations& violatio
 
 std::string EtagOf(const Job& job) {
   std::string text = absl::StrCat("job-1 ", job.id.value(), " ", job.spec.priority);
+  if (job.spec.limits != JobLimits()) {
+    absl::StrAppend(&text, " ", absl::FormatDuration(job.spec.limits.max_runtime), " ",
+                    absl::FormatTime(absl::RFC3339_full, job.spec.limits.deadline, absl::UTCTimeZone()));
+  }
   // No key holds a blank, and no value a line's end.
   for (const auto& [key, value] : job.labels) absl::StrAppend(&text, "\n", key, " ", value);
   return HashHex(Hash64(text));
@@ -70,6 +96,17 @@ std::string EtagOf(const Job& job) {
 void Validate(const JobSpec& spec, Violations& violations) {
   train::Validate(spec.train, "spec.", violations);
   ValidatePriority(spec.priority, "spec.priority", violations);
+  Validate(spec.limits, "spec.", violations);
+  if (spec.max_retries < 0 || spec.max_retries > kMaxRetries) {
+    violations.Add("spec.max_retries", absl::StrCat(spec.max_retries, " is outside 0..", kMaxRetries));
+  }
+}
+
+void Validate(const JobLimits& limits, std::string_view prefix, Violations& violations) {
+  if (limits.max_runtime <= absl::ZeroDuration()) {
+    violations.Add(absl::StrCat(AbslView(prefix), "max_runtime"),
+                   absl::StrCat(absl::FormatDuration(limits.max_runtime), " is not above 0"));
+  }
 }
 
 void ValidatePriority(int32_t priority, std::string_view field, Violations& violations) {

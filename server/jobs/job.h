@@ -1,7 +1,6 @@
 // A job as the daemon knows it.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,34 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "base/enum_names.h"
 #include "base/id.h"
+#include "jobs/job_state.h"
 #include "train/runner.h"
 
 namespace permafrost::jobs {
-
-enum class JobState { kQueued, kRunning, kCancelling, kSucceeded, kFailed, kCancelled, kPaused };
-inline constexpr EnumNames<JobState, 7> kJobStateNames{{{{JobState::kQueued, "queued"},
-                                                         {JobState::kRunning, "running"},
-                                                         {JobState::kCancelling, "cancelling"},
-                                                         {JobState::kSucceeded, "succeeded"},
-                                                         {JobState::kFailed, "failed"},
-                                                         {JobState::kCancelled, "cancelled"},
-                                                         {JobState::kPaused, "paused"}}}};
-// By JobState.
-using JobCounts = std::array<int64_t, kJobStateNames.rows.size()>;
-constexpr bool IsTerminal(JobState s) {
-  return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
-}
-// Whether the state machine has this arrow. Pure; tested by a table.
-//   queued -> running, cancelled, paused
-//   running -> cancelling, succeeded, failed, queued (drain, crash, an error of the machine), paused
-//   cancelling -> cancelled, succeeded, failed
-//   paused -> queued, cancelled
-//   failed, cancelled -> queued (a retry)
-bool CanMove(JobState from, JobState to);
 
 // What the owner of a job says of it, by key.
 using Labels = std::map<std::string, std::string>;
@@ -47,9 +26,18 @@ bool IsLabelKey(std::string_view key);
 // Adds a violation of `FIELD.KEY` for each bad label, of `field` for too many.
 void Validate(const Labels& labels, std::string_view field, Violations& violations);
 
+// How long a job may take (limits.h).
+struct JobLimits {
+  absl::Duration max_runtime = absl::InfiniteDuration();  // on the device, all its runs together
+  absl::Time deadline = absl::InfiniteFuture();
+  bool operator==(const JobLimits&) const = default;
+};
+
 struct JobSpec {
   train::TrainOptions train;
   int32_t priority = 0;  // -100..100; higher first
+  JobLimits limits;
+  int32_t max_retries = 0;  // runs in a row, after the first, that an error of the machine may end; 0: no limit
   bool operator==(const JobSpec&) const = default;
 };
 
@@ -57,6 +45,8 @@ struct JobSpec {
 void Validate(const JobSpec& spec, Violations& violations);
 
 void ValidatePriority(int32_t priority, std::string_view field, Violations& violations);
+// `prefix`: of the fields' names, such as "spec.".
+void Validate(const JobLimits& limits, std::string_view prefix, Violations& violations);
 
 // Deaths of the server while the job ran, in a row at the same place.
 struct Deaths {
@@ -77,6 +67,14 @@ struct Trouble {
 // As an error of a job is shown.
 std::string OneLine(absl::string_view message);
 
+// What programs can tell of a job's failure; its line is Job::error.
+struct Failure {
+  absl::StatusCode code = absl::StatusCode::kOk;
+  std::string reason;  // UPPER_SNAKE_CASE
+  std::map<std::string, std::string> metadata;
+  bool operator==(const Failure&) const = default;
+};
+
 // A snapshot.
 struct Job {
   JobId id;
@@ -84,9 +82,13 @@ struct Job {
   JobSpec spec;
   Labels labels;
   JobState state = JobState::kQueued;
-  bool pausing = false;  // when kRunning: it pauses at its next step boundary
+  StateHistory history;
+  bool pausing = false;      // while on the device: it pauses at its next step boundary
+  bool interrupted = false;  // the server's death or an error of the machine ended its last run; until its next step
   absl::Time create_time, start_time = absl::InfinitePast(), end_time = absl::InfinitePast();
-  std::string error;  // when kFailed
+  std::string error;                                  // when kFailed
+  Failure failure;                                    // when kFailed; code kOk where an older version stored it
+  absl::Duration device_time = absl::ZeroDuration();  // of all its runs
   train::Progress progress;
   std::vector<train::EpochMetrics> epochs;
   std::optional<train::RunResult> result;  // when kSucceeded
@@ -97,6 +99,13 @@ struct Job {
   // The record cannot be read: shown as kFailed with the reason as its error, and left as it is on disk.
   bool unreadable = false;
 };
+
+// The job comes into `state` now, for this reason (namespace why); nothing is stored.
+void Move(Job& job, JobState state, std::string_view reason, std::string message = "");
+// The job is FAILED by `error`, of which it gets line, code and reason; where that has none, the one of its code.
+void MoveToFailed(Job& job, const absl::Status& error);
+// As it was given to MoveToFailed. Ok for a job that is not FAILED.
+absl::Status ErrorOf(const Job& job);
 
 // Changes with what JobManager::Update can change, and with nothing else.
 std::string EtagOf(const Job& job);

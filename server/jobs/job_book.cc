@@ -12,20 +12,6 @@
 #include "jobs/job_log_text.h"
 
 namespace permafrost::jobs {
-namespace {
-
-// Whether `a` is to run before `b`: priority, then age.
-bool RunsBefore(const Job& a, const Job& b) {
-  if (a.spec.priority != b.spec.priority) return a.spec.priority > b.spec.priority;
-  return a.sequence < b.sequence;
-}
-
-std::string EpochsContext(const ActiveJob& active) {
-  return absl::StrCat("epochs from ", active.unsaved_epochs.front().epoch, " on");
-}
-
-}  // namespace
-
 graphcache::Snapshot NoStepYet(const JobSpec& spec) {
   graphcache::Snapshot snapshot;
   snapshot.options = spec.train.graph_cache;
@@ -43,8 +29,8 @@ absl::Status DrainingError() {
 }
 
 JobBook::JobBook(std::unique_ptr<JobStore> store, JobFiles files, telemetry::JobMetrics& metrics,
-                 absl::Duration first_retry)
-    : store_(std::move(store)), files_(std::move(files)), metrics_(metrics), first_retry_(first_retry) {}
+                 const BookOptions& options)
+    : store_(std::move(store)), files_(std::move(files)), metrics_(metrics), options_(options) {}
 
 Job JobBook::WithoutEpochs(const ActiveJob& active) { return Snapshot(active, std::numeric_limits<int64_t>::max()); }
 
@@ -57,11 +43,15 @@ Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch) {
   job.spec = from.spec;
   job.labels = from.labels;
   job.state = from.state;
+  job.history = from.history;
   job.pausing = from.pausing;
+  job.interrupted = from.interrupted;
   job.create_time = from.create_time;
   job.start_time = from.start_time;
   job.end_time = from.end_time;
   job.error = from.error;
+  job.failure = from.failure;
+  job.device_time = active.live ? active.live->device_time() : from.device_time;
   job.progress = active.live ? active.live->progress() : from.progress;
   job.result = from.result;
   job.resumes = from.resumes;
@@ -87,7 +77,9 @@ absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const
   for (Job& job : jobs) {
     // Progress only: the rest of the row is what the filter chose by.
     const auto it = active_.find(job.id);
-    if (it != active_.end() && it->second.live) job.progress = it->second.live->progress();
+    if (it == active_.end() || !it->second.live) continue;
+    job.progress = it->second.live->progress();
+    job.device_time = it->second.live->device_time();
   }
   return jobs;
 }
@@ -125,6 +117,7 @@ absl::Status JobBook::Insert(Job& job) {
     PF_RETURN_IF_ERROR(store_->Insert(job));
     TakeUp(Job(job), {});
     CountJob(job.state, +1);
+    DecidePreemption();
   }
   changed_.Set();
   hub_.Notify(job.id.value());
@@ -166,19 +159,20 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id) {
       ActiveJob& active = it->second;
       Job next = Snapshot(active, 0);
       if (next.state == JobState::kCancelling) return next;
-      if (next.state == JobState::kRunning) {
+      if (IsOnDevice(next.state)) {
         const std::shared_ptr<LiveRun> live = active.live;
-        next.state = JobState::kCancelling;
+        Move(next, JobState::kCancelling, why::kCancelRequested);
         next.pausing = false;
         PF_RETURN_IF_ERROR(Commit(active, Job(next)));
         live->RequestCancel();
         return next;
       }
-      next.state = JobState::kCancelled;
+      Move(next, JobState::kCancelled, why::kCancelRequested);
       next.end_time = absl::Now();
       next.trouble.retry_time = absl::InfinitePast();
       AppendLog(id, telemetry::Severity::kInfo, EndedLine(next));
       PF_RETURN_IF_ERROR(Commit(active, Job(next)));
+      DecidePreemption();
       return next;
     }
   }
@@ -198,123 +192,6 @@ JobId JobBook::Drain() {
   return running;
 }
 
-absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wait) {
-  absl::MutexLock lock(&mu_);
-  wait = absl::InfiniteDuration();
-  if (draining()) return std::nullopt;
-  const absl::Duration now = clock_.Elapsed();
-  ActiveJob* best = nullptr;
-  for (auto& [id, active] : active_) {
-    if (active.job.state != JobState::kQueued) continue;
-    if (active.not_before > now) {
-      wait = std::min(wait, active.not_before - now);
-    } else if (best == nullptr || RunsBefore(active.job, best->job)) {
-      best = &active;
-    }
-  }
-  if (best == nullptr) return std::nullopt;
-  Job next = best->job;
-  const bool resumes = next.start_time != absl::InfinitePast();
-  next.state = JobState::kRunning;
-  next.trouble.retry_time = absl::InfinitePast();
-  if (resumes) {
-    ++next.resumes;
-  } else {
-    next.start_time = absl::Now();
-  }
-  PF_ASSIGN_OR_RETURN(std::shared_ptr<LiveRun> live, MakeLiveRun(*best));
-  PF_RETURN_IF_ERROR(Commit(*best, std::move(next)));
-  if (resumes) metrics_.CountResume();
-  metrics_.ObserveQueueWait(now - best->queued_at);
-  best->commands->Open();
-  best->live = std::move(live);
-  running_ = best->job.id;
-  return StartedJob{WithoutEpochs(*best), best->live};
-}
-
-absl::StatusOr<std::shared_ptr<LiveRun>> JobBook::MakeLiveRun(const ActiveJob& active) const {
-  const Job& job = active.job;
-  LiveRun::Cache cache;
-  cache.snapshot = NoStepYet(job.spec);
-  const auto stored = store_->GetGraphCache(job.id);
-  const auto entries = store_->GetGraphCacheEntries(job.id);
-  if (stored.ok() && entries.ok()) {
-    if (*stored) cache = {**stored, std::make_shared<const std::vector<graphcache::EntryInfo>>(*entries)};
-  } else {
-    // Only what is shown until the run's first step; the run's own are in its checkpoint.
-    const absl::Status& error = stored.ok() ? entries.status() : stored.status();
-    telemetry::Log(telemetry::Severity::kWarning, StdView(error.message()));
-  }
-  Trouble trouble = job.trouble;
-  trouble.retry_time = absl::InfinitePast();
-  auto live = std::make_shared<LiveRun>(std::move(cache), active.commands, std::move(trouble));
-  live->SetProgress(job.progress);
-  return live;
-}
-
-absl::Status JobBook::StoreProgress(const JobId& id) {
-  absl::MutexLock lock(&mu_);
-  ActiveJob& active = active_.at(id);
-  active.job.progress = active.live->progress();
-  active.job.trouble = active.live->trouble();
-  const absl::Status epochs = SaveEpochs(active);
-  for (const absl::Status& stored : {epochs, store_->Update(active.job), SaveGraphCache(active)}) {
-    if (stored.ok()) continue;
-    telemetry::Log(telemetry::Severity::kWarning, absl::StrCat("progress of job ", id.value(), ": ", stored.message()));
-  }
-  return epochs;
-}
-
-void JobBook::RecordEpoch(const JobId& id, const train::EpochMetrics& metrics) {
-  absl::MutexLock lock(&mu_);
-  ActiveJob& active = active_.at(id);
-  active.unsaved_epochs.push_back(metrics);
-  // A resumed run tells epochs again that the one before had told.
-  std::vector<train::EpochMetrics>& epochs = active.job.epochs;
-  const auto at = std::ranges::lower_bound(epochs, metrics.epoch, {}, &train::EpochMetrics::epoch);
-  if (at != epochs.end() && at->epoch == metrics.epoch) {
-    *at = metrics;
-  } else {
-    epochs.insert(at, metrics);
-  }
-}
-
-absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(Job&)>& conclude) {
-  absl::MutexLock lock(&mu_);
-  ActiveJob& active = active_.at(id);
-  Job next = WithoutEpochs(active);
-  conclude(next);
-  next.pausing = false;
-  if (IsTerminal(next.state)) next.end_time = absl::Now();
-  const bool goes_on = !IsTerminal(next.state);
-  const absl::Duration delay =
-      next.trouble.runs > active.job.trouble.runs ? RetryDelay(first_retry_, next.trouble.runs) : absl::ZeroDuration();
-  if (delay > absl::ZeroDuration() && next.state == JobState::kQueued) next.trouble.retry_time = absl::Now() + delay;
-  absl::Status moved = SaveEpochs(active);
-  if (moved.ok()) moved = SaveGraphCache(active);
-  Job stored = next;
-  // A job that goes on later must not be left running on record for an epoch's sake: it would count as a death.
-  if (moved.ok() || goes_on) {
-    next.epochs.swap(active.job.epochs);
-    moved = Commit(active, std::move(next));
-    // NOLINTNEXTLINE(bugprone-use-after-move): Commit takes nothing of it on an error.
-    if (!moved.ok()) next.epochs.swap(active.job.epochs);
-  }
-  PF_RETURN_IF_ERROR(moved);
-  if (goes_on) {
-    active.live.reset();
-    active.queued_at = clock_.Elapsed();
-    active.not_before = active.queued_at + delay;
-  }
-  running_ = JobId();
-  return stored;
-}
-
-void JobBook::GiveUpRunning() {
-  absl::MutexLock lock(&mu_);
-  running_ = JobId();
-}
-
 absl::Status JobBook::Commit(ActiveJob& active, Job&& next) {
   const JobState from = active.job.state;
   const JobState to = next.state;
@@ -329,6 +206,7 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next) {
   const std::string key = next.id.value();
   if (IsTerminal(to)) {
     metrics_.CountFinished(kJobStateNames.Name(to));
+    ended_.fetch_add(1, std::memory_order_acq_rel);
     active_.erase(next.id);
   } else {
     active.job = std::move(next);
@@ -337,23 +215,12 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next) {
   return absl::OkStatus();
 }
 
-absl::Status JobBook::SaveEpochs(ActiveJob& active) {
-  if (active.unsaved_epochs.empty()) return absl::OkStatus();
-  const absl::Status stored = store_->PutEpochs(active.job.id, active.unsaved_epochs);
-  if (!stored.ok()) return Annotate(stored, EpochsContext(active));
-  active.unsaved_epochs.clear();
-  return absl::OkStatus();
-}
-
-absl::Status JobBook::SaveGraphCache(ActiveJob& active) {
-  if (!active.live) return absl::OkStatus();
-  const LiveRun::Cache cache = active.live->cache();
-  const bool changed = cache.entries != active.stored_entries;
-  const absl::Status stored =
-      store_->PutGraphCache(active.job.id, cache.snapshot, changed ? cache.entries.get() : nullptr);
-  if (!stored.ok()) return Annotate(stored, "graph cache");
-  active.stored_entries = cache.entries;
-  return absl::OkStatus();
+absl::Status JobBook::CommitWithoutEpochs(ActiveJob& active, Job&& next) {
+  next.epochs.swap(active.job.epochs);
+  const absl::Status moved = Commit(active, std::move(next));
+  // NOLINTNEXTLINE(bugprone-use-after-move): Commit takes nothing of it on an error.
+  if (!moved.ok()) next.epochs.swap(active.job.epochs);
+  return moved;
 }
 
 std::optional<LiveRun::Cache> JobBook::LiveCache(const JobId& id) const {

@@ -43,16 +43,24 @@ struct ActiveJob {
   LiveRun::Entries stored_entries;                 // of the graph cache: those that the run stored last
 };
 
-// A job that has just been moved to running.
+// A job that the device has just taken.
 struct StartedJob {
   Job job;  // without epochs
   std::shared_ptr<LiveRun> live;
 };
 
+struct BookOptions {
+  // Wait before a run that an error of the machine ended is tried again; it doubles each time.
+  absl::Duration first_retry = absl::Seconds(1);
+  // Whether a job takes the device from one of lower priority.
+  bool preempt = true;
+  // Most bytes kept of a job's log; 0: all.
+  int64_t max_log_bytes = 0;
+};
+
 class JobBook {
  public:
-  // `first_retry`: wait before a run that an error of the machine ended is tried again; it doubles each time.
-  JobBook(std::unique_ptr<JobStore> store, JobFiles files, telemetry::JobMetrics& metrics, absl::Duration first_retry);
+  JobBook(std::unique_ptr<JobStore> store, JobFiles files, telemetry::JobMetrics& metrics, const BookOptions& options);
 
   // Takes up what the store holds; called once, before any other method. Interrupted jobs are queued again, or failed
   // where the server died five times at one place. Directories of no job on record are set aside.
@@ -69,6 +77,8 @@ class JobBook {
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
   // Waits for no store write, as does what the metrics show.
   JobCounts CountByState() const;
+  // Jobs that this process brought to an end; rises.
+  int64_t ended() const { return ended_.load(std::memory_order_acquire); }
   absl::Status CheckDatasetUnused(const DatasetId& id) const;
 
   // The job that is created just now uses its dataset already; nullopt: none is.
@@ -97,19 +107,28 @@ class JobBook {
 
   // Set by whatever may let a job run sooner than was known, and by Drain.
   Event& changed() { return changed_; }
-  // Moves the best of the queued jobs that may run now to running. nullopt: none may; `wait` is then how long it takes
-  // until one may (infinite: until something changes). Errors of the store: nothing has changed.
+  // Moves the best of the queued jobs that may run now to preparing, or recovering. nullopt: none may; `wait` is then
+  // how long it takes until one may (infinite: until something changes). Errors of the store: nothing has changed.
   absl::StatusOr<std::optional<StartedJob>> StartBest(absl::Duration& wait);
+  // The job on the device has come to warming up, or to a step. Where it is there already, or is being cancelled,
+  // nothing changes. False: the store could not take it, and nothing has changed; the run goes on, and tells it again
+  // later.
+  bool Advance(const JobId& id, JobState state);
   // Of its LiveRun, with the graph cache and the epochs recorded since. Ok: the epochs are in the store; errors of the
   // rest are logged, since a later call brings it up to date.
   absl::Status StoreProgress(const JobId& id);
   void RecordEpoch(const JobId& id, const train::EpochMetrics& metrics);
-  // Moves the running job to where `conclude` leads, which is called under the lock with the job as it is now and may
-  // write its log: no cancel comes between. Returns the job as it is stored. An error of the store: nothing has
+  // Moves the job on the device to where `conclude` leads, which is called under the lock with the job as it is now and
+  // may write its log: no cancel comes between. Returns the job as it is stored. An error of the store: nothing has
   // changed.
   absl::StatusOr<Job> Conclude(const JobId& id, const std::function<void(Job&)>& conclude);
-  // Conclude is not tried again: the job stays running on record, and the next start resumes it.
+  // Conclude is not tried again: the job stays on the device on record, and the next start resumes it.
   void GiveUpRunning();
+
+  // What time alone changes: waiting jobs whose limits have passed fail, and a job whose wait is over may take the
+  // device from another. Called now and then, by one thread; errors of the store are logged once in a row and tried
+  // again.
+  void Attend();
 
   // For what belongs to a job that has not ended: calls `f` with it under the lock, with nullptr for any other.
   template <class F>
@@ -121,7 +140,7 @@ class JobBook {
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
   // The job's directory must be there.
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const {
-    return telemetry::JobLog::Open(files_.Log(id), metrics_);
+    return telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes);
   }
   // Of a job that is not running; a log that cannot be opened counts as a line that could not be written.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
@@ -132,6 +151,14 @@ class JobBook {
                               bool quarantine_unknown);
   absl::Status RecoverJob(const JobId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecoverRunning(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // job_upkeep.cc
+  // Fails each waiting job that is beyond a limit.
+  absl::Status FailOverdue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The best of the queued jobs that may run now; nullptr: none may, and one may after `wait`.
+  ActiveJob* FindBest(absl::Duration& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Asks the job on the device to make room, if one of higher priority may run now; takes that back where none may.
+  void DecidePreemption() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // The job as it is this moment, with its epochs after `after_epoch`.
   static Job Snapshot(const ActiveJob& active, int64_t after_epoch);
@@ -145,6 +172,8 @@ class JobBook {
   // Stores `next`, then makes it what everyone sees; a job that ended leaves active_. Nothing changes on an error,
   // `next` included.
   absl::Status Commit(ActiveJob& active, Job&& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // As Commit of a job without epochs: those of `active` stay.
+  absl::Status CommitWithoutEpochs(ActiveJob& active, Job&& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those that an error kept from the store stay for the next call.
   absl::Status SaveEpochs(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SaveGraphCache(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -153,7 +182,7 @@ class JobBook {
   const std::unique_ptr<JobStore> store_;
   const JobFiles files_;
   telemetry::JobMetrics& metrics_;
-  const absl::Duration first_retry_;
+  const BookOptions options_;
   const Stopwatch clock_;
   Event changed_;
 
@@ -163,10 +192,12 @@ class JobBook {
   // Written under mu_; read without it.
   std::array<std::atomic<int64_t>, kJobStateNames.rows.size()> counts_ = {};
   int64_t unreadable_ ABSL_GUARDED_BY(mu_) = 0;
-  JobId running_ ABSL_GUARDED_BY(mu_);
+  JobId running_ ABSL_GUARDED_BY(mu_);  // on the device; empty: none
+  bool overdue_told_ ABSL_GUARDED_BY(mu_) = false;
   // Written under mu_; read without it at each training step.
   std::atomic<bool> draining_{false};
-  ChangeHub hub_;  // last: no listener runs once anything above is gone
+  std::atomic<int64_t> ended_{0};  // the same
+  ChangeHub hub_;                  // last: no listener runs once anything above is gone
 };
 
 // What a job's graph cache is before its first step: its options and nothing else.

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -11,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -102,31 +100,6 @@ absl::StatusOr<std::optional<fs::path>> JobFiles::Quarantine(const std::string& 
   for (int n = 2; fs::exists(fs::symlink_status(free, error)); ++n) free = absl::StrCat(to, "-", n);
   PF_RETURN_IF_ERROR(Rename(from, free));
   return free;
-}
-
-absl::StatusOr<JobFiles::Piece> JobFiles::ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const {
-  if (max_bytes < 1) return absl::InvalidArgumentError(absl::StrCat("max_bytes: ", max_bytes, " is below 1"));
-  const fs::path path = Log(id);
-  std::ifstream in(path, std::ios::binary);
-  int64_t size = 0;
-  if (in) {
-    in.seekg(0, std::ios::end);
-    size = static_cast<int64_t>(in.tellg());
-  }
-  if (offset < 0) offset = std::max<int64_t>(0, size + offset);
-  if (offset > size) {
-    return absl::OutOfRangeError(absl::StrCat("offset: ", offset, " is beyond the log's end at ", size));
-  }
-  Piece piece;
-  piece.data.resize(static_cast<size_t>(std::min(max_bytes, size - offset)));
-  if (!piece.data.empty()) {
-    in.seekg(offset);
-    in.read(piece.data.data(), static_cast<std::streamsize>(piece.data.size()));
-    if (!in) return absl::InternalError(absl::StrCat(path.string(), ": cannot be read at ", offset));
-  }
-  piece.next_offset = offset + static_cast<int64_t>(piece.data.size());
-  piece.at_end = piece.next_offset == size;
-  return piece;
 }
 
 }  // namespace permafrost::jobs

@@ -49,7 +49,8 @@ class JobFiles {
     int64_t next_offset = 0;
     bool at_end = false;  // the read reached the file's end
   };
-  // At most `max_bytes` of the log from `offset`; negative: that far before the present end. A log that does not exist
+  // At most `max_bytes` of the log from `offset`; where that part of it is not kept any more, a line that says so, and
+  // `next_offset` is where the rest begins; negative: that far before the present end. A log that does not exist
   // yet is empty. Errors: OutOfRange beyond the end, InvalidArgument for max_bytes < 1, Internal.
   absl::StatusOr<Piece> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const;
 

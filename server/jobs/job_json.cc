@@ -143,6 +143,9 @@ struct Schema {
     a("init_from", s.train.init_from);
     a("fixed_parameters", s.train.fixed_parameters);
     a("priority", s.priority);
+    a("max_runtime", s.limits.max_runtime);
+    a("deadline", s.limits.deadline);
+    a("max_retries", s.max_retries);
   }
 
   template <class A>
@@ -243,6 +246,22 @@ struct Schema {
     a("crashes", c.deaths);
     a("trouble", c.trouble);
     a("pausing", c.pausing);
+    a("interrupted", c.interrupted);
+    a("device_time", c.device_time);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<StateChange>& c) {
+    a("state", c.state, kJobStateNames);
+    a("time", c.time);
+    a("reason", c.reason);
+    a("message", c.message);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<StateHistory>& h) {
+    a("changes", h.changes);
+    a("dropped", h.dropped);
   }
 
   template <class A>
@@ -280,6 +299,13 @@ struct Schema {
 std::string ToJson(const JobSpec& spec) { return WriteJson<Schema>(spec); }
 std::string ToJson(const Labels& labels) { return nlohmann::json(labels).dump(); }
 std::string ToJson(const ProgressColumn& column) { return WriteJson<Schema>(column); }
+std::string ToJson(const StateHistory& history) { return WriteJson<Schema>(history); }
+std::string ToJson(const Failure& failure) {
+  if (failure == Failure()) return "{}";
+  const nlohmann::json object = {
+      {"code", static_cast<int>(failure.code)}, {"reason", failure.reason}, {"metadata", failure.metadata}};
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 std::string ToJson(const train::EpochMetrics& metrics) { return WriteJson<Schema>(metrics); }
 std::string ToJson(const train::RunResult& result) { return WriteJson<Schema>(result); }
 
@@ -294,6 +320,18 @@ absl::StatusOr<Labels> LabelsFromJson(const std::string& text) {
 }
 absl::StatusOr<ProgressColumn> ProgressFromJson(const std::string& text) {
   return ReadJson<Schema, ProgressColumn>("job progress", text);
+}
+absl::StatusOr<StateHistory> HistoryFromJson(const std::string& text) {
+  return ReadJson<Schema, StateHistory>("state changes", text);
+}
+absl::StatusOr<Failure> FailureFromJson(const std::string& text) {
+  return CatchJsonErrors<Failure>("failure", text, [](const nlohmann::json& object) {
+    Failure failure;
+    failure.code = static_cast<absl::StatusCode>(object.value("code", 0));
+    failure.reason = object.value("reason", "");
+    failure.metadata = object.value("metadata", std::map<std::string, std::string>());
+    return failure;
+  });
 }
 absl::StatusOr<train::EpochMetrics> EpochFromJson(const std::string& text) {
   return ReadJson<Schema, train::EpochMetrics>("epoch metrics", text);

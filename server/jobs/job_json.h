@@ -17,17 +17,23 @@ struct ProgressColumn {
   Deaths deaths;
   Trouble trouble;
   bool pausing = false;
+  bool interrupted = false;
+  absl::Duration device_time = absl::ZeroDuration();
 };
 
 std::string ToJson(const JobSpec& spec);
 std::string ToJson(const Labels& labels);
 std::string ToJson(const ProgressColumn& column);
+std::string ToJson(const StateHistory& history);
+std::string ToJson(const Failure& failure);
 std::string ToJson(const train::EpochMetrics& metrics);
 std::string ToJson(const train::RunResult& result);
 
 absl::StatusOr<JobSpec> SpecFromJson(const std::string& text);
 absl::StatusOr<Labels> LabelsFromJson(const std::string& text);
 absl::StatusOr<ProgressColumn> ProgressFromJson(const std::string& text);
+absl::StatusOr<StateHistory> HistoryFromJson(const std::string& text);
+absl::StatusOr<Failure> FailureFromJson(const std::string& text);
 absl::StatusOr<train::EpochMetrics> EpochFromJson(const std::string& text);
 absl::StatusOr<train::RunResult> ResultFromJson(const std::string& text);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,12 +10,14 @@
 #include "base/string_view.h"
 #include "jobs/admission.h"
 #include "jobs/cache_commands.h"
+#include "jobs/caretaker.h"
 #include "jobs/device_thread.h"
 #include "jobs/job_book.h"
 #include "jobs/job_evaluator.h"
 #include "jobs/job_filter.h"
 #include "jobs/page_token.h"
 #include "jobs/planner.h"
+#include "jobs/retention.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -43,17 +46,27 @@ class JobManagerImpl final : public JobManager {
  public:
   JobManagerImpl(std::unique_ptr<JobStore> store, JobFiles files, const JobManagerOptions& options,
                  data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics)
-      : book_(std::move(store), std::move(files), metrics.job, options.first_retry),
+      : book_(std::move(store), std::move(files), metrics.job,
+              {.first_retry = options.first_retry, .preempt = options.preempt, .max_log_bytes = options.max_log_bytes}),
         admission_(book_, catalog, runner, options.max_jobs),
         commands_(book_),
         device_(book_, catalog, runner, metrics),
         planner_(book_, admission_, device_, catalog, runner),
-        evaluator_(book_, device_, catalog, runner) {}
+        evaluator_(book_, device_, catalog, runner),
+        retention_(book_, admission_, metrics.job, options.keep_finished),
+        caretaker_(options.attend_every, [this] {
+          book_.Attend();
+          retention_.Apply();
+        }) {}
   ~JobManagerImpl() override { book_.Drain(); }
 
   absl::Status Recover(bool quarantine_unknown) { return book_.Recover(quarantine_unknown); }
 
-  void Start() override { device_.Start(); }
+  void Start() override {
+    device_.Start();
+    const std::lock_guard<std::mutex> lock(start_mu_);
+    caretaker_.Start();
+  }
   absl::StatusOr<Job> Create(const CreateRequest& request) override { return admission_.Create(request); }
   absl::Status Delete(const JobId& id) override { return admission_.Delete(id); }
   absl::StatusOr<Job> Get(const JobId& id) const override { return book_.Get(id, 0); }
@@ -105,6 +118,9 @@ class JobManagerImpl final : public JobManager {
   DeviceThread device_;  // after what its thread uses
   Planner planner_;
   JobEvaluator evaluator_;
+  Retention retention_;
+  std::mutex start_mu_;  // held by Start for caretaker_
+  Caretaker caretaker_;  // last: it uses all of the above
 };
 
 absl::StatusOr<JobPage> JobManagerImpl::List(int64_t page_size, const std::string& page_token,

@@ -25,6 +25,7 @@
 #include "jobs/evaluation.h"
 #include "jobs/job.h"
 #include "jobs/job_store.h"
+#include "jobs/retention_rule.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
 #include "train/checkpoint_files.h"
@@ -54,7 +55,9 @@ struct JobUpdate {
   std::optional<Labels> labels;                                     // in place of all
   std::map<std::string, std::optional<std::string>> label_changes;  // after `labels`; nullopt: the label goes
   std::optional<int32_t> priority;
-  std::string etag;  // not empty: the job must still have it
+  std::optional<absl::Duration> max_runtime;  // infinite: no limit
+  std::optional<absl::Time> deadline;         // InfiniteFuture: none
+  std::string etag;                           // not empty: the job must still have it
 };
 
 struct JobPage {
@@ -81,13 +84,19 @@ struct JobManagerOptions {
   bool quarantine_unknown_jobs = false;
   // Wait before a job runs again that an error of the machine ended; it doubles each time, up to five minutes.
   absl::Duration first_retry = absl::Seconds(1);
+  // Whether a queued job takes the device from one of lower priority.
+  bool preempt = true;
+  KeepFinished keep_finished;
+  int64_t max_log_bytes = 0;  // kept of each job's log; 0: all
+  // How often deadlines of waiting jobs, and waits that end, are looked at.
+  absl::Duration attend_every = absl::Seconds(1);
   // Most jobs that have not ended; one more is refused. 0: any number.
   int64_t max_jobs = 0;
 };
 
 class JobManager {
  public:
-  // Interrupted jobs (running, cancelling) are queued again (cancelling ones become cancelled, pausing ones paused). A
+  // Interrupted jobs (on the device) are queued again (cancelling ones become cancelled, pausing ones paused). A
   // job is failed instead once the server died five times in a row while it was at the same step: it would take every
   // later server down too. Directories of no job on record are renamed to `.quarantine-*`. Does not start the device
   // thread. All references outlive the manager. Errors: FailedPrecondition where the database has no job beside

@@ -9,7 +9,8 @@ namespace permafrost::jobs {
 namespace {
 
 // 1: jobs and epochs. 2: graph caches and their commands. 3: metrics are not always MAEs, and not named so. 4: labels.
-constexpr int kSchemaVersion = 4;
+// 5: state changes, and failures that programs can read.
+constexpr int kSchemaVersion = 5;
 
 // AUTOINCREMENT: a sequence is never given twice, so that page tokens and ages outlive deletions.
 constexpr char kJobTables[] = R"sql(
@@ -59,6 +60,11 @@ constexpr char kRenameMetrics[] = R"sql(
                                    '"final_test_mae":', '"final_test_metric":');
 )sql";
 
+constexpr char kAddHistory[] = R"sql(
+  ALTER TABLE jobs ADD COLUMN history TEXT NOT NULL DEFAULT '{}';
+  ALTER TABLE jobs ADD COLUMN failure TEXT NOT NULL DEFAULT '{}';
+)sql";
+
 constexpr char kAddLabels[] = "ALTER TABLE jobs ADD COLUMN labels TEXT NOT NULL DEFAULT '{}'";
 
 }  // namespace
@@ -80,6 +86,7 @@ absl::Status PrepareDatabase(SQLite::Database& database) {
   if (version < 2) database.exec(kGraphCacheTables);
   if (version < 3) database.exec(kRenameMetrics);
   if (version < 4) database.exec(kAddLabels);
+  if (version < 5) database.exec(kAddHistory);
   if (version < kSchemaVersion) database.exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
   transaction.commit();
   return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "jobs/job_json.h"
+#include "jobs/job_row.h"
 #include "jobs/job_schema.h"
 #include "telemetry/log.h"
 
@@ -19,26 +20,6 @@ namespace {
 
 // How long another process that looks into the file (sqlite3, a backup) may hold it before a call fails.
 constexpr int kBusyTimeoutMilliseconds = 5000;
-
-// In ReadRow's order. Times are Unix nanoseconds.
-constexpr char kSelectJob[] =
-    "SELECT sequence, id, request_id, state, create_time, start_time, end_time, spec, progress, result, error, "
-    "resumes, "
-    "labels FROM jobs ";
-
-void BindTime(SQLite::Statement& statement, int index, absl::Time time) {
-  if (time == absl::InfinitePast()) {
-    statement.bind(index);
-  } else {
-    statement.bind(index, static_cast<int64_t>(absl::ToUnixNanos(time)));
-  }
-}
-
-absl::Time ColumnTime(const SQLite::Column& column) {
-  return column.isNull() ? absl::InfinitePast() : absl::FromUnixNanos(column.getInt64());
-}
-
-std::string StateName(JobState state) { return std::string(kJobStateNames.Name(state)); }
 
 // A prepared statement for one use: reset when done, or it would keep its read lock on the file.
 class Use {
@@ -63,19 +44,15 @@ struct Connection {
   // Throws SQLite::Exception. `prepared`: see PrepareDatabase.
   explicit Connection(SQLite::Database prepared)
       : database(std::move(prepared)),
-        insert(database,
-               "INSERT INTO jobs (id, request_id, state, create_time, start_time, end_time, spec, progress, result, "
-               "error, resumes, labels) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-        update(database,
-               "UPDATE jobs SET state = ?, start_time = ?, end_time = ?, progress = ?, result = ?, error = ?, "
-               "resumes = ? WHERE id = ?"),
+        insert(database, kInsertJob),
+        update(database, absl::StrCat("UPDATE jobs SET ", kLiveColumns, " WHERE id = ?")),
         describe(database, "UPDATE jobs SET spec = ?, labels = ? WHERE id = ?"),
         put_epoch(database, "INSERT OR REPLACE INTO epochs SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
         by_id(database, absl::StrCat(kSelectJob, "WHERE id = ?")),
         by_request(database, absl::StrCat(kSelectJob, "WHERE request_id = ?")),
         epochs(database, "SELECT metrics FROM epochs WHERE job = ? AND epoch > ? ORDER BY epoch"),
         list(database, absl::StrCat(kSelectJob,
-                                    "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?, ?) OR ?) "
+                                    "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) OR ?) "
                                     "ORDER BY sequence DESC LIMIT ?")),
         erase(database, "DELETE FROM jobs WHERE id = ?"),
         put_cache(database,
@@ -95,58 +72,10 @@ struct Connection {
   SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
 };
 
-void BindResult(SQLite::Statement& statement, int index, const Job& job) {
-  if (job.result) {
-    statement.bind(index, ToJson(*job.result));
-  } else {
-    statement.bind(index);
-  }
-}
-
 bool Exists(SQLite::Statement& by, const std::string& key) {
   Use select(by);
   select->bind(1, key);
   return select->executeStep();
-}
-
-absl::Status ReadState(SQLite::Statement& row, Job& job) {
-  const std::string state = row.getColumn(3).getString();
-  const std::optional<JobState> parsed = kJobStateNames.Parse(state);
-  if (!parsed) return absl::DataLossError(absl::StrCat("state \"", state, "\" is not known"));
-  job.state = *parsed;
-  PF_ASSIGN_OR_RETURN(job.spec, SpecFromJson(row.getColumn(7).getString()));
-  PF_ASSIGN_OR_RETURN(const ProgressColumn progress, ProgressFromJson(row.getColumn(8).getString()));
-  job.progress = progress.progress;
-  job.deaths = progress.deaths;
-  job.trouble = progress.trouble;
-  job.pausing = progress.pausing;
-  PF_ASSIGN_OR_RETURN(job.labels, LabelsFromJson(row.getColumn(12).getString()));
-  if (!row.getColumn(9).isNull()) {
-    PF_ASSIGN_OR_RETURN(job.result, ResultFromJson(row.getColumn(9).getString()));
-  }
-  job.error = row.getColumn(10).getString();
-  job.resumes = row.getColumn(11).getInt();
-  return absl::OkStatus();
-}
-
-void MarkUnreadable(const absl::Status& why, Job& job) {
-  job.unreadable = true;
-  job.state = JobState::kFailed;
-  job.error = absl::StrCat("the record of job ", job.id.value(),
-                           " in the database cannot be read, its files are untouched: ", why.message());
-}
-
-// Without epochs.
-Job ReadRow(SQLite::Statement& row) {
-  Job job;
-  job.sequence = row.getColumn(0).getInt64();
-  job.id = JobId(row.getColumn(1).getString());
-  if (!row.getColumn(2).isNull()) job.request_id = row.getColumn(2).getString();
-  job.create_time = ColumnTime(row.getColumn(4));
-  job.start_time = ColumnTime(row.getColumn(5));
-  job.end_time = ColumnTime(row.getColumn(6));
-  if (const absl::Status read = ReadState(row, job); !read.ok()) MarkUnreadable(read, job);
-  return job;
 }
 
 // With epochs.
@@ -197,22 +126,7 @@ class SqliteJobStore : public JobStore {
                           "REQUEST_ID_REUSED");
       }
       Use insert(c.insert);
-      insert->bind(1, job.id.value());
-      if (job.request_id.empty()) {
-        insert->bind(2);  // NULL: the only value that UNIQUE lets repeat
-      } else {
-        insert->bind(2, job.request_id);
-      }
-      insert->bind(3, StateName(job.state));
-      BindTime(*insert, 4, job.create_time);
-      BindTime(*insert, 5, job.start_time);
-      BindTime(*insert, 6, job.end_time);
-      insert->bind(7, ToJson(job.spec));
-      insert->bind(8, ToJson(ProgressColumn{job.progress, job.deaths, job.trouble, job.pausing}));
-      BindResult(*insert, 9, job);
-      insert->bind(10, job.error);
-      insert->bind(11, job.resumes);
-      insert->bind(12, ToJson(job.labels));
+      BindInsert(*insert, job);
       insert->exec();
       const int64_t sequence = c.database.getLastInsertRowid();
       transaction.commit();
@@ -224,14 +138,8 @@ class SqliteJobStore : public JobStore {
   absl::Status Update(const Job& job) override {
     return WithConnection([&](Connection& c) -> absl::Status {
       Use update(c.update);
-      update->bind(1, StateName(job.state));
-      BindTime(*update, 2, job.start_time);
-      BindTime(*update, 3, job.end_time);
-      update->bind(4, ToJson(ProgressColumn{job.progress, job.deaths, job.trouble, job.pausing}));
-      BindResult(*update, 5, job);
-      update->bind(6, job.error);
-      update->bind(7, job.resumes);
-      update->bind(8, job.id.value());
+      const int next = BindLiveColumns(*update, 1, job);
+      update->bind(next, job.id.value());
       return update->exec() == 1 ? absl::OkStatus() : NotFound(job.id);
     });
   }
@@ -284,7 +192,7 @@ class SqliteJobStore : public JobStore {
       int index = 1;
       list->bind(index++, options.before_sequence.value_or(std::numeric_limits<int64_t>::max()));
       // A place for each state; NULL equals none.
-      static_assert(kJobStateNames.rows.size() == 7);
+      static_assert(kJobStateNames.rows.size() == 10);
       for (const auto& [state, name] : kJobStateNames.rows) {
         if (options.states.empty() || std::ranges::find(options.states, state) != options.states.end()) {
           list->bind(index++, std::string(name));

@@ -34,7 +34,7 @@ class JobStore {
 
   // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id.
   virtual absl::Status Insert(Job& job) = 0;
-  // State, pausing, times, error, progress, result, resumes, deaths, trouble; not the epochs.
+  // All of it but spec, labels and epochs.
   virtual absl::Status Update(const Job& job) = 0;
   // Spec and labels.
   virtual absl::Status Describe(const Job& job) = 0;

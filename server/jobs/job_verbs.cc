@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job_book.h"
+#include "jobs/limits.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -40,6 +42,8 @@ absl::Status CheckActiveNeedsNoRetry(const Job& job) {
 
 void Apply(const JobUpdate& update, Job& job) {
   if (update.priority) job.spec.priority = *update.priority;
+  if (update.max_runtime) job.spec.limits.max_runtime = *update.max_runtime;
+  if (update.deadline) job.spec.limits.deadline = *update.deadline;
   if (update.labels) job.labels = *update.labels;
   for (const auto& [key, value] : update.label_changes) {
     if (value) {
@@ -70,15 +74,16 @@ absl::StatusOr<Job> JobBook::Pause(const JobId& id) {
   }
   ActiveJob& active = it->second;
   if (active.job.state == JobState::kCancelling) return CancellingError(active.job);
-  if (active.job.state == JobState::kRunning && !active.job.pausing) {
+  if (IsOnDevice(active.job.state) && !active.job.pausing) {
     PF_RETURN_IF_ERROR(SetPausing(active, true));
     active.live->RequestPause();
   } else if (active.job.state == JobState::kQueued) {
     Job next = Snapshot(active, 0);
-    next.state = JobState::kPaused;
+    Move(next, JobState::kPaused, why::kPauseRequested);
     next.trouble.retry_time = absl::InfinitePast();
     AppendLog(id, telemetry::Severity::kInfo, absl::StrCat("paused after step ", next.progress.step));
     PF_RETURN_IF_ERROR(Commit(active, std::move(next)));
+    DecidePreemption();
   }
   return Snapshot(active, 0);
 }
@@ -97,11 +102,12 @@ absl::StatusOr<Job> JobBook::Resume(const JobId& id) {
     active.live->WithdrawPause();
   } else if (active.job.state == JobState::kPaused) {
     Job next = Snapshot(active, 0);
-    next.state = JobState::kQueued;
+    Move(next, JobState::kQueued, why::kResumed);
     AppendLog(id, telemetry::Severity::kInfo, "queued again after a pause");
     PF_RETURN_IF_ERROR(Commit(active, std::move(next)));
     active.queued_at = clock_.Elapsed();
     active.not_before = active.queued_at;
+    DecidePreemption();
     changed_.Set();
   }
   return Snapshot(active, 0);
@@ -115,6 +121,10 @@ absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id) const
   }
   PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, std::numeric_limits<int64_t>::max()));
   PF_RETURN_IF_ERROR(CheckEndedIsRetriable(job));
+  if (const Limit limit = PassedLimit(job.spec.limits, job.device_time, absl::Now()); limit != Limit::kNone) {
+    const absl::Status error = LimitError(limit, job.spec.limits);
+    return Unfit(job, absl::StrCat("would fail again: ", error.message()), GetReason(error).reason);
+  }
   return std::optional<Job>(std::move(job));
 }
 
@@ -125,9 +135,10 @@ absl::StatusOr<Job> JobBook::Requeue(const JobId& id) {
     PF_ASSIGN_OR_RETURN(Job job, store_->Get(id));
     PF_ASSIGN_OR_RETURN(std::vector<graphcache::Command> commands, store_->GetCacheCommands(id));
     const JobState from = job.state;
-    job.state = JobState::kQueued;
+    Move(job, JobState::kQueued, why::kRetried);
     job.end_time = absl::InfinitePast();
     job.error.clear();
+    job.failure = {};
     job.deaths = {};
     job.trouble = {};
     AppendLog(id, telemetry::Severity::kInfo, "queued again by a retry");
@@ -136,6 +147,7 @@ absl::StatusOr<Job> JobBook::Requeue(const JobId& id) {
     CountJob(job.state, +1);
     queued = job;
     TakeUp(std::move(job), std::move(commands));
+    DecidePreemption();
   }
   changed_.Set();
   hub_.Notify(id.value());
@@ -163,13 +175,18 @@ absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update) {
     Violations violations;
     Validate(next.labels, "job.labels", violations);
     ValidatePriority(next.spec.priority, "job.spec.priority", violations);
+    Validate(next.spec.limits, "job.spec.", violations);
+    if (update.deadline) ValidateDeadline(*update.deadline, "job.spec.deadline", violations);
     PF_RETURN_IF_ERROR(violations.ToStatus());
     if (EtagOf(next) == etag) return next;
     PF_RETURN_IF_ERROR(store_->Describe(next));
     if (it != active_.end()) {
       it->second.job.spec.priority = next.spec.priority;
+      it->second.job.spec.limits = next.spec.limits;
+      if (it->second.live) it->second.live->SetLimits(next.spec.limits);
       it->second.job.labels = next.labels;
     }
+    DecidePreemption();
   }
   changed_.Set();
   hub_.Notify(id.value());

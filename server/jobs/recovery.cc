@@ -98,7 +98,7 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
     telemetry::Log(telemetry::Severity::kError, job.error);
     if (!job.unreadable) {
       // Get would show it as it was: as if it still ran.
-      job.state = JobState::kFailed;
+      MoveToFailed(job, WithReason(absl::DataLossError(job.error), "RECORD_UNREADABLE"));
       job.end_time = absl::Now();
       AppendLog(id, telemetry::Severity::kError, EndedLine(job));
       return store_->Update(job);
@@ -113,15 +113,14 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   const absl::Duration waited = began ? absl::ZeroDuration() : absl::Now() - job.create_time;
   ActiveJob& active = TakeUp(std::move(job), *std::move(commands));
   active.queued_at -= waited;
-  if (was == JobState::kRunning) return RecoverRunning(active);
   if (was == JobState::kCancelling) {
     Job next = active.job;
-    next.state = JobState::kCancelled;
+    Move(next, JobState::kCancelled, why::kCancelRequested);
     next.end_time = absl::Now();
     AppendLog(id, telemetry::Severity::kInfo, EndedLine(next));
     return Commit(active, std::move(next));
   }
-  return absl::OkStatus();
+  return IsOnDevice(was) ? RecoverRunning(active) : absl::OkStatus();
 }
 
 absl::Status JobBook::RecoverRunning(ActiveJob& active) {
@@ -130,18 +129,19 @@ absl::Status JobBook::RecoverRunning(ActiveJob& active) {
   next.deaths = CountDeath(next.deaths, RunMark::Read(files_.Mark(id)), BootId(), next.progress.checkpoint_step);
   const int32_t deaths = next.deaths.count;
   if (deaths >= kMaxDeaths) {
-    next.state = JobState::kFailed;
+    MoveToFailed(next, WithReason(absl::AbortedError(absl::StrCat(
+                                      "the server died ", deaths, " times while this job ran, each time ",
+                                      PlaceText(next.deaths),
+                                      "; if the system's log tells of too little memory, submit it again with a "
+                                      "smaller batch_size or model")),
+                                  "SERVER_DIED_AGAIN"));
     next.end_time = absl::Now();
-    next.error =
-        absl::StrCat("the server died ", deaths, " times while this job ran, each time ", PlaceText(next.deaths),
-                     "; if the system's log tells of too little memory, submit it again with a smaller "
-                     "batch_size or model");
     AppendLog(id, telemetry::Severity::kError, EndedLine(next));
     return Commit(active, std::move(next));
   }
   // A pause that was accepted holds.
   const bool paused = std::exchange(next.pausing, false);
-  next.state = paused ? JobState::kPaused : JobState::kQueued;
+  next.interrupted = true;
   std::string line =
       absl::StrCat("interrupted: the server ended without a drain; ", paused ? "paused" : "queued again");
   // Once may be anything, such as a kill. From the second time at the same place on the wait doubles: a job that does
@@ -149,12 +149,17 @@ absl::Status JobBook::RecoverRunning(ActiveJob& active) {
   // often enough to be failed.
   absl::Duration delay;
   if (deaths >= 2 && !paused) {
-    delay = RetryDelay(first_retry_, deaths);
+    delay = RetryDelay(options_.first_retry, deaths);
     next.trouble.error =
         absl::StrCat("the server died ", deaths, " times while this job ran, each time ", PlaceText(next.deaths));
     next.trouble.retry_time = absl::Now() + delay;
     absl::StrAppend(&line, ", to run in ", absl::FormatDuration(delay), ": it died ", deaths, " times ",
                     PlaceText(next.deaths));
+  }
+  if (paused) {
+    Move(next, JobState::kPaused, why::kPauseRequested, line);
+  } else {
+    Move(next, JobState::kQueued, why::kServerDied, line);
   }
   AppendLog(id, telemetry::Severity::kWarning, line);
   PF_RETURN_IF_ERROR(Commit(active, std::move(next)));

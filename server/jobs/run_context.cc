@@ -54,10 +54,28 @@ void JobRunContext::Enter(DevicePhase phase) {
 
 train::StopRequest JobRunContext::stop_requested() const {
   Move();
-  if (live_.cancel_requested()) return train::StopRequest::kCancel;
-  // A pause is to the run what a drain is: a stop that it goes on after.
-  if (live_.pause_requested()) return train::StopRequest::kDrain;
-  return draining_.load(std::memory_order_acquire) ? train::StopRequest::kDrain : train::StopRequest::kNone;
+  if (live_.cancel_requested()) {
+    live_.SetStopSeen();
+    return train::StopRequest::kCancel;
+  }
+  // To the run all others are what a drain is: a stop that it goes on after. A run that has been told to stop must not
+  // be told to go on, since it may have left an evaluation half done.
+  if (live_.stop_seen()) return train::StopRequest::kDrain;
+  if (!live_.pause_requested() && !live_.is_preempted() && !draining_.load(std::memory_order_acquire) &&
+      live_.passed_limit() == Limit::kNone) {
+    return train::StopRequest::kNone;
+  }
+  live_.SetStopSeen();
+  return train::StopRequest::kDrain;
+}
+
+void JobRunContext::AdvanceTo(JobState state) {
+  if (state_ == JobState::kRunning || state_ == state || hooks_.now() < next_advance_) return;
+  if (hooks_.advance(state)) {
+    state_ = state;
+  } else {
+    next_advance_ = hooks_.now() + kStoreInterval;
+  }
 }
 
 void JobRunContext::OnProgress(const train::Progress& progress) {
@@ -66,7 +84,12 @@ void JobRunContext::OnProgress(const train::Progress& progress) {
   live_.SetProgress(progress);
   const RunCounters::Increment increment = counters_.Advance(progress);
   metrics_.job.AddSteps(increment.counts);
-  if (increment.step) metrics_.job.ObserveStep(*increment.step);
+  if (increment.step) {
+    metrics_.job.ObserveStep(*increment.step);
+    AdvanceTo(JobState::kRunning);
+  } else if (progress.warm_up_total > 0) {
+    AdvanceTo(JobState::kWarmingUp);
+  }
   metrics_.job.SetRunning(progress.epoch, progress.loss, progress.graphs_per_second);
   metrics_.job.AddLookAhead(increment.look_ahead);
   metrics_.job.SetLookAhead(RunCounters::StateOf(progress.look_ahead));
@@ -81,7 +104,13 @@ void JobRunContext::OnGraphCache(const graphcache::Snapshot& snapshot, LiveRun::
   Move();
   live_.SetCache(snapshot, std::move(entries));
   const auto increments = cache_counters_.Advance(snapshot);
-  for (size_t mode = 0; mode < increments.size(); ++mode) metrics_.graph_cache.Add(mode, increments[mode]);
+  for (size_t mode = 0; mode < increments.size(); ++mode) {
+    metrics_.graph_cache.Add(mode, increments[mode]);
+    // A resumed run may begin with an evaluation, whose steps no progress tells of.
+    if (increments[mode].hits + increments[mode].padded_hits + increments[mode].misses > 0) {
+      AdvanceTo(JobState::kRunning);
+    }
+  }
   metrics_.graph_cache.SetRunning(ToMetrics(snapshot));
   for (const CommandLog::Done& done : live_.commands().TakeWaiting(snapshot.command_sequence)) done(snapshot);
   hooks_.notify();

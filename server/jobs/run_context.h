@@ -11,13 +11,16 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/monotonic.h"
 #include "graphcache/command.h"
 #include "graphcache/snapshot.h"
 #include "jobs/cache_counters.h"
 #include "jobs/command_log.h"
 #include "jobs/device_activity.h"
 #include "jobs/job.h"
+#include "jobs/limits.h"
 #include "jobs/run_counters.h"
 #include "telemetry/graph_cache_metrics.h"
 #include "telemetry/job_metrics.h"
@@ -36,20 +39,48 @@ class LiveRun {
     Entries entries = std::make_shared<const std::vector<graphcache::EntryInfo>>();
   };
 
-  // `cache`: as it was last, where the job ran before. `trouble`: of the job so far.
-  LiveRun(Cache cache, std::shared_ptr<CommandLog> commands, Trouble trouble)
-      : commands_(std::move(commands)), cache_(std::move(cache)), trouble_(std::move(trouble)) {}
+  // `cache`: as it was last, where the job ran before. `trouble`, `device_time`: of the job so far.
+  LiveRun(Cache cache, std::shared_ptr<CommandLog> commands, Trouble trouble, absl::Duration device_time,
+          const JobLimits& limits)
+      : commands_(std::move(commands)),
+        time_before_(device_time),
+        cache_(std::move(cache)),
+        trouble_(std::move(trouble)),
+        limits_(limits) {}
 
   void RequestCancel() { cancel_.store(true, std::memory_order_release); }
   bool cancel_requested() const { return cancel_.load(std::memory_order_acquire); }
-  void RequestPause() {
-    pause_was_asked_.store(true, std::memory_order_release);
-    pause_.store(true, std::memory_order_release);
-  }
+  void RequestPause() { pause_.store(true, std::memory_order_release); }
   // The run may have seen the request already.
   void WithdrawPause() { pause_.store(false, std::memory_order_release); }
   bool pause_requested() const { return pause_.load(std::memory_order_acquire); }
-  bool pause_was_asked() const { return pause_was_asked_.load(std::memory_order_acquire); }
+  // The job of higher priority that waits for the device; empty: none. The run may have seen the one before already.
+  void SetPreempted(const JobId& by) {
+    absl::MutexLock lock(&mu_);
+    preempted_by_ = by;
+    preempted_.store(!by.empty(), std::memory_order_release);
+  }
+  bool is_preempted() const { return preempted_.load(std::memory_order_acquire); }
+  JobId preempted_by() const {
+    absl::MutexLock lock(&mu_);
+    return preempted_by_;
+  }
+  // The run was told to stop, for whatever reason: what it was told stays so, though the reason may be withdrawn.
+  void SetStopSeen() { stop_seen_.store(true, std::memory_order_release); }
+  bool stop_seen() const { return stop_seen_.load(std::memory_order_acquire); }
+
+  void SetLimits(const JobLimits& limits) {
+    absl::MutexLock lock(&mu_);
+    limits_ = limits;
+  }
+  Limit passed_limit() const {
+    absl::MutexLock lock(&mu_);
+    // Most jobs have none: then no clock is read.
+    if (limits_ == JobLimits()) return Limit::kNone;
+    return PassedLimit(limits_, device_time(), absl::Now());
+  }
+  // Of all runs of the job, this one included.
+  absl::Duration device_time() const { return time_before_ + watch_.Elapsed(); }
 
   void SetProgress(const train::Progress& progress) {
     absl::MutexLock lock(&mu_);
@@ -84,12 +115,16 @@ class LiveRun {
   CommandLog& commands() { return *commands_; }
 
  private:
-  std::atomic<bool> cancel_{false}, pause_{false}, pause_was_asked_{false};
+  std::atomic<bool> cancel_{false}, pause_{false}, preempted_{false}, stop_seen_{false};
   const std::shared_ptr<CommandLog> commands_;
+  const absl::Duration time_before_;
+  const Stopwatch watch_;
   mutable absl::Mutex mu_;  // held for a copy only: a training step never waits for the store
   train::Progress progress_ ABSL_GUARDED_BY(mu_);
   Cache cache_ ABSL_GUARDED_BY(mu_);
   Trouble trouble_ ABSL_GUARDED_BY(mu_);
+  JobLimits limits_ ABSL_GUARDED_BY(mu_);
+  JobId preempted_by_ ABSL_GUARDED_BY(mu_);
 };
 
 // Where a run's news go.
@@ -101,6 +136,8 @@ struct RunHooks {
   // Replaces those of equal sequence; on disk when it returns Ok.
   std::function<absl::Status(const std::vector<graphcache::Command>&)> store_commands;
   std::function<void(int64_t)> mark_step;  // cheap; each step
+  // The job has come to this state, WARMING_UP or RUNNING; false: that could not be stored.
+  std::function<bool(JobState)> advance;
   // Since a moment before the run, by a clock that nobody sets.
   std::function<absl::Duration()> now;
   // Told of every sign of progress, if given.
@@ -136,6 +173,7 @@ class JobRunContext : public train::RunContext {
   void StoreNowAndThen();
   void Move() const;
   void Enter(DevicePhase phase);
+  void AdvanceTo(JobState state);
 
   const train::TrainOptions& options_;
   const std::atomic<bool>& draining_;
@@ -147,6 +185,9 @@ class JobRunContext : public train::RunContext {
   CacheCounters cache_counters_;
   int64_t step_ = 0;  // of the newest progress
   absl::Duration last_store_;
+  JobState state_ = JobState::kPreparing;  // the newest that was stored of this run
+  // No state is stored before: the store failed just now.
+  absl::Duration next_advance_ = -absl::InfiniteDuration();
   // No commands are stamped before: the store failed just now.
   absl::Duration next_stamp_ = -absl::InfiniteDuration();
 };

@@ -63,6 +63,12 @@ struct JobMetrics::Families {
         retries(
             OneCounter(registry, "permafrost_job_retries_total",
                        "Runs that an error of the machine ended, such as a full disk: the job waits and runs again.")),
+        preemptions(OneCounter(registry, "permafrost_job_preemptions_total",
+                               "Jobs that made room for one of higher priority, after a checkpoint.")),
+        expired(OneCounter(registry, "permafrost_jobs_expired_total",
+                           "Jobs that had ended and were deleted, since --keep-finished-jobs keeps them no more.")),
+        dropped_log_bytes(OneCounter(registry, "permafrost_job_log_dropped_bytes_total",
+                                     "Bytes at the beginning of job logs that --max-job-log does not keep.")),
         failed_checkpoints(OneCounter(registry, "permafrost_checkpoint_failures_total",
                                       "Checkpoints that could not be written while the run went on.")),
         failed_log_lines(OneCounter(registry, "permafrost_job_log_failures_total",
@@ -119,7 +125,7 @@ struct JobMetrics::Families {
   std::map<std::string, Gauge*, std::less<>> jobs;        // by state
   std::map<std::string, Counter*, std::less<>> finished;  // by state
   Histogram& queue_wait;
-  Counter &resumes, &retries, &failed_checkpoints, &failed_log_lines, &quarantined;
+  Counter &resumes, &retries, &preemptions, &expired, &dropped_log_bytes, &failed_checkpoints, &failed_log_lines, &quarantined;
   Gauge& unreadable;
   Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges;
   prometheus::Family<Histogram>& step_seconds;
@@ -166,6 +172,9 @@ void JobMetrics::CountFinished(std::string_view state) {
 void JobMetrics::CountResume() { families_->resumes.Increment(); }
 
 void JobMetrics::CountRetry() { families_->retries.Increment(); }
+void JobMetrics::CountExpired() { families_->expired.Increment(); }
+void JobMetrics::CountDroppedLog(int64_t bytes) { families_->dropped_log_bytes.Increment(static_cast<double>(bytes)); }
+void JobMetrics::CountPreemption() { families_->preemptions.Increment(); }
 void JobMetrics::CountFailedCheckpoint() { families_->failed_checkpoints.Increment(); }
 void JobMetrics::CountFailedLogLine() { families_->failed_log_lines.Increment(); }
 void JobMetrics::CountQuarantined(int64_t directories) {

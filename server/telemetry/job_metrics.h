@@ -49,6 +49,12 @@ class JobMetrics {
   void CountResume();
   // permafrost_job_retries_total
   void CountRetry();
+  // permafrost_jobs_expired_total
+  void CountExpired();
+  // permafrost_job_log_dropped_bytes_total
+  void CountDroppedLog(int64_t bytes);
+  // permafrost_job_preemptions_total
+  void CountPreemption();
   // permafrost_checkpoint_failures_total
   void CountFailedCheckpoint();
   // permafrost_job_log_failures_total

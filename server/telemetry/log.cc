@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "telemetry/log_segments.h"
 
 namespace permafrost::telemetry {
 namespace {
@@ -44,13 +45,9 @@ std::string OneLine(std::string_view text) {
 
 class FileJobLog : public JobLog {
  public:
-  FileJobLog(const std::filesystem::path& path, JobMetrics& metrics)
-      : path_(path.string()),
-        metrics_(metrics),
-        logger_("job", std::make_shared<spdlog::sinks::basic_file_sink_st>(path_)) {
-    logger_.set_formatter(Formatter());
-    logger_.flush_on(spdlog::level::trace);
-    logger_.set_error_handler([this](const std::string& error) { error_ = error; });
+  FileJobLog(const std::filesystem::path& path, JobMetrics& metrics, int64_t max_bytes)
+      : path_(path.string()), metrics_(metrics), max_bytes_(max_bytes) {
+    OpenFile();
   }
   void Write(Severity severity, std::string_view line) override {
     std::string first_error;
@@ -58,8 +55,8 @@ class FileJobLog : public JobLog {
       const std::lock_guard<std::mutex> lock(mu_);
       const bool failed_before = !error_.empty();
       error_.clear();
-      logger_.log(Level(severity), "{}", OneLine(line));
-      if (error_.empty()) return;
+      logger_->log(Level(severity), "{}", OneLine(line));
+      if (error_.empty()) return DropOldest();
       if (!failed_before) first_error = error_;
     }
     metrics_.CountFailedLogLine();
@@ -69,11 +66,43 @@ class FileJobLog : public JobLog {
   }
 
  private:
+  // Throws spdlog::spdlog_ex.
+  void OpenFile() {
+    logger_ = std::make_unique<spdlog::logger>("job", std::make_shared<spdlog::sinks::basic_file_sink_st>(path_));
+    logger_->set_formatter(Formatter());
+    logger_->flush_on(spdlog::level::trace);
+    logger_->set_error_handler([this](const std::string& error) { error_ = error; });
+  }
+  // Two segments are kept, each of half the bound. Under mu_. What fails is tried again with the next line.
+  void DropOldest() {
+    std::error_code error;
+    if (max_bytes_ == 0 || static_cast<int64_t>(std::filesystem::file_size(path_, error)) < max_bytes_ / 2 || error) {
+      return;
+    }
+    const absl::StatusOr<int64_t> removed = RotateLog(path_);
+    if (!removed.ok()) {
+      if (!std::exchange(rotation_failed_, true)) {
+        Log(Severity::kWarning, absl::StrCat("job log ", path_, ": no new file: ", removed.status().message()));
+      }
+      return;
+    }
+    rotation_failed_ = false;
+    if (*removed > 0) metrics_.CountDroppedLog(*removed);
+    try {
+      OpenFile();
+    } catch (const spdlog::spdlog_ex& e) {
+      // The old file stays open and takes the lines; its name says where it begins.
+      Log(Severity::kWarning, absl::StrCat("job log ", path_, ": ", e.what()));
+    }
+  }
+
   const std::string path_;
   JobMetrics& metrics_;
+  const int64_t max_bytes_;
+  bool rotation_failed_ = false;
   std::mutex mu_;
   std::string error_;  // under mu_: of the line written last; empty: none
-  spdlog::logger logger_;
+  std::unique_ptr<spdlog::logger> logger_;
 };
 
 }  // namespace
@@ -89,9 +118,10 @@ void Log(Severity severity, std::string_view line) {
   spdlog::default_logger_raw()->log(Level(severity), "{}", OneLine(line));
 }
 
-absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(const std::filesystem::path& path, JobMetrics& metrics) {
+absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(const std::filesystem::path& path, JobMetrics& metrics,
+                                                     int64_t max_bytes) {
   try {
-    return std::make_unique<FileJobLog>(path, metrics);
+    return std::make_unique<FileJobLog>(path, metrics, max_bytes);
   } catch (const spdlog::spdlog_ex& error) {
     return absl::InternalError(absl::StrCat("job log ", path.string(), ": ", error.what()));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -22,8 +23,10 @@ void Log(Severity severity, std::string_view line);
 // Threads: safe anywhere. Borrows the metrics.
 class JobLog {
  public:
-  // Appends to `path`. Errors: Internal naming path and reason.
-  static absl::StatusOr<std::unique_ptr<JobLog>> Open(const std::filesystem::path& path, JobMetrics& metrics);
+  // Appends to `path`. `max_bytes`: of a longer log the oldest part is dropped and counted (log_segments.h); 0: none.
+  // Errors: Internal naming path and reason.
+  static absl::StatusOr<std::unique_ptr<JobLog>> Open(const std::filesystem::path& path, JobMetrics& metrics,
+                                                      int64_t max_bytes = 0);
   virtual ~JobLog() = default;
   virtual void Write(Severity severity, std::string_view line) = 0;
 };

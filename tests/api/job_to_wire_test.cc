@@ -32,6 +32,9 @@ TEST(JobToWire, CarriesEveryField) {
   job.start_time = absl::FromUnixMillis(1'700'000'001'500);
   job.end_time = absl::FromUnixSeconds(1'700'000'002);
   job.error = "bad \xFF byte";
+  job.failure = {absl::StatusCode::kDataLoss, "DATA_DAMAGED", {{"file", "f"}}};
+  job.history = {{{jobs::JobState::kWarmingUp, absl::FromUnixSeconds(7), "CAPTURING", "bad \xFF byte"}}, 3};
+  job.device_time = absl::Milliseconds(1500);
   job.progress = {.epoch = 1,
                   .step_in_epoch = 2,
                   .steps_per_epoch = 3,
@@ -165,12 +168,58 @@ TEST(JobToWire, CarriesEveryField) {
         retry_time { seconds: 1700000009 }
         labels { key: "team" value: "gnn" }
         pausing: true
+        state_changes {
+          state: STATE_WARMING_UP
+          time { seconds: 7 }
+          reason: "CAPTURING"
+          message: "bad \357\277\275 byte"
+        }
+        dropped_state_changes: 3
+        error_status { code: 15 message: "bad \357\277\275 byte" }
+        device_time { seconds: 1 nanos: 500000000 }
       )pb",
       &want));
   want.set_etag(jobs::EtagOf(job));
+  google::rpc::ErrorInfo info;
+  info.set_reason("DATA_DAMAGED");
+  info.set_domain("permafrost.dev");
+  (*info.mutable_metadata())["file"] = "f";
+  want.mutable_error_status()->add_details()->PackFrom(info);
   v1::Job got = JobToWire(job);
   got.clear_spec();
   EXPECT_EQ(got.DebugString(), want.DebugString());
+}
+
+TEST(JobToWire, AFailureOfAnOlderVersionHasItsLineOnly) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kFailed);
+  job.error = "a line";
+  const v1::Job wire = JobToWire(job);
+  EXPECT_EQ(wire.error_status().code(), static_cast<int>(absl::StatusCode::kUnknown));
+  EXPECT_EQ(wire.error_status().message(), "a line");
+  EXPECT_TRUE(wire.error_status().details().empty());
+}
+
+TEST(JobToWire, LimitsComeBackAsTheyWereGiven) {
+  v1::CreateJobRequest request;
+  request.mutable_spec()->set_dataset("datasets/zinc");
+  request.mutable_spec()->mutable_max_runtime()->set_seconds(90);
+  request.mutable_spec()->mutable_max_runtime()->set_nanos(7);
+  request.mutable_spec()->mutable_deadline()->set_seconds(4'000'000'000);
+  request.mutable_spec()->set_max_retries(3);
+  const auto read = CreateRequestFromWire(request, {}, nullptr);
+  ASSERT_TRUE(read.ok()) << read.status();
+  jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+  job.spec = read->spec;
+  const v1::JobSpec wire = JobToWire(job).spec();
+  EXPECT_EQ(wire.max_runtime().DebugString(), request.spec().max_runtime().DebugString());
+  EXPECT_EQ(wire.deadline().DebugString(), request.spec().deadline().DebugString());
+  EXPECT_EQ(wire.max_retries(), 3);
+  request.mutable_spec()->mutable_deadline()->set_nanos(-1);
+  request.mutable_spec()->mutable_max_runtime()->set_seconds(std::numeric_limits<int64_t>::max());
+  const auto refused = GetViolations(CreateRequestFromWire(request, {}, nullptr).status());
+  ASSERT_EQ(refused.size(), 2u);
+  EXPECT_EQ(refused[0].field, "spec.max_runtime");
+  EXPECT_EQ(refused[1].field, "spec.deadline");
 }
 
 TEST(JobToWire, LeavesOutWhatIsNotKnown) {

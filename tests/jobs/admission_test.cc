@@ -301,7 +301,7 @@ TEST_F(AdmissionTest, WhatADeletionLeftIsRemovedAtTheNextStart) {
 
 TEST(MaxJobs, OneMoreIsRefusedUntilOneHasEnded) {
   const TempDir dir;
-  Server server(dir.path(), absl::Milliseconds(1), /*max_jobs=*/2);
+  Server server(dir.path(), absl::Milliseconds(1), /*preempt=*/true, {}, /*max_log_bytes=*/0, /*max_jobs=*/2);
   CreateRequest first = Server::Request("first");
   first.request_id = "once";
   ASSERT_TRUE(server->Create(first).ok());

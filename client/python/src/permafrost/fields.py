@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from permafrost.errors import InputError
 
@@ -16,7 +19,8 @@ from permafrost.errors import InputError
 def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
     """Sets the fields of `message`. A name is that of a field, or of a field of one of its messages, such as
     `learning_rate` for `optimizer.learning_rate`. An enum's value goes by its short name ("mse" for LOSS_MSE), and a
-    message may be given as a dict, or as the short name of its first enum ("adamw" for an OptimizerSpec).
+    message may be given as a dict, or as the short name of its first enum ("adamw" for an OptimizerSpec). A duration is a
+    timedelta or seconds, a time a datetime, a text of RFC 3339, or a timedelta from now on.
 
     what: what an error calls this, such as "submit". Errors: InputError that names the field and what is accepted.
     """
@@ -25,7 +29,7 @@ def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
     inner: dict[str, list[FieldDescriptor]] = {}
     for field in own.values():
         if _is_single_message(field):
-            for name in field.message_type.fields_by_name:
+            for name in () if _is_time(field) else field.message_type.fields_by_name:
                 inner.setdefault(name, []).append(field)
     for name, value in values.items():
         if value is None:
@@ -56,6 +60,10 @@ def _nearest(name: str, names: list[str]) -> str:
 
 def _is_single_message(field: FieldDescriptor) -> bool:
     return field.type == FieldDescriptor.TYPE_MESSAGE and not field.is_repeated
+
+
+def _is_time(field: FieldDescriptor) -> bool:
+    return field.message_type in (Duration.DESCRIPTOR, Timestamp.DESCRIPTOR)
 
 
 def _prefix(descriptor: EnumDescriptor) -> str:
@@ -114,9 +122,33 @@ def _guard(assign: Callable[[], None], name: str, value: Any) -> None:
         raise InputError(f"{name}: {value!r}: {error}") from None
 
 
+def _set_time(message: Message, value: Any, name: str) -> None:
+    """A Duration from a timedelta or seconds; a Timestamp from a datetime, RFC 3339, or a timedelta from now on."""
+    ahead = value if isinstance(value, datetime.timedelta) else None
+    if isinstance(message, Duration):
+        if ahead is None and isinstance(value, (int, float)) and not isinstance(value, bool):
+            ahead = datetime.timedelta(seconds=value)
+        if ahead is None:
+            raise InputError(f"{name}: {value!r}: a datetime.timedelta or seconds are expected")
+        message.FromTimedelta(ahead)
+        return
+    if isinstance(value, str):
+        _guard(lambda: message.FromJsonString(value), name, value)  # type: ignore[attr-defined]
+        return
+    moment = datetime.datetime.now(datetime.timezone.utc) + ahead if ahead is not None else value
+    if not isinstance(moment, datetime.datetime) or moment.tzinfo is None:
+        raise InputError(
+            f"{name}: {value!r}: a datetime.datetime with a time zone, a text of RFC 3339, or a datetime.timedelta from "
+            "now on is expected"
+        )
+    message.FromDatetime(moment)  # type: ignore[attr-defined]
+
+
 def _merge(message: Message, value: Any, name: str) -> None:
     if isinstance(value, type(message)):
         message.CopyFrom(value)
+    elif isinstance(message, (Duration, Timestamp)):
+        _set_time(message, value, name)
     elif isinstance(value, Mapping):
         fill(message, value, name)
     elif isinstance(value, str):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import xxhash
+from google.rpc import error_details_pb2
 
 from permafrost import fields
 from permafrost.connection import Connection
@@ -53,7 +54,8 @@ class Jobs:
         id: of the job; the server makes one where it is not given.
         labels: to find it by, {"team": "gnn"}: `client.jobs.list(filter='labels.team = "gnn"')`.
         spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,
-            hidden_channels=64, loss="mse", optimizer="adamw", fan_outs=[10, 5], graph_cache="freeze" ...
+            hidden_channels=64, loss="mse", optimizer="adamw", fan_outs=[10, 5], graph_cache="freeze",
+            max_runtime=timedelta(hours=2), deadline=timedelta(days=1) from now on, or a datetime ...
 
         Errors: InputError for a field that there is not, naming the nearest; InvalidArgument with a violation for each
         value that the server refuses; NotFound, FailedPrecondition for the dataset.
@@ -134,7 +136,8 @@ class Job:
 
     @property
     def state(self) -> str:
-        """ "queued", "running", "cancelling", "paused", "succeeded", "failed" or "cancelled"."""
+        """ "queued", "preparing", "warming_up", "running", "paused", "recovering", "cancelling", "succeeded", "failed" or
+        "cancelled"."""
         return fields.enum_name(_STATES, self.proto.state)
 
     @property
@@ -149,6 +152,34 @@ class Job:
     def error(self) -> str:
         """Why it failed, or what the machine keeps it from; one line."""
         return str(self.proto.error or self.proto.last_error)
+
+    @property
+    def error_reason(self) -> str:
+        """Why it failed, for programs: "OUT_OF_MEMORY", "MAX_RUNTIME" ... (permafrost.v1.Job.error_status). Empty: it did
+        not fail."""
+        info = error_details_pb2.ErrorInfo()
+        for detail in self.proto.error_status.details:
+            if detail.Unpack(info):
+                return str(info.reason)
+        return ""
+
+    @property
+    def state_changes(self) -> list[dict[str, Any]]:
+        """How it came to its state, in order: state, time (UTC), reason, such as "PREEMPTED", and message."""
+        return [
+            {
+                "state": fields.enum_name(_STATES, change.state),
+                "time": change.time.ToDatetime(tzinfo=datetime.timezone.utc),
+                "reason": change.reason,
+                "message": change.message,
+            }
+            for change in self.proto.state_changes
+        ]
+
+    @property
+    def device_time(self) -> datetime.timedelta:
+        """On the device, all its runs together."""
+        return datetime.timedelta(seconds=self.proto.device_time.ToNanoseconds() / 1e9)
 
     @property
     def result(self) -> dict[str, Any]:
@@ -249,16 +280,25 @@ class Job:
         *,
         priority: int | None = None,
         labels: Mapping[str, str | None] | None = None,
+        max_runtime: datetime.timedelta | float | str | None = None,
+        deadline: datetime.datetime | datetime.timedelta | str | None = None,
         only_if_unchanged: bool = False,
     ) -> Job:
-        """Changes its priority, and those labels that are given; a label of None goes. only_if_unchanged: raises
-        Aborted where someone has updated it since it was last asked for."""
+        """Changes its priority, those labels that are given (one of None goes), and its limits, as `submit` takes them;
+        "none" takes a limit away. only_if_unchanged: raises Aborted where someone has updated it since it was last asked
+        for."""
         request = job_pb2.UpdateJobRequest(job=job_pb2.Job(name=self.proto.name))
         if only_if_unchanged:
             request.job.etag = self.proto.etag
         if priority is not None:
             request.job.spec.priority = priority
             request.update_mask.paths.append("spec.priority")
+        for name, limit in (("max_runtime", max_runtime), ("deadline", deadline)):
+            if limit is None:
+                continue
+            if limit != "none":
+                fields.fill(request.job.spec, {name: limit}, "update")
+            request.update_mask.paths.append(f"spec.{name}")
         for key, value in (labels or {}).items():
             if value is not None:
                 request.job.labels[key] = value

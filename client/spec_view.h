@@ -1,0 +1,21 @@
+// The parts of a job's description as people read them, each one line.
+// Threads: everything here is pure.
+#pragma once
+
+#include <string>
+
+#include "permafrost/v1/job.pb.h"
+
+namespace permafrost::client {
+
+std::string LinkText(const v1::LinkPrediction& links);
+std::string BatchingText(const v1::Batching& batching);
+std::string SamplingText(const v1::NeighborSampling& sampling);
+std::string LossText(const v1::JobSpec& spec);
+std::string ModelText(const v1::Job& job);
+std::string OptimizerText(const v1::OptimizerSpec& optimizer);
+std::string InitText(const v1::InitFrom& from);
+// With the newest one on disk.
+std::string CheckpointText(const v1::Job& job);
+
+}  // namespace permafrost::client

@@ -1,0 +1,171 @@
+// What the device thread does with the book: it takes a job, tells how far it is, and where it goes.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/retry_delay.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "jobs/job_book.h"
+
+namespace permafrost::jobs {
+namespace {
+
+std::string EpochsContext(const ActiveJob& active) {
+  return absl::StrCat("epochs from ", active.unsaved_epochs.front().epoch, " on");
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wait) {
+  absl::MutexLock lock(&mu_);
+  wait = absl::InfiniteDuration();
+  if (draining()) return std::nullopt;
+  PF_RETURN_IF_ERROR(FailOverdue());
+  ActiveJob* best = FindBest(wait);
+  if (best == nullptr) return std::nullopt;
+  Job next = best->job;
+  const bool resumes = next.start_time != absl::InfinitePast();
+  Move(next, next.interrupted ? JobState::kRecovering : JobState::kPreparing, why::kTaken);
+  next.trouble.retry_time = absl::InfinitePast();
+  if (resumes) {
+    ++next.resumes;
+  } else {
+    next.start_time = absl::Now();
+  }
+  PF_ASSIGN_OR_RETURN(std::shared_ptr<LiveRun> live, MakeLiveRun(*best));
+  PF_RETURN_IF_ERROR(Commit(*best, std::move(next)));
+  if (resumes) metrics_.CountResume();
+  metrics_.ObserveQueueWait(clock_.Elapsed() - best->queued_at);
+  best->commands->Open();
+  best->live = std::move(live);
+  running_ = best->job.id;
+  // One may have come meanwhile that only waited for a moment.
+  DecidePreemption();
+  return StartedJob{WithoutEpochs(*best), best->live};
+}
+
+absl::StatusOr<std::shared_ptr<LiveRun>> JobBook::MakeLiveRun(const ActiveJob& active) const {
+  const Job& job = active.job;
+  LiveRun::Cache cache;
+  cache.snapshot = NoStepYet(job.spec);
+  const auto stored = store_->GetGraphCache(job.id);
+  const auto entries = store_->GetGraphCacheEntries(job.id);
+  if (stored.ok() && entries.ok()) {
+    if (*stored) cache = {**stored, std::make_shared<const std::vector<graphcache::EntryInfo>>(*entries)};
+  } else {
+    // Only what is shown until the run's first step; the run's own are in its checkpoint.
+    const absl::Status& error = stored.ok() ? entries.status() : stored.status();
+    telemetry::Log(telemetry::Severity::kWarning, StdView(error.message()));
+  }
+  Trouble trouble = job.trouble;
+  trouble.retry_time = absl::InfinitePast();
+  auto live = std::make_shared<LiveRun>(std::move(cache), active.commands, std::move(trouble), job.device_time,
+                                        job.spec.limits);
+  live->SetProgress(job.progress);
+  return live;
+}
+
+bool JobBook::Advance(const JobId& id, JobState state) {
+  absl::MutexLock lock(&mu_);
+  ActiveJob& active = active_.at(id);
+  if (active.job.state == JobState::kCancelling || !CanMove(active.job.state, state)) return true;
+  Job next = WithoutEpochs(active);
+  if (state == JobState::kRunning) {
+    next.interrupted = false;
+    Move(next, state, why::kStepped);
+  } else {
+    Move(next, state, why::kCapturing);
+  }
+  const absl::Status moved = CommitWithoutEpochs(active, std::move(next));
+  if (!moved.ok()) {
+    telemetry::Log(telemetry::Severity::kWarning,
+                   absl::StrCat("job ", id.value(), " is ", AbslView(kJobStateNames.Name(state)),
+                                ", which cannot be stored yet: ", moved.message()));
+  }
+  return moved.ok();
+}
+
+absl::Status JobBook::StoreProgress(const JobId& id) {
+  absl::MutexLock lock(&mu_);
+  ActiveJob& active = active_.at(id);
+  active.job.progress = active.live->progress();
+  active.job.trouble = active.live->trouble();
+  active.job.device_time = active.live->device_time();
+  const absl::Status epochs = SaveEpochs(active);
+  for (const absl::Status& stored : {epochs, store_->Update(active.job), SaveGraphCache(active)}) {
+    if (stored.ok()) continue;
+    telemetry::Log(telemetry::Severity::kWarning, absl::StrCat("progress of job ", id.value(), ": ", stored.message()));
+  }
+  return epochs;
+}
+
+void JobBook::RecordEpoch(const JobId& id, const train::EpochMetrics& metrics) {
+  absl::MutexLock lock(&mu_);
+  ActiveJob& active = active_.at(id);
+  active.unsaved_epochs.push_back(metrics);
+  // A resumed run tells epochs again that the one before had told.
+  std::vector<train::EpochMetrics>& epochs = active.job.epochs;
+  const auto at = std::ranges::lower_bound(epochs, metrics.epoch, {}, &train::EpochMetrics::epoch);
+  if (at != epochs.end() && at->epoch == metrics.epoch) {
+    *at = metrics;
+  } else {
+    epochs.insert(at, metrics);
+  }
+}
+
+absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(Job&)>& conclude) {
+  absl::MutexLock lock(&mu_);
+  ActiveJob& active = active_.at(id);
+  Job next = WithoutEpochs(active);
+  conclude(next);
+  next.pausing = false;
+  if (IsTerminal(next.state)) next.end_time = absl::Now();
+  const bool goes_on = !IsTerminal(next.state);
+  const absl::Duration delay = next.trouble.runs > active.job.trouble.runs
+                                   ? RetryDelay(options_.first_retry, next.trouble.runs)
+                                   : absl::ZeroDuration();
+  if (delay > absl::ZeroDuration() && next.state == JobState::kQueued) next.trouble.retry_time = absl::Now() + delay;
+  absl::Status moved = SaveEpochs(active);
+  if (moved.ok()) moved = SaveGraphCache(active);
+  Job stored = next;
+  // A job that goes on later must not be left running on record for an epoch's sake: it would count as a death.
+  if (moved.ok() || goes_on) {
+    moved = CommitWithoutEpochs(active, std::move(next));
+  }
+  PF_RETURN_IF_ERROR(moved);
+  if (goes_on) {
+    active.live.reset();
+    active.queued_at = clock_.Elapsed();
+    active.not_before = active.queued_at + delay;
+  }
+  running_ = JobId();
+  return stored;
+}
+
+void JobBook::GiveUpRunning() {
+  absl::MutexLock lock(&mu_);
+  running_ = JobId();
+}
+
+absl::Status JobBook::SaveEpochs(ActiveJob& active) {
+  if (active.unsaved_epochs.empty()) return absl::OkStatus();
+  const absl::Status stored = store_->PutEpochs(active.job.id, active.unsaved_epochs);
+  if (!stored.ok()) return Annotate(stored, EpochsContext(active));
+  active.unsaved_epochs.clear();
+  return absl::OkStatus();
+}
+
+absl::Status JobBook::SaveGraphCache(ActiveJob& active) {
+  if (!active.live) return absl::OkStatus();
+  const LiveRun::Cache cache = active.live->cache();
+  const bool changed = cache.entries != active.stored_entries;
+  const absl::Status stored =
+      store_->PutGraphCache(active.job.id, cache.snapshot, changed ? cache.entries.get() : nullptr);
+  if (!stored.ok()) return Annotate(stored, "graph cache");
+  active.stored_entries = cache.entries;
+  return absl::OkStatus();
+}
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,25 @@
+// How long a job may take: its max_runtime and its deadline.
+// Threads: pure functions.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "jobs/job.h"
+
+namespace permafrost::jobs {
+
+enum class Limit { kNone, kMaxRuntime, kDeadline };
+
+// Which of the job's limits is passed. `device_time`: of all its runs so far. `now`: by the wall clock, as a deadline
+// is.
+Limit PassedLimit(const JobLimits& limits, absl::Duration device_time, absl::Time now);
+
+// A new deadline must lie ahead.
+void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& violations);
+
+// DeadlineExceeded, reason MAX_RUNTIME or DEADLINE_EXCEEDED, that says how the job goes on. `limit`: not kNone.
+absl::Status LimitError(Limit limit, const JobLimits& limits);
+
+}  // namespace permafrost::jobs

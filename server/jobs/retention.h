@@ -1,0 +1,40 @@
+// Deletes jobs that have ended and that the operator does not want kept (--keep-finished-jobs).
+// Threads: one thread. Borrows everything.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/monotonic.h"
+#include "jobs/admission.h"
+#include "jobs/job_book.h"
+#include "jobs/retention_rule.h"
+#include "telemetry/job_metrics.h"
+
+namespace permafrost::jobs {
+
+// Those of `ended` that `keep` does not keep, the oldest end first. One whose record cannot be read stays: its files
+// are all that is left of it.
+std::vector<Job> ChooseExpired(std::vector<Job> ended, const KeepFinished& keep, absl::Time now);
+
+class Retention {
+ public:
+  Retention(JobBook& book, Admission& admission, telemetry::JobMetrics& metrics, const KeepFinished& keep)
+      : book_(book), admission_(admission), metrics_(metrics), keep_(keep) {}
+
+  // Looks once a job has ended since, and each minute. Deletions are logged and counted; what cannot be deleted now is
+  // tried again with the next look.
+  void Apply();
+
+ private:
+  void Look();
+
+  JobBook& book_;
+  Admission& admission_;
+  telemetry::JobMetrics& metrics_;
+  const KeepFinished keep_;
+  int64_t ended_seen_ = -1;
+  Stopwatch since_look_;
+};
+
+}  // namespace permafrost::jobs

@@ -1,0 +1,158 @@
+// Which jobs that have ended are kept, and how much of a log.
+#include "jobs/retention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "jobs/manager_fixture.h"
+
+namespace permafrost::jobs {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+Job Ended(const std::string& id, absl::Duration ago, JobState state = JobState::kSucceeded) {
+  Job job;
+  job.id = JobId(id);
+  job.state = state;
+  job.end_time = kNow - ago;
+  return job;
+}
+
+std::vector<std::string> Expired(std::vector<Job> jobs, const KeepFinished& keep) {
+  std::vector<std::string> ids;
+  for (const Job& job : ChooseExpired(std::move(jobs), keep, kNow)) ids.push_back(job.id.value());
+  return ids;
+}
+
+TEST(ChooseExpiredTest, ByNumberAndByAge) {
+  Job unreadable = Ended("unreadable", absl::Hours(99), JobState::kFailed);
+  unreadable.unreadable = true;
+  const std::vector<Job> jobs = {Ended("b", absl::Hours(2)), Ended("c", absl::Hours(1), JobState::kFailed),
+                                 Ended("a", absl::Hours(3), JobState::kCancelled), unreadable,
+                                 Ended("queued", absl::Hours(9), JobState::kQueued)};
+  EXPECT_THAT(Expired(jobs, {}), IsEmpty()) << "all are kept unless someone says otherwise";
+  EXPECT_THAT(Expired(jobs, {.count = 1}), ElementsAre("a", "b")) << "the last that ended stays";
+  EXPECT_THAT(Expired(jobs, {.count = 9}), IsEmpty());
+  EXPECT_THAT(Expired(jobs, {.count = 0}), ElementsAre("a", "b", "c")) << "what cannot be read is not deleted";
+  EXPECT_THAT(Expired(jobs, {.age = absl::Hours(2)}), ElementsAre("a", "b"));
+  EXPECT_THAT(Expired(jobs, {.count = 2, .age = absl::Minutes(90)}), ElementsAre("a", "b"));
+}
+
+TEST(RetentionTest, JobsThatEndPushTheOldestOut) {
+  const TempDir dir;
+  Server server(dir.path() / "state", absl::Milliseconds(1), true, {.count = 2});
+  server->Start();
+  for (int i = 0; i < 4; ++i) {
+    const std::string id = absl::StrCat("job-", i);
+    server.Create(id, 1);
+    server.AwaitEnd(id);
+  }
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (server->List(10, "", {})->jobs.size() > 2 && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  const auto left = server->List(10, "", {});
+  ASSERT_EQ(left->jobs.size(), 2u);
+  EXPECT_EQ(left->jobs[0].id.value(), "job-3");
+  EXPECT_EQ(left->jobs[1].id.value(), "job-2");
+  EXPECT_FALSE(std::filesystem::exists(server.JobDirectory("job-0")));
+  EXPECT_TRUE(std::filesystem::exists(server.JobDirectory("job-2")));
+  EXPECT_EQ(server.Metric("permafrost_jobs_expired_total"), 2);
+  EXPECT_EQ(server.Metric("permafrost_jobs", {{"state", "succeeded"}}), 2);
+}
+
+class BoundedLogTest : public testing::Test {
+ protected:
+  // The log from `offset` on, and where each piece begins that followed the one before without a gap.
+  std::string ReadFrom(int64_t offset) {
+    std::string all;
+    while (true) {
+      const auto chunk = server_->ReadLog(JobId("job-a"), offset, 1000);
+      EXPECT_TRUE(chunk.ok()) << chunk.status();
+      if (!chunk.ok()) return all;
+      all += chunk->data;
+      offset = chunk->next_offset;
+      if (chunk->complete) return all;
+    }
+  }
+
+  const TempDir dir_;
+  Server server_{dir_.path() / "state", absl::Milliseconds(1), true, {}, /*max_log_bytes=*/8000};
+};
+
+TEST_F(BoundedLogTest, TheOldestPartIsDroppedCountedAndTold) {
+  constexpr int kLines = 1000;
+  server_.runner().SetScript(
+      [](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+        for (int i = 0; i < kLines; ++i) context.Log(train::LogLevel::kInfo, absl::StrCat("line ", i));
+        return train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()};
+      });
+  server_->Start();
+  server_.Create("job-a");
+  server_.AwaitEnd("job-a");
+  uint64_t on_disk = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(server_.JobDirectory("job-a"))) {
+    if (entry.path().filename().string().starts_with("log")) on_disk += entry.file_size();
+  }
+  EXPECT_LE(on_disk, 8200u) << "a line beyond the bound at most";
+  const std::string log = ReadFrom(0);
+  EXPECT_THAT(log, StartsWith("["));
+  EXPECT_THAT(log, HasSubstr("bytes of this log are not kept"));
+  EXPECT_THAT(log, HasSubstr(absl::StrCat("line ", kLines - 1, "\n")));
+  EXPECT_THAT(log, testing::Not(HasSubstr("line 7\n")));
+  const double dropped = server_.Metric("permafrost_job_log_dropped_bytes_total");
+  EXPECT_GT(dropped, 0);
+  // A place in the log keeps its number: what is dropped and what is kept are the whole.
+  const auto begin = server_->ReadLog(JobId("job-a"), 0, 1000);
+  EXPECT_EQ(begin->next_offset, static_cast<int64_t>(dropped));
+  EXPECT_THAT(begin->data, HasSubstr(absl::StrCat(static_cast<int64_t>(dropped), " bytes")));
+  const auto end = server_->ReadLog(JobId("job-a"), -20, 1000);
+  EXPECT_EQ(end->next_offset, static_cast<int64_t>(dropped) + static_cast<int64_t>(on_disk));
+  EXPECT_EQ(server_->ReadLog(JobId("job-a"), end->next_offset + 1, 10).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(server_->ReadLog(JobId("job-a"), -1'000'000, 10)->data, ReadFrom(begin->next_offset).substr(0, 10));
+}
+
+TEST_F(BoundedLogTest, WhoFollowsItGetsEveryLineOnce) {
+  constexpr int kLines = 400;
+  std::string seen;
+  server_.runner().SetScript(
+      [&](const train::RunRequest&, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+        int64_t offset = 0;
+        for (int i = 0; i < kLines; ++i) {
+          context.Log(train::LogLevel::kInfo, absl::StrCat("line ", i, " ."));
+          const auto chunk = server_->ReadLog(JobId("job-a"), offset, 1 << 20);
+          EXPECT_TRUE(chunk.ok()) << chunk.status();
+          seen += chunk->data;
+          offset = chunk->next_offset;
+          // The rest of it is in the next file.
+          const auto rest = server_->ReadLog(JobId("job-a"), offset, 1 << 20);
+          EXPECT_TRUE(rest.ok()) << rest.status();
+          seen += rest->data;
+          offset = rest->next_offset;
+        }
+        return train::RunOutcome{train::RunEnd::kSucceeded, train::RunResult()};
+      });
+  server_->Start();
+  server_.Create("job-a");
+  server_.AwaitEnd("job-a");
+  for (int i = 0; i < kLines; ++i) {
+    const std::string line = absl::StrCat("line ", i, " .");
+    const size_t at = seen.find(line);
+    ASSERT_NE(at, std::string::npos) << line;
+    EXPECT_EQ(seen.find(line, at + 1), std::string::npos) << line;
+  }
+  EXPECT_THAT(seen, testing::Not(HasSubstr("not kept")));
+}
+
+}  // namespace
+}  // namespace permafrost::jobs
