@@ -174,14 +174,13 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
       const std::unique_ptr<data::Catalog> catalog,
       data::Catalog::Create(
           {.directory = state_dir / "datasets", .import_roots = readable, .threads = runner->threads(), .warn = warn}));
-  PF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<jobs::JobManager> jobs,
-      jobs::JobManager::Open({.state_dir = state_dir,
-                              .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
-                              .preempt = !options.no_preemption,
-                              .keep_finished = options.keep_finished,
-                              .max_log_bytes = static_cast<int64_t>(options.max_job_log_bytes)},
-                             *catalog, *runner, job_metrics, cache_metrics));
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
+                      jobs::JobManager::Open({.state_dir = state_dir,
+                                              .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
+                                              .preempt = !options.no_preemption,
+                                              .keep_finished = options.keep_finished,
+                                              .max_log_bytes = static_cast<int64_t>(options.max_job_log_bytes)},
+                                             *catalog, *runner, job_metrics, cache_metrics));
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = StartExposer(options, access, registry, [&] {

@@ -36,11 +36,11 @@ void ConcludeTrouble(const absl::Status& error, Job& job) {
   job.interrupted = true;
   if (job.state == JobState::kCancelling) return Move(job, JobState::kCancelled, why::kCancelRequested);
   if (job.spec.max_retries > 0 && job.trouble.runs > job.spec.max_retries) {
-    return MoveToFailed(job, WithReason(absl::AbortedError(absl::StrCat(
-                                            "errors of the machine ended ", job.trouble.runs,
-                                            " runs in a row, and max_retries is ", job.spec.max_retries,
-                                            "; the last one: ", job.trouble.error)),
-                                        "RETRIES_EXHAUSTED"));
+    return MoveToFailed(
+        job, WithReason(absl::AbortedError(absl::StrCat("errors of the machine ended ", job.trouble.runs,
+                                                        " runs in a row, and max_retries is ", job.spec.max_retries,
+                                                        "; the last one: ", job.trouble.error)),
+                        "RETRIES_EXHAUSTED"));
   }
   MoveAside(job, why::kMachineError, job.trouble.error);
 }

@@ -86,8 +86,8 @@ struct Job {
   bool pausing = false;      // while on the device: it pauses at its next step boundary
   bool interrupted = false;  // the server's death or an error of the machine ended its last run; until its next step
   absl::Time create_time, start_time = absl::InfinitePast(), end_time = absl::InfinitePast();
-  std::string error;  // when kFailed
-  Failure failure;    // when kFailed; code kOk where an older version stored it
+  std::string error;                                  // when kFailed
+  Failure failure;                                    // when kFailed; code kOk where an older version stored it
   absl::Duration device_time = absl::ZeroDuration();  // of all its runs
   train::Progress progress;
   std::vector<train::EpochMetrics> epochs;

@@ -84,17 +84,18 @@ class JobBook {
   // Unavailable while draining.
   absl::Status Insert(Job& job);
   // The job as it was. FailedPrecondition while it has not ended.
-  absl::StatusOr<Job> Delete(const JobId& id);
-  absl::StatusOr<Job> Cancel(const JobId& id);
+  // nullopt: `request` did so before.
+  absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request);
+  absl::StatusOr<Job> Cancel(const JobId& id, const RequestKey& request);
   // As JobManager's; job_verbs.cc.
-  absl::StatusOr<Job> Pause(const JobId& id);
-  absl::StatusOr<Job> Resume(const JobId& id);
-  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update);
+  absl::StatusOr<Job> Pause(const JobId& id, const RequestKey& request);
+  absl::StatusOr<Job> Resume(const JobId& id, const RequestKey& request);
+  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const RequestKey& request);
   // A job that a retry would queue again; nullopt: it is queued or runs already. Errors: as JobManager::Retry's for
   // jobs in other states.
   absl::StatusOr<std::optional<Job>> FindRetriable(const JobId& id) const;
   // Queues a retriable job.
-  absl::StatusOr<Job> Requeue(const JobId& id);
+  absl::StatusOr<Job> Requeue(const JobId& id, const RequestKey& request);
 
   // No job is taken or started from now on. Returns the running one (empty: none).
   JobId Drain();
@@ -105,25 +106,27 @@ class JobBook {
 
   // Set by whatever may let a job run sooner than was known, and by Drain.
   Event& changed() { return changed_; }
-  // Moves the best of the queued jobs that may run now to preparing, or recovering. nullopt: none may; `wait` is then how long it takes
-  // until one may (infinite: until something changes). Errors of the store: nothing has changed.
+  // Moves the best of the queued jobs that may run now to preparing, or recovering. nullopt: none may; `wait` is then
+  // how long it takes until one may (infinite: until something changes). Errors of the store: nothing has changed.
   absl::StatusOr<std::optional<StartedJob>> StartBest(absl::Duration& wait);
-  // The job on the device has come to warming up, or to a step. Where it is there already, or is being cancelled, nothing
-  // changes. False: the store could not take it, and nothing has changed; the run goes on, and tells it again later.
+  // The job on the device has come to warming up, or to a step. Where it is there already, or is being cancelled,
+  // nothing changes. False: the store could not take it, and nothing has changed; the run goes on, and tells it again
+  // later.
   bool Advance(const JobId& id, JobState state);
   // Of its LiveRun, with the graph cache and the epochs recorded since. Ok: the epochs are in the store; errors of the
   // rest are logged, since a later call brings it up to date.
   absl::Status StoreProgress(const JobId& id);
   void RecordEpoch(const JobId& id, const train::EpochMetrics& metrics);
-  // Moves the job on the device to where `conclude` leads, which is called under the lock with the job as it is now and may
-  // write its log: no cancel comes between. Returns the job as it is stored. An error of the store: nothing has
+  // Moves the job on the device to where `conclude` leads, which is called under the lock with the job as it is now and
+  // may write its log: no cancel comes between. Returns the job as it is stored. An error of the store: nothing has
   // changed.
   absl::StatusOr<Job> Conclude(const JobId& id, const std::function<void(Job&)>& conclude);
   // Conclude is not tried again: the job stays on the device on record, and the next start resumes it.
   void GiveUpRunning();
 
-  // What time alone changes: waiting jobs whose limits have passed fail, and a job whose wait is over may take the device
-  // from another. Called now and then, by one thread; errors of the store are logged once in a row and tried again.
+  // What time alone changes: waiting jobs whose limits have passed fail, and a job whose wait is over may take the
+  // device from another. Called now and then, by one thread; errors of the store are logged once in a row and tried
+  // again.
   void Attend();
 
   // For what belongs to a job that has not ended: calls `f` with it under the lock, with nullptr for any other.
@@ -156,18 +159,21 @@ class JobBook {
   // Asks the job on the device to make room, if one of higher priority may run now; takes that back where none may.
   void DecidePreemption() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  absl::StatusOr<Job> GetLocked(const JobId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The job as it is this moment, with its epochs after `after_epoch`.
   static Job Snapshot(const ActiveJob& active, int64_t after_epoch);
   static Job WithoutEpochs(const ActiveJob& active);
   // The job becomes one that has not ended; nothing is stored.
   ActiveJob& TakeUp(Job&& job, std::vector<graphcache::Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a pause of the running job was stored.
-  absl::Status SetPausing(ActiveJob& active, bool pausing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status SetPausing(ActiveJob& active, bool pausing, const RequestKey& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What a run of the job begins with.
   absl::StatusOr<std::shared_ptr<LiveRun>> MakeLiveRun(const ActiveJob& active) const;
   // Stores `next`, then makes it what everyone sees; a job that ended leaves active_. Nothing changes on an error,
   // `next` included.
-  absl::Status Commit(ActiveJob& active, Job&& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `request`: that led to it, on record with it.
+  absl::Status Commit(ActiveJob& active, Job&& next, const RequestKey& request = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // As Commit of a job without epochs: those of `active` stay.
   absl::Status CommitWithoutEpochs(ActiveJob& active, Job&& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those that an error kept from the store stay for the next call.
@@ -192,7 +198,7 @@ class JobBook {
   // Written under mu_; read without it at each training step.
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> ended_{0};  // the same
-  ChangeHub hub_;  // last: no listener runs once anything above is gone
+  ChangeHub hub_;                  // last: no listener runs once anything above is gone
 };
 
 // What a job's graph cache is before its first step: its options and nothing else.

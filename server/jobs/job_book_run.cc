@@ -61,7 +61,8 @@ absl::StatusOr<std::shared_ptr<LiveRun>> JobBook::MakeLiveRun(const ActiveJob& a
   }
   Trouble trouble = job.trouble;
   trouble.retry_time = absl::InfinitePast();
-  auto live = std::make_shared<LiveRun>(std::move(cache), active.commands, std::move(trouble), job.device_time, job.spec.limits);
+  auto live = std::make_shared<LiveRun>(std::move(cache), active.commands, std::move(trouble), job.device_time,
+                                        job.spec.limits);
   live->SetProgress(job.progress);
   return live;
 }
@@ -122,8 +123,9 @@ absl::StatusOr<Job> JobBook::Conclude(const JobId& id, const std::function<void(
   next.pausing = false;
   if (IsTerminal(next.state)) next.end_time = absl::Now();
   const bool goes_on = !IsTerminal(next.state);
-  const absl::Duration delay =
-      next.trouble.runs > active.job.trouble.runs ? RetryDelay(options_.first_retry, next.trouble.runs) : absl::ZeroDuration();
+  const absl::Duration delay = next.trouble.runs > active.job.trouble.runs
+                                   ? RetryDelay(options_.first_retry, next.trouble.runs)
+                                   : absl::ZeroDuration();
   if (delay > absl::ZeroDuration() && next.state == JobState::kQueued) next.trouble.retry_time = absl::Now() + delay;
   absl::Status moved = SaveEpochs(active);
   if (moved.ok()) moved = SaveGraphCache(active);

@@ -17,12 +17,14 @@ Job ReadRow(SQLite::Statement& row);
 
 // The columns that change while a job lives, in this order.
 inline constexpr char kLiveColumns[] =
-    "state = ?, start_time = ?, end_time = ?, progress = ?, result = ?, error = ?, resumes = ?, history = ?, failure = ?";
+    "state = ?, start_time = ?, end_time = ?, progress = ?, result = ?, error = ?, resumes = ?, history = ?, failure = "
+    "?";
 // Binds them from `index` on; returns the index after them.
 int BindLiveColumns(SQLite::Statement& statement, int index, const Job& job);
 
 inline constexpr char kInsertJob[] =
-    "INSERT INTO jobs (id, request_id, create_time, spec, labels, state, start_time, end_time, progress, result, error, "
+    "INSERT INTO jobs (id, request_id, create_time, spec, labels, state, start_time, end_time, progress, result, "
+    "error, "
     "resumes, history, failure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 void BindInsert(SQLite::Statement& insert, const Job& job);
 

@@ -27,16 +27,14 @@ void ValidateDeadline(absl::Time deadline, std::string_view field, Violations& v
 
 absl::Status LimitError(Limit limit, const JobLimits& limits) {
   if (limit == Limit::kMaxRuntime) {
-    return WithReason(absl::DeadlineExceededError(
-                          absl::StrCat("it was on the device for its max_runtime of ",
-                                       absl::FormatDuration(limits.max_runtime), "; with a larger one it can be retried")),
+    return WithReason(absl::DeadlineExceededError(absl::StrCat("it was on the device for its max_runtime of ",
+                                                               absl::FormatDuration(limits.max_runtime),
+                                                               "; with a larger one it can be retried")),
                       "MAX_RUNTIME");
   }
-  return WithReason(
-      absl::DeadlineExceededError(absl::StrCat("its deadline of ",
-                                               UtcText(limits.deadline),
-                                               " has passed; with a later one it can be retried")),
-      "DEADLINE_EXCEEDED");
+  return WithReason(absl::DeadlineExceededError(absl::StrCat("its deadline of ", UtcText(limits.deadline),
+                                                             " has passed; with a later one it can be retried")),
+                    "DEADLINE_EXCEEDED");
 }
 
 }  // namespace permafrost::jobs

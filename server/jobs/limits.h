@@ -12,7 +12,8 @@ namespace permafrost::jobs {
 
 enum class Limit { kNone, kMaxRuntime, kDeadline };
 
-// Which of the job's limits is passed. `device_time`: of all its runs so far. `now`: by the wall clock, as a deadline is.
+// Which of the job's limits is passed. `device_time`: of all its runs so far. `now`: by the wall clock, as a deadline
+// is.
 Limit PassedLimit(const JobLimits& limits, absl::Duration device_time, absl::Time now);
 
 // A new deadline must lie ahead.
