@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/format.h"
+#include "client/job_create.h"
 #include "client/job_view.h"
 #include "permafrost/v1/enum_text.h"
 #include "permafrost/v1/job.grpc.pb.h"
@@ -73,9 +74,10 @@ ExitCode CancelJob(Session& session, const std::string& id) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::CancelJobRequest request;
   request.set_name(WithCollection("jobs", id));
+  request.set_request_id(MakeUuid());
   v1::Job job;
   const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return stub->CancelJob(context, request, &job); });
+      CallPatiently(session, [&](grpc::ClientContext* context) { return stub->CancelJob(context, request, &job); });
   if (!status.ok()) return session.Fail(status);
   if (session.json()) {
     session.PrintJson(job);
@@ -89,9 +91,10 @@ ExitCode DeleteJob(Session& session, const std::string& id) {
   const auto stub = v1::JobService::NewStub(session.channel());
   v1::DeleteJobRequest request;
   request.set_name(WithCollection("jobs", id));
+  request.set_request_id(MakeUuid());
   google::protobuf::Empty empty;
   const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return stub->DeleteJob(context, request, &empty); });
+      CallPatiently(session, [&](grpc::ClientContext* context) { return stub->DeleteJob(context, request, &empty); });
   if (!status.ok()) return session.Fail(status);
   if (session.json()) {
     session.PrintJson(empty);

@@ -27,20 +27,23 @@ std::string MakeUuid() {
   return UuidOf(high, word());
 }
 
-grpc::Status CreateJob(Session& session, const v1::CreateJobRequest& request, v1::Job& job) {
-  const auto stub = v1::JobService::NewStub(session.channel());
+grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(grpc::ClientContext*)>& call) {
   const Stopwatch watch;
   const auto left = [&] { return session.options().timeout() - watch.Elapsed(); };
   absl::Duration backoff = kFirstSubmitBackoff;
   while (true) {
-    const grpc::Status status =
-        session.Unary(left(), [&](grpc::ClientContext* context) { return stub->CreateJob(context, request, &job); });
+    const grpc::Status status = session.Unary(left(), call);
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
     // A server that was never there gets no second chance: its user waits for nothing but the news.
     if (!session.Connect() || backoff >= left()) return status;
     session.interrupt().WaitFor(backoff);
     backoff *= 2;
   }
+}
+
+grpc::Status CreateJob(Session& session, const v1::CreateJobRequest& request, v1::Job& job) {
+  const auto stub = v1::JobService::NewStub(session.channel());
+  return CallPatiently(session, [&](grpc::ClientContext* context) { return stub->CreateJob(context, request, &job); });
 }
 
 }  // namespace permafrost::client

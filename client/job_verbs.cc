@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/format.h"
+#include "client/job_create.h"
 #include "client/job_view.h"
 #include "client/label_flags.h"
 #include "client/limit_flags.h"
@@ -28,9 +29,10 @@ ExitCode RunVerb(Session& session, const std::string& id, StubMethod<Request> me
   const auto stub = v1::JobService::NewStub(session.channel());
   Request request;
   request.set_name(WithCollection("jobs", id));
+  request.set_request_id(MakeUuid());
   v1::Job job;
   const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return ((*stub).*method)(context, request, &job); });
+      CallPatiently(session, [&](grpc::ClientContext* context) { return ((*stub).*method)(context, request, &job); });
   if (!status.ok()) return session.Fail(status);
   if (session.json()) {
     session.PrintJson(job);
@@ -92,9 +94,10 @@ ExitCode UpdateJob(Session& session, const JobUpdateFlags& flags) {
         "update --help)"));
   }
   const auto stub = v1::JobService::NewStub(session.channel());
+  request.set_request_id(MakeUuid());
   v1::Job updated;
   const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return stub->UpdateJob(context, request, &updated); });
+      CallPatiently(session, [&](grpc::ClientContext* context) { return stub->UpdateJob(context, request, &updated); });
   if (!status.ok()) return session.Fail(status);
   if (session.json()) {
     session.PrintJson(updated);

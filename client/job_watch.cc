@@ -67,8 +67,8 @@ class JobWatch {
                          (change.state() == v1::Job::STATE_QUEUED && change.reason() != "SUBMITTED");
       // What was before the watch began is in `job show`.
       if (!tells || !watching_) continue;
-      const std::string what = change.message().empty() ? OneLine(change.reason()) : OneLine(change.message());
-      session_.terminal().Line(absl::StrCat(StateName(change.state()), ": ", what));
+      session_.terminal().Line(absl::StrCat(StateName(change.state()), " (", OneLine(change.reason()), ")",
+                                            change.message().empty() ? "" : ": ", OneLine(change.message())));
     }
     seen_changes_ = dropped + job.state_changes_size();
     watching_ = true;

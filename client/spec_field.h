@@ -17,7 +17,8 @@ namespace permafrost::client {
 bool IsTimeField(const google::protobuf::FieldDescriptor& field);
 // What values of the field's type look like, for messages.
 std::string AcceptedBy(const google::protobuf::FieldDescriptor& field);
-// Sets a field that is no list, and no message but a time, or adds to a list. False if `text` is no value of the field's type.
+// Sets a field that is no list, and no message but a time, or adds to a list. False if `text` is no value of the
+// field's type.
 bool SetScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,
                google::protobuf::Message& message);
 bool AddScalar(const google::protobuf::FieldDescriptor& field, const std::string& text,

@@ -25,8 +25,9 @@ absl::Duration MaxRuntimeFromWire(const v1::JobSpec& wire, std::string_view fiel
   const int32_t nanos = wire.max_runtime().nanos();
   // One below 0 is the job's to refuse.
   if (seconds < -kMaxDurationSeconds || seconds > kMaxDurationSeconds || nanos < -kMaxNanos || nanos > kMaxNanos) {
-    violations.Add(field, absl::StrCat(seconds, " s and ", nanos, " ns are no google.protobuf.Duration; accepted: at most ",
-                                       kMaxDurationSeconds, " s"));
+    violations.Add(field,
+                   absl::StrCat(seconds, " s and ", nanos, " ns are no google.protobuf.Duration; accepted: at most ",
+                                kMaxDurationSeconds, " s"));
     return absl::InfiniteDuration();
   }
   return absl::Seconds(seconds) + absl::Nanoseconds(nanos);

@@ -23,7 +23,8 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 using grpc::ServerWriteReactor;
 
-absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> OpenExport(jobs::JobManager& jobs, const v1::ExportJobRequest& request) {
+absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> OpenExport(jobs::JobManager& jobs,
+                                                                                const v1::ExportJobRequest& request) {
   PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
   Violations violations;
   const jobs::Artifact artifact = ArtifactFromWire(request.artifact(), violations);
@@ -51,7 +52,7 @@ ServerUnaryReactor* JobService::ListJobs(CallbackServerContext* context, const v
 
 ServerUnaryReactor* JobService::CancelJob(CallbackServerContext* context, const v1::CancelJobRequest* request,
                                           v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Cancel, request->name(), *response); });
+  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Cancel, *request, *response); });
 }
 
 ServerUnaryReactor* JobService::UpdateJob(CallbackServerContext* context, const v1::UpdateJobRequest* request,
@@ -61,17 +62,17 @@ ServerUnaryReactor* JobService::UpdateJob(CallbackServerContext* context, const 
 
 ServerUnaryReactor* JobService::PauseJob(CallbackServerContext* context, const v1::PauseJobRequest* request,
                                          v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Pause, request->name(), *response); });
+  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Pause, *request, *response); });
 }
 
 ServerUnaryReactor* JobService::ResumeJob(CallbackServerContext* context, const v1::ResumeJobRequest* request,
                                           v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Resume, request->name(), *response); });
+  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Resume, *request, *response); });
 }
 
 ServerUnaryReactor* JobService::RetryJob(CallbackServerContext* context, const v1::RetryJobRequest* request,
                                          v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Retry, request->name(), *response); });
+  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Retry, *request, *response); });
 }
 
 ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,
@@ -158,10 +159,10 @@ absl::Status JobService::List(const v1::ListJobsRequest& request, v1::ListJobsRe
   return absl::OkStatus();
 }
 
-absl::Status JobService::Do(absl::StatusOr<jobs::Job> (jobs::JobManager::*verb)(const JobId&), const std::string& name,
-                            v1::Job& response) {
-  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", name));
-  PF_ASSIGN_OR_RETURN(const jobs::Job job, (jobs_.*verb)(id));
+template <class Request>
+absl::Status JobService::Do(Verb verb, const Request& request, v1::Job& response) {
+  PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, (jobs_.*verb)(id, request.request_id()));
   response = JobToWire(job);
   return absl::OkStatus();
 }
@@ -169,14 +170,14 @@ absl::Status JobService::Do(absl::StatusOr<jobs::Job> (jobs::JobManager::*verb)(
 absl::Status JobService::Update(const v1::UpdateJobRequest& request, v1::Job& response) {
   PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("job.name", request.job().name()));
   PF_ASSIGN_OR_RETURN(const jobs::JobUpdate update, UpdateFromWire(request));
-  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Update(id, update));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Update(id, update, request.request_id()));
   response = JobToWire(job);
   return absl::OkStatus();
 }
 
 absl::Status JobService::Delete(const v1::DeleteJobRequest& request) {
   PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
-  return jobs_.Delete(id);
+  return jobs_.Delete(id, request.request_id());
 }
 
 }  // namespace permafrost::api

@@ -58,8 +58,10 @@ class JobService final : public v1::JobService::CallbackService {
   absl::Status Get(const v1::GetJobRequest& request, v1::Job& response);
   absl::Status List(const v1::ListJobsRequest& request, v1::ListJobsResponse& response);
   // A verb on the job of that name, answered with the job.
-  absl::Status Do(absl::StatusOr<jobs::Job> (jobs::JobManager::*verb)(const JobId&), const std::string& name,
-                  v1::Job& response);
+  using Verb = absl::StatusOr<jobs::Job> (jobs::JobManager::*)(const JobId&, const std::string&);
+  // Of a request with a name and a request_id.
+  template <class Request>
+  absl::Status Do(Verb verb, const Request& request, v1::Job& response);
   absl::Status Update(const v1::UpdateJobRequest& request, v1::Job& response);
   absl::Status Delete(const v1::DeleteJobRequest& request);
 

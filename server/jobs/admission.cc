@@ -32,6 +32,12 @@ void CheckRequestId(const std::string& request_id, Violations& violations) {
 
 }  // namespace
 
+absl::Status CheckRequestId(const std::string& request_id) {
+  Violations violations;
+  CheckRequestId(request_id, violations);
+  return violations.ToStatus();
+}
+
 absl::Status CheckRequest(const CreateRequest& request) {
   Violations violations;
   if (!request.id.empty()) violations.AddMissing(CheckIdSyntax("job_id", request.id.value()));
@@ -77,8 +83,10 @@ absl::Status Admission::Check(const JobSpec& spec) const {
   return CheckDataset(spec);
 }
 
-absl::StatusOr<Job> Admission::Retry(const JobId& id) {
+absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request) {
   absl::MutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(const bool answered, book_.store().IsAnswered(request));
+  if (answered) return book_.Get(id, 0);
   PF_ASSIGN_OR_RETURN(std::optional<Job> ended, book_.FindRetriable(id));
   if (!ended) return book_.Get(id, 0);
   PF_RETURN_IF_ERROR(CheckCount());
@@ -87,7 +95,7 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id) {
   book_.Reserve(std::move(ended));
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_RETURN_IF_ERROR(CheckDataset(spec));
-  return book_.Requeue(id);
+  return book_.Requeue(id, request);
 }
 
 absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& request) const {
@@ -190,14 +198,15 @@ absl::StatusOr<Job> Admission::Admit(Job job, const std::string& initial_weights
   return job;
 }
 
-absl::Status Admission::Delete(const JobId& id) {
+absl::Status Admission::Delete(const JobId& id, const RequestKey& request) {
   std::filesystem::path discarded;
   {
     absl::MutexLock lock(&mu_);
     // The row first: a crash in between leaves a stray directory, which the next start sets aside. The other way round
     // it would leave a job on record that says it succeeded and has nothing to show.
-    PF_ASSIGN_OR_RETURN(const Job job, book_.Delete(id));
-    const absl::StatusOr<std::filesystem::path> moved = book_.files().Discard(id, job.sequence);
+    PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.Delete(id, request));
+    if (!job) return absl::OkStatus();
+    const absl::StatusOr<std::filesystem::path> moved = book_.files().Discard(id, job->sequence);
     if (!moved.ok()) {
       telemetry::Log(telemetry::Severity::kWarning, StdView(moved.status().message()));
       return absl::OkStatus();

@@ -24,8 +24,8 @@ class Admission {
 
   // As JobManager's methods.
   absl::StatusOr<Job> Create(const CreateRequest& request);
-  absl::StatusOr<Job> Retry(const JobId& id);
-  absl::Status Delete(const JobId& id);
+  absl::StatusOr<Job> Retry(const JobId& id, const RequestKey& request);
+  absl::Status Delete(const JobId& id, const RequestKey& request);
   std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const;
   // What Create refuses of the spec alone and of its dataset.
   absl::Status Check(const JobSpec& spec) const;

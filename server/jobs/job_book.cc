@@ -71,6 +71,11 @@ absl::StatusOr<Job> JobBook::Get(const JobId& id, int64_t after_epoch) const {
   return store_->Get(id, after_epoch);
 }
 
+absl::StatusOr<Job> JobBook::GetLocked(const JobId& id) const {
+  if (const auto it = active_.find(id); it != active_.end()) return Snapshot(it->second, 0);
+  return store_->Get(id);
+}
+
 absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const {
   PF_ASSIGN_OR_RETURN(std::vector<Job> jobs, store_->List(options));
   absl::MutexLock lock(&mu_);
@@ -132,10 +137,12 @@ ActiveJob& JobBook::TakeUp(Job&& job, std::vector<graphcache::Command> commands)
   return active;
 }
 
-absl::StatusOr<Job> JobBook::Delete(const JobId& id) {
+absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const RequestKey& request) {
   absl::StatusOr<Job> job;
   {
     absl::MutexLock lock(&mu_);
+    PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
+    if (answered) return std::nullopt;
     if (const auto it = active_.find(id); it != active_.end()) {
       return WithReason(absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " is ",
                                                                    AbslView(kJobStateNames.Name(it->second.job.state)),
@@ -144,17 +151,19 @@ absl::StatusOr<Job> JobBook::Delete(const JobId& id) {
     }
     job = store_->Get(id);
     PF_RETURN_IF_ERROR(job.status());
-    PF_RETURN_IF_ERROR(store_->Delete(id));
+    PF_RETURN_IF_ERROR(store_->Delete(id, request));
     CountJob(job->state, -1);
     if (job->unreadable) metrics_.SetUnreadable(--unreadable_);
   }
   hub_.Notify(id.value());
-  return job;
+  return std::optional<Job>(*std::move(job));
 }
 
-absl::StatusOr<Job> JobBook::Cancel(const JobId& id) {
+absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) {
   {
     absl::MutexLock lock(&mu_);
+    PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
+    if (answered) return GetLocked(id);
     if (const auto it = active_.find(id); it != active_.end()) {
       ActiveJob& active = it->second;
       Job next = Snapshot(active, 0);
@@ -163,7 +172,7 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id) {
         const std::shared_ptr<LiveRun> live = active.live;
         Move(next, JobState::kCancelling, why::kCancelRequested);
         next.pausing = false;
-        PF_RETURN_IF_ERROR(Commit(active, Job(next)));
+        PF_RETURN_IF_ERROR(Commit(active, Job(next), request));
         live->RequestCancel();
         return next;
       }
@@ -171,7 +180,7 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id) {
       next.end_time = absl::Now();
       next.trouble.retry_time = absl::InfinitePast();
       AppendLog(id, telemetry::Severity::kInfo, EndedLine(next));
-      PF_RETURN_IF_ERROR(Commit(active, Job(next)));
+      PF_RETURN_IF_ERROR(Commit(active, Job(next), request));
       DecidePreemption();
       return next;
     }
@@ -192,7 +201,7 @@ JobId JobBook::Drain() {
   return running;
 }
 
-absl::Status JobBook::Commit(ActiveJob& active, Job&& next) {
+absl::Status JobBook::Commit(ActiveJob& active, Job&& next, const RequestKey& request) {
   const JobState from = active.job.state;
   const JobState to = next.state;
   if (!CanMove(from, to)) {
@@ -200,7 +209,7 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next) {
                                             AbslView(kJobStateNames.Name(from)), " to ",
                                             AbslView(kJobStateNames.Name(to))));
   }
-  PF_RETURN_IF_ERROR(store_->Update(next));
+  PF_RETURN_IF_ERROR(store_->Update(next, request));
   CountJob(from, -1);
   CountJob(to, +1);
   const std::string key = next.id.value();

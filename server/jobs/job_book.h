@@ -86,17 +86,18 @@ class JobBook {
   // Unavailable while draining.
   absl::Status Insert(Job& job);
   // The job as it was. FailedPrecondition while it has not ended.
-  absl::StatusOr<Job> Delete(const JobId& id);
-  absl::StatusOr<Job> Cancel(const JobId& id);
+  // nullopt: `request` did so before.
+  absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request);
+  absl::StatusOr<Job> Cancel(const JobId& id, const RequestKey& request);
   // As JobManager's; job_verbs.cc.
-  absl::StatusOr<Job> Pause(const JobId& id);
-  absl::StatusOr<Job> Resume(const JobId& id);
-  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update);
+  absl::StatusOr<Job> Pause(const JobId& id, const RequestKey& request);
+  absl::StatusOr<Job> Resume(const JobId& id, const RequestKey& request);
+  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const RequestKey& request);
   // A job that a retry would queue again; nullopt: it is queued or runs already. Errors: as JobManager::Retry's for
   // jobs in other states.
   absl::StatusOr<std::optional<Job>> FindRetriable(const JobId& id) const;
   // Queues a retriable job.
-  absl::StatusOr<Job> Requeue(const JobId& id);
+  absl::StatusOr<Job> Requeue(const JobId& id, const RequestKey& request);
 
   // No job is taken or started from now on. Returns the running one (empty: none).
   JobId Drain();
@@ -160,18 +161,21 @@ class JobBook {
   // Asks the job on the device to make room, if one of higher priority may run now; takes that back where none may.
   void DecidePreemption() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  absl::StatusOr<Job> GetLocked(const JobId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The job as it is this moment, with its epochs after `after_epoch`.
   static Job Snapshot(const ActiveJob& active, int64_t after_epoch);
   static Job WithoutEpochs(const ActiveJob& active);
   // The job becomes one that has not ended; nothing is stored.
   ActiveJob& TakeUp(Job&& job, std::vector<graphcache::Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a pause of the running job was stored.
-  absl::Status SetPausing(ActiveJob& active, bool pausing) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status SetPausing(ActiveJob& active, bool pausing, const RequestKey& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What a run of the job begins with.
   absl::StatusOr<std::shared_ptr<LiveRun>> MakeLiveRun(const ActiveJob& active) const;
   // Stores `next`, then makes it what everyone sees; a job that ended leaves active_. Nothing changes on an error,
   // `next` included.
-  absl::Status Commit(ActiveJob& active, Job&& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `request`: that led to it, on record with it.
+  absl::Status Commit(ActiveJob& active, Job&& next, const RequestKey& request = {}) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // As Commit of a job without epochs: those of `active` stay.
   absl::Status CommitWithoutEpochs(ActiveJob& active, Job&& next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those that an error kept from the store stay for the next call.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/string_view.h"
 #include "jobs/admission.h"
 #include "jobs/cache_commands.h"
@@ -41,6 +42,26 @@ std::string_view ArtifactFile(Artifact artifact) {
   return train::kBestWeightsFile;
 }
 
+RequestKey KeyOf(std::string_view call, const JobId& id, const std::string& request_id) {
+  if (request_id.empty()) return {};
+  return {.id = request_id, .what = absl::StrCat(AbslView(call), " ", id.value())};
+}
+
+// All that an update asks for, in few bytes.
+std::string TextOf(const JobUpdate& update) {
+  std::string text = update.etag;
+  if (update.priority) absl::StrAppend(&text, " priority ", *update.priority);
+  if (update.max_runtime) absl::StrAppend(&text, " max_runtime ", absl::FormatDuration(*update.max_runtime));
+  if (update.deadline) absl::StrAppend(&text, " deadline ", absl::FormatTime(*update.deadline, absl::UTCTimeZone()));
+  if (update.labels) {
+    absl::StrAppend(&text, " labels");
+    for (const auto& [key, value] : *update.labels) absl::StrAppend(&text, "\n", key, " ", value);
+  }
+  for (const auto& [key, value] : update.label_changes)
+    absl::StrAppend(&text, "\n", key, value ? " = " : " gone", value.value_or(""));
+  return absl::StrCat("update ", HashHex(Hash64(text)));
+}
+
 // Gives each call to whom it belongs.
 class JobManagerImpl final : public JobManager {
  public:
@@ -68,18 +89,36 @@ class JobManagerImpl final : public JobManager {
     caretaker_.Start();
   }
   absl::StatusOr<Job> Create(const CreateRequest& request) override { return admission_.Create(request); }
-  absl::Status Delete(const JobId& id) override { return admission_.Delete(id); }
+  absl::Status Delete(const JobId& id, const std::string& request_id) override {
+    PF_RETURN_IF_ERROR(CheckRequestId(request_id));
+    return admission_.Delete(id, KeyOf("delete", id, request_id));
+  }
   absl::StatusOr<Job> Get(const JobId& id) const override { return book_.Get(id, 0); }
   absl::StatusOr<Job> GetSince(const JobId& id, int64_t after_epoch) const override {
     return book_.Get(id, after_epoch);
   }
   absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token, const JobQuery& query) const override;
   std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const override { return admission_.LevelOf(id); }
-  absl::StatusOr<Job> Cancel(const JobId& id) override { return book_.Cancel(id); }
-  absl::StatusOr<Job> Pause(const JobId& id) override { return book_.Pause(id); }
-  absl::StatusOr<Job> Resume(const JobId& id) override { return book_.Resume(id); }
-  absl::StatusOr<Job> Retry(const JobId& id) override { return admission_.Retry(id); }
-  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update) override { return book_.Update(id, update); }
+  absl::StatusOr<Job> Cancel(const JobId& id, const std::string& request_id) override {
+    PF_RETURN_IF_ERROR(CheckRequestId(request_id));
+    return book_.Cancel(id, KeyOf("cancel", id, request_id));
+  }
+  absl::StatusOr<Job> Pause(const JobId& id, const std::string& request_id) override {
+    PF_RETURN_IF_ERROR(CheckRequestId(request_id));
+    return book_.Pause(id, KeyOf("pause", id, request_id));
+  }
+  absl::StatusOr<Job> Resume(const JobId& id, const std::string& request_id) override {
+    PF_RETURN_IF_ERROR(CheckRequestId(request_id));
+    return book_.Resume(id, KeyOf("resume", id, request_id));
+  }
+  absl::StatusOr<Job> Retry(const JobId& id, const std::string& request_id) override {
+    PF_RETURN_IF_ERROR(CheckRequestId(request_id));
+    return admission_.Retry(id, KeyOf("retry", id, request_id));
+  }
+  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const std::string& request_id) override {
+    PF_RETURN_IF_ERROR(CheckRequestId(request_id));
+    return book_.Update(id, update, KeyOf(TextOf(update), id, request_id));
+  }
   absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const override;
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) override {
     return book_.hub().Subscribe(id.value(), std::move(listener));

@@ -43,6 +43,8 @@ struct CreateRequest {
 
 // What JobManager::Create refuses by the request alone. Errors: InvalidArgument with a violation for each bad field.
 absl::Status CheckRequest(const CreateRequest& request);
+// What every call refuses of its request_id. Errors: InvalidArgument with a violation of it.
+absl::Status CheckRequestId(const std::string& request_id);
 
 // What a list is of.
 struct JobQuery {
@@ -119,15 +121,24 @@ class JobManager {
   // for another query; (field filter) for a filter that is none.
   virtual absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token,
                                        const JobQuery& query) const = 0;
-  virtual absl::StatusOr<Job> Cancel(const JobId& id) = 0;
+  // `request_id`, here and below: of a call that may come again, which is then not done a second time, and answered
+  // with the job as it is then; empty: it has none. AlreadyExists, reason REQUEST_ID_REUSED, where it was another
+  // call's.
+  absl::StatusOr<Job> Cancel(const JobId& id) { return Cancel(id, ""); }
+  virtual absl::StatusOr<Job> Cancel(const JobId& id, const std::string& request_id) = 0;
   // These four: errors as of proto JobService's methods of these names.
-  virtual absl::StatusOr<Job> Pause(const JobId& id) = 0;
-  virtual absl::StatusOr<Job> Resume(const JobId& id) = 0;
-  virtual absl::StatusOr<Job> Retry(const JobId& id) = 0;
-  virtual absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update) = 0;
+  absl::StatusOr<Job> Pause(const JobId& id) { return Pause(id, ""); }
+  virtual absl::StatusOr<Job> Pause(const JobId& id, const std::string& request_id) = 0;
+  absl::StatusOr<Job> Resume(const JobId& id) { return Resume(id, ""); }
+  virtual absl::StatusOr<Job> Resume(const JobId& id, const std::string& request_id) = 0;
+  absl::StatusOr<Job> Retry(const JobId& id) { return Retry(id, ""); }
+  virtual absl::StatusOr<Job> Retry(const JobId& id, const std::string& request_id) = 0;
+  absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update) { return Update(id, update, ""); }
+  virtual absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const std::string& request_id) = 0;
   // Newest first. Reads the disk; every byte with `verify`. Unavailable where it cannot.
   virtual absl::StatusOr<std::vector<train::CheckpointInfo>> Checkpoints(const JobId& id, bool verify) const = 0;
-  virtual absl::Status Delete(const JobId& id) = 0;
+  absl::Status Delete(const JobId& id) { return Delete(id, ""); }
+  virtual absl::Status Delete(const JobId& id, const std::string& request_id) = 0;
 
   // Calls `listener` on every change of the job and of its log, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) = 0;

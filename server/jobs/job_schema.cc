@@ -9,7 +9,7 @@ namespace permafrost::jobs {
 namespace {
 
 // 1: jobs and epochs. 2: graph caches and their commands. 3: metrics are not always MAEs, and not named so. 4: labels.
-// 5: state changes, and failures that programs can read.
+// 5: state changes, failures that programs can read, and requests that were answered.
 constexpr int kSchemaVersion = 5;
 
 // AUTOINCREMENT: a sequence is never given twice, so that page tokens and ages outlive deletions.
@@ -63,6 +63,11 @@ constexpr char kRenameMetrics[] = R"sql(
 constexpr char kAddHistory[] = R"sql(
   ALTER TABLE jobs ADD COLUMN history TEXT NOT NULL DEFAULT '{}';
   ALTER TABLE jobs ADD COLUMN failure TEXT NOT NULL DEFAULT '{}';
+  CREATE TABLE answered_requests (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    request_id TEXT NOT NULL UNIQUE,
+    what TEXT NOT NULL
+  );
 )sql";
 
 constexpr char kAddLabels[] = "ALTER TABLE jobs ADD COLUMN labels TEXT NOT NULL DEFAULT '{}'";

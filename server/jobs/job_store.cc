@@ -65,17 +65,32 @@ struct Connection {
         put_command(database, "INSERT OR REPLACE INTO cache_commands SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
         commands(database,
                  "SELECT command FROM cache_commands WHERE job = (SELECT sequence FROM jobs WHERE id = ?) "
-                 "ORDER BY sequence") {}
+                 "ORDER BY sequence"),
+        put_request(database, "INSERT INTO answered_requests (request_id, what) VALUES (?, ?)"),
+        drop_requests(database, "DELETE FROM answered_requests WHERE sequence <= ?"),
+        request(database, "SELECT what FROM answered_requests WHERE request_id = ?") {}
 
   SQLite::Database database;
   SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, epochs, list, erase;
   SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
+  SQLite::Statement put_request, drop_requests, request;
 };
 
 bool Exists(SQLite::Statement& by, const std::string& key) {
   Use select(by);
   select->bind(1, key);
   return select->executeStep();
+}
+
+void PutRequest(Connection& c, const RequestKey& request) {
+  if (request.id.empty()) return;
+  Use put(c.put_request);
+  put->bind(1, request.id);
+  put->bind(2, request.what);
+  put->exec();
+  Use drop(c.drop_requests);
+  drop->bind(1, c.database.getLastInsertRowid() - JobStore::kMaxRequests);
+  drop->exec();
 }
 
 // With epochs.
@@ -135,22 +150,30 @@ class SqliteJobStore : public JobStore {
     });
   }
 
-  absl::Status Update(const Job& job) override {
+  absl::Status Update(const Job& job, const RequestKey& request) override {
     return WithConnection([&](Connection& c) -> absl::Status {
+      SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       Use update(c.update);
       const int next = BindLiveColumns(*update, 1, job);
       update->bind(next, job.id.value());
-      return update->exec() == 1 ? absl::OkStatus() : NotFound(job.id);
+      if (update->exec() != 1) return NotFound(job.id);
+      PutRequest(c, request);
+      transaction.commit();
+      return absl::OkStatus();
     });
   }
 
-  absl::Status Describe(const Job& job) override {
+  absl::Status Describe(const Job& job, const RequestKey& request) override {
     return WithConnection([&](Connection& c) -> absl::Status {
+      SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       Use describe(c.describe);
       describe->bind(1, ToJson(job.spec));
       describe->bind(2, ToJson(job.labels));
       describe->bind(3, job.id.value());
-      return describe->exec() == 1 ? absl::OkStatus() : NotFound(job.id);
+      if (describe->exec() != 1) return NotFound(job.id);
+      PutRequest(c, request);
+      transaction.commit();
+      return absl::OkStatus();
     });
   }
 
@@ -209,11 +232,28 @@ class SqliteJobStore : public JobStore {
     });
   }
 
-  absl::Status Delete(const JobId& id) override {
+  absl::Status Delete(const JobId& id, const RequestKey& request) override {
     return WithConnection([&](Connection& c) -> absl::Status {
+      SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       Use erase(c.erase);
       erase->bind(1, id.value());
-      return erase->exec() == 1 ? absl::OkStatus() : NotFound(id);
+      if (erase->exec() != 1) return NotFound(id);
+      PutRequest(c, request);
+      transaction.commit();
+      return absl::OkStatus();
+    });
+  }
+
+  absl::StatusOr<bool> IsAnswered(const RequestKey& request) const override {
+    if (request.id.empty()) return false;
+    return WithConnection([&](Connection& c) -> absl::StatusOr<bool> {
+      Use select(c.request);
+      select->bind(1, request.id);
+      if (!select->executeStep()) return false;
+      if (select->getColumn(0).getString() == request.what) return true;
+      return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id ", request.id,
+                                                              " was used for another call; use a new one for each")),
+                        "REQUEST_ID_REUSED");
     });
   }
 

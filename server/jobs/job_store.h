@@ -20,6 +20,12 @@
 
 namespace permafrost::jobs {
 
+// A call that changed something, by the id that its client gave it; an empty id: none.
+struct RequestKey {
+  std::string id;
+  std::string what;  // the call and all that it asked for, to tell another one of the same id
+};
+
 struct ListOptions {
   int64_t page_size = 50;                  // 1..1000
   std::optional<int64_t> before_sequence;  // only older ones: where the last page ended
@@ -35,9 +41,12 @@ class JobStore {
   // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id.
   virtual absl::Status Insert(Job& job) = 0;
   // All of it but spec, labels and epochs.
-  virtual absl::Status Update(const Job& job) = 0;
+  // `request`, here and below: on record in the same transaction.
+  virtual absl::Status Update(const Job& job, const RequestKey& request) = 0;
+  absl::Status Update(const Job& job) { return Update(job, {}); }
   // Spec and labels.
-  virtual absl::Status Describe(const Job& job) = 0;
+  virtual absl::Status Describe(const Job& job, const RequestKey& request) = 0;
+  absl::Status Describe(const Job& job) { return Describe(job, {}); }
   // All or none: each is inserted or replaced.
   virtual absl::Status PutEpochs(const JobId& id, const std::deque<train::EpochMetrics>& epochs) = 0;
   // With its epochs after `after_epoch`. NotFound, reason JOB_NOT_FOUND. A job whose record cannot be read is given as
@@ -48,7 +57,12 @@ class JobStore {
   // Newest first, without epochs. `states` are those on record.
   virtual absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const = 0;
   // With its epochs, graph cache and commands.
-  virtual absl::Status Delete(const JobId& id) = 0;
+  virtual absl::Status Delete(const JobId& id, const RequestKey& request) = 0;
+  absl::Status Delete(const JobId& id) { return Delete(id, {}); }
+  // Whether this request is on record. AlreadyExists, reason REQUEST_ID_REUSED, where its id is, for another call. Of
+  // the kMaxRequests newest.
+  static constexpr int64_t kMaxRequests = 10'000;
+  virtual absl::StatusOr<bool> IsAnswered(const RequestKey& request) const = 0;
 
   // Inserts or replaces. `entries`: nullptr leaves those stored before.
   virtual absl::Status PutGraphCache(const JobId& id, const graphcache::Snapshot& snapshot,

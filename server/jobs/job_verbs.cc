@@ -56,17 +56,19 @@ void Apply(const JobUpdate& update, Job& job) {
 
 }  // namespace
 
-absl::Status JobBook::SetPausing(ActiveJob& active, bool pausing) {
+absl::Status JobBook::SetPausing(ActiveJob& active, bool pausing, const RequestKey& request) {
   Job next = WithoutEpochs(active);
   next.pausing = pausing;
-  PF_RETURN_IF_ERROR(store_->Update(next));
+  PF_RETURN_IF_ERROR(store_->Update(next, request));
   active.job.pausing = pausing;
   hub_.Notify(next.id.value());
   return absl::OkStatus();
 }
 
-absl::StatusOr<Job> JobBook::Pause(const JobId& id) {
+absl::StatusOr<Job> JobBook::Pause(const JobId& id, const RequestKey& request) {
   absl::MutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
+  if (answered) return GetLocked(id);
   const auto it = active_.find(id);
   if (it == active_.end()) {
     PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id));
@@ -75,21 +77,23 @@ absl::StatusOr<Job> JobBook::Pause(const JobId& id) {
   ActiveJob& active = it->second;
   if (active.job.state == JobState::kCancelling) return CancellingError(active.job);
   if (IsOnDevice(active.job.state) && !active.job.pausing) {
-    PF_RETURN_IF_ERROR(SetPausing(active, true));
+    PF_RETURN_IF_ERROR(SetPausing(active, true, request));
     active.live->RequestPause();
   } else if (active.job.state == JobState::kQueued) {
     Job next = Snapshot(active, 0);
     Move(next, JobState::kPaused, why::kPauseRequested);
     next.trouble.retry_time = absl::InfinitePast();
     AppendLog(id, telemetry::Severity::kInfo, absl::StrCat("paused after step ", next.progress.step));
-    PF_RETURN_IF_ERROR(Commit(active, std::move(next)));
+    PF_RETURN_IF_ERROR(Commit(active, std::move(next), request));
     DecidePreemption();
   }
   return Snapshot(active, 0);
 }
 
-absl::StatusOr<Job> JobBook::Resume(const JobId& id) {
+absl::StatusOr<Job> JobBook::Resume(const JobId& id, const RequestKey& request) {
   absl::MutexLock lock(&mu_);
+  PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
+  if (answered) return GetLocked(id);
   const auto it = active_.find(id);
   if (it == active_.end()) {
     PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id));
@@ -98,13 +102,13 @@ absl::StatusOr<Job> JobBook::Resume(const JobId& id) {
   ActiveJob& active = it->second;
   if (active.job.state == JobState::kCancelling) return CancellingError(active.job);
   if (active.job.pausing) {
-    PF_RETURN_IF_ERROR(SetPausing(active, false));
+    PF_RETURN_IF_ERROR(SetPausing(active, false, request));
     active.live->WithdrawPause();
   } else if (active.job.state == JobState::kPaused) {
     Job next = Snapshot(active, 0);
     Move(next, JobState::kQueued, why::kResumed);
     AppendLog(id, telemetry::Severity::kInfo, "queued again after a pause");
-    PF_RETURN_IF_ERROR(Commit(active, std::move(next)));
+    PF_RETURN_IF_ERROR(Commit(active, std::move(next), request));
     active.queued_at = clock_.Elapsed();
     active.not_before = active.queued_at;
     DecidePreemption();
@@ -128,7 +132,7 @@ absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id) const
   return std::optional<Job>(std::move(job));
 }
 
-absl::StatusOr<Job> JobBook::Requeue(const JobId& id) {
+absl::StatusOr<Job> JobBook::Requeue(const JobId& id, const RequestKey& request) {
   Job queued;
   {
     absl::MutexLock lock(&mu_);
@@ -142,7 +146,7 @@ absl::StatusOr<Job> JobBook::Requeue(const JobId& id) {
     job.deaths = {};
     job.trouble = {};
     AppendLog(id, telemetry::Severity::kInfo, "queued again by a retry");
-    PF_RETURN_IF_ERROR(store_->Update(job));
+    PF_RETURN_IF_ERROR(store_->Update(job, request));
     CountJob(from, -1);
     CountJob(job.state, +1);
     queued = job;
@@ -154,10 +158,12 @@ absl::StatusOr<Job> JobBook::Requeue(const JobId& id) {
   return queued;
 }
 
-absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update) {
+absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, const RequestKey& request) {
   Job next;
   {
     absl::MutexLock lock(&mu_);
+    PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
+    if (answered) return GetLocked(id);
     const auto it = active_.find(id);
     if (it != active_.end()) {
       next = Snapshot(it->second, 0);
@@ -179,7 +185,7 @@ absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update) {
     if (update.deadline) ValidateDeadline(*update.deadline, "job.spec.deadline", violations);
     PF_RETURN_IF_ERROR(violations.ToStatus());
     if (EtagOf(next) == etag) return next;
-    PF_RETURN_IF_ERROR(store_->Describe(next));
+    PF_RETURN_IF_ERROR(store_->Describe(next, request));
     if (it != active_.end()) {
       it->second.job.spec.priority = next.spec.priority;
       it->second.job.spec.limits = next.spec.limits;

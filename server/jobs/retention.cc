@@ -57,7 +57,7 @@ void Retention::Look() {
   const absl::Time now = absl::Now();
   for (const Job& job : ChooseExpired(std::move(ended), keep_, now)) {
     if (book_.draining()) return;
-    const absl::Status deleted = admission_.Delete(job.id);
+    const absl::Status deleted = admission_.Delete(job.id, {});
     // Someone was faster, or has retried it.
     if (absl::IsNotFound(deleted) || absl::IsFailedPrecondition(deleted)) continue;
     if (!deleted.ok()) {

@@ -125,7 +125,8 @@ struct JobMetrics::Families {
   std::map<std::string, Gauge*, std::less<>> jobs;        // by state
   std::map<std::string, Counter*, std::less<>> finished;  // by state
   Histogram& queue_wait;
-  Counter &resumes, &retries, &preemptions, &expired, &dropped_log_bytes, &failed_checkpoints, &failed_log_lines, &quarantined;
+  Counter &resumes, &retries, &preemptions, &expired, &dropped_log_bytes, &failed_checkpoints, &failed_log_lines,
+      &quarantined;
   Gauge& unreadable;
   Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges;
   prometheus::Family<Histogram>& step_seconds;

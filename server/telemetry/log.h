@@ -1,8 +1,8 @@
 // Logs by spdlog: the daemon's to stderr, each job's to its own file as well.
 #pragma once
 
-#include <filesystem>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 

@@ -1,6 +1,6 @@
-// A log of bounded size as files: PATH, which is written, and PATH.START, what was written before it. START is the byte of
-// the whole log at which the file begins, so that a place in the log keeps its number whatever is dropped.
-// Threads: one writer; readers anywhere beside it.
+// A log of bounded size as files: PATH, which is written, and PATH.START, what was written before it. START is the byte
+// of the whole log at which the file begins, so that a place in the log keeps its number whatever is dropped. Threads:
+// one writer; readers anywhere beside it.
 #pragma once
 
 #include <cstdint>

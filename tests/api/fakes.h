@@ -238,11 +238,20 @@ class FakeJobManager : public jobs::JobManager {
     page.next_page_token = page_token + "+";
     return page;
   }
-  absl::StatusOr<jobs::Job> Cancel(const JobId& id) override { return Did("cancel", id); }
-  absl::StatusOr<jobs::Job> Pause(const JobId& id) override { return Did("pause", id); }
-  absl::StatusOr<jobs::Job> Resume(const JobId& id) override { return Did("resume", id); }
-  absl::StatusOr<jobs::Job> Retry(const JobId& id) override { return Did("retry", id); }
-  absl::StatusOr<jobs::Job> Update(const JobId& id, const jobs::JobUpdate& update) override {
+  absl::StatusOr<jobs::Job> Cancel(const JobId& id, const std::string& /*request_id*/) override {
+    return Did("cancel", id);
+  }
+  absl::StatusOr<jobs::Job> Pause(const JobId& id, const std::string& /*request_id*/) override {
+    return Did("pause", id);
+  }
+  absl::StatusOr<jobs::Job> Resume(const JobId& id, const std::string& /*request_id*/) override {
+    return Did("resume", id);
+  }
+  absl::StatusOr<jobs::Job> Retry(const JobId& id, const std::string& /*request_id*/) override {
+    return Did("retry", id);
+  }
+  absl::StatusOr<jobs::Job> Update(const JobId& id, const jobs::JobUpdate& update,
+                                   const std::string& /*request_id*/) override {
     {
       absl::MutexLock lock(&mu_);
       update_ = update;
@@ -268,7 +277,8 @@ class FakeJobManager : public jobs::JobManager {
     verbs_.push_back(absl::StrCat(verify ? "verify " : "list ", id.value()));
     return checkpoints_;
   }
-  absl::Status Delete(const JobId& id) override {
+  using jobs::JobManager::Delete;
+  absl::Status Delete(const JobId& id, const std::string& /*request_id*/) override {
     {
       absl::MutexLock lock(&mu_);
       if (jobs_.erase(id.value()) == 0) return NotFound(id);

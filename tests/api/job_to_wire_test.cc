@@ -2,8 +2,12 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "api/convert_job.h"
+#include "base/status.h"
 #include "fakes.h"
+#include "google/rpc/error_details.pb.h"
 
 namespace permafrost::api {
 namespace {

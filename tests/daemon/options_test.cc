@@ -43,6 +43,19 @@ std::string WriteConfig(const TempDir& dir, const std::string& content) {
   return path.string();
 }
 
+TEST(ParseOptions, WhatIsKeptOfJobsByNumberByAgeAndBySize) {
+  EXPECT_EQ(Parsed({"--keep-finished-jobs", "100"}).keep_finished.count, 100);
+  EXPECT_EQ(Parsed({"--keep-finished-jobs", "30d"}).keep_finished.age, absl::Hours(24 * 30));
+  EXPECT_EQ(Parsed({"--keep-finished-jobs", "12h"}).keep_finished.age, absl::Hours(12));
+  EXPECT_TRUE(Parsed({"--keep-finished-jobs", "all"}).keep_finished.keeps_all());
+  EXPECT_EQ(Parsed({"--max-job-log", "1MB"}).max_job_log_bytes, 1'000'000u);
+  EXPECT_TRUE(Parsed({"--no-preemption"}).no_preemption);
+  for (const char* bad : {"-1", "some", "0s", "inf", "nand", "-3d"}) {
+    EXPECT_THAT(Parse({"--keep-finished-jobs", bad}).text, HasSubstr("an age of at least 1s")) << bad;
+  }
+  EXPECT_THAT(Parse({"--max-job-log", "1000"}).text, HasSubstr("0, or 64KiB and more"));
+}
+
 TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
   const Options got = Parsed({});
   const Options want;
@@ -55,6 +68,9 @@ TEST(ParseOptions, DefaultsAreThoseOfTheStruct) {
   EXPECT_EQ(got.quarantine_unknown_jobs, want.quarantine_unknown_jobs);
   EXPECT_EQ(got.insecure, want.insecure);
   EXPECT_EQ(got.exit_timeout, want.exit_timeout);
+  EXPECT_FALSE(got.no_preemption);
+  EXPECT_TRUE(got.keep_finished.keeps_all());
+  EXPECT_EQ(got.max_job_log_bytes, 0u);
   EXPECT_EQ(got.graph_cache, want.graph_cache);
   EXPECT_EQ(got.mps_driver_threshold, want.mps_driver_threshold);
   EXPECT_EQ(got.feature_reader, want.feature_reader);

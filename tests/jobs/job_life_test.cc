@@ -90,9 +90,9 @@ TEST_F(JobLifeTest, AJobThatIsPreparedCanBePausedAndCancelled) {
   EXPECT_TRUE(server_->Pause(JobId("job-a"))->pausing);
   EXPECT_EQ(server_->Cancel(JobId("job-a"))->state, JobState::kCancelling);
   server_.runner().Release();
-  EXPECT_THAT(ChangesOf(server_.AwaitEnd("job-a")),
-              ElementsAre("queued SUBMITTED", "preparing TAKEN", "cancelling CANCEL_REQUESTED",
-                          "cancelled CANCEL_REQUESTED"));
+  EXPECT_THAT(
+      ChangesOf(server_.AwaitEnd("job-a")),
+      ElementsAre("queued SUBMITTED", "preparing TAKEN", "cancelling CANCEL_REQUESTED", "cancelled CANCEL_REQUESTED"));
 }
 
 TEST_F(JobLifeTest, AJobThatTheServersDeathInterruptedRecovers) {
@@ -107,9 +107,9 @@ TEST_F(JobLifeTest, AJobThatTheServersDeathInterruptedRecovers) {
   later.AwaitState("job-a", JobState::kRunning);
   later.runner().Release();
   const Job job = later.AwaitEnd("job-a");
-  EXPECT_THAT(ChangesOf(job), ElementsAre("queued SUBMITTED", "preparing TAKEN", "running STEPPED",
-                                          "queued SERVER_DIED", "recovering TAKEN", "running STEPPED",
-                                          "succeeded FINISHED"));
+  EXPECT_THAT(ChangesOf(job),
+              ElementsAre("queued SUBMITTED", "preparing TAKEN", "running STEPPED", "queued SERVER_DIED",
+                          "recovering TAKEN", "running STEPPED", "succeeded FINISHED"));
   EXPECT_FALSE(job.interrupted);
 }
 

@@ -3,14 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/file.h"
 #include "base/status.h"
 
 namespace permafrost::jobs {
@@ -57,9 +63,55 @@ TEST(JobStateTest, OnlyTheseArrowsExist) {
   for (const auto& [from, from_name] : kJobStateNames.rows) {
     for (const auto& [to, to_name] : kJobStateNames.rows) {
       EXPECT_EQ(CanMove(from, to), allowed.contains({from, to})) << from_name << " -> " << to_name;
-      EXPECT_FALSE(CanMove(from, to) && IsOnDevice(to) && !IsOnDevice(from) && from != kQueued) << to_name << " comes from the queue";
+      EXPECT_FALSE(CanMove(from, to) && IsOnDevice(to) && !IsOnDevice(from) && from != kQueued)
+          << to_name << " comes from the queue";
       EXPECT_EQ(IsTerminal(to) + IsOnDevice(to) + IsWaiting(to), 1) << to_name;
       EXPECT_FALSE(IsTerminal(from) && CanMove(from, to) && to != kQueued) << from_name << " ends but for a retry";
+    }
+  }
+}
+
+// What stands between backticks, in order.
+std::vector<std::string> Quoted(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '`');
+  std::vector<std::string> quoted;
+  for (size_t i = 1; i < parts.size(); i += 2) quoted.push_back(parts[i]);
+  return quoted;
+}
+
+// The rows of server/README.md: "| `QUEUED` -> `PREPARING`, ... | what it means |", of several states before the arrow
+// each of them; "or as `RUNNING`" adds what that state has.
+TEST(JobStateTest, TheReadmesTableHasTheseArrowsAndNoOthers) {
+  const auto readme = ReadFile(std::filesystem::path(PERMAFROST_SOURCE_DIR) / "server" / "README.md");
+  ASSERT_TRUE(readme.ok()) << readme.status();
+  const auto state_of = [](const std::string& word) {
+    const auto state = kJobStateNames.Parse(absl::StrReplaceAll(absl::AsciiStrToLower(word), {{"_", "-"}}));
+    EXPECT_TRUE(state.has_value()) << word;
+    return state.value_or(JobState::kQueued);
+  };
+  std::map<JobState, std::set<JobState>> arrows;
+  std::vector<std::pair<JobState, JobState>> as;
+  bool in_table = false;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(*readme, '\n'))) {
+    if (line.starts_with("| state, and the next ones")) in_table = true;
+    if (line.empty()) in_table = false;
+    if (!in_table || !line.starts_with("| `")) continue;
+    const std::vector<std::string> cells = absl::StrSplit(line, '|');
+    const std::vector<std::string> sides = absl::StrSplit(cells[1], " -> ");
+    const size_t or_as = sides.size() > 1 ? sides[1].find("or as ") : std::string::npos;
+    for (const std::string& from : Quoted(sides[0])) {
+      std::set<JobState>& next = arrows[state_of(from)];
+      if (sides.size() == 1) continue;
+      for (const std::string& to : Quoted(sides[1].substr(0, or_as))) next.insert(state_of(to));
+      if (or_as == std::string::npos) continue;
+      for (const std::string& like : Quoted(sides[1].substr(or_as))) as.emplace_back(state_of(from), state_of(like));
+    }
+  }
+  for (const auto& [from, like] : as) arrows[from].insert(arrows[like].begin(), arrows[like].end());
+  EXPECT_EQ(arrows.size(), kJobStateNames.rows.size()) << "each state has a row";
+  for (const auto& [from, from_name] : kJobStateNames.rows) {
+    for (const auto& [to, to_name] : kJobStateNames.rows) {
+      EXPECT_EQ(CanMove(from, to), arrows[from].contains(to)) << from_name << " -> " << to_name;
     }
   }
 }

@@ -1,5 +1,7 @@
 """Labels, filters, pause, resume, retry, update and checkpoints against the real daemon."""
 
+import datetime
+
 import pytest
 
 import permafrost
@@ -26,13 +28,41 @@ def test_a_job_is_paused_resumed_cancelled_and_retried(client, dataset):
     assert newest["step"] == job.proto.progress.step
     assert newest["total_bytes"] > 1000
     assert newest["create_time"] >= job.proto.create_time.ToDatetime(tzinfo=newest["create_time"].tzinfo)
-    assert job.resume().state in ("queued", "running")
+    assert not job.resume().ended
     job.cancel().wait(check=False)
     assert job.state == "cancelled"
-    assert job.retry().state in ("queued", "running")
+    assert not job.retry().ended
     assert job.cancel().wait(check=False).state == "cancelled"
     with pytest.raises(permafrost.FailedPrecondition):
         job.pause()
+
+
+def test_a_job_tells_its_states_and_keeps_to_its_limits(client, dataset):
+    job = client.jobs.submit(
+        dataset, "gine", epochs=100_000, batch_size=8, max_runtime=0.3, deadline=datetime.timedelta(days=1)
+    )
+    job.wait(check=False)
+    assert job.state == "failed"
+    assert job.error_reason == "MAX_RUNTIME"
+    changes = job.state_changes
+    assert [change["state"] for change in changes][:2] == ["queued", "preparing"]
+    assert changes[0]["reason"] == "SUBMITTED"
+    assert changes[-1]["state"] == "failed" and changes[-1]["reason"] == "MAX_RUNTIME"
+    assert all(change["time"].tzinfo is not None for change in changes)
+    assert job.device_time >= datetime.timedelta(seconds=0.3)
+    with pytest.raises(permafrost.FailedPrecondition, match="would fail again"):
+        job.retry()
+    job.update(max_runtime=datetime.timedelta(hours=1), deadline="none")
+    assert job.proto.spec.max_runtime.seconds == 3600
+    assert not job.proto.spec.HasField("deadline")
+    assert not job.retry().ended
+    assert job.cancel().wait(check=False).state == "cancelled"
+    assert job.error_reason == ""
+    job.delete()
+    with pytest.raises(permafrost.InputError, match="time zone"):
+        client.jobs.submit(dataset, "gine", deadline=datetime.datetime(2033, 1, 1))
+    with pytest.raises(permafrost.InputError, match="max_runtime"):
+        client.jobs.submit(dataset, "gine", max_runtime="soon")
 
 
 def test_jobs_are_found_by_label_and_updated(client, dataset):

@@ -19,8 +19,8 @@ from permafrost.errors import InputError
 def fill(message: Message, values: Mapping[str, Any], what: str) -> None:
     """Sets the fields of `message`. A name is that of a field, or of a field of one of its messages, such as
     `learning_rate` for `optimizer.learning_rate`. An enum's value goes by its short name ("mse" for LOSS_MSE), and a
-    message may be given as a dict, or as the short name of its first enum ("adamw" for an OptimizerSpec). A duration is a
-    timedelta or seconds, a time a datetime, a text of RFC 3339, or a timedelta from now on.
+    message may be given as a dict, or as the short name of its first enum ("adamw" for an OptimizerSpec). A duration is
+    a timedelta or seconds, a time a datetime, a text of RFC 3339, or a timedelta from now on.
 
     what: what an error calls this, such as "submit". Errors: InputError that names the field and what is accepted.
     """
@@ -138,8 +138,8 @@ def _set_time(message: Message, value: Any, name: str) -> None:
     moment = datetime.datetime.now(datetime.timezone.utc) + ahead if ahead is not None else value
     if not isinstance(moment, datetime.datetime) or moment.tzinfo is None:
         raise InputError(
-            f"{name}: {value!r}: a datetime.datetime with a time zone, a text of RFC 3339, or a datetime.timedelta from "
-            "now on is expected"
+            f"{name}: {value!r}: a datetime.datetime with a time zone, a text of RFC 3339, or a datetime.timedelta "
+            "from now on is expected"
         )
     message.FromDatetime(moment)  # type: ignore[attr-defined]
 

@@ -87,7 +87,7 @@ class Jobs:
 
     def delete(self, id: str) -> None:
         """Removes an ended job with its checkpoints and log. Errors: NotFound, FailedPrecondition."""
-        self._connection.call(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=_name(id)))
+        _change(self._connection, self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=_name(id)))
 
     def _create(
         self,
@@ -136,8 +136,8 @@ class Job:
 
     @property
     def state(self) -> str:
-        """ "queued", "preparing", "warming_up", "running", "paused", "recovering", "cancelling", "succeeded", "failed" or
-        "cancelled"."""
+        """ "queued", "preparing", "warming_up", "running", "paused", "recovering", "cancelling", "succeeded", "failed"
+        or "cancelled"."""
         return fields.enum_name(_STATES, self.proto.state)
 
     @property
@@ -155,8 +155,8 @@ class Job:
 
     @property
     def error_reason(self) -> str:
-        """Why it failed, for programs: "OUT_OF_MEMORY", "MAX_RUNTIME" ... (permafrost.v1.Job.error_status). Empty: it did
-        not fail."""
+        """Why it failed, for programs: "OUT_OF_MEMORY", "MAX_RUNTIME" ... (permafrost.v1.Job.error_status). Empty: it
+        did not fail."""
         info = error_details_pb2.ErrorInfo()
         for detail in self.proto.error_status.details:
             if detail.Unpack(info):
@@ -251,28 +251,28 @@ class Job:
 
     def cancel(self) -> Job:
         """Asks it to stop at its next step, after a checkpoint. Errors: FailedPrecondition for a job that has ended."""
-        call = self._connection.call
-        self.proto = call(self._connection.jobs.CancelJob, job_pb2.CancelJobRequest(name=self.proto.name))
+        request = job_pb2.CancelJobRequest(name=self.proto.name)
+        self.proto = _change(self._connection, self._connection.jobs.CancelJob, request)
         return self
 
     def pause(self) -> Job:
         """Keeps it from the device until `resume`: at once where it is queued, else at its next step, after a
         checkpoint. Errors: FailedPrecondition for a job that has ended."""
-        call = self._connection.call
-        self.proto = call(self._connection.jobs.PauseJob, job_pb2.PauseJobRequest(name=self.proto.name))
+        request = job_pb2.PauseJobRequest(name=self.proto.name)
+        self.proto = _change(self._connection, self._connection.jobs.PauseJob, request)
         return self
 
     def resume(self) -> Job:
         """Queues it again after a pause; it goes on from its newest checkpoint. Errors: as `pause`."""
-        call = self._connection.call
-        self.proto = call(self._connection.jobs.ResumeJob, job_pb2.ResumeJobRequest(name=self.proto.name))
+        request = job_pb2.ResumeJobRequest(name=self.proto.name)
+        self.proto = _change(self._connection, self._connection.jobs.ResumeJob, request)
         return self
 
     def retry(self) -> Job:
         """Queues it again after it failed or was cancelled; it goes on from its newest checkpoint. Errors:
         FailedPrecondition for a job that succeeded or is paused."""
-        call = self._connection.call
-        self.proto = call(self._connection.jobs.RetryJob, job_pb2.RetryJobRequest(name=self.proto.name))
+        request = job_pb2.RetryJobRequest(name=self.proto.name)
+        self.proto = _change(self._connection, self._connection.jobs.RetryJob, request)
         return self
 
     def update(
@@ -285,8 +285,8 @@ class Job:
         only_if_unchanged: bool = False,
     ) -> Job:
         """Changes its priority, those labels that are given (one of None goes), and its limits, as `submit` takes them;
-        "none" takes a limit away. only_if_unchanged: raises Aborted where someone has updated it since it was last asked
-        for."""
+        "none" takes a limit away. only_if_unchanged: raises Aborted where someone has updated it since it was last
+        asked for."""
         request = job_pb2.UpdateJobRequest(job=job_pb2.Job(name=self.proto.name))
         if only_if_unchanged:
             request.job.etag = self.proto.etag
@@ -305,7 +305,7 @@ class Job:
             request.update_mask.paths.append(f"labels.{key}")
         if not request.update_mask.paths:
             return self.refresh()
-        self.proto = self._connection.call(self._connection.jobs.UpdateJob, request)
+        self.proto = _change(self._connection, self._connection.jobs.UpdateJob, request)
         return self
 
     def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
@@ -322,7 +322,7 @@ class Job:
         return found
 
     def delete(self) -> None:
-        self._connection.call(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=self.proto.name))
+        _change(self._connection, self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=self.proto.name))
 
     def logs(self, *, follow: bool = False) -> Iterator[str] | str:
         """The log so far; with `follow`, its pieces as they come, until the job has ended."""
@@ -492,6 +492,12 @@ def _name(id: str) -> str:
 def _dataset_name(dataset: Dataset | str) -> str:
     id = dataset if isinstance(dataset, str) else dataset.id
     return f"datasets/{id.removeprefix('datasets/')}"
+
+
+def _change(connection: Connection, method: Any, request: Any) -> Any:
+    """A call that changes a job, tried again while the server is away: its random id makes that safe."""
+    request.request_id = str(uuid.uuid4())
+    return connection.patiently(lambda: connection.call(method, request))
 
 
 def _ended_as(state: str) -> str:

@@ -1,0 +1,93 @@
+// Calls that come again, their answer having been lost.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "jobs/manager_fixture.h"
+
+namespace permafrost::jobs {
+namespace {
+
+class RequestIdTest : public testing::Test {
+ protected:
+  // The state directory as SIGKILL would leave it now.
+  std::filesystem::path Crash(const std::string& name) {
+    const std::filesystem::path copy = dir_.path() / name;
+    std::filesystem::copy(server_.state_dir(), copy, std::filesystem::copy_options::recursive);
+    return copy;
+  }
+
+  const TempDir dir_;
+  Server server_{dir_.path() / "state"};
+  const JobId id_{"job-a"};
+};
+
+TEST_F(RequestIdTest, ADeletionIsAnsweredAgainAlsoByTheNextServer) {
+  server_.Create("job-a");
+  ASSERT_TRUE(server_->Cancel(id_, "cancel-1").ok());
+  ASSERT_TRUE(server_->Delete(id_, "delete-1").ok());
+  EXPECT_TRUE(server_->Delete(id_, "delete-1").ok());
+  EXPECT_EQ(server_->Delete(id_).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(server_->Delete(id_, "delete-2").code(), absl::StatusCode::kNotFound);
+  // A new job of that id is not the one that was meant.
+  server_.Create("job-a");
+  ASSERT_TRUE(server_->Cancel(id_).ok());
+  Server later(Crash("after"));
+  EXPECT_TRUE(later->Delete(id_, "delete-1").ok());
+  EXPECT_EQ(later.Get("job-a").state, JobState::kCancelled);
+}
+
+TEST_F(RequestIdTest, AVerbThatComesAgainUndoesNothingThatCameAfterIt) {
+  server_.Create("job-a");
+  ASSERT_TRUE(server_->Pause(id_, "pause-1").ok());
+  ASSERT_TRUE(server_->Resume(id_, "resume-1").ok());
+  EXPECT_EQ(server_->Pause(id_, "pause-1")->state, JobState::kQueued) << "as it is now";
+  ASSERT_TRUE(server_->Cancel(id_, "cancel-1").ok());
+  EXPECT_TRUE(server_->Resume(id_, "resume-1").ok()) << "though it has ended since";
+  ASSERT_TRUE(server_->Retry(id_, "retry-1").ok());
+  EXPECT_EQ(server_->Cancel(id_, "cancel-1")->state, JobState::kQueued);
+  ASSERT_TRUE(server_->Cancel(id_).ok());
+  EXPECT_EQ(server_->Retry(id_, "retry-1")->state, JobState::kCancelled) << "it is retried once";
+}
+
+TEST_F(RequestIdTest, AnUpdateWithAnEtagIsAnsweredAgain) {
+  const Job job = server_.Create("job-a");
+  const JobUpdate update{.priority = 5, .etag = EtagOf(job)};
+  ASSERT_TRUE(server_->Update(id_, update, "update-1").ok());
+  const auto again = server_->Update(id_, update, "update-1");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->spec.priority, 5);
+  EXPECT_EQ(server_->Update(id_, update).status().code(), absl::StatusCode::kAborted) << "without an id";
+  const auto other = server_->Update(id_, {.priority = 6}, "update-1");
+  EXPECT_EQ(ReasonOf(other.status()), "REQUEST_ID_REUSED");
+  EXPECT_EQ(server_.Get("job-a").spec.priority, 5);
+}
+
+TEST_F(RequestIdTest, AnIdIsOfOneCall) {
+  server_.Create("job-a");
+  server_.Create("job-b");
+  ASSERT_TRUE(server_->Pause(id_, "one").ok());
+  EXPECT_EQ(ReasonOf(server_->Resume(id_, "one").status()), "REQUEST_ID_REUSED");
+  EXPECT_EQ(ReasonOf(server_->Pause(JobId("job-b"), "one").status()), "REQUEST_ID_REUSED");
+  EXPECT_EQ(server_.Get("job-b").state, JobState::kQueued);
+  EXPECT_THAT(FieldsOf(server_->Pause(id_, std::string(200, 'x')).status()), testing::ElementsAre("request_id"));
+}
+
+TEST_F(RequestIdTest, OnlyTheNewestAreKept) {
+  const auto store = JobStore::Open(dir_.path() / "other.db");
+  ASSERT_TRUE(store.ok());
+  Job job = server_.Create("job-a");
+  ASSERT_TRUE((*store)->Insert(job).ok());
+  for (int64_t i = 0; i <= JobStore::kMaxRequests; ++i) {
+    ASSERT_TRUE((*store)->Update(job, {.id = absl::StrCat("r", i), .what = "pause"}).ok());
+  }
+  EXPECT_FALSE(*(*store)->IsAnswered({.id = "r0", .what = "pause"}));
+  EXPECT_TRUE(*(*store)->IsAnswered({.id = "r1", .what = "pause"}));
+}
+
+}  // namespace
+}  // namespace permafrost::jobs
