@@ -30,6 +30,7 @@
 #include "daemon/heap_arenas.h"
 #include "daemon/open_files_limit.h"
 #include "daemon/options.h"
+#include "daemon/reload.h"
 #include "daemon/restored.h"
 #include "daemon/scrape.h"
 #include "daemon/self_test.h"
@@ -74,6 +75,13 @@ std::vector<std::string_view> NamesOf(const Names& names) {
   out.reserve(names.rows.size());
   for (const auto& [value, name] : names.rows) out.push_back(name);
   return out;
+}
+
+// Damage of the database is mended by a backup: which one there is.
+absl::Status WithNewestBackup(const absl::Status& status, const fs::path& root) {
+  const fs::path newest = backup::FindNewest(root);
+  if (!absl::IsDataLoss(status) || newest.empty()) return status;
+  return absl::DataLossError(absl::StrCat(status.message(), "; the newest backup is ", newest.string()));
 }
 
 // Who may call, and what proves it: of one daemon.
@@ -142,7 +150,7 @@ void TellAccess(const Options& options, const Access& access) {
   }
 }
 
-absl::Status Serve(const Options& options, DrainSignal& drain) {
+absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
   PF_ASSIGN_OR_RETURN(const fs::path state_dir, OpenStateDir(options.state_dir));
   PF_ASSIGN_OR_RETURN(const std::vector<fs::path> import_roots, ResolveImportRoots(options.import_roots, state_dir));
@@ -188,10 +196,11 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
       const std::unique_ptr<data::Catalog> catalog,
       data::Catalog::Create(
           {.directory = state_dir / "datasets", .import_roots = readable, .threads = runner->threads(), .warn = warn}));
-  PF_ASSIGN_OR_RETURN(
-      const std::unique_ptr<jobs::JobManager> jobs,
+  auto opened =
       jobs::JobManager::Open({.state_dir = state_dir, .quarantine_unknown_jobs = options.quarantine_unknown_jobs},
-                             *catalog, *runner, job_metrics, cache_metrics));
+                             *catalog, *runner, job_metrics, cache_metrics);
+  if (!opened.ok()) return WithNewestBackup(opened.status(), backup_root);
+  const std::unique_ptr<jobs::JobManager> jobs = *std::move(opened);
 
   if (restored) PF_RETURN_IF_ERROR(TakeUpRestored(state_dir, *catalog, *jobs));
 
@@ -262,7 +271,9 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
             << options.state_dir.string() << "\n"
             << std::flush;
 
-  const std::string reason = drain.Wait();
+  const std::string reason = drain.Wait([&] {
+    Reload(read_options, {.tokens = *access.tokens, .certificates = access.certificates.get(), .drain = drain}, options);
+  });
   // Before anything that may wait: the line, the lock of the jobs.
   (*server)->SetNotServing();
   Log(Severity::kInfo, absl::StrCat("draining: ", reason));
@@ -280,10 +291,13 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
 int Main(int argc, char** argv) {
   BlockSignals();
-  const ParsedOptions parsed = ParseOptions(argc, argv, [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  });
+  const auto read_options = [argc, argv] {
+    return ParseOptions(argc, argv, [](const std::string& name) -> std::optional<std::string> {
+      const char* value = std::getenv(name.c_str());
+      return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    });
+  };
+  const ParsedOptions parsed = read_options();
   if (!parsed.options) {
     (parsed.exit_code == 0 ? std::cout : std::cerr) << parsed.text;
     return parsed.exit_code;
@@ -297,7 +311,7 @@ int Main(int argc, char** argv) {
 
   DrainSignal drain(parsed.options->exit_timeout, kExitFailure);
   const SignalWaiter signals(drain);
-  if (const absl::Status status = Serve(*parsed.options, drain); !status.ok()) {
+  if (const absl::Status status = Serve(*parsed.options, read_options, drain); !status.ok()) {
     std::cerr << "permafrostd: " << StdView(status.message()) << "\n";
     return kExitFailure;
   }

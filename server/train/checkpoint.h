@@ -35,6 +35,8 @@ struct RunState {
   uint64_t seed = 0;                       // with `step` the whole state of the counter-based generators
   int threads = 0;                         // what the weights were computed with
   PlateauState plateau;                    // of schedule kPlateau
+  int64_t rewinds = 0;                     // of NonFinite::kRewind, as far as this checkpoint knows
+  std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, rising
 };
 
 struct Checkpoint {
