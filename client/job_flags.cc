@@ -137,6 +137,9 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.loss) spec.set_loss(EnumOf<v1::JobSpec::Loss>(*v1::JobSpec::Loss_descriptor(), *flags.loss));
   if (flags.epochs) spec.set_epochs(*flags.epochs);
   if (flags.patience) spec.set_patience(*flags.patience);
+  if (flags.non_finite) {
+    spec.set_non_finite(EnumOf<v1::JobSpec::NonFinite>(*v1::JobSpec::NonFinite_descriptor(), *flags.non_finite));
+  }
   if (flags.batch_size) spec.set_batch_size(*flags.batch_size);
   if (flags.seed) spec.set_seed(*flags.seed);
   if (flags.priority) spec.set_priority(*flags.priority);
@@ -239,6 +242,9 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       .add_option("--patience", flags.patience,
                   "End after so many epochs without a better validation (default: train all epochs)")
       ->type_name("N");
+  AddEnumOption(command, "--non-finite", flags.non_finite, *v1::JobSpec::NonFinite_descriptor(),
+                "Once the loss or a weight is not finite: fail, or go back to the newest checkpoint and skip\nthe batches "
+                "that made it so (default fail)");
   command
       .add_option("--batch-size", flags.batch_size,
                   absl::StrCat("Graphs a batch, or seed nodes or links of one large graph (", batch_size, ")"))

@@ -68,6 +68,7 @@ struct JobFlags {
   std::optional<std::string> dataset, model, pooling, lowering, norm, aggregation, jumping_knowledge, node_inputs,
       optimizer, schedule, loss;
   std::optional<int32_t> hidden, layers, heads, priority, checkpoint_keep;
+  std::optional<std::string> non_finite;
   std::optional<int64_t> epochs, patience, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps, decay_epochs;
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, input_dropout, max_grad_norm, momentum, decay_factor;

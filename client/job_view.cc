@@ -124,6 +124,9 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
   fields.push_back(
       {"trained on", absl::StrCat(CountText(progress.graphs()), Unit(job) == "nodes" ? " seed " : " ", Unit(job), ", ",
                                   CountText(progress.nodes()), " nodes, ", CountText(progress.edges()), " edges")});
+  if (progress.skipped_batches() > 0) {
+    fields.push_back({"skipped", absl::StrCat(CountText(progress.skipped_batches()), " batches that were not finite")});
+  }
   fields.push_back({"padding", absl::StrCat(CountText(progress.padding_nodes()), " nodes, ",
                                             CountText(progress.padding_edges()), " edges")});
   const v1::PhaseSeconds& phase = progress.phase_seconds();

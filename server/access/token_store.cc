@@ -76,13 +76,22 @@ bool IsTokenId(absl::string_view id) {
 
 absl::StatusOr<std::unique_ptr<TokenStore>> TokenStore::Open(std::filesystem::path path) {
   std::unique_ptr<TokenStore> store(new TokenStore(std::move(path)));
-  PF_RETURN_IF_ERROR(store->Read());
+  PF_RETURN_IF_ERROR(store->Reload());
   return store;
 }
 
-absl::Status TokenStore::Read() {
+absl::Status TokenStore::Reload() {
+  const absl::MutexLock writing(&writing_);
+  PF_ASSIGN_OR_RETURN(std::vector<Row> rows, Read());
+  const absl::MutexLock lock(&mu_);
+  rows_ = std::move(rows);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<TokenStore::Row>> TokenStore::Read() const {
+  std::vector<Row> rows;
   absl::StatusOr<std::string> text = ReadFile(path_);
-  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  if (absl::IsNotFound(text.status())) return rows;
   PF_RETURN_IF_ERROR(text.status());
   // Nothing of the content is repeated: it holds hashes.
   const auto wrong = [this](absl::string_view what) {
@@ -94,8 +103,7 @@ absl::Status TokenStore::Read() {
     return wrong("is no JSON object with tokens");
   }
   if (content.value("format", json()) != kFormat) return wrong("is not of format 1");
-  const absl::MutexLock lock(&mu_);
-  rows_.reserve(content["tokens"].size());
+  rows.reserve(content["tokens"].size());
   for (const json& item : content["tokens"]) {
     const auto text_of = [&item](const char* key) {
       return item.is_object() && item.contains(key) && item[key].is_string() ? item[key].get<std::string>() : "";
@@ -108,12 +116,12 @@ absl::Status TokenStore::Read() {
     if (!role || row.token.id.empty() || row.hash.size() != SHA256_DIGEST_LENGTH ||
         !TokenTimeFromJson(item.value("create_time", json()), row.token.create_time) ||
         !TokenTimeFromJson(item.value("expire_time", json()), row.token.expire_time)) {
-      return wrong(absl::StrCat("its token ", rows_.size(), " cannot be read"));
+      return wrong(absl::StrCat("its token ", rows.size(), " cannot be read"));
     }
     row.token.role = *role;
-    rows_.push_back(std::move(row));
+    rows.push_back(std::move(row));
   }
-  return absl::OkStatus();
+  return rows;
 }
 
 absl::Status TokenStore::Write(const std::vector<Row>& rows) const {

@@ -42,6 +42,8 @@ class TokenStore {
   // Reads `path`, which need not be there. Errors: FailedPrecondition naming the file and what is wrong in it; those of
   // ReadFile.
   static absl::StatusOr<std::unique_ptr<TokenStore>> Open(std::filesystem::path path);
+  // Reads the file again, which somebody may have put there. Errors: as Open's; the tokens are then as they were.
+  absl::Status Reload();
 
   struct Made {
     Token token;
@@ -66,7 +68,7 @@ class TokenStore {
   };
 
   explicit TokenStore(std::filesystem::path path) : path_(std::move(path)) {}
-  absl::Status Read();
+  absl::StatusOr<std::vector<Row>> Read() const;
   absl::Status Write(const std::vector<Row>& rows) const;
 
   const std::filesystem::path path_;

@@ -20,6 +20,7 @@ namespace permafrost::api {
 namespace {
 
 using JobStates = WireEnum<v1::Job::State, jobs::kJobStateNames>;
+using NonFinites = WireEnum<v1::JobSpec::NonFinite, train::kNonFiniteNames>;
 using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
 using Aggregations = WireEnum<v1::ModelSpec::Aggregation, nn::kAggregationNames>;
@@ -176,6 +177,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   train.patience = wire.patience();
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
+  NonFinites::Read(wire.non_finite(), "spec.non_finite", train.non_finite, violations);
   train.checkpoint.every_steps = wire.checkpoint().every_steps();
   if (wire.checkpoint().has_every_seconds()) train.checkpoint.every_seconds = wire.checkpoint().every_seconds();
   ReadNumber(wire.checkpoint().keep(), train.checkpoint.keep);
@@ -209,6 +211,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   wire.set_patience(train.patience);
   wire.set_batch_size(train.batch_size);
   wire.set_seed(train.seed);
+  wire.set_non_finite(NonFinites::ToWire(train.non_finite));
   wire.set_priority(spec.priority);
   LimitsToWire(spec.limits, wire);
   wire.set_max_retries(spec.max_retries);
@@ -278,6 +281,7 @@ void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
   wire.set_checkpoint_step(progress.checkpoint_step);
   wire.set_warm_up_done(progress.warm_up_done);
   wire.set_warm_up_total(progress.warm_up_total);
+  wire.set_skipped_batches(progress.skipped_batches);
   if (progress.look_ahead) LookAheadToWire(*progress.look_ahead, *wire.mutable_look_ahead());
 }
 

@@ -10,6 +10,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "backup/database_copy.h"
 #include "backup/manifest.h"
 #include "base/file.h"
@@ -27,6 +28,9 @@ constexpr char kInTheMaking[] = ".tmp-";
 constexpr size_t kMaxNameBytes = 128;
 // Tries of what may be removed while it is copied.
 constexpr int kTries = 20;
+// Looks that find no checkpoint where there may be one, and the time between two.
+constexpr int kLooks = 4;
+constexpr absl::Duration kLookAgain = absl::Milliseconds(5);
 // What is left free of the disk beside the backup.
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
 
@@ -122,12 +126,19 @@ absl::Status Maker::CopyIfThere(const std::string& path, bool folder) {
 // The newest that is whole. One that goes while it is copied was removed for a newer one.
 absl::Status Maker::CopyCheckpoint(const JobId& id) {
   const std::string folder = absl::StrCat("jobs/", id.value(), "/", AbslView(train::kCheckpointsFolder));
+  std::error_code error;
+  if (!fs::exists(request_.state_dir / folder, error)) return absl::OkStatus();
   std::set<int64_t> damaged;
   for (int i = 0; i < kTries; ++i) {
     PF_ASSIGN_OR_RETURN(const auto found, train::ListCheckpoints(request_.state_dir / folder, /*verify=*/false));
     const auto whole = [&](const train::CheckpointInfo& info) { return info.damage.empty() && !damaged.contains(info.step); };
     const auto newest = std::ranges::find_if(found, whole);
-    if (newest == found.end()) return absl::OkStatus();
+    if (newest == found.end()) {
+      // A list that was begun before one came and ended after the other went has neither.
+      if (i >= kLooks) return absl::OkStatus();
+      absl::SleepFor(kLookAgain);
+      continue;
+    }
     const absl::Status copied = copier_.CopyFolder(absl::StrCat(folder, "/", newest->step));
     if (copied.ok()) {
       // Against the sums that the run wrote, so that a backup is never of damage.

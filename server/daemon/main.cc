@@ -31,6 +31,7 @@
 #include "daemon/heap_arenas.h"
 #include "daemon/open_files_limit.h"
 #include "daemon/options.h"
+#include "daemon/reload.h"
 #include "daemon/restored.h"
 #include "daemon/scrape.h"
 #include "daemon/self_test.h"
@@ -75,6 +76,13 @@ std::vector<std::string_view> NamesOf(const Names& names) {
   out.reserve(names.rows.size());
   for (const auto& [value, name] : names.rows) out.push_back(name);
   return out;
+}
+
+// Damage of the database is mended by a backup: which one there is.
+absl::Status WithNewestBackup(const absl::Status& status, const fs::path& root) {
+  const fs::path newest = backup::FindNewest(root);
+  if (!absl::IsDataLoss(status) || newest.empty()) return status;
+  return absl::DataLossError(absl::StrCat(status.message(), "; the newest backup is ", newest.string()));
 }
 
 // Who may call, and what proves it: of one daemon.
@@ -143,7 +151,7 @@ void TellAccess(const Options& options, const Access& access) {
   }
 }
 
-absl::Status Serve(const Options& options, DrainSignal& drain) {
+absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
   PF_ASSIGN_OR_RETURN(const fs::path state_dir, OpenStateDir(options.state_dir));
   PF_ASSIGN_OR_RETURN(const std::vector<fs::path> import_roots, ResolveImportRoots(options.import_roots, state_dir));
@@ -196,14 +204,15 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                              .warn = warn,
                                              .reserve = reserve,
                                              .max_bytes = options.max_dataset_bytes}));
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::JobManager> jobs,
-                      jobs::JobManager::Open({.state_dir = state_dir,
-                                              .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
-                                              .preempt = !options.no_preemption,
-                                              .keep_finished = options.keep_finished,
-                                              .max_log_bytes = static_cast<int64_t>(options.max_job_log_bytes),
-                                              .max_jobs = options.max_jobs},
-                                             *catalog, *runner, job_metrics, cache_metrics));
+  auto opened = jobs::JobManager::Open({.state_dir = state_dir,
+                                        .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
+                                        .preempt = !options.no_preemption,
+                                        .keep_finished = options.keep_finished,
+                                        .max_log_bytes = static_cast<int64_t>(options.max_job_log_bytes),
+                                        .max_jobs = options.max_jobs},
+                                       *catalog, *runner, job_metrics, cache_metrics);
+  if (!opened.ok()) return WithNewestBackup(opened.status(), backup_root);
+  const std::unique_ptr<jobs::JobManager> jobs = *std::move(opened);
 
   if (restored) PF_RETURN_IF_ERROR(TakeUpRestored(state_dir, *catalog, *jobs));
 
@@ -274,7 +283,10 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
             << options.state_dir.string() << "\n"
             << std::flush;
 
-  const std::string reason = drain.Wait();
+  const std::string reason = drain.Wait([&] {
+    Reload(read_options, {.tokens = *access.tokens, .certificates = access.certificates.get(), .drain = drain},
+           options);
+  });
   // Before anything that may wait: the line, the lock of the jobs.
   (*server)->SetNotServing();
   Log(Severity::kInfo, absl::StrCat("draining: ", reason));
@@ -292,10 +304,13 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
 int Main(int argc, char** argv) {
   BlockSignals();
-  const ParsedOptions parsed = ParseOptions(argc, argv, [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  });
+  const auto read_options = [argc, argv] {
+    return ParseOptions(argc, argv, [](const std::string& name) -> std::optional<std::string> {
+      const char* value = std::getenv(name.c_str());
+      return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+    });
+  };
+  const ParsedOptions parsed = read_options();
   if (!parsed.options) {
     (parsed.exit_code == 0 ? std::cout : std::cerr) << parsed.text;
     return parsed.exit_code;
@@ -309,7 +324,7 @@ int Main(int argc, char** argv) {
 
   DrainSignal drain(parsed.options->exit_timeout, kExitFailure);
   const SignalWaiter signals(drain);
-  if (const absl::Status status = Serve(*parsed.options, drain); !status.ok()) {
+  if (const absl::Status status = Serve(*parsed.options, read_options, drain); !status.ok()) {
     std::cerr << "permafrostd: " << StdView(status.message()) << "\n";
     return kExitFailure;
   }

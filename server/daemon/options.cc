@@ -116,7 +116,8 @@ std::vector<Setting> MakeSettings() {
                "0: no limit.",
        .is_list = false,
        .read = [](const std::string& v, Options& o) { return ReadSeconds(v, kMaxExitSeconds, o.exit_timeout); },
-       .show = [](const Options& o) { return absl::StrCat(absl::ToDoubleSeconds(o.exit_timeout)); }});
+       .show = [](const Options& o) { return absl::StrCat(absl::ToDoubleSeconds(o.exit_timeout)); },
+       .reloads = true});
   settings.push_back(
       {.name = "watchdog",
        .metavar = "SECONDS",
@@ -261,6 +262,8 @@ constexpr char kExitCodes[] =
     "A flag wins over its PERMAFROST_* variable, that over the file, that over the default.\n"
     "\n"
     "SIGTERM, SIGINT and the Drain call stop the daemon after a checkpoint; a second signal stops it at once.\n"
+    "SIGHUP reads certificates, tokens and options again; the log tells what takes effect, and what at the next "
+    "start.\n"
     "\n"
     "Exit codes:\n"
     "  0         drained, or the self-test passed\n"
@@ -400,6 +403,15 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
   absl::StatusOr<Options> options = Resolve(std::move(given), config, environment);
   if (!options.ok()) return Usage(options.status().message());
   return {.options = *std::move(options), .text = "", .exit_code = 0};
+}
+
+std::vector<OptionChange> ChangesBetween(const Options& before, const Options& after) {
+  std::vector<OptionChange> changes;
+  for (const Setting& setting : Settings()) {
+    const std::string from = setting.show(before), to = setting.show(after);
+    if (from != to) changes.push_back({.name = setting.name, .from = from, .to = to, .reloads = setting.reloads});
+  }
+  return changes;
 }
 
 }  // namespace permafrost

@@ -98,6 +98,13 @@ struct ParsedOptions {
   int exit_code = 0;
 };
 
+// One that a reload finds with another value.
+struct OptionChange {
+  std::string name, from, to;  // as the file says them
+  bool reloads = false;        // else it takes effect at the next start
+};
+std::vector<OptionChange> ChangesBetween(const Options& before, const Options& after);
+
 // Value of an environment variable; nullopt where it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 

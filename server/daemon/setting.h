@@ -28,6 +28,8 @@ struct Setting {
   absl::Status (*read)(const std::string& value, Options& out);
   // As `read` would take it; a list's first.
   std::string (*show)(const Options& options);
+  // Whether a reload takes a new value over; else it waits for the next start.
+  bool reloads = false;
 };
 
 // InvalidArgument: the value, and what would be accepted. So do all of these refuse.

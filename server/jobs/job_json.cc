@@ -142,6 +142,7 @@ struct Schema {
     a("links", s.train.links);
     a("init_from", s.train.init_from);
     a("fixed_parameters", s.train.fixed_parameters);
+    a("non_finite", s.train.non_finite, train::kNonFiniteNames);
     a("priority", s.priority);
     a("max_runtime", s.limits.max_runtime);
     a("deadline", s.limits.deadline);
@@ -223,6 +224,7 @@ struct Schema {
     a("padding_edges", p.padding_edges);
     a("phase_seconds", p.phase_seconds);
     a("checkpoint_step", p.checkpoint_step);
+    a("skipped_batches", p.skipped_batches);
     a("look_ahead", p.look_ahead);
   }
 

@@ -4,6 +4,8 @@
 #include <sqlite3.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "jobs/database_care.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -75,6 +77,8 @@ constexpr char kAddLabels[] = "ALTER TABLE jobs ADD COLUMN labels TEXT NOT NULL 
 }  // namespace
 
 absl::Status PrepareDatabase(SQLite::Database& database) {
+  PF_RETURN_IF_ERROR(CheckDatabase(database));
+  PF_RETURN_IF_ERROR(BackUpBeforeMigration(database, kSchemaVersion));
   database.exec("PRAGMA journal_mode = WAL");
   database.exec("PRAGMA synchronous = FULL");
   database.exec("PRAGMA fullfsync = ON");  // macOS: through the drive's cache; nothing elsewhere

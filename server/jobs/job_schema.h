@@ -14,7 +14,9 @@ class Exception;
 namespace permafrost::jobs {
 
 // Sets the connection up and brings its file to the present schema, from nothing or from an older one; of two processes
-// that do so at once one waits. FailedPrecondition for a schema version that is not known. Throws SQLite::Exception.
+// that do so at once one waits. An older one is copied to FILE.vVERSION-backup first (-backup-2 and so on where that is
+// there), on disk before anything of it changes. FailedPrecondition for a schema version that is not known; DataLoss,
+// with nothing changed, for a file that SQLite's own check finds damaged. Throws SQLite::Exception.
 absl::Status PrepareDatabase(SQLite::Database& database);
 
 // `file`: named in the message.

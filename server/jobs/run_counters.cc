@@ -68,6 +68,7 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   out.counts.edges = Since(progress.edges, last_.edges);
   out.counts.padding_nodes = Since(progress.padding_nodes, last_.padding_nodes);
   out.counts.padding_edges = Since(progress.padding_edges, last_.padding_edges);
+  out.counts.skipped_batches = Since(progress.skipped_batches, last_.skipped_batches);
   const train::LookAhead ahead = progress.look_ahead.value_or(train::LookAhead());
   const train::LookAhead ahead_before = last_.look_ahead.value_or(train::LookAhead());
   out.look_ahead.stalls = Since(ahead.stalls, ahead_before.stalls);

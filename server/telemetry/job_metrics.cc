@@ -83,6 +83,8 @@ struct JobMetrics::Families {
         edges(OneCounter(registry, "permafrost_train_edges_total", "Directed edges trained on, padding apart.")),
         padding_nodes(OneCounter(registry, "permafrost_train_padding_nodes_total", "Padding nodes of training steps.")),
         padding_edges(OneCounter(registry, "permafrost_train_padding_edges_total", "Padding edges of training steps.")),
+        skipped_batches(OneCounter(registry, "permafrost_train_skipped_batches_total",
+                                   "Batches that jobs skipped, since their steps made something that is not finite.")),
         step_seconds(HistogramFamily(registry, "permafrost_train_step_seconds",
                                      "Time of a training step by phase, on the device's thread.")),
         batch(step_seconds.Add({{"phase", "batch"}}, StepBuckets())),
@@ -128,7 +130,7 @@ struct JobMetrics::Families {
   Counter &resumes, &retries, &preemptions, &expired, &dropped_log_bytes, &failed_checkpoints, &failed_log_lines,
       &quarantined;
   Gauge& unreadable;
-  Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges;
+  Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges, &skipped_batches;
   prometheus::Family<Histogram>& step_seconds;
   Histogram &batch, &forward, &backward, &optimizer;
   Histogram &epoch_seconds, &checkpoint_seconds;
@@ -190,6 +192,7 @@ void JobMetrics::AddSteps(const StepCounts& increments) {
   families_->edges.Increment(static_cast<double>(increments.edges));
   families_->padding_nodes.Increment(static_cast<double>(increments.padding_nodes));
   families_->padding_edges.Increment(static_cast<double>(increments.padding_edges));
+  families_->skipped_batches.Increment(static_cast<double>(increments.skipped_batches));
 }
 
 void JobMetrics::ObserveStep(const StepSeconds& seconds) {

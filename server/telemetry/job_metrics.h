@@ -18,7 +18,7 @@ namespace permafrost::telemetry {
 
 // Plain numbers: telemetry sees no other room.
 struct StepCounts {
-  int64_t steps = 0, graphs = 0, nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
+  int64_t steps = 0, graphs = 0, nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0, skipped_batches = 0;
 };
 struct StepSeconds {
   double batch = 0, forward = 0, backward = 0, optimizer = 0;
@@ -63,7 +63,7 @@ class JobMetrics {
   void CountQuarantined(int64_t directories);
   // permafrost_jobs_unreadable
   void SetUnreadable(int64_t jobs);
-  // permafrost_train_{steps,graphs,nodes,edges,padding_nodes,padding_edges}_total
+  // permafrost_train_{steps,graphs,nodes,edges,padding_nodes,padding_edges,skipped_batches}_total
   void AddSteps(const StepCounts& increments);
   // permafrost_train_step_seconds{phase} (histogram), one observation a step and phase
   void ObserveStep(const StepSeconds& seconds);

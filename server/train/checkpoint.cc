@@ -55,6 +55,8 @@ json ToJson(const RunState& s) {
           {"epoch_seconds", s.epoch_seconds},
           {"seed", s.seed},
           {"threads", s.threads},
+          {"rewinds", s.rewinds},
+          {"skipped_steps", s.skipped_steps},
           {"plateau",
            {{"learning_rate", s.plateau.learning_rate},
             {"best", NumberOrNull(s.plateau.best)},
@@ -77,6 +79,9 @@ RunState FromJson(const json& j) {
   s.epoch_seconds = j.at("epoch_seconds");
   s.seed = j.at("seed");
   s.threads = j.at("threads");
+  // Of versions that rewound nothing they are not there.
+  s.rewinds = j.value("rewinds", int64_t{0});
+  s.skipped_steps = j.value("skipped_steps", std::vector<int64_t>());
   if (const auto plateau = j.find("plateau"); plateau != j.end()) {
     s.plateau.learning_rate = plateau->at("learning_rate");
     if (const json& value = plateau->at("best"); !value.is_null()) s.plateau.best = value;

@@ -35,6 +35,8 @@ struct RunState {
   uint64_t seed = 0;                       // with `step` the whole state of the counter-based generators
   int threads = 0;                         // what the weights were computed with
   PlateauState plateau;                    // of schedule kPlateau
+  int64_t rewinds = 0;                     // of NonFinite::kRewind, as far as this checkpoint knows
+  std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, rising
 };
 
 struct Checkpoint {
@@ -58,7 +60,8 @@ class CheckpointStore {
                   std::function<void(std::string_view)> warn);
 
   // Durable when Ok; older ones beyond `keep` are removed after. On an error nothing of it stays on disk, and those
-  // before it are as they were. It is transient (status.h) where the machine is at fault, or whoever removed its folder.
+  // before it are as they were. It is transient (status.h) where the machine is at fault, or whoever removed its
+  // folder.
   absl::Status Save(const Checkpoint& checkpoint);
   // The newest that is whole; nullopt: there are none. Newer ones that are proven damaged (a file is missing, a
   // checksum or the structure does not add up) are renamed to `.damaged-STEP`, never deleted. Errors: DataLoss if there

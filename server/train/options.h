@@ -90,6 +90,12 @@ struct InitialWeights {
   bool operator==(const InitialWeights&) const = default;
 };
 
+// What a job does whose loss, or a weight, is no longer finite: it fails; or it begins anew at its newest checkpoint
+// and skips the batches whose steps made it so (careful_steps.h).
+enum class NonFinite { kFail, kRewind };
+inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
+    {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};
+
 struct TrainOptions {
   DatasetId dataset;
   nn::ModelOptions model;
@@ -113,6 +119,7 @@ struct TrainOptions {
   InitialWeights init_from;
   // Beginnings of names of parameters that are not trained (nn::TensorSet::Fix).
   std::vector<std::string> fixed_parameters;
+  NonFinite non_finite = NonFinite::kFail;
   bool operator==(const TrainOptions&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/memory_limit.h"
 #include "base/status.h"
 #include "device/backend.h"
@@ -42,13 +43,22 @@ class TorchRunner final : public Runner {
       PlanContext plan = Context();
       plan.rows = &row_caches_;
       plan.reserve = reserve_;
-      const auto trainer = Trainer::Create(request, *backend_, threads_, context, plan);
-      if (absl::IsCancelled(trainer.status())) {
-        const bool cancel = context.stop_requested() == StopRequest::kCancel;
-        return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
+      std::optional<Rewind> rewind;
+      while (true) {
+        const auto trainer = Trainer::Create(request, *backend_, threads_, context, plan, rewind);
+        if (absl::IsCancelled(trainer.status())) {
+          const bool cancel = context.stop_requested() == StopRequest::kCancel;
+          return RunOutcome{.end = cancel ? RunEnd::kCancelled : RunEnd::kDrained, .result = {}};
+        }
+        PF_RETURN_IF_ERROR(trainer.status());
+        absl::StatusOr<RunOutcome> outcome = (*trainer)->Run();
+        rewind = (*trainer)->rewind();
+        if (outcome.ok() || !rewind) return outcome;
+        // As after a crash, but for the care.
+        context.Log(LogLevel::kWarning,
+                    absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
+                                 " of ", kMaxRewinds));
       }
-      PF_RETURN_IF_ERROR(trainer.status());
-      return (*trainer)->Run();
     });
   }
 

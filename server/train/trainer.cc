@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +33,8 @@ bool IsBetter(nn::Metric metric, double value, double best) {
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
-                                                         const PlanContext& plan_context) {
+                                                         const PlanContext& plan_context,
+                                                         const std::optional<Rewind>& rewind) {
   PF_ASSIGN_OR_RETURN(auto task,
                       Task::Create(
                           request.options, request.dataset, backend.device(), threads,
@@ -45,6 +47,14 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
   std::unique_ptr<Trainer> trainer(
       new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
+  if (rewind) {
+    trainer->state_.rewinds = std::max(trainer->state_.rewinds, rewind->count);
+    std::vector<nn::NamedTensor> changed = trainer->task_->tensors().All();
+    for (const auto* more : {&trainer->optimizer_.state(), &trainer->engine_.losses().tensors()}) {
+      changed.insert(changed.end(), more->begin(), more->end());
+    }
+    trainer->careful_.emplace(rewind->until_step, std::move(changed));
+  }
   return trainer;
 }
 
@@ -112,6 +122,7 @@ absl::Status Trainer::Resume() {
   state_.threads = threads;
   saved_ = {state_.step, state_.position};
   progress_.checkpoint_step = state_.step;
+  progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
   seconds_before_ = state_.train_seconds;
   PF_RETURN_IF_ERROR(RestoreCache(*found));
   graphs_before_ = rows().graphs;
@@ -247,7 +258,7 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     PF_ASSIGN_OR_RETURN(HostBatch * host, stream->Next());
     progress_.phase_seconds.batch += Seconds(Worked() - begin);
     TellOptimizer(batches);
-    PF_RETURN_IF_ERROR(engine_.Train(*host, state_.step, progress_.phase_seconds));
+    PF_RETURN_IF_ERROR(TakeStep(*host));
     ++state_.step;
     ++state_.position.batch;
     ++run_steps_;
@@ -264,7 +275,10 @@ absl::StatusOr<StopRequest> Trainer::TrainEpoch() {
     engine_.Report();
     Report();
     // After an epoch's last step its evaluation comes first: a checkpoint is worth more with it.
-    if (state_.position.batch < batches && schedule_.Due(state_.step, end)) PF_RETURN_IF_ERROR(SaveDueCheckpoint());
+    const bool careful_ends = save_soon_ && !careful_->Watches(state_.step);
+    if (state_.position.batch < batches && (careful_ends || schedule_.Due(state_.step, end))) {
+      PF_RETURN_IF_ERROR(SaveDueCheckpoint());
+    }
   }
   return StopRequest::kNone;
 }
@@ -345,6 +359,7 @@ absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_p
 
 absl::Status Trainer::SaveCheckpoint() {
   const absl::Duration begin = Worked();
+  PF_RETURN_IF_ERROR(CheckFiniteState());
   PF_RETURN_IF_ERROR(context_.StoreEpochs());
   state_.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
   PF_RETURN_IF_ERROR(
@@ -358,6 +373,7 @@ absl::Status Trainer::SaveCheckpoint() {
                          .cache_entries = engine_.cache().entries()}));
   PF_RETURN_IF_ERROR(PublishArtifacts());
   const absl::Duration end = Worked();
+  save_soon_ = false;
   schedule_.OnSaved(begin, end);
   saved_ = {state_.step, state_.position};
   progress_.checkpoint_step = state_.step;
@@ -389,14 +405,6 @@ absl::Status Trainer::PublishArtifacts() {
   PF_RETURN_IF_ERROR(LinkArtifact(last, job_directory_, kLastWeightsFile));
   if (state_.best_epoch == 0) return absl::OkStatus();
   return LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile);
-}
-
-absl::Status Trainer::CheckFinite(double loss) const {
-  // NaN with nothing counted means an epoch without labels so far; only a count of labels makes it a divergence.
-  if (std::isfinite(loss) || engine_.losses().Count() == 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrFormat(
-      "the training loss became %g in epoch %d, step %d: training diverged; a learning rate below %g may help", loss,
-      state_.position.epoch + 1, state_.step, optimizer_.learning_rate()));
 }
 
 // Each epoch has a stream of its own, which counts from nothing.

@@ -15,6 +15,7 @@
 #include "device/backend.h"
 #include "nn/optimizer.h"
 #include "train/averaged_weights.h"
+#include "train/careful_steps.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_schedule.h"
 #include "train/evaluator.h"
@@ -35,8 +36,11 @@ class Trainer {
   // the trainer. Cancelled if a stop was asked for meanwhile; the checkpoint is as it was.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const RunRequest& request, const device::Backend& backend,
                                                          int threads, RunContext& context,
-                                                         const PlanContext& plan_context);
+                                                         const PlanContext& plan_context,
+                                                         const std::optional<Rewind>& rewind = std::nullopt);
   absl::StatusOr<RunOutcome> Run();
+  // Set where Run ended with an error that a new trainer gets over, which begins anew with this.
+  const std::optional<Rewind>& rewind() const { return rewind_; }
 
  private:
   Trainer(const RunRequest& request, const device::Backend& backend, int threads, RunContext& context,
@@ -68,7 +72,13 @@ class Trainer {
   bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
   // Gives the files of the present step's checkpoint their names among the artifacts.
   absl::Status PublishArtifacts();
-  absl::Status CheckFinite(double loss) const;
+  absl::Status CheckFinite(double loss);
+  // Of weights and optimizer: what is not finite must never take the place of a checkpoint that is.
+  absl::Status CheckFiniteState();
+  // The error of a job that fails by it; sets rewind_ where the job is to go on all the same.
+  absl::Status NotFinite(const std::string& what);
+  // The step of a batch; of one that is taken with care and spoils something nothing stays but its count.
+  absl::Status TakeStep(HostBatch& host);
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
   // What comes before a step: the graph cache commands that take effect at this boundary, and the captures that the
   // cache is to have ahead of the step.
@@ -105,6 +115,9 @@ class Trainer {
   CheckpointSchedule schedule_;
   int64_t run_steps_ = 0;
   double step_seconds_ = 0;
+  std::optional<CarefulSteps> careful_;
+  bool save_soon_ = false;  // a batch was skipped: what was found must not be looked for again
+  std::optional<Rewind> rewind_;
   std::optional<std::pair<int64_t, data::EpochPosition>> saved_;  // step and position of the newest checkpoint
   Progress progress_;
   LookAhead look_ahead_before_;  // of earlier epochs

@@ -62,6 +62,20 @@ class Client:
         """The server: version, device, import roots ... as permafrost.v1.ServerInfo."""
         return self._connection.call(self._connection.server.GetServerInfo, server_pb2.GetServerInfoRequest())
 
+    def backup(self, directory: str, *, with_datasets: bool = False) -> Any:
+        """A whole copy of the server's state, which another server can go on from, while this one goes on. Waits for it.
+
+        directory: a name below the server's --backup-root, or that path; on the server's machine.
+        with_datasets: the datasets too. Without them, a server that goes on from it pauses the jobs that have not ended
+            until their datasets are imported again.
+        Returns the permafrost.v1.BackupSummary. Needs an admin.
+        """
+        request = server_pb2.BackupRequest(directory=directory, with_datasets=with_datasets)
+        summary = server_pb2.BackupSummary()
+        for response in self._connection.stream(self._connection.server.Backup, request):
+            summary = response.summary
+        return summary
+
     def close(self) -> None:
         self._connection.channel.close()
 

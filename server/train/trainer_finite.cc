@@ -1,0 +1,63 @@
+// What a run does about what is not finite.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "train/careful_steps.h"
+#include "train/trainer.h"
+
+namespace permafrost::train {
+
+absl::Status Trainer::TakeStep(HostBatch& host) {
+  if (!careful_ || !careful_->Watches(state_.step)) {
+    return engine_.Train(host, state_.step, progress_.phase_seconds);
+  }
+  careful_->Keep();
+  PF_RETURN_IF_ERROR(engine_.Train(host, state_.step, progress_.phase_seconds));
+  // The sums of the losses are among the tensors.
+  if (careful_->AllFinite()) return absl::OkStatus();
+  careful_->TakeBack();
+  state_.skipped_steps.push_back(state_.step);
+  progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
+  if (progress_.skipped_batches > kMaxSkippedBatches) {
+    return NonFiniteError(
+        absl::StrFormat("%d batches were skipped since their steps were not finite, the last one at step "
+                        "%d: training diverged; a learning rate below %g may help",
+                        progress_.skipped_batches - 1, state_.step, optimizer_.learning_rate()));
+  }
+  context_.Log(
+      LogLevel::kWarning,
+      absl::StrFormat("the batch of step %d is skipped: its step made something that is not finite (%d skipped "
+                      "so far)",
+                      state_.step, progress_.skipped_batches));
+  save_soon_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::CheckFinite(double loss) {
+  // NaN with nothing counted means an epoch without labels so far; only a count of labels makes it a divergence.
+  if (std::isfinite(loss) || engine_.losses().Count() == 0) return absl::OkStatus();
+  return NotFinite(absl::StrFormat("the training loss became %g", loss));
+}
+
+absl::Status Trainer::CheckFiniteState() {
+  std::string name = FindNotFinite(task_->tensors().All());
+  if (name.empty()) name = FindNotFinite(optimizer_.state());
+  return name.empty() ? absl::OkStatus() : NotFinite(absl::StrCat(name, " became not finite"));
+}
+
+absl::Status Trainer::NotFinite(const std::string& what) {
+  const std::string where = absl::StrFormat("%s by epoch %d, step %d", what, state_.position.epoch + 1, state_.step);
+  const bool rewinds = options_.non_finite == NonFinite::kRewind;
+  if (rewinds && state_.rewinds < kMaxRewinds) {
+    rewind_ = {.until_step = state_.step, .count = state_.rewinds + 1};
+    return NonFiniteError(where);
+  }
+  return NonFiniteError(
+      absl::StrFormat("%s: training diverged%s; a learning rate below %g may help", where,
+                      rewinds ? absl::StrCat(", though it went back ", kMaxRewinds, " times") : std::string(),
+                      optimizer_.learning_rate()));
+}
+
+}  // namespace permafrost::train

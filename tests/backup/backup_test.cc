@@ -1,0 +1,228 @@
+#include "backup/backup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "backup/database_copy.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "jobs/job_store.h"
+#include "temp_dir.h"
+#include "train/checkpoint_files.h"
+
+namespace permafrost::backup {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+bool GoOn(int64_t /*done*/, int64_t /*total*/) { return true; }
+
+void Put(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::string Get(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A checkpoint as the run publishes it: whole under its name, or not there.
+void PutCheckpoint(const fs::path& job, int64_t step) {
+  const std::string weights(20'000, static_cast<char>('a' + step % 26));
+  const fs::path making = job / "checkpoints" / absl::StrCat(".tmp-", step);
+  Put(making / "model.safetensors", weights);
+  const nlohmann::json body = {
+      {"version", 1},
+      {"state", {{"step", step}, {"epoch", 0}, {"batch", step}, {"best_epoch", 0}}},
+      {"files", {{"model.safetensors", {{"bytes", weights.size()}, {"xxh3", HashHex(Hash64(weights))}}}}}};
+  const nlohmann::json manifest = {{"checkpoint", body}, {"xxh3", HashHex(Hash64(body.dump()))}};
+  Put(making / "state.json", manifest.dump());
+  fs::rename(making, job / "checkpoints" / absl::StrCat(step));
+}
+
+class BackupTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(root_);
+    auto store = jobs::JobStore::Open(state_ / "permafrost.db");
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  void AddJob(const std::string& id, jobs::JobState state) {
+    jobs::Job job;
+    job.id = JobId(id);
+    job.spec.train.dataset = DatasetId("zinc");
+    job.state = state;
+    job.create_time = absl::FromUnixSeconds(1);
+    ASSERT_TRUE(store_->Insert(job).ok());
+    Put(JobPath(id) / "log", "a line\n");
+  }
+  fs::path JobPath(const std::string& id) const { return state_ / "jobs" / id; }
+  absl::StatusOr<Summary> MakeOne(const std::string& name, bool with_datasets = false, const OnProgress& tell = GoOn) {
+    return Make({.state_dir = state_, .root = root_, .directory = name, .with_datasets = with_datasets, .version = "1"},
+                tell);
+  }
+
+  const TempDir dir_;
+  const fs::path state_ = [this] {
+    fs::create_directories(dir_.path() / "state");
+    return dir_.path() / "state";
+  }();
+  const fs::path root_ = dir_.path() / "root";
+  std::unique_ptr<jobs::JobStore> store_;
+};
+
+TEST_F(BackupTest, HoldsWhatAnotherDaemonNeedsAndNothingElse) {
+  AddJob("done", jobs::JobState::kSucceeded);
+  AddJob("waits", jobs::JobState::kQueued);
+  PutCheckpoint(JobPath("waits"), 7);
+  PutCheckpoint(JobPath("waits"), 9);
+  Put(JobPath("done") / "artifacts" / "best.safetensors", "weights");
+  Put(JobPath("done") / "last-step", "of this machine");
+  Put(state_ / "tokens.json", "{}");
+  Put(state_ / "plans" / "a.plan", "plan");
+  Put(state_ / "datasets" / "zinc" / "graphs.pfg", "graphs");
+  const auto made = MakeOne("one");
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->jobs, 2);
+  EXPECT_THAT(made->datasets_wanted, ElementsAre("zinc"));
+  const fs::path copy = root_ / "one";
+  EXPECT_EQ(made->path, copy);
+  EXPECT_EQ(Get(copy / "jobs/done/artifacts/best.safetensors"), "weights");
+  EXPECT_EQ(Get(copy / "jobs/waits/log"), "a line\n");
+  EXPECT_TRUE(fs::exists(copy / "jobs/waits/checkpoints/9/state.json"));
+  EXPECT_FALSE(fs::exists(copy / "jobs/waits/checkpoints/7")) << "the newest is enough";
+  EXPECT_TRUE(fs::exists(copy / "tokens.json"));
+  EXPECT_TRUE(fs::exists(copy / "plans/a.plan"));
+  EXPECT_FALSE(fs::exists(copy / "jobs/done/last-step"));
+  EXPECT_FALSE(fs::exists(copy / "datasets"));
+
+  const auto with_datasets = MakeOne("two", /*with_datasets=*/true);
+  ASSERT_TRUE(with_datasets.ok()) << with_datasets.status();
+  EXPECT_THAT(with_datasets->datasets_wanted, IsEmpty());
+  EXPECT_EQ(Get(root_ / "two/datasets/zinc/graphs.pfg"), "graphs");
+}
+
+TEST_F(BackupTest, ADamagedCheckpointIsLeftForTheOneBefore) {
+  AddJob("a", jobs::JobState::kQueued);
+  PutCheckpoint(JobPath("a"), 1);
+  PutCheckpoint(JobPath("a"), 2);
+  std::fstream(JobPath("a") / "checkpoints/2/model.safetensors", std::ios::in | std::ios::out) << "X";
+  ASSERT_TRUE(MakeOne("one").ok());
+  EXPECT_TRUE(fs::exists(root_ / "one/jobs/a/checkpoints/1/state.json"));
+  EXPECT_FALSE(fs::exists(root_ / "one/jobs/a/checkpoints/2"));
+}
+
+TEST_F(BackupTest, CheckpointsThatComeAndGoDoNotFailIt) {
+  AddJob("a", jobs::JobState::kRunning);
+  PutCheckpoint(JobPath("a"), 0);
+  std::atomic<bool> stop = false;
+  std::atomic<int64_t> written = 0;
+  std::thread run([&] {
+    for (int64_t step = 1; !stop; ++step) {
+      PutCheckpoint(JobPath("a"), step);
+      fs::remove_all(JobPath("a") / "checkpoints" / absl::StrCat(step - 1));
+      written = step;
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = absl::StrCat("b", i);
+    const auto made = MakeOne(name);
+    // Faster than any run: it may say so, and must then leave nothing.
+    if (!made.ok()) {
+      EXPECT_TRUE(absl::IsUnavailable(made.status())) << made.status();
+      EXPECT_FALSE(fs::exists(root_ / name));
+      continue;
+    }
+    const auto found = train::ListCheckpoints(root_ / name / "jobs/a/checkpoints", /*verify=*/true);
+    EXPECT_TRUE(found.ok() && found->size() == 1 && found->front().damage.empty()) << found.status();
+  }
+  stop = true;
+  run.join();
+  EXPECT_GT(written, 0);
+}
+
+TEST_F(BackupTest, AJobThatWasDeletedMeanwhileIsNotInIt) {
+  AddJob("gone", jobs::JobState::kSucceeded);
+  AddJob("here", jobs::JobState::kFailed);
+  fs::remove_all(JobPath("gone"));
+  const auto made = MakeOne("one");
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(made->jobs, 1);
+  const auto rows = ReadJobRows(root_ / "one/permafrost.db");
+  ASSERT_TRUE(rows.ok() && rows->size() == 1);
+  EXPECT_EQ(rows->front().id.value(), "here");
+}
+
+TEST_F(BackupTest, WhatIsInTheWayIsNeverWrittenOver) {
+  Put(root_ / "full/a", "mine");
+  fs::create_directories(root_ / "empty");
+  EXPECT_TRUE(absl::IsAlreadyExists(MakeOne("full").status()));
+  EXPECT_EQ(Get(root_ / "full/a"), "mine");
+  EXPECT_TRUE(MakeOne("empty").ok());
+  EXPECT_TRUE(MakeOne((root_ / "by-path").string()).ok());
+  for (const std::string bad : {"", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "a b"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(MakeOne(bad).status())) << bad;
+  }
+  EXPECT_EQ(GetReason(Make({.state_dir = state_, .root = {}, .directory = "a", .with_datasets = false, .version = "1"},
+                           GoOn)
+                          .status())
+                .reason,
+            "NO_BACKUP_ROOT");
+}
+
+TEST_F(BackupTest, OneThatIsGivenUpLeavesNothing) {
+  Put(state_ / "plans/a.plan", "plan");
+  const auto made = MakeOne("one", false, [](int64_t, int64_t) { return false; });
+  EXPECT_TRUE(absl::IsCancelled(made.status())) << made.status();
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
+TEST_F(BackupTest, ACopyIsCheckedOnceAndDamageIsNamed) {
+  AddJob("a", jobs::JobState::kSucceeded);
+  Put(JobPath("a") / "artifacts/last.safetensors", "weights");
+  ASSERT_TRUE(MakeOne("one").ok());
+  const fs::path copy = root_ / "one";
+  EXPECT_EQ(CheckRestored(state_).value(), false) << "no backup";
+  EXPECT_EQ(CheckRestored(copy).value(), true);
+  const auto damaged = [&](const std::string& file, const std::string& content) {
+    const std::string before = Get(copy / file);
+    Put(copy / file, content);
+    const absl::Status status = CheckRestored(copy).status();
+    Put(copy / file, before);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << file << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(file));
+  };
+  damaged("jobs/a/artifacts/last.safetensors", "Weights");
+  damaged("jobs/a/log", "a");
+  damaged("backup.json", "{}");
+  fs::rename(copy / "jobs/a/log", copy / "log");
+  EXPECT_THAT(std::string(CheckRestored(copy).status().message()), HasSubstr("jobs/a/log is missing"));
+  fs::rename(copy / "log", copy / "jobs/a/log");
+  EXPECT_TRUE(MarkRestored(copy).ok());
+  EXPECT_EQ(CheckRestored(copy).value(), false);
+}
+
+TEST_F(BackupTest, TheNewestIsFound) {
+  EXPECT_EQ(FindNewest(root_), fs::path());
+  ASSERT_TRUE(MakeOne("old").ok());
+  ASSERT_TRUE(MakeOne("new").ok());
+  fs::last_write_time(root_ / "old" / kManifestFile,
+                      fs::last_write_time(root_ / "new" / kManifestFile) - std::chrono::hours(1));
+  EXPECT_EQ(FindNewest(root_), root_ / "new");
+}
+
+}  // namespace
+}  // namespace permafrost::backup

@@ -1,0 +1,96 @@
+// A backup of a daemon that trains, and a daemon that goes on from it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "e2e/daemon.h"
+#include "temp_dir.h"
+
+namespace permafrost::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr int64_t kEpochs = 8;
+
+void SubmitBackedUp(Daemon& daemon, const std::string& id, int64_t epochs) {
+  const Output out = daemon.Client({"job", "submit", "--id", id, "--dataset", "zinc", "--hidden", "16", "--layers", "2",
+                                    "--epochs", absl::StrCat(epochs), "--checkpoint-every", "17"});
+  ASSERT_EQ(out.code, 0) << out.err;
+}
+
+struct Ended {
+  std::string weights;
+  std::vector<double> losses;
+  bool operator==(const Ended&) const = default;
+};
+
+Ended EndOf(Daemon& daemon, const std::string& id, const fs::path& scratch) {
+  const v1::Job job = daemon.AwaitEnd(id);
+  EXPECT_EQ(job.state(), v1::Job::STATE_SUCCEEDED);
+  Ended ended{.weights = daemon.LastWeights(id, scratch), .losses = {}};
+  for (const v1::EpochMetrics& epoch : job.epochs()) ended.losses.push_back(epoch.train_loss());
+  EXPECT_EQ(ended.losses.size(), static_cast<size_t>(kEpochs)) << "no epoch may be missing";
+  return ended;
+}
+
+TEST(Backup, OfADaemonThatTrainsGoesOnBitEqualElsewhere) {
+  const TempDir dir;
+  const fs::path state = dir.path() / "state", root = dir.path() / "backups";
+  fs::create_directory(root);
+  const std::vector<std::string> flags = {"--backup-root", root.string()};
+  Ended want;
+  {
+    Daemon daemon(state, ShippedSample(), flags);
+    ASSERT_TRUE(daemon.ready());
+    daemon.Import("zinc", ShippedSample());
+    SubmitBackedUp(daemon, "job", kEpochs);
+    daemon.AwaitStep("job", 400);
+    for (const std::string name : {"with", "without"}) {
+      std::vector<std::string> backup = {"server", "backup", name};
+      if (name == "with") backup.emplace_back("--with-datasets");
+      const Output out = daemon.Client(backup);
+      EXPECT_EQ(out.code, 0) << out.err;
+      EXPECT_THAT(out.out, HasSubstr("is whole: 1 jobs"));
+    }
+    EXPECT_NE(daemon.Client({"server", "backup", "with"}).code, 0) << "it is there";
+    want = EndOf(daemon, "job", dir.path() / "w");
+    EXPECT_EQ(daemon.Stop(), 0);
+  }
+  {
+    const fs::path restored = dir.path() / "restored";
+    CopyState(root / "with", restored);
+    Daemon daemon(restored, ShippedSample());
+    ASSERT_TRUE(daemon.ready());
+    EXPECT_EQ(EndOf(daemon, "job", dir.path() / "w"), want);
+    EXPECT_GE(daemon.Get("job").resumes(), 1);
+  }
+  {
+    const fs::path restored = dir.path() / "restored-without";
+    CopyState(root / "without", restored);
+    Daemon daemon(restored, ShippedSample());
+    ASSERT_TRUE(daemon.ready());
+    EXPECT_EQ(daemon.Get("job").state(), v1::Job::STATE_PAUSED) << "its dataset is not there yet";
+    daemon.Import("zinc", ShippedSample());
+    ASSERT_EQ(daemon.Client({"job", "resume", "job"}).code, 0);
+    EXPECT_EQ(EndOf(daemon, "job", dir.path() / "w"), want);
+  }
+}
+
+TEST(Backup, WithoutARootIsRefusedByTheFlagsName) {
+  const TempDir dir;
+  Daemon daemon(dir.path() / "state", ShippedSample());
+  ASSERT_TRUE(daemon.ready());
+  const Output out = daemon.Client({"server", "backup", "one"});
+  EXPECT_EQ(out.code, 4);
+  EXPECT_THAT(out.err, HasSubstr("--backup-root"));
+}
+
+}  // namespace
+}  // namespace permafrost::e2e

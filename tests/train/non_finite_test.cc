@@ -1,0 +1,141 @@
+// Jobs whose loss is no longer finite: they fail, or go back and skip the batch that made it so.
+#include <gmock/gmock.h>
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "recorder.h"
+#include "runner_fixture.h"
+#include "train/careful_steps.h"
+#include "train/checkpoint_files.h"
+
+namespace permafrost::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two graphs in a hundred have labels whose squares no float holds.
+class NonFiniteTest : public RunnerTest {
+ protected:
+  void SetUp() override {
+    RunnerTest::SetUp();
+    std::mt19937 random(3);
+    std::vector<TinyGraph> graphs;
+    for (int g = 0; g < kGraphs; ++g) {
+      TinyGraph graph;
+      const unsigned nodes = 2 + random() % 6;
+      for (unsigned n = 0; n < nodes; ++n) graph.categories.push_back(random() % 3);
+      for (unsigned n = 1; n < nodes; ++n) graph.edges.emplace_back(n - 1, n);
+      graph.label = g == 20 || g == 60 ? 1e30 : static_cast<double>(graph.categories[0]);
+      graphs.push_back(std::move(graph));
+    }
+    graphs_ = ImportGraphs(dir_.path() / "poisoned", graphs);
+  }
+  static TrainOptions Poisoned(NonFinite non_finite, int64_t every_steps = 0) {
+    TrainOptions options = Options();
+    options.loss = nn::Loss::kMse;
+    options.non_finite = non_finite;
+    options.checkpoint.every_steps = every_steps;
+    return options;
+  }
+  std::filesystem::path CheckpointsOf(const std::string& job) const {
+    return dir_.path() / job / std::string(kCheckpointsFolder);
+  }
+};
+
+TEST_F(NonFiniteTest, FailsByDefaultWithAReasonAndLeavesTheLastGoodCheckpoint) {
+  Recorder told;
+  const auto outcome = Run(Poisoned(NonFinite::kFail, /*every_steps=*/1), "job", told);
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(GetReason(outcome.status()).reason, "NON_FINITE_LOSS");
+  ASSERT_FALSE(told.checkpoints.empty());
+  // What is there is finite: a run that skips goes on from it.
+  Recorder again;
+  const auto resumed = Run(Poisoned(NonFinite::kRewind, /*every_steps=*/1), "job", again);
+  EXPECT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_THAT(again.log, HasSubstr("resumed from the checkpoint of step"));
+}
+
+TEST_F(NonFiniteTest, RewindsAndSkipsAndEndsTheSameHoweverCheckpointsLie) {
+  std::string weights;
+  int64_t skipped = 0;
+  for (const int64_t every_steps : {0, 1, 5, 7}) {
+    Recorder told;
+    const std::string job = "job" + std::to_string(every_steps);
+    const auto outcome = Run(Poisoned(NonFinite::kRewind, every_steps), job, told);
+    ASSERT_TRUE(outcome.ok()) << outcome.status() << told.log;
+    EXPECT_EQ(outcome->end, RunEnd::kSucceeded);
+    EXPECT_GT(told.progress.skipped_batches, 0);
+    EXPECT_THAT(told.log, HasSubstr("back to the newest checkpoint, rewind 1 of"));
+    EXPECT_EQ(told.progress.step, 4 * 9) << "skipped batches count as steps";
+    EXPECT_TRUE(std::isfinite(told.epochs.back().train_loss));
+    if (weights.empty()) {
+      weights = Artifact(job, kLastWeightsFile);
+      skipped = told.progress.skipped_batches;
+    }
+    EXPECT_TRUE(Artifact(job, kLastWeightsFile) == weights) << "checkpoints every " << every_steps << " steps";
+    EXPECT_EQ(told.progress.skipped_batches, skipped);
+  }
+}
+
+TEST_F(NonFiniteTest, AnInterruptedJobSkipsTheSame) {
+  Recorder whole;
+  ASSERT_TRUE(Run(Poisoned(NonFinite::kRewind, 5), "whole", whole).ok());
+  Recorder last;
+  for (int64_t stop_at = 2; last.progress.step < 4 * 9; stop_at += 3) {
+    Recorder told;
+    told.stop = [stop_at](const Progress& p) { return p.step >= stop_at ? StopRequest::kDrain : StopRequest::kNone; };
+    const auto outcome = Run(Poisoned(NonFinite::kRewind, 5), "parts", told);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    last = told;
+    // As a kill -9 that comes before the checkpoint of the stop: the one before must lead the same way.
+    const auto found = ListCheckpoints(CheckpointsOf("parts"), /*verify=*/false);
+    ASSERT_TRUE(found.ok());
+    if (outcome->end != RunEnd::kSucceeded && found->size() > 1 && stop_at % 2 == 0) {
+      std::filesystem::remove_all(CheckpointsOf("parts") / std::to_string(found->front().step));
+    }
+    ASSERT_LT(stop_at, 500);
+  }
+  Recorder end;
+  ASSERT_TRUE(Run(Poisoned(NonFinite::kRewind, 5), "parts", end).ok());
+  EXPECT_TRUE(Artifact("parts", kLastWeightsFile) == Artifact("whole", kLastWeightsFile));
+  EXPECT_EQ(end.progress.skipped_batches, whole.progress.skipped_batches);
+}
+
+TEST_F(NonFiniteTest, AStopLeavesNoCheckpointOfWhatIsNotFinite) {
+  Recorder told;
+  // Past the first batch that spoils the weights, whose loss is read only now and then.
+  told.stop = [](const Progress& p) { return p.step >= 9 ? StopRequest::kDrain : StopRequest::kNone; };
+  const auto outcome = Run(Poisoned(NonFinite::kFail), "job", told);
+  if (!outcome.ok()) GTEST_SKIP() << "the loss was read before the stop";
+  EXPECT_THAT(told.log, HasSubstr("no checkpoint at the stop"));
+  EXPECT_TRUE(told.checkpoints.empty());
+}
+
+TEST_F(NonFiniteTest, AJobThatOnlyDivergesFailsAllTheSame) {
+  Recorder told;
+  TrainOptions options = Poisoned(NonFinite::kRewind);
+  options.optimizer.learning_rate = 1e30;
+  options.epochs = 40;
+  const auto outcome = Run(options, "job", told);
+  EXPECT_EQ(GetReason(outcome.status()).reason, "NON_FINITE_LOSS") << outcome.status();
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("training diverged"));
+}
+
+TEST(FindNotFinite, NamesTheFirst) {
+  const float nan = std::nanf("");
+  const nn::NamedTensor good{"good", at::tensor({1.0F, -2.0F})}, bad{"bad", at::tensor({1.0F, nan})};
+  const nn::NamedTensor whole{"whole", at::tensor({1, 2})}, empty{"empty", at::empty({0})};
+  EXPECT_EQ(FindNotFinite({good, whole, empty}), "");
+  EXPECT_EQ(FindNotFinite({good, bad, whole}), "bad");
+  EXPECT_EQ(FindNotFinite({{"inf", at::tensor({-INFINITY})}}), "inf");
+}
+
+}  // namespace
+}  // namespace permafrost::train
