@@ -23,7 +23,8 @@ using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 using grpc::ServerWriteReactor;
 
-absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> OpenExport(jobs::JobManager& jobs, const v1::ExportJobRequest& request) {
+absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> OpenExport(jobs::JobManager& jobs,
+                                                                                const v1::ExportJobRequest& request) {
   PF_ASSIGN_OR_RETURN(const JobId id, ParseJobName("name", request.name()));
   Violations violations;
   const jobs::Artifact artifact = ArtifactFromWire(request.artifact(), violations);
@@ -51,7 +52,8 @@ ServerUnaryReactor* JobService::ListJobs(CallbackServerContext* context, const v
 
 ServerUnaryReactor* JobService::CancelJob(CallbackServerContext* context, const v1::CancelJobRequest* request,
                                           v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Cancel, request->name(), *response); });
+  return ReplyLater(context, limits_.workers,
+                    [=, this] { return Do(&jobs::JobManager::Cancel, request->name(), *response); });
 }
 
 ServerUnaryReactor* JobService::UpdateJob(CallbackServerContext* context, const v1::UpdateJobRequest* request,
@@ -61,17 +63,20 @@ ServerUnaryReactor* JobService::UpdateJob(CallbackServerContext* context, const 
 
 ServerUnaryReactor* JobService::PauseJob(CallbackServerContext* context, const v1::PauseJobRequest* request,
                                          v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Pause, request->name(), *response); });
+  return ReplyLater(context, limits_.workers,
+                    [=, this] { return Do(&jobs::JobManager::Pause, request->name(), *response); });
 }
 
 ServerUnaryReactor* JobService::ResumeJob(CallbackServerContext* context, const v1::ResumeJobRequest* request,
                                           v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Resume, request->name(), *response); });
+  return ReplyLater(context, limits_.workers,
+                    [=, this] { return Do(&jobs::JobManager::Resume, request->name(), *response); });
 }
 
 ServerUnaryReactor* JobService::RetryJob(CallbackServerContext* context, const v1::RetryJobRequest* request,
                                          v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Retry, request->name(), *response); });
+  return ReplyLater(context, limits_.workers,
+                    [=, this] { return Do(&jobs::JobManager::Retry, request->name(), *response); });
 }
 
 ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,

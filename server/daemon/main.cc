@@ -272,7 +272,8 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
             << std::flush;
 
   const std::string reason = drain.Wait([&] {
-    Reload(read_options, {.tokens = *access.tokens, .certificates = access.certificates.get(), .drain = drain}, options);
+    Reload(read_options, {.tokens = *access.tokens, .certificates = access.certificates.get(), .drain = drain},
+           options);
   });
   // Before anything that may wait: the line, the lock of the jobs.
   (*server)->SetNotServing();

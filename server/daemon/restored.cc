@@ -18,15 +18,16 @@ absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::
   int64_t paused = 0;
   std::string token;
   do {
-    PF_ASSIGN_OR_RETURN(const jobs::JobPage page, jobs.List(0, token, {.states = {jobs::JobState::kQueued}, .filter = ""}));
+    PF_ASSIGN_OR_RETURN(const jobs::JobPage page,
+                        jobs.List(0, token, {.states = {jobs::JobState::kQueued}, .filter = ""}));
     for (const jobs::Job& job : page.jobs) {
       const DatasetId& dataset = job.spec.train.dataset;
       if (!absl::IsNotFound(catalog.Get(dataset).status())) continue;
       PF_RETURN_IF_ERROR(jobs.Pause(job.id).status());
       ++paused;
-      Log(Severity::kWarning, absl::StrCat("job ", job.id.value(), " is paused: the backup is without its dataset ",
-                                           dataset.value(), "; import it again, then permafrost job resume ",
-                                           job.id.value()));
+      Log(Severity::kWarning,
+          absl::StrCat("job ", job.id.value(), " is paused: the backup is without its dataset ", dataset.value(),
+                       "; import it again, then permafrost job resume ", job.id.value()));
     }
     token = page.next_page_token;
   } while (!token.empty());

@@ -101,8 +101,9 @@ absl::StatusOr<fs::path> ResolveBackupRoot(const fs::path& root, const fs::path&
   for (const auto& [what, path] : others) {
     const bool in_it = Holds(path, resolved);
     if (in_it || Holds(resolved, path)) {
-      return absl::FailedPreconditionError(absl::StrCat("--backup-root \"", root.string(), "\" ", in_it ? "is in " : "holds ",
-                                                        what, " ", path.string(), ": accepted: a directory beside it"));
+      return absl::FailedPreconditionError(absl::StrCat("--backup-root \"", root.string(), "\" ",
+                                                        in_it ? "is in " : "holds ", what, " ", path.string(),
+                                                        ": accepted: a directory beside it"));
     }
   }
   return resolved;

@@ -14,17 +14,28 @@
 
 namespace permafrost::jobs {
 
-enum class DevicePhase { kIdle, kTaking, kCall, kOpening, kPreparing, kWarmingUp, kTraining, kEvaluating, kCheckpoint, kEnding };
+enum class DevicePhase {
+  kIdle,
+  kTaking,
+  kCall,
+  kOpening,
+  kPreparing,
+  kWarmingUp,
+  kTraining,
+  kEvaluating,
+  kCheckpoint,
+  kEnding
+};
 inline constexpr EnumNames<DevicePhase, 10> kDevicePhaseNames{{{{DevicePhase::kIdle, "idle"},
-                                                               {DevicePhase::kTaking, "taking a job"},
-                                                               {DevicePhase::kCall, "work for a call"},
-                                                               {DevicePhase::kOpening, "opening the dataset"},
-                                                               {DevicePhase::kPreparing, "preparing the run"},
-                                                               {DevicePhase::kWarmingUp, "capturing steps"},
-                                                               {DevicePhase::kTraining, "training"},
-                                                               {DevicePhase::kEvaluating, "evaluating"},
-                                                               {DevicePhase::kCheckpoint, "writing a checkpoint"},
-                                                               {DevicePhase::kEnding, "storing the run's end"}}}};
+                                                                {DevicePhase::kTaking, "taking a job"},
+                                                                {DevicePhase::kCall, "work for a call"},
+                                                                {DevicePhase::kOpening, "opening the dataset"},
+                                                                {DevicePhase::kPreparing, "preparing the run"},
+                                                                {DevicePhase::kWarmingUp, "capturing steps"},
+                                                                {DevicePhase::kTraining, "training"},
+                                                                {DevicePhase::kEvaluating, "evaluating"},
+                                                                {DevicePhase::kCheckpoint, "writing a checkpoint"},
+                                                                {DevicePhase::kEnding, "storing the run's end"}}}};
 
 // A snapshot.
 struct DeviceActivity {

@@ -90,8 +90,8 @@ struct InitialWeights {
   bool operator==(const InitialWeights&) const = default;
 };
 
-// What a job does whose loss, or a weight, is no longer finite: it fails; or it begins anew at its newest checkpoint and
-// skips the batches whose steps made it so (careful_steps.h).
+// What a job does whose loss, or a weight, is no longer finite: it fails; or it begins anew at its newest checkpoint
+// and skips the batches whose steps made it so (careful_steps.h).
 enum class NonFinite { kFail, kRewind };
 inline constexpr EnumNames<NonFinite, 2> kNonFiniteNames{
     {{{NonFinite::kFail, "fail"}, {NonFinite::kRewind, "rewind"}}}};

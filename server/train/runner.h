@@ -48,7 +48,7 @@ struct Progress {
   PhaseSeconds phase_seconds;
   // Executables that are captured before the next step, and how many of them are already. 0 of 0: none. Not stored.
   int64_t warm_up_done = 0, warm_up_total = 0;
-  int64_t checkpoint_step = 0;          // newest complete checkpoint
+  int64_t checkpoint_step = 0;  // newest complete checkpoint
   // Batches whose steps were taken back, since they made something that is not finite; they count as steps.
   int64_t skipped_batches = 0;
   std::optional<LookAhead> look_ahead;  // of jobs that sample one large graph

@@ -53,8 +53,9 @@ class TorchRunner final : public Runner {
         rewind = (*trainer)->rewind();
         if (outcome.ok() || !rewind) return outcome;
         // As after a crash, but for the care.
-        context.Log(LogLevel::kWarning, absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ",
-                                                     rewind->count, " of ", kMaxRewinds));
+        context.Log(LogLevel::kWarning,
+                    absl::StrCat(outcome.status().message(), ": back to the newest checkpoint, rewind ", rewind->count,
+                                 " of ", kMaxRewinds));
       }
     });
   }

@@ -1,5 +1,8 @@
 // What a run does about what is not finite.
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -8,6 +11,15 @@
 #include "train/trainer.h"
 
 namespace permafrost::train {
+
+void Trainer::TakeCare(const Rewind& rewind) {
+  state_.rewinds = std::max(state_.rewinds, rewind.count);
+  std::vector<nn::NamedTensor> changed = task_->tensors().All();
+  for (const auto* more : {&optimizer_.state(), &engine_.losses().tensors()}) {
+    changed.insert(changed.end(), more->begin(), more->end());
+  }
+  careful_.emplace(rewind.until_step, std::move(changed));
+}
 
 absl::Status Trainer::TakeStep(HostBatch& host) {
   if (!careful_ || !careful_->Watches(state_.step)) {
@@ -21,14 +33,16 @@ absl::Status Trainer::TakeStep(HostBatch& host) {
   state_.skipped_steps.push_back(state_.step);
   progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
   if (progress_.skipped_batches > kMaxSkippedBatches) {
-    return NonFiniteError(absl::StrFormat("%d batches were skipped since their steps were not finite, the last one at step "
-                                          "%d: training diverged; a learning rate below %g may help",
-                                          progress_.skipped_batches - 1, state_.step, optimizer_.learning_rate()));
+    return NonFiniteError(
+        absl::StrFormat("%d batches were skipped since their steps were not finite, the last one at step "
+                        "%d: training diverged; a learning rate below %g may help",
+                        progress_.skipped_batches - 1, state_.step, optimizer_.learning_rate()));
   }
-  context_.Log(LogLevel::kWarning,
-               absl::StrFormat("the batch of step %d is skipped: its step made something that is not finite (%d skipped "
-                               "so far)",
-                               state_.step, progress_.skipped_batches));
+  context_.Log(
+      LogLevel::kWarning,
+      absl::StrFormat("the batch of step %d is skipped: its step made something that is not finite (%d skipped "
+                      "so far)",
+                      state_.step, progress_.skipped_batches));
   save_soon_ = true;
   return absl::OkStatus();
 }
