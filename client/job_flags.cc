@@ -242,9 +242,10 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       .add_option("--patience", flags.patience,
                   "End after so many epochs without a better validation (default: train all epochs)")
       ->type_name("N");
-  AddEnumOption(command, "--non-finite", flags.non_finite, *v1::JobSpec::NonFinite_descriptor(),
-                "Once the loss or a weight is not finite: fail, or go back to the newest checkpoint and skip\nthe batches "
-                "that made it so (default fail)");
+  AddEnumOption(
+      command, "--non-finite", flags.non_finite, *v1::JobSpec::NonFinite_descriptor(),
+      "Once the loss or a weight is not finite: fail, or go back to the newest checkpoint and skip\nthe batches "
+      "that made it so (default fail)");
   command
       .add_option("--batch-size", flags.batch_size,
                   absl::StrCat("Graphs a batch, or seed nodes or links of one large graph (", batch_size, ")"))

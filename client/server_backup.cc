@@ -18,8 +18,8 @@ struct BackupFlags {
 };
 
 std::string BackupText(const v1::BackupSummary& summary, absl::Duration took) {
-  std::string text = absl::StrCat("backup ", OneLine(summary.path()), " is whole: ", CountText(summary.jobs()), " jobs, ",
-                                  CountText(summary.files()), " files, ", BytesText(summary.bytes()), " in ",
+  std::string text = absl::StrCat("backup ", OneLine(summary.path()), " is whole: ", CountText(summary.jobs()),
+                                  " jobs, ", CountText(summary.files()), " files, ", BytesText(summary.bytes()), " in ",
                                   DurationText(took), "\n");
   if (summary.datasets_wanted().empty()) return text;
   std::string names;
@@ -68,13 +68,15 @@ void AddServerBackupCommand(CLI::App& server, Command& chosen) {
       "Copy the state of the running server on its machine: jobs, newest checkpoints, artifacts, logs, tokens");
   const auto flags = std::make_shared<BackupFlags>();
   backup
-      ->add_option("DIR", flags->directory,
-                   "A name below the server's --backup-root, or that path; must not be there, or be\nan empty directory")
+      ->add_option(
+          "DIR", flags->directory,
+          "A name below the server's --backup-root, or that path; must not be there, or be\nan empty directory")
       ->type_name("")
       ->required();
-  backup->add_flag("--with-datasets", flags->with_datasets,
-                   "Copy the datasets too. Without them, a server that goes on from the backup pauses the\njobs that have "
-                   "not ended until their datasets are imported again.");
+  backup->add_flag(
+      "--with-datasets", flags->with_datasets,
+      "Copy the datasets too. Without them, a server that goes on from the backup pauses the\njobs that have "
+      "not ended until their datasets are imported again.");
   backup->callback([flags, &chosen] { chosen = [flags](Session& session) { return Backup(session, *flags); }; });
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 // Of grpc.health.v1, whose two messages have one field each; not every gRPC comes with their generated code.
 constexpr char kHealthMethod[] = "/grpc.health.v1.Health/Check";
-constexpr char kServiceField = 0x0a;  // field 1, a string
+constexpr char kServiceField = 0x0a;    // field 1, a string
 constexpr uint8_t kStatusField = 0x08;  // field 1, a varint
 constexpr uint8_t kIsServing = 1;
 
@@ -44,8 +44,8 @@ grpc::Status CheckHealth(grpc::GenericStub& stub, grpc::ClientContext& context, 
 ExitCode ShowHealth(Session& session, const std::string& service) {
   grpc::GenericStub stub(session.channel());
   grpc::ByteBuffer response;
-  const grpc::Status status = session.Unary(
-      [&](grpc::ClientContext* context) { return CheckHealth(stub, *context, service, response); });
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return CheckHealth(stub, *context, service, response); });
   if (!status.ok()) return session.Fail(status);
   const bool serving = IsServing(response);
   const std::string text = serving ? "SERVING" : "NOT_SERVING";
@@ -66,7 +66,8 @@ void AddServerHealthCommand(CLI::App& server, Command& chosen) {
       ->check([](const std::string& name) {
         return name.size() < 128 ? std::string() : std::string("accepted: at most 127 bytes");
       });
-  health->callback([service, &chosen] { chosen = [service](Session& session) { return ShowHealth(session, *service); }; });
+  health->callback(
+      [service, &chosen] { chosen = [service](Session& session) { return ShowHealth(session, *service); }; });
 }
 
 }  // namespace permafrost::client

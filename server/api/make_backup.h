@@ -11,7 +11,7 @@
 namespace permafrost::api {
 
 // backup::Make with what the daemon knows. `directory`, `with_datasets`: of its Request.
-using MakeBackup = std::function<absl::StatusOr<backup::Summary>(
-    const std::string& directory, bool with_datasets, const backup::OnProgress& on_progress)>;
+using MakeBackup = std::function<absl::StatusOr<backup::Summary>(const std::string& directory, bool with_datasets,
+                                                                 const backup::OnProgress& on_progress)>;
 
 }  // namespace permafrost::api

@@ -56,7 +56,8 @@ absl::StatusOr<fs::path> TargetOf(const Request& request) {
   }
   fs::path target = request.root / name;
   std::error_code error;
-  if (fs::exists(fs::symlink_status(target, error)) && !(fs::is_directory(target, error) && fs::is_empty(target, error))) {
+  if (fs::exists(fs::symlink_status(target, error)) &&
+      !(fs::is_directory(target, error) && fs::is_empty(target, error))) {
     return absl::AlreadyExistsError(absl::StrCat(target.string(), " is there already, and not an empty directory"));
   }
   return target;
@@ -131,7 +132,9 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
   std::set<int64_t> damaged;
   for (int i = 0; i < kTries; ++i) {
     PF_ASSIGN_OR_RETURN(const auto found, train::ListCheckpoints(request_.state_dir / folder, /*verify=*/false));
-    const auto whole = [&](const train::CheckpointInfo& info) { return info.damage.empty() && !damaged.contains(info.step); };
+    const auto whole = [&](const train::CheckpointInfo& info) {
+      return info.damage.empty() && !damaged.contains(info.step);
+    };
     const auto newest = std::ranges::find_if(found, whole);
     if (newest == found.end()) {
       // A list that was begun before one came and ended after the other went has neither.
@@ -232,7 +235,8 @@ absl::StatusOr<Summary> Maker::Make() {
   PF_RETURN_IF_ERROR(CopyIfThere("plans", /*folder=*/true));
   std::set<std::string> wanted;
   for (const JobRow& row : rows) {
-    if (!row.ended && std::ranges::find(datasets, row.dataset.value()) == datasets.end()) wanted.insert(row.dataset.value());
+    if (!row.ended && std::ranges::find(datasets, row.dataset.value()) == datasets.end())
+      wanted.insert(row.dataset.value());
   }
   Summary summary{.path = target_,
                   .files = static_cast<int64_t>(copier_.files().size()),

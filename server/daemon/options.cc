@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "daemon/access_settings.h"
+#include "daemon/care_settings.h"
 #include "daemon/job_settings.h"
 #include "daemon/limit_settings.h"
 #include "daemon/setting.h"
@@ -24,8 +25,6 @@ namespace permafrost {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr double kMaxExitSeconds = 86'400;
-constexpr double kMaxWatchdogSeconds = 86'400;
 constexpr double kMostDriverThreshold = 2;  // as MPS's own watermarks
 constexpr int64_t kLeastSelfTestSteps = 20, kMostSelfTestSteps = 1'000'000;
 constexpr char kNoSelfTest[] = "off";
@@ -40,11 +39,6 @@ absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
 
 absl::Status ReadImportRoot(const std::string& value, Options& out) {
   return value == kNoRoot ? absl::OkStatus() : ReadDirectory(value, out.import_roots.emplace_back());
-}
-
-absl::Status ReadBackupRoot(const std::string& value, Options& out) {
-  out.backup_root.clear();
-  return value == kNoRoot ? absl::OkStatus() : ReadDirectory(value, out.backup_root);
 }
 
 // Defaults are those of Options, names those of their tables.
@@ -90,14 +84,6 @@ std::vector<Setting> MakeSettings() {
        .is_list = true,
        .read = ReadImportRoot,
        .show = [](const Options& o) { return o.import_roots.empty() ? kNoRoot : o.import_roots.front().string(); }});
-  settings.push_back(
-      {.name = "backup-root",
-       .metavar = "DIR",
-       .help = "Directory that `permafrost server backup` writes below, outside of --state-dir and of\n"
-               "every --import-root. none: no backups.",
-       .is_list = false,
-       .read = ReadBackupRoot,
-       .show = [](const Options& o) { return o.backup_root.empty() ? kNoRoot : o.backup_root.string(); }});
   AddLimitSettings(settings);
   settings.push_back({.name = "quarantine-unknown-jobs",
                       .metavar = "",
@@ -108,25 +94,7 @@ std::vector<Setting> MakeSettings() {
                       .show = [](const Options& o) { return ShowBool(o.quarantine_unknown_jobs); }});
   AddAccessSettings(settings);
   AddJobSettings(settings);
-  settings.push_back(
-      {.name = "exit-timeout",
-       .metavar = "SECONDS",
-       .help = "From being told to stop to the process's end, all in all. Where the running job's\n"
-               "checkpoint takes longer, its work since the last one is lost and the exit code is 1.\n"
-               "0: no limit.",
-       .is_list = false,
-       .read = [](const std::string& v, Options& o) { return ReadSeconds(v, kMaxExitSeconds, o.exit_timeout); },
-       .show = [](const Options& o) { return absl::StrCat(absl::ToDoubleSeconds(o.exit_timeout)); },
-       .reloads = true});
-  settings.push_back(
-      {.name = "watchdog",
-       .metavar = "SECONDS",
-       .help = "How long the device thread may go without a sign of progress (a step, a capture, a\n"
-               "part of a plan or an evaluation, a checkpoint) before health turns NOT_SERVING.\n"
-               "0: for ever.",
-       .is_list = false,
-       .read = [](const std::string& v, Options& o) { return ReadSeconds(v, kMaxWatchdogSeconds, o.watchdog); },
-       .show = [](const Options& o) { return absl::StrCat(absl::ToDoubleSeconds(o.watchdog)); }});
+  AddCareSettings(settings);
   settings.push_back(
       {.name = "mps-driver-threshold",
        .metavar = "PART",

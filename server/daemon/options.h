@@ -63,9 +63,10 @@ struct Options {
   std::string socket = "auto";
   // Whether clients cannot ask for the contract.
   bool no_reflection = false;
-  // How long the daemon takes to end once it is told to, all of it: the running job's checkpoint, calls under way, files
-  // closed. A step takes milliseconds, so running into this means that the device hangs; the job then loses what came
-  // after its last checkpoint. Less than what a supervisor waits before it kills (Kubernetes: 30 s). 0: without limit.
+  // How long the daemon takes to end once it is told to, all of it: the running job's checkpoint, calls under way,
+  // files closed. A step takes milliseconds, so running into this means that the device hangs; the job then loses what
+  // came after its last checkpoint. Less than what a supervisor waits before it kills (Kubernetes: 30 s). 0: without
+  // limit.
   absl::Duration exit_timeout = absl::Seconds(25);
   // How long the device thread may go without a sign of progress before health says so. Zero: for ever.
   absl::Duration watchdog = absl::Minutes(10);

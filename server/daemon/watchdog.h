@@ -1,6 +1,5 @@
-// Sees that the device thread gets on: what has not moved for too long hangs, in the driver, in a file or in a loop, and
-// nobody else would notice.
-// Threads: a thread of its own looks; all methods are safe anywhere.
+// Sees that the device thread gets on: what has not moved for too long hangs, in the driver, in a file or in a loop,
+// and nobody else would notice. Threads: a thread of its own looks; all methods are safe anywhere.
 #pragma once
 
 #include <atomic>
@@ -39,10 +38,10 @@ class StallDetector {
 class Watchdog {
  public:
   struct Options {
-    absl::Duration limit = absl::Minutes(10);      // as StallDetector's
-    absl::Duration interval = absl::Seconds(1);    // between two looks
-    std::function<jobs::DeviceActivity()> read;    // must not wait for a store or a step
-    std::function<void(bool healthy)> on_change;   // on the watchdog's thread
+    absl::Duration limit = absl::Minutes(10);     // as StallDetector's
+    absl::Duration interval = absl::Seconds(1);   // between two looks
+    std::function<jobs::DeviceActivity()> read;   // must not wait for a store or a step
+    std::function<void(bool healthy)> on_change;  // on the watchdog's thread
   };
   // Borrows the metrics.
   Watchdog(Options options, telemetry::WatchdogMetrics& metrics);

@@ -82,9 +82,9 @@ absl::Status BackUpBeforeMigration(SQLite::Database& database, int newest) {
   vacuum.exec();
   PF_RETURN_IF_ERROR(SyncFile(making));
   PF_RETURN_IF_ERROR(Rename(making, copy));
-  telemetry::Log(telemetry::Severity::kInfo, absl::StrCat(file.string(), " is of schema version ", version,
-                                                          " and is brought to ", newest, "; as it was it is kept in ",
-                                                          copy.filename().string()));
+  telemetry::Log(telemetry::Severity::kInfo,
+                 absl::StrCat(file.string(), " is of schema version ", version, " and is brought to ", newest,
+                              "; as it was it is kept in ", copy.filename().string()));
   return absl::OkStatus();
 }
 

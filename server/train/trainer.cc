@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -47,14 +46,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
   std::unique_ptr<Trainer> trainer(
       new Trainer(request, backend, threads, context, plan_context.reserve, std::move(task)));
   PF_RETURN_IF_ERROR(trainer->Resume());
-  if (rewind) {
-    trainer->state_.rewinds = std::max(trainer->state_.rewinds, rewind->count);
-    std::vector<nn::NamedTensor> changed = trainer->task_->tensors().All();
-    for (const auto* more : {&trainer->optimizer_.state(), &trainer->engine_.losses().tensors()}) {
-      changed.insert(changed.end(), more->begin(), more->end());
-    }
-    trainer->careful_.emplace(rewind->until_step, std::move(changed));
-  }
+  if (rewind) trainer->TakeCare(*rewind);
   return trainer;
 }
 

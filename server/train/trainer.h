@@ -72,6 +72,8 @@ class Trainer {
   bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
   // Gives the files of the present step's checkpoint their names among the artifacts.
   absl::Status PublishArtifacts();
+  // After Resume: the steps that the run before took are taken with care.
+  void TakeCare(const Rewind& rewind);
   absl::Status CheckFinite(double loss);
   // Of weights and optimizer: what is not finite must never take the place of a checkpoint that is.
   absl::Status CheckFiniteState();

@@ -1,5 +1,8 @@
 // What a run does about what is not finite.
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -8,6 +11,15 @@
 #include "train/trainer.h"
 
 namespace permafrost::train {
+
+void Trainer::TakeCare(const Rewind& rewind) {
+  state_.rewinds = std::max(state_.rewinds, rewind.count);
+  std::vector<nn::NamedTensor> changed = task_->tensors().All();
+  for (const auto* more : {&optimizer_.state(), &engine_.losses().tensors()}) {
+    changed.insert(changed.end(), more->begin(), more->end());
+  }
+  careful_.emplace(rewind.until_step, std::move(changed));
+}
 
 absl::Status Trainer::TakeStep(HostBatch& host) {
   if (!careful_ || !careful_->Watches(state_.step)) {

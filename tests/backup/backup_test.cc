@@ -176,11 +176,11 @@ TEST_F(BackupTest, WhatIsInTheWayIsNeverWrittenOver) {
   for (const std::string bad : {"", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "a b"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(MakeOne(bad).status())) << bad;
   }
-  EXPECT_EQ(GetReason(Make({.state_dir = state_, .root = {}, .directory = "a", .with_datasets = false, .version = "1"},
-                           GoOn)
-                          .status())
-                .reason,
-            "NO_BACKUP_ROOT");
+  EXPECT_EQ(
+      GetReason(Make({.state_dir = state_, .root = {}, .directory = "a", .with_datasets = false, .version = "1"}, GoOn)
+                    .status())
+          .reason,
+      "NO_BACKUP_ROOT");
 }
 
 TEST_F(BackupTest, OneThatIsGivenUpLeavesNothing) {

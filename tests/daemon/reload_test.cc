@@ -49,9 +49,9 @@ TEST_F(ReloadTest, WhatCanChangeDoesAndTheRestIsToldOf) {
 
 TEST_F(ReloadTest, BadOptionsLeaveTheOldOnes) {
   Options options;
-  const std::string told =
-      ReloadWith({.options = std::nullopt, .text = "permafrostd: f: exit-timeout \"x\": accepted: seconds\n", .exit_code = 2},
-                 options);
+  const std::string told = ReloadWith(
+      {.options = std::nullopt, .text = "permafrostd: f: exit-timeout \"x\": accepted: seconds\n", .exit_code = 2},
+      options);
   EXPECT_THAT(told, HasSubstr("options stay as they were: f: exit-timeout \"x\""));
   EXPECT_EQ(options.exit_timeout, Options().exit_timeout);
 }
@@ -61,7 +61,8 @@ TEST_F(ReloadTest, TokensAreReadAgainAndABadFileLeavesThem) {
   const auto made = tokens_->Create(access::Role::kViewer, "one", absl::InfiniteFuture());
   ASSERT_TRUE(made.ok()) << made.status();
   std::ofstream(path_) << "no JSON";
-  EXPECT_THAT(ReloadWith({.options = options, .text = "", .exit_code = 0}, options), HasSubstr("tokens stay as they were"));
+  EXPECT_THAT(ReloadWith({.options = options, .text = "", .exit_code = 0}, options),
+              HasSubstr("tokens stay as they were"));
   EXPECT_TRUE(tokens_->Find(made->secret).has_value());
   std::filesystem::remove(path_);
   EXPECT_THAT(ReloadWith({.options = options, .text = "", .exit_code = 0}, options), HasSubstr("0 tokens"));

@@ -36,7 +36,8 @@ Health HealthOf(const Daemon& daemon, const std::string& service) {
   if (!service.empty()) request = absl::StrCat("\x0a", std::string(1, static_cast<char>(service.size())), service);
   grpc::CompletionQueue queue;
   const grpc::Slice slice(request);
-  const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::ByteBuffer(&slice, 1), &queue);
+  const auto call =
+      stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", grpc::ByteBuffer(&slice, 1), &queue);
   call->StartCall();
   grpc::ByteBuffer response;
   grpc::Status status;

@@ -63,7 +63,7 @@ class Client:
         return self._connection.call(self._connection.server.GetServerInfo, server_pb2.GetServerInfoRequest())
 
     def backup(self, directory: str, *, with_datasets: bool = False) -> Any:
-        """A whole copy of the server's state, which another server can go on from, while this one goes on. Waits for it.
+        """A whole copy of the server's state, which another server can go on from; this one goes on. Waits for it.
 
         directory: a name below the server's --backup-root, or that path; on the server's machine.
         with_datasets: the datasets too. Without them, a server that goes on from it pauses the jobs that have not ended
