@@ -30,6 +30,7 @@
 #include "daemon/options.h"
 #include "daemon/scrape.h"
 #include "daemon/self_test.h"
+#include "daemon/service_notifier.h"
 #include "daemon/state_dir.h"
 #include "daemon/stop_work.h"
 #include "daemon/version.h"
@@ -133,6 +134,8 @@ void TellAccess(const Options& options, const Access& access) {
 
 absl::Status Serve(const Options& options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
+  ServiceNotifier notifier(ServiceEnvironment::Read([](const char* name) { return std::getenv(name); }));
+  notifier.Status("starting: reads its state and recovers jobs");
   PF_ASSIGN_OR_RETURN(const fs::path state_dir, OpenStateDir(options.state_dir));
   PF_ASSIGN_OR_RETURN(const std::vector<fs::path> import_roots, ResolveImportRoots(options.import_roots, state_dir));
   auto lock = FileLock::Acquire(state_dir / "lock");
@@ -233,7 +236,10 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
             << options.state_dir.string() << "\n"
             << std::flush;
 
-  Log(Severity::kInfo, absl::StrCat("draining: ", drain.Wait()));
+  notifier.Ready(absl::StrCat("serving on ", (*server)->address(), ", metrics on ", (*exposer)->address()), {});
+  const std::string reason = drain.Wait();
+  notifier.Stopping(absl::StrCat("draining: ", reason));
+  Log(Severity::kInfo, absl::StrCat("draining: ", reason));
   (*server)->SetNotServing();
   const JobId running = jobs->Drain();
   if (!running.empty()) Log(Severity::kInfo, absl::StrCat("job ", running.value(), " writes a checkpoint and stops"));
