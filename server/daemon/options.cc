@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "daemon/access_settings.h"
+#include "daemon/log_settings.h"
 #include "daemon/setting.h"
 #include "daemon/version.h"
 
@@ -96,6 +97,7 @@ std::vector<Setting> MakeSettings() {
                       .read = [](const std::string& v, Options& o) { return ReadBool(v, o.quarantine_unknown_jobs); },
                       .show = [](const Options& o) { return ShowBool(o.quarantine_unknown_jobs); }});
   AddAccessSettings(settings);
+  AddLogSettings(settings);
   settings.push_back(
       {.name = "drain-timeout",
        .metavar = "SECONDS",

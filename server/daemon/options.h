@@ -18,6 +18,7 @@
 #include "base/device_state.h"
 #include "data/rows/row_caches.h"
 #include "graphcache/policy.h"
+#include "telemetry/log.h"
 
 namespace permafrost {
 
@@ -59,6 +60,8 @@ struct Options {
   // memory leaves.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
   uint64_t feature_cache_bytes = 0;
+  // How the log on stderr is written.
+  telemetry::LogFormat log_format = telemetry::LogFormat::kText;
   // Serve nothing: show that this device keeps its promises, and exit.
   std::optional<DeviceKind> self_test_device;
   // Steps of its sealed job, 20..1,000,000.

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "daemon.h"
 #include "notify_socket.h"
+#include "process.h"
 #include "temp_dir.h"
 
 namespace permafrost::e2e {
@@ -51,6 +54,19 @@ TEST(Service, TheManagerHearsHowTheDaemonStands) {
 }
 
 TEST(Service, TheManagersSocketMayBeAbstract) { ServeUnder(absl::StrCat("@permafrost-e2e-", getpid())); }
+
+TEST(Service, ALogAsJsonIsJsonToTheLastLine) {
+  const TempDir dir;
+  // An address of nobody's, so that it ends by itself, with what a log would otherwise say in plain text.
+  const Output run = RunCommand({PERMAFROSTD, "--log-format", "json", "--state-dir", (dir.path() / "state").string(),
+                                 "--listen", "127.0.0.1:0", "--metrics", "203.0.113.1:1", "--insecure"});
+  EXPECT_EQ(run.code, 1);
+  std::istringstream lines(run.err);
+  nlohmann::json event;
+  for (std::string line; std::getline(lines, line);) event = nlohmann::json::parse(line);
+  EXPECT_EQ(event.at("severity"), "error");
+  EXPECT_THAT(event.at("message").get<std::string>(), HasSubstr("--metrics"));
+}
 
 }  // namespace
 }  // namespace permafrost::e2e
