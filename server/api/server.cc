@@ -95,7 +95,8 @@ class GrpcServer final : public Server {
                         jobs, catalog, options.access.tokens, streams_, limits_),
         access_(std::move(options.access)),
         address_(std::move(options.address)),
-        observer_(std::move(options.observe_request)) {}
+        observer_(std::move(options.observe_request)),
+        stream_observer_(std::move(options.observe_stream)) {}
 
   ~GrpcServer() override {
     if (server_) Shutdown(absl::ZeroDuration());
@@ -133,7 +134,7 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-    if (observer_) interceptors.push_back(MakeRequestMetrics(observer_));
+    if (observer_) interceptors.push_back(MakeRequestMetrics(observer_, stream_observer_));
     interceptors.push_back(MakeHealthLimit(limits_.health_watches));
     if (access_.audit != nullptr) interceptors.push_back(MakeAudit(gate(), *access_.audit));
     builder.experimental().SetInterceptorCreators(std::move(interceptors));
@@ -199,6 +200,7 @@ class GrpcServer final : public Server {
   const access::Gate open_gate_{{.auth = access::Auth::kNone, .certificate_role = std::nullopt}, nullptr};
   std::string address_;
   const RequestObserver observer_;
+  const StreamObserver stream_observer_;
   // Before the server, whose connections it serves.
   std::unique_ptr<CertificateSource> certificates_;
   std::unique_ptr<grpc::Server> server_;

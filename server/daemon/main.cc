@@ -163,7 +163,7 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                            .git_commit = std::string(GitCommit()),
                                            .torch_version = std::string(runner->torch_version()),
                                            .device = device},
-                                          api::RequestMethods(), api::StatusCodeNames());
+                                          api::RequestMethods(), api::StatusCodeNames(), api::StreamMethods());
 
   telemetry::DeviceMetrics device_metrics(*registry);
 
@@ -215,6 +215,9 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
                                                      absl::Duration duration) {
     server_metrics.ObserveRequest(method, code, duration);
   };
+  server_options.observe_stream = [&server_metrics](std::string_view method, int change) {
+    server_metrics.CountStream(method, change);
+  };
   server_options.default_graph_cache = options.graph_cache;
   server_options.uploads = uploads.get();
   server_options.device_state = [&runner] { return runner->device_state(); };
@@ -238,11 +241,12 @@ absl::Status Serve(const Options& options, DrainSignal& drain) {
 
   notifier.Ready(absl::StrCat("serving on ", (*server)->address(), ", metrics on ", (*exposer)->address()), {});
   const std::string reason = drain.Wait();
+  server_metrics.SetDraining();
   notifier.Stopping(absl::StrCat("draining: ", reason));
   Log(Severity::kInfo, absl::StrCat("draining: ", reason));
   (*server)->SetNotServing();
   const JobId running = jobs->Drain();
-  if (!running.empty()) Log(Severity::kInfo, absl::StrCat("job ", running.value(), " writes a checkpoint and stops"));
+  if (!running.empty()) telemetry::LogOfJob(Severity::kInfo, running.value(), "writes a checkpoint and stops");
   if (const absl::Status stopped = StopWork(options.drain_timeout, *catalog, *jobs, running); !stopped.ok()) {
     Log(Severity::kError, StdView(stopped.message()));
     // A thread of theirs still runs, so nothing may be destroyed.
@@ -263,7 +267,7 @@ int Main(int argc, char** argv) {
     (parsed.exit_code == 0 ? std::cout : std::cerr) << parsed.text;
     return parsed.exit_code;
   }
-  telemetry::InitLog();
+  telemetry::InitLog(parsed.options->log_format);
   RaiseOpenFilesLimit();
   if (parsed.options->self_test_device) return SelfTest(*parsed.options);
   // gRPC prints a page about an address that cannot be bound; the daemon says it in a line. Whoever sets it may read
@@ -273,7 +277,11 @@ int Main(int argc, char** argv) {
   DrainSignal drain;
   const SignalWaiter signals(drain);
   if (const absl::Status status = Serve(*parsed.options, drain); !status.ok()) {
-    std::cerr << "permafrostd: " << StdView(status.message()) << "\n";
+    if (parsed.options->log_format == telemetry::LogFormat::kJson) {
+      Log(Severity::kError, StdView(status.message()));
+    } else {
+      std::cerr << "permafrostd: " << StdView(status.message()) << "\n";
+    }
     return kExitFailure;
   }
   return kExitDrained;

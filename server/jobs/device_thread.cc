@@ -49,6 +49,22 @@ void Conclude(const absl::StatusOr<train::RunOutcome>& outcome, bool may_stop, J
   }
 }
 
+// What a failed job is counted under.
+std::string ReasonOfFailure(const absl::Status& error) {
+  std::string reason = GetReason(error).reason;
+  if (!reason.empty()) return reason;
+  switch (error.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return "OUT_OF_MEMORY";
+    case absl::StatusCode::kDataLoss:
+      return "DATA_DAMAGED";
+    case absl::StatusCode::kInvalidArgument:
+      return "BAD_DATA";
+    default:
+      return "RUN_FAILED";
+  }
+}
+
 std::string LastLine(const Job& job, const absl::StatusOr<train::RunOutcome>& outcome, bool draining) {
   if (job.state == JobState::kPaused) {
     return absl::StrCat("paused after step ", job.progress.step, outcome.ok() ? "" : ": ", job.trouble.error);
@@ -161,7 +177,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   PF_ASSIGN_OR_RETURN(RunMark mark, RunMark::Begin(files.Mark(id)));
   const std::string started = StartedLine(job, kDeviceNames.Name(runner_.device()), runner_.threads());
   run.log->Write(telemetry::Severity::kInfo, started);
-  telemetry::Log(telemetry::Severity::kInfo, absl::StrCat("job ", id.value(), ": ", started));
+  telemetry::LogOfJob(telemetry::Severity::kInfo, id.value(), started);
   book_.hub().Notify(id.value());
 
   const train::TrainOptions& options = job.spec.train;
@@ -194,7 +210,11 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
       const std::string line = LastLine(job, outcome, draining);
       if (line == written) return;
       if (run.log) run.log->Write(SeverityOf(job, outcome), line);
-      telemetry::Log(SeverityOf(job, outcome), absl::StrCat("job ", id.value(), ": ", line));
+      telemetry::LogOfJob(SeverityOf(job, outcome), id.value(), line);
+      // Once, however often the end has to be stored again.
+      if (written.empty() && job.state == JobState::kFailed) {
+        metrics_.job.CountFailure(ReasonOfFailure(outcome.status()));
+      }
       written = line;
     });
     if (stored.ok()) {
@@ -211,8 +231,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
       break;
     }
   }
-  metrics_.job.SetRunning(0, 0, 0);
-  metrics_.job.SetLookAhead({});
+  metrics_.job.SetIdle();
   metrics_.job.features().Set({});
   metrics_.graph_cache.SetRunning({});
   for (const CommandLog::Done& done : run.started.live->commands().Close()) {

@@ -137,6 +137,7 @@ absl::Status JobBook::RecoverRunning(ActiveJob& active) {
                      "; if the system's log tells of too little memory, submit it again with a smaller "
                      "batch_size or model");
     AppendLog(id, telemetry::Severity::kError, EndedLine(next));
+    metrics_.CountFailure("SERVER_DIED");
     return Commit(active, std::move(next));
   }
   // A pause that was accepted holds.

@@ -103,6 +103,8 @@ class Catalog {
     int64_t retried = 0;  // tries that the machine ended
   };
   virtual ImportCounts import_counts() const = 0;
+  // Part of the running import's source that is read, 0 to 1; nullopt when none runs. Waits for nothing.
+  virtual std::optional<double> import_progress() const { return std::nullopt; }
   // Stops the running import so that it begins anew at the next start. Idempotent.
   virtual void StopImports() = 0;
 };
