@@ -24,9 +24,15 @@ using grpc::experimental::ServerRpcInfo;
 
 constexpr std::string_view kUnknownMethod = "unknown";
 
+struct Label {
+  std::string name;
+  bool streams = false;
+};
+using LabelsByPath = std::map<std::string, Label, std::less<>>;
+
 // Path on the wire -> label. Bounded, since any client can send any path.
-std::map<std::string, std::string, std::less<>> MakeLabels() {
-  std::map<std::string, std::string, std::less<>> labels;
+LabelsByPath MakeLabels() {
+  LabelsByPath labels;
   for (const auto* file :
        {v1::Job::descriptor()->file(), v1::GraphCache::descriptor()->file(),
         v1::PlanGraphCacheResponse::descriptor()->file(), v1::CensusGraphCacheResponse::descriptor()->file(),
@@ -34,30 +40,35 @@ std::map<std::string, std::string, std::less<>> MakeLabels() {
     for (int s = 0; s < file->service_count(); ++s) {
       const auto* service = file->service(s);
       for (int m = 0; m < service->method_count(); ++m) {
-        const std::string& method = service->method(m)->name();
-        labels["/" + service->full_name() + "/" + method] = service->name() + "/" + method;
+        const auto* method = service->method(m);
+        labels["/" + service->full_name() + "/" + method->name()] = {
+            service->name() + "/" + method->name(), method->server_streaming() || method->client_streaming()};
       }
     }
   }
-  labels["/grpc.health.v1.Health/Check"] = "Health/Check";
-  labels["/grpc.health.v1.Health/Watch"] = "Health/Watch";
+  labels["/grpc.health.v1.Health/Check"] = {"Health/Check", false};
+  labels["/grpc.health.v1.Health/Watch"] = {"Health/Watch", true};
   return labels;
 }
 
-const std::map<std::string, std::string, std::less<>>& Labels() {
-  static const auto& labels = *new std::map<std::string, std::string, std::less<>>(MakeLabels());
+const LabelsByPath& Labels() {
+  static const auto& labels = *new LabelsByPath(MakeLabels());
   return labels;
 }
 
 // One a call. gRPC runs hooks of a call's operations on different threads, but destroys the interceptor after the last.
 class Recorder final : public Interceptor {
  public:
-  Recorder(ServerRpcInfo* info, std::string_view method, const RequestObserver& observer)
-      : info_(info), method_(method), observer_(observer) {}
+  // `streams`: empty for a call that is none.
+  Recorder(ServerRpcInfo* info, std::string_view method, const RequestObserver& observer, StreamObserver streams)
+      : info_(info), method_(method), observer_(observer), streams_(std::move(streams)) {
+    if (streams_) streams_(method_, +1);
+  }
 
   // A call whose status was never sent: the client had gone.
   ~Recorder() override {
     if (!reported_) Report(grpc::StatusCode::CANCELLED);
+    if (streams_) streams_(method_, -1);
   }
 
   void Intercept(InterceptorBatchMethods* methods) override {
@@ -78,37 +89,51 @@ class Recorder final : public Interceptor {
   ServerRpcInfo* const info_;
   const std::string_view method_;
   const RequestObserver& observer_;
+  const StreamObserver streams_;
   const Stopwatch watch_;
   bool reported_ = false;
 };
 
 class Factory final : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
-  explicit Factory(RequestObserver observer) : observer_(std::move(observer)) {}
+  Factory(RequestObserver observer, StreamObserver streams)
+      : observer_(std::move(observer)), streams_(std::move(streams)) {}
 
   Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
-    return new Recorder(info, RequestLabel(info->method()), observer_);
+    const auto it = Labels().find(std::string_view(info->method()));
+    const bool streams = it != Labels().end() && it->second.streams;
+    return new Recorder(info, RequestLabel(info->method()), observer_, streams ? streams_ : StreamObserver());
   }
 
  private:
   const RequestObserver observer_;
+  const StreamObserver streams_;
 };
 
 }  // namespace
 
 std::string_view RequestLabel(std::string_view path) {
   const auto it = Labels().find(path);
-  return it == Labels().end() ? kUnknownMethod : std::string_view(it->second);
+  return it == Labels().end() ? kUnknownMethod : std::string_view(it->second.name);
 }
 
 std::vector<std::string> RequestMethods() {
   std::vector<std::string> methods;
-  for (const auto& [path, label] : Labels()) methods.push_back(label);
+  for (const auto& [path, label] : Labels()) methods.push_back(label.name);
   return methods;
 }
 
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer) {
-  return std::make_unique<Factory>(std::move(observer));
+std::vector<std::string> StreamMethods() {
+  std::vector<std::string> methods;
+  for (const auto& [path, label] : Labels()) {
+    if (label.streams) methods.push_back(label.name);
+  }
+  return methods;
+}
+
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer,
+                                                                                          StreamObserver streams) {
+  return std::make_unique<Factory>(std::move(observer), std::move(streams));
 }
 
 }  // namespace permafrost::api

@@ -1,5 +1,5 @@
-// Counts every call by method and code, with its duration: unary ones, streams and cancelled ones alike.
-// Threads: all of it is safe anywhere.
+// Counts every call by method and code, with its duration: unary ones, streams and cancelled ones alike; and the
+// streams that are open. Threads: all of it is safe anywhere.
 #pragma once
 
 #include <grpcpp/support/server_interceptor.h>
@@ -14,6 +14,7 @@ namespace permafrost::api {
 // What a path on the wire is counted as: "JobService/CreateJob", or "unknown", since any client can send any path.
 std::string_view RequestLabel(std::string_view path);
 
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer);
+std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer,
+                                                                                          StreamObserver streams);
 
 }  // namespace permafrost::api

@@ -15,8 +15,13 @@ namespace permafrost::api {
 // StatusCodeNames().
 using RequestObserver = std::function<void(std::string_view method, std::string_view code, absl::Duration duration)>;
 
+// Called when a stream of one of StreamMethods() begins (+1) and when it is gone (-1).
+using StreamObserver = std::function<void(std::string_view method, int change)>;
+
 // "JobService/CreateJob", ...: every method of permafrost.v1 and of the health service.
 std::vector<std::string> RequestMethods();
+// Those of them that stream, in either direction.
+std::vector<std::string> StreamMethods();
 
 // "OK", "CANCELLED", ...: the canonical names of all codes.
 std::vector<std::string> StatusCodeNames();

@@ -105,7 +105,8 @@ class GrpcServer final : public Server {
         server_service_(std::move(options.info), std::move(options.device_state), std::move(options.request_drain),
                         jobs, catalog, access_.tokens, std::move(options.make_backup), streams_, limits_),
         address_(std::move(options.address)),
-        observer_(std::move(options.observe_request)) {}
+        observer_(std::move(options.observe_request)),
+        stream_observer_(std::move(options.observe_stream)) {}
 
   ~GrpcServer() override {
     if (server_) Shutdown(absl::ZeroDuration());
@@ -143,7 +144,7 @@ class GrpcServer final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinClientPingMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-    if (observer_) interceptors.push_back(MakeRequestMetrics(observer_));
+    if (observer_) interceptors.push_back(MakeRequestMetrics(observer_, stream_observer_));
     interceptors.push_back(CountOpenCalls(calls_));
     interceptors.push_back(MakeHealthLimit(limits_.health_watches));
     if (access_.audit != nullptr) interceptors.push_back(MakeAudit(gate(), *access_.audit));
@@ -224,6 +225,7 @@ class GrpcServer final : public Server {
   ServerService server_service_;
   std::string address_;
   const RequestObserver observer_;
+  const StreamObserver stream_observer_;
   // Before the server, whose connections it serves.
   std::unique_ptr<CertificateSource> certificates_;
   std::unique_ptr<grpc::Server> server_;

@@ -49,6 +49,7 @@ struct ServerOptions {
   // Policy of a job's graph cache where its spec does not say.
   graphcache::PolicyOptions default_graph_cache;
   RequestObserver observe_request;                                           // must not block
+  StreamObserver observe_stream;                                             // as that
   std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
   std::function<void()> request_drain;                                       // as ServerService
   MakeBackup make_backup;                                                    // empty: Backup is UNIMPLEMENTED

@@ -35,6 +35,7 @@
 #include "daemon/restored.h"
 #include "daemon/scrape.h"
 #include "daemon/self_test.h"
+#include "daemon/service_notifier.h"
 #include "daemon/state_dir.h"
 #include "daemon/stop_work.h"
 #include "daemon/version.h"
@@ -153,6 +154,8 @@ void TellAccess(const Options& options, const Access& access) {
 
 absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
+  ServiceNotifier notifier(ServiceEnvironment::Read([](const char* name) { return std::getenv(name); }));
+  notifier.Status("starting: reads its state and recovers jobs");
   PF_ASSIGN_OR_RETURN(const fs::path state_dir, OpenStateDir(options.state_dir));
   PF_ASSIGN_OR_RETURN(const std::vector<fs::path> import_roots, ResolveImportRoots(options.import_roots, state_dir));
   PF_ASSIGN_OR_RETURN(const fs::path backup_root, ResolveBackupRoot(options.backup_root, state_dir, import_roots));
@@ -184,7 +187,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                            .git_commit = std::string(GitCommit()),
                                            .torch_version = std::string(runner->torch_version()),
                                            .device = device},
-                                          api::RequestMethods(), api::StatusCodeNames());
+                                          api::RequestMethods(), api::StatusCodeNames(), api::StreamMethods());
 
   telemetry::DeviceMetrics device_metrics(*registry);
   telemetry::WatchdogMetrics watchdog_metrics(*registry);
@@ -249,6 +252,9 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                                      absl::Duration duration) {
     server_metrics.ObserveRequest(method, code, duration);
   };
+  server_options.observe_stream = [&server_metrics](std::string_view method, int change) {
+    server_metrics.CountStream(method, change);
+  };
   server_options.default_graph_cache = options.graph_cache;
   server_options.uploads = uploads.get();
   server_options.device_state = [&runner] { return runner->device_state(); };
@@ -283,15 +289,19 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
             << options.state_dir.string() << "\n"
             << std::flush;
 
+  notifier.Ready(absl::StrCat("serving on ", (*server)->address(), ", metrics on ", (*exposer)->address()),
+                 [&watchdog] { return watchdog.Healthy(); });
   const std::string reason = drain.Wait([&] {
     Reload(read_options, {.tokens = *access.tokens, .certificates = access.certificates.get(), .drain = drain},
            options);
   });
   // Before anything that may wait: the line, the lock of the jobs.
   (*server)->SetNotServing();
+  server_metrics.SetDraining();
+  notifier.Stopping(absl::StrCat("draining: ", reason));
   Log(Severity::kInfo, absl::StrCat("draining: ", reason));
   const JobId running = jobs->Drain();
-  if (!running.empty()) Log(Severity::kInfo, absl::StrCat("job ", running.value(), " writes a checkpoint and stops"));
+  if (!running.empty()) telemetry::LogOfJob(Severity::kInfo, running.value(), "writes a checkpoint and stops");
   if (const absl::Status stopped = StopWork(TimeForWork(drain), *catalog, *jobs, running); !stopped.ok()) {
     Log(Severity::kError, StdView(stopped.message()));
     // A thread of theirs still runs, so nothing may be destroyed.
@@ -315,7 +325,7 @@ int Main(int argc, char** argv) {
     (parsed.exit_code == 0 ? std::cout : std::cerr) << parsed.text;
     return parsed.exit_code;
   }
-  telemetry::InitLog();
+  telemetry::InitLog(parsed.options->log_format);
   RaiseOpenFilesLimit();
   if (parsed.options->self_test_device) return SelfTest(*parsed.options);
   // gRPC prints a page about an address that cannot be bound; the daemon says it in a line. Whoever sets it may read
@@ -325,7 +335,11 @@ int Main(int argc, char** argv) {
   DrainSignal drain(parsed.options->exit_timeout, kExitFailure);
   const SignalWaiter signals(drain);
   if (const absl::Status status = Serve(*parsed.options, read_options, drain); !status.ok()) {
-    std::cerr << "permafrostd: " << StdView(status.message()) << "\n";
+    if (parsed.options->log_format == telemetry::LogFormat::kJson) {
+      Log(Severity::kError, StdView(status.message()));
+    } else {
+      std::cerr << "permafrostd: " << StdView(status.message()) << "\n";
+    }
     return kExitFailure;
   }
   return kExitDrained;

@@ -18,6 +18,7 @@
 #include "daemon/care_settings.h"
 #include "daemon/job_settings.h"
 #include "daemon/limit_settings.h"
+#include "daemon/log_settings.h"
 #include "daemon/setting.h"
 #include "daemon/version.h"
 
@@ -95,6 +96,7 @@ std::vector<Setting> MakeSettings() {
   AddAccessSettings(settings);
   AddJobSettings(settings);
   AddCareSettings(settings);
+  AddLogSettings(settings);
   settings.push_back(
       {.name = "mps-driver-threshold",
        .metavar = "PART",

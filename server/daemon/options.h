@@ -19,6 +19,7 @@
 #include "data/rows/row_caches.h"
 #include "graphcache/policy.h"
 #include "jobs/retention_rule.h"
+#include "telemetry/log.h"
 
 namespace permafrost {
 
@@ -77,6 +78,8 @@ struct Options {
   // memory leaves.
   data::FeatureReader feature_reader = data::FeatureReader::kAuto;
   uint64_t feature_cache_bytes = 0;
+  // How the log on stderr is written.
+  telemetry::LogFormat log_format = telemetry::LogFormat::kText;
   // Serve nothing: show that this device keeps its promises, and exit.
   std::optional<DeviceKind> self_test_device;
   // Steps of its sealed job, 20..1,000,000.

@@ -25,6 +25,7 @@ void RefreshMetrics(const data::Catalog& catalog, telemetry::JobMetrics& job_met
                     telemetry::ServerMetrics& server_metrics) {
   job_metrics.BeforeScrape();
   RefreshDatasets(catalog, server_metrics);
+  server_metrics.SetImportProgress(catalog.import_progress());
   server_metrics.BeforeScrape();
 }
 

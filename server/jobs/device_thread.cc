@@ -209,7 +209,7 @@ absl::StatusOr<train::RunOutcome> DeviceThread::Execute(Run& run) {
   PF_ASSIGN_OR_RETURN(RunMark mark, RunMark::Begin(files.Mark(id)));
   const std::string started = StartedLine(job, kDeviceNames.Name(runner_.device()), runner_.threads());
   run.log->Write(telemetry::Severity::kInfo, started);
-  telemetry::Log(telemetry::Severity::kInfo, absl::StrCat("job ", id.value(), ": ", started));
+  telemetry::LogOfJob(telemetry::Severity::kInfo, id.value(), started);
   book_.hub().Notify(id.value());
 
   const train::TrainOptions& options = job.spec.train;
@@ -246,7 +246,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
       const std::string line = LastLine(job, outcome);
       if (line == written) return;
       if (run.log) run.log->Write(SeverityOf(job, outcome), line);
-      telemetry::Log(SeverityOf(job, outcome), absl::StrCat("job ", id.value(), ": ", line));
+      telemetry::LogOfJob(SeverityOf(job, outcome), id.value(), line);
       written = line;
     });
     if (stored.ok()) {
@@ -264,8 +264,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
       break;
     }
   }
-  metrics_.job.SetRunning(0, 0, 0);
-  metrics_.job.SetLookAhead({});
+  metrics_.job.SetIdle();
   metrics_.job.features().Set({});
   metrics_.graph_cache.SetRunning({});
   for (const CommandLog::Done& done : run.started.live->commands().Close()) {

@@ -215,6 +215,7 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next, const RequestKey& re
   const std::string key = next.id.value();
   if (IsTerminal(to)) {
     metrics_.CountFinished(kJobStateNames.Name(to));
+    if (to == JobState::kFailed) metrics_.CountFailure(next.failure.reason);
     ended_.fetch_add(1, std::memory_order_acq_rel);
     active_.erase(next.id);
   } else {

@@ -227,7 +227,8 @@ absl::StatusOr<std::unique_ptr<JobManager>> JobManager::Open(const JobManagerOpt
                                                              telemetry::GraphCacheMetrics& cache_metrics) {
   const fs::path &state_dir = options.state_dir, directory = state_dir / "jobs";
   PF_RETURN_IF_ERROR(CreateDirectories(directory));
-  PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(state_dir / "permafrost.db"));
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store,
+                      JobStore::Open(state_dir / "permafrost.db", [&metrics] { metrics.CountFailedStore(); }));
   auto manager = std::make_unique<JobManagerImpl>(std::move(store), JobFiles(directory), options, catalog, runner,
                                                   RunMetrics{metrics, cache_metrics});
   PF_RETURN_IF_ERROR(manager->Recover(options.quarantine_unknown_jobs));

@@ -127,7 +127,8 @@ absl::Status PutCache(Connection& c, const JobId& id, const graphcache::Snapshot
 class SqliteJobStore : public JobStore {
  public:
   // Throws SQLite::Exception.
-  explicit SqliteJobStore(SQLite::Database prepared) : connection_(std::move(prepared)) {}
+  SqliteJobStore(SQLite::Database prepared, std::function<void()> on_error)
+      : on_error_(std::move(on_error)), connection_(std::move(prepared)) {}
 
   absl::Status Insert(Job& job) override {
     return WithConnection([&](Connection& c) -> absl::Status {
@@ -336,21 +337,24 @@ class SqliteJobStore : public JobStore {
     try {
       return f(connection_);
     } catch (const SQLite::Exception& error) {
+      on_error_();
       return ToStatus(connection_.database.getFilename(), error);
     }
   }
 
+  const std::function<void()> on_error_;
   mutable absl::Mutex mu_;
   mutable Connection connection_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::filesystem::path& path) {
+absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::filesystem::path& path,
+                                                         std::function<void()> on_error) {
   try {
     SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMilliseconds);
     PF_RETURN_IF_ERROR(PrepareDatabase(database));
-    return std::make_unique<SqliteJobStore>(std::move(database));
+    return std::make_unique<SqliteJobStore>(std::move(database), std::move(on_error));
   } catch (const SQLite::Exception& error) {
     return ToStatus(path.string(), error);
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +36,9 @@ struct ListOptions {
 class JobStore {
  public:
   // Creates or opens `path`. FailedPrecondition for a schema version that is not known.
-  static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::filesystem::path& path);
+  // `on_error` is told of each statement that cannot be executed from then on, under the store's lock.
+  static absl::StatusOr<std::unique_ptr<JobStore>> Open(
+      const std::filesystem::path& path, std::function<void()> on_error = [] {});
   virtual ~JobStore() = default;
 
   // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id.

@@ -31,12 +31,12 @@ telemetry::FeatureCounts FeatureIncrements(const std::optional<data::RowReading>
 
 }  // namespace
 
-telemetry::LookAheadState RunCounters::StateOf(const std::optional<train::LookAhead>& look_ahead) {
-  if (!look_ahead) return {};
+std::optional<telemetry::LookAheadState> RunCounters::StateOf(const std::optional<train::LookAhead>& look_ahead) {
+  if (!look_ahead) return std::nullopt;
   const data::PageCounters& pages = look_ahead->pages;
   const double resident = static_cast<double>(pages.resident_pages);
-  return {look_ahead->depth, look_ahead->ready,
-          pages.sampled_pages > 0 ? resident / static_cast<double>(pages.sampled_pages) : 0};
+  return telemetry::LookAheadState{look_ahead->depth, look_ahead->ready,
+                                   pages.sampled_pages > 0 ? resident / static_cast<double>(pages.sampled_pages) : 0};
 }
 
 telemetry::FeatureState RunCounters::FeaturesOf(const std::optional<train::LookAhead>& look_ahead) {

@@ -24,8 +24,7 @@ class RunCounters {
   explicit RunCounters(bool resumed) : resumed_(resumed) {}
 
   Increment Advance(const train::Progress& progress);
-  // Of no look-ahead: nothing.
-  static telemetry::LookAheadState StateOf(const std::optional<train::LookAhead>& look_ahead);
+  static std::optional<telemetry::LookAheadState> StateOf(const std::optional<train::LookAhead>& look_ahead);
   static telemetry::FeatureState FeaturesOf(const std::optional<train::LookAhead>& look_ahead);
 
  private:

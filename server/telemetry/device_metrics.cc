@@ -10,33 +10,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "telemetry/maybe_gauge.h"
 
 namespace permafrost::telemetry {
 namespace {
 
 using prometheus::Counter;
 using prometheus::Gauge;
-
-// A series that is there only while there is a value.
-class MaybeGauge {
- public:
-  MaybeGauge(prometheus::Family<Gauge>& family, prometheus::Labels labels)
-      : family_(family), labels_(std::move(labels)) {}
-  void Set(std::optional<double> value) {
-    if (!value) {
-      if (gauge_ != nullptr) family_.Remove(gauge_);
-      gauge_ = nullptr;
-      return;
-    }
-    if (gauge_ == nullptr) gauge_ = &family_.Add(labels_);
-    gauge_->Set(*value);
-  }
-
- private:
-  prometheus::Family<Gauge>& family_;
-  const prometheus::Labels labels_;
-  Gauge* gauge_ = nullptr;
-};
 
 prometheus::Family<Gauge>& MemoryFamily(prometheus::Registry& registry) {
   return prometheus::BuildGauge()

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "base/monotonic.h"
+#include "telemetry/maybe_gauge.h"
 #include "telemetry/single_metric.h"
 
 namespace permafrost::telemetry {
@@ -26,6 +27,12 @@ using prometheus::Histogram;
 using Buckets = Histogram::BucketBoundaries;
 
 constexpr std::string_view kFinishedStates[] = {"succeeded", "failed", "cancelled"};
+// Of failed jobs. Whatever else an error says for its reason is OTHER: reasons are written all over the daemon, and a
+// label must not grow with them unseen.
+constexpr std::string_view kOtherReason = "OTHER";
+constexpr std::string_view kFailureReasons[] = {
+    "OUT_OF_MEMORY",     "DATA_DAMAGED",    "BAD_DATA",         "RUN_FAILED",        "SERVER_DIED_AGAIN", "MAX_RUNTIME",
+    "DEADLINE_EXCEEDED", "NON_FINITE_LOSS", "GRAPH_CACHE_MISS", "RETRIES_EXHAUSTED", kOtherReason};
 
 // Seconds.
 const Buckets& StepBuckets() {
@@ -45,6 +52,8 @@ const Buckets& CheckpointBuckets() {
   static const Buckets buckets{1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
   return buckets;
 }
+
+double UnixSeconds() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
 prometheus::Family<Histogram>& HistogramFamily(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
@@ -69,6 +78,8 @@ struct JobMetrics::Families {
                            "Jobs that had ended and were deleted, since --keep-finished-jobs keeps them no more.")),
         dropped_log_bytes(OneCounter(registry, "permafrost_job_log_dropped_bytes_total",
                                      "Bytes at the beginning of job logs that --max-job-log does not keep.")),
+        failed_stores(OneCounter(registry, "permafrost_store_failures_total",
+                                 "Statements that the database of jobs could not execute.")),
         failed_checkpoints(OneCounter(registry, "permafrost_checkpoint_failures_total",
                                       "Checkpoints that could not be written while the run went on.")),
         failed_log_lines(OneCounter(registry, "permafrost_job_log_failures_total",
@@ -87,6 +98,11 @@ struct JobMetrics::Families {
                                    "Batches that jobs skipped, since their steps made something that is not finite.")),
         step_seconds(HistogramFamily(registry, "permafrost_train_step_seconds",
                                      "Time of a training step by phase, on the device's thread.")),
+        whole_step_seconds(HistogramFamily(registry, "permafrost_train_whole_step_seconds",
+                                           "Time of a training step, all phases, on the device's thread.")
+                               .Add({}, StepBuckets())),
+        last_step(registry, "permafrost_train_last_step_timestamp_seconds",
+                  "Unix time at which this process did its newest training step. Absent before the first."),
         batch(step_seconds.Add({{"phase", "batch"}}, StepBuckets())),
         forward(step_seconds.Add({{"phase", "forward"}}, StepBuckets())),
         backward(step_seconds.Add({{"phase", "backward"}}, StepBuckets())),
@@ -97,21 +113,25 @@ struct JobMetrics::Families {
         checkpoint_seconds(
             HistogramFamily(registry, "permafrost_checkpoint_seconds", "Time to write a complete checkpoint.")
                 .Add({}, CheckpointBuckets())),
-        checkpoint_timestamp(OneGauge(registry, "permafrost_checkpoint_timestamp_seconds",
-                                      "Unix time of the newest checkpoint of this process, 0 before the first.")),
-        checkpoint_age(OneGauge(registry, "permafrost_checkpoint_age_seconds",
-                                "Time since the newest checkpoint of this process, 0 before the first.")),
-        epoch(OneGauge(registry, "permafrost_train_epoch", "Epoch of the running job, from 1; 0 when none runs.")),
-        loss(OneGauge(registry, "permafrost_train_loss",
-                      "Mean training loss of the running job over its epoch so far; 0 when none runs.")),
-        graphs_per_second(OneGauge(registry, "permafrost_train_graphs_per_second",
-                                   "Training throughput of the running job; 0 when none runs.")),
-        look_ahead_depth(OneGauge(registry, "permafrost_job_lookahead_depth",
-                                  "Batches that the running job's sampler may be ahead; 0 when none samples.")),
-        look_ahead_ready(OneGauge(registry, "permafrost_job_lookahead_ready_batches",
-                                  "Sampled batches that wait for the running job's step.")),
-        look_ahead_resident(OneGauge(registry, "permafrost_job_lookahead_resident_ratio",
-                                     "Part of the wanted pages looked at that were in memory already, in this run.")),
+        checkpoint_timestamp(registry, "permafrost_checkpoint_timestamp_seconds",
+                             "Unix time of the newest checkpoint of this process. Absent before the first."),
+        checkpoint_age(
+            registry, "permafrost_checkpoint_age_seconds",
+            "Time since the running job's newest checkpoint, or since its run began where that has none. Absent "
+            "while none runs."),
+        epoch(registry, "permafrost_train_epoch", "Epoch of the running job, from 1. Absent while none runs."),
+        loss(registry, "permafrost_train_loss",
+             "Mean training loss of the running job over its epoch so far. Absent while none runs."),
+        graphs_per_second(registry, "permafrost_train_graphs_per_second",
+                          "Training throughput of the running job. Absent while none runs."),
+        look_ahead_depth(registry, "permafrost_job_lookahead_depth",
+                         "Batches that the running job's sampler may be ahead. Absent while none samples."),
+        look_ahead_ready(registry, "permafrost_job_lookahead_ready_batches",
+                         "Sampled batches that wait for the running job's step. Absent while none samples."),
+        look_ahead_resident(
+            registry, "permafrost_job_lookahead_resident_ratio",
+            "Part of the wanted pages looked at that were in memory already, in this run. Absent while none "
+            "samples."),
         look_ahead_stalls(OneCounter(registry, "permafrost_job_lookahead_stalls_total",
                                      "Steps that had to wait for their sampled batch.")),
         look_ahead_edges(OneCounter(registry, "permafrost_job_lookahead_sampled_edges_total", "Edges sampled.")),
@@ -124,22 +144,27 @@ struct JobMetrics::Families {
         look_ahead_faults(OneCounter(registry, "permafrost_job_lookahead_major_faults_total",
                                      "Page faults of the process that read from disk while a job sampled.")) {}
 
+  absl::Mutex mu;
   std::map<std::string, Gauge*, std::less<>> jobs;        // by state
   std::map<std::string, Counter*, std::less<>> finished;  // by state
   Histogram& queue_wait;
-  Counter &resumes, &retries, &preemptions, &expired, &dropped_log_bytes, &failed_checkpoints, &failed_log_lines,
-      &quarantined;
+  std::map<std::string, Counter*, std::less<>> failures;  // by reason
+  Counter &resumes, &retries, &preemptions, &expired, &dropped_log_bytes, &failed_stores, &failed_checkpoints,
+      &failed_log_lines, &quarantined;
   Gauge& unreadable;
   Counter &steps, &graphs, &nodes, &edges, &padding_nodes, &padding_edges, &skipped_batches;
   prometheus::Family<Histogram>& step_seconds;
+  Histogram& whole_step_seconds;
+  MaybeGauge last_step ABSL_GUARDED_BY(mu);
   Histogram &batch, &forward, &backward, &optimizer;
   Histogram &epoch_seconds, &checkpoint_seconds;
-  Gauge &checkpoint_timestamp, &checkpoint_age;
-  Gauge &epoch, &loss, &graphs_per_second;
-  Gauge &look_ahead_depth, &look_ahead_ready, &look_ahead_resident;
+  MaybeGauge checkpoint_timestamp ABSL_GUARDED_BY(mu), checkpoint_age ABSL_GUARDED_BY(mu);
+  MaybeGauge epoch ABSL_GUARDED_BY(mu), loss ABSL_GUARDED_BY(mu), graphs_per_second ABSL_GUARDED_BY(mu);
+  MaybeGauge look_ahead_depth ABSL_GUARDED_BY(mu), look_ahead_ready ABSL_GUARDED_BY(mu),
+      look_ahead_resident ABSL_GUARDED_BY(mu);
   Counter &look_ahead_stalls, &look_ahead_edges, &look_ahead_pages, &look_ahead_advised, &look_ahead_faults;
-  absl::Mutex mu;
-  std::optional<Stopwatch> since_checkpoint ABSL_GUARDED_BY(mu);
+  // Since the running job's newest checkpoint or the beginning of its run; nullopt: none runs.
+  std::optional<Stopwatch> unsaved ABSL_GUARDED_BY(mu);
 };
 
 JobMetrics::JobMetrics(prometheus::Registry& registry, const std::vector<std::string_view>& state_names)
@@ -155,9 +180,21 @@ JobMetrics::JobMetrics(prometheus::Registry& registry, const std::vector<std::st
   for (std::string_view state : kFinishedStates) {
     families_->finished[std::string(state)] = &finished.Add({{"state", std::string(state)}});
   }
+  auto& failures = prometheus::BuildCounter()
+                       .Name("permafrost_job_failures_total")
+                       .Help("Jobs that failed in this process, by reason; OTHER: one that is not named here.")
+                       .Register(registry);
+  for (std::string_view reason : kFailureReasons) {
+    families_->failures[std::string(reason)] = &failures.Add({{"reason", std::string(reason)}});
+  }
 }
 
 JobMetrics::~JobMetrics() = default;
+
+void JobMetrics::CountFailure(std::string_view reason) {
+  const auto it = families_->failures.find(reason);
+  (it == families_->failures.end() ? families_->failures.find(kOtherReason) : it)->second->Increment();
+}
 
 void JobMetrics::SetJobs(std::string_view state, int64_t count) {
   if (auto it = families_->jobs.find(state); it != families_->jobs.end()) it->second->Set(static_cast<double>(count));
@@ -178,6 +215,7 @@ void JobMetrics::CountRetry() { families_->retries.Increment(); }
 void JobMetrics::CountExpired() { families_->expired.Increment(); }
 void JobMetrics::CountDroppedLog(int64_t bytes) { families_->dropped_log_bytes.Increment(static_cast<double>(bytes)); }
 void JobMetrics::CountPreemption() { families_->preemptions.Increment(); }
+void JobMetrics::CountFailedStore() { families_->failed_stores.Increment(); }
 void JobMetrics::CountFailedCheckpoint() { families_->failed_checkpoints.Increment(); }
 void JobMetrics::CountFailedLogLine() { families_->failed_log_lines.Increment(); }
 void JobMetrics::CountQuarantined(int64_t directories) {
@@ -200,6 +238,9 @@ void JobMetrics::ObserveStep(const StepSeconds& seconds) {
   families_->forward.Observe(seconds.forward);
   families_->backward.Observe(seconds.backward);
   families_->optimizer.Observe(seconds.optimizer);
+  families_->whole_step_seconds.Observe(seconds.batch + seconds.forward + seconds.backward + seconds.optimizer);
+  const absl::MutexLock lock(&families_->mu);
+  families_->last_step.Set(UnixSeconds());
 }
 
 void JobMetrics::ObserveEpoch(absl::Duration duration) {
@@ -208,21 +249,37 @@ void JobMetrics::ObserveEpoch(absl::Duration duration) {
 
 void JobMetrics::ObserveCheckpoint(absl::Duration duration) {
   families_->checkpoint_seconds.Observe(absl::ToDoubleSeconds(duration));
-  families_->checkpoint_timestamp.Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
-  absl::MutexLock lock(&families_->mu);
-  families_->since_checkpoint.emplace();
+  const absl::MutexLock lock(&families_->mu);
+  families_->checkpoint_timestamp.Set(UnixSeconds());
+  families_->unsaved.emplace();
 }
 
 void JobMetrics::SetRunning(int64_t epoch, double loss, double graphs_per_second) {
+  const absl::MutexLock lock(&families_->mu);
+  if (!families_->unsaved) families_->unsaved.emplace();
   families_->epoch.Set(static_cast<double>(epoch));
   families_->loss.Set(loss);
   families_->graphs_per_second.Set(graphs_per_second);
 }
 
-void JobMetrics::SetLookAhead(const LookAheadState& state) {
-  families_->look_ahead_depth.Set(static_cast<double>(state.depth));
-  families_->look_ahead_ready.Set(static_cast<double>(state.ready_batches));
-  families_->look_ahead_resident.Set(state.resident_ratio);
+void JobMetrics::SetIdle() {
+  {
+    const absl::MutexLock lock(&families_->mu);
+    families_->unsaved.reset();
+    for (MaybeGauge* gauge :
+         {&families_->checkpoint_age, &families_->epoch, &families_->loss, &families_->graphs_per_second}) {
+      gauge->Set(std::nullopt);
+    }
+  }
+  SetLookAhead(std::nullopt);
+}
+
+void JobMetrics::SetLookAhead(const std::optional<LookAheadState>& state) {
+  const absl::MutexLock lock(&families_->mu);
+  using Value = std::optional<double>;
+  families_->look_ahead_depth.Set(state ? Value(state->depth) : std::nullopt);
+  families_->look_ahead_ready.Set(state ? Value(state->ready_batches) : std::nullopt);
+  families_->look_ahead_resident.Set(state ? Value(state->resident_ratio) : std::nullopt);
 }
 
 void JobMetrics::AddLookAhead(const LookAheadCounts& increments) {
@@ -234,9 +291,8 @@ void JobMetrics::AddLookAhead(const LookAheadCounts& increments) {
 }
 
 void JobMetrics::BeforeScrape() {
-  absl::MutexLock lock(&families_->mu);
-  const std::optional<Stopwatch>& since = families_->since_checkpoint;
-  families_->checkpoint_age.Set(since ? absl::ToDoubleSeconds(since->Elapsed()) : 0);
+  const absl::MutexLock lock(&families_->mu);
+  if (families_->unsaved) families_->checkpoint_age.Set(absl::ToDoubleSeconds(families_->unsaved->Elapsed()));
 }
 
 }  // namespace permafrost::telemetry

@@ -1,9 +1,10 @@
-// Metrics of jobs and training. Every series exists from the start; labels are bounded.
-// Threads: all methods are safe anywhere.
+// Metrics of jobs and training. Counters and histograms exist from the start; what tells of the running job is absent
+// while none runs. Labels are bounded. Threads: all methods are safe anywhere.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,8 @@ class JobMetrics {
   void ObserveQueueWait(absl::Duration wait);
   // permafrost_jobs_finished_total{state}
   void CountFinished(std::string_view state);
+  // permafrost_job_failures_total{reason}; a reason that the table in the .cc does not have counts as OTHER
+  void CountFailure(std::string_view reason);
   // permafrost_job_resumes_total
   void CountResume();
   // permafrost_job_retries_total
@@ -55,6 +58,8 @@ class JobMetrics {
   void CountDroppedLog(int64_t bytes);
   // permafrost_job_preemptions_total
   void CountPreemption();
+  // permafrost_store_failures_total
+  void CountFailedStore();
   // permafrost_checkpoint_failures_total
   void CountFailedCheckpoint();
   // permafrost_job_log_failures_total
@@ -65,23 +70,25 @@ class JobMetrics {
   void SetUnreadable(int64_t jobs);
   // permafrost_train_{steps,graphs,nodes,edges,padding_nodes,padding_edges,skipped_batches}_total
   void AddSteps(const StepCounts& increments);
-  // permafrost_train_step_seconds{phase} (histogram), one observation a step and phase
+  // permafrost_train_step_seconds{phase}, permafrost_train_whole_step_seconds (histograms), one observation a step (and
+  // phase); permafrost_train_last_step_timestamp_seconds
   void ObserveStep(const StepSeconds& seconds);
   // permafrost_train_epoch_seconds, permafrost_checkpoint_seconds (histograms),
-  // permafrost_checkpoint_timestamp_seconds, permafrost_checkpoint_age_seconds (gauge, refreshed at scrape; 0 before
-  // the first)
+  // permafrost_checkpoint_timestamp_seconds (absent before the first)
   void ObserveEpoch(absl::Duration duration);
   void ObserveCheckpoint(absl::Duration duration);
-  // Of the running job, 0 when none runs: permafrost_train_{epoch,loss,graphs_per_second}
+  // Of the running job: permafrost_train_{epoch,loss,graphs_per_second} and permafrost_checkpoint_age_seconds, the time
+  // since its newest checkpoint, or since this was called first where this run has none: what a crash would lose.
   void SetRunning(int64_t epoch, double loss, double graphs_per_second);
-  // Of the running job, 0 when none runs or it does not sample: permafrost_job_lookahead_{depth,ready_batches,
-  // resident_ratio}
-  void SetLookAhead(const LookAheadState& state);
+  // None runs: all of these are absent.
+  void SetIdle();
+  // Of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}; nullopt: it does not sample.
+  void SetLookAhead(const std::optional<LookAheadState>& state);
   // permafrost_job_lookahead_{stalls,sampled_edges,wanted_pages,advised_bytes,major_faults}_total
   void AddLookAhead(const LookAheadCounts& increments);
   // permafrost_feature_cache_*
   FeatureMetrics& features() { return features_; }
-  // Refreshes the ages; called before each scrape.
+  // Refreshes the age; called before each scrape.
   void BeforeScrape();
 
  private:

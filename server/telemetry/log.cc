@@ -5,11 +5,16 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/string_view.h"
 #include "telemetry/log_segments.h"
 
 namespace permafrost::telemetry {
@@ -31,6 +36,28 @@ spdlog::level::level_enum Level(Severity severity) {
 std::unique_ptr<spdlog::formatter> Formatter() {
   return std::make_unique<spdlog::pattern_formatter>("%Y-%m-%dT%H:%M:%S.%eZ %^%-7l%$ %v",
                                                      spdlog::pattern_time_type::utc);
+}
+
+// Of the process, as spdlog's default logger is.
+std::atomic<LogFormat> log_format = LogFormat::kText;
+
+std::string_view NameOf(Severity severity) {
+  const spdlog::string_view_t name = spdlog::level::to_string_view(Level(severity));
+  return {name.data(), name.size()};
+}
+
+// What is no UTF-8 becomes U+FFFD, since half a line would be no object.
+std::string JsonLine(Severity severity, std::string_view job, std::string_view line) {
+  nlohmann::ordered_json event = {{"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone())},
+                                  {"severity", NameOf(severity)},
+                                  {"logger", "permafrostd"},
+                                  {"message", line}};
+  if (!job.empty()) event["job"] = job;
+  return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void WriteEvent(Severity severity, const std::string& text) {
+  spdlog::default_logger_raw()->log(Level(severity), "{}", text);
 }
 
 // An event is one line, whatever an error message carried.
@@ -107,15 +134,25 @@ class FileJobLog : public JobLog {
 
 }  // namespace
 
-void InitLog() {
+void InitLog(LogFormat format) {
+  log_format = format;
   auto logger = std::make_shared<spdlog::logger>("permafrost", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-  logger->set_formatter(Formatter());
+  if (format == LogFormat::kJson) {
+    logger->set_pattern("%v");
+  } else {
+    logger->set_formatter(Formatter());
+  }
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
 }
 
 void Log(Severity severity, std::string_view line) {
-  spdlog::default_logger_raw()->log(Level(severity), "{}", OneLine(line));
+  WriteEvent(severity, log_format == LogFormat::kJson ? JsonLine(severity, "", line) : OneLine(line));
+}
+
+void LogOfJob(Severity severity, std::string_view job, std::string_view line) {
+  WriteEvent(severity, log_format == LogFormat::kJson ? JsonLine(severity, job, line)
+                                                      : absl::StrCat("job ", AbslView(job), ": ", OneLine(line)));
 }
 
 absl::StatusOr<std::unique_ptr<JobLog>> JobLog::Open(const std::filesystem::path& path, JobMetrics& metrics,

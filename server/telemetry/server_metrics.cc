@@ -5,11 +5,14 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "telemetry/maybe_gauge.h"
 #include "telemetry/process_stats.h"
 #include "telemetry/single_metric.h"
 
@@ -31,6 +34,12 @@ const Histogram::BucketBoundaries& RequestBuckets() {
   return buckets;
 }
 
+// Streams last as long as what they follow.
+const Histogram::BucketBoundaries& StreamBuckets() {
+  static const Histogram::BucketBoundaries buckets{0.01, 0.1, 1, 10, 60, 300, 1800, 3600, 14400, 86400};
+  return buckets;
+}
+
 }  // namespace
 
 // References into the registry, which owns every metric; all of them are safe to update anywhere.
@@ -42,8 +51,19 @@ struct ServerMetrics::Families {
                      .Register(registry)),
         request_seconds(prometheus::BuildHistogram()
                             .Name("permafrost_grpc_request_seconds")
-                            .Help("Time from a gRPC request's arrival to its end, streams included.")
+                            .Help("Time from a unary gRPC request's arrival to its end.")
                             .Register(registry)),
+        stream_seconds(prometheus::BuildHistogram()
+                           .Name("permafrost_grpc_stream_seconds")
+                           .Help("Time from a gRPC stream's begin to its end.")
+                           .Register(registry)),
+        open_streams(prometheus::BuildGauge()
+                         .Name("permafrost_grpc_open_streams")
+                         .Help("gRPC streams that are open, by method.")
+                         .Register(registry)),
+        draining(OneGauge(registry, "permafrost_draining", "1 while the daemon drains and takes no new jobs, else 0.")),
+        import_progress(registry, "permafrost_dataset_import_progress_ratio",
+                        "Part of the running import's source that is read, 0 to 1. Absent while none runs."),
         mapped_bytes(OneGauge(registry, "permafrost_dataset_mapped_bytes", "Bytes of dataset stores that are mapped.")),
         import_retries(prometheus::BuildCounter()
                            .Name("permafrost_dataset_import_retries_total")
@@ -69,7 +89,12 @@ struct ServerMetrics::Families {
   }
 
   prometheus::Family<Counter>& requests;
-  prometheus::Family<Histogram>& request_seconds;
+  prometheus::Family<Histogram>&request_seconds, &stream_seconds;
+  prometheus::Family<Gauge>& open_streams;
+  std::map<std::string, Gauge*, std::less<>> open_by_method;
+  Gauge& draining;
+  absl::Mutex import_mu;
+  MaybeGauge import_progress ABSL_GUARDED_BY(import_mu);
   std::map<std::pair<std::string, std::string>, Counter*> by_method_and_code;
   std::map<std::string, Histogram*, std::less<>> by_method;
   std::map<std::string, Gauge*, std::less<>> datasets;   // by state
@@ -86,7 +111,8 @@ struct ServerMetrics::Families {
 };
 
 ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& build,
-                             const std::vector<std::string>& methods, const std::vector<std::string>& codes)
+                             const std::vector<std::string>& methods, const std::vector<std::string>& codes,
+                             const std::vector<std::string>& streams)
     : families_(std::make_unique<Families>(registry)) {
   prometheus::BuildGauge()
       .Name("permafrost_build_info")
@@ -98,7 +124,11 @@ ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& bu
             {"device", build.device}})
       .Set(1);
   const auto add_method = [&](const std::string& method) {
-    families_->by_method[method] = &families_->request_seconds.Add({{"method", method}}, RequestBuckets());
+    const prometheus::Labels labels{{"method", method}};
+    const bool is_stream = std::find(streams.begin(), streams.end(), method) != streams.end();
+    families_->by_method[method] = is_stream ? &families_->stream_seconds.Add(labels, StreamBuckets())
+                                             : &families_->request_seconds.Add(labels, RequestBuckets());
+    if (is_stream) families_->open_by_method[method] = &families_->open_streams.Add(labels);
     for (const std::string& code : codes) {
       families_->by_method_and_code[{method, code}] = &families_->requests.Add({{"method", method}, {"code", code}});
     }
@@ -145,6 +175,19 @@ void ServerMetrics::ObserveRequest(std::string_view method, std::string_view cod
     counter = families_->by_method_and_code.find({kUnknown, kUnknown});
   }
   counter->second->Increment();
+}
+
+void ServerMetrics::CountStream(std::string_view method, int change) {
+  if (auto it = families_->open_by_method.find(method); it != families_->open_by_method.end()) {
+    it->second->Increment(change);
+  }
+}
+
+void ServerMetrics::SetDraining() { families_->draining.Set(1); }
+
+void ServerMetrics::SetImportProgress(std::optional<double> ratio) {
+  const absl::MutexLock lock(&families_->import_mu);
+  families_->import_progress.Set(ratio);
 }
 
 void ServerMetrics::SetDatasets(std::string_view state, int64_t count) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,13 +25,20 @@ struct BuildInfo {
 class ServerMetrics {
  public:
   // Series for each (method, code) and method exist from the start; `methods` as "JobService/CreateJob", any other is
-  // counted as "unknown". Borrows the registry.
+  // counted as "unknown". `streams`: those of the methods that stream. Borrows the registry.
   ServerMetrics(prometheus::Registry& registry, const BuildInfo& build, const std::vector<std::string>& methods,
-                const std::vector<std::string>& codes);
+                const std::vector<std::string>& codes, const std::vector<std::string>& streams = {});
   ~ServerMetrics();
 
-  // permafrost_grpc_requests_total{method,code}, permafrost_grpc_request_seconds{method} (histogram)
+  // permafrost_grpc_requests_total{method,code}; permafrost_grpc_request_seconds{method}, of streams
+  // permafrost_grpc_stream_seconds{method} (histograms)
   void ObserveRequest(std::string_view method, std::string_view code, absl::Duration duration);
+  // permafrost_grpc_open_streams{method}; of the constructor's `streams`, any other is left out
+  void CountStream(std::string_view method, int change);
+  // permafrost_draining
+  void SetDraining();
+  // permafrost_dataset_import_progress_ratio, nullopt: no import runs, and the series is absent
+  void SetImportProgress(std::optional<double> ratio);
   // permafrost_datasets{state}, permafrost_dataset_mapped_bytes, permafrost_dataset_imports_total{outcome}
   void SetDatasets(std::string_view state, int64_t count);
   // permafrost_dataset_stores{kind}, permafrost_dataset_store_bytes{kind}; kind is "graph_set" or "graph"

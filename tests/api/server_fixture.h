@@ -64,6 +64,10 @@ class ServerTest : public ::testing::Test {
       EXPECT_GE(duration, absl::ZeroDuration());
       counts_.Add(method, code);
     };
+    options.observe_stream = [this](std::string_view method, int change) {
+      const absl::MutexLock lock(&device_mu_);
+      open_streams_[std::string(method)] += change;
+    };
     options.device_state = [this] {
       const absl::MutexLock lock(&device_mu_);
       return device_;
@@ -95,8 +99,15 @@ class ServerTest : public ::testing::Test {
     device_ = std::move(device);
   }
 
+  // By method, as the server told of them.
+  std::map<std::string, int> OpenStreams() {
+    const absl::MutexLock lock(&device_mu_);
+    return open_streams_;
+  }
+
   absl::Mutex device_mu_;
   DeviceState device_ ABSL_GUARDED_BY(device_mu_);
+  std::map<std::string, int> open_streams_ ABSL_GUARDED_BY(device_mu_);
   const graphcache::PolicyOptions default_graph_cache_{
       .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
   // Of a server that starts in SetUp.

@@ -166,6 +166,8 @@ TEST_F(ServerTest, EveryCallIsCountedOnceByMethodAndCode) {
     auto reader = job_stub_->WatchJob(&context, watch);
     ASSERT_TRUE(reader->Read(&job));
     EXPECT_EQ(counts_.all().count("JobService/WatchJob OK"), 0u) << "a stream counts when it ends";
+    const std::map<std::string, int> open = {{"JobService/WatchJob", 1}};
+    EXPECT_EQ(OpenStreams(), open) << "and is open until then; calls are none";
     context.TryCancel();
     reader->Finish();
   }
@@ -190,6 +192,8 @@ TEST_F(ServerTest, EveryCallIsCountedOnceByMethodAndCode) {
                                            {"JobService/WatchJob OK", 1},
                                            {"Health/Check OK", 1}};
   EXPECT_EQ(counts_.all(), want);
+  const std::map<std::string, int> gone = {{"JobService/WatchJob", 0}};
+  EXPECT_EQ(OpenStreams(), gone);
 }
 
 TEST_F(ServerTest, AMethodThatDoesNotExistMakesNoSeries) {
@@ -213,6 +217,16 @@ TEST(RequestMethods, AreEveryMethodOfTheContractAndHealth) {
         "Health/Watch"}) {
     EXPECT_THAT(methods, Contains(method));
   }
+}
+
+TEST(RequestMethods, ThoseThatStreamAreAmongThem) {
+  const std::vector<std::string> streams = StreamMethods();
+  EXPECT_THAT(RequestMethods(), testing::IsSupersetOf(streams));
+  for (const char* method :
+       {"JobService/WatchJob", "JobService/ExportJob", "DatasetService/UploadDataset", "Health/Watch"}) {
+    EXPECT_THAT(streams, Contains(method));
+  }
+  EXPECT_THAT(streams, testing::Not(Contains("JobService/CreateJob")));
 }
 
 TEST_F(ServerTest, ATakenPortIsRefused) {

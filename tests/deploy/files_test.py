@@ -78,7 +78,8 @@ class Services(unittest.TestCase):
         for path, arguments in daemon_arguments().items():
             with tempfile.TemporaryDirectory() as folder:
                 state = str(pathlib.Path(folder) / "state")
-                here = [state if i > 0 and arguments[i - 1] == "--state-dir" else word for i, word in enumerate(arguments)]
+                elsewhere = {"--state-dir": state, "--config": str(DEPLOY / "permafrostd.toml")}
+                here = [elsewhere.get(arguments[i - 1], word) for i, word in enumerate(arguments)]
                 done = subprocess.run([BIN / "permafrostd", *here, "--threads", "5000"], stderr=subprocess.PIPE, text=True)
                 self.assertEqual(done.returncode, 2, path)
                 self.assertIn("5000", done.stderr, path)

@@ -75,7 +75,7 @@ TEST_F(JobManagerTest, ARunLeavesItsMetrics) {
   EXPECT_EQ(server_.Metric("permafrost_jobs_finished_total", {{"state", "succeeded"}}), 1);
   EXPECT_EQ(server_.Metric("permafrost_jobs", {{"state", "succeeded"}}), 1);
   EXPECT_EQ(server_.Metric("permafrost_jobs", {{"state", "running"}}), 0);
-  EXPECT_EQ(server_.Metric("permafrost_train_epoch"), 0) << "nothing runs any more";
+  EXPECT_EQ(server_.Metric("permafrost_train_epoch"), -1) << "nothing runs any more";
 }
 
 TEST_F(JobManagerTest, EveryEndHasItsSeries) {
@@ -190,6 +190,7 @@ TEST_F(JobManagerTest, AnErrorOfTheRunFailsTheJobInOneLine) {
   EXPECT_EQ(job.error, "out of memory allocating 3 GiB");
   EXPECT_THAT(server_.Log("job-a"), HasSubstr("error   failed: out of memory allocating 3 GiB\n"));
   EXPECT_EQ(server_.Metric("permafrost_jobs_finished_total", {{"state", "failed"}}), 1);
+  EXPECT_EQ(server_.Metric("permafrost_job_failures_total", {{"reason", "OUT_OF_MEMORY"}}), 1);
 }
 
 TEST_F(JobManagerTest, AnErrorOfTheMachineIsTriedAgainUntilItIsOver) {

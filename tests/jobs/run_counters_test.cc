@@ -136,13 +136,13 @@ TEST(RunCountersTest, FeaturesThatWereReadAreCounted) {
 
 TEST(RunCountersTest, ResidencyIsOfThePagesLookedAt) {
   train::LookAhead ahead{8, 2, 1000, 3, {}};
-  EXPECT_EQ(RunCounters::StateOf(std::nullopt).depth, 0);
-  EXPECT_EQ(RunCounters::StateOf(ahead).resident_ratio, 0) << "none looked at yet";
+  EXPECT_FALSE(RunCounters::StateOf(std::nullopt).has_value());
+  EXPECT_EQ(RunCounters::StateOf(ahead)->resident_ratio, 0) << "none looked at yet";
   ahead.pages.resident_pages = 30;
   ahead.pages.sampled_pages = 40;
-  EXPECT_EQ(RunCounters::StateOf(ahead).resident_ratio, 0.75);
-  EXPECT_EQ(RunCounters::StateOf(ahead).depth, 8);
-  EXPECT_EQ(RunCounters::StateOf(ahead).ready_batches, 2);
+  EXPECT_EQ(RunCounters::StateOf(ahead)->resident_ratio, 0.75);
+  EXPECT_EQ(RunCounters::StateOf(ahead)->depth, 8);
+  EXPECT_EQ(RunCounters::StateOf(ahead)->ready_batches, 2);
 }
 
 TEST(RunCountersTest, ARunThatBeganAnewCountsFromNothing) {

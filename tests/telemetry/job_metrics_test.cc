@@ -1,5 +1,6 @@
 #include "telemetry/job_metrics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
 
@@ -31,14 +32,46 @@ TEST_F(JobMetricsTest, EverySeriesExistsFromTheStart) {
        {"permafrost_job_queue_wait_seconds", "permafrost_job_resumes_total", "permafrost_train_steps_total",
         "permafrost_train_graphs_total", "permafrost_train_nodes_total", "permafrost_train_edges_total",
         "permafrost_train_padding_nodes_total", "permafrost_train_padding_edges_total",
-        "permafrost_train_epoch_seconds", "permafrost_checkpoint_seconds", "permafrost_checkpoint_timestamp_seconds",
-        "permafrost_checkpoint_age_seconds", "permafrost_train_epoch", "permafrost_train_loss",
-        "permafrost_train_graphs_per_second", "permafrost_job_log_failures_total"}) {
+        "permafrost_train_epoch_seconds", "permafrost_train_whole_step_seconds", "permafrost_checkpoint_seconds",
+        "permafrost_job_log_failures_total", "permafrost_store_failures_total"}) {
     EXPECT_EQ(Value(name), 0) << name;
+  }
+  for (const char* reason : {"OUT_OF_MEMORY", "BAD_DATA", "SERVER_DIED_AGAIN", "OTHER"}) {
+    EXPECT_EQ(Value("permafrost_job_failures_total", {{"reason", reason}}), 0) << reason;
   }
   for (const char* phase : {"batch", "forward", "backward", "optimizer"}) {
     EXPECT_EQ(Value("permafrost_train_step_seconds", {{"phase", phase}}), 0) << phase;
   }
+}
+
+TEST_F(JobMetricsTest, WhatDoesNotApplyIsAbsent) {
+  metrics_.BeforeScrape();
+  const std::vector<const char*> of_a_run = {"permafrost_train_epoch", "permafrost_train_loss",
+                                             "permafrost_train_graphs_per_second", "permafrost_checkpoint_age_seconds",
+                                             "permafrost_job_lookahead_depth"};
+  const auto expect = [&](bool there) {
+    for (const char* name : of_a_run) EXPECT_EQ(Value(name).has_value(), there) << name;
+  };
+  expect(false);
+  EXPECT_EQ(Value("permafrost_checkpoint_timestamp_seconds"), std::nullopt);
+  EXPECT_EQ(Value("permafrost_train_last_step_timestamp_seconds"), std::nullopt);
+  metrics_.SetRunning(1, 0.5, 100);
+  metrics_.SetLookAhead(LookAheadState{.depth = 4});
+  metrics_.BeforeScrape();
+  expect(true);
+  metrics_.SetIdle();
+  metrics_.BeforeScrape();
+  expect(false);
+}
+
+TEST_F(JobMetricsTest, FailuresAreCountedUnderReasonsThatAreKnown) {
+  metrics_.CountFailure("OUT_OF_MEMORY");
+  const size_t before = MetricsText(registry_).size();
+  metrics_.CountFailure("MADE_UP");
+  metrics_.CountFailure("");
+  EXPECT_EQ(MetricsText(registry_).size(), before) << "no series more";
+  EXPECT_EQ(Value("permafrost_job_failures_total", {{"reason", "OUT_OF_MEMORY"}}), 1);
+  EXPECT_EQ(Value("permafrost_job_failures_total", {{"reason", "OTHER"}}), 2);
 }
 
 TEST_F(JobMetricsTest, CountsStepsAndPaddingApart) {
@@ -57,6 +90,9 @@ TEST_F(JobMetricsTest, AStepIsObservedInEachPhase) {
   for (const char* phase : {"batch", "forward", "backward", "optimizer"}) {
     EXPECT_EQ(Value("permafrost_train_step_seconds", {{"phase", phase}}), 1) << phase;
   }
+  EXPECT_EQ(Value("permafrost_train_whole_step_seconds"), 1);
+  EXPECT_THAT(MetricsText(registry_), testing::HasSubstr("permafrost_train_whole_step_seconds_sum 0.0056"));
+  EXPECT_GT(Value("permafrost_train_last_step_timestamp_seconds").value(), 1e9);
 }
 
 TEST_F(JobMetricsTest, StatesAndEndsAreLabels) {
@@ -75,15 +111,28 @@ TEST_F(JobMetricsTest, AStateThatWasNotNamedAddsNoSeries) {
   EXPECT_EQ(Value("permafrost_jobs_finished_total", {{"state", "paused"}}), std::nullopt);
 }
 
-TEST_F(JobMetricsTest, CheckpointAgeBeginsWithTheFirstCheckpoint) {
+TEST_F(JobMetricsTest, CheckpointAgeIsWhatACrashOfTheRunningJobWouldLose) {
+  metrics_.SetRunning(1, 0.5, 100);
+  absl::SleepFor(absl::Milliseconds(20));
   metrics_.BeforeScrape();
-  EXPECT_EQ(Value("permafrost_checkpoint_age_seconds"), 0) << "not the age of the epoch 1970";
+  const double of_the_run = Value("permafrost_checkpoint_age_seconds").value();
+  EXPECT_GE(of_the_run, 0.02) << "it has no checkpoint yet";
   const double before = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   metrics_.ObserveCheckpoint(absl::Milliseconds(3));
   EXPECT_GE(Value("permafrost_checkpoint_timestamp_seconds").value(), before);
   EXPECT_EQ(Value("permafrost_checkpoint_seconds"), 1);
   metrics_.BeforeScrape();
   EXPECT_LT(Value("permafrost_checkpoint_age_seconds").value(), 60);
+  metrics_.SetIdle();
+  metrics_.BeforeScrape();
+  EXPECT_EQ(Value("permafrost_checkpoint_age_seconds"), std::nullopt);
+  EXPECT_GE(Value("permafrost_checkpoint_timestamp_seconds").value(), before) << "it is still there";
+  // The next job's run is not as old as the last one's checkpoint.
+  absl::SleepFor(absl::Milliseconds(20));
+  const absl::Time next = absl::Now();
+  metrics_.SetRunning(1, 0.5, 100);
+  metrics_.BeforeScrape();
+  EXPECT_LE(Value("permafrost_checkpoint_age_seconds").value(), absl::ToDoubleSeconds(absl::Now() - next) + 0.005);
 }
 
 TEST_F(JobMetricsTest, AClockSetBackIsNoNegativeWait) {
@@ -93,7 +142,7 @@ TEST_F(JobMetricsTest, AClockSetBackIsNoNegativeWait) {
 }
 
 TEST_F(JobMetricsTest, ShowsTheSamplerThatRunsAhead) {
-  metrics_.SetLookAhead({8, 3, 0.75});
+  metrics_.SetLookAhead(LookAheadState{8, 3, 0.75});
   EXPECT_EQ(Value("permafrost_job_lookahead_depth"), 8);
   EXPECT_EQ(Value("permafrost_job_lookahead_ready_batches"), 3);
   EXPECT_EQ(Value("permafrost_job_lookahead_resident_ratio"), 0.75);
@@ -104,8 +153,8 @@ TEST_F(JobMetricsTest, ShowsTheSamplerThatRunsAhead) {
   EXPECT_EQ(Value("permafrost_job_lookahead_wanted_pages_total"), 600);
   EXPECT_EQ(Value("permafrost_job_lookahead_advised_bytes_total"), 8000);
   EXPECT_EQ(Value("permafrost_job_lookahead_major_faults_total"), 100'000);
-  metrics_.SetLookAhead({});
-  EXPECT_EQ(Value("permafrost_job_lookahead_depth"), 0);
+  metrics_.SetLookAhead(std::nullopt);
+  EXPECT_EQ(Value("permafrost_job_lookahead_depth"), std::nullopt);
   EXPECT_EQ(Value("permafrost_job_lookahead_stalls_total"), 2) << "counters stay";
 }
 

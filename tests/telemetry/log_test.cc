@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -130,8 +131,30 @@ TEST(LogTest, WritesToStandardError) {
   InitLog();
   testing::internal::CaptureStderr();
   Log(Severity::kWarning, "something {odd}");
+  LogOfJob(Severity::kInfo, "job-a", "begins");
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              testing::MatchesRegex(std::string(kTime) + " warning something \\{odd\\}\n"));
+              testing::MatchesRegex(std::string(kTime) + " warning something \\{odd\\}\n" + kTime +
+                                    " info    job job-a: begins\n"));
+}
+
+TEST(LogTest, AsJsonAnEventIsAnObject) {
+  InitLog(LogFormat::kJson);
+  testing::internal::CaptureStderr();
+  Log(Severity::kWarning, "a \"quoted\"\nline \xff");
+  LogOfJob(Severity::kError, "job-a", "failed: {}");
+  std::istringstream printed(testing::internal::GetCapturedStderr());
+  InitLog();
+  std::vector<nlohmann::json> events;
+  for (std::string line; std::getline(printed, line);) events.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_THAT(events[0].at("time").get<std::string>(), testing::MatchesRegex(kTime));
+  EXPECT_EQ(events[0].at("severity"), "warning");
+  EXPECT_EQ(events[0].at("logger"), "permafrostd");
+  EXPECT_EQ(events[0].at("message"), "a \"quoted\"\nline \xef\xbf\xbd");
+  EXPECT_FALSE(events[0].contains("job"));
+  EXPECT_EQ(events[1].at("severity"), "error");
+  EXPECT_EQ(events[1].at("job"), "job-a");
+  EXPECT_EQ(events[1].at("message"), "failed: {}");
 }
 
 }  // namespace

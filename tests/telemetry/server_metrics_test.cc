@@ -16,8 +16,9 @@ class ServerMetricsTest : public testing::Test {
   prometheus::Registry registry_;
   ServerMetrics metrics_{registry_,
                          {"0.1.0", "abc123", "2.13.0", "cpu"},
-                         {"JobService/CreateJob", "JobService/GetJob"},
-                         {"OK", "NOT_FOUND"}};
+                         {"JobService/CreateJob", "JobService/GetJob", "JobService/WatchJob"},
+                         {"OK", "NOT_FOUND"},
+                         {"JobService/WatchJob"}};
 };
 
 TEST_F(ServerMetricsTest, EverySeriesExistsFromTheStart) {
@@ -50,6 +51,34 @@ TEST_F(ServerMetricsTest, CountsRequestsByMethodAndCode) {
   EXPECT_EQ(Value("permafrost_grpc_requests_total", {{"method", "JobService/GetJob"}, {"code", "OK"}}), 2);
   EXPECT_EQ(Value("permafrost_grpc_requests_total", {{"method", "JobService/GetJob"}, {"code", "NOT_FOUND"}}), 1);
   EXPECT_EQ(Value("permafrost_grpc_request_seconds", {{"method", "JobService/GetJob"}}), 3);
+}
+
+TEST_F(ServerMetricsTest, StreamsAreApartFromTheLatencyOfCalls) {
+  const MetricLabels watch = {{"method", "JobService/WatchJob"}}, get = {{"method", "JobService/GetJob"}};
+  metrics_.CountStream("JobService/WatchJob", +1);
+  metrics_.CountStream("JobService/WatchJob", +1);
+  metrics_.CountStream("JobService/WatchJob", -1);
+  metrics_.CountStream("JobService/GetJob", +1);
+  metrics_.CountStream("Evil/1", +1);
+  metrics_.ObserveRequest("JobService/WatchJob", "OK", absl::Hours(1));
+  metrics_.ObserveRequest("JobService/GetJob", "OK", absl::Milliseconds(1));
+  EXPECT_EQ(Value("permafrost_grpc_open_streams", watch), 1);
+  EXPECT_EQ(Value("permafrost_grpc_open_streams", get), std::nullopt) << "is no stream";
+  EXPECT_EQ(Value("permafrost_grpc_stream_seconds", watch), 1);
+  EXPECT_EQ(Value("permafrost_grpc_request_seconds", watch), std::nullopt);
+  EXPECT_EQ(Value("permafrost_grpc_request_seconds", get), 1);
+  EXPECT_EQ(Value("permafrost_grpc_stream_seconds", get), std::nullopt);
+}
+
+TEST_F(ServerMetricsTest, TellsADrainAndARunningImport) {
+  EXPECT_EQ(Value("permafrost_draining"), 0);
+  EXPECT_EQ(Value("permafrost_dataset_import_progress_ratio"), std::nullopt);
+  metrics_.SetDraining();
+  metrics_.SetImportProgress(0.25);
+  EXPECT_EQ(Value("permafrost_draining"), 1);
+  EXPECT_EQ(Value("permafrost_dataset_import_progress_ratio"), 0.25);
+  metrics_.SetImportProgress(std::nullopt);
+  EXPECT_EQ(Value("permafrost_dataset_import_progress_ratio"), std::nullopt);
 }
 
 TEST_F(ServerMetricsTest, StrangersCannotAddSeries) {

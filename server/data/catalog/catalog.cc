@@ -1,6 +1,7 @@
 #include "data/catalog/catalog.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -57,6 +58,10 @@ class CatalogImpl final : public Catalog {
     return hub_.Subscribe(id.value(), std::move(listener));
   }
   Usage usage() const override { return usage_.Read(); }
+  std::optional<double> import_progress() const override {
+    const double progress = import_progress_.load(std::memory_order_relaxed);
+    return progress < 0 ? std::nullopt : std::optional<double>(progress);
+  }
   void StopImports() override;
 
  private:
@@ -107,6 +112,7 @@ class CatalogImpl final : public Catalog {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   ImportCounts counts_ ABSL_GUARDED_BY(mu_);
   mutable PublishedUsage usage_;
+  std::atomic<double> import_progress_ = -1;  // below 0: no import runs
   const Stopwatch clock_;
   Event changed_;  // set by whatever gives the worker something to do, or ends it
   ChangeHub hub_;  // ends before what its listeners read
@@ -331,7 +337,9 @@ void CatalogImpl::RunNext(const DatasetId& id) {
       .create_time = entry.dataset.create_time, .options = entry.dataset.options, .starts = entry.starts};
   mu_.Unlock();
   const Stopwatch took;
+  import_progress_ = 0;
   const absl::StatusOr<ImportedSummary> result = RunImport(id, record, stop);
+  import_progress_ = -1;
   mu_.Lock();
   if (running_deleted_) {
     mu_.Unlock();
@@ -363,6 +371,9 @@ ImportRoom CatalogImpl::RoomFor(const DatasetId& id) const {
 absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                               const std::stop_token& stop) {
   const auto observe = [this, &id](const ImportProgress& progress) {
+    if (progress.bytes_total > 0) {
+      import_progress_ = static_cast<double>(progress.bytes_read) / static_cast<double>(progress.bytes_total);
+    }
     {
       absl::MutexLock lock(&mu_);
       if (running_deleted_) return;

@@ -121,6 +121,8 @@ class Catalog {
   };
   // As of the last change; waits for no disk, unlike all that is above.
   virtual Usage usage() const = 0;
+  // Part of the running import's source that is read, 0 to 1; nullopt when none runs. Waits for nothing.
+  virtual std::optional<double> import_progress() const { return std::nullopt; }
   // Stops the running import so that it begins anew at the next start. Idempotent.
   virtual void StopImports() = 0;
 };

@@ -1,0 +1,74 @@
+# What `cmake --install` puts below its prefix, which may be moved afterwards: programs find their libraries from where they
+# are. deploy/package makes packages of the same rules (cmake/Package.cmake).
+#
+# component  | is in                           | what
+# permafrost | cmake --install, both packages  | the programs, libtorch, the sample, what operators need, licenses
+# portable   | the tarball                     | every other library that the programs load, but for glibc's
+# debian     | the Debian package              | the service and its configuration, what Debian's policy asks for
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME permafrost)
+# Otherwise an installation would first build all targets, tests too.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY TRUE)
+
+if(APPLE)
+  # Homebrew's libraries and libtorch are used where they are.
+  set_target_properties(permafrostd permafrost PROPERTIES INSTALL_RPATH_USE_LINK_PATH TRUE)
+  install(TARGETS permafrostd permafrost RUNTIME DESTINATION bin)
+else()
+  # RPATH, not RUNPATH: it also holds for what the libraries load, and those of the tarball name no path themselves.
+  target_link_options(permafrostd PRIVATE -Wl,--disable-new-dtags)
+  target_link_options(permafrost PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(permafrostd permafrost PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/permafrost")
+
+  # Where libtorch is: from a wheel it brings its own OpenMP.
+  get_filename_component(torch_libraries ${Torch_DIR}/../../../lib ABSOLUTE)
+  string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" torch_regex ${torch_libraries}/)
+  # glibc belongs to the machine, as its loader does.
+  set(glibc_regex "^ld-linux" "^lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nsl)\\.so")
+  install(TARGETS permafrostd RUNTIME_DEPENDENCY_SET permafrostd_libraries RUNTIME DESTINATION bin)
+  install(TARGETS permafrost RUNTIME_DEPENDENCY_SET permafrost_libraries RUNTIME DESTINATION bin)
+  install(RUNTIME_DEPENDENCY_SET permafrostd_libraries PRE_EXCLUDE_REGEXES ${glibc_regex}
+          POST_INCLUDE_REGEXES ^${torch_regex} POST_EXCLUDE_REGEXES "." LIBRARY DESTINATION lib/permafrost)
+  foreach(set permafrostd_libraries permafrost_libraries)
+    install(RUNTIME_DEPENDENCY_SET ${set} PRE_EXCLUDE_REGEXES ${glibc_regex} POST_EXCLUDE_REGEXES ^${torch_regex}
+            LIBRARY DESTINATION lib/permafrost COMPONENT portable EXCLUDE_FROM_ALL)
+  endforeach()
+  # A fifth of libtorch is names for debuggers; --strip by itself is for what this build links.
+  find_program(STRIP_PROGRAM strip)
+  install(CODE "
+    if(CMAKE_INSTALL_DO_STRIP)
+      file(GLOB libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/permafrost/lib*.so\")
+      execute_process(COMMAND ${STRIP_PROGRAM} --strip-unneeded \${libraries} COMMAND_ERROR_IS_FATAL ANY)
+    endif()")
+  install(CODE "
+    set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}\")
+    include(${CMAKE_CURRENT_LIST_DIR}/CopyrightsOfPackages.cmake)" COMPONENT portable EXCLUDE_FROM_ALL)
+endif()
+
+# Of a wheel; a libtorch from elsewhere has its license at another place.
+file(GLOB torch_licenses ${torch_libraries}/../../torch-*.dist-info/licenses ${torch_libraries}/../LICENSE)
+foreach(found ${torch_licenses})
+  if(IS_DIRECTORY ${found})
+    install(DIRECTORY ${found}/ DESTINATION share/doc/permafrost/licenses/libtorch)
+  else()
+    install(FILES ${found} DESTINATION share/doc/permafrost/licenses/libtorch)
+  endif()
+endforeach()
+
+set(deploy ${CMAKE_SOURCE_DIR}/deploy)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${deploy}/RUNBOOK.md DESTINATION share/doc/permafrost)
+install(FILES ${deploy}/INSTALLED.md DESTINATION share/doc/permafrost RENAME README.md)
+install(FILES ${deploy}/man/permafrost.1 DESTINATION share/man/man1)
+install(FILES ${deploy}/man/permafrostd.8 DESTINATION share/man/man8)
+install(FILES ${deploy}/permafrostd.toml DESTINATION share/permafrost)
+install(FILES ${deploy}/systemd/permafrost.service DESTINATION share/permafrost/systemd)
+install(FILES ${deploy}/prometheus/alerts.yml ${deploy}/prometheus/prometheus.yml DESTINATION share/permafrost/prometheus)
+install(FILES ${deploy}/grafana/dashboard.json DESTINATION share/permafrost/grafana)
+install(DIRECTORY ${deploy}/sample/zinc DESTINATION share/permafrost/sample)
+install(FILES ${deploy}/sample/SOURCE.md DESTINATION share/permafrost/sample)
+
+install(CODE "
+  set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/bash-completion/completions\")
+  file(MAKE_DIRECTORY \"\${folder}\")
+  execute_process(COMMAND $<TARGET_FILE:permafrost> completion bash OUTPUT_FILE \"\${folder}/permafrost\" COMMAND_ERROR_IS_FATAL ANY)")
+
+include(${CMAKE_CURRENT_LIST_DIR}/Package.cmake)

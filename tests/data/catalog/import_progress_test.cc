@@ -1,0 +1,35 @@
+// How far the running import is, as telemetry asks for it.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "data/catalog/catalog.h"
+#include "data/catalog/catalog_fixture.h"
+
+namespace permafrost::data {
+namespace {
+
+class ImportProgressTest : public CatalogTest {};
+
+TEST_F(ImportProgressTest, IsThatOfTheRunningImportAndOfNoOther) {
+  std::unique_ptr<Catalog> catalog;
+  std::optional<double> at_first, after_a_quarter;
+  catalog = Open([&](const ImportOptions& options, const std::filesystem::path& directory,
+                     const ImportObserver& observer, std::stop_token stop, const ImportLimits& limits) {
+    at_first = catalog->import_progress();
+    observer({.current_file = "edge.csv", .bytes_read = 1, .bytes_total = 4});
+    after_a_quarter = catalog->import_progress();
+    return data::Import(options, directory, observer, std::move(stop), limits);
+  });
+  EXPECT_EQ(catalog->import_progress(), std::nullopt);
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  ASSERT_TRUE(AwaitEnd(*catalog, Id("small")).ok());
+  EXPECT_EQ(at_first, 0);
+  EXPECT_EQ(after_a_quarter, 0.25);
+  EXPECT_EQ(catalog->import_progress(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace permafrost::data
