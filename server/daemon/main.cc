@@ -2,6 +2,7 @@
 #include <prometheus/registry.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -272,9 +273,15 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   if (!server.ok()) return Annotate(server.status(), "--listen");
 
   jobs->Start();
+  // Read by the notifier, which outlives the watchdog.
+  const auto device_healthy = std::make_shared<std::atomic<bool>>(true);
   const Watchdog watchdog({.limit = options.watchdog,
                            .read = [&jobs] { return jobs->device_activity(); },
-                           .on_change = [&server](bool healthy) { (*server)->SetDeviceHealthy(healthy); }},
+                           .on_change =
+                               [&server, device_healthy](bool healthy) {
+                                 *device_healthy = healthy;
+                                 (*server)->SetDeviceHealthy(healthy);
+                               }},
                           watchdog_metrics);
   const auto endpoint = EndpointFile::Write(state_dir, {.grpc = (*server)->address(),
                                                         .metrics = (*exposer)->address(),
@@ -290,7 +297,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
             << std::flush;
 
   notifier.Ready(absl::StrCat("serving on ", (*server)->address(), ", metrics on ", (*exposer)->address()),
-                 [&watchdog] { return watchdog.Healthy(); });
+                 [device_healthy] { return device_healthy->load(); });
   const std::string reason = drain.Wait([&] {
     Reload(read_options, {.tokens = *access.tokens, .certificates = access.certificates.get(), .drain = drain},
            options);
