@@ -142,7 +142,7 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
       absl::SleepFor(kLookAgain);
       continue;
     }
-    const absl::Status copied = copier_.CopyFolder(absl::StrCat(folder, "/", newest->step));
+    absl::Status copied = copier_.CopyFolder(absl::StrCat(folder, "/", newest->step));
     if (copied.ok()) {
       // Against the sums that the run wrote, so that a backup is never of damage.
       PF_ASSIGN_OR_RETURN(const auto copy, train::ListCheckpoints(temporary_ / folder, /*verify=*/true));

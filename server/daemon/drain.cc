@@ -9,6 +9,9 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "telemetry/log.h"
+
 namespace permafrost {
 namespace {
 
@@ -66,8 +69,10 @@ void DrainSignal::StartDeadline() {
       never.WaitFor(timeout);
       ExitLate(code);
     }).detach();
-  } catch (const std::system_error&) {
-    // No thread to be had: the work's own limit (TimeLeft) still holds.
+  } catch (const std::system_error& error) {
+    // The work's own limit (TimeLeft) still holds.
+    telemetry::Log(telemetry::Severity::kWarning,
+                   absl::StrCat("no thread watches over --exit-timeout: ", error.what()));
   }
 }
 

@@ -11,7 +11,7 @@ namespace permafrost {
 namespace {
 
 std::string ActivityText(const jobs::DeviceActivity& activity) {
-  const std::string phase = std::string(jobs::kDevicePhaseNames.Name(activity.phase));
+  std::string phase = std::string(jobs::kDevicePhaseNames.Name(activity.phase));
   if (activity.job.empty()) return phase;
   return absl::StrCat("job ", activity.job.value(), ", ", phase, ", after step ", activity.step);
 }
