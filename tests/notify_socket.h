@@ -32,9 +32,9 @@ class NotifySocket {
   NotifySocket& operator=(const NotifySocket&) = delete;
 
   // The next datagram; empty when none comes within a minute.
-  std::string Next() { return Receive(0); }
+  std::string Next() const { return Receive(0); }
   // The next one that begins so; empty when none is among a thousand. Others are dropped.
-  std::string NextOf(const std::string& beginning) {
+  std::string NextOf(const std::string& beginning) const {
     for (int i = 0; i < 1000; ++i) {
       std::string lines = Next();
       if (lines.empty() || lines.rfind(beginning, 0) == 0) return lines;
@@ -42,7 +42,7 @@ class NotifySocket {
     return {};
   }
   // Whether a datagram that begins so is among those that have come; all of them are taken.
-  bool HasCome(const std::string& beginning) {
+  bool HasCome(const std::string& beginning) const {
     bool found = false;
     for (std::string lines = Receive(MSG_DONTWAIT); !lines.empty(); lines = Receive(MSG_DONTWAIT)) {
       found = found || lines.rfind(beginning, 0) == 0;
@@ -51,7 +51,7 @@ class NotifySocket {
   }
 
  private:
-  std::string Receive(int flags) {
+  std::string Receive(int flags) const {
     char buffer[4096];
     const ssize_t length = recv(fd_, buffer, sizeof(buffer), flags);
     return length > 0 ? std::string(buffer, static_cast<size_t>(length)) : std::string();

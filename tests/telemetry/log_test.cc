@@ -72,6 +72,7 @@ TEST_F(JobLogTest, LinesOfSeveralThreadsDoNotMix) {
   const auto log = Open(dir.path() / "log");
   ASSERT_TRUE(log.ok()) << log.status();
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 100; ++i) (*log)->Write(Severity::kInfo, std::string(50, static_cast<char>('a' + t)));
