@@ -299,8 +299,10 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   notifier.Ready(absl::StrCat("serving on ", (*server)->address(), ", metrics on ", (*exposer)->address()),
                  [device_healthy] { return device_healthy->load(); });
   const std::string reason = drain.Wait([&] {
+    notifier.Reloading();
     Reload(read_options, {.tokens = *access.tokens, .certificates = access.certificates.get(), .drain = drain},
            options);
+    notifier.Reloaded();
   });
   // Before anything that may wait: the line, the lock of the jobs.
   (*server)->SetNotServing();
