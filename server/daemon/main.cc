@@ -222,7 +222,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = StartExposer(options, access, registry, [&] {
-    RefreshMetrics(*catalog, job_metrics, server_metrics);
+    RefreshMetrics(*catalog, reserve, job_metrics, server_metrics);
     const StorageUse storage = runner->storage_use();
     cache_metrics.SetTorchStorage(storage.bytes, storage.peak_bytes, storage.allocations);
     device_metrics.Set(runner->device_state());

@@ -21,10 +21,11 @@ void RefreshDatasets(const data::Catalog& catalog, telemetry::ServerMetrics& met
 
 }  // namespace
 
-void RefreshMetrics(const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
+void RefreshMetrics(const data::Catalog& catalog, const DiskReserve& disk, telemetry::JobMetrics& job_metrics,
                     telemetry::ServerMetrics& server_metrics) {
   job_metrics.BeforeScrape();
   RefreshDatasets(catalog, server_metrics);
+  server_metrics.SetDisk(disk.Free(), disk.bytes());
   server_metrics.SetImportProgress(catalog.import_progress());
   server_metrics.BeforeScrape();
 }

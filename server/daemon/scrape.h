@@ -1,6 +1,7 @@
 // Metrics that are read from the rooms when /metrics is asked, rather than reported by them.
 #pragma once
 
+#include "base/disk_reserve.h"
 #include "data/catalog/catalog.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/server_metrics.h"
@@ -8,7 +9,7 @@
 namespace permafrost {
 
 // Threads: one call at a time; the rooms may be in use meanwhile.
-void RefreshMetrics(const data::Catalog& catalog, telemetry::JobMetrics& job_metrics,
+void RefreshMetrics(const data::Catalog& catalog, const DiskReserve& disk, telemetry::JobMetrics& job_metrics,
                     telemetry::ServerMetrics& server_metrics);
 
 }  // namespace permafrost

@@ -65,6 +65,10 @@ struct ServerMetrics::Families {
         import_progress(registry, "permafrost_dataset_import_progress_ratio",
                         "Part of the running import's source that is read, 0 to 1. Absent while none runs."),
         mapped_bytes(OneGauge(registry, "permafrost_dataset_mapped_bytes", "Bytes of dataset stores that are mapped.")),
+        disk_free(registry, "permafrost_state_disk_free_bytes",
+                  "Bytes that are free for the daemon on the disk of its state directory."),
+        disk_reserve(OneGauge(registry, "permafrost_state_disk_reserve_bytes",
+                              "Bytes that imports, uploads and checkpoints that are due leave free there.")),
         import_retries(prometheus::BuildCounter()
                            .Name("permafrost_dataset_import_retries_total")
                            .Help("Tries of dataset imports that an error of the machine ended; they are tried again.")
@@ -93,8 +97,8 @@ struct ServerMetrics::Families {
   prometheus::Family<Gauge>& open_streams;
   std::map<std::string, Gauge*, std::less<>> open_by_method;
   Gauge& draining;
-  absl::Mutex import_mu;
-  MaybeGauge import_progress ABSL_GUARDED_BY(import_mu);
+  absl::Mutex maybe_mu;  // of gauges that come and go
+  MaybeGauge import_progress ABSL_GUARDED_BY(maybe_mu);
   std::map<std::pair<std::string, std::string>, Counter*> by_method_and_code;
   std::map<std::string, Histogram*, std::less<>> by_method;
   std::map<std::string, Gauge*, std::less<>> datasets;   // by state
@@ -104,6 +108,8 @@ struct ServerMetrics::Families {
   };
   std::map<std::string, Stores, std::less<>> stores;  // by kind
   Gauge& mapped_bytes;
+  MaybeGauge disk_free ABSL_GUARDED_BY(maybe_mu);
+  Gauge& disk_reserve;
   Counter& import_retries;
   Gauge &resident, &virtual_memory, &open_fds, &max_fds, &start_time, &threads;
   Counter& cpu;
@@ -186,7 +192,7 @@ void ServerMetrics::CountStream(std::string_view method, int change) {
 void ServerMetrics::SetDraining() { families_->draining.Set(1); }
 
 void ServerMetrics::SetImportProgress(std::optional<double> ratio) {
-  const absl::MutexLock lock(&families_->import_mu);
+  const absl::MutexLock lock(&families_->maybe_mu);
   families_->import_progress.Set(ratio);
 }
 
@@ -204,6 +210,14 @@ void ServerMetrics::SetStores(std::string_view kind, int64_t count, uint64_t byt
 }
 
 void ServerMetrics::SetMappedBytes(uint64_t bytes) { families_->mapped_bytes.Set(static_cast<double>(bytes)); }
+
+void ServerMetrics::SetDisk(std::optional<uint64_t> free, uint64_t reserve) {
+  {
+    const absl::MutexLock lock(&families_->maybe_mu);
+    families_->disk_free.Set(free ? std::optional<double>(static_cast<double>(*free)) : std::nullopt);
+  }
+  families_->disk_reserve.Set(static_cast<double>(reserve));
+}
 
 void ServerMetrics::SetImports(std::string_view outcome, int64_t total) {
   if (auto it = families_->imports.find(outcome); it != families_->imports.end()) {

@@ -44,6 +44,8 @@ class ServerMetrics {
   // permafrost_dataset_stores{kind}, permafrost_dataset_store_bytes{kind}; kind is "graph_set" or "graph"
   void SetStores(std::string_view kind, int64_t count, uint64_t bytes);
   void SetMappedBytes(uint64_t bytes);
+  // permafrost_state_disk_free_bytes (nullopt: it is not known, and absent), permafrost_state_disk_reserve_bytes
+  void SetDisk(std::optional<uint64_t> free, uint64_t reserve);
   void SetImports(std::string_view outcome, int64_t total);
   // permafrost_dataset_import_retries_total
   void SetImportRetries(int64_t total);

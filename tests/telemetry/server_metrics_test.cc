@@ -81,6 +81,14 @@ TEST_F(ServerMetricsTest, TellsADrainAndARunningImport) {
   EXPECT_EQ(Value("permafrost_dataset_import_progress_ratio"), std::nullopt);
 }
 
+TEST_F(ServerMetricsTest, ADiskThatCannotBeAskedHasNoFreeBytes) {
+  metrics_.SetDisk(700, 200);
+  EXPECT_EQ(Value("permafrost_state_disk_free_bytes"), 700);
+  EXPECT_EQ(Value("permafrost_state_disk_reserve_bytes"), 200);
+  metrics_.SetDisk(std::nullopt, 200);
+  EXPECT_EQ(Value("permafrost_state_disk_free_bytes"), std::nullopt);
+}
+
 TEST_F(ServerMetricsTest, StrangersCannotAddSeries) {
   const size_t before = MetricsText(registry_).size();
   metrics_.ObserveRequest("Evil/1", "OK", absl::Milliseconds(1));
