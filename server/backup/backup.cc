@@ -245,7 +245,9 @@ absl::StatusOr<Summary> Maker::Make() {
                   .datasets_wanted = {wanted.begin(), wanted.end()}};
   PF_RETURN_IF_ERROR(WriteManifest(temporary_, {.version = request_.version, .files = copier_.files()}));
   PF_RETURN_IF_ERROR(copier_.SyncFolders());
-  // An empty folder of the name is replaced by the rename.
+  // An empty folder of the name makes room; one that is no longer empty stays, and is then in the way.
+  std::error_code ignored;
+  fs::remove(target_, ignored);
   PF_RETURN_IF_ERROR(PublishDirectory(temporary_, target_));
   return summary;
 }

@@ -365,7 +365,7 @@ TEST(ParseOptions, HelpTellsTheDefaultsOfTheStruct) {
   const std::regex default_of(R"(\((PERMAFROST_[A-Z_]+); default ([^)]+)\))");
   Variables told;
   for (std::sregex_iterator it(help.begin(), help.end(), default_of), end; it != end; ++it) told[(*it)[1]] = (*it)[2];
-  EXPECT_EQ(told.size(), 31u);
+  EXPECT_EQ(told.size(), 33u);
   const Options got = Parsed({}, told);
   const Options want;
   EXPECT_EQ(got.listen, want.listen);
