@@ -6,6 +6,7 @@
 #include <set>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
@@ -28,8 +29,7 @@ constexpr char kInTheMaking[] = ".tmp-";
 constexpr size_t kMaxNameBytes = 128;
 // Tries of what may be removed while it is copied.
 constexpr int kTries = 20;
-// Looks that find no checkpoint where there may be one, and the time between two.
-constexpr int kLooks = 4;
+// Between two looks that find no checkpoint where there may be one.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(5);
 // What is left free of the disk beside the backup.
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
@@ -130,15 +130,20 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
   std::error_code error;
   if (!fs::exists(request_.state_dir / folder, error)) return absl::OkStatus();
   std::set<int64_t> damaged;
+  std::optional<std::vector<int64_t>> first;  // steps of the first look
   for (int i = 0; i < kTries; ++i) {
     PF_ASSIGN_OR_RETURN(const auto found, train::ListCheckpoints(request_.state_dir / folder, /*verify=*/false));
     const auto whole = [&](const train::CheckpointInfo& info) {
       return info.damage.empty() && !damaged.contains(info.step);
     };
     const auto newest = std::ranges::find_if(found, whole);
+    std::vector<int64_t> steps;
+    for (const train::CheckpointInfo& info : found) steps.push_back(info.step);
+    if (!first) first = steps;
     if (newest == found.end()) {
-      // A list that was begun before one came and ended after the other went has neither.
-      if (i >= kLooks) return absl::OkStatus();
+      // A list that was begun before one came and ended after the other went has neither. Where nothing moves, there is
+      // none, or all are damaged, which are worth nothing to another daemon either.
+      if (i + 1 == kTries && steps == *first) return absl::OkStatus();
       absl::SleepFor(kLookAgain);
       continue;
     }
@@ -245,7 +250,9 @@ absl::StatusOr<Summary> Maker::Make() {
                   .datasets_wanted = {wanted.begin(), wanted.end()}};
   PF_RETURN_IF_ERROR(WriteManifest(temporary_, {.version = request_.version, .files = copier_.files()}));
   PF_RETURN_IF_ERROR(copier_.SyncFolders());
-  // An empty folder of the name is replaced by the rename.
+  // An empty folder of the name makes room; one that is no longer empty stays, and is then in the way.
+  std::error_code ignored;
+  fs::remove(target_, ignored);
   PF_RETURN_IF_ERROR(PublishDirectory(temporary_, target_));
   return summary;
 }

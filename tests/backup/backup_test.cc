@@ -123,6 +123,11 @@ TEST_F(BackupTest, ADamagedCheckpointIsLeftForTheOneBefore) {
   ASSERT_TRUE(MakeOne("one").ok());
   EXPECT_TRUE(fs::exists(root_ / "one/jobs/a/checkpoints/1/state.json"));
   EXPECT_FALSE(fs::exists(root_ / "one/jobs/a/checkpoints/2"));
+  // Where all are, it is no reason to have no backup of the other jobs.
+  std::fstream(JobPath("a") / "checkpoints/1/model.safetensors", std::ios::in | std::ios::out) << "X";
+  const auto made = MakeOne("two");
+  EXPECT_TRUE(made.ok()) << made.status();
+  EXPECT_FALSE(fs::exists(root_ / "two/jobs/a/checkpoints"));
 }
 
 TEST_F(BackupTest, CheckpointsThatComeAndGoDoNotFailIt) {
