@@ -85,7 +85,12 @@ class Sweep {
  private:
   // Of equal sweeps and jobs the same, so that a command that is given again finds the jobs of the first one.
   std::string RequestId(size_t j) const {
-    const std::string text = absl::StrCat(id_, " ", j, " ", plan_[j].spec.SerializeAsString());
+    // The deadline of `--deadline 12h` is another one each time, and the server compares none of these.
+    v1::JobSpec spec = plan_[j].spec;
+    spec.clear_deadline();
+    spec.clear_max_runtime();
+    spec.clear_priority();
+    const std::string text = absl::StrCat(id_, " ", j, " ", spec.SerializeAsString());
     const Hash128Value hash = Hash128(text.data(), text.size());
     return UuidOf(hash.high, hash.low);
   }

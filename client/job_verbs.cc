@@ -43,7 +43,8 @@ ExitCode RunVerb(Session& session, const std::string& id, StubMethod<Request> me
 }
 
 std::string SaidOfPause(const v1::Job& job) {
-  return job.pausing() ? "is running; it pauses at its next step" : StateName(job.state());
+  return job.pausing() ? absl::StrCat("is ", StateName(job.state()), "; it pauses at its next step")
+                       : StateName(job.state());
 }
 
 std::string SaidOfResume(const v1::Job& job) { return StateName(job.state()); }

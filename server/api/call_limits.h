@@ -56,6 +56,7 @@ struct CallLimitOptions {
   // lock has a few threads of its own, so that gRPC's, which health is asked on, never wait.
   int waiting = 1024;
   int threads = 16;
+  int submitting_threads = 2;
   // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
   // stopped for longer must begin anew.
   absl::Duration unread = absl::Minutes(5);
@@ -114,11 +115,15 @@ struct CallLimits {
         dataset_deletions("dataset deletions", options.dataset_deletions, client_of),
         token_changes("changes of tokens", options.token_changes, client_of),
         backups("backups", options.backups, client_of),
-        workers(options.threads, static_cast<size_t>(options.waiting)) {}
+        workers(options.threads, static_cast<size_t>(options.waiting)),
+        submitters(options.submitting_threads, static_cast<size_t>(options.waiting)) {}
 
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
       checkpoint_lists, dataset_deletions, token_changes, backups;
   WorkPool workers;
+  // Of CreateJob, RetryJob and DeleteJob, which take their time one after the other (a plan of a whole set, a tree of
+  // files): apart, so that they keep nobody else waiting.
+  WorkPool submitters;
 };
 
 }  // namespace permafrost::api

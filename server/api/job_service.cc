@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> OpenExport(
 
 ServerUnaryReactor* JobService::CreateJob(CallbackServerContext* context, const v1::CreateJobRequest* request,
                                           v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Create(*request, *response); });
+  return ReplyLater(context, limits_.submitters, [=, this] { return Create(*request, *response); });
 }
 
 ServerUnaryReactor* JobService::GetJob(CallbackServerContext* context, const v1::GetJobRequest* request,
@@ -72,7 +72,8 @@ ServerUnaryReactor* JobService::ResumeJob(CallbackServerContext* context, const 
 
 ServerUnaryReactor* JobService::RetryJob(CallbackServerContext* context, const v1::RetryJobRequest* request,
                                          v1::Job* response) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Do(&jobs::JobManager::Retry, *request, *response); });
+  return ReplyLater(context, limits_.submitters,
+                    [=, this] { return Do(&jobs::JobManager::Retry, *request, *response); });
 }
 
 ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,
@@ -94,7 +95,7 @@ ServerUnaryReactor* JobService::ListCheckpoints(CallbackServerContext* context,
 
 ServerUnaryReactor* JobService::DeleteJob(CallbackServerContext* context, const v1::DeleteJobRequest* request,
                                           google::protobuf::Empty* /*response*/) {
-  return ReplyLater(context, limits_.workers, [=, this] { return Delete(*request); });
+  return ReplyLater(context, limits_.submitters, [=, this] { return Delete(*request); });
 }
 
 ServerWriteReactor<v1::Job>* JobService::WatchJob(CallbackServerContext* context, const v1::WatchJobRequest* request) {

@@ -10,8 +10,7 @@ constexpr int64_t kLogPieceBytes = 64 << 10;
 absl::StatusOr<Pull> LogSource::Next(v1::StreamJobLogsResponse& response) {
   PF_ASSIGN_OR_RETURN(jobs::LogChunk chunk, jobs_.ReadLog(id_, offset_, kLogPieceBytes));
   offset_ = chunk.next_offset;
-  const bool at_end = static_cast<int64_t>(chunk.data.size()) < kLogPieceBytes;
-  const bool over = chunk.complete || (!follow_ && at_end);
+  const bool over = chunk.complete || (!follow_ && chunk.at_end);
   if (chunk.data.empty()) return over ? Pull::kEnd : Pull::kWait;
   response.set_data(std::move(chunk.data));
   response.set_next_offset(offset_);

@@ -13,7 +13,13 @@ absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
   response = JobToWire(job);
   google::protobuf::RepeatedPtrField<v1::EpochMetrics> epochs;
   epochs.Swap(response.mutable_epochs());
+  // Runs on while nothing else changes: told with what does.
+  google::protobuf::Duration device_time;
+  const bool has_device_time = response.has_device_time();
+  if (has_device_time) device_time.Swap(response.mutable_device_time());
+  response.clear_device_time();
   std::string state = response.SerializeAsString();
+  if (has_device_time) device_time.Swap(response.mutable_device_time());
   if (epochs.empty() && state == sent_state_) return Pull::kWait;
   sent_state_ = std::move(state);
   if (!epochs.empty()) sent_epoch_ = epochs.rbegin()->epoch();

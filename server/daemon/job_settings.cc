@@ -39,6 +39,12 @@ absl::Status ReadKeepFinished(const std::string& value, Options& out) {
   return Refuse(value, "all, a number of jobs, or an age of at least 1s, such as 12h or 30d");
 }
 
+std::string ShowKeepFinished(const Options& options) {
+  const jobs::KeepFinished& keep = options.keep_finished;
+  if (keep.keeps_all()) return kKeepAll;
+  return keep.count ? absl::StrCat(*keep.count) : absl::FormatDuration(keep.age);
+}
+
 }  // namespace
 
 void AddJobSettings(std::vector<Setting>& settings) {
@@ -55,7 +61,7 @@ void AddJobSettings(std::vector<Setting>& settings) {
                               "less long ago than an age, such as 30d. Others are deleted, with their files.",
                       .is_list = false,
                       .read = ReadKeepFinished,
-                      .show = [](const Options&) { return std::string(kKeepAll); }});
+                      .show = ShowKeepFinished});
   settings.push_back({.name = "max-job-log",
                       .metavar = "SIZE",
                       .help = "Most bytes that are kept of a job's log, 64KiB or more; of a longer one the newest\n"

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
@@ -40,6 +41,10 @@ absl::Status ReadSelfTestDevice(const std::string& value, Options& out) {
 
 absl::Status ReadImportRoot(const std::string& value, Options& out) {
   return value == kNoRoot ? absl::OkStatus() : ReadDirectory(value, out.import_roots.emplace_back());
+}
+
+std::string ShowRoots(const std::vector<std::filesystem::path>& roots) {
+  return absl::StrJoin(roots, ":", [](std::string* out, const auto& root) { absl::StrAppend(out, root.string()); });
 }
 
 // Defaults are those of Options, names those of their tables.
@@ -84,7 +89,7 @@ std::vector<Setting> MakeSettings() {
                "several times; in the environment a `:` list. none: only uploads are imported.",
        .is_list = true,
        .read = ReadImportRoot,
-       .show = [](const Options& o) { return o.import_roots.empty() ? kNoRoot : o.import_roots.front().string(); }});
+       .show = [](const Options& o) { return o.import_roots.empty() ? kNoRoot : ShowRoots(o.import_roots); }});
   AddLimitSettings(settings);
   settings.push_back({.name = "quarantine-unknown-jobs",
                       .metavar = "",

@@ -26,7 +26,7 @@ struct Setting {
   bool is_list;
   // Takes one value; a list's is added.
   absl::Status (*read)(const std::string& value, Options& out);
-  // As `read` would take it; a list's first.
+  // As `read` would take it; of a list all, with `:` between them. What shows equal is equal: a reload compares it.
   std::string (*show)(const Options& options);
   // Whether a reload takes a new value over; else it waits for the next start.
   bool reloads = false;

@@ -87,7 +87,7 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
   absl::MutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(const bool answered, book_.store().IsAnswered(request));
   if (answered) return book_.Get(id, 0);
-  PF_ASSIGN_OR_RETURN(std::optional<Job> ended, book_.FindRetriable(id));
+  PF_ASSIGN_OR_RETURN(std::optional<Job> ended, book_.FindRetriable(id, request));
   if (!ended) return book_.Get(id, 0);
   PF_RETURN_IF_ERROR(CheckCount());
   const JobSpec spec = ended->spec;
@@ -198,13 +198,13 @@ absl::StatusOr<Job> Admission::Admit(Job job, const std::string& initial_weights
   return job;
 }
 
-absl::Status Admission::Delete(const JobId& id, const RequestKey& request) {
+absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::optional<absl::Time> ended_at) {
   std::filesystem::path discarded;
   {
     absl::MutexLock lock(&mu_);
     // The row first: a crash in between leaves a stray directory, which the next start sets aside. The other way round
     // it would leave a job on record that says it succeeded and has nothing to show.
-    PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.Delete(id, request));
+    PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.Delete(id, request, ended_at));
     if (!job) return absl::OkStatus();
     const absl::StatusOr<std::filesystem::path> moved = book_.files().Discard(id, job->sequence);
     if (!moved.ok()) {

@@ -25,7 +25,8 @@ class Admission {
   // As JobManager's methods.
   absl::StatusOr<Job> Create(const CreateRequest& request);
   absl::StatusOr<Job> Retry(const JobId& id, const RequestKey& request);
-  absl::Status Delete(const JobId& id, const RequestKey& request);
+  // `ended_at`: only a job that ended then; FailedPrecondition for any other.
+  absl::Status Delete(const JobId& id, const RequestKey& request, std::optional<absl::Time> ended_at = std::nullopt);
   std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const;
   // What Create refuses of the spec alone and of its dataset.
   absl::Status Check(const JobSpec& spec) const;

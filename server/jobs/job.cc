@@ -46,6 +46,7 @@ void MoveToFailed(Job& job, const absl::Status& error) {
   if (reason.reason.empty()) reason.reason = ReasonOfCode(error.code());
   job.error = OneLine(error.message());
   job.failure = {error.code(), reason.reason, std::move(reason.metadata)};
+  job.pausing = false;
   Move(job, JobState::kFailed, job.failure.reason, job.error);
 }
 

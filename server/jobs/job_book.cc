@@ -137,7 +137,8 @@ ActiveJob& JobBook::TakeUp(Job&& job, std::vector<graphcache::Command> commands)
   return active;
 }
 
-absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const RequestKey& request) {
+absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const RequestKey& request,
+                                                   std::optional<absl::Time> ended_at) {
   absl::StatusOr<Job> job;
   {
     absl::MutexLock lock(&mu_);
@@ -151,6 +152,9 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
     }
     job = store_->Get(id);
     PF_RETURN_IF_ERROR(job.status());
+    if (ended_at && job->end_time != *ended_at) {
+      return absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " has run again since"));
+    }
     PF_RETURN_IF_ERROR(store_->Delete(id, request));
     CountJob(job->state, -1);
     if (job->unreadable) metrics_.SetUnreadable(--unreadable_);
@@ -167,7 +171,10 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) 
     if (const auto it = active_.find(id); it != active_.end()) {
       ActiveJob& active = it->second;
       Job next = Snapshot(active, 0);
-      if (next.state == JobState::kCancelling) return next;
+      if (next.state == JobState::kCancelling) {
+        PF_RETURN_IF_ERROR(Remember(active, request));
+        return next;
+      }
       if (IsOnDevice(next.state)) {
         const std::shared_ptr<LiveRun> live = active.live;
         Move(next, JobState::kCancelling, why::kCancelRequested);

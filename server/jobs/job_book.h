@@ -87,7 +87,8 @@ class JobBook {
   absl::Status Insert(Job& job);
   // The job as it was. FailedPrecondition while it has not ended.
   // nullopt: `request` did so before.
-  absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request);
+  absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request,
+                                            std::optional<absl::Time> ended_at);
   absl::StatusOr<Job> Cancel(const JobId& id, const RequestKey& request);
   // As JobManager's; job_verbs.cc.
   absl::StatusOr<Job> Pause(const JobId& id, const RequestKey& request);
@@ -95,7 +96,7 @@ class JobBook {
   absl::StatusOr<Job> Update(const JobId& id, const JobUpdate& update, const RequestKey& request);
   // A job that a retry would queue again; nullopt: it is queued or runs already. Errors: as JobManager::Retry's for
   // jobs in other states.
-  absl::StatusOr<std::optional<Job>> FindRetriable(const JobId& id) const;
+  absl::StatusOr<std::optional<Job>> FindRetriable(const JobId& id, const RequestKey& request);
   // Queues a retriable job.
   absl::StatusOr<Job> Requeue(const JobId& id, const RequestKey& request);
 
@@ -168,6 +169,9 @@ class JobBook {
   // The job becomes one that has not ended; nothing is stored.
   ActiveJob& TakeUp(Job&& job, std::vector<graphcache::Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a pause of the running job was stored.
+  // A call that finds nothing to do is on record all the same: it does nothing when it comes again, whatever became of
+  // the job meanwhile.
+  absl::Status Remember(const ActiveJob& active, const RequestKey& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status SetPausing(ActiveJob& active, bool pausing, const RequestKey& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What a run of the job begins with.

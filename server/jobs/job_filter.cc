@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/string_view.h"
 
@@ -69,7 +70,7 @@ std::weak_ordering OrderOfText(const std::string& a, const std::string& b) { ret
 // "RUNNING", "running" or "STATE_RUNNING".
 std::optional<JobState> ParseFilterState(const std::string& value) {
   const std::string name = absl::AsciiStrToLower(value);
-  return kJobStateNames.Parse(StdView(absl::StripPrefix(name, "state_")));
+  return kJobStateNames.Parse(absl::StrReplaceAll(absl::StripPrefix(name, "state_"), {{"_", "-"}}));
 }
 
 struct FilterComparison {
@@ -312,7 +313,7 @@ class FilterParser {
 
   static std::string StateList() {
     return absl::StrJoin(kJobStateNames.rows, ", ", [](std::string* out, const auto& row) {
-      absl::StrAppend(out, absl::AsciiStrToUpper(AbslView(row.second)));
+      absl::StrAppend(out, absl::StrReplaceAll(absl::AsciiStrToUpper(AbslView(row.second)), {{"-", "_"}}));
     });
   }
 

@@ -207,7 +207,7 @@ absl::StatusOr<LogChunk> JobManagerImpl::ReadLog(const JobId& id, int64_t offset
   // The state before the file: the last line is on disk before a terminal state is told, so nothing can follow this
   // read.
   PF_ASSIGN_OR_RETURN(JobFiles::Piece piece, book_.files().ReadLog(id, offset, max_bytes));
-  return LogChunk{std::move(piece.data), piece.next_offset, ended && piece.at_end};
+  return LogChunk{std::move(piece.data), piece.next_offset, piece.at_end, ended && piece.at_end};
 }
 
 absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact artifact) const {

@@ -71,6 +71,8 @@ struct JobPage {
 struct LogChunk {
   std::string data;
   int64_t next_offset = 0;
+  // The read reached the present end.
+  bool at_end = false;
   // Nothing will be written after next_offset: the job was terminal before the read and the read reached the end.
   bool complete = false;
 };

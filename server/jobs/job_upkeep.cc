@@ -79,8 +79,15 @@ void JobBook::DecidePreemption() {
   if (!options_.preempt || draining() || running_.empty()) return;
   const auto it = active_.find(running_);
   if (it == active_.end() || !it->second.live) return;
-  absl::Duration wait = absl::InfiniteDuration();
-  const ActiveJob* best = FindBest(wait);
+  const absl::Duration now = clock_.Elapsed();
+  const ActiveJob* best = nullptr;
+  for (const auto& [id, active] : active_) {
+    // One that errors of the machine have ended waits for a free device: it might end the same way, again and again,
+    // and the job that makes room would never get anywhere.
+    const bool may_preempt =
+        active.job.state == JobState::kQueued && active.not_before <= now && active.job.trouble.runs == 0;
+    if (may_preempt && (best == nullptr || RunsBefore(active.job, best->job))) best = &active;
+  }
   const bool makes_room = best != nullptr && best->job.spec.priority > it->second.job.spec.priority;
   it->second.live->SetPreempted(makes_room ? best->job.id : JobId());
 }

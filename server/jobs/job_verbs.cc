@@ -65,6 +65,10 @@ absl::Status JobBook::SetPausing(ActiveJob& active, bool pausing, const RequestK
   return absl::OkStatus();
 }
 
+absl::Status JobBook::Remember(const ActiveJob& active, const RequestKey& request) {
+  return request.id.empty() ? absl::OkStatus() : store_->Update(WithoutEpochs(active), request);
+}
+
 absl::StatusOr<Job> JobBook::Pause(const JobId& id, const RequestKey& request) {
   absl::MutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(const bool answered, store_->IsAnswered(request));
@@ -86,6 +90,8 @@ absl::StatusOr<Job> JobBook::Pause(const JobId& id, const RequestKey& request) {
     AppendLog(id, telemetry::Severity::kInfo, absl::StrCat("paused after step ", next.progress.step));
     PF_RETURN_IF_ERROR(Commit(active, std::move(next), request));
     DecidePreemption();
+  } else {
+    PF_RETURN_IF_ERROR(Remember(active, request));
   }
   return Snapshot(active, 0);
 }
@@ -101,7 +107,7 @@ absl::StatusOr<Job> JobBook::Resume(const JobId& id, const RequestKey& request) 
   }
   ActiveJob& active = it->second;
   if (active.job.state == JobState::kCancelling) return CancellingError(active.job);
-  if (active.job.pausing) {
+  if (IsOnDevice(active.job.state) && active.job.pausing) {
     PF_RETURN_IF_ERROR(SetPausing(active, false, request));
     active.live->WithdrawPause();
   } else if (active.job.state == JobState::kPaused) {
@@ -113,14 +119,17 @@ absl::StatusOr<Job> JobBook::Resume(const JobId& id, const RequestKey& request) 
     active.not_before = active.queued_at;
     DecidePreemption();
     changed_.Set();
+  } else {
+    PF_RETURN_IF_ERROR(Remember(active, request));
   }
   return Snapshot(active, 0);
 }
 
-absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id) const {
+absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id, const RequestKey& request) {
   absl::MutexLock lock(&mu_);
   if (const auto it = active_.find(id); it != active_.end()) {
     PF_RETURN_IF_ERROR(CheckActiveNeedsNoRetry(it->second.job));
+    PF_RETURN_IF_ERROR(Remember(it->second, request));
     return std::nullopt;
   }
   PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, std::numeric_limits<int64_t>::max()));
@@ -145,6 +154,7 @@ absl::StatusOr<Job> JobBook::Requeue(const JobId& id, const RequestKey& request)
     job.failure = {};
     job.deaths = {};
     job.trouble = {};
+    job.pausing = false;
     AppendLog(id, telemetry::Severity::kInfo, "queued again by a retry");
     PF_RETURN_IF_ERROR(store_->Update(job, request));
     CountJob(from, -1);

@@ -94,7 +94,7 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
     // Costs this job only. On record it stays as it is.
     if (!job.unreadable) job.error = std::string(commands.status().message());
     CountJob(JobState::kFailed, +1);
-    ++unreadable_;
+    if (job.unreadable) ++unreadable_;
     telemetry::Log(telemetry::Severity::kError, job.error);
     if (!job.unreadable) {
       // Get would show it as it was: as if it still ran.
@@ -108,6 +108,8 @@ absl::Status JobBook::RecoverJob(const JobId& id) {
   PF_RETURN_IF_ERROR(commands.status());
   const JobState was = job.state;
   CountJob(was, +1);
+  // Of versions that let it stand.
+  if (!IsOnDevice(was)) job.pausing = false;
   // One that never began has waited since its creation; any other was queued again when its run was cut short.
   const bool began = job.start_time != absl::InfinitePast();
   const absl::Duration waited = began ? absl::ZeroDuration() : absl::Now() - job.create_time;

@@ -14,6 +14,8 @@ namespace {
 
 constexpr absl::Duration kLookEvery = absl::Minutes(1);
 constexpr int64_t kRetentionPageSize = 1000;
+// At once: files may be many, and the thread has deadlines to look at.
+constexpr int64_t kMostDeletions = 8;
 
 }  // namespace
 
@@ -55,9 +57,14 @@ void Retention::Look() {
     std::ranges::move(*jobs, std::back_inserter(ended));
   }
   const absl::Time now = absl::Now();
+  int64_t deletions = 0;
   for (const Job& job : ChooseExpired(std::move(ended), keep_, now)) {
     if (book_.draining()) return;
-    const absl::Status deleted = admission_.Delete(job.id, {});
+    if (++deletions > kMostDeletions) {
+      ended_seen_ = -1;  // the next Apply goes on
+      return;
+    }
+    const absl::Status deleted = admission_.Delete(job.id, {}, job.end_time);
     // Someone was faster, or has retried it.
     if (absl::IsNotFound(deleted) || absl::IsFailedPrecondition(deleted)) continue;
     if (!deleted.ok()) {

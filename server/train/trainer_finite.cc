@@ -56,6 +56,8 @@ absl::Status Trainer::CheckFinite(double loss) {
 absl::Status Trainer::CheckFiniteState() {
   std::string name = FindNotFinite(task_->tensors().All());
   if (name.empty()) name = FindNotFinite(optimizer_.state());
+  // They are in the checkpoint too, and the loss is read now and then only.
+  if (name.empty()) name = FindNotFinite(engine_.losses().tensors());
   return name.empty() ? absl::OkStatus() : NotFinite(absl::StrCat(name, " became not finite"));
 }
 

@@ -11,7 +11,7 @@ import time
 import grpc
 
 from tests.torture.kills import undisturbed
-from tests.torture.world import Server, contract, folder_of, job_spec, losses, state_of, until, write_set
+from tests.torture.world import NotRun, Server, contract, folder_of, job_spec, losses, state_of, until, write_set
 
 # What fails, a rule of faults.cc whose `{nth}` is drawn from 1 to the number beside it, and what of it must be told.
 FAILURES = {
@@ -70,6 +70,7 @@ def failures(bin_dir, seed, count):
                     log = server.log_of(f"j{i}")
                     assert line is None or line in log, f"{name}: the job's log does not say so:\n{log}"
                 assert server.stop() == 0, server.log()[-500:]
+    assert any(met.values()), "nothing failed: the faults are not loaded"
     never = [name for name, times in met.items() if times == 0]
     assert not never or count < 5, f"never met: {never}"
     return f"{len(FAILURES)} failures, met in {sum(met.values())} of {tries} runs; all jobs ended with equal losses"
@@ -84,7 +85,7 @@ def full_disk(bin_dir, _, megabytes):
         small.mkdir()
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", small], stderr=subprocess.PIPE, text=True)
         if mounted.returncode != 0:
-            return f"not run: {mounted.stderr.strip()}"
+            raise NotRun(mounted.stderr.strip())
         try:
             server = Server(bin_dir, small, "--min-free-disk", "8MiB").start()
             server.import_dataset("set", write_set(server.import_root / "set"))
@@ -247,7 +248,9 @@ def clock(bin_dir, seed):
             ended = server.await_end(f"j{i}")
             assert state_of(ended) == "SUCCEEDED" and losses(ended) == want, ended.error
             back.unlink(missing_ok=True)
-        names = [job.name for job in server.list_jobs()]
+        listed = server.list_jobs()
+        assert time.time() - listed[-1].create_time.seconds > 3000, "the clock was not set back: the faults are not loaded"
+        names = [job.name for job in listed]
         assert names == ["jobs/j2", "jobs/j1", "jobs/j0"], f"the newest first, by age and not by the clock: {names}"
         assert server.stop() == 0
     return f"an hour back and forth under {len(names)} jobs with equal losses (seed {seed})"

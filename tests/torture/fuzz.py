@@ -113,6 +113,10 @@ def requests(bin_dir, seed, count):
                 assert code == grpc.StatusCode.DEADLINE_EXCEEDED or "\n" not in error.details(), f"{name}: {error.details()}"
             codes[code.name] = codes.get(code.name, 0) + 1
             assert server.running(), f"{name} ended the server:\n{request}\n{server.log()[-1000:]}"
+        server.server.GetServerInfo(contract().GetServerInfoRequest(), timeout=30)
+        server.jobs.CreateJob(contract().CreateJobRequest(job_id="after", spec=job_spec(epochs=1)), timeout=30)
+        server.await_end("after")
+        assert codes.get("INVALID_ARGUMENT", 0) > count / 4, f"most requests must have been looked at: {codes}"
         assert server.stop() == 0
     return f"{count} requests to {len(all_methods)} methods: " + ", ".join(f"{times} {code}" for code, times in sorted(codes.items()))
 

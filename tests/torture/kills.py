@@ -126,6 +126,7 @@ def failpoints(bin_dir, seed, count, places):
             calls += oracle.calls
             assert server.stop() == 0
     never = [name for name in chosen if met[name] == 0]
+    assert any(met.values()), "no process died at its place: the faults are not loaded"
     # One try may draw a call that does not come.
     if never and count >= 5:
         raise AssertionError(f"no process died where {never}")

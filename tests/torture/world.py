@@ -22,6 +22,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
+class NotRun(Exception):
+    """This machine does not let the trial run; why."""
+
+
 class Contract:
     """The modules of proto/, made anew: what is in `permafrost.v1`, by name."""
 
