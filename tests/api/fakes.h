@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -106,6 +107,8 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return created_;
   }
+  // Before the server starts: so many bytes of a log are a segment.
+  void SetLogSegments(int64_t bytes) { log_segment_bytes_ = bytes; }
   // What GetSince was asked for, in order.
   std::vector<int64_t> asked_since() const {
     absl::MutexLock lock(&mu_);
@@ -224,6 +227,8 @@ class FakeJobManager : public jobs::JobManager {
       absl::MutexLock lock(&mu_);
       asked_since_.push_back(after_epoch);
     }
+    // As of a job on the device: more at each look.
+    if (jobs::IsOnDevice(job.state)) job.device_time = ++looks_ * absl::Milliseconds(1);
     std::erase_if(job.epochs, [after_epoch](const train::EpochMetrics& e) { return e.epoch <= after_epoch; });
     return job;
   }
@@ -299,8 +304,10 @@ class FakeJobManager : public jobs::JobManager {
     if (offset < 0) offset = std::max<int64_t>(0, size + offset);
     if (offset > size) return absl::OutOfRangeError(absl::StrCat("offset ", offset, " is beyond ", size));
     jobs::LogChunk chunk;
-    chunk.data = text.substr(offset, max_bytes);
+    // A read ends with its segment, though the log goes on.
+    chunk.data = text.substr(offset, std::min(max_bytes, log_segment_bytes_ - offset % log_segment_bytes_));
     chunk.next_offset = offset + static_cast<int64_t>(chunk.data.size());
+    chunk.at_end = chunk.next_offset == size;
     chunk.complete = jobs::IsTerminal(it->second.state) && chunk.next_offset == size;
     return chunk;
   }
@@ -402,6 +409,8 @@ class FakeJobManager : public jobs::JobManager {
   jobs::EvaluationRequest evaluated_ ABSL_GUARDED_BY(mu_);
   bool plan_was_measured_ ABSL_GUARDED_BY(mu_) = true;
   jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);
+  mutable std::atomic<int64_t> looks_ = 0;
+  int64_t log_segment_bytes_ = int64_t{1} << 40;
   mutable std::vector<int64_t> asked_since_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<jobs::JobState> listed_states_ ABSL_GUARDED_BY(mu_);
   mutable std::string listed_filter_ ABSL_GUARDED_BY(mu_);

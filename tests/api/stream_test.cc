@@ -233,6 +233,19 @@ TEST_F(StreamTest, WatchDatasetEndsWithNotFoundWhenDeleted) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(StreamTest, LogsWithoutFollowAreOfAllSegments) {
+  manager_.SetLogSegments(10);
+  manager_.Put(MakeJob("a", jobs::JobState::kSucceeded));
+  manager_.AppendLog("a", "one\ntwo\nthree\nfour\n");
+  grpc::ClientContext context;
+  const auto reader = Logs(context, 0, /*follow=*/false);
+  std::string text;
+  v1::StreamJobLogsResponse piece;
+  while (reader->Read(&piece)) text += piece.data();
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(text, "one\ntwo\nthree\nfour\n");
+}
+
 TEST_F(StreamTest, LogsWithoutFollowEndAtTheEnd) {
   manager_.Put(MakeJob("a", jobs::JobState::kRunning));
   const std::string log(200'000, 'l');

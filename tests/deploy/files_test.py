@@ -57,7 +57,11 @@ def daemon_arguments():
 
 
 def exit_seconds(arguments):
-    return int(arguments[arguments.index("--exit-timeout") + 1])
+    """Of the flag, else of the shipped configuration file."""
+    if "--exit-timeout" in arguments:
+        return int(arguments[arguments.index("--exit-timeout") + 1])
+    assert "--config" in arguments
+    return int(re.search(r"^exit-timeout = (\d+)$", (DEPLOY / "permafrostd.toml").read_text(), re.M).group(1))
 
 
 def section(text, heading):

@@ -36,6 +36,8 @@ TEST(JobFilterTest, TakesTheJobsForWhichItHolds) {
       {"state = RUNNING", true},
       {"state=running", true},
       {"state = STATE_RUNNING", true},
+      {"state = WARMING_UP", false},
+      {"NOT state = STATE_WARMING_UP", true},
       {"state != RUNNING", false},
       {"state = QUEUED", false},
       {"name = \"jobs/job-a\"", true},

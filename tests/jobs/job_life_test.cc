@@ -95,6 +95,46 @@ TEST_F(JobLifeTest, AJobThatIsPreparedCanBePausedAndCancelled) {
       ElementsAre("queued SUBMITTED", "preparing TAKEN", "cancelling CANCEL_REQUESTED", "cancelled CANCEL_REQUESTED"));
 }
 
+TEST_F(JobLifeTest, APauseEndsWithTheJobThatFailsBeforeIt) {
+  bool failed = false;
+  server_.runner().SetScript(
+      [&](const train::RunRequest& request, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+        if (std::exchange(failed, true)) return server_.runner().Train(request, context);
+        EXPECT_TRUE(server_->Pause(JobId("job-a"))->pausing);
+        return absl::DataLossError("a damaged row");
+      });
+  server_.Create("job-a");
+  server_->Start();
+  Job job = server_.AwaitEnd("job-a");
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_FALSE(job.pausing);
+  server_.runner().Hold();
+  ASSERT_TRUE(server_->Retry(JobId("job-a")).ok());
+  ASSERT_TRUE(server_->Resume(JobId("job-a")).ok()) << "there is no pause to withdraw";
+  server_.runner().Release();
+  job = server_.AwaitEnd("job-a");
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+}
+
+TEST_F(JobLifeTest, AJobThatErrorsOfTheMachineEndWaitsForAFreeDevice) {
+  int tries = 0;
+  server_.runner().SetScript(
+      [&](const train::RunRequest& request, train::RunContext& context) -> absl::StatusOr<train::RunOutcome> {
+        if (request.job_directory.filename() == "high" && ++tries < 3) {
+          return AsTransient(absl::ResourceExhaustedError("disk full"));
+        }
+        return server_.runner().Train(request, context);
+      });
+  server_->Start();
+  server_.Create("high", 1, /*priority=*/9);
+  server_.runner().Hold();
+  server_.Create("low", 3);
+  server_.runner().Release();
+  EXPECT_EQ(server_.AwaitEnd("low").state, JobState::kSucceeded);
+  EXPECT_EQ(server_.AwaitEnd("high").state, JobState::kSucceeded);
+  EXPECT_EQ(server_.Metric("permafrost_job_preemptions_total"), 0);
+}
+
 TEST_F(JobLifeTest, AJobThatTheServersDeathInterruptedRecovers) {
   RunTo("job-a", 4);
   Server later(Crash("after"));
