@@ -26,10 +26,7 @@ class DatabaseCareTest : public testing::Test {
  protected:
   // A file of the version before the present one that holds a job.
   void MakeOld() const {
-    ASSERT_TRUE(JobStore::Open(path_).ok());
-    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE);
-    old.exec("PRAGMA journal_mode = DELETE");
-    old.exec("DROP TABLE epochs; DROP TABLE graph_caches; DROP TABLE cache_commands; DROP TABLE jobs");
+    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     old.exec(R"sql(
       CREATE TABLE jobs (sequence INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, request_id TEXT UNIQUE,
                          state TEXT NOT NULL, create_time INTEGER NOT NULL, start_time INTEGER, end_time INTEGER,

@@ -301,7 +301,7 @@ TEST_F(RecoveryTest, ARecordThatCannotBeReadCostsItsJobOnly) {
     EXPECT_EQ(later.Get(id).state, JobState::kFailed) << id;
     EXPECT_THAT(later.Get(id).error, HasSubstr(id)) << id;
   }
-  EXPECT_EQ(later.Metric("permafrost_jobs_unreadable"), 2);
+  EXPECT_EQ(later.Metric("permafrost_jobs_unreadable"), 1) << "the other one is on record as failed";
   EXPECT_EQ(later.Metric("permafrost_jobs", {{"state", "failed"}}), 2);
   EXPECT_TRUE(std::filesystem::exists(later.JobDirectory("bad-spec") / "checkpoints/7")) << "its files are untouched";
   later->Start();
