@@ -29,7 +29,8 @@ PATH = os.pathsep.join([os.environ.get("PATH", ""), str(ROOT / ".deps" / "promet
 # Exported only where the device tells them, which on the CPU it does not, and while a job runs, samples, or a dataset is imported.
 ABSENT_METRICS = {"permafrost_device_graph_entries", "permafrost_device_utilization_ratio", "permafrost_train_epoch", "permafrost_train_loss",
                   "permafrost_train_graphs_per_second", "permafrost_checkpoint_age_seconds", "permafrost_job_lookahead_depth",
-                  "permafrost_job_lookahead_ready_batches", "permafrost_job_lookahead_resident_ratio", "permafrost_dataset_import_progress_ratio"}
+                  "permafrost_job_lookahead_ready_batches", "permafrost_job_lookahead_resident_ratio", "permafrost_dataset_import_progress_ratio",
+                  "permafrost_device_thread_seconds_since_progress"}
 # Seconds. Prometheus asks each second here.
 RATE_INTERVAL = 10
 
@@ -156,10 +157,13 @@ class Running(unittest.TestCase):
         cls.prometheus = Prometheus(root, (PROMETHEUS / "prometheus.yml").read_text(), {"127.0.0.1:9464": target})
         cls.addClassCleanup(cls.prometheus.stop)
         cls.prometheus.wait_for("permafrost_train_steps_total == 0")
-        daemon.train("job", "--dataset", "zinc", "--epochs", "2")
+        # Long enough to be seen while it trains: some series are there only then.
+        daemon.train("job", "--dataset", "zinc", "--epochs", "8")
         # All that it did has been seen, and the rules have been evaluated since.
         cls.prometheus.wait_for('permafrost_jobs_finished_total{state="succeeded"} == 1 unless on () permafrost_train_epoch')
         cls.prometheus.wait_for("increase(permafrost_train_steps_total[1m]) > 0")
+        # The watchdog looks once a second.
+        cls.prometheus.wait_for("absent(permafrost_device_thread_seconds_since_progress)")
         cls.exported = {re.split(r"[{ ]", series)[0] for series in daemon.metrics()}
         cls.dashboard = json.loads((ROOT / "deploy" / "grafana" / "dashboard.json").read_text())
         cls.queries = [(panel["title"], target) for panel in panels(cls.dashboard) for target in panel.get("targets", [])]
