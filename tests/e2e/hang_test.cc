@@ -172,7 +172,7 @@ TEST(Hang, AStopEndsWithinItsTimeoutAllTheSame) {
   fs::remove(log);
   ASSERT_EQ(mkfifo(log.c_str(), 0600), 0);
   ASSERT_EQ(daemon.Client({"job", "cancel", "first"}).code, 0);
-  ASSERT_TRUE(WaitUntil(absl::Minutes(1), [&] { return daemon.Get("second").state() == v1::Job::STATE_RUNNING; }));
+  ASSERT_TRUE(WaitUntil(absl::Minutes(1), [&] { return daemon.Get("second").state() == v1::Job::STATE_PREPARING; }));
   EXPECT_EQ(daemon.Stop(), 1);
   EXPECT_THAT(LogOf(state), HasSubstr("job second reached no step boundary within"));
 }
