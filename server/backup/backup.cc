@@ -12,11 +12,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "backup/backup_root.h"
 #include "backup/database_copy.h"
 #include "backup/manifest.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "telemetry/log.h"
 #include "train/checkpoint_files.h"
 
 namespace permafrost::backup {
@@ -25,8 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDatabaseFile[] = "permafrost.db";
-constexpr char kInTheMaking[] = ".tmp-";
-constexpr size_t kMaxNameBytes = 128;
+constexpr char kLogFile[] = "log", kOlderLog[] = "log.";
 // Tries of what may be removed while it is copied.
 constexpr int kTries = 20;
 // Between two looks that find no checkpoint where there may be one.
@@ -34,33 +35,16 @@ constexpr absl::Duration kLookAgain = absl::Milliseconds(5);
 // What is left free of the disk beside the backup.
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
 
-bool IsBackupName(const std::string& name) {
-  const auto is_plain = [](char c) { return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_'; };
-  return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' && std::ranges::all_of(name, is_plain);
-}
-
-absl::StatusOr<fs::path> TargetOf(const Request& request) {
-  if (request.root.empty()) {
-    return WithReason(absl::FailedPreconditionError("the server was started without --backup-root DIR, which names the "
-                                                    "directory of its machine that backups are written below"),
-                      "NO_BACKUP_ROOT");
-  }
-  fs::path name = request.directory;
-  if (name.is_absolute() && name.lexically_normal().parent_path() == request.root) name = name.filename();
-  if (!IsBackupName(name.string())) {
-    Violations violations;
-    violations.Add("directory",
-                   absl::StrCat("\"", request.directory, "\": accepted: a name of letters, digits, '.', '-' and '_' ",
-                                "that does not begin with '.', or that name below ", request.root.string()));
-    return violations.ToStatus();
-  }
-  fs::path target = request.root / name;
-  std::error_code error;
-  if (fs::exists(fs::symlink_status(target, error)) &&
-      !(fs::is_directory(target, error) && fs::is_empty(target, error))) {
-    return absl::AlreadyExistsError(absl::StrCat(target.string(), " is there already, and not an empty directory"));
-  }
-  return target;
+// The log of a job and what was written before it (telemetry/log_segments.h), in order of their names.
+absl::StatusOr<std::vector<std::string>> LogNames(const fs::path& job) {
+  PF_ASSIGN_OR_RETURN(std::optional<std::vector<std::string>> names, ListDirectory(job));
+  std::vector<std::string> logs = std::move(names).value_or(std::vector<std::string>());
+  std::erase_if(logs, [](const std::string& name) {
+    if (name == kLogFile) return false;
+    return !name.starts_with(kOlderLog) || !std::ranges::all_of(name.substr(sizeof kOlderLog - 1), absl::ascii_isdigit);
+  });
+  std::ranges::sort(logs);
+  return logs;
 }
 
 // One backup in the making.
@@ -86,16 +70,19 @@ class Maker {
   static int64_t Expected(const Request& request);
   fs::path DatabasePath() const { return request_.state_dir / kDatabaseFile; }
 
+  absl::Status CopyUnfinished(std::vector<JobRow>& rows);
   absl::Status CopyJobs(std::vector<JobRow>& rows);
   absl::Status CopyOneDatabase();
   absl::Status CopyJob(const JobId& id, bool with_checkpoint);
   absl::Status CopyCheckpoint(const JobId& id);
+  absl::Status CopyLogs(const JobId& id);
   absl::Status CopyIfThere(const std::string& path, bool folder);
   absl::Status CopyDatasets(std::vector<std::string>& copied);
 
   const Request& request_;
   const fs::path target_, temporary_;
   Copier copier_;
+  std::set<JobId> without_checkpoint_;  // all they have are damaged
 };
 
 int64_t Maker::Expected(const Request& request) {
@@ -104,7 +91,10 @@ int64_t Maker::Expected(const Request& request) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(request.state_dir / "jobs", error)) {
     if (entry.path().filename().string().starts_with('.')) continue;
-    for (const char* part : {"log", "initial.safetensors", "artifacts"}) bytes += BytesBelow(entry.path() / part);
+    for (const char* part : {"initial.safetensors", "artifacts"}) bytes += BytesBelow(entry.path() / part);
+    for (const std::string& name : LogNames(entry.path()).value_or(std::vector<std::string>())) {
+      bytes += BytesBelow(entry.path() / name);
+    }
     const auto checkpoints = train::ListCheckpoints(entry.path() / train::kCheckpointsFolder, /*verify=*/false);
     if (checkpoints.ok() && !checkpoints->empty()) bytes += static_cast<int64_t>(checkpoints->front().bytes);
   }
@@ -127,11 +117,12 @@ absl::Status Maker::CopyIfThere(const std::string& path, bool folder) {
 // The newest that is whole. One that goes while it is copied was removed for a newer one.
 absl::Status Maker::CopyCheckpoint(const JobId& id) {
   const std::string folder = absl::StrCat("jobs/", id.value(), "/", AbslView(train::kCheckpointsFolder));
-  std::error_code error;
-  if (!fs::exists(request_.state_dir / folder, error)) return absl::OkStatus();
   std::set<int64_t> damaged;
   std::optional<std::vector<int64_t>> first;  // steps of the first look
   for (int i = 0; i < kTries; ++i) {
+    std::error_code error;
+    // Never there, or the job was deleted meanwhile.
+    if (!fs::exists(request_.state_dir / folder, error)) return absl::OkStatus();
     PF_ASSIGN_OR_RETURN(const auto found, train::ListCheckpoints(request_.state_dir / folder, /*verify=*/false));
     const auto whole = [&](const train::CheckpointInfo& info) {
       return info.damage.empty() && !damaged.contains(info.step);
@@ -143,7 +134,10 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
     if (newest == found.end()) {
       // A list that was begun before one came and ended after the other went has neither. Where nothing moves, there is
       // none, or all are damaged, which are worth nothing to another daemon either.
-      if (i + 1 == kTries && steps == *first) return absl::OkStatus();
+      if (i + 1 == kTries && steps == *first) {
+        if (!steps.empty()) without_checkpoint_.insert(id);
+        return absl::OkStatus();
+      }
       absl::SleepFor(kLookAgain);
       continue;
     }
@@ -162,16 +156,34 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
       "job ", id.value(), " wrote checkpoints faster than one could be copied: try again, or pause the job before"));
 }
 
+// A log that grew too long is renamed while it is copied, and the one before it removed: then all of it again.
+absl::Status Maker::CopyLogs(const JobId& id) {
+  const std::string folder = absl::StrCat("jobs/", id.value());
+  for (int i = 0; i < kTries; ++i) {
+    PF_ASSIGN_OR_RETURN(const std::vector<std::string> logs, LogNames(request_.state_dir / folder));
+    absl::Status copied;
+    for (const std::string& name : logs) {
+      copied = copier_.CopyFile(absl::StrCat(folder, "/", name));
+      if (!copied.ok()) break;
+    }
+    if (!copied.ok() && !absl::IsNotFound(copied)) return copied;
+    PF_ASSIGN_OR_RETURN(const std::vector<std::string> now, LogNames(request_.state_dir / folder));
+    if (copied.ok() && now == logs) return absl::OkStatus();
+    for (const std::string& name : logs) PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat(folder, "/", name)));
+  }
+  return absl::UnavailableError(
+      absl::StrCat("job ", id.value(), " rotated its log faster than it could be copied: try again"));
+}
+
 absl::Status Maker::CopyJob(const JobId& id, bool with_checkpoint) {
   const std::string folder = absl::StrCat("jobs/", id.value());
   PF_RETURN_IF_ERROR(copier_.Drop(folder));
+  without_checkpoint_.erase(id);
   PF_RETURN_IF_ERROR(CreateDirectories(temporary_ / folder));
   if (with_checkpoint) PF_RETURN_IF_ERROR(CopyCheckpoint(id));
   PF_RETURN_IF_ERROR(CopyIfThere(absl::StrCat(folder, "/artifacts"), /*folder=*/true));
-  for (const char* file : {"initial.safetensors", "log"}) {
-    PF_RETURN_IF_ERROR(CopyIfThere(absl::StrCat(folder, "/", file), /*folder=*/false));
-  }
-  return absl::OkStatus();
+  PF_RETURN_IF_ERROR(CopyIfThere(absl::StrCat(folder, "/initial.safetensors"), /*folder=*/false));
+  return CopyLogs(id);
 }
 
 absl::Status Maker::CopyOneDatabase() {
@@ -181,10 +193,12 @@ absl::Status Maker::CopyOneDatabase() {
   return CopyDatabase(DatabasePath(), temporary_ / kDatabaseFile);
 }
 
-absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
-  std::set<JobId> copied;  // before the database, which they had not ended by then
+// The database, and before it the jobs that have not ended by it.
+absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
+  std::set<JobId> copied;
+  bool all_copied = false;
   PF_ASSIGN_OR_RETURN(rows, ReadJobRows(DatabasePath()));
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kTries && !all_copied; ++i) {
     for (const JobRow& row : rows) {
       if (row.ended || !copied.insert(row.id).second) continue;
       PF_RETURN_IF_ERROR(CopyJob(row.id, /*with_checkpoint=*/true));
@@ -192,8 +206,23 @@ absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
     PF_RETURN_IF_ERROR(CopyOneDatabase());
     PF_ASSIGN_OR_RETURN(rows, ReadJobRows(temporary_ / kDatabaseFile));
     // One that was created or queued again meanwhile: its files must be older than the database, so both again.
-    if (std::ranges::all_of(rows, [&](const JobRow& row) { return row.ended || copied.contains(row.id); })) break;
+    all_copied = std::ranges::all_of(rows, [&](const JobRow& row) { return row.ended || copied.contains(row.id); });
   }
+  if (!all_copied) {
+    return absl::UnavailableError(
+        "jobs were created or queued again faster than they could be copied: try again when fewer are");
+  }
+  // Deleted before the database was copied: files of no job on record would keep another daemon from starting.
+  for (const JobRow& row : rows) copied.erase(row.id);
+  for (const JobId& id : copied) {
+    PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", id.value())));
+    without_checkpoint_.erase(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Maker::CopyJobs(std::vector<JobRow>& rows) {
+  PF_RETURN_IF_ERROR(CopyUnfinished(rows));
   std::vector<JobId> gone;
   for (const JobRow& row : rows) {
     if (!row.ended) continue;
@@ -243,60 +272,40 @@ absl::StatusOr<Summary> Maker::Make() {
     if (!row.ended && std::ranges::find(datasets, row.dataset.value()) == datasets.end())
       wanted.insert(row.dataset.value());
   }
+  // What an ended job is without nobody goes on from.
+  std::vector<JobId> anew;
+  for (const JobRow& row : rows) {
+    if (row.ended || !without_checkpoint_.contains(row.id)) continue;
+    anew.push_back(row.id);
+    telemetry::LogOfJob(telemetry::Severity::kWarning, row.id.value(),
+                        absl::StrCat("is in the backup ", target_.string(),
+                                     " without a checkpoint, as all are damaged: a server that goes on from it starts "
+                                     "the job anew"));
+  }
   Summary summary{.path = target_,
                   .files = static_cast<int64_t>(copier_.files().size()),
                   .bytes = copier_.bytes(),
                   .jobs = static_cast<int64_t>(rows.size()),
-                  .datasets_wanted = {wanted.begin(), wanted.end()}};
-  PF_RETURN_IF_ERROR(WriteManifest(temporary_, {.version = request_.version, .files = copier_.files()}));
+                  .datasets_wanted = {wanted.begin(), wanted.end()},
+                  .jobs_anew = std::move(anew)};
   PF_RETURN_IF_ERROR(copier_.SyncFolders());
-  // An empty folder of the name makes room; one that is no longer empty stays, and is then in the way.
-  std::error_code ignored;
-  fs::remove(target_, ignored);
-  PF_RETURN_IF_ERROR(PublishDirectory(temporary_, target_));
+  PF_RETURN_IF_ERROR(WriteManifest(temporary_, {.version = request_.version, .files = copier_.files()}));
+  PF_RETURN_IF_ERROR(PublishMaking(temporary_, target_));
   return summary;
 }
 
 }  // namespace
 
 absl::StatusOr<Summary> Make(const Request& request, const OnProgress& on_progress) {
-  PF_ASSIGN_OR_RETURN(const fs::path target, TargetOf(request));
-  const fs::path temporary = request.root / absl::StrCat(kInTheMaking, target.filename().string());
-  // What a server that died left.
-  PF_RETURN_IF_ERROR(RemoveAll(temporary));
-  PF_RETURN_IF_ERROR(CreateDirectories(temporary));
-  absl::Cleanup remove_half_made = [&temporary] { RemoveAll(temporary).IgnoreError(); };
+  PF_ASSIGN_OR_RETURN(const fs::path target, TargetOf(request.root, request.directory));
+  PF_ASSIGN_OR_RETURN(const FileLock lock, LockRoot(request.root));
+  PF_RETURN_IF_ERROR(CheckFree(target));
+  RemoveLeftovers(request.root);
+  PF_ASSIGN_OR_RETURN(const fs::path temporary, CreateMaking(target));
+  absl::Cleanup remove_half_made = [&temporary] { RemoveMaking(temporary).IgnoreError(); };
   Maker maker(request, target, temporary, on_progress);
   PF_RETURN_IF_ERROR(maker.CheckRoom());
   return maker.Make();
-}
-
-absl::StatusOr<bool> CheckRestored(const fs::path& state_dir) {
-  PF_ASSIGN_OR_RETURN(const std::optional<Manifest> manifest, ReadManifest(state_dir));
-  if (!manifest) return false;
-  PF_RETURN_IF_ERROR(CheckFiles(state_dir, *manifest));
-  return true;
-}
-
-absl::Status MarkRestored(const fs::path& state_dir) {
-  return Rename(state_dir / kManifestFile, state_dir / kRestoredFile);
-}
-
-fs::path FindNewest(const fs::path& root) {
-  fs::path newest;
-  fs::file_time_type newest_time;
-  std::error_code error;
-  if (root.empty()) return newest;
-  for (const auto& entry : fs::directory_iterator(root, error)) {
-    std::error_code ignored;
-    const auto time = fs::last_write_time(entry.path() / kManifestFile, ignored);
-    if (ignored || entry.path().filename().string().starts_with('.')) continue;
-    if (newest.empty() || time > newest_time) {
-      newest = entry.path();
-      newest_time = time;
-    }
-  }
-  return newest;
 }
 
 }  // namespace permafrost::backup

@@ -1,5 +1,6 @@
 #include "backup/manifest.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -8,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "backup/backup.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -20,6 +20,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kBackupFormat = 1;
+constexpr char kUnnamedManifest[] = ".backup.json";
+constexpr char kMakingText[] = "{\"backup\": \"in the making\"}\n";
 
 absl::Status CheckBackedUpFile(const fs::path& path, const CopiedFile& wanted) {
   std::error_code error;
@@ -42,7 +44,23 @@ absl::Status CheckBackedUpFile(const fs::path& path, const CopiedFile& wanted) {
   return absl::DataLossError(absl::StrCat(path.string(), ": checksum does not match"));
 }
 
+absl::Status PutManifestText(const fs::path& directory, const std::string& text) {
+  const fs::path written = directory / kUnnamedManifest;
+  PF_RETURN_IF_ERROR(WriteFileSynced(written, text));
+  return Rename(written, directory / kManifestFile);
+}
+
 }  // namespace
+
+absl::Status MarkInTheMaking(const fs::path& directory) { return PutManifestText(directory, kMakingText); }
+
+bool IsInTheMaking(const fs::path& directory) {
+  const auto names = ListDirectory(directory);
+  if (!names.ok() || !names->has_value()) return false;
+  if (std::ranges::all_of(**names, [](const std::string& name) { return name == kUnnamedManifest; })) return true;
+  const absl::StatusOr<std::string> text = ReadFile(directory / kManifestFile);
+  return text.ok() && *text == kMakingText;
+}
 
 absl::Status WriteManifest(const fs::path& directory, const Manifest& manifest) {
   json files = json::object();
@@ -52,7 +70,7 @@ absl::Status WriteManifest(const fs::path& directory, const Manifest& manifest) 
                        {"create_time", absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone())},
                        {"files", files}};
   const json wrapped = {{"backup", backup}, {"xxh3", HashHex(Hash64(backup.dump()))}};
-  return WriteFileSynced(directory / kManifestFile, wrapped.dump(1) + "\n");
+  return PutManifestText(directory, wrapped.dump(1) + "\n");
 }
 
 absl::StatusOr<std::optional<Manifest>> ReadManifest(const fs::path& directory) {
@@ -63,6 +81,9 @@ absl::StatusOr<std::optional<Manifest>> ReadManifest(const fs::path& directory) 
   const auto damaged = [&path] {
     return absl::DataLossError(absl::StrCat(path.string(), ": is not what the backup's was; copy the backup again"));
   };
+  if (*text == kMakingText) {
+    return absl::DataLossError(absl::StrCat(directory.string(), " is a part of a backup that was never finished"));
+  }
   const json wrapped = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!wrapped.is_object() || !wrapped.contains("backup") || !wrapped.contains("xxh3") ||
       wrapped["xxh3"] != HashHex(Hash64(wrapped["backup"].dump()))) {

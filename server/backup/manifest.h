@@ -12,12 +12,19 @@
 
 namespace permafrost::backup {
 
+inline constexpr char kManifestFile[] = "backup.json";
+
 struct Manifest {
   std::string version;  // of the daemon that made it
   CopiedFiles files;
 };
 
-// Synced when Ok.
+// The first file of a backup in the making: no manifest, so that no daemon goes on from a part, but it says what the
+// folder is. On disk when Ok.
+absl::Status MarkInTheMaking(const std::filesystem::path& directory);
+// Whether the directory bears that mark, or holds nothing yet but what becomes it.
+bool IsInTheMaking(const std::filesystem::path& directory);
+// In place of that mark, whole or not at all; on disk when Ok.
 absl::Status WriteManifest(const std::filesystem::path& directory, const Manifest& manifest);
 // nullopt: there is none. DataLoss: it is damaged; FailedPrecondition: of a format that is not known.
 absl::StatusOr<std::optional<Manifest>> ReadManifest(const std::filesystem::path& directory);

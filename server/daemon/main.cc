@@ -23,6 +23,8 @@
 #include "api/server.h"
 #include "api/unix_socket.h"
 #include "backup/backup.h"
+#include "backup/backup_root.h"
+#include "backup/restore.h"
 #include "base/disk_reserve.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -162,7 +164,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   PF_ASSIGN_OR_RETURN(const fs::path backup_root, ResolveBackupRoot(options.backup_root, state_dir, import_roots));
   auto lock = FileLock::Acquire(state_dir / "lock");
   if (!lock.ok()) return Annotate(lock.status(), "one daemon per --state-dir");
-  PF_ASSIGN_OR_RETURN(const bool restored, backup::CheckRestored(state_dir));
+  PF_ASSIGN_OR_RETURN(const bool restored, backup::BeginRestore(state_dir));
   PF_ASSIGN_OR_RETURN(const Access access, OpenAccess(options, state_dir));
 
   const DiskReserve reserve(state_dir, options.min_free_disk_bytes);

@@ -1,7 +1,7 @@
 #include "daemon/restored.h"
 
 #include "absl/strings/str_cat.h"
-#include "backup/backup.h"
+#include "backup/restore.h"
 #include "base/status.h"
 #include "telemetry/log.h"
 
@@ -31,7 +31,7 @@ absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::
     }
     token = page.next_page_token;
   } while (!token.empty());
-  PF_RETURN_IF_ERROR(backup::MarkRestored(state_dir));
+  PF_RETURN_IF_ERROR(backup::EndRestore(state_dir));
   Log(Severity::kInfo, absl::StrCat("goes on from a backup, every file of which is whole; ", paused,
                                     paused == 1 ? " job waits for its dataset" : " jobs wait for their datasets"));
   return absl::OkStatus();

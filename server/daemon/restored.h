@@ -11,8 +11,8 @@
 namespace permafrost {
 
 // Pauses the jobs that wait for the device and whose dataset is not there, since they would fail where an operator only
-// has to import it again; the log tells of each. Marks the state directory as taken up, so that this is done once.
-// Errors: of the store; those of Rename.
+// has to import it again; the log tells of each. Marks the state directory as taken up, so that this is done once;
+// after a death before that it is done again, and finds the jobs paused. Errors: of the store; those of Rename.
 absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::Catalog& catalog,
                             jobs::JobManager& jobs);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <iterator>
@@ -11,7 +12,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "backup/backup_root.h"
 #include "backup/database_copy.h"
+#include "backup/manifest.h"
+#include "backup/restore.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "jobs/job_store.h"
@@ -75,6 +79,14 @@ class BackupTest : public testing::Test {
                 tell);
   }
 
+  // What lies in the root, in order of names.
+  std::vector<std::string> InRoot() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(root_)) names.push_back(entry.path().filename().string());
+    std::ranges::sort(names);
+    return names;
+  }
+
   const TempDir dir_;
   const fs::path state_ = [this] {
     fs::create_directories(dir_.path() / "state");
@@ -98,6 +110,7 @@ TEST_F(BackupTest, HoldsWhatAnotherDaemonNeedsAndNothingElse) {
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_EQ(made->jobs, 2);
   EXPECT_THAT(made->datasets_wanted, ElementsAre("zinc"));
+  EXPECT_THAT(made->jobs_anew, IsEmpty());
   const fs::path copy = root_ / "one";
   EXPECT_EQ(made->path, copy);
   EXPECT_EQ(Get(copy / "jobs/done/artifacts/best.safetensors"), "weights");
@@ -126,8 +139,9 @@ TEST_F(BackupTest, ADamagedCheckpointIsLeftForTheOneBefore) {
   // Where all are, it is no reason to have no backup of the other jobs.
   std::fstream(JobPath("a") / "checkpoints/1/model.safetensors", std::ios::in | std::ios::out) << "X";
   const auto made = MakeOne("two");
-  EXPECT_TRUE(made.ok()) << made.status();
+  ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_FALSE(fs::exists(root_ / "two/jobs/a/checkpoints"));
+  EXPECT_THAT(made->jobs_anew, ElementsAre(JobId("a"))) << "it loses work, which is to be told";
 }
 
 TEST_F(BackupTest, CheckpointsThatComeAndGoDoNotFailIt) {
@@ -171,12 +185,106 @@ TEST_F(BackupTest, AJobThatWasDeletedMeanwhileIsNotInIt) {
   EXPECT_EQ(rows->front().id.value(), "here");
 }
 
+TEST_F(BackupTest, FilesOfAJobThatIsDeletedWhileTheyAreCopiedAreNotInIt) {
+  // At the first piece (of its checkpoint) and at the last one (of its log).
+  for (const int piece : {1, 3}) {
+    SCOPED_TRACE(piece);
+    AddJob("gone", jobs::JobState::kQueued);
+    PutCheckpoint(JobPath("gone"), 7);
+    int pieces = 0;
+    const std::string name = absl::StrCat("b", piece);
+    const auto made = MakeOne(name, false, [&](int64_t, int64_t) {
+      if (++pieces == piece) {
+        EXPECT_TRUE(store_->Delete(JobId("gone")).ok());
+        fs::remove_all(JobPath("gone"));
+      }
+      return true;
+    });
+    ASSERT_TRUE(made.ok()) << made.status();
+    EXPECT_GE(pieces, piece);
+    EXPECT_EQ(made->jobs, 0);
+    EXPECT_FALSE(fs::exists(root_ / name / "jobs/gone"));
+    EXPECT_TRUE(BeginRestore(root_ / name).ok()) << "nor does backup.json name them";
+  }
+}
+
+TEST_F(BackupTest, TheOlderPartOfALogIsInItThoughItRotatesMeanwhile) {
+  AddJob("a", jobs::JobState::kRunning);
+  Put(JobPath("a") / "log.100", "older\n");
+  Put(JobPath("a") / "log.tmp", "not of the log");
+  ASSERT_TRUE(MakeOne("one").ok());
+  EXPECT_EQ(Get(root_ / "one/jobs/a/log.100"), "older\n");
+  EXPECT_FALSE(fs::exists(root_ / "one/jobs/a/log.tmp"));
+  bool rotated = false;
+  const auto made = MakeOne("two", false, [&](int64_t, int64_t) {
+    if (!rotated) {
+      fs::rename(JobPath("a") / "log", JobPath("a") / "log.106");
+      fs::remove(JobPath("a") / "log.100");
+      Put(JobPath("a") / "log", "newest\n");
+      rotated = true;
+    }
+    return true;
+  });
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_TRUE(rotated);
+  EXPECT_EQ(Get(root_ / "two/jobs/a/log.106"), "a line\n");
+  EXPECT_EQ(Get(root_ / "two/jobs/a/log"), "newest\n");
+  EXPECT_FALSE(fs::exists(root_ / "two/jobs/a/log.100"));
+}
+
+TEST_F(BackupTest, OneThatCannotCatchUpSaysSo) {
+  AddJob("j0", jobs::JobState::kQueued);
+  int jobs = 1;
+  const auto made = MakeOne("one", false, [&](int64_t, int64_t) {
+    AddJob(absl::StrCat("j", jobs++), jobs::JobState::kQueued);
+    return true;
+  });
+  EXPECT_TRUE(absl::IsUnavailable(made.status())) << made.status();
+  EXPECT_THAT(InRoot(), ElementsAre(".lock"));
+  EXPECT_TRUE(MakeOne("one").ok());
+}
+
+TEST_F(BackupTest, OfTwoAtOnceTheSecondIsRefusedAndTheFirstGoesOn) {
+  AddJob("a", jobs::JobState::kQueued);
+  int refused = 0;
+  const auto made = MakeOne("one", false, [&](int64_t, int64_t) {
+    const absl::Status second = MakeOne("one").status();
+    refused += absl::IsFailedPrecondition(second) && GetReason(second).reason == "BACKUP_UNDER_WAY" ? 1 : 0;
+    return true;
+  });
+  EXPECT_TRUE(made.ok()) << made.status();
+  EXPECT_GE(refused, 1);
+  EXPECT_TRUE(BeginRestore(root_ / "one").value());
+}
+
+TEST_F(BackupTest, WhatADaemonThatDiedLeftIsRemovedAndNothingElse) {
+  const fs::path left = CreateMaking(root_ / "dated").value();
+  Put(left / "jobs/a/log", "a line");
+  EXPECT_TRUE(absl::IsDataLoss(BeginRestore(left).status())) << "nobody goes on from a part";
+  fs::create_directories(root_ / ".tmp-just-begun");
+  Put(root_ / ".tmp-marked-next/.backup.json", "{");
+  Put(root_ / ".tmp-mine/a", "mine");
+  ASSERT_TRUE(MakeOne("whole").ok());
+  fs::rename(root_ / "whole", root_ / ".tmp-whole");
+  EXPECT_TRUE(absl::IsAlreadyExists(MakeOne("mine").status()));
+  ASSERT_TRUE(MakeOne("one").ok());
+  EXPECT_THAT(InRoot(), ElementsAre(".lock", ".tmp-mine", ".tmp-whole", "one"));
+  EXPECT_EQ(Get(root_ / ".tmp-mine/a"), "mine");
+}
+
 TEST_F(BackupTest, WhatIsInTheWayIsNeverWrittenOver) {
   Put(root_ / "full/a", "mine");
   fs::create_directories(root_ / "empty");
   EXPECT_TRUE(absl::IsAlreadyExists(MakeOne("full").status()));
   EXPECT_EQ(Get(root_ / "full/a"), "mine");
   EXPECT_TRUE(MakeOne("empty").ok());
+  fs::create_directories(dir_.path() / "elsewhere");
+  fs::create_directory_symlink(dir_.path() / "elsewhere", root_ / "link");
+  fs::create_symlink(dir_.path() / "nowhere", root_ / "dangling");
+  for (const std::string link : {"link", "dangling"}) {
+    EXPECT_THAT(std::string(MakeOne(link).status().message()), HasSubstr("is a symbolic link"));
+    EXPECT_TRUE(fs::is_symlink(root_ / link));
+  }
   EXPECT_TRUE(MakeOne((root_ / "by-path").string()).ok());
   for (const std::string bad : {"", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "a b"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(MakeOne(bad).status())) << bad;
@@ -192,7 +300,7 @@ TEST_F(BackupTest, OneThatIsGivenUpLeavesNothing) {
   Put(state_ / "plans/a.plan", "plan");
   const auto made = MakeOne("one", false, [](int64_t, int64_t) { return false; });
   EXPECT_TRUE(absl::IsCancelled(made.status())) << made.status();
-  EXPECT_TRUE(fs::is_empty(root_));
+  EXPECT_THAT(InRoot(), ElementsAre(".lock"));
 }
 
 TEST_F(BackupTest, ACopyIsCheckedOnceAndDamageIsNamed) {
@@ -200,12 +308,11 @@ TEST_F(BackupTest, ACopyIsCheckedOnceAndDamageIsNamed) {
   Put(JobPath("a") / "artifacts/last.safetensors", "weights");
   ASSERT_TRUE(MakeOne("one").ok());
   const fs::path copy = root_ / "one";
-  EXPECT_EQ(CheckRestored(state_).value(), false) << "no backup";
-  EXPECT_EQ(CheckRestored(copy).value(), true);
+  EXPECT_EQ(BeginRestore(state_).value(), false) << "no backup";
   const auto damaged = [&](const std::string& file, const std::string& content) {
     const std::string before = Get(copy / file);
     Put(copy / file, content);
-    const absl::Status status = CheckRestored(copy).status();
+    const absl::Status status = BeginRestore(copy).status();
     Put(copy / file, before);
     EXPECT_TRUE(absl::IsDataLoss(status)) << file << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(file));
@@ -214,10 +321,15 @@ TEST_F(BackupTest, ACopyIsCheckedOnceAndDamageIsNamed) {
   damaged("jobs/a/log", "a");
   damaged("backup.json", "{}");
   fs::rename(copy / "jobs/a/log", copy / "log");
-  EXPECT_THAT(std::string(CheckRestored(copy).status().message()), HasSubstr("jobs/a/log is missing"));
+  EXPECT_THAT(std::string(BeginRestore(copy).status().message()), HasSubstr("jobs/a/log is missing"));
   fs::rename(copy / "log", copy / "jobs/a/log");
-  EXPECT_TRUE(MarkRestored(copy).ok());
-  EXPECT_EQ(CheckRestored(copy).value(), false);
+  EXPECT_EQ(BeginRestore(copy).value(), true);
+  // What the daemon does next changes files; where it dies before the end, it goes on there.
+  Put(copy / "jobs/a/log", "another line");
+  EXPECT_EQ(BeginRestore(copy).value(), true);
+  ASSERT_TRUE(EndRestore(copy).ok());
+  EXPECT_EQ(BeginRestore(copy).value(), false);
+  EXPECT_TRUE(fs::exists(copy / kRestoredFile));
 }
 
 TEST_F(BackupTest, TheNewestIsFound) {

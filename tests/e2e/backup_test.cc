@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,9 +76,14 @@ TEST(Backup, OfADaemonThatTrainsGoesOnBitEqualElsewhere) {
   {
     const fs::path restored = dir.path() / "restored-without";
     CopyState(root / "without", restored);
+    // As a daemon leaves it that is killed while it takes the copy up: checked, and changed since.
+    fs::rename(restored / "backup.json", restored / "restoring.json");
+    std::ofstream(restored / "jobs/job/log", std::ios::app) << "a line\n";
     Daemon daemon(restored, ShippedSample());
     ASSERT_TRUE(daemon.ready());
     EXPECT_EQ(daemon.Get("job").state(), v1::Job::STATE_PAUSED) << "its dataset is not there yet";
+    EXPECT_TRUE(fs::exists(restored / "restored.json"));
+    EXPECT_FALSE(fs::exists(restored / "restoring.json"));
     daemon.Import("zinc", ShippedSample());
     ASSERT_EQ(daemon.Client({"job", "resume", "job"}).code, 0);
     EXPECT_EQ(EndOf(daemon, "job", dir.path() / "w"), want);
