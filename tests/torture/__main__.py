@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--list", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if arguments.list:
         print("\n".join(TRIALS))
         return 0
