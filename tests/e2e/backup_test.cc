@@ -33,8 +33,9 @@ struct Ended {
 };
 
 Ended EndOf(Daemon& daemon, const std::string& id, const fs::path& scratch) {
-  const v1::Job job = daemon.AwaitEnd(id);
-  EXPECT_EQ(job.state(), v1::Job::STATE_SUCCEEDED);
+  EXPECT_EQ(daemon.AwaitEnd(id).state(), v1::Job::STATE_SUCCEEDED);
+  // The watch's last message has the last epochs only.
+  const v1::Job job = daemon.Get(id);
   Ended ended{.weights = daemon.LastWeights(id, scratch), .losses = {}};
   for (const v1::EpochMetrics& epoch : job.epochs()) ended.losses.push_back(epoch.train_loss());
   EXPECT_EQ(ended.losses.size(), static_cast<size_t>(kEpochs)) << "no epoch may be missing";
