@@ -129,6 +129,7 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
     };
     const auto newest = std::ranges::find_if(found, whole);
     std::vector<int64_t> steps;
+    steps.reserve(found.size());
     for (const train::CheckpointInfo& info : found) steps.push_back(info.step);
     if (!first) first = steps;
     if (newest == found.end()) {

@@ -106,7 +106,7 @@ absl::StatusOr<fs::path> CreateMaking(const fs::path& target) {
     return absl::AlreadyExistsError(
         absl::StrCat(making.string(), " is there, and no part of a backup: move it away, or choose another name"));
   }
-  const absl::Status marked = MarkInTheMaking(making);
+  absl::Status marked = MarkInTheMaking(making);
   if (marked.ok()) return making;
   RemoveMaking(making).IgnoreError();
   return marked;

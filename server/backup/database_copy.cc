@@ -36,7 +36,7 @@ DatasetId DatasetOf(const std::string& spec) {
 
 absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& database) {
   std::vector<JobRow> rows;
-  const absl::Status read = WithDatabase(database, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
+  absl::Status read = WithDatabase(database, SQLite::OPEN_READONLY, [&](SQLite::Database& open) {
     SQLite::Statement select(open, "SELECT id, state, spec FROM jobs");
     while (select.executeStep()) {
       // A row whose state cannot be read is shown as failed, and is nobody's to run.
