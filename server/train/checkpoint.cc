@@ -178,7 +178,8 @@ absl::Status CheckpointStore::WriteFiles(const Checkpoint& checkpoint, const fs:
     state["graph_cache"] = {{"snapshot", json::parse(graphcache::ToJson(*checkpoint.cache))},
                             {"entries", json::parse(graphcache::ToJson(checkpoint.cache_entries))}};
   }
-  // The manifest checks itself, too: its hash is over the dump of what it wraps.
+  // The manifest checks itself, too: its hash is over the dump of what it wraps, and it is written as it is dumped, so
+  // that no changed byte is read as the same value.
   const json manifest = {{"checkpoint", state}, {"xxh3", HashHex(Hash64(state.dump()))}};
   return WriteFileSynced(directory / kCheckpointManifest, manifest.dump(1));
 }
@@ -188,7 +189,7 @@ absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step) const {
   PF_ASSIGN_OR_RETURN(const std::string text, ReadPart(directory / kCheckpointManifest));
   const json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object() || !manifest.contains("checkpoint") || !manifest.contains("xxh3") ||
-      manifest["xxh3"] != HashHex(Hash64(manifest["checkpoint"].dump()))) {
+      manifest["xxh3"] != HashHex(Hash64(manifest["checkpoint"].dump())) || manifest.dump(1) != text) {
     return absl::DataLossError(absl::StrCat((directory / kCheckpointManifest).string(), ": checksum does not match"));
   }
   const json& body = manifest["checkpoint"];

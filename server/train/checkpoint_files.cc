@@ -71,7 +71,7 @@ absl::Status Inspect(const fs::path& directory, bool verify, CheckpointInfo& inf
   if (!error) info.time = absl::FromChrono(std::chrono::file_clock::to_sys(written));
   const json manifest = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object() || !manifest.contains("checkpoint") || !manifest.contains("xxh3") ||
-      manifest["xxh3"] != HashHex(Hash64(manifest["checkpoint"].dump()))) {
+      manifest["xxh3"] != HashHex(Hash64(manifest["checkpoint"].dump())) || manifest.dump(1) != *text) {
     return Damage(file, "checksum does not match");
   }
   try {

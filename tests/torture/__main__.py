@@ -32,7 +32,7 @@ TRIALS = {
     "rows": (damage.rows, {}, {}),
     "stores": (damage.stores, {"count": 4}, {"count": 200}),
     "duplicates": (crowd.duplicates, {"count": 1000}, {"count": 1000}),
-    "readers": (crowd.slow_readers, {"count": 200, "pairs": 1}, {"count": 200, "pairs": 10}),
+    "readers": (crowd.slow_readers, {"count": 200, "pairs": 1, "graphs": 64, "epochs": 6}, {"count": 200, "pairs": 10, "graphs": 4000, "epochs": 20}),
     "clients": (crowd.clients, {"count": 100}, {"count": 500}),
     "greedy": (crowd.greedy, {"most": 3072}, {"most": 3072}),
     "cycles": (cycles.cycles, {"count": 4}, {"count": 200}),

@@ -10,9 +10,9 @@ import grpc
 from tests.torture.world import Server, contract, folder_of, job_spec, state_of, until, write_set
 
 
-def begin(bin_dir, folder, *flags):
-    server = Server(bin_dir, folder, *flags).start()
-    server.import_dataset("set", write_set(server.import_root / "set"))
+def begin(bin_dir, folder, graphs=64):
+    server = Server(bin_dir, folder).start()
+    server.import_dataset("set", write_set(server.import_root / "set", graphs=graphs))
     return server
 
 
@@ -49,17 +49,17 @@ class Unread:
             channel.close()
 
 
-def slow_readers(bin_dir, seed, count, pairs):
+def slow_readers(bin_dir, seed, count, pairs, graphs, epochs):
     """How much slower a job trains while nobody reads its log from many streams."""
     made = contract()
     ratios = []
     with folder_of("readers") as folder:
-        server = begin(bin_dir, folder)
+        server = begin(bin_dir, folder, graphs)
         for pair in range(pairs):
             seconds = {}
             for readers in ((0, count) if pair % 2 else (count, 0)):
                 name = f"j{pair}-{readers}"
-                spec = job_spec(epochs=60 if pairs > 2 else 6, seed=seed)
+                spec = job_spec(epochs=epochs, seed=seed, every_steps=10_000)
                 server.jobs.CreateJob(made.CreateJobRequest(job_id=name, spec=spec), timeout=30)
                 unread = Unread(server, name, readers)
                 ended = server.await_end(name)

@@ -24,7 +24,7 @@ def soak(bin_dir, seed, steps, graphs):
         server.import_dataset("set", write_set(server.import_root / "set", graphs=graphs, nodes=8))
         # What a job keeps with the policy of pyg-team/pytorch_geometric#10689, and with one dynamic executable.
         for name, shapes in (("freeze", made.GraphCachePolicy.SHAPES_EXACT), ("dynamic", made.GraphCachePolicy.SHAPES_DYNAMIC)):
-            spec = job_spec(epochs=1_000_000 // graphs, seed=seed, every_steps=max(steps // 10, 5))
+            spec = job_spec(epochs=2_000_000 // graphs, seed=seed, every_steps=max(steps // 10, 5))
             spec.graph_cache.shapes = shapes
             server.jobs.CreateJob(made.CreateJobRequest(job_id=name, spec=spec), timeout=30)
             points, entries = [], set()

@@ -134,6 +134,13 @@ TEST_F(CheckpointTest, DamageIsSeenInEveryFileAndTheOlderOneServes) {
   }
 }
 
+TEST_F(CheckpointTest, AManifestThatSaysTheSameInOtherBytesIsDamaged) {
+  ASSERT_TRUE(Store().Save(Make(1)).ok());
+  ASSERT_TRUE(Store().Save(Make(2)).ok());
+  std::ofstream(File(2, "state.json"), std::ios::app) << ' ';
+  EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
+}
+
 TEST_F(CheckpointTest, ADamagedNewerOneDoesNotPushOutWhatTheResumedRunSaves) {
   CheckpointStore store = Store(1);
   ASSERT_TRUE(store.Save(Make(5)).ok());

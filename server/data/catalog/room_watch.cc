@@ -43,9 +43,10 @@ uint64_t BytesBelow(const fs::path& folder) {
 }
 
 RoomWatch::RoomWatch(ImportRoom room, fs::path directory, std::stop_source stop)
-    : room_(std::move(room)),
-      directory_(std::move(directory)),
-      thread_([this, stop = std::move(stop)](const std::stop_token& end) mutable { Watch(end, stop); }) {}
+    : room_(std::move(room)), directory_(std::move(directory)) {
+  if (room_.max_bytes == 0 && room_.reserve.bytes() == 0) return;
+  thread_ = std::jthread([this, stop = std::move(stop)](const std::stop_token& end) mutable { Watch(end, stop); });
+}
 
 absl::Status RoomWatch::status() const {
   absl::MutexLock lock(&mu_);
@@ -53,7 +54,6 @@ absl::Status RoomWatch::status() const {
 }
 
 void RoomWatch::Watch(const std::stop_token& end, std::stop_source& stop) {
-  if (room_.max_bytes == 0 && room_.reserve.bytes() == 0) return;
   Event ended;
   const std::stop_callback wake(end, [&ended] { ended.Set(); });
   do {

@@ -30,7 +30,7 @@ absl::Status CheckDatasetBytes(const ImportRoom& room, uint64_t bytes);
 // Bytes of the files in and below a folder; those that vanish meanwhile count for nothing.
 uint64_t BytesBelow(const std::filesystem::path& folder);
 
-// Looks a few times a second, on a thread of its own, until destroyed.
+// Looks a few times a second, on a thread of its own, until destroyed; not at all where everything has room.
 // Threads: safe anywhere.
 class RoomWatch {
  public:
