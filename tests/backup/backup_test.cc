@@ -52,7 +52,7 @@ void PutCheckpoint(const fs::path& job, int64_t step) {
       {"state", {{"step", step}, {"epoch", 0}, {"batch", step}, {"best_epoch", 0}}},
       {"files", {{"model.safetensors", {{"bytes", weights.size()}, {"xxh3", HashHex(Hash64(weights))}}}}}};
   const nlohmann::json manifest = {{"checkpoint", body}, {"xxh3", HashHex(Hash64(body.dump()))}};
-  Put(making / "state.json", manifest.dump());
+  Put(making / "state.json", manifest.dump(1));
   fs::rename(making, job / "checkpoints" / absl::StrCat(step));
 }
 

@@ -51,9 +51,8 @@ TEST(EndToEnd, TrainsTheShippedSampleAndCountsIt) {
   // Every series that may be 0 is there before the first job.
   const std::string before = HttpGet(daemon.metrics(), "/metrics");
   for (const char* series :
-       {"permafrost_train_steps_total", "permafrost_jobs{state=\"succeeded\"}",
-        "permafrost_checkpoint_failures_total", "permafrost_train_step_seconds_count{phase=\"backward\"}",
-        "permafrost_job_queue_wait_seconds_count"}) {
+       {"permafrost_train_steps_total", "permafrost_jobs{state=\"succeeded\"}", "permafrost_checkpoint_failures_total",
+        "permafrost_train_step_seconds_count{phase=\"backward\"}", "permafrost_job_queue_wait_seconds_count"}) {
     EXPECT_EQ(Metric(before, series), 0) << series;
   }
 

@@ -85,7 +85,7 @@ class CheckpointTest : public testing::Test {
     auto manifest = nlohmann::json::parse(*ReadFile(File(step, "state.json")));
     change(manifest["checkpoint"]);
     manifest["xxh3"] = HashHex(Hash64(manifest["checkpoint"].dump()));
-    ASSERT_TRUE(WriteFileAtomic(File(step, "state.json"), manifest.dump()).ok());
+    ASSERT_TRUE(WriteFileAtomic(File(step, "state.json"), manifest.dump(1)).ok());
   }
   void SetVersion(int64_t step, int version) {
     Rewrite(step, [version](nlohmann::json& body) { body["version"] = version; });
