@@ -119,6 +119,7 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
   const std::string folder = absl::StrCat("jobs/", id.value(), "/", AbslView(train::kCheckpointsFolder));
   std::set<int64_t> damaged;
   std::optional<std::vector<int64_t>> first;  // steps of the first look
+  bool moved = false;                         // some look or copy found others
   for (int i = 0; i < kTries; ++i) {
     std::error_code error;
     // Never there, or the job was deleted meanwhile.
@@ -132,10 +133,11 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
     steps.reserve(found.size());
     for (const train::CheckpointInfo& info : found) steps.push_back(info.step);
     if (!first) first = steps;
+    moved = moved || steps != *first;
     if (newest == found.end()) {
       // A list that was begun before one came and ended after the other went has neither. Where nothing moves, there is
       // none, or all are damaged, which are worth nothing to another daemon either.
-      if (i + 1 == kTries && steps == *first) {
+      if (i + 1 == kTries && !moved) {
         if (!steps.empty()) without_checkpoint_.insert(id);
         return absl::OkStatus();
       }
@@ -150,6 +152,8 @@ absl::Status Maker::CopyCheckpoint(const JobId& id) {
       damaged.insert(newest->step);
     } else if (!absl::IsNotFound(copied)) {
       return copied;
+    } else {
+      moved = true;
     }
     PF_RETURN_IF_ERROR(copier_.Drop(folder));
   }
