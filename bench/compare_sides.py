@@ -36,7 +36,7 @@ class Job:
 
     def _look(self):
         page = self.daemon.metrics()
-        if page['permafrost_jobs{state="running"}'] == 0 and page['permafrost_jobs{state="queued"}'] == 0:
+        if tools.unended_jobs(page) == 0:
             job = self.daemon.json("job", "show", "compare")
             raise RuntimeError(f"Permafrost's job ended before the rounds did, as {job['state']}: {job.get('error')}")
         captures = lambda what, modes: sum(page[f'permafrost_graph_cache_{what}_total{{mode="{mode}"}}'] for mode in modes)

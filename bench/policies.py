@@ -70,7 +70,7 @@ def follow(daemon, seconds):
         # Gauges of the cache are 0 once the job has ended.
         if page['permafrost_jobs{state="running"}'] == 1 and page["permafrost_train_steps_total"] > 0:
             samples.append(sample(page))
-        elif page['permafrost_jobs{state="queued"}'] == 0 and page['permafrost_jobs{state="running"}'] == 0:
+        elif tools.unended_jobs(page) == 0:
             return samples
         time.sleep(seconds)
 

@@ -104,6 +104,13 @@ def sage_flags(arguments):
             "--batch-size", arguments.batch_size)
 
 
+def unended_jobs(page):
+    """Of a page of /metrics, by series: jobs that wait for the device or are on it."""
+    ended = ("succeeded", "failed", "cancelled")
+    return sum(count for series, count in page.items()
+               if series.startswith("permafrost_jobs{state=") and not any(f'"{state}"' in series for state in ended))
+
+
 def build(build_dir, programs):
     """Builds what is missing or old in `build_dir`; returns the folder of the programs."""
     if not (ROOT / ".deps" / "cmake-args").exists():
