@@ -49,6 +49,10 @@ struct Options {
   bool quarantine_unknown_jobs = false;
   // A job of higher priority waits for the end of the one on the device.
   bool no_preemption = false;
+  // Serve an address that other machines reach, without TLS or without tokens.
+  bool insecure = false;
+  // Whether clients cannot ask for the contract.
+  bool no_reflection = false;
   // Which jobs that have ended are kept, and how many bytes of each job's log; 0: all.
   jobs::KeepFinished keep_finished;
   uint64_t max_job_log_bytes = 0;
@@ -58,12 +62,8 @@ struct Options {
   access::TlsFiles tls;
   // What a caller with a client certificate and without a token may do; nullopt: nothing.
   std::optional<access::Role> tls_client_role;
-  // Serve an address that other machines reach, without TLS or without tokens.
-  bool insecure = false;
   // Path of the unix socket, "auto" or "off".
   std::string socket = "auto";
-  // Whether clients cannot ask for the contract.
-  bool no_reflection = false;
   // How long the daemon takes to end once it is told to, all of it: the running job's checkpoint, calls under way,
   // files closed. A step takes milliseconds, so running into this means that the device hangs; the job then loses what
   // came after its last checkpoint. Less than what a supervisor waits before it kills (Kubernetes: 30 s). 0: without

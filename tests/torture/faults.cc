@@ -12,20 +12,20 @@
 // PERMAFROST_FAULTS_LOG: a file that gets a line for each call that met a rule.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
+#include <linux/limits.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 namespace {
 
@@ -69,7 +69,7 @@ __attribute__((constructor)) void ReadRules() {
     const char* end = std::strchr(at, ';');
     const size_t size = end == nullptr ? std::strlen(at) : static_cast<size_t>(end - at);
     if (size >= sizeof(line)) Fatal("PERMAFROST_FAULTS: a rule is too long\n");
-    std::memcpy(line, at, size);
+    std::memcpy(line, at, size);  // NOLINT(bugprone-not-null-terminated-result): the rest is zero
     at = end == nullptr ? nullptr : end + 1;
     // An empty PATH_PART is no match of %[^:].
     int fields =
@@ -179,6 +179,8 @@ mode_t ModeOf(int flags, va_list arguments) {
 
 }  // namespace
 
+// The system names their parameters otherwise.
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 extern "C" {
 
 ssize_t write(int fd, const void* data, size_t size) {
@@ -295,3 +297,4 @@ int openat(int directory, const char* path, int flags, ...) {
 }
 
 }  // extern "C"
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
