@@ -103,8 +103,14 @@ ExitCode UpdateJob(Session& session, const JobUpdateFlags& flags) {
   if (session.json()) {
     session.PrintJson(updated);
   } else {
-    session.Print(absl::StrCat("job ", OneLine(StripCollection("jobs", flags.id)), ": priority ",
-                               updated.spec().priority(), ", labels ",
+    const v1::JobSpec& spec = updated.spec();
+    const std::string runtime =
+        spec.has_max_runtime() ? absl::StrCat(", max runtime ", DurationText(ToDuration(spec.max_runtime()))) : "";
+    const std::string deadline =
+        spec.has_deadline() ? absl::StrCat(", deadline ", ClockText(ToTime(spec.deadline()), ViewTime::Now().zone))
+                            : "";
+    session.Print(absl::StrCat("job ", OneLine(StripCollection("jobs", flags.id)), ": priority ", spec.priority(),
+                               runtime, deadline, ", labels ",
                                updated.labels().empty() ? "none" : OneLine(LabelsText(updated.labels())), "\n"));
   }
   return ExitCode::kOk;

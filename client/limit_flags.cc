@@ -16,7 +16,7 @@ template <class Parse>
 CLI::Validator Accepts(const char* accepted, bool none, Parse parse) {
   const auto check = [accepted, none, parse](const std::string& text) -> std::string {
     if ((none && text == kNoLimit) || parse(text)) return "";
-    return absl::StrCat("'", OneLine(text), "' is none; accepted: ", accepted, none ? ", or none" : "");
+    return absl::StrCat("'", OneLine(text), "'; accepted: ", accepted, none ? ", or none" : "");
   };
   return CLI::Validator(check, "");
 }

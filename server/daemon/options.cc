@@ -365,7 +365,10 @@ ParsedOptions ParseOptions(int argc, const char* const* argv, const Environment&
     const bool version = dynamic_cast<const CLI::CallForVersion*>(&e) != nullptr;
     return {.options = std::nullopt, .text = version ? absl::StrCat(e.what(), "\n") : app.help(), .exit_code = 0};
   } catch (const CLI::ParseError& e) {
-    return Usage(absl::StrCat(e.what(), "; see --help"));
+    // As the client says it; CLI11 lists flag and value in the wrong order.
+    const std::vector<std::string> strange = app.remaining();
+    return Usage(strange.empty() ? absl::StrCat(e.what(), "; see --help")
+                                 : absl::StrCat("'", strange.front(), "' is not known here; see --help"));
   }
 
   GivenByName given;

@@ -143,6 +143,9 @@ TEST_F(VerbCommandTest, UpdateNamesWhatItChanges) {
       Run({"update", "a", "--priority", "-3", "--label", "team=gnn", "--remove-label", "old", "--etag", "e1"});
   EXPECT_EQ(updated.exit_code, 0) << updated.err;
   EXPECT_EQ(updated.out, "job a: priority -3, labels team=gnn\n");
+  EXPECT_EQ(Run({"update", "b", "--max-runtime", "2m"}).out, "job b: priority 0, max runtime 2m 00s, labels none\n");
+  EXPECT_THAT(Run({"update", "b", "--deadline", "2033-01-02T12:00:00Z"}).out, HasSubstr(", deadline 2033-01-0"));
+  EXPECT_THAT(Run({"update", "b", "--deadline", "soon"}).err, HasSubstr("--deadline: 'soon'; accepted: a time"));
   const v1::UpdateJobRequest request = requests.seen().at(0);
   EXPECT_EQ(request.job().name(), "jobs/a");
   EXPECT_EQ(request.job().etag(), "e1");

@@ -363,6 +363,12 @@ TEST(ParseOptions, InsecureAllowsEveryAddress) {
   EXPECT_EQ(Parsed({"--listen", "127.9.9.9:1"}).listen, "127.9.9.9:1") << "all of 127/8 is loopback";
 }
 
+TEST(ParseOptions, NamesTheFlagThatItDoesNotKnow) {
+  const ParsedOptions parsed = Parse({"--drain-timeout", "5"});
+  EXPECT_EQ(parsed.exit_code, 2);
+  EXPECT_EQ(parsed.text, "permafrostd: '--drain-timeout' is not known here; see --help\n");
+}
+
 TEST(ParseOptions, HelpNamesEveryFlagItsVariableAndDefault) {
   const ParsedOptions parsed = Parse({"--help"});
   EXPECT_FALSE(parsed.options.has_value());
