@@ -98,6 +98,8 @@ void Override(const JobFlags& flags, v1::ModelSpec& model) {
   }
   if (flags.lowering)
     model.set_lowering(EnumOf<v1::ModelSpec::Lowering>(*v1::ModelSpec::Lowering_descriptor(), *flags.lowering));
+  if (flags.precision)
+    model.set_precision(EnumOf<v1::ModelSpec::Precision>(*v1::ModelSpec::Precision_descriptor(), *flags.precision));
   if (flags.aggregation) {
     model.set_aggregation(
         EnumOf<v1::ModelSpec::Aggregation>(*v1::ModelSpec::Aggregation_descriptor(), *flags.aggregation));
@@ -191,6 +193,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       JobDefault([](const TrainOptions& o) { return NameOf(nn::kPoolingNames, o.model.pooling); });
   const std::string lowering =
       JobDefault([](const TrainOptions& o) { return NameOf(nn::kLoweringNames, o.model.lowering); });
+  const std::string precision =
+      JobDefault([](const TrainOptions& o) { return NameOf(nn::kPrecisionNames, o.model.precision); });
   const std::string optimizer =
       JobDefault([](const TrainOptions& o) { return NameOf(nn::kOptimizerNames, o.optimizer.algorithm); });
   const std::string schedule =
@@ -211,6 +215,9 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   AddEnumOption(
       command, "--lowering", flags.lowering, *v1::ModelSpec::Lowering_descriptor(),
       absl::StrCat("Operators of a step: shape-free ones add nothing to the graph cache of MPS (", lowering, ")"));
+  AddEnumOption(
+      command, "--precision", flags.precision, *v1::ModelSpec::Precision_descriptor(),
+      absl::StrCat("Factors of products with weights; bfloat16 wants a CPU with AVX512-BF16 (", precision, ")"));
   command
       .add_option("--dropout", flags.dropout,
                   absl::StrCat("Part of a layer's outputs zeroed in training (", dropout, ")"))

@@ -82,6 +82,9 @@ std::string ModelText(const v1::Job& job) {
   if (model.lowering() > v1::ModelSpec::LOWERING_AUTO) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Lowering_descriptor(), model.lowering()), " lowering");
   }
+  if (model.precision() > v1::ModelSpec::PRECISION_FLOAT32) {
+    absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Precision_descriptor(), model.precision()), " products");
+  }
   if (model.heads() > 1) absl::StrAppend(&text, ", ", model.heads(), " heads");
   // What is as a job of nothing else than its dataset has it is not said.
   const bool of_nodes = IsNodeLevel(job);

@@ -27,7 +27,7 @@ std::function<void()> Divided(int64_t items, Body body) {
 }
 
 // An MLP so narrow that even two chunks of rows are less than the constant. size: multiplications.
-std::function<void()> Products(int64_t size) {
+std::function<void()> MatrixProducts(int64_t size) {
   constexpr int64_t kNarrow = 16;
   const int64_t rows = std::max<int64_t>(2, size / (2 * kNarrow * kNarrow));
   const Tensor weight = at::randn({kNarrow, kNarrow}), bias = at::randn({kNarrow});
@@ -107,7 +107,7 @@ std::function<void()> Losses(int64_t size) {
 
 std::vector<ParallelRegion> MakeParallelRegions() {
   return {
-      {"products", "kParallelProducts of server/nn/ops/mlp_chunks.h", Products},
+      {"products", "kParallelProducts of server/nn/ops/mlp_chunks.h", MatrixProducts},
       {"gathers", "kParallelGathers of server/nn/ops/mlp_chunks.h; kEmbeddingGrain of server/nn/ops/embedding_sum.cc",
        Gathers},
       {"norms", "kParallelValues of server/nn/ops/masked_batch_norm.cc", Norms},

@@ -25,6 +25,7 @@ using Losses = WireEnum<v1::JobSpec::Loss, nn::kLossNames>;
 using Architectures = WireEnum<v1::ModelSpec::Architecture, nn::kArchitectureNames>;
 using Aggregations = WireEnum<v1::ModelSpec::Aggregation, nn::kAggregationNames>;
 using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
+using Precisions = WireEnum<v1::ModelSpec::Precision, nn::kPrecisionNames>;
 using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
 using NodeInputs = WireEnum<v1::ModelSpec::NodeInputs, nn::kNodeInputsNames>;
 using Norms = WireEnum<v1::ModelSpec::Norm, nn::kNormNames>;
@@ -114,6 +115,7 @@ void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& v
   Poolings::Read(wire.pooling(), "spec.model.pooling", model.pooling, violations);
   Aggregations::Read(wire.aggregation(), "spec.model.aggregation", model.aggregation, violations);
   Lowerings::Read(wire.lowering(), "spec.model.lowering", model.lowering, violations);
+  Precisions::Read(wire.precision(), "spec.model.precision", model.precision, violations);
   Norms::Read(wire.norm(), "spec.model.norm", model.norm, violations);
   JumpingKnowledges::Read(wire.jumping_knowledge(), "spec.model.jumping_knowledge", model.jumping_knowledge,
                           violations);
@@ -135,6 +137,7 @@ void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
   wire.set_pooling(Poolings::ToWire(model.pooling));
   wire.set_aggregation(Aggregations::ToWire(model.aggregation));
   wire.set_lowering(Lowerings::ToWire(model.lowering));
+  wire.set_precision(Precisions::ToWire(model.precision));
   wire.set_dropout(model.dropout);
   wire.set_input_dropout(model.input_dropout);
   wire.set_heads(static_cast<int32_t>(model.heads));

@@ -34,6 +34,7 @@ struct Schema {
     a("normalize_features", m.normalize_features);
     a("node_inputs", m.node_inputs, nn::kNodeInputsNames);
     a("lowering", m.lowering, nn::kLoweringNames);
+    a("precision", m.precision, nn::kPrecisionNames);
   }
 
   template <class A>

@@ -123,6 +123,12 @@ enum class Lowering { kAuto, kPlain, kShapeFree };
 inline constexpr EnumNames<Lowering, 3> kLoweringNames{
     {{{Lowering::kAuto, "auto"}, {Lowering::kPlain, "plain"}, {Lowering::kShapeFree, "shape-free"}}}};
 
+// Of the factors of products with weights: rounded to bfloat16, whose sums are float32, or not rounded. Weights,
+// activations, gradients, norms, losses and the optimizer are float32 in both.
+enum class Precision { kFloat32, kBfloat16 };
+inline constexpr EnumNames<Precision, 2> kPrecisionNames{
+    {{{Precision::kFloat32, "float32"}, {Precision::kBfloat16, "bfloat16"}}}};
+
 enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd };
 inline constexpr EnumNames<OptimizerAlgorithm, 3> kOptimizerNames{
     {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}, {OptimizerAlgorithm::kSgd, "sgd"}}}};
@@ -209,6 +215,7 @@ struct ModelOptions {
   bool normalize_features = false;             // of nodes: each row of features is divided by the sum of its magnitudes
   NodeInputs node_inputs = NodeInputs::kAuto;  // of nodes
   Lowering lowering = Lowering::kAuto;
+  Precision precision = Precision::kFloat32;
   bool operator==(const ModelOptions&) const = default;
 };
 

@@ -144,7 +144,7 @@ int64_t Links::pairs_at_once() const {
 absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                            const std::function<bool()>& keep_going) const {
   const at::NoGradGuard no_grad;
-  const nn::LoweringScope lowering(options_.model.lowering);
+  const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   const std::vector<data::Link>& of = links(split);
   const int64_t each = options_.links.eval_negatives;
   const data::NegativeDraw draw(graph_, options_.links.sampling, options_.links.split.seed);
@@ -173,7 +173,7 @@ absl::Status Links::MakeEvalBatch(data::Split split, int64_t begin, data::LinkBa
 absl::StatusOr<Evaluation> Links::EvaluateSampled(const Score& score, data::Split split, bool keep_predictions,
                                                   const std::function<bool()>& keep_going) const {
   const at::NoGradGuard no_grad;
-  const nn::LoweringScope lowering(options_.model.lowering);
+  const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   const auto each = static_cast<size_t>(options_.links.eval_negatives);
   std::vector<float> scores;
   scores.reserve(links(split).size() * (1 + each));

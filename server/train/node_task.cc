@@ -372,7 +372,7 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
     return EvaluateTimedLinks(split, keep_predictions, keep_going);
   }
   if (!EvaluatesLayerWise(options_)) return std::nullopt;
-  const nn::LoweringScope lowering(options_.model.lowering);
+  const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *model_,
                                                              {.num_layers = options_.model.num_layers,
                                                               .edge_weights = UsesEdgeWeights(options_, *graph_),

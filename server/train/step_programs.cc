@@ -42,7 +42,10 @@ void Declare(const LossOptions& loss, std::vector<device::StateTensor>& state) {
 }  // namespace
 
 LossOptions LossOf(const TrainOptions& options, c10::Device device) {
-  LossOptions loss{.loss = options.loss, .class_weights = {}, .lowering = options.model.lowering};
+  LossOptions loss{.loss = options.loss,
+                   .class_weights = {},
+                   .lowering = options.model.lowering,
+                   .precision = options.model.precision};
   if (!options.class_weights.empty()) {
     loss.class_weights = at::tensor(options.class_weights, at::TensorOptions().dtype(at::kFloat)).to(device);
   }
@@ -59,7 +62,7 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
   program.on_phase = on_phase;
   program.run = [&task, &optimizer, loss, &losses,
                  on_phase = std::move(on_phase)](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
-    const nn::LoweringScope lowering(loss.lowering);
+    const nn::LoweringScope lowering(loss.lowering, loss.precision);
     device::MarkPhase(kBegin, on_phase);
     const Task::Output output = task.Forward(inputs, Mode::kTrain);
     const nn::LossTerms terms = nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights);
@@ -84,7 +87,7 @@ device::StepProgram EvalProgram(Task& task, const LossOptions& loss, ErrorSums& 
   Declare(loss, program.state);
   program.run = [&task, loss, &losses, &errors](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
     const at::NoGradGuard no_grad;
-    const nn::LoweringScope lowering(loss.lowering);
+    const nn::LoweringScope lowering(loss.lowering, loss.precision);
     Task::Output output = task.Forward(inputs, Mode::kEval);
     losses.Add(nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights));
     if (nn::MetricOf(loss.loss) == nn::Metric::kMae) {

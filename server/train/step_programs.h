@@ -18,7 +18,8 @@ enum Phase : int { kBegin, kForward, kBackward, kOptimizer };
 struct LossOptions {
   nn::Loss loss = nn::Loss::kL1;
   at::Tensor class_weights;                     // undefined: all 1
-  nn::Lowering lowering = nn::Lowering::kAuto;  // of the whole step
+  nn::Lowering lowering = nn::Lowering::kAuto;  // of the whole step, as precision
+  nn::Precision precision = nn::Precision::kFloat32;
 };
 
 // Those of a job, on the device of its steps.

@@ -10,11 +10,13 @@
 #include "base/status.h"
 #include "device/backend.h"
 #include "device/torch_version.h"
+#include "nn/ops/lowering.h"
 #include "train/cache_planner.h"
 #include "train/census.h"
 #include "train/guard.h"
 #include "train/initial_weights.h"
 #include "train/plan_store.h"
+#include "train/precision.h"
 #include "train/trainer.h"
 #include "train/weights_evaluation.h"
 
@@ -96,6 +98,7 @@ class TorchRunner final : public Runner {
   absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) override {
     const auto evaluate = [&]() -> absl::StatusOr<RowsEvaluation> {
+      PF_RETURN_IF_ERROR(CheckPrecision(request.options.model, backend_->kind(), nn::CanRoundFactors(), "spec."));
       device::UseThreads(threads_);
       // Without plans that are kept: it leaves nothing behind.
       return train::EvaluateWeights(request, *backend_, threads_, {.limits = Limits()}, on_progress);
@@ -105,6 +108,7 @@ class TorchRunner final : public Runner {
 
   absl::Status CheckCompatible(const TrainOptions& options, const data::ImportedSummary& summary,
                                std::string_view prefix) const override {
+    PF_RETURN_IF_ERROR(CheckPrecision(options.model, backend_->kind(), nn::CanRoundFactors(), prefix));
     PF_RETURN_IF_ERROR(Task::Check(options, summary, Limits(), prefix));
     return CatchTorch([&] { return CheckFixedParameters(options, summary, prefix); });
   }

@@ -210,7 +210,7 @@ absl::StatusOr<std::optional<Evaluation>> WholeGraphTask::EvaluateWhole(data::Sp
   if (links_ == nullptr) return std::nullopt;
   if (!keep_going()) return absl::CancelledError("evaluation stopped");
   const at::NoGradGuard no_grad;
-  const nn::LoweringScope lowering(options_.model.lowering);
+  const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   return links_->Evaluate(model_->Forward(block_, Mode::kEval), split, keep_predictions, keep_going);
 }
 

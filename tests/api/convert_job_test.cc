@@ -245,7 +245,8 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
                               .jumping_knowledge = nn::JumpingKnowledge::kMax,
                               .virtual_node = true,
                               .normalize_features = true,
-                              .node_inputs = nn::NodeInputs::kConstant};
+                              .node_inputs = nn::NodeInputs::kConstant,
+                              .precision = nn::Precision::kBfloat16};
       job.spec.train.loss = loss;
       job.spec.train.class_weights = {0.25, 4};
       job.spec.train.nodes = {{15, 10, -1}, {20, 20, 20}, true, true, false, 64, false};

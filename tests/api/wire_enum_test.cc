@@ -35,6 +35,7 @@ TEST(WireEnum, TheContractAndTheTablesAreTheSameWords) {
   ExpectSameWords<v1::Metric, nn::kMetricNames>();
   ExpectSameWords<v1::ModelSpec::Architecture, nn::kArchitectureNames>();
   ExpectSameWords<v1::ModelSpec::Lowering, nn::kLoweringNames>();
+  ExpectSameWords<v1::ModelSpec::Precision, nn::kPrecisionNames>();
   ExpectSameWords<v1::ModelSpec::Pooling, nn::kPoolingNames>();
   ExpectSameWords<v1::OptimizerSpec::Algorithm, nn::kOptimizerNames>();
   ExpectSameWords<v1::OptimizerSpec::Schedule, nn::kScheduleNames>();

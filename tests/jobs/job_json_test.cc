@@ -47,7 +47,8 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
                       .pooling = nn::Pooling::kSum,
                       .dropout = 0.25,
                       .virtual_node = true,
-                      .lowering = nn::Lowering::kShapeFree};
+                      .lowering = nn::Lowering::kShapeFree,
+                      .precision = nn::Precision::kBfloat16};
   spec.train.optimizer = {nn::OptimizerAlgorithm::kAdamW,
                           0.1 + 0.2,
                           1e-17,

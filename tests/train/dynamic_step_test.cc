@@ -11,6 +11,7 @@
 
 #include "device/backend.h"
 #include "device/cpu/storage.h"
+#include "nn/ops/lowering.h"
 #include "recorder.h"
 #include "step_cases.h"
 #include "temp_dir.h"
@@ -71,6 +72,7 @@ class DynamicStepTest : public testing::Test {
  protected:
   static void SetUpTestSuite() { device::InstallStorageAllocator(); }
   void SetUp() override { device::UseThreads(2); }
+  void ExpectEagerSteps(const StepCase& c);
   data::OpenedDataset Open(const CaseData& data) { return Write(data, dir_.path() / std::to_string(++folders_)); }
 
   TempDir dir_;
@@ -84,65 +86,79 @@ void ExpectSameState(StepRig& eager, StepRig& dynamic, const std::string& where)
   }
 }
 
+// Every step and evaluation of the job, by one dynamic executable and eagerly.
+void DynamicStepTest::ExpectEagerSteps(const StepCase& c) {
+  const data::OpenedDataset dataset = Open(c.data);
+  StepRig eager(c.options, dataset, {.policy = Policy::kNever});
+  StepRig dynamic(c.options, dataset, {.policy = Policy::kFreeze});
+  std::set<BatchShape> shapes;
+  int64_t step = 0, after_freeze = 0;
+  for (int64_t epoch = 0; epoch < c.options.epochs; ++epoch) {
+    const auto batches = eager.task->TrainBatches(epoch, 0), same = dynamic.task->TrainBatches(epoch, 0);
+    for (;; ++step) {
+      const auto a = batches->Next(), b = same->Next();
+      ASSERT_TRUE(a.ok() && b.ok()) << c.why << a.status() << b.status();
+      if (*a == nullptr) break;
+      shapes.insert((*a)->dynamic_shape());
+      for (StepRig* rig : {&eager, &dynamic}) {
+        rig->optimizer.SetEndsGroup((step + 1) % c.options.optimizer.accumulate_steps == 0);
+      }
+      eager.TrainEagerly(**a, step);
+      const StorageUse before = device::ReadStorageUse();
+      ASSERT_EQ(dynamic.engine.Train(**b, step, dynamic.seconds), absl::OkStatus()) << c.why;
+      if (step > 1) {
+        EXPECT_EQ(device::ReadStorageUse().allocations, before.allocations) << c.why << ", step " << step;
+        EXPECT_EQ(device::ReadStorageUse().bytes, before.bytes) << c.why << ", step " << step;
+      }
+      ExpectSameState(eager, dynamic, c.why + ", step " + std::to_string(step));
+      if (step == 0) after_freeze = dynamic.engine.cache().snapshot().shared_bytes;
+      if (HasFailure()) return;
+    }
+    for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
+      if (!c.evaluates_by_steps()) break;
+      const auto one = eager.task->EvalBatches(split), other = dynamic.task->EvalBatches(split);
+      for (;;) {
+        const auto a = one->Next(), b = other->Next();
+        ASSERT_TRUE(a.ok() && b.ok()) << c.why;
+        if (*a == nullptr) break;
+        const at::Tensor want = eager.EvaluateEagerly(**a, step);
+        const auto got = dynamic.engine.Evaluate(**b, step);
+        ASSERT_TRUE(got.ok()) << c.why << got.status();
+        EXPECT_TRUE(at::equal(want, *got)) << c.why;
+        EXPECT_FALSE(want.isnan().any().item<bool>()) << c.why;
+      }
+    }
+    ExpectSameState(eager, dynamic, c.why + ", after an evaluation");
+  }
+  EXPECT_EQ(shapes.size() == 1, c.one_shape) << c.why;
+  const graphcache::Snapshot cache = dynamic.engine.cache().snapshot();
+  EXPECT_TRUE(cache.frozen) << c.why;
+  EXPECT_EQ(cache.shared_bytes, after_freeze) << c.why << ": the arena";
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    if (mode == Mode::kEval && !c.evaluates_by_steps()) continue;
+    const graphcache::ModeStats& stats = cache.of(mode);
+    EXPECT_EQ(stats.dynamic, !c.one_shape) << c.why << "\n" << dynamic.context.log;
+    EXPECT_EQ(stats.entries, 1) << c.why;
+    EXPECT_EQ(stats.captures, 1) << c.why;
+    EXPECT_EQ(stats.graph_breaks + stats.eager_steps + stats.oversize_steps + stats.padded_hits, 0) << c.why;
+  }
+  EXPECT_EQ(cache.of(Mode::kTrain).hits, step) << c.why;
+  EXPECT_EQ(cache.of(Mode::kTrain).misses, 0) << c.why;
+  EXPECT_EQ(cache.freeze_step, 0) << c.why;
+}
+
 TEST_F(DynamicStepTest, EveryStepIsBitEqualToTheEagerOneAndTheMemoryStays) {
   for (const StepCase& c : StepCases()) {
-    const data::OpenedDataset dataset = Open(c.data);
-    StepRig eager(c.options, dataset, {.policy = Policy::kNever});
-    StepRig dynamic(c.options, dataset, {.policy = Policy::kFreeze});
-    std::set<BatchShape> shapes;
-    int64_t step = 0, after_freeze = 0;
-    for (int64_t epoch = 0; epoch < c.options.epochs; ++epoch) {
-      const auto batches = eager.task->TrainBatches(epoch, 0), same = dynamic.task->TrainBatches(epoch, 0);
-      for (;; ++step) {
-        const auto a = batches->Next(), b = same->Next();
-        ASSERT_TRUE(a.ok() && b.ok()) << c.why << a.status() << b.status();
-        if (*a == nullptr) break;
-        shapes.insert((*a)->dynamic_shape());
-        for (StepRig* rig : {&eager, &dynamic}) {
-          rig->optimizer.SetEndsGroup((step + 1) % c.options.optimizer.accumulate_steps == 0);
-        }
-        eager.TrainEagerly(**a, step);
-        const StorageUse before = device::ReadStorageUse();
-        ASSERT_EQ(dynamic.engine.Train(**b, step, dynamic.seconds), absl::OkStatus()) << c.why;
-        if (step > 1) {
-          EXPECT_EQ(device::ReadStorageUse().allocations, before.allocations) << c.why << ", step " << step;
-          EXPECT_EQ(device::ReadStorageUse().bytes, before.bytes) << c.why << ", step " << step;
-        }
-        ExpectSameState(eager, dynamic, c.why + ", step " + std::to_string(step));
-        if (step == 0) after_freeze = dynamic.engine.cache().snapshot().shared_bytes;
-        if (HasFailure()) return;
-      }
-      for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
-        if (!c.evaluates_by_steps()) break;
-        const auto one = eager.task->EvalBatches(split), other = dynamic.task->EvalBatches(split);
-        for (;;) {
-          const auto a = one->Next(), b = other->Next();
-          ASSERT_TRUE(a.ok() && b.ok()) << c.why;
-          if (*a == nullptr) break;
-          const at::Tensor want = eager.EvaluateEagerly(**a, step);
-          const auto got = dynamic.engine.Evaluate(**b, step);
-          ASSERT_TRUE(got.ok()) << c.why << got.status();
-          EXPECT_TRUE(at::equal(want, *got)) << c.why;
-          EXPECT_FALSE(want.isnan().any().item<bool>()) << c.why;
-        }
-      }
-      ExpectSameState(eager, dynamic, c.why + ", after an evaluation");
-    }
-    EXPECT_EQ(shapes.size() == 1, c.one_shape) << c.why;
-    const graphcache::Snapshot cache = dynamic.engine.cache().snapshot();
-    EXPECT_TRUE(cache.frozen) << c.why;
-    EXPECT_EQ(cache.shared_bytes, after_freeze) << c.why << ": the arena";
-    for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-      if (mode == Mode::kEval && !c.evaluates_by_steps()) continue;
-      const graphcache::ModeStats& stats = cache.of(mode);
-      EXPECT_EQ(stats.dynamic, !c.one_shape) << c.why << "\n" << dynamic.context.log;
-      EXPECT_EQ(stats.entries, 1) << c.why;
-      EXPECT_EQ(stats.captures, 1) << c.why;
-      EXPECT_EQ(stats.graph_breaks + stats.eager_steps + stats.oversize_steps + stats.padded_hits, 0) << c.why;
-    }
-    EXPECT_EQ(cache.of(Mode::kTrain).hits, step) << c.why;
-    EXPECT_EQ(cache.of(Mode::kTrain).misses, 0) << c.why;
-    EXPECT_EQ(cache.freeze_step, 0) << c.why;
+    ExpectEagerSteps(c);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(DynamicStepTest, SoIsEveryStepOfBfloat16) {
+  if (!nn::CanRoundFactors()) GTEST_SKIP() << "this processor has no AVX512-BF16";
+  for (const StepCase& c : Bfloat16Cases()) {
+    ExpectEagerSteps(c);
+    if (HasFailure()) return;
   }
 }
 

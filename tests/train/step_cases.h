@@ -1,9 +1,11 @@
 // Jobs of every model and kind of batch, small ones, for tests that hold steps of one kind to those of another.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -233,6 +235,20 @@ inline std::vector<StepCase> StepCases() {
     if (model.of_nodes) AddNodeCases(model, cases);
   }
   AddLinkCases(cases);
+  return cases;
+}
+
+// Of these two epochs of each model's plainest job and of those of PyTorch's operators, in bfloat16.
+inline std::vector<StepCase> Bfloat16Cases() {
+  std::vector<StepCase> cases;
+  for (StepCase& c : StepCases()) {
+    const bool plainest = c.why.find(',') == std::string::npos;
+    if (!plainest && c.options.model.lowering != nn::Lowering::kPlain) continue;
+    c.why += ", bfloat16";
+    c.options.model.precision = nn::Precision::kBfloat16;
+    c.options.epochs = std::min<int64_t>(c.options.epochs, 2);
+    cases.push_back(std::move(c));
+  }
   return cases;
 }
 

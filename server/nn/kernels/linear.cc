@@ -1,5 +1,6 @@
 #include "nn/kernels/linear.h"
 
+#include "nn/kernels/bfloat16.h"
 #include "nn/kernels/mlp.h"
 #include "nn/kernels/targets.h"
 
@@ -79,16 +80,53 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace permafrost::nn {
 
+// Of unrounded factors.
+namespace full {
+#define PERMAFROST_LINEAR(T, NAME)                                                                                  \
+  HWY_EXPORT(Forward##NAME);                                                                                        \
+  HWY_EXPORT(Backward##NAME);                                                                                       \
+  static void Forward(int64_t rows, int64_t in, int64_t out, const T* a, const T* packed, const T* bias, bool relu, \
+                      T* y) {                                                                                       \
+    HWY_DYNAMIC_DISPATCH(Forward##NAME)(rows, in, out, a, packed, bias, relu, y);                                   \
+  }                                                                                                                 \
+  static void Backward(int64_t rows, int64_t in, int64_t out, const T* a, const T* g, const T* packed, T* scratch,  \
+                       T* ga, T* gw) {                                                                              \
+    HWY_DYNAMIC_DISPATCH(Backward##NAME)(rows, in, out, a, g, packed, scratch, ga, gw);                             \
+  }
+PERMAFROST_LINEAR(float, F32)
+PERMAFROST_LINEAR(double, F64)
+#undef PERMAFROST_LINEAR
+}  // namespace full
+
+template <class T>
+void LinearForward(const LinearWidths& w, int64_t rows, const T* a, const T* packed, const T* bias, bool relu, T* y) {
+  if constexpr (IsFloat32<T>) {
+    if (IsBfloat16<T>(w.products)) return Bfloat16Linear(rows, w.in, w.out, a, packed, bias, relu, y);
+  }
+  full::Forward(rows, w.in, w.out, a, packed, bias, relu, y);
+}
+
+template <class T>
+void LinearBackward(const LinearWidths& w, int64_t rows, const T* a, const T* g, const T* packed, T* scratch, T* ga,
+                    T* gw) {
+  if constexpr (IsFloat32<T>) {
+    if (IsBfloat16<T>(w.products)) {
+      Bfloat16Outer(rows, w.out, w.in, g, a, gw);
+      if (packed != nullptr) Bfloat16InputGradient(rows, w.in, w.out, g, packed, nullptr, ga);
+      return;
+    }
+  }
+  full::Backward(rows, w.in, w.out, a, g, packed, scratch, ga, gw);
+}
+
+template <class T>
+int64_t LinearScratch(const LinearWidths& w, int64_t rows) {
+  return IsBfloat16<T>(w.products) ? 0 : PackedSize<T>(rows, w.in, w.products);
+}
+
 #define PERMAFROST_LINEAR(T, NAME)                                                                                    \
-  HWY_EXPORT(Forward##NAME);                                                                                          \
   HWY_EXPORT(Bias##NAME);                                                                                             \
   HWY_EXPORT(Activate##NAME);                                                                                         \
-  HWY_EXPORT(Backward##NAME);                                                                                         \
-  template <>                                                                                                         \
-  void LinearForward<T>(int64_t rows, int64_t in, int64_t out, const T* a, const T* packed, const T* bias, bool relu, \
-                        T* y) {                                                                                       \
-    HWY_DYNAMIC_DISPATCH(Forward##NAME)(rows, in, out, a, packed, bias, relu, y);                                     \
-  }                                                                                                                   \
   template <>                                                                                                         \
   void AddBiasActivate<T>(const T* a, const T* bias, const T* addend, bool relu, int64_t rows, int64_t width, T* y) { \
     HWY_DYNAMIC_DISPATCH(Bias##NAME)(a, bias, addend, relu, rows, width, y);                                          \
@@ -97,15 +135,9 @@ namespace permafrost::nn {
   void ActivationGradient<T>(const T* grad, const T* y, T kept, int64_t rows, int64_t width, T* g, T* sums) {         \
     HWY_DYNAMIC_DISPATCH(Activate##NAME)(grad, y, kept, rows, width, g, sums);                                        \
   }                                                                                                                   \
-  template <>                                                                                                         \
-  void LinearBackward<T>(int64_t rows, int64_t in, int64_t out, const T* a, const T* g, const T* packed, T* scratch,  \
-                         T* ga, T* gw) {                                                                              \
-    HWY_DYNAMIC_DISPATCH(Backward##NAME)(rows, in, out, a, g, packed, scratch, ga, gw);                               \
-  }                                                                                                                   \
-  template <>                                                                                                         \
-  int64_t LinearScratch<T>(int64_t rows, int64_t in) {                                                                \
-    return PackedSize<T>(rows, in);                                                                                   \
-  }
+  template void LinearForward<T>(const LinearWidths&, int64_t, const T*, const T*, const T*, bool, T*);               \
+  template void LinearBackward<T>(const LinearWidths&, int64_t, const T*, const T*, const T*, T*, T*, T*);            \
+  template int64_t LinearScratch<T>(const LinearWidths&, int64_t);
 PERMAFROST_LINEAR(float, F32)
 PERMAFROST_LINEAR(double, F64)
 #undef PERMAFROST_LINEAR

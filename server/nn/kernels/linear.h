@@ -6,11 +6,20 @@
 
 #include <cstdint>
 
+#include "nn/kernels/products.h"
+
 namespace permafrost::nn {
 
-// y [rows, out] = a * weight^T + bias, relu of it where told, which keeps NaN. a: [rows, in]; packed: by PackForward.
+struct LinearWidths {
+  int64_t in = 0, out = 0;
+  Products products = Products::kFull;
+};
+
+// y [rows, out] = a * weight^T + bias, relu of it where told, which keeps NaN. a: [rows, in]; packed: by PackForward
+// for the same products.
 template <class T>
-void LinearForward(int64_t rows, int64_t in, int64_t out, const T* a, const T* packed, const T* bias, bool relu, T* y);
+void LinearForward(const LinearWidths& widths, int64_t rows, const T* a, const T* packed, const T* bias, bool relu,
+                   T* y);
 
 // y = a + bias + addend, relu of it where told, which keeps NaN. a, y: [rows, width], which may be the same; addend:
 // likewise, or null.
@@ -25,9 +34,9 @@ void ActivationGradient(const T* grad, const T* y, T kept, int64_t rows, int64_t
 // Of g [rows, out]: gw [out, in], the sum over these rows, and, unless `packed` is null, ga [rows, in]. a: [rows, in];
 // packed: by PackBackward; scratch: LinearScratch values, for its own use.
 template <class T>
-void LinearBackward(int64_t rows, int64_t in, int64_t out, const T* a, const T* g, const T* packed, T* scratch, T* ga,
-                    T* gw);
+void LinearBackward(const LinearWidths& widths, int64_t rows, const T* a, const T* g, const T* packed, T* scratch,
+                    T* ga, T* gw);
 template <class T>
-int64_t LinearScratch(int64_t rows, int64_t in);
+int64_t LinearScratch(const LinearWidths& widths, int64_t rows);
 
 }  // namespace permafrost::nn

@@ -6,23 +6,27 @@
 
 #include <cstdint>
 
+#include "nn/kernels/products.h"
+
 namespace permafrost::nn {
 
 struct MlpWidths {
   int64_t in = 0, hidden = 0, out = 0;
+  Products products = Products::kFull;
 };
 
 // Values of a packed matrix of [k, n].
 template <class T>
-int64_t PackedSize(int64_t k, int64_t n);
+int64_t PackedSize(int64_t k, int64_t n, Products products);
 
 // weight: [out, in]. For the forward product, rows * weight^T, and for that of gradients, rows * weight.
 template <class T>
-void PackForward(const T* weight, int64_t out, int64_t in, T* packed);
+void PackForward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
 template <class T>
-void PackBackward(const T* weight, int64_t out, int64_t in, T* packed);
+void PackBackward(const T* weight, int64_t out, int64_t in, Products products, T* packed);
 
-// a: [rows, in]; first, second: packed by PackForward. Writes z1 [rows, hidden] and z2 [rows, out].
+// a: [rows, in]; first, second: packed by PackForward for the same products. Writes z1 [rows, hidden] and z2 [rows,
+// out].
 template <class T>
 void MlpForward(const MlpWidths& widths, int64_t rows, const T* a, const T* first, const T* first_bias, const T* second,
                 const T* second_bias, T* z1, T* z2);

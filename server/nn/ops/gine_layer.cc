@@ -80,10 +80,10 @@ GineForwardResult GineForwardCpu(const Tensor& x_in, const OptionalTensor& edge_
                                  const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
                                  const Tensor& norm_weight, const Tensor& norm_bias, Tensor& running_mean,
                                  Tensor& running_var, Tensor& batches, const Tensor& step, double momentum, double eps,
-                                 int64_t seed, int64_t layer, double p) {
+                                 int64_t seed, int64_t layer, double p, bool bfloat16) {
   const Tensor x = x_in.contiguous(), source = source_in.contiguous();
   const OptionalTensor edge_rows = Contiguous(edge_rows_in), code = Contiguous(code_in);
-  const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2}, norm_weight, norm_bias};
+  const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2, ProductsOf(x, bfloat16)}, norm_weight, norm_bias};
   CheckGine(x, edge_rows, code, source.numel(), w.mlp);
   TORCH_CHECK(p >= 0 && p < 1, "gine_layer: p: ", p, " is not in 0 <= p < 1");
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer");
@@ -101,10 +101,11 @@ GineForwardResult GineForwardCpu(const Tensor& x_in, const OptionalTensor& edge_
 
 Tensor GineEvalCpu(const Tensor& x_in, const OptionalTensor& edge_rows_in, const OptionalTensor& code_in,
                    const Tensor& source_in, const Tensor& in_offsets, const Tensor& real_rows, const Tensor& w1,
-                   const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& scale, const Tensor& shift) {
+                   const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& scale, const Tensor& shift,
+                   bool bfloat16) {
   const Tensor x = x_in.contiguous(), source = source_in.contiguous();
   const OptionalTensor edge_rows = Contiguous(edge_rows_in), code = Contiguous(code_in);
-  const MlpWeights w{w1.contiguous(), b1, w2.contiguous(), b2};
+  const MlpWeights w{w1.contiguous(), b1, w2.contiguous(), b2, ProductsOf(x, bfloat16)};
   CheckGine(x, edge_rows, code, source.numel(), w);
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer_eval");
   Tensor y;
@@ -123,10 +124,10 @@ GineBackwardResult GineBackwardCpu(const Tensor& grad_in, const Tensor& x_in, co
                                    const Tensor& out_edges, const Tensor& real_rows, const Tensor& w1, const Tensor& b1,
                                    const Tensor& w2, const Tensor& b2, const Tensor& norm_weight, const Tensor& y,
                                    const Tensor& sum, const Tensor& hidden, const Tensor& product, const Tensor& mean,
-                                   const Tensor& invstd, double p) {
+                                   const Tensor& invstd, double p, bool bfloat16) {
   const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
   const OptionalTensor edge_rows = Contiguous(edge_rows_in), code = Contiguous(code_in);
-  const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2}, norm_weight, norm_weight};
+  const LayerWeights w{{w1.contiguous(), b1, w2.contiguous(), b2, ProductsOf(x, bfloat16)}, norm_weight, norm_weight};
   const int64_t rows = RealRows(real_rows, x.size(0), "gine_layer_backward");
   const RowChunks chunks(rows, w.mlp.values());
   const int64_t partial = code ? edge_rows->numel() : 0;
@@ -151,15 +152,16 @@ constexpr Operator<GineForwardCpu> kGineForward{
     "gine_layer(Tensor x, Tensor? edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
     "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor norm_weight, Tensor norm_bias, Tensor(a!) running_mean, "
     "Tensor(b!) running_var, Tensor(c!) batches, Tensor step, float momentum, float eps, int seed, int layer, "
-    "float p) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
+    "float p, bool bfloat16) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
 constexpr Operator<GineBackwardCpu> kGineBackward{
     "gine_layer_backward(Tensor grad, Tensor x, Tensor? edge_rows, Tensor? code, Tensor out_offsets, "
     "Tensor out_targets, Tensor out_edges, Tensor real_rows, Tensor w1, Tensor b1, Tensor w2, Tensor b2, "
-    "Tensor norm_weight, Tensor y, Tensor sum, Tensor hidden, Tensor product, Tensor mean, Tensor invstd, float p) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
+    "Tensor norm_weight, Tensor y, Tensor sum, Tensor hidden, Tensor product, Tensor mean, Tensor invstd, float p, "
+    "bool bfloat16) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"};
 constexpr Operator<GineEvalCpu> kGineEval{
     "gine_layer_eval(Tensor x, Tensor? edge_rows, Tensor? code, Tensor source, Tensor in_offsets, Tensor real_rows, "
-    "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor scale, Tensor shift) -> Tensor"};
+    "Tensor w1, Tensor b1, Tensor w2, Tensor b2, Tensor scale, Tensor shift, bool bfloat16) "
+    "-> Tensor"};
 
 class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
  public:
@@ -168,14 +170,16 @@ class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
                         const Tensor& norm_weight, const Tensor& norm_bias, const OptionalTensor& code,
                         const GineEdges& edges, const Tensor& real_rows, const GineWeights& weights,
                         const GineDropout& dropout, const BatchNormOptions& norm) {
-    auto [y, sum, hidden, product, mean, invstd] =
-        kGineForward(x, edge_rows, code, edges.source, edges.index.in_offsets, real_rows, w1, b1, w2, b2, norm_weight,
-                     norm_bias, weights.running_mean, weights.running_var, weights.batches_tracked, dropout.step,
-                     norm.momentum, norm.eps, static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p);
+    const bool bfloat16 = RoundsFactors(x);
+    auto [y, sum, hidden, product, mean, invstd] = kGineForward(
+        x, edge_rows, code, edges.source, edges.index.in_offsets, real_rows, w1, b1, w2, b2, norm_weight, norm_bias,
+        weights.running_mean, weights.running_var, weights.batches_tracked, dropout.step, norm.momentum, norm.eps,
+        static_cast<int64_t>(dropout.key.seed), dropout.key.layer, dropout.p, bfloat16);
     context->save_for_backward({x, edge_rows.value_or(Tensor()), code.value_or(Tensor()), edges.index.out_offsets,
                                 edges.index.out_targets, edges.index.out_edges, real_rows, w1, b1, w2, b2, norm_weight,
                                 y, sum, hidden, product, mean, invstd});
     context->saved_data["p"] = dropout.p;
+    context->saved_data["bfloat16"] = bfloat16;
     return y;
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
@@ -183,7 +187,8 @@ class GineLayerFunction : public torch::autograd::Function<GineLayerFunction> {
     const auto s = context->get_saved_variables();
     auto [gx, ge, gw1, gb1, gw2, gb2, gnw, gnb] =
         kGineBackward(grads[0], s[0], IfDefined(s[1]), IfDefined(s[2]), s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10],
-                      s[11], s[12], s[13], s[14], s[15], s[16], s[17], context->saved_data["p"].toDouble());
+                      s[11], s[12], s[13], s[14], s[15], s[16], s[17], context->saved_data["p"].toDouble(),
+                      context->saved_data["bfloat16"].toBool());
     return {gx,       s[1].defined() ? ge : Tensor(),
             gw1,      gb1,
             gw2,      gb2,
@@ -215,7 +220,7 @@ Tensor GineLayerEval(const Tensor& x, const GineEdges& edges, const Tensor& real
   const Tensor scale = w.norm_weight * (w.running_var + norm.eps).rsqrt();
   const Tensor shift = w.norm_bias - w.running_mean * scale;
   return kGineEval(x, IfDefined(edges.rows), IfDefined(edges.code), edges.source, edges.index.in_offsets, real_rows,
-                   w.w1, w.b1, w.w2, w.b2, scale, shift);
+                   w.w1, w.b1, w.w2, w.b2, scale, shift, RoundsFactors(x));
 }
 
 }  // namespace permafrost::nn

@@ -74,12 +74,13 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
                                         const OptionalTensor& self, const OptionalTensor& scale,
                                         const OptionalTensor& weight, const Tensor& bias, const OptionalTensor& addend,
                                         bool relu, const OptionalTensor& step, const OptionalTensor& row_keys,
-                                        int64_t seed, int64_t layer, double p) {
+                                        int64_t seed, int64_t layer, double p, bool bfloat16) {
   const Tensor x = x_in.contiguous();
   const ConvOptions options{offsets, sources, weights, self, scale, weight};
   TORCH_CHECK(x.dim() == 2 && x.is_floating_point() && x.scalar_type() == bias.scalar_type(),
               "graph_conv: x must be a floating [N, C] of bias's type, not ", x.toString(), x.sizes());
   const ConvSizes s(x.size(0), x.size(1), options, bias);
+  const LinearWidths widths{s.in, s.out, ProductsOf(x, bfloat16)};
   TORCH_CHECK(p >= 0 && p < 1 && (p == 0 || (relu && step)), "graph_conv: p: ", p,
               " is not in 0 <= p < 1, or without relu or step");
   TORCH_CHECK(!addend || (!weight && addend->size(0) == s.rows && addend->size(1) == s.out && addend->is_contiguous()),
@@ -104,8 +105,8 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
                                   .scale = DataOrNull<T>(scale)};
     Tensor packed;
     if (weight) {
-      packed = at::empty({PackedSize<T>(s.in, s.out)}, x.options());
-      PackForward<T>(Read<T>(weight->contiguous()), s.out, s.in, Write<T>(packed));
+      packed = at::empty({PackedSize<T>(s.in, s.out, widths.products)}, x.options());
+      PackForward<T>(Read<T>(weight->contiguous()), s.out, s.in, widths.products, Write<T>(packed));
     }
     const T* const bias_values = Read<T>(bias);
     const T* const added = DataOrNull<T>(addend);
@@ -121,7 +122,7 @@ std::tuple<Tensor, Tensor> GraphConvCpu(const Tensor& x_in, const OptionalTensor
         }
       }
       if (weight) {
-        LinearForward<T>(size, s.in, s.out, from + begin * s.in, Read<T>(packed), bias_values, relu, to + at);
+        LinearForward<T>(widths, size, from + begin * s.in, Read<T>(packed), bias_values, relu, to + at);
       } else {
         AddBiasActivate<T>(from + at, bias_values, added == nullptr ? nullptr : added + at, relu, size, s.out, to + at);
       }
@@ -144,9 +145,10 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
                                         const OptionalTensor& out_rows, const OptionalTensor& out_edges,
                                         const OptionalTensor& weights, const OptionalTensor& self,
                                         const OptionalTensor& scale, const OptionalTensor& weight, const Tensor& bias,
-                                        double p, bool needs_x) {
+                                        double p, bool needs_x, bool bfloat16) {
   const Tensor grad = grad_in.contiguous(), multiplied = rows ? rows->contiguous() : Tensor();
   const ConvSizes s(x_rows, x_width, {offsets, sources, weights, self, scale, weight}, bias);
+  const LinearWidths widths{s.in, s.out, ProductsOf(grad, bfloat16)};
   TORCH_CHECK(!needs_x || !offsets ||
                   (out_offsets && out_rows && out_edges && out_offsets->numel() > x_rows &&
                    out_offsets->scalar_type() == at::kInt),
@@ -167,13 +169,13 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
   const int64_t rows_of_chunk = s.rows / most + 1;
   AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "graph_conv_backward", [&] {
     using T = scalar_t;
-    const int64_t scratch_size = weight ? LinearScratch<T>(rows_of_chunk, s.in) : 0;
+    const int64_t scratch_size = weight ? LinearScratch<T>(widths, rows_of_chunk) : 0;
     const Tensor parts = at::empty({most, partial}, type);
     const Tensor scratch = at::empty({most, scratch_size}, type);
     Tensor packed;
     if (weight && needs_x) {
-      packed = at::empty({PackedSize<T>(s.out, s.in)}, type);
-      PackBackward<T>(Read<T>(weight->contiguous()), s.out, s.in, Write<T>(packed));
+      packed = at::empty({PackedSize<T>(s.out, s.in, widths.products)}, type);
+      PackBackward<T>(Read<T>(weight->contiguous()), s.out, s.in, widths.products, Write<T>(packed));
     }
     const T* const in = weight ? Read<T>(multiplied) : nullptr;
     T* const to_in = !needs_x || !weight ? nullptr : spreads ? Write<T>(gin) : Write<T>(gx);
@@ -183,7 +185,7 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
       ActivationGradient<T>(Read<T>(grad) + at, y ? Read<T>(*y) + at : nullptr, static_cast<T>(1 / (1 - p)), size,
                             s.out, Write<T>(g) + at, part + partial - s.out);
       if (!weight) return;
-      LinearBackward<T>(size, s.in, s.out, in + begin * s.in, Read<T>(g) + at, needs_x ? Read<T>(packed) : nullptr,
+      LinearBackward<T>(widths, size, in + begin * s.in, Read<T>(g) + at, needs_x ? Read<T>(packed) : nullptr,
                         Write<T>(scratch) + c * scratch_size, to_in == nullptr ? nullptr : to_in + begin * s.in, part);
     });
     const auto add_share = [&](int64_t c) {
@@ -216,21 +218,23 @@ GraphConvGradients GraphConvBackwardCpu(const Tensor& grad_in, const OptionalTen
 constexpr Operator<GraphConvCpu> kGraphConv{
     "graph_conv(Tensor x, Tensor? offsets, Tensor? sources, Tensor? weights, Tensor? self, Tensor? scale, "
     "Tensor? weight, Tensor bias, Tensor? addend, bool relu, Tensor? step, Tensor? row_keys, int seed, int layer, "
-    "float p) -> (Tensor, Tensor)"};
+    "float p, bool bfloat16) -> (Tensor, Tensor)"};
 constexpr Operator<GraphConvBackwardCpu> kGraphConvBackward{
     "graph_conv_backward(Tensor grad, Tensor? rows, int x_rows, int x_width, Tensor? y, Tensor? offsets, "
     "Tensor? sources, Tensor? out_offsets, Tensor? out_rows, Tensor? out_edges, Tensor? weights, Tensor? self, "
-    "Tensor? scale, Tensor? weight, Tensor bias, float p, bool needs_x) -> (Tensor, Tensor, Tensor, Tensor)"};
+    "Tensor? scale, Tensor? weight, Tensor bias, float p, bool needs_x, bool bfloat16) "
+    "-> (Tensor, Tensor, Tensor, Tensor)"};
 
 class GraphConvFunction : public torch::autograd::Function<GraphConvFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const OptionalTensor& weight,
                         const Tensor& bias, const OptionalTensor& addend, const ConvEdges& edges,
                         const ConvActivation& a) {
+    const bool bfloat16 = weight && RoundsFactors(x);
     auto [y, in] =
         kGraphConv(x, IfDefined(edges.offsets), IfDefined(edges.sources), IfDefined(edges.weights),
                    IfDefined(edges.self), IfDefined(edges.scale), weight, bias, addend, a.relu, IfDefined(a.step),
-                   IfDefined(a.row_keys), static_cast<int64_t>(a.key.seed), a.key.layer, a.p);
+                   IfDefined(a.row_keys), static_cast<int64_t>(a.key.seed), a.key.layer, a.p, bfloat16);
     const CsrTranspose& t = edges.transpose;
     const Tensor multiplied = !weight ? Tensor() : edges.offsets.defined() ? in : x;
     context->saved_data["x_rows"] = x.size(0);
@@ -238,6 +242,7 @@ class GraphConvFunction : public torch::autograd::Function<GraphConvFunction> {
     context->save_for_backward({multiplied, a.relu ? y : Tensor(), edges.offsets, edges.sources, t.offsets, t.rows,
                                 t.edges, edges.weights, edges.self, edges.scale, weight.value_or(Tensor()), bias});
     context->saved_data["p"] = a.p;
+    context->saved_data["bfloat16"] = bfloat16;
     context->saved_data["addend"] = addend.has_value();
     return y;
   }
@@ -249,7 +254,7 @@ class GraphConvFunction : public torch::autograd::Function<GraphConvFunction> {
     auto [gx, gw, gb, g] = kGraphConvBackward(
         grads[0], IfDefined(s[0]), data["x_rows"].toInt(), data["x_width"].toInt(), IfDefined(s[1]), IfDefined(s[2]),
         IfDefined(s[3]), IfDefined(s[4]), IfDefined(s[5]), IfDefined(s[6]), IfDefined(s[7]), IfDefined(s[8]),
-        IfDefined(s[9]), IfDefined(s[10]), s[11], data["p"].toDouble(), needs_x);
+        IfDefined(s[9]), IfDefined(s[10]), s[11], data["p"].toDouble(), needs_x, data["bfloat16"].toBool());
     return {needs_x ? gx : Tensor(),
             s[10].defined() ? gw : Tensor(),
             gb,

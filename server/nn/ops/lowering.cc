@@ -5,12 +5,16 @@
 
 #include <utility>
 
+#include "nn/kernels/bfloat16.h"
+#include "nn/ops/graph_conv.h"
+
 namespace permafrost::nn {
 namespace {
 
 using at::Tensor;
 
 thread_local Lowering lowering_here = Lowering::kAuto;
+thread_local Precision precision_here = Precision::kFloat32;
 
 // Not contiguous(): a recording below autograd takes that for a view, whatever it does.
 Tensor InOrder(const Tensor& x) { return x.is_contiguous() ? x : x.clone(at::MemoryFormat::Contiguous); }
@@ -43,8 +47,12 @@ Tensor ForEachColumn(const Tensor& index, const Tensor& of) {
 
 }  // namespace
 
-LoweringScope::LoweringScope(Lowering lowering) : outer_(std::exchange(lowering_here, lowering)) {}
-LoweringScope::~LoweringScope() { lowering_here = outer_; }
+LoweringScope::LoweringScope(Lowering lowering, Precision precision)
+    : outer_(std::exchange(lowering_here, lowering)), outer_precision_(std::exchange(precision_here, precision)) {}
+LoweringScope::~LoweringScope() {
+  lowering_here = outer_;
+  precision_here = outer_precision_;
+}
 
 bool IsFused(const Tensor& x) { return x.is_cpu() && lowering_here == Lowering::kAuto; }
 
@@ -52,7 +60,19 @@ bool IsShapeFree(const Tensor& x) {
   return lowering_here == Lowering::kShapeFree || (lowering_here == Lowering::kAuto && x.is_mps());
 }
 
+bool RoundsFactors(const Tensor& x) { return precision_here == Precision::kBfloat16 && x.scalar_type() == at::kFloat; }
+
+bool CanRoundFactors() { return HasBfloat16Products(); }
+
 Tensor LinearRows(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (RoundsFactors(x)) {
+    if (IsFused(x)) {
+      const Tensor added = bias.defined() ? bias : at::zeros({weight.size(0)}, x.options());
+      return GraphConv(x, {}, weight, added, {}, {.relu = false});
+    }
+    const Tensor product = at::linear(x.to(at::kBFloat16), weight.to(at::kBFloat16)).to(at::kFloat);
+    return bias.defined() ? product + bias : product;
+  }
   if (IsShapeFree(x)) {
     const Tensor product = ShapeFreeLinear::apply(x, weight);
     return bias.defined() ? product + bias : product;

@@ -11,24 +11,30 @@
 
 namespace permafrost::nn {
 
-// The lowering of this thread's steps while it lives; kAuto where there is none.
+// The lowering and the precision of this thread's steps while it lives; kAuto and kFloat32 where there is none.
 class LoweringScope {
  public:
-  explicit LoweringScope(Lowering lowering);
+  explicit LoweringScope(Lowering lowering, Precision precision = Precision::kFloat32);
   LoweringScope(const LoweringScope&) = delete;
   ~LoweringScope();
 
  private:
   const Lowering outer_;
+  const Precision outer_precision_;
 };
 
 // Whether operators of `x` are this library's fused ones: on the CPU, unless a lowering is asked for.
 bool IsFused(const at::Tensor& x);
 // Whether those of PyTorch are to be shape-free: where that is asked for, and on MPS unless it is not.
 bool IsShapeFree(const at::Tensor& x);
+// Whether products of `x`, float32, with weights are of factors rounded to bfloat16 (nn/kernels/bfloat16.h).
+bool RoundsFactors(const at::Tensor& x);
+// Whether this machine's CPU can: AVX512-BF16.
+bool CanRoundFactors();
 
 // x * weight^T (+ bias, where it is defined). x: [N, C]; weight: [D, C]; bias: [D]. Returns [N, D]. Shape-free: three
-// bias-free linears, forward and backward.
+// bias-free linears, forward and backward. Where factors are rounded, of operators of PyTorch's: its result is rounded
+// to bfloat16 too, before the bias.
 at::Tensor LinearRows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 // Shape-free: leaky_relu, whose backward has no graph.
 at::Tensor ReluRows(const at::Tensor& x);

@@ -16,9 +16,9 @@ namespace {
 using at::Tensor;
 
 std::tuple<Tensor, Tensor> MlpForwardCpu(const Tensor& x_in, const Tensor& w1, const Tensor& b1, const Tensor& w2,
-                                         const Tensor& b2) {
+                                         const Tensor& b2, bool bfloat16) {
   const Tensor x = x_in.contiguous();
-  const MlpWeights w{w1.contiguous(), b1, w2.contiguous(), b2};
+  const MlpWeights w{w1.contiguous(), b1, w2.contiguous(), b2, ProductsOf(x, bfloat16)};
   const MlpWidths widths = w.widths();
   const int64_t rows = x.size(0);
   TORCH_CHECK(x.dim() == 2 && x.size(1) == widths.in && w2.size(1) == widths.hidden, "mlp: x ", x.sizes(), ", w1 ",
@@ -39,9 +39,9 @@ std::tuple<Tensor, Tensor> MlpForwardCpu(const Tensor& x_in, const Tensor& w1, c
 using MlpBackwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 MlpBackwardResult MlpBackwardCpu(const Tensor& grad_in, const Tensor& x_in, const Tensor& hidden, const Tensor& w1,
-                                 const Tensor& b1, const Tensor& w2, const Tensor& b2) {
+                                 const Tensor& b1, const Tensor& w2, const Tensor& b2, bool bfloat16) {
   const Tensor grad = grad_in.contiguous(), x = x_in.contiguous();
-  const MlpWeights w{w1.contiguous(), b1, w2.contiguous(), b2};
+  const MlpWeights w{w1.contiguous(), b1, w2.contiguous(), b2, ProductsOf(x, bfloat16)};
   const int64_t rows = x.size(0);
   Tensor gx = at::empty_like(x);
   const MlpWeights to = w.EmptyLike();
@@ -59,23 +59,26 @@ MlpBackwardResult MlpBackwardCpu(const Tensor& grad_in, const Tensor& x_in, cons
 }
 
 constexpr Operator<MlpForwardCpu> kMlpForward{
-    "mlp(Tensor x, Tensor w1, Tensor b1, Tensor w2, Tensor b2) -> (Tensor, Tensor)"};
+    "mlp(Tensor x, Tensor w1, Tensor b1, Tensor w2, Tensor b2, bool bfloat16) -> (Tensor, Tensor)"};
 constexpr Operator<MlpBackwardCpu> kMlpBackward{
-    "mlp_backward(Tensor grad, Tensor x, Tensor hidden, Tensor w1, Tensor b1, Tensor w2, Tensor b2) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"};
+    "mlp_backward(Tensor grad, Tensor x, Tensor hidden, Tensor w1, Tensor b1, Tensor w2, Tensor b2, "
+    "bool bfloat16) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"};
 
 class MlpFunction : public torch::autograd::Function<MlpFunction> {
  public:
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& w1, const Tensor& b1,
                         const Tensor& w2, const Tensor& b2) {
-    auto [y, hidden] = kMlpForward(x, w1, b1, w2, b2);
+    const bool bfloat16 = RoundsFactors(x);
+    auto [y, hidden] = kMlpForward(x, w1, b1, w2, b2, bfloat16);
+    context->saved_data["bfloat16"] = bfloat16;
     context->save_for_backward({x, hidden, w1, b1, w2, b2});
     return y;
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& grads) {
     const auto s = context->get_saved_variables();
-    auto [gx, gw1, gb1, gw2, gb2] = kMlpBackward(grads[0], s[0], s[1], s[2], s[3], s[4], s[5]);
+    auto [gx, gw1, gb1, gw2, gb2] =
+        kMlpBackward(grads[0], s[0], s[1], s[2], s[3], s[4], s[5], context->saved_data["bfloat16"].toBool());
     return {gx, gw1, gb1, gw2, gb2};
   }
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "nn/kernels/bfloat16.h"
 #include "nn/kernels/mlp.h"
 #include "nn/kernels/norm.h"
 #include "nn/ops/row_chunks.h"
@@ -21,6 +22,14 @@ const T* Read(const at::Tensor& t) {
 template <class T>
 T* Write(const at::Tensor& t) {
   return t.mutable_data_ptr<T>();
+}
+
+// How an operator on the CPU that was told `bfloat16` multiplies x with its weights.
+inline Products ProductsOf(const at::Tensor& x, bool bfloat16) {
+  if (!bfloat16) return Products::kFull;
+  TORCH_CHECK(x.scalar_type() == at::kFloat && HasBfloat16Products(),
+              "products of bfloat16 want float32 tensors and a processor with AVX512-BF16");
+  return Products::kBfloat16;
 }
 
 // Below this many multiplications a region stays on one thread. At half of it, 30 us of work, two threads were as fast
@@ -43,11 +52,12 @@ void ForChunks(const RowChunks& chunks, int64_t grain, const Body& body) {
 // Contiguous. [H, C], [H], [D, H], [D]: the weights themselves, or their gradients.
 struct MlpWeights {
   at::Tensor w1, b1, w2, b2;
-  MlpWidths widths() const { return {w1.size(1), w1.size(0), w2.size(0)}; }
+  Products kind = Products::kFull;
+  MlpWidths widths() const { return {w1.size(1), w1.size(0), w2.size(0), kind}; }
   int64_t products() const { return w1.numel() + w2.numel(); }  // of one row
   int64_t values() const { return w1.numel() + b1.numel() + w2.numel() + b2.numel(); }
   MlpWeights EmptyLike() const {
-    return {at::empty_like(w1), at::empty_like(b1), at::empty_like(w2), at::empty_like(b2)};
+    return {at::empty_like(w1), at::empty_like(b1), at::empty_like(w2), at::empty_like(b2), kind};
   }
 };
 
@@ -65,7 +75,7 @@ PackedMlp<T> PackMlp(const MlpWeights& w, int64_t first_size, int64_t second_siz
   at::parallel_for(0, 2, w.products() < kParallelProducts ? 2 : 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const at::Tensor& weight = i == 0 ? w.w1 : w.w2;
-      pack(Read<T>(weight), weight.size(0), weight.size(1), to + (i == 0 ? 0 : first_size));
+      pack(Read<T>(weight), weight.size(0), weight.size(1), w.kind, to + (i == 0 ? 0 : first_size));
     }
   });
   return {storage, to, to + first_size};
@@ -73,14 +83,14 @@ PackedMlp<T> PackMlp(const MlpWeights& w, int64_t first_size, int64_t second_siz
 template <class T>
 PackedMlp<T> PackMlpForward(const MlpWeights& w) {
   const MlpWidths widths = w.widths();
-  return PackMlp<T>(w, PackedSize<T>(widths.in, widths.hidden), PackedSize<T>(widths.hidden, widths.out),
-                    PackForward<T>);
+  return PackMlp<T>(w, PackedSize<T>(widths.in, widths.hidden, w.kind),
+                    PackedSize<T>(widths.hidden, widths.out, w.kind), PackForward<T>);
 }
 template <class T>
 PackedMlp<T> PackMlpBackward(const MlpWeights& w) {
   const MlpWidths widths = w.widths();
-  return PackMlp<T>(w, PackedSize<T>(widths.hidden, widths.in), PackedSize<T>(widths.out, widths.hidden),
-                    PackBackward<T>);
+  return PackMlp<T>(w, PackedSize<T>(widths.hidden, widths.in, w.kind),
+                    PackedSize<T>(widths.out, widths.hidden, w.kind), PackBackward<T>);
 }
 
 // The backward pass of up to `rows` rows. Sizes depend on `rows` alone, not on the chunks that are run.
