@@ -141,9 +141,10 @@ class JobBook {
   }
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
   // The job's directory must be there.
-  absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const {
-    return telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes);
-  }
+  // Who follows it is told of each line.
+  absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const;
+  // In the hub: of the job's log, apart from the job, which changes far more often.
+  static std::string LogKey(const JobId& id) { return id.value() + "/log"; }
   // Of a job that is not running; a log that cannot be opened counts as a line that could not be written.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
 
@@ -205,7 +206,7 @@ class JobBook {
   // Written under mu_; read without it at each training step.
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> ended_{0};  // the same
-  ChangeHub hub_;                  // last: no listener runs once anything above is gone
+  mutable ChangeHub hub_;          // last: no listener runs once anything above is gone
 };
 
 // What a job's graph cache is before its first step: its options and nothing else.
