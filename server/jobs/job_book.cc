@@ -180,7 +180,7 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
     if (job->unreadable) metrics_.SetUnreadable(--unreadable_);
   }
   hub_.Notify(id.value());
-  hub_.Notify(LogKey(id));
+  log_hub_.Notify(id.value());
   return std::optional<Job>(*std::move(job));
 }
 
@@ -250,7 +250,7 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next, const RequestKey& re
     if (to == JobState::kFailed) metrics_.CountFailure(next.failure.reason);
     ended_.fetch_add(1, std::memory_order_acq_rel);
     active_.erase(next.id);
-    hub_.Notify(LogKey(next.id));  // complete now
+    log_hub_.Notify(next.id.value());  // complete now
   } else {
     active.job = std::move(next);
   }
@@ -281,7 +281,7 @@ void JobBook::CountJob(JobState state, int64_t change) {
 absl::StatusOr<std::unique_ptr<telemetry::JobLog>> JobBook::OpenLog(const JobId& id) const {
   PF_ASSIGN_OR_RETURN(std::unique_ptr<telemetry::JobLog> log,
                       telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes));
-  return std::make_unique<FollowedLog>(std::move(log), hub_, LogKey(id));
+  return std::make_unique<FollowedLog>(std::move(log), log_hub_, id.value());
 }
 
 void JobBook::AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const {

@@ -126,7 +126,7 @@ class JobManagerImpl final : public JobManager {
     return book_.hub().Subscribe(id.value(), std::move(listener));
   }
   std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) override {
-    return book_.hub().Subscribe(JobBook::LogKey(id), std::move(listener));
+    return book_.log_hub().Subscribe(id.value(), std::move(listener));
   }
   absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const override;
   absl::StatusOr<fs::path> ArtifactPath(const JobId& id, Artifact artifact) const override;
