@@ -24,8 +24,9 @@ BackupSource::BackupSource(MakeBackup make, jobs::RequestLog& requests, const v1
                           .request_id = request.request_id(),
                           .answered = earlier.seen == jobs::Earlier::Seen::kAnswered},
                          on_progress);
-                if (made.ok()) summary_ = *std::move(made);
-                return made.status();
+                if (!made.ok()) return made.status();
+                summary_ = *std::move(made);
+                return absl::OkStatus();
               });
             }) {}
 

@@ -60,7 +60,7 @@ CacheCommands::Answer CacheCommands::Record(const JobId& id, ActiveJob* active, 
   }
   command.sequence = state.newest + 1;
   command.step.reset();
-  if (!active->live) return Answer(RecordQueued(*active, std::move(command), request));
+  if (!active->live) return Answer(RecordQueued(*active, command, request));
   if (absl::Status stored = book_.store().PutCacheCommands(id, {command}, nullptr, request); !stored.ok()) {
     return Answer(stored);
   }

@@ -8,6 +8,7 @@
 #include "access/token_store.h"
 #include "api/request_key.h"
 #include "api/server_fixture.h"
+#include "google/rpc/error_details.pb.h"
 #include "temp_dir.h"
 
 namespace permafrost::api {

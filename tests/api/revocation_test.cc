@@ -12,6 +12,7 @@
 #include "access/token_store.h"
 #include "api/server_fixture.h"
 #include "data/catalog/upload_store.h"
+#include "google/rpc/error_details.pb.h"
 #include "temp_dir.h"
 
 namespace permafrost::api {

@@ -10,15 +10,15 @@ from tests.python.data import molecules
 
 @pytest.fixture
 def lossy(client, monkeypatch):
-    """Of each request the first answer is lost, the server having done it."""
+    """Of each request the first answer is lost, the server having done it; request_id -> that answer."""
     connection, seen = client._connection, {}
     call = connection.call
 
     def lose_first(method, request, timeout=None):
         answer = call(method, request, timeout)
         request_id = getattr(request, "request_id", "")
-        if request_id and seen.setdefault(request_id, 0) == 0:
-            seen[request_id] += 1
+        if request_id and request_id not in seen:
+            seen[request_id] = answer
             raise permafrost.Unavailable("the answer was lost")
         return answer
 
@@ -39,8 +39,11 @@ def test_a_command_to_a_cache_is_given_once(client, lossy):
     client.datasets.import_pyg(molecules(), "commands", progress=False)
     job = client.jobs.submit("commands", "gine", epochs=20_000, batch_size=8, hidden_channels=8, num_layers=2)
     cache = client.cache(job)
-    cache.freeze()
-    assert cache.get().command_sequence == 1
+    lossy.clear()
+    told = cache.freeze()
+    (lost,) = lossy.values()
+    assert told.frozen
+    assert told.command_step == lost.command_step, "the command took effect once"
     job.cancel().wait(check=False)
 
 
