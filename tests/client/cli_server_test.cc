@@ -48,6 +48,20 @@ TEST_F(ServerCommandTest, ServerInfoAndDrain) {
             "the server drains and exits; job zinc-1 writes a checkpoint and resumes at the next start\n");
 }
 
+TEST_F(ServerCommandTest, ServerInfoTellsOfWhatItGoesOnFrom) {
+  fake_.server.info = [](const v1::GetServerInfoRequest&, v1::ServerInfo& info) {
+    info.mutable_restored()->mutable_create_time()->set_seconds(1'700'000'000);
+    info.mutable_restored()->add_jobs_anew("jobs/zinc-1");
+    info.mutable_restored()->add_jobs_anew("jobs/zinc-2");
+    info.mutable_restored()->add_imports("datasets/qm9");
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const std::string out = Run({"server", "info"}).out;
+  EXPECT_THAT(out, HasSubstr("from the backup of 2023-11-1"));
+  EXPECT_THAT(out, HasSubstr("; jobs begun anew: zinc-1, zinc-2; imports begun anew: qm9\n"));
+}
+
 TEST_F(ServerCommandTest, ServerInfoShowsWhatTheDeviceTells) {
   fake_.server.info = [](const v1::GetServerInfoRequest&, v1::ServerInfo& info) {
     info.set_device("mps");
