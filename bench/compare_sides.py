@@ -41,10 +41,10 @@ class Job:
             raise RuntimeError(f"Permafrost's job ended before the rounds did, as {job['state']}: {job.get('error')}")
         captures = lambda what, modes: sum(page[f'permafrost_graph_cache_{what}_total{{mode="{mode}"}}'] for mode in modes)
         return {"time": time.perf_counter(), "steps": page["permafrost_train_steps_total"], "counted": page["permafrost_train_graphs_total"],
-                "epoch": page.get("permafrost_train_epoch", 0), "frozen": page["permafrost_graph_cache_frozen"] == 1,
+                "epoch": page.get("permafrost_train_epoch", 0), "frozen": page.get("permafrost_graph_cache_frozen") == 1,
                 "captures": captures("captures", ("train", "eval")), "train_capture_seconds": captures("capture_seconds", ("train",)),
                 "capture_seconds": captures("capture_seconds", ("train", "eval")),
-                "executables": sum(page[f'permafrost_graph_cache_entries{{mode="{mode}"}}'] for mode in ("train", "eval")),
+                "executables": sum(page.get(f'permafrost_graph_cache_entries{{mode="{mode}"}}', 0) for mode in ("train", "eval")),
                 "checkpoints": page["permafrost_checkpoint_seconds_count"]}
 
     def _after_steps(self, count):

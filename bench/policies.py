@@ -49,16 +49,17 @@ def slope(xs, ys):
 
 def sample(m):
     """What is followed of one reading of /metrics."""
-    both = lambda name: sum(m[f'permafrost_graph_cache_{name}{{mode="{mode}"}}'] for mode in ("train", "eval"))
+    # Gauges of the cache are there only while a job runs.
+    both = lambda name: sum(m.get(f'permafrost_graph_cache_{name}{{mode="{mode}"}}', 0) for mode in ("train", "eval"))
     return {
         "step": m["permafrost_train_steps_total"],
         "rss": m["process_resident_memory_bytes"],
         "entries": both("entries"),
         "captures": both("captures_total"),
-        "cache_bytes": m["permafrost_graph_cache_bytes"],
+        "cache_bytes": m.get("permafrost_graph_cache_bytes", 0),
         "storage_bytes": m["permafrost_torch_storage_bytes"],
         "storage_allocations": m["permafrost_torch_storage_allocations_total"],
-        "frozen": m["permafrost_graph_cache_frozen"],
+        "frozen": m.get("permafrost_graph_cache_frozen", 0),
     }
 
 

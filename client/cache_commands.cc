@@ -8,6 +8,7 @@
 #include "client/cache_view.h"
 #include "client/commands.h"
 #include "client/format.h"
+#include "client/job_create.h"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
 
@@ -110,7 +111,8 @@ ExitCode SendCommand(Session& session, const std::string& job, Outcome outcome,
                      const std::function<grpc::Status(Stub&, grpc::ClientContext*, v1::GraphCache*)>& send) {
   const auto stub = v1::GraphCacheService::NewStub(session.channel());
   v1::GraphCache cache;
-  const grpc::Status status = session.Unary([&](grpc::ClientContext* context) { return send(*stub, context, &cache); });
+  const grpc::Status status =
+      CallPatiently(session, [&](grpc::ClientContext* context) { return send(*stub, context, &cache); });
   const std::string short_name = OneLine(CacheJob(job));
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     // The job's step takes longer than this client waited; the command may well be on record.
@@ -130,25 +132,28 @@ ExitCode SendCommand(Session& session, const std::string& job, Outcome outcome,
 }
 
 ExitCode Freeze(Session& session, const std::string& job) {
+  v1::FreezeGraphCacheRequest request;
+  request.set_name(CacheName(job));
+  request.set_request_id(MakeUuid());
   return SendCommand(session, job, FreezeOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
-    v1::FreezeGraphCacheRequest request;
-    request.set_name(CacheName(job));
     return stub.FreezeGraphCache(context, request, cache);
   });
 }
 
 ExitCode Thaw(Session& session, const std::string& job) {
+  v1::ThawGraphCacheRequest request;
+  request.set_name(CacheName(job));
+  request.set_request_id(MakeUuid());
   return SendCommand(session, job, ThawOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
-    v1::ThawGraphCacheRequest request;
-    request.set_name(CacheName(job));
     return stub.ThawGraphCache(context, request, cache);
   });
 }
 
 ExitCode Clear(Session& session, const std::string& job) {
+  v1::ClearGraphCacheRequest request;
+  request.set_name(CacheName(job));
+  request.set_request_id(MakeUuid());
   return SendCommand(session, job, ClearOutcome, [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
-    v1::ClearGraphCacheRequest request;
-    request.set_name(CacheName(job));
     return stub.ClearGraphCache(context, request, cache);
   });
 }
@@ -164,11 +169,12 @@ ExitCode ChangePolicy(Session& session, const PolicyFlags& flags) {
         UsageFailure("nothing to change: give --policy, --freeze-at, --on-miss, --shapes, --rungs, "
                      "--audit-every, --strict or --max-executables"));
   }
+  v1::UpdateGraphCachePolicyRequest request;
+  request.set_name(CacheName(flags.job));
+  Override(flags.policy, *request.mutable_policy());
+  request.set_request_id(MakeUuid());
   return SendCommand(session, flags.job, PolicyOutcome,
                      [&](Stub& stub, grpc::ClientContext* context, v1::GraphCache* cache) {
-                       v1::UpdateGraphCachePolicyRequest request;
-                       request.set_name(CacheName(flags.job));
-                       Override(flags.policy, *request.mutable_policy());
                        return stub.UpdateGraphCachePolicy(context, request, cache);
                      });
 }

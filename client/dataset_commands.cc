@@ -5,6 +5,7 @@
 #include "client/commands.h"
 #include "client/dataset_view.h"
 #include "client/format.h"
+#include "client/job_create.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
 
 namespace permafrost::client {
@@ -60,9 +61,10 @@ ExitCode DeleteDataset(Session& session, const std::string& name) {
   const auto stub = v1::DatasetService::NewStub(session.channel());
   v1::DeleteDatasetRequest request;
   request.set_name(ResourceName(name));
+  request.set_request_id(MakeUuid());
   google::protobuf::Empty empty;
-  const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return stub->DeleteDataset(context, request, &empty); });
+  const grpc::Status status = CallPatiently(
+      session, [&](grpc::ClientContext* context) { return stub->DeleteDataset(context, request, &empty); });
   if (!status.ok()) return session.Fail(status);
   if (session.json()) {
     session.PrintJson(empty);

@@ -11,6 +11,7 @@
 #include "client/defaults.h"
 #include "client/follow.h"
 #include "client/format.h"
+#include "client/job_create.h"
 #include "client/progress.h"
 #include "data/source/import_options.h"
 #include "permafrost/v1/dataset.grpc.pb.h"
@@ -108,10 +109,11 @@ ExitCode Import(Session& session, const ImportFlags& flags) {
   request.set_dataset_id(flags.name);
   *request.mutable_options() = OptionsOf(flags);
   request.mutable_options()->set_source_path(path.lexically_normal().string());
+  request.set_request_id(MakeUuid());
   const auto stub = v1::DatasetService::NewStub(session.channel());
   v1::Dataset dataset;
-  const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return stub->ImportDataset(context, request, &dataset); });
+  const grpc::Status status = CallPatiently(
+      session, [&](grpc::ClientContext* context) { return stub->ImportDataset(context, request, &dataset); });
   if (!status.ok()) return session.Fail(status);
   const std::string come_back = session.CommandLine(absl::StrCat("dataset show ", flags.name));
   if (!flags.watch) {

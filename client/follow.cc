@@ -1,6 +1,9 @@
 #include "client/follow.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "client/format.h"
@@ -60,6 +63,17 @@ std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
   if (session_.interrupt().WaitFor(std::min(backoff_, left))) return FollowResult{FollowEnd::kInterrupted, {}};
   backoff_ = std::min(backoff_ * 2, kMaxBackoff);
   return std::nullopt;
+}
+
+void TellPassedOver(Session& session, const grpc::ClientContext& ended) {
+  const auto& trailers = ended.GetServerTrailingMetadata();
+  const auto dropped = trailers.find("permafrost-dropped-states");
+  if (dropped == trailers.end()) return;
+  session.terminal().ClearLive();
+  const std::string line = absl::StrCat(
+      "permafrost: ", OneLine(std::string_view(dropped->second.data(), dropped->second.size())),
+      " changes were passed over: this client took them more slowly than they came\n");
+  std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
 }  // namespace permafrost::client

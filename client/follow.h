@@ -42,6 +42,9 @@ class Reconnect {
   absl::Duration backoff_;
 };
 
+// One line on stderr where the server passed over changes, since this client took them more slowly than they came.
+void TellPassedOver(Session& session, const grpc::ClientContext& ended);
+
 // Reads the stream that `open` begins (anew after each loss) and hands each message to `on_message`, which returns true
 // when the last one has come. `ok_is_end`: a stream that ends with OK is done, too. A server that was never there is
 // not waited for.
@@ -67,6 +70,7 @@ FollowResult Follow(Session& session, absl::Duration window,
       message.Clear();
     }
     const grpc::Status status = reader->Finish();
+    TellPassedOver(session, context);
     if (done || (status.ok() && ok_is_end)) return {};
     if (auto result = reconnect.Ended(status)) return *result;
   }

@@ -1,4 +1,4 @@
-// Creating a job, safely against lost answers.
+// Calls that change something, safely against lost answers.
 // Threads: the caller's.
 #pragma once
 

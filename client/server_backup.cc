@@ -6,6 +6,7 @@
 #include "client/commands.h"
 #include "client/follow.h"
 #include "client/format.h"
+#include "client/job_create.h"
 #include "client/progress.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
@@ -17,17 +18,31 @@ struct BackupFlags {
   bool with_datasets = false;
 };
 
+std::string NamesText(const char* collection, const google::protobuf::RepeatedPtrField<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", OneLine(StripCollection(collection, name)));
+  }
+  return text;
+}
+
 std::string BackupText(const v1::BackupSummary& summary, absl::Duration took) {
   std::string text = absl::StrCat("backup ", OneLine(summary.path()), " is whole: ", CountText(summary.jobs()),
                                   " jobs, ", CountText(summary.files()), " files, ", BytesText(summary.bytes()), " in ",
                                   DurationText(took), "\n");
-  if (summary.datasets_wanted().empty()) return text;
-  std::string names;
-  for (const std::string& name : summary.datasets_wanted()) {
-    absl::StrAppend(&names, names.empty() ? "" : ", ", OneLine(StripCollection("datasets", name)));
+  if (!summary.datasets_wanted().empty()) {
+    absl::StrAppend(
+        &text, "not in it, and wanted by jobs that have not ended: ", NamesText("datasets", summary.datasets_wanted()),
+        "; a server that goes on from it pauses these jobs until that is imported again\n");
   }
-  absl::StrAppend(&text, "not in it, and wanted by jobs that have not ended: ", names,
-                  "; a server that goes on from it pauses these jobs until that is imported again\n");
+  if (!summary.jobs_anew().empty()) {
+    absl::StrAppend(&text, "in it without a checkpoint, as all are damaged: ", NamesText("jobs", summary.jobs_anew()),
+                    "; a server that goes on from it starts these jobs anew\n");
+  }
+  if (!summary.imports().empty()) {
+    absl::StrAppend(&text, "imports that have not ended: ", NamesText("datasets", summary.imports()),
+                    "; a server that goes on from it begins these anew, where it sees what they read\n");
+  }
   return text;
 }
 
@@ -36,11 +51,13 @@ ExitCode Backup(Session& session, const BackupFlags& flags) {
   v1::BackupRequest request;
   request.set_directory(flags.directory);
   request.set_with_datasets(flags.with_datasets);
+  request.set_request_id(MakeUuid());
   v1::BackupResponse last;
   const Stopwatch watch;
-  // Not again by itself: the server may have made it, and then refuses the second.
+  // A server that is back tells what came of it, or makes it anew.
   const FollowResult result = Follow<v1::BackupResponse>(
-      session, absl::ZeroDuration(), [&](grpc::ClientContext* context) { return stub->Backup(context, request); },
+      session, session.options().timeout(),
+      [&](grpc::ClientContext* context) { return stub->Backup(context, request); },
       [&](const v1::BackupResponse& response) {
         last = response;
         if (session.json()) {

@@ -4,6 +4,7 @@
 #include "client/commands.h"
 #include "client/follow.h"
 #include "client/format.h"
+#include "client/job_create.h"
 #include "client/server_view.h"
 #include "permafrost/v1/server.grpc.pb.h"
 
@@ -49,9 +50,12 @@ ExitCode Watch(Session& session, double reconnect_seconds) {
 
 ExitCode Drain(Session& session) {
   const auto stub = v1::ServerService::NewStub(session.channel());
+  v1::DrainRequest request;
+  request.set_request_id(MakeUuid());
   v1::DrainResponse response;
+  // Not again by itself: the server that it stops does not come back, as far as anyone knows.
   const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return stub->Drain(context, v1::DrainRequest(), &response); });
+      session.Unary([&](grpc::ClientContext* context) { return stub->Drain(context, request, &response); });
   if (!status.ok()) return session.Fail(status);
   if (session.json()) {
     session.PrintJson(response);

@@ -71,6 +71,21 @@ void AddDevice(const v1::DeviceState& device, std::vector<Field>& fields) {
     fields.push_back({"warning", Cell(OneLine(warning), Tone::kWarn)});
 }
 
+std::string RestoredText(const v1::RestoredBackup& restored, const ViewTime& time) {
+  std::string text = absl::StrCat("from the backup of ", WhenText(restored.create_time(), time));
+  const auto add = [&text](const char* what, const char* collection, const auto& names) {
+    std::string list;
+    for (const std::string& name : names) {
+      absl::StrAppend(&list, list.empty() ? "" : ", ", OneLine(StripCollection(collection, name)));
+    }
+    if (!list.empty()) absl::StrAppend(&text, "; ", what, ": ", list);
+  };
+  add("without datasets", "datasets", restored.datasets_wanted());
+  add("jobs begun anew", "jobs", restored.jobs_anew());
+  add("imports begun anew", "datasets", restored.imports());
+  return text;
+}
+
 }  // namespace
 
 std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const RenderStyle& style) {
@@ -85,6 +100,7 @@ std::string RenderServer(const v1::ServerInfo& info, const ViewTime& time, const
   if (!info.auth().empty()) fields.push_back({"callers", AuthText(info)});
   if (!info.socket_path().empty()) fields.push_back({"socket", OneLine(info.socket_path())});
   AddDevice(info.device_state(), fields);
+  if (info.has_restored()) fields.push_back({"restored", RestoredText(info.restored(), time)});
   const std::vector<Field> rest = {
       {"started", WhenText(info.start_time(), time)},
       {"process", absl::StrCat(info.process_id())},

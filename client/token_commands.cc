@@ -17,6 +17,7 @@
 #include "base/string_view.h"
 #include "client/commands.h"
 #include "client/format.h"
+#include "client/job_create.h"
 #include "client/job_view.h"
 #include "client/table.h"
 #include "permafrost/v1/server.grpc.pb.h"
@@ -87,10 +88,11 @@ ExitCode CreateToken(Session& session, const NewTokenFlags& flags) {
   if (!flags.to.empty() && access(flags.to.c_str(), F_OK) == 0) {
     return session.Fail(LocalFileFailure(absl::StrCat(flags.to, ": is there already: it is not written over")));
   }
+  request.set_request_id(MakeUuid());
   const auto stub = v1::ServerService::NewStub(session.channel());
   v1::Token token;
   const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return stub->CreateToken(context, request, &token); });
+      CallPatiently(session, [&](grpc::ClientContext* context) { return stub->CreateToken(context, request, &token); });
   if (!status.ok()) return session.Fail(status);
   if (!flags.to.empty()) {
     if (const std::string why = WriteSecret(flags.to, token.secret()); !why.empty()) {
@@ -142,9 +144,10 @@ ExitCode RevokeToken(Session& session, const std::string& id) {
   const auto stub = v1::ServerService::NewStub(session.channel());
   v1::RevokeTokenRequest request;
   request.set_name(absl::StrCat(kTokens, "/", AbslView(StripCollection(kTokens, id))));
+  request.set_request_id(MakeUuid());
   google::protobuf::Empty response;
-  const grpc::Status status =
-      session.Unary([&](grpc::ClientContext* context) { return stub->RevokeToken(context, request, &response); });
+  const grpc::Status status = CallPatiently(
+      session, [&](grpc::ClientContext* context) { return stub->RevokeToken(context, request, &response); });
   if (!status.ok()) return session.Fail(status);
   if (session.json()) {
     session.PrintJson(response);

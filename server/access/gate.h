@@ -50,10 +50,13 @@ class Gate {
   Gate(GateOptions options, const TokenStore* tokens) : options_(options), tokens_(tokens) {}
 
   Auth auth() const { return options_.auth; }
-  // Errors: Unauthenticated, in one line that says how to give a token and repeats nothing of the one that was given.
+  // Errors: Unauthenticated (reason NO_TOKEN or TOKEN_NOT_VALID), in one line that says how to give a token and repeats
+  // nothing of the one that was given.
   absl::StatusOr<Caller> Identify(const Presented& presented) const;
+  // Whether a call that goes on since it was let in as `admitted` would be let in now. Errors: Unauthenticated.
+  absl::Status CheckStill(const Caller& admitted, const Presented& presented) const;
   // As Identify, for a method by its path. A method that is open to all has the caller "anonymous" where nobody else
-  // can be told. Errors: PermissionDenied, naming the method, the role held and the role needed.
+  // can be told. Errors: PermissionDenied (reason ROLE_TOO_LOW), naming the method, the role held and the role needed.
   absl::StatusOr<Caller> Admit(std::string_view path, const Presented& presented) const;
 
  private:

@@ -40,6 +40,11 @@ absl::StatusOr<std::string> RandomBytes(size_t bytes) {
   return random;
 }
 
+absl::StatusOr<std::string> MakeSecret() {
+  PF_ASSIGN_OR_RETURN(const std::string random, RandomBytes(kSecretBytes));
+  return absl::StrCat(AbslView(kSecretPrefix), absl::WebSafeBase64Escape(random));
+}
+
 absl::Status CheckNewToken(const std::string& label, absl::Time expire_time) {
   Violations violations;
   const bool printable = std::ranges::none_of(label, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
@@ -113,6 +118,7 @@ absl::StatusOr<std::vector<TokenStore::Row>> TokenStore::Read() const {
     row.token.id = text_of("id");
     row.token.label = text_of("label");
     row.hash = absl::HexStringToBytes(text_of("sha256"));
+    row.made_by = text_of("made_by");
     if (!role || row.token.id.empty() || row.hash.size() != SHA256_DIGEST_LENGTH ||
         !TokenTimeFromJson(item.value("create_time", json()), row.token.create_time) ||
         !TokenTimeFromJson(item.value("expire_time", json()), row.token.expire_time)) {
@@ -133,20 +139,22 @@ absl::Status TokenStore::Write(const std::vector<Row>& rows) const {
                                  {"create_time", TokenTimeToJson(row.token.create_time)},
                                  {"expire_time", TokenTimeToJson(row.token.expire_time)},
                                  {"sha256", absl::BytesToHexString(row.hash)}});
+    if (!row.made_by.empty()) content["tokens"].back()["made_by"] = row.made_by;
   }
   return WriteFileAtomic(path_, content.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
-absl::StatusOr<TokenStore::Made> TokenStore::Create(Role role, const std::string& label, absl::Time expire_time) {
+absl::StatusOr<TokenStore::Made> TokenStore::Create(Role role, const std::string& label, absl::Time expire_time,
+                                                    const std::string& made_by) {
   PF_RETURN_IF_ERROR(CheckNewToken(label, expire_time));
-  PF_ASSIGN_OR_RETURN(const std::string secret, RandomBytes(kSecretBytes));
+  PF_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
   PF_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kTokenIdBytes));
   Made made{.token = {.id = absl::BytesToHexString(id),
                       .role = role,
                       .label = label,
                       .create_time = absl::Now(),
                       .expire_time = expire_time},
-            .secret = absl::StrCat(AbslView(kSecretPrefix), absl::WebSafeBase64Escape(secret))};
+            .secret = secret};
   const absl::MutexLock writing(&writing_);
   std::vector<Row> rows;
   {
@@ -157,7 +165,27 @@ absl::StatusOr<TokenStore::Made> TokenStore::Create(Role role, const std::string
     return absl::ResourceExhaustedError(
         absl::StrCat("there are ", rows.size(), " tokens, the most there may be: revoke one first"));
   }
-  rows.push_back({.token = made.token, .hash = Sha256(made.secret)});
+  rows.push_back({.token = made.token, .hash = Sha256(made.secret), .made_by = made_by});
+  PF_RETURN_IF_ERROR(Write(rows));
+  const absl::MutexLock lock(&mu_);
+  rows_ = std::move(rows);
+  return made;
+}
+
+absl::StatusOr<TokenStore::Made> TokenStore::ChangeSecret(const std::string& made_by) {
+  PF_ASSIGN_OR_RETURN(const std::string secret, MakeSecret());
+  const absl::MutexLock writing(&writing_);
+  std::vector<Row> rows;
+  {
+    const absl::MutexLock lock(&mu_);
+    rows = rows_;
+  }
+  const auto row = std::ranges::find(rows, made_by, &Row::made_by);
+  if (made_by.empty() || row == rows.end()) {
+    return WithReason(absl::NotFoundError("the token that this request_id made was revoked since"), "TOKEN_NOT_FOUND");
+  }
+  row->hash = Sha256(secret);
+  Made made{.token = row->token, .secret = secret};
   PF_RETURN_IF_ERROR(Write(rows));
   const absl::MutexLock lock(&mu_);
   rows_ = std::move(rows);

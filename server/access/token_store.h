@@ -52,10 +52,15 @@ class TokenStore {
   // On disk when it returns. Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of
   // printable UTF-8) and `token.expire_time` (in the future); ResourceExhausted beyond kMaxTokens; those of
   // WriteFileAtomic, and then there is no such token.
-  absl::StatusOr<Made> Create(Role role, const std::string& label, absl::Time expire_time);
+  // `made_by`: names the call that makes it, for ChangeSecret; empty: nothing does.
+  absl::StatusOr<Made> Create(Role role, const std::string& label, absl::Time expire_time,
+                              const std::string& made_by = "");
+  // Another secret for the token that this call made; from here on the one before opens nothing. Errors: NotFound,
+  // where none did or it was revoked; those of WriteFileAtomic, and then the one before stays.
+  absl::StatusOr<Made> ChangeSecret(const std::string& made_by);
   // The oldest first; expired ones stay until they are revoked.
   std::vector<Token> List() const;
-  // From here on it opens nothing; calls under way go on. Errors: NotFound; those of WriteFileAtomic, and then it
+  // From here on it opens nothing; streams under way are ended by whoever asks Gate::CheckStill. Errors: NotFound; those of WriteFileAtomic, and then it
   // stays.
   absl::Status Revoke(const std::string& id);
   // The token of a secret, unless it has expired; nullopt: there is none. Takes equally long wherever secrets differ.
@@ -64,7 +69,8 @@ class TokenStore {
  private:
   struct Row {
     Token token;
-    std::string hash;  // SHA-256 of the secret, 32 bytes
+    std::string hash;     // SHA-256 of the secret, 32 bytes
+    std::string made_by;  // empty: not said
   };
 
   explicit TokenStore(std::filesystem::path path) : path_(std::move(path)) {}

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "api/request_key.h"
+#include "api/resource_name.h"
 #include "api/text.h"
 
 namespace permafrost::api {
@@ -11,13 +13,21 @@ constexpr absl::Duration kBackupInterval = absl::Milliseconds(250);
 
 }  // namespace
 
-BackupSource::BackupSource(MakeBackup make, const v1::BackupRequest& request, ChangeHub& hub, std::string key)
+BackupSource::BackupSource(MakeBackup make, jobs::RequestLog& requests, const v1::BackupRequest& request,
+                           ChangeHub& hub, std::string key)
     : work_("the backup", hub, std::move(key),
-            [this, make = std::move(make), directory = request.directory(),
-             with_datasets = request.with_datasets()](const StreamWork::OnProgress& on_progress) -> absl::Status {
-              absl::StatusOr<backup::Summary> made = make(directory, with_datasets, on_progress);
-              if (made.ok()) summary_ = *std::move(made);
-              return made.status();
+            [this, &requests, request, make = std::move(make)](const StreamWork::OnProgress& on_progress) {
+              return requests.Once(KeyOf(request), "", [&](const jobs::Earlier& earlier) {
+                absl::StatusOr<backup::Summary> made =
+                    make({.directory = request.directory(),
+                          .with_datasets = request.with_datasets(),
+                          .request_id = request.request_id(),
+                          .answered = earlier.seen == jobs::Earlier::Seen::kAnswered},
+                         on_progress);
+                if (!made.ok()) return made.status();
+                summary_ = *std::move(made);
+                return absl::OkStatus();
+              });
             }) {}
 
 absl::StatusOr<Pull> BackupSource::Next(v1::BackupResponse& response) {
@@ -39,6 +49,8 @@ absl::StatusOr<Pull> BackupSource::Next(v1::BackupResponse& response) {
   summary.set_bytes(summary_.bytes);
   summary.set_jobs(summary_.jobs);
   for (const std::string& dataset : summary_.datasets_wanted) summary.add_datasets_wanted("datasets/" + dataset);
+  for (const JobId& job : summary_.jobs_anew) summary.add_jobs_anew(FormatJobName(job));
+  for (const std::string& dataset : summary_.imports) summary.add_imports("datasets/" + dataset);
   return Pull::kLast;
 }
 

@@ -11,14 +11,16 @@
 #include "api/stream_work.h"
 #include "backup/backup.h"
 #include "base/monotonic.h"
+#include "jobs/request_log.h"
 #include "permafrost/v1/server.pb.h"
 
 namespace permafrost::api {
 
 class BackupSource final : public StreamSource<v1::BackupResponse> {
  public:
-  // hub, key: as StreamWork.
-  BackupSource(MakeBackup make, const v1::BackupRequest& request, ChangeHub& hub, std::string key);
+  // hub, key: as StreamWork. Borrows the log.
+  BackupSource(MakeBackup make, jobs::RequestLog& requests, const v1::BackupRequest& request, ChangeHub& hub,
+               std::string key);
 
   absl::StatusOr<Pull> Next(v1::BackupResponse& response) override;
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {

@@ -1,6 +1,7 @@
 #include "api/caller.h"
 
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
@@ -18,22 +19,44 @@ std::string MachineOf(absl::string_view peer) {
   return own ? "" : std::string(machine);
 }
 
+// What a call brought along, kept for as long as it lasts.
+struct Brought {
+  bool by_socket = false;
+  std::string authorization, subject;
+  access::Presented presented() const {
+    return {.by_socket = by_socket, .authorization = authorization, .subject = subject};
+  }
+};
+
+Brought BroughtBy(const grpc::ServerContextBase& context, const CallMetadata& metadata) {
+  Brought brought{.by_socket = CameBySocket(context.peer()), .authorization = {}, .subject = {}};
+  if (const auto it = metadata.find("authorization"); it != metadata.end()) {
+    brought.authorization.assign(it->second.data(), it->second.size());
+  }
+  if (const auto security = context.auth_context(); security != nullptr) {
+    const auto subjects = security->FindPropertyValues("x509_subject");
+    if (!subjects.empty()) brought.subject.assign(subjects[0].data(), subjects[0].size());
+  }
+  return brought;
+}
+
 }  // namespace
 
 absl::StatusOr<access::Caller> CallerOf(const access::Gate& gate, const grpc::ServerContextBase& context,
                                         const CallMetadata& metadata) {
-  const std::string peer = context.peer();
-  access::Presented presented{.by_socket = CameBySocket(peer), .authorization = {}, .subject = {}};
-  if (const auto it = metadata.find("authorization"); it != metadata.end()) {
-    presented.authorization = {it->second.data(), it->second.size()};
-  }
-  std::string subject;
-  if (const auto security = context.auth_context(); security != nullptr) {
-    const auto subjects = security->FindPropertyValues("x509_subject");
-    if (!subjects.empty()) subject = {subjects[0].data(), subjects[0].size()};
-  }
-  presented.subject = subject;
-  return gate.Identify(presented);
+  return gate.Identify(BroughtBy(context, metadata).presented());
+}
+
+std::function<absl::Status()> StillAdmitted(const access::Gate& gate, const grpc::ServerContextBase& context,
+                                            const CallMetadata& metadata) {
+  if (gate.auth() == access::Auth::kNone) return [] { return absl::OkStatus(); };
+  Brought brought = BroughtBy(context, metadata);
+  const absl::StatusOr<access::Caller> caller = gate.Identify(brought.presented());
+  // Revoked in the moment since it was let in: the first time that it is asked.
+  access::Caller admitted = caller.ok() ? *caller : access::Caller();
+  return [&gate, brought = std::move(brought), admitted = std::move(admitted)] {
+    return gate.CheckStill(admitted, brought.presented());
+  };
 }
 
 std::string ClientOf(const access::Gate& gate, const grpc::ServerContextBase& context, const CallMetadata& metadata) {

@@ -4,6 +4,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -18,6 +19,10 @@ using CallMetadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 // Errors: Gate::Identify's.
 absl::StatusOr<access::Caller> CallerOf(const access::Gate& gate, const grpc::ServerContextBase& context,
                                         const CallMetadata& metadata);
+
+// Whether who made a call that goes on would still be let in: asked now and then. Takes the call as it begins.
+std::function<absl::Status()> StillAdmitted(const access::Gate& gate, const grpc::ServerContextBase& context,
+                                            const CallMetadata& metadata);
 
 // Whom a limit counts a call to: the caller's name where callers are told apart, else the address that it came from, of
 // other machines only. Empty: whoever reaches it is of this machine and may take all there is.

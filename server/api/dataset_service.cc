@@ -18,6 +18,7 @@
 #include "api/convert_sample.h"
 #include "api/deferred_source.h"
 #include "api/paging.h"
+#include "api/request_key.h"
 #include "api/resource_name.h"
 #include "api/status.h"
 #include "api/text.h"
@@ -26,6 +27,7 @@
 #include "api/upload_call.h"
 #include "api/watch_sources.h"
 #include "base/string_view.h"
+#include "jobs/request_log.h"
 
 namespace permafrost::api {
 namespace {
@@ -74,6 +76,7 @@ class FailedUpload final : public grpc::ServerReadReactor<v1::UploadDatasetReque
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 using grpc::ServerWriteReactor;
+using Seen = jobs::Earlier::Seen;
 
 ServerUnaryReactor* DatasetService::ImportDataset(CallbackServerContext* context,
                                                   const v1::ImportDatasetRequest* request, v1::Dataset* response) {
@@ -98,9 +101,8 @@ ServerUnaryReactor* DatasetService::DeleteDataset(CallbackServerContext* context
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   // On a thread of its own, since it waits for the disk.
-  return StartThreadedCall("the deletion", *std::move(slot), [this, id = *std::move(id)] {
-    return catalog_.Delete(id, [this, &id] { return jobs_.CheckDatasetUnused(id); });
-  });
+  return StartThreadedCall("the deletion", *std::move(slot),
+                           [this, id = *std::move(id), key = KeyOf(*request)] { return DeleteOnce(id, key); });
 }
 
 grpc::ServerReadReactor<v1::UploadDatasetRequest>* DatasetService::UploadDataset(CallbackServerContext* context,
@@ -108,7 +110,7 @@ grpc::ServerReadReactor<v1::UploadDatasetRequest>* DatasetService::UploadDataset
   if (uploads_ == nullptr) return new FailedUpload(NoUploads());
   absl::StatusOr<CallLimit::Slot> slot = limits_.uploads.Take(*context);
   if (!slot.ok()) return new FailedUpload(slot.status());
-  return UploadCall::Start(*context, *std::move(slot), *uploads_, streams_, unread_, *response);
+  return UploadCall::Start(*context, *std::move(slot), *uploads_, jobs_.requests(), streams_, unread_, *response);
 }
 
 ServerUnaryReactor* DatasetService::DeleteUpload(CallbackServerContext* context, const v1::DeleteUploadRequest* request,
@@ -119,7 +121,7 @@ ServerUnaryReactor* DatasetService::DeleteUpload(CallbackServerContext* context,
   absl::StatusOr<CallLimit::Slot> slot = limits_.dataset_deletions.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall("the deletion", *std::move(slot),
-                           [this, id = *std::move(id)] { return uploads_->Delete(id); });
+                           [this, id = *std::move(id), key = KeyOf(*request)] { return DeleteUploadOnce(id, key); });
 }
 
 ServerWriteReactor<v1::Dataset>* DatasetService::WatchDataset(CallbackServerContext* context,
@@ -187,10 +189,45 @@ absl::StatusOr<std::unique_ptr<StreamSource<v1::VerifyDatasetResponse>>> Dataset
 
 absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1::Dataset& response) {
   PF_ASSIGN_OR_RETURN(ImportRequest import, ImportRequestFromWire(request));
-  if (!request.upload().empty()) PF_RETURN_IF_ERROR(FindUploaded(request.upload(), import.options));
-  PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Import(import.id, std::move(import.options)));
-  response = DatasetToWire(dataset);
-  return absl::OkStatus();
+  return jobs_.requests().Once(
+      KeyOf(request), IdentityOf(import.id), [&](const jobs::Earlier& earlier) -> absl::Status {
+        // One that was begun, and whose dataset came to be since, was accepted.
+        const std::string now = IdentityOf(import.id);
+        const bool done =
+            earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && !now.empty() && now != earlier.subject);
+        absl::StatusOr<data::Dataset> dataset;
+        if (done) {
+          dataset = catalog_.Get(import.id);
+        } else {
+          if (!request.upload().empty()) PF_RETURN_IF_ERROR(FindUploaded(request.upload(), import.options));
+          dataset = catalog_.Import(import.id, std::move(import.options));
+        }
+        PF_RETURN_IF_ERROR(dataset.status());
+        response = DatasetToWire(*dataset);
+        return absl::OkStatus();
+      });
+}
+
+std::string DatasetService::IdentityOf(const DatasetId& id) const {
+  const absl::StatusOr<data::Dataset> dataset = catalog_.Get(id);
+  return dataset.ok() ? absl::StrCat(absl::ToUnixMicros(dataset->create_time)) : "";
+}
+
+absl::Status DatasetService::DeleteOnce(const DatasetId& id, const jobs::RequestKey& request) {
+  return jobs_.requests().Once(request, IdentityOf(id), [&](const jobs::Earlier& earlier) {
+    // What is imported under its name since is not what was meant.
+    const bool done =
+        earlier.seen == Seen::kAnswered || (earlier.seen == Seen::kBegun && IdentityOf(id) != earlier.subject);
+    return done ? absl::OkStatus() : catalog_.Delete(id, [this, &id] { return jobs_.CheckDatasetUnused(id); });
+  });
+}
+
+absl::Status DatasetService::DeleteUploadOnce(const UploadId& id, const jobs::RequestKey& request) {
+  return jobs_.requests().Once(request, "", [&](const jobs::Earlier& earlier) {
+    if (earlier.seen == Seen::kAnswered) return absl::OkStatus();
+    const absl::Status deleted = uploads_->Delete(id);
+    return earlier.seen == Seen::kBegun && absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
+  });
 }
 
 absl::Status DatasetService::FindUploaded(const std::string& upload, data::ImportOptions& options) const {

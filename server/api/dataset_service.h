@@ -50,6 +50,10 @@ class DatasetService final : public v1::DatasetService::CallbackService {
 
  private:
   absl::Status Import(const v1::ImportDatasetRequest& request, v1::Dataset& response);
+  absl::Status DeleteOnce(const DatasetId& id, const jobs::RequestKey& request);
+  absl::Status DeleteUploadOnce(const UploadId& id, const jobs::RequestKey& request);
+  // What tells a dataset from another one of its name; empty: there is none.
+  std::string IdentityOf(const DatasetId& id) const;
   absl::Status Get(const v1::GetDatasetRequest& request, v1::Dataset& response);
   absl::Status List(const v1::ListDatasetsRequest& request, v1::ListDatasetsResponse& response);
   absl::Status FindUploaded(const std::string& upload, data::ImportOptions& options) const;

@@ -29,7 +29,8 @@ class CommandCall final : public ServerUnaryReactor {
  public:
   // `slot` is held until the manager's report, since what waits for it outlasts a client that goes.
   static ServerUnaryReactor* Start(jobs::JobManager& jobs, const JobId& job, const Command& command,
-                                   CallLimit::Slot slot, WorkPool& workers, v1::GraphCache* response) {
+                                   const std::string& request_id, CallLimit::Slot slot, WorkPool& workers,
+                                   v1::GraphCache* response) {
     auto* call = new CommandCall();
     const auto done = [call, ended = call->ended_, slot = std::move(slot), job,
                        response](const absl::StatusOr<graphcache::Snapshot>& outcome) {
@@ -38,7 +39,8 @@ class CommandCall final : public ServerUnaryReactor {
       call->Finish(ToGrpcStatus(outcome.status()));
     };
     // It waits for the disk.
-    const bool posted = workers.Post([&jobs, job, command, done] { jobs.CommandGraphCache(job, command, done); });
+    const bool posted = workers.Post(
+        [&jobs, job, command, request_id, done] { jobs.CommandGraphCache(job, command, request_id, done); });
     if (!posted) done(TooManyCalls("waiting calls", static_cast<int64_t>(workers.most_waiting())));
     // The outcome may have been told by now, but OnDone cannot come before gRPC has the call, so it is still here.
     return call;
@@ -57,20 +59,22 @@ class CommandCall final : public ServerUnaryReactor {
 
 }  // namespace
 
-ServerUnaryReactor* GraphCacheService::StartCommand(CallbackServerContext* context, const std::string& name,
-                                                    CommandKind kind, v1::GraphCache* response) {
-  const absl::StatusOr<JobId> job = ParseGraphCacheName("name", name);
+template <class Request>
+ServerUnaryReactor* GraphCacheService::StartKind(CallbackServerContext* context, const Request& request,
+                                                 CommandKind kind, v1::GraphCache* response) {
+  const absl::StatusOr<JobId> job = ParseGraphCacheName("name", request.name());
   if (!job.ok()) return Reply(context, job.status());
   Command command;
   command.kind = kind;
-  return StartCommand(context, *job, command, response);
+  return StartCommand(context, *job, command, request.request_id(), response);
 }
 
 ServerUnaryReactor* GraphCacheService::StartCommand(CallbackServerContext* context, const JobId& job,
-                                                    const Command& command, v1::GraphCache* response) {
+                                                    const Command& command, const std::string& request_id,
+                                                    v1::GraphCache* response) {
   absl::StatusOr<CallLimit::Slot> slot = limits_.cache_commands.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  return CommandCall::Start(jobs_, job, command, *std::move(slot), limits_.workers, response);
+  return CommandCall::Start(jobs_, job, command, request_id, *std::move(slot), limits_.workers, response);
 }
 
 ServerUnaryReactor* GraphCacheService::GetGraphCache(CallbackServerContext* context,
@@ -101,25 +105,25 @@ ServerUnaryReactor* GraphCacheService::UpdateGraphCachePolicy(CallbackServerCont
   command.kind = CommandKind::kUpdatePolicy;
   command.update = PolicyUpdateFromWire(*request, violations);
   if (!violations.empty()) return Reply(context, violations.ToStatus());
-  return StartCommand(context, *job, command, response);
+  return StartCommand(context, *job, command, request->request_id(), response);
 }
 
 ServerUnaryReactor* GraphCacheService::FreezeGraphCache(CallbackServerContext* context,
                                                         const v1::FreezeGraphCacheRequest* request,
                                                         v1::GraphCache* response) {
-  return StartCommand(context, request->name(), CommandKind::kFreeze, response);
+  return StartKind(context, *request, CommandKind::kFreeze, response);
 }
 
 ServerUnaryReactor* GraphCacheService::ThawGraphCache(CallbackServerContext* context,
                                                       const v1::ThawGraphCacheRequest* request,
                                                       v1::GraphCache* response) {
-  return StartCommand(context, request->name(), CommandKind::kThaw, response);
+  return StartKind(context, *request, CommandKind::kThaw, response);
 }
 
 ServerUnaryReactor* GraphCacheService::ClearGraphCache(CallbackServerContext* context,
                                                        const v1::ClearGraphCacheRequest* request,
                                                        v1::GraphCache* response) {
-  return StartCommand(context, request->name(), CommandKind::kClear, response);
+  return StartKind(context, *request, CommandKind::kClear, response);
 }
 
 grpc::ServerWriteReactor<v1::GraphCache>* GraphCacheService::WatchGraphCache(

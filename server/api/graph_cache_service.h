@@ -41,10 +41,12 @@ class GraphCacheService final : public v1::GraphCacheService::CallbackService {
 
  private:
   // Freeze, thaw and clear: commands that are all said by their kind.
-  grpc::ServerUnaryReactor* StartCommand(grpc::CallbackServerContext* context, const std::string& name,
-                                         graphcache::CommandKind kind, v1::GraphCache* response);
+  template <class Request>
+  grpc::ServerUnaryReactor* StartKind(grpc::CallbackServerContext* context, const Request& request,
+                                      graphcache::CommandKind kind, v1::GraphCache* response);
   grpc::ServerUnaryReactor* StartCommand(grpc::CallbackServerContext* context, const JobId& job,
-                                         const graphcache::Command& command, v1::GraphCache* response);
+                                         const graphcache::Command& command, const std::string& request_id,
+                                         v1::GraphCache* response);
   absl::Status Explain(const v1::ExplainGraphCacheRequest& request, v1::ExplainGraphCacheResponse& response);
   absl::Status Get(const v1::GetGraphCacheRequest& request, v1::GraphCache& response);
   absl::Status List(const v1::ListGraphCacheEntriesRequest& request, v1::ListGraphCacheEntriesResponse& response);

@@ -18,7 +18,7 @@ absl::StatusOr<Pull> LogSource::Next(v1::StreamJobLogsResponse& response) {
 }
 
 std::unique_ptr<ChangeHub::Subscription> LogSource::Subscribe(ChangeHub::Listener listener) {
-  return follow_ ? jobs_.Subscribe(id_, std::move(listener)) : nullptr;
+  return follow_ ? jobs_.SubscribeLog(id_, std::move(listener)) : nullptr;
 }
 
 }  // namespace permafrost::api

@@ -10,8 +10,16 @@
 
 namespace permafrost::api {
 
-// backup::Make with what the daemon knows. `directory`, `with_datasets`: of its Request.
-using MakeBackup = std::function<absl::StatusOr<backup::Summary>(const std::string& directory, bool with_datasets,
-                                                                 const backup::OnProgress& on_progress)>;
+// What a call asks for; as in backup::Request.
+struct BackupCall {
+  std::string directory;
+  bool with_datasets = false;
+  std::string request_id;
+  bool answered = false;
+};
+
+// backup::Make with what the daemon knows.
+using MakeBackup =
+    std::function<absl::StatusOr<backup::Summary>(const BackupCall& call, const backup::OnProgress& on_progress)>;
 
 }  // namespace permafrost::api

@@ -131,6 +131,14 @@ std::vector<std::string> StreamMethods() {
   return methods;
 }
 
+std::vector<std::string> WatchMethods() {
+  std::vector<std::string> methods = StreamMethods();
+  std::erase_if(methods, [](const std::string& method) {
+    return method.starts_with("Health/") || method.find("/Watch") == std::string::npos;
+  });
+  return methods;
+}
+
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeRequestMetrics(RequestObserver observer,
                                                                                           StreamObserver streams) {
   return std::make_unique<Factory>(std::move(observer), std::move(streams));

@@ -18,10 +18,15 @@ using RequestObserver = std::function<void(std::string_view method, std::string_
 // Called when a stream of one of StreamMethods() begins (+1) and when it is gone (-1).
 using StreamObserver = std::function<void(std::string_view method, int change)>;
 
+// Called when a watch, one of WatchMethods(), passes over a state since its client has not taken the one before.
+using DroppedStateObserver = std::function<void(std::string_view method)>;
+
 // "JobService/CreateJob", ...: every method of permafrost.v1 and of the health service.
 std::vector<std::string> RequestMethods();
 // Those of them that stream, in either direction.
 std::vector<std::string> StreamMethods();
+// Those of them that tell a resource as it is and each change of it.
+std::vector<std::string> WatchMethods();
 
 // "OK", "CANCELLED", ...: the canonical names of all codes.
 std::vector<std::string> StatusCodeNames();

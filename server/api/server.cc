@@ -96,7 +96,12 @@ class GrpcServer final : public Server {
                 [this](const grpc::CallbackServerContext& context) {
                   return ClientOf(gate(), context, context.client_metadata());
                 }),
-        streams_(options.limits.unread),
+        streams_(
+            options.limits.unread,
+            [this](const grpc::CallbackServerContext& context) {
+              return StillAdmitted(gate(), context, context.client_metadata());
+            },
+            options.observe_dropped ? std::move(options.observe_dropped) : [](std::string_view) {}),
         job_service_(options.default_graph_cache, jobs, streams_, limits_),
         graph_cache_service_(jobs, streams_, limits_),
         plan_service_(options.default_graph_cache, jobs, limits_),

@@ -50,6 +50,7 @@ struct ServerOptions {
   graphcache::PolicyOptions default_graph_cache;
   RequestObserver observe_request;                                           // must not block
   StreamObserver observe_stream;                                             // as that
+  DroppedStateObserver observe_dropped;                                      // as that
   std::function<DeviceState()> device_state = [] { return DeviceState(); };  // asked on any thread
   std::function<void()> request_drain;                                       // as ServerService
   MakeBackup make_backup;                                                    // empty: Backup is UNIMPLEMENTED

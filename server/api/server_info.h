@@ -2,10 +2,12 @@
 // Threads: a value.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "backup/manifest.h"
 
 namespace permafrost::api {
 
@@ -21,6 +23,7 @@ struct ServerInfo {
   std::string socket_path;      // empty: there is none
   std::string auth;             // "none" or "token"
   bool tls = false;
+  std::optional<backup::Manifest> restored;  // the backup that the state was, without its files
 };
 
 }  // namespace permafrost::api

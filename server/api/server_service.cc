@@ -10,10 +10,13 @@
 
 #include "api/convert_device.h"
 #include "api/convert_time.h"
+#include "api/request_key.h"
 #include "api/resource_name.h"
+#include "api/status.h"
 #include "api/text.h"
 #include "api/token_calls.h"
 #include "api/unary.h"
+#include "jobs/request_log.h"
 
 namespace permafrost::api {
 namespace {
@@ -21,6 +24,14 @@ namespace {
 // From one notice of a watch to the next.
 constexpr absl::Duration kWatchInterval = absl::Seconds(1);
 constexpr char kServerKey[] = "server";
+
+void RestoredToWire(const backup::Manifest& backup, v1::RestoredBackup& wire) {
+  SetTime(backup.create_time, [&wire] { return wire.mutable_create_time(); });
+  wire.set_version(backup.version);
+  for (const std::string& dataset : backup.datasets_wanted) wire.add_datasets_wanted("datasets/" + dataset);
+  for (const JobId& job : backup.jobs_anew) wire.add_jobs_anew(FormatJobName(job));
+  for (const std::string& dataset : backup.imports) wire.add_imports("datasets/" + dataset);
+}
 
 // The server as it is, then each change that a notice finds. Borrows both.
 class ServerWatch final : public StreamSource<v1::ServerInfo> {
@@ -38,6 +49,7 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
   }
   // What it reads is published apart from the locks.
   bool may_wait() const override { return false; }
+  std::string_view watch() const override { return "ServerService/WatchServer"; }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override {
     return hub_.Subscribe(kServerKey, [this, listener = std::move(listener)] {
       due_ = true;
@@ -57,13 +69,19 @@ class ServerWatch final : public StreamSource<v1::ServerInfo> {
 class DrainReactor final : public grpc::ServerUnaryReactor {
  public:
   explicit DrainReactor(const std::function<void()>& request_drain) : request_drain_(request_drain) {}
+  // In place of Finish: answers, and drains nothing.
+  void AnswerOnly(const absl::Status& status) {
+    drains_ = false;
+    Finish(ToGrpcStatus(status));
+  }
   void OnDone() override {
-    request_drain_();
+    if (drains_) request_drain_();
     delete this;
   }
 
  private:
   const std::function<void()>& request_drain_;  // the service's, which outlives its calls
+  bool drains_ = true;                          // written before Finish
 };
 
 }  // namespace
@@ -92,6 +110,7 @@ v1::ServerInfo ServerStatus::Read() const {
   wire.set_socket_path(ValidUtf8(info_.socket_path));
   wire.set_auth(info_.auth);
   wire.set_tls(info_.tls);
+  if (info_.restored) RestoredToWire(*info_.restored, *wire.mutable_restored());
   wire.set_process_id(getpid());
   const auto counts = jobs_.CountByState();
   const auto count = [&counts](jobs::JobState s) { return static_cast<int32_t>(counts[static_cast<size_t>(s)]); };
@@ -143,10 +162,20 @@ grpc::ServerWriteReactor<v1::ServerInfo>* ServerService::WatchServer(grpc::Callb
 }
 
 grpc::ServerUnaryReactor* ServerService::Drain(grpc::CallbackServerContext* /*context*/,
-                                               const v1::DrainRequest* /*request*/, v1::DrainResponse* response) {
+                                               const v1::DrainRequest* request, v1::DrainResponse* response) {
   auto* call = new DrainReactor(request_drain_);
-  const auto drain = [this, call, response] {
+  const auto drain = [this, call, response, key = KeyOf(*request)] {
+    const absl::StatusOr<bool> answered = jobs_.requests().IsAnswered(key);
+    if (absl::IsInvalidArgument(answered.status()) || absl::IsAlreadyExists(answered.status())) {
+      return call->AnswerOnly(answered.status());
+    }
+    // By this server, or by the one before it: what was to stop has stopped. One whose disk fails is drained all the
+    // same.
+    const bool again = answered.value_or(false);
+    if (again && !jobs_.draining()) return call->AnswerOnly(absl::OkStatus());
+    if (!again) jobs_.requests().Remember(key);
     if (const JobId running = jobs_.Drain(); !running.empty()) response->set_running_job(FormatJobName(running));
+    if (again) return call->AnswerOnly(absl::OkStatus());
     call->Finish(grpc::Status::OK);
   };
   // It waits for the jobs' lock. Where too much does, main asks the jobs again.
@@ -159,13 +188,14 @@ grpc::ServerWriteReactor<v1::BackupResponse>* ServerService::Backup(grpc::Callba
   return StartStream<v1::BackupResponse>(
       *context, limits_.backups, streams_, [&]() -> absl::StatusOr<std::unique_ptr<BackupSource>> {
         if (!make_backup_) return absl::UnimplementedError("this server makes no backups");
-        return std::make_unique<BackupSource>(make_backup_, *request, backup_hub_, std::to_string(++backups_));
+        return std::make_unique<BackupSource>(make_backup_, jobs_.requests(), *request, backup_hub_,
+                                              std::to_string(++backups_));
       });
 }
 
 grpc::ServerUnaryReactor* ServerService::CreateToken(grpc::CallbackServerContext* context,
                                                      const v1::CreateTokenRequest* request, v1::Token* response) {
-  return CreateTokenCall(context, limits_.token_changes, tokens_, *request, *response);
+  return CreateTokenCall(context, limits_.token_changes, tokens_, jobs_.requests(), *request, *response);
 }
 
 grpc::ServerUnaryReactor* ServerService::ListTokens(grpc::CallbackServerContext* context,
@@ -177,7 +207,7 @@ grpc::ServerUnaryReactor* ServerService::ListTokens(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* ServerService::RevokeToken(grpc::CallbackServerContext* context,
                                                      const v1::RevokeTokenRequest* request,
                                                      google::protobuf::Empty* /*response*/) {
-  return RevokeTokenCall(context, limits_.token_changes, tokens_, *request);
+  return RevokeTokenCall(context, limits_.token_changes, tokens_, jobs_.requests(), *request);
 }
 
 }  // namespace permafrost::api

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace permafrost::api {
 namespace {
 
-// How often the writes are looked at: fine enough for any limit, and no load.
-constexpr absl::Duration kLongestLook = absl::Seconds(15);
+// How often streams are looked at: fine enough for any limit and for a token that is revoked, and no load.
+constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr absl::Duration kShortestLook = absl::Milliseconds(10);
 constexpr int kWorkers = 8;
 // More than the limits of all kinds of streams together.
@@ -27,19 +28,35 @@ void AbortUnread(grpc::CallbackServerContext& context, absl::Duration unread) {
   grpc_call_cancel_with_status(context.c_call(), GRPC_STATUS_ABORTED, why.c_str(), /*reserved=*/nullptr);
 }
 
-StreamSet::StreamSet(absl::Duration unread)
-    : unread_(unread), workers_(kWorkers, kMostStreams), thread_([this] { EndUnread(); }) {}
+void AbortRefused(grpc::CallbackServerContext& context, const absl::Status& refused) {
+  grpc_call_cancel_with_status(context.c_call(), static_cast<grpc_status_code>(refused.raw_code()),
+                               std::string(refused.message()).c_str(), /*reserved=*/nullptr);
+}
+
+void TellDropped(grpc::CallbackServerContext& context, int64_t dropped) {
+  context.AddTrailingMetadata("permafrost-dropped-states", absl::StrCat(dropped));
+}
+
+StreamSet::StreamSet(absl::Duration unread, Admission admission, DroppedObserver dropped)
+    : unread_(unread),
+      admission_(std::move(admission)),
+      dropped_(std::move(dropped)),
+      workers_(kWorkers, kMostStreams),
+      thread_([this] { LookAfter(); }) {}
 
 StreamSet::~StreamSet() {
   closing_.Set();
   thread_.join();
 }
 
-void StreamSet::EndUnread() {
+void StreamSet::LookAfter() {
   const absl::Duration look = std::clamp(unread_ / 4, kShortestLook, kLongestLook);
   while (!closing_.WaitFor(look)) {
     absl::MutexLock lock(&mu_);
-    for (Member* member : members_) member->EndIfUnread(unread_);
+    for (Member* member : members_) {
+      member->EndIfUnread(unread_);
+      member->EndIfRefused();
+    }
   }
 }
 

@@ -1,14 +1,17 @@
 // Server streams without a thread each: a source says what comes next, a reactor writes it, and a change notice wakes
 // the reactor when the source had nothing. While a write is under way notices only set a flag, so a slow reader skips
-// states but never the last. A client that reads nothing for too long loses its stream.
+// states but never the last, and is told how many. A client that reads nothing for too long loses its stream.
 #pragma once
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -41,13 +44,17 @@ class StreamSource {
   virtual absl::StatusOr<Pull> Next(Response& response) = 0;
   // Whether Next may wait for a lock that is held while the disk is written: it is then asked on a thread of the set's.
   virtual bool may_wait() const { return true; }
+  // The method, as RequestMethods() has it, of a source that passes over states which its client does not take; empty:
+  // it passes over nothing.
+  virtual std::string_view watch() const { return {}; }
   // Asked once, before the first Next; null for a source that never says kWait.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): a source that subscribes keeps it.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener /*listener*/) { return nullptr; }
 };
 
 // The streams that are open, so that a server that goes down can end them: each sends what there still is and ends with
-// UNAVAILABLE. One that is added later does the same. A thread of the set's own ends those that nobody reads.
+// UNAVAILABLE. One that is added later does the same. A thread of the set's own ends those that nobody reads, and those
+// whose callers would not be let in any more.
 // Threads: all methods are safe anywhere. Empty when destroyed.
 class StreamSet {
  public:
@@ -57,13 +64,22 @@ class StreamSet {
     virtual void Stop() = 0;
     // Ends the stream, with ABORTED, if a write has waited for its client for longer than `limit`. The same rule.
     virtual void EndIfUnread(absl::Duration limit) = 0;
+    // Ends the stream, with UNAUTHENTICATED, if its caller would not be let in any more. The same rule.
+    virtual void EndIfRefused() = 0;
 
    protected:
     ~Member() = default;
   };
 
+  // Says of a call's context whether its caller would still be let in, as caller.h does.
+  using Admission = std::function<std::function<absl::Status()>(const grpc::CallbackServerContext& context)>;
+  // Told of each state that a watch passed over, by its method.
+  using DroppedObserver = std::function<void(std::string_view method)>;
+
   // `unread`: how long a write may wait for its client.
-  explicit StreamSet(absl::Duration unread);
+  explicit StreamSet(
+      absl::Duration unread, Admission admission = [](const auto&) { return [] { return absl::OkStatus(); }; },
+      DroppedObserver dropped = [](std::string_view) {});
   ~StreamSet();
   StreamSet(const StreamSet&) = delete;
   StreamSet& operator=(const StreamSet&) = delete;
@@ -72,13 +88,20 @@ class StreamSet {
   // Waits for a running Stop or EndIfUnread of it.
   void Remove(Member* member);
   void StopAll();
+  // Of a call that begins.
+  std::function<absl::Status()> AdmissionOf(const grpc::CallbackServerContext& context) const {
+    return admission_(context);
+  }
+  void CountDropped(std::string_view method) const { dropped_(method); }
   // Where sources that may wait are asked. Never refuses: each stream has one piece of work there at most.
   WorkPool& workers() { return workers_; }
 
  private:
-  void EndUnread();
+  void LookAfter();
 
   const absl::Duration unread_;
+  const Admission admission_;
+  const DroppedObserver dropped_;
   absl::Mutex mu_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   std::set<Member*> members_ ABSL_GUARDED_BY(mu_);
@@ -91,6 +114,13 @@ class StreamSet {
 absl::Status ServerStops();
 // Ends a call that waits for its client with ABORTED, saying for how long nothing was read. Safe anywhere.
 void AbortUnread(grpc::CallbackServerContext& context, absl::Duration unread);
+// The same with the status of a caller that would not be let in any more, without its details.
+void AbortRefused(grpc::CallbackServerContext& context, const absl::Status& refused);
+// Tells the client, beside the stream's end, how many states it was not sent: `permafrost-dropped-states`.
+void TellDropped(grpc::CallbackServerContext& context, int64_t dropped);
+
+// How long a client whose caller is not let in any more has to take the message under way.
+inline constexpr absl::Duration kRefusedWriteTime = absl::Seconds(1);
 
 // Threads: gRPC's, the hub's and the stream set's; `turn_taken_` gives one of them the right to ask the source, to
 // write and to finish. Invariant: Finish is called once, and by the holder of the turn, which is then never given back.
@@ -119,12 +149,12 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     if (ok) {
       Continue();
     } else {
-      this->Finish(grpc::Status::CANCELLED);
+      End(grpc::Status::CANCELLED);
     }
   }
 
   void OnCancel() override {
-    if (TakeTurn(&StreamReactor::cancelled_)) this->Finish(grpc::Status::CANCELLED);
+    if (TakeTurn(&StreamReactor::cancelled_)) End(grpc::Status::CANCELLED);
   }
 
   void OnDone() override {
@@ -136,9 +166,14 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
  private:
   StreamReactor(grpc::CallbackServerContext& context, CallLimit::Slot slot,
                 std::unique_ptr<StreamSource<Response>> source, StreamSet& streams)
-      : context_(context), slot_(std::move(slot)), source_(std::move(source)), streams_(streams) {}
+      : context_(context),
+        slot_(std::move(slot)),
+        source_(std::move(source)),
+        streams_(streams),
+        admitted_(streams.AdmissionOf(context)) {}
 
   void OnChange() {
+    CountIfPassedOver();
     if (TakeTurn(&StreamReactor::changed_)) Continue();
   }
   void Stop() override {
@@ -151,6 +186,17 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
     if (!source_->may_wait() || !streams_.workers().Post([this] { Advance(); })) Advance();
   }
 
+  // The client has not taken the message before, and what was to come after it is now passed over for what comes next.
+  void CountIfPassedOver() {
+    if (source_->watch().empty()) return;
+    {
+      absl::MutexLock lock(&mu_);
+      if (!write_ || !changed_) return;
+      ++dropped_;
+    }
+    streams_.CountDropped(source_->watch());
+  }
+
   // gRPC then fails the write, which ends the stream as a client's cancel does.
   void EndIfUnread(absl::Duration limit) override {
     absl::Duration unread;
@@ -159,6 +205,34 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
       unread = write_ ? write_->Elapsed() : absl::ZeroDuration();
     }
     if (unread > limit) AbortUnread(context_, unread);
+  }
+
+  void EndIfRefused() override {
+    absl::Status now = admitted_();
+    if (now.ok()) return;
+    bool writing = false;
+    {
+      absl::MutexLock lock(&mu_);
+      refused_ = now;
+      writing = write_ && write_->Elapsed() > kRefusedWriteTime;
+    }
+    if (writing) return AbortRefused(context_, now);
+    if (TakeTurn(&StreamReactor::changed_)) Continue();
+  }
+
+  // The caller has the turn.
+  void End(const grpc::Status& status) {
+    Prepare();
+    this->Finish(status);
+  }
+  // Before the last that is sent.
+  void Prepare() {
+    int64_t dropped = 0;
+    {
+      absl::MutexLock lock(&mu_);
+      dropped = dropped_;
+    }
+    if (dropped > 0) TellDropped(context_, dropped);
   }
 
   // Raises `flag` for whoever has the turn; true if it was free and is the caller's now.
@@ -172,27 +246,33 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   void Advance() {
     while (true) {
       bool stopping = false;
+      absl::Status refused;
       {
         absl::MutexLock lock(&mu_);
         changed_ = false;
         stopping = stopping_;
+        refused = refused_;
       }
+      if (!refused.ok()) return End(ToGrpcStatus(refused));
       response_.Clear();
       const absl::StatusOr<Pull> pull = WithoutThrowing("the stream", [this] { return source_->Next(response_); });
-      if (!pull.ok()) return this->Finish(ToGrpcStatus(pull.status()));
+      if (!pull.ok()) return End(ToGrpcStatus(pull.status()));
       if (*pull == Pull::kMore || *pull == Pull::kLast) {
         absl::MutexLock lock(&mu_);
         write_.emplace();
       }
       if (*pull == Pull::kMore) return this->StartWrite(&response_);
-      if (*pull == Pull::kLast) return this->StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
-      if (*pull == Pull::kEnd) return this->Finish(grpc::Status::OK);
+      if (*pull == Pull::kLast) {
+        Prepare();
+        return this->StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+      }
+      if (*pull == Pull::kEnd) return End(grpc::Status::OK);
       // `stopping` was read before Next, so what had changed by then has been sent.
-      if (stopping) return this->Finish(ToGrpcStatus(ServerStops()));
+      if (stopping) return End(ToGrpcStatus(ServerStops()));
       absl::ReleasableMutexLock lock(&mu_);
       if (cancelled_) {
         lock.Release();
-        return this->Finish(grpc::Status::CANCELLED);
+        return End(grpc::Status::CANCELLED);
       }
       if (changed_ || stopping_) continue;
       turn_taken_ = false;
@@ -204,6 +284,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   const CallLimit::Slot slot_;
   const std::unique_ptr<StreamSource<Response>> source_;
   StreamSet& streams_;
+  const std::function<absl::Status()> admitted_;
   std::unique_ptr<ChangeHub::Subscription> subscription_;
   Response response_;  // of the turn's holder
 
@@ -212,6 +293,8 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   bool changed_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status refused_ ABSL_GUARDED_BY(mu_);            // of its caller, by now; Ok: it is let in
+  int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;             // states that were passed over
   std::optional<Stopwatch> write_ ABSL_GUARDED_BY(mu_);  // since the write that is under way began
 };
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/strip.h"
 #include "api/convert_time.h"
+#include "api/request_key.h"
 #include "api/text.h"
 #include "api/threaded_call.h"
 #include "api/unary.h"
@@ -14,6 +15,7 @@
 namespace permafrost::api {
 namespace {
 
+using Seen = jobs::Earlier::Seen;
 using Roles = WireEnum<v1::Token::Role, access::kRoleNames>;
 
 constexpr char kTokenCollection[] = "tokens/";
@@ -28,7 +30,9 @@ void TokenToWire(const access::Token& token, v1::Token& wire) {
   SetTime(token.expire_time, [&wire] { return wire.mutable_expire_time(); });
 }
 
-absl::Status MakeToken(access::TokenStore& tokens, const v1::Token& wanted, v1::Token& response) {
+absl::Status MakeToken(access::TokenStore& tokens, jobs::RequestLog& requests, const v1::CreateTokenRequest& request,
+                       v1::Token& response) {
+  const v1::Token& wanted = request.token();
   Violations violations;
   access::Role role = access::Role::kViewer;
   if (wanted.role() == v1::Token::ROLE_UNSPECIFIED) {
@@ -47,33 +51,47 @@ absl::Status MakeToken(access::TokenStore& tokens, const v1::Token& wanted, v1::
   const absl::Time expire_time = wanted.has_expire_time() ? absl::FromUnixSeconds(wanted.expire_time().seconds()) +
                                                                 absl::Nanoseconds(wanted.expire_time().nanos())
                                                           : absl::InfiniteFuture();
-  PF_ASSIGN_OR_RETURN(const access::TokenStore::Made made, tokens.Create(role, wanted.label(), expire_time));
-  TokenToWire(made.token, response);
-  response.set_secret(made.secret);
-  return absl::OkStatus();
+  return requests.Once(KeyOf(request), "", [&](const jobs::Earlier& earlier) -> absl::Status {
+    // Its secret went with the answer that was lost: the same token has another.
+    absl::StatusOr<access::TokenStore::Made> made = absl::NotFoundError("");
+    if (earlier.seen != Seen::kNever) made = tokens.ChangeSecret(request.request_id());
+    if (absl::IsNotFound(made.status()) && earlier.seen != Seen::kAnswered) {
+      made = tokens.Create(role, wanted.label(), expire_time, request.request_id());
+    }
+    PF_RETURN_IF_ERROR(made.status());
+    TokenToWire(made->token, response);
+    response.set_secret(made->secret);
+    return absl::OkStatus();
+  });
 }
 
-absl::Status RemoveToken(access::TokenStore& tokens, const std::string& name) {
-  absl::string_view id = name;
+absl::Status RemoveToken(access::TokenStore& tokens, jobs::RequestLog& requests,
+                         const v1::RevokeTokenRequest& request) {
+  absl::string_view id = request.name();
   if (!absl::ConsumePrefix(&id, kTokenCollection) || !access::IsTokenId(id)) {
     Violations violations;
     // Whoever puts a secret here by mistake does not find it in a log.
     violations.Add("name", "is not tokens/ID, as ListTokens tells them");
     return violations.ToStatus();
   }
-  return tokens.Revoke(std::string(id));
+  return requests.Once(KeyOf(request), "", [&](const jobs::Earlier& earlier) {
+    if (earlier.seen == Seen::kAnswered) return absl::OkStatus();
+    const absl::Status revoked = tokens.Revoke(std::string(id));
+    return earlier.seen == Seen::kBegun && absl::IsNotFound(revoked) ? absl::OkStatus() : revoked;
+  });
 }
 
 }  // namespace
 
 grpc::ServerUnaryReactor* CreateTokenCall(grpc::CallbackServerContext* context, CallLimit& limit,
-                                          access::TokenStore* tokens, const v1::CreateTokenRequest& request,
-                                          v1::Token& response) {
+                                          access::TokenStore* tokens, jobs::RequestLog& requests,
+                                          const v1::CreateTokenRequest& request, v1::Token& response) {
   if (tokens == nullptr) return Reply(context, NoTokens());
   absl::StatusOr<CallLimit::Slot> slot = limit.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
-  return StartThreadedCall("a new token", *std::move(slot),
-                           [tokens, &request, &response] { return MakeToken(*tokens, request.token(), response); });
+  return StartThreadedCall("a new token", *std::move(slot), [tokens, &requests, &request, &response] {
+    return MakeToken(*tokens, requests, request, response);
+  });
 }
 
 grpc::ServerUnaryReactor* ListTokensCall(grpc::CallbackServerContext* context, const access::TokenStore* tokens,
@@ -84,12 +102,13 @@ grpc::ServerUnaryReactor* ListTokensCall(grpc::CallbackServerContext* context, c
 }
 
 grpc::ServerUnaryReactor* RevokeTokenCall(grpc::CallbackServerContext* context, CallLimit& limit,
-                                          access::TokenStore* tokens, const v1::RevokeTokenRequest& request) {
+                                          access::TokenStore* tokens, jobs::RequestLog& requests,
+                                          const v1::RevokeTokenRequest& request) {
   if (tokens == nullptr) return Reply(context, NoTokens());
   absl::StatusOr<CallLimit::Slot> slot = limit.Take(*context);
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall("the revocation of a token", *std::move(slot),
-                           [tokens, &request] { return RemoveToken(*tokens, request.name()); });
+                           [tokens, &requests, &request] { return RemoveToken(*tokens, requests, request); });
 }
 
 }  // namespace permafrost::api

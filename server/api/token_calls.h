@@ -7,17 +7,19 @@
 
 #include "access/token_store.h"
 #include "api/call_limits.h"
+#include "jobs/request_log.h"
 #include "permafrost/v1/server.pb.h"
 
 namespace permafrost::api {
 
 // For a service's handlers to return. `tokens` null: UNIMPLEMENTED.
 grpc::ServerUnaryReactor* CreateTokenCall(grpc::CallbackServerContext* context, CallLimit& limit,
-                                          access::TokenStore* tokens, const v1::CreateTokenRequest& request,
-                                          v1::Token& response);
+                                          access::TokenStore* tokens, jobs::RequestLog& requests,
+                                          const v1::CreateTokenRequest& request, v1::Token& response);
 grpc::ServerUnaryReactor* ListTokensCall(grpc::CallbackServerContext* context, const access::TokenStore* tokens,
                                          v1::ListTokensResponse& response);
 grpc::ServerUnaryReactor* RevokeTokenCall(grpc::CallbackServerContext* context, CallLimit& limit,
-                                          access::TokenStore* tokens, const v1::RevokeTokenRequest& request);
+                                          access::TokenStore* tokens, jobs::RequestLog& requests,
+                                          const v1::RevokeTokenRequest& request);
 
 }  // namespace permafrost::api

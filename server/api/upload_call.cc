@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "api/request_key.h"
 #include "api/resource_name.h"
 #include "api/status.h"
 #include "api/text.h"
@@ -25,6 +26,17 @@ std::vector<data::UploadFile> FilesFromWire(const v1::UploadStart& wire) {
   return files;
 }
 
+// What was answered to a start whose files had all come.
+void AllReceived(const std::vector<data::UploadFile>& files, v1::Upload& wire) {
+  for (const data::UploadFile& received : files) {
+    auto* file = wire.add_files();
+    file->set_path(ValidUtf8(received.path));
+    file->set_bytes(received.bytes);
+    file->set_received_bytes(received.bytes);
+  }
+  wire.set_complete(true);
+}
+
 void UploadToWire(const data::UploadWriter& writer, v1::Upload& wire) {
   for (size_t i = 0; i < writer.files().size(); ++i) {
     auto* file = wire.add_files();
@@ -44,9 +56,9 @@ absl::Status AskAgainLater(const absl::Status& status) {
 
 grpc::ServerReadReactor<v1::UploadDatasetRequest>* UploadCall::Start(grpc::CallbackServerContext& context,
                                                                      CallLimit::Slot slot, data::UploadStore& store,
-                                                                     StreamSet& streams, absl::Duration unread,
-                                                                     v1::Upload& response) {
-  auto* call = new UploadCall(context, std::move(slot), store, streams, unread, response);
+                                                                     jobs::RequestLog& requests, StreamSet& streams,
+                                                                     absl::Duration unread, v1::Upload& response) {
+  auto* call = new UploadCall(context, std::move(slot), store, requests, streams, unread, response);
   streams.Add(call);
   // OnDone, which joins it, cannot come before gRPC has the reactor, so it finds `thread_` set.
   absl::StatusOr<std::thread> thread = StartThread(kUpload, [call] {
@@ -75,6 +87,13 @@ void UploadCall::Stop() {
   stopping_ = true;
 }
 
+void UploadCall::EndIfRefused() {
+  absl::Status now = admitted_();
+  if (now.ok()) return;
+  const absl::MutexLock lock(&mu_);
+  refused_ = std::move(now);
+}
+
 void UploadCall::OnDone() {
   if (thread_.joinable()) thread_.join();
   streams_.Remove(this);
@@ -89,10 +108,12 @@ absl::StatusOr<bool> UploadCall::NextRequest() {
   }
   StartRead(&request_);
   const absl::MutexLock lock(&mu_);
-  const auto told = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return read_.has_value() || stopping_; };
+  const auto told = [this]()
+                        ABSL_SHARED_LOCKS_REQUIRED(mu_) { return read_.has_value() || stopping_ || !refused_.ok(); };
   if (!mu_.AwaitWithTimeout(absl::Condition(&told), unread_)) {
     return absl::AbortedError(absl::StrCat("nothing came for ", absl::FormatDuration(unread_)));
   }
+  PF_RETURN_IF_ERROR(refused_);
   if (!read_) return ServerStops();
   return *read_;
 }
@@ -104,16 +125,17 @@ absl::Status UploadCall::Receive() {
     if (!more) break;
     PF_RETURN_IF_ERROR(Take(request_, writer));
     if (response_.name().empty()) response_.set_name(request_.start().name());
+    if (response_.complete()) return absl::OkStatus();  // it had come, all of it, before
   }
   if (context_.IsCancelled()) return absl::CancelledError("the client went away");
   if (!writer) return absl::InvalidArgumentError("start: is missing; it comes before the chunks");
   PF_RETURN_IF_ERROR(writer->Finish());
   UploadToWire(*writer, response_);
+  if (response_.complete()) requests_.Remember(key_);
   return absl::OkStatus();
 }
 
-absl::Status UploadCall::Take(const v1::UploadDatasetRequest& request,
-                              std::unique_ptr<data::UploadWriter>& writer) const {
+absl::Status UploadCall::Take(const v1::UploadDatasetRequest& request, std::unique_ptr<data::UploadWriter>& writer) {
   if (request.has_start() == (writer != nullptr)) {
     return absl::InvalidArgumentError(writer ? "start: comes once, before the chunks"
                                              : "start: is missing; it comes before the chunks");
@@ -125,6 +147,12 @@ absl::Status UploadCall::Take(const v1::UploadDatasetRequest& request,
     violations.AddMissing(id.status());
     violations.AddMissing(data::CheckUpload(files));
     PF_RETURN_IF_ERROR(violations.ToStatus());
+    key_ = KeyOf(request.start());
+    PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
+    if (answered) {
+      AllReceived(files, response_);
+      return absl::OkStatus();
+    }
     PF_ASSIGN_OR_RETURN(writer, store_.Open(*id, files));
     return absl::OkStatus();
   }

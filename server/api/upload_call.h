@@ -5,6 +5,7 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -17,6 +18,8 @@
 #include "api/call_limits.h"
 #include "api/server_stream.h"
 #include "data/catalog/upload_store.h"
+#include "jobs/job_store.h"
+#include "jobs/request_log.h"
 #include "permafrost/v1/dataset.pb.h"
 
 namespace permafrost::api {
@@ -28,41 +31,48 @@ class UploadCall final : public grpc::ServerReadReactor<v1::UploadDatasetRequest
   // For a service's handler to return.
   static grpc::ServerReadReactor<v1::UploadDatasetRequest>* Start(grpc::CallbackServerContext& context,
                                                                   CallLimit::Slot slot, data::UploadStore& store,
-                                                                  StreamSet& streams, absl::Duration unread,
-                                                                  v1::Upload& response);
+                                                                  jobs::RequestLog& requests, StreamSet& streams,
+                                                                  absl::Duration unread, v1::Upload& response);
   void OnReadDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
 
  private:
-  UploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, data::UploadStore& store, StreamSet& streams,
-             absl::Duration unread, v1::Upload& response)
+  UploadCall(grpc::CallbackServerContext& context, CallLimit::Slot slot, data::UploadStore& store,
+             jobs::RequestLog& requests, StreamSet& streams, absl::Duration unread, v1::Upload& response)
       : context_(context),
         slot_(std::move(slot)),
         store_(store),
+        requests_(requests),
         streams_(streams),
         unread_(unread),
+        admitted_(streams.AdmissionOf(context)),
         response_(response) {}
   void Stop() override;
   // Its thread waits with a limit of its own.
   void EndIfUnread(absl::Duration /*limit*/) override {}
+  void EndIfRefused() override;
   absl::Status Receive();
   // Whether there is another message, which is then in request_.
   absl::StatusOr<bool> NextRequest();
-  absl::Status Take(const v1::UploadDatasetRequest& request, std::unique_ptr<data::UploadWriter>& writer) const;
+  absl::Status Take(const v1::UploadDatasetRequest& request, std::unique_ptr<data::UploadWriter>& writer);
 
   grpc::CallbackServerContext& context_;
   const CallLimit::Slot slot_;
   data::UploadStore& store_;
+  jobs::RequestLog& requests_;
   StreamSet& streams_;
   const absl::Duration unread_;
+  const std::function<absl::Status()> admitted_;
   v1::Upload& response_;
   v1::UploadDatasetRequest request_;
+  jobs::RequestKey key_;  // of the start
   std::thread thread_;
 
   absl::Mutex mu_;
   std::optional<bool> read_ ABSL_GUARDED_BY(mu_);  // how the read that was asked for ended
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status refused_ ABSL_GUARDED_BY(mu_);  // of its caller, by now
 };
 
 }  // namespace permafrost::api

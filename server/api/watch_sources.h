@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "api/server_stream.h"
@@ -22,6 +23,7 @@ class JobWatch final : public StreamSource<v1::Job> {
  public:
   JobWatch(jobs::JobManager& jobs, JobId id) : jobs_(jobs), id_(std::move(id)) {}
   absl::StatusOr<Pull> Next(v1::Job& response) override;
+  std::string_view watch() const override { return "JobService/WatchJob"; }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override;
 
  private:
@@ -36,6 +38,7 @@ class GraphCacheWatch final : public StreamSource<v1::GraphCache> {
  public:
   GraphCacheWatch(jobs::JobManager& jobs, JobId id) : jobs_(jobs), id_(std::move(id)) {}
   absl::StatusOr<Pull> Next(v1::GraphCache& response) override;
+  std::string_view watch() const override { return "GraphCacheService/WatchGraphCache"; }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override;
 
  private:
@@ -48,6 +51,7 @@ class DatasetWatch final : public StreamSource<v1::Dataset> {
  public:
   DatasetWatch(data::Catalog& catalog, DatasetId id) : catalog_(catalog), id_(std::move(id)) {}
   absl::StatusOr<Pull> Next(v1::Dataset& response) override;
+  std::string_view watch() const override { return "DatasetService/WatchDataset"; }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(ChangeHub::Listener listener) override;
 
  private:

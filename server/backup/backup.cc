@@ -15,6 +15,7 @@
 #include "backup/backup_root.h"
 #include "backup/database_copy.h"
 #include "backup/manifest.h"
+#include "backup/side_files.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -32,8 +33,6 @@ constexpr char kLogFile[] = "log", kOlderLog[] = "log.";
 constexpr int kTries = 20;
 // Between two looks that find no checkpoint where there may be one.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(5);
-// What is left free of the disk beside the backup.
-constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
 
 // The log of a job and what was written before it (telemetry/log_segments.h), in order of their names.
 absl::StatusOr<std::vector<std::string>> LogNames(const fs::path& job) {
@@ -47,6 +46,18 @@ absl::StatusOr<std::vector<std::string>> LogNames(const fs::path& job) {
   return logs;
 }
 
+Summary SummaryOf(const fs::path& target, const Manifest& manifest) {
+  int64_t bytes = 0;
+  for (const auto& [path, file] : manifest.files) bytes += static_cast<int64_t>(file.bytes);
+  return {.path = target,
+          .files = static_cast<int64_t>(manifest.files.size()),
+          .bytes = bytes,
+          .jobs = manifest.jobs,
+          .datasets_wanted = manifest.datasets_wanted,
+          .jobs_anew = manifest.jobs_anew,
+          .imports = manifest.imports};
+}
+
 // One backup in the making.
 class Maker {
  public:
@@ -54,16 +65,9 @@ class Maker {
       : request_(request),
         target_(std::move(target)),
         temporary_(std::move(temporary)),
-        copier_(request_.state_dir, temporary_, Expected(request_), on_progress) {}
+        copier_(request_.state_dir, temporary_, Expected(request_), request_.reserve, on_progress) {}
 
-  absl::Status CheckRoom() const {
-    std::error_code error;
-    const fs::space_info space = fs::space(request_.root, error);
-    const auto wanted = static_cast<uint64_t>(Expected(request_)) + kSpareBytes;
-    if (error || space.available >= wanted) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat(request_.root.string(), ": ", space.available,
-                                                     " bytes are free, and the backup takes about ", wanted));
-  }
+  absl::Status CheckRoom() const { return request_.reserve.Check(static_cast<uint64_t>(Expected(request_))); }
   absl::StatusOr<Summary> Make();
 
  private:
@@ -266,12 +270,14 @@ absl::Status Maker::CopyDatasets(std::vector<std::string>& copied) {
 }
 
 absl::StatusOr<Summary> Maker::Make() {
+  PF_ASSIGN_OR_RETURN(std::vector<std::string> imports, CopyImports(request_.state_dir, copier_));
   std::vector<std::string> datasets;
   if (request_.with_datasets) PF_RETURN_IF_ERROR(CopyDatasets(datasets));
   std::vector<JobRow> rows;
   PF_RETURN_IF_ERROR(CopyJobs(rows));
   PF_RETURN_IF_ERROR(CopyIfThere("tokens.json", /*folder=*/false));
   PF_RETURN_IF_ERROR(CopyIfThere("plans", /*folder=*/true));
+  PF_RETURN_IF_ERROR(CopyAudit(request_.state_dir, copier_));
   std::set<std::string> wanted;
   for (const JobRow& row : rows) {
     if (!row.ended && std::ranges::find(datasets, row.dataset.value()) == datasets.end())
@@ -287,22 +293,36 @@ absl::StatusOr<Summary> Maker::Make() {
                                      " without a checkpoint, as all are damaged: a server that goes on from it starts "
                                      "the job anew"));
   }
-  Summary summary{.path = target_,
-                  .files = static_cast<int64_t>(copier_.files().size()),
-                  .bytes = copier_.bytes(),
-                  .jobs = static_cast<int64_t>(rows.size()),
-                  .datasets_wanted = {wanted.begin(), wanted.end()},
-                  .jobs_anew = std::move(anew)};
   PF_RETURN_IF_ERROR(copier_.SyncFolders());
-  PF_RETURN_IF_ERROR(WriteManifest(temporary_, {.version = request_.version, .files = copier_.files()}));
+  const Manifest manifest{.version = request_.version,
+                          .request_id = request_.request_id,
+                          .create_time = absl::Now(),
+                          .jobs = static_cast<int64_t>(rows.size()),
+                          .datasets_wanted = {wanted.begin(), wanted.end()},
+                          .jobs_anew = std::move(anew),
+                          .imports = std::move(imports),
+                          .files = copier_.files()};
+  PF_RETURN_IF_ERROR(WriteManifest(temporary_, manifest));
   PF_RETURN_IF_ERROR(PublishMaking(temporary_, target_));
-  return summary;
+  return SummaryOf(target_, manifest);
+}
+
+// What the call of this id made before; nullopt: nothing.
+absl::StatusOr<std::optional<Summary>> FindMade(const Request& request, const fs::path& target) {
+  if (request.request_id.empty()) return std::nullopt;
+  const absl::StatusOr<std::optional<Manifest>> manifest = ReadManifest(target);
+  if (manifest.ok() && *manifest && (*manifest)->request_id == request.request_id) return SummaryOf(target, **manifest);
+  if (!request.answered) return std::nullopt;
+  return absl::NotFoundError(absl::StrCat("the backup ", target.string(), " that request_id ", request.request_id,
+                                          " made is gone; use a new one for a new backup"));
 }
 
 }  // namespace
 
 absl::StatusOr<Summary> Make(const Request& request, const OnProgress& on_progress) {
   PF_ASSIGN_OR_RETURN(const fs::path target, TargetOf(request.root, request.directory));
+  PF_ASSIGN_OR_RETURN(const std::optional<Summary> made, FindMade(request, target));
+  if (made) return *made;
   PF_ASSIGN_OR_RETURN(const FileLock lock, LockRoot(request.root));
   PF_RETURN_IF_ERROR(CheckFree(target));
   RemoveLeftovers(request.root);

@@ -1,8 +1,9 @@
 // A copy of the state directory of a running daemon that another daemon goes on from.
 //
-// A backup is a folder: permafrost.db, tokens.json, plans/, jobs/ID/ (logs, initial weights, artifacts, the newest
-// whole checkpoint), datasets/ where that was asked for, and backup.json with size and XXH3 of each file. It is made
-// under the name .tmp-NAME, synced, and renamed: a folder of its name is a whole backup.
+// A backup is a folder: permafrost.db, tokens.json, audit.jsonl, plans/, jobs/ID/ (logs, initial weights, artifacts,
+// the newest whole checkpoint), the records of imports that have not ended, datasets/ where that was asked for, and
+// backup.json with size and XXH3 of each file. It is made under the name .tmp-NAME, synced, and renamed: a folder of
+// its name is a whole backup.
 //
 // The order makes it consistent, as a crash leaves the state: the checkpoint of a job that has not ended is copied
 // before the database, so that every epoch and command that the checkpoint knows is on record; files of a job that has
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "backup/copier.h"
+#include "base/disk_reserve.h"
 #include "base/id.h"
 
 namespace permafrost::backup {
@@ -30,6 +32,9 @@ struct Summary {
   std::vector<std::string> datasets_wanted;
   // Jobs that have not ended and whose checkpoints are all damaged: another daemon starts them anew.
   std::vector<JobId> jobs_anew;
+  // Datasets whose imports have not ended: another daemon begins them anew, where it sees what they read. Of uploads
+  // there is none.
+  std::vector<std::string> imports;
 };
 
 struct Request {
@@ -38,13 +43,20 @@ struct Request {
   std::string directory;       // NAME, or ROOT/NAME
   bool with_datasets = false;
   std::string version;  // of the daemon
+  // Of the disk of `root`, looked at before each piece is copied.
+  DiskReserve reserve;
+  // Of the call, for one that comes again; empty: none.
+  std::string request_id;
+  // The call was answered before: what it made is told, and nothing made.
+  bool answered = false;
 };
 
 // Errors: FailedPrecondition without a root (reason NO_BACKUP_ROOT), or while another backup is made below it (reason
 // BACKUP_UNDER_WAY); InvalidArgument with a violation of "directory"; AlreadyExists where something is there that is
-// not an empty folder; ResourceExhausted where the disk has no room for it; DataLoss where the database is damaged;
-// Unavailable where the state changes faster than it can be copied; Cancelled; those of SystemError. Nothing stays on
-// an error.
+// not an empty folder, unless a call with this request_id made it; NotFound where one that was answered made it, and it
+// is gone; ResourceExhausted where the disk has no room for it (reason DISK_NEARLY_FULL); DataLoss where the database
+// is damaged; Unavailable where the state changes faster than it can be copied; Cancelled; those of SystemError.
+// Nothing stays on an error.
 absl::StatusOr<Summary> Make(const Request& request, const OnProgress& on_progress);
 
 }  // namespace permafrost::backup

@@ -47,8 +47,12 @@ absl::StatusOr<size_t> ReadPiece(const Descriptor& file, const fs::path& path, s
 
 }  // namespace
 
-Copier::Copier(fs::path from, fs::path to, int64_t total, OnProgress on_progress)
-    : from_(std::move(from)), to_(std::move(to)), on_progress_(std::move(on_progress)), total_(total) {}
+Copier::Copier(fs::path from, fs::path to, int64_t total, DiskReserve reserve, OnProgress on_progress)
+    : from_(std::move(from)),
+      to_(std::move(to)),
+      reserve_(std::move(reserve)),
+      on_progress_(std::move(on_progress)),
+      total_(total) {}
 
 absl::Status Copier::Tell(int64_t bytes) {
   done_ += bytes;
@@ -66,6 +70,8 @@ absl::Status Copier::CopyFile(const std::string& path) {
   while (true) {
     PF_ASSIGN_OR_RETURN(const size_t got, ReadPiece(file, source, piece));
     if (got == 0) break;
+    // What else is written to this disk meanwhile is not known.
+    PF_RETURN_IF_ERROR(reserve_.Check(got));
     hash.Update(piece.data(), got);
     PF_RETURN_IF_ERROR(writer.Append(piece.data(), got));
     PF_RETURN_IF_ERROR(Tell(static_cast<int64_t>(got)));

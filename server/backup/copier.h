@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "base/disk_reserve.h"
 
 namespace permafrost::backup {
 
@@ -25,10 +26,12 @@ using OnProgress = std::function<bool(int64_t done, int64_t total)>;
 class Copier {
  public:
   // `from` and `to`: the state directory and the backup in the making. `total`: bytes that are expected, for show.
-  Copier(std::filesystem::path from, std::filesystem::path to, int64_t total, OnProgress on_progress);
+  // `reserve`: looked at before each piece.
+  Copier(std::filesystem::path from, std::filesystem::path to, int64_t total, DiskReserve reserve,
+         OnProgress on_progress);
 
   // The file of this relative path as far as it goes now. Errors: NotFound where there is none; FailedPrecondition
-  // where it is no regular file; Cancelled; those of SystemError.
+  // where it is no regular file; ResourceExhausted, reason DISK_NEARLY_FULL; Cancelled; those of SystemError.
   absl::Status CopyFile(const std::string& path);
   // Every regular file of a folder and of those in it, names that begin with '.' apart. NotFound where a file or the
   // folder has gone meanwhile.
@@ -47,6 +50,7 @@ class Copier {
   absl::Status Tell(int64_t bytes);
 
   const std::filesystem::path from_, to_;
+  const DiskReserve reserve_;
   const OnProgress on_progress_;
   int64_t done_ = 0, total_;
   CopiedFiles files_;

@@ -65,16 +65,24 @@ bool IsInTheMaking(const fs::path& directory) {
 absl::Status WriteManifest(const fs::path& directory, const Manifest& manifest) {
   json files = json::object();
   for (const auto& [path, file] : manifest.files) files[path] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
+  std::vector<std::string> anew;
+  anew.reserve(manifest.jobs_anew.size());
+  for (const JobId& job : manifest.jobs_anew) anew.push_back(job.value());
   const json backup = {{"format", kBackupFormat},
                        {"version", manifest.version},
-                       {"create_time", absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone())},
+                       {"create_time", absl::FormatTime(absl::RFC3339_sec, manifest.create_time, absl::UTCTimeZone())},
+                       {"request_id", manifest.request_id},
+                       {"jobs", manifest.jobs},
+                       {"datasets_wanted", manifest.datasets_wanted},
+                       {"jobs_anew", anew},
+                       {"imports", manifest.imports},
                        {"files", files}};
   const json wrapped = {{"backup", backup}, {"xxh3", HashHex(Hash64(backup.dump()))}};
   return PutManifestText(directory, wrapped.dump(1) + "\n");
 }
 
-absl::StatusOr<std::optional<Manifest>> ReadManifest(const fs::path& directory) {
-  const fs::path path = directory / kManifestFile;
+absl::StatusOr<std::optional<Manifest>> ReadManifest(const fs::path& directory, const std::string& file) {
+  const fs::path path = directory / file;
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (absl::IsNotFound(text.status())) return std::nullopt;
   PF_RETURN_IF_ERROR(text.status());
@@ -95,9 +103,19 @@ absl::StatusOr<std::optional<Manifest>> ReadManifest(const fs::path& directory) 
       return absl::FailedPreconditionError(absl::StrCat(path.string(), ": format ", backup.at("format").dump(),
                                                         " is not known; this build reads ", kBackupFormat));
     }
-    Manifest manifest{.version = backup.at("version"), .files = {}};
-    for (const auto& file : backup.at("files").items()) {
-      manifest.files[file.key()] = {.bytes = file.value().at("bytes"), .xxh3 = file.value().at("xxh3")};
+    Manifest manifest;
+    manifest.version = backup.at("version");
+    std::string error;
+    absl::ParseTime(absl::RFC3339_sec, backup.at("create_time").get<std::string>(), &manifest.create_time, &error);
+    // Those below are absent from backups of older versions.
+    manifest.request_id = backup.value("request_id", "");
+    manifest.jobs = backup.value("jobs", int64_t{0});
+    manifest.datasets_wanted = backup.value("datasets_wanted", std::vector<std::string>());
+    for (const std::string& job : backup.value("jobs_anew", std::vector<std::string>()))
+      manifest.jobs_anew.emplace_back(job);
+    manifest.imports = backup.value("imports", std::vector<std::string>());
+    for (const auto& item : backup.at("files").items()) {
+      manifest.files[item.key()] = {.bytes = item.value().at("bytes"), .xxh3 = item.value().at("xxh3")};
     }
     return std::optional<Manifest>(std::move(manifest));
   } catch (const json::exception&) {

@@ -5,17 +5,26 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "backup/copier.h"
+#include "base/id.h"
 
 namespace permafrost::backup {
 
 inline constexpr char kManifestFile[] = "backup.json";
 
 struct Manifest {
-  std::string version;  // of the daemon that made it
+  std::string version;     // of the daemon that made it
+  std::string request_id;  // of the call that made it; empty: it had none
+  absl::Time create_time;
+  int64_t jobs = 0;
+  std::vector<std::string> datasets_wanted;  // this and the next two as in Summary
+  std::vector<JobId> jobs_anew;
+  std::vector<std::string> imports;
   CopiedFiles files;
 };
 
@@ -26,8 +35,10 @@ absl::Status MarkInTheMaking(const std::filesystem::path& directory);
 bool IsInTheMaking(const std::filesystem::path& directory);
 // In place of that mark, whole or not at all; on disk when Ok.
 absl::Status WriteManifest(const std::filesystem::path& directory, const Manifest& manifest);
-// nullopt: there is none. DataLoss: it is damaged; FailedPrecondition: of a format that is not known.
-absl::StatusOr<std::optional<Manifest>> ReadManifest(const std::filesystem::path& directory);
+// nullopt: there is none. DataLoss: it is damaged; FailedPrecondition: of a format that is not known. `file`: what it
+// is called there.
+absl::StatusOr<std::optional<Manifest>> ReadManifest(const std::filesystem::path& directory,
+                                                     const std::string& file = kManifestFile);
 // DataLoss, naming the first file that is missing or not as the manifest says; those of reading.
 absl::Status CheckFiles(const std::filesystem::path& directory, const Manifest& manifest);
 

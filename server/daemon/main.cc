@@ -190,7 +190,8 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                            .git_commit = std::string(GitCommit()),
                                            .torch_version = std::string(runner->torch_version()),
                                            .device = device},
-                                          api::RequestMethods(), api::StatusCodeNames(), api::StreamMethods());
+                                          api::RequestMethods(), api::StatusCodeNames(), api::StreamMethods(),
+                                          api::WatchMethods());
 
   telemetry::DeviceMetrics device_metrics(*registry);
   telemetry::WatchdogMetrics watchdog_metrics(*registry);
@@ -244,7 +245,8 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                          .metrics_address = (*exposer)->address(),
                          .socket_path = access.socket.string(),
                          .auth = std::string(access::kAuthNames.Name(options.auth)),
-                         .tls = access.certificates != nullptr};
+                         .tls = access.certificates != nullptr,
+                         .restored = ReadRestored(state_dir)};
   server_options.access = {.gate = access.gate.get(),
                            .tokens = access.tokens.get(),
                            .audit = access.audit.get(),
@@ -258,17 +260,22 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   server_options.observe_stream = [&server_metrics](std::string_view method, int change) {
     server_metrics.CountStream(method, change);
   };
+  server_options.observe_dropped = [&server_metrics](std::string_view method) {
+    server_metrics.CountDroppedState(method);
+  };
   server_options.default_graph_cache = options.graph_cache;
   server_options.uploads = uploads.get();
   server_options.device_state = [&runner] { return runner->device_state(); };
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };
-  server_options.make_backup = [&](const std::string& directory, bool with_datasets,
-                                   const backup::OnProgress& on_progress) {
+  server_options.make_backup = [&](const api::BackupCall& call, const backup::OnProgress& on_progress) {
     return backup::Make({.state_dir = state_dir,
                          .root = backup_root,
-                         .directory = directory,
-                         .with_datasets = with_datasets,
-                         .version = std::string(Version())},
+                         .directory = call.directory,
+                         .with_datasets = call.with_datasets,
+                         .version = std::string(Version()),
+                         .reserve = DiskReserve(backup_root, options.min_free_disk_bytes),
+                         .request_id = call.request_id,
+                         .answered = call.answered},
                         on_progress);
   };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "absl/status/status.h"
+#include "backup/manifest.h"
 #include "data/catalog/catalog.h"
 #include "jobs/job_manager.h"
 
@@ -15,5 +17,9 @@ namespace permafrost {
 // after a death before that it is done again, and finds the jobs paused. Errors: of the store; those of Rename.
 absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::Catalog& catalog,
                             jobs::JobManager& jobs);
+
+// The backup that the state directory was, by restored.json, without its files; nullopt: it was none. One that cannot
+// be read is told in the log.
+std::optional<backup::Manifest> ReadRestored(const std::filesystem::path& state_dir);
 
 }  // namespace permafrost

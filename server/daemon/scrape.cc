@@ -17,6 +17,7 @@ void RefreshDatasets(const data::Catalog& catalog, telemetry::ServerMetrics& met
   metrics.SetImports("failed", usage.imports.failed);
   metrics.SetImports("cancelled", usage.imports.cancelled);
   metrics.SetImportRetries(usage.imports.retried);
+  metrics.SetImportQueue(usage.imports_waiting);
 }
 
 }  // namespace

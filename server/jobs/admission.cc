@@ -101,7 +101,15 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
 absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& request) const {
   if (request.request_id.empty()) return std::nullopt;
   PF_ASSIGN_OR_RETURN(const std::optional<Job> earlier, book_.store().FindByRequestId(request.request_id));
-  if (!earlier) return std::nullopt;
+  if (!earlier) {
+    const RequestKey key{.id = request.request_id, .what = std::string(kCreateJobRequest)};
+    PF_ASSIGN_OR_RETURN(const std::optional<RequestRecord> deleted, book_.store().FindRequest(key));
+    if (!deleted) return std::nullopt;
+    return WithReason(
+        absl::NotFoundError(absl::StrCat("request_id ", request.request_id, " made job ", deleted->subject,
+                                         ", which was deleted since; use a new one for a new job")),
+        "JOB_NOT_FOUND", {{"job", deleted->subject}});
+  }
   // What may have been updated since is no part of what was asked for.
   JobSpec wanted = request.spec;
   wanted.priority = earlier->spec.priority;

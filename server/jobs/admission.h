@@ -32,7 +32,7 @@ class Admission {
   absl::Status Check(const JobSpec& spec) const;
 
  private:
-  // The job made earlier with the request's request_id, if any.
+  // The job made earlier with the request's request_id, if any. NotFound, reason JOB_NOT_FOUND, where it is deleted.
   absl::StatusOr<std::optional<Job>> FindRepeated(const CreateRequest& request) const;
   absl::Status CheckCount() const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;

@@ -31,14 +31,20 @@ absl::StatusOr<std::vector<EntryInfo>> CacheCommands::Entries(const JobId& id) c
   return book_.store().GetGraphCacheEntries(id);
 }
 
-void CacheCommands::Command(const JobId& id, const graphcache::Command& command, Done done) {
-  Answer answer = book_.WithActive(id, [&](ActiveJob* active) { return Record(id, active, command, done); });
+void CacheCommands::Command(const JobId& id, const graphcache::Command& command, const RequestKey& request, Done done) {
+  absl::StatusOr<bool> answered = false;
+  Answer answer = book_.WithActive(id, [&](ActiveJob* active) -> Answer {
+    answered = book_.store().IsAnswered(request);
+    if (!answered.ok()) return Answer(answered.status());
+    return *answered ? std::nullopt : Record(id, active, command, request, done);
+  });
   // Without the lock: `done` may take others.
-  if (answer) done(*std::move(answer));
+  if (answer) return done(*std::move(answer));
+  if (answered.value_or(false)) done(Get(id));
 }
 
 CacheCommands::Answer CacheCommands::Record(const JobId& id, ActiveJob* active, graphcache::Command command,
-                                            const Done& done) {
+                                            const RequestKey& request, const Done& done) {
   if (active == nullptr) {
     const absl::StatusOr<Job> job = book_.store().Get(id);
     return Answer(job.ok() ? EndedError(*job) : job.status());
@@ -54,8 +60,8 @@ CacheCommands::Answer CacheCommands::Record(const JobId& id, ActiveJob* active, 
   }
   command.sequence = state.newest + 1;
   command.step.reset();
-  if (!active->live) return Answer(RecordQueued(*active, std::move(command)));
-  if (absl::Status stored = book_.store().PutCacheCommands(id, {command}, nullptr); !stored.ok()) {
+  if (!active->live) return Answer(RecordQueued(*active, command, request));
+  if (absl::Status stored = book_.store().PutCacheCommands(id, {command}, nullptr, request); !stored.ok()) {
     return Answer(stored);
   }
   if (log.Append(command, done)) return std::nullopt;
@@ -66,7 +72,8 @@ CacheCommands::Answer CacheCommands::Record(const JobId& id, ActiveJob* active, 
                            "SERVER_DRAINING", {{"job", id.value()}}));
 }
 
-absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, graphcache::Command command) {
+absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, graphcache::Command command,
+                                                     const RequestKey& request) {
   const Job& job = active.job;
   CommandLog& log = *active.commands;
   // Where the job goes on, but not before a command that takes effect later: those between a checkpoint and a crash
@@ -88,7 +95,7 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
   }
   snapshot.command_sequence = command.sequence;
   snapshot.command_step = step;
-  PF_RETURN_IF_ERROR(book_.store().PutCacheCommands(job.id, changed, &snapshot));
+  PF_RETURN_IF_ERROR(book_.store().PutCacheCommands(job.id, changed, &snapshot, request));
   log.Stamp(stamped);
   log.Append(command, nullptr);
   book_.hub().Notify(job.id.value());

@@ -22,15 +22,17 @@ class CacheCommands {
   // As JobManager's methods.
   absl::StatusOr<graphcache::Snapshot> Get(const JobId& id) const;
   absl::StatusOr<std::vector<graphcache::EntryInfo>> Entries(const JobId& id) const;
-  void Command(const JobId& id, const graphcache::Command& command, Done done);
+  void Command(const JobId& id, const graphcache::Command& command, const RequestKey& request, Done done);
 
  private:
   using Answer = std::optional<absl::StatusOr<graphcache::Snapshot>>;
 
   // Records a command; `active`: nullptr for a job that has ended. The answer, if it is known already; nullopt: `done`
   // was kept. Under the book's lock.
-  Answer Record(const JobId& id, ActiveJob* active, graphcache::Command command, const Done& done);
-  absl::StatusOr<graphcache::Snapshot> RecordQueued(const ActiveJob& active, graphcache::Command command);
+  Answer Record(const JobId& id, ActiveJob* active, graphcache::Command command, const RequestKey& request,
+                const Done& done);
+  absl::StatusOr<graphcache::Snapshot> RecordQueued(const ActiveJob& active, graphcache::Command command,
+                                                    const RequestKey& request);
 
   JobBook& book_;
 };

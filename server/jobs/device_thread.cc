@@ -266,7 +266,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   }
   metrics_.job.SetIdle();
   metrics_.job.features().Set({});
-  metrics_.graph_cache.SetRunning({});
+  metrics_.graph_cache.SetRunning(std::nullopt);
   for (const CommandLog::Done& done : run.started.live->commands().Close()) {
     done(ended ? WithReason(absl::FailedPreconditionError(
                                 absl::StrCat("job ", id.value(), " ended before its next step boundary")),

@@ -12,6 +12,26 @@
 #include "jobs/job_log_text.h"
 
 namespace permafrost::jobs {
+namespace {
+
+// A log that tells its followers of each line. Threads: as JobLog.
+class FollowedLog final : public telemetry::JobLog {
+ public:
+  FollowedLog(std::unique_ptr<telemetry::JobLog> log, ChangeHub& hub, std::string key)
+      : log_(std::move(log)), hub_(hub), key_(std::move(key)) {}
+  void Write(telemetry::Severity severity, std::string_view line) override {
+    log_->Write(severity, line);
+    hub_.Notify(key_);
+  }
+
+ private:
+  const std::unique_ptr<telemetry::JobLog> log_;
+  ChangeHub& hub_;
+  const std::string key_;
+};
+
+}  // namespace
+
 graphcache::Snapshot NoStepYet(const JobSpec& spec) {
   graphcache::Snapshot snapshot;
   snapshot.options = spec.train.graph_cache;
@@ -160,6 +180,7 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
     if (job->unreadable) metrics_.SetUnreadable(--unreadable_);
   }
   hub_.Notify(id.value());
+  log_hub_.Notify(id.value());
   return std::optional<Job>(*std::move(job));
 }
 
@@ -193,7 +214,11 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) 
     }
   }
   PF_ASSIGN_OR_RETURN(Job job, store_->Get(id));
-  if (job.state == JobState::kCancelled) return job;
+  if (job.state == JobState::kCancelled) {
+    // Retried after this, it is not cancelled by a call that comes again.
+    if (!request.id.empty()) PF_RETURN_IF_ERROR(store_->PutRequest(request, {}));
+    return job;
+  }
   return EndedError(job);
 }
 
@@ -225,6 +250,7 @@ absl::Status JobBook::Commit(ActiveJob& active, Job&& next, const RequestKey& re
     if (to == JobState::kFailed) metrics_.CountFailure(next.failure.reason);
     ended_.fetch_add(1, std::memory_order_acq_rel);
     active_.erase(next.id);
+    log_hub_.Notify(next.id.value());  // complete now
   } else {
     active.job = std::move(next);
   }
@@ -250,6 +276,12 @@ std::optional<LiveRun::Cache> JobBook::LiveCache(const JobId& id) const {
 void JobBook::CountJob(JobState state, int64_t change) {
   std::atomic<int64_t>& count = counts_[static_cast<size_t>(state)];
   metrics_.SetJobs(kJobStateNames.Name(state), count.fetch_add(change, std::memory_order_relaxed) + change);
+}
+
+absl::StatusOr<std::unique_ptr<telemetry::JobLog>> JobBook::OpenLog(const JobId& id) const {
+  PF_ASSIGN_OR_RETURN(std::unique_ptr<telemetry::JobLog> log,
+                      telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes));
+  return std::make_unique<FollowedLog>(std::move(log), log_hub_, id.value());
 }
 
 void JobBook::AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const {

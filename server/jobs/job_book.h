@@ -70,6 +70,8 @@ class JobBook {
   const JobFiles& files() const { return files_; }
   JobStore& store() const { return *store_; }
   ChangeHub& hub() { return hub_; }
+  // Of the jobs' logs: apart from the jobs, which change far more often.
+  ChangeHub& log_hub() { return log_hub_; }
 
   // With its epochs after `after_epoch`.
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
@@ -141,9 +143,8 @@ class JobBook {
   }
   std::optional<LiveRun::Cache> LiveCache(const JobId& id) const;
   // The job's directory must be there.
-  absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const {
-    return telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes);
-  }
+  // Who follows it is told of each line.
+  absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const;
   // Of a job that is not running; a log that cannot be opened counts as a line that could not be written.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
 
@@ -205,7 +206,11 @@ class JobBook {
   // Written under mu_; read without it at each training step.
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> ended_{0};  // the same
-  ChangeHub hub_;                  // last: no listener runs once anything above is gone
+  // Lines of so long go to each follower together: many streams of a job with short epochs would take much of a core
+  // with a write for each.
+  static constexpr absl::Duration kLogInterval = absl::Milliseconds(500);
+  mutable ChangeHub log_hub_{kLogInterval};
+  ChangeHub hub_;  // last: no listener runs once anything above is gone
 };
 
 // What a job's graph cache is before its first step: its options and nothing else.

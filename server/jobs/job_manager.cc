@@ -18,6 +18,7 @@
 #include "jobs/job_filter.h"
 #include "jobs/page_token.h"
 #include "jobs/planner.h"
+#include "jobs/request_log.h"
 #include "jobs/retention.h"
 
 namespace permafrost::jobs {
@@ -69,6 +70,7 @@ class JobManagerImpl final : public JobManager {
                  data::Catalog& catalog, train::Runner& runner, const RunMetrics& metrics)
       : book_(std::move(store), std::move(files), metrics.job,
               {.first_retry = options.first_retry, .preempt = options.preempt, .max_log_bytes = options.max_log_bytes}),
+        requests_(book_.store()),
         admission_(book_, catalog, runner, options.max_jobs),
         commands_(book_),
         device_(book_, catalog, runner, metrics),
@@ -123,6 +125,9 @@ class JobManagerImpl final : public JobManager {
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) override {
     return book_.hub().Subscribe(id.value(), std::move(listener));
   }
+  std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) override {
+    return book_.log_hub().Subscribe(id.value(), std::move(listener));
+  }
   absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const override;
   absl::StatusOr<fs::path> ArtifactPath(const JobId& id, Artifact artifact) const override;
   absl::Status CheckDatasetUnused(const DatasetId& id) const override { return book_.CheckDatasetUnused(id); }
@@ -130,9 +135,13 @@ class JobManagerImpl final : public JobManager {
   absl::StatusOr<std::vector<graphcache::EntryInfo>> GraphCacheEntries(const JobId& id) const override {
     return commands_.Entries(id);
   }
-  void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) override {
-    commands_.Command(id, command, std::move(done));
+  void CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& request_id,
+                         CommandDone done) override {
+    if (absl::Status bad = CheckRequestId(request_id); !bad.ok()) return done(bad);
+    const std::string what = absl::StrCat("graph cache ", HashHex(Hash64(graphcache::ToJson(command))));
+    commands_.Command(id, command, KeyOf(what, id, request_id), std::move(done));
   }
+  RequestLog& requests() override { return requests_; }
   absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) override {
     return planner_.Plan(spec, measure);
   }
@@ -152,6 +161,7 @@ class JobManagerImpl final : public JobManager {
 
  private:
   JobBook book_;
+  RequestLog requests_;
   Admission admission_;
   CacheCommands commands_;
   DeviceThread device_;  // after what its thread uses

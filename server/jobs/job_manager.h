@@ -33,6 +33,8 @@
 
 namespace permafrost::jobs {
 
+class RequestLog;
+
 struct CreateRequest {
   JobId id;  // empty: one is made
   std::string request_id;
@@ -142,8 +144,10 @@ class JobManager {
   absl::Status Delete(const JobId& id) { return Delete(id, ""); }
   virtual absl::Status Delete(const JobId& id, const std::string& request_id) = 0;
 
-  // Calls `listener` on every change of the job and of its log, its deletion included.
+  // Calls `listener` on every change of the job, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) = 0;
+  // The same on each line of its log, on its end, after which no line comes, and on its deletion.
+  virtual std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) = 0;
   // At most `max_bytes` from `offset`; negative: that far before the present end. OutOfRange beyond the end.
   virtual absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const = 0;
   // FailedPrecondition (reason ARTIFACT_NOT_READY) while the job has not made it.
@@ -160,9 +164,14 @@ class JobManager {
   // at a step boundary of the running job; at once, as recorded, for a queued job (command_step: where it goes on); or
   // with an error: InvalidArgument, NotFound, FailedPrecondition (reason JOB_ENDED, also where the job ends first),
   // Unavailable (reason SERVER_DRAINING: on record, takes effect when the job goes on). `done` is called on any thread,
-  // possibly before this returns, and must not call back into the manager.
+  // possibly before this returns, and must not call back into the manager. `request_id`: as of the verbs; where it
+  // comes again, `done` is given the cache as it is then, at once.
   using CommandDone = std::function<void(absl::StatusOr<graphcache::Snapshot>)>;
-  virtual void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) = 0;
+  virtual void CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& request_id,
+                                 CommandDone done) = 0;
+
+  // Of calls that change what is not the jobs'.
+  virtual RequestLog& requests() = 0;
 
   // What each cache policy would cost a job of this spec; nothing is created. Waits for it. Bytes and times are those
   // of the device, where `measure` says so and the device is idle. Errors: as Create, Unavailable also once the book

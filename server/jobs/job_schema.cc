@@ -11,8 +11,8 @@ namespace permafrost::jobs {
 namespace {
 
 // 1: jobs and epochs. 2: graph caches and their commands. 3: metrics are not always MAEs, and not named so. 4: labels.
-// 5: state changes, failures that programs can read, and requests that were answered.
-constexpr int kSchemaVersion = 5;
+// 5: state changes, failures that programs can read, and requests that were answered. 6: requests that were begun.
+constexpr int kSchemaVersion = 6;
 
 // AUTOINCREMENT: a sequence is never given twice, so that page tokens and ages outlive deletions.
 constexpr char kJobTables[] = R"sql(
@@ -74,6 +74,11 @@ constexpr char kAddHistory[] = R"sql(
 
 constexpr char kAddLabels[] = "ALTER TABLE jobs ADD COLUMN labels TEXT NOT NULL DEFAULT '{}'";
 
+constexpr char kAddBegun[] = R"sql(
+  ALTER TABLE answered_requests ADD COLUMN answered INTEGER NOT NULL DEFAULT 1;
+  ALTER TABLE answered_requests ADD COLUMN subject TEXT NOT NULL DEFAULT '';
+)sql";
+
 }  // namespace
 
 absl::Status PrepareDatabase(SQLite::Database& database) {
@@ -96,6 +101,7 @@ absl::Status PrepareDatabase(SQLite::Database& database) {
   if (version < 3) database.exec(kRenameMetrics);
   if (version < 4) database.exec(kAddLabels);
   if (version < 5) database.exec(kAddHistory);
+  if (version < 6) database.exec(kAddBegun);
   if (version < kSchemaVersion) database.exec(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));
   transaction.commit();
   return absl::OkStatus();

@@ -50,6 +50,7 @@ struct Connection {
         put_epoch(database, "INSERT OR REPLACE INTO epochs SELECT sequence, ?, ? FROM jobs WHERE id = ?"),
         by_id(database, absl::StrCat(kSelectJob, "WHERE id = ?")),
         by_request(database, absl::StrCat(kSelectJob, "WHERE request_id = ?")),
+        request_of(database, "SELECT request_id FROM jobs WHERE id = ?"),
         epochs(database, "SELECT metrics FROM epochs WHERE job = ? AND epoch > ? ORDER BY epoch"),
         list(database, absl::StrCat(kSelectJob,
                                     "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) OR ?) "
@@ -66,14 +67,17 @@ struct Connection {
         commands(database,
                  "SELECT command FROM cache_commands WHERE job = (SELECT sequence FROM jobs WHERE id = ?) "
                  "ORDER BY sequence"),
-        put_request(database, "INSERT INTO answered_requests (request_id, what) VALUES (?, ?)"),
+        put_request(database,
+                    "INSERT OR REPLACE INTO answered_requests (request_id, what, answered, subject) "
+                    "VALUES (?, ?, ?, ?)"),
         drop_requests(database, "DELETE FROM answered_requests WHERE sequence <= ?"),
-        request(database, "SELECT what FROM answered_requests WHERE request_id = ?") {}
+        drop_request(database, "DELETE FROM answered_requests WHERE request_id = ?"),
+        request(database, "SELECT what, answered, subject FROM answered_requests WHERE request_id = ?") {}
 
   SQLite::Database database;
-  SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, epochs, list, erase;
+  SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, request_of, epochs, list, erase;
   SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
-  SQLite::Statement put_request, drop_requests, request;
+  SQLite::Statement put_request, drop_requests, drop_request, request;
 };
 
 bool Exists(SQLite::Statement& by, const std::string& key) {
@@ -82,15 +86,24 @@ bool Exists(SQLite::Statement& by, const std::string& key) {
   return select->executeStep();
 }
 
-void PutRequest(Connection& c, const RequestKey& request) {
+void PutRequestRow(Connection& c, const RequestKey& request, const RequestRecord& record = {}) {
   if (request.id.empty()) return;
   Use put(c.put_request);
   put->bind(1, request.id);
   put->bind(2, request.what);
+  put->bind(3, record.answered ? 1 : 0);
+  put->bind(4, record.subject);
   put->exec();
   Use drop(c.drop_requests);
   drop->bind(1, c.database.getLastInsertRowid() - JobStore::kMaxRequests);
   drop->exec();
+}
+
+// The request_id that a job was created with; empty: none, or there is no such job.
+std::string RequestOf(Connection& c, const JobId& id) {
+  Use select(c.request_of);
+  select->bind(1, id.value());
+  return select->executeStep() && !select->getColumn(0).isNull() ? select->getColumn(0).getString() : "";
 }
 
 // With epochs.
@@ -115,6 +128,12 @@ std::optional<Job> Find(SQLite::Statement& by, const std::string& key, SQLite::S
     }
   }
   return job;
+}
+
+// That a CreateJob made this job.
+void PutCreation(Connection& c, const std::string& request_id, const JobId& id) {
+  PutRequestRow(c, {.id = request_id, .what = std::string(kCreateJobRequest)},
+                {.answered = true, .subject = id.value()});
 }
 
 absl::Status PutCache(Connection& c, const JobId& id, const graphcache::Snapshot& snapshot) {
@@ -145,6 +164,7 @@ class SqliteJobStore : public JobStore {
       BindInsert(*insert, job);
       insert->exec();
       const int64_t sequence = c.database.getLastInsertRowid();
+      PutCreation(c, job.request_id, job.id);
       transaction.commit();
       job.sequence = sequence;
       return absl::OkStatus();
@@ -158,7 +178,7 @@ class SqliteJobStore : public JobStore {
       const int next = BindLiveColumns(*update, 1, job);
       update->bind(next, job.id.value());
       if (update->exec() != 1) return NotFound(job.id);
-      PutRequest(c, request);
+      PutRequestRow(c, request);
       transaction.commit();
       return absl::OkStatus();
     });
@@ -172,7 +192,7 @@ class SqliteJobStore : public JobStore {
       describe->bind(2, ToJson(job.labels));
       describe->bind(3, job.id.value());
       if (describe->exec() != 1) return NotFound(job.id);
-      PutRequest(c, request);
+      PutRequestRow(c, request);
       transaction.commit();
       return absl::OkStatus();
     });
@@ -236,25 +256,48 @@ class SqliteJobStore : public JobStore {
   absl::Status Delete(const JobId& id, const RequestKey& request) override {
     return WithConnection([&](Connection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
+      // Anew: from here on this row alone tells that the job was made.
+      if (const std::string created = RequestOf(c, id); !created.empty()) PutCreation(c, created, id);
       Use erase(c.erase);
       erase->bind(1, id.value());
       if (erase->exec() != 1) return NotFound(id);
-      PutRequest(c, request);
+      PutRequestRow(c, request);
       transaction.commit();
       return absl::OkStatus();
     });
   }
 
-  absl::StatusOr<bool> IsAnswered(const RequestKey& request) const override {
-    if (request.id.empty()) return false;
-    return WithConnection([&](Connection& c) -> absl::StatusOr<bool> {
+  absl::StatusOr<std::optional<RequestRecord>> FindRequest(const RequestKey& request) const override {
+    if (request.id.empty()) return std::nullopt;
+    return WithConnection([&](Connection& c) -> absl::StatusOr<std::optional<RequestRecord>> {
       Use select(c.request);
       select->bind(1, request.id);
-      if (!select->executeStep()) return false;
-      if (select->getColumn(0).getString() == request.what) return true;
+      if (!select->executeStep()) return std::nullopt;
+      if (select->getColumn(0).getString() == request.what) {
+        return RequestRecord{.answered = select->getColumn(1).getInt() != 0,
+                             .subject = select->getColumn(2).getString()};
+      }
       return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id ", request.id,
                                                               " was used for another call; use a new one for each")),
                         "REQUEST_ID_REUSED");
+    });
+  }
+
+  absl::Status PutRequest(const RequestKey& request, const RequestRecord& record) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
+      PutRequestRow(c, request, record);
+      transaction.commit();
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status DropRequest(const std::string& request_id) override {
+    return WithConnection([&](Connection& c) -> absl::Status {
+      Use drop(c.drop_request);
+      drop->bind(1, request_id);
+      drop->exec();
+      return absl::OkStatus();
     });
   }
 
@@ -299,7 +342,7 @@ class SqliteJobStore : public JobStore {
   }
 
   absl::Status PutCacheCommands(const JobId& id, const std::vector<graphcache::Command>& commands,
-                                const graphcache::Snapshot* snapshot) override {
+                                const graphcache::Snapshot* snapshot, const RequestKey& request) override {
     return WithConnection([&](Connection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       for (const graphcache::Command& command : commands) {
@@ -310,6 +353,7 @@ class SqliteJobStore : public JobStore {
         if (put->exec() != 1) return NotFound(id);
       }
       if (snapshot != nullptr) PF_RETURN_IF_ERROR(PutCache(c, id, *snapshot));
+      PutRequestRow(c, request);
       transaction.commit();
       return absl::OkStatus();
     });
@@ -348,6 +392,11 @@ class SqliteJobStore : public JobStore {
 };
 
 }  // namespace
+
+absl::StatusOr<bool> JobStore::IsAnswered(const RequestKey& request) const {
+  PF_ASSIGN_OR_RETURN(const std::optional<RequestRecord> record, FindRequest(request));
+  return record && record->answered;
+}
 
 absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::filesystem::path& path,
                                                          std::function<void()> on_error) {

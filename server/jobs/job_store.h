@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +28,15 @@ struct RequestKey {
   std::string what;  // the call and all that it asked for, to tell another one of the same id
 };
 
+// RequestKey::what of every CreateJob: what it asked for is in the job.
+inline constexpr std::string_view kCreateJobRequest = "create";
+
+// What is on record of one.
+struct RequestRecord {
+  bool answered = true;  // else begun, and by what is known not done
+  std::string subject;   // what it was about; of CreateJob the job
+};
+
 struct ListOptions {
   int64_t page_size = 50;                  // 1..1000
   std::optional<int64_t> before_sequence;  // only older ones: where the last page ended
@@ -41,7 +51,7 @@ class JobStore {
       const std::filesystem::path& path, std::function<void()> on_error = [] {});
   virtual ~JobStore() = default;
 
-  // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id.
+  // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id. The job's request_id is on record too.
   virtual absl::Status Insert(Job& job) = 0;
   // All of it but spec, labels and epochs.
   // `request`, here and below: on record in the same transaction.
@@ -59,13 +69,18 @@ class JobStore {
   virtual absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const = 0;
   // Newest first, without epochs. `states` are those on record.
   virtual absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const = 0;
-  // With its epochs, graph cache and commands.
+  // With its epochs, graph cache and commands. The request_id that it was created with stays on record.
   virtual absl::Status Delete(const JobId& id, const RequestKey& request) = 0;
   absl::Status Delete(const JobId& id) { return Delete(id, {}); }
-  // Whether this request is on record. AlreadyExists, reason REQUEST_ID_REUSED, where its id is, for another call. Of
-  // the kMaxRequests newest.
+  // What is on record of this request, of the kMaxRequests newest; nullopt: nothing, or the id is empty. AlreadyExists,
+  // reason REQUEST_ID_REUSED, where its id is, for another call.
   static constexpr int64_t kMaxRequests = 10'000;
-  virtual absl::StatusOr<bool> IsAnswered(const RequestKey& request) const = 0;
+  virtual absl::StatusOr<std::optional<RequestRecord>> FindRequest(const RequestKey& request) const = 0;
+  // Whether it is on record as answered. Errors: as FindRequest.
+  absl::StatusOr<bool> IsAnswered(const RequestKey& request) const;
+  // Inserts or replaces. For what changes nothing else here.
+  virtual absl::Status PutRequest(const RequestKey& request, const RequestRecord& record) = 0;
+  virtual absl::Status DropRequest(const std::string& request_id) = 0;
 
   // Inserts or replaces. `entries`: nullptr leaves those stored before.
   virtual absl::Status PutGraphCache(const JobId& id, const graphcache::Snapshot& snapshot,
@@ -75,7 +90,11 @@ class JobStore {
   virtual absl::StatusOr<std::vector<graphcache::EntryInfo>> GetGraphCacheEntries(const JobId& id) const = 0;
   // All or none: each is inserted, or replaces the one of its sequence; the snapshot as by PutGraphCache, if given.
   virtual absl::Status PutCacheCommands(const JobId& id, const std::vector<graphcache::Command>& commands,
-                                        const graphcache::Snapshot* snapshot) = 0;
+                                        const graphcache::Snapshot* snapshot, const RequestKey& request) = 0;
+  absl::Status PutCacheCommands(const JobId& id, const std::vector<graphcache::Command>& commands,
+                                const graphcache::Snapshot* snapshot) {
+    return PutCacheCommands(id, commands, snapshot, {});
+  }
   // In order of their sequence; none for a job that does not exist.
   virtual absl::StatusOr<std::vector<graphcache::Command>> GetCacheCommands(const JobId& id) const = 0;
 };

@@ -194,7 +194,7 @@ absl::StatusOr<Job> JobBook::Update(const JobId& id, const JobUpdate& update, co
     Validate(next.spec.limits, "job.spec.", violations);
     if (update.deadline) ValidateDeadline(*update.deadline, "job.spec.deadline", violations);
     PF_RETURN_IF_ERROR(violations.ToStatus());
-    if (EtagOf(next) == etag) return next;
+    if (EtagOf(next) == etag && request.id.empty()) return next;
     PF_RETURN_IF_ERROR(store_->Describe(next, request));
     if (it != active_.end()) {
       it->second.job.spec.priority = next.spec.priority;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/synchronization/mutex.h"
+#include "telemetry/maybe_gauge.h"
 
 namespace permafrost::telemetry {
 namespace {
@@ -27,7 +28,7 @@ prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const cha
 // References into the registry, which owns every metric; all of them are safe to update anywhere.
 struct GraphCacheMetrics::Families {
   struct ByMode {
-    Gauge &entries, &entry_bytes, &capacity;
+    MaybeGauge entries, entry_bytes, capacity;
     Counter &hits, &padded_hits, &misses, &captures, &rejected_inserts, &graph_breaks, &eager_steps, &transient_steps,
         &capture_seconds;
     Counter &nodes, &edges, &padding_nodes, &padding_edges;
@@ -37,18 +38,14 @@ struct GraphCacheMetrics::Families {
 
   Families(prometheus::Registry& registry, const std::vector<std::string_view>& mode_names,
            const std::vector<std::string_view>& cause_names)
-      : shared_bytes(GaugeFamily(registry, "permafrost_graph_cache_shared_bytes",
-                                 "Bytes that all executables of the running job share; 0 when none runs.")
-                         .Add({})),
-        bytes(GaugeFamily(registry, "permafrost_graph_cache_bytes",
-                          "Bytes of the running job's executables, shared ones included; 0 when none runs.")
-                  .Add({})),
-        frozen(GaugeFamily(registry, "permafrost_graph_cache_frozen",
-                           "Whether the running job's graph cache is frozen; 0 when none runs.")
-                   .Add({})),
-        frozen_timestamp(GaugeFamily(registry, "permafrost_graph_cache_frozen_timestamp_seconds",
-                                     "Unix time at which the running job's graph cache froze last, 0 before that.")
-                             .Add({})),
+      : shared_bytes(registry, "permafrost_graph_cache_shared_bytes",
+                     "Bytes that all executables of the running job share. Absent while none runs."),
+        bytes(registry, "permafrost_graph_cache_bytes",
+              "Bytes of the running job's executables, shared ones included. Absent while none runs."),
+        frozen(registry, "permafrost_graph_cache_frozen",
+               "Whether the running job's graph cache is frozen. Absent while none runs."),
+        frozen_timestamp(registry, "permafrost_graph_cache_frozen_timestamp_seconds",
+                         "Unix time at which the running job's graph cache froze last. Absent before that."),
         storage_bytes(
             GaugeFamily(registry, "permafrost_torch_storage_bytes", "Bytes of tensor storage that torch holds.")
                 .Add({})),
@@ -59,11 +56,12 @@ struct GraphCacheMetrics::Families {
                                           "Allocations of tensor storage by torch.")
                                 .Add({})) {
     auto& entries = GaugeFamily(registry, "permafrost_graph_cache_entries",
-                                "Executables that the running job's graph cache holds; 0 when none runs.");
+                                "Executables that the running job's graph cache holds. Absent while none runs.");
     auto& entry_bytes = GaugeFamily(registry, "permafrost_graph_cache_entry_bytes",
-                                    "Bytes that those executables keep for themselves; 0 when none runs.");
+                                    "Bytes that those executables keep for themselves. Absent while none runs.");
     auto& capacity = GaugeFamily(registry, "permafrost_graph_cache_capacity_entries",
-                                 "Executables that the policy may keep, +Inf without bound; 0 when none runs.");
+                                 "Executables that the policy may keep, +Inf without bound. Absent while none "
+                                 "runs.");
     auto& hits = CounterFamily(registry, "permafrost_graph_cache_hits_total", "Steps replayed at their own shape.");
     auto& padded_hits =
         CounterFamily(registry, "permafrost_graph_cache_padded_hits_total", "Steps replayed in a larger shape.");
@@ -92,9 +90,9 @@ struct GraphCacheMetrics::Families {
       const prometheus::Labels mode{{"mode", std::string(name)}};
       const prometheus::Labels nodes{{"mode", std::string(name)}, {"kind", "nodes"}};
       const prometheus::Labels edges{{"mode", std::string(name)}, {"kind", "edges"}};
-      modes.push_back({entries.Add(mode),
-                       entry_bytes.Add(mode),
-                       capacity.Add(mode),
+      modes.push_back({MaybeGauge(entries, mode),
+                       MaybeGauge(entry_bytes, mode),
+                       MaybeGauge(capacity, mode),
                        hits.Add(mode),
                        padded_hits.Add(mode),
                        misses.Add(mode),
@@ -121,7 +119,9 @@ struct GraphCacheMetrics::Families {
   }
 
   std::vector<ByMode> modes;
-  Gauge &shared_bytes, &bytes, &frozen, &frozen_timestamp;
+  // Of `modes` too, those that come and go.
+  absl::Mutex maybe_mu;
+  MaybeGauge shared_bytes, bytes, frozen, frozen_timestamp;
   Gauge& storage_bytes;
   Gauge& storage_peak;
   Counter& storage_allocations;
@@ -161,21 +161,34 @@ void GraphCacheMetrics::Add(size_t mode, const GraphCacheCounts& increments) {
   add(m.padding_edges, increments.padding_edges);
 }
 
-void GraphCacheMetrics::SetRunning(const GraphCacheState& state) {
-  int64_t total = state.shared_bytes;
+void GraphCacheMetrics::SetRunning(const std::optional<GraphCacheState>& state) {
+  const absl::MutexLock lock(&families_->maybe_mu);
+  std::optional<double> none;
+  if (!state) {
+    for (Families::ByMode& mode : families_->modes) {
+      for (MaybeGauge* gauge : {&mode.entries, &mode.entry_bytes, &mode.capacity}) gauge->Set(none);
+    }
+    for (MaybeGauge* gauge :
+         {&families_->shared_bytes, &families_->bytes, &families_->frozen, &families_->frozen_timestamp}) {
+      gauge->Set(none);
+    }
+    return;
+  }
+  int64_t total = state->shared_bytes;
   for (size_t i = 0; i < families_->modes.size(); ++i) {
-    const GraphCacheUse use = i < state.modes.size() ? state.modes[i] : GraphCacheUse();
-    const Families::ByMode& m = families_->modes[i];
+    const GraphCacheUse use = i < state->modes.size() ? state->modes[i] : GraphCacheUse();
+    Families::ByMode& m = families_->modes[i];
     m.entries.Set(static_cast<double>(use.entries));
     m.entry_bytes.Set(static_cast<double>(use.entry_bytes));
     m.capacity.Set(use.capacity < 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(use.capacity));
     total += use.entry_bytes;
   }
-  families_->shared_bytes.Set(static_cast<double>(state.shared_bytes));
+  families_->shared_bytes.Set(static_cast<double>(state->shared_bytes));
   families_->bytes.Set(static_cast<double>(total));
-  families_->frozen.Set(state.frozen ? 1 : 0);
-  const bool ever = state.freeze_time != absl::InfinitePast();
-  families_->frozen_timestamp.Set(ever ? absl::ToDoubleSeconds(state.freeze_time - absl::UnixEpoch()) : 0);
+  families_->frozen.Set(state->frozen ? 1 : 0);
+  const bool ever = state->freeze_time != absl::InfinitePast();
+  families_->frozen_timestamp.Set(ever ? std::optional(absl::ToDoubleSeconds(state->freeze_time - absl::UnixEpoch()))
+                                       : none);
 }
 
 void GraphCacheMetrics::SetTorchStorage(int64_t bytes, int64_t peak_bytes, int64_t allocations_total) {

@@ -1,4 +1,5 @@
-// Metrics of graph caches and of the memory that torch holds. Every series exists from the start; labels are bounded.
+// Metrics of graph caches and of the memory that torch holds. Every series exists from the start, those of the running
+// job apart; labels are bounded.
 // Counters are of this process: they hold no work that an earlier run of a resumed job did.
 // Threads: all methods are safe anywhere.
 #pragma once
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -55,10 +57,10 @@ class GraphCacheMetrics {
   // permafrost_graph_cache_audits_total{mode,result="equal"|"different"},
   // permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}. `mode`: index of its name.
   void Add(size_t mode, const GraphCacheCounts& increments);
-  // Of the running job; a default state when none runs: permafrost_graph_cache_{entries,entry_bytes,
+  // Of the running job; nullopt: none runs, and these series are absent: permafrost_graph_cache_{entries,entry_bytes,
   // capacity_entries}{mode} (capacity without bound: +Inf), permafrost_graph_cache_{shared_bytes,bytes,frozen,
-  // frozen_timestamp_seconds} (0: not frozen yet)
-  void SetRunning(const GraphCacheState& state);
+  // frozen_timestamp_seconds} (absent: not frozen yet)
+  void SetRunning(const std::optional<GraphCacheState>& state);
   // permafrost_torch_storage_{bytes,peak_bytes}, permafrost_torch_storage_allocations_total; called before each scrape.
   void SetTorchStorage(int64_t bytes, int64_t peak_bytes, int64_t allocations_total);
 

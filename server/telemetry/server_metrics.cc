@@ -61,9 +61,16 @@ struct ServerMetrics::Families {
                          .Name("permafrost_grpc_open_streams")
                          .Help("gRPC streams that are open, by method.")
                          .Register(registry)),
+        dropped_states(prometheus::BuildCounter()
+                           .Name("permafrost_watch_states_dropped_total")
+                           .Help("States that a watch passed over since its client had not taken the one before.")
+                           .Register(registry)),
         draining(OneGauge(registry, "permafrost_draining", "1 while the daemon drains and takes no new jobs, else 0.")),
         import_progress(registry, "permafrost_dataset_import_progress_ratio",
                         "Part of the running import's source that is read, 0 to 1. Absent while none runs."),
+        import_queue(OneGauge(registry, "permafrost_dataset_import_queue_length",
+                              "Dataset imports that are wanted and do not run: they wait for the one that does, or for "
+                              "the machine.")),
         mapped_bytes(OneGauge(registry, "permafrost_dataset_mapped_bytes", "Bytes of dataset stores that are mapped.")),
         disk_free(registry, "permafrost_state_disk_free_bytes",
                   "Bytes that are free for the daemon on the disk of its state directory."),
@@ -96,6 +103,8 @@ struct ServerMetrics::Families {
   prometheus::Family<Histogram>&request_seconds, &stream_seconds;
   prometheus::Family<Gauge>& open_streams;
   std::map<std::string, Gauge*, std::less<>> open_by_method;
+  prometheus::Family<Counter>& dropped_states;
+  std::map<std::string, Counter*, std::less<>> dropped_by_method;
   Gauge& draining;
   absl::Mutex maybe_mu;  // of gauges that come and go
   MaybeGauge import_progress ABSL_GUARDED_BY(maybe_mu);
@@ -107,7 +116,7 @@ struct ServerMetrics::Families {
     Gauge *count = nullptr, *bytes = nullptr;
   };
   std::map<std::string, Stores, std::less<>> stores;  // by kind
-  Gauge& mapped_bytes;
+  Gauge &import_queue, &mapped_bytes;
   MaybeGauge disk_free ABSL_GUARDED_BY(maybe_mu);
   Gauge& disk_reserve;
   Counter& import_retries;
@@ -118,7 +127,7 @@ struct ServerMetrics::Families {
 
 ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& build,
                              const std::vector<std::string>& methods, const std::vector<std::string>& codes,
-                             const std::vector<std::string>& streams)
+                             const std::vector<std::string>& streams, const std::vector<std::string>& watches)
     : families_(std::make_unique<Families>(registry)) {
   prometheus::BuildGauge()
       .Name("permafrost_build_info")
@@ -143,6 +152,10 @@ ServerMetrics::ServerMetrics(prometheus::Registry& registry, const BuildInfo& bu
   add_method(kUnknown);
   families_->by_method_and_code[{kUnknown, kUnknown}] =
       &families_->requests.Add({{"method", kUnknown}, {"code", kUnknown}});
+
+  for (const std::string& method : watches) {
+    families_->dropped_by_method[method] = &families_->dropped_states.Add({{"method", method}});
+  }
 
   auto& datasets = prometheus::BuildGauge().Name("permafrost_datasets").Help("Datasets by state.").Register(registry);
   for (std::string_view state : kDatasetStates) {
@@ -188,6 +201,14 @@ void ServerMetrics::CountStream(std::string_view method, int change) {
     it->second->Increment(change);
   }
 }
+
+void ServerMetrics::CountDroppedState(std::string_view method) {
+  if (auto it = families_->dropped_by_method.find(method); it != families_->dropped_by_method.end()) {
+    it->second->Increment();
+  }
+}
+
+void ServerMetrics::SetImportQueue(int64_t length) { families_->import_queue.Set(static_cast<double>(length)); }
 
 void ServerMetrics::SetDraining() { families_->draining.Set(1); }
 

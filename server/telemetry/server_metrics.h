@@ -25,9 +25,11 @@ struct BuildInfo {
 class ServerMetrics {
  public:
   // Series for each (method, code) and method exist from the start; `methods` as "JobService/CreateJob", any other is
-  // counted as "unknown". `streams`: those of the methods that stream. Borrows the registry.
+  // counted as "unknown". `streams`: those of the methods that stream; `watches`: those that watch. Borrows the
+  // registry.
   ServerMetrics(prometheus::Registry& registry, const BuildInfo& build, const std::vector<std::string>& methods,
-                const std::vector<std::string>& codes, const std::vector<std::string>& streams = {});
+                const std::vector<std::string>& codes, const std::vector<std::string>& streams = {},
+                const std::vector<std::string>& watches = {});
   ~ServerMetrics();
 
   // permafrost_grpc_requests_total{method,code}; permafrost_grpc_request_seconds{method}, of streams
@@ -35,8 +37,12 @@ class ServerMetrics {
   void ObserveRequest(std::string_view method, std::string_view code, absl::Duration duration);
   // permafrost_grpc_open_streams{method}; of the constructor's `streams`, any other is left out
   void CountStream(std::string_view method, int change);
+  // permafrost_watch_states_dropped_total{method}; of the constructor's `watches`, any other is left out
+  void CountDroppedState(std::string_view method);
   // permafrost_draining
   void SetDraining();
+  // permafrost_dataset_import_queue_length
+  void SetImportQueue(int64_t length);
   // permafrost_dataset_import_progress_ratio, nullopt: no import runs, and the series is absent
   void SetImportProgress(std::optional<double> ratio);
   // permafrost_datasets{state}, permafrost_dataset_mapped_bytes, permafrost_dataset_imports_total{outcome}

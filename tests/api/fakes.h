@@ -1,4 +1,4 @@
-// A JobManager and a Catalog in memory, which a test drives by hand.
+// A JobManager in memory, which a test drives by hand, and what goes with it.
 #pragma once
 
 #include <algorithm>
@@ -14,58 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
-#include "data/catalog/catalog.h"
+#include "counted_hub.h"
+#include "fake_catalog.h"
 #include "jobs/job_manager.h"
+#include "jobs/job_store.h"
+#include "jobs/request_log.h"
 
 namespace permafrost::api {
-
-// Long enough for a slow machine under a sanitizer; a test that passes never waits for it.
-inline constexpr absl::Duration kPatience = absl::Seconds(60);
-
-// Counts the subscriptions that are alive and the calls that their listeners got.
-class CountedHub {
- public:
-  std::unique_ptr<ChangeHub::Subscription> Subscribe(const std::string& key, ChangeHub::Listener listener) {
-    absl::MutexLock lock(&mu_);
-    ++alive_;
-    return std::make_unique<Counted>(*this, hub_.Subscribe(key, [this, listener = std::move(listener)] {
-      listener();
-      absl::MutexLock called(&mu_);
-      ++calls_;
-    }));
-  }
-  void Notify(const std::string& key) { hub_.Notify(key); }
-  bool AwaitAlive(int count) {
-    absl::MutexLock lock(&mu_);
-    const auto reached = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return alive_ == count; };
-    return mu_.AwaitWithTimeout(absl::Condition(&reached), kPatience);
-  }
-  bool AwaitCalls(int64_t count) {
-    absl::MutexLock lock(&mu_);
-    const auto reached = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return calls_ >= count; };
-    return mu_.AwaitWithTimeout(absl::Condition(&reached), kPatience);
-  }
-
- private:
-  class Counted : public ChangeHub::Subscription {
-   public:
-    Counted(CountedHub& hub, std::unique_ptr<ChangeHub::Subscription> inner) : hub_(hub), inner_(std::move(inner)) {}
-    ~Counted() override {
-      inner_.reset();
-      absl::MutexLock lock(&hub_.mu_);
-      --hub_.alive_;
-    }
-
-   private:
-    CountedHub& hub_;
-    std::unique_ptr<ChangeHub::Subscription> inner_;
-  };
-
-  absl::Mutex mu_;
-  int alive_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
-  ChangeHub hub_{absl::ZeroDuration()};
-};
 
 class FakeJobManager : public jobs::JobManager {
  public:
@@ -291,6 +246,9 @@ class FakeJobManager : public jobs::JobManager {
     hub_.Notify(id.value());
     return absl::OkStatus();
   }
+  std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) override {
+    return hub_.Subscribe(id.value(), std::move(listener));
+  }
   std::unique_ptr<ChangeHub::Subscription> Subscribe(const JobId& id, ChangeHub::Listener listener) override {
     return hub_.Subscribe(id.value(), std::move(listener));
   }
@@ -340,7 +298,10 @@ class FakeJobManager : public jobs::JobManager {
     const auto it = caches_.find(id.value());
     return it == caches_.end() ? std::vector<graphcache::EntryInfo>() : it->second.entries;
   }
-  void CommandGraphCache(const JobId& id, const graphcache::Command& command, CommandDone done) override {
+  jobs::JobStore& store() { return *store_; }
+  jobs::RequestLog& requests() override { return requests_; }
+  void CommandGraphCache(const JobId& id, const graphcache::Command& command, const std::string& /*request_id*/,
+                         CommandDone done) override {
     absl::StatusOr<graphcache::Snapshot> outcome = GetGraphCache(id);
     {
       absl::MutexLock lock(&mu_);
@@ -389,6 +350,8 @@ class FakeJobManager : public jobs::JobManager {
     std::vector<graphcache::EntryInfo> entries;
   };
 
+  const std::unique_ptr<jobs::JobStore> store_ = *jobs::JobStore::Open(":memory:");
+  jobs::RequestLog requests_{*store_};
   CountedHub hub_;
   mutable absl::Mutex mu_;
   std::map<std::string, Cache> caches_ ABSL_GUARDED_BY(mu_);
@@ -416,128 +379,6 @@ class FakeJobManager : public jobs::JobManager {
   mutable std::string listed_filter_ ABSL_GUARDED_BY(mu_);
   mutable int64_t listed_page_size_ ABSL_GUARDED_BY(mu_) = 0;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
-};
-
-// A graph in memory: node 0 is the target of nodes 1, 2 and 3, weights 1, 2 and 3. Its verification goes as a test
-// says.
-class FakeGraph : public data::Graph {
- public:
-  using Progress = std::function<bool(uint64_t done, uint64_t total)>;
-  using Verification = std::function<absl::Status(const Progress&)>;
-
-  FakeGraph() {
-    view_.nodes = 4;
-    view_.edges = 3;
-    view_.in.offsets = data::Column<uint64_t>(in_offsets_);
-    view_.in.neighbors = data::Column<data::NodeId>(in_neighbors_);
-    view_.in.weights = data::Column<float>(weights_);
-    view_.out.offsets = data::Column<uint64_t>(out_offsets_);
-    view_.out.neighbors = data::Column<data::NodeId>(out_neighbors_);
-  }
-  void SetVerification(Verification verification) { verification_ = std::move(verification); }
-
-  const data::GraphSummary& summary() const override { return summary_; }
-  const data::GraphView& view() const override { return view_; }
-  const data::NodeNames& names() const override { return names_; }
-  absl::Status CheckIntact() const override { return absl::OkStatus(); }
-  absl::Status VerifyAll(const Progress& progress) const override { return verification_(progress); }
-  uint64_t mapped_bytes() const override { return 0; }
-
- private:
-  const std::vector<uint64_t> in_offsets_{0, 3, 3, 3, 3}, out_offsets_{0, 0, 1, 2, 3};
-  const std::vector<data::NodeId> in_neighbors_{1, 2, 3}, out_neighbors_{0, 0, 0};
-  const std::vector<float> weights_{1, 2, 3};
-  data::GraphSummary summary_;
-  data::GraphView view_;
-  data::NodeNames names_;
-  Verification verification_ = [](const Progress&) { return absl::OkStatus(); };
-};
-
-class FakeCatalog : public data::Catalog {
- public:
-  // What Open finds.
-  void SetOpened(const std::string& id, data::OpenedDataset opened) {
-    absl::MutexLock lock(&mu_);
-    opened_[id] = std::move(opened);
-  }
-  void Put(data::Dataset dataset) {
-    const std::string key = dataset.id.value();
-    {
-      absl::MutexLock lock(&mu_);
-      datasets_[key] = std::move(dataset);
-    }
-    hub_.Notify(key);
-  }
-  CountedHub& hub() { return hub_; }
-  // What Delete waits for, as for a slow disk.
-  void SetDeleteWait(std::function<void()> wait) {
-    absl::MutexLock lock(&mu_);
-    delete_wait_ = std::move(wait);
-  }
-
-  absl::StatusOr<data::Dataset> Import(const DatasetId& id, data::ImportOptions options) override {
-    data::Dataset dataset;
-    dataset.id = id;
-    dataset.options = std::move(options);
-    Put(dataset);
-    return dataset;
-  }
-  absl::StatusOr<data::Dataset> Get(const DatasetId& id) const override {
-    absl::MutexLock lock(&mu_);
-    const auto it = datasets_.find(id.value());
-    if (it == datasets_.end()) return NotFound(id);
-    return it->second;
-  }
-  std::vector<data::Dataset> List() const override {
-    absl::MutexLock lock(&mu_);
-    std::vector<data::Dataset> all;
-    all.reserve(datasets_.size());
-    for (const auto& [id, dataset] : datasets_) all.push_back(dataset);
-    return all;
-  }
-  absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override {
-    std::function<void()> wait;
-    {
-      absl::MutexLock lock(&mu_);
-      wait = delete_wait_;
-    }
-    if (wait) wait();
-    {
-      absl::MutexLock lock(&mu_);
-      if (datasets_.count(id.value()) == 0) return NotFound(id);
-      PF_RETURN_IF_ERROR(in_use());
-      datasets_.erase(id.value());
-    }
-    hub_.Notify(id.value());
-    return absl::OkStatus();
-  }
-  absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const override { return source; }
-  absl::StatusOr<data::OpenedDataset> Open(const DatasetId& id) const override {
-    absl::MutexLock lock(&mu_);
-    const auto it = opened_.find(id.value());
-    if (it == opened_.end()) return NotFound(id);
-    return it->second;
-  }
-  std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
-    return hub_.Subscribe(id.value(), std::move(listener));
-  }
-  Usage usage() const override {
-    Usage usage;
-    for (const data::Dataset& dataset : List()) ++usage.datasets[static_cast<size_t>(dataset.state)];
-    return usage;
-  }
-  void StopImports() override {}
-
- private:
-  static absl::Status NotFound(const DatasetId& id) {
-    return WithReason(absl::NotFoundError("dataset " + id.value() + " does not exist"), "DATASET_NOT_FOUND");
-  }
-
-  CountedHub hub_;
-  mutable absl::Mutex mu_;
-  std::map<std::string, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, data::OpenedDataset> opened_ ABSL_GUARDED_BY(mu_);
-  std::function<void()> delete_wait_ ABSL_GUARDED_BY(mu_);
 };
 
 inline jobs::Job MakeJob(const std::string& id, jobs::JobState state) {

@@ -60,6 +60,8 @@ class ServerTest : public ::testing::Test {
     options.default_graph_cache = default_graph_cache_;
     options.limits = limits_;
     options.uploads = uploads_;
+    options.access.tokens = store_of_tokens_;
+    options.access.gate = gate_;
     options.observe_request = [this](std::string_view method, std::string_view code, absl::Duration duration) {
       EXPECT_GE(duration, absl::ZeroDuration());
       counts_.Add(method, code);
@@ -67,6 +69,10 @@ class ServerTest : public ::testing::Test {
     options.observe_stream = [this](std::string_view method, int change) {
       const absl::MutexLock lock(&device_mu_);
       open_streams_[std::string(method)] += change;
+    };
+    options.observe_dropped = [this](std::string_view method) {
+      const absl::MutexLock lock(&device_mu_);
+      ++dropped_states_[std::string(method)];
     };
     options.device_state = [this] {
       const absl::MutexLock lock(&device_mu_);
@@ -105,14 +111,22 @@ class ServerTest : public ::testing::Test {
     return open_streams_;
   }
 
+  int DroppedStates(const std::string& method) {
+    const absl::MutexLock lock(&device_mu_);
+    return dropped_states_[method];
+  }
+
   absl::Mutex device_mu_;
   DeviceState device_ ABSL_GUARDED_BY(device_mu_);
   std::map<std::string, int> open_streams_ ABSL_GUARDED_BY(device_mu_);
+  std::map<std::string, int> dropped_states_ ABSL_GUARDED_BY(device_mu_);
   const graphcache::PolicyOptions default_graph_cache_{
       .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
   // Of a server that starts in SetUp.
   CallLimitOptions limits_;
   data::UploadStore* uploads_ = nullptr;
+  access::TokenStore* store_of_tokens_ = nullptr;
+  const access::Gate* gate_ = nullptr;
   FakeJobManager manager_;
   FakeCatalog catalog_;
   RequestCounts counts_;

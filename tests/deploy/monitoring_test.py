@@ -30,7 +30,9 @@ PATH = os.pathsep.join([os.environ.get("PATH", ""), str(ROOT / ".deps" / "promet
 ABSENT_METRICS = {"permafrost_device_graph_entries", "permafrost_device_utilization_ratio", "permafrost_train_epoch", "permafrost_train_loss",
                   "permafrost_train_graphs_per_second", "permafrost_checkpoint_age_seconds", "permafrost_job_lookahead_depth",
                   "permafrost_job_lookahead_ready_batches", "permafrost_job_lookahead_resident_ratio", "permafrost_dataset_import_progress_ratio",
-                  "permafrost_device_thread_seconds_since_progress"}
+                  "permafrost_device_thread_seconds_since_progress", "permafrost_graph_cache_entries", "permafrost_graph_cache_entry_bytes",
+                  "permafrost_graph_cache_capacity_entries", "permafrost_graph_cache_shared_bytes", "permafrost_graph_cache_bytes",
+                  "permafrost_graph_cache_frozen", "permafrost_graph_cache_frozen_timestamp_seconds"}
 # Seconds. Prometheus asks each second here.
 RATE_INTERVAL = 10
 

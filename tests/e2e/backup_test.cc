@@ -72,6 +72,8 @@ TEST(Backup, OfADaemonThatTrainsGoesOnBitEqualElsewhere) {
     ASSERT_TRUE(daemon.ready());
     EXPECT_EQ(EndOf(daemon, "job", dir.path() / "w"), want);
     EXPECT_GE(daemon.Get("job").resumes(), 1);
+    EXPECT_THAT(daemon.Client({"server", "info"}).out, HasSubstr("from the backup of "));
+    EXPECT_TRUE(fs::exists(restored / "audit.jsonl.1") || fs::file_size(restored / "audit.jsonl") > 0);
   }
   {
     const fs::path restored = dir.path() / "restored-without";

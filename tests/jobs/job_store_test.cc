@@ -330,7 +330,7 @@ TEST_F(JobStoreTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
     EXPECT_TRUE(store->PutGraphCache(job.id, {}, nullptr).ok());
     EXPECT_TRUE(store->PutCacheCommands(job.id, {{.sequence = 1}}, nullptr).ok());
   }
-  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 5);
+  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 6);
   EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 5 from then on";
 }
 

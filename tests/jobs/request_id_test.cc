@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -65,6 +67,54 @@ TEST_F(RequestIdTest, AnUpdateWithAnEtagIsAnsweredAgain) {
   const auto other = server_->Update(id_, {.priority = 6}, "update-1");
   EXPECT_EQ(ReasonOf(other.status()), "REQUEST_ID_REUSED");
   EXPECT_EQ(server_.Get("job-a").spec.priority, 5);
+}
+
+TEST_F(RequestIdTest, TheIdOfACreationOutlivesItsJob) {
+  CreateRequest create = Server::Request("job-a");
+  create.request_id = "create-1";
+  ASSERT_TRUE(server_->Create(create).ok());
+  ASSERT_TRUE(server_->Create(create).ok());
+  EXPECT_EQ(ReasonOf(server_->Cancel(id_, "create-1").status()), "REQUEST_ID_REUSED");
+  ASSERT_TRUE(server_->Cancel(id_).ok());
+  ASSERT_TRUE(server_->Delete(id_).ok());
+  Server later(Crash("after"));
+  const auto again = later->Create(create);
+  EXPECT_EQ(ReasonOf(again.status()), "JOB_NOT_FOUND") << again.status();
+  EXPECT_THAT(again.status().message(), testing::HasSubstr("which was deleted since"));
+  EXPECT_EQ(later->Get(id_).status().code(), absl::StatusCode::kNotFound) << "it is not made again";
+  create.request_id = "create-2";
+  EXPECT_TRUE(later->Create(create).ok());
+}
+
+TEST_F(RequestIdTest, ACallThatChangedNothingIsRememberedToo) {
+  server_.Create("job-a");
+  ASSERT_TRUE(server_->Update(id_, {.priority = 0}, "update-1").ok());
+  ASSERT_TRUE(server_->Update(id_, {.priority = 7}).ok());
+  EXPECT_EQ(server_->Update(id_, {.priority = 0}, "update-1")->spec.priority, 7);
+  ASSERT_TRUE(server_->Cancel(id_).ok());
+  ASSERT_TRUE(server_->Cancel(id_, "cancel-1").ok());
+  ASSERT_TRUE(server_->Retry(id_).ok());
+  EXPECT_EQ(server_->Cancel(id_, "cancel-1")->state, JobState::kQueued);
+}
+
+TEST_F(RequestIdTest, ACommandToACacheIsGivenOnce) {
+  server_.Create("job-a");
+  graphcache::Command policy;
+  policy.kind = graphcache::CommandKind::kUpdatePolicy;
+  policy.update.freeze_at = 7;
+  std::vector<absl::StatusOr<graphcache::Snapshot>> answers;
+  const auto give = [&](Server& server, const graphcache::Command& command, const std::string& request_id) {
+    server->CommandGraphCache(id_, command, request_id, [&](auto answer) { answers.push_back(std::move(answer)); });
+    return answers.back();
+  };
+  EXPECT_EQ(give(server_, policy, "one")->command_sequence, 1);
+  EXPECT_EQ(give(server_, policy, "one")->command_sequence, 1);
+  EXPECT_EQ(give(server_, policy, "two")->command_sequence, 2);
+  Server later(Crash("after"));
+  EXPECT_EQ(give(later, policy, "one")->command_sequence, 2) << "the cache as it is then";
+  policy.update.freeze_at = 8;
+  EXPECT_EQ(ReasonOf(give(later, policy, "one").status()), "REQUEST_ID_REUSED");
+  EXPECT_EQ(answers.size(), 5U);
 }
 
 TEST_F(RequestIdTest, AnIdIsOfOneCall) {

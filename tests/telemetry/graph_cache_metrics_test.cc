@@ -28,11 +28,11 @@ class GraphCacheMetricsTest : public testing::Test {
   GraphCacheMetrics metrics_{registry_, {"train", "eval"}, {"new-nodes", "resume"}};
 };
 
-TEST_F(GraphCacheMetricsTest, EverySeriesExistsFromTheStart) {
+TEST_F(GraphCacheMetricsTest, EverySeriesButThoseOfTheRunningJobExistsFromTheStart) {
   for (const char* mode : {"train", "eval"}) {
-    for (const char* name : {"entries", "entry_bytes", "capacity_entries", "hits_total", "padded_hits_total",
-                             "misses_total", "captures_total", "rejected_inserts_total", "graph_breaks_total",
-                             "eager_steps_total", "transient_steps_total", "capture_seconds_total"}) {
+    for (const char* name :
+         {"hits_total", "padded_hits_total", "misses_total", "captures_total", "rejected_inserts_total",
+          "graph_breaks_total", "eager_steps_total", "transient_steps_total", "capture_seconds_total"}) {
       EXPECT_EQ(OfMode(name, mode), 0) << name;
     }
     for (const char* result : {"equal", "different"}) {
@@ -47,9 +47,7 @@ TEST_F(GraphCacheMetricsTest, EverySeriesExistsFromTheStart) {
       EXPECT_EQ(Value("graph_cache_padding_rows_total", {{"mode", mode}, {"kind", kind}}), 0);
     }
   }
-  for (const char* name :
-       {"graph_cache_shared_bytes", "graph_cache_bytes", "graph_cache_frozen", "graph_cache_frozen_timestamp_seconds",
-        "torch_storage_bytes", "torch_storage_peak_bytes", "torch_storage_allocations_total"}) {
+  for (const char* name : {"torch_storage_bytes", "torch_storage_peak_bytes", "torch_storage_allocations_total"}) {
     EXPECT_EQ(Value(name), 0) << name;
   }
 }
@@ -100,11 +98,11 @@ TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
 }
 
 TEST_F(GraphCacheMetricsTest, GaugesAreOfTheRunningJob) {
-  metrics_.SetRunning({.modes = {{.entries = 98, .entry_bytes = 1000, .capacity = -1},
-                                 {.entries = 12, .entry_bytes = 200, .capacity = 32}},
-                       .shared_bytes = 5000,
-                       .frozen = true,
-                       .freeze_time = absl::FromUnixMillis(1'700'000'000'500)});
+  metrics_.SetRunning(GraphCacheState{.modes = {{.entries = 98, .entry_bytes = 1000, .capacity = -1},
+                                                {.entries = 12, .entry_bytes = 200, .capacity = 32}},
+                                      .shared_bytes = 5000,
+                                      .frozen = true,
+                                      .freeze_time = absl::FromUnixMillis(1'700'000'000'500)});
   EXPECT_EQ(OfMode("entries", "train"), 98);
   EXPECT_EQ(OfMode("entries", "eval"), 12);
   EXPECT_EQ(OfMode("entry_bytes", "train"), 1000);
@@ -117,12 +115,16 @@ TEST_F(GraphCacheMetricsTest, GaugesAreOfTheRunningJob) {
   EXPECT_EQ(Value("graph_cache_frozen"), 1);
   EXPECT_EQ(Value("graph_cache_frozen_timestamp_seconds"), 1'700'000'000.5);
 
-  metrics_.SetRunning({});
-  EXPECT_EQ(OfMode("entries", "train"), 0);
-  EXPECT_EQ(OfMode("capacity_entries", "train"), 0);
-  EXPECT_EQ(Value("graph_cache_bytes"), 0);
+  metrics_.SetRunning(GraphCacheState{.modes = {}});
+  EXPECT_EQ(OfMode("entries", "train"), 0) << "it holds none yet";
   EXPECT_EQ(Value("graph_cache_frozen"), 0);
-  EXPECT_EQ(Value("graph_cache_frozen_timestamp_seconds"), 0);
+  EXPECT_THAT(MetricsText(registry_), testing::Not(testing::HasSubstr("frozen_timestamp_seconds ")));
+
+  metrics_.SetRunning(std::nullopt);
+  const std::string idle = MetricsText(registry_);
+  for (const char* gauge : {"entries{", "entry_bytes{", "capacity_entries{", "shared_bytes ", "bytes ", "frozen "}) {
+    EXPECT_THAT(idle, testing::Not(testing::HasSubstr(std::string("permafrost_graph_cache_") + gauge)));
+  }
 }
 
 TEST_F(GraphCacheMetricsTest, StorageBytesRiseAndFallAllocationsOnlyRise) {

@@ -18,6 +18,7 @@ class ServerMetricsTest : public testing::Test {
                          {"0.1.0", "abc123", "2.13.0", "cpu"},
                          {"JobService/CreateJob", "JobService/GetJob", "JobService/WatchJob"},
                          {"OK", "NOT_FOUND"},
+                         {"JobService/WatchJob"},
                          {"JobService/WatchJob"}};
 };
 
@@ -70,6 +71,14 @@ TEST_F(ServerMetricsTest, StreamsAreApartFromTheLatencyOfCalls) {
   EXPECT_EQ(Value("permafrost_grpc_stream_seconds", get), std::nullopt);
 }
 
+TEST_F(ServerMetricsTest, CountsWhatWatchesPassOver) {
+  const MetricLabels watch = {{"method", "JobService/WatchJob"}};
+  EXPECT_EQ(Value("permafrost_watch_states_dropped_total", watch), 0);
+  metrics_.CountDroppedState("JobService/WatchJob");
+  metrics_.CountDroppedState("JobService/GetJob");
+  EXPECT_EQ(Value("permafrost_watch_states_dropped_total", watch), 1);
+}
+
 TEST_F(ServerMetricsTest, TellsADrainAndARunningImport) {
   EXPECT_EQ(Value("permafrost_draining"), 0);
   EXPECT_EQ(Value("permafrost_dataset_import_progress_ratio"), std::nullopt);
@@ -77,6 +86,9 @@ TEST_F(ServerMetricsTest, TellsADrainAndARunningImport) {
   metrics_.SetImportProgress(0.25);
   EXPECT_EQ(Value("permafrost_draining"), 1);
   EXPECT_EQ(Value("permafrost_dataset_import_progress_ratio"), 0.25);
+  EXPECT_EQ(Value("permafrost_dataset_import_queue_length"), 0);
+  metrics_.SetImportQueue(3);
+  EXPECT_EQ(Value("permafrost_dataset_import_queue_length"), 3);
   metrics_.SetImportProgress(std::nullopt);
   EXPECT_EQ(Value("permafrost_dataset_import_progress_ratio"), std::nullopt);
 }

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 
-from tests.torture import crowd, cycles, damage, faults, fuzz, kills, soak, stops
+from tests.torture import crowd, cycles, damage, faults, fuzz, kills, scrapes, soak, stops
 from tests.torture.world import NotRun
 
 # Name -> (what runs, its arguments in the short form, in the long one).
@@ -33,6 +33,7 @@ TRIALS = {
     "stores": (damage.stores, {"count": 4}, {"count": 200}),
     "duplicates": (crowd.duplicates, {"count": 1000}, {"count": 1000}),
     "readers": (crowd.slow_readers, {"count": 200, "pairs": 1, "graphs": 64, "epochs": 6}, {"count": 200, "pairs": 10, "graphs": 4000, "epochs": 20}),
+    "metrics": (scrapes.metrics, {"pairs": 1, "graphs": 64, "epochs": 6}, {"pairs": 10, "graphs": 4000, "epochs": 20}),
     "clients": (crowd.clients, {"count": 100}, {"count": 500}),
     "greedy": (crowd.greedy, {"most": 3072}, {"most": 3072}),
     "cycles": (cycles.cycles, {"count": 4}, {"count": 200}),

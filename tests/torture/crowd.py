@@ -50,25 +50,29 @@ class Unread:
 
 
 def slow_readers(bin_dir, seed, count, pairs, graphs, epochs):
-    """How much slower a job trains while nobody reads its log from many streams."""
+    """How much slower a job trains while nobody reads its log from many streams, and what the process spends on them."""
     made = contract()
-    ratios = []
+    ratios, works = [], []
     with folder_of("readers") as folder:
         server = begin(bin_dir, folder, graphs)
         for pair in range(pairs):
-            seconds = {}
+            seconds, cpu = {}, {}
             for readers in ((0, count) if pair % 2 else (count, 0)):
                 name = f"j{pair}-{readers}"
+                before = server.metrics()["process_cpu_seconds_total"]
                 spec = job_spec(epochs=epochs, seed=seed, every_steps=10_000)
                 server.jobs.CreateJob(made.CreateJobRequest(job_id=name, spec=spec), timeout=30)
                 unread = Unread(server, name, readers)
                 ended = server.await_end(name)
                 assert state_of(ended) == "SUCCEEDED", ended.error
                 seconds[readers] = sum(epoch.train_seconds for epoch in ended.epochs)
+                cpu[readers] = server.metrics()["process_cpu_seconds_total"] - before
                 unread.close()
             ratios.append(seconds[count] / seconds[0])
+            works.append(cpu[count] / cpu[0])
         assert server.stop() == 0
-    return f"{count} log streams that nobody reads: training takes {statistics.median(ratios):.3f} of the time ({pairs} pairs)"
+    return (f"{count} log streams that nobody reads: training takes {statistics.median(ratios):.3f} of the time, the process "
+            f"{statistics.median(works):.3f} of the CPU ({pairs} pairs)")
 
 
 def clients(bin_dir, seed, count):

@@ -118,6 +118,7 @@ class Catalog {
     Stores graph_sets, graphs;  // those that are ready
     uint64_t mapped_bytes = 0;
     ImportCounts imports;
+    int64_t imports_waiting = 0;  // wanted, and not the one that runs
   };
   // As of the last change; waits for no disk, unlike all that is above.
   virtual Usage usage() const = 0;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "data/catalog/catalog.h"
 #include "data/catalog/catalog_fixture.h"
 
@@ -29,6 +30,23 @@ TEST_F(ImportProgressTest, IsThatOfTheRunningImportAndOfNoOther) {
   EXPECT_EQ(at_first, 0);
   EXPECT_EQ(after_a_quarter, 0.25);
   EXPECT_EQ(catalog->import_progress(), std::nullopt);
+}
+
+TEST_F(ImportProgressTest, ThoseThatWaitAreAllButTheOneThatRuns) {
+  absl::Notification began, may_end;
+  const auto catalog = Open([&](const ImportOptions& options, const std::filesystem::path& directory,
+                                const ImportObserver& observer, std::stop_token stop, const ImportLimits& limits) {
+    if (!began.HasBeenNotified()) began.Notify();
+    may_end.WaitForNotification();
+    return data::Import(options, directory, observer, std::move(stop), limits);
+  });
+  EXPECT_EQ(catalog->usage().imports_waiting, 0);
+  for (const char* id : {"one", "two", "three"}) ASSERT_TRUE(catalog->Import(Id(id), Options()).ok());
+  began.WaitForNotification();
+  EXPECT_EQ(catalog->usage().imports_waiting, 2);
+  may_end.Notify();
+  for (const char* id : {"one", "two", "three"}) ASSERT_TRUE(AwaitEnd(*catalog, Id(id)).ok());
+  EXPECT_EQ(catalog->usage().imports_waiting, 0);
 }
 
 }  // namespace

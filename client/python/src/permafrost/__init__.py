@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         Unimplemented,
         Violation,
     )
-    from permafrost.jobs import Job, Jobs
+    from permafrost.job import Job
+    from permafrost.jobs import Jobs
 
 # Where each public name is defined; it is imported when first asked for, so that `permafrost.models` needs no gRPC.
 _HOMES = {
@@ -42,7 +43,7 @@ _HOMES = {
     "Client": "client",
     "Dataset": "datasets",
     "Datasets": "datasets",
-    "Job": "jobs",
+    "Job": "job",
     "Jobs": "jobs",
     **dict.fromkeys(
         (

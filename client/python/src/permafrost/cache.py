@@ -19,7 +19,9 @@ class Cache:
         self.name = f"jobs/{job_id.removeprefix('jobs/')}/graphCache"
 
     def get(self) -> Any:
-        return self._command(self._connection.caches.GetGraphCache, graph_cache_pb2.GetGraphCacheRequest)
+        return self._connection.call(
+            self._connection.caches.GetGraphCache, graph_cache_pb2.GetGraphCacheRequest(name=self.name)
+        )
 
     def freeze(self) -> Any:
         """Inserts nothing any more from the next step on."""
@@ -39,7 +41,7 @@ class Cache:
         request = graph_cache_pb2.UpdateGraphCachePolicyRequest(name=self.name)
         fields.fill(request.policy, changes, "policy")
         request.policy.SetInParent()
-        return self._connection.call(self._connection.caches.UpdateGraphCachePolicy, request).policy
+        return self._connection.change(self._connection.caches.UpdateGraphCachePolicy, request).policy
 
     def stats(self) -> dict[str, dict[str, Any]]:
         """Counters by mode ("train", "eval"): entries, hits, padded_hits, misses, captures ..."""
@@ -52,7 +54,7 @@ class Cache:
         }
 
     def _command(self, method: Any, request: Any) -> Any:
-        return self._connection.call(method, request(name=self.name))
+        return self._connection.change(method, request(name=self.name))
 
     def __repr__(self) -> str:
         return f"Cache({self.name!r})"

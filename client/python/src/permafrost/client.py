@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from types import TracebackType
 from typing import Any
 
@@ -10,7 +11,8 @@ from permafrost.cache import Cache
 from permafrost.connection import Connection, find_credentials, find_target
 from permafrost.datasets import Datasets
 from permafrost.html import table
-from permafrost.jobs import Job, Jobs
+from permafrost.job import Job
+from permafrost.jobs import Jobs
 from permafrost.v1 import server_pb2
 
 
@@ -70,9 +72,12 @@ class Client:
             until their datasets are imported again.
         Returns the permafrost.v1.BackupSummary. Needs an admin.
         """
-        request = server_pb2.BackupRequest(directory=directory, with_datasets=with_datasets)
+        # The random id has a server that is back tell what came of it.
+        request = server_pb2.BackupRequest(
+            directory=directory, with_datasets=with_datasets, request_id=str(uuid.uuid4())
+        )
         summary = server_pb2.BackupSummary()
-        for response in self._connection.stream(self._connection.server.Backup, request):
+        for response in self._connection.follow(self._connection.server.Backup, lambda: request):
             summary = response.summary
         return summary
 

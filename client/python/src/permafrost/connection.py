@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import os
 import pathlib
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, Union
@@ -16,6 +18,7 @@ import grpc
 from permafrost.errors import Aborted, InputError, PermafrostError, Unavailable, from_rpc
 from permafrost.v1 import dataset_pb2_grpc, graph_cache_pb2_grpc, job_pb2_grpc, server_pb2_grpc
 
+_LOG = logging.getLogger("permafrost")
 DEFAULT_TARGET = "127.0.0.1:7433"
 _Response = TypeVar("_Response")
 
@@ -79,6 +82,13 @@ def _stays_here(target: str) -> bool:
         return target.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _tell_passed_over(ended: Any) -> None:
+    """Where the server passed over changes, since this client took them more slowly than they came."""
+    for key, value in ended.trailing_metadata() or ():
+        if key == "permafrost-dropped-states":
+            _LOG.warning("%s changes were passed over: they came faster than they were taken", value)
 
 
 class _Call(NamedTuple):
@@ -168,11 +178,18 @@ class Connection:
         except grpc.RpcError as error:
             raise from_rpc(error, self.target) from None
 
+    def change(self, method: Callable[..., _Response], request: Any) -> _Response:
+        """The answer to a call that changes something, tried again while the server is away: its random id makes that
+        safe."""
+        request.request_id = str(uuid.uuid4())
+        return self.patiently(lambda: self.call(method, request))
+
     def stream(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
         """The answers of a server stream, without a time limit. Closing the iterator cancels the call."""
         call = method(request)
         try:
             yield from call
+            _tell_passed_over(call)
         except grpc.RpcError as error:
             raise from_rpc(error, self.target) from None
         finally:

@@ -116,7 +116,7 @@ class Datasets:
     def delete(self, name: str) -> None:
         """Errors: NotFound; FailedPrecondition while a queued or running job uses it."""
         request = dataset_pb2.DeleteDatasetRequest(name=_resource(name))
-        self._connection.call(self._connection.datasets.DeleteDataset, request)
+        self._connection.change(self._connection.datasets.DeleteDataset, request)
 
     def import_path(self, path: _Paths, name: str, *, progress: bool = True, **options: Any) -> Dataset:
         """Imports a file or folder that the server sees below one of its import roots.
@@ -296,7 +296,7 @@ class Datasets:
         request.options.SetInParent()
         fields.fill(request.options, options, "import")
         connection = self._connection
-        proto = connection.call(connection.datasets.ImportDataset, request)
+        proto = connection.change(connection.datasets.ImportDataset, request)
         with _bar(f"import {name}", progress) as bar:
             watch = dataset_pb2.WatchDatasetRequest(name=proto.name)
             for proto in connection.follow(connection.datasets.WatchDataset, lambda: watch):

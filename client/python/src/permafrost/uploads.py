@@ -35,7 +35,8 @@ class _Files:
             raise InputError(f"{source}: not found")
         if not self.paths:
             raise InputError(f"{source}: holds no files")
-        self.start = dataset_pb2.UploadStart(name=f"uploads/u{uuid.uuid4()}")
+        id = uuid.uuid4()
+        self.start = dataset_pb2.UploadStart(name=f"uploads/u{id}", request_id=str(id))
         for name, path in self.paths.items():
             hashed, size = xxhash.xxh3_64(), 0
             with path.open("rb") as file:
@@ -80,7 +81,7 @@ def upload_folder(connection: Connection, source: pathlib.Path, progress: bool) 
         # What cannot be removed now the server removes itself when it is old.
         with contextlib.suppress(PermafrostError):
             request = dataset_pb2.DeleteUploadRequest(name=files.start.name)
-            connection.call(connection.datasets.DeleteUpload, request)
+            connection.change(connection.datasets.DeleteUpload, request)
 
 
 def _send(connection: Connection, files: _Files, bar: Any) -> None:

@@ -1,0 +1,42 @@
+"""Files that jobs leave: received whole, and read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
+
+import xxhash
+
+from permafrost.errors import DataLoss
+
+
+def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib.Path) -> pathlib.Path:
+    """Writes (data, bytes in all, checksum of all in the last) to `target`, whole or not at all."""
+    hashed = xxhash.xxh3_64()
+    expected, size, total = "", 0, 0
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for data, total_bytes, checksum in pieces:
+                file.write(data)
+                hashed.update(data)
+                size += len(data)
+                total, expected = total_bytes, checksum or expected
+        if size != total or hashed.hexdigest() != expected:
+            raise DataLoss(f"{what}: {size} of {total} bytes came, with XXH3 {hashed.hexdigest()}; expected {expected}")
+        os.replace(temporary, target)
+    except BaseException:
+        pathlib.Path(temporary).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def read_predictions(path: pathlib.Path) -> dict[str | tuple[str, str], list[float]]:
+    rows = csv.reader(io.StringIO(path.read_text()))
+    if next(rows)[:2] == ["source", "target"]:
+        return {(row[0], row[1]): [float(value) for value in row[2:]] for row in rows}
+    return {row[0]: [float(value) for value in row[1:]] for row in rows}

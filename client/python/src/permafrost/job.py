@@ -1,0 +1,399 @@
+"""One training job: followed, changed, and what it leaves."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from google.rpc import error_details_pb2
+
+from permafrost import fields
+from permafrost.artifacts import read_predictions, receive
+from permafrost.connection import Connection
+from permafrost.errors import DataLoss, InputError, JobFailed, needs
+from permafrost.html import table
+from permafrost.names import dataset_name
+from permafrost.v1 import job_pb2
+
+if TYPE_CHECKING:
+    import pandas
+    import torch
+
+    from permafrost.datasets import Dataset
+
+_STATES = job_pb2.Job.State.DESCRIPTOR
+_METRICS = job_pb2.Metric.DESCRIPTOR
+_ENDED = (job_pb2.Job.STATE_SUCCEEDED, job_pb2.Job.STATE_FAILED, job_pb2.Job.STATE_CANCELLED)
+
+
+class Job:
+    """A job as it was when last asked for; `refresh()`, and everything that waits, asks again.
+
+    proto: all that is known, as permafrost.v1.Job.
+    """
+
+    def __init__(self, connection: Connection, proto: Any) -> None:
+        self._connection = connection
+        self.proto = proto
+
+    @property
+    def id(self) -> str:
+        return str(self.proto.name.removeprefix("jobs/"))
+
+    @property
+    def state(self) -> str:
+        """ "queued", "preparing", "warming_up", "running", "paused", "recovering", "cancelling", "succeeded", "failed"
+        or "cancelled"."""
+        return fields.enum_name(_STATES, self.proto.state)
+
+    @property
+    def ended(self) -> bool:
+        return self.proto.state in _ENDED
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.proto.labels)
+
+    @property
+    def error(self) -> str:
+        """Why it failed, or what the machine keeps it from; one line."""
+        return str(self.proto.error or self.proto.last_error)
+
+    @property
+    def error_reason(self) -> str:
+        """Why it failed, for programs: "OUT_OF_MEMORY", "MAX_RUNTIME" ... (permafrost.v1.Job.error_status). Empty: it
+        did not fail."""
+        info = error_details_pb2.ErrorInfo()
+        for detail in self.proto.error_status.details:
+            if detail.Unpack(info):
+                return str(info.reason)
+        return ""
+
+    @property
+    def state_changes(self) -> list[dict[str, Any]]:
+        """How it came to its state, in order: state, time (UTC), reason, such as "PREEMPTED", and message."""
+        return [
+            {
+                "state": fields.enum_name(_STATES, change.state),
+                "time": change.time.ToDatetime(tzinfo=datetime.timezone.utc),
+                "reason": change.reason,
+                "message": change.message,
+            }
+            for change in self.proto.state_changes
+        ]
+
+    @property
+    def device_time(self) -> datetime.timedelta:
+        """On the device, all its runs together."""
+        return datetime.timedelta(seconds=self.proto.device_time.ToNanoseconds() / 1e9)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """Of a job that succeeded: best_epoch, best_valid_metric, best_test_metric ... Empty otherwise."""
+        if not self.proto.HasField("result"):
+            return {}
+        result = self.proto.result
+        shown = {f.name: getattr(result, f.name) for f in result.DESCRIPTOR.fields}
+        shown["metric"] = fields.enum_name(_METRICS, result.metric)
+        return shown
+
+    def refresh(self) -> Job:
+        call = self._connection.call
+        self.proto = call(self._connection.jobs.GetJob, job_pb2.GetJobRequest(name=self.proto.name))
+        return self
+
+    def states(self) -> Iterator[Job]:
+        """This job after each change, until it has ended; a server that restarts meanwhile is waited for."""
+        for proto in self._connection.follow(
+            self._connection.jobs.WatchJob, lambda: job_pb2.WatchJobRequest(name=self.proto.name)
+        ):
+            # A response carries only the epochs that are new on its stream.
+            epochs = {epoch.epoch: epoch for epoch in (*self.proto.epochs, *proto.epochs)}
+            del proto.epochs[:]
+            proto.epochs.extend(epochs[number] for number in sorted(epochs))
+            self.proto = proto
+            yield self
+
+    def wait(self, *, check: bool = True) -> Job:
+        """Returns when the job has ended. check: raises JobFailed unless it succeeded."""
+        for _ in self.states():
+            pass
+        if check and self.state != "succeeded":
+            raise JobFailed(f"job {self.id} {_ended_as(self.state)}{': ' if self.error else ''}{self.error}")
+        return self
+
+    def watch(self, *, check: bool = True) -> Job:
+        """As `wait`, with a progress bar: steps, loss, the newest epoch's validation metric."""
+        from tqdm.auto import tqdm
+
+        with tqdm(desc=self.id, unit="step", dynamic_ncols=True) as bar:
+            for job in self.states():
+                progress = job.proto.progress
+                if progress.steps_per_epoch:
+                    bar.total = progress.steps_per_epoch * job.proto.spec.epochs
+                bar.n = progress.step
+                bar.set_postfix_str(job._where(), refresh=False)
+                bar.refresh()
+        return self.wait(check=check)
+
+    def metrics(self) -> pandas.DataFrame:
+        """A row for each epoch, indexed by it: train_loss, valid_loss, valid_metric ..."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise needs("job.metrics()", "pandas", error) from None
+        rows = self.epochs()
+        columns = [f.name for f in job_pb2.EpochMetrics.DESCRIPTOR.fields]
+        return pandas.DataFrame(rows, columns=columns).set_index("epoch")
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """What `metrics` shows, without pandas."""
+        found = []
+        for epoch in self.refresh().proto.epochs:
+            row = {f.name: getattr(epoch, f.name) for f in epoch.DESCRIPTOR.fields}
+            row["metric"] = fields.enum_name(_METRICS, epoch.metric)
+            found.append(row)
+        return found
+
+    def cancel(self) -> Job:
+        """Asks it to stop at its next step, after a checkpoint. Errors: FailedPrecondition for a job that has ended."""
+        request = job_pb2.CancelJobRequest(name=self.proto.name)
+        self.proto = self._connection.change(self._connection.jobs.CancelJob, request)
+        return self
+
+    def pause(self) -> Job:
+        """Keeps it from the device until `resume`: at once where it is queued, else at its next step, after a
+        checkpoint. Errors: FailedPrecondition for a job that has ended."""
+        request = job_pb2.PauseJobRequest(name=self.proto.name)
+        self.proto = self._connection.change(self._connection.jobs.PauseJob, request)
+        return self
+
+    def resume(self) -> Job:
+        """Queues it again after a pause; it goes on from its newest checkpoint. Errors: as `pause`."""
+        request = job_pb2.ResumeJobRequest(name=self.proto.name)
+        self.proto = self._connection.change(self._connection.jobs.ResumeJob, request)
+        return self
+
+    def retry(self) -> Job:
+        """Queues it again after it failed or was cancelled; it goes on from its newest checkpoint. Errors:
+        FailedPrecondition for a job that succeeded or is paused."""
+        request = job_pb2.RetryJobRequest(name=self.proto.name)
+        self.proto = self._connection.change(self._connection.jobs.RetryJob, request)
+        return self
+
+    def update(
+        self,
+        *,
+        priority: int | None = None,
+        labels: Mapping[str, str | None] | None = None,
+        max_runtime: datetime.timedelta | float | str | None = None,
+        deadline: datetime.datetime | datetime.timedelta | str | None = None,
+        only_if_unchanged: bool = False,
+    ) -> Job:
+        """Changes its priority, those labels that are given (one of None goes), and its limits, as `submit` takes them;
+        "none" takes a limit away. only_if_unchanged: raises Aborted where someone has updated it since it was last
+        asked for."""
+        request = job_pb2.UpdateJobRequest(job=job_pb2.Job(name=self.proto.name))
+        if only_if_unchanged:
+            request.job.etag = self.proto.etag
+        if priority is not None:
+            request.job.spec.priority = priority
+            request.update_mask.paths.append("spec.priority")
+        for name, limit in (("max_runtime", max_runtime), ("deadline", deadline)):
+            if limit is None:
+                continue
+            if limit != "none":
+                fields.fill(request.job.spec, {name: limit}, "update")
+            request.update_mask.paths.append(f"spec.{name}")
+        for key, value in (labels or {}).items():
+            if value is not None:
+                request.job.labels[key] = value
+            request.update_mask.paths.append(f"labels.{key}")
+        if not request.update_mask.paths:
+            return self.refresh()
+        self.proto = self._connection.change(self._connection.jobs.UpdateJob, request)
+        return self
+
+    def checkpoints(self, *, verify: bool = False) -> list[dict[str, Any]]:
+        """Those on disk, newest first: step, state ("complete" or "damaged"), epoch, total_bytes, create_time (UTC),
+        error ... verify: every byte is read and checksums are compared."""
+        call = self._connection.call
+        request = job_pb2.ListCheckpointsRequest(parent=self.proto.name, verify=verify)
+        found = []
+        for checkpoint in call(self._connection.jobs.ListCheckpoints, request).checkpoints:
+            row = {f.name: getattr(checkpoint, f.name) for f in checkpoint.DESCRIPTOR.fields}
+            row["state"] = fields.enum_name(job_pb2.Checkpoint.State.DESCRIPTOR, checkpoint.state)
+            row["create_time"] = checkpoint.create_time.ToDatetime(tzinfo=datetime.timezone.utc)
+            found.append(row)
+        return found
+
+    def delete(self) -> None:
+        self._connection.change(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=self.proto.name))
+
+    def logs(self, *, follow: bool = False) -> Iterator[str] | str:
+        """The log so far; with `follow`, its pieces as they come, until the job has ended."""
+        return self._log_pieces() if follow else "".join(self._log_pieces(follow=False))
+
+    def _log_pieces(self, *, follow: bool = True) -> Iterator[str]:
+        offset = 0
+
+        def request() -> Any:
+            return job_pb2.StreamJobLogsRequest(name=self.proto.name, offset=offset, follow=follow)
+
+        # A piece may end within a character.
+        rest = b""
+        for piece in self._connection.follow(self._connection.jobs.StreamJobLogs, request):
+            offset = piece.next_offset
+            *lines, rest = (rest + piece.data).split(b"\n")
+            if lines:
+                yield b"\n".join([*lines, b""]).decode(errors="replace")
+        if rest:
+            yield rest.decode(errors="replace")
+
+    def export(self, path: str | os.PathLike[str], artifact: str = "best_weights") -> pathlib.Path:
+        """Writes "best_weights", "last_weights" (safetensors) or "test_predictions" (CSV) to `path`, whole or not at
+        all. Errors: FailedPrecondition while the job has not produced it; DataLoss if it does not arrive as it was."""
+        request = job_pb2.ExportJobRequest(name=self.proto.name)
+        fields.fill(request, {"artifact": artifact}, "export")
+        pieces = self._connection.stream(self._connection.jobs.ExportJob, request)
+        received = ((piece.data, piece.total_bytes, piece.xxh3) for piece in pieces)
+        return receive(f"{artifact} of job {self.id}", received, pathlib.Path(path))
+
+    def evaluate(
+        self,
+        dataset: Dataset | str | None = None,
+        *,
+        rows: str | None = None,
+        weights: str | None = None,
+        checkpoint_step: int | None = None,
+        metrics: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """One pass of the job's weights on the server, over its own dataset or another that the model can be given:
+        {"dataset", "rows", "num_rows", "loss", and each metric by its name}. rows: "train", "valid", "test" (default of
+        the job's own dataset) or "all" (of another). weights: "best" (default) or "last"; checkpoint_step: those of a
+        checkpoint instead. metrics: the job's, if none. Errors: InvalidArgument for what does not fit the model;
+        FailedPrecondition while the job has no weights."""
+        given = {"dataset": dataset, "rows": rows, "weights": weights, "checkpoint_step": checkpoint_step}
+        request = self._pass(given, metrics)
+        for response in self._connection.stream(self._connection.jobs.EvaluateJob, request):
+            if response.HasField("result"):
+                return self._evaluated(response.result)
+        raise DataLoss(f"evaluate: the server ended without a result of job {self.id}")
+
+    def predictions(
+        self,
+        dataset: Dataset | str | None = None,
+        *,
+        rows: str | None = None,
+        weights: str | None = None,
+        checkpoint_step: int | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """As `evaluate`, what the server predicts for each of the rows: {id: [values]}, ids as the server names graphs
+        or nodes; of links {(source, target): [score, rank]}. With `path` they are written there as CSV instead, whole
+        or not at all, and the path is returned."""
+        given = {"dataset": dataset, "rows": rows, "weights": weights, "checkpoint_step": checkpoint_step}
+        request = self._pass(given, ())
+        request.predictions = True
+        responses = self._connection.stream(self._connection.jobs.EvaluateJob, request)
+        pieces = ((r.predictions, r.total_bytes, r.xxh3) for r in responses if r.total_bytes)
+        what = f"predictions of job {self.id}"
+        if path is not None:
+            return receive(what, pieces, pathlib.Path(path))
+        with tempfile.TemporaryDirectory(prefix="permafrost-") as folder:
+            return read_predictions(receive(what, pieces, pathlib.Path(folder) / "file"))
+
+    def _pass(self, given: dict[str, Any], metrics: Sequence[str]) -> Any:
+        request = job_pb2.EvaluateJobRequest(name=self.proto.name)
+        values = {name: value for name, value in given.items() if value is not None}
+        if "dataset" in values:
+            values["dataset"] = dataset_name(values["dataset"])
+        if metrics:
+            values["metrics"] = list(metrics)
+        fields.fill(request, values, "evaluate")
+        return request
+
+    @staticmethod
+    def _evaluated(result: Any) -> dict[str, Any]:
+        rows = fields.enum_name(result.DESCRIPTOR.fields_by_name["rows"].enum_type, result.rows)
+        told = {
+            "dataset": result.dataset.removeprefix("datasets/"),
+            "rows": rows,
+            "num_rows": result.num_rows,
+            "loss": result.loss,
+        }
+        return told | {fields.enum_name(_METRICS, metric.metric): metric.value for metric in result.metrics}
+
+    def _exported(self, artifact: str, read: Callable[[pathlib.Path], Any]) -> Any:
+        with tempfile.TemporaryDirectory(prefix="permafrost-") as folder:
+            return read(self.export(pathlib.Path(folder) / "file", artifact))
+
+    def to_pyg(self, weights: str = "best") -> torch.nn.Module:
+        """The trained PyG module, in evaluation mode; `module.spec` describes it, and its forward takes what the PyG
+        module takes (`permafrost.models`). weights: "best" (of the best validation epoch) or "last"."""
+        if weights not in ("best", "last"):
+            raise InputError(f"to_pyg: weights: {weights!r} is none of best, last")
+        try:
+            from permafrost import models
+
+            return self._exported(f"{weights}_weights", models.load).eval()
+        except ImportError as error:
+            raise needs("job.to_pyg()", "pyg", error) from None
+        except ValueError as error:
+            raise InputError(f"to_pyg: {error}") from None
+
+    def predict(self, data: Any = None, pairs: Any = None) -> Any:
+        """Without `data`: the stored predictions of the test split, {id: [values]}, ids as the server names graphs or
+        nodes; of links {(source, target): [score, rank]}. With a PyG Data or a list of Data: a tensor [nodes or graphs,
+        outputs] computed here by `to_pyg()`. Of a job that predicts links, with `pairs` [2, pairs] of nodes of `data`:
+        their logits [pairs]."""
+        if data is None and pairs is not None:
+            raise InputError("predict: pairs are given without data; accepted: both")
+        if data is None:
+            return self._exported("test_predictions", read_predictions)
+        module = self.to_pyg()
+        from permafrost import models
+
+        try:
+            return models.predict(module, data, pairs)
+        except ValueError as error:
+            raise InputError(f"predict: {error}") from None
+
+    def _where(self) -> str:
+        progress = self.proto.progress
+        parts = [f"epoch {progress.epoch}/{self.proto.spec.epochs}"]
+        if progress.step:
+            parts.append(f"loss {progress.loss:.4g}")
+        if self.proto.epochs:
+            last = self.proto.epochs[-1]
+            parts.append(f"valid {fields.enum_name(_METRICS, last.metric)} {last.valid_metric:.4g}")
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.state}: {self._where()}>"
+
+    def _repr_html_(self) -> str:
+        spec = self.proto.spec
+        rows = [
+            ("state", self.state),
+            ("dataset", spec.dataset.removeprefix("datasets/")),
+            (
+                "model",
+                fields.enum_name(
+                    spec.model.DESCRIPTOR.fields_by_name["architecture"].enum_type, spec.model.architecture
+                ),
+            ),
+            ("progress", self._where()),
+            *((name, f"{value:.6g}" if isinstance(value, float) else value) for name, value in self.result.items()),
+        ]
+        if self.error:
+            rows.append(("error", self.error))
+        return table(f"Job {self.id}", rows)
+
+
+def _ended_as(state: str) -> str:
+    return "was cancelled" if state == "cancelled" else state

@@ -1,0 +1,17 @@
+"""Resource names of what callers name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from permafrost.datasets import Dataset
+
+
+def job_name(id: str) -> str:
+    return f"jobs/{id.removeprefix('jobs/')}"
+
+
+def dataset_name(dataset: Dataset | str) -> str:
+    id = dataset if isinstance(dataset, str) else dataset.id
+    return f"datasets/{id.removeprefix('datasets/')}"

@@ -1,0 +1,114 @@
+// Catalog's one implementation: calls in catalog.cc, the thread that imports in catalog_imports.cc.
+// Threads: as Catalog.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/monotonic.h"
+#include "data/catalog/catalog.h"
+#include "data/catalog/catalog_files.h"
+#include "data/catalog/import_queue.h"
+#include "data/catalog/import_roots.h"
+#include "data/catalog/published_usage.h"
+#include "data/catalog/room_watch.h"
+#include "data/catalog/weak_dataset.h"
+
+namespace permafrost::data {
+
+class CatalogImpl final : public Catalog {
+ public:
+  explicit CatalogImpl(CatalogOptions options)
+      : options_(std::move(options)), files_(options_.directory, options_.warn) {}
+  ~CatalogImpl() override {
+    StopImports();
+    if (worker_.joinable()) worker_.join();
+  }
+
+  // Before any other call.
+  absl::Status Load();
+
+  absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) override;
+  absl::StatusOr<Dataset> Get(const DatasetId& id) const override;
+  std::vector<Dataset> List() const override;
+  absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) override;
+  absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const override {
+    return ResolveSource(source, options_.import_roots);
+  }
+  absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const override;
+  std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) override {
+    return hub_.Subscribe(id.value(), std::move(listener));
+  }
+  Usage usage() const override { return usage_.Read(); }
+  std::optional<double> import_progress() const override {
+    const double progress = import_progress_.load(std::memory_order_relaxed);
+    return progress < 0 ? std::nullopt : std::optional<double>(progress);
+  }
+  void StopImports() override;
+
+ private:
+  struct Entry {
+    Dataset dataset;
+    int starts = 0;  // of ImportRecord, while kImporting and not running
+    // In a row that the machine ended: of the import, or of opening what was imported, which is kFailed meanwhile.
+    int tries = 0;
+    mutable WeakDataset store;
+  };
+
+  // `tries`: of opening it before.
+  void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries = 0)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes the name of a failed dataset from whatever has it. Returns what is to be removed; empty: nothing.
+  absl::StatusOr<std::filesystem::path> ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether the import that runs is of the dataset that now has this name, and not of a deleted one that had it.
+  bool IsRunning(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return running_ == id && !running_deleted_;
+  }
+  // Whether it is wanted, and waits for the machine.
+  bool WaitsToRetry(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return entry.dataset.state == DatasetState::kImporting && entry.tries > 0 && !IsRunning(entry.dataset.id);
+  }
+  // After each change of what usage() tells.
+  void PublishUsage() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunImports();
+  void RunNext(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Anything that goes wrong is a status, exceptions included, and leaves nothing but the record.
+  absl::StatusOr<ImportedSummary> RunImport(const DatasetId& id, const ImportRecord& record,
+                                            const std::stop_token& stop);
+  ImportRoom RoomFor(const DatasetId& id) const;
+  absl::StatusOr<ImportedSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
+                                                   const std::stop_token& stop);
+  // `took`: how long the try lasted.
+  void EndImport(const DatasetId& id, ImportRecord record, const absl::StatusOr<ImportedSummary>& result,
+                 absl::Duration took) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const CatalogOptions options_;
+  const CatalogFiles files_;
+  mutable absl::Mutex mu_;
+  std::map<DatasetId, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  ImportQueue queue_ ABSL_GUARDED_BY(mu_);             // by clock_
+  DatasetId running_ ABSL_GUARDED_BY(mu_);             // empty: none
+  bool running_deleted_ ABSL_GUARDED_BY(mu_) = false;  // its dataset is gone; another may have the name
+  std::stop_source stop_running_ ABSL_GUARDED_BY(mu_);
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  ImportCounts counts_ ABSL_GUARDED_BY(mu_);
+  mutable PublishedUsage usage_;
+  std::atomic<double> import_progress_ = -1;  // below 0: no import runs
+  const Stopwatch clock_;
+  Event changed_;  // set by whatever gives the worker something to do, or ends it
+  ChangeHub hub_;  // ends before what its listeners read
+  std::thread worker_;
+};
+
+}  // namespace permafrost::data

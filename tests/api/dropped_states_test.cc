@@ -1,0 +1,77 @@
+// What a watch tells of the states that its client did not take.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "api/server_fixture.h"
+#include "base/monotonic.h"
+
+namespace permafrost::api {
+namespace {
+
+class DroppedStatesTest : public ServerTest {
+ protected:
+  static constexpr char kWatchJob[] = "JobService/WatchJob";
+  std::unique_ptr<grpc::ClientReader<v1::Job>> Watch(grpc::ClientContext& context) {
+    v1::WatchJobRequest request;
+    request.set_name("jobs/a");
+    return job_stub_->WatchJob(&context, request);
+  }
+  // "": nothing was told.
+  static std::string Told(const grpc::ClientContext& context) {
+    const auto& trailers = context.GetServerTrailingMetadata();
+    const auto told = trailers.find("permafrost-dropped-states");
+    return told == trailers.end() ? "" : std::string(told->second.data(), told->second.size());
+  }
+};
+
+TEST_F(DroppedStatesTest, AreCountedAndToldWithTheEnd) {
+  jobs::Job job = MakeJob("a", jobs::JobState::kRunning);
+  // Larger than what flow control buffers, so that the writes wait for the reader.
+  job.error = std::string(512 << 10, 'x');
+  manager_.Put(job);
+  grpc::ClientContext context;
+  const auto reader = Watch(context);
+  const Stopwatch watch;
+  int64_t step = 0;
+  while (DroppedStates(kWatchJob) < 5 && watch.Elapsed() < kPatience) {
+    manager_.Change("a", [&](jobs::Job& j) { j.progress.step = ++step; });
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  v1::Job got;
+  int64_t responses = 0;
+  while (reader->Read(&got)) ++responses;
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(got.state(), v1::Job::STATE_SUCCEEDED) << "the last one comes whatever was passed over";
+  EXPECT_EQ(got.progress().step(), step);
+  const int dropped = DroppedStates(kWatchJob);
+  EXPECT_GE(dropped, 5);
+  EXPECT_LE(dropped + responses, step + 2) << "what was sent was not passed over";
+  EXPECT_EQ(Told(context), std::to_string(dropped));
+}
+
+TEST_F(DroppedStatesTest, AReaderThatKeepsUpIsToldOfNone) {
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  grpc::ClientContext context;
+  const auto reader = Watch(context);
+  v1::Job got;
+  ASSERT_TRUE(reader->Read(&got));
+  for (int64_t step = 1; step <= 5; ++step) {
+    manager_.Change("a", [&](jobs::Job& j) { j.progress.step = step; });
+    ASSERT_TRUE(reader->Read(&got));
+    EXPECT_EQ(got.progress().step(), step);
+  }
+  manager_.Change("a", [](jobs::Job& j) { j.state = jobs::JobState::kSucceeded; });
+  while (reader->Read(&got)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(DroppedStates(kWatchJob), 0);
+  EXPECT_EQ(Told(context), "");
+}
+
+}  // namespace
+}  // namespace permafrost::api

@@ -1,0 +1,120 @@
+// Streams whose callers would not be let in any more.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "access/gate.h"
+#include "access/token_store.h"
+#include "api/server_fixture.h"
+#include "data/catalog/upload_store.h"
+#include "google/rpc/error_details.pb.h"
+#include "temp_dir.h"
+
+namespace permafrost::api {
+namespace {
+
+class RevocationTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    tokens_ = *access::TokenStore::Open(dir_.path() / "tokens.json");
+    asking_.emplace(access::GateOptions{.auth = access::Auth::kToken, .certificate_role = std::nullopt}, tokens_.get());
+    store_of_tokens_ = tokens_.get();
+    gate_ = &*asking_;
+    files_ = *data::UploadStore::Create({.directory = dir_.path() / "uploads", .max_bytes = 1 << 20});
+    uploads_ = files_.get();
+    ServerTest::SetUp();
+    manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+    revoked_ = *tokens_->Create(access::Role::kOperator, "revoked", absl::InfiniteFuture());
+    kept_ = *tokens_->Create(access::Role::kOperator, "kept", absl::InfiniteFuture());
+  }
+  static void Give(grpc::ClientContext& context, const access::TokenStore::Made& token) {
+    context.AddMetadata("authorization", absl::StrCat("Bearer ", token.secret));
+  }
+  std::unique_ptr<grpc::ClientReader<v1::Job>> Watch(grpc::ClientContext& context) {
+    v1::WatchJobRequest request;
+    request.set_name("jobs/a");
+    return job_stub_->WatchJob(&context, request);
+  }
+  void ExpectRefused(const grpc::Status& status) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED) << status.error_message();
+    const auto info = Detail<google::rpc::ErrorInfo>(status);
+    ASSERT_TRUE(info);
+    EXPECT_EQ(info->reason(), "TOKEN_NOT_VALID");
+    EXPECT_EQ(info->domain(), "permafrost.dev");
+  }
+
+  const TempDir dir_;
+  std::unique_ptr<access::TokenStore> tokens_;
+  std::optional<access::Gate> asking_;
+  std::unique_ptr<data::UploadStore> files_;
+  access::TokenStore::Made revoked_, kept_;
+};
+
+TEST_F(RevocationTest, AStreamEndsWithItsTokenAndOthersGoOn) {
+  grpc::ClientContext first_context, second_context;
+  Give(first_context, revoked_);
+  Give(second_context, kept_);
+  const auto first = Watch(first_context), second = Watch(second_context);
+  v1::Job got;
+  ASSERT_TRUE(first->Read(&got));
+  ASSERT_TRUE(second->Read(&got));
+  ASSERT_TRUE(tokens_->Revoke(revoked_.token.id).ok());
+  EXPECT_FALSE(first->Read(&got));
+  ExpectRefused(first->Finish());
+  manager_.Change("a", [](jobs::Job& job) { job.state = jobs::JobState::kSucceeded; });
+  EXPECT_TRUE(second->Read(&got));
+  EXPECT_EQ(got.state(), v1::Job::STATE_SUCCEEDED);
+  EXPECT_FALSE(second->Read(&got));
+  EXPECT_TRUE(second->Finish().ok());
+}
+
+TEST_F(RevocationTest, AStreamEndsWhenItsTokenExpires) {
+  const auto brief = tokens_->Create(access::Role::kViewer, "brief", absl::Now() + absl::Seconds(2));
+  ASSERT_TRUE(brief.ok());
+  grpc::ClientContext context;
+  Give(context, *brief);
+  const auto reader = Watch(context);
+  v1::Job got;
+  ASSERT_TRUE(reader->Read(&got));
+  EXPECT_FALSE(reader->Read(&got));
+  ExpectRefused(reader->Finish());
+}
+
+TEST_F(RevocationTest, AStreamThatNobodyReadsEndsToo) {
+  // Larger than what flow control buffers, so that the write waits.
+  manager_.Change("a", [](jobs::Job& job) { job.error = std::string(4 << 20, 'x'); });
+  grpc::ClientContext context;
+  Give(context, revoked_);
+  const auto reader = Watch(context);
+  ASSERT_TRUE(manager_.hub().AwaitAlive(1));
+  ASSERT_TRUE(tokens_->Revoke(revoked_.token.id).ok());
+  EXPECT_TRUE(manager_.hub().AwaitAlive(0));
+  v1::Job got;
+  while (reader->Read(&got)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST_F(RevocationTest, AnUploadEndsWithItsToken) {
+  grpc::ClientContext context;
+  Give(context, revoked_);
+  v1::Upload response;
+  const auto writer = dataset_stub_->UploadDataset(&context, &response);
+  v1::UploadDatasetRequest request;
+  request.mutable_start()->set_name("uploads/u1");
+  auto* file = request.mutable_start()->add_files();
+  file->set_path("edges.csv");
+  file->set_bytes(10);
+  file->set_xxh3("0123456789abcdef");
+  ASSERT_TRUE(writer->Write(request));
+  ASSERT_TRUE(tokens_->Revoke(revoked_.token.id).ok());
+  ExpectRefused(writer->Finish());
+}
+
+}  // namespace
+}  // namespace permafrost::api
