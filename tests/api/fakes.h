@@ -70,7 +70,7 @@ class CountedHub {
 class FakeJobManager : public jobs::JobManager {
  public:
   // No dataset is known.
-  std::optional<nn::ModelLevel> LevelOf(const DatasetId& /*id*/) const override { return std::nullopt; }
+  std::optional<jobs::DatasetTraits> TraitsOf(const DatasetId& /*id*/) const override { return std::nullopt; }
   // What a test does to a job.
   void Put(jobs::Job job) {
     const std::string key = job.id.value();

@@ -53,8 +53,14 @@ absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const L
 absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going);
 
+// The links that the source divided, in its order, whether they are edges of the graph or not. Edges between the two
+// nodes of a link of validation or test, in either direction, are held out, also where they are links to train on. The
+// graph must have such links (summary().links.given). Errors: those of SplitLinks.
+absl::StatusOr<LinkSplit> TakeGivenLinks(std::shared_ptr<const Graph> graph, const std::function<bool()>& keep_going);
+
 // Bytes that the split of a graph takes in memory.
 uint64_t LinkSplitBytes(const GraphSummary& graph);
+uint64_t GivenLinksBytes(const GraphSummary& graph);
 uint64_t TimedLinkSplitBytes(const GraphSummary& graph);
 
 // Whether the graph has an edge from `source` to `target`, both below its number of nodes. `ok` becomes false where a
