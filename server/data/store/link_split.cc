@@ -181,7 +181,7 @@ Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b) {
   return draw < options.test_part + options.valid_part ? Split::kValid : Split::kTrain;
 }
 
-absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going) {
   const GraphView& view = graph->view();
   const bool symmetric = graph->summary().symmetric;
@@ -199,11 +199,12 @@ absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const L
   }
   PF_RETURN_IF_ERROR(graph->CheckIntact());
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(std::move(graph), std::move(left));
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left));
   return split;
 }
 
-absl::StatusOr<LinkSplit> TakeGivenLinks(std::shared_ptr<const Graph> graph, const std::function<bool()>& keep_going) {
+absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
+                                         const std::function<bool()>& keep_going) {
   const GraphView& view = graph->view();
   LinkSplit split;
   // Of each held-out link both directions, by the node that they end in.
@@ -234,11 +235,11 @@ absl::StatusOr<LinkSplit> TakeGivenLinks(std::shared_ptr<const Graph> graph, con
     row = end;
   }
   PF_RETURN_IF_ERROR(graph->CheckIntact());
-  split.messages = std::make_shared<MessageGraph>(std::move(graph), std::move(left));
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left));
   return split;
 }
 
-absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going) {
   if (graph->view().in.timestamps.size() != graph->view().in.neighbors.size()) {
     return absl::InvalidArgumentError("the graph's edges have no timestamps to divide its links by");
@@ -256,7 +257,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, c
     split.times[static_cast<size_t>(of)].push_back(time);
   }));
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(std::move(graph));
+  split.messages = std::make_shared<MessageGraph>(graph);
   return split;
 }
 
