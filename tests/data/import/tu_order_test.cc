@@ -179,9 +179,11 @@ TEST(TuOrder, SharedSetsInAnyOrder) {
     return std::stoi(graphs.at(std::stoul(ends[0]) - 1));
   };
   std::vector<std::pair<int, size_t>> places;
+  places.reserve(rows.size());
   for (size_t at = 0; at < rows.size(); ++at) places.emplace_back(graph_of(rows[at]), at);
   std::ranges::sort(places);
   std::vector<size_t> in_order;
+  in_order.reserve(rows.size());
   for (const auto& [graph, at] : places) in_order.push_back(rows[at]);
   EXPECT_TRUE(StoreBytes(temp.path() / "b", WithRows(files, in_order), {.source = {}, .split = {}}) == shuffled);
 }
