@@ -110,6 +110,18 @@ std::string LabelsText(const v1::GraphSummary& summary) {
   return text;
 }
 
+std::string NegativesText(int64_t of_each, int64_t pairs) {
+  if (of_each > 0) return absl::StrCat(" (", CountText(of_each), of_each == 1 ? " negative each)" : " negatives each)");
+  return pairs > 0 ? absl::StrCat(" (", CountText(pairs), pairs == 1 ? " negative)" : " negatives)") : "";
+}
+
+std::string GivenLinksText(const v1::GivenLinks& links) {
+  return absl::StrCat("split by the source: train ", CountText(links.num_train()), ", valid ",
+                      CountText(links.num_valid()),
+                      NegativesText(links.valid_negatives(), links.valid_negative_pairs()), ", test ",
+                      CountText(links.num_test()), NegativesText(links.test_negatives(), links.test_negative_pairs()));
+}
+
 void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
   fields.push_back({"nodes", NodesText(summary)});
   if (summary.order() != v1::ImportOptions::ORDER_UNSPECIFIED && summary.order() != v1::ImportOptions::ORDER_NONE) {
@@ -125,6 +137,7 @@ void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
   fields.push_back({"split", absl::StrCat(summary.split(), ": train ", CountText(summary.num_train_nodes()), ", valid ",
                                           CountText(summary.num_valid_nodes()), ", test ",
                                           CountText(summary.num_test_nodes()), " nodes")});
+  if (summary.has_links()) fields.push_back({"links", GivenLinksText(summary.links())});
   std::string store = BytesText(summary.store_bytes());
   if (summary.num_edges() > 0) {
     absl::StrAppendFormat(&store, ", %s of it edges (%.2f bytes an edge)", BytesText(summary.adjacency_bytes()),

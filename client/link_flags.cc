@@ -10,6 +10,9 @@ void AddLinkOptions(CLI::App& command, LinkFlags& flags) {
   const train::LinkOptions defaults;
   command.add_flag("--link-prediction", flags.enabled,
                    "Predict the links of one large graph, not the labels of its nodes; each flag of links says so too");
+  AddEnumOption(
+      command, "--link-split", flags.split, *v1::LinkPrediction::Split_descriptor(),
+      "Links: the dataset's split and negatives, or one drawn of all edges (default dataset where it has one)");
   command
       .add_option("--link-valid", flags.valid_part,
                   absl::StrCat("Links: part that validates, with --temporal that before the test's (default ",
@@ -42,6 +45,9 @@ void AddLinkOptions(CLI::App& command, LinkFlags& flags) {
 }
 
 void Override(const LinkFlags& flags, v1::LinkPrediction& links) {
+  if (flags.split) {
+    links.set_split(EnumOf<v1::LinkPrediction::Split>(*v1::LinkPrediction::Split_descriptor(), *flags.split));
+  }
   if (flags.valid_part) links.set_valid_part(*flags.valid_part);
   if (flags.test_part) links.set_test_part(*flags.test_part);
   if (flags.split_seed) links.set_split_seed(*flags.split_seed);

@@ -16,11 +16,12 @@ struct LinkFlags {
   std::optional<double> valid_part, test_part;
   std::optional<uint64_t> split_seed;
   std::optional<int64_t> negatives, eval_negatives;
-  std::optional<std::string> sampling, decoder;
+  std::optional<std::string> split, sampling, decoder;
 
   // Each says that links are to be predicted.
   bool any() const {
-    return enabled || valid_part || test_part || split_seed || negatives || eval_negatives || sampling || decoder;
+    return enabled || split || valid_part || test_part || split_seed || negatives || eval_negatives || sampling ||
+           decoder;
   }
 };
 

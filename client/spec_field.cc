@@ -35,6 +35,7 @@ constexpr struct {
     {"optimizer", "optimizer.algorithm"},
     {"batching", "batching.kind"},
     {"fold_seed", "cross_validation.seed"},
+    {"link_split", "link_prediction.split"},
     {"link_valid", "link_prediction.valid_part"},
     {"link_test", "link_prediction.test_part"},
     {"link_seed", "link_prediction.split_seed"},

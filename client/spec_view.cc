@@ -21,8 +21,11 @@ std::string FanOutText(const google::protobuf::RepeatedField<int64_t>& fan_outs)
 }  // namespace
 
 std::string LinkText(const v1::LinkPrediction& links) {
-  return absl::StrCat(100 * links.valid_part(), " % validate, ", 100 * links.test_part(), " % test (seed ",
-                      links.split_seed(), "); ", CountText(links.negatives()), " and ",
+  const std::string split =
+      links.split() == v1::LinkPrediction::SPLIT_DATASET
+          ? "split of the dataset"
+          : absl::StrCat(100 * links.valid_part(), " % validate, ", 100 * links.test_part(), " % test");
+  return absl::StrCat(split, " (seed ", links.split_seed(), "); ", CountText(links.negatives()), " and ",
                       CountText(links.eval_negatives()), " negatives, ",
                       EnumShortName(*v1::LinkPrediction::NegativeSampling_descriptor(), links.negative_sampling()),
                       "; decoder ", EnumShortName(*v1::LinkPrediction::Decoder_descriptor(), links.decoder()));

@@ -63,6 +63,18 @@ void SummaryToWire(const data::GraphSetSummary& summary, v1::Dataset& dataset) {
   wire.set_num_duplicate_edges(summary.duplicate_edges);
 }
 
+void LinksToWire(const data::GivenLinksSummary& links, v1::GivenLinks& wire) {
+  const data::GivenLinksSummary::Part& valid = links.of(data::Split::kValid);
+  const data::GivenLinksSummary::Part& test = links.of(data::Split::kTest);
+  wire.set_num_train(links.of(data::Split::kTrain).links);
+  wire.set_num_valid(valid.links);
+  wire.set_num_test(test.links);
+  wire.set_valid_negatives(valid.negatives);
+  wire.set_valid_negative_pairs(valid.pairs);
+  wire.set_test_negatives(test.negatives);
+  wire.set_test_negative_pairs(test.pairs);
+}
+
 void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
   v1::GraphSummary& wire = *dataset.mutable_graph();
   const auto split = [&summary](data::Split s) { return summary.split_nodes[static_cast<size_t>(s)]; };
@@ -90,6 +102,7 @@ void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
   wire.set_num_valid_nodes(split(data::Split::kValid));
   wire.set_num_test_nodes(split(data::Split::kTest));
   wire.set_split(ValidUtf8(summary.split_name));
+  if (summary.links.given) LinksToWire(summary.links, *wire.mutable_links());
   wire.set_adjacency_bytes(static_cast<int64_t>(summary.adjacency_bytes));
   wire.set_store_bytes(static_cast<int64_t>(summary.store_bytes));
 }

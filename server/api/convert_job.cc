@@ -32,6 +32,7 @@ using Norms = WireEnum<v1::ModelSpec::Norm, nn::kNormNames>;
 using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
 using Batchings = WireEnum<v1::Batching::Kind, data::kBatchingNames>;
 using NegativeSamplings = WireEnum<v1::LinkPrediction::NegativeSampling, data::kNegativeSamplingNames>;
+using LinkSplits = WireEnum<v1::LinkPrediction::Split, train::kLinkSplitNames>;
 using Decoders = WireEnum<v1::LinkPrediction::Decoder, nn::kLinkScoreNames>;
 using Artifacts = WireEnum<v1::ExportJobRequest::Artifact, jobs::kArtifactNames>;
 
@@ -63,8 +64,15 @@ void NodesToWire(const train::NodeTrainingOptions& nodes, v1::NeighborSampling& 
   wire.set_no_page_advice(!nodes.advise_pages);
 }
 
-train::LinkOptions LinksFromWire(const v1::LinkPrediction& wire, Violations& violations) {
-  train::LinkOptions links{.enabled = true};
+train::LinkOptions LinksFromWire(const v1::LinkPrediction& wire, bool dataset_gives, Violations& violations) {
+  train::LinkOptions links{.enabled = true, .given = dataset_gives};
+  LinkSplits::Read(wire.split(), "spec.link_prediction.split", links.given, violations);
+  for (const auto& [present, field] :
+       {std::pair(wire.has_valid_part(), "valid_part"), std::pair(wire.has_test_part(), "test_part")}) {
+    if (!links.given || !present) continue;
+    violations.Add(absl::StrCat("spec.link_prediction.", field),
+                   "is given, and the dataset divides the links; accepted: with split drawn");
+  }
   if (wire.has_valid_part()) links.split.valid_part = wire.valid_part();
   if (wire.has_test_part()) links.split.test_part = wire.test_part();
   links.split.seed = wire.split_seed();
@@ -77,8 +85,11 @@ train::LinkOptions LinksFromWire(const v1::LinkPrediction& wire, Violations& vio
 }
 
 void LinksToWire(const train::LinkOptions& links, v1::LinkPrediction& wire) {
-  wire.set_valid_part(links.split.valid_part);
-  wire.set_test_part(links.split.test_part);
+  wire.set_split(LinkSplits::ToWire(links.given));
+  if (!links.given) {
+    wire.set_valid_part(links.split.valid_part);
+    wire.set_test_part(links.split.test_part);
+  }
   wire.set_split_seed(links.split.seed);
   wire.set_negatives(links.negatives);
   wire.set_eval_negatives(links.eval_negatives);
@@ -155,8 +166,8 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   train::TrainOptions& train = spec.train;
   auto dataset = ParseDatasetName("spec.dataset", wire.dataset());
   if (!dataset.ok()) violations.AddMissing(dataset.status());
-  const auto level = dataset.ok() && level_of ? level_of(*dataset) : std::nullopt;
-  train = train::DefaultOptions(level.value_or(GuessLevel(wire)));
+  const auto known = dataset.ok() && level_of ? level_of(*dataset) : std::nullopt;
+  train = train::DefaultOptions(known ? known->level : GuessLevel(wire));
   if (dataset.ok()) train.dataset = *std::move(dataset);
   train.nodes = NodesFromWire(wire.neighbor_sampling(), violations);
   train.batching = BatchingFromWire(wire.batching(), violations);
@@ -167,7 +178,7 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   ReadInitFrom(wire.init_from(), train.init_from, violations);
   train.fixed_parameters.assign(wire.fixed_parameters().begin(), wire.fixed_parameters().end());
   if (wire.has_link_prediction()) {
-    train.links = LinksFromWire(wire.link_prediction(), violations);
+    train.links = LinksFromWire(wire.link_prediction(), known && known->gives_links, violations);
     train.loss = nn::Loss::kBce;
   }
   Losses::Read(wire.loss(), "spec.loss", train.loss, violations);

@@ -16,10 +16,10 @@
 
 namespace permafrost::api {
 
-// What a dataset's jobs predict for, which decides their defaults; nullopt: not known.
-using LevelOf = std::function<std::optional<nn::ModelLevel>(const DatasetId& dataset)>;
+// What decides the defaults of a dataset's jobs; nullopt: not known.
+using LevelOf = std::function<std::optional<jobs::DatasetTraits>(const DatasetId& dataset)>;
 inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
-  return [&jobs](const DatasetId& dataset) { return jobs.LevelOf(dataset); };
+  return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
 // Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument where the domain cannot

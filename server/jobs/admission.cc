@@ -151,11 +151,12 @@ absl::StatusOr<JobId> Admission::ChooseId(const JobId& wanted) const {
   }
 }
 
-std::optional<nn::ModelLevel> Admission::LevelOf(const DatasetId& id) const {
+std::optional<DatasetTraits> Admission::TraitsOf(const DatasetId& id) const {
   const absl::StatusOr<data::Dataset> dataset = catalog_.Get(id);
   if (!dataset.ok() || !dataset->summary) return std::nullopt;
-  return std::holds_alternative<data::GraphSetSummary>(*dataset->summary) ? nn::ModelLevel::kGraph
-                                                                          : nn::ModelLevel::kNode;
+  const auto* graph = std::get_if<data::GraphSummary>(&*dataset->summary);
+  if (graph == nullptr) return DatasetTraits{.level = nn::ModelLevel::kGraph};
+  return DatasetTraits{.level = nn::ModelLevel::kNode, .gives_links = graph->links.given};
 }
 
 absl::Status Admission::CheckDataset(const JobSpec& spec) const {

@@ -27,7 +27,7 @@ class Admission {
   absl::StatusOr<Job> Retry(const JobId& id, const RequestKey& request);
   // `ended_at`: only a job that ended then; FailedPrecondition for any other.
   absl::Status Delete(const JobId& id, const RequestKey& request, std::optional<absl::Time> ended_at = std::nullopt);
-  std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const;
+  std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const;
   // What Create refuses of the spec alone and of its dataset.
   absl::Status Check(const JobSpec& spec) const;
 

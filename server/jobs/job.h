@@ -33,6 +33,12 @@ struct JobLimits {
   bool operator==(const JobLimits&) const = default;
 };
 
+// What of a dataset decides the defaults of its jobs.
+struct DatasetTraits {
+  nn::ModelLevel level = nn::ModelLevel::kGraph;  // what they predict for
+  bool gives_links = false;                       // it divides links by itself
+};
+
 struct JobSpec {
   train::TrainOptions train;
   int32_t priority = 0;  // -100..100; higher first

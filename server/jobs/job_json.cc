@@ -108,6 +108,7 @@ struct Schema {
   template <class A>
   static void Fields(A& a, typename A::template Visited<train::LinkOptions>& l) {
     a("enabled", l.enabled);
+    a("given", l.given);
     a("split", l.split);
     a("negatives", l.negatives);
     a("eval_negatives", l.eval_negatives);

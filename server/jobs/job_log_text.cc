@@ -72,10 +72,12 @@ std::string SamplingText(const train::NodeTrainingOptions& nodes) {
 
 std::string LinkText(const train::LinkOptions& links) {
   if (!links.enabled) return "";
-  return absl::StrCat(", links (", links.split.valid_part, " validate, ", links.split.test_part, " test, seed ",
-                      links.split.seed, "; ", links.negatives, " and ", links.eval_negatives, " negatives, ",
-                      AbslView(data::kNegativeSamplingNames.Name(links.sampling)), "; decoder ",
-                      AbslView(nn::kLinkScoreNames.Name(links.score)), ")");
+  const std::string split = links.given
+                                ? std::string("split of the dataset")
+                                : absl::StrCat(links.split.valid_part, " validate, ", links.split.test_part, " test");
+  return absl::StrCat(", links (", split, ", seed ", links.split.seed, "; ", links.negatives, " and ",
+                      links.eval_negatives, " negatives, ", AbslView(data::kNegativeSamplingNames.Name(links.sampling)),
+                      "; decoder ", AbslView(nn::kLinkScoreNames.Name(links.score)), ")");
 }
 
 // What a job trains on, and counts.

@@ -100,7 +100,7 @@ class JobManagerImpl final : public JobManager {
     return book_.Get(id, after_epoch);
   }
   absl::StatusOr<JobPage> List(int64_t page_size, const std::string& page_token, const JobQuery& query) const override;
-  std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const override { return admission_.LevelOf(id); }
+  std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const override { return admission_.TraitsOf(id); }
   absl::StatusOr<Job> Cancel(const JobId& id, const std::string& request_id) override {
     PF_RETURN_IF_ERROR(CheckRequestId(request_id));
     return book_.Cancel(id, KeyOf("cancel", id, request_id));

@@ -117,8 +117,8 @@ class JobManager {
   // Errors: as proto JobService.CreateJob.
   virtual absl::StatusOr<Job> Create(const CreateRequest& request) = 0;
   virtual absl::StatusOr<Job> Get(const JobId& id) const = 0;
-  // What a job on this dataset predicts for; nullopt where it is not known (no such dataset, or not imported yet).
-  virtual std::optional<nn::ModelLevel> LevelOf(const DatasetId& id) const = 0;
+  // nullopt where they are not known (no such dataset, or not imported yet).
+  virtual std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const = 0;
   // As Get, with the epochs after `after_epoch` only: what is new to who has those before.
   virtual absl::StatusOr<Job> GetSince(const JobId& id, int64_t after_epoch) const = 0;
   // `page_token` empty for the first page. InvalidArgument (field page_token) for a token it did not make, or one made

@@ -25,9 +25,24 @@ double HitsAt(int64_t k, const LinkScores& scores) {
   return static_cast<double>(hits) / static_cast<double>(scores.links.size());
 }
 
+std::vector<float> RanksAmongShared(const LinkScores& scores) {
+  std::vector<float> ranks(scores.links.size(), std::numeric_limits<float>::quiet_NaN());
+  if (AnyNan(scores.negatives)) return ranks;
+  std::vector<float> negatives(scores.negatives.begin(), scores.negatives.end());
+  std::ranges::sort(negatives);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (std::isnan(scores.links[i])) continue;
+    const auto equal = std::ranges::equal_range(negatives, scores.links[i]);
+    ranks[i] = static_cast<float>(1 + static_cast<double>(negatives.end() - equal.end()) +
+                                  static_cast<double>(equal.size()) / 2);
+  }
+  return ranks;
+}
+
 }  // namespace
 
 std::vector<float> RanksOf(const LinkScores& scores) {
+  if (scores.share) return RanksAmongShared(scores);
   const size_t links = scores.links.size(), each = links == 0 ? 0 : scores.negatives.size() / links;
   std::vector<float> ranks;
   for (size_t i = 0; i < links; ++i) {

@@ -55,38 +55,23 @@ class PairScorer {
   int64_t count_ = 0;
 };
 
-// Scores of a split, of each link first its own and then those of its negatives.
-absl::StatusOr<std::vector<float>> ScoresOf(const Links& links, const at::Tensor& rows, std::span<const data::Link> of,
-                                            const data::NegativeDraw& draw, data::Split split, int64_t each,
-                                            int64_t at_once, const std::function<bool()>& keep_going) {
-  std::vector<float> scores;
-  std::vector<data::NodeId> targets(static_cast<size_t>(each));
-  PairScorer scorer(links, rows, at_once);
-  const auto add = [&](data::NodeId source, data::NodeId target) {
-    if (scorer.full()) scorer.Score(scores);
-    scorer.Add(source, target);
-  };
-  for (size_t i = 0; i < of.size(); ++i) {
-    if (i % 256 == 0 && !keep_going()) return absl::CancelledError("evaluation stopped");
-    PF_RETURN_IF_ERROR(draw.Draw(of[i].source, EvalKey(split, i), targets));
-    add(of[i].source, of[i].target);
-    for (const data::NodeId target : targets) add(of[i].source, target);
-  }
-  scorer.Score(scores);
-  return scores;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options,
                                                      const std::shared_ptr<const data::Graph>& graph,
                                                      const std::function<bool()>& keep_going) {
-  const auto divide = options.nodes.is_temporal() ? data::SplitLinksByTime : data::SplitLinks;
-  PF_ASSIGN_OR_RETURN(data::LinkSplit split, divide(graph, options.links.split, keep_going));
+  const auto divide = [&]() -> absl::StatusOr<data::LinkSplit> {
+    if (options.links.given) return data::TakeGivenLinks(graph, keep_going);
+    if (options.nodes.is_temporal()) return data::SplitLinksByTime(graph, options.links.split, keep_going);
+    return data::SplitLinks(graph, options.links.split, keep_going);
+  };
+  PF_ASSIGN_OR_RETURN(data::LinkSplit split, divide());
   if (split.links.front().empty()) {
     Violations violations;
     violations.Add("spec.link_prediction",
-                   absl::StrCat("none of the dataset's ", graph->summary().edges, " edges is left to train on"));
+                   options.links.given
+                       ? "the dataset gives no link to train on"
+                       : absl::StrCat("none of the dataset's ", graph->summary().edges, " edges is left to train on"));
     return violations.ToStatus();
   }
   const auto is_missing = [&](data::Split of, double part) {
@@ -112,6 +97,7 @@ Links::Links(const TrainOptions& options, std::shared_ptr<const data::Graph> gra
       messages_(std::move(split.messages)),
       links_(std::move(split.links)),
       times_(std::move(split.times)),
+      given_(options.links.given ? graph_->view().given_links : data::GivenLinks()),
       pairs_((options.nodes.fan_outs.empty() ? size(data::Split::kTrain)
                                              : std::min(options.batch_size, size(data::Split::kTrain))) *
              (1 + options.links.negatives)),
@@ -136,22 +122,69 @@ std::string Links::Describe(const nn::NodeModel& model) const {
   return description.dump();
 }
 
+int64_t Links::NegativesOfEach(data::Split split) const {
+  if (given_negatives(split).empty()) return options_.links.eval_negatives;
+  const data::GivenLinksSummary::Part& part = graph_->summary().links.of(split);
+  return part.pairs > 0 ? 0 : part.negatives;
+}
+
 int64_t Links::pairs_at_once() const {
-  const int64_t most = std::max(size(data::Split::kValid), size(data::Split::kTest));
-  return std::min(kEvalPairs, most * (1 + options_.links.eval_negatives));
+  int64_t most = 0;
+  for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
+    const int64_t each = NegativesOfEach(split);
+    const int64_t negatives = each > 0 ? size(split) * each : static_cast<int64_t>(given_negatives(split).size() / 2);
+    most = std::max(most, size(split) + negatives);
+  }
+  return std::min(kEvalPairs, most);
+}
+
+template <class Add>
+absl::Status Links::ForEachNegative(data::Split split, const std::function<bool()>& keep_going, const Add& add) const {
+  constexpr size_t kLinksAsked = 256;
+  const std::vector<data::Link>& of = links(split);
+  const data::Column<data::NodeId>& given = given_negatives(split);
+  if (!given.Touch(0, given.size())) return given.status();
+  const auto each = static_cast<uint64_t>(NegativesOfEach(split));
+  if (each == 0) {
+    for (uint64_t i = 0; i + 1 < given.size(); i += 2) {
+      if (i % (2 * kLinksAsked) == 0 && !keep_going()) return absl::CancelledError("evaluation stopped");
+      add(given[i], given[i + 1]);
+    }
+    return absl::OkStatus();
+  }
+  const data::NegativeDraw draw(graph_, options_.links.sampling, options_.links.split.seed);
+  std::vector<data::NodeId> targets(each);
+  for (size_t i = 0; i < of.size(); ++i) {
+    if (i % kLinksAsked == 0 && !keep_going()) return absl::CancelledError("evaluation stopped");
+    if (given.empty()) {
+      PF_RETURN_IF_ERROR(draw.Draw(of[i].source, EvalKey(split, i), targets));
+    } else {
+      std::copy_n(given.data() + i * each, each, targets.begin());
+    }
+    for (const data::NodeId target : targets) add(of[i].source, target);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Evaluation> Links::Evaluate(const at::Tensor& rows, data::Split split, bool keep_predictions,
                                            const std::function<bool()>& keep_going) const {
   const at::NoGradGuard no_grad;
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
-  const std::vector<data::Link>& of = links(split);
-  const int64_t each = options_.links.eval_negatives;
-  const data::NegativeDraw draw(graph_, options_.links.sampling, options_.links.split.seed);
-  PF_ASSIGN_OR_RETURN(const std::vector<float> scores,
-                      ScoresOf(*this, rows, of, draw, split, each, pairs_at_once(), keep_going));
+  std::vector<float> scores;
+  PairScorer scorer(*this, rows, pairs_at_once());
+  const auto add = [&](data::NodeId source, data::NodeId target) {
+    if (scorer.full()) scorer.Score(scores);
+    scorer.Add(source, target);
+  };
+  for (const data::Link& link : links(split)) add(link.source, link.target);
+  PF_RETURN_IF_ERROR(ForEachNegative(split, keep_going, add));
+  scorer.Score(scores);
   PF_RETURN_IF_ERROR(graph_->CheckIntact());
-  return Judge(scores, keep_predictions);
+  const auto end_of_links = scores.begin() + size(split);
+  return Judge({.links = {scores.begin(), end_of_links},
+                .negatives = {end_of_links, scores.end()},
+                .each = NegativesOfEach(split)},
+               keep_predictions);
 }
 
 int64_t Links::eval_links() const {
@@ -175,8 +208,8 @@ absl::StatusOr<Evaluation> Links::EvaluateSampled(const Score& score, data::Spli
   const at::NoGradGuard no_grad;
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   const auto each = static_cast<size_t>(options_.links.eval_negatives);
-  std::vector<float> scores;
-  scores.reserve(links(split).size() * (1 + each));
+  Scored scored{.links = {}, .negatives = {}, .each = options_.links.eval_negatives};
+  scored.negatives.reserve(links(split).size() * each);
   data::LinkBatch pairs;
   uint64_t sample = 0;
   for (int64_t begin = 0; begin < size(split); begin += eval_links()) {
@@ -187,27 +220,31 @@ absl::StatusOr<Evaluation> Links::EvaluateSampled(const Score& score, data::Spli
     const float* const of_pairs = made.const_data_ptr<float>();
     for (size_t i = 0; i < pairs.links; ++i) {
       const float* const negatives = of_pairs + pairs.links + i * each;
-      scores.push_back(of_pairs[i]);
-      scores.insert(scores.end(), negatives, negatives + each);
+      scored.links.push_back(of_pairs[i]);
+      scored.negatives.insert(scored.negatives.end(), negatives, negatives + each);
     }
   }
   PF_RETURN_IF_ERROR(graph_->CheckIntact());
-  return Judge(scores, keep_predictions);
+  return Judge(scored, keep_predictions);
 }
 
-Evaluation Links::Judge(std::span<const float> scores, bool keep_predictions) const {
-  const int64_t each = options_.links.eval_negatives, width = 1 + each;
-  std::vector<float> own, negatives, compared, labels;
-  const int64_t trained = std::min(options_.links.negatives, each);
-  for (auto link = scores.begin(); link != scores.end(); link += width) {
-    own.push_back(*link);
-    negatives.insert(negatives.end(), link + 1, link + width);
-    compared.insert(compared.end(), link, link + 1 + trained);
-    labels.push_back(1);
-    labels.insert(labels.end(), static_cast<size_t>(trained), 0.0F);
+Evaluation Links::Judge(const Scored& scored, bool keep_predictions) const {
+  // The loss is of as many negatives a link as training has, where there are as many.
+  std::vector<float> compared = scored.links;
+  const int64_t own = std::ssize(scored.links);
+  if (scored.each == 0) {
+    const int64_t count = std::min(std::ssize(scored.negatives), own * options_.links.negatives);
+    compared.insert(compared.end(), scored.negatives.begin(), scored.negatives.begin() + count);
+  } else {
+    const int64_t count = std::min(options_.links.negatives, scored.each);
+    for (auto of_link = scored.negatives.begin(); of_link != scored.negatives.end(); of_link += scored.each) {
+      compared.insert(compared.end(), of_link, of_link + count);
+    }
   }
+  std::vector<float> labels(compared.size(), 0.0F);
+  std::fill_n(labels.begin(), own, 1.0F);
   Evaluation result;
-  const nn::LinkScores all{.links = own, .negatives = negatives};
+  const nn::LinkScores all{.links = scored.links, .negatives = scored.negatives, .share = scored.each == 0};
   for (const nn::Metric metric : MetricsOf(options_)) result.metrics.push_back(nn::ComputeLinkMetric(metric, all));
   at::Tensor weights;
   if (!options_.class_weights.empty()) weights = at::tensor(options_.class_weights, at::kFloat);
@@ -217,9 +254,9 @@ Evaluation Links::Judge(std::span<const float> scores, bool keep_predictions) co
   result.loss = count > 0 ? loss.sum.item<double>() / count : std::numeric_limits<double>::quiet_NaN();
   if (!keep_predictions) return result;
   const std::vector<float> ranks = nn::RanksOf(all);
-  for (size_t i = 0; i < own.size(); ++i) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
     result.ids.push_back(static_cast<uint32_t>(i));
-    result.predictions.insert(result.predictions.end(), {own[i], ranks[i]});
+    result.predictions.insert(result.predictions.end(), {scored.links[i], ranks[i]});
   }
   return result;
 }
@@ -244,12 +281,28 @@ int64_t MostSeeds(const TrainOptions& options, int64_t links, int64_t nodes) {
   return options.nodes.is_temporal() ? ends : std::min(nodes, ends);
 }
 
+double LinkCountOf(const TrainOptions& options, const data::GraphSummary& graph, data::Split split) {
+  if (options.links.given) return static_cast<double>(graph.links.of(split).links);
+  const double links = static_cast<double>(graph.edges) / (graph.symmetric ? 2 : 1);
+  const data::LinkSplitOptions& parts = options.links.split;
+  return split == data::Split::kTrain ? links
+                                      : links * (split == data::Split::kValid ? parts.valid_part : parts.test_part);
+}
+
 LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph) {
   if (!options.links.enabled) return {};
   const auto nodes = static_cast<double>(graph.nodes);
-  const double links = static_cast<double>(graph.edges) / (graph.symmetric ? 2 : 1);
+  const double links = LinkCountOf(options, graph, data::Split::kTrain);
   const LinkOptions& o = options.links;
-  const double evaluated = links * std::max(o.split.valid_part, o.split.test_part);
+  double evaluated = 0, negatives = 0;
+  for (const data::Split split : {data::Split::kValid, data::Split::kTest}) {
+    const data::GivenLinksSummary::Part part = o.given ? graph.links.of(split) : data::GivenLinksSummary::Part();
+    const double of_split = LinkCountOf(options, graph, split);
+    const int64_t each = part.negatives > 0 ? part.negatives : o.eval_negatives;
+    evaluated = std::max(evaluated, of_split);
+    negatives =
+        std::max(negatives, part.pairs > 0 ? static_cast<double>(part.pairs) : of_split * static_cast<double>(each));
+  }
   // Layer by layer: a layer's input, what it is projected to, and its output.
   // (With largest values, of the features themselves: those of sparse rows are dense then.)
   const bool of_inputs = options.model.aggregation == nn::Aggregation::kMax;
@@ -259,14 +312,15 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   // Of each score: its copy beside those of the other kind, one for a metric with its label, and the place that it is
   // sorted to.
   constexpr double kScoreBytes = 6 * sizeof(float);
-  const double scores = kScoreBytes * evaluated * (1 + static_cast<double>(o.eval_negatives)) +
-                        2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
+  const double scores =
+      kScoreBytes * (evaluated + negatives) + 2 * sizeof(float) * evaluated * (1 + static_cast<double>(o.negatives));
   // Ids of the links, as many again shuffled, beside the split.
   const double ids = 2 * sizeof(uint32_t) * links;
   if (options.nodes.is_temporal()) {
     return {.host = static_cast<double>(data::TimedLinkSplitBytes(graph)) + ids, .result = scores};
   }
-  return {.host = static_cast<double>(data::LinkSplitBytes(graph)) + ids, .result = rows + scores};
+  const uint64_t split = o.given ? data::GivenLinksBytes(graph) : data::LinkSplitBytes(graph);
+  return {.host = static_cast<double>(split) + ids, .result = rows + scores};
 }
 
 }  // namespace permafrost::train

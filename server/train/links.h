@@ -74,17 +74,31 @@ class Links {
  private:
   Links(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, data::LinkSplit split);
   const std::vector<data::Link>& links(data::Split split) const { return links_[static_cast<size_t>(split)]; }
-  // scores: of each link first its own, then those of its negatives.
-  Evaluation Judge(std::span<const float> scores, bool keep_predictions) const;
+  // Pairs of a split, scored: first all links, then all negatives, of each link `each` after another; 0: shared by all.
+  struct Scored {
+    std::vector<float> links, negatives;
+    int64_t each = 0;
+  };
+  Evaluation Judge(const Scored& scored, bool keep_predictions) const;
+  // Negatives of a split as the dataset gives them; empty: they are drawn.
+  const data::Column<data::NodeId>& given_negatives(data::Split split) const {
+    return given_.negatives[static_cast<size_t>(split)];
+  }
+  // Of each link of a split; 0: all share them.
+  int64_t NegativesOfEach(data::Split split) const;
 
-  const TrainOptions options_;
+  // Calls add(source, target) for each negative of a split in their order. Errors: DataLoss, Cancelled.
+  template <class Add>
+  absl::Status ForEachNegative(data::Split split, const std::function<bool()>& keep_going, const Add& add) const;
   // Pairs that an evaluation of either split scores at once.
   int64_t pairs_at_once() const;
 
+  const TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;
   const std::shared_ptr<const data::Graph> messages_;
   const std::array<std::vector<data::Link>, 3> links_;
   const std::array<std::vector<int64_t>, 3> times_;  // of temporal jobs, else empty
+  const data::GivenLinks given_;                     // none where links are drawn
   const int64_t pairs_;
   std::unique_ptr<data::LinkBatcher> batcher_;  // of the train split
   std::unique_ptr<nn::LinkDecoder> decoder_;
@@ -92,6 +106,9 @@ class Links {
 
 // Seeds that a training batch of so many links has at most, in a graph of so many nodes.
 int64_t MostSeeds(const TrainOptions& options, int64_t links, int64_t nodes);
+
+// Links of a split, about: those that the dataset gives, or of drawn ones that part of all; `train`: all.
+double LinkCountOf(const TrainOptions& options, const data::GraphSummary& graph, data::Split split);
 
 // Bytes beside those of a job on nodes: the links and the edges left, and of an evaluation every node's row.
 struct LinkMemory {

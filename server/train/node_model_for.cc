@@ -108,7 +108,7 @@ double RowBytes(const data::GraphSummary& graph) {
 
 // Of a training step: the products of the pairs and their gradients; of an MLP what it makes of them too.
 void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph, nn::ModelCost& cost) {
-  const double links = options.nodes.fan_outs.empty() ? static_cast<double>(graph.edges) / (graph.symmetric ? 2 : 1)
+  const double links = options.nodes.fan_outs.empty() ? LinkCountOf(options, graph, data::Split::kTrain)
                                                       : static_cast<double>(options.batch_size);
   const double pairs = links * (1 + static_cast<double>(options.links.negatives));
   const int64_t channels = options.model.hidden_channels;
@@ -205,6 +205,10 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
   if (options.nodes.is_temporal() && !summary.timestamped) {
     violations.Add(absl::StrCat(AbslView(prefix), "neighbor_sampling.temporal"),
                    "the dataset's edges have no timestamps");
+  }
+  if (links && options.links.given && !summary.links.given) {
+    violations.Add(absl::StrCat(AbslView(prefix), "link_prediction.split"),
+                   "dataset, and the dataset divides no links; accepted: drawn");
   }
   if (links && summary.edges == summary.self_loops) {
     violations.Add(dataset_field, "it has no edges between two nodes; at least one is needed to predict links");

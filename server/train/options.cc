@@ -186,6 +186,11 @@ void CheckLinks(const TrainOptions& options, FieldChecker& check) {
   const auto check_part = [&](const char* field, double part) {
     if (!is_part(part)) check.Add(field, absl::StrCat(part, " is not a number of at least 0 and below 1"));
   };
+  if (links.given && options.nodes.is_temporal()) {
+    check.Add("neighbor_sampling.temporal",
+              "is given for links that the dataset divides, which have no times; accepted: with "
+              "link_prediction.split drawn");
+  }
   const double valid = links.split.valid_part, test = links.split.test_part;
   check_part("link_prediction.valid_part", valid);
   check_part("link_prediction.test_part", test);

@@ -61,9 +61,15 @@ struct NodeTrainingOptions {
   bool operator==(const NodeTrainingOptions&) const = default;
 };
 
+// Whose links train, validate and test (LinkOptions::given).
+inline constexpr EnumNames<bool, 2> kLinkSplitNames{{{{false, "drawn"}, {true, "dataset"}}}};
+
 // What a job on one large graph predicts links by, in place of the labels of nodes.
 struct LinkOptions {
   bool enabled = false;  // the rest has no meaning without
+  // The links of each split are those that the dataset gives (GivenLinksSummary), and so are the negatives of
+  // evaluation, of a split that has some. False: `split` draws them.
+  bool given = false;
   // Which links train, validate and test, of temporal sampling the latest; its seed also draws the negatives of
   // evaluation, so that jobs of other weights may share them.
   data::LinkSplitOptions split;

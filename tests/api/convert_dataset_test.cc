@@ -102,6 +102,7 @@ TEST(DatasetToWire, CarriesEveryFieldOfALargeGraph) {
   summary.integer_labels = true;
   summary.split_nodes = {11, 12, 13};
   summary.split_name = "public";
+  summary.links = {.given = true, .parts = {{{16, 0, 0}, {17, 18, 0}, {19, 0, 20}}}};
   summary.adjacency_bytes = 14;
   summary.store_bytes = 15;
   data::Dataset dataset;
@@ -145,6 +146,7 @@ TEST(DatasetToWire, CarriesEveryFieldOfALargeGraph) {
         split: "public"
         adjacency_bytes: 14
         store_bytes: 15
+        links { num_train: 16 num_valid: 17 num_test: 19 valid_negatives: 18 test_negative_pairs: 20 }
       )pb",
       want.mutable_graph()));
   EXPECT_EQ(DatasetToWire(dataset).graph().DebugString(), want.graph().DebugString());

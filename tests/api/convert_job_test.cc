@@ -187,6 +187,40 @@ TEST(JobSpec, RoundTripsEveryFieldOfLinks) {
   }
 }
 
+TEST(CreateRequestFromWire, LinksAreDividedByTheDatasetWhereItDividesThem) {
+  const auto divided = [](bool gives) {
+    return
+        [gives](const DatasetId&) { return jobs::DatasetTraits{.level = nn::ModelLevel::kNode, .gives_links = gives}; };
+  };
+  const auto read = [](const v1::CreateJobRequest& request, const LevelOf& level_of) {
+    return CreateRequestFromWire(request, graphcache::PolicyOptions(), level_of);
+  };
+  v1::CreateJobRequest request = Minimal();
+  v1::LinkPrediction& links = *request.mutable_spec()->mutable_link_prediction();
+  EXPECT_TRUE(read(request, divided(true))->spec.train.links.given);
+  EXPECT_FALSE(read(request, divided(false))->spec.train.links.given);
+  links.set_split(v1::LinkPrediction::SPLIT_DATASET);
+  EXPECT_TRUE(read(request, divided(false))->spec.train.links.given);
+  // What a job is told to be makes the same job again.
+  jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
+  job.spec = read(request, divided(true))->spec;
+  v1::CreateJobRequest again;
+  *again.mutable_spec() = JobToWire(job).spec();
+  EXPECT_FALSE(again.spec().link_prediction().has_valid_part());
+  EXPECT_EQ(read(again, divided(true))->spec, job.spec);
+
+  links.set_split(v1::LinkPrediction::SPLIT_DRAWN);
+  links.set_test_part(0.2);
+  EXPECT_FALSE(read(request, divided(true))->spec.train.links.given);
+  links.clear_split();
+  links.set_valid_part(0.1);
+  const auto refused = read(request, divided(true));
+  ASSERT_EQ(GetViolations(refused.status()).size(), 2U) << refused.status();
+  EXPECT_EQ(GetViolations(refused.status())[0].field, "spec.link_prediction.valid_part");
+  EXPECT_EQ(GetViolations(refused.status())[1].field, "spec.link_prediction.test_part");
+  EXPECT_TRUE(read(request, divided(false)).ok());
+}
+
 TEST(CreateRequestFromWire, LinksAreOfNodesByBceUnlessItIsSaidOtherwise) {
   v1::CreateJobRequest request = Minimal();
   request.mutable_spec()->mutable_link_prediction();
@@ -266,7 +300,7 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
 TEST(CreateRequestFromWire, WhatIsNotSaidFollowsFromTheDataset) {
   v1::CreateJobRequest request = Minimal();
   for (const nn::ModelLevel level : {nn::ModelLevel::kGraph, nn::ModelLevel::kNode}) {
-    const LevelOf level_of = [level](const DatasetId&) { return level; };
+    const LevelOf level_of = [level](const DatasetId&) { return jobs::DatasetTraits{.level = level}; };
     const auto said_nothing = CreateRequestFromWire(request, graphcache::PolicyOptions(), level_of);
     ASSERT_TRUE(said_nothing.ok()) << said_nothing.status();
     train::TrainOptions expected = train::DefaultOptions(level);

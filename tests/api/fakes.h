@@ -25,7 +25,7 @@ namespace permafrost::api {
 class FakeJobManager : public jobs::JobManager {
  public:
   // No dataset is known.
-  std::optional<nn::ModelLevel> LevelOf(const DatasetId& /*id*/) const override { return std::nullopt; }
+  std::optional<jobs::DatasetTraits> TraitsOf(const DatasetId& /*id*/) const override { return std::nullopt; }
   // What a test does to a job.
   void Put(jobs::Job job) {
     const std::string key = job.id.value();

@@ -138,6 +138,18 @@ inline TestGraph MakeTestGraph(const TestGraphOptions& o) {
     g.summary.split_nodes[s] = static_cast<int64_t>(ids.size());
     g.Add(static_cast<K>(static_cast<size_t>(K::kTrainNodes) + s), ElementType::kUint32, ids);
   }
+  constexpr K kLinks[] = {K::kTrainLinks, K::kValidLinks, K::kTestLinks};
+  if (o.nodes > 0) {
+    g.summary.links = {.given = true, .parts = {{{5, 0, 0}, {3, 4, 0}, {2, 0, 6}}}};
+    const auto any_nodes = [&](int64_t count) {
+      return make(static_cast<uint64_t>(count), [&] { return static_cast<uint32_t>(below(o.nodes)); });
+    };
+    for (size_t s = 0; s < 3; ++s) {
+      g.Add(kLinks[s], ElementType::kUint32, any_nodes(2 * g.summary.links.parts[s].links), 2);
+    }
+    g.Add(K::kValidNegatives, ElementType::kUint32, any_nodes(3 * 4), 4);
+    g.Add(K::kTestNegatives, ElementType::kUint32, any_nodes(2 * 6), 2);
+  }
   if (o.text_names) {
     g.Add(K::kNodeNameOffsets, ElementType::kUint64, offsets(o.nodes * 5));
     g.Add(K::kNodeNameText, ElementType::kBytes, make(o.nodes * 5, [&] { return static_cast<char>('a' + below(26)); }));
@@ -175,6 +187,13 @@ void ForEachColumn(const Graph& graph, Visit visit) {
   if (!v.labels.empty()) visit(K::kLabels, v.labels);
   for (size_t s = 0; s < 3; ++s) {
     if (!v.splits[s].empty()) visit(static_cast<K>(static_cast<size_t>(K::kTrainNodes) + s), v.splits[s]);
+  }
+  for (size_t s = 0; s < 3; ++s) {
+    const GivenLinks& given = v.given_links;
+    if (!given.links[s].empty()) visit(static_cast<K>(static_cast<size_t>(K::kTrainLinks) + s), given.links[s]);
+    if (!given.negatives[s].empty()) {
+      visit(static_cast<K>(static_cast<size_t>(K::kValidNegatives) + s - 1), given.negatives[s]);
+    }
   }
   const NodeNames& names = graph.names();
   if (!names.numbers.empty()) visit(K::kNodeNumbers, names.numbers);

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -27,10 +30,11 @@ class LinkPrediction : public testing::Test {
     daemon_->Import("kinds", dir_.path() / "source");
   }
   Output Submit(const std::string& id, const std::string& epochs, const std::vector<std::string>& flags) {
-    std::vector<std::string> words{
-        "job",  "submit", "--dataset", "kinds", "--hidden",     "16",  "--epochs",         epochs, "--lr", "0.01",
-        "--id", id,       "--seed",    "3",     "--batch-size", "512", "--link-prediction"};
+    std::vector<std::string> words{"job",    "submit", "--hidden",     "16",   "--epochs",
+                                   epochs,   "--lr",   "0.01",         "--id", id,
+                                   "--seed", "3",      "--batch-size", "512",  "--link-prediction"};
     words.insert(words.end(), flags.begin(), flags.end());
+    if (std::ranges::count(flags, "--dataset") == 0) words.insert(words.end(), {"--dataset", "kinds"});
     return daemon_->Client(words);
   }
   TempDir dir_;
@@ -95,6 +99,63 @@ TEST_F(LinkPrediction, WhatDoesNotGoIsRefusedInALine) {
     EXPECT_NE(out.code, 0) << c.why;
     EXPECT_THAT(out.err, HasSubstr(c.line)) << c.why;
   }
+}
+
+// [rows, 2] of `values`.
+void WritePairs(const std::filesystem::path& file, const std::vector<int64_t>& values) {
+  std::filesystem::create_directories(file.parent_path());
+  std::string header =
+      absl::StrCat("{'descr': '<i8', 'fortran_order': False, 'shape': (", values.size() / 2, ", 2), }");
+  header.resize(117, ' ');
+  std::ofstream out(file, std::ios::binary);
+  out << std::string("\x93NUMPY\x01\x00\x76\x00", 10) << header << '\n';
+  out.write(reinterpret_cast<const char*>(values.data()),
+            static_cast<std::streamsize>(values.size() * sizeof(int64_t)));
+}
+
+// Links that the source divides, with negatives of test that all share.
+TEST_F(LinkPrediction, TakesTheLinksThatTheSourceDivides) {
+  std::vector<int64_t> train, valid, test, negatives;
+  for (int64_t node = 0; node < 1990; ++node) {
+    std::vector<int64_t>& split = node % 10 == 0 ? valid : node % 10 == 1 ? test : train;
+    split.insert(split.end(), {node, node + 2});
+    if (node % 4 == 0) negatives.insert(negatives.end(), {node, node + 9});
+  }
+  const std::filesystem::path folder = dir_.path() / "source" / "split" / "links";
+  WritePairs(folder / "train.npy", train);
+  WritePairs(folder / "valid.npy", valid);
+  WritePairs(folder / "test.npy", test);
+  WritePairs(folder / "test_negatives.npy", negatives);
+  daemon_->Import("divided", dir_.path() / "source");
+  EXPECT_THAT(daemon_->Client({"dataset", "show", "divided"}).out,
+              HasSubstr("split by the source: train 1,592, valid 199, test 199 (498 negatives)"));
+
+  const std::vector<std::string> flags{"--dataset", "divided", "--fan-out", "8,4", "--metrics", "mrr,hits-at-20"};
+  ASSERT_EQ(Submit("undisturbed", "8", flags).code, 0);
+  const v1::Job undisturbed = daemon_->AwaitEnd("undisturbed");
+  ASSERT_EQ(undisturbed.state(), v1::Job::STATE_SUCCEEDED) << undisturbed.error();
+  const Output shown = daemon_->Client({"job", "show", "undisturbed"});
+  EXPECT_THAT(shown.out, HasSubstr("split of the dataset"));
+  const std::string file = (dir_.path() / "predictions").string();
+  ASSERT_EQ(daemon_->Client({"job", "export", "undisturbed", "--artifact", "test-predictions", "--to", file}).code, 0);
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  std::getline(stream, line);
+  EXPECT_THAT(line, testing::StartsWith("1,3,")) << "links keep the source's order";
+
+  ASSERT_EQ(Submit("killed", "8", flags).code, 0);
+  ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
+  ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path() / "source"));
+  ASSERT_EQ(daemon_->AwaitEnd("killed").state(), v1::Job::STATE_SUCCEEDED);
+  const auto weights = [&](const std::string& job) { return daemon_->LastWeights(job, dir_.path() / job); };
+  EXPECT_EQ(weights("killed"), weights("undisturbed"));
+
+  const Output refused = Submit("refused", "2", {"--dataset", "divided", "--link-valid", "0.2"});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("spec.link_prediction.valid_part: is given, and the dataset divides the links; "
+                                     "accepted: with split drawn"));
+  EXPECT_EQ(Submit("drawn", "1", {"--dataset", "divided", "--link-split", "drawn", "--link-valid", "0.2"}).code, 0);
 }
 
 }  // namespace

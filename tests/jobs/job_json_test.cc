@@ -88,6 +88,7 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
   JobSpec spec;
   spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
   spec.train.links = {.enabled = true,
+                      .given = true,
                       .split = {.valid_part = 0.2, .test_part = 0.3, .seed = std::numeric_limits<uint64_t>::max()},
                       .negatives = 4,
                       .eval_negatives = 50,

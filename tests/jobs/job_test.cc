@@ -358,6 +358,14 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
          t.metrics = {nn::Metric::kAccuracy};
        },
        {"spec.metrics[0]", "spec.loss"}},
+      {"links by time, which the dataset divides otherwise",
+       [](auto& t) {
+         t.links = {.enabled = true, .given = true};
+         t.loss = nn::Loss::kBce;
+         t.nodes.fan_outs = {5, 5};
+         t.nodes.temporal = data::TemporalSampling::kUniform;
+       },
+       {"spec.neighbor_sampling.temporal"}},
       {"links that leave nothing, and have no negatives",
        [](auto& t) {
          t.links = {

@@ -50,6 +50,17 @@ TEST(LinkMetrics, AreasAreOfLinksAgainstAllNegatives) {
   EXPECT_DOUBLE_EQ(Of(Metric::kAveragePrecision, {3, 1}, {2, 0}), (1 + 2.0 / 3) / 2);
 }
 
+// Negatives that all links share: 7, 3, 3, 0, -9.
+TEST(LinkMetrics, LinksRankAmongNegativesThatAllShare) {
+  const std::vector<float> links{5, 3, -10, 7}, negatives{3, -9, 7, 0, 3};
+  const LinkScores scores{.links = links, .negatives = negatives, .share = true};
+  EXPECT_THAT(RanksOf(scores), ElementsAre(2, 3, 6, 1.5));
+  EXPECT_DOUBLE_EQ(ComputeLinkMetric(Metric::kMrr, scores), (0.5 + 1.0 / 3 + 1.0 / 6 + 1 / 1.5) / 4);
+  EXPECT_DOUBLE_EQ(ComputeLinkMetric(Metric::kHitsAt10, scores), 1) << "there are fewer than 10";
+  EXPECT_DOUBLE_EQ(ComputeLinkMetric(Metric::kRocAuc, scores), (4 + 3 + 0 + 4.5) / 20);
+  EXPECT_TRUE(std::isnan(RanksOf({.links = links, .negatives = std::vector<float>{kNan}, .share = true})[0]));
+}
+
 TEST(LinkMetrics, NothingIsSaidOfNothingOrNan) {
   for (const auto& [metric, name] : kMetricNames.rows) {
     if (!MeasuresLinks(metric)) continue;

@@ -40,6 +40,13 @@ absl::Status GraphSetBuilder::CheckMemory(const CsvRows& rows, uint64_t count, s
                                                    limit / bytes_each, " at ", bytes_each, " bytes each)"));
 }
 
+int64_t GraphSetBuilder::GraphOf(int64_t node, int64_t guess) const {
+  const int64_t first = FirstNodeOf(guess);
+  if (node >= first && node < first + NodesOf(guess)) return guess;
+  const auto next = std::ranges::upper_bound(node_offsets_, static_cast<uint64_t>(node));
+  return next - node_offsets_.begin() - 1;
+}
+
 absl::Status GraphSetBuilder::AddNodeCount(const CsvRows& rows, int64_t nodes) {
   if (num_graphs() == kMaxGraphs) return rows.Error(absl::StrCat("more than ", kMaxGraphs, " graphs"));
   PF_RETURN_IF_ERROR(CheckMemory(rows, node_offsets_.size(), "graphs", kBytesPerGraph));

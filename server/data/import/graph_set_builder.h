@@ -44,6 +44,9 @@ class GraphSetBuilder {
   int64_t num_nodes() const { return static_cast<int64_t>(node_offsets_.back()); }
   int64_t num_source_edges() const { return static_cast<int64_t>(edge_offsets_.back()) / edge_factor(); }
   int64_t NodesOf(int64_t graph) const { return SizeAt(node_offsets_, graph); }
+  int64_t FirstNodeOf(int64_t graph) const { return static_cast<int64_t>(node_offsets_[static_cast<size_t>(graph)]); }
+  // Of a node of the set, counted over all graphs: looks at graph `guess` first.
+  int64_t GraphOf(int64_t node, int64_t guess) const;
   int64_t SourceEdgesOf(int64_t graph) const { return SizeAt(edge_offsets_, graph) / edge_factor(); }
 
   // Split: the source's own; nullopt: drawn as the options say.

@@ -13,6 +13,7 @@
 #include "base/string_view.h"
 #include "data/import/dense_features.h"
 #include "data/import/graph_edges.h"
+#include "data/import/link_files.h"
 #include "data/import/node_sections.h"
 #include "data/import/npy_edges.h"
 #include "data/import/sparse_features.h"
@@ -29,6 +30,7 @@ struct NpyFiles {
   std::optional<SourceFile> features, bfloat16_features, sparse_features, labels;
   std::optional<std::array<SourceFile, 3>> split;  // by Split
   bool split_masks = false;
+  std::optional<LinkFiles> links;
 
   int64_t bytes() const;
 };
@@ -62,6 +64,10 @@ class NpyImport {
     if (count_.why.empty()) count_.why = absl::StrCat("as ", Edges().name, " has");
     PF_RETURN_IF_ERROR(ReadFeatures());
     PF_RETURN_IF_ERROR(ReadLabelsAndSplit());
+    if (files_.links) {
+      PF_RETURN_IF_ERROR(
+          WriteLinks(*files_.links, count_.nodes, count_.why, renumbering_, monitor_, writer_, summary_));
+    }
     return WriteSourceRows(renumbering_, writer_, summary_);
   }
 
@@ -261,6 +267,7 @@ int64_t NpyFiles::bytes() const {
   if (split) {
     for (const SourceFile& file : *split) sum += file.bytes;
   }
+  if (links) sum += links->bytes();
   return sum;
 }
 
@@ -294,6 +301,7 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
     PF_RETURN_IF_ERROR(CheckAtMostOne({&files.adjacency, file}));
   }
   PF_RETURN_IF_ERROR(FindSplitFiles(source, files));
+  PF_ASSIGN_OR_RETURN(files.links, FindLinkFiles(source));
   return files;
 }
 

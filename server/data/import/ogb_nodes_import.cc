@@ -15,6 +15,7 @@
 #include "data/import/dense_features.h"
 #include "data/import/edge_text_source.h"
 #include "data/import/graph_edges.h"
+#include "data/import/link_files.h"
 #include "data/import/node_sections.h"
 #include "data/import/sparse_features.h"
 #include "data/import/split_files.h"
@@ -38,6 +39,7 @@ struct OgbNodeFiles {
   std::optional<SourceFile> edge_counts;
   std::optional<TableFile> dense_features, sparse_features, labels, edge_weights, edge_features;
   std::optional<SplitFiles> split;
+  std::optional<LinkFiles> links;
 
   int64_t bytes() const;
 };
@@ -171,6 +173,9 @@ class OgbNodesImport {
     PF_RETURN_IF_ERROR(ReadNodeFeatures());
     PF_RETURN_IF_ERROR(CheckConverted(options_, summary_.node_features));
     PF_RETURN_IF_ERROR(ReadLabelsAndSplit());
+    if (files_.links) {
+      PF_RETURN_IF_ERROR(WriteLinks(*files_.links, nodes_, nodes_why_, renumbering_, monitor_, writer_, summary_));
+    }
     return WriteSourceRows(renumbering_, writer_, summary_);
   }
 
@@ -313,6 +318,7 @@ int64_t OgbNodeFiles::bytes() const {
     if (*table) sum += (*table)->file.bytes;
   }
   if (split) sum += split->bytes();
+  if (links) sum += links->bytes();
   return sum;
 }
 
@@ -331,7 +337,8 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.labels, FindTable(source, "raw/node-label", /*sparse=*/false));
   PF_ASSIGN_OR_RETURN(files.edge_weights, FindTable(source, "raw/edge-weight", /*sparse=*/false));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindTable(source, "raw/edge-feat", /*sparse=*/false));
-  PF_ASSIGN_OR_RETURN(files.split, FindSplit(source, options.split, /*or_masks=*/true));
+  PF_ASSIGN_OR_RETURN(files.links, FindLinkFiles(source));
+  PF_ASSIGN_OR_RETURN(files.split, FindSplit(source, options.split, /*or_masks=*/true, files.links.has_value()));
   return files;
 }
 

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/import/link_files.h"
 #include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
 #include "data/store/cross_validation.h"
@@ -21,12 +22,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> SplitFolders(const fs::path& source) {
+bool HoldsPickles(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "train.pt", ignored);
+}
+
+std::vector<std::string> SplitFolders(const fs::path& source, bool of_links) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(source / "split", error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (it->is_directory(ignored)) names.push_back(it->path().filename().string());
+    if (!it->is_directory(ignored)) continue;
+    std::string name = it->path().filename().string();
+    if (of_links && (name == kLinkFolder || HoldsPickles(it->path()))) continue;
+    names.push_back(std::move(name));
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -34,8 +43,9 @@ std::vector<std::string> SplitFolders(const fs::path& source) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, const std::string& wanted, bool or_masks) {
-  const std::vector<std::string> folders = SplitFolders(source);
+absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, const std::string& wanted, bool or_masks,
+                                                    bool of_links) {
+  const std::vector<std::string> folders = SplitFolders(source, of_links);
   SplitFiles split{.name = wanted, .files = {}};
   if (wanted.empty()) {
     if (folders.empty()) return std::nullopt;
@@ -56,7 +66,14 @@ absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, cons
   for (const auto& [kind, name] : kSplitNames.rows) {
     const std::string stem = absl::StrCat("split/", split.name, "/", AbslView(name), split.masks ? "_mask" : "");
     PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
-    if (!file) return absl::NotFoundError(absl::StrCat(stem, ".csv.gz: not found, nor ", stem, ".csv"));
+    if (!file) {
+      return absl::NotFoundError(absl::StrCat(
+          stem, ".csv.gz: not found, nor ", stem, ".csv",
+          HoldsPickles(source / "split" / split.name)
+              ? "; train.pt beside it is a pickle, which is never read (links: split/links/*.npy are accepted, which "
+                "import_pyg of the Python package writes)"
+              : ""));
+    }
     split.files[static_cast<size_t>(kind)] = *std::move(file);
   }
   return split;

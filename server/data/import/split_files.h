@@ -34,9 +34,10 @@ struct SplitGraphs {
 
 // The split folder to read: `wanted`, or the only one if that is empty; nullopt if there is none at all.
 // Errors: NotFound if `wanted` or one of its files is missing, InvalidArgument if there are several to choose from.
-// `or_masks`: {train,valid,test}_mask do instead.
+// `or_masks`: {train,valid,test}_mask do instead. `of_links`: the source divides links, so that folders which hold no
+// rows but pickles, as OGB's of links do, are none.
 absl::StatusOr<std::optional<SplitFiles>> FindSplit(const std::filesystem::path& source, const std::string& wanted,
-                                                    bool or_masks = false);
+                                                    bool or_masks = false, bool of_links = false);
 // Each graph stands in one split at most. Errors: InvalidArgument naming both places of a duplicate.
 // `item`: what messages call a graph; a node of one large graph is split as well.
 absl::StatusOr<SplitGraphs> ReadSplit(const SplitFiles& files, int64_t num_graphs, ImportMonitor& monitor,

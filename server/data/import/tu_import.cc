@@ -13,11 +13,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/import/graph_edges.h"
 #include "data/import/graph_set_builder.h"
 #include "data/import/label_rows.h"
 #include "data/import/split_files.h"
+#include "data/import/tu_edges.h"
 #include "data/import/tu_features.h"
 #include "data/import/tu_files.h"
+#include "data/import/tu_rows.h"
 #include "data/source/cell_number.h"
 #include "data/source/csv_rows.h"
 
@@ -41,7 +44,12 @@ ImportOptions AsTheyStand(ImportOptions options) {
 class TuImport {
  public:
   TuImport(const ImportOptions& options, const TuFiles& files, const fs::path& directory, ImportMonitor& monitor)
-      : options_(AsTheyStand(options)), files_(files), monitor_(monitor), builder_(options_, directory, monitor) {}
+      : options_(AsTheyStand(options)),
+        files_(files),
+        monitor_(monitor),
+        builder_(options_, directory, monitor),
+        directory_(directory),
+        edges_(files.edges, builder_, directory, ImportMemory(options_, monitor.limits()), monitor) {}
 
   absl::StatusOr<GraphSetSummary> Run() {
     PF_RETURN_IF_ERROR(ReadGraphLabels());
@@ -113,11 +121,9 @@ class TuImport {
 
   absl::Status ReadSizes() {
     PF_RETURN_IF_ERROR(CountNodes());
-    // Ids begin at 1, but some write them from 0: the file is begun anew when one turns up.
-    PF_ASSIGN_OR_RETURN(const bool done, CountEdges());
-    if (done) return builder_.FinishSizes();
-    first_node_ = 0;
-    PF_RETURN_IF_ERROR(CountEdges().status());
+    for (bool done = false; !done;) {
+      PF_ASSIGN_OR_RETURN(done, CountEdges());
+    }
     return builder_.FinishSizes();
   }
 
@@ -160,93 +166,44 @@ class TuImport {
     return absl::OkStatus();
   }
 
-  struct Edge {
-    uint32_t source = 0, target = 0;  // within their graph
-  };
-
-  // Reads "source, target" and moves `graph`, whose first node is `node`, on to theirs.
-  absl::StatusOr<Edge> ParseEdge(const CsvRows& rows, std::string_view line, int64_t& graph, int64_t& node) const {
-    Cells cells(line);
-    std::string_view source_cell, target_cell, extra;
-    cells.Next(source_cell);
-    if (!cells.Next(target_cell) || cells.Next(extra)) return rows.WidthError(CountCells(line), 2, "source, target");
-    PF_ASSIGN_OR_RETURN(const int64_t source, ParseNode(rows, "source", source_cell));
-    PF_ASSIGN_OR_RETURN(const int64_t target, ParseNode(rows, "target", target_cell));
-    if (source < node) {
-      return rows.Error("source", absl::StrCat(source + first_node_, " is of a graph before graph ", graph + 1,
-                                               " of the row before; edges are accepted graph by graph"));
-    }
-    for (; source >= node + builder_.NodesOf(graph); ++graph) node += builder_.NodesOf(graph);
-    if (target < node || target >= node + builder_.NodesOf(graph)) {
-      return rows.Error("target",
-                        absl::StrCat(target + first_node_, " is of another graph than source ", source + first_node_,
-                                     ", of graph ", graph + 1, " with the nodes ", node + first_node_, "..",
-                                     node + builder_.NodesOf(graph) - 1 + first_node_));
-    }
-    return Edge{static_cast<uint32_t>(source - node), static_cast<uint32_t>(target - node)};
-  }
-
-  absl::StatusOr<int64_t> ParseNode(const CsvRows& rows, std::string_view field, std::string_view cell) const {
-    PF_ASSIGN_OR_RETURN(const int64_t id, ParseId(rows, field, cell));
-    const int64_t nodes = builder_.num_nodes();
-    if (id < first_node_ || id >= nodes + first_node_) {
-      return rows.Error(field, nodes == 0
-                                   ? absl::StrCat(id, " cannot be: the set has no nodes")
-                                   : absl::StrCat(id, " is outside ", first_node_, "..", nodes - 1 + first_node_));
-    }
-    return id - first_node_;
-  }
-
-  // False if ids turn out to begin at 0.
+  // False where it must be done anew.
   absl::StatusOr<bool> CountEdges() {
-    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));
+    PF_RETURN_IF_ERROR(edges_.Begin());
     std::vector<int64_t> counts;  // of the graphs before `graph`
     absl::flat_hash_set<uint64_t> seen;
     std::vector<int64_t> degrees;  // of the nodes of `graph`, where they are features
-    int64_t graph = 0, node = 0, edges = 0, duplicates = 0, counted = 0;
-    rows_of_edges_ = 0;
+    int64_t edges = 0, duplicates = 0, counted = 0;
+    largest_degree_ = 0;
     const auto finish = [&](int64_t until) {
       if (counted == until) return;
       for (; counted < until; ++counted, edges = 0) counts.push_back(edges);
       seen.clear();
       degrees.clear();
     };
-    std::string_view line;
+    TuEdges::Edge edge;
     for (;;) {
-      PF_ASSIGN_OR_RETURN(const bool more, rows.Next(line));
-      if (!more) break;
-      if (first_node_ == 1 && HasZero(line)) {
-        rows.Rewind();
-        return false;
-      }
-      PF_ASSIGN_OR_RETURN(const Edge edge, ParseEdge(rows, line, graph, node));
-      finish(graph);
-      ++rows_of_edges_;
+      PF_ASSIGN_OR_RETURN(const TuEdges::Next next, edges_.Read(edge));
+      if (next == TuEdges::Next::kAnew) return false;
+      if (next == TuEdges::Next::kEnd) break;
+      finish(edge.graph);
       const bool first = seen.insert(uint64_t{edge.source} << 32 | edge.target).second;
       if (!first) ++duplicates;
-      PF_RETURN_IF_ERROR(builder_.CheckMemory(rows, seen.size(), "different edges of one graph", kBytesPerSeenEdge));
+      PF_RETURN_IF_ERROR(
+          builder_.CheckMemory(edges_.file_rows(), seen.size(), "different edges of one graph", kBytesPerSeenEdge));
       if (!first && options_.coalesce) continue;
       if (files_.degrees) {
-        if (degrees.empty()) degrees.resize(static_cast<size_t>(builder_.NodesOf(graph)));
+        if (degrees.empty()) degrees.resize(static_cast<size_t>(builder_.NodesOf(edge.graph)));
         largest_degree_ = std::max(largest_degree_, ++degrees[edge.source]);
       }
       if (++edges > GraphSetBuilder::kMaxGraphSize) {
-        return rows.Error(
-            absl::StrCat("graph ", graph + 1, " has more than ", GraphSetBuilder::kMaxGraphSize, " edges"));
+        return edges_.file_rows().Error(
+            absl::StrCat("graph ", edge.graph + 1, " has more than ", GraphSetBuilder::kMaxGraphSize, " edges"));
       }
     }
     finish(num_graphs_);
-    for (const int64_t count : counts) PF_RETURN_IF_ERROR(builder_.AddEdgeCount(rows, count));
+    for (const int64_t count : counts) PF_RETURN_IF_ERROR(builder_.AddEdgeCount(edges_.file_rows(), count));
     builder_.summary().duplicate_edges = duplicates;
     return true;
-  }
-
-  static bool HasZero(std::string_view line) {
-    Cells cells(line);
-    for (std::string_view cell; cells.Next(cell);) {
-      if (cell == "0") return true;
-    }
-    return false;
   }
 
   absl::Status ReadNodeFeatures() {
@@ -267,14 +224,16 @@ class TuImport {
 
   // Edges, their features, and degrees where they are the features of nodes.
   absl::Status ReadEdges() {
-    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.edges, monitor_));
+    PF_RETURN_IF_ERROR(edges_.Begin());
     const std::string why = absl::StrCat("one an edge, as the rows of ", files_.edges.name);
     PF_ASSIGN_OR_RETURN(TuFeatures features,
-                        TuFeatures::Open(files_.edge, options_.tu.one_hot, rows_of_edges_, why, monitor_));
+                        TuFeatures::Open(files_.edge, options_.tu.one_hot, edges_.rows(), why, monitor_));
+    TuRows feature_rows(features, directory_, monitor_);
+    if (features.any() && edges_.sorted()) PF_RETURN_IF_ERROR(feature_rows.Keep(edges_.rows()));
     PF_RETURN_IF_ERROR(builder_.BeginEdges());
     builder_.BeginNodeFeatures();
     absl::flat_hash_set<uint64_t> seen;
-    int64_t begun = -1, graph = 0, node = 0;
+    int64_t begun = -1;
     // Finishes graphs before `until` and begins it.
     const auto begin = [&](int64_t until) -> absl::Status {
       while (begun < until) {
@@ -285,24 +244,24 @@ class TuImport {
       }
       return absl::OkStatus();
     };
-    for (int64_t row = 0; row < rows_of_edges_; ++row) {
-      PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(rows_of_edges_, "as when it was read first"));
-      PF_ASSIGN_OR_RETURN(const Edge edge, ParseEdge(rows, line, graph, node));
-      PF_RETURN_IF_ERROR(begin(graph));
-      if (features.any()) PF_RETURN_IF_ERROR(features.Next());
+    TuEdges::Edge edge;
+    for (;;) {
+      PF_ASSIGN_OR_RETURN(const TuEdges::Next next, edges_.Read(edge));
+      if (next == TuEdges::Next::kEnd) break;
+      PF_RETURN_IF_ERROR(begin(edge.graph));
+      if (features.any()) PF_RETURN_IF_ERROR(feature_rows.Read(edge.row));
       if (options_.coalesce && !seen.insert(uint64_t{edge.source} << 32 | edge.target).second) continue;
       builder_.edges().Add(edge.source, edge.target);
       if (features.any()) {
-        PF_RETURN_IF_ERROR(builder_.AddEdgeFeatures(features.rows(), features.summary(), features.row()));
+        PF_RETURN_IF_ERROR(builder_.AddEdgeFeatures(features.rows(), features.summary(), feature_rows.row()));
       }
     }
     PF_RETURN_IF_ERROR(begin(num_graphs_));
-    PF_RETURN_IF_ERROR(rows.ExpectEnd(rows_of_edges_, "as when it was read first"));
     PF_RETURN_IF_ERROR(FinishDegrees());
     if (!features.any()) return absl::OkStatus();
     PF_RETURN_IF_ERROR(features.ExpectEnd());
     builder_.SetEdgeFeatures(features.summary());
-    if (rows_of_edges_ > 0) builder_.summary().edge_feature_origin = features.origin();
+    if (edges_.rows() > 0) builder_.summary().edge_feature_origin = features.origin();
     return absl::OkStatus();
   }
 
@@ -366,8 +325,9 @@ class TuImport {
   const TuFiles& files_;
   ImportMonitor& monitor_;
   GraphSetBuilder builder_;
-  int64_t num_graphs_ = 0, rows_of_edges_ = 0;
-  int64_t first_node_ = 1;  // the smallest id
+  const fs::path directory_;
+  TuEdges edges_;
+  int64_t num_graphs_ = 0;
   std::vector<float> labels_;
   FeatureSummary degree_features_;
   std::vector<int64_t> nodes_of_degree_;

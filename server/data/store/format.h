@@ -129,8 +129,15 @@ enum class SectionKind : uint32_t {
   kNodeNameText = 30,        // bytes
   kBlockChecksums = 31,      // uint64; see above
   kNodeFeatureScales = 32,   // float32 [1, width]: what int8 node_features are multiples of; absent for other types
+  // Links divided by the source: all three, or none.
+  kTrainLinks = 33,  // uint32 [links, 2] < nodes: source, target
+  kValidLinks = 34,  // uint32
+  kTestLinks = 35,   // uint32
+  // uint32 [links, targets of each] < nodes, or [pairs, 2]: source, target; the summary says which. May be absent.
+  kValidNegatives = 36,
+  kTestNegatives = 37,
 };
-inline constexpr std::size_t kSectionKinds = 32;
+inline constexpr std::size_t kSectionKinds = 37;
 inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
     {{{SectionKind::kSummary, "summary"},
       {SectionKind::kNodeOffsets, "node_offsets"},
@@ -163,7 +170,12 @@ inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
       {SectionKind::kNodeNameOffsets, "node_name_offsets"},
       {SectionKind::kNodeNameText, "node_name_text"},
       {SectionKind::kBlockChecksums, "block_checksums"},
-      {SectionKind::kNodeFeatureScales, "node_feature_scales"}}}};
+      {SectionKind::kNodeFeatureScales, "node_feature_scales"},
+      {SectionKind::kTrainLinks, "train_links"},
+      {SectionKind::kValidLinks, "valid_links"},
+      {SectionKind::kTestLinks, "test_links"},
+      {SectionKind::kValidNegatives, "valid_negatives"},
+      {SectionKind::kTestNegatives, "test_negatives"}}}};
 
 struct SectionEntry {
   SectionKind kind;

@@ -51,6 +51,10 @@ class MappedGraph final : public Graph {
     view_.labels = MakeColumn<float>(K::kLabels);
     view_.splits = {MakeColumn<NodeId>(K::kTrainNodes), MakeColumn<NodeId>(K::kValidNodes),
                     MakeColumn<NodeId>(K::kTestNodes)};
+    view_.given_links = {
+        .links = {MakeColumn<NodeId>(K::kTrainLinks), MakeColumn<NodeId>(K::kValidLinks),
+                  MakeColumn<NodeId>(K::kTestLinks)},
+        .negatives = {Column<NodeId>(), MakeColumn<NodeId>(K::kValidNegatives), MakeColumn<NodeId>(K::kTestNegatives)}};
     names_ = {.numbers = MakeColumn<uint64_t>(K::kNodeNumbers),
               .offsets = MakeColumn<uint64_t>(K::kNodeNameOffsets),
               .text = MakeColumn<char>(K::kNodeNameText)};
@@ -129,6 +133,11 @@ class MappedGraph final : public Graph {
       case K::kTrainNodes:
       case K::kValidNodes:
       case K::kTestNodes:
+      case K::kTrainLinks:
+      case K::kValidLinks:
+      case K::kTestLinks:
+      case K::kValidNegatives:
+      case K::kTestNegatives:
         return BelowCheck(section.As<uint32_t>(), nodes, "node");
       case K::kInEdgeIds:
       case K::kOutEdgeIds:

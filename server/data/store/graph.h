@@ -74,6 +74,12 @@ struct SparseFeatures {
 // monostate: none.
 using Features = std::variant<std::monostate, DenseFeatures, SparseFeatures>;
 
+// Links that the source divided, and pairs without an edge that it evaluates them against.
+struct GivenLinks {
+  std::array<Column<NodeId>, 3> links;      // by Split: [links, 2] source, target
+  std::array<Column<NodeId>, 3> negatives;  // of validation and test, as GivenLinksSummary says; or absent
+};
+
 // Everything of a graph, as columns. Samplers and batchers need nothing else, so tests make one over vectors.
 struct GraphView {
   uint64_t nodes = 0, edges = 0;
@@ -87,6 +93,7 @@ struct GraphView {
   int64_t num_targets = 0;
   Column<float> labels;                  // [nodes, num_targets], NaN where missing
   std::array<Column<NodeId>, 3> splits;  // by Split; rows, rising
+  GivenLinks given_links;                // where summary.links.given
 };
 
 // Ids that the source gave its nodes, where they are not the rows themselves.
@@ -94,6 +101,20 @@ struct NodeNames {
   Column<uint64_t> numbers;  // [nodes], or absent
   Column<uint64_t> offsets;  // [nodes + 1] into `text`, or absent
   Column<char> text;
+};
+
+// Of each split: its links, and its negatives in one of two forms.
+struct GivenLinksSummary {
+  bool given = false;
+  struct Part {
+    int64_t links = 0;
+    int64_t negatives = 0;  // targets of each link's source
+    int64_t pairs = 0;      // which all links share
+    bool operator==(const Part&) const = default;
+  };
+  std::array<Part, 3> parts;  // by Split; training has no negatives
+  const Part& of(Split split) const { return parts[static_cast<size_t>(split)]; }
+  bool operator==(const GivenLinksSummary&) const = default;
 };
 
 struct GraphSummary {
@@ -112,6 +133,7 @@ struct GraphSummary {
   bool integer_labels = false;           // all present ones are whole numbers
   std::array<int64_t, 3> split_nodes{};  // by Split
   std::string split_name;
+  GivenLinksSummary links;
   uint64_t adjacency_bytes = 0;  // of all sections that hold edges and offsets
   uint64_t store_bytes = 0;
 };

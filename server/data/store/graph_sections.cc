@@ -19,6 +19,7 @@ using K = SectionKind;
 constexpr K kAdjacency[][5] = {{K::kInOffsets, K::kInNeighbors, K::kInWeights, K::kInTimestamps, K::kInEdgeIds},
                                {K::kOutOffsets, K::kOutNeighbors, K::kOutWeights, K::kOutTimestamps, K::kOutEdgeIds}};
 constexpr K kSplits[] = {K::kTrainNodes, K::kValidNodes, K::kTestNodes};
+constexpr K kLinks[] = {K::kTrainLinks, K::kValidLinks, K::kTestLinks};
 
 class Checker {
  public:
@@ -55,6 +56,12 @@ class Checker {
     for (const auto& c : kCounts) {
       if (c.is < 0 || static_cast<uint64_t>(c.is) > c.most) {
         return Mismatch(SectionField(K::kSummary, c.field), c.is, absl::StrCat("0..", c.most));
+      }
+    }
+    for (const GivenLinksSummary::Part& part : s_.links.parts) {
+      for (const int64_t count : {part.links, part.negatives, part.pairs}) {
+        if (count >= 0 && count <= int64_t{UINT32_MAX}) continue;
+        return Mismatch(SectionField(K::kSummary, "links"), count, absl::StrCat("0..", UINT32_MAX));
       }
     }
     for (const auto& [kind, features] :
@@ -111,9 +118,24 @@ class Checker {
         return Shape{.type = ElementType::kUint32, .rows = std::nullopt};
       case K::kNodeNumbers:
         return Shape{.type = ElementType::kUint64, .rows = nodes};
+      case K::kTrainLinks:
+      case K::kValidLinks:
+      case K::kTestLinks:
+        return Shape{.type = ElementType::kUint32, .width = 2, .rows = std::nullopt};
+      case K::kValidNegatives:
+        return ShapeOfNegatives(s_.links.of(Split::kValid));
+      case K::kTestNegatives:
+        return ShapeOfNegatives(s_.links.of(Split::kTest));
       default:
         return std::nullopt;
     }
+  }
+
+  static Shape ShapeOfNegatives(const GivenLinksSummary::Part& part) {
+    const bool shared = part.pairs > 0;
+    return {.type = ElementType::kUint32,
+            .width = shared ? 2 : static_cast<uint32_t>(part.negatives),
+            .rows = static_cast<uint64_t>(shared ? part.pairs : part.links)};
   }
 
   absl::Status CheckShape(const SectionEntry& entry) const {
@@ -163,6 +185,12 @@ class Checker {
     }
     PF_RETURN_IF_ERROR(
         needs(K::kEdgeFeatures, s_.edge_features.type != DataType::kNone, "against the summary's `edge_features`"));
+    for (const K kind : kLinks) PF_RETURN_IF_ERROR(needs(kind, s_.links.given, "against the summary's `links`"));
+    for (const auto& [kind, split] :
+         {std::pair(K::kValidNegatives, Split::kValid), std::pair(K::kTestNegatives, Split::kTest)}) {
+      const GivenLinksSummary::Part& part = s_.links.of(split);
+      PF_RETURN_IF_ERROR(needs(kind, part.negatives > 0 || part.pairs > 0, "against the summary's `links`"));
+    }
     const bool names = Has(K::kNodeNameOffsets);
     PF_RETURN_IF_ERROR(
         needs(K::kNodeNameText, names, names ? "beside node_name_offsets" : "without node_name_offsets"));
@@ -178,6 +206,9 @@ class Checker {
         {"split_nodes.train", s_.split_nodes[0], Rows(kSplits[0])},
         {"split_nodes.valid", s_.split_nodes[1], Rows(kSplits[1])},
         {"split_nodes.test", s_.split_nodes[2], Rows(kSplits[2])},
+        {"links.train", s_.links.parts[0].links, Rows(kLinks[0])},
+        {"links.valid", s_.links.parts[1].links, Rows(kLinks[1])},
+        {"links.test", s_.links.parts[2].links, Rows(kLinks[2])},
         {"node_feature_nonzeros", s_.node_feature_nonzeros, Rows(K::kNodeFeatureColumns)},
     };
     for (const auto& c : kCounts) {

@@ -1,5 +1,4 @@
 #include "data/store/link_split.h"
-#include "data/store/derived_graph.h"
 
 #include <algorithm>
 #include <cmath>
@@ -73,6 +72,8 @@ class MessageGraph final : public DerivedGraph {
     view_.num_targets = 0;
     view_.labels = {};
     view_.splits = {};
+    view_.given_links = {};
+    summary_.links = {};
     summary_.edge_features = {};
     summary_.num_targets = summary_.num_missing_labels = 0;
     summary_.split_nodes = {};
@@ -85,9 +86,11 @@ class MessageGraph final : public DerivedGraph {
   const EdgesLeft edges_;
 };
 
-// Puts the edges that end in one node where they belong.
-absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bool symmetric, NodeId target,
-                      EdgesLeft& left, std::array<std::vector<Link>, 3>& links) {
+// Puts the edges that end in one node where they belong. split_of(source): of the edges from there. Calls take(source,
+// split) once for each of them, self-loops apart, which no split holds out.
+template <class SplitOfEdges, class Take>
+absl::Status SplitRow(const GraphView& view, NodeId target, EdgesLeft& left, const SplitOfEdges& split_of,
+                      const Take& take) {
   bool ok = true;
   const Adjacency& in = view.in;
   const Adjacency::Extent extent = in.Of(target, ok);
@@ -98,7 +101,7 @@ absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bo
   if (timed && !in.timestamps.Touch(extent.begin, extent.end)) return in.timestamps.status();
   for (uint64_t e = extent.begin; e < extent.end; ++e) {
     const NodeId source = in.neighbors[e];
-    const Split split = source == target ? Split::kTrain : SplitOf(options, source, target);
+    const Split split = source == target ? Split::kTrain : split_of(source);
     if (split == Split::kTrain) {
       left.neighbors.push_back(source);
       if (weighted) left.weights.push_back(in.weights[e]);
@@ -106,12 +109,25 @@ absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bo
       left.self_loops += source == target ? 1 : 0;
     }
     const bool parallel = e > extent.begin && in.neighbors[e - 1] == source;
-    if (source == target || parallel) continue;
-    if (symmetric && !IsLinkOfPair(options, source, target)) continue;
-    links[static_cast<size_t>(split)].push_back({source, target});
+    if (source != target && !parallel) take(source, split);
   }
   left.EndRow();
   return absl::OkStatus();
+}
+
+EdgesLeft RoomFor(const GraphView& view) {
+  EdgesLeft left;
+  left.offsets.reserve(view.nodes + 1);
+  left.neighbors.reserve(view.edges);
+  if (!view.in.weights.empty()) left.weights.reserve(view.edges);
+  return left;
+}
+
+// Bytes of EdgesLeft, all edges being left.
+uint64_t EdgesLeftBytes(const GraphSummary& graph) {
+  const uint64_t of_edge =
+      sizeof(NodeId) + (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
+  return (static_cast<uint64_t>(graph.nodes) + 1) * sizeof(uint64_t) + static_cast<uint64_t>(graph.edges) * of_edge;
 }
 
 absl::Status CheckCounts(const LinkSplit& split) {
@@ -165,26 +181,65 @@ Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b) {
   return draw < options.test_part + options.valid_part ? Split::kValid : Split::kTrain;
 }
 
-absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going) {
   const GraphView& view = graph->view();
-  EdgesLeft left;
-  left.offsets.reserve(view.nodes + 1);
-  left.neighbors.reserve(view.edges);
-  if (!view.in.weights.empty()) left.weights.reserve(view.edges);
+  const bool symmetric = graph->summary().symmetric;
+  EdgesLeft left = RoomFor(view);
   LinkSplit split;
   for (uint64_t node = 0; node < view.nodes; ++node) {
     if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
-    PF_RETURN_IF_ERROR(
-        SplitRow(view, options, graph->summary().symmetric, static_cast<NodeId>(node), left, split.links));
+    const auto target = static_cast<NodeId>(node);
+    const auto take = [&](NodeId source, Split of) {
+      if (symmetric && !IsLinkOfPair(options, source, target)) return;
+      split.links[static_cast<size_t>(of)].push_back({source, target});
+    };
+    PF_RETURN_IF_ERROR(SplitRow(
+        view, target, left, [&](NodeId source) { return SplitOf(options, source, target); }, take));
   }
   PF_RETURN_IF_ERROR(graph->CheckIntact());
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(std::move(graph), std::move(left));
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left));
   return split;
 }
 
-absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
+                                         const std::function<bool()>& keep_going) {
+  const GraphView& view = graph->view();
+  LinkSplit split;
+  // Of each held-out link both directions, by the node that they end in.
+  std::vector<uint64_t> held_out;
+  const auto key = [](NodeId source, NodeId target) { return uint64_t{target} << 32 | source; };
+  for (size_t of = 0; of < split.links.size(); ++of) {
+    const Column<NodeId>& ends = view.given_links.links[of];
+    if (!ends.Touch(0, ends.size())) return ends.status();
+    split.links[of].reserve(ends.size() / 2);
+    for (uint64_t i = 0; i + 1 < ends.size(); i += 2) split.links[of].push_back({ends[i], ends[i + 1]});
+    if (of == static_cast<size_t>(Split::kTrain)) continue;
+    for (const Link& link : split.links[of]) {
+      held_out.push_back(key(link.source, link.target));
+      held_out.push_back(key(link.target, link.source));
+    }
+  }
+  std::ranges::sort(held_out);
+  EdgesLeft left = RoomFor(view);
+  auto row = held_out.begin();
+  for (uint64_t node = 0; node < view.nodes; ++node) {
+    if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
+    const auto target = static_cast<NodeId>(node);
+    const auto end = std::upper_bound(row, held_out.end(), key(std::numeric_limits<NodeId>::max(), target));
+    const auto split_of = [&](NodeId source) {
+      return std::binary_search(row, end, key(source, target)) ? Split::kTest : Split::kTrain;
+    };
+    PF_RETURN_IF_ERROR(SplitRow(view, target, left, split_of, [](NodeId, Split) {}));
+    row = end;
+  }
+  PF_RETURN_IF_ERROR(graph->CheckIntact());
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left));
+  return split;
+}
+
+absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going) {
   if (graph->view().in.timestamps.size() != graph->view().in.neighbors.size()) {
     return absl::InvalidArgumentError("the graph's edges have no timestamps to divide its links by");
@@ -202,7 +257,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, c
     split.times[static_cast<size_t>(of)].push_back(time);
   }));
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(std::move(graph));
+  split.messages = std::make_shared<MessageGraph>(graph);
   return split;
 }
 
@@ -213,10 +268,19 @@ uint64_t TimedLinkSplitBytes(const GraphSummary& graph) {
 }
 
 uint64_t LinkSplitBytes(const GraphSummary& graph) {
-  const auto nodes = static_cast<uint64_t>(graph.nodes), edges = static_cast<uint64_t>(graph.edges);
-  const uint64_t of_edge =
-      sizeof(NodeId) + (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
-  return (nodes + 1) * sizeof(uint64_t) + edges * of_edge + (graph.symmetric ? edges / 2 : edges) * sizeof(Link);
+  const auto edges = static_cast<uint64_t>(graph.edges);
+  return EdgesLeftBytes(graph) + (graph.symmetric ? edges / 2 : edges) * sizeof(Link);
+}
+
+uint64_t GivenLinksBytes(const GraphSummary& graph) {
+  uint64_t links = 0, held_out = 0;
+  for (const Split split : {Split::kTrain, Split::kValid, Split::kTest}) {
+    const auto count = static_cast<uint64_t>(graph.links.of(split).links);
+    links += count;
+    if (split != Split::kTrain) held_out += count;
+  }
+  // Keys may be in a vector twice as large as what it holds while it grows.
+  return EdgesLeftBytes(graph) + links * sizeof(Link) + 4 * held_out * sizeof(uint64_t);
 }
 
 bool HasEdge(const GraphView& view, NodeId source, NodeId target, bool& ok) {

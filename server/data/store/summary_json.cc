@@ -76,6 +76,20 @@ struct GraphSchema {
     a("valid_nodes", s.split_nodes[1]);
     a("test_nodes", s.split_nodes[2]);
     a("split_name", s.split_name);
+    a("links", s.links);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<GivenLinksSummary>& l) {
+    a("given", l.given);
+    a("train", l.parts[0]);
+    a("valid", l.parts[1]);
+    a("test", l.parts[2]);
+  }
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<GivenLinksSummary::Part>& p) {
+    a("links", p.links);
+    a("negatives", p.negatives);
+    a("pairs", p.pairs);
   }
   template <class A>
   static void Fields(A& a, typename A::template Visited<FeatureSummary>& f) {

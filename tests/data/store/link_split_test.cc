@@ -172,6 +172,43 @@ TEST(LinkSplit, TellsOfDamage) {
   EXPECT_FALSE(ok);
 }
 
+// Links of the source, whether they are edges or not; 2-3 both trains and tests.
+std::shared_ptr<MemoryGraph> GraphWithLinks() {
+  std::vector<TestEdge> edges;
+  for (const auto& [a, b] : {Pair{0, 1}, {0, 2}, {1, 2}, {2, 3}, {3, 4}, {0, 4}}) {
+    edges.push_back({a, b});
+    edges.push_back({b, a});
+  }
+  edges.push_back({2, 2});
+  auto graph = std::make_shared<MemoryGraph>(6, std::move(edges));
+  graph->view().given_links.links = {graph->Keep<NodeId>({1, 0, 2, 3, 5, 0}), graph->Keep<NodeId>({2, 1}),
+                                     graph->Keep<NodeId>({4, 3, 2, 3, 5, 1, 2, 2})};
+  graph->mutable_summary().links = {.given = true, .parts = {{{3, 0, 0}, {1, 0, 0}, {4, 0, 0}}}};
+  return graph;
+}
+
+TEST(GivenLinks, StayInTheirOrderAndHeldOutOnesPassNoMessagesEitherWay) {
+  const auto graph = GraphWithLinks();
+  const auto split = TakeGivenLinks(graph, GoOn);
+  ASSERT_TRUE(split.ok()) << split.status();
+  EXPECT_THAT(split->links[0], testing::ElementsAre(Link{1, 0}, Link{2, 3}, Link{5, 0}));
+  EXPECT_THAT(split->links[1], testing::ElementsAre(Link{2, 1}));
+  EXPECT_THAT(split->links[2], testing::ElementsAre(Link{4, 3}, Link{2, 3}, Link{5, 1}, Link{2, 2}));
+  EXPECT_THAT(EdgesOf(split->messages->view()),
+              testing::UnorderedElementsAre(Pair{0, 1}, Pair{1, 0}, Pair{0, 2}, Pair{2, 0}, Pair{0, 4}, Pair{4, 0},
+                                            Pair{2, 2}));
+  EXPECT_EQ(split->messages->summary().edges, 7);
+  EXPECT_FALSE(split->messages->summary().links.given);
+  EXPECT_TRUE(split->times[0].empty());
+}
+
+TEST(GivenLinks, StopAndTellOfDamage) {
+  const auto graph = GraphWithLinks();
+  EXPECT_TRUE(absl::IsCancelled(TakeGivenLinks(graph, [] { return false; }).status()));
+  graph->view().given_links.links[1] = graph->KeepDamaged(std::vector<NodeId>{2, 1});
+  EXPECT_TRUE(absl::IsDataLoss(TakeGivenLinks(graph, GoOn).status()));
+}
+
 TEST(HasEdge, FindsEveryEdgeAndNoOther) {
   const auto graph = RandomGraph(120, 700, 4);
   const std::multiset<Pair> all = EdgesOf(graph->view());

@@ -69,6 +69,7 @@ class Dataset:
                 "node features": g.node_features.width,
                 "edge features": g.edge_features.width,
                 "targets": g.num_targets,
+                **({"links": g.links.num_train + g.links.num_valid + g.links.num_test} if g.HasField("links") else {}),
             }
         return {}
 
@@ -142,6 +143,7 @@ class Datasets:
         *,
         splits: Mapping[str, Any] | None = None,
         mask: int = 0,
+        link_split: Any = None,
         via: str = "auto",
         progress: bool = True,
         **options: Any,
@@ -153,13 +155,18 @@ class Datasets:
             each with its y. A dict of three of them, "train", "valid" and "test": one set with these splits.
         splits: of many graphs, indices by "train", "valid" and "test". Without it: the dataset's own
             `get_idx_split()`, else a random split by the server.
+        link_split: of one large graph, the links that train, validate and test, and negatives of the last two: the dict
+            of OGB's `get_edge_split()` (asked for where the dataset has it and nothing is given here), or the three
+            Data of RandomLinkSplit. Edges between the two nodes of a held-out link pass no messages in a job.
 
         Edges are kept as they stand. Errors: InputError, for a HeteroData too.
         """
         from permafrost.sources import pyg
 
         options.setdefault("no_inverse_edges", True)
-        return self._from_files(name, lambda folder: pyg.write(dataset, folder, splits, mask), via, progress, options)
+        return self._from_files(
+            name, lambda folder: pyg.write(dataset, folder, splits, mask, link_split), via, progress, options
+        )
 
     def import_networkx(
         self,

@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 
 from permafrost.errors import InputError, needs
+from permafrost.sources import links
 from permafrost.sources.files import SPLITS, Array, GraphArrays, check_splits, write_graph, write_set
 
 _MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-_READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "time", "y", "num_nodes", *_MASKS.values()}
+# What RandomLinkSplit adds is read where it is given as link_split.
+_LINKS = {"edge_label", "edge_label_index", "pos_edge_label", "pos_edge_label_index"}
+_LINKS |= {"neg_edge_label", "neg_edge_label_index"}
+_READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "time", "y", "num_nodes"}
+_READ |= {*_MASKS.values(), *_LINKS}
 
 
-def write(dataset: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int) -> dict[str, Any]:
+def write(
+    dataset: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int, link_split: Any = None
+) -> dict[str, Any]:
     """Returns ImportOptions."""
     try:
         from torch_geometric.data import Data, HeteroData
@@ -29,11 +36,15 @@ def write(dataset: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, 
             f"{what}: node and edge types are not supported; dataset.to_homogeneous() makes one Data of them"
         )
     if isinstance(dataset, Data):
-        return _write_one(dataset, folder, splits, mask, what)
-    if isinstance(dataset, Mapping):
+        return _write_one(dataset, folder, splits, mask, link_split, what)
+    if isinstance(dataset, Mapping) and link_split is None:
         return _write_parts(dataset, folder, splits, what)
     if isinstance(dataset, PygDataset) and len(dataset) == 1 and splits is None:
-        return write(dataset[0], folder, None, mask)
+        if link_split is None and hasattr(dataset, "get_edge_split"):
+            link_split = dataset.get_edge_split()
+        return write(dataset[0], folder, None, mask, link_split)
+    if link_split is not None:
+        raise InputError(f"{what}: link_split: is given with many graphs; accepted: with one Data, or a Dataset of one")
     if not isinstance(dataset, Iterable):
         raise InputError(f"{what}: expected a Data, a Dataset, a list of Data, or a dict of these by split")
     if splits is None and hasattr(dataset, "get_idx_split"):
@@ -42,9 +53,11 @@ def write(dataset: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, 
 
 
 def _write_one(
-    data: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int, what: str
+    data: Any, folder: pathlib.Path, splits: Mapping[str, Any] | None, mask: int, link_split: Any, what: str
 ) -> dict[str, Any]:
     graph = _arrays(data, what)
+    if link_split is not None:
+        links.write(link_split, folder, graph.num_nodes, what)
     if splits is None:
         splits = _masks(data, mask, what)
     rows = None if splits is None else check_splits(_numpy_splits(splits) or {}, graph.num_nodes, what)
