@@ -15,6 +15,7 @@
 #include "nn/loss.h"
 #include "nn/ops/lowering.h"
 #include "train/artifacts.h"
+#include "train/node_model_for.h"
 
 namespace permafrost::train {
 namespace {
@@ -82,7 +83,9 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options
                                                      const std::shared_ptr<const data::Graph>& graph,
                                                      const std::function<bool()>& keep_going) {
   const auto divide = options.nodes.is_temporal() ? data::SplitLinksByTime : data::SplitLinks;
-  PF_ASSIGN_OR_RETURN(data::LinkSplit split, divide(graph, options.links.split, keep_going));
+  PF_ASSIGN_OR_RETURN(data::LinkSplit split,
+                      divide(graph, options.links.split, keep_going,
+                             EdgeInputsOf(options.model, graph->summary()) == data::EdgeInputs::kFeatures));
   if (split.links.front().empty()) {
     Violations violations;
     violations.Add("spec.link_prediction",
@@ -244,18 +247,12 @@ int64_t MostSeeds(const TrainOptions& options, int64_t links, int64_t nodes) {
   return options.nodes.is_temporal() ? ends : std::min(nodes, ends);
 }
 
-LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph) {
+LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels) {
   if (!options.links.enabled) return {};
-  const auto nodes = static_cast<double>(graph.nodes);
   const double links = static_cast<double>(graph.edges) / (graph.symmetric ? 2 : 1);
   const LinkOptions& o = options.links;
   const double evaluated = links * std::max(o.split.valid_part, o.split.test_part);
-  // Layer by layer: a layer's input, what it is projected to, and its output.
-  // (With largest values, of the features themselves: those of sparse rows are dense then.)
-  const bool of_inputs = options.model.aggregation == nn::Aggregation::kMax;
-  const auto hidden = options.model.hidden_channels;
-  const double rows =
-      4 * sizeof(float) * nodes * static_cast<double>(of_inputs ? std::max(hidden, graph.node_features.width) : hidden);
+  const double rows = LayerWiseBytes(options, graph, in_channels, options.model.hidden_channels);
   // Of each score: its copy beside those of the other kind, one for a metric with its label, and the place that it is
   // sorted to.
   constexpr double kScoreBytes = 6 * sizeof(float);
@@ -266,7 +263,8 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   if (options.nodes.is_temporal()) {
     return {.host = static_cast<double>(data::TimedLinkSplitBytes(graph)) + ids, .result = scores};
   }
-  return {.host = static_cast<double>(data::LinkSplitBytes(graph)) + ids, .result = rows + scores};
+  const bool edge_features = EdgeInputsOf(options.model, graph) == data::EdgeInputs::kFeatures;
+  return {.host = static_cast<double>(data::LinkSplitBytes(graph, edge_features)) + ids, .result = rows + scores};
 }
 
 }  // namespace permafrost::train

@@ -97,6 +97,7 @@ int64_t MostSeeds(const TrainOptions& options, int64_t links, int64_t nodes);
 struct LinkMemory {
   double host = 0, result = 0;
 };
-LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph);
+// in_channels: of the model's first layer.
+LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels);
 
 }  // namespace permafrost::train

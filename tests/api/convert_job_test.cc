@@ -232,20 +232,22 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
   for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
     for (const nn::Loss loss : {nn::Loss::kCrossEntropy, nn::Loss::kBce}) {
       jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train.model = {.architecture = architecture,
-                              .level = nn::ModelLevel::kNode,
-                              .hidden_channels = 48,
-                              .num_layers = 3,
-                              .dropout = 0.5,
-                              .input_dropout = 0.25,
-                              .heads = 6,
-                              .aggregation = nn::Aggregation::kMax,
-                              .norm = nn::Norm::kLayer,
-                              .residual = true,
-                              .jumping_knowledge = nn::JumpingKnowledge::kMax,
-                              .virtual_node = true,
-                              .normalize_features = true,
-                              .node_inputs = nn::NodeInputs::kConstant};
+      job.spec.train.model = {
+          .architecture = architecture,
+          .level = nn::ModelLevel::kNode,
+          .hidden_channels = 48,
+          .num_layers = 3,
+          .dropout = 0.5,
+          .input_dropout = 0.25,
+          .heads = 6,
+          .aggregation = nn::Aggregation::kMax,
+          .norm = nn::Norm::kLayer,
+          .residual = true,
+          .jumping_knowledge = nn::JumpingKnowledge::kMax,
+          .virtual_node = true,
+          .normalize_features = true,
+          .node_inputs = nn::NodeInputs::kConstant,
+          .edge_inputs = architecture == nn::Architecture::kGine ? nn::EdgeInputs::kWeights : nn::EdgeInputs::kNone};
       job.spec.train.loss = loss;
       job.spec.train.class_weights = {0.25, 4};
       job.spec.train.nodes = {{15, 10, -1}, {20, 20, 20}, true, true, false, 64, false};

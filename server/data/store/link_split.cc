@@ -37,6 +37,7 @@ struct EdgesLeft {
   std::vector<NodeId> neighbors;
   std::vector<float> weights;
   std::vector<int64_t> timestamps;
+  std::vector<uint64_t> edge_ids;  // where features of edges are asked for
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;
 
   void EndRow() {
@@ -49,31 +50,35 @@ struct EdgesLeft {
 
 class MessageGraph final : public DerivedGraph {
  public:
-  MessageGraph(const std::shared_ptr<const Graph>& graph, EdgesLeft edges)
+  MessageGraph(const std::shared_ptr<const Graph>& graph, EdgesLeft edges, bool edge_features)
       : DerivedGraph(graph), edges_(std::move(edges)) {
     view_.edges = edges_.neighbors.size();
     view_.in = {.offsets = ColumnOf(edges_.offsets),
                 .neighbors = ColumnOf(edges_.neighbors),
                 .weights = ColumnOf(edges_.weights),
                 .timestamps = ColumnOf(edges_.timestamps),
-                .edge_ids = {}};
+                .edge_ids = ColumnOf(edges_.edge_ids)};
     view_.out = summary_.symmetric ? view_.in : Adjacency();
     summary_.edges = static_cast<int64_t>(view_.edges);
     summary_.self_loops = edges_.self_loops;
     summary_.isolated_nodes = edges_.isolated_nodes;
     summary_.max_degree = edges_.max_degree;
-    DropAllButEdges();
+    DropAllButEdges(edge_features);
   }
   // With all edges of the graph.
-  explicit MessageGraph(const std::shared_ptr<const Graph>& graph) : DerivedGraph(graph) { DropAllButEdges(); }
+  MessageGraph(const std::shared_ptr<const Graph>& graph, bool edge_features) : DerivedGraph(graph) {
+    DropAllButEdges(edge_features);
+  }
 
  private:
-  void DropAllButEdges() {
-    view_.edge_features = {};
+  void DropAllButEdges(bool edge_features) {
+    if (!edge_features) {
+      view_.edge_features = {};
+      summary_.edge_features = {};
+    }
     view_.num_targets = 0;
     view_.labels = {};
     view_.splits = {};
-    summary_.edge_features = {};
     summary_.num_targets = summary_.num_missing_labels = 0;
     summary_.split_nodes = {};
   }
@@ -86,8 +91,8 @@ class MessageGraph final : public DerivedGraph {
 };
 
 // Puts the edges that end in one node where they belong.
-absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bool symmetric, NodeId target,
-                      EdgesLeft& left, std::array<std::vector<Link>, 3>& links) {
+absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bool symmetric, bool edge_features,
+                      NodeId target, EdgesLeft& left, std::array<std::vector<Link>, 3>& links) {
   bool ok = true;
   const Adjacency& in = view.in;
   const Adjacency::Extent extent = in.Of(target, ok);
@@ -96,6 +101,8 @@ absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bo
   const bool weighted = !in.weights.empty(), timed = !in.timestamps.empty();
   if (weighted && !in.weights.Touch(extent.begin, extent.end)) return in.weights.status();
   if (timed && !in.timestamps.Touch(extent.begin, extent.end)) return in.timestamps.status();
+  const bool has_ids = edge_features && !in.edge_ids.empty();
+  if (has_ids && !in.edge_ids.Touch(extent.begin, extent.end)) return in.edge_ids.status();
   for (uint64_t e = extent.begin; e < extent.end; ++e) {
     const NodeId source = in.neighbors[e];
     const Split split = source == target ? Split::kTrain : SplitOf(options, source, target);
@@ -103,6 +110,7 @@ absl::Status SplitRow(const GraphView& view, const LinkSplitOptions& options, bo
       left.neighbors.push_back(source);
       if (weighted) left.weights.push_back(in.weights[e]);
       if (timed) left.timestamps.push_back(in.timestamps[e]);
+      if (edge_features) left.edge_ids.push_back(has_ids ? in.edge_ids[e] : e);
       left.self_loops += source == target ? 1 : 0;
     }
     const bool parallel = e > extent.begin && in.neighbors[e - 1] == source;
@@ -166,26 +174,27 @@ Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b) {
 }
 
 absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
-                                     const std::function<bool()>& keep_going) {
+                                     const std::function<bool()>& keep_going, bool edge_features) {
   const GraphView& view = graph->view();
   EdgesLeft left;
   left.offsets.reserve(view.nodes + 1);
   left.neighbors.reserve(view.edges);
   if (!view.in.weights.empty()) left.weights.reserve(view.edges);
+  if (edge_features) left.edge_ids.reserve(view.edges);
   LinkSplit split;
   for (uint64_t node = 0; node < view.nodes; ++node) {
     if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
-    PF_RETURN_IF_ERROR(
-        SplitRow(view, options, graph->summary().symmetric, static_cast<NodeId>(node), left, split.links));
+    PF_RETURN_IF_ERROR(SplitRow(view, options, graph->summary().symmetric, edge_features, static_cast<NodeId>(node),
+                                left, split.links));
   }
   PF_RETURN_IF_ERROR(graph->CheckIntact());
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(std::move(graph), std::move(left));
+  split.messages = std::make_shared<MessageGraph>(std::move(graph), std::move(left), edge_features);
   return split;
 }
 
 absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
-                                           const std::function<bool()>& keep_going) {
+                                           const std::function<bool()>& keep_going, bool edge_features) {
   if (graph->view().in.timestamps.size() != graph->view().in.neighbors.size()) {
     return absl::InvalidArgumentError("the graph's edges have no timestamps to divide its links by");
   }
@@ -202,7 +211,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, c
     split.times[static_cast<size_t>(of)].push_back(time);
   }));
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(std::move(graph));
+  split.messages = std::make_shared<MessageGraph>(std::move(graph), edge_features);
   return split;
 }
 
@@ -212,10 +221,10 @@ uint64_t TimedLinkSplitBytes(const GraphSummary& graph) {
   return 2 * links * (sizeof(Link) + sizeof(int64_t));
 }
 
-uint64_t LinkSplitBytes(const GraphSummary& graph) {
+uint64_t LinkSplitBytes(const GraphSummary& graph, bool edge_features) {
   const auto nodes = static_cast<uint64_t>(graph.nodes), edges = static_cast<uint64_t>(graph.edges);
-  const uint64_t of_edge =
-      sizeof(NodeId) + (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
+  const uint64_t of_edge = sizeof(NodeId) + (edge_features ? sizeof(uint64_t) : 0) +
+                           (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
   return (nodes + 1) * sizeof(uint64_t) + edges * of_edge + (graph.symmetric ? edges / 2 : edges) * sizeof(Link);
 }
 
