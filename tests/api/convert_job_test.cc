@@ -387,7 +387,7 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
       {"spec.optimizer.warmup_steps", [](auto& r) { r.mutable_spec()->mutable_optimizer()->set_warmup_steps(-1); }},
       {"spec.neighbor_sampling",
        [](auto& r) {
-         r.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GINE);
+         r.mutable_spec()->mutable_batching();
          r.mutable_spec()->mutable_neighbor_sampling()->add_fan_outs(5);
        }},
       {"spec.model.norm",

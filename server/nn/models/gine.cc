@@ -27,21 +27,19 @@ MessageNorm Gine::NormOf(const Tensor& /*offsets*/, const Tensor& /*sources*/, c
   return {};
 }
 
-// Kept: the input where it was sparse, the edges' rows, the sums and what the MLP makes of them. Back: gradients of all
-// of these, with those of the rows at full length (nn/ops/edge_sum.h). The plain operators make messages of rows as
-// many as the edges, before and after ReLU.
+// Kept: the edges' rows, the sums and what the MLP makes of them. Back: gradients of all of these, those of the sums as
+// long as the input (nn/ops/edge_sum.h). The plain operators make messages of rows as many as the edges.
 ConvCost Gine::Cost(const ConvShape& shape, const ConvRows& rows) {
-  const auto in = static_cast<double>(shape.in), out = static_cast<double>(shape.out),
-             edge = static_cast<double>(shape.edge_channels);
+  const auto in = static_cast<double>(shape.in), edge = static_cast<double>(shape.edge_channels);
   ConvShape first = shape, second = shape;
   first.edge_channels = second.edge_channels = 0;
   second.in = shape.out;
   const ConvRows of_rows{.sources = rows.targets, .targets = rows.targets, .edges = 0, .first = false};
   const ConvCost one = GraphConvCost(first, of_rows, 1), two = GraphConvCost(second, of_rows, 1);
-  return {.parameters = one.parameters + two.parameters + edge * in + in,
-          .saved = rows.sources * in + 3 * rows.edges * in + one.saved + two.saved,
-          .backward =
-              std::max(one.backward, two.backward) + 2 * rows.edges * in + 2 * rows.sources * in + rows.targets * out};
+  return {
+      .parameters = one.parameters + two.parameters + edge * in + in,
+      .saved = 2 * rows.edges * in + one.saved + two.saved,
+      .backward = std::max(one.backward, two.backward) + rows.edges * in + (rows.first ? 1 : 2) * rows.sources * in};
 }
 
 Tensor Gine::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {

@@ -93,7 +93,7 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
   }
   if (!options.edge.categories.empty()) {
     cost.parameters += Encoder::Parameters(options.edge, hidden);
-    cost.activations += 3 * rows.edges * hidden;
+    cost.activations += 2 * rows.edges * hidden;
   }
   double backward = 0;
   for (size_t l = 0; l < layers; ++l) {
