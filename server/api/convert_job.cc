@@ -106,7 +106,9 @@ nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !nn::TraitsOf(*architecture).of_nodes) return nn::ModelLevel::kGraph;
   if (wire.has_batching() || wire.has_cross_validation()) return nn::ModelLevel::kGraph;
-  if (wire.has_neighbor_sampling() || wire.has_link_prediction()) return nn::ModelLevel::kNode;
+  if (wire.has_neighbor_sampling() || wire.has_link_prediction() || wire.model().edge_inputs() != 0) {
+    return nn::ModelLevel::kNode;
+  }
   return architecture ? nn::FirstLevelOf(*architecture) : nn::ModelLevel::kGraph;
 }
 

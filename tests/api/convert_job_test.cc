@@ -292,6 +292,8 @@ TEST(CreateRequestFromWire, OfAnUnknownDatasetTheLevelFollowsFromWhatIsSaid) {
       {"gine", "model { architecture: ARCHITECTURE_GINE }", 4, 32, nn::Loss::kL1, 8},
       {"sage", "model { architecture: ARCHITECTURE_SAGE }", 2, 1024, nn::Loss::kCrossEntropy, 8},
       {"gcn", "model { architecture: ARCHITECTURE_GCN }", 2, 1024, nn::Loss::kCrossEntropy, 8},
+      {"features of edges", "model { architecture: ARCHITECTURE_GINE edge_inputs: EDGE_INPUTS_WEIGHTS }", 2, 1024,
+       nn::Loss::kCrossEntropy, 8},
       {"a layer a hop", "model { architecture: ARCHITECTURE_SAGE } neighbor_sampling { fan_outs: [ 15, 10, 5 ] }", 3,
        1024, nn::Loss::kCrossEntropy, 8},
       {"what is said stays",

@@ -96,7 +96,7 @@ def test_links(client):
 
 @pytest.mark.parametrize(("change", "told"), [
     ({"architecture": "mlp"}, r"architecture: mlp \(graph\) is none of gine \(graph\), "),
-    ({"level": "node"}, r"architecture: gine \(node\) is none of"),
+    ({"architecture": "gps"}, r"architecture: gps \(graph\) is none of"),
     ({"sharpness": 0.5}, "sharpness: 0.5: this permafrost-client does not know it"),
 ])
 def test_a_description_that_no_module_equals_is_refused(trained, change, told):
