@@ -96,7 +96,6 @@ def test_links(client):
 
 @pytest.mark.parametrize(("change", "told"), [
     ({"architecture": "mlp"}, r"architecture: mlp \(graph\) is none of gine \(graph\), "),
-    ({"architecture": "gps"}, r"architecture: gps \(graph\) is none of"),
     ({"sharpness": 0.5}, "sharpness: 0.5: this permafrost-client does not know it"),
 ])
 def test_a_description_that_no_module_equals_is_refused(trained, change, told):
