@@ -1,5 +1,4 @@
 #include "data/store/link_split.h"
-#include "data/store/derived_graph.h"
 
 #include <algorithm>
 #include <cmath>
@@ -173,7 +172,7 @@ Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b) {
   return draw < options.test_part + options.valid_part ? Split::kValid : Split::kTrain;
 }
 
-absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going, bool edge_features) {
   const GraphView& view = graph->view();
   EdgesLeft left;
@@ -189,11 +188,11 @@ absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const L
   }
   PF_RETURN_IF_ERROR(graph->CheckIntact());
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(std::move(graph), std::move(left), edge_features);
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left), edge_features);
   return split;
 }
 
-absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going, bool edge_features) {
   if (graph->view().in.timestamps.size() != graph->view().in.neighbors.size()) {
     return absl::InvalidArgumentError("the graph's edges have no timestamps to divide its links by");
@@ -211,7 +210,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, c
     split.times[static_cast<size_t>(of)].push_back(time);
   }));
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(std::move(graph), edge_features);
+  split.messages = std::make_shared<MessageGraph>(graph, edge_features);
   return split;
 }
 

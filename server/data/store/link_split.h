@@ -44,14 +44,14 @@ Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b);
 
 // Reads all edges once. `keep_going` is asked now and then. Errors: Cancelled when it says no; DataLoss;
 // InvalidArgument where a graph has 2^32 links of a split or more.
-absl::StatusOr<LinkSplit> SplitLinks(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
                                      const std::function<bool()>& keep_going, bool edge_features = false);
 
 // Divides the links by their timestamps: the earliest train, those after them validate, the latest test. Links of one
 // time are of one split, so that validation and test may be smaller than asked. `messages` has every edge, since who
 // sees it is decided edge by edge (NeighborSamplingOptions::temporal). Parallel edges are links of their own. Errors:
 // those of SplitLinks; InvalidArgument where the graph has no timestamps.
-absl::StatusOr<LinkSplit> SplitLinksByTime(std::shared_ptr<const Graph> graph, const LinkSplitOptions& options,
+absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
                                            const std::function<bool()>& keep_going, bool edge_features = false);
 
 // Bytes that the split of a graph takes in memory.

@@ -156,7 +156,7 @@ TEST(EdgeGather, WhatIsNotThereIsRefused) {
 TEST(EdgeGather, DamageIsDataLoss) {
   const auto damaged = GraphWithEdges(Edges::kFloats, true, /*damaged=*/true);
   const auto unknown = GraphWithEdges(Edges::kIntegers, true);
-  unknown->mutable_summary().edge_features.max.assign(kColumns, kCategories / 2);
+  unknown->mutable_summary().edge_features.max.assign(kColumns, 25.0);
   for (const auto& graph : {damaged, unknown}) {
     const auto batcher = *BlockBatcher::Create(graph, Reading(EdgeInputs::kFeatures));
     SampledSubgraph subgraph;
