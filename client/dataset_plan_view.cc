@@ -75,7 +75,11 @@ std::string RenderDatasetPlan(const DatasetPlan& plan, const std::string& datase
                                          ShortText(static_cast<double>(plan.largest_rows())), " in the largest; ",
                                          ShortText(plan.rows_per_epoch()), " an epoch; ",
                                          CountText(plan.distinct_rows()), " different ones")});
-  fields.push_back({"edges", absl::StrCat(BytesText(plan.edge_bytes()), " of memory beside the rows")});
+  std::string edges = absl::StrCat(BytesText(plan.edge_bytes()), " of memory beside the rows");
+  if (plan.edge_feature_bytes() > 0) {
+    absl::StrAppend(&edges, ", and ", BytesText(plan.edge_feature_bytes()), " where a model reads their features");
+  }
+  fields.push_back({"edges", edges});
   fields.push_back({"disk", DiskText(plan.disk())});
 
   std::vector<Column> columns{{""}};

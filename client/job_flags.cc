@@ -113,6 +113,10 @@ void Override(const JobFlags& flags, v1::ModelSpec& model) {
     model.set_node_inputs(
         EnumOf<v1::ModelSpec::NodeInputs>(*v1::ModelSpec::NodeInputs_descriptor(), *flags.node_inputs));
   }
+  if (flags.edge_inputs) {
+    model.set_edge_inputs(
+        EnumOf<v1::ModelSpec::EdgeInputs>(*v1::ModelSpec::EdgeInputs_descriptor(), *flags.edge_inputs));
+  }
 }
 
 void Override(const JobFlags& flags, v1::JobSpec& spec) {
@@ -243,6 +247,8 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
                    "Node features of one large graph are divided by their row's sum of magnitudes");
   AddEnumOption(command, "--node-inputs", flags.node_inputs, *v1::ModelSpec::NodeInputs_descriptor(),
                 "What a node of one large graph begins with (default features where there are some, else learned)");
+  AddEnumOption(command, "--edge-inputs", flags.edge_inputs, *v1::ModelSpec::EdgeInputs_descriptor(),
+                "What gine and gatv2 read of the edges of one large graph (default features where there are some)");
   command.add_option("--epochs", flags.epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
       ->type_name("N");
   command

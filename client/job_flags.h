@@ -66,7 +66,7 @@ struct UpdateFlags {
 struct JobFlags {
   std::string file;
   std::optional<std::string> dataset, model, pooling, lowering, precision, norm, aggregation, jumping_knowledge,
-      node_inputs, optimizer, schedule, loss;
+      node_inputs, edge_inputs, optimizer, schedule, loss;
   std::optional<int32_t> hidden, layers, heads, priority, checkpoint_keep;
   std::optional<std::string> non_finite;
   std::optional<int64_t> epochs, patience, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps, decay_epochs;

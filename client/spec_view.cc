@@ -110,6 +110,13 @@ std::string ModelText(const v1::Job& job) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::NodeInputs_descriptor(), model.node_inputs()),
                     " node inputs");
   }
+  const bool reads_edges = model.architecture() == v1::ModelSpec::ARCHITECTURE_GATV2 ||
+                           model.architecture() == v1::ModelSpec::ARCHITECTURE_GINE;
+  if (reads_edges && model.edge_inputs() == v1::ModelSpec::EDGE_INPUTS_WEIGHTS) {
+    absl::StrAppend(&text, ", weights of edges");
+  } else if (reads_edges && of_nodes && model.edge_inputs() == v1::ModelSpec::EDGE_INPUTS_NONE) {
+    absl::StrAppend(&text, ", no features of edges");
+  }
   if (model.input_dropout() > 0) absl::StrAppend(&text, ", input dropout ", ExactText(model.input_dropout()));
   if (model.dropout() > 0) absl::StrAppend(&text, ", dropout ", ExactText(model.dropout()));
   return text;

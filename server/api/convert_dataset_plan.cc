@@ -82,6 +82,7 @@ v1::PlanDatasetResponse DatasetPlanToWire(const data::DatasetPlan& plan) {
   wire.set_rows_per_epoch(plan.rows_an_epoch);
   wire.set_distinct_rows(plan.distinct_rows);
   wire.set_edge_bytes(static_cast<int64_t>(plan.edge_bytes));
+  wire.set_edge_feature_bytes(static_cast<int64_t>(plan.edge_feature_bytes));
   *wire.mutable_disk() = RatesToWire(plan.disk);
   for (const data::PlannedReading& reading : plan.readings) *wire.add_readings() = ReadingToWire(reading);
   wire.set_seconds(plan.seconds);

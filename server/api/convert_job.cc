@@ -28,6 +28,7 @@ using Lowerings = WireEnum<v1::ModelSpec::Lowering, nn::kLoweringNames>;
 using Precisions = WireEnum<v1::ModelSpec::Precision, nn::kPrecisionNames>;
 using JumpingKnowledges = WireEnum<v1::ModelSpec::JumpingKnowledge, nn::kJumpingKnowledgeNames>;
 using NodeInputs = WireEnum<v1::ModelSpec::NodeInputs, nn::kNodeInputsNames>;
+using EdgeInputs = WireEnum<v1::ModelSpec::EdgeInputs, nn::kEdgeInputsNames>;
 using Norms = WireEnum<v1::ModelSpec::Norm, nn::kNormNames>;
 using Poolings = WireEnum<v1::ModelSpec::Pooling, nn::kPoolingNames>;
 using Batchings = WireEnum<v1::Batching::Kind, data::kBatchingNames>;
@@ -117,7 +118,9 @@ nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !nn::TraitsOf(*architecture).of_nodes) return nn::ModelLevel::kGraph;
   if (wire.has_batching() || wire.has_cross_validation()) return nn::ModelLevel::kGraph;
-  if (wire.has_neighbor_sampling() || wire.has_link_prediction()) return nn::ModelLevel::kNode;
+  if (wire.has_neighbor_sampling() || wire.has_link_prediction() || wire.model().edge_inputs() != 0) {
+    return nn::ModelLevel::kNode;
+  }
   return architecture ? nn::FirstLevelOf(*architecture) : nn::ModelLevel::kGraph;
 }
 
@@ -139,6 +142,7 @@ void ReadModel(const v1::ModelSpec& wire, nn::ModelOptions& model, Violations& v
   model.virtual_node = wire.virtual_node();
   model.normalize_features = wire.normalize_features();
   NodeInputs::Read(wire.node_inputs(), "spec.model.node_inputs", model.node_inputs, violations);
+  EdgeInputs::Read(wire.edge_inputs(), "spec.model.edge_inputs", model.edge_inputs, violations);
 }
 
 void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
@@ -158,6 +162,7 @@ void ModelToWire(const nn::ModelOptions& model, v1::ModelSpec& wire) {
   wire.set_virtual_node(model.virtual_node);
   wire.set_normalize_features(model.normalize_features);
   wire.set_node_inputs(NodeInputs::ToWire(model.node_inputs));
+  wire.set_edge_inputs(EdgeInputs::ToWire(model.edge_inputs));
 }
 
 jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOptions& default_graph_cache,

@@ -33,6 +33,11 @@ struct Schema {
     a("virtual_node", m.virtual_node);
     a("normalize_features", m.normalize_features);
     a("node_inputs", m.node_inputs, nn::kNodeInputsNames);
+    // Jobs from before models of one large graph read features of edges read none.
+    if constexpr (!std::is_const_v<typename A::template Visited<nn::ModelOptions>>) {
+      if (m.level == nn::ModelLevel::kNode) m.edge_inputs = nn::EdgeInputs::kNone;
+    }
+    a("edge_inputs", m.edge_inputs, nn::kEdgeInputsNames);
     a("lowering", m.lowering, nn::kLoweringNames);
     a("precision", m.precision, nn::kPrecisionNames);
   }

@@ -68,6 +68,13 @@ constexpr bool Measures(Metric metric, Loss loss) {
   return of_values == (loss == Loss::kL1 || loss == Loss::kMse);
 }
 
+// What a model makes of the features of edges.
+enum class EdgeUse {
+  kNone,
+  kWhereGiven,
+  kNeeded  // of one large graph; in sets a learned vector stands for features that are not there
+};
+
 enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2 };
 
 // What a model predicts for: each graph of a set of many, or each node of one large graph. The dataset decides.
@@ -84,12 +91,17 @@ struct ModelTraits {
   // Whether, of nodes, its first layer begins with the plain mean of each row's neighbours, and the row beside it: of
   // dense features that can be made while a batch is gathered.
   bool begins_with_means = false;
+  EdgeUse edges = EdgeUse::kNone;
   bool has_heads = false;        // whether ModelOptions::heads has a meaning
   bool has_aggregation = false;  // whether ModelOptions::aggregation has a meaning
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
 inline constexpr std::array kModels{
-    ModelTraits{.architecture = Architecture::kGine, .name = "gine", .of_graphs = true, .of_nodes = false},
+    ModelTraits{.architecture = Architecture::kGine,
+                .name = "gine",
+                .of_graphs = true,
+                .of_nodes = true,
+                .edges = EdgeUse::kNeeded},
     ModelTraits{.architecture = Architecture::kSage,
                 .name = "sage",
                 .of_graphs = true,
@@ -102,8 +114,12 @@ inline constexpr std::array kModels{
                 .of_nodes = true,
                 .weighs_messages = true},
     ModelTraits{.architecture = Architecture::kGin, .name = "gin", .of_graphs = true, .of_nodes = true},
-    ModelTraits{
-        .architecture = Architecture::kGatv2, .name = "gatv2", .of_graphs = true, .of_nodes = true, .has_heads = true}};
+    ModelTraits{.architecture = Architecture::kGatv2,
+                .name = "gatv2",
+                .of_graphs = true,
+                .of_nodes = true,
+                .edges = EdgeUse::kWhereGiven,
+                .has_heads = true}};
 
 constexpr const ModelTraits& TraitsOf(Architecture architecture) {
   for (const ModelTraits& model : kModels)
@@ -186,6 +202,14 @@ inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto,
                                                              {NodeInputs::kDegree, "degree"},
                                                              {NodeInputs::kConstant, "constant"}}}};
 
+// What a model of one large graph that reads features of edges reads: their features, their weights as one column, or
+// nothing. kAuto: features where the graph has some, else nothing.
+enum class EdgeInputs { kAuto, kFeatures, kWeights, kNone };
+inline constexpr EnumNames<EdgeInputs, 4> kEdgeInputsNames{{{{EdgeInputs::kAuto, "auto"},
+                                                             {EdgeInputs::kFeatures, "features"},
+                                                             {EdgeInputs::kWeights, "weights"},
+                                                             {EdgeInputs::kNone, "none"}}}};
+
 // Of a job that names its dataset and nothing else.
 struct LevelDefaults {
   Architecture architecture;
@@ -214,6 +238,7 @@ struct ModelOptions {
   bool virtual_node = false;                   // of graphs: a node that all of a graph's nodes see, and that sees all
   bool normalize_features = false;             // of nodes: each row of features is divided by the sum of its magnitudes
   NodeInputs node_inputs = NodeInputs::kAuto;  // of nodes
+  EdgeInputs edge_inputs = EdgeInputs::kAuto;  // of nodes
   Lowering lowering = Lowering::kAuto;
   Precision precision = Precision::kFloat32;
   bool operator==(const ModelOptions&) const = default;

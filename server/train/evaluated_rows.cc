@@ -12,7 +12,9 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/store/edge_rows.h"
 #include "data/store/other_splits.h"
+#include "train/node_model_for.h"
 
 namespace permafrost::train {
 namespace {
@@ -37,12 +39,13 @@ class KnownRanges {
   }
   // Integers are categories, each with a row of weights.
   void CheckCategories(std::string_view table, const FeatureSummary& own, const FeatureSummary& trained) {
-    if ((own.type == data::DataType::kInt32) != (trained.type == data::DataType::kInt32)) {
+    const bool of_categories = data::IsCategorical(own.type);
+    if (of_categories != data::IsCategorical(trained.type)) {
       Add("its ", AbslView(table), " features are ", AbslView(data::kDataTypeNames.Name(own.type)),
           ", and the weights were trained on ", AbslView(data::kDataTypeNames.Name(trained.type)));
       return;
     }
-    if (own.type != data::DataType::kInt32 || own.max.empty() || own.width != trained.width) return;
+    if (!of_categories || own.max.empty() || own.width != trained.width) return;
     for (size_t c = 0; c < own.max.size(); ++c) {
       const double most = trained.max.empty() ? 0 : trained.max[c];
       if (own.min[c] >= 0 && own.max[c] <= most) continue;
@@ -82,10 +85,15 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, nn::Loss 
   }
 }
 
-void Check(const GraphSummary& trained, const GraphSummary& own, nn::Loss loss, KnownRanges& check) {
+void Check(const GraphSummary& trained, const GraphSummary& own, nn::Loss loss, const nn::ModelOptions& model,
+           KnownRanges& check) {
   check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
   check.CheckEqual("targets", own.num_targets, trained.num_targets);
   check.CheckClasses(loss, own.nodes * own.num_targets - own.num_missing_labels, own, trained);
+  if (EdgeInputsOf(model, trained) == data::EdgeInputs::kFeatures) {
+    check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
+    check.CheckCategories("edge", own.edge_features, trained.edge_features);
+  }
   if (own.weighted != trained.weighted) {
     check.Add("its edges have ", own.weighted ? "weights" : "no weights",
               ", and those that the weights were trained on ", trained.weighted ? "have" : "have none");
@@ -104,6 +112,8 @@ GraphSetSummary WithRangesOf(const GraphSetSummary& trained, GraphSetSummary own
 }
 
 GraphSummary WithRangesOf(const GraphSummary& trained, GraphSummary own) {
+  // Those that another model's edges have are not read.
+  if (own.edge_features.width == trained.edge_features.width) own.edge_features = trained.edge_features;
   own.integer_labels = trained.integer_labels;
   own.min_label = trained.min_label;
   own.max_label = trained.max_label;
@@ -164,7 +174,7 @@ data::Split EvaluatedAs(EvaluatedRows rows) {
 }
 
 absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own, nn::Loss loss,
-                        std::string_view field) {
+                        const nn::ModelOptions& model, std::string_view field) {
   KnownRanges check(field);
   if (trained.index() != own.index()) {
     const bool set = std::holds_alternative<GraphSetSummary>(own);
@@ -173,7 +183,7 @@ absl::Status CheckKnows(const data::ImportedSummary& trained, const data::Import
   } else if (const auto* set = std::get_if<GraphSetSummary>(&own)) {
     Check(std::get<GraphSetSummary>(trained), *set, loss, check);
   } else {
-    Check(std::get<GraphSummary>(trained), std::get<GraphSummary>(own), loss, check);
+    Check(std::get<GraphSummary>(trained), std::get<GraphSummary>(own), loss, model, check);
   }
   return check.ToStatus();
 }

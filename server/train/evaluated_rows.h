@@ -14,10 +14,10 @@
 namespace permafrost::train {
 
 // Ok if a model that was made for the dataset `trained` can be given the rows of `own`: columns and targets are as
-// many, categories are among those that it knows, and of a loss over classes the labels are some of its classes. Else
-// InvalidArgument with violations of `field`.
+// many, those of edges of one large graph where the model reads them, categories are among those that it knows, and of
+// a loss over classes the labels are some of its classes. Else InvalidArgument with violations of `field`.
 absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own, nn::Loss loss,
-                        std::string_view field);
+                        const nn::ModelOptions& model, std::string_view field);
 
 // The split that the rows are evaluated as: their own, so that samples are drawn as the job's evaluation drew them;
 // those of the train split, and all, as the test split.

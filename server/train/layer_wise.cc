@@ -23,12 +23,18 @@ at::Tensor CopyOf(const From* values, uint64_t count, at::ScalarType type) {
 }
 
 // The end of the chunk that begins at `begin`.
-absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin) {
+absl::StatusOr<uint64_t> ChunkEnd(const data::GraphView& view, uint64_t begin, uint64_t most_edges) {
   const uint64_t most = std::min(view.nodes, begin + kChunkRows);
   if (!view.in.offsets.Touch(begin, most + 1)) return view.in.offsets.status();
   uint64_t end = begin + 1;
-  while (end < most && view.in.offsets[end + 1] - view.in.offsets[begin] <= kChunkEdges) ++end;
+  while (end < most && view.in.offsets[end + 1] - view.in.offsets[begin] <= most_edges) ++end;
   return end;
+}
+
+// Puts rows at `begin` of `all`, which is made by the first of them.
+void Put(const at::Tensor& rows, uint64_t begin, int64_t nodes, at::Tensor& all) {
+  if (!all.defined()) all = at::empty({nodes, rows.size(1)}, rows.options());
+  all.narrow(0, static_cast<int64_t>(begin), rows.size(0)).copy_(rows);
 }
 
 }  // namespace
@@ -52,7 +58,7 @@ absl::StatusOr<nn::NodeModel::InputRows> ReadFeatureRows(const data::Graph& grap
 }
 
 absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
-                                                 bool edge_weights) {
+                                                 bool edge_weights, data::EdgeInputs edges) {
   const data::Adjacency& in = graph.view().in;
   nn::NodeModel::Chunk chunk;
   chunk.first_row = static_cast<int64_t>(begin);
@@ -75,6 +81,14 @@ absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint6
     if (!in.weights.Touch(from, to)) return in.weights.status();
     chunk.edge_weights = CopyOf<float>(in.weights.data() + from, to - from, at::kFloat);
   }
+  if (edges != data::EdgeInputs::kNone) {
+    const data::EdgeRows rows(graph, edges);
+    const at::TensorOptions type = rows.categorical() ? at::kLong : at::kFloat;
+    chunk.edge_features = at::empty({last, rows.width()}, type);
+    PF_RETURN_IF_ERROR(rows.categorical()
+                           ? data::ReadEdgeRows(rows, from, to, chunk.edge_features.mutable_data_ptr<int64_t>())
+                           : data::ReadEdgeRows(rows, from, to, chunk.edge_features.mutable_data_ptr<float>()));
+  }
   PF_RETURN_IF_ERROR(graph.CheckIntact());
   return chunk;
 }
@@ -84,17 +98,27 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeMo
   const at::NoGradGuard no_grad;
   const data::GraphView& view = graph.view();
   const auto nodes = static_cast<int64_t>(view.nodes);
+  uint64_t most_edges = kChunkEdges;
+  if (options.edges != data::EdgeInputs::kNone) {
+    int64_t widest = options.hidden_channels;
+    for (int64_t layer = 0; layer < options.num_layers; ++layer) {
+      widest = std::max(widest, model.projected_width(layer));
+    }
+    most_edges = std::min(kChunkEdges, kChunkEdgeValues / static_cast<uint64_t>(widest));
+  }
   std::vector<uint64_t> ends;
   for (uint64_t begin = 0; begin < view.nodes; begin = ends.back()) {
-    PF_ASSIGN_OR_RETURN(const uint64_t end, ChunkEnd(view, begin));
+    PF_ASSIGN_OR_RETURN(const uint64_t end, ChunkEnd(view, begin, most_edges));
     ends.push_back(end);
   }
   const auto on_device = [&](const at::Tensor& t) { return t.defined() ? t.to(options.device) : t; };
   const auto floats = at::TensorOptions().dtype(at::kFloat).device(options.device);
   at::Tensor degrees;  // of models that use them
   const auto read_edges = [&](uint64_t begin, uint64_t end) -> absl::StatusOr<nn::NodeModel::Chunk> {
-    PF_ASSIGN_OR_RETURN(nn::NodeModel::Chunk chunk, ReadInEdges(graph, begin, end, options.edge_weights));
-    for (at::Tensor* t : {&chunk.offsets, &chunk.sources, &chunk.edge_weights}) *t = on_device(*t);
+    PF_ASSIGN_OR_RETURN(nn::NodeModel::Chunk chunk,
+                        ReadInEdges(graph, begin, end, options.edge_weights, options.edges));
+    for (at::Tensor* t : {&chunk.offsets, &chunk.sources, &chunk.edge_weights, &chunk.edge_features})
+      *t = on_device(*t);
     chunk.inverse_sqrt_degrees = degrees;
     return chunk;
   };
@@ -109,6 +133,7 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeMo
     first_row = end;
   }
   at::Tensor layer_input;  // [nodes, hidden]; undefined: the features
+  at::Tensor joined;       // of all layers so far, where the model joins them
   for (int64_t layer = 0; layer < options.num_layers; ++layer) {
     at::Tensor projected = at::empty({nodes, model.projected_width(layer)}, floats);
     uint64_t begin = 0;
@@ -126,19 +151,23 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeMo
       projected.narrow(0, first, rows).copy_(model.Project(layer, input));
       begin = end;
     }
-    at::Tensor output;
+    at::Tensor output, joined_output;
     begin = 0;
     for (const uint64_t end : ends) {
       if (!keep_going()) return absl::CancelledError("evaluation stopped");
       PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk chunk, read_edges(begin, end));
-      const at::Tensor made = model.Combine(layer, projected, chunk);
-      if (!output.defined()) output = at::empty({nodes, made.size(1)}, made.options());
-      output.narrow(0, static_cast<int64_t>(begin), made.size(0)).copy_(made);
+      const auto of_chunk = [&](const at::Tensor& rows) {
+        return rows.defined() ? rows.narrow(0, static_cast<int64_t>(begin), chunk.offsets.size(0) - 1) : rows;
+      };
+      const at::Tensor made = model.Combine(layer, projected, chunk, of_chunk(layer_input));
+      Put(made, begin, nodes, output);
+      if (model.joins()) Put(model.JoinOutput(layer, of_chunk(joined), made), begin, nodes, joined_output);
       begin = end;
     }
     layer_input = output;
+    joined = joined_output;
   }
-  return layer_input.to(at::kCPU);
+  return (model.joins() ? joined : layer_input).to(at::kCPU);
 }
 
 }  // namespace permafrost::train

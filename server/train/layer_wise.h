@@ -1,7 +1,8 @@
 // Predictions for every node of a large graph from all of its neighbours. Each layer is computed for all nodes before
 // the next layer begins, so that nothing is computed twice. Source: Hamilton et al. 2017, section 3.1, as PyG's
 // `inference` of its examples. Runs eagerly, outside the graph cache, in chunks of rows; one matrix of [nodes, hidden]
-// floats and one of [nodes, 2 * hidden] are in memory at a time. Threads: the device thread.
+// floats and one of [nodes, 2 * hidden] are in memory at a time, and with residuals or jumping knowledge one or two of
+// [nodes, hidden] more. Threads: the device thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "data/store/edge_rows.h"
 #include "data/store/graph.h"
 #include "nn/models/node_model.h"
 #include "train/task.h"
@@ -24,11 +26,16 @@ absl::StatusOr<nn::NodeModel::InputRows> ReadFeatureRows(const data::Graph& grap
 
 // The in-edges of rows [begin, end) over all rows, without the degrees of GCN's normalisation. Errors: DataLoss.
 absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
-                                                 bool edge_weights);
+                                                 bool edge_weights, data::EdgeInputs edges = data::EdgeInputs::kNone);
+
+// Values that the edges of a chunk are mapped to, at most, where models read rows of edges.
+inline constexpr uint64_t kChunkEdgeValues = uint64_t{1} << 25;
 
 struct LayerWiseOptions {
   int64_t num_layers = 2;
+  int64_t hidden_channels = 64;
   bool edge_weights = false;
+  data::EdgeInputs edges = data::EdgeInputs::kNone;
   c10::Device device = c10::kCPU;
 };
 

@@ -15,6 +15,7 @@
 #include "nn/loss.h"
 #include "nn/ops/lowering.h"
 #include "train/artifacts.h"
+#include "train/node_model_for.h"
 
 namespace permafrost::train {
 namespace {
@@ -60,10 +61,12 @@ class PairScorer {
 absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options,
                                                      const std::shared_ptr<const data::Graph>& graph,
                                                      const std::function<bool()>& keep_going) {
+  const bool edge_features = EdgeInputsOf(options.model, graph->summary()) == data::EdgeInputs::kFeatures;
   const auto divide = [&]() -> absl::StatusOr<data::LinkSplit> {
-    if (options.links.given) return data::TakeGivenLinks(graph, keep_going);
-    if (options.nodes.is_temporal()) return data::SplitLinksByTime(graph, options.links.split, keep_going);
-    return data::SplitLinks(graph, options.links.split, keep_going);
+    if (options.links.given) return data::TakeGivenLinks(graph, keep_going, edge_features);
+    if (options.nodes.is_temporal())
+      return data::SplitLinksByTime(graph, options.links.split, keep_going, edge_features);
+    return data::SplitLinks(graph, options.links.split, keep_going, edge_features);
   };
   PF_ASSIGN_OR_RETURN(data::LinkSplit split, divide());
   if (split.links.front().empty()) {
@@ -289,9 +292,8 @@ double LinkCountOf(const TrainOptions& options, const data::GraphSummary& graph,
                                       : links * (split == data::Split::kValid ? parts.valid_part : parts.test_part);
 }
 
-LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph) {
+LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels) {
   if (!options.links.enabled) return {};
-  const auto nodes = static_cast<double>(graph.nodes);
   const double links = LinkCountOf(options, graph, data::Split::kTrain);
   const LinkOptions& o = options.links;
   double evaluated = 0, negatives = 0;
@@ -303,12 +305,7 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
     negatives =
         std::max(negatives, part.pairs > 0 ? static_cast<double>(part.pairs) : of_split * static_cast<double>(each));
   }
-  // Layer by layer: a layer's input, what it is projected to, and its output.
-  // (With largest values, of the features themselves: those of sparse rows are dense then.)
-  const bool of_inputs = options.model.aggregation == nn::Aggregation::kMax;
-  const auto hidden = options.model.hidden_channels;
-  const double rows =
-      4 * sizeof(float) * nodes * static_cast<double>(of_inputs ? std::max(hidden, graph.node_features.width) : hidden);
+  const double rows = LayerWiseBytes(options, graph, in_channels, options.model.hidden_channels);
   // Of each score: its copy beside those of the other kind, one for a metric with its label, and the place that it is
   // sorted to.
   constexpr double kScoreBytes = 6 * sizeof(float);
@@ -319,7 +316,9 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   if (options.nodes.is_temporal()) {
     return {.host = static_cast<double>(data::TimedLinkSplitBytes(graph)) + ids, .result = scores};
   }
-  const uint64_t split = o.given ? data::GivenLinksBytes(graph) : data::LinkSplitBytes(graph);
+  const bool edge_features = EdgeInputsOf(options.model, graph) == data::EdgeInputs::kFeatures;
+  const uint64_t split =
+      o.given ? data::GivenLinksBytes(graph, edge_features) : data::LinkSplitBytes(graph, edge_features);
   return {.host = static_cast<double>(split) + ids, .result = rows + scores};
 }
 

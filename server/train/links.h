@@ -114,6 +114,7 @@ double LinkCountOf(const TrainOptions& options, const data::GraphSummary& graph,
 struct LinkMemory {
   double host = 0, result = 0;
 };
-LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph);
+// in_channels: of the model's first layer.
+LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels);
 
 }  // namespace permafrost::train

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/store/edge_rows.h"
 #include "nn/models/registry.h"
 #include "train/graph_labels.h"
 
@@ -14,23 +15,6 @@ namespace {
 
 // An embedding row for each category: beyond this a column is an id or a measure, not a category.
 constexpr int64_t kMaxCategories = 1'000'000;
-
-void AddEncoderInput(std::string_view table, const data::FeatureSummary& features, std::string_view field,
-                     Violations& violations, nn::EncoderInput& input) {
-  if (features.type == data::DataType::kFloat32) input.float_columns = features.width;
-  if (features.type != data::DataType::kInt32) return;
-  for (int64_t c = 0; c < features.width; ++c) {
-    // A table without rows has no maxima; one category serves it.
-    const double low = features.min.empty() ? 0 : features.min[c], high = features.max.empty() ? 0 : features.max[c];
-    if (low < 0 || high >= kMaxCategories) {
-      violations.Add(field, absl::StrCat(AbslView(table), " column ", c, " has integers ", low, "..", high,
-                                         "; an integer column is embedded by category, which takes 0..",
-                                         kMaxCategories - 1, " (import it as floats to use its values)"));
-      return;
-    }
-    input.categories.push_back(static_cast<int64_t>(high) + 1);
-  }
-}
 
 // Each graph must find a place.
 void CheckBudget(const data::BatchingOptions& batching, const data::SizeStatistics& train, std::string_view prefix,
@@ -46,6 +30,26 @@ void CheckBudget(const data::BatchingOptions& batching, const data::SizeStatisti
 }
 
 }  // namespace
+
+void AddEncoderInput(std::string_view table, const data::FeatureSummary& features, std::string_view field,
+                     Violations& violations, nn::EncoderInput& input) {
+  if (features.type == data::DataType::kNone) return;
+  if (!data::IsCategorical(features.type)) {
+    input.float_columns = features.width;
+    return;
+  }
+  for (int64_t c = 0; c < features.width; ++c) {
+    // A table without rows has no maxima; one category serves it.
+    const double low = features.min.empty() ? 0 : features.min[c], high = features.max.empty() ? 0 : features.max[c];
+    if (low < 0 || high >= kMaxCategories) {
+      violations.Add(field, absl::StrCat(AbslView(table), " column ", c, " has integers ", low, "..", high,
+                                         "; an integer column is embedded by category, which takes 0..",
+                                         kMaxCategories - 1, " (import it as floats to use its values)"));
+      return;
+    }
+    input.categories.push_back(static_cast<int64_t>(high) + 1);
+  }
+}
 
 absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
                                                     std::string_view prefix) {

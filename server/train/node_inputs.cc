@@ -20,6 +20,7 @@ enum BlockPlace : size_t {
   kOffsets,
   kSources,
   kEdgeWeights,
+  kEdgeFeatures,
   kOutOffsets,
   kOutRows,
   kOutEdges,
@@ -76,6 +77,11 @@ graphcache::StepInputs MakeInputs(const data::BlockBatch& host, const AlignedVec
   block.offsets = ViewAll(host.offsets, device);
   block.sources = View(host.sources, {sizes.edges}, device);
   block.edge_weights = ViewAll(host.edge_weights, device);
+  if (host.edge_int_columns > 0) {
+    block.edge_features = View(host.edge_ints, {sizes.edges, host.edge_int_columns}, device);
+  } else if (host.edge_float_columns > 0) {
+    block.edge_features = View(host.edge_floats, {sizes.edges, host.edge_float_columns}, device);
+  }
   block.labels = View(host.labels, {sizes.nodes.front(), targets}, device);
   block.row_keys = ViewAll(keys, device);
   data::SegmentBounds bounds;
@@ -97,6 +103,7 @@ graphcache::StepInputs MakeInputs(const nn::NodeBlock& block, const nn::NodePair
   t[kOffsets] = block.offsets;
   t[kSources] = block.sources;
   t[kEdgeWeights] = block.edge_weights;
+  t[kEdgeFeatures] = block.edge_features;
   t[kOutOffsets] = block.transpose.offsets;
   t[kOutRows] = block.transpose.rows;
   t[kOutEdges] = block.transpose.edges;
@@ -129,6 +136,7 @@ nn::NodeBlock NodeBlockOf(const graphcache::StepInputs& inputs) {
                       .offsets = t[kOffsets],
                       .sources = t[kSources],
                       .edge_weights = t[kEdgeWeights],
+                      .edge_features = t[kEdgeFeatures],
                       .transpose = {t[kOutOffsets], t[kOutRows], t[kOutEdges]},
                       .labels = t[kSeedLabels],
                       .row_keys = t.back(),

@@ -10,7 +10,9 @@
 #include "base/string_view.h"
 #include "nn/models/registry.h"
 #include "train/block_rungs.h"
+#include "train/layer_wise.h"
 #include "train/links.h"
+#include "train/model_for.h"
 #include "train/node_features.h"
 #include "train/run_memory.h"
 
@@ -63,6 +65,38 @@ void CheckLabels(const TrainOptions& options, const data::GraphSummary& graph, s
     case nn::Loss::kMse:
       break;
   }
+}
+
+bool HasEdgeFeatures(const data::GraphSummary& graph) {
+  return graph.edge_features.type != data::DataType::kNone && graph.edge_features.width > 0;
+}
+
+// What the model's convolutions read of edges.
+nn::EncoderInput EdgeInputFor(const nn::ModelOptions& model, const data::GraphSummary& graph,
+                              std::string_view dataset_field, std::string_view prefix, Violations& violations) {
+  nn::EncoderInput input;
+  const std::string field = absl::StrCat(AbslView(prefix), "model.edge_inputs");
+  switch (EdgeInputsOf(model, graph)) {
+    case data::EdgeInputs::kNone:
+      if (nn::TraitsOf(model.architecture).edges != nn::EdgeUse::kNeeded) break;
+      violations.Add(field,
+                     absl::StrCat(AbslView(nn::kArchitectureNames.Name(model.architecture)),
+                                  " reads features of edges, and the dataset's edges have none; accepted: ",
+                                  graph.weighted ? "weights, or another model" : "another model, as gin or gatv2"));
+      break;
+    case data::EdgeInputs::kFeatures:
+      if (HasEdgeFeatures(graph)) {
+        AddEncoderInput("edge feature", graph.edge_features, dataset_field, violations, input);
+      } else {
+        violations.Add(field, "is features, and the dataset's edges have none");
+      }
+      break;
+    case data::EdgeInputs::kWeights:
+      input.float_columns = 1;
+      if (!graph.weighted) violations.Add(field, "is weights, and the dataset's edges have none");
+      break;
+  }
+  return input;
 }
 
 int64_t MeanDegree(const data::GraphSummary& graph) {
@@ -118,7 +152,7 @@ void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph
 }
 
 RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph) {
-  const auto hidden = static_cast<double>(options.model.hidden_channels), out = static_cast<double>(model.num_outputs);
+  const auto out = static_cast<double>(model.num_outputs);
   RunMemory memory;
   AddCopies(options.optimizer, memory);
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
@@ -133,23 +167,24 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
     memory.cost.activations = std::max(memory.cost.activations, cost.activations);
     // Rows with means are twice as wide.
     const double row_bytes = (sampling.last_hop_apart ? 2 : 1) * RowBytes(graph) + sizeof(int64_t);
-    const double batch = rows.nodes.back() * row_bytes + (sizeof(int64_t) + sizeof(float)) * rows.edges;
+    const data::EdgeInputs edges = EdgeInputsOf(options.model, graph);
+    const double edge_bytes = sizeof(int64_t) + sizeof(float) + static_cast<double>(data::EdgeRowBytes(graph, edges));
+    const double batch = rows.nodes.back() * row_bytes + edge_bytes * rows.edges;
     const double apart = sampling.last_hop_apart ? rows.nodes.back() * LastDrawn(sampling, graph) : 0;
-    const double sampled =
-        sizeof(data::NodeId) * (rows.nodes.back() + apart) + 2 * sizeof(int64_t) * (rows.edges + rows.nodes.back());
+    const double of_places = edges == data::EdgeInputs::kNone ? 0 : sizeof(uint64_t) * rows.edges;
+    const double sampled = sizeof(data::NodeId) * (rows.nodes.back() + apart) +
+                           2 * sizeof(int64_t) * (rows.edges + rows.nodes.back()) + of_places;
     const double batches = sampling.fan_outs.empty()
                                ? kWholeGraphCopies * batch
                                : kHostNodeBatches * batch + static_cast<double>(options.nodes.look_ahead) * sampled;
     memory.batch_bytes = std::max(memory.batch_bytes, batches);
   }
-  const LinkMemory links = LinkMemoryOf(options, graph);
+  const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels);
   memory.batch_bytes += links.host;
   memory.result_bytes =
       links.result + sizeof(float) * out * static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));
   if (options.nodes.layer_wise_evaluation) {
-    // Largest values are taken of the features as they are.
-    const double in = options.model.aggregation == nn::Aggregation::kMax ? static_cast<double>(model.in_channels) : 0;
-    memory.result_bytes += sizeof(float) * static_cast<double>(graph.nodes) * 4 * std::max({hidden, out, in});
+    memory.result_bytes += LayerWiseBytes(options, graph, model.in_channels, model.num_outputs);
   }
   return memory;
 }
@@ -175,6 +210,40 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
           .temporal = nodes.temporal,
           .sampler = nodes.sampler,
           .seed = options.seed};
+}
+
+double LayerWiseBytes(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
+                      int64_t outputs) {
+  const nn::ModelOptions& model = options.model;
+  // Largest values, and messages of GINE, are made of the features as they are, before any product; those of sparse
+  // rows are dense then.
+  const bool of_inputs = model.aggregation == nn::Aggregation::kMax || model.architecture == nn::Architecture::kGine;
+  const auto widest =
+      static_cast<double>(std::max({model.hidden_channels, outputs, of_inputs ? in_channels : int64_t{0}}));
+  // A layer's input, what it is projected to (twice as wide at most), and its output; of joined layers what is kept of
+  // them, before and after this one.
+  const double matrices = model.jumping_knowledge == nn::JumpingKnowledge::kLast ? 4 : 6;
+  double values = matrices * static_cast<double>(graph.nodes) * widest;
+  if (EdgeInputsOf(model, graph) != data::EdgeInputs::kNone) {
+    // Rows of a chunk's edges, and what is made of them.
+    values += 3 * std::min(static_cast<double>(graph.edges) * widest, static_cast<double>(kChunkEdgeValues));
+  }
+  return sizeof(float) * values;
+}
+
+data::EdgeInputs EdgeInputsOf(const nn::ModelOptions& model, const data::GraphSummary& graph) {
+  if (nn::TraitsOf(model.architecture).edges == nn::EdgeUse::kNone) return data::EdgeInputs::kNone;
+  switch (model.edge_inputs) {
+    case nn::EdgeInputs::kFeatures:
+      return data::EdgeInputs::kFeatures;
+    case nn::EdgeInputs::kWeights:
+      return data::EdgeInputs::kWeights;
+    case nn::EdgeInputs::kNone:
+      return data::EdgeInputs::kNone;
+    case nn::EdgeInputs::kAuto:
+      break;
+  }
+  return HasEdgeFeatures(graph) ? data::EdgeInputs::kFeatures : data::EdgeInputs::kNone;
 }
 
 absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& stored,
@@ -218,6 +287,7 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
                    "degree counts the links that are to be predicted; accepted: features, learned, constant");
   }
   if (!links) CheckLabels(options, summary, dataset_field, prefix, violations);
+  const nn::EncoderInput edge = EdgeInputFor(options.model, summary, dataset_field, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   const int64_t classes = static_cast<int64_t>(summary.max_label) + 1;
   nn::NodeModelOptions model{
@@ -226,7 +296,8 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
       .num_outputs = links                                     ? options.model.hidden_channels
                      : options.loss == nn::Loss::kCrossEntropy ? classes
                                                                : summary.num_targets,
-      .embedded_columns = inputs == nn::NodeInputs::kLearned ? summary.nodes : 0};
+      .embedded_columns = inputs == nn::NodeInputs::kLearned ? summary.nodes : 0,
+      .edge = edge};
   CheckFits(MemoryOf(options, model, summary), limits,
             options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/mode.h"
 #include "data/sampling/neighbor_sampler.h"
+#include "data/store/edge_rows.h"
 #include "data/store/graph.h"
 #include "nn/models/node_model.h"
 #include "train/options.h"
@@ -32,6 +33,13 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
 
 // Whether messages are weighted: of GCN on a graph with weights, as PyG's SAGEConv has none.
 bool UsesEdgeWeights(const TrainOptions& options, const data::Graph& graph);
+
+// Bytes that a layer-wise evaluation takes (layer_wise.h).
+double LayerWiseBytes(const TrainOptions& options, const data::GraphSummary& graph, int64_t in_channels,
+                      int64_t outputs);
+
+// What a model reads of edges beside where they lead.
+data::EdgeInputs EdgeInputsOf(const nn::ModelOptions& model, const data::GraphSummary& graph);
 
 // The nodes of each split, by Split. DataLoss.
 absl::StatusOr<std::array<std::vector<data::NodeId>, 3>> ReadSplits(const data::Graph& graph);

@@ -73,7 +73,10 @@ absl::Status NodeTask::OpenFeatures(const nn::NodeModelOptions& model, const Pla
                                     const std::function<bool()>& keep_going) {
   if (context.rows == nullptr) return absl::OkStatus();
   const data::GraphSummary& summary = graph_->summary();
-  PF_ASSIGN_OR_RETURN(features_, context.rows->Open(graph_, NodeJobBytes(options_, model, summary, context.limits)));
+  // Rows of edges are read through the mapping, which wants room for them too.
+  const data::EdgeInputs edges = EdgeInputsOf(options_.model, summary);
+  PF_ASSIGN_OR_RETURN(features_, context.rows->Open(graph_, NodeJobBytes(options_, model, summary, context.limits) +
+                                                                EdgeTableBytes(summary, edges)));
   if (features_.cache == nullptr) return absl::OkStatus();
   row_caches_ = context.rows;
   features_before_ = features_.cache->counters();
@@ -103,6 +106,7 @@ absl::Status NodeTask::MakeParts(int threads, const std::function<bool()>& keep_
     if (mode == Mode::kEval && EvaluatesOutsideCache(options_)) continue;
     const data::BlockBatcher::Options how{.sampling = SamplingOf(options_, mode, graph_->summary()),
                                           .edge_weights = weights,
+                                          .edges = EdgeInputsOf(options_.model, graph_->summary()),
                                           .threads = threads,
                                           .rows = features_.cache};
     PF_ASSIGN_OR_RETURN(part(mode).stream, data::BlockBatcher::Create(graph_, how));
@@ -251,6 +255,8 @@ absl::StatusOr<std::array<HostBatch*, 2>> NodeTask::Probes(Mode mode, const Batc
   // Other edges, where the block is the same: what a capture must not take for constant.
   if (fitting.size() == 1) {
     std::ranges::fill(probes_[1].sources, 0);
+    std::ranges::fill(probes_[1].edge_ints, 0);
+    std::ranges::fill(probes_[1].edge_floats, 0);
     std::ranges::fill(probe_pairs_[1].sources, 0);
   }
   return std::array<HostBatch*, 2>{probe_views_.data(), probe_views_.data() + 1};
@@ -331,6 +337,7 @@ absl::Status NodeTask::PlanLinkEvaluation(int threads, const std::function<bool(
   PF_ASSIGN_OR_RETURN(parts.prober,
                       data::BlockBatcher::Create(graph_, {.sampling = sampling,
                                                           .edge_weights = UsesEdgeWeights(options_, *graph_),
+                                                          .edges = EdgeInputsOf(options_.model, graph_->summary()),
                                                           .threads = threads,
                                                           .rows = features_.cache}));
   std::vector<Probe> probes;
@@ -375,7 +382,9 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
   const nn::LoweringScope lowering(options_.model.lowering, options_.model.precision);
   PF_ASSIGN_OR_RETURN(const at::Tensor all, PredictLayerWise(*graph_, *model_,
                                                              {.num_layers = options_.model.num_layers,
+                                                              .hidden_channels = options_.model.hidden_channels,
                                                               .edge_weights = UsesEdgeWeights(options_, *graph_),
+                                                              .edges = EdgeInputsOf(options_.model, graph_->summary()),
                                                               .device = device_},
                                                              keep_going));
   if (links_ != nullptr) return links_->Evaluate(all.to(device_), split, keep_predictions, keep_going);

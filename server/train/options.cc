@@ -121,6 +121,21 @@ void CheckModelFits(const nn::ModelOptions& model, FieldChecker& check) {
   refuse("input_dropout", !of_nodes && model.input_dropout != 0);
   refuse("normalize_features", !of_nodes && model.normalize_features);
   refuse("node_inputs", !of_nodes && model.node_inputs != defaults.node_inputs);
+  refuse("edge_inputs", !of_nodes && model.edge_inputs != defaults.edge_inputs);
+}
+
+void CheckEdgeInputs(const nn::ModelOptions& model, FieldChecker& check) {
+  const nn::ModelTraits& traits = nn::TraitsOf(model.architecture);
+  if (model.edge_inputs == nn::EdgeInputs::kAuto || model.level != nn::ModelLevel::kNode) return;
+  const std::string_view name = nn::kEdgeInputsNames.Name(model.edge_inputs);
+  const bool none = model.edge_inputs == nn::EdgeInputs::kNone;
+  if (traits.edges == nn::EdgeUse::kNone && !none) {
+    check.Add("model.edge_inputs", absl::StrCat(AbslView(name), " is given for ", AbslView(traits.name),
+                                                ", which reads no features of edges; accepted: for gine and gatv2"));
+  } else if (traits.edges == nn::EdgeUse::kNeeded && none) {
+    check.Add("model.edge_inputs", absl::StrCat("none is given for ", AbslView(traits.name),
+                                                ", which reads features of edges; accepted: features, weights"));
+  }
 }
 
 void CheckModel(const TrainOptions& options, FieldChecker& check) {
@@ -153,6 +168,7 @@ void CheckModel(const TrainOptions& options, FieldChecker& check) {
                 absl::StrCat(AbslView(name), " is given with lowering shape-free, which has none; accepted: mean"));
     }
   }
+  CheckEdgeInputs(model, check);
   const auto check_part = [&](const char* field, double p) {
     const bool is_part = p >= 0 && p < 1;  // NaN is none
     if (!is_part) check.Add(field, absl::StrCat(p, " is not a number of at least 0 and below 1"));
@@ -160,15 +176,6 @@ void CheckModel(const TrainOptions& options, FieldChecker& check) {
   check_part("model.dropout", model.dropout);
   check_part("model.input_dropout", model.input_dropout);
   CheckModelFits(model, check);
-  if (!EvaluatesLayerWise(options)) return;
-  const bool joined = model.jumping_knowledge != nn::JumpingKnowledge::kLast;
-  if (joined || model.residual) {
-    const bool asked = options.nodes.layer_wise_evaluation;
-    check.Add(asked ? "neighbor_sampling.layer_wise_evaluation" : "neighbor_sampling.fan_outs",
-              absl::StrCat("is given with model.", joined ? "jumping_knowledge" : "residual",
-                           ", for which layers are not evaluated one by one",
-                           asked ? "" : ", as those of sampled links are; accepted: without fan_outs"));
-  }
 }
 
 // Beside the level, which CheckNodeTraining looks at.

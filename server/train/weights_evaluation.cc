@@ -13,6 +13,7 @@
 #include "train/evaluated_rows.h"
 #include "train/evaluator.h"
 #include "train/initial_weights.h"
+#include "train/node_model_for.h"
 #include "train/step_programs.h"
 #include "train/task.h"
 
@@ -69,20 +70,30 @@ absl::Status CheckRoom(int64_t rows, int64_t values, bool text, const MemoryLimi
                       rows, values, wanted / 1e6, text ? " with their text" : "", held / 1e6, limit / 1e6));
 }
 
+// What the weights were trained to read of edges, whatever the edges have that are evaluated.
+void FixEdgeInputs(const data::ImportedSummary& trained, nn::ModelOptions& model) {
+  const auto* graph = std::get_if<data::GraphSummary>(&trained);
+  if (graph == nullptr) return;
+  model.edge_inputs = EdgeInputsOf(model, *graph) == data::EdgeInputs::kFeatures  ? nn::EdgeInputs::kFeatures
+                      : EdgeInputsOf(model, *graph) == data::EdgeInputs::kWeights ? nn::EdgeInputs::kWeights
+                                                                                  : nn::EdgeInputs::kNone;
+}
+
 }  // namespace
 
 absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
                                                int threads, const PlanContext& context,
                                                const std::function<bool(int64_t done, int64_t total)>& on_progress) {
   const bool links = request.options.links.enabled;
-  const TrainOptions options = OptionsOfEvaluation(request.options);
+  TrainOptions options = OptionsOfEvaluation(request.options);
   const data::ImportedSummary own = data::SummaryOf(request.dataset);
   const data::ImportedSummary& trained = request.trained_on ? *request.trained_on : own;
+  FixEdgeInputs(trained, options.model);
   data::OpenedDataset dataset = request.dataset;
   const data::Split split = EvaluatedAs(request.rows);
   // Links are told from pairs without an edge, whatever labels the nodes have.
   if (request.trained_on) {
-    PF_RETURN_IF_ERROR(CheckKnows(trained, own, links ? nn::Loss::kL1 : options.loss, "dataset"));
+    PF_RETURN_IF_ERROR(CheckKnows(trained, own, links ? nn::Loss::kL1 : options.loss, options.model, "dataset"));
   }
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));

@@ -111,7 +111,8 @@ absl::Status WholeGraphTask::Read(c10::Device device) {
   const uint64_t nodes = graph_->view().nodes;
   const bool weights = UsesEdgeWeights(options_, *graph_);
   PF_ASSIGN_OR_RETURN(const nn::NodeModel::InputRows rows, ReadFeatureRows(*graph_, 0, nodes));
-  PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk edges, ReadInEdges(*graph_, 0, nodes, weights));
+  PF_ASSIGN_OR_RETURN(const nn::NodeModel::Chunk edges,
+                      ReadInEdges(*graph_, 0, nodes, weights, EdgeInputsOf(options_.model, graph_->summary())));
   const auto on_device = [device](const at::Tensor& t) { return t.defined() ? t.to(device) : t; };
   const auto num_nodes = static_cast<int64_t>(nodes);
   block_.row_ends.assign(static_cast<size_t>(options_.model.num_layers + 1), num_nodes);
@@ -122,10 +123,12 @@ absl::Status WholeGraphTask::Read(c10::Device device) {
   block_.offsets = on_device(edges.offsets);
   block_.sources = on_device(edges.sources);
   block_.edge_weights = on_device(edges.edge_weights);
+  block_.edge_features = on_device(edges.edge_features);
   block_.row_keys = at::arange(num_nodes, at::TensorOptions().dtype(at::kLong).device(device));
   // The same edges with other sources: what a capture must not take for constant.
   other_block_ = block_;
   other_block_.sources = at::zeros_like(block_.sources);
+  if (block_.edge_features.defined()) other_block_.edge_features = at::zeros_like(block_.edge_features);
   for (nn::NodeBlock* block : {&block_, &other_block_}) {
     block->transpose = nn::TransposeCsr(block->offsets, block->sources, num_nodes);
   }

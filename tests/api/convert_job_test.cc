@@ -266,21 +266,23 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
   for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
     for (const nn::Loss loss : {nn::Loss::kCrossEntropy, nn::Loss::kBce}) {
       jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train.model = {.architecture = architecture,
-                              .level = nn::ModelLevel::kNode,
-                              .hidden_channels = 48,
-                              .num_layers = 3,
-                              .dropout = 0.5,
-                              .input_dropout = 0.25,
-                              .heads = 6,
-                              .aggregation = nn::Aggregation::kMax,
-                              .norm = nn::Norm::kLayer,
-                              .residual = true,
-                              .jumping_knowledge = nn::JumpingKnowledge::kMax,
-                              .virtual_node = true,
-                              .normalize_features = true,
-                              .node_inputs = nn::NodeInputs::kConstant,
-                              .precision = nn::Precision::kBfloat16};
+      job.spec.train.model = {
+          .architecture = architecture,
+          .level = nn::ModelLevel::kNode,
+          .hidden_channels = 48,
+          .num_layers = 3,
+          .dropout = 0.5,
+          .input_dropout = 0.25,
+          .heads = 6,
+          .aggregation = nn::Aggregation::kMax,
+          .norm = nn::Norm::kLayer,
+          .residual = true,
+          .jumping_knowledge = nn::JumpingKnowledge::kMax,
+          .virtual_node = true,
+          .normalize_features = true,
+          .node_inputs = nn::NodeInputs::kConstant,
+          .edge_inputs = architecture == nn::Architecture::kGine ? nn::EdgeInputs::kWeights : nn::EdgeInputs::kNone,
+          .precision = nn::Precision::kBfloat16};
       job.spec.train.loss = loss;
       job.spec.train.class_weights = {0.25, 4};
       job.spec.train.nodes = {{15, 10, -1}, {20, 20, 20}, true, true, false, 64, false};
@@ -325,6 +327,8 @@ TEST(CreateRequestFromWire, OfAnUnknownDatasetTheLevelFollowsFromWhatIsSaid) {
       {"gine", "model { architecture: ARCHITECTURE_GINE }", 4, 32, nn::Loss::kL1, 8},
       {"sage", "model { architecture: ARCHITECTURE_SAGE }", 2, 1024, nn::Loss::kCrossEntropy, 8},
       {"gcn", "model { architecture: ARCHITECTURE_GCN }", 2, 1024, nn::Loss::kCrossEntropy, 8},
+      {"features of edges", "model { architecture: ARCHITECTURE_GINE edge_inputs: EDGE_INPUTS_WEIGHTS }", 2, 1024,
+       nn::Loss::kCrossEntropy, 8},
       {"a layer a hop", "model { architecture: ARCHITECTURE_SAGE } neighbor_sampling { fan_outs: [ 15, 10, 5 ] }", 3,
        1024, nn::Loss::kCrossEntropy, 8},
       {"what is said stays",
@@ -420,7 +424,7 @@ TEST(CreateRequestFromWire, NamesTheBadField) {
       {"spec.optimizer.warmup_steps", [](auto& r) { r.mutable_spec()->mutable_optimizer()->set_warmup_steps(-1); }},
       {"spec.neighbor_sampling",
        [](auto& r) {
-         r.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GINE);
+         r.mutable_spec()->mutable_batching();
          r.mutable_spec()->mutable_neighbor_sampling()->add_fan_outs(5);
        }},
       {"spec.model.norm",

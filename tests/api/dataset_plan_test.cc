@@ -82,6 +82,7 @@ TEST(DatasetPlanToWire, CarriesEveryField) {
                                .rows_an_epoch = 16,
                                .distinct_rows = 17,
                                .edge_bytes = 18,
+                               .edge_feature_bytes = 24,
                                .seconds = 19,
                                .disk = {.depth = 20,
                                         .seconds_per_read = 21,
@@ -101,6 +102,7 @@ TEST(DatasetPlanToWire, CarriesEveryField) {
         rows_per_epoch: 16
         distinct_rows: 17
         edge_bytes: 18
+        edge_feature_bytes: 24
         seconds: 19
         disk { depth: 20 seconds_per_read: 21 seconds_per_byte: 22 sequential_bytes_per_second: 23 how: "so" }
         readings { what: CASE_AS_ASKED }

@@ -50,6 +50,14 @@ v1::PlanDatasetResponse PlanOfReading() {
   return plan;
 }
 
+TEST(DatasetPlanView, FeaturesOfEdgesAreSaidWhereThereAreSome) {
+  v1::PlanDatasetResponse plan = PlanOfReading();
+  plan.set_edge_feature_bytes(96'000'000);
+  EXPECT_THAT(RenderDatasetPlan(plan, "big", {}),
+              testing::HasSubstr("  edges  44.0 MB of memory beside the rows, and 96.0 MB where a model reads their "
+                                 "features\n"));
+}
+
 TEST(DatasetPlanView, OneLineForEachCase) {
   EXPECT_EQ(RenderDatasetPlan(PlanOfReading(), "big", {}),
             "  plan   an epoch of 196 batches over 50,000 of 500,000 nodes of big\n"

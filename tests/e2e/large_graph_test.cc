@@ -223,9 +223,13 @@ TEST_F(LargeGraph, WhatDoesNotGoTogetherIsRefusedInALine) {
     std::vector<std::string> arguments;
     const char* says;
   } kCases[] = {
-      {"a graph-level model",
+      {"a model that needs features of edges",
        {"job", "submit", "--dataset", "kinds", "--architecture", "gine"},
-       "accepted: sage, gcn, gin, gatv2"},
+       "spec.model.edge_inputs: gine reads features of edges, and the dataset's edges have none; accepted: another "
+       "model, as gin or gatv2"},
+      {"a model that reads none of them",
+       {"job", "submit", "--dataset", "kinds", "--architecture", "sage", "--edge-inputs", "weights"},
+       "weights is given for sage, which reads no features of edges; accepted: for gine and gatv2"},
       {"as many fan-outs as layers",
        {"job", "submit", "--dataset", "kinds", "--architecture", "sage", "--layers", "3", "--fan-out", "5,5"},
        "fan_outs"},

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace permafrost::e2e {
@@ -38,6 +39,16 @@ inline void WriteOgbNodes(const std::filesystem::path& directory, int nodes) {
   std::ofstream train = open("split/random/train.csv"), valid = open("split/random/valid.csv"),
                 test = open("split/random/test.csv");
   for (int v = 0; v < nodes; ++v) (v % 5 < 3 ? train : v % 5 == 3 ? valid : test) << v << "\n";
+}
+
+// Adds features of edges to such a graph: two columns of floats by the edge's number.
+inline void WriteEdgeFeatures(const std::filesystem::path& directory) {
+  std::ifstream edges(directory / "raw/edge.csv");
+  std::ofstream features(directory / "raw/edge-feat.csv");
+  std::string line;
+  for (int number = 0; std::getline(edges, line); ++number) {
+    features << number % 7 << ".5," << (number * 3) % 11 / 10.0 << "\n";
+  }
 }
 
 }  // namespace permafrost::e2e

@@ -65,6 +65,8 @@ struct NodeJob {
   std::vector<int64_t> fan_outs;
   int64_t epochs, steps_per_epoch;
   std::vector<int64_t> kills;  // steps
+  v1::ModelSpec::Architecture architecture = v1::ModelSpec::ARCHITECTURE_GCN;
+  bool edge_features = false;
 };
 
 class KilledNodeJob : public testing::TestWithParam<NodeJob> {};
@@ -73,9 +75,10 @@ TEST_P(KilledNodeJob, EndsBitEqualToAnUndisturbedOne) {
   const NodeJob& c = GetParam();
   const TempDir dir;
   WriteOgbNodes(dir.path() / "source", 3000);
+  if (c.edge_features) WriteEdgeFeatures(dir.path() / "source");
   v1::JobSpec spec;
   spec.set_dataset("datasets/kinds");
-  spec.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GCN);
+  spec.mutable_model()->set_architecture(c.architecture);
   spec.mutable_model()->set_hidden_channels(16);
   spec.mutable_model()->set_dropout(0.3);
   spec.mutable_optimizer()->set_learning_rate(0.01);
@@ -133,6 +136,11 @@ INSTANTIATE_TEST_SUITE_P(Gcn, KilledNodeJob,
                          testing::Values(NodeJob{"WholeGraph", {}, 1500, 1, {60, 300, 700}},
                                          NodeJob{"Sampled", {8, 4}, 60, 15, {50, 230, 500}}),
                          [](const auto& job) { return job.param.why; });
+INSTANTIATE_TEST_SUITE_P(
+    Gine, KilledNodeJob,
+    testing::Values(NodeJob{"WholeGraph", {}, 400, 1, {30, 150}, v1::ModelSpec::ARCHITECTURE_GINE, true},
+                    NodeJob{"Sampled", {8, 4}, 20, 15, {50, 160}, v1::ModelSpec::ARCHITECTURE_GINE, true}),
+    [](const auto& job) { return job.param.why; });
 
 // An epoch is far longer than any life of the daemon, and the job says nothing of checkpoints.
 TEST(EndToEnd, AJobThatIsKilledOverAndOverGetsFurtherAndIsNotFailed) {

@@ -107,7 +107,8 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
                       .jumping_knowledge = nn::JumpingKnowledge::kMax,
                       .virtual_node = true,
                       .normalize_features = true,
-                      .node_inputs = nn::NodeInputs::kDegree};
+                      .node_inputs = nn::NodeInputs::kDegree,
+                      .edge_inputs = nn::EdgeInputs::kWeights};
   spec.train.nodes.sampler = data::SamplerKind::kLabor;
   spec.train.nodes.disjoint = true;
   spec.train.nodes.temporal = data::TemporalSampling::kLast;
@@ -119,6 +120,18 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
   const auto back = SpecFromJson(ToJson(spec));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, spec);
+}
+
+// Weights of such jobs are of models that read no features of edges, whatever the graph has.
+TEST(JobJsonTest, ASpecOfBeforeFeaturesOfEdgesReadsNone) {
+  const auto inputs = [](const char* model) {
+    const auto spec = SpecFromJson(std::string(R"({"dataset": "a", "model": )") + model + "}");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec->train.model.edge_inputs;
+  };
+  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node"})"), nn::EdgeInputs::kNone);
+  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "graph"})"), nn::EdgeInputs::kAuto);
+  EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node", "edge_inputs": "auto"})"), nn::EdgeInputs::kAuto);
 }
 
 TEST(JobJsonTest, ASpecOfBeforeGraphCachesReadsAsTheDefaults) {

@@ -119,6 +119,8 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
        [](JobSpec& s) { s.train.model.normalize_features = true; }},
       {"spec.model.node_inputs", "accepted: for one large graph",
        [](JobSpec& s) { s.train.model.node_inputs = nn::NodeInputs::kLearned; }},
+      {"spec.model.edge_inputs", "accepted: for one large graph",
+       [](JobSpec& s) { s.train.model.edge_inputs = nn::EdgeInputs::kWeights; }},
       {"spec.patience", "-1", [](JobSpec& s) { s.train.patience = -1; }},
       {"spec.optimizer.momentum", "1.5", [](JobSpec& s) { s.train.optimizer.momentum = 1.5; }},
       {"spec.optimizer.momentum", "adam; accepted: for sgd", [](JobSpec& s) { s.train.optimizer.momentum = 0.5; }},
@@ -386,7 +388,29 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
          t.nodes.fan_outs = t.nodes.eval_fan_outs = {5, 5};
          t.model.residual = true;
        },
-       {"spec.neighbor_sampling.fan_outs", "spec.neighbor_sampling.eval_fan_outs"}},
+       {"spec.neighbor_sampling.eval_fan_outs"}},
+      {"layers evaluated one by one, joined",
+       [](auto& t) {
+         t.nodes.fan_outs = {5, 5};
+         t.nodes.layer_wise_evaluation = true;
+         t.model.jumping_knowledge = nn::JumpingKnowledge::kMax;
+       },
+       {}},
+      {"features of edges for a model that reads none",
+       [](auto& t) { t.model.edge_inputs = nn::EdgeInputs::kWeights; },
+       {"spec.model.edge_inputs"}},
+      {"no features of edges for a model that needs some",
+       [](auto& t) {
+         t.model.architecture = nn::Architecture::kGine;
+         t.model.edge_inputs = nn::EdgeInputs::kNone;
+       },
+       {"spec.model.edge_inputs"}},
+      {"none for one that may have them",
+       [](auto& t) {
+         t.model.architecture = nn::Architecture::kGatv2;
+         t.model.edge_inputs = nn::EdgeInputs::kNone;
+       },
+       {}},
       {"links of residual layers, on the whole graph",
        [](auto& t) {
          t.links.enabled = true;

@@ -96,7 +96,6 @@ def test_links(client):
 
 @pytest.mark.parametrize(("change", "told"), [
     ({"architecture": "mlp"}, r"architecture: mlp \(graph\) is none of gine \(graph\), "),
-    ({"level": "node"}, r"architecture: gine \(node\) is none of"),
     ({"sharpness": 0.5}, "sharpness: 0.5: this permafrost-client does not know it"),
 ])
 def test_a_description_that_no_module_equals_is_refused(trained, change, told):
@@ -144,6 +143,26 @@ def test_every_model_of_nodes_is_a_module(client, model, fields):
         client.datasets.import_pyg(data, "nodes", progress=False)
     job = client.jobs.submit("nodes", model, epochs=5, hidden_channels=8, num_layers=3, learning_rate=0.02, **fields).wait()
     assert difference(job.predict(data), job.predict()) < TOLERANCE
+
+
+EDGE_FIELDS = [("gine", {}), ("gine", {"norm": "batch", "jumping_knowledge": "max"}), ("gatv2", {"heads": 2})]
+
+
+@pytest.mark.parametrize("columns", ["floats", "categories"])
+@pytest.mark.parametrize(("model", "fields"), EDGE_FIELDS)
+def test_every_model_that_reads_edges_is_a_module(client, model, fields, columns):
+    data = citations()
+    ends = data.edge_index.sum(dim=0)
+    data.edge_attr = torch.stack([ends % 5, ends % 3], dim=1)
+    if columns == "floats":
+        data.edge_attr = data.edge_attr.float() / 4
+    if columns not in [dataset.id for dataset in client.datasets]:
+        client.datasets.import_pyg(data, columns, progress=False)
+    job = client.jobs.submit(columns, model, epochs=5, hidden_channels=8, num_layers=2, learning_rate=0.02, **fields).wait()
+    assert difference(job.predict(data), job.predict()) < TOLERANCE
+    data.edge_attr = None
+    with pytest.raises(ValueError, match="data: has no edge_attr, which the model reads"):
+        job.predict(data)
 
 
 def test_metrics(trained):

@@ -188,7 +188,9 @@ TEST(Admission, AnAdmittedJobFits) {
   TempDir dir;
   const std::shared_ptr<const data::Graph> graphs[] = {
       WriteTinyGraph(dir.path() / "dense", {.nodes = 20'000}),
-      WriteTinyGraph(dir.path() / "sparse", {.nodes = 20'000, .sparse = true, .weighted = true})};
+      WriteTinyGraph(dir.path() / "sparse", {.nodes = 20'000, .sparse = true, .weighted = true}),
+      WriteTinyGraph(dir.path() / "floats", {.nodes = 20'000, .edge_floats = 3}),
+      WriteTinyGraph(dir.path() / "categories", {.nodes = 20'000, .edge_categories = 40})};
   // What adds to a plain model.
   const std::pair<const char*, void (*)(nn::ModelOptions&)> kinds[] = {
       {"", [](nn::ModelOptions&) {}},
@@ -226,6 +228,8 @@ TEST(Admission, AnAdmittedJobFits) {
             continue;
           }
           for (const auto& graph : graphs) {
+            const bool edges = graph->summary().edge_features.width > 0;
+            if (traits.edges == (edges ? nn::EdgeUse::kNone : nn::EdgeUse::kNeeded)) continue;
             ExpectJudgedByWhatItTakes(why + ", of nodes", MeasuredPeak(options, graph), [&](uint64_t limit) {
               return NodeModelFor(options, graph->summary(), {limit}, "").status();
             });

@@ -435,8 +435,25 @@ TEST_F(NodeRunTest, WhatAGraphCannotServeIsRefusedBeforeTheRun) {
     const char* field;
     const char* says;
   } kCases[] = {
-      {"a graph-level model", with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGine; }), fine,
-       "spec.model.architecture", "one graph of 400 nodes; use sage or gcn or gin or gatv2"},
+      {"a graph-level model", with(sage, [](auto& o) { o.model.level = nn::ModelLevel::kGraph; }), fine,
+       "spec.model.architecture", "one graph of 400 nodes; use gine or sage or gcn or gin or gatv2"},
+      {"no features of edges", with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGine; }), fine,
+       "spec.model.edge_inputs", "gine reads features of edges, and the dataset's edges have none; accepted: another"},
+      {"weights in place of features of edges",
+       with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGine; }),
+       with(fine, [](S& s) { s.weighted = true; }), "spec.model.edge_inputs", "accepted: weights, or another model"},
+      {"no weights of edges",
+       with(sage,
+            [](auto& o) {
+              o.model.architecture = nn::Architecture::kGatv2;
+              o.model.edge_inputs = nn::EdgeInputs::kWeights;
+            }),
+       fine, "spec.model.edge_inputs", "is weights, and the dataset's edges have none"},
+      {"integers of edges that are no categories",
+       with(sage, [](auto& o) { o.model.architecture = nn::Architecture::kGatv2; }),
+       with(fine,
+            [](S& s) { s.edge_features = {.type = data::DataType::kInt64, .width = 1, .min = {-4}, .max = {9}}; }),
+       "spec.dataset", "edge feature column 0 has integers -4..9"},
       {"no features", with(sage, [](auto& o) { o.model.node_inputs = nn::NodeInputs::kFeatures; }),
        with(fine, [](S& s) { s.node_features = {}; }), "spec.model.node_inputs", "no features"},
       {"learned inputs of more nodes than memory holds", sage,

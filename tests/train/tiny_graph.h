@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/store/graph.h"
@@ -22,8 +24,36 @@ struct TinyGraphOptions {
   bool weighted = false;     // edges
   bool timestamped = false;  // edges: 0..49
   bool named = false;        // row 3 is called `the 3rd, "x"`
+  int edge_floats = 0;       // columns of edges' features, a row for an edge and its inverse
+  int edge_categories = 0;   // of two columns of integers in their place; 0: none
   int targets = 1;           // 1: a class of 0..2; more: 0 or 1 each
 };
+
+// Rows of features of edges, and of each edge, by target, its row.
+struct EdgeTable {
+  std::vector<uint64_t> ids;
+  std::vector<float> floats;
+  std::vector<int32_t> ints;
+};
+inline EdgeTable EdgeTableOf(const std::vector<std::vector<uint32_t>>& in, const TinyGraphOptions& options) {
+  EdgeTable table;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> rows;
+  for (uint32_t v = 0; v < in.size(); ++v) {
+    for (const uint32_t u : in[v]) {
+      const auto [row, is_new] = rows.try_emplace(std::minmax(u, v), rows.size());
+      table.ids.push_back(row->second);
+      if (!is_new) continue;
+      const auto id = static_cast<uint32_t>(row->second);
+      for (uint32_t c = 0; c < static_cast<uint32_t>(options.edge_floats); ++c) {
+        table.floats.push_back(static_cast<float>((id * 37 + c * 11) % 23) / 10 - 1);
+      }
+      for (uint32_t c = 0; c < 2 && options.edge_categories > 0; ++c) {
+        table.ints.push_back(static_cast<int32_t>((id * 7 + c) % static_cast<uint32_t>(options.edge_categories)));
+      }
+    }
+  }
+  return table;
+}
 
 // Nodes of one class have like features and rather their own kind as neighbours. Every 17th node has no edges, every
 // 19th no label. Splits: 60 %, 20 %, 20 %, by row.
@@ -65,6 +95,7 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
       timestamps.push_back(static_cast<int64_t>(u) * v % 50);
     }
   }
+  const EdgeTable table = EdgeTableOf(in, options);
   std::vector<float> features, labels;
   std::vector<uint64_t> feature_offsets{0};
   std::vector<uint32_t> feature_columns;
@@ -93,6 +124,13 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   write(SectionKind::kInNeighbors, ElementType::kUint32, neighbors);
   if (options.weighted) write(SectionKind::kInWeights, ElementType::kFloat32, weights);
   if (options.timestamped) write(SectionKind::kInTimestamps, ElementType::kInt64, timestamps);
+  if (options.edge_categories > 0) {
+    write(SectionKind::kInEdgeIds, ElementType::kUint64, table.ids);
+    write(SectionKind::kEdgeFeatures, ElementType::kInt32, table.ints, 2);
+  } else if (options.edge_floats > 0) {
+    write(SectionKind::kInEdgeIds, ElementType::kUint64, table.ids);
+    write(SectionKind::kEdgeFeatures, ElementType::kFloat32, table.floats, static_cast<uint32_t>(options.edge_floats));
+  }
   if (!options.features) {
     // Neither rows nor columns.
   } else if (options.sparse) {
@@ -128,6 +166,14 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
     summary.node_features.width = kWidth;
   }
   summary.node_feature_nonzeros = options.sparse ? std::ssize(feature_columns) : 0;
+  if (options.edge_categories > 0) {
+    const double most = options.edge_categories - 1;
+    summary.edge_features = {.type = data::DataType::kInt32, .width = 2, .min = {0, 0}, .max = {most, most}};
+  } else if (options.edge_floats > 0) {
+    const std::vector<double> range(static_cast<size_t>(options.edge_floats));
+    summary.edge_features = {
+        .type = data::DataType::kFloat32, .width = options.edge_floats, .min = range, .max = range};
+  }
   summary.num_targets = options.targets;
   summary.max_label = options.targets == 1 ? kClasses - 1 : 1;
   summary.integer_labels = true;

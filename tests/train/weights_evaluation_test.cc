@@ -233,7 +233,7 @@ TEST_F(GraphEvaluationTest, OfTheValidationSplitIsWhatTheRunReported) {
 
 TEST_F(GraphEvaluationTest, LabelsThatAreNoClassesAreRefusedWhereTheLossIsOverClasses) {
   data::GraphSummary trained = graph_->summary(), own = trained;
-  const auto told = [&](nn::Loss loss) { return std::string(CheckKnows(trained, own, loss, "dataset").message()); };
+  const auto told = [&](nn::Loss loss) { return std::string(CheckKnows(trained, own, loss, {}, "dataset").message()); };
   own.integer_labels = false;
   EXPECT_THAT(told(nn::Loss::kCrossEntropy), HasSubstr("its labels are fractions in 0..2"));
   own.integer_labels = true;
@@ -271,6 +271,36 @@ TEST_F(GraphEvaluationTest, AnotherGraphMayBeGivenOfEqualColumns) {
   EXPECT_THAT(Told(runner_->EvaluateWeights(request, kGoOn)), HasSubstr("its edges have weights, and those that"));
   request.dataset = WriteTinyGraph(dir_.path() / "targets", {.nodes = 100, .targets = 2});
   EXPECT_THAT(Told(runner_->EvaluateWeights(request, kGoOn)), HasSubstr("it has 2 targets"));
+  request.dataset = WriteTinyGraph(dir_.path() / "edges", {.nodes = 100, .edge_floats = 2});
+  EXPECT_TRUE(runner_->EvaluateWeights(request, kGoOn).ok()) << "sage reads no features of edges";
+}
+
+TEST_F(GraphEvaluationTest, EdgesAreThoseThatTheWeightsWereTrainedOn) {
+  const auto trained = WriteTinyGraph(dir_.path() / "trained", {.nodes = 200, .edge_categories = 7});
+  for (const nn::Architecture architecture : {nn::Architecture::kGine, nn::Architecture::kGatv2}) {
+    const std::string job(nn::kArchitectureNames.Name(architecture));
+    TrainOptions options = Jobs().front();
+    options.model.architecture = architecture;
+    const RunRequest made{.options = options, .dataset = trained, .job_directory = dir_.path() / job};
+    Recorder context;
+    ASSERT_TRUE(runner_->Run(made, context).ok());
+    EvaluateRequest request = PassOf(options, trained, Artifact(job, kBestWeightsFile), EvaluatedRows::kAll);
+    request.trained_on = trained->summary();
+    const auto all = runner_->EvaluateWeights(request, kGoOn);
+    ASSERT_TRUE(all.ok()) << all.status();
+    // Of fewer categories, which the weights know.
+    request.dataset = WriteTinyGraph(dir_.path() / ("fewer-" + job), {.nodes = 100, .edge_categories = 3});
+    EXPECT_TRUE(runner_->EvaluateWeights(request, kGoOn).ok()) << job;
+    request.dataset = WriteTinyGraph(dir_.path() / ("more-" + job), {.nodes = 100, .edge_categories = 9});
+    EXPECT_THAT(Told(runner_->EvaluateWeights(request, kGoOn)),
+                HasSubstr("its edge column 0 has integers 0..8, and the weights were trained on 0..6"));
+    request.dataset = WriteTinyGraph(dir_.path() / ("floats-" + job), {.nodes = 100, .edge_floats = 2});
+    EXPECT_THAT(Told(runner_->EvaluateWeights(request, kGoOn)),
+                HasSubstr("its edge features are float32, and the weights were trained on int32"));
+    request.dataset = WriteTinyGraph(dir_.path() / ("none-" + job), {.nodes = 100});
+    EXPECT_THAT(Told(runner_->EvaluateWeights(request, kGoOn)),
+                HasSubstr("it has 0 edge feature columns, and the weights were trained on 2"));
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/parallel.h"
 #include "base/status.h"
+#include "data/batching/edge_gather.h"
 #include "data/batching/feature_gather.h"
 #include "data/batching/padded_rows.h"
 
@@ -42,7 +43,8 @@ absl::Status CheckSubgraph(const SampledSubgraph& subgraph, bool last_hop_apart,
                        offsets.back() == (last_hop_apart ? subgraph.edges() : inner);
   if (!adds_up) return absl::InvalidArgumentError("subgraph: its rows and edges do not add up");
   if (edge_places && subgraph.edge_places.size() != subgraph.sources.size()) {
-    return absl::InvalidArgumentError("subgraph: was sampled without the places of its edges, which weights need");
+    return absl::InvalidArgumentError(
+        "subgraph: was sampled without the places of its edges, which weights and features of edges need");
   }
   return absl::OkStatus();
 }
@@ -61,13 +63,14 @@ class GatheringBatcher final : public BlockBatcher {
       : graph_(std::move(graph)),
         options_(std::move(options)),
         sampler_(std::move(sampler)),
-        features_(view_.node_features, view_.nodes, options_.threads, options_.rows.get()) {}
+        features_(view_.node_features, view_.nodes, options_.threads, options_.rows.get()),
+        edges_(*graph_, options_.edges, options_.threads) {}
 
   const Graph& graph() const override { return *graph_; }
 
   absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor, SampledSubgraph& out,
                       std::span<const int64_t> times) override {
-    PF_RETURN_IF_ERROR(sampler_->Sample(seeds, sample, options_.edge_weights, advisor, out, times));
+    PF_RETURN_IF_ERROR(sampler_->Sample(seeds, sample, needs_places(), advisor, out, times));
     if (advisor != nullptr) {
       const auto targets = static_cast<uint64_t>(view_.num_targets);
       if (targets > 0) {
@@ -78,6 +81,7 @@ class GatheringBatcher final : public BlockBatcher {
       if (options_.edge_weights && !options_.sampling.weighted) {
         for (const uint64_t place : out.edge_places) advisor->Request(view_.in.weights.Reads(place, place + 1));
       }
+      edges_.Request(out.edge_places, *advisor);
       if (options_.rows == nullptr) {
         PF_RETURN_IF_ERROR(features_.Request(out.nodes, *advisor));
         PF_RETURN_IF_ERROR(features_.Request(out.last_neighbors, *advisor));
@@ -101,7 +105,7 @@ class GatheringBatcher final : public BlockBatcher {
       lease = &own;
     }
     PF_RETURN_IF_ERROR(lease->Await());
-    PF_RETURN_IF_ERROR(CheckSubgraph(subgraph, options_.sampling.last_hop_apart, options_.edge_weights));
+    PF_RETURN_IF_ERROR(CheckSubgraph(subgraph, options_.sampling.last_hop_apart, needs_places()));
     SetSizes(subgraph, out.real);
     PF_ASSIGN_OR_RETURN(out.real.nonzeros, features_.CountNonzeros(subgraph.nodes));
     if (absl::Status fits = CheckHolds(padded, out.real); !fits.ok()) {
@@ -117,6 +121,9 @@ class GatheringBatcher final : public BlockBatcher {
     PF_RETURN_IF_ERROR(GatherFeatures(subgraph, out));
     GatherEdges(subgraph, out);
     PF_RETURN_IF_ERROR(GatherWeights(subgraph, out));
+    out.edge_int_columns = edges_.int_columns();
+    out.edge_float_columns = edges_.float_columns();
+    PF_RETURN_IF_ERROR(edges_.Gather(subgraph.edge_places, padded.edges, out.edge_ints, out.edge_floats));
     PF_RETURN_IF_ERROR(GatherLabels(out));
     return graph_->CheckIntact();
   }
@@ -142,6 +149,7 @@ class GatheringBatcher final : public BlockBatcher {
     });
     PadSources(batch.real.edges, padded, batch);
     if (options_.edge_weights) batch.edge_weights.resize(static_cast<size_t>(padded.edges), 0.0f);
+    edges_.Pad(batch.real.edges, padded.edges, batch.edge_ints, batch.edge_floats);
     batch.labels.resize(static_cast<size_t>(batch.real_seeds * view_.num_targets));
     batch.labels.resize(static_cast<size_t>(padded.nodes.front() * view_.num_targets), kMissing);
     // The last segment's rows have no in-edges.
@@ -153,6 +161,7 @@ class GatheringBatcher final : public BlockBatcher {
   }
 
  private:
+  bool needs_places() const { return options_.edge_weights || edges_.reads(); }
   bool means() const { return options_.sampling.last_hop_apart; }
   int64_t RowWidth(const DenseFeatures& dense) const { return means() ? 2 * dense.width : dense.width; }
 
@@ -242,6 +251,7 @@ class GatheringBatcher final : public BlockBatcher {
   const Options options_;
   const std::unique_ptr<NeighborSampler> sampler_;
   FeatureGather features_;
+  const EdgeGather edges_;
   // Of the batch that is gathered.
   SegmentBounds real_, padded_;
 };
@@ -269,11 +279,17 @@ absl::StatusOr<std::unique_ptr<BlockBatcher>> BlockBatcher::Create(std::shared_p
   if (options.edge_weights && view.in.weights.size() != view.in.neighbors.size()) {
     violations.Add("edge_weights", "true, but the graph's edges have no weights");
   }
-  if (options.sampling.last_hop_apart &&
-      (options.edge_weights || !std::holds_alternative<DenseFeatures>(view.node_features))) {
+  if (options.edges == EdgeInputs::kFeatures && view.edge_features.width == 0) {
+    violations.Add("edges", "features, but the graph's edges have none");
+  }
+  if (options.edges == EdgeInputs::kWeights && view.in.weights.size() != view.in.neighbors.size()) {
+    violations.Add("edges", "weights, but the graph's edges have none");
+  }
+  const bool reads_edges = options.edge_weights || options.edges != EdgeInputs::kNone;
+  if (options.sampling.last_hop_apart && (reads_edges || !std::holds_alternative<DenseFeatures>(view.node_features))) {
     violations.Add("last_hop_apart",
-                   absl::StrCat("true, ", options.edge_weights ? "with edge weights" : "without dense features",
-                                "; it takes dense features and no edge weights"));
+                   absl::StrCat("true, ", reads_edges ? "with edge weights or features" : "without dense features",
+                                "; it takes dense features, and neither weights nor features of edges"));
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   options.threads = std::max(options.threads, 1);

@@ -16,6 +16,7 @@
 #include "data/rows/row_cache.h"
 #include "data/sampling/neighbor_sampler.h"
 #include "data/sampling/page_advisor.h"
+#include "data/store/edge_rows.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
@@ -50,8 +51,12 @@ struct BlockBatch {
   AlignedVector<int64_t> offsets;
   AlignedVector<int64_t> sources;     // [padded edges]
   AlignedVector<float> edge_weights;  // [padded edges] of a weighted graph, 0 in padding; else empty
-  AlignedVector<float> labels;        // [padded seeds, targets], NaN where missing
-  std::vector<NodeId> nodes;          // real rows of the graph, in segments' order, without padding
+  // Where edges are read: [padded edges, columns] of one of the two, zeros in padding; see EdgeRows.
+  int64_t edge_int_columns = 0, edge_float_columns = 0;
+  AlignedVector<int64_t> edge_ints;
+  AlignedVector<float> edge_floats;
+  AlignedVector<float> labels;  // [padded seeds, targets], NaN where missing
+  std::vector<NodeId> nodes;    // real rows of the graph, in segments' order, without padding
   int64_t real_seeds = 0;
 };
 
@@ -60,10 +65,11 @@ class BlockBatcher {
  public:
   struct Options {
     // sampling.last_hop_apart: features are gathered with means, and neither rows nor edges of the last hop. Of dense
-    // features only, and without edge weights.
+    // features only, and without edge weights or features.
     NeighborSamplingOptions sampling;
-    bool edge_weights = false;  // whether batches carry them
-    int threads = 1;            // OpenMP threads within a call
+    bool edge_weights = false;             // whether batches carry them
+    EdgeInputs edges = EdgeInputs::kNone;  // what they carry of each edge beside; not with the last hop apart
+    int threads = 1;                       // OpenMP threads within a call
     // Where dense features are read from; nullptr: through the mapping.
     std::shared_ptr<RowCache> rows = nullptr;
   };

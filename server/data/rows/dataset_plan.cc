@@ -15,6 +15,7 @@
 #include "data/rows/read_plan.h"
 #include "data/rows/row_cache.h"
 #include "data/sampling/epoch_order.h"
+#include "data/store/edge_rows.h"
 #include "data/store/element_type.h"
 
 namespace permafrost::data {
@@ -167,6 +168,7 @@ absl::StatusOr<DatasetPlan> PlanDatasetOn(const Graph& graph, const StoredRows& 
   DatasetPlan plan{.nodes = view.nodes,
                    .training_nodes = training.size(),
                    .edge_bytes = graph.summary().adjacency_bytes,
+                   .edge_feature_bytes = EdgeTableBytes(graph.summary(), EdgeInputs::kFeatures),
                    .disk = disk};
   std::vector<Reading> readings = ReadingsOf(stored, std::get<DenseFeatures>(view.node_features), query.memory_bytes);
   const EpochOrder epochs(seeds, {.batch_size = query.batch_size, .seed = query.sampling.seed});

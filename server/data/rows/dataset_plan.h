@@ -57,7 +57,8 @@ struct DatasetPlan {
   double rows_an_epoch = 0;     // that batches ask for, each once a batch
   int64_t distinct_rows = 0;    // among the batches sampled
   uint64_t edge_bytes = 0;      // of edges and offsets, which need memory beside the cache
-  double seconds = 0;           // that planning took
+  uint64_t edge_feature_bytes = 0;  // of edges' features, which need memory too where a model reads them
+  double seconds = 0;               // that planning took
   DiskRates disk;
   std::vector<PlannedReading> readings;  // kAsAsked first; bfloat16 where it is smaller than what is stored
 };

@@ -36,6 +36,7 @@ struct EdgesLeft {
   std::vector<NodeId> neighbors;
   std::vector<float> weights;
   std::vector<int64_t> timestamps;
+  std::vector<uint64_t> edge_ids;  // where features of edges are asked for
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;
 
   void EndRow() {
@@ -48,33 +49,37 @@ struct EdgesLeft {
 
 class MessageGraph final : public DerivedGraph {
  public:
-  MessageGraph(const std::shared_ptr<const Graph>& graph, EdgesLeft edges)
+  MessageGraph(const std::shared_ptr<const Graph>& graph, EdgesLeft edges, bool edge_features)
       : DerivedGraph(graph), edges_(std::move(edges)) {
     view_.edges = edges_.neighbors.size();
     view_.in = {.offsets = ColumnOf(edges_.offsets),
                 .neighbors = ColumnOf(edges_.neighbors),
                 .weights = ColumnOf(edges_.weights),
                 .timestamps = ColumnOf(edges_.timestamps),
-                .edge_ids = {}};
+                .edge_ids = ColumnOf(edges_.edge_ids)};
     view_.out = summary_.symmetric ? view_.in : Adjacency();
     summary_.edges = static_cast<int64_t>(view_.edges);
     summary_.self_loops = edges_.self_loops;
     summary_.isolated_nodes = edges_.isolated_nodes;
     summary_.max_degree = edges_.max_degree;
-    DropAllButEdges();
+    DropAllButEdges(edge_features);
   }
   // With all edges of the graph.
-  explicit MessageGraph(const std::shared_ptr<const Graph>& graph) : DerivedGraph(graph) { DropAllButEdges(); }
+  MessageGraph(const std::shared_ptr<const Graph>& graph, bool edge_features) : DerivedGraph(graph) {
+    DropAllButEdges(edge_features);
+  }
 
  private:
-  void DropAllButEdges() {
-    view_.edge_features = {};
+  void DropAllButEdges(bool edge_features) {
+    if (!edge_features) {
+      view_.edge_features = {};
+      summary_.edge_features = {};
+    }
     view_.num_targets = 0;
     view_.labels = {};
     view_.splits = {};
     view_.given_links = {};
     summary_.links = {};
-    summary_.edge_features = {};
     summary_.num_targets = summary_.num_missing_labels = 0;
     summary_.split_nodes = {};
   }
@@ -89,8 +94,8 @@ class MessageGraph final : public DerivedGraph {
 // Puts the edges that end in one node where they belong. split_of(source): of the edges from there. Calls take(source,
 // split) once for each of them, self-loops apart, which no split holds out.
 template <class SplitOfEdges, class Take>
-absl::Status SplitRow(const GraphView& view, NodeId target, EdgesLeft& left, const SplitOfEdges& split_of,
-                      const Take& take) {
+absl::Status SplitRow(const GraphView& view, bool edge_features, NodeId target, EdgesLeft& left,
+                      const SplitOfEdges& split_of, const Take& take) {
   bool ok = true;
   const Adjacency& in = view.in;
   const Adjacency::Extent extent = in.Of(target, ok);
@@ -99,6 +104,8 @@ absl::Status SplitRow(const GraphView& view, NodeId target, EdgesLeft& left, con
   const bool weighted = !in.weights.empty(), timed = !in.timestamps.empty();
   if (weighted && !in.weights.Touch(extent.begin, extent.end)) return in.weights.status();
   if (timed && !in.timestamps.Touch(extent.begin, extent.end)) return in.timestamps.status();
+  const bool has_ids = edge_features && !in.edge_ids.empty();
+  if (has_ids && !in.edge_ids.Touch(extent.begin, extent.end)) return in.edge_ids.status();
   for (uint64_t e = extent.begin; e < extent.end; ++e) {
     const NodeId source = in.neighbors[e];
     const Split split = source == target ? Split::kTrain : split_of(source);
@@ -106,6 +113,7 @@ absl::Status SplitRow(const GraphView& view, NodeId target, EdgesLeft& left, con
       left.neighbors.push_back(source);
       if (weighted) left.weights.push_back(in.weights[e]);
       if (timed) left.timestamps.push_back(in.timestamps[e]);
+      if (edge_features) left.edge_ids.push_back(has_ids ? in.edge_ids[e] : e);
       left.self_loops += source == target ? 1 : 0;
     }
     const bool parallel = e > extent.begin && in.neighbors[e - 1] == source;
@@ -115,18 +123,19 @@ absl::Status SplitRow(const GraphView& view, NodeId target, EdgesLeft& left, con
   return absl::OkStatus();
 }
 
-EdgesLeft RoomFor(const GraphView& view) {
+EdgesLeft RoomFor(const GraphView& view, bool edge_features) {
   EdgesLeft left;
   left.offsets.reserve(view.nodes + 1);
   left.neighbors.reserve(view.edges);
   if (!view.in.weights.empty()) left.weights.reserve(view.edges);
+  if (edge_features) left.edge_ids.reserve(view.edges);
   return left;
 }
 
 // Bytes of EdgesLeft, all edges being left.
-uint64_t EdgesLeftBytes(const GraphSummary& graph) {
-  const uint64_t of_edge =
-      sizeof(NodeId) + (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
+uint64_t EdgesLeftBytes(const GraphSummary& graph, bool edge_features) {
+  const uint64_t of_edge = sizeof(NodeId) + (edge_features ? sizeof(uint64_t) : 0) +
+                           (graph.weighted ? sizeof(float) : 0) + (graph.timestamped ? sizeof(int64_t) : 0);
   return (static_cast<uint64_t>(graph.nodes) + 1) * sizeof(uint64_t) + static_cast<uint64_t>(graph.edges) * of_edge;
 }
 
@@ -182,10 +191,10 @@ Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b) {
 }
 
 absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
-                                     const std::function<bool()>& keep_going) {
+                                     const std::function<bool()>& keep_going, bool edge_features) {
   const GraphView& view = graph->view();
   const bool symmetric = graph->summary().symmetric;
-  EdgesLeft left = RoomFor(view);
+  EdgesLeft left = RoomFor(view, edge_features);
   LinkSplit split;
   for (uint64_t node = 0; node < view.nodes; ++node) {
     if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
@@ -195,16 +204,16 @@ absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, 
       split.links[static_cast<size_t>(of)].push_back({source, target});
     };
     PF_RETURN_IF_ERROR(SplitRow(
-        view, target, left, [&](NodeId source) { return SplitOf(options, source, target); }, take));
+        view, edge_features, target, left, [&](NodeId source) { return SplitOf(options, source, target); }, take));
   }
   PF_RETURN_IF_ERROR(graph->CheckIntact());
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(graph, std::move(left));
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left), edge_features);
   return split;
 }
 
 absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
-                                         const std::function<bool()>& keep_going) {
+                                         const std::function<bool()>& keep_going, bool edge_features) {
   const GraphView& view = graph->view();
   LinkSplit split;
   // Of each held-out link both directions, by the node that they end in.
@@ -222,7 +231,7 @@ absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& gra
     }
   }
   std::ranges::sort(held_out);
-  EdgesLeft left = RoomFor(view);
+  EdgesLeft left = RoomFor(view, edge_features);
   auto row = held_out.begin();
   for (uint64_t node = 0; node < view.nodes; ++node) {
     if (node % kRowsAsked == 0 && !keep_going()) return absl::CancelledError("stopped while links were divided");
@@ -231,16 +240,16 @@ absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& gra
     const auto split_of = [&](NodeId source) {
       return std::binary_search(row, end, key(source, target)) ? Split::kTest : Split::kTrain;
     };
-    PF_RETURN_IF_ERROR(SplitRow(view, target, left, split_of, [](NodeId, Split) {}));
+    PF_RETURN_IF_ERROR(SplitRow(view, edge_features, target, left, split_of, [](NodeId, Split) {}));
     row = end;
   }
   PF_RETURN_IF_ERROR(graph->CheckIntact());
-  split.messages = std::make_shared<MessageGraph>(graph, std::move(left));
+  split.messages = std::make_shared<MessageGraph>(graph, std::move(left), edge_features);
   return split;
 }
 
 absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
-                                           const std::function<bool()>& keep_going) {
+                                           const std::function<bool()>& keep_going, bool edge_features) {
   if (graph->view().in.timestamps.size() != graph->view().in.neighbors.size()) {
     return absl::InvalidArgumentError("the graph's edges have no timestamps to divide its links by");
   }
@@ -257,7 +266,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& g
     split.times[static_cast<size_t>(of)].push_back(time);
   }));
   PF_RETURN_IF_ERROR(CheckCounts(split));
-  split.messages = std::make_shared<MessageGraph>(graph);
+  split.messages = std::make_shared<MessageGraph>(graph, edge_features);
   return split;
 }
 
@@ -267,12 +276,12 @@ uint64_t TimedLinkSplitBytes(const GraphSummary& graph) {
   return 2 * links * (sizeof(Link) + sizeof(int64_t));
 }
 
-uint64_t LinkSplitBytes(const GraphSummary& graph) {
+uint64_t LinkSplitBytes(const GraphSummary& graph, bool edge_features) {
   const auto edges = static_cast<uint64_t>(graph.edges);
-  return EdgesLeftBytes(graph) + (graph.symmetric ? edges / 2 : edges) * sizeof(Link);
+  return EdgesLeftBytes(graph, edge_features) + (graph.symmetric ? edges / 2 : edges) * sizeof(Link);
 }
 
-uint64_t GivenLinksBytes(const GraphSummary& graph) {
+uint64_t GivenLinksBytes(const GraphSummary& graph, bool edge_features) {
   uint64_t links = 0, held_out = 0;
   for (const Split split : {Split::kTrain, Split::kValid, Split::kTest}) {
     const auto count = static_cast<uint64_t>(graph.links.of(split).links);
@@ -280,7 +289,7 @@ uint64_t GivenLinksBytes(const GraphSummary& graph) {
     if (split != Split::kTrain) held_out += count;
   }
   // Keys may be in a vector twice as large as what it holds while it grows.
-  return EdgesLeftBytes(graph) + links * sizeof(Link) + 4 * held_out * sizeof(uint64_t);
+  return EdgesLeftBytes(graph, edge_features) + links * sizeof(Link) + 4 * held_out * sizeof(uint64_t);
 }
 
 bool HasEdge(const GraphView& view, NodeId source, NodeId target, bool& ok) {

@@ -28,7 +28,8 @@ struct Link {
 
 struct LinkSplit {
   // The graph without the edges of validation and test, in memory (8 bytes a node, and 4 an edge, of weighted ones 8),
-  // over the nodes and features of the store. It has neither labels nor splits nor edge features.
+  // over the nodes and features of the store. It has neither labels nor splits; the features of edges only where they
+  // were asked for (8 bytes an edge more).
   std::shared_ptr<const Graph> messages;
   // By Split, in the order of targets, then sources. Of a symmetric graph an edge and its inverse are one link, in a
   // direction that the seed decides; parallel edges are one too, and self-loops none.
@@ -44,24 +45,24 @@ Split SplitOf(const LinkSplitOptions& options, NodeId a, NodeId b);
 // Reads all edges once. `keep_going` is asked now and then. Errors: Cancelled when it says no; DataLoss;
 // InvalidArgument where a graph has 2^32 links of a split or more.
 absl::StatusOr<LinkSplit> SplitLinks(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
-                                     const std::function<bool()>& keep_going);
+                                     const std::function<bool()>& keep_going, bool edge_features = false);
 
 // Divides the links by their timestamps: the earliest train, those after them validate, the latest test. Links of one
 // time are of one split, so that validation and test may be smaller than asked. `messages` has every edge, since who
 // sees it is decided edge by edge (NeighborSamplingOptions::temporal). Parallel edges are links of their own. Errors:
 // those of SplitLinks; InvalidArgument where the graph has no timestamps.
 absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& graph, const LinkSplitOptions& options,
-                                           const std::function<bool()>& keep_going);
+                                           const std::function<bool()>& keep_going, bool edge_features = false);
 
 // The links that the source divided, in its order, whether they are edges of the graph or not. Edges between the two
 // nodes of a link of validation or test, in either direction, are held out, also where they are links to train on. The
 // graph must have such links (summary().links.given). Errors: those of SplitLinks.
 absl::StatusOr<LinkSplit> TakeGivenLinks(const std::shared_ptr<const Graph>& graph,
-                                         const std::function<bool()>& keep_going);
+                                         const std::function<bool()>& keep_going, bool edge_features = false);
 
 // Bytes that the split of a graph takes in memory.
-uint64_t LinkSplitBytes(const GraphSummary& graph);
-uint64_t GivenLinksBytes(const GraphSummary& graph);
+uint64_t LinkSplitBytes(const GraphSummary& graph, bool edge_features = false);
+uint64_t GivenLinksBytes(const GraphSummary& graph, bool edge_features = false);
 uint64_t TimedLinkSplitBytes(const GraphSummary& graph);
 
 // Whether the graph has an edge from `source` to `target`, both below its number of nodes. `ok` becomes false where a

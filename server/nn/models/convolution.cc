@@ -8,6 +8,7 @@
 #include "nn/models/gatv2.h"
 #include "nn/models/gcn.h"
 #include "nn/models/gin.h"
+#include "nn/models/gine.h"
 #include "nn/models/sage.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/row_chunks.h"
@@ -34,7 +35,8 @@ constexpr ConvolutionKind KindOf(Architecture architecture, decltype(Convolution
 
 constexpr std::array kKinds{KindOf<Sage>(Architecture::kSage, nullptr, &Sage::Make),
                             KindOf<Gcn>(Architecture::kGcn, &Gcn::InverseSqrtDegrees),
-                            KindOf<Gin>(Architecture::kGin, nullptr), KindOf<Gatv2>(Architecture::kGatv2, nullptr)};
+                            KindOf<Gin>(Architecture::kGin, nullptr), KindOf<Gine>(Architecture::kGine, nullptr),
+                            KindOf<Gatv2>(Architecture::kGatv2, nullptr)};
 
 }  // namespace
 

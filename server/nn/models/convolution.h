@@ -19,7 +19,7 @@ struct ConvShape {
   int64_t in = 0, out = 0;    // channels of a row
   int64_t heads = 1;          // of attention
   bool joins_heads = true;    // out is all heads side by side, else their mean
-  int64_t edge_channels = 0;  // of a row of each edge, which attention reads; 0: without
+  int64_t edge_channels = 0;  // of a row of each edge, which attention and GINE read; 0: without
   Aggregation aggregation = Aggregation::kMean;
   bool of_nodes = true;  // named as the modules of torch_geometric.nn.models, else as a Sequential in the convolution
 };
@@ -34,7 +34,8 @@ struct MessageNorm {
 
 struct ConvCall {
   ConvEdges edges;       // offsets undefined: the sums are made already, in the rows
-  at::Tensor edge_rows;  // [E, edge_channels] or undefined
+  at::Tensor edge_rows;  // [E, edge_channels] or undefined; with codes [codes, edge_channels]
+  at::Tensor edge_code;  // [E] int32 row of each edge among them; undefined: its own place
   ConvActivation activation;
   double attention_p = 0;  // of attention's dropout
 };
@@ -45,7 +46,7 @@ class Convolution {
   virtual ~Convolution() = default;
   // [targets, out], with the activation. targets: rows of `edges`, or, where its offsets are undefined, of `in`.
   virtual at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const = 0;
-  // Layer by layer, as NodeModel: Combine is without ReLU.
+  // Layer by layer, as NodeModel: Combine is without ReLU, and the chunk's edge_features are ConvCall's edge_rows.
   virtual at::Tensor Project(const NodeModel::InputRows& rows) const = 0;
   virtual int64_t projected_width() const = 0;
   virtual at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const = 0;
@@ -72,7 +73,7 @@ struct ConvolutionKind {
   at::Tensor (*inverse_sqrt_degrees)(const NodeModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);
 };
-// Of each architecture but GINE, which sets of graphs alone have (nn/models/mlp_layer.h).
+// Of each architecture. That of GINE is of one large graph; sets have layers of their own (nn/models/set_layer.h).
 const ConvolutionKind& ConvolutionOf(Architecture architecture);
 
 // rows * weight^T. weight: [out, in].

@@ -1,4 +1,4 @@
-// Encoders of the feature tables of sets of graphs: a sum of one embedding a categorical column (as OGB's AtomEncoder),
+// Encoders of feature tables: a sum of one embedding a categorical column (as OGB's AtomEncoder),
 // or a linear map of float columns, or one learned vector where a set has no such features.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/models/graph_model.h"
+#include "nn/models/encoder_input.h"
 #include "nn/models/weight_maker.h"
 #include "nn/ops/gine_layer.h"
 

@@ -16,8 +16,10 @@ using at::Tensor;
 int64_t WidthOf(const ConvShape& shape) { return shape.joins_heads ? shape.out : shape.heads * shape.out; }
 
 // [T, columns]: of each row the mean of its in-edges' rows, but for those from the row itself; 0 where there is none.
-Tensor MeansOfEdges(const Tensor& rows, const Tensor& offsets, const Tensor& sources) {
-  const Tensor is_other = 1 - sources.eq(SegmentOfEntry(offsets, sources.size(0))).to(rows.scalar_type());
+// first_row: of the sources, which is row 0 here.
+Tensor MeansOfEdges(const Tensor& rows, const Tensor& offsets, const Tensor& sources, int64_t first_row) {
+  const Tensor own = SegmentOfEntry(offsets, sources.size(0));
+  const Tensor is_other = 1 - sources.eq(first_row == 0 ? own : own + first_row).to(rows.scalar_type());
   const Tensor places = at::arange(sources.size(0), sources.options());
   const Tensor count = SegmentSum(is_other.unsqueeze(1), offsets, places, {});
   return SegmentSum(rows, offsets, places, is_other) / count.clamp_min(1);
@@ -66,6 +68,12 @@ Tensor Gatv2::Finish(const Tensor& attended) const {
   return attended.view({attended.size(0), shape_.heads, shape_.out}).sum(1) / shape_.heads + bias_;
 }
 
+void Gatv2::AddEdgeRows(const Tensor& rows, int64_t first_row, GatEdges& edges) const {
+  if (!edge_.defined()) return;
+  edges.rows = LinearRows(rows, edge_);
+  edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, edges.sources, first_row);
+}
+
 Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
   const int64_t targets = call.edges.offsets.size(0) - 1;
   const auto linear = [](const NodeModel::InputRows& rows, const Linear& map) {
@@ -77,10 +85,7 @@ Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const 
                  .transpose = call.edges.transpose,
                  .rows = {},
                  .self_rows = {}};
-  if (edge_.defined()) {
-    edges.rows = LinearRows(call.edge_rows, edge_);
-    edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, edges.sources);
-  }
+  AddEdgeRows(call.edge_rows, /*first_row=*/0, edges);
   // Masks of its own, beside those of the layers' outputs.
   constexpr int64_t kAttentionMasks = 1 << 20;
   const ConvActivation& a = call.activation;
@@ -99,8 +104,8 @@ Tensor Gatv2::Project(const NodeModel::InputRows& rows) const {
 
 Tensor Gatv2::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
   const Tensor right = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1).narrow(1, width_, width_);
-  const GatEdges edges{
-      .offsets = chunk.offsets, .sources = chunk.sources, .transpose = {}, .rows = {}, .self_rows = {}};
+  GatEdges edges{.offsets = chunk.offsets, .sources = chunk.sources, .transpose = {}, .rows = {}, .self_rows = {}};
+  AddEdgeRows(chunk.edge_features, chunk.first_row, edges);
   return Finish(
       GatAttention(projected.narrow(1, 0, width_), right, attention_.view({width_}), edges,
                    {.heads = shape_.heads, .step = {}, .key = {}, .row_keys = {}, .first_row = chunk.first_row}));

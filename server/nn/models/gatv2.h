@@ -25,6 +25,8 @@ class Gatv2 final : public Convolution {
   at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
+  // The edges' rows and those of the self-loops, where it reads them. first_row: of the sources, that of `edges`.
+  void AddEdgeRows(const at::Tensor& rows, int64_t first_row, GatEdges& edges) const;
   // The heads' mean where they are not joined, and the bias.
   at::Tensor Finish(const at::Tensor& attended) const;
 

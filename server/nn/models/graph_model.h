@@ -5,22 +5,14 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "base/mode.h"
+#include "nn/models/encoder_input.h"
 #include "nn/models/graph_set_batch.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"
 
 namespace permafrost::nn {
-
-// What one feature table looks like to an encoder.
-struct EncoderInput {
-  // Categories of each column, values 0..n-1. Empty: float columns.
-  std::vector<int64_t> categories;
-  // Float columns. 0 with no categories: the set has no such features, and one learned vector stands for all rows.
-  int64_t float_columns = 0;
-};
 
 struct GraphModelOptions {
   ModelOptions model;

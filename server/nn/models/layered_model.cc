@@ -31,6 +31,7 @@ ConvShape ShapeOf(const NodeModelOptions& options, int64_t layer) {
           .out = output ? options.num_outputs : model.hidden_channels,
           .heads = model.heads,
           .joins_heads = !output,
+          .edge_channels = options.edge.categories.empty() ? options.edge.float_columns : model.hidden_channels,
           .aggregation = model.aggregation};
 }
 
@@ -65,6 +66,9 @@ LayeredModel::LayeredModel(const NodeModelOptions& options, uint64_t seed, at::D
   if (options.embedded_columns > 0) {
     embedding_ = weights.Normal("embedding.weight", {options.embedded_columns, options.in_channels});
   }
+  if (!options.edge.categories.empty()) {
+    edge_encoder_.emplace(weights, "edge_encoder", options.edge, model.hidden_channels);
+  }
   for (int64_t l = 0; l < model.num_layers; ++l) {
     convolutions_.push_back(kind_.make(weights, absl::StrCat("convs.", l), ShapeOf(options, l)));
   }
@@ -86,6 +90,10 @@ ModelCost LayeredModel::Cost(const NodeModelOptions& options, const StepRows& ro
   if (options.embedded_columns > 0) {
     cost.parameters += static_cast<double>(options.embedded_columns) * in;
     cost.activations += 2 * rows.nodes.back() * in;
+  }
+  if (!options.edge.categories.empty()) {
+    cost.parameters += Encoder::Parameters(options.edge, hidden);
+    cost.activations += 2 * rows.edges * hidden;
   }
   double backward = 0;
   for (size_t l = 0; l < layers; ++l) {
@@ -144,6 +152,18 @@ NodeModel::InputRows LayeredModel::Input(const NodeBlock& block, Mode mode) cons
   return rows;
 }
 
+EncodedEdges LayeredModel::Encoded(const Tensor& edge_features) const {
+  if (!edge_features.defined()) return {};
+  if (!edge_encoder_) return {.rows = edge_features.to(type()), .code = {}};
+  const int64_t count = edge_features.size(0);
+  if (options_.model.architecture != Architecture::kGine) {
+    return {.rows = (*edge_encoder_)(edge_features, count), .code = {}};
+  }
+  GineEdges edges;
+  edge_encoder_->Encode(edge_features, count, edges);
+  return {.rows = edges.rows, .code = edges.code};
+}
+
 Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
   const ModelOptions& model = options_.model;
   const int64_t layers = model.num_layers, depths = std::ssize(block.row_ends);
@@ -156,6 +176,7 @@ Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
                                      : TransposeCsr(block.offsets, block.sources, block.row_ends.back());
   const bool has_norm = model.norm != Norm::kNone;
   InputRows rows = Input(block, mode);
+  const EncodedEdges encoded = Encoded(block.edge_features);
   std::vector<Tensor> outputs;
   for (int64_t l = 0; l < layers; ++l) {
     const int64_t targets = block.row_ends[static_cast<size_t>(layers - l - 1)];
@@ -168,7 +189,11 @@ Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
                                     .key = {.seed = seed_, .layer = l},
                                     .p = !last && training ? model.dropout : 0,
                                     .row_keys = first(block.row_keys)};
-    ConvCall call{.edges = {}, .edge_rows = {}, .activation = activation, .attention_p = training ? model.dropout : 0};
+    ConvCall call{.edges = {},
+                  .edge_rows = encoded.rows,
+                  .edge_code = encoded.code,
+                  .activation = activation,
+                  .attention_p = training ? model.dropout : 0};
     if (l > 0 || !sums_made) {
       call.edges = {.offsets = block.offsets.narrow(0, 0, targets + 1),
                     .sources = block.sources,
@@ -207,31 +232,55 @@ Tensor LayeredModel::InverseSqrtDegrees(const Chunk& chunk) const {
   return kind_.inverse_sqrt_degrees == nullptr ? Tensor() : kind_.inverse_sqrt_degrees(chunk, type());
 }
 
-Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk& chunk) {
-  Tensor out = convolutions_[static_cast<size_t>(layer)]->Combine(projected, chunk);
+Tensor LayeredModel::Combine(int64_t layer, const Tensor& projected, const Chunk& chunk, const Tensor& input) {
+  Chunk own = chunk;
+  const EncodedEdges encoded = Encoded(chunk.edge_features);
+  own.edge_features = encoded.rows;
+  own.edge_code = encoded.code;
+  Tensor out = convolutions_[static_cast<size_t>(layer)]->Combine(projected, own);
   if (IsOutput(options_.model, layer)) return out;
-  return norms_[static_cast<size_t>(layer)].Activate(out, {}, /*training=*/false,
-                                                     {.relu = true, .step = {}, .key = {}, .row_keys = {}});
+  out = norms_[static_cast<size_t>(layer)].Activate(out, {}, /*training=*/false,
+                                                    {.relu = true, .step = {}, .key = {}, .row_keys = {}});
+  return options_.model.residual && layer > 0 ? out + input : out;
+}
+
+// Of outputs side by side the product with the joining weight, layer by layer, so that they are not all in memory.
+Tensor LayeredModel::JoinOutput(int64_t layer, const Tensor& before, const Tensor& output) const {
+  const ModelOptions& model = options_.model;
+  const bool last = layer + 1 == model.num_layers;
+  if (model.jumping_knowledge == JumpingKnowledge::kMax) {
+    const Tensor largest = layer == 0 ? output : Join({before, output}, JumpingKnowledge::kMax);
+    return last ? (*joining_)(largest) : largest;
+  }
+  const int64_t hidden = model.hidden_channels;
+  const Tensor part = LinearRows(output, joining_->weight.narrow(1, layer * hidden, hidden));
+  const Tensor sum = layer == 0 ? part : before + part;
+  return last ? sum + joining_->bias : sum;
 }
 
 std::string LayeredModel::Describe() const {
   const ModelOptions& model = options_.model;
-  return nlohmann::json{{"architecture", kArchitectureNames.Name(model.architecture)},
-                        {"level", kModelLevelNames.Name(ModelLevel::kNode)},
-                        {"in_channels", options_.in_channels},
-                        {"hidden_channels", model.hidden_channels},
-                        {"num_layers", model.num_layers},
-                        {"out_channels", options_.num_outputs},
-                        {"dropout", model.dropout},
-                        {"input_dropout", model.input_dropout},
-                        {"heads", model.heads},
-                        {"aggregation", kAggregationNames.Name(model.aggregation)},
-                        {"norm", kNormNames.Name(model.norm)},
-                        {"residual", model.residual},
-                        {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
-                        {"normalize_features", model.normalize_features},
-                        {"embedded_nodes", options_.embedded_columns}}
-      .dump();
+  nlohmann::json description{{"architecture", kArchitectureNames.Name(model.architecture)},
+                             {"level", kModelLevelNames.Name(ModelLevel::kNode)},
+                             {"in_channels", options_.in_channels},
+                             {"hidden_channels", model.hidden_channels},
+                             {"num_layers", model.num_layers},
+                             {"out_channels", options_.num_outputs},
+                             {"dropout", model.dropout},
+                             {"input_dropout", model.input_dropout},
+                             {"heads", model.heads},
+                             {"aggregation", kAggregationNames.Name(model.aggregation)},
+                             {"norm", kNormNames.Name(model.norm)},
+                             {"residual", model.residual},
+                             {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
+                             {"normalize_features", model.normalize_features},
+                             {"embedded_nodes", options_.embedded_columns}};
+  if (options_.edge.has_features()) {
+    description["edge"] = {{"categories", options_.edge.categories},
+                           {"float_columns", options_.edge.float_columns},
+                           {"weights", model.edge_inputs == EdgeInputs::kWeights}};
+  }
+  return description.dump();
 }
 
 }  // namespace permafrost::nn

@@ -27,6 +27,8 @@ struct NodeBlock {
   at::Tensor offsets;       // [row_ends[row_ends.size() - 2] + 1] int64
   at::Tensor sources;       // [E] int64
   at::Tensor edge_weights;  // [E] float32; undefined: all are 1
+  // [E, columns] float32, or int64 categories; undefined: the model reads none. Any in range in padding.
+  at::Tensor edge_features;
   // Of all rows, where it is known beforehand; undefined: a step that needs it makes it.
   CsrTranspose transpose;
   at::Tensor labels;  // [row_ends[0], targets] float32, NaN where missing and in padding rows

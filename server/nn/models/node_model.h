@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/mode.h"
+#include "nn/models/encoder_input.h"
 #include "nn/models/node_block.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"
@@ -22,6 +23,9 @@ struct NodeModelOptions {
   // Above 0: columns of the sparse features, each of which stands for a row of "embedding.weight" [columns,
   // in_channels] that is trained; the input is their sum. As torch.nn.Embedding where a node has a column of its own.
   int64_t embedded_columns = 0;
+  // Of models that read features of edges (ModelTraits::edges): categories are embedded, "edge_encoder.*", as in sets;
+  // floats are read as they are. Neither: it reads none.
+  EncoderInput edge = {};
 };
 
 // Threads: the device thread. Owns its tensors.
@@ -38,8 +42,8 @@ class NodeModel {
   // gradients:
   //   projected = Project(l, rows of the layer's input)             for every chunk of rows
   //   output    = Combine(l, projected of all rows, chunk)          for every chunk of rows
-  // The output of layer l (0-based) is the input of layer l + 1; that of the last layer equals Forward's, in kEval, on
-  // the whole graph as one block, to float tolerance.
+  // The output of layer l (0-based) is the input of layer l + 1; that of the last layer, or what JoinOutput makes of
+  // all, equals Forward's, in kEval, on the whole graph as one block, to float tolerance.
   struct InputRows {
     at::Tensor dense;                                             // [n, in] float32; or undefined, and
     at::Tensor feature_offsets, feature_columns, feature_values;  // as in NodeBlock (the first layer only)
@@ -52,14 +56,23 @@ class NodeModel {
     at::Tensor offsets;               // [n + 1] int64, beginning at 0: in-edges of the chunk's rows
     at::Tensor sources;               // [edges] int64, among all rows
     at::Tensor edge_weights;          // [edges] or undefined
+    at::Tensor edge_features;         // [edges, columns] or undefined, as in NodeBlock
+    at::Tensor edge_code;             // of a model's own making; undefined
     at::Tensor inverse_sqrt_degrees;  // [all rows] float32 of GCN's normalisation, see InverseSqrtDegrees
   };
   // [n] float32 for the chunk's own rows, of which inverse_sqrt_degrees is made before the first Combine; undefined
   // where the model has no use for it. GCN: degree^-1/2, 0 where the degree is not positive; the degree is 1 + the sum
   // of the in-edges' weights, less 1 for each self-loop among them. Reads first_row and the edges.
   virtual at::Tensor InverseSqrtDegrees(const Chunk& chunk) const = 0;
-  // projected: [all rows, projected_width(layer)]. Returns [n, hidden or num_outputs].
-  virtual at::Tensor Combine(int64_t layer, const at::Tensor& projected, const Chunk& chunk) = 0;
+  // projected: [all rows, projected_width(layer)]; input: the layer's, of the chunk's rows (that of the first layer is
+  // not read). Returns [n, hidden or num_outputs].
+  virtual at::Tensor Combine(int64_t layer, const at::Tensor& projected, const Chunk& chunk,
+                             const at::Tensor& input) = 0;
+  // Whether predictions are made of the outputs of all layers; else they are the last layer's.
+  virtual bool joins() const = 0;
+  // Where they are, what is kept of the outputs of layers 0..layer of some rows. output: of this layer; before: what
+  // was kept until then, undefined for layer 0. After the last layer [n, num_outputs]: the predictions.
+  virtual at::Tensor JoinOutput(int64_t layer, const at::Tensor& before, const at::Tensor& output) const = 0;
 
   virtual TensorSet& tensors() = 0;
   // For `__metadata__` of the weights file, as JSON.

@@ -20,7 +20,10 @@ std::unique_ptr<GraphModel> MakeGraphModel(const GraphModelOptions& options, uin
   return std::make_unique<GraphSetModel>(options, seed, device);
 }
 std::unique_ptr<NodeModel> MakeNodeModel(const NodeModelOptions& options, uint64_t seed, at::Device device) {
-  Check(options.model.architecture, ModelLevel::kNode);
+  const Architecture architecture = options.model.architecture;
+  Check(architecture, ModelLevel::kNode);
+  TORCH_CHECK(TraitsOf(architecture).edges != EdgeUse::kNeeded || options.edge.has_features(),
+              kArchitectureNames.Name(architecture), " needs features of edges");
   return std::make_unique<LayeredModel>(options, seed, device);
 }
 

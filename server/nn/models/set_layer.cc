@@ -118,7 +118,8 @@ class ConvLayer final : public SetLayer {
     const bool training = graph.mode == Mode::kTrain;
     const double p = training ? p_ : 0;
     const ConvActivation activation{.relu = true, .step = graph.step, .key = key_, .p = p, .row_keys = {}};
-    ConvCall call{.edges = graph.conv, .edge_rows = graph.edge_rows, .activation = activation, .attention_p = p};
+    ConvCall call{
+        .edges = graph.conv, .edge_rows = graph.edge_rows, .edge_code = {}, .activation = activation, .attention_p = p};
     if (has_norm_) {
       call.activation.relu = false;
       call.activation.p = 0;
@@ -140,8 +141,7 @@ class ConvLayer final : public SetLayer {
 
 bool ReadsEdges(const GraphModelOptions& options) {
   if (options.model.architecture == Architecture::kGine) return true;
-  const bool has_edges = options.edge.float_columns > 0 || !options.edge.categories.empty();
-  return options.model.architecture == Architecture::kGatv2 && has_edges;
+  return options.model.architecture == Architecture::kGatv2 && options.edge.has_features();
 }
 
 std::unique_ptr<SetLayer> MakeSetLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options,

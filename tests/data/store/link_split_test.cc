@@ -132,6 +132,41 @@ TEST(LinkSplit, PartsTheLinksOfASymmetricGraphAndHoldsOutBothDirections) {
   EXPECT_EQ(split->messages->summary().edges, std::ssize(left));
 }
 
+// Rows of features go with the edges that are left, where they are asked for.
+TEST(LinkSplit, FeaturesOfEdgesStayWithThem) {
+  const auto graph = SymmetricGraph();
+  GraphView& view = graph->view();
+  const LinkSplitOptions options{.valid_part = 0.2, .test_part = 0.3, .seed = 5};
+  graph->mutable_summary().edge_features = {.type = DataType::kFloat32, .width = 1, .min = {}, .max = {}};
+  view.edge_features.width = 1;
+  for (const bool ids : {false, true}) {
+    std::vector<uint64_t> rows;
+    for (NodeId target = 0; target < view.nodes; ++target) {
+      for (uint64_t e = view.in.offsets[target]; e < view.in.offsets[target + 1]; ++e) {
+        rows.push_back(uint64_t{view.in.neighbors[e]} * 1000 + target);
+      }
+    }
+    if (ids) view.in.edge_ids = graph->Keep(rows);
+    const auto split = SplitLinks(graph, options, GoOn, /*edge_features=*/true);
+    ASSERT_TRUE(split.ok()) << split.status();
+    const GraphView& left = split->messages->view();
+    EXPECT_EQ(left.edge_features.width, 1);
+    EXPECT_EQ(split->messages->summary().edge_features.width, 1);
+    ASSERT_EQ(left.in.edge_ids.size(), left.edges);
+    for (NodeId target = 0; target < left.nodes; ++target) {
+      for (uint64_t e = left.in.offsets[target]; e < left.in.offsets[target + 1]; ++e) {
+        const uint64_t row = left.in.edge_ids[e], want = uint64_t{left.in.neighbors[e]} * 1000 + target;
+        ASSERT_EQ(ids ? row : rows[row], want);
+      }
+    }
+    const auto without = SplitLinks(graph, options, GoOn);
+    EXPECT_EQ(without->messages->view().edge_features.width, 0);
+    EXPECT_TRUE(without->messages->view().in.edge_ids.empty());
+  }
+  EXPECT_EQ(LinkSplitBytes(graph->summary(), true) - LinkSplitBytes(graph->summary()),
+            8 * static_cast<uint64_t>(graph->summary().edges));
+}
+
 TEST(LinkSplit, OfADirectedGraphEachDirectionIsALink) {
   const auto graph = RandomGraph(300, 2500, 4);
   const auto split = SplitLinks(graph, {.valid_part = 0.2, .test_part = 0.3, .seed = 5}, GoOn);

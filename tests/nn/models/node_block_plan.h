@@ -21,7 +21,19 @@ struct Plan {
   bool whole = false;                 // one segment, all of whose rows have in-edges
   int64_t width = 6;
   bool sparse = false, weighted = false, self_loops = true;
+  // Columns of edges, of so many categories each; 0: of floats.
+  int64_t edge_columns = 0, edge_categories = 0;
 };
+
+// [edges, columns] that follow from each edge's place.
+inline at::Tensor MakeEdgeFeatures(const Plan& plan, int64_t edges, int64_t real_edges) {
+  const int64_t columns = plan.edge_columns;
+  if (columns == 0) return {};
+  at::Tensor draws = (at::arange(edges * columns, at::kLong) * 7919 + 13).remainder(101).view({edges, columns});
+  draws.narrow(0, real_edges, edges - real_edges).fill_(0);
+  if (plan.edge_categories > 0) return draws.remainder(plan.edge_categories);
+  return draws.to(at::kFloat) / 50 - 1;
+}
 
 inline NodeBlock MakeBlock(const Plan& plan, int64_t layers, uint64_t seed, at::ScalarType type = at::kFloat) {
   constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
@@ -102,6 +114,7 @@ inline NodeBlock MakeBlock(const Plan& plan, int64_t layers, uint64_t seed, at::
   block.offsets = at::tensor(offsets, at::kLong);
   block.sources = at::tensor(sources, at::kLong);
   if (plan.weighted) block.edge_weights = at::tensor(edge_weights);
+  block.edge_features = MakeEdgeFeatures(plan, std::ssize(sources), offsets.back());
   labels.resize(static_cast<size_t>(block.row_ends[0]));
   block.labels = at::tensor(labels).view({-1, 1}).to(type);
   block.row_keys = at::tensor(keys, at::kLong);

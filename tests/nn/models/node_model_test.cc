@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -24,8 +25,28 @@ namespace {
 
 using at::Tensor;
 
-NodeModelOptions Options(Architecture architecture, int64_t in = 6, int64_t hidden = 8, int64_t layers = 2,
+// An architecture, and what it reads of edges.
+struct Kind {
+  Kind(Architecture of, EncoderInput of_edges = {})  // NOLINT(google-explicit-constructor)
+      : architecture(of), edge(std::move(of_edges)) {}
+  operator Architecture() const { return architecture; }  // NOLINT(google-explicit-constructor)
+  std::string name() const {
+    return std::string(kArchitectureNames.Name(architecture)) + (edge.float_columns > 0    ? ", floats of edges"
+                                                                 : edge.categories.empty() ? ""
+                                                                                           : ", categories of edges");
+  }
+  Plan With(Plan plan) const {
+    plan.edge_columns = edge.float_columns > 0 ? edge.float_columns : std::ssize(edge.categories);
+    plan.edge_categories = edge.categories.empty() ? 0 : edge.categories.front();
+    return plan;
+  }
+  Architecture architecture;
+  EncoderInput edge;
+};
+
+NodeModelOptions Options(const Kind& kind, int64_t in = 6, int64_t hidden = 8, int64_t layers = 2,
                          double dropout = 0.3) {
+  const Architecture architecture = kind;
   return {.model = {.architecture = architecture,
                     .level = ModelLevel::kNode,
                     .hidden_channels = hidden,
@@ -34,7 +55,8 @@ NodeModelOptions Options(Architecture architecture, int64_t in = 6, int64_t hidd
                     .heads = architecture == Architecture::kGatv2 && hidden % 2 == 0 ? 2 : 1,
                     .norm = Norm::kNone},
           .in_channels = in,
-          .num_outputs = kBlockClasses};
+          .num_outputs = kBlockClasses,
+          .edge = kind.edge};
 }
 
 void ToDouble(NodeModel& model) {
@@ -94,6 +116,60 @@ Tensor Attended(int64_t heads, bool joins, const Tensor& counts, const Tensor& h
   return (joins ? out.reshape({rows, -1}) : out.mean(1)) + parameter(".bias");
 }
 
+// The edges of a block one by one: where they end and begin, and what they bring, encoded.
+struct EdgeList {
+  Tensor targets, sources, rows;
+};
+EdgeList EdgesOf(NodeModel& model, const NodeModelOptions& options, const NodeBlock& block) {
+  const int64_t rows = block.offsets.size(0) - 1, edges = block.offsets[-1].item<int64_t>();
+  EdgeList list{.targets = at::repeat_interleave(at::arange(rows, at::kLong), block.offsets.diff()),
+                .sources = block.sources.narrow(0, 0, edges),
+                .rows = {}};
+  if (!block.edge_features.defined()) return list;
+  const Tensor features = block.edge_features.narrow(0, 0, edges);
+  if (options.edge.float_columns > 0) {
+    list.rows = features.to(at::kDouble);
+    return list;
+  }
+  list.rows = at::zeros({edges, options.model.hidden_channels}, at::kDouble);
+  for (int64_t c = 0; c < features.size(1); ++c) {
+    const Tensor table = Parameter(model, "edge_encoder.embeddings." + std::to_string(c) + ".weight");
+    list.rows += table.to(at::kDouble).index_select(0, features.select(1, c));
+  }
+  return list;
+}
+
+template <class Parameter>
+Tensor GineOf(const EdgeList& edges, const Tensor& h, const Parameter& parameter) {
+  const Tensor mapped = edges.rows.mm(parameter(".lin.weight").t()) + parameter(".lin.bias");
+  const Tensor sum = h.index_add(0, edges.targets, (h.index_select(0, edges.sources) + mapped).relu());
+  const Tensor inner = (sum.mm(parameter(".nn.lins.0.weight").t()) + parameter(".nn.lins.0.bias")).relu();
+  return inner.mm(parameter(".nn.lins.1.weight").t()) + parameter(".nn.lins.1.bias");
+}
+
+// GATv2 whose edges have rows: a self-loop has the mean of those of its row's other edges.
+template <class Parameter>
+Tensor AttendedEdges(int64_t heads, bool joins, const EdgeList& edges, const Tensor& h, const Parameter& parameter) {
+  const int64_t rows = h.size(0);
+  const Tensor left = h.mm(parameter(".lin_l.weight").t()) + parameter(".lin_l.bias");
+  const Tensor right = h.mm(parameter(".lin_r.weight").t()) + parameter(".lin_r.bias");
+  const int64_t channels = left.size(1) / heads;
+  const Tensor others = edges.targets.ne(edges.sources).nonzero().squeeze(1);
+  const Tensor loops = at::arange(rows, at::kLong);
+  const Tensor to = edges.targets.index_select(0, others), from = edges.sources.index_select(0, others);
+  const Tensor mapped = edges.rows.mm(parameter(".lin_edge.weight").t()).index_select(0, others);
+  const Tensor count = at::zeros({rows}, at::kDouble).index_add(0, to, at::ones_like(to).to(at::kDouble));
+  const Tensor means = at::zeros_like(left).index_add(0, to, mapped) / count.clamp_min(1).unsqueeze(1);
+  const Tensor all_to = at::cat({to, loops}), all_from = at::cat({from, loops}), all_edges = at::cat({mapped, means});
+  const Tensor z = left.index_select(0, all_from) + right.index_select(0, all_to) + all_edges;
+  const Tensor scores = (at::leaky_relu(z, 0.2).view({-1, heads, channels}) * parameter(".att")).sum(-1).exp();
+  const Tensor total = at::zeros({rows, heads}, at::kDouble).index_add(0, all_to, scores);
+  const Tensor alpha = scores / total.index_select(0, all_to);
+  const Tensor messages = left.index_select(0, all_from).view({-1, heads, channels}) * alpha.unsqueeze(2);
+  const Tensor out = at::zeros({rows, heads, channels}, at::kDouble).index_add(0, all_to, messages);
+  return (joins ? out.reshape({rows, -1}) : out.mean(1)) + parameter(".bias");
+}
+
 // Every layer over every row, in evaluation.
 Tensor Reference(NodeModel& model, const NodeModelOptions& options, const NodeBlock& block) {
   const auto [weights, counts] = Adjacency(block);
@@ -108,6 +184,11 @@ Tensor Reference(NodeModel& model, const NodeModelOptions& options, const NodeBl
       const Tensor sum = counts.mm(h) + h;
       const Tensor inner = (sum.mm(parameter(".nn.lins.0.weight").t()) + parameter(".nn.lins.0.bias")).relu();
       h = inner.mm(parameter(".nn.lins.1.weight").t()) + parameter(".nn.lins.1.bias");
+    } else if (options.model.architecture == Architecture::kGine) {
+      h = GineOf(EdgesOf(model, options, block), h, parameter);
+    } else if (options.edge.has_features()) {
+      h = AttendedEdges(options.model.heads, l + 1 < options.model.num_layers, EdgesOf(model, options, block), h,
+                        parameter);
     } else if (options.model.architecture == Architecture::kGatv2) {
       h = Attended(options.model.heads, l + 1 < options.model.num_layers, counts, h, parameter);
     } else {
@@ -122,7 +203,16 @@ Tensor Reference(NodeModel& model, const NodeModelOptions& options, const NodeBl
   return h.narrow(0, 0, block.row_ends[0]);
 }
 
-constexpr Architecture kAll[] = {Architecture::kSage, Architecture::kGcn, Architecture::kGin, Architecture::kGatv2};
+const Kind kAll[] = {Architecture::kSage,
+                     Architecture::kGcn,
+                     Architecture::kGin,
+                     Architecture::kGatv2,
+                     {Architecture::kGatv2, {.float_columns = 3}},
+                     {Architecture::kGatv2, {.categories = {5, 5}}},
+                     {Architecture::kGine, {.float_columns = 3}},
+                     {Architecture::kGine, {.categories = {5, 5}}},
+                     // More combinations than one table holds.
+                     {Architecture::kGine, {.categories = {5, 5, 5}}}};
 
 struct Shape {
   const char* why;
@@ -154,17 +244,16 @@ const std::vector<Shape>& Shapes() {
 
 TEST(NodeModel, ForwardIsTheFormula) {
   const at::NoGradGuard no_grad;
-  for (const Architecture architecture : kAll) {
+  for (const Kind& architecture : kAll) {
     for (const Shape& shape : Shapes()) {
       const NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
       for (uint64_t seed = 0; seed < 5; ++seed) {
         const auto model = MakeNodeModel(options, seed, at::kCPU);
-        const NodeBlock block = MakeBlock(shape.plan, shape.layers, seed);
+        const NodeBlock block = MakeBlock(architecture.With(shape.plan), shape.layers, seed);
         const Tensor got = model->Forward(block, Mode::kEval).to(at::kDouble);
         const Tensor want = Reference(*model, options, block);
-        EXPECT_TRUE(got.allclose(want, 1e-5, 1e-5))
-            << kArchitectureNames.Name(architecture) << ", " << shape.why << ", seed " << seed << ": "
-            << (got - want).abs().max().item<double>();
+        EXPECT_TRUE(got.allclose(want, 1e-5, 1e-5)) << architecture.name() << ", " << shape.why << ", seed " << seed
+                                                    << ": " << (got - want).abs().max().item<double>();
       }
     }
   }
@@ -198,55 +287,70 @@ TEST(NodeModel, SumsThatAreMadeBeforehandChangeNothing) {
 }
 TEST(NodeModel, LayerWiseInferenceEqualsForward) {
   const at::NoGradGuard no_grad;
-  for (const Architecture architecture : kAll) {
+  for (const Kind& architecture : kAll) {
     for (const Shape& shape : Shapes()) {
-      if (!shape.plan.whole) continue;
-      const NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
-      const auto model = MakeNodeModel(options, 4, at::kCPU);
-      const NodeBlock block = MakeBlock(shape.plan, shape.layers, 8);
-      const int64_t rows = block.row_ends[0], step = 7;
-      std::vector<NodeModel::Chunk> chunks;
-      std::vector<Tensor> degrees;
-      for (int64_t begin = 0; begin < rows; begin += step) {
-        const Tensor offsets = block.offsets.slice(0, begin, std::min(rows, begin + step) + 1);
-        const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
-        NodeModel::Chunk chunk{.first_row = begin,
-                               .offsets = offsets - first,
-                               .sources = block.sources.slice(0, first, last),
-                               .edge_weights = {},
-                               .inverse_sqrt_degrees = {}};
-        if (block.edge_weights.defined()) chunk.edge_weights = block.edge_weights.slice(0, first, last);
-        degrees.push_back(model->InverseSqrtDegrees(chunk));
-        chunks.push_back(std::move(chunk));
-      }
-      Tensor h;
-      for (int64_t l = 0; l < shape.layers; ++l) {
-        std::vector<Tensor> projected, outputs;
-        for (NodeModel::Chunk& chunk : chunks) {
-          if (architecture == Architecture::kGcn) chunk.inverse_sqrt_degrees = at::cat(degrees);
-          const int64_t begin = chunk.first_row, end = begin + chunk.offsets.size(0) - 1;
-          NodeModel::InputRows in;
-          if (l > 0) {
-            in.dense = h.slice(0, begin, end);
-          } else if (block.features.defined()) {
-            in.dense = block.features.slice(0, begin, end);
-          } else {
-            const Tensor offsets = block.feature_offsets.slice(0, begin, end + 1);
-            const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
-            in.feature_offsets = offsets - first;
-            in.feature_columns = block.feature_columns.slice(0, first, last);
-            in.feature_values = block.feature_values.slice(0, first, last);
-          }
-          projected.push_back(model->Project(l, in));
-          EXPECT_EQ(projected.back().size(1), model->projected_width(l));
+      for (const size_t parts : {0, 1, 2, 3}) {
+        if (!shape.plan.whole) continue;
+        NodeModelOptions options = Options(architecture, shape.plan.width, shape.hidden, shape.layers);
+        options.model.residual = parts > 0;
+        options.model.norm = parts > 0 ? Norm::kLayer : Norm::kNone;
+        options.model.jumping_knowledge = std::array{JumpingKnowledge::kLast, JumpingKnowledge::kCat,
+                                                     JumpingKnowledge::kMax, JumpingKnowledge::kLast}[parts];
+        const auto model = MakeNodeModel(options, 4, at::kCPU);
+        const NodeBlock block = MakeBlock(architecture.With(shape.plan), shape.layers, 8);
+        const int64_t rows = block.row_ends[0], step = 7;
+        std::vector<NodeModel::Chunk> chunks;
+        std::vector<Tensor> degrees;
+        for (int64_t begin = 0; begin < rows; begin += step) {
+          const Tensor offsets = block.offsets.slice(0, begin, std::min(rows, begin + step) + 1);
+          const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
+          NodeModel::Chunk chunk{.first_row = begin,
+                                 .offsets = offsets - first,
+                                 .sources = block.sources.slice(0, first, last),
+                                 .edge_weights = {},
+                                 .edge_features = {},
+                                 .edge_code = {},
+                                 .inverse_sqrt_degrees = {}};
+          if (block.edge_features.defined()) chunk.edge_features = block.edge_features.slice(0, first, last);
+          if (block.edge_weights.defined()) chunk.edge_weights = block.edge_weights.slice(0, first, last);
+          degrees.push_back(model->InverseSqrtDegrees(chunk));
+          chunks.push_back(std::move(chunk));
         }
-        const Tensor all = at::cat(projected);
-        for (const NodeModel::Chunk& chunk : chunks) outputs.push_back(model->Combine(l, all, chunk));
-        h = at::cat(outputs);
+        Tensor h, joined;
+        for (int64_t l = 0; l < shape.layers; ++l) {
+          std::vector<Tensor> projected, outputs;
+          for (NodeModel::Chunk& chunk : chunks) {
+            if (architecture == Architecture::kGcn) chunk.inverse_sqrt_degrees = at::cat(degrees);
+            const int64_t begin = chunk.first_row, end = begin + chunk.offsets.size(0) - 1;
+            NodeModel::InputRows in;
+            if (l > 0) {
+              in.dense = h.slice(0, begin, end);
+            } else if (block.features.defined()) {
+              in.dense = block.features.slice(0, begin, end);
+            } else {
+              const Tensor offsets = block.feature_offsets.slice(0, begin, end + 1);
+              const auto first = offsets[0].item<int64_t>(), last = offsets[-1].item<int64_t>();
+              in.feature_offsets = offsets - first;
+              in.feature_columns = block.feature_columns.slice(0, first, last);
+              in.feature_values = block.feature_values.slice(0, first, last);
+            }
+            projected.push_back(model->Project(l, in));
+            EXPECT_EQ(projected.back().size(1), model->projected_width(l));
+          }
+          const Tensor all = at::cat(projected);
+          for (const NodeModel::Chunk& chunk : chunks) {
+            const int64_t begin = chunk.first_row, end = begin + chunk.offsets.size(0) - 1;
+            outputs.push_back(model->Combine(l, all, chunk, l > 0 ? h.slice(0, begin, end) : Tensor()));
+          }
+          h = at::cat(outputs);
+          if (model->joins()) joined = model->JoinOutput(l, joined, h);
+        }
+        if (model->joins()) h = joined;
+        EXPECT_EQ(model->joins(), parts == 1 || parts == 2);
+        const Tensor want = model->Forward(block, Mode::kEval);
+        EXPECT_TRUE(h.allclose(want, 1e-5, 1e-5)) << architecture.name() << ", " << parts << ", " << shape.why << ": "
+                                                  << (h - want).abs().max().item<float>();
       }
-      const Tensor want = model->Forward(block, Mode::kEval);
-      EXPECT_TRUE(h.allclose(want, 1e-5, 1e-5))
-          << kArchitectureNames.Name(architecture) << ", " << shape.why << ": " << (h - want).abs().max().item<float>();
     }
   }
 }
@@ -281,7 +385,7 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
                                              }
                                              m.jumping_knowledge = JumpingKnowledge::kMax;
                                            }};
-  for (const Architecture architecture : kAll) {
+  for (const Kind& architecture : kAll) {
     for (size_t n = 0; n < std::size(kCases) * std::size(kParts); ++n) {
       const auto& c = kCases[n % std::size(kCases)];
       NodeModelOptions options = Options(architecture, c.exact.width);
@@ -291,7 +395,7 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
       std::vector<NamedTensor> parameters[2];
       for (int i = 0; i < 2; ++i) {
         const auto model = MakeNodeModel(options, 3, at::kCPU);
-        const NodeBlock block = MakeBlock(i == 0 ? c.exact : c.padded, 2, 11);
+        const NodeBlock block = MakeBlock(architecture.With(i == 0 ? c.exact : c.padded), 2, 11);
         const LossTerms terms = ComputeLoss(Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels);
         terms.mean.backward();
         losses[i] = terms.mean.item<double>();
@@ -306,15 +410,14 @@ TEST(NodeModel, OnePaddedStepAgreesWithTheExactOne) {
         // What batch norm takes away again has a gradient of nothing but rounding.
         const double apart =
             std::min(RelativeDifference(padded, exact), (padded - exact).abs().max().item<double>() / largest);
-        EXPECT_LT(apart, 1e-5) << kArchitectureNames.Name(architecture) << ", " << c.why << ": gradient of "
-                               << parameters[0][p].name;
+        EXPECT_LT(apart, 1e-5) << architecture.name() << ", " << c.why << ": gradient of " << parameters[0][p].name;
       }
     }
   }
 }
 
 TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
-  for (const Architecture architecture : kAll) {
+  for (const Kind& architecture : kAll) {
     const NodeModelOptions options = Options(architecture);
     const auto train = [&](bool padded) {
       const auto model = MakeNodeModel(options, 5, at::kCPU);
@@ -325,7 +428,7 @@ TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
         Plan plan{.real = {6, 10 + more, 30 + 2 * more}, .padded = {}, .weighted = true};
         plan.padded = padded ? std::vector<int64_t>{7, 20, 50} : plan.real;
         plan.padded_edges = padded ? 150 : 0;
-        const NodeBlock block = MakeBlock(plan, 2, step, at::kDouble);
+        const NodeBlock block = MakeBlock(architecture.With(plan), 2, step, at::kDouble);
         const Tensor loss = ComputeLoss(Loss::kCrossEntropy, model->Forward(block, Mode::kTrain), block.labels).mean;
         optimizer.Step(torch::autograd::grad({loss}, optimizer.parameters()));
       }
@@ -343,10 +446,10 @@ TEST(NodeModel, FiftyPaddedStepsAgreeInFloat64) {
 
 TEST(NodeModel, DropoutIsDrawnInTrainingOnly) {
   const at::NoGradGuard no_grad;
-  for (const Architecture architecture : kAll) {
+  for (const Kind& architecture : kAll) {
     const auto model = MakeNodeModel(Options(architecture), 3, at::kCPU);
     const auto without = MakeNodeModel(Options(architecture, 6, 8, 2, 0), 3, at::kCPU);
-    NodeBlock block = MakeBlock({.real = {8, 20, 50}, .padded = {8, 20, 50}}, 2, 1);
+    NodeBlock block = MakeBlock(architecture.With({.real = {8, 20, 50}, .padded = {8, 20, 50}}), 2, 1);
     const Tensor eval = model->Forward(block, Mode::kEval), train = model->Forward(block, Mode::kTrain);
     EXPECT_TRUE(eval.equal(without->Forward(block, Mode::kTrain)));
     EXPECT_FALSE(train.equal(eval));
@@ -359,7 +462,7 @@ TEST(NodeModel, DropoutIsDrawnInTrainingOnly) {
 TEST(NodeModel, NamesAndShapesAreThoseOfPyG) {
   using Shapes = std::map<std::string, std::vector<int64_t>>;
   const struct {
-    Architecture architecture;
+    Kind architecture;
     int64_t layers;
     Shapes want;
   } kCases[] = {
@@ -378,12 +481,31 @@ TEST(NodeModel, NamesAndShapesAreThoseOfPyG) {
        2,
        {{"convs.0.bias", {8}}, {"convs.0.lin.weight", {8, 6}}, {"convs.1.bias", {3}}, {"convs.1.lin.weight", {3, 8}}}},
       {Architecture::kGcn, 1, {{"convs.0.bias", {3}}, {"convs.0.lin.weight", {3, 6}}}},
+      {{Architecture::kGine, {.float_columns = 4}},
+       1,
+       {{"convs.0.eps", {1}},
+        {"convs.0.lin.weight", {6, 4}},
+        {"convs.0.lin.bias", {6}},
+        {"convs.0.nn.lins.0.weight", {3, 6}},
+        {"convs.0.nn.lins.0.bias", {3}},
+        {"convs.0.nn.lins.1.weight", {3, 3}},
+        {"convs.0.nn.lins.1.bias", {3}}}},
+      {{Architecture::kGatv2, {.categories = {5}}},
+       1,
+       {{"convs.0.att", {1, 2, 3}},
+        {"convs.0.bias", {3}},
+        {"convs.0.lin_l.weight", {6, 6}},
+        {"convs.0.lin_l.bias", {6}},
+        {"convs.0.lin_r.weight", {6, 6}},
+        {"convs.0.lin_r.bias", {6}},
+        {"convs.0.lin_edge.weight", {6, 8}},
+        {"edge_encoder.embeddings.0.weight", {5, 8}}}},
   };
   for (const auto& c : kCases) {
     const auto model = MakeNodeModel(Options(c.architecture, 6, 8, c.layers), 1, at::kCPU);
     Shapes got;
     for (const NamedTensor& t : model->tensors().All()) got[t.name] = t.value.sizes().vec();
-    EXPECT_EQ(got, c.want) << kArchitectureNames.Name(c.architecture);
+    EXPECT_EQ(got, c.want) << c.architecture.name();
   }
 }
 
@@ -425,7 +547,7 @@ TEST(NodeModel, BlocksOfAnotherDepthAreRefused) {
   NodeBlock block = MakeBlock({.real = {4, 6, 9}, .padded = {4, 6, 9}}, 2, 1);
   block.row_ends.pop_back();
   EXPECT_THROW(model->Forward(block, Mode::kEval), c10::Error);
-  EXPECT_THROW(MakeNodeModel(Options(Architecture::kGine), 1, at::kCPU), c10::Error);
+  EXPECT_THROW(MakeNodeModel(Options(Architecture::kGine), 1, at::kCPU), c10::Error) << "without features of edges";
 }
 
 }  // namespace

@@ -14,8 +14,15 @@ constexpr Sizes kSizes[] = {{64, 4, 20, 3}, {16, 1, 100, 7}, {128, 2, 5, 40}};
 GraphModelOptions GraphOptions(const ModelOptions& model, const Sizes& s) {
   return {.model = model, .node = {.categories = {28, 4}}, .edge = {.float_columns = s.in}, .num_targets = s.out};
 }
-NodeModelOptions NodeOptions(const ModelOptions& model, const Sizes& s) {
-  return {.model = model, .in_channels = s.in, .num_outputs = s.out};
+NodeModelOptions NodeOptions(const ModelOptions& model, const Sizes& s, const EncoderInput& edge = {}) {
+  return {.model = model, .in_channels = s.in, .num_outputs = s.out, .edge = edge};
+}
+// What models of nodes may read of edges.
+std::vector<EncoderInput> EdgesOf(EdgeUse use) {
+  std::vector<EncoderInput> edges;
+  if (use != EdgeUse::kNeeded) edges.emplace_back();
+  if (use != EdgeUse::kNone) edges.insert(edges.end(), {{.float_columns = 3}, {.categories = {4, 9}}});
+  return edges;
 }
 StepRows Rows(int64_t layers) {
   return {.nodes = std::vector<double>(static_cast<size_t>(layers) + 1, 1000), .edges = 5000, .graphs = 10};
@@ -65,9 +72,11 @@ TEST(Registry, EveryModelIsMadeAndItsParametersAreCounted) {
             const auto made = MakeGraphModel(options, 1, at::kCPU);
             ExpectCounted(options, *made, traits);
           } else {
-            const NodeModelOptions options = NodeOptions(model, sizes);
-            const auto made = MakeNodeModel(options, 1, at::kCPU);
-            ExpectCounted(options, *made, traits);
+            for (const EncoderInput& edge : EdgesOf(traits.edges)) {
+              const NodeModelOptions options = NodeOptions(model, sizes, edge);
+              const auto made = MakeNodeModel(options, 1, at::kCPU);
+              ExpectCounted(options, *made, traits);
+            }
           }
         }
       }
@@ -75,7 +84,7 @@ TEST(Registry, EveryModelIsMadeAndItsParametersAreCounted) {
   }
 }
 
-TEST(Registry, AModelOfTheOtherLevelIsRefusedByName) {
+TEST(Registry, AModelThatNeedsFeaturesOfEdgesIsRefusedByNameWithoutThem) {
   const ModelOptions gine{.architecture = Architecture::kGine, .level = ModelLevel::kNode};
   try {
     MakeNodeModel(NodeOptions(gine, kSizes[0]), 1, at::kCPU);

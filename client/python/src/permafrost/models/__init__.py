@@ -64,7 +64,7 @@ def load(path: str | os.PathLike[str]) -> torch.nn.Module:
 def predict(module: torch.nn.Module, data: Any, pairs: torch.Tensor | None = None) -> torch.Tensor:
     """Outputs [graphs or nodes, outputs] of a Data or a list (or Dataset) of Data, in evaluation mode. Of a model that
     predicts links: logits [pairs] of pairs of nodes [2, pairs]; without them the nodes' representations. Errors:
-    ValueError for pairs where the model predicts no links."""
+    ValueError for pairs where the model predicts no links, and for data without the features of edges that it reads."""
     from torch_geometric.data import Batch, Data
 
     decoder: Any = getattr(module, "decoder", None)
@@ -86,6 +86,12 @@ def _call(module: Any, graphs: Any) -> torch.Tensor:
     if level_of(module.spec) == "node":
         edge_weight = graphs.get("edge_weight")
         more = {} if edge_weight is None or module.spec["architecture"] != "gcn" else {"edge_weight": edge_weight}
+        edge = module.spec.get("edge")
+        if edge:
+            name = "edge_weight" if edge["weights"] else "edge_attr"
+            if graphs.get(name) is None:
+                raise ValueError(f"data: has no {name}, which the model reads")
+            more = {"edge_attr": _columns(graphs.get(name), edge)}
         return module(x.float(), graphs.edge_index, **more)
     rows = graphs.num_nodes
     batch = graphs.batch if graphs.get("batch") is not None else torch.zeros(rows, dtype=torch.long)

@@ -4,27 +4,8 @@ import torch
 from torch.nn import Embedding, Linear, ModuleList, ReLU, Sequential
 from torch_geometric.nn import BatchNorm, global_add_pool, global_mean_pool
 
+from permafrost.models.encoder import Encoder
 from permafrost.models.parts import SET_CONVOLUTIONS, join, make_norm
-
-
-class Encoder(torch.nn.Module):
-    """Sum of one embedding a categorical column (as OGB's AtomEncoder), or a linear map of float columns."""
-
-    def __init__(self, table, hidden):
-        super().__init__()
-        self.float_columns = table["float_columns"]
-        self.learned_vector = not self.float_columns and not table["categories"]
-        if self.float_columns:
-            self.linear = Linear(self.float_columns, hidden)
-        else:
-            self.embeddings = ModuleList(Embedding(n, hidden) for n in table["categories"] or [1])
-
-    def forward(self, features, rows):
-        if self.float_columns:
-            return self.linear(features)
-        if self.learned_vector:
-            return self.embeddings[0].weight.expand(rows, -1)
-        return sum(embedding(features[:, c]) for c, embedding in enumerate(self.embeddings))
 
 
 def reads_edges(spec):

@@ -4,6 +4,7 @@ import torch
 from torch.nn import Embedding, Linear, ModuleList
 from torch_geometric.nn.models import GCN, GraphSAGE
 
+from permafrost.models.encoder import Encoder
 from permafrost.models.parts import NODE_CONVOLUTIONS, join, make_norm
 
 
@@ -21,18 +22,25 @@ class NodeModel(torch.nn.Module):
         joined = self.jumping_knowledge != "last"
         if spec.get("embedded_nodes", 0) > 0:
             self.embedding = Embedding(spec["embedded_nodes"], spec["in_channels"])
+        edge = spec.get("edge")
+        edge_channels = None
+        if edge:
+            edge_channels = hidden if edge["categories"] else edge["float_columns"]
+        if edge and edge["categories"]:
+            self.edge_encoder = Encoder(edge, hidden)
         make = NODE_CONVOLUTIONS[spec["architecture"]]
         self.convs = ModuleList()
         for layer in range(layers):
             is_output = layer + 1 == layers and not joined
-            of_conv = {"heads": 1, **spec, "joins_heads": not is_output, "edge_channels": None}
+            of_conv = {"heads": 1, **spec, "joins_heads": not is_output, "edge_channels": edge_channels}
             self.convs.append(make(spec["in_channels"] if layer == 0 else hidden, outputs if is_output else hidden, of_conv))
         self.norms = ModuleList(make_norm(spec.get("norm", "none"), hidden) for _ in range(layers if joined else layers - 1))
         if joined:
             self.lin = Linear(hidden * layers if self.jumping_knowledge == "cat" else hidden, outputs)
 
-    def forward(self, x, edge_index, edge_weight=None):
-        """x: features; of a model that learned what its nodes begin with their numbers, or None: all nodes."""
+    def forward(self, x, edge_index, edge_weight=None, edge_attr=None):
+        """x: features; of a model that learned what its nodes begin with their numbers, or None: all nodes. edge_attr: of a model that
+        reads features of edges; weights as one column of them where it was trained on weights."""
         if hasattr(self, "embedding"):
             x = self.embedding.weight if x is None else self.embedding(x)
         elif self.normalize_features:
@@ -40,6 +48,8 @@ class NodeModel(torch.nn.Module):
             x = x / sums.where(sums > 0, torch.ones_like(sums))
         h = torch.nn.functional.dropout(x, self.input_dropout, self.training)
         weights = () if edge_weight is None else (edge_weight,)
+        if edge_attr is not None:
+            weights = (self.edge_encoder(edge_attr, edge_index.size(1)) if hasattr(self, "edge_encoder") else edge_attr,)
         outputs = []
         for layer, conv in enumerate(self.convs):
             out = conv(h, edge_index, *weights)

@@ -33,9 +33,12 @@ SET_CONVOLUTIONS: dict[str, Convolution] = {
     "gatv2": _gatv2,
 }
 NODE_CONVOLUTIONS: dict[str, Convolution] = {
-    **{name: make for name, make in SET_CONVOLUTIONS.items() if name != "gine"},
-    # As PyG's own model of that name has it.
+    **SET_CONVOLUTIONS,
+    # As PyG's own model of the first of these names has it.
     "gin": lambda inputs, outputs, spec: GINConv(MLP([inputs, outputs, outputs], norm=None)),
+    "gine": lambda inputs, outputs, spec: GINEConv(
+        MLP([inputs, outputs, outputs], norm=None), edge_dim=spec["edge_channels"]
+    ),
 }
 
 

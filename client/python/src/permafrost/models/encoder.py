@@ -1,0 +1,24 @@
+"""Encoders of features of nodes and edges, as Permafrost's models have them."""
+
+import torch
+from torch.nn import Embedding, Linear, ModuleList
+
+
+class Encoder(torch.nn.Module):
+    """Sum of one embedding a categorical column (as OGB's AtomEncoder), or a linear map of float columns."""
+
+    def __init__(self, table, hidden):
+        super().__init__()
+        self.float_columns = table["float_columns"]
+        self.learned_vector = not self.float_columns and not table["categories"]
+        if self.float_columns:
+            self.linear = Linear(self.float_columns, hidden)
+        else:
+            self.embeddings = ModuleList(Embedding(n, hidden) for n in table["categories"] or [1])
+
+    def forward(self, features, rows):
+        if self.float_columns:
+            return self.linear(features)
+        if self.learned_vector:
+            return self.embeddings[0].weight.expand(rows, -1)
+        return sum(embedding(features[:, c]) for c, embedding in enumerate(self.embeddings))
