@@ -33,6 +33,12 @@ constexpr std::array<Row, 3> kBackends{{{DeviceKind::kMps, HasMps, MakeMpsBacken
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capturer::CaptureRung(const StepProgram& /*program*/,
+                                                                              const BatchInputs& /*inputs*/,
+                                                                              const ProbeInputs& /*probes*/) {
+  return absl::UnimplementedError("this device records no steps");
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> OpenBackend(DeviceKind kind, const BackendOptions& options) {
   PF_RETURN_IF_ERROR(CheckTorchVersion());
   const auto found = std::ranges::find_if(

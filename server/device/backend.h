@@ -36,6 +36,12 @@ class Capturer {
   // their errors pass through. Only of a backend that records.
   virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(const StepProgram& program,
                                                                                  const ProbeInputs& probes) = 0;
+  // As Capture, of a program of which several executables are wanted, each for one shape, the largest first: what it
+  // shares with the others is done once. `inputs`: a batch of its shape, in which no size is below 2. The probes are
+  // those of CaptureDynamic, but may be small. Only of a backend that records.
+  virtual absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(const StepProgram& program,
+                                                                              const BatchInputs& inputs,
+                                                                              const ProbeInputs& probes);
   // Runs `program` once on `inputs` where its executables run for the first time only later, so that a device compiles
   // it now. State and generators are as before when it returns. Exceptions of the program pass through.
   virtual absl::Status WarmUp(const StepProgram& /*program*/, const graphcache::StepInputs& /*inputs*/) {

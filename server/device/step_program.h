@@ -50,6 +50,9 @@ struct StepProgram {
 inline constexpr size_t kDynamicProbes = 4;
 using ProbeInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>(size_t probe)>;
 
+// The inputs of one batch, made when they are asked for, valid until the probes are.
+using BatchInputs = std::function<absl::StatusOr<const graphcache::StepInputs*>()>;
+
 // For StepProgram::run: calls `on_phase`, the program's own, with `phase`. While the step is captured nothing is
 // called: the capture notes the place, and each replay calls the program's on_phase there.
 void MarkPhase(int phase, const std::function<void(int phase)>& on_phase);

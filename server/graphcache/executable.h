@@ -71,6 +71,10 @@ class Compiler {
   // Captures the step of `mode` at `shape` (padded). Parameters, optimizer and generators are as before when it
   // returns. Errors: FailedPrecondition with kGraphBreakReason; anything else fails the job.
   virtual absl::StatusOr<std::unique_ptr<Executable>> Capture(Mode mode, const BatchShape& shape) = 0;
+  // The same for a rung of the mode's ladder; the others are asked for too, the largest first.
+  virtual absl::StatusOr<std::unique_ptr<Executable>> CaptureRung(Mode mode, const BatchShape& shape) {
+    return Capture(mode, shape);
+  }
   // Runs the step of `mode` once at `shape`, at which it was captured, on a device that compiles it when it first runs:
   // no step is to wait for that. All that a step changes is as before when it returns. Nothing is run elsewhere.
   virtual absl::Status WarmUp(Mode /*mode*/, const BatchShape& /*shape*/) { return absl::OkStatus(); }

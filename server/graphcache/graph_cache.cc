@@ -211,8 +211,9 @@ BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
 
 absl::StatusOr<GraphCache::Captured> GraphCache::Capture(const CaptureOf& of) {
   const absl::Duration begin = setup_.elapsed();
-  absl::StatusOr<std::unique_ptr<Executable>> made =
-      of.shape ? compiler_.Capture(of.mode, *of.shape) : compiler_.CaptureDynamic(of.mode);
+  absl::StatusOr<std::unique_ptr<Executable>> made = !of.shape          ? compiler_.CaptureDynamic(of.mode)
+                                                     : IsExact(of.mode) ? compiler_.Capture(of.mode, *of.shape)
+                                                                        : compiler_.CaptureRung(of.mode, *of.shape);
   if (made.ok() && of.shape && IsAhead(of.cause)) PF_RETURN_IF_ERROR(compiler_.WarmUp(of.mode, *of.shape));
   const double seconds = absl::ToDoubleSeconds(setup_.elapsed() - begin);
   stats(of.mode).capture_seconds += seconds;

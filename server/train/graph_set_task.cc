@@ -19,6 +19,11 @@ namespace {
 // Batches made ready ahead of the step.
 constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 
+// Nodes of a probe that is only recorded.
+constexpr int64_t kSmallProbe = 96;
+// Of the graphs that fit a rung, one in so many is in the batch that its executable is compared on.
+constexpr size_t kRungPart = 4;
+
 // Another label that is valid for the loss, where there is one; a missing one stays missing.
 float OtherLabel(nn::Loss loss, int64_t outputs, float label) {
   switch (loss) {
@@ -216,12 +221,13 @@ bool GraphSetTask::HoldsAGraph(Mode mode, const BatchShape& shape) const {
                              [&](data::Split split) { return std::ranges::any_of(batcher_->split(split), fits); });
 }
 
-absl::Status GraphSetTask::AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const {
-  const std::vector<uint32_t> first = GraphsThatFill(mode, shape);
+absl::Status GraphSetTask::AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out, size_t part) const {
+  std::vector<uint32_t> first = GraphsThatFill(mode, shape);
   if (first.empty()) {
     return absl::InternalError(
         absl::StrCat("no graph of the ", AbslView(kModeNames.Name(mode)), " splits fits the shape ", ToString(shape)));
   }
+  first.resize((first.size() + part - 1) / part);
   return batcher_->Assemble(first, shape, out);
 }
 
@@ -238,16 +244,37 @@ absl::StatusOr<std::array<HostBatch*, 2>> GraphSetTask::Probes(Mode mode, const 
   return std::array<HostBatch*, 2>{&probe_views_[0], &probe_views_[1]};
 }
 
-absl::StatusOr<HostBatch*> GraphSetTask::DynamicProbe(Mode mode, size_t probe) {
+BatchShape GraphSetTask::CeilingOf(Mode mode) const {
+  if (mode == Mode::kTrain) return plan_.train_ceiling;
   graphcache::ShapeCounter rungs;
   for (const BatchShape& rung : plan_.eval_rungs) rungs.Add(rung);
-  const BatchShape ceiling = mode == Mode::kTrain ? plan_.train_ceiling : graphcache::Ceiling(rungs.Counts());
+  return graphcache::Ceiling(rungs.Counts());
+}
+
+absl::StatusOr<HostBatch*> GraphSetTask::ProbeBelow(Mode mode, size_t probe, const BatchShape& ceiling) {
   auto shapes = ProbeShapes(ceiling, /*below=*/true);
   if (!std::ranges::all_of(shapes, [&](const BatchShape& shape) { return HoldsAGraph(mode, shape); })) {
     shapes = ProbeShapes(ceiling, /*below=*/false);
   }
   PF_RETURN_IF_ERROR(probe % 2 == 0 ? AssembleOne(mode, shapes[probe], probes_[0])
                                     : AssembleOther(mode, shapes[probe], probes_[0]));
+  return &probe_views_[0];
+}
+
+absl::StatusOr<HostBatch*> GraphSetTask::DynamicProbe(Mode mode, size_t probe) {
+  return ProbeBelow(mode, probe, CeilingOf(mode));
+}
+
+absl::StatusOr<HostBatch*> GraphSetTask::SmallProbe(Mode mode, size_t probe) {
+  const BatchShape all = CeilingOf(mode);
+  const BatchShape few{std::min(all.nodes, kSmallProbe), std::min(all.edges, 2 * kSmallProbe), all.graphs};
+  return ProbeBelow(mode, probe, HoldsAGraph(mode, few) ? few : all);
+}
+
+absl::StatusOr<HostBatch*> GraphSetTask::RungProbe(Mode mode, const BatchShape& shape) {
+  // A step costs by its real rows: the largest rung is filled, and the others, of which the recording says all but that
+  // it holds at their shape, to a part.
+  PF_RETURN_IF_ERROR(AssembleOne(mode, shape, probes_[0], shape == CeilingOf(mode) ? 1 : kRungPart));
   return &probe_views_[0];
 }
 

@@ -54,6 +54,8 @@ class GraphSetTask final : public Task {
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
+  absl::StatusOr<HostBatch*> SmallProbe(Mode mode, size_t probe) override;
+  absl::StatusOr<HostBatch*> RungProbe(Mode mode, const BatchShape& shape) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override { return std::ssize(batcher_->split(split)); }
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
@@ -68,8 +70,11 @@ class GraphSetTask final : public Task {
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
   // Whether any graph of the mode's splits fits `shape`.
   bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
-  // A batch of GraphsThatFill, and one of OtherGraph.
-  absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
+  // Probe `probe` of a capture for every shape up to `ceiling`.
+  absl::StatusOr<HostBatch*> ProbeBelow(Mode mode, size_t probe, const BatchShape& ceiling);
+  BatchShape CeilingOf(Mode mode) const;
+  // A batch of GraphsThatFill, or of the first of them, one in `part`; and one of OtherGraph.
+  absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out, size_t part = 1) const;
   absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
   // One graph of the mode's splits that fits `shape`, other than `first` alone: with edges where one has any, else with
   // nodes. `first`, where no other fits.

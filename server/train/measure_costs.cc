@@ -68,7 +68,7 @@ class Meter {
         eval_errors_(backend.device()),
         train_(TrainProgram(task, optimizer_, LossOf(options, backend.device()), losses_, [](int) {})),
         eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
-        compiler_(train_, eval_, task, backend) {}
+        compiler_(train_, eval_, task, backend, [](std::string_view /*line*/) {}) {}
 
   absl::StatusOr<MeasuredCosts> Measure(const graphcache::PlannedSchedule& schedule);
 

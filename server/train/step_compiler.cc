@@ -9,6 +9,7 @@ namespace {
 
 // Of the first two probes, and so on: a step that keeps the number on the host would be caught.
 constexpr std::array<int64_t, device::kDynamicProbes> kProbeSteps{0, 1, 5, 2};
+constexpr int64_t kRungStep = 3;
 
 }  // namespace
 
@@ -24,6 +25,25 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureDyn
                                      PF_ASSIGN_OR_RETURN(HostBatch * batch, task_.DynamicProbe(mode, probe));
                                      return batch->TakeInputs(kProbeSteps[probe]);
                                    });
+}
+
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> StepCompiler::CaptureRung(Mode mode, const BatchShape& shape) {
+  bool& resists = resists_[static_cast<size_t>(mode)];
+  if (resists || graphcache::AtLeastDynamic(shape) != shape || !NoDynamicReason().empty()) return Capture(mode, shape);
+  auto made = capturer_->CaptureRung(
+      *programs_[static_cast<size_t>(mode)],
+      [&]() -> absl::StatusOr<const graphcache::StepInputs*> {
+        PF_ASSIGN_OR_RETURN(HostBatch * batch, task_.RungProbe(mode, shape));
+        return batch->TakeInputs(kRungStep);
+      },
+      [&](size_t probe) -> absl::StatusOr<const graphcache::StepInputs*> {
+        PF_ASSIGN_OR_RETURN(HostBatch * batch, task_.SmallProbe(mode, probe));
+        return batch->TakeInputs(kProbeSteps[probe]);
+      });
+  if (made.ok() || GetReason(made.status()).reason != graphcache::kGraphBreakReason) return made;
+  resists = true;
+  log_(absl::StrCat("each rung of the ladder is recorded for itself, which takes longer: ", made.status().message()));
+  return Capture(mode, shape);
 }
 
 absl::Status StepCompiler::WarmUp(Mode mode, const BatchShape& shape) {

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "device/backend.h"
 #include "device/step_program.h"
@@ -22,11 +25,18 @@ std::string NoDynamicReason(const device::Backend& backend, const Task& task);
 class StepCompiler final : public graphcache::Compiler {
  public:
   StepCompiler(const device::StepProgram& train, const device::StepProgram& eval, Task& task,
-               const device::Backend& backend)
-      : programs_{&train, &eval}, task_(task), backend_(backend), capturer_(backend.MakeCapturer()) {}
+               const device::Backend& backend, std::function<void(std::string_view line)> log)
+      : programs_{&train, &eval},
+        task_(task),
+        backend_(backend),
+        capturer_(backend.MakeCapturer()),
+        log_(std::move(log)) {}
 
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> Capture(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamic(Mode mode) override;
+  // Of a rung whose step resists being recorded for every shape, and of tasks and devices that have no such recording:
+  // Capture's.
+  absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(Mode mode, const BatchShape& shape) override;
   absl::Status WarmUp(Mode mode, const BatchShape& shape) override;
   std::string NoDynamicReason() const override { return train::NoDynamicReason(backend_, task_); }
   absl::StatusOr<graphcache::StepResult> RunEager(Mode mode, const graphcache::StepInputs& inputs) override;
@@ -37,6 +47,8 @@ class StepCompiler final : public graphcache::Compiler {
   Task& task_;
   const device::Backend& backend_;
   const std::unique_ptr<device::Capturer> capturer_;
+  const std::function<void(std::string_view line)> log_;
+  std::array<bool, 2> resists_{};  // by Mode: each rung is recorded for itself
 };
 
 }  // namespace permafrost::train

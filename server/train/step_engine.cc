@@ -41,7 +41,8 @@ StepEngine::StepEngine(const TrainOptions& options, Task& task, nn::Optimizer& o
       train_(TrainProgram(task, optimizer, LossOf(options, backend.device()), losses_,
                           [this](int phase) { OnPhase(phase); })),
       eval_(EvalProgram(task, LossOf(options, backend.device()), eval_losses_, eval_errors_)),
-      compiler_(train_, eval_, task, backend),
+      compiler_(train_, eval_, task, backend,
+                [&context](std::string_view line) { context.Log(LogLevel::kWarning, line); }),
       cache_(SetupOf(options, task, context), compiler_) {
   TellTask();
   AnnouncePolicyOnDevice();

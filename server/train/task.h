@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/batch_shape.h"
+#include "base/status.h"
 #include "data/store/dataset.h"
 #include "device/step_program.h"
 #include "graphcache/cache_plan.h"
@@ -143,6 +144,13 @@ class Task {
   // Probe 0, 1, ... of a capture for every shape, as ProbeInputs (device/step_program.h) wants them: padded, the first
   // to the plan's ceiling of the mode. Valid until the next call.
   virtual absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) = 0;
+  // The same for a step of which nothing is laid out: small, where the task can.
+  virtual absl::StatusOr<HostBatch*> SmallProbe(Mode mode, size_t probe) { return DynamicProbe(mode, probe); }
+  // A batch of the mode's splits, padded to `shape`. Valid until the next call.
+  virtual absl::StatusOr<HostBatch*> RungProbe(Mode mode, const BatchShape& shape) {
+    PF_ASSIGN_OR_RETURN(const auto probes, Probes(mode, shape));
+    return probes[0];
+  }
   // Why there is no capture for every shape; empty: there is.
   virtual std::string NoDynamicReason() const { return {}; }
   // Whether the mode's batches are padded to their dynamic_shape(). A hint to those who make them ready.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <set>
 #include <string>
@@ -254,6 +255,48 @@ TEST_F(DynamicStepTest, AnIntegerThatResistsIsNamedAndThereIsALadderThen) {
   EXPECT_EQ(cache.of(Mode::kTrain).eager_steps, 0);
   EXPECT_TRUE(cache.of(Mode::kEval).dynamic) << "evaluation does not resist";
   EXPECT_TRUE(cache.frozen);
+}
+
+// A task that counts the steps that are run and not replayed.
+class CountsRuns final : public WrappedTask {
+ public:
+  using WrappedTask::WrappedTask;
+  Output Forward(const graphcache::StepInputs& inputs, Mode mode) override {
+    ++runs[static_cast<size_t>(mode)];
+    return WrappedTask::Forward(inputs, mode);
+  }
+  std::array<int64_t, 2> runs{};
+};
+
+TEST_F(DynamicStepTest, ALadderIsRecordedOnceAndEachRungRunOnce) {
+  TrainOptions options = GraphJob();
+  options.graph_cache = {.policy = Policy::kFreeze, .shapes = Shapes::kLadder, .rungs = 4};
+  CountsRuns task(*Task::Create(options, Open(100), at::kCPU, 2, [] { return true; }));
+  Recorder context;
+  nn::Optimizer optimizer(options.optimizer, task.tensors().parameters());
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
+  StepEngine engine(options, task, optimizer, *backend, context);
+  while (!engine.cache().ready()) ASSERT_EQ(engine.CaptureNext(0), absl::OkStatus());
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    const int64_t rungs = engine.cache().of(mode).entries;
+    EXPECT_GT(rungs, 1);
+    EXPECT_EQ(task.runs[static_cast<size_t>(mode)], static_cast<int64_t>(device::kDynamicProbes) + rungs);
+  }
+  EXPECT_THAT(context.log, testing::Not(HasSubstr("recorded for itself")));
+}
+
+TEST_F(DynamicStepTest, ALadderOfAStepThatResistsIsRecordedRungByRungAndSaysSo) {
+  TrainOptions options = GraphJob();
+  options.graph_cache = {.policy = Policy::kFreeze, .shapes = Shapes::kLadder, .rungs = 3};
+  Resists task(*Task::Create(options, Open(100), at::kCPU, 2, [] { return true; }));
+  Recorder context;
+  nn::Optimizer optimizer(options.optimizer, task.tensors().parameters());
+  const std::unique_ptr<device::Backend> backend = *device::OpenBackend(DeviceKind::kCpu);
+  StepEngine engine(options, task, optimizer, *backend, context);
+  while (!engine.cache().ready()) ASSERT_EQ(engine.CaptureNext(0), absl::OkStatus());
+  EXPECT_EQ(engine.cache().of(Mode::kTrain).entries, 3);
+  EXPECT_EQ(engine.cache().of(Mode::kTrain).graph_breaks, 0);
+  EXPECT_THAT(context.log, HasSubstr("each rung of the ladder is recorded for itself, which takes longer: "));
 }
 
 }  // namespace

@@ -26,6 +26,23 @@ std::optional<TapeBreak> Disagreement(const StepProgram& program, const Left& re
                                     " otherwise than the step did: a part of the step is no dispatched operator")};
 }
 
+// Runs and records `program` on each of the probes, one after the other; `after`, where it is wanted: what each left.
+absl::StatusOr<RecordedStep> RecordEach(const StepProgram& program, const ProbeInputs& probes,
+                                        std::vector<Left>* after) {
+  std::vector<std::unique_ptr<Tape>> tapes;
+  for (size_t k = 0; k < kDynamicProbes; ++k) {
+    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, probes(k));
+    Tape& tape = *tapes.emplace_back(std::make_unique<Tape>(program.state));
+    const Tensors outputs = tape.Record(inputs->tensors, [&] { return program.run(*inputs); });
+    if (tape.broken()) return BreakStatus(*tape.broken());
+    if (after != nullptr) after->push_back(LeftBy(program, outputs));
+  }
+  RecordedStep recorded;
+  if (const auto broken = StepSizes::Find(tapes, recorded.sizes)) return BreakStatus(*broken);
+  recorded.tape = std::move(tapes.front());
+  return recorded;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepProgram& program,
@@ -58,18 +75,10 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(cons
                                                                             const ProbeInputs& probes, Arena& arena) {
   arena.Release();
   SavedState saved(program.state);
-  std::vector<std::unique_ptr<Tape>> tapes;
   std::vector<Left> after;
-  for (size_t k = 0; k < kDynamicProbes; ++k) {
-    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, probes(k));
-    Tape& tape = *tapes.emplace_back(std::make_unique<Tape>(program.state));
-    after.push_back(LeftBy(program, tape.Record(inputs->tensors, [&] { return program.run(*inputs); })));
-    if (tape.broken()) return BreakStatus(*tape.broken());
-  }
-  StepSizes sizes;
-  if (const auto broken = StepSizes::Find(tapes, sizes)) return BreakStatus(*broken);
-
-  auto executable = std::make_unique<CpuExecutable>(*tapes.front(), program, arena, sizes);
+  PF_ASSIGN_OR_RETURN(const RecordedStep recorded, RecordEach(program, probes, &after));
+  const StepSizes& sizes = recorded.sizes;
+  auto executable = std::make_unique<CpuExecutable>(*recorded.tape, program, arena, sizes);
   saved.Rewind();
   std::vector<int64_t> largest, size;
   for (size_t k = 0; k < kDynamicProbes; ++k) {
@@ -82,6 +91,54 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(cons
     } else if (executable->unplanned_allocations() > 0 && std::ranges::equal(size, largest, std::less_equal<>())) {
       return BreakStatus({"", "an operator's temporary storage is larger for a smaller shape"});
     }
+  }
+  return executable;
+}
+
+absl::StatusOr<RecordedStep> RecordOnCpu(const StepProgram& program, const ProbeInputs& probes) {
+  const SavedState saved(program.state);
+  return RecordEach(program, probes, nullptr);
+}
+
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const StepProgram& program,
+                                                                         const graphcache::StepInputs& inputs,
+                                                                         RecordedStep& recorded, Arena& arena) {
+  arena.Release();
+  SavedState saved(program.state);
+  Tape& tape = *recorded.tape;
+  const Left after = LeftBy(program, recorded.sizes.Compare(tape, inputs, [&] { return program.run(inputs); }));
+  if (tape.broken()) return BreakStatus(*tape.broken());
+  std::vector<int64_t> size;
+  PF_RETURN_IF_ERROR(recorded.sizes.Read(inputs, size));
+
+  auto executable = std::make_unique<CpuExecutable>(tape, program, arena, recorded.sizes);
+  const auto replay = [&](bool learn) {
+    saved.Rewind();
+    const Tensors outputs = learn ? executable->Learn(inputs) : executable->ReplayInSilence(inputs);
+    if (learn) executable->Prepare();
+    return Disagreement(program, LeftBy(program, outputs), after);
+  };
+  const bool larger = recorded.planned.empty() || !std::ranges::equal(size, recorded.planned, std::less_equal<>());
+  std::optional<TapeBreak> broken;
+  if (larger) {
+    broken = replay(/*learn=*/true);
+  } else {
+    executable->TakePlan(recorded.plan);
+    executable->Prepare();
+  }
+  if (!broken) broken = replay(/*learn=*/false);
+  if (!broken && !larger && executable->unplanned_allocations() > 0) {
+    // The gaps of the larger one do not do: it gets a plan of its own.
+    broken = replay(/*learn=*/true);
+    if (!broken) broken = replay(/*learn=*/false);
+  }
+  if (!broken && executable->unplanned_allocations() > 0) {
+    broken = TapeBreak{"", "an operator's temporary storage depends on values, for equal shapes"};
+  }
+  if (broken) return BreakStatus(*broken);
+  if (larger) {
+    recorded.plan = executable->plan();
+    recorded.planned = std::move(size);
   }
   return executable;
 }

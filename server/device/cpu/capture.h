@@ -5,7 +5,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "device/cpu/step_sizes.h"
 #include "device/cpu/storage.h"
+#include "device/cpu/tape.h"
 #include "device/step_program.h"
 #include "graphcache/executable.h"
 
@@ -32,5 +34,28 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
 // All else as CaptureOnCpu says; errors of `probes` pass through.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
                                                                             const ProbeInputs& probes, Arena& arena);
+
+// A step recorded once, of which executables of single shapes are made. Borrows the program.
+struct RecordedStep {
+  std::unique_ptr<Tape> tape;  // at the first probe
+  StepSizes sizes;
+  // Of the largest executable so far, and the sizes of its inputs: it serves those of smaller shapes too.
+  StoragePlan plan;
+  std::vector<int64_t> planned;
+};
+
+// Records `program` on each of the probes, which are those of CaptureDynamicOnCpu but for their size: small ones will
+// do, since nothing is laid out. State and generator are as before when this returns. Errors: FailedPrecondition with
+// graphcache::kGraphBreakReason; those of `probes` pass through, and exceptions of the program.
+absl::StatusOr<RecordedStep> RecordOnCpu(const StepProgram& program, const ProbeInputs& probes);
+
+// An executable for the shape of `inputs`, in which no size is below 2, of a step that is recorded already. The step is
+// run once and compared with the recording, operator by operator, down to every integer that follows from the sizes;
+// then it is replayed from the arena, and must leave bit-equal state and outputs. Asked for the largest shape first, it
+// runs the step as seldom as that: a larger one than any before is replayed once more, to be laid out.
+// All else as CaptureOnCpu says.
+absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const StepProgram& program,
+                                                                         const graphcache::StepInputs& inputs,
+                                                                         RecordedStep& recorded, Arena& arena);
 
 }  // namespace permafrost::device

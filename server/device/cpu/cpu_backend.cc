@@ -1,7 +1,11 @@
 #include "device/cpu/cpu_backend.h"
 
+#include <map>
+#include <utility>
+
 #include "base/memory_limit.h"
 #include "base/resident_memory.h"
+#include "base/status.h"
 #include "device/cpu/capture.h"
 #include "device/cpu/storage.h"
 #include "device/cpu/tape.h"
@@ -20,10 +24,24 @@ class CpuCapturer final : public Capturer {
                                                                          const ProbeInputs& probes) override {
     return CaptureDynamicOnCpu(program, probes, arena_);
   }
+  absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRung(const StepProgram& program,
+                                                                      const BatchInputs& inputs,
+                                                                      const ProbeInputs& probes) override {
+    auto recorded = recorded_.find(&program);
+    if (recorded == recorded_.end()) {
+      PF_ASSIGN_OR_RETURN(RecordedStep step, RecordOnCpu(program, probes));
+      recorded = recorded_.emplace(&program, std::move(step)).first;
+    }
+    PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* batch, inputs());
+    auto made = CaptureRungOnCpu(program, *batch, recorded->second, arena_);
+    if (!made.ok()) recorded_.erase(recorded);
+    return made;
+  }
   int64_t shared_bytes() const override { return static_cast<int64_t>(arena_.bytes()); }
 
  private:
   Arena arena_;
+  std::map<const StepProgram*, RecordedStep> recorded_;  // one for training and one for evaluation, of a ladder
 };
 
 class CpuBackend final : public Backend {

@@ -293,6 +293,11 @@ std::vector<at::Tensor> CpuExecutable::Learn(const graphcache::StepInputs& input
   return outputs;
 }
 
+void CpuExecutable::TakePlan(const StoragePlan& plan) {
+  plan_ = plan;
+  bytes_ = CountBytes();
+}
+
 std::vector<at::Tensor> CpuExecutable::Serve(const graphcache::StepInputs& inputs,
                                              const std::function<void(int)>& on_phase) {
   std::vector<at::Tensor> outputs;

@@ -39,8 +39,14 @@ std::optional<TapeBreak> CollectIntegers(std::span<const std::unique_ptr<Tape>> 
 TapeBreak NoSum(const Tape& tape, const IntegerPlace& place, const std::vector<int64_t>& values, std::string why) {
   const Tape::Op& op = tape.ops()[place.op];
   const std::string element = place.element ? absl::StrCat("[", *place.element, "]") : "";
-  return {std::string(op.name()), absl::StrCat(ArgumentName(op, place.arg), element, " is ",
-                                               absl::StrJoin(values, ", "), " at as many shapes: ", why)};
+  return {std::string(op.name()),
+          absl::StrCat(ArgumentName(op, place.arg), element, " is ", absl::StrJoin(values, ", "),
+                       values.size() > 1 ? " at as many shapes: " : " at one more shape: ", why)};
+}
+
+int64_t IntegerAt(const Tape& tape, const IntegerPlace& place) {
+  const c10::IValue& arg = tape.ops()[place.op].args[place.arg];
+  return place.element ? arg.toListRef()[*place.element].toInt() : arg.toInt();
 }
 
 }  // namespace
@@ -122,6 +128,29 @@ absl::Status StepSizes::Read(const graphcache::StepInputs& inputs, std::vector<i
     }
   }
   return absl::OkStatus();
+}
+
+std::vector<at::Tensor> StepSizes::Compare(Tape& tape, const graphcache::StepInputs& inputs,
+                                           const Tape::Body& body) const {
+  std::vector<int64_t> sizes;
+  const absl::Status read = Read(inputs, sizes);
+  TORCH_CHECK(read.ok(), std::string(read.message()));
+  std::map<IntegerPlace, int64_t> differ;
+  const auto on_integer = [&](const IntegerPlace& place, int64_t /*one*/, int64_t next) { differ[place] = next; };
+  std::vector<at::Tensor> returned = tape.Compare(inputs.tensors, body, on_integer);
+  for (const Argument& a : arguments_) {
+    const auto other = differ.find(a.place);
+    const int64_t is = other == differ.end() ? IntegerAt(tape, a.place) : other->second;
+    if (const int64_t follows = a.value.At(sizes); is != follows) {
+      tape.Break(NoSum(tape, a.place, {is}, absl::StrCat("what gives the recorded ones gives ", follows)));
+    }
+    if (other != differ.end()) differ.erase(other);
+  }
+  if (!differ.empty()) {
+    const auto& [place, is] = *differ.begin();
+    tape.Break(NoSum(tape, place, {is}, absl::StrCat("all that were recorded had ", IntegerAt(tape, place))));
+  }
+  return returned;
 }
 
 int64_t StepSizes::bytes() const {

@@ -36,6 +36,10 @@ class StepSizes {
 
   // The sizes of a batch. Errors: InvalidArgument for inputs that a step of the recordings' kind does not take.
   absl::Status Read(const graphcache::StepInputs& inputs, std::vector<int64_t>& sizes) const;
+  // Compares `body`, a step on `inputs` of whatever shape, with `tape`, of which the sizes were found, operator by
+  // operator while it runs: its integers must be those that follow from `inputs`. Where they are not, the tape is
+  // broken afterwards. Returns what the step returned. Exceptions pass through.
+  std::vector<at::Tensor> Compare(Tape& tape, const graphcache::StepInputs& inputs, const Tape::Body& body) const;
   // In the order of their places.
   const std::vector<Argument>& arguments() const { return arguments_; }
   size_t count() const { return count_; }

@@ -280,13 +280,14 @@ class Tape::Recording final : public Pass {
 
 class Tape::Comparison final : public Pass {
  public:
-  using Pass::Pass;
+  Comparison(Tape& tape, const std::vector<at::Tensor>& inputs, const OnInteger& on_integer)
+      : Pass(tape, inputs), on_integer_(on_integer) {}
   void OnMark(int /*phase*/) override {}
 
  private:
   void OnOp(Op op) override {
     if (!tape_.broken_ && count_ < tape_.ops_.size()) {
-      tape_.broken_ = FindDifference(count_, {tape_.ops_[count_], tape_.slots_}, {op, slots_});
+      tape_.broken_ = FindDifference(count_, {tape_.ops_[count_], tape_.slots_}, {op, slots_}, on_integer_);
     }
     ++count_;
   }
@@ -298,6 +299,7 @@ class Tape::Comparison final : public Pass {
     }
   }
 
+  const OnInteger& on_integer_;
   size_t count_ = 0;  // operators so far
 };
 
@@ -305,8 +307,9 @@ std::vector<at::Tensor> Tape::Record(const std::vector<at::Tensor>& inputs, cons
   return Recording(*this, inputs).Run(body);
 }
 
-std::vector<at::Tensor> Tape::Compare(const std::vector<at::Tensor>& inputs, const Body& body) {
-  return Comparison(*this, inputs).Run(body);
+std::vector<at::Tensor> Tape::Compare(const std::vector<at::Tensor>& inputs, const Body& body,
+                                      const OnInteger& on_integer) {
+  return Comparison(*this, inputs, on_integer).Run(body);
 }
 
 std::vector<at::Tensor> Tape::Watch(const CallWatcher& watch, const Body& body) {

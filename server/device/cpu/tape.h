@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,6 +25,10 @@ namespace permafrost::device {
 // The key that operators are recorded at: below autograd, and one that no backend here uses. 2.13 reserves it for a C++
 // FakeTensor mode, which is off in this process.
 inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
+
+struct IntegerPlace;
+// Hears of an integer argument that another step is called with otherwise: its place, and its value in either step.
+using OnInteger = std::function<void(const IntegerPlace& place, int64_t one, int64_t next)>;
 
 // Why a step cannot be captured.
 struct TapeBreak {
@@ -81,7 +86,9 @@ class Tape {
   std::vector<at::Tensor> Record(const std::vector<at::Tensor>& inputs, const Body& body);
   // Compares it, operator by operator as it runs, with what was recorded. Its inputs are others of equal shapes; a
   // difference in anything else (a host value, a constant, the order of operators) is a break.
-  std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body);
+  // With `on_integer` its inputs may be of other shapes, and each integer argument that differs is handed to it.
+  std::vector<at::Tensor> Compare(const std::vector<at::Tensor>& inputs, const Body& body,
+                                  const OnInteger& on_integer = nullptr);
 
   // Runs `body`, a step, on this thread with `watch` in the place of each of its operators, whose places are those of a
   // recording. Returns what it returned. Exceptions pass through.
@@ -98,6 +105,10 @@ class Tape {
   const std::vector<Mark>& marks() const { return marks_; }
   // The first thing seen, by either, that cannot be captured.
   const std::optional<TapeBreak>& broken() const { return broken_; }
+  // Says that it cannot; the first to say so is kept.
+  void Break(TapeBreak broken) {
+    if (!broken_) broken_ = std::move(broken);
+  }
 
   // For MarkPhase: notes the place on the tape that records on this thread. False if none does.
   static bool NoteMark(int phase);

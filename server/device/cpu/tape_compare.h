@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,7 +32,6 @@ struct OpOfTape {
 // Why operator `place` of one step is not the same as that of the next; nullopt: it is. `on_integer` empty: the steps
 // are of equal shapes, and everything is compared but the tensors' values. Otherwise sizes may differ, and each integer
 // argument that does is handed to `on_integer`: its place, and its value in either step.
-using OnInteger = std::function<void(const IntegerPlace& place, int64_t one, int64_t next)>;
 std::optional<TapeBreak> FindDifference(size_t place, const OpOfTape& one, const OpOfTape& next,
                                         const OnInteger& on_integer = nullptr);
 

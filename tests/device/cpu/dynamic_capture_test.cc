@@ -314,5 +314,69 @@ TEST_F(DynamicCaptureTest, AnErrorOfTheProbesPassesAndLeavesTheStateAlone) {
   ExpectEqual(CopiesOf(network.State()), before);
 }
 
+// A ladder's executables, made of one recording at small shapes: to the bit what the step is eagerly, the largest
+// first.
+TEST_F(DynamicCaptureTest, RungsOfOneRecordingAreBitEqualAndShareThePlanOfTheLargest) {
+  Network eager, replayed;
+  const StepProgram program = replayed.Program();
+  auto recorded = RecordOnCpu(program, Probes({{{9, 20, 3}, {5, 12, 2}, {7, 31, 6}, {12, 15, 4}}}));
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  const std::vector<Sizes> rungs{{60, 200, 9}, {60, 150, 9}, {31, 77, 4}, {8, 16, 9}};
+  std::vector<std::unique_ptr<graphcache::Executable>> executables;
+  for (const Sizes& rung : rungs) {
+    auto made = CaptureRungOnCpu(program, BatchOfSizes(rung, 1), *recorded, arena_);
+    ASSERT_TRUE(made.ok()) << made.status();
+    executables.push_back(*std::move(made));
+    EXPECT_EQ(recorded->planned.size(), recorded->sizes.count());
+  }
+  ExpectEqual(CopiesOf(replayed.State()), CopiesOf(eager.State()));  // the captures left no trace
+  for (int seed = 100; seed < 120; ++seed) {
+    const size_t rung = static_cast<size_t>(seed) % rungs.size();
+    const StepInputs batch = BatchOfSizes(rungs[rung], seed);
+    const DynamicTensors expected = eager.Step(batch);
+    ExpectEqual(Replay(*executables[rung], batch), expected);
+    ExpectEqual(CopiesOf(replayed.State()), CopiesOf(eager.State()));
+    EXPECT_EQ(Unplanned(*executables[rung]), 0);
+  }
+}
+
+// What a step does at one shape only is no part of the recording: the comparison at that shape finds it.
+TEST_F(DynamicCaptureTest, ARungWhoseStepIsAnotherThanTheRecordedOneIsRefused) {
+  Network network;
+  StepProgram program = network.Program();
+  program.run = [&network](const StepInputs& in) {
+    DynamicTensors out = network.Step(in);
+    if (in.tensors[0].size(0) == 31) out[1] = out[1] + 0;
+    return out;
+  };
+  auto recorded = RecordOnCpu(program, Probes({{{9, 20, 3}, {5, 12, 2}, {7, 31, 6}, {12, 15, 4}}}));
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  EXPECT_TRUE(CaptureRungOnCpu(program, BatchOfSizes({60, 200, 9}, 1), *recorded, arena_).ok());
+  const DynamicTensors before = CopiesOf(program.state);
+  const auto refused = CaptureRungOnCpu(program, BatchOfSizes({31, 77, 4}, 1), *recorded, arena_);
+  EXPECT_EQ(GetReason(refused.status()).reason, graphcache::kGraphBreakReason) << refused.status();
+  ExpectEqual(CopiesOf(program.state), before);
+}
+
+// An integer that follows from the sizes of every probe and not from the rung's.
+TEST_F(DynamicCaptureTest, ARungWithAnIntegerThatIsAnotherThanTheRecordingSaysIsRefusedByName) {
+  Network network;
+  StepProgram program = network.Program();
+  program.run = [&network](const StepInputs& in) {
+    DynamicTensors out = network.Step(in);
+    const int64_t rows = in.tensors[0].size(0);
+    out[1] = out[1] + at::zeros({rows > 20 ? rows + 1 : rows, 1}).sum();
+    return out;
+  };
+  auto recorded = RecordOnCpu(program, Probes({{{9, 20, 3}, {5, 12, 2}, {7, 31, 6}, {12, 15, 4}}}));
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  const auto refused = CaptureRungOnCpu(program, BatchOfSizes({60, 200, 9}, 1), *recorded, arena_);
+  const ErrorReason reason = GetReason(refused.status());
+  EXPECT_EQ(reason.reason, graphcache::kGraphBreakReason) << refused.status();
+  EXPECT_EQ(reason.metadata.at("op"), "aten::zeros");
+  EXPECT_THAT(reason.metadata.at("why"),
+              HasSubstr("size[0] is 61 at one more shape: what gives the recorded ones gives 60"));
+}
+
 }  // namespace
 }  // namespace permafrost::device
