@@ -1,14 +1,18 @@
 #include "client/cli.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/commands.h"
 #include "client/contexts.h"
 #include "client/credentials.h"
@@ -18,6 +22,20 @@ namespace permafrost::client {
 namespace {
 
 constexpr char kDescription[] = "Trains graph neural networks on a Permafrost server.";
+
+// CLI11 keeps the options that one excludes by their addresses: in help they stand by name, the same in each run.
+class SortedExcludes final : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    if (option->get_excludes().size() < 2) return text;
+    std::vector<std::string> names;
+    for (const CLI::Option* other : option->get_excludes()) names.push_back(other->get_name());
+    std::ranges::sort(names);
+    text.resize(text.size() - absl::StrJoin(names, " ").size());
+    return absl::StrCat(text, absl::StrJoin(names, " "));
+  }
+};
 
 // Of a command line that could not be parsed: whether its error is printed as JSON.
 bool AsksForJson(int argc, char** argv) {
@@ -119,6 +137,7 @@ int Main(int argc, char** argv) {
   // gRPC prints what it thinks of a certificate; the program says it in a line. Whoever sets it may read it.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   CLI::App app(kDescription, "permafrost");
+  app.formatter(std::make_shared<SortedExcludes>());  // before the commands, which take it over
   app.footer(kExitCodeHelp);
   app.require_subcommand(1);
   GlobalOptions options;

@@ -17,6 +17,7 @@
 #include "nn/ops/embedding_sum.h"
 #include "nn/ops/gine_layer.h"
 #include "nn/ops/graph_conv.h"
+#include "nn/ops/lowering.h"
 #include "nn/ops/masked_batch_norm.h"
 #include "nn/ops/mlp.h"
 #include "nn/ops/pool.h"
@@ -103,6 +104,23 @@ OperatorCase MlpCase(int64_t rows, int64_t width) {
       [](const std::vector<Tensor>& leaf) { return Mlp(leaf[0], leaf[1], leaf[2], leaf[3], leaf[4]); },
       [](const std::vector<Tensor>& leaf) {
         return at::addmm(leaf[4], at::addmm(leaf[2], leaf[0], leaf[1].t()).relu(), leaf[3].t());
+      });
+}
+
+// Beside PyTorch's as its autocast casts them: inputs and weights of each linear map.
+OperatorCase RoundedMlpCase(int64_t rows, int64_t width) {
+  const Tensor weight = at::randn({width, width}) / 8, vector = at::randn({width});
+  const auto cast = [](const Tensor& t) { return t.to(at::kBFloat16); };
+  return Both(
+      "mlp_" + std::to_string(rows) + "x" + std::to_string(width) + "_bfloat16", Shape({rows, width, width, width}),
+      {at::randn({rows, width}), weight, vector, weight, vector},
+      [](const std::vector<Tensor>& leaf) {
+        const LoweringScope scope(Lowering::kAuto, Precision::kBfloat16);
+        return Mlp(leaf[0], leaf[1], leaf[2], leaf[3], leaf[4]);
+      },
+      [=](const std::vector<Tensor>& leaf) {
+        const Tensor hidden = at::linear(cast(leaf[0]), cast(leaf[1]), cast(leaf[2])).relu();
+        return at::linear(hidden, cast(leaf[3]), cast(leaf[4])).to(at::kFloat);
       });
 }
 
@@ -254,7 +272,10 @@ std::vector<OperatorCase> MakeOperatorCases() {
   at::manual_seed(1);
   std::vector<OperatorCase> cases{GineCase(64), GineCase(256)};
   for (const int64_t rows : {750, 3000}) {
-    for (const int64_t width : {64, 128, 256, 300}) cases.push_back(MlpCase(rows, width));
+    for (const int64_t width : {64, 128, 256, 300}) {
+      cases.push_back(MlpCase(rows, width));
+      if (CanRoundFactors()) cases.push_back(RoundedMlpCase(rows, width));
+    }
   }
   cases.push_back(NormCase(64));
   cases.push_back(PoolCase(64));
