@@ -187,11 +187,14 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   }
 
   // The client has not taken the message before, and what was to come after it is now passed over for what comes next.
+  // The first change that a write sees may be the one that it sends, told late: it is taken for that, so that what is
+  // counted was passed over, and a state or so may have been beside it.
   void CountIfPassedOver() {
     if (source_->watch().empty()) return;
     {
       absl::MutexLock lock(&mu_);
       if (!write_ || !changed_) return;
+      if (!std::exchange(told_late_, true)) return;
       ++dropped_;
     }
     streams_.CountDropped(source_->watch());
@@ -260,6 +263,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
       if (*pull == Pull::kMore || *pull == Pull::kLast) {
         absl::MutexLock lock(&mu_);
         write_.emplace();
+        told_late_ = false;
       }
       if (*pull == Pull::kMore) return this->StartWrite(&response_);
       if (*pull == Pull::kLast) {
@@ -295,6 +299,7 @@ class StreamReactor final : public grpc::ServerWriteReactor<Response>, private S
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status refused_ ABSL_GUARDED_BY(mu_);            // of its caller, by now; Ok: it is let in
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;             // states that were passed over
+  bool told_late_ ABSL_GUARDED_BY(mu_) = false;          // whether one was not counted during the write
   std::optional<Stopwatch> write_ ABSL_GUARDED_BY(mu_);  // since the write that is under way began
 };
 
