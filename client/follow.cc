@@ -70,9 +70,9 @@ void TellPassedOver(Session& session, const grpc::ClientContext& ended) {
   const auto dropped = trailers.find("permafrost-dropped-states");
   if (dropped == trailers.end()) return;
   session.terminal().ClearLive();
-  const std::string line = absl::StrCat(
-      "permafrost: ", OneLine(std::string_view(dropped->second.data(), dropped->second.size())),
-      " changes were passed over: this client took them more slowly than they came\n");
+  const std::string line =
+      absl::StrCat("permafrost: ", OneLine(std::string_view(dropped->second.data(), dropped->second.size())),
+                   " changes were passed over: this client took them more slowly than they came\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

@@ -60,8 +60,8 @@ class TokenStore {
   absl::StatusOr<Made> ChangeSecret(const std::string& made_by);
   // The oldest first; expired ones stay until they are revoked.
   std::vector<Token> List() const;
-  // From here on it opens nothing; streams under way are ended by whoever asks Gate::CheckStill. Errors: NotFound; those of WriteFileAtomic, and then it
-  // stays.
+  // From here on it opens nothing; streams under way are ended by whoever asks Gate::CheckStill. Errors: NotFound;
+  // those of WriteFileAtomic, and then it stays.
   absl::Status Revoke(const std::string& id);
   // The token of a secret, unless it has expired; nullopt: there is none. Takes equally long wherever secrets differ.
   std::optional<Token> Find(std::string_view secret) const;

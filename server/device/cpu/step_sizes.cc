@@ -36,7 +36,8 @@ std::optional<TapeBreak> CollectIntegers(std::span<const std::unique_ptr<Tape>> 
   return std::nullopt;
 }
 
-TapeBreak NoSum(const Tape& tape, const IntegerPlace& place, const std::vector<int64_t>& values, std::string why) {
+TapeBreak NoSum(const Tape& tape, const IntegerPlace& place, const std::vector<int64_t>& values,
+                const std::string& why) {
   const Tape::Op& op = tape.ops()[place.op];
   const std::string element = place.element ? absl::StrCat("[", *place.element, "]") : "";
   return {std::string(op.name()),
