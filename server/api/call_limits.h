@@ -50,8 +50,8 @@ struct CallLimitOptions {
   int dataset_deletions = 16;
   // CreateToken and RevokeToken. Each takes a thread while it waits for the disk.
   int token_changes = 8;
-  // Backup. It takes a thread and the disk.
-  int backups = 1;
+  // Backup. It takes a thread and the disk. One at a time makes anything; a repeat is told to wait for it.
+  int backups = 2;
   // Calls that wait for a thread: each is a request in memory. What waits for the disk under the jobs' or the catalog's
   // lock has a few threads of its own, so that gRPC's, which health is asked on, never wait.
   int waiting = 1024;

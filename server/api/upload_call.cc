@@ -149,7 +149,8 @@ absl::Status UploadCall::Take(const v1::UploadDatasetRequest& request, std::uniq
     PF_RETURN_IF_ERROR(violations.ToStatus());
     key_ = KeyOf(request.start());
     PF_ASSIGN_OR_RETURN(const bool answered, requests_.IsAnswered(key_));
-    if (answered) {
+    // A daemon that goes on from a backup knows of uploads that are not there.
+    if (answered && store_.Source(*id).ok()) {
       AllReceived(files, response_);
       return absl::OkStatus();
     }

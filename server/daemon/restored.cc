@@ -37,12 +37,15 @@ absl::Status TakeUpRestored(const std::filesystem::path& state_dir, const data::
                         jobs.List(0, token, {.states = {jobs::JobState::kQueued}, .filter = ""}));
     for (const jobs::Job& job : page.jobs) {
       const DatasetId& dataset = job.spec.train.dataset;
-      if (!absl::IsNotFound(catalog.Get(dataset).status())) continue;
+      // An import that had not ended begins anew, and may end otherwise than it did.
+      const auto known = catalog.Get(dataset);
+      if (known.ok() ? known->state == data::DatasetState::kReady : !absl::IsNotFound(known.status())) continue;
       PF_RETURN_IF_ERROR(jobs.Pause(job.id).status());
       ++paused;
+      const std::string_view first = known.ok() ? "when its import has ended" : "import it again, then";
       Log(Severity::kWarning,
-          absl::StrCat("job ", job.id.value(), " is paused: the backup is without its dataset ", dataset.value(),
-                       "; import it again, then permafrost job resume ", job.id.value()));
+          absl::StrCat("job ", job.id.value(), " is paused: the backup is without its dataset ", dataset.value(), "; ",
+                       AbslView(first), " permafrost job resume ", job.id.value()));
     }
     token = page.next_page_token;
   } while (!token.empty());

@@ -114,6 +114,9 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   JobSpec wanted = request.spec;
   wanted.priority = earlier->spec.priority;
   wanted.limits = earlier->spec.limits;
+  // Jobs of before there was a choice read none, which the same request does not say.
+  nn::EdgeInputs& edges = wanted.train.model.edge_inputs;
+  if (edges == nn::EdgeInputs::kAuto) edges = earlier->spec.train.model.edge_inputs;
   if (earlier->spec != wanted || (!request.id.empty() && request.id != earlier->id)) {
     return WithReason(
         absl::AlreadyExistsError(absl::StrCat("request_id ", request.request_id, " was used for another job, ",

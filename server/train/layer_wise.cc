@@ -100,7 +100,8 @@ absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeMo
   const auto nodes = static_cast<int64_t>(view.nodes);
   uint64_t most_edges = kChunkEdges;
   if (options.edges != data::EdgeInputs::kNone) {
-    int64_t widest = options.hidden_channels;
+    const uint64_t row = data::EdgeRowBytes(graph.summary(), options.edges) / sizeof(float);
+    int64_t widest = std::max(options.hidden_channels, static_cast<int64_t>(row));
     for (int64_t layer = 0; layer < options.num_layers; ++layer) {
       widest = std::max(widest, model.projected_width(layer));
     }

@@ -224,9 +224,12 @@ double LayerWiseBytes(const TrainOptions& options, const data::GraphSummary& gra
   // them, before and after this one.
   const double matrices = model.jumping_knowledge == nn::JumpingKnowledge::kLast ? 4 : 6;
   double values = matrices * static_cast<double>(graph.nodes) * widest;
-  if (EdgeInputsOf(model, graph) != data::EdgeInputs::kNone) {
-    // Rows of a chunk's edges, and what is made of them.
-    values += 3 * std::min(static_cast<double>(graph.edges) * widest, static_cast<double>(kChunkEdgeValues));
+  if (const data::EdgeInputs edges = EdgeInputsOf(model, graph); edges != data::EdgeInputs::kNone) {
+    // Rows of a chunk's edges, and what is made of them. A chunk has a row of the graph at least.
+    const auto row = static_cast<double>(data::EdgeRowBytes(graph, edges)) / sizeof(float);
+    const double width = std::max(widest, row);
+    const double most = std::max(static_cast<double>(kChunkEdgeValues), static_cast<double>(graph.max_degree) * width);
+    values += 3 * std::min(static_cast<double>(graph.edges) * width, most);
   }
   return sizeof(float) * values;
 }

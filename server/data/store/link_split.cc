@@ -78,8 +78,8 @@ class MessageGraph final : public DerivedGraph {
     view_.num_targets = 0;
     view_.labels = {};
     view_.splits = {};
+    // The summary goes on saying what links there are: it tells what memory they take.
     view_.given_links = {};
-    summary_.links = {};
     summary_.num_targets = summary_.num_missing_labels = 0;
     summary_.split_nodes = {};
   }
