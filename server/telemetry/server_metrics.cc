@@ -61,10 +61,12 @@ struct ServerMetrics::Families {
                          .Name("permafrost_grpc_open_streams")
                          .Help("gRPC streams that are open, by method.")
                          .Register(registry)),
-        dropped_states(prometheus::BuildCounter()
-                           .Name("permafrost_watch_states_dropped_total")
-                           .Help("States that a watch passed over since its client had not taken the one before.")
-                           .Register(registry)),
+        dropped_states(
+            prometheus::BuildCounter()
+                .Name("permafrost_watch_states_dropped_total")
+                .Help(
+                    "States that a watch passed over since its client had not taken the one before, at least so many.")
+                .Register(registry)),
         draining(OneGauge(registry, "permafrost_draining", "1 while the daemon drains and takes no new jobs, else 0.")),
         import_progress(registry, "permafrost_dataset_import_progress_ratio",
                         "Part of the running import's source that is read, 0 to 1. Absent while none runs."),
