@@ -36,25 +36,18 @@ MB = 1e6
 
 
 def add_arguments(parser):
-    parser.add_argument("--workloads", default=",".join(workloads.WORKLOADS), help="default: %(default)s")
-    parser.add_argument("--sides", default=",".join(SIDES), help="default: %(default)s")
+    for flag, known in (("--workloads", workloads.WORKLOADS), ("--sides", SIDES)):
+        parser.add_argument(flag, type=tools.names_of(NAME, flag, known), default=",".join(known), help="default: %(default)s")
     parser.add_argument("--data", type=tools.path, default=tools.ROOT.parent / "shared" / "data",
                         help="folder of graphs/molhiv, tu/MUTAG.zip, node/cora and others (default: ../shared/data)")
     parser.add_argument("--sample", type=tools.path, default=tools.SAMPLE, help="folder of the zinc workloads (default: deploy/sample/zinc)")
     tools.add_numbers(parser, pairs=10, nodes=200_000, edges=2_000_000, features=100, warm_up=900)
     parser.add_argument("--seconds", type=float, default=3, help="of each turn (default 3)")
     parser.add_argument("--compiler", choices=("inductor", "aot_eager"), default="inductor", help="torch.compile's backend (default inductor)")
-    parser.add_argument("--install-sampler", action="store_true", help="compile torch-sparse for PyG's NeighborLoader, once: about 20 minutes")
+    peer_venv.add_install_flag_of_sampler(parser)
     parser.add_argument("--json", type=tools.path, metavar="FILE", help="write the result there too")
     parser.add_argument("--svg", type=tools.path, metavar="FILE", help="draw the ratios there")
     parser.add_argument("--results", type=tools.path, nargs="+", metavar="FILE", help="measure nothing: show, and with --svg draw, what --json wrote")
-
-
-def chosen(names, known, flag):
-    names = names.split(",")
-    if unknown := [name for name in names if name not in known]:
-        raise SystemExit(f"bench: compare: {flag} {','.join(unknown)}: accepted: {', '.join(known)}")
-    return names
 
 
 class Comparison:
@@ -63,7 +56,7 @@ class Comparison:
     def __init__(self, workload, arguments, tools_, python, progress, scratch):
         self.workload, self.arguments, self.tools, self.python = workload, arguments, tools_, python
         self.progress, self.scratch = progress, scratch
-        self.names = [name for name in chosen(arguments.sides, SIDES, "--sides") if workload.kind != "whole" or name != "pyg-loader"]
+        self.names = [name for name in arguments.sides if workload.kind != "whole" or name != "pyg-loader"]
 
     def say(self, text):
         self.progress.say(f"{self.workload.name}: {text}")
@@ -183,8 +176,7 @@ def measure(arguments, tools_):
         return written(merged([read_results(path) for path in arguments.results]), arguments)
     if not pathlib.Path("/proc/self/status").exists():
         raise tools.Missing("the memory of processes is read from /proc, which is Linux's")
-    names = chosen(arguments.workloads, workloads.WORKLOADS, "--workloads")
-    sides = chosen(arguments.sides, SIDES, "--sides")
+    names, sides = arguments.workloads, arguments.sides
     if "permafrost" not in sides:
         raise SystemExit("bench: compare: --sides must hold permafrost: the others are compared with it")
     left_out = {name: why for name in names if (why := workloads.missing(workloads.WORKLOADS[name], arguments.data))}

@@ -24,6 +24,8 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
+import time
 
 from bench import fio, page_cache, ratio_plot, tools
 from bench.control_group import ControlGroup
@@ -49,8 +51,8 @@ def add_arguments(parser):
     parser.set_defaults(nodes=None, edges=None)
     parser.add_argument("--limit", type=int, default=500_000_000, help="bytes of the control group (default 500000000)")
     parser.add_argument("--times", default="4.1,16", help="how many times the limit the float32 features are, a graph each (default 4.1,16)")
-    parser.add_argument("--sides", default=",".join(READERS), help="default: %(default)s")
-    parser.add_argument("--types", default=",".join(TYPES), help="default: %(default)s")
+    for flag, known in (("--sides", READERS), ("--types", TYPES)):
+        parser.add_argument(flag, type=tools.names_of(NAME, flag, known), default=",".join(known), help="default: %(default)s")
     parser.add_argument("--peer", choices=("pyg", "none"), default="pyg")
     tools.add_numbers(parser, rounds=5, epochs=3, batch_size=256, hidden=64)
     parser.add_argument("--peer-batches", type=int, default=40, help="of each of PyG's epochs (default 40)")
@@ -58,13 +60,6 @@ def add_arguments(parser):
     parser.add_argument("--disk-seconds", type=float, default=5, help="of each of the three measurements by plain reads (default 5)")
     parser.add_argument("--fio-seconds", type=int, default=5, help="of each of fio's measurements (default 5)")
     parser.add_argument("--svg", type=tools.path, metavar="FILE", help="draw the warm epochs there, over the free one's")
-
-
-def chosen(text, known, flag):
-    names = text.split(",")
-    if unknown := [name for name in names if name not in known]:
-        raise SystemExit(f"bench: disk: {flag} {','.join(unknown)}: accepted: {', '.join(known)}")
-    return names
 
 
 def graphs_of(arguments, tools_):
@@ -77,6 +72,36 @@ def graphs_of(arguments, tools_):
         size = {"nodes": nodes, "edges": arguments.edges or 10 * nodes}
         made.append(tools_.power_law_graph(argparse.Namespace(**{**vars(arguments), **size})))
     return made
+
+
+class Reads:
+    """How fast a daemon reads rows, from the first read to the last, evaluations too: what /metrics counts, looked at again and again."""
+
+    EVERY = 0.2  # seconds
+
+    def __init__(self, daemon):
+        self.daemon, self.samples, self.ended = daemon, [], threading.Event()
+        self.thread = threading.Thread(target=self._look)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def _look(self):
+        while not self.ended.wait(self.EVERY):
+            self.samples.append((time.monotonic(), self.daemon.metrics().get("permafrost_feature_cache_read_bytes_total", 0)))
+
+    def rate(self):
+        """Bytes a second; None where nothing was read, or all of it between two looks."""
+        changes = [i for i in range(1, len(self.samples)) if self.samples[i][1] != self.samples[i - 1][1]]
+        if len(changes) < 2:
+            return None
+        (begin, none), (end, all_) = self.samples[changes[0] - 1], self.samples[changes[-1]]
+        return (all_ - none) / (end - begin)
 
 
 class Store:
@@ -102,10 +127,11 @@ class Store:
         def train(prepare):
             with self._daemon(*flags, prepare=prepare) as daemon:
                 page_cache.evict(self.file)
-                job = daemon.train(name, *tools.sage_flags(a), "--hidden", a.hidden, "--epochs", a.epochs, "--seed", number, *job_flags)
+                with Reads(daemon) as reads:
+                    job = daemon.train(name, *tools.sage_flags(a), "--hidden", a.hidden, "--epochs", a.epochs, "--seed", number, *job_flags)
                 series = {n: v for n, v in daemon.metrics().items() if n.startswith("permafrost_feature_") and "_bucket" not in n}
             seconds = [e["trainSeconds"] for e in job["epochs"]]
-            return {"cold": seconds[0], "warm": statistics.median(seconds[1:] or seconds), "train": sum(seconds), "series": series,
+            return {"cold": seconds[0], "warm": statistics.median(seconds[1:] or seconds), "read_rate": reads.rate(), "series": series,
                     "major_faults": int(job["progress"].get("lookAhead", {}).get("majorFaults", 0)),
                     "equal": json.dumps([[e["trainLoss"] for e in job["epochs"]], job["result"]["finalTestMetric"]])}
 
@@ -168,9 +194,9 @@ def facts(runs):
     series = {name: statistics.median(run["series"].get(name, 0) for run in runs) for name in runs[0]["series"]}
     out["features"] = series
     if reads := series.get("permafrost_feature_cache_read_seconds_count"):
-        read = [run["series"]["permafrost_feature_cache_read_bytes_total"] for run in runs]
-        out |= {"read_megabytes_a_second": statistics.median(b / run["train"] / 1e6 for b, run in zip(read, runs)),
-                "bytes_a_read": statistics.median(read) / reads}
+        out["bytes_a_read"] = series["permafrost_feature_cache_read_bytes_total"] / reads
+    if rates := [run["read_rate"] for run in runs if run.get("read_rate")]:
+        out["read_megabytes_a_second"] = statistics.median(rates) / 1e6
     return out
 
 
@@ -196,7 +222,7 @@ def measure(arguments, tools_):
         raise tools.Missing("control groups and posix_fadvise are Linux's")
     with ControlGroup(arguments.limit):
         pass
-    sides, types = chosen(arguments.sides, READERS, "--sides"), chosen(arguments.types, TYPES, "--types")
+    sides, types = arguments.sides, arguments.types
     if arguments.peer == "pyg":
         tools.need_packages(["torch", "torch_geometric"])
     folders = graphs_of(arguments, tools_)
@@ -276,8 +302,8 @@ def show(result):
             lines.append(f"  {name:18}{side['cold_seconds']:9.2f}{side['warm_seconds']:9.2f}{side['major_faults']:11.0f}{group}{beside}")
             told = ", ".join(f"{series.removeprefix('permafrost_feature_cache_')} {value:.6g}" for series, value in side["features"].items() if value)
             lines += [f"    {told}"] if told else []
-            if "bytes_a_read" in side:
-                lines.append(f"    {side['read_megabytes_a_second']:.0f} MB/s over all of the training, {side['bytes_a_read'] / 1e3:.1f} kB a read")
+            if "read_megabytes_a_second" in side:
+                lines.append(f"    {side['read_megabytes_a_second']:.0f} MB/s from the first read to the last, {side['bytes_a_read'] / 1e3:.1f} kB a read")
         for what, title in (("mapped_over", "mapped over {}"), ("pyg_over", "PyG over {}"), ("cold_over_bound", "cold over its bound, {}")):
             lines += [f"  {title.format(side):40}{ratio_text(value)}" for side, value in store.get(what, {}).items()]
         lines += [f"  left out: {graph['left_out']}"] if graph["left_out"] and store is graph["stores"][0] else []

@@ -1,22 +1,28 @@
-"""Seconds of an epoch of sampled GraphSAGE: Permafrost's daemon beside PyG's NeighborLoader.
+"""Seconds of an epoch of sampled GraphSAGE: Permafrost's daemon beside PyG's NeighborLoader and DGL's GraphBolt.
 
-Both train the same network (a layer a fan-out, cross-entropy, fused Adam) on the same graph, split, fan-outs and batch size with
-equally many threads, an epoch each in every round, in changing order. PyG's epoch is the loop over its loader: sampling, gathering,
-forward, backward, step; its data are in memory, its layers are trimmed to the hops they need where its sampler says them, and
-sparse features are dense ones there, since that is what its layers take. Permafrost's is the second epoch of a job, whose pages
-are in memory too and whose captures are done.
+All train the same network (a layer a fan-out, cross-entropy, Adam) on the same graph, split, fan-outs and batch size with
+equally many threads, an epoch each in every round, in changing order. A peer's epoch is the loop over its loader: sampling, gathering,
+forward, backward, step. PyG's data are in memory, its Adam is the fused one, its layers are trimmed to the hops they need where its
+sampler says them, and sparse features are dense ones there, since that is what its layers take. GraphBolt has graph and features in
+memory and reads graphs of `bench/run graph` only; its second hop draws for the seeds again, PyG's and Permafrost's for new nodes alone.
+Permafrost's epoch is the second of a job, whose pages are in memory too and whose captures are done.
 """
 
+import contextlib
 import itertools
+import json
 import statistics
 import tempfile
 
-from bench import tools
+from bench import peer_venv, tools
+from bench.peer_graphzero import Program
 from bench.rounds import interleave, ratio, ratio_text
 
 NAME = "nodes"
-MEASURES = "an epoch of sampled GraphSAGE, beside PyG's NeighborLoader"
-NEEDS = "the Python packages of deploy/install-deps --tests and torch-sparse (20 minutes to compile), or --peer none"
+MEASURES = "an epoch of sampled GraphSAGE, beside PyG's NeighborLoader and DGL's GraphBolt"
+NEEDS = ("--install-sampler once for PyG's NeighborLoader (20 minutes to compile), --install-graphbolt for --peers graphbolt (5 GB), "
+         "or --peers none")
+PEERS = {"pyg": "PyG", "graphbolt": "GraphBolt"}
 PROGRAMS = ["permafrostd", "permafrost"]
 PACKAGES = ["numpy"]
 
@@ -26,7 +32,9 @@ def add_arguments(parser):
     tools.add_numbers(parser, rounds=7, hidden=64, batch_size=1024)
     tools.add_fan_out(parser, "15,10")
     parser.add_argument("--node-features", choices=("auto", "dense", "sparse"), default="auto")
-    parser.add_argument("--peer", choices=("pyg", "none"), default="pyg")
+    parser.add_argument("--peers", type=tools.names_of(NAME, "--peers", PEERS, or_none=True), default="pyg", help="any of pyg and graphbolt, divided by commas, or none; default pyg")
+    peer_venv.add_install_flag_of_sampler(parser)
+    peer_venv.add_install_flag_of_graphbolt(parser)
 
 
 class Permafrost:
@@ -50,35 +58,53 @@ class Permafrost:
                 "eager_steps": int(train.get("eagerSteps", 0)), "rows_added": padding / max(1, real)}
 
 
+def peers(arguments, tools_, graph):
+    """Name -> its program, of those that --peers names."""
+    names = arguments.peers
+    if "graphbolt" in names and not (graph / "edge_index.npy").exists():
+        raise SystemExit(f"bench: nodes: --peers graphbolt reads folders of `bench/run graph`; {graph} has no edge_index.npy")
+    settings = {"hidden": arguments.hidden, "fan_outs": [int(k) for k in arguments.fan_out.split(",")], "batch_size": arguments.batch_size,
+                "threads": arguments.threads}
+    found = {}
+    if "pyg" in names:
+        found["pyg"] = (peer_venv.python(tools_.work, arguments.install_sampler, must_sample=True), "-m", "bench.peer_sage", graph,
+                        json.dumps({**settings, "node_features": arguments.node_features}))
+    if "graphbolt" in names:
+        found["graphbolt"] = (peer_venv.graphbolt(tools_.work, arguments.install_graphbolt), "-m", "bench.peer_graphbolt", graph,
+                              json.dumps(settings))
+    environment = {**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(arguments.threads)}
+    return {name: Program(*command, cwd=tools.ROOT, env=environment) for name, command in found.items()}
+
+
 def measure(arguments, tools_):
-    sides = {}
-    if arguments.peer == "pyg":
-        tools.need_packages(["torch", "torch_geometric", "torch_sparse"])
-        from bench import peer_sage
     graph = tools_.power_law_graph(arguments)
     features = () if arguments.node_features == "auto" else ("--node-features", arguments.node_features)
-    with tempfile.TemporaryDirectory(dir=tools_.work) as work, tools_.daemon(graph, f"{work}/state", import_flags=features) as daemon:
-        ours = Permafrost(arguments, daemon)
-        sides["permafrost"] = ours.epoch
-        peer = None
-        if arguments.peer == "pyg":
-            peer = peer_sage.Peer(graph, arguments.node_features, arguments.hidden, [int(k) for k in arguments.fan_out.split(",")],
-                                  arguments.batch_size, arguments.threads)
-            sides["pyg"] = lambda _: peer.epoch()
-        seconds = interleave(sides, arguments.rounds)
+    with contextlib.ExitStack() as stack:
+        programs = peers(arguments, tools_, graph)
+        for program in programs.values():
+            stack.callback(program.close)
+        work = stack.enter_context(tempfile.TemporaryDirectory(dir=tools_.work))
+        ours = Permafrost(arguments, stack.enter_context(tools_.daemon(graph, f"{work}/state", import_flags=features)))
+        answers = {name: {} for name in programs}
+
+        def epoch(name):
+            answers[name] = programs[name].ask("epoch")
+            return answers[name]["seconds"]
+
+        seconds = interleave({"permafrost": ours.epoch, **{name: lambda _, name=name: epoch(name) for name in programs}}, arguments.rounds)
         facts = ours.facts()
-    result = {"dataset": graph.name, "fan_out": arguments.fan_out, "batch_size": arguments.batch_size, **facts, "rounds": arguments.rounds,
-              "seconds": {name: statistics.median(values) for name, values in seconds.items()}}
-    if peer:
-        result |= {"peer": peer_sage.version(), "pyg_trims_layers": peer.trims, "ratio": ratio(seconds["pyg"], seconds["permafrost"])}
-    return result
+    return {"dataset": graph.name, "fan_out": arguments.fan_out, "batch_size": arguments.batch_size, **facts, "rounds": arguments.rounds,
+            "seconds": {name: statistics.median(values) for name, values in seconds.items()},
+            "peers": {name: {"version": answer["version"], "ratio": ratio(seconds[name], seconds["permafrost"])} for name, answer in answers.items()},
+            **({"pyg_trims_layers": answers["pyg"]["trims"]} if "pyg" in answers else {})}
 
 
 def show(result):
     lines = [f"{result['dataset']}: one epoch, {result['steps']} steps of {result['batch_size']} seeds, fan-outs {result['fan_out']}",
              f"Permafrost  {result['seconds']['permafrost']:8.3f} s   {result['executables']} executables, {result['eager_steps']} eager steps, "
              f"{100 * result['rows_added']:.2f} % rows added"]
-    if "ratio" in result:
-        lines += [f"PyG         {result['seconds']['pyg']:8.3f} s   {result['peer']}; layers trimmed: {'yes' if result['pyg_trims_layers'] else 'no'}",
-                  f"PyG over Permafrost  {ratio_text(result['ratio'])}"]
+    for name, peer in result["peers"].items():
+        trims = {True: "; layers trimmed", False: "; layers not trimmed", None: ""}[result.get("pyg_trims_layers") if name == "pyg" else None]
+        lines += [f"{PEERS[name]:12}{result['seconds'][name]:9.3f} s   {peer['version']}{trims}",
+                  f"{PEERS[name]} over Permafrost  {ratio_text(peer['ratio'])}"]
     return "\n".join(lines)

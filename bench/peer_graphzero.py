@@ -89,7 +89,8 @@ def main():
 
     # It takes so many steps; ours counts nodes.
     steps = settings.get("length", 1) - 1
-    works = {"import": convert, "neighbors": neighbors("shuffled"), "neighbors-rows": neighbors("rows"), "subgraphs": subgraphs,
+    works = {"import": convert, "neighbors": neighbors("shuffled"), "neighbors-rows": neighbors("rows"),
+             "neighbors-replace": neighbors("shuffled"), "subgraphs": subgraphs,
              "walk": lambda _: graph.batch_random_walk_uniform(starts, steps).shape[0] * steps,
              "node2vec": lambda _: graph.batch_random_walk(starts[: max(1, len(starts) // 10)], steps, 0.5, 2.0).shape[0] * steps}
     for line in sys.stdin:

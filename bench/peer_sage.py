@@ -1,5 +1,12 @@
-"""PyG training sampled GraphSAGE through its NeighborLoader."""
+"""PyG training sampled GraphSAGE through its NeighborLoader, in a process of its own.
 
+`python -m bench.peer_sage DATASET SETTINGS` answers each line `epoch` on its standard input with one line of JSON. SETTINGS:
+node_features, hidden, fan_outs, batch_size, threads.
+"""
+
+import json
+import pathlib
+import sys
 import time
 
 import numpy as np
@@ -17,7 +24,7 @@ def version():
 
 
 def read(directory, choice):
-    """x [N, F] float32, edge_index [2, E] both ways, y [N] int64, {split: ids} of train and valid."""
+    """x [N, F] float32, edge_index [2, E] both ways, y [N] int64, {split: ids} of train and valid, and of test where the files are CSV."""
     if (directory / "edge_index.npy").exists():
         edge = np.load(directory / "edge_index.npy")
         x = np.load(directory / "node_feat.npy")
@@ -36,7 +43,7 @@ def read(directory, choice):
         else:
             x = table(raw / "node-feat.csv.gz", dtype=np.float32)
         (split,) = (directory / "split").iterdir()
-        ids = {part: table(split / f"{part}.csv.gz", dtype=np.int64).ravel() for part in ("train", "valid")}
+        ids = {part: table(split / f"{part}.csv.gz", dtype=np.int64).ravel() for part in ("train", "valid", "test")}
     return (torch.from_numpy(x), torch.from_numpy(presample.both_ways(edge)), torch.from_numpy(y.astype(np.int64)),
             {part: torch.from_numpy(found) for part, found in ids.items()})
 
@@ -64,4 +71,14 @@ class Peer:
             out = self.model(batch.x, batch.edge_index, **hops)[: batch.batch_size]
             torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size]).backward()
             self.optimizer.step()
-        return time.perf_counter() - begin
+        return {"seconds": time.perf_counter() - begin, "trims": self.trims, "version": version()}
+
+
+def main():
+    peer = Peer(pathlib.Path(sys.argv[1]), **json.loads(sys.argv[2]))
+    for _ in sys.stdin:
+        print(json.dumps(peer.epoch()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

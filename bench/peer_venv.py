@@ -1,4 +1,5 @@
-"""The Python that runs PyG: a virtual environment below the work folder, which takes what this interpreter has and installs the rest."""
+"""The Pythons that run peers: virtual environments below the work folder. PyG's takes what this interpreter has and installs the rest;
+GraphBolt's is apart, since it takes an old torch."""
 
 import json
 import subprocess
@@ -8,6 +9,7 @@ import sysconfig
 from bench import tools
 
 REQUIREMENTS = tools.ROOT / "bench" / "peer-requirements.txt"
+GRAPHBOLT = tools.ROOT / "bench" / "graphbolt-requirements.txt"
 # Of PyG's NeighborLoader. They have no wheels: 20 minutes to compile.
 SAMPLER = ("torch-scatter", "torch-sparse")
 
@@ -31,8 +33,16 @@ def _pip(python, *arguments):
         raise tools.Missing(f"pip install {' '.join(map(str, arguments))} failed in {python}")
 
 
-def python(work, with_sampler):
-    """The interpreter; made the first time. `with_sampler`: with what NeighborLoader needs."""
+def add_install_flag_of_sampler(parser):
+    parser.add_argument("--install-sampler", action="store_true", help="compile torch-sparse for PyG's NeighborLoader, once: about 20 minutes")
+
+
+def add_install_flag_of_graphbolt(parser):
+    parser.add_argument("--install-graphbolt", action="store_true", help="install DGL's GraphBolt with the torch that it takes, once: 5 GB")
+
+
+def python(work, with_sampler, must_sample=False):
+    """The interpreter; made the first time. `with_sampler`: with what NeighborLoader needs. `must_sample`: it is refused without."""
     folder = work / "pyg"
     interpreter = folder / "bin" / "python"
     if not interpreter.exists():
@@ -48,6 +58,23 @@ def python(work, with_sampler):
     if with_sampler and not installed.keys() >= set(SAMPLER):
         print(f"bench: compiling {' and '.join(SAMPLER)} into {folder}: about 20 minutes", file=sys.stderr)
         _pip(interpreter, "--no-build-isolation", *SAMPLER)
+    elif must_sample and not installed.keys() >= set(SAMPLER):
+        raise tools.Missing(f"{' and '.join(SAMPLER)} are not in {folder}; --install-sampler compiles them: about 20 minutes")
+    return interpreter
+
+
+def graphbolt(work, install):
+    """The interpreter that has GraphBolt; made the first time if `install`."""
+    folder = work / "graphbolt"
+    interpreter, done = folder / "bin" / "python", folder / "installed"
+    wanted = GRAPHBOLT.read_text()
+    if not done.exists() or done.read_text() != wanted:
+        if not install:
+            raise tools.Missing(f"GraphBolt is not in {folder}; --install-graphbolt installs it: 5 GB")
+        print(f"bench: installing {' '.join(wanted.split())} into {folder}: about 5 GB", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        _pip(interpreter, "-r", GRAPHBOLT)
+        done.write_text(wanted)
     return interpreter
 
 

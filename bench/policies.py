@@ -28,12 +28,20 @@ PACKAGES = []
 POLICIES = ["always", "never", "clear-per-step", "freeze+dynamic", "freeze+ladder", "freeze+pad", "freeze+eager", "freeze+transient",
             "freeze+dynamic+balanced", "freeze+ladder-1+balanced", "freeze+ladder-4+balanced"]
 KNOWN = re.compile(r"(always|never|clear-per-step|freeze\+(dynamic|ladder(-[1-9][0-9]*)?|pad|eager|transient))(\+balanced)?")
+FORMS = "always, never, clear-per-step, freeze+dynamic, freeze+ladder, freeze+ladder-RUNGS, freeze+pad, freeze+eager, freeze+transient, each also with +balanced"
 MB = 1e6
+
+
+def policy_names(text):
+    policies = text.split(",")
+    if unknown := [policy for policy in policies if not KNOWN.fullmatch(policy)]:
+        raise SystemExit(f"bench: policies: --policies {','.join(unknown)}: accepted: {FORMS}")
+    return policies
 
 
 def add_arguments(parser):
     parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs, or a zipped TUDataset (default: deploy/sample/zinc)")
-    parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--policies", type=policy_names, default=",".join(POLICIES), help=f"divided by commas: {FORMS} (default: %(default)s)")
     parser.add_argument("--device", default="cpu", choices=["auto", "cpu", "mps", "cuda"], help="that trains (default cpu)")
     tools.add_numbers(parser, epochs=20, rounds=1, batch_size=32, hidden=64, layers=4)
     parser.add_argument("--loss", help="default: the model's; molhiv and most TUDatasets take bce")
@@ -130,9 +138,7 @@ def run(arguments, tools_, policy):
 
 
 def measure(arguments, tools_):
-    policies = arguments.policies.split(",")
-    if unknown := [policy for policy in policies if not KNOWN.fullmatch(policy)]:
-        raise SystemExit(f"bench: policies: --policies {','.join(unknown)}: accepted: those of --help")
+    policies = arguments.policies
     runs = interleave({policy: lambda _, policy=policy: run(arguments, tools_, policy) for policy in policies}, arguments.rounds, warm_up=0)
     rows = []
     for policy in policies:

@@ -1,31 +1,33 @@
-"""Drawing neighbours and walks from one large graph, beside GraphZero and numpy, in edges or steps a second.
+"""Drawing neighbours and walks from one large graph, beside GraphZero, numpy and GraphBolt, in edges or steps a second.
 
   subgraphs        fan-outs 15 and 10 around batches of seeds, every node once and edges between local rows: what a training
                    step needs. Ours is the NeighborSampler that trains; the peers' draws are made such a subgraph with numpy.
   neighbors        one hop of 15 around every node, in batches of seeds in shuffled order. Ours is the same NeighborSampler,
                    which finds each node's row as well; the peers' draws are left as they are.
   neighbors-rows   the same with the seeds in the order of their rows.
+  neighbors-replace  as `neighbors`, with replacement on all sides.
   walk, node2vec   walks of 40 nodes, uniform and with p = 0.5, q = 2.
 
-Ours draws without replacement, as jobs do, and so fewer edges of a node with few neighbours; the peers draw with it. Each side
+Else ours draws without replacement, as jobs do, and so fewer edges of a node with few neighbours; the peers draw with it. Each side
 is counted by the edges that it returned. `prepared` is ours alone: a subgraph with its pages asked for and its features
 gathered into a padded batch; `means` is the same with the means of a first layer in place of the last hop's rows, as GraphSAGE's jobs
-take it.
+take it. With --graphbolt both `subgraphs` and `prepared` stand beside DGL GraphBolt's ItemSampler, sample_neighbor and fetch_feature.
 """
 
 import contextlib
+import json
 import statistics
 
-from bench import peer_graphzero, tools
+from bench import peer_graphzero, peer_venv, tools
 from bench.rounds import interleave, ratio
 
 NAME = "sampling"
-MEASURES = "the sampler that trains, and random walks, beside GraphZero and numpy"
-NEEDS = "numpy; graphzero (deploy/install-deps --tests, Linux on x86-64), or --peer none for numpy alone"
+MEASURES = "the sampler that trains, and random walks, beside GraphZero, numpy and GraphBolt"
+NEEDS = "numpy; graphzero (deploy/install-deps --tests, Linux on x86-64), or --peer none; --install-graphbolt once for --graphbolt (5 GB)"
 PROGRAMS = ["data_import", "data_sampling"]
 PACKAGES = ["numpy"]
 FAN_OUT, FAN_OUTS = 15, (15, 10)
-DRAWS = {"subgraphs": "subgraphs {}", "neighbors": "neighbors {}", "neighbors-rows": "neighbors-rows {}"}
+DRAWS = {"subgraphs": "subgraphs {}", "neighbors": "neighbors {}", "neighbors-rows": "neighbors-rows {}", "neighbors-replace": "neighbors-replace {}"}
 WALKS = {"walk": "walk {}", "node2vec": "node2vec {} 0.5 2"}
 
 
@@ -33,14 +35,22 @@ def add_arguments(parser):
     tools.add_graph_arguments(parser)
     tools.add_numbers(parser, rounds=15, batches=30, batch_size=1024, walks=200_000, length=40)
     parser.add_argument("--peer", choices=("graphzero", "none"), default="graphzero")
+    parser.add_argument("--graphbolt", action="store_true", help="DGL's GraphBolt too")
+    peer_venv.add_install_flag_of_graphbolt(parser)
 
 
-def compare(workload, command, ours, name, peer, rounds):
+def compare(workload, command, ours, name, peer, rounds, peers_command=None):
     """One row of the table: what both did a second, and the ratio of it."""
-    rate = lambda program: lambda number: (lambda a: a["done"] / a["seconds"])(program.ask(command.format(number)))
-    rates = interleave({"ours": rate(ours), "peer": rate(peer)}, rounds)
+    rate = lambda program, line: lambda number: (lambda a: a["done"] / a["seconds"])(program.ask(line.format(number)))
+    rates = interleave({"ours": rate(ours, command), "peer": rate(peer, peers_command or command)}, rounds)
     return {"workload": workload, "peer": name, "ours_a_second": statistics.median(rates["ours"]),
             "peer_a_second": statistics.median(rates["peer"]), "ratio": ratio(rates["ours"], rates["peer"])}
+
+
+def graphbolt(arguments, tools_, graph, settings):
+    python = peer_venv.graphbolt(tools_.work, arguments.install_graphbolt)
+    return peer_graphzero.Program(python, "-m", "bench.peer_graphbolt", graph, json.dumps({**settings, "threads": arguments.threads, "hidden": 64}),
+                                  cwd=tools.ROOT, env={**tools.ENVIRONMENT, "OMP_NUM_THREADS": str(arguments.threads)})
 
 
 def measure(arguments, tools_):
@@ -64,6 +74,11 @@ def measure(arguments, tools_):
         peer = stack.enter_context(peer_graphzero.maybe(arguments, graph, tools_, **settings))
         if peer:
             rows += [compare(name, command, ours, "GraphZero", peer, arguments.rounds) for name, command in {**DRAWS, **WALKS}.items()]
+        if arguments.graphbolt:
+            bolt = graphbolt(arguments, tools_, graph, settings)
+            stack.callback(bolt.close)
+            rows += [compare(name, command, ours, "GraphBolt", bolt, arguments.rounds, peers_command) for name, command, peers_command in
+                     (("subgraphs", "subgraphs {}", "draw {}"), ("prepared", "prepared {}", "prepare {}"))]
         local = peer_numpy.Peer(graph, settings)
         rows += [compare(name, command, ours, "numpy", local, arguments.rounds) for name, command in DRAWS.items()]
         batches = {name: [ours.ask(f"{name} {seed}") for seed in range(6)][1:] for name in ("prepared", "means")}

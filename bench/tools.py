@@ -15,9 +15,6 @@ from tests.parity.daemon import Daemon
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "deploy" / "sample" / "zinc"
-# Module -> how it is installed, beside what deploy/install-deps --tests installs.
-INSTALLED_BY_HAND = {"torch_sparse": "-m pip install --no-build-isolation torch-sparse torch-scatter"}
-
 
 # Of Permafrost's programs and of peers with OpenMP: threads wait as they do in permafrostd, which sets this for itself.
 ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}
@@ -32,12 +29,22 @@ def path(text):
     return pathlib.Path(os.environ.get("PERMAFROST_CALLER_DIR", "."), text).resolve()
 
 
+def names_of(benchmark, flag, known, or_none=False):
+    """An argparse type: names of `known` divided by commas, as a list. What is wrong is said before anything is built."""
+
+    def parse(text):
+        names = [] if or_none and text == "none" else text.split(",")
+        if unknown := [name for name in names if name not in known]:
+            raise SystemExit(f"bench: {benchmark}: {flag} {','.join(unknown)}: accepted: {', '.join([*known, *(['none'] if or_none else [])])}")
+        return names
+
+    return parse
+
+
 def need_packages(names):
     for name in names:
         if importlib.util.find_spec(name) is None:
-            way = INSTALLED_BY_HAND.get(name)
-            way = f"{sys.executable} {way}" if way else "deploy/install-deps --tests"
-            raise Missing(f"the Python package {name} is not in {sys.executable}; to install it: {way}")
+            raise Missing(f"the Python package {name} is not in {sys.executable}; to install it: deploy/install-deps --tests")
 
 
 @dataclasses.dataclass

@@ -3,10 +3,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/file.h"
 #include "client/commands.h"
 #include "client/format.h"
 #include "client/job_flags.h"
+#include "client/json_output.h"
 #include "client/plan_view.h"
 #include "permafrost/v1/plan.grpc.pb.h"
 
@@ -36,15 +36,16 @@ ExitCode Plan(Session& session, const PlanFlags& flags) {
                     [&](grpc::ClientContext* context) { return stub->PlanGraphCache(context, request, &plan); });
   if (!status.ok()) return session.Fail(status);
   const std::string subject = SubjectOf(job.spec());
-  if (!flags.svg.empty()) {
-    if (const absl::Status written = WriteFileAtomic(flags.svg, DrawPlan(plan, subject)); !written.ok())
-      return session.Fail(FileFailure(written));
+  const std::string text = session.json() ? ToJson(plan) + "\n" : RenderPlan(plan, subject, session.terminal().style());
+  if (flags.svg.empty()) {
+    session.Print(text);
+    return ExitCode::kOk;
   }
-  if (session.json()) {
-    session.PrintJson(plan);
-  } else {
-    session.Print(RenderPlan(plan, subject, session.terminal().style()));
-  }
+  const auto target = OutputTarget::Open(flags.svg);
+  if (!target.ok()) return session.Fail(FileFailure(target.status()));
+  if (const absl::Status written = WriteOutput(*target, DrawPlan(plan, subject)); !written.ok())
+    return session.Fail(FileFailure(written));
+  session.PrintBeside(*target, text);
   return ExitCode::kOk;
 }
 
@@ -56,7 +57,9 @@ void AddCachePlan(CLI::App& cache, Command& chosen) {
   const auto flags = std::make_shared<PlanFlags>();
   AddJobFlags(*plan, flags->job);
   plan->add_flag("--without-costs", flags->without_costs, "Leave the device alone: no bytes and no times");
-  plan->add_option("--svg", flags->svg, "Draw the plan into this file, too")->type_name("FILE");
+  plan->add_option("--svg", flags->svg,
+                   "Draw the plan into this file, too; -: standard output, and the table to stderr")
+      ->type_name("FILE");
   plan->callback([flags, &chosen] { chosen = [flags](Session& session) { return Plan(session, *flags); }; });
 }
 

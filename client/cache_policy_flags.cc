@@ -25,7 +25,12 @@ void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, co
                 absl::StrCat("One executable for every shape, for each of a few planned ones, or for each that comes; "
                              "auto: dynamic or else ladder under policy freeze",
                              otherwise));
-  command.add_option("--rungs", flags.rungs, absl::StrCat("Most shapes of a ladder, 1..64", otherwise))->type_name("N");
+  command
+      .add_option(
+          "--rungs", flags.rungs,
+          absl::StrCat("Most shapes of a ladder, 1..64; of sampled blocks at most as many as there are planned rungs",
+                       otherwise))
+      ->type_name("N");
   command
       .add_option("--audit-every", flags.audit_every,
                   absl::StrCat("Training steps from one audited replay to the next; 0: none", otherwise))
@@ -37,8 +42,11 @@ void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, co
                    "or an eager step",
                    otherwise));
   command
-      .add_option("--max-executables", flags.max_executables,
-                  absl::StrCat("Executables that the cache keeps at most; 0: no limit", otherwise))
+      .add_option(
+          "--max-executables", flags.max_executables,
+          absl::StrCat("Executables of training and evaluation that the cache holds at most: ladders are cut to "
+                       "it, batches padded into what is held, or run eager; 0: no limit",
+                       otherwise))
       ->type_name("N");
 }
 

@@ -27,11 +27,6 @@ std::string Plural(int64_t count, std::string_view noun) {
   return absl::StrCat(CountText(count), " ", AbslView(noun), count == 1 ? "" : "s");
 }
 
-std::string ShapeText(const v1::BatchShape& shape) {
-  return absl::StrCat(CountText(shape.nodes()), " nodes, ", CountText(shape.edges()), " edges, ",
-                      Plural(shape.graphs(), "graph"));
-}
-
 int64_t Steps(const Statistics& s) { return s.hits() + s.padded_hits() + s.misses(); }
 
 // Steps that captured an executable and kept it.
@@ -263,11 +258,21 @@ std::string RenderCache(const v1::GraphCache& cache, const ViewTime& time, const
   if (has_run) {
     fields.push_back({"shapes", ShapesText(cache)});
     fields.push_back({"memory", MemoryText(cache)});
-    if (cache.planned_train_shapes() > 0) {
+    if (const int64_t cut = Sum(cache, [](const Statistics& s) { return s.cut_executables(); }); cut > 0) {
+      fields.push_back({"limit",
+                        {absl::StrCat("max_executables ", CountText(cache.policy().max_executables()),
+                                      " left no room for ", Plural(cut, "planned executable")),
+                         Tone::kWarn}});
+    }
+    if (cache.planned_rungs() > 1) {
+      fields.push_back({"schedule", absl::StrCat("sampled: training batches are rounded up to ",
+                                                 CountText(cache.planned_rungs()), " rungs")});
+    } else if (cache.planned_train_shapes() > 0) {
       fields.push_back({"schedule", Plural(cache.planned_train_shapes(), "distinct training shape")});
     }
-    if (cache.has_train_ceiling()) fields.push_back({"train ceiling", ShapeText(cache.train_ceiling())});
-    if (cache.has_eval_ceiling()) fields.push_back({"eval ceiling", ShapeText(cache.eval_ceiling())});
+    if (cache.has_train_ceiling())
+      fields.push_back({"train ceiling", ShapeText(cache.train_ceiling(), cache.of_seeds())});
+    if (cache.has_eval_ceiling()) fields.push_back({"eval ceiling", ShapeText(cache.eval_ceiling(), cache.of_seeds())});
     fields.push_back({"graph breaks", BreaksCell(cache)});
     if (HasAudits(cache)) fields.push_back({"audits", AuditsCell(cache)});
   }

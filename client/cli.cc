@@ -54,10 +54,31 @@ std::string CommandName(const CLI::App& app) {
   return name;
 }
 
+// The part of the command line that was understood last.
+const CLI::App& LastCommand(const CLI::App& app) {
+  const std::vector<CLI::App*> parts = app.get_subcommands();
+  return parts.empty() ? app : LastCommand(*parts.back());
+}
+
+// What CLI11 says of a value that is none of its option's type, with what would be one.
+std::string ConversionText(const CLI::App& app, const std::string& what) {
+  constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
+  const size_t middle = what.find(kMiddle);
+  if (!what.starts_with(kBegin) || middle == std::string::npos) return what;
+  const std::string name = what.substr(kBegin.size(), middle - kBegin.size());
+  const CLI::Option* option = LastCommand(app).get_option_no_throw(name);
+  const std::string type = option == nullptr ? "" : option->get_type_name();
+  const std::string accepted = type == "N" || type == "STEPS"                    ? "a whole number"
+                               : type == "X" || type == "P" || type == "SECONDS" ? "a number"
+                                                                                 : type;
+  return absl::StrCat(name, ": '", what.substr(middle + kMiddle.size()), "'; accepted: ", accepted);
+}
+
 int ReportUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
   // CLI11 misses the command first and speaks of the word that is none only after that.
   const std::vector<std::string> strange = app.remaining(/*recurse=*/true);
-  const std::string what = strange.empty() ? error.what() : absl::StrCat("'", strange[0], "' is not known here");
+  const std::string what =
+      strange.empty() ? ConversionText(app, error.what()) : absl::StrCat("'", strange[0], "' is not known here");
   const Failure failure = UsageFailure(absl::StrCat(what, " (see ", CommandName(app), " --help)"));
   const std::string text = json ? RenderJson(failure) : RenderText(failure);
   std::fwrite(text.data(), 1, text.size(), stderr);

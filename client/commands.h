@@ -58,6 +58,8 @@ void AddCacheWatch(CLI::App& cache, Command& chosen);
 CLI::Validator OneOf(const std::vector<std::string>& names);
 // CLI11 would read -1 as a large unsigned number.
 CLI::Validator NotNegative();
+// Of a flag whose 0 would, in the contract, be no value but the default.
+CLI::Validator NotZero();
 
 // A flag that takes the short names of an enum of the contract.
 void AddEnumOption(CLI::App& command, const std::string& flag, std::optional<std::string>& value,

@@ -1,6 +1,7 @@
 #include "client/completion.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -18,12 +19,14 @@ struct CompletionOption {
   std::string help;
   bool takes_value = false, takes_file = false;
   std::vector<std::string> choices;
+  std::string group;  // "job" or "dataset", whose `list` names its values; else empty
 };
 
 struct CompletionCommand {
   std::string path;                                        // "job submit"; empty: the program
   std::vector<std::pair<std::string, std::string>> below;  // name and help of subcommands
   std::vector<CompletionOption> options;                   // its own
+  std::string group;                                       // as above, of its arguments without a flag
 };
 
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {
@@ -40,13 +43,23 @@ CompletionOption OptionOf(const CLI::Option& option) {
   out.takes_value = option.get_items_expected_max() > 0;
   out.takes_file = out.takes_value && (option.get_type_name() == "FILE" || option.get_type_name() == "PATH");
   if (out.takes_value) out.choices = ChoicesOf(option);
+  out.group = option.get_type_name() == "JOB" ? "job" : option.check_lname("dataset") ? "dataset" : "";
   return out;
 }
 
+// Of an argument without a flag.
+std::string GroupOf(const CLI::Option& option, const std::string& path) {
+  const std::string name = option.get_single_name();
+  if (name == "ID" || name == "JOB") return "job";
+  // An import's name is a new one.
+  return name == "NAME" && path.starts_with("dataset ") && path != "dataset import" ? "dataset" : "";
+}
+
 void AddCompletions(const CLI::App& app, const std::string& path, std::vector<CompletionCommand>& commands) {
-  CompletionCommand command{.path = path, .below = {}, .options = {}};
+  CompletionCommand command{.path = path, .below = {}, .options = {}, .group = {}};
   for (const CLI::Option* option : app.get_options()) {
     CompletionOption out = OptionOf(*option);
+    if (out.names.empty()) command.group = GroupOf(*option, path);
     if (!out.names.empty()) command.options.push_back(std::move(out));
   }
   const auto below = app.get_subcommands([](const CLI::App* sub) { return !sub->get_name().empty(); });
@@ -113,6 +126,74 @@ CaseTables TablesOf(const CLI::App& app) {
   return tables;
 }
 
+// What asks the server, by its JSON, for the names of $group, behind the program's name and the words that name the
+// server. A second is all that it gets, and no server is silence.
+constexpr char kAskNames[] =
+    " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
+    "      grep -o \"\\\"name\\\":\\\"${group}s/[^\\\"]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
+
+// For bash and zsh: adds the names of jobs or datasets to `offers` where they may stand. `find_server`: sets the array
+// `server` from the words so far; `program`: what was typed first.
+std::string NamesBody(const CLI::App& app, const std::string& find_server, const std::string& program) {
+  std::map<std::string, std::vector<std::string>> options, commands;
+  for (const CompletionCommand& command : CompletionsOf(app)) {
+    if (!command.group.empty()) commands[command.group].push_back(absl::StrCat("\"", command.path, "\""));
+    for (const CompletionOption& option : command.options) {
+      if (option.group.empty()) continue;
+      options[option.group].push_back(absl::StrCat("\"", command.path, ":", option.names.front(), "\""));
+    }
+  }
+  const auto cases = [](const std::map<std::string, std::vector<std::string>>& groups) {
+    std::string out;
+    for (const auto& [group, patterns] : groups) {
+      absl::StrAppend(&out, "      ", absl::StrJoin(patterns, "|"), ") group=", group, ";;\n");
+    }
+    return out;
+  };
+  return absl::StrCat(
+      "  local group= i\n"
+      "  local -a server\n"
+      "  server=()\n"
+      "  if [ -n \"$value\" ]; then\n"
+      "    case \"$at:$prev\" in\n",
+      cases(options),
+      "    esac\n"
+      "  elif [[ $cur != -* ]]; then\n"
+      "    case \"$at\" in\n",
+      cases(commands),
+      "    esac\n"
+      "  fi\n"
+      "  if [ -n \"$group\" ]; then\n",
+      find_server, "    offers=\"$offers $(\"", program, "\" ${server[@]+\"${server[@]}\"}", kAskNames, "  fi\n");
+}
+
+constexpr char kFindServerInBash[] =
+    "    for ((i = 1; i + 1 < COMP_CWORD; ++i)); do\n"
+    "      case ${COMP_WORDS[i]} in --server|--context) server=(\"${COMP_WORDS[i]}\" \"${COMP_WORDS[i+1]}\");; esac\n"
+    // bash parts words at colons, too.
+    "      case ${COMP_WORDS[i]}${COMP_WORDS[i+2]} in --server:) server[1]+=:${COMP_WORDS[i+3]};; esac\n"
+    "    done\n";
+constexpr char kFindServerInZsh[] =
+    "    for ((i = 2; i + 1 < CURRENT; ++i)); do\n"
+    "      case ${words[i]} in --server|--context) server=(\"${words[i]}\" \"${words[i+1]}\");; esac\n"
+    "    done\n";
+// Told its group as an argument.
+constexpr char kNamesInFish[] =
+    "function __permafrost_names\n"
+    "  set -l words (commandline -opc)\n"
+    "  set -l server\n"
+    "  set -l before ''\n"
+    "  for word in $words[2..-1]\n"
+    "    switch $before\n"
+    "      case --server --context\n"
+    "        set server $before $word\n"
+    "    end\n"
+    "    set before $word\n"
+    "  end\n"
+    "  $words[1] $server --timeout 1 --output json $argv[1] list 2>/dev/null </dev/null |\n"
+    "    string match -arg \"\\\"name\\\":\\\"$argv[1]s/([^\\\"]*)\\\"\"\n"
+    "end\n";
+
 // Finds the command that the words before the present one make (`at`; zsh keeps `path` for itself), then what may stand
 // here: `offers`, or files.
 std::string CaseBody(const CaseTables& tables) {
@@ -147,7 +228,7 @@ std::string BashCompletion(const CLI::App& app) {
       "_permafrost() {\n"
       "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at= value= word\n"
       "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n",
-      CaseBody(TablesOf(app)),
+      CaseBody(TablesOf(app)), NamesBody(app, kFindServerInBash, "${COMP_WORDS[0]}"),
       // No mapfile: macOS has bash 3.2.
       "  if [ -n \"$files\" ]; then\n"
       "    local IFS=$'\\n'\n"
@@ -167,11 +248,11 @@ std::string ZshCompletion(const CLI::App& app) {
       "  _permafrost_offer \"${words[CURRENT-1]}\" \"${(@)words[2,CURRENT-1]}\"\n"
       "}\n"
       "_permafrost_offer() {\n"
-      "  local prev=$1 at= value= word\n"
+      "  local cur=${words[CURRENT]} prev=$1 at= value= word\n"
       "  shift\n"
       "  for word in \"$@\"; do\n",
-      CaseBody(TablesOf(app)),
-      "  if [ -n \"$files\" ]; then _files; elif [ -n \"$offers\" ]; then compadd -- ${=offers}; else _files; fi\n"
+      CaseBody(TablesOf(app)), NamesBody(app, kFindServerInZsh, "${words[1]}"),
+      "  if [ -n \"$files\" ]; then _files; elif [ -n \"${offers// }\" ]; then compadd -- ${=offers}; else _files; fi\n"
       "}\n"
       "if [ \"$funcstack[1]\" = _permafrost ]; then _permafrost \"$@\"; else compdef _permafrost permafrost; fi\n");
 }
@@ -201,8 +282,8 @@ std::string FishCompletion(const CLI::App& app) {
       "    end\n"
       "  end\n"
       "  test \"$at\" = \"$argv[1]\"\n"
-      "end\n"
-      "complete -c permafrost -f\n");
+      "end\n",
+      kNamesInFish, "complete -c permafrost -f\n");
   // Within single quotes of fish.
   const auto quoted = [](const std::string& text) {
     return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}, {"\n", " "}}), "'");
@@ -213,6 +294,10 @@ std::string FishCompletion(const CLI::App& app) {
     for (const auto& [name, help] : command.below) {
       absl::StrAppend(&out, head, " -a ", name, " -d ", quoted(help), "\n");
     }
+    const auto names_of = [](const std::string& group) {
+      return absl::StrCat(" -a '(__permafrost_names ", group, ")'");
+    };
+    if (!command.group.empty()) absl::StrAppend(&out, head, names_of(command.group), "\n");
     for (const CompletionOption& option : command.options) {
       absl::StrAppend(&out, head);
       for (const std::string& name : option.names) {
@@ -224,6 +309,7 @@ std::string FishCompletion(const CLI::App& app) {
       } else if (option.takes_value) {
         absl::StrAppend(&out, " -x");
         if (!option.choices.empty()) absl::StrAppend(&out, " -a ", quoted(absl::StrJoin(option.choices, " ")));
+        if (!option.group.empty()) absl::StrAppend(&out, names_of(option.group));
       }
       absl::StrAppend(&out, " -d ", quoted(option.help), "\n");
     }

@@ -92,6 +92,7 @@ std::string EdgesText(const v1::GraphSummary& summary) {
 
 std::string NodesText(const v1::GraphSummary& summary) {
   std::string text = CountText(summary.num_nodes());
+  if (summary.node_times()) absl::StrAppend(&text, ", times");
   if (summary.num_isolated_nodes() > 0)
     absl::StrAppend(&text, ", ", CountText(summary.num_isolated_nodes()), " of them isolated");
   absl::StrAppend(&text, ", at most ", CountText(summary.max_degree()), " edges into one");

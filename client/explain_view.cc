@@ -16,11 +16,6 @@ std::string NameOfMode(v1::GraphCacheMode mode) { return EnumShortName(*v1::Grap
 
 std::string OpName(const std::string& op) { return op.empty() ? kNothing : OneLine(op); }
 
-std::string SizesText(const v1::BatchShape& shape) {
-  return absl::StrCat(CountText(shape.nodes()), " nodes, ", CountText(shape.edges()), " edges, ",
-                      CountText(shape.graphs()), " graphs");
-}
-
 std::string MillisecondsText(double seconds) { return absl::StrFormat("%.3f ms", 1e3 * seconds); }
 
 // Shares of a thousandth at least, which is as much as is told of seconds.
@@ -35,7 +30,7 @@ int64_t CountOf(const google::protobuf::RepeatedPtrField<v1::CauseCount>& counts
   return count;
 }
 
-std::string RenderProfile(const v1::StepProfile& profile, const RenderStyle& style) {
+std::string RenderProfile(const v1::StepProfile& profile, bool of_seeds, const RenderStyle& style) {
   const double whole = profile.replay_seconds();
   double operators = 0;
   std::vector<std::vector<Cell>> rows;
@@ -53,12 +48,17 @@ std::string RenderProfile(const v1::StepProfile& profile, const RenderStyle& sty
                   SecondsShare(profile.eager_seconds(), whole), ""});
   return absl::StrCat(
       "the ", profile.mode() == v1::GRAPH_CACHE_MODE_TRAIN ? "training" : "evaluation",
-      " step audited last, after step ", CountText(profile.step()), ": ", SizesText(profile.shape()), "\n",
+      " step audited last, after step ", CountText(profile.step()), ": ", ShapeText(profile.shape(), of_seeds), "\n",
       RenderTable({{"OPERATOR"}, {"CALLS", Align::kRight}, {"TIME", Align::kRight}, {"SHARE", Align::kRight}, {""}},
                   rows, style));
 }
 
 }  // namespace
+
+std::string ShapeText(const v1::BatchShape& shape, bool of_seeds) {
+  return absl::StrCat(CountText(shape.nodes()), " nodes, ", CountText(shape.edges()), " edges, ",
+                      CountText(shape.graphs()), of_seeds ? " seed" : " graph", shape.graphs() == 1 ? "" : "s");
+}
 
 Cell AuditsCell(const v1::GraphCache& cache) {
   int64_t audits = 0, failures = 0;
@@ -94,7 +94,7 @@ std::string RenderAuditFailures(const v1::GraphCache& cache, const RenderStyle& 
   std::vector<std::vector<Cell>> rows;
   for (const v1::AuditFailure& f : cache.audit_failures()) {
     rows.push_back({OpName(f.op()), NameOfMode(f.mode()), CountText(f.count()), CountText(f.step()),
-                    SizesText(f.shape()), OneLine(f.why())});
+                    ShapeText(f.shape(), cache.of_seeds()), OneLine(f.why())});
   }
   return RenderTable(
       {{"FAILED AUDIT"}, {"MODE"}, {"TIMES", Align::kRight}, {"AFTER STEP", Align::kRight}, {"SHAPE"}, {"WHY"}}, rows,
@@ -121,7 +121,7 @@ std::string RenderExplanation(const v1::ExplainGraphCacheResponse& explanation, 
     if (!part.empty()) absl::StrAppend(&out, "\n", part);
   }
   for (const v1::StepProfile& profile : explanation.profiles()) {
-    absl::StrAppend(&out, "\n", RenderProfile(profile, style));
+    absl::StrAppend(&out, "\n", RenderProfile(profile, cache.of_seeds(), style));
   }
   if (explanation.profiles().empty()) {
     absl::StrAppend(&out, "\nno step was audited yet, so that no operator was timed\n");
@@ -133,8 +133,8 @@ std::string RenderExplanation(const v1::ExplainGraphCacheResponse& explanation, 
   };
   if (std::ranges::any_of(explanation.profiles(), has_layers)) {
     absl::StrAppend(&out,
-                    "\noperators named permafrost:: hold the matrix products of their layer; alone they were run on "
-                    "tensors of the same sizes\n");
+                    "\noperators named permafrost:: hold the matrix products of their layer; alone they were run by "
+                    "aten::mm on tensors of the same sizes, and a layer may multiply faster\n");
   }
   return out;
 }

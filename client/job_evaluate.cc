@@ -10,6 +10,7 @@
 #include "client/follow.h"
 #include "client/format.h"
 #include "client/job_view.h"
+#include "client/json_output.h"
 #include "client/progress.h"
 #include "client/received_file.h"
 #include "client/table.h"
@@ -104,9 +105,11 @@ ExitCode EvaluateJob(Session& session, const EvaluateFlags& flags) {
 ExitCode PredictWithJob(Session& session, const EvaluateFlags& flags) {
   const std::string path =
       flags.to.empty() ? absl::StrCat(std::string(StripCollection("jobs", flags.id)), "-predictions.csv") : flags.to;
+  auto target = OutputTarget::Open(path);
+  if (!target.ok()) return session.Fail(FileFailure(target.status()));
   // The whole of it is kept from an abrupt end, so that Ctrl-C leaves no partial file.
   Interrupt::Scope keep_running(session.interrupt(), nullptr);
-  auto file = ReceivedFile::Create(path);
+  auto file = ReceivedFile::Create(*std::move(target));
   if (!file.ok()) return session.Fail(FileFailure(file.status()));
   v1::JobEvaluation evaluation;
   absl::Status written;
@@ -114,12 +117,11 @@ ExitCode PredictWithJob(Session& session, const EvaluateFlags& flags) {
   if (result.end == FollowEnd::kInterrupted) return session.Interrupted("interrupted; nothing was written");
   if (result.end == FollowEnd::kFailed) return session.Fail(result.failure);
   if (!written.ok()) return session.Fail(FileFailure(written));
-  if (session.json()) {
-    session.PrintJson(evaluation);
-  } else {
-    session.Print(RenderEvaluation(evaluation, session.terminal().style()));
-    session.Print(absl::StrCat("wrote ", path, "\n"));
-  }
+  const OutputTarget& to = file->target();
+  session.PrintBeside(to, session.json()
+                              ? ToJson(evaluation) + "\n"
+                              : absl::StrCat(RenderEvaluation(evaluation, session.terminal().style()), "wrote ",
+                                             to.is_stdout() ? "to " : "", OneLine(to.name()), "\n"));
   return ExitCode::kOk;
 }
 
@@ -129,7 +131,8 @@ void AddPassOptions(CLI::App& command, EvaluateFlags& flags) {
       .add_option("--dataset", flags.dataset, "Another dataset, which the model can be given (default: the job's own)")
       ->type_name("NAME");
   AddEnumOption(command, "--rows", flags.rows, *v1::EvaluateJobRequest::Rows_descriptor(),
-                "Graphs, nodes or links of a split, or all graphs or nodes (default: test; of another dataset all)");
+                "Graphs, nodes or links of a split, or all graphs or nodes (default: test; of another dataset, and of "
+                "node2vec, all)");
   AddEnumOption(command, "--weights", flags.weights, *v1::InitFrom::Weights_descriptor(),
                 "Of the best epoch or of the newest checkpoint (default: best)");
   command.add_option("--checkpoint", flags.checkpoint, "Those of the checkpoint of this step instead")
@@ -154,7 +157,8 @@ void AddJobEvaluate(CLI::App& job, Command& chosen) {
       job.add_subcommand("predict", "Predictions of a job's weights for a split or a dataset, as a CSV file");
   const auto where = std::make_shared<EvaluateFlags>();
   AddPassOptions(*predict, *where);
-  predict->add_option("--to", where->to, "Where to write them (default: ID-predictions.csv)")->type_name("FILE");
+  predict->add_option("--to", where->to, "Where to write them; -: standard output (default: ID-predictions.csv)")
+      ->type_name("FILE");
   predict->callback(
       [where, &chosen] { chosen = [where](Session& session) { return PredictWithJob(session, *where); }; });
 }

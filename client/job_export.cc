@@ -28,9 +28,15 @@ ExitCode Export(Session& session, const ExportFlags& flags) {
   const std::string path = !flags.to.empty() ? flags.to
                                              : absl::StrCat(std::string(StripCollection("jobs", flags.id)),
                                                             is_table ? ".csv" : ".safetensors");
+  auto target = OutputTarget::Open(path);
+  if (!target.ok()) return session.Fail(FileFailure(target.status()));
+  if (!is_table && target->is_terminal()) {
+    return session.Fail(UsageFailure(
+        absl::StrCat("--to ", OneLine(path), " is a terminal, and weights are no text; accepted: a file, or a pipe")));
+  }
   // The whole of it is kept from an abrupt end, so that Ctrl-C leaves no partial file.
   Interrupt::Scope keep_running(session.interrupt(), nullptr);
-  auto file = ReceivedFile::Create(path);
+  auto file = ReceivedFile::Create(*std::move(target));
   if (!file.ok()) return session.Fail(FileFailure(file.status()));
   const auto stub = v1::JobService::NewStub(session.channel());
   absl::Status written;
@@ -50,14 +56,15 @@ ExitCode Export(Session& session, const ExportFlags& flags) {
   if (result.end == FollowEnd::kFailed) return session.Fail(result.failure);
   if (written.ok()) written = file->Commit(total_bytes, xxh3);
   if (!written.ok()) return session.Fail(FileFailure(written));
-  if (session.json()) {
-    session.Print(
-        nlohmann::ordered_json{{"file", path}, {"totalBytes", absl::StrCat(total_bytes)}, {"xxh3", xxh3}}.dump(
-            -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-        "\n");
-  } else {
-    session.Print(absl::StrCat("wrote ", path, " (", BytesText(total_bytes), ")\n"));
-  }
+  const std::string& name = file->target().name();
+  session.PrintBeside(
+      file->target(),
+      session.json()
+          ? nlohmann::ordered_json{{"file", name}, {"totalBytes", absl::StrCat(total_bytes)}, {"xxh3", xxh3}}.dump(
+                -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                "\n"
+          : absl::StrCat("wrote ", file->target().is_stdout() ? "to " : "", OneLine(name), " (", BytesText(total_bytes),
+                         ")\n"));
   return ExitCode::kOk;
 }
 
@@ -67,7 +74,9 @@ void AddJobExport(CLI::App& job, Command& chosen) {
   CLI::App* command = job.add_subcommand("export", "Fetch a file that a job made; it appears whole and verified");
   const auto flags = std::make_shared<ExportFlags>();
   command->add_option("ID", flags->id, "The job")->type_name("")->required();
-  command->add_option("--to", flags->to, "Where to write it (default: ID.safetensors, or ID.csv for predictions)")
+  command
+      ->add_option("--to", flags->to,
+                   "Where to write it; -: standard output (default: ID.safetensors, or ID.csv for predictions)")
       ->type_name("FILE");
   command
       ->add_option("--artifact", flags->artifact,

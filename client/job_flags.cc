@@ -7,6 +7,7 @@
 #include "client/defaults.h"
 #include "client/format.h"
 #include "client/spec_file.h"
+#include "client/spec_view.h"
 #include "client/weight_flags.h"
 
 namespace permafrost::client {
@@ -164,7 +165,13 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   if (flags.folds.any()) Override(flags.folds, *spec.mutable_cross_validation());
   if (flags.batching.any()) Override(flags.batching, *spec.mutable_batching());
   if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
-  if (flags.links.any()) Override(flags.links, *spec.mutable_link_prediction());
+  LinkFlags links = flags.links;
+  if (links.negatives && Walks(spec)) {
+    spec.mutable_node2vec()->set_num_negative_samples(*links.negatives);
+    links.negatives.reset();
+  }
+  if (links.any()) Override(links, *spec.mutable_link_prediction());
+  if (flags.walks.any()) Override(flags.walks, *spec.mutable_node2vec());
   if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
 }
 
@@ -245,8 +252,10 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command.add_flag("--virtual-node", flags.virtual_node, "Each graph of a set has a node that sees all of its nodes");
   command.add_flag("--normalize-features", flags.normalize_features,
                    "Node features of one large graph are divided by their row's sum of magnitudes");
-  AddEnumOption(command, "--node-inputs", flags.node_inputs, *v1::ModelSpec::NodeInputs_descriptor(),
-                "What a node of one large graph begins with (default features where there are some, else learned)");
+  AddEnumOption(
+      command, "--node-inputs", flags.node_inputs, *v1::ModelSpec::NodeInputs_descriptor(),
+      "What a node begins with (default features where there are some, else learned on one large graph, degree "
+      "in sets of graphs)");
   AddEnumOption(command, "--edge-inputs", flags.edge_inputs, *v1::ModelSpec::EdgeInputs_descriptor(),
                 "What gine and gatv2 read of the edges of one large graph (default features where there are some)");
   command.add_option("--epochs", flags.epochs, absl::StrCat("Passes over the train split (", epochs, ")"))
@@ -257,16 +266,18 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       ->type_name("N");
   AddEnumOption(
       command, "--non-finite", flags.non_finite, *v1::JobSpec::NonFinite_descriptor(),
-      "Once the loss or a weight is not finite: fail, or go back to the newest checkpoint and skip\nthe batches "
+      "Once a loss or a weight is not finite: fail, or go back to the newest checkpoint and skip\nthe batches "
       "that made it so (default fail)");
   command
       .add_option("--batch-size", flags.batch_size,
-                  absl::StrCat("Graphs a batch, or seed nodes or links of one large graph (", batch_size, ")"))
+                  absl::StrCat("Graphs a batch, or seed nodes or links of one large graph (", batch_size,
+                               ", of node2vec 128;\nwith --batching budget as many as it holds)"))
       ->type_name("N");
-  command.add_option("--lr", flags.learning_rate, absl::StrCat("Learning rate (", rate, ")"))->type_name("X");
+  command.add_option("--lr", flags.learning_rate, absl::StrCat("Learning rate (", rate, "; of node2vec 0.01)"))
+      ->type_name("X");
   command.add_option("--weight-decay", flags.weight_decay, absl::StrCat("Weight decay (", decay, ")"))->type_name("X");
   AddEnumOption(command, "--optimizer", flags.optimizer, *v1::OptimizerSpec::Algorithm_descriptor(),
-                absl::StrCat("Optimizer (", optimizer, ")"));
+                absl::StrCat("Optimizer (", optimizer, "; of node2vec sparse-adam)"));
   command
       .add_option("--max-grad-norm", flags.max_grad_norm,
                   absl::StrCat("Gradients are clipped to this norm; 0: not (", norm, ")"))
@@ -326,11 +337,18 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   AddBatchingOptions(command, flags.batching);
   AddNeighborOptions(command, flags.neighbors);
   AddLinkOptions(command, flags.links);
+  AddWalkOptions(command, flags.walks);
   AddCachePolicyOptions(command, "--cache-policy", "default: the server's",
                         "default: the server's; derived where --cache-policy differs from the server's", flags.cache);
+  for (const char* flag : {"--hidden", "--layers", "--heads", "--epochs", "--batch-size", "--lr", "--decay-factor",
+                           "--accumulate-steps", "--checkpoint-keep", "--look-ahead", "--negatives", "--eval-negatives",
+                           "--walk-length", "--context-size", "--walks-per-node", "--p", "--q"}) {
+    command.get_option(flag)->check(NotZero());
+  }
 }
 
-bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& request, ExitCode& exit) {
+bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& request, ExitCode& exit,
+             DatasetNeed dataset) {
   if (!flags.file.empty()) {
     auto from_file = ReadSpecFile(flags.file);
     if (!from_file.ok()) {
@@ -340,13 +358,14 @@ bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& requ
     request = *std::move(from_file);
   }
   Override(flags, *request.mutable_spec());
-  if (!request.spec().dataset().empty()) return true;
+  if (!request.spec().dataset().empty() || dataset == DatasetNeed::kLater) return true;
   exit = session.Fail(UsageFailure("--dataset is missing: name one, or give it as `dataset` in --file"));
   return false;
 }
 
 std::string SubjectOf(const v1::JobSpec& spec) {
   const std::string dataset = OneLine(StripCollection("datasets", spec.dataset()));
+  if (HasOnlyBudget(spec)) return absl::StrCat(dataset, ", batches of a budget");
   return spec.batch_size() > 0 ? absl::StrCat(dataset, ", batches of ", CountText(spec.batch_size())) : dataset;
 }
 

@@ -13,6 +13,7 @@
 #include "client/link_flags.h"
 #include "client/neighbor_flags.h"
 #include "client/session.h"
+#include "client/walk_flags.h"
 #include "permafrost/v1/job.pb.h"
 
 namespace permafrost::client {
@@ -81,15 +82,20 @@ struct JobFlags {
   BatchingFlags batching;
   NeighborFlags neighbors;
   LinkFlags links;
+  WalkFlags walks;
   LimitFlags limits;
   CachePolicyFlags cache;
 };
 
 void AddJobFlags(CLI::App& command, JobFlags& flags);
 
+// Whether the file and the flags must name the dataset, or it comes later.
+enum class DatasetNeed { kHere, kLater };
+
 // The job that the file and the flags describe. False where there is none, and why was printed: `exit` is then the
 // program's.
-bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& request, ExitCode& exit);
+bool ReadJob(const JobFlags& flags, Session& session, v1::CreateJobRequest& request, ExitCode& exit,
+             DatasetNeed dataset = DatasetNeed::kHere);
 
 // "zinc, batches of 32": what a plan is of.
 std::string SubjectOf(const v1::JobSpec& spec);

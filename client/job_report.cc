@@ -4,7 +4,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/file.h"
 #include "client/commands.h"
 #include "client/format.h"
 #include "client/report_page.h"
@@ -76,15 +75,12 @@ ExitCode Report(Session& session, const ReportFlags& flags) {
   AddExtras(session, flags.id, !flags.without_plan, data);
   if (session.interrupt().requested()) return session.Interrupted("");
   const std::string page = RenderReport(data, ViewTime::Now());
-  if (flags.output == "-") {
-    session.Print(page);
-    return ExitCode::kOk;
-  }
   const std::string path =
       flags.output.empty() ? absl::StrCat(std::string(StripCollection("jobs", flags.id)), ".html") : flags.output;
-  if (const absl::Status written = WriteFileAtomic(path, page); !written.ok())
-    return session.Fail(FileFailure(written));
-  if (!session.json()) session.Print(absl::StrCat("wrote ", OneLine(path), "\n"));
+  const auto target = OutputTarget::Open(path);
+  if (!target.ok()) return session.Fail(FileFailure(target.status()));
+  if (const absl::Status written = WriteOutput(*target, page); !written.ok()) return session.Fail(FileFailure(written));
+  if (!session.json() && !target->is_stdout()) session.Print(absl::StrCat("wrote ", OneLine(path), "\n"));
   return ExitCode::kOk;
 }
 

@@ -48,7 +48,7 @@ class Sweep {
     labels_["sweep"] = id_;
     PF_RETURN_IF_ERROR(ReadLabels(flags.labels, labels_));
     for (const std::string& text : flags.vary) {
-      auto axis = ParseAxis(text);
+      auto axis = ParseAxis(text, described.spec());
       if (!axis.ok()) return axis.status();
       axes_.push_back(*std::move(axis));
     }
@@ -181,7 +181,10 @@ class Sweep {
 ExitCode RunSweep(Session& session, const SweepFlags& flags) {
   v1::CreateJobRequest request;
   ExitCode failed = ExitCode::kOk;
-  if (!ReadJob(flags.job, session, request, failed)) return failed;
+  const bool varied =
+      std::ranges::any_of(flags.vary, [](const std::string& text) { return text.starts_with("dataset="); });
+  const DatasetNeed dataset = varied ? DatasetNeed::kLater : DatasetNeed::kHere;
+  if (!ReadJob(flags.job, session, request, failed, dataset)) return failed;
   Sweep sweep(session, flags);
   if (const absl::Status planned = sweep.Plan(flags, request); !planned.ok()) {
     return session.Fail(UsageFailure(std::string(planned.message())));
@@ -196,10 +199,10 @@ void AddJobSweep(CLI::App& job, Command& chosen) {
       "sweep", "Queue a job for each combination of values, wait for all, and show one table of what came of them");
   const auto flags = std::make_shared<SweepFlags>();
   sweep
-      ->add_option(
-          "--vary", flags->vary,
-          "A field of the job and its values, as fold=0..9 or model.hidden_channels=32,64; several times: every "
-          "combination. Means and standard deviations (population) are over fold, seed and fold-seed")
+      ->add_option("--vary", flags->vary,
+                   "A field of the job, or a flag of it without dashes, and its values, as fold=0..9, "
+                   "model.hidden_channels=32,64, or of a list fan-out=5:5,10:5; several times: every combination. "
+                   "Means and standard deviations (population) are over fold, seed and fold-seed")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -22,14 +22,39 @@ namespace {
 template <class Request>
 using StubMethod = grpc::Status (v1::JobService::Stub::*)(grpc::ClientContext*, const Request&, v1::Job*);
 
-// `said`: what is told of the job as it is now.
+// Whether a resume or a retry finds nothing to do.
+bool GoesOn(const v1::Job& job) {
+  switch (job.state()) {
+    case v1::Job::STATE_QUEUED:
+    case v1::Job::STATE_PREPARING:
+    case v1::Job::STATE_RECOVERING:
+    case v1::Job::STATE_WARMING_UP:
+    case v1::Job::STATE_RUNNING:
+      return !job.pausing();
+    default:
+      return false;
+  }
+}
+
+// As it is before a verb is called; empty where that cannot be learned, of which the verb then tells.
+v1::Job JobBefore(Session& session, v1::JobService::Stub& stub, const std::string& name) {
+  v1::GetJobRequest request;
+  request.set_name(name);
+  v1::Job job;
+  const grpc::Status status =
+      session.Unary([&](grpc::ClientContext* context) { return stub.GetJob(context, request, &job); });
+  return status.ok() ? job : v1::Job();
+}
+
+// `said`: what is told of the job as it was and as it is now.
 template <class Request>
 ExitCode RunVerb(Session& session, const std::string& id, StubMethod<Request> method,
-                 std::string (*said)(const v1::Job&)) {
+                 std::string (*said)(const v1::Job& before, const v1::Job& now)) {
   const auto stub = v1::JobService::NewStub(session.channel());
   Request request;
   request.set_name(WithCollection("jobs", id));
   request.set_request_id(MakeUuid());
+  const v1::Job before = JobBefore(session, *stub, request.name());
   v1::Job job;
   const grpc::Status status =
       CallPatiently(session, [&](grpc::ClientContext* context) { return ((*stub).*method)(context, request, &job); });
@@ -37,21 +62,28 @@ ExitCode RunVerb(Session& session, const std::string& id, StubMethod<Request> me
   if (session.json()) {
     session.PrintJson(job);
   } else {
-    session.Print(absl::StrCat("job ", OneLine(StripCollection("jobs", id)), " ", said(job), "\n"));
+    session.Print(absl::StrCat("job ", OneLine(StripCollection("jobs", id)), " ", said(before, job), "\n"));
   }
   return ExitCode::kOk;
 }
 
-std::string SaidOfPause(const v1::Job& job) {
+std::string NothingDone(const v1::Job& job) {
+  return absl::StrCat("is ", StateName(job.state()), " already; nothing was done");
+}
+
+std::string SaidOfPause(const v1::Job& before, const v1::Job& job) {
+  if (before.state() == v1::Job::STATE_PAUSED) return NothingDone(before);
   return job.pausing() ? absl::StrCat("is ", StateName(job.state()), "; it pauses at its next step")
                        : StateName(job.state());
 }
 
-std::string SaidOfResume(const v1::Job& job) { return StateName(job.state()); }
+std::string SaidOfResume(const v1::Job& before, const v1::Job& job) {
+  return GoesOn(before) ? NothingDone(before) : StateName(job.state());
+}
 
 template <class Request>
 void AddVerb(CLI::App& job, const char* name, const char* help, StubMethod<Request> method,
-             std::string (*said)(const v1::Job&), Command& chosen) {
+             std::string (*said)(const v1::Job& before, const v1::Job& now), Command& chosen) {
   CLI::App* command = job.add_subcommand(name, help);
   const auto id = std::make_shared<std::string>();
   command->add_option("ID", *id, "The job")->type_name("")->required();

@@ -55,6 +55,14 @@ std::string Unit(const v1::Job& job) {
   return IsNodeLevel(job) ? "nodes" : "graphs";
 }
 
+// What it counts as nodes and edges: of node2vec the places of its walks, and the pairs that their windows make.
+struct RowUnits {
+  std::string nodes = "nodes", edges = "edges";
+};
+RowUnits RowUnitsOf(const v1::Job& job) {
+  return job.spec().has_node2vec() ? RowUnits{.nodes = "entries of walks", .edges = "pairs"} : RowUnits();
+}
+
 // The sampler that runs ahead, and whether memory and disk keep up with it.
 void AddLookAhead(const v1::Progress& progress, std::vector<Field>& fields) {
   const v1::LookAhead& ahead = progress.look_ahead();
@@ -121,14 +129,15 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
   if (progress.step() == 0) return;
   fields.push_back({"steps", absl::StrCat(CountText(progress.step()), " of ",
                                           CountText(progress.steps_per_epoch() * job.spec().epochs()))});
-  fields.push_back(
-      {"trained on", absl::StrCat(CountText(progress.graphs()), Unit(job) == "nodes" ? " seed " : " ", Unit(job), ", ",
-                                  CountText(progress.nodes()), " nodes, ", CountText(progress.edges()), " edges")});
+  const RowUnits rows = RowUnitsOf(job);
+  fields.push_back({"trained on", absl::StrCat(CountText(progress.graphs()), Unit(job) == "nodes" ? " seed " : " ",
+                                               Unit(job), ", ", CountText(progress.nodes()), " ", rows.nodes, ", ",
+                                               CountText(progress.edges()), " ", rows.edges)});
   if (progress.skipped_batches() > 0) {
     fields.push_back({"skipped", absl::StrCat(CountText(progress.skipped_batches()), " batches that were not finite")});
   }
-  fields.push_back({"padding", absl::StrCat(CountText(progress.padding_nodes()), " nodes, ",
-                                            CountText(progress.padding_edges()), " edges")});
+  fields.push_back({"padding", absl::StrCat(CountText(progress.padding_nodes()), " ", rows.nodes, ", ",
+                                            CountText(progress.padding_edges()), " ", rows.edges)});
   const v1::PhaseSeconds& phase = progress.phase_seconds();
   fields.push_back({"time by phase", absl::StrCat("batch ", DurationText(absl::Seconds(phase.batch())), ", forward ",
                                                   DurationText(absl::Seconds(phase.forward())), ", backward ",
@@ -138,6 +147,11 @@ void AddProgress(const v1::Job& job, std::vector<Field>& fields) {
   if (!IsOnDevice(job.state())) return;
   fields.push_back({"speed", absl::StrCat(ShortText(progress.graphs_per_second()), " ", Unit(job), "/s")});
   if (progress.has_eta()) fields.push_back({"ETA", EtaText(ToDuration(progress.eta()))});
+}
+
+std::string BatchSizeText(const v1::JobSpec& spec) {
+  if (spec.has_neighbor_sampling() && spec.neighbor_sampling().fan_outs().empty()) return "the whole graph";
+  return HasOnlyBudget(spec) ? "as many graphs as the budget holds" : CountText(spec.batch_size());
 }
 
 }  // namespace
@@ -289,7 +303,7 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
       {"model", ModelText(job)},
       {"optimizer", OptimizerText(spec.optimizer())},
       {"loss", LossText(spec)},
-      {"batch size", absl::StrCat(spec.batch_size())},
+      {"batch size", BatchSizeText(spec)},
       {"seed", absl::StrCat(spec.seed())},
       {"priority", absl::StrCat(spec.priority())},
       {"checkpoints", CheckpointText(job)},
@@ -306,7 +320,11 @@ std::string RenderJob(const v1::Job& job, const ViewTime& time, const RenderStyl
   }
   if (spec.batching().kind() > v1::Batching::KIND_RANDOM) fields.push_back({"batching", BatchingText(spec.batching())});
   if (spec.has_link_prediction()) fields.push_back({"links", LinkText(spec.link_prediction())});
-  if (spec.has_neighbor_sampling()) fields.push_back({"sampling", SamplingText(spec.neighbor_sampling())});
+  if (spec.has_node2vec()) {
+    fields.push_back({"walks", WalkText(spec.node2vec())});
+  } else if (spec.has_neighbor_sampling()) {
+    fields.push_back({"sampling", SamplingText(spec.neighbor_sampling())});
+  }
   if (spec.has_graph_cache()) fields.push_back({"graph cache", PolicyText(spec.graph_cache())});
   if (job.has_create_time()) fields.push_back({"created", WhenText(job.create_time(), time)});
   if (job.has_start_time()) fields.push_back({"started", WhenText(job.start_time(), time)});

@@ -29,9 +29,11 @@ void AddLinkOptions(CLI::App& command, LinkFlags& flags) {
       ->check(NotNegative())
       ->type_name("N");
   command
-      .add_option("--negatives", flags.negatives,
-                  absl::StrCat("Links: pairs without an edge beside each in training, 1..1000 (default ",
-                               defaults.negatives, ")"))
+      .add_option(
+          "--negatives", flags.negatives,
+          absl::StrCat("Links: pairs without an edge beside each in training, 1..1000; node2vec: walks of random\n"
+                       "nodes beside each, 1..100 (default ",
+                       defaults.negatives, ")"))
       ->type_name("N");
   command
       .add_option("--eval-negatives", flags.eval_negatives,

@@ -22,9 +22,10 @@ void AddDrawOptions(CLI::App& command, DrawFlags& flags) {
       "Draw edges before a seed's time alone, any of them or the latest; disjoint (default: timestamps are not "
       "read)");
   command
-      .add_option(
-          "--seed-time", flags.seed_time,
-          "With --temporal: the time of every seed node, as the dataset's timestamps (default: after every edge)")
+      .add_option("--seed-time", flags.seed_time,
+                  "With --temporal: the time of every seed node, as the dataset's timestamps (default: each node's own "
+                  "where the "
+                  "dataset has them, else after every edge)")
       ->type_name("T");
   AddEnumOption(
       command, "--sampler", flags.sampler, *v1::SamplerKind_descriptor(),

@@ -1,6 +1,8 @@
 #include "client/plan_view.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -55,16 +57,31 @@ bool SaysTheSame(const Row& row, const Plan& plan) {
 
 std::string BatchScheduleText(const v1::BatchSchedule& schedule) {
   std::string text = absl::StrCat(schedule.batching(), ": ");
-  if (schedule.estimated()) absl::StrAppend(&text, "about ");
+  if (schedule.max_nodes() > 0) absl::StrAppend(&text, "at most ", CountText(schedule.max_nodes()), " nodes, ");
+  if (schedule.max_edges() > 0) absl::StrAppend(&text, "at most ", CountText(schedule.max_edges()), " edges, ");
   absl::StrAppend(&text, CountText(schedule.batches()), " batches", schedule.cut() ? " walked" : "", " in ",
-                  CountText(schedule.epochs()), schedule.epochs() == 1 ? " epoch, " : " epochs, ",
-                  CountText(schedule.shapes()), schedule.shapes() == 1 ? " shape" : " different shapes");
+                  CountText(schedule.epochs()), schedule.epochs() == 1 ? " epoch, " : " epochs, ");
+  if (schedule.rungs() > 0) {
+    absl::StrAppend(&text, "rounded up to ", CountText(schedule.rungs()), schedule.rungs() == 1 ? " rung" : " rungs",
+                    " (", CountText(schedule.sampled_batches()), " sampled ones have ",
+                    CountText(schedule.sampled_shapes()),
+                    schedule.sampled_shapes() == 1 ? " shape)" : " different shapes)");
+  } else {
+    absl::StrAppend(&text, CountText(schedule.shapes()), schedule.shapes() == 1 ? " shape" : " different shapes");
+  }
   if (schedule.epochs() > 1 && !schedule.estimated() && schedule.shapes() > 1)
     absl::StrAppend(&text, " (", CountText(schedule.first_epoch_shapes()), " in the first epoch)");
   absl::StrAppend(&text, "; largest ", CountText(schedule.ceiling().nodes()), " nodes, ",
                   CountText(schedule.ceiling().edges()), " edges");
   if (schedule.cut()) absl::StrAppend(&text, "; the schedule is longer than what was walked");
   return text;
+}
+
+std::string SharedShapesText(const v1::BatchSchedule& schedule) {
+  if (schedule.rungs() > 0 || schedule.shapes() < 2 || schedule.shapes() >= schedule.batches()) return "";
+  return absl::StrCat(CountText(schedule.batches()), " batches share ", CountText(schedule.shapes()),
+                      " shapes (nodes, edges, graphs): an executable for each shape would be ",
+                      CountText(schedule.shapes()), " of training, not ", CountText(schedule.batches()));
 }
 
 std::string CachePolicyText(const Policy& policy, Policy::Shapes shapes, int64_t freeze_at) {
@@ -95,6 +112,10 @@ std::string RenderPlan(const Plan& plan, const std::string& subject, const Rende
   for (const v1::BatchSchedule& schedule : plan.schedules()) {
     fields.push_back({fields.size() == 1 ? "batches" : "", OneLine(BatchScheduleText(schedule))});
   }
+  if (plan.schedules_size() > 0) {
+    if (std::string shared = SharedShapesText(plan.schedules(0)); !shared.empty())
+      fields.push_back({"", std::move(shared)});
+  }
   fields.push_back({"freeze point", FreezePointText(plan)});
   if (!plan.no_dynamic_reason().empty())
     fields.push_back({"dynamic", {absl::StrCat("none: ", OneLine(plan.no_dynamic_reason())), Tone::kWarn}});
@@ -102,7 +123,7 @@ std::string RenderPlan(const Plan& plan, const std::string& subject, const Rende
   const bool costs = plan.has_costs(), schedules = plan.schedules_size() > 1;
   std::vector<Column> columns{{""}, {"POLICY"}, {"SHAPES"}};
   if (schedules) columns.push_back({"BATCHING"});
-  for (const char* name : {"EXECUTABLES", "CAPTURES", "REPLAYED", "ROWS ADDED"})
+  for (const char* name : {"EXECUTABLES", "CAPTURES", "EXACT HITS", "PADDED HITS", "ROWS ADDED"})
     columns.push_back({name, Align::kRight});
   if (costs) {
     for (const char* name : {"CACHE", "MS/STEP", "TRAINING"}) columns.push_back({name, Align::kRight});
@@ -122,7 +143,9 @@ std::string RenderPlan(const Plan& plan, const std::string& subject, const Rende
     cells.emplace_back(absl::StrCat(CountText(row.train_executables()), " + ", CountText(row.eval_executables())),
                        tone);
     cells.emplace_back(CountText(row.captures()), tone);
-    cells.emplace_back(ShareText(row.replayed_steps(), steps), row.rejected_steps() > 0 ? Tone::kBad : tone);
+    const Tone hits = row.rejected_steps() > 0 ? Tone::kBad : tone;
+    cells.emplace_back(ShareText(row.replayed_steps() - row.padded_steps(), steps), hits);
+    cells.emplace_back(ShareText(row.padded_steps(), steps), hits);
     cells.emplace_back(ShareText(row.padding_rows(), row.rows()), tone);
     if (costs) {
       cells.emplace_back(BytesText(row.bytes()), tone);

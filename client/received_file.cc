@@ -5,69 +5,86 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status.h"
 #include "base/string_view.h"
 
 namespace permafrost::client {
 namespace {
 
-absl::Status SystemError(const std::string& path, const char* action) {
-  return absl::InternalError(absl::StrCat(path, ": cannot ", action, ": ", std::strerror(errno)));
-}
+constexpr size_t kCopyBytes = 1 << 20;
 
 }  // namespace
 
-absl::StatusOr<ReceivedFile> ReceivedFile::Create(const std::string& path) {
-  const std::string temporary = absl::StrCat(path, ".partial-", getpid());
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return SystemError(path, "create");
-  return ReceivedFile(path, temporary, fd);
+absl::StatusOr<ReceivedFile> ReceivedFile::Create(OutputTarget target) {
+  if (target.is_file()) {
+    std::string temporary = absl::StrCat(target.file().string(), ".partial-", getpid());
+    Descriptor file = OpenRetrying(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (!file.valid()) return SystemError(errno, target.name(), "create");
+    return ReceivedFile(std::move(target), std::move(temporary), std::move(file));
+  }
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  std::string name = ((error ? "/tmp" : folder) / "permafrost-XXXXXX").string();
+  Descriptor file(mkstemp(name.data()));
+  if (!file.valid()) return SystemError(errno, name, "create");
+  unlink(name.c_str());
+  return ReceivedFile(std::move(target), "", std::move(file));
 }
 
-ReceivedFile::ReceivedFile(std::string path, std::string temporary, int fd)
-    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+ReceivedFile::ReceivedFile(OutputTarget target, std::string temporary, Descriptor file)
+    : target_(std::move(target)), temporary_(std::move(temporary)), file_(std::move(file)) {}
 
 ReceivedFile::ReceivedFile(ReceivedFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      temporary_(std::move(other.temporary_)),
-      fd_(std::exchange(other.fd_, -1)),
+    : target_(std::move(other.target_)),
+      temporary_(std::exchange(other.temporary_, "")),
+      file_(std::move(other.file_)),
       size_(other.size_),
       hash_(std::move(other.hash_)) {}
 
 ReceivedFile::~ReceivedFile() {
-  if (fd_ < 0) return;
-  close(fd_);
-  unlink(temporary_.c_str());
+  if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
 absl::Status ReceivedFile::Append(std::string_view data) {
   hash_.Update(data.data(), data.size());
   size_ += static_cast<int64_t>(data.size());
-  while (!data.empty()) {
-    const ssize_t written = write(fd_, data.data(), data.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return SystemError(path_, "write");
-    data.remove_prefix(static_cast<size_t>(written));
+  return WriteAll(file_.get(), target_.name(), data);
+}
+
+absl::Status ReceivedFile::Copy() const {
+  std::vector<char> buffer(kCopyBytes);
+  for (off_t at = 0; at < size_;) {
+    const ssize_t count = pread(file_.get(), buffer.data(), buffer.size(), at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return SystemError(count < 0 ? errno : EIO, target_.name(), "read what was received for it");
+    PF_RETURN_IF_ERROR(target_.Write({buffer.data(), static_cast<size_t>(count)}));
+    at += count;
   }
   return absl::OkStatus();
 }
 
 absl::Status ReceivedFile::Commit(int64_t total_bytes, std::string_view xxh3) {
+  const std::string& name = target_.name();
   if (size_ != total_bytes) {
     return absl::DataLossError(
-        absl::StrCat(path_, ": received ", size_, " bytes of ", total_bytes, "; nothing was written"));
+        absl::StrCat(name, ": received ", size_, " bytes of ", total_bytes, "; nothing was written"));
   }
   const std::string hash = HashHex(hash_.Digest());
   if (hash != xxh3) {
-    return absl::DataLossError(absl::StrCat(path_, ": received bytes have the checksum ", hash, ", the server's is '",
+    return absl::DataLossError(absl::StrCat(name, ": received bytes have the checksum ", hash, ", the server's is '",
                                             AbslView(xxh3), "'; nothing was written"));
   }
-  if (fsync(fd_) != 0) return SystemError(path_, "write");
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return SystemError(path_, "rename to");
-  close(std::exchange(fd_, -1));
+  if (!target_.is_file()) return Copy();
+  if (fsync(file_.get()) != 0) return SystemError(errno, name, "write");
+  if (std::rename(temporary_.c_str(), target_.file().c_str()) != 0) return SystemError(errno, name, "rename to");
+  temporary_.clear();
   return absl::OkStatus();
 }
 

@@ -91,6 +91,11 @@ void Session::PrintJson(const google::protobuf::Message& message) { terminal_.Li
 
 void Session::Print(std::string_view text) { terminal_.Write(text); }
 
+void Session::PrintBeside(const OutputTarget& target, std::string_view text) {
+  if (!target.is_stdout()) return Print(text);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 std::string Session::CommandLine(std::string_view command) const {
   if (options_.server == options_.implied_server) return absl::StrCat("permafrost ", AbslView(command));
   return options_.context.empty() ? absl::StrCat("permafrost --server ", options_.server, " ", AbslView(command))

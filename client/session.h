@@ -12,6 +12,7 @@
 #include "client/exit_code.h"
 #include "client/failure.h"
 #include "client/interrupt.h"
+#include "client/output_target.h"
 #include "client/terminal.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/channel.h"
@@ -67,6 +68,8 @@ class Session {
   void PrintJson(const google::protobuf::Message& message);
   // Text as it is, its newlines included.
   void Print(std::string_view text);
+  // What is said beside a file: on stderr where standard output is the file's.
+  void PrintBeside(const OutputTarget& target, std::string_view text);
 
   // "permafrost job watch x", with --server or --context where that flag names another server than is implied.
   std::string CommandLine(std::string_view command) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "base/string_view.h"
@@ -29,17 +31,41 @@ constexpr struct {
   std::string_view flag, path;
 } kFlags[] = {
     {"lr", "optimizer.learning_rate"},
+    {"min_lr", "optimizer.min_learning_rate"},
     {"hidden", "model.hidden_channels"},
     {"layers", "model.num_layers"},
     {"model", "model.architecture"},
     {"optimizer", "optimizer.algorithm"},
+    {"init_from", "init_from.job"},
+    {"init_weights", "init_from.weights"},
+    {"init_file", "init_from.file"},
+    {"init_by_name", "init_from.by_name"},
+    {"checkpoint_every", "checkpoint.every_steps"},
+    {"checkpoint_seconds", "checkpoint.every_seconds"},
+    {"checkpoint_keep", "checkpoint.keep"},
     {"batching", "batching.kind"},
     {"fold_seed", "cross_validation.seed"},
+    {"fan_out", "neighbor_sampling.fan_outs"},
+    {"eval_fan_out", "neighbor_sampling.eval_fan_outs"},
+    {"layer_wise_eval", "neighbor_sampling.layer_wise_evaluation"},
     {"link_split", "link_prediction.split"},
     {"link_valid", "link_prediction.valid_part"},
     {"link_test", "link_prediction.test_part"},
     {"link_seed", "link_prediction.split_seed"},
+    {"cache_policy", "graph_cache.policy"},
 };
+
+constexpr char kBetweenItems = ':';
+
+// What a flag's value says in the contract.
+std::string ValueOf(std::string_view path, const std::string& text) {
+  const bool fan_outs = path == "neighbor_sampling.fan_outs" || path == "neighbor_sampling.eval_fan_outs";
+  if (fan_outs && text == "all") return "-1";
+  if (path == "graph_cache.freeze_at" && text == "derived") return "0";
+  if (path == "init_from.job") return WithCollection("jobs", text);
+  if (path == "init_from.file" && !text.empty()) return std::filesystem::absolute(text).lexically_normal().string();
+  return text;
+}
 
 void AddPaths(const Descriptor& type, const SpecPath& above, std::vector<SpecPath>& paths) {
   for (int i = 0; i < type.field_count(); ++i) {
@@ -105,6 +131,11 @@ bool AddScalar(const FieldDescriptor& field, const std::string& text, Message& m
     int64_t value = 0;
     if (!absl::SimpleAtoi(text, &value)) return false;
     reflection.AddInt64(&message, &field, value);
+    return true;
+  }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    if (text.empty()) return false;
+    reflection.AddString(&message, &field, text);
     return true;
   }
   double value = 0;
@@ -185,7 +216,9 @@ absl::StatusOr<SpecPath> FindSpecField(std::string_view name) {
   };
   if (found.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'", OneLine(name), "' is no field of a job; accepted: ", join(paths)));
+        absl::StrCat("'", OneLine(name),
+                     "' is no field of a job; accepted: a flag of `permafrost job submit` without its "
+                     "dashes, as hidden, or the path of a field, as model.hidden_channels"));
   }
   if (found.size() > 1 && found[0].size() == found[1].size()) {
     return absl::InvalidArgumentError(absl::StrCat("'", OneLine(name), "' may mean ", join(found)));
@@ -197,12 +230,19 @@ absl::Status SetSpecField(const SpecPath& path, const std::string& text, v1::Job
   Message* message = &spec;
   for (size_t i = 0; i + 1 < path.size(); ++i) message = message->GetReflection()->MutableMessage(message, path[i]);
   const FieldDescriptor& field = *path.back();
-  if (field.is_repeated()) {
-    return absl::InvalidArgumentError(absl::StrCat(PathName(path), " is a list; a field of one value is accepted"));
+  const std::string name = PathName(path);
+  if (!field.is_repeated()) {
+    if (SetScalar(field, ValueOf(name, text), *message)) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(name, ": '", OneLine(text), "'; accepted: ", AcceptedBy(field)));
   }
-  if (SetScalar(field, text, *message)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(PathName(path), ": '", OneLine(text), "'; accepted: ", AcceptedBy(field)));
+  message->GetReflection()->ClearField(message, &field);
+  for (const std::string& item : std::vector<std::string>(absl::StrSplit(text, kBetweenItems))) {
+    if (AddScalar(field, ValueOf(name, item), *message)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(name, ": '", OneLine(item), "'; accepted: a list with '",
+                                                   std::string(1, kBetweenItems), "' between its items, each ",
+                                                   AcceptedBy(field)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace permafrost::client

@@ -33,7 +33,8 @@ using SpecPath = std::vector<const google::protobuf::FieldDescriptor*>;
 absl::StatusOr<SpecPath> FindSpecField(std::string_view name);
 // "model.hidden_channels".
 std::string PathName(const SpecPath& path);
-// InvalidArgument where `text` is no value of the field.
+// `text`: as the field's flag takes it; a list has ':' between its items, which become the list. InvalidArgument where
+// it is no value of the field.
 absl::Status SetSpecField(const SpecPath& path, const std::string& text, v1::JobSpec& spec);
 
 }  // namespace permafrost::client

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "client/format.h"
 #include "client/job_view.h"
+#include "data/sampling/batching.h"
 #include "permafrost/v1/enum_text.h"
 
 namespace permafrost::client {
@@ -38,6 +39,10 @@ std::string BatchingText(const v1::Batching& batching) {
   return text;
 }
 
+bool HasOnlyBudget(const v1::JobSpec& spec) {
+  return spec.batching().kind() == v1::Batching::KIND_BUDGET && spec.batch_size() == data::kMaxBatchSize;
+}
+
 std::string SamplingText(const v1::NeighborSampling& sampling) {
   if (sampling.fan_outs().empty()) return "none: the whole graph in every step";
   std::string text = absl::StrCat("fan-out ", FanOutText(sampling.fan_outs()));
@@ -60,6 +65,16 @@ std::string SamplingText(const v1::NeighborSampling& sampling) {
   return text;
 }
 
+std::string WalkText(const v1::Node2Vec& walks) {
+  std::string text = absl::StrCat(CountText(walks.walks_per_node()), " of ", CountText(walks.walk_length()),
+                                  " nodes from each node, context ", CountText(walks.context_size()), ", ",
+                                  CountText(walks.num_negative_samples()), " of random nodes beside each");
+  if (walks.p() != 1 || walks.q() != 1) {
+    absl::StrAppend(&text, ", p ", ExactText(walks.p()), ", q ", ExactText(walks.q()));
+  }
+  return text;
+}
+
 std::string LossText(const v1::JobSpec& spec) {
   std::string text = EnumShortName(*v1::JobSpec::Loss_descriptor(), spec.loss());
   if (spec.class_weights().empty()) return text;
@@ -77,8 +92,9 @@ std::string LossText(const v1::JobSpec& spec) {
 std::string ModelText(const v1::Job& job) {
   const v1::ModelSpec& model = job.spec().model();
   std::string text = absl::StrCat(EnumShortName(*v1::ModelSpec::Architecture_descriptor(), model.architecture()), ", ",
-                                  model.hidden_channels(), " channels, ", model.num_layers(),
-                                  model.num_layers() == 1 ? " layer" : " layers");
+                                  model.hidden_channels(), " channels");
+  if (model.architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC) return text;
+  absl::StrAppend(&text, ", ", model.num_layers(), model.num_layers() == 1 ? " layer" : " layers");
   if (!IsNodeLevel(job)) {
     absl::StrAppend(&text, ", ", EnumShortName(*v1::ModelSpec::Pooling_descriptor(), model.pooling()), " pooling");
   }

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "client/format.h"
+#include "client/walk_flags.h"
 
 namespace permafrost::client {
 namespace {
@@ -43,15 +45,37 @@ std::vector<std::string> ValuesAt(const std::vector<SweepAxis>& axes, bool side_
   return values;
 }
 
+constexpr std::string_view kNegatives = "negatives", kLinkNegatives = "link_prediction.negatives";
+
+// Models have two fields for one flag: which of them is meant is known where the model is.
+absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
+  const auto is_negatives = [](const SweepAxis& axis) { return axis.name == kNegatives; };
+  const auto is_model = [](const SweepAxis& axis) { return PathName(axis.path) == "model.architecture"; };
+  const auto model = std::ranges::find_if(axes, is_model), negatives = std::ranges::find_if(axes, is_negatives);
+  if (model == axes.end() || negatives == axes.end()) return absl::OkStatus();
+  // As it was understood, by the model of the flags.
+  const bool of_walks = PathName(negatives->path) == kWalkNegatives;
+  v1::JobSpec spec;
+  for (const std::string& value : model->values) {
+    PF_RETURN_IF_ERROR(SetSpecField(model->path, value, spec));
+    if (Walks(spec) == of_walks) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--vary negatives: is another field of node2vec than of the other "
+                     "models; accepted beside --vary ",
+                     OneLine(model->name), ": ", AbslView(kWalkNegatives), ", ", AbslView(kLinkNegatives)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<SweepAxis> ParseAxis(const std::string& text) {
+absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& base) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     return absl::InvalidArgumentError(absl::StrCat("--vary: '", OneLine(text), "' is not FIELD=VALUE,VALUE,..."));
   }
   SweepAxis axis{.name = text.substr(0, equals), .path = {}, .values = {}};
-  auto path = FindSpecField(axis.name);
+  auto path = FindSpecField(Walks(base) && axis.name == kNegatives ? kWalkNegatives : axis.name);
   if (!path.ok()) return absl::InvalidArgumentError(absl::StrCat("--vary: ", path.status().message()));
   axis.path = *std::move(path);
   v1::JobSpec scratch;
@@ -75,6 +99,7 @@ absl::StatusOr<SweepAxis> ParseAxis(const std::string& text) {
 
 absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const std::vector<SweepAxis>& axes,
                                                 bool side_by_side, int64_t most) {
+  PF_RETURN_IF_ERROR(CheckNegatives(axes));
   uint64_t count = axes.empty() ? 0 : side_by_side ? axes.front().values.size() : 1;
   std::set<std::string> names;
   for (const SweepAxis& axis : axes) {

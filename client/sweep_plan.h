@@ -23,13 +23,13 @@ struct SweepJob {
   v1::JobSpec spec;
 };
 
-// What "NAME=VALUE,VALUE,..." means; a value "2..5" stands for 2, 3, 4, 5. Errors: InvalidArgument for no field, no or
-// equal values, values that the field cannot hold, more than 10,000.
-absl::StatusOr<SweepAxis> ParseAxis(const std::string& text);
+// What "NAME=VALUE,VALUE,..." means for jobs of `base`; a value "2..5" stands for 2, 3, 4, 5. Errors: InvalidArgument
+// for no field, no or equal values, values that the field cannot hold, more than 10,000.
+absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& base = v1::JobSpec());
 
 // Every combination of the axes' values, the last axis changing first; side_by_side: the first values of all, then the
-// second ones. Errors: InvalidArgument for more than `most` jobs, an axis that stands twice, and axes of different
-// lengths side by side.
+// second ones. Errors: InvalidArgument for more than `most` jobs, an axis that stands twice, axes of different lengths
+// side by side, and `negatives` where it would be one field to some of the models and another one to others.
 absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const std::vector<SweepAxis>& axes,
                                                 bool side_by_side, int64_t most);
 

@@ -1,5 +1,5 @@
-// Takes from the process every file descriptor that it might still open, until destroyed: the next open fails with
-// EMFILE, as on a daemon with thousands of watchers.
+// Takes from the process the file descriptors that it might still open, all but `left` of them, until destroyed: the
+// next open fails with EMFILE, as on a daemon with thousands of watchers.
 #pragma once
 
 #include <fcntl.h>
@@ -7,19 +7,21 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <vector>
 
 namespace permafrost {
 
 class NoDescriptors {
  public:
-  NoDescriptors() {
+  explicit NoDescriptors(int left = 0) {
     if (getrlimit(RLIMIT_NOFILE, &before_) != 0) std::abort();
-    // The lowest descriptor that is free is the first that an open would get.
-    const int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (lowest < 0) std::abort();
-    close(lowest);
+    // An open gets the lowest descriptor that is free.
+    std::vector<int> lowest;
+    for (int i = 0; i <= left; ++i) lowest.push_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (lowest.back() < 0) std::abort();
+    for (const int descriptor : lowest) close(descriptor);
     rlimit none = before_;
-    none.rlim_cur = static_cast<rlim_t>(lowest);
+    none.rlim_cur = static_cast<rlim_t>(lowest.back());
     if (setrlimit(RLIMIT_NOFILE, &none) != 0) std::abort();
   }
   ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }

@@ -3,6 +3,7 @@
 //   info                  what the store holds
 //   neighbors SEED        one hop (--fan-out) of every node, in batches of seeds in shuffled order: NeighborSampler
 //   neighbors-rows SEED   the same in the order of rows
+//   neighbors-replace SEED   as `neighbors`, drawn with replacement: as many edges of every node that has one
 //   subgraphs SEED        --fan-outs around each of --batches batches of seeds: NeighborSampler
 //   prepared SEED         the same as a job prepares them: pages asked for, features gathered into padded batches
 //   means SEED            as `prepared`, with the neighbours' means of the first layer in place of the last hop's rows
@@ -61,8 +62,9 @@ class Bench {
     walked_.resize(static_cast<size_t>(settings_.walks * settings_.length));
     batcher_ = Batcher(false);
     if (settings_.fan_outs.size() >= 2) means_ = Batcher(true);
-    one_hop_ = Sampler({settings_.fan_out});
-    hops_ = Sampler(settings_.fan_outs);
+    one_hop_ = Sampler({settings_.fan_out}, false);
+    replacing_ = Sampler({settings_.fan_out}, true);
+    hops_ = Sampler(settings_.fan_outs, false);
   }
 
   nlohmann::json Answer(const std::string& line) {
@@ -77,9 +79,10 @@ class Bench {
       answer["edges"] = summary.edges;
       answer["adjacency_bytes"] = summary.adjacency_bytes;
       answer["store_bytes"] = summary.store_bytes;
-    } else if (command == "neighbors" || command == "neighbors-rows") {
+    } else if (command == "neighbors" || command == "neighbors-rows" || command == "neighbors-replace") {
       const auto batches = (rows_.size() + BatchSize() - 1) / BatchSize();
-      Draw(*one_hop_, command == "neighbors" ? shuffled_ : rows_, static_cast<int64_t>(batches), seed, answer);
+      Draw(command == "neighbors-replace" ? *replacing_ : *one_hop_, command == "neighbors-rows" ? rows_ : shuffled_,
+           static_cast<int64_t>(batches), seed, answer);
     } else if (command == "subgraphs") {
       Draw(*hops_, shuffled_, settings_.batches, seed, answer);
     } else if (command == "prepared") {
@@ -111,9 +114,9 @@ class Bench {
     Require(batcher.status());
     return *std::move(batcher);
   }
-  std::unique_ptr<NeighborSampler> Sampler(std::vector<int64_t> fan_outs) const {
-    auto sampler =
-        NeighborSampler::Create(graph_->view(), {.fan_outs = std::move(fan_outs), .seed = 1}, settings_.threads);
+  std::unique_ptr<NeighborSampler> Sampler(std::vector<int64_t> fan_outs, bool replace) const {
+    auto sampler = NeighborSampler::Create(
+        graph_->view(), {.fan_outs = std::move(fan_outs), .replace = replace, .seed = 1}, settings_.threads);
     Require(sampler.status());
     return *std::move(sampler);
   }
@@ -169,7 +172,7 @@ class Bench {
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<BlockBatcher> batcher_, means_;  // means_: nullptr where there is one hop
   PageAdvisor advisor_{{}};
-  std::unique_ptr<NeighborSampler> one_hop_, hops_;
+  std::unique_ptr<NeighborSampler> one_hop_, replacing_, hops_;
   std::vector<NodeId> rows_, shuffled_, walked_;
   SampledSubgraph subgraph_;
   BlockBatch batch_;

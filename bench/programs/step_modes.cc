@@ -1,7 +1,8 @@
 // Milliseconds of training steps by the way in which they are served: replayed by an executable of their own shape, by
-// one for every shape, padded, or run eager. Each round takes the next batch whose shape the frozen cache does not hold
-// and trains on it once in each way, in changing order, with four models that began equal. Every executable is captured
-// before the clock starts. Prints one JSON object with the times of every round; bench/steps.py sums them up.
+// one for every shape, padded to what a frozen cache holds or to a ladder's rung, or run eager. Each round takes the
+// next batch whose shape neither frozen cache nor ladder holds and trains on it once in each way, in changing order,
+// with models that began equal. Every executable is captured before the clock starts. Prints one JSON object with the
+// times of every round; bench/steps.py sums them up.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,7 @@
 #include <array>
 #include <chrono>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -104,6 +106,12 @@ int Run(const Settings& settings) {
   Arm exact("exact", with({Policy::kAlways}), *set), eager("eager", with({Policy::kNever}), *set);
   Arm padded("padded", with({Policy::kFreeze, settings.freeze_at, OnMiss::kPad, Shapes::kExact}), *set);
   Arm dynamic("dynamic", with({Policy::kFreeze, 0, OnMiss::kPad, Shapes::kDynamic}), *set);
+  Arm ladder("ladder", with({Policy::kFreeze, 0, OnMiss::kPad, Shapes::kLadder}), *set);
+  while (!ladder.engine.cache().ready()) {
+    if (const absl::Status made = ladder.engine.CaptureNext(0); !made.ok()) {
+      throw std::runtime_error(std::string(made.message()));
+    }
+  }
   const data::EpochOrder epochs((*batcher)->split(data::Split::kTrain),
                                 {.batch_size = options.batch_size, .seed = options.seed});
 
@@ -115,8 +123,14 @@ int Run(const Settings& settings) {
   }
   if (!frozen()) throw std::runtime_error("the set has too few shapes: its cache does not freeze");
   std::set<BatchShape> held;
-  for (const auto& entry : padded.engine.cache().entries())
-    if (entry.mode == Mode::kTrain) held.insert(entry.shape);
+  int64_t executables = 0;
+  for (Arm* arm : {&padded, &ladder}) {
+    for (const auto& entry : arm->engine.cache().entries()) {
+      if (entry.mode != Mode::kTrain) continue;
+      held.insert(entry.shape);
+      executables += arm == &padded ? 1 : 0;
+    }
+  }
   std::vector<std::vector<uint32_t>> batches;
   for (; std::ssize(batches) < settings.rounds && epoch < options.epochs; ++epoch) {
     const auto order = epochs.Of(epoch);
@@ -127,32 +141,35 @@ int Run(const Settings& settings) {
     }
   }
   if (batches.empty()) throw std::runtime_error("the frozen cache holds every shape of the set");
-  std::array<Arm*, 4> arms{&exact, &dynamic, &padded, &eager};
+  std::array<Arm*, 5> arms{&exact, &dynamic, &ladder, &padded, &eager};
   for (const auto& graphs : batches)
     for (Arm* arm : arms) arm->Step(graphs);
-  const graphcache::ModeStats before = padded.stats(), exact_before = exact.stats(), dynamic_before = dynamic.stats();
+  std::map<const Arm*, graphcache::ModeStats> before;
+  for (Arm* arm : arms) before[arm] = arm->stats();
   for (const auto& graphs : batches) {
     for (Arm* arm : arms) arm->times.push_back(arm->Step(graphs));
     std::ranges::rotate(arms, arms.begin() + 1);
   }
-  const graphcache::ModeStats after = padded.stats(), exact_after = exact.stats(), dynamic_after = dynamic.stats();
-  if (after.padded_hits - before.padded_hits != std::ssize(batches) ||
-      exact_after.hits - exact_before.hits != std::ssize(batches) ||
-      dynamic_after.hits - dynamic_before.hits != std::ssize(batches) || !dynamic_after.dynamic) {
-    throw std::runtime_error("not every step was served in the way that its arm is for");
-  }
-  const auto rows = static_cast<double>(after.nodes + after.edges - before.nodes - before.edges);
-  const auto added =
-      static_cast<double>(after.padding_nodes + after.padding_edges - before.padding_nodes - before.padding_edges);
-  const auto spare = static_cast<double>(batches.size());  // the exact form, too, has one padding node
+  const auto spare = static_cast<int64_t>(batches.size());  // the exact form, too, has one padding node
   nlohmann::json result = {{"batch_size", settings.batch_size},
                            {"hidden", settings.hidden},
                            {"layers", settings.layers},
                            {"threads", settings.threads},
-                           {"executables", held.size()},
-                           {"rows_added", added / rows},
-                           {"rows_added_beyond_exact", (added - spare) / rows}};
-  for (const Arm* arm : arms) result["milliseconds"][arm->name] = arm->times;
+                           {"executables", executables}};
+  for (Arm* arm : arms) {
+    const graphcache::ModeStats was = before[arm], is = arm->stats();
+    const bool own_shape = arm == &exact || arm == &dynamic;
+    const int64_t served = own_shape       ? is.hits - was.hits
+                           : arm == &eager ? is.eager_steps - was.eager_steps
+                                           : is.padded_hits - was.padded_hits;
+    if (served != spare || (arm == &dynamic && !is.dynamic)) {
+      throw std::runtime_error(std::string("not every step was served in the way that its arm is for: ") + arm->name);
+    }
+    result["milliseconds"][arm->name] = arm->times;
+    const int64_t rows = is.nodes + is.edges - was.nodes - was.edges;
+    const int64_t padding = is.padding_nodes + is.padding_edges - was.padding_nodes - was.padding_edges;
+    result["rows_added_beyond_exact"][arm->name] = static_cast<double>(padding - spare) / static_cast<double>(rows);
+  }
   std::cout << result.dump() << "\n";
   return 0;
 }
@@ -164,8 +181,8 @@ int main(int argc, char** argv) {
   permafrost::UseShortSpins(argv);  // as permafrostd
   permafrost::train::Settings settings;
   CLI::App app(
-      "Times training steps replayed exactly, by one executable for every shape, padded, and run eager, on the same "
-      "batches.");
+      "Times training steps replayed exactly, by one executable for every shape, padded to a frozen cache's shapes or "
+      "to a ladder's, and run eager, on the same batches.");
   app.add_option("STORE", settings.store, "Folder of an imported dataset: STATE_DIR/datasets/NAME")->required();
   app.add_option("--rounds", settings.rounds, "Batches timed")->capture_default_str();
   app.add_option("--batch-size", settings.batch_size)->capture_default_str();

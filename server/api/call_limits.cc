@@ -15,7 +15,9 @@ absl::Status TooManyCalls(std::string_view calls, int64_t limit) {
 }
 
 absl::StatusOr<CallLimit::Slot> CallLimit::Take(const grpc::CallbackServerContext& context) {
-  return TakeFor(client_of_ ? client_of_(context) : "");
+  if (!client_of_) return Take();
+  PF_ASSIGN_OR_RETURN(const std::string client, client_of_(context));
+  return TakeFor(client);
 }
 
 absl::StatusOr<CallLimit::Slot> CallLimit::TakeFor(const std::string& client) {

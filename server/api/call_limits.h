@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "api/connection_limit.h"
 #include "base/work_pool.h"
 
 namespace permafrost::api {
@@ -57,13 +58,22 @@ struct CallLimitOptions {
   int waiting = 1024;
   int threads = 16;
   int submitting_threads = 2;
+  // Calls of any kind that one connection has open, those whose request has not come yet among them, which no other row
+  // counts. gRPC's client lets one more wait; who sends it nevertheless loses the connection. More than all that the
+  // rows above leave to one client.
+  int calls_of_a_connection = 8192;
   // A stream is ended when its client has read nothing for so long while there was something to read. A client that is
   // stopped for longer must begin anew.
   absl::Duration unread = absl::Minutes(5);
+  // Connections that one client calls on at once; 0: any number. Each takes an open file.
+  int64_t connections_of_a_client = 64;
+  // A connection is closed on which nothing has been called for so long; gRPC's clients then connect anew by
+  // themselves.
+  absl::Duration idle = absl::Minutes(10);
 };
 
-// Whom a call is counted to (caller.h); empty: to nobody.
-using ClientNamer = std::function<std::string(const grpc::CallbackServerContext& context)>;
+// Whom a call is counted to (caller.h); empty: to nobody. An error refuses the call.
+using ClientNamer = std::function<absl::StatusOr<std::string>(const grpc::CallbackServerContext& context)>;
 
 // Threads: all methods are safe anywhere. Slots may outlive it.
 class CallLimit {
@@ -77,7 +87,7 @@ class CallLimit {
       : calls_(calls), most_(most), client_of_(std::move(client_of)) {}
 
   // ResourceExhausted (reason TOO_MANY_CALLS, metadata `calls` and `limit`) while all are taken, or all that one client
-  // may have (`client` too).
+  // may have (`client` too). Those of the namer.
   absl::StatusOr<Slot> Take(const grpc::CallbackServerContext& context);
   // Counted to nobody.
   absl::StatusOr<Slot> Take() { return TakeFor(""); }
@@ -99,10 +109,23 @@ class CallLimit {
 // What a call is refused with that finds `limit` of `calls` (in the plural).
 absl::Status TooManyCalls(std::string_view calls, int64_t limit);
 
+// Threads for calls that may wait (unary.h), of clients that have no connection too many.
+class CallPool : public WorkPool {
+ public:
+  CallPool(int threads, int waiting, ConnectionLimit& connections)
+      : WorkPool(threads, static_cast<size_t>(waiting)), connections_(connections) {}
+  ConnectionLimit& connections() { return connections_; }
+
+ private:
+  ConnectionLimit& connections_;
+};
+
 // Those of one server.
 struct CallLimits {
-  CallLimits(const CallLimitOptions& options, const ClientNamer& client_of)
-      : watches("watches", options.watches, client_of),
+  CallLimits(const CallLimitOptions& options, ConnectionLimit::Namer namer)
+      : connections(options.connections_of_a_client, std::move(namer)),
+        client_of([this](const grpc::CallbackServerContext& context) { return connections.Admit(context); }),
+        watches("watches", options.watches, client_of),
         log_streams("log streams", options.log_streams, client_of),
         exports("exports", options.exports, client_of),
         cache_commands("graph cache commands", options.cache_commands, client_of),
@@ -115,15 +138,18 @@ struct CallLimits {
         dataset_deletions("dataset deletions", options.dataset_deletions, client_of),
         token_changes("changes of tokens", options.token_changes, client_of),
         backups("backups", options.backups, client_of),
-        workers(options.threads, static_cast<size_t>(options.waiting)),
-        submitters(options.submitting_threads, static_cast<size_t>(options.waiting)) {}
+        workers(options.threads, options.waiting, connections),
+        submitters(options.submitting_threads, options.waiting, connections) {}
 
+  // Asked by all that is below but health.
+  ConnectionLimit connections;
+  const ClientNamer client_of;
   CallLimit watches, log_streams, exports, cache_commands, dataset_reads, plans, evaluations, health_watches, uploads,
       checkpoint_lists, dataset_deletions, token_changes, backups;
-  WorkPool workers;
+  CallPool workers;
   // Of CreateJob, RetryJob and DeleteJob, which take their time one after the other (a plan of a whole set, a tree of
   // files): apart, so that they keep nobody else waiting.
-  WorkPool submitters;
+  CallPool submitters;
 };
 
 }  // namespace permafrost::api

@@ -84,6 +84,7 @@ void SummaryToWire(const data::GraphSummary& summary, v1::Dataset& dataset) {
   wire.set_inverse_edges_added(summary.inverse_edges_added);
   wire.set_weighted(summary.weighted);
   wire.set_timestamped(summary.timestamped);
+  wire.set_node_times(summary.node_times);
   wire.set_named(summary.named);
   wire.set_order(Orders::ToWire(summary.order));
   wire.set_num_self_loops(summary.self_loops);

@@ -46,6 +46,7 @@ void StatisticsToWire(Mode mode, const graphcache::ModeStats& stats, v1::GraphCa
   wire.set_awaiting_recapture(stats.awaiting_recapture);
   wire.set_dynamic(stats.dynamic);
   wire.set_oversize_steps(stats.oversize_steps);
+  wire.set_cut_executables(stats.cut_executables);
   wire.set_rungs(stats.rungs);
   wire.set_audits(stats.audits);
   wire.set_audit_failures(stats.audit_failures);
@@ -146,6 +147,8 @@ v1::GraphCache GraphCacheToWire(const JobId& job, const graphcache::Snapshot& sn
   if (snapshot.train_ceiling != BatchShape{}) ShapeToWire(snapshot.train_ceiling, *wire.mutable_train_ceiling());
   if (snapshot.eval_ceiling != BatchShape{}) ShapeToWire(snapshot.eval_ceiling, *wire.mutable_eval_ceiling());
   wire.set_planned_train_shapes(snapshot.planned_train_shapes);
+  wire.set_of_seeds(snapshot.of_seeds);
+  wire.set_planned_rungs(snapshot.planned_rungs);
   for (const graphcache::GraphBreak& graph_break : snapshot.graph_breaks) {
     v1::GraphBreak& out = *wire.add_graph_breaks();
     out.set_mode(Modes::ToWire(graph_break.mode));

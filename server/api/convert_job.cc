@@ -11,10 +11,12 @@
 #include "api/convert_metrics.h"
 #include "api/convert_neighbors.h"
 #include "api/convert_optimizer.h"
+#include "api/convert_progress.h"
 #include "api/convert_time.h"
 #include "api/resource_name.h"
 #include "api/text.h"
 #include "api/wire_enum.h"
+#include "base/string_view.h"
 
 namespace permafrost::api {
 namespace {
@@ -112,13 +114,34 @@ void BatchingToWire(const data::BatchingOptions& batching, v1::Batching& wire) {
   wire.set_max_edges(batching.max_edges);
 }
 
+train::Node2VecOptions Node2VecFromWire(const v1::Node2Vec& wire) {
+  train::Node2VecOptions walks;
+  ReadNumber(wire.walk_length(), walks.walk_length);
+  ReadNumber(wire.context_size(), walks.context_size);
+  ReadNumber(wire.walks_per_node(), walks.walks_per_node);
+  ReadNumber(wire.p(), walks.p);
+  ReadNumber(wire.q(), walks.q);
+  ReadNumber(wire.num_negative_samples(), walks.num_negative_samples);
+  return walks;
+}
+
+void Node2VecToWire(const train::Node2VecOptions& walks, v1::Node2Vec& wire) {
+  wire.set_walk_length(walks.walk_length);
+  wire.set_context_size(walks.context_size);
+  wire.set_walks_per_node(walks.walks_per_node);
+  wire.set_p(walks.p);
+  wire.set_q(walks.q);
+  wire.set_num_negative_samples(walks.num_negative_samples);
+}
+
 // Of a dataset that is not known: the level of a model that has one alone, what else the spec says, or the level that
 // the model had first.
 nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !nn::TraitsOf(*architecture).of_nodes) return nn::ModelLevel::kGraph;
   if (wire.has_batching() || wire.has_cross_validation()) return nn::ModelLevel::kGraph;
-  if (wire.has_neighbor_sampling() || wire.has_link_prediction() || wire.model().edge_inputs() != 0) {
+  if (wire.has_neighbor_sampling() || wire.has_link_prediction() || wire.has_node2vec() ||
+      wire.model().edge_inputs() != 0) {
     return nn::ModelLevel::kNode;
   }
   return architecture ? nn::FirstLevelOf(*architecture) : nn::ModelLevel::kGraph;
@@ -178,7 +201,18 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
   train.batching = BatchingFromWire(wire.batching(), violations);
   const auto hops = static_cast<int64_t>(train.nodes.fan_outs.size());
   if (train.model.level == nn::ModelLevel::kNode) ReadNumber(hops, train.model.num_layers);
+  if (wire.model().architecture() == v1::ModelSpec::ARCHITECTURE_NODE2VEC) train::SetNode2VecDefaults(train);
   ReadModel(wire.model(), train.model, violations);
+  // Rows that are all alike would be what batch norm sees. The job says so, since those of older servers have none.
+  if (train.model.node_inputs == nn::NodeInputs::kAuto && known && known->bare_nodes) {
+    train.model.node_inputs = nn::NodeInputs::kDegree;
+  }
+  train.node2vec = Node2VecFromWire(wire.node2vec());
+  if (wire.has_node2vec() && !train::Walks(train)) {
+    violations.Add("spec.node2vec",
+                   absl::StrCat("is given for ", AbslView(nn::kArchitectureNames.Name(train.model.architecture)),
+                                "; accepted: for architecture node2vec"));
+  }
   ReadOptimizer(wire.optimizer(), train.optimizer, violations);
   ReadInitFrom(wire.init_from(), train.init_from, violations);
   train.fixed_parameters.assign(wire.fixed_parameters().begin(), wire.fixed_parameters().end());
@@ -194,6 +228,8 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
                             .seed = wire.cross_validation().seed()};
   ReadNumber(wire.epochs(), train.epochs);
   train.patience = wire.patience();
+  // A budget alone says how many graphs meet.
+  if (train.batching.kind == data::BatchingKind::kBudget) train.batch_size = data::kMaxBatchSize;
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
   NonFinites::Read(wire.non_finite(), "spec.non_finite", train.non_finite, violations);
@@ -226,6 +262,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
     folds.set_seed(train.cross_validation.seed);
   }
   if (train.links.enabled) LinksToWire(train.links, *wire.mutable_link_prediction());
+  if (train::Walks(train)) Node2VecToWire(train.node2vec, *wire.mutable_node2vec());
   wire.set_epochs(train.epochs);
   wire.set_patience(train.patience);
   wire.set_batch_size(train.batch_size);
@@ -243,94 +280,6 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   } else {
     BatchingToWire(train.batching, *wire.mutable_batching());
   }
-}
-
-void FeaturesToWire(const data::RowReading& features, v1::FeatureReading& wire) {
-  wire.set_reader(features.reader.kind);
-  wire.set_fallback(features.reader.fallback);
-  wire.set_direct(features.reader.direct);
-  wire.set_depth(features.reader.depth);
-  const data::RowCounters& counters = features.counters;
-  wire.set_hits(counters.hits);
-  wire.set_misses(counters.misses);
-  wire.set_evictions(counters.evictions);
-  wire.set_reads(counters.reads);
-  wire.set_read_bytes(counters.read_bytes);
-  wire.set_read_errors(counters.read_errors);
-  wire.set_read_seconds(counters.read_seconds_sum);
-  wire.set_stall_seconds(counters.stall_seconds);
-  wire.set_over_budget(counters.over_budget);
-  wire.set_resizes(counters.resizes);
-  wire.set_budget_bytes(static_cast<int64_t>(counters.budget_bytes));
-  wire.set_used_bytes(static_cast<int64_t>(counters.used_bytes));
-  wire.set_rows(static_cast<int64_t>(counters.rows));
-}
-
-void LookAheadToWire(const train::LookAhead& look_ahead, v1::LookAhead& wire) {
-  wire.set_depth(look_ahead.depth);
-  wire.set_ready(look_ahead.ready);
-  wire.set_sampled_edges(look_ahead.sampled_edges);
-  wire.set_stalls(look_ahead.stalls);
-  wire.set_wanted_pages(look_ahead.pages.wanted_pages);
-  wire.set_sampled_pages(look_ahead.pages.sampled_pages);
-  wire.set_resident_pages(look_ahead.pages.resident_pages);
-  wire.set_advised_bytes(look_ahead.pages.advised_bytes);
-  wire.set_advice_calls(look_ahead.pages.advice_calls);
-  wire.set_major_faults(look_ahead.pages.major_faults);
-  if (look_ahead.rows) FeaturesToWire(*look_ahead.rows, *wire.mutable_features());
-}
-
-void ProgressToWire(const train::Progress& progress, v1::Progress& wire) {
-  wire.set_epoch(progress.epoch);
-  wire.set_step_in_epoch(progress.step_in_epoch);
-  wire.set_steps_per_epoch(progress.steps_per_epoch);
-  wire.set_step(progress.step);
-  wire.set_loss(progress.loss);
-  wire.set_graphs_per_second(progress.graphs_per_second);
-  SetDuration(progress.eta, [&wire] { return wire.mutable_eta(); });
-  wire.set_graphs(progress.graphs);
-  wire.set_nodes(progress.nodes);
-  wire.set_edges(progress.edges);
-  wire.set_padding_nodes(progress.padding_nodes);
-  wire.set_padding_edges(progress.padding_edges);
-  wire.mutable_phase_seconds()->set_batch(progress.phase_seconds.batch);
-  wire.mutable_phase_seconds()->set_forward(progress.phase_seconds.forward);
-  wire.mutable_phase_seconds()->set_backward(progress.phase_seconds.backward);
-  wire.mutable_phase_seconds()->set_optimizer(progress.phase_seconds.optimizer);
-  wire.set_checkpoint_step(progress.checkpoint_step);
-  wire.set_warm_up_done(progress.warm_up_done);
-  wire.set_warm_up_total(progress.warm_up_total);
-  wire.set_skipped_batches(progress.skipped_batches);
-  if (progress.look_ahead) LookAheadToWire(*progress.look_ahead, *wire.mutable_look_ahead());
-}
-
-void EpochToWire(const train::EpochMetrics& epoch, const std::vector<nn::Metric>& metrics, v1::EpochMetrics& wire) {
-  wire.set_epoch(epoch.epoch);
-  wire.set_train_loss(epoch.train_loss);
-  wire.set_valid_loss(epoch.valid_loss);
-  wire.set_valid_metric(epoch.valid_metric);
-  wire.set_learning_rate(epoch.learning_rate);
-  wire.set_train_seconds(epoch.train_seconds);
-  wire.set_valid_seconds(epoch.valid_seconds);
-  wire.set_graphs_per_second(epoch.graphs_per_second);
-  wire.set_metric(MetricToWire(metrics.front()));
-  MetricsToWire(metrics, epoch.valid_metrics, epoch.valid_metric, *wire.mutable_valid_metrics());
-}
-
-void ResultToWire(const train::RunResult& result, const std::vector<nn::Metric>& metrics, v1::JobResult& wire) {
-  wire.set_best_epoch(result.best_epoch);
-  wire.set_best_valid_metric(result.best_valid_metric);
-  wire.set_best_test_metric(result.best_test_metric);
-  wire.set_best_test_loss(result.best_test_loss);
-  wire.set_final_test_metric(result.final_test_metric);
-  wire.set_final_test_loss(result.final_test_loss);
-  wire.set_train_seconds(result.train_seconds);
-  wire.set_mean_step_milliseconds(result.mean_step_milliseconds);
-  wire.set_num_parameters(result.num_parameters);
-  wire.set_metric(MetricToWire(metrics.front()));
-  MetricsToWire(metrics, result.best_valid_metrics, result.best_valid_metric, *wire.mutable_best_valid_metrics());
-  MetricsToWire(metrics, result.best_test_metrics, result.best_test_metric, *wire.mutable_best_test_metrics());
-  MetricsToWire(metrics, result.final_test_metrics, result.final_test_metric, *wire.mutable_final_test_metrics());
 }
 
 }  // namespace

@@ -22,6 +22,24 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs) {
   return [&jobs](const DatasetId& dataset) { return jobs.TraitsOf(dataset); };
 }
 
+// As above, but of the dataset of a job that is there: what it was to that job. One that is gone, or another by now, is
+// known by what the job says of it.
+inline LevelOf LevelsOf(const jobs::JobManager& jobs, const jobs::Job& of) {
+  const train::TrainOptions& train = of.spec.train;
+  const bool bare = train.model.level == nn::ModelLevel::kGraph && train.model.node_inputs == nn::NodeInputs::kDegree;
+  return [&jobs, dataset = train.dataset, uid = of.dataset_uid, made = of.create_time,
+          told = jobs::DatasetTraits{.level = train.model.level, .gives_links = train.links.given, .bare_nodes = bare}](
+             const DatasetId& id) {
+    std::optional<jobs::DatasetTraits> now = jobs.TraitsOf(id);
+    if (id != dataset) return now;
+    const bool is_the_same = now && (uid.empty() ? now->create_time <= made : now->uid == uid);
+    if (!is_the_same) return std::optional(told);
+    // Servers that knew no other inputs of sets left such a job without.
+    now->bare_nodes = told.bare_nodes;
+    return now;
+  };
+}
+
 // Defaults are filled in; those of the graph cache are the server's. Errors: InvalidArgument where the domain cannot
 // hold what the wire says, with a violation for every bad field at once. Values out of range are the job manager's to
 // refuse.

@@ -53,6 +53,11 @@ void ScheduleToWire(const graphcache::PlannedSchedule& schedule, v1::BatchSchedu
   wire.set_cut(schedule.cut);
   ShapeToWire(schedule.ceiling, *wire.mutable_ceiling());
   wire.set_eval_shapes(schedule.eval_shapes);
+  wire.set_sampled_batches(schedule.sampled_batches);
+  wire.set_sampled_shapes(schedule.sampled_shapes);
+  wire.set_rungs(std::ssize(schedule.rungs));
+  wire.set_max_nodes(schedule.max_nodes);
+  wire.set_max_edges(schedule.max_edges);
 }
 
 v1::PlanGraphCacheResponse CachePlanToWire(const graphcache::CachePlan& plan) {

@@ -210,7 +210,7 @@ absl::Status DatasetService::Import(const v1::ImportDatasetRequest& request, v1:
 
 std::string DatasetService::IdentityOf(const DatasetId& id) const {
   const absl::StatusOr<data::Dataset> dataset = catalog_.Get(id);
-  return dataset.ok() ? absl::StrCat(absl::ToUnixMicros(dataset->create_time)) : "";
+  return dataset.ok() ? dataset->uid : "";
 }
 
 absl::Status DatasetService::DeleteOnce(const DatasetId& id, const jobs::RequestKey& request) {

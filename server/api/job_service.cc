@@ -1,6 +1,7 @@
 #include "api/job_service.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "api/export_source.h"
 #include "api/log_source.h"
 #include "api/paging.h"
+#include "api/request_key.h"
 #include "api/resource_name.h"
 #include "api/threaded_call.h"
 #include "api/unary.h"
@@ -135,8 +137,22 @@ ServerWriteReactor<v1::EvaluateJobResponse>* JobService::EvaluateJob(CallbackSer
 }
 
 absl::Status JobService::Create(const v1::CreateJobRequest& request, v1::Job& response) {
-  PF_ASSIGN_OR_RETURN(const jobs::CreateRequest create,
-                      CreateRequestFromWire(request, default_graph_cache_, LevelsOf(jobs_)));
+  LevelOf level_of = LevelsOf(jobs_);
+  std::string asked;
+  // One that no job can have is told with the other bad fields.
+  if (!request.request_id().empty() && jobs::CheckRequestId(request.request_id()).ok()) {
+    asked = HashOfAsked(request);
+    PF_ASSIGN_OR_RETURN(const std::optional<jobs::CreatedBefore> earlier,
+                        jobs_.FindCreated(request.request_id(), asked));
+    if (earlier && earlier->same) {
+      response = JobToWire(earlier->job);
+      return absl::OkStatus();
+    }
+    // Of a job that is there its dataset is what it was to it, though it may be deleted by now, or another one.
+    if (earlier) level_of = LevelsOf(jobs_, earlier->job);
+  }
+  PF_ASSIGN_OR_RETURN(jobs::CreateRequest create, CreateRequestFromWire(request, default_graph_cache_, level_of));
+  create.asked = std::move(asked);
   PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.Create(create));
   response = JobToWire(job);
   return absl::OkStatus();

@@ -11,6 +11,8 @@ using grpc::experimental::Interceptor;
 using grpc::experimental::InterceptorBatchMethods;
 using grpc::experimental::ServerRpcInfo;
 
+constexpr absl::string_view kHealthCheck = "/grpc.health.v1.Health/Check";
+
 // One a call, which ends with it.
 class OpenCall final : public Interceptor {
  public:
@@ -28,7 +30,9 @@ class OpenCallFactory final : public grpc::experimental::ServerInterceptorFactor
  public:
   explicit OpenCallFactory(std::shared_ptr<OpenCalls> calls) : calls_(std::move(calls)) {}
   Interceptor* CreateServerInterceptor(ServerRpcInfo* info) override {
-    return absl::StartsWith(info->method(), "/permafrost.") ? new OpenCall(calls_) : nullptr;
+    const absl::string_view method = info->method();
+    const bool ends = absl::StartsWith(method, "/permafrost.") || method == kHealthCheck;
+    return ends ? new OpenCall(calls_) : nullptr;
   }
 
  private:

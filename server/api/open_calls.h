@@ -26,7 +26,8 @@ class OpenCalls {
   int open_ = 0;
 };
 
-// Counts the calls of Permafrost's own services. `calls` may outlive the server, and calls what made it.
+// Counts the calls of Permafrost's own services, and Health/Check, which is answered as soon as it is asked. Not
+// Health/Watch, which would never end. `calls` may outlive the server, and calls what made it.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountOpenCalls(std::shared_ptr<OpenCalls> calls);
 
 }  // namespace permafrost::api

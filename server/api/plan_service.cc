@@ -19,8 +19,9 @@ grpc::ServerUnaryReactor* PlanService::PlanGraphCache(grpc::CallbackServerContex
   if (!slot.ok()) return Reply(context, slot.status());
   return StartThreadedCall(
       "the plan", *std::move(slot),
-      [this, spec = *std::move(spec), measure = !request->without_costs(), response]() -> absl::Status {
-        PF_ASSIGN_OR_RETURN(const graphcache::CachePlan plan, jobs_.PlanGraphCache(spec, measure));
+      [this, spec = *std::move(spec), measure = !request->without_costs(), context, response]() -> absl::Status {
+        PF_ASSIGN_OR_RETURN(const graphcache::CachePlan plan,
+                            jobs_.PlanGraphCache(spec, measure, [context] { return !context->IsCancelled(); }));
         *response = CachePlanToWire(plan);
         return absl::OkStatus();
       });

@@ -6,18 +6,33 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "jobs/job_store.h"
 
 namespace permafrost::api {
 
-// Of a request message without maps: its type and all its fields but `request_id`. An empty id: none.
+// All its fields but `request_id`, hashed.
+template <class Request>
+std::string HashOfAsked(const Request& request) {
+  Request asked = request;
+  asked.clear_request_id();
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);  // of maps too
+    asked.SerializeToCodedStream(&coded);
+  }
+  return HashHex(Hash64(bytes));
+}
+
+// Its type and all its fields but `request_id`. An empty id: none.
 template <class Request>
 jobs::RequestKey KeyOf(const Request& request) {
   if (request.request_id().empty()) return {};
-  Request asked = request;
-  asked.clear_request_id();
   return {.id = request.request_id(),
-          .what = absl::StrCat(Request::descriptor()->full_name(), " ", HashHex(Hash64(asked.SerializeAsString())))};
+          .what = absl::StrCat(Request::descriptor()->full_name(), " ", HashOfAsked(request))};
 }
 
 }  // namespace permafrost::api

@@ -92,6 +92,8 @@ class GrpcServer final : public Server {
  public:
   GrpcServer(ServerOptions options, jobs::JobManager& jobs, data::Catalog& catalog)
       : access_(std::move(options.access)),
+        calls_of_a_connection_(options.limits.calls_of_a_connection),
+        idle_(options.limits.idle),
         limits_(options.limits,
                 [this](const grpc::CallbackServerContext& context) {
                   return ClientOf(gate(), context, context.client_metadata());
@@ -141,6 +143,8 @@ class GrpcServer final : public Server {
     grpc::ResourceQuota quota;
     quota.SetMaxThreads(kMaxReflectionThreads);
     builder.SetResourceQuota(quota);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, calls_of_a_connection_);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(absl::ToInt64Milliseconds(idle_)));
     // Off, or a second daemon would silently share the port and get half of the calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     // A watcher whose machine vanished is noticed, and its stream freed.
@@ -219,6 +223,8 @@ class GrpcServer final : public Server {
 
   const AccessOptions access_;
   const access::Gate open_gate_{{.auth = access::Auth::kNone, .certificate_role = std::nullopt}, nullptr};
+  const int calls_of_a_connection_;
+  const absl::Duration idle_;
   CallLimits limits_;
   StreamSet streams_;
   const std::shared_ptr<OpenCalls> calls_ = std::make_shared<OpenCalls>();

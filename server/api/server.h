@@ -75,8 +75,10 @@ class Server {
   // Health of the server as a whole and of JobService, whose jobs get nowhere while the device thread hangs; the other
   // services are as they were. Nothing once SetNotServing was called.
   virtual void SetDeviceHealthy(bool healthy) = 0;
-  // Ends streams after what they still have to send, waits for the calls under way, and cancels what is left after
-  // `grace`.
+  // Ends streams after what they still have to send, waits for the calls under way, health checks among them, and
+  // cancels what is left after `grace`. A call whose headers come after that, before its client has read gRPC's GOAWAY,
+  // is CANCELLED: gRPC 1.51's core resets each new stream from the moment that a server shuts down, without any handler
+  // or interceptor, and offers no GOAWAY before that moment.
   virtual void Shutdown(absl::Duration grace) = 0;
 };
 

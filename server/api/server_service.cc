@@ -150,8 +150,9 @@ void ServerService::Tick() {
 grpc::ServerUnaryReactor* ServerService::GetServerInfo(grpc::CallbackServerContext* context,
                                                        const v1::GetServerInfoRequest* /*request*/,
                                                        v1::ServerInfo* response) {
-  *response = status_.Read();
-  return Reply(context, absl::OkStatus());
+  const absl::Status admitted = limits_.connections.Admit(*context).status();
+  if (admitted.ok()) *response = status_.Read();
+  return Reply(context, admitted);
 }
 
 grpc::ServerWriteReactor<v1::ServerInfo>* ServerService::WatchServer(grpc::CallbackServerContext* context,
@@ -201,7 +202,8 @@ grpc::ServerUnaryReactor* ServerService::CreateToken(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ServerService::ListTokens(grpc::CallbackServerContext* context,
                                                     const v1::ListTokensRequest* /*request*/,
                                                     v1::ListTokensResponse* response) {
-  return ListTokensCall(context, tokens_, *response);
+  const absl::Status admitted = limits_.connections.Admit(*context).status();
+  return admitted.ok() ? ListTokensCall(context, tokens_, *response) : Reply(context, admitted);
 }
 
 grpc::ServerUnaryReactor* ServerService::RevokeToken(grpc::CallbackServerContext* context,

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "api/request_observer.h"
 #include "api/text.h"
@@ -61,10 +62,19 @@ google::rpc::ErrorInfo ToErrorInfo(const ErrorReason& reason) {
   return out;
 }
 
+// What the daemon's own disk forbids is not the caller's doing, and who asks again later may be served.
+absl::Status AsOfTheMachine(const absl::Status& status) {
+  if (!absl::IsPermissionDenied(status) || !IsTransient(status)) return status;
+  absl::Status out = absl::UnavailableError(status.message());
+  status.ForEachPayload([&out](absl::string_view url, const absl::Cord& payload) { out.SetPayload(url, payload); });
+  return out;
+}
+
 }  // namespace
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
+grpc::Status ToGrpcStatus(const absl::Status& from) {
+  if (from.ok()) return grpc::Status::OK;
+  const absl::Status status = AsOfTheMachine(from);
   const std::string message = Clip(StdView(status.message()), kMaxMessage);
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));
@@ -74,7 +84,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   }
   const ErrorReason reason = GetReason(status);
   if (!reason.reason.empty()) details.add_details()->PackFrom(ToErrorInfo(reason));
-  if (absl::IsUnavailable(status) || reason.reason == kTooManyCalls) {
+  const bool is_one_too_many = reason.reason == kTooManyCalls || reason.reason == kTooManyConnections;
+  if (absl::IsUnavailable(status) || is_one_too_many) {
     google::rpc::RetryInfo retry;
     retry.mutable_retry_delay()->set_seconds(kRetrySeconds);
     details.add_details()->PackFrom(retry);

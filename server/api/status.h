@@ -1,5 +1,6 @@
 // absl::Status as a gRPC status with google.rpc details in the trailer `grpc-status-details-bin`: BadRequest from
-// violations, ErrorInfo (domain "permafrost.dev") from the reason, RetryInfo for UNAVAILABLE and for a call too many.
+// violations, ErrorInfo (domain "permafrost.dev") from the reason, RetryInfo for UNAVAILABLE and for a call or a
+// connection too many.
 // Threads: pure functions.
 #pragma once
 
@@ -14,6 +15,8 @@ namespace permafrost::api {
 
 // Reason of the RESOURCE_EXHAUSTED that refuses a call too many of its kind (call_limits.h).
 inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
+// The same of a call on a connection too many of its client (connection_limit.h).
+inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
 
 // Long texts are clipped, since a client drops trailers above 8 KiB and with them the error.
 grpc::Status ToGrpcStatus(const absl::Status& status);

@@ -21,9 +21,11 @@ inline grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, con
 
 // One whose `body` may wait for a lock that is held while the disk is written: it runs on a thread of `workers`, and
 // its outcome is the call's. It may fill the response, which lives until then, as the request does. ResourceExhausted
-// (reason TOO_MANY_CALLS) where too many wait already.
+// (reason TOO_MANY_CALLS) where too many wait already, and of a connection too many (ConnectionLimit).
 template <class Body>
-grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, WorkPool& workers, Body body) {
+grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallPool& workers, Body body) {
+  const absl::Status admitted = workers.connections().Admit(*context).status();
+  if (!admitted.ok()) return Reply(context, admitted);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const bool posted = workers.Post(
       [reactor, body = std::move(body)] { reactor->Finish(ToGrpcStatus(WithoutThrowing("the call", body))); });

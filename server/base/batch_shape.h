@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace permafrost {
 
@@ -19,7 +20,9 @@ struct BatchShape {
   }
 };
 
+// What `graphs` of shapes count: graphs of a set, or seed nodes of one large graph.
+inline constexpr std::string_view kCountedGraphs = "graphs", kCountedSeeds = "seeds";
 // "(757 nodes, 1630 edges, 33 graphs)"
-std::string ToString(const BatchShape& shape);
+std::string ToString(const BatchShape& shape, std::string_view counted = kCountedGraphs);
 
 }  // namespace permafrost

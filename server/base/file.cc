@@ -19,7 +19,6 @@
 #include "base/string_view.h"
 
 namespace permafrost {
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -34,6 +33,8 @@ absl::Status WriteAll(int fd, const fs::path& path, std::string_view data) {
   }
   return absl::OkStatus();
 }
+
+namespace {
 
 absl::Status Sync(int fd, const fs::path& path) {
 #ifdef F_FULLFSYNC
@@ -52,6 +53,22 @@ absl::Status WriteAndSync(Descriptor& file, const fs::path& path, std::string_vi
   PF_RETURN_IF_ERROR(Sync(file.get(), path));
   if (!file.Close()) return SystemError(errno, path, "close");
   return absl::OkStatus();
+}
+
+// As the system follows at most.
+constexpr int kMostLinks = 40;
+
+const char* KindOf(fs::file_type type) {
+  switch (type) {
+    case fs::file_type::directory:
+      return "directory";
+    case fs::file_type::fifo:
+      return "pipe";
+    case fs::file_type::socket:
+      return "socket";
+    default:
+      return "device";
+  }
 }
 
 fs::path ParentOf(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
@@ -74,7 +91,26 @@ absl::StatusOr<std::string> ReadFile(const fs::path& path) {
   }
 }
 
-absl::Status WriteFileAtomic(const fs::path& path, std::string_view data) {
+absl::StatusOr<fs::path> FileToReplace(const fs::path& path) {
+  fs::path target = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code error;
+    const fs::file_status status = fs::symlink_status(target, error);
+    if (status.type() == fs::file_type::not_found || status.type() == fs::file_type::regular) return target;
+    if (status.type() == fs::file_type::none) return SystemError(error.value(), path, "look at");
+    if (status.type() != fs::file_type::symlink) {
+      return absl::FailedPreconditionError(absl::StrCat(path.string(), ": is a ", KindOf(status.type()),
+                                                        "; a file, or a name that is free, is accepted"));
+    }
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) return SystemError(error.value(), path, "follow");
+    target = ParentOf(target) / next;
+  }
+  return SystemError(ELOOP, path, "follow");
+}
+
+absl::Status WriteFileAtomic(const fs::path& name, std::string_view data) {
+  PF_ASSIGN_OR_RETURN(const fs::path path, FileToReplace(name));
   std::string temporary = path.string() + ".tmp.XXXXXX";
   Descriptor file(mkstemp(temporary.data()));
   if (!file.valid()) return SystemError(errno, temporary, "create");

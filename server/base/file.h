@@ -18,7 +18,13 @@
 namespace permafrost {
 
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
-// Replaces `path` whole or not at all; durable when Ok.
+// All of `data` into an open file, pipe or device. `path`: named in an error.
+absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
+// The file that is replaced where something is written whole to `path`: what its symbolic links lead to, or `path`, be
+// there a file or not. Errors: FailedPrecondition where that is something else, as a pipe, a device or a directory,
+// which a renamed file would destroy.
+absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path& path);
+// Replaces FileToReplace(path) whole or not at all; durable when Ok.
 absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view data);
 // A file inside a directory that is renamed later: written and fsynced, not renamed.
 absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);

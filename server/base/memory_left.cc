@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/control_group.h"
 #include "base/string_view.h"
@@ -114,6 +116,21 @@ MemoryPressure MemoryPressureOf(std::string_view membership, const fs::path& roo
 std::optional<MemoryLeft> GetMemoryLeft() {
   return MemoryLeftOf(ControlGroupMembership(), kControlGroupRoot, ReadText("/proc/meminfo"));
 }
+
+uint64_t MappedBytesIn(std::string_view smaps, const fs::path& file) {
+  uint64_t bytes = 0;
+  bool of_file = false;
+  for (const absl::string_view line : absl::StrSplit(AbslView(smaps), '\n')) {
+    // A mapping's own line ends with its file; those that tell of it begin with a name and a colon.
+    const bool begins = line.find('-') < line.find(' ');
+    if (begins) of_file = absl::EndsWith(line, absl::StrCat(" ", file.string()));
+    if (!of_file || begins || !absl::StartsWith(line, "Rss:")) continue;
+    bytes += Field({line.data(), line.size()}, "Rss").value_or(0);
+  }
+  return bytes;
+}
+
+uint64_t MappedBytesOf(const fs::path& file) { return MappedBytesIn(ReadText("/proc/self/smaps"), file); }
 
 MemoryPressure GetMemoryPressure() {
   return MemoryPressureOf(ControlGroupMembership(), kControlGroupRoot, ReadText("/proc/pressure/memory"));

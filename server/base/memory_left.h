@@ -26,6 +26,11 @@ std::optional<MemoryLeft> GetMemoryLeft();
 std::optional<MemoryLeft> MemoryLeftOf(std::string_view membership, const std::filesystem::path& root,
                                        std::string_view meminfo);
 
+// Bytes of `file` that this process maps and that are in memory now; 0 where the system does not tell.
+uint64_t MappedBytesOf(const std::filesystem::path& file);
+// The same of `smaps`, the text of /proc/self/smaps.
+uint64_t MappedBytesIn(std::string_view smaps, const std::filesystem::path& file);
+
 // Counters that only rise: what matters is by how much, from one call to the next.
 struct MemoryPressure {
   // How often a group met its limit, so that pages had to be taken back: memory.events' high and max (version 2) or

@@ -9,6 +9,7 @@ namespace permafrost {
 namespace {
 
 constexpr int64_t kMostJobs = 1'000'000;
+constexpr int64_t kMostConnections = 1'000'000;
 
 }  // namespace
 
@@ -33,6 +34,16 @@ void AddLimitSettings(std::vector<Setting>& settings) {
        .is_list = false,
        .read = [](const std::string& v, Options& o) { return ReadCount(v, kMostJobs, o.max_jobs); },
        .show = [](const Options& o) { return absl::StrCat(o.max_jobs); }});
+  settings.push_back(
+      {.name = "max-connections-per-client",
+       .metavar = "N",
+       .help = absl::StrCat("Most connections that one client (a token, a certificate, else another machine) calls\n"
+                            "on at once, 0 to ",
+                            kMostConnections, "; a call on one more is refused. 0: any number."),
+       .is_list = false,
+       .read = [](const std::string& v,
+                  Options& o) { return ReadCount(v, kMostConnections, o.max_connections_per_client); },
+       .show = [](const Options& o) { return absl::StrCat(o.max_connections_per_client); }});
   settings.push_back({.name = "min-free-disk",
                       .metavar = "SIZE",
                       .help = "Kept free on the disk of --state-dir, as 500MB, 2GiB or bytes: imports, uploads and\n"

@@ -265,6 +265,7 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   };
   server_options.default_graph_cache = options.graph_cache;
   server_options.uploads = uploads.get();
+  server_options.limits.connections_of_a_client = options.max_connections_per_client;
   server_options.device_state = [&runner] { return runner->device_state(); };
   server_options.request_drain = [&drain] { drain.Request("the Drain call"); };
   server_options.make_backup = [&](const api::BackupCall& call, const backup::OnProgress& on_progress) {

@@ -219,8 +219,9 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(
       {.name = "max-executables",
        .metavar = "N",
-       .help = absl::StrCat("Executables that such a cache keeps at most, 1 to ", graphcache::kMaxExecutables,
-                            "; then it pads or runs eager.\n0: no limit."),
+       .help = absl::StrCat("Executables of training and evaluation that such a cache holds at most, 1 to ",
+                            graphcache::kMaxExecutables,
+                            ":\nladders are cut to it, batches padded into what is held, or run eager. 0: no limit."),
        .is_list = false,
        .read = [](const std::string& v,
                   Options& o) { return ReadCount(v, graphcache::kMaxExecutables, o.graph_cache.max_executables); },

@@ -44,6 +44,8 @@ struct Options {
   uint64_t max_dataset_bytes = 0;
   // Most jobs that have not ended. 0: any number.
   int64_t max_jobs = 10'000;
+  // Most connections that one client calls on at once. 0: any number.
+  int64_t max_connections_per_client = 64;
   // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
   // renamed to .quarantine-*.
   bool quarantine_unknown_jobs = false;

@@ -92,6 +92,10 @@ absl::StatusOr<fs::path> ResolveBackupRoot(const fs::path& root, const fs::path&
   if (root.empty()) return fs::path();
   std::error_code error;
   fs::path resolved = fs::canonical(root, error);
+  if (error == std::errc::no_such_file_or_directory) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--backup-root \"", root.string(), "\" does not exist: make it, or name a directory that does"));
+  }
   if (error || !fs::is_directory(resolved, error) || ::access(resolved.c_str(), W_OK) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("--backup-root \"", root.string(), "\" is not a directory that can be written"));

@@ -49,6 +49,9 @@ class Capturer {
   }
   // Memory that its executables share, as it is now.
   virtual int64_t shared_bytes() const = 0;
+  // Gives that memory back where it can, until the next replay takes it again; what executables returned before is not
+  // valid any more.
+  virtual void GiveBackMemory() {}
 };
 
 class Backend {

@@ -11,7 +11,8 @@ inline constexpr double kCapturePeakFactor = 1.1;
 
 // Bytes of tensor storage that a capture on the CPU allocates at once, at most. step_bytes: what the step allocates at
 // once when it is run eagerly. state_bytes: the tensors that outlive a step (weights, buffers, the optimizer's
-// moments), of which a capture keeps a copy in order to put them back.
+// moments), of which a capture keeps a copy in order to put them back. Of what is zero it keeps none: the warm-up of a
+// job that begins copies no moments.
 constexpr int64_t CapturePeakBytes(int64_t step_bytes, int64_t state_bytes) {
   return static_cast<int64_t>(kCapturePeakFactor * static_cast<double>(step_bytes)) + state_bytes;
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/string_view.h"
+#include "graphcache/planned_set.h"
 
 namespace permafrost::graphcache {
 namespace {
@@ -83,51 +85,128 @@ class Tally {
   double eager_rows_ = 0;
 };
 
-// #10689's: shapes are captured in order until `freeze_at` are held.
-void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at, PlanRow& row,
-                      Tally& tally) {
+// Executables of exact shapes at the run's end where nothing freezes: the shapes of the first epoch, then those of
+// the validation split, then the others of training, and those of the test split, as far as the limit goes.
+struct HeldShapes {
+  int64_t train = 0, eval = 0;
+};
+HeldShapes HeldAtEnd(const PlannedSchedule& schedule, int64_t limit) {
+  HeldShapes held;
+  const auto take = [&](int64_t count, int64_t& of) { of += std::min(count, limit - held.train - held.eval); };
+  const int64_t all = std::ssize(schedule.train), first = std::min(schedule.first_epoch_shapes, all);
+  take(first, held.train);
+  take(schedule.valid_shapes, held.eval);
+  take(all - first, held.train);
+  take(schedule.eval_shapes - schedule.valid_shapes, held.eval);
+  return held;
+}
+
+// Shapes are captured in order until the limit is reached; then they are padded into what is held.
+void TallyExact(const PolicyOptions& options, const PlannedSchedule& schedule, PlanRow& row, Tally& tally) {
   const auto all = std::span(schedule.train);
-  const size_t held = freeze_at > 0 ? std::min(all.size(), static_cast<size_t>(freeze_at)) : all.size();
+  HeldShapes held = HeldAtEnd(schedule, LimitOf(options));
+  // Under kFreeze they are padded to rungs, although nothing freezes.
+  if (options.policy == Policy::kFreeze) held.eval = std::min(held.eval, std::ssize(schedule.eval_rungs));
   std::vector<BatchShape> shapes;
-  for (const PlannedShape& shape : all.first(held)) {
+  for (const PlannedShape& shape : all.first(static_cast<size_t>(held.train))) {
     shapes.push_back(shape.shape);
     tally.Capture(shape, 1);
     if (shape.batches > 1) tally.Replay(shape, shape.batches - 1, shape.shape);
   }
-  row.train_executables = static_cast<int64_t>(held);
-  if (freeze_at > 0 && std::ranges::find(shapes, schedule.ceiling) == shapes.end()) {
-    shapes.push_back(schedule.ceiling);
-    ++row.train_executables;
+  for (const PlannedShape& shape : all.subspan(static_cast<size_t>(held.train))) {
+    if (const BatchShape* const larger = FindCheapest(shapes, shape.shape)) {
+      tally.Replay(shape, shape.batches, *larger);
+    } else {
+      tally.Eager(shape, shape.batches);
+    }
+  }
+  row.train_executables = held.train;
+  row.eval_executables = held.eval;
+}
+
+// #10689's: shapes are captured in order until `freeze_at` are held, or the limit leaves no room but for `sealing`,
+// which the freeze adds.
+void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
+                      const PlannedSet& planned, PlanRow& row, Tally& tally) {
+  const std::vector<BatchShape>& sealing = planned[static_cast<size_t>(Mode::kTrain)].shapes;
+  row.eval_executables = std::ssize(planned[static_cast<size_t>(Mode::kEval)].shapes);
+  const int64_t room = LimitOf(options) - row.eval_executables;
+  const auto all = std::span(schedule.train);
+  std::vector<BatchShape> shapes;
+  const auto holds = [&shapes](const BatchShape& shape) { return std::ranges::find(shapes, shape) != shapes.end(); };
+  int64_t missing = std::ssize(sealing);
+  size_t held = 0;
+  bool first_is_eager = false;
+  for (; held < all.size(); ++held) {
+    const PlannedShape& shape = all[held];
+    const bool seals = std::ranges::find(sealing, shape.shape) != sealing.end();
+    const bool is_full = std::ssize(shapes) + missing >= room;
+    // The freeze comes after a step: the first one may find no room.
+    first_is_eager = held == 0 && is_full && !seals;
+    if (first_is_eager || (held > 0 && (is_full || std::ssize(shapes) >= freeze_at))) break;
+    if (seals) --missing;
+    shapes.push_back(shape.shape);
+    tally.Capture(shape, 1);
+    if (shape.batches > 1) tally.Replay(shape, shape.batches - 1, shape.shape);
+  }
+  for (const BatchShape& shape : sealing) {
+    if (holds(shape)) continue;
+    shapes.push_back(shape);
     ++row.captures;
   }
-  for (const PlannedShape& shape : all.subspan(held)) {
-    if (shape.shape == schedule.ceiling) {  // held since the freeze
-      tally.Replay(shape, shape.batches, shape.shape);
+  row.train_executables = std::ssize(shapes);
+  for (size_t i = held; i < all.size(); ++i) {
+    const PlannedShape& shape = all[i];
+    int64_t batches = shape.batches;
+    if (std::exchange(first_is_eager, false)) {
+      tally.Eager(shape, 1);
+      if (--batches == 0) continue;
+    }
+    if (holds(shape.shape)) {
+      tally.Replay(shape, batches, shape.shape);
       continue;
     }
     switch (options.on_miss) {
       case OnMiss::kPad:
-        tally.Replay(shape, shape.batches, *FindCheapest(shapes, shape.shape));
+        if (const BatchShape* const larger = FindCheapest(shapes, shape.shape)) {
+          tally.Replay(shape, batches, *larger);
+        } else {
+          tally.Eager(shape, batches);
+        }
         break;
       case OnMiss::kEager:
-        tally.Eager(shape, shape.batches);
+        tally.Eager(shape, batches);
         break;
       case OnMiss::kTransient:
-        tally.Capture(shape, shape.batches);
+        tally.Capture(shape, batches);
         break;
       case OnMiss::kReject:
-        row.rejected += shape.batches;
+        row.rejected += batches;
         break;
     }
   }
 }
 
-void TallyLadder(const PolicyOptions& options, const PlannedSchedule& schedule, PlanRow& row, Tally& tally) {
-  const std::vector<BatchShape> rungs = Ladder(CountsOf(schedule), RungsOf(options));
-  row.train_executables = row.captures = std::ssize(rungs);
+void TallyLadder(const PlannedSchedule& schedule, const PlannedSet& planned, PlanRow& row, Tally& tally) {
+  const PlannedMode& train = planned[static_cast<size_t>(Mode::kTrain)];
+  const PlannedMode& eval = planned[static_cast<size_t>(Mode::kEval)];
+  row.train_executables = row.captures = std::ssize(train.shapes);
+  row.eval_executables = eval.form == Form::kLadder ? std::ssize(eval.shapes) : 0;
   for (const PlannedShape& shape : schedule.train) {
-    tally.Replay(shape, shape.batches, *FindCheapest(rungs, shape.shape));
+    tally.Replay(shape, shape.batches, *FindCheapest(train.shapes, shape.shape));
   }
+}
+
+// What the cache knows of it.
+ShapePlan PlanOf(const PlannedSchedule& schedule) {
+  ShapePlan plan{.train_ceiling = schedule.ceiling,
+                 .train_shapes = 0,
+                 .known_train_shapes = std::ssize(schedule.train),
+                 .train_rungs = schedule.rungs,
+                 .eval_rungs = schedule.eval_rungs,
+                 .train_schedule = CountsOf(schedule),
+                 .eval_schedule = schedule.eval_schedule};
+  return plan;
 }
 
 std::string Describe(const PlanRow& row, const CachePlan& plan) {
@@ -158,9 +237,11 @@ bool IsBetter(const PlanRow& a, const PlanRow& b) {
              rows != others && std::max(rows, others) > kFewRows) {
     return rows < others;
   }
-  // Batches as they come rather than composed ones, then the fewest executables.
+  // Batches as they come rather than composed ones, then the fewest executables, then the fewest rows added.
   if (a.schedule != b.schedule) return a.schedule < b.schedule;
-  return a.train_executables + a.eval_executables < b.train_executables + b.eval_executables;
+  const int64_t executables = a.train_executables + a.eval_executables;
+  const int64_t others = b.train_executables + b.eval_executables;
+  return executables != others ? executables < others : RowsAdded(a) < RowsAdded(b);
 }
 
 }  // namespace
@@ -171,6 +252,11 @@ std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule) {
   for (const PlannedShape& s : schedule.train) counts.push_back({s.shape, s.batches});
   // Of a schedule that was not walked to its end: what no batch can pass.
   if (schedule.cut) counts.push_back({schedule.ceiling, 0});
+  for (const BatchShape& rung : schedule.rungs) {
+    if (std::ranges::find(schedule.train, rung, &PlannedShape::shape) == schedule.train.end()) {
+      counts.push_back({rung, 0});
+    }
+  }
   return counts;
 }
 
@@ -182,32 +268,29 @@ int64_t Batches(const PlannedSchedule& schedule) {
 
 PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs) {
-  const auto rungs = std::ssize(schedule.eval_rungs);
   PlanRow row{.options = options, .shapes = FormOf(options, no_dynamic_reason.empty())};
   Tally tally(row);
-  if (row.shapes == Shapes::kDynamic) {
+  const Form form = row.shapes == Shapes::kDynamic  ? Form::kDynamic
+                    : row.shapes == Shapes::kLadder ? Form::kLadder
+                                                    : Form::kExact;
+  PlannedSet planned;
+  if (form != Form::kExact || options.policy == Policy::kFreeze) {
+    planned = PlanExecutables(options, PlanOf(schedule), {form, form}, freeze_at);
+  }
+  if (form == Form::kDynamic) {
     row.train_executables = row.captures = 1;
-    row.eval_executables = rungs > 0 ? 1 : 0;
+    row.eval_executables = planned[static_cast<size_t>(Mode::kEval)].most;
     for (const PlannedShape& shape : schedule.train) tally.ReplayDynamic(shape);
-  } else if (row.shapes == Shapes::kLadder) {
-    row.eval_executables = std::min({schedule.eval_shapes, RungsOf(options), kMaxEvalRungs});
-    TallyLadder(options, schedule, row, tally);
-  } else if (options.policy == Policy::kFreeze) {
-    row.eval_executables = rungs;
-    TallyExactFreeze(options, schedule, freeze_at, row, tally);
+  } else if (form == Form::kLadder) {
+    TallyLadder(schedule, planned, row, tally);
+  } else if (options.policy == Policy::kFreeze && freeze_at > 0) {
+    TallyExactFreeze(options, schedule, freeze_at, planned, row, tally);
+  } else if (!KeepsNothing(options.policy)) {
+    TallyExact(options, schedule, row, tally);
   } else {
     for (const PlannedShape& shape : schedule.train) {
-      if (options.policy == Policy::kNever) {
-        tally.Eager(shape, shape.batches);
-      } else if (options.policy == Policy::kClearPerStep) {
-        tally.Capture(shape, shape.batches);
-      } else {
-        tally.Capture(shape, 1);
-        if (shape.batches > 1) tally.Replay(shape, shape.batches - 1, shape.shape);
-        ++row.train_executables;
-      }
+      options.policy == Policy::kNever ? tally.Eager(shape, shape.batches) : tally.Capture(shape, shape.batches);
     }
-    if (options.policy == Policy::kAlways) row.eval_executables = schedule.eval_shapes;
   }
   if (costs) tally.Price(*costs);
   return row;
@@ -238,10 +321,11 @@ void FillRows(CachePlan& plan) {
       add(with(Policy::kFreeze, Shapes::kExact, OnMiss::kTransient, rungs), s);
       add(with(Policy::kFreeze, Shapes::kExact, OnMiss::kPad, rungs), s);
     }
-    // Sampled blocks and whole graphs have their few shapes already.
-    const bool few = plan.schedules[s].estimated || std::ssize(plan.schedules[s].train) == 1;
-    for (const int64_t k : kLadderRungs) {
-      if (!few) add(with(Policy::kFreeze, Shapes::kLadder, OnMiss::kPad, k), s);
+    // One shape needs no ladder, and no ladder has more rungs than there are shapes.
+    const auto shapes = std::ssize(CountsOf(plan.schedules[s]));
+    for (int64_t fewer = 1; const int64_t k : kLadderRungs) {
+      if (shapes > fewer) add(with(Policy::kFreeze, Shapes::kLadder, OnMiss::kPad, k), s);
+      fewer = k;
     }
     if (plan.no_dynamic_reason.empty()) add(with(Policy::kFreeze, Shapes::kDynamic, OnMiss::kPad, rungs), s);
   }
@@ -253,15 +337,18 @@ void FillRows(CachePlan& plan) {
   const PlanRow& row = plan.rows[static_cast<size_t>(plan.recommended)];
   const int64_t executables = row.train_executables + row.eval_executables;
   plan.reason = absl::StrCat(Describe(row, plan), ": every step a replay by ", executables,
-                             executables == 1 ? " executable" : " executables", " that never become more, ",
+                             executables == 1 ? " executable" : " executables", ", never more, ",
                              absl::StrFormat("%.1f %% rows added", 1e2 * RowsAdded(row)));
-  if (row.train_seconds) {
-    double fastest = *row.train_seconds;
-    for (const PlanRow& other : plan.rows) fastest = std::min(fastest, *other.train_seconds);
-    const double times = *row.train_seconds / fastest;
-    absl::StrAppend(&plan.reason, times < kAsFast ? ", as fast as any"
-                                                  : absl::StrFormat(", %.3g times as long as the fastest", times));
-  }
+  if (!row.train_seconds) return;
+  const PlanRow& fastest =
+      *std::ranges::min_element(plan.rows, {}, [](const PlanRow& other) { return *other.train_seconds; });
+  const double times = *row.train_seconds / *fastest.train_seconds;
+  // Of those that replay every step it is the fastest.
+  absl::StrAppend(&plan.reason, times < kAsFast
+                                    ? ", as fast as any"
+                                    : absl::StrFormat(", %.3g times as long as the fastest of all, which does not "
+                                                      "replay every step: %s",
+                                                      times, Describe(fastest, plan)));
 }
 
 }  // namespace permafrost::graphcache

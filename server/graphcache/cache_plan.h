@@ -25,20 +25,28 @@ struct PlannedShape {
 
 // All batches of a run, composed in one way.
 struct PlannedSchedule {
-  std::string batching;             // its name among the job's options
-  std::vector<PlannedShape> train;  // distinct shapes in the order of their first batches
-  int64_t first_epoch_shapes = 0;   // of them, those of the first epoch
+  std::string batching;                  // its name among the job's options
+  int64_t max_nodes = 0, max_edges = 0;  // of a budget; 0: no bound
+  std::vector<PlannedShape> train;       // distinct shapes in the order of their first batches
+  int64_t first_epoch_shapes = 0;        // of them, those of the first epoch
   int64_t epochs = 0;
-  // Shapes are those of some sampled batches, counted up to the run.
+  // Shapes are rungs, as some sampled batches are rounded up to them, counted up to the run.
   bool estimated = false;
+  // The sampled batches, and the different shapes that they have before they are rounded up.
+  int64_t sampled_batches = 0, sampled_shapes = 0;
+  // All rungs that batches are rounded up to before they reach the cache, rising; empty: they come at their own shapes.
+  std::vector<BatchShape> rungs;
   // The schedule is longer than this part of it, which was walked.
   bool cut = false;
   BatchShape ceiling;  // holds every training batch
   std::vector<BatchShape> eval_rungs;
-  int64_t eval_shapes = 0;  // distinct shapes of evaluation batches
+  std::vector<ShapeCount> eval_schedule;  // as ShapePlan's
+  // Distinct shapes of evaluation batches; and of those of the validation split, which is evaluated first.
+  int64_t eval_shapes = 0, valid_shapes = 0;
 };
 
-// The training batches by shape; of a schedule that was cut also its ceiling, 0 times.
+// The training batches by shape; of a schedule that was cut also its ceiling, and of one that is estimated also the
+// rungs that no sampled batch came to, 0 times each.
 std::vector<ShapeCount> CountsOf(const PlannedSchedule& schedule);
 // Training batches of the schedule.
 int64_t Batches(const PlannedSchedule& schedule);
@@ -80,8 +88,7 @@ struct PlanRow {
   std::optional<double> train_seconds;  // all training steps and captures
 };
 
-// What `options` come to, max_executables apart. `no_dynamic_reason`: why there are no dynamic executables; empty:
-// there are.
+// What `options` come to. `no_dynamic_reason`: why there are no dynamic executables; empty: there are.
 PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule, int64_t freeze_at,
                    const std::string& no_dynamic_reason, const std::optional<StepCosts>& costs);
 

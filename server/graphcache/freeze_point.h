@@ -13,6 +13,7 @@ namespace permafrost::graphcache {
 struct GraphSizes {
   int64_t graphs = 0;
   double std_nodes = 0, std_edges = 0;
+  double mean_nodes = 0, mean_edges = 0;
 };
 
 enum class FreezeSource {

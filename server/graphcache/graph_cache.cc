@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "graphcache/step_words.h"
 
 namespace permafrost::graphcache {
 namespace {
@@ -25,26 +26,10 @@ GraphCache::GraphCache(GraphCacheSetup setup, Compiler& compiler)
   state_.train_ceiling = setup_.plan.train_ceiling;
   state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);
   state_.planned_train_shapes = setup_.plan.train_shapes;
+  state_.planned_rungs = std::ssize(setup_.plan.train_rungs);
+  state_.of_seeds = setup_.of_seeds;
   AnnounceFreezePoint();
   AnnounceStrict();
-}
-
-void GraphCache::ChooseKinds() {
-  const bool wanted = WantsDynamic(state_.options), dynamic = wanted && no_dynamic_reason_.empty();
-  if (wanted && !dynamic && state_.options.shapes == Shapes::kDynamic) {
-    Report(absl::StrCat("there are no dynamic executables for this job: ", no_dynamic_reason_), /*warning=*/false);
-  }
-  for (const Mode mode : {Mode::kTrain, Mode::kEval}) SetKind(mode, dynamic, WantsLadder(state_.options));
-}
-
-void GraphCache::SetKind(Mode mode, bool dynamic, bool ladder) {
-  std::vector<BatchShape> rungs;
-  if (!dynamic && ladder) rungs = LadderOf(setup_.plan, mode, RungsOf(state_.options));
-  ModeStats& s = stats(mode);
-  if (std::exchange(s.dynamic, dynamic) != dynamic || rungs != LadderAt(mode)) Drop(mode);
-  s.rungs = std::ssize(rungs);
-  ladders_[static_cast<size_t>(mode)] = std::move(rungs);
-  ready_ = false;
 }
 
 absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step) {
@@ -59,7 +44,7 @@ absl::StatusOr<StepResult> GraphCache::Run(Mode mode, Batch& batch, int64_t step
 absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t step) {
   if (of(mode).dynamic) {
     if (Entry* const held = entries_.FindDynamic(mode)) return Serve(*held, batch, step);
-    if (!state_.frozen) {
+    if (!state_.frozen && !IsAtLimit()) {
       const Cause cause = WhyMissed(mode, batch, batch.least_padded(), /*dynamic=*/true);
       PF_ASSIGN_OR_RETURN(Entry * made, InsertDynamic(mode, cause, step));
       if (made != nullptr) return ReplayNew(*made, cause, batch, step);
@@ -69,13 +54,13 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
   const BatchShape capture_shape = CaptureShape(mode, own);
   Entry* held = entries_.Find(mode, own);
   if (held == nullptr) held = entries_.Find(mode, capture_shape);
-  const bool closed = state_.frozen || IsFull();
+  const bool full = held == nullptr && IsFull(mode, capture_shape), closed = state_.frozen || full;
   Entry* const larger = held == nullptr && closed ? entries_.FindCheapest(mode, own) : nullptr;
   Lookup lookup{.exact = held != nullptr, .larger = larger != nullptr, .broken = broken(mode)};
   if (closed && Admit(state_.options, /*frozen=*/false, lookup) == Action::kCaptureKeep) {
     ++stats(mode).rejected_inserts;
   }
-  lookup.full = IsFull();
+  lookup.full = full;
   const auto why = [&] { return WhyMissed(mode, batch, capture_shape, /*dynamic=*/false); };
   switch (Admit(state_.options, state_.frozen, lookup)) {
     case Action::kReplay:
@@ -93,7 +78,7 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
     case Action::kRunEager: {
       if (state_.frozen && state_.options.on_miss == OnMiss::kPad && !lookup.broken) {
         ReportOversize(
-            mode, absl::StrCat("the frozen graph cache holds no executable that a ", AbslView(StepName(mode)),
+            mode, absl::StrCat("the frozen graph cache holds no executable that ", AbslView(StepWithArticle(mode)),
                                " batch of ", ToString(own), " fits into: it runs eager, as all others like it will"));
       }
       return RunEager(mode, why(), {.shape = own}, batch, step);
@@ -120,8 +105,8 @@ absl::StatusOr<StepResult> GraphCache::Serve(Entry& entry, Batch& batch, int64_t
   ++(padded ? entry.info.padded_hits : entry.info.hits);
   if (!entry.info.shape.Holds(padding.shape)) {
     ++stats(mode).oversize_steps;
-    ReportOversize(mode, absl::StrCat("a ", AbslView(StepName(mode)), " batch of ", ToString(padding.shape),
-                                      " is larger than the ", ToString(entry.info.shape),
+    ReportOversize(mode, absl::StrCat(AbslView(StepWithArticle(mode)), " batch of ", Text(padding.shape),
+                                      " is larger than the ", Text(entry.info.shape),
                                       " that the dynamic executable has room for: it takes the rest from the heap, as "
                                       "all others like it will"));
   }
@@ -202,13 +187,6 @@ absl::StatusOr<StepResult> GraphCache::RunPadded(
   return result;
 }
 
-BatchShape GraphCache::CaptureShape(Mode mode, const BatchShape& own) const {
-  const bool has_rungs = mode == Mode::kEval && state_.options.policy == Policy::kFreeze;
-  const BatchShape* const best =
-      FindCheapest(IsExact(mode) && has_rungs ? setup_.plan.eval_rungs : LadderAt(mode), own);
-  return best == nullptr ? own : *best;
-}
-
 absl::StatusOr<GraphCache::Captured> GraphCache::Capture(const CaptureOf& of) {
   const absl::Duration begin = setup_.elapsed();
   absl::StatusOr<std::unique_ptr<Executable>> made = !of.shape          ? compiler_.CaptureDynamic(of.mode)
@@ -234,21 +212,27 @@ absl::StatusOr<Entry*> GraphCache::Insert(Mode mode, Cause cause, const BatchSha
     return nullptr;
   }
   TellResistance(mode);
-  return &Keep(std::move(made), {.mode = mode, .shape = shape, .created_step = step});
+  Entry& entry = Keep(std::move(made), {.mode = mode, .shape = shape, .created_step = step});
+  if (!IsAhead(cause)) ReportLimit();
+  return &entry;
 }
 
 absl::StatusOr<Entry*> GraphCache::InsertDynamic(Mode mode, Cause cause, int64_t step) {
   PF_ASSIGN_OR_RETURN(Captured made, Capture({.mode = mode, .cause = cause, .shape = std::nullopt}));
   if (made.executable == nullptr) {
     if (state_.options.shapes == Shapes::kDynamic) PF_RETURN_IF_ERROR(StrictBreak(mode, made.broken));
-    SetKind(mode, /*dynamic=*/false, WantsLadder(state_.options));
+    std::array<Form, 2> forms = Forms();
+    forms[static_cast<size_t>(mode)] = WantsLadder(state_.options) ? Form::kLadder : Form::kExact;
+    SetForms(forms);
     state_.freeze_point = FindPoint();
     resistance_[static_cast<size_t>(mode)] = made.broken;
     return nullptr;
   }
   const BatchShape ceiling = mode == Mode::kTrain ? state_.train_ceiling : state_.eval_ceiling;
-  return &Keep(std::move(made),
-               {.mode = mode, .shape = AtLeastDynamic(ceiling), .created_step = step, .dynamic = true});
+  Entry& entry =
+      Keep(std::move(made), {.mode = mode, .shape = AtLeastDynamic(ceiling), .created_step = step, .dynamic = true});
+  if (!IsAhead(cause)) ReportLimit();
+  return &entry;
 }
 
 void GraphCache::TellResistance(Mode mode) {
@@ -289,9 +273,7 @@ absl::Status GraphCache::CaptureAgain(Entry& entry) {
 Entry& GraphCache::Keep(Captured made, EntryInfo info) {
   info.bytes = made.executable->bytes();
   info.capture_seconds = made.seconds;
-  Entry& entry = Add({.info = info, .executable = std::move(made.executable)});
-  ReportLimit();
-  return entry;
+  return Add({.info = info, .executable = std::move(made.executable)});
 }
 
 Entry& GraphCache::Add(Entry entry) {
@@ -322,7 +304,7 @@ absl::Status GraphCache::StrictBreak(Mode mode, const absl::Status& error) const
   if (!state_.options.strict) return absl::OkStatus();
   const ErrorReason reason = GetReason(error);
   return WithReason(
-      absl::FailedPreconditionError(absl::StrCat("the graph cache is strict, and a ", AbslView(StepName(mode)),
+      absl::FailedPreconditionError(absl::StrCat("the graph cache is strict, and ", AbslView(StepWithArticle(mode)),
                                                  " step breaks: ", error.message())),
       kStrictReason,
       {{"cause", std::string(kCauseNames.Name(Cause::kGraphBreak))},
@@ -357,18 +339,32 @@ void GraphCache::DropAll() {
 
 void GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries) {
   state_ = snapshot;
+  std::array<Form, 2> forms{};
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     const bool was_dynamic = of(mode).dynamic;
     // Of another device, the entries of a dynamic mode are of no use here.
-    SetKind(mode, was_dynamic && no_dynamic_reason_.empty(), was_dynamic || of(mode).rungs > 0);
+    forms[static_cast<size_t>(mode)] = was_dynamic && no_dynamic_reason_.empty() ? Form::kDynamic
+                                       : was_dynamic || of(mode).rungs > 0       ? Form::kLadder
+                                                                                 : Form::kExact;
   }
+  SetForms(forms);
   state_.freeze_point = FindPoint();
   state_.train_ceiling = setup_.plan.train_ceiling;
   state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);
   state_.planned_train_shapes = setup_.plan.train_shapes;
+  state_.planned_rungs = std::ssize(setup_.plan.train_rungs);
+  state_.of_seeds = setup_.of_seeds;
   DropAll();
   for (const EntryInfo& info : entries) {
     if (info.dynamic && !of(info.mode).dynamic) continue;
+    if (!info.dynamic && !IsRung(info)) {
+      Report(absl::StrCat("the executable of ", Text(info.shape), " is not taken over: no batch is rounded up to it"),
+             /*warning=*/true);
+      // A frozen cache of exact shapes captures nothing: without the rungs of now every batch would be padded to the
+      // largest. It freezes again after its first step, as it did.
+      if (IsExact(info.mode)) state_.frozen = false;
+      continue;
+    }
     Add({.info = info, .executable = nullptr, .awaits_recapture = !info.withdrawn});
     if (!info.withdrawn) ++stats(info.mode).awaiting_recapture;
   }

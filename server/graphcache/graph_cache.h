@@ -22,6 +22,7 @@
 #include "graphcache/entry_set.h"
 #include "graphcache/executable.h"
 #include "graphcache/freeze_point.h"
+#include "graphcache/planned_set.h"
 #include "graphcache/shape_plan.h"
 #include "graphcache/snapshot.h"
 
@@ -29,9 +30,13 @@ namespace permafrost::graphcache {
 
 struct GraphCacheSetup {
   PolicyOptions options;
-  int64_t batch_size = 32;
+  int64_t batch_size = 32;  // graphs of a full training batch
+  // Of each mode: whether only the last batch of an epoch has fewer than batch_size graphs. Where batches are composed
+  // by size, any of them may.
+  std::array<bool, 2> has_partial = {true, true};
   GraphSizes sizes;  // for the freeze point, also after a policy command
   ShapePlan plan;
+  bool of_seeds = false;            // graphs of its shapes are the seed nodes of a batch
   std::function<absl::Time()> now;  // for show
   // Since any moment, by a clock that nobody sets.
   std::function<absl::Duration()> elapsed;
@@ -96,6 +101,11 @@ class GraphCache {
   // Sequence of the newest command applied; 0: none.
   int64_t last_command() const { return state_.command_sequence; }
   const PolicyOptions& options() const { return state_.options; }
+  // The shapes, rising, that batches of the mode are rounded up to; empty: there is no ladder.
+  const std::vector<BatchShape>& ladder(Mode mode) const {
+    static const std::vector<BatchShape> none;
+    return of(mode).rungs > 0 ? PlannedShapes(mode) : none;
+  }
   // Counters of the job's steps. The rows of all steps are counted here and nowhere else.
   const ModeStats& of(Mode mode) const { return state_.of(mode); }
   // Entry and byte counts are of this moment.
@@ -139,11 +149,14 @@ class GraphCache {
   void RetryBreaks() { broken(Mode::kTrain) = broken(Mode::kEval) = false; }
   // Which modes are dynamic, and which have a ladder. Drops what a mode holds of another kind.
   void ChooseKinds();
-  // Of an absent ladder: none, exact shapes.
-  void SetKind(Mode mode, bool dynamic, bool ladder);
+  // By Mode, as far as something is planned and the limit leaves room. Drops what a mode holds of another form.
+  void SetForms(std::array<Form, 2> forms);
+  std::array<Form, 2> Forms() const { return {planned_[0].form, planned_[1].form}; }
+  void AnnounceCut() const;
   bool IsExact(Mode mode) const { return !of(mode).dynamic && of(mode).rungs == 0; }
-  // Its shapes; empty: it has none.
-  const std::vector<BatchShape>& LadderAt(Mode mode) const { return ladders_[static_cast<size_t>(mode)]; }
+  // Whether the job's batches can have the shape of an entry that a checkpoint holds: an older version may have rounded
+  // them up to other rungs.
+  bool IsRung(const EntryInfo& info) const;
 
   // An executable that is to be captured before a step.
   struct Ahead {
@@ -173,8 +186,8 @@ class GraphCache {
   static Padding PaddingFor(const Entry& entry, const Batch& batch) {
     return {.shape = entry.info.dynamic ? batch.dynamic_shape() : entry.info.shape, .dynamic = entry.info.dynamic};
   }
-  // The ladder. Of exact shapes the ceiling of training, then its rungs; the rungs of evaluation.
-  std::vector<BatchShape> PlannedShapes(Mode mode) const;
+  // As PlannedMode::shapes.
+  const std::vector<BatchShape>& PlannedShapes(Mode mode) const { return planned_[static_cast<size_t>(mode)].shapes; }
   absl::StatusOr<Captured> Capture(const CaptureOf& of);
   // nullptr after a graph break.
   absl::StatusOr<Entry*> Insert(Mode mode, Cause cause, const BatchShape& shape, int64_t step);
@@ -209,7 +222,10 @@ class GraphCache {
   // Ok unless the cache is frozen and strict.
   absl::Status CheckSealed(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const;
   void AnnounceStrict() const;
-  bool IsFull() const;
+  // Whether as many are held as may be.
+  bool IsAtLimit() const;
+  // The same for a step of this shape, while room is kept for what a freeze of exact shapes seals with; {}: of any.
+  bool IsFull(Mode mode, const BatchShape& shape) const;
   // Once as the limit comes near, and once at it.
   void ReportLimit();
 
@@ -226,6 +242,10 @@ class GraphCache {
   int64_t Capacity(Mode mode) const;
   void AnnounceFreezePoint() const;
   void Report(std::string_view line, bool warning) const { setup_.log(line, warning); }
+  // Of messages.
+  std::string Text(const BatchShape& shape) const {
+    return ToString(shape, setup_.of_seeds ? kCountedSeeds : kCountedGraphs);
+  }
 
   const GraphCacheSetup setup_;  // its options are those of the start; state_ has the present ones
   Compiler& compiler_;
@@ -233,7 +253,7 @@ class GraphCache {
   Snapshot state_;
   EntrySet entries_;
   // By Mode. The rungs of its ladder, rising.
-  std::array<std::vector<BatchShape>, 2> ladders_;
+  PlannedSet planned_;
   // By Mode. Why it has no dynamic executable, until the first static capture.
   std::array<absl::Status, 2> resistance_;
   bool ready_ = false;

@@ -21,16 +21,18 @@ std::vector<GraphCache::Ahead> GraphCache::AllAhead() const {
     ahead.push_back({.mode = mode, .entry = entry.get(), .shape = {}});
   }
   if (!state_.frozen && !freezes) return ahead;
+  int64_t room = LimitOf(state_.options) - std::ssize(entries_.all());
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (IsExact(mode) || of(mode).broken) continue;
-    const std::vector<BatchShape> planned = PlannedShapes(mode);
+    const std::vector<BatchShape>& planned = PlannedShapes(mode);
     if (of(mode).dynamic) {
-      if (!planned.empty() && entries_.FindDynamic(mode) == nullptr) ahead.push_back({.mode = mode, .shape = {}});
+      if (!planned.empty() && entries_.FindDynamic(mode) == nullptr && room-- > 0)
+        ahead.push_back({.mode = mode, .shape = {}});
       continue;
     }
     // The largest first: the others fit into the storage that it took.
     for (const BatchShape& shape : planned | std::views::reverse) {
-      if (entries_.Find(mode, shape) == nullptr) ahead.push_back({.mode = mode, .shape = shape});
+      if (entries_.Find(mode, shape) == nullptr && room-- > 0) ahead.push_back({.mode = mode, .shape = shape});
     }
   }
   return ahead;

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "graphcache/graph_cache.h"
+#include "graphcache/step_words.h"
 
 namespace permafrost::graphcache {
 
@@ -45,14 +46,14 @@ absl::Status GraphCache::RecordDifference(const ReplayedStep& replayed, const Di
     all.push_back({mode, replayed.shape, replayed.step, op, why, 1});
   }
   const std::string what = absl::StrCat(
-      "audit: after step ", replayed.step, " the replay of a ", AbslView(StepName(mode)), " step of ",
-      ToString(replayed.shape),
+      "audit: after step ", replayed.step, " the replay of ", AbslView(StepWithArticle(mode)), " step of ",
+      Text(replayed.shape),
       " is not what the step does when it is run eagerly: ", op.empty() ? "" : absl::StrCat(op, ": "), why);
   if (state_.options.strict) {
     return WithReason(absl::FailedPreconditionError(absl::StrCat(what, "; the graph cache is strict")),
                       kAuditFailedReason,
                       {{"mode", std::string(kModeNames.Name(mode))},
-                       {"shape", ToString(replayed.shape)},
+                       {"shape", Text(replayed.shape)},
                        {"step", absl::StrCat(replayed.step)},
                        {"op", op},
                        {"why", why}});

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "graphcache/graph_cache.h"
+#include "graphcache/step_words.h"
 
 namespace permafrost::graphcache {
 namespace {
@@ -26,6 +27,7 @@ std::string_view LastLine(int64_t count) {
 
 Cause GraphCache::WhyMissed(Mode mode, const Batch& batch, const BatchShape& shape, bool dynamic) const {
   const ModeStats& s = of(mode);
+  const PlannedMode& planned = planned_[static_cast<size_t>(mode)];
   const auto holds = [&](int64_t BatchShape::*size) {
     return std::ranges::any_of(entries_.all(), [&](const std::unique_ptr<Entry>& e) {
       return e->info.mode == mode && !e->info.dynamic && e->info.shape.*size == shape.*size;
@@ -36,9 +38,9 @@ Cause GraphCache::WhyMissed(Mode mode, const Batch& batch, const BatchShape& sha
        .graph_break = s.broken,
        .keeps_nothing = KeepsNothing(state_.options.policy),
        .dropped = dynamic ? s.hits + s.padded_hits + s.misses > 0 : dropped_[static_cast<size_t>(mode)].contains(shape),
-       .full = IsFull() && !state_.frozen,
+       .full = state_.frozen ? planned.most < std::min<int64_t>(planned.wanted, 1) : IsFull(mode, shape),
        .dynamic = dynamic,
-       .partial = batch.real().graphs < setup_.batch_size,
+       .partial = setup_.has_partial[static_cast<size_t>(mode)] && batch.real().graphs < setup_.batch_size,
        .nodes_held = holds(&BatchShape::nodes),
        .edges_held = holds(&BatchShape::edges)});
 }
@@ -50,7 +52,7 @@ void GraphCache::CountCapture(const CaptureOf& of, double seconds) {
   if (of.shape) dropped_[static_cast<size_t>(of.mode)].erase(*of.shape);
   if (count > kLoggedOfACause) return;
   Report(absl::StrCat("captured the ", AbslView(StepName(of.mode)), " step of ",
-                      of.shape ? ToString(*of.shape) : "every shape", " in ", static_cast<int64_t>(seconds * 1e3),
+                      of.shape ? Text(*of.shape) : "every shape", " in ", static_cast<int64_t>(seconds * 1e3),
                       " ms: ", AbslView(CauseText(of.cause)), AbslView(LastLine(count))),
          /*warning=*/false);
 }
@@ -66,19 +68,17 @@ void GraphCache::CountEagerMiss(Mode mode, Cause cause, const BatchShape& shape)
   ++stats(mode).eager_steps;
   const int64_t count = ++eager_by_cause_[static_cast<size_t>(mode)].of(cause);
   if (count > kLoggedOfACause || cause == Cause::kPolicy) return;
-  Report(absl::StrCat("a ", AbslView(StepName(mode)), " step of ", ToString(shape),
+  Report(absl::StrCat(AbslView(StepWithArticle(mode)), " step of ", Text(shape),
                       " runs eager: ", AbslView(CauseText(cause)), AbslView(LastLine(count))),
          /*warning=*/false);
 }
 
 absl::Status GraphCache::StrictError(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const {
   return WithReason(
-      absl::FailedPreconditionError(absl::StrCat("the graph cache is strict, and a ", AbslView(StepName(mode)),
-                                                 " step of ", ToString(shape), " ", AbslView(what))),
+      absl::FailedPreconditionError(absl::StrCat("the graph cache is strict, and ", AbslView(StepWithArticle(mode)),
+                                                 " step of ", Text(shape), " ", AbslView(what))),
       kStrictReason,
-      {{"cause", std::string(CauseText(cause))},
-       {"mode", std::string(kModeNames.Name(mode))},
-       {"shape", ToString(shape)}});
+      {{"cause", std::string(CauseText(cause))}, {"mode", std::string(kModeNames.Name(mode))}, {"shape", Text(shape)}});
 }
 
 absl::Status GraphCache::CheckSealed(Mode mode, Cause cause, const BatchShape& shape, std::string_view what) const {
@@ -94,9 +94,20 @@ void GraphCache::AnnounceStrict() const {
          /*warning=*/true);
 }
 
-bool GraphCache::IsFull() const {
-  const int64_t limit = state_.options.max_executables;
-  return limit > 0 && std::ssize(entries_.all()) >= limit;
+bool GraphCache::IsAtLimit() const { return std::ssize(entries_.all()) >= LimitOf(state_.options); }
+
+bool GraphCache::IsFull(Mode mode, const BatchShape& shape) const {
+  if (IsAtLimit()) return true;
+  const bool freezes = state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen;
+  if (!freezes || state_.freeze_point.freeze_at == 0 || state_.options.max_executables == 0) return false;
+  int64_t all = std::ssize(entries_.all());
+  for (const Mode m : {Mode::kTrain, Mode::kEval}) {
+    if (!IsExact(m)) continue;
+    for (const BatchShape& planned : PlannedShapes(m)) {
+      if ((m != mode || planned != shape) && entries_.Find(m, planned) == nullptr) ++all;
+    }
+  }
+  return all >= LimitOf(state_.options);
 }
 
 void GraphCache::ReportLimit() {

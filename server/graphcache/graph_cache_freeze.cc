@@ -24,7 +24,7 @@ FreezePoint GraphCache::FindPoint() const {
 bool GraphCache::IsFreezeDue() const {
   return state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen &&
          state_.freeze_point.freeze_at > 0 &&
-         (state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at || IsFull());
+         (state_.of(Mode::kTrain).entries >= state_.freeze_point.freeze_at || IsFull(Mode::kTrain, {}));
 }
 
 absl::Status GraphCache::Freeze(int64_t step) {
@@ -45,23 +45,11 @@ void GraphCache::Seal(int64_t step) {
   Report(absl::StrCat("graph cache frozen ", when, with), /*warning=*/false);
 }
 
-std::vector<BatchShape> GraphCache::PlannedShapes(Mode mode) const {
-  if (const std::vector<BatchShape>& ladder = LadderAt(mode); !ladder.empty()) return ladder;
-  if (mode == Mode::kEval) return setup_.plan.eval_rungs;
-  std::vector<BatchShape> shapes;
-  // Nothing was planned where the ceiling holds no graph.
-  if (setup_.plan.train_ceiling.graphs > 0) shapes.push_back(setup_.plan.train_ceiling);
-  for (const BatchShape& rung : setup_.plan.train_rungs) {
-    if (rung != setup_.plan.train_ceiling) shapes.push_back(rung);
-  }
-  return shapes;
-}
-
 absl::Status GraphCache::CaptureCeilings(Cause cause, int64_t step) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     if (!IsExact(mode)) continue;  // CaptureNext's
     for (const BatchShape& shape : PlannedShapes(mode)) {
-      if (broken(mode) || entries_.Find(mode, shape) != nullptr) continue;
+      if (broken(mode) || IsAtLimit() || entries_.Find(mode, shape) != nullptr) continue;
       PF_RETURN_IF_ERROR(Insert(mode, cause, shape, step).status());
     }
   }
@@ -107,7 +95,11 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
 absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) {
   state_.options = Updated(state_.options, update);
   // What a miss means is no reason to thaw.
-  if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) return absl::OkStatus();
+  if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
+    if (!update.on_miss) return absl::OkStatus();
+    SetForms(Forms());
+    return state_.frozen ? CaptureCeilings(Cause::kPolicyChange, step) : absl::OkStatus();
+  }
   state_.frozen = false;
   state_.armed = true;
   RetryBreaks();
@@ -122,12 +114,14 @@ int64_t GraphCache::Capacity(Mode mode) const {
   if (KeepsNothing(state_.options.policy)) return 0;
   const int64_t entries = state_.of(mode).entries;
   if (state_.frozen) return entries;
-  if (of(mode).dynamic) return 1;
+  if (of(mode).dynamic) return planned_[static_cast<size_t>(mode)].most;
   if (of(mode).rungs > 0) return std::max(entries, of(mode).rungs);
   if (state_.options.policy != Policy::kFreeze) return -1;
-  if (mode == Mode::kEval) return std::max(entries, static_cast<int64_t>(setup_.plan.eval_rungs.size()));
+  const int64_t planned = std::ssize(PlannedShapes(mode)), most = std::max(entries, LimitOf(state_.options));
+  if (mode == Mode::kEval) return std::max(entries, planned);
   if (state_.freeze_point.freeze_at == 0 || !state_.armed) return -1;
-  return std::max({entries, state_.freeze_point.freeze_at + 1, static_cast<int64_t>(setup_.plan.train_rungs.size())});
+  const int64_t ceiling = planned > 0 ? 1 : 0;
+  return std::min(most, std::max({entries, state_.freeze_point.freeze_at + ceiling, planned}));
 }
 
 void GraphCache::AnnounceFreezePoint() const {

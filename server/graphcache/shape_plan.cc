@@ -134,8 +134,8 @@ std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_r
     if (plan.eval_schedule.empty()) return plan.eval_rungs;
     return Ladder(plan.eval_schedule, std::min(max_rungs, kMaxEvalRungs));
   }
-  if (!plan.train_rungs.empty()) return plan.train_rungs;
   if (!plan.train_schedule.empty()) return Ladder(plan.train_schedule, max_rungs);
+  if (!plan.train_rungs.empty()) return plan.train_rungs;
   // Nothing was planned where the ceiling holds no graph.
   return plan.train_ceiling.graphs > 0 ? std::vector<BatchShape>{plan.train_ceiling} : std::vector<BatchShape>();
 }

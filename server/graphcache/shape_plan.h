@@ -61,15 +61,15 @@ struct ShapePlan {
   // Distinct shapes of the schedule's beginning, as far as it was walked: train_shapes, or fewer than there will be.
   int64_t known_train_shapes = 0;
   // Where training batches are rounded up to a few shapes before they reach the cache: those, rising, the ceiling last.
-  // They are the job's ladder. Under Shapes::kExact freezing captures them all, and without an explicit freeze point
-  // the cache freezes after its first step. Empty: batches come at their own shapes.
+  // A ladder is some of them. Under Shapes::kExact freezing captures them all, and without an explicit freeze point the
+  // cache freezes after its first step. Empty: batches come at their own shapes.
   std::vector<BatchShape> train_rungs;
   // What evaluation batches are padded to under kFreeze and Shapes::kExact; some rung holds each of them. At most
   // kMaxEvalRungs.
   std::vector<BatchShape> eval_rungs;
   // The schedule of a mode by MergeNeighbours, so that a ladder of any number of rungs can be made while the job runs.
-  // Of a training schedule that was not walked to its end what was walked, and the ceiling, 0 times. Empty: none was
-  // walked.
+  // Of a training schedule that was not walked to its end what was walked, and the ceiling, 0 times. Of sampled blocks
+  // each planned rung, as often as sampled batches let expect. Empty: nothing is known.
   std::vector<ShapeCount> train_schedule, eval_schedule;
   // What LadderOf returns for so many rungs, where it was made already.
   struct Ladders {
@@ -83,8 +83,8 @@ struct ShapePlan {
 inline constexpr int64_t kMaxEvalRungs = 32;
 
 // The shapes, rising, that the mode's batches are rounded up to under Shapes::kLadder, each of them by some; at most
-// `max_rungs`, in evaluation also at most kMaxEvalRungs. Where the plan rounds batches up already, its rungs. Empty:
-// nothing is planned.
+// `max_rungs`, in evaluation also at most kMaxEvalRungs. Where the plan rounds batches up already, some of its rungs,
+// or all where it does not say how many batches each has. Empty: nothing is planned.
 std::vector<BatchShape> LadderOf(const ShapePlan& plan, Mode mode, int64_t max_rungs);
 // Makes plan.ladders.
 void MakeLadders(int64_t max_rungs, ShapePlan& plan);

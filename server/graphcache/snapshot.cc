@@ -43,6 +43,7 @@ struct SnapshotSchema {
     a("graph_breaks", s.graph_breaks);
     a("dynamic", s.dynamic);
     a("rungs", s.rungs);
+    a("cut_executables", s.cut_executables);
     a("oversize_steps", s.oversize_steps);
     a("eager_steps", s.eager_steps);
     a("transient_steps", s.transient_steps);
@@ -122,6 +123,8 @@ struct SnapshotSchema {
     a("train_ceiling", s.train_ceiling);
     a("eval_ceiling", s.eval_ceiling);
     a("planned_train_shapes", s.planned_train_shapes);
+    a("planned_rungs", s.planned_rungs);
+    a("of_seeds", s.of_seeds);
     a("graph_breaks", s.graph_breaks);
     a("audit_failures", s.audit_failures);
     a("eval_audit_step", s.eval_audit_step);

@@ -32,11 +32,12 @@ struct ModeStats {
   int64_t frozen_captures = 0;  // of captures, of shapes that a frozen cache did not hold (on_miss transient)
   // Steps whose shape would have been captured and kept had the cache not been frozen, or not held max_executables.
   int64_t rejected_inserts = 0;
-  bool broken = false;         // a capture found a graph break: none is tried again until a clear or a new policy
-  int64_t graph_breaks = 0;    // captures that found the step not capturable, or not for every shape
-  bool dynamic = false;        // one executable serves every shape
-  int64_t rungs = 0;           // of the ladder that batches are rounded up to; 0: they are not
-  int64_t oversize_steps = 0;  // of hits, those of batches larger than what a dynamic executable has room for
+  bool broken = false;          // a capture found a graph break: none is tried again until a clear or a new policy
+  int64_t graph_breaks = 0;     // captures that found the step not capturable, or not for every shape
+  bool dynamic = false;         // one executable serves every shape
+  int64_t rungs = 0;            // of the ladder that batches are rounded up to; 0: they are not
+  int64_t cut_executables = 0;  // planned ones that max_executables left no room for
+  int64_t oversize_steps = 0;   // of hits, those of batches larger than what a dynamic executable has room for
   int64_t eager_steps = 0;
   int64_t transient_steps = 0;
   int64_t audits = 0;          // steps that were audited: replayed, and run eagerly from the same state
@@ -72,9 +73,11 @@ struct Snapshot {
   int64_t shared_bytes = 0;                       // the arena of all executables of the job
   BatchShape train_ceiling, eval_ceiling;         // padded
   int64_t planned_train_shapes = 0;               // distinct shapes of the whole schedule; 0: not walked
-  std::vector<GraphBreak> graph_breaks;           // at most kMaxGraphBreaks different ones
-  std::vector<AuditFailure> audit_failures;       // at most kMaxAuditFailures different ones
-  int64_t eval_audit_step = 0;                    // optimizer steps done before the newest audited evaluation step
+  int64_t planned_rungs = 0;  // planned sizes that training batches are rounded up to before they come; 0: none
+  bool of_seeds = false;      // graphs of its shapes are the seed nodes of a batch
+  std::vector<GraphBreak> graph_breaks;      // at most kMaxGraphBreaks different ones
+  std::vector<AuditFailure> audit_failures;  // at most kMaxAuditFailures different ones
+  int64_t eval_audit_step = 0;               // optimizer steps done before the newest audited evaluation step
   StepProfiles profiles;
   // The newest command that took effect, and the optimizer steps done before it.
   int64_t command_sequence = 0;

@@ -69,10 +69,12 @@ absl::StatusOr<Job> Admission::Create(const CreateRequest& request) {
   book_.Reserve(job);
   absl::Cleanup reservation_ends = [this] { book_.Reserve(std::nullopt); };
   PF_RETURN_IF_ERROR(CheckDataset(job.spec));
+  PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(job.spec.train.dataset));
+  job.dataset_uid = dataset.uid;
   PF_ASSIGN_OR_RETURN(const std::string initial_weights, ReadInitialWeights(job.spec));
   if (request.validate_only) return job;
   Move(job, JobState::kQueued, why::kSubmitted);
-  return Admit(std::move(job), initial_weights);
+  return Admit(std::move(job), request.asked, initial_weights);
 }
 
 absl::Status Admission::Check(const JobSpec& spec) const {
@@ -98,33 +100,40 @@ absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request)
   return book_.Requeue(id, request);
 }
 
-absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& request) const {
-  if (request.request_id.empty()) return std::nullopt;
-  PF_ASSIGN_OR_RETURN(const std::optional<Job> earlier, book_.store().FindByRequestId(request.request_id));
-  if (!earlier) {
-    const RequestKey key{.id = request.request_id, .what = std::string(kCreateJobRequest)};
-    PF_ASSIGN_OR_RETURN(const std::optional<RequestRecord> deleted, book_.store().FindRequest(key));
-    if (!deleted) return std::nullopt;
-    return WithReason(
-        absl::NotFoundError(absl::StrCat("request_id ", request.request_id, " made job ", deleted->subject,
-                                         ", which was deleted since; use a new one for a new job")),
-        "JOB_NOT_FOUND", {{"job", deleted->subject}});
+absl::StatusOr<std::optional<CreatedBefore>> Admission::FindCreated(const std::string& request_id,
+                                                                    const std::string& asked) const {
+  if (request_id.empty()) return std::nullopt;
+  PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.store().FindByRequestId(request_id));
+  PF_ASSIGN_OR_RETURN(const std::optional<Creation> creation, book_.store().FindCreation(request_id));
+  if (job) {
+    PF_ASSIGN_OR_RETURN(Job now, book_.Get(job->id, 0));
+    return CreatedBefore{.job = std::move(now), .same = creation && !asked.empty() && creation->asked == asked};
   }
+  if (!creation) return std::nullopt;
+  return WithReason(absl::NotFoundError(absl::StrCat("request_id ", request_id, " made job ", creation->job.value(),
+                                                     ", which was deleted since; use a new one for a new job")),
+                    "JOB_NOT_FOUND", {{"job", creation->job.value()}});
+}
+
+absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& request) const {
+  PF_ASSIGN_OR_RETURN(std::optional<CreatedBefore> earlier, FindCreated(request.request_id, request.asked));
+  if (!earlier) return std::nullopt;
+  Job& job = earlier->job;
+  if (earlier->same) return std::move(job);
   // What may have been updated since is no part of what was asked for.
   JobSpec wanted = request.spec;
-  wanted.priority = earlier->spec.priority;
-  wanted.limits = earlier->spec.limits;
+  wanted.priority = job.spec.priority;
+  wanted.limits = job.spec.limits;
   // Jobs of before there was a choice read none, which the same request does not say.
   nn::EdgeInputs& edges = wanted.train.model.edge_inputs;
-  if (edges == nn::EdgeInputs::kAuto) edges = earlier->spec.train.model.edge_inputs;
-  if (earlier->spec != wanted || (!request.id.empty() && request.id != earlier->id)) {
+  if (edges == nn::EdgeInputs::kAuto) edges = job.spec.train.model.edge_inputs;
+  if (job.spec != wanted || (!request.id.empty() && request.id != job.id)) {
     return WithReason(
         absl::AlreadyExistsError(absl::StrCat("request_id ", request.request_id, " was used for another job, ",
-                                              earlier->id.value(), "; use a new one for a new job")),
-        "REQUEST_ID_REUSED", {{"job", earlier->id.value()}});
+                                              job.id.value(), "; use a new one for a new job")),
+        "REQUEST_ID_REUSED", {{"job", job.id.value()}});
   }
-  PF_ASSIGN_OR_RETURN(Job now, book_.Get(earlier->id, 0));
-  return std::optional<Job>(std::move(now));
+  return std::move(job);
 }
 
 absl::Status Admission::CheckCount() const {
@@ -158,22 +167,38 @@ std::optional<DatasetTraits> Admission::TraitsOf(const DatasetId& id) const {
   const absl::StatusOr<data::Dataset> dataset = catalog_.Get(id);
   if (!dataset.ok() || !dataset->summary) return std::nullopt;
   const auto* graph = std::get_if<data::GraphSummary>(&*dataset->summary);
-  if (graph == nullptr) return DatasetTraits{.level = nn::ModelLevel::kGraph};
-  return DatasetTraits{.level = nn::ModelLevel::kNode, .gives_links = graph->links.given};
+  const auto* set = std::get_if<data::GraphSetSummary>(&*dataset->summary);
+  return DatasetTraits{.level = graph != nullptr ? nn::ModelLevel::kNode : nn::ModelLevel::kGraph,
+                       .gives_links = graph != nullptr && graph->links.given,
+                       .bare_nodes = set != nullptr && set->node_features.type == data::DataType::kNone,
+                       .uid = dataset->uid,
+                       .create_time = dataset->create_time};
 }
 
 absl::Status Admission::CheckDataset(const JobSpec& spec) const {
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   if (dataset.state != data::DatasetState::kReady || !dataset.summary) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            "dataset ", dataset.id.value(), " is ", AbslView(data::kDatasetStateNames.Name(dataset.state)),
-            dataset.error.empty() ? "" : absl::StrCat(" (", dataset.error, ")"), "; a job needs one that is ready")),
-        "DATASET_NOT_READY", {{"dataset", dataset.id.value()}});
+    // What the machine keeps from being opened just now is opened again by itself: nobody needs to mend anything.
+    bool soon = false;
+    if (dataset.state == data::DatasetState::kFailed) {
+      const absl::Status opened = catalog_.Open(dataset.id).status();
+      soon = opened.ok() || IsTransient(opened);  // ok: since it was looked at
+    }
+    const std::string message =
+        absl::StrCat("dataset ", dataset.id.value(), " is ", AbslView(data::kDatasetStateNames.Name(dataset.state)),
+                     dataset.error.empty() ? "" : absl::StrCat(" (", dataset.error, ")"),
+                     "; a job needs one that is ready", soon ? ", and it is tried again: ask again" : "");
+    return WithReason(soon ? absl::UnavailableError(message) : absl::FailedPreconditionError(message),
+                      "DATASET_NOT_READY", {{"dataset", dataset.id.value()}});
   }
   PF_RETURN_IF_ERROR(runner_.CheckCompatible(spec.train, *dataset.summary, "spec."));
   const absl::StatusOr<data::OpenedDataset> opened = catalog_.Open(spec.train.dataset);
-  // Whatever is wrong with the file, the run tells.
+  if (IsTransient(opened.status())) {
+    return WithReason(absl::UnavailableError(absl::StrCat("dataset ", dataset.id.value(), " cannot be opened now: ",
+                                                          opened.status().message(), "; ask again")),
+                      "DATASET_NOT_READY", {{"dataset", dataset.id.value()}});
+  }
+  // Whatever else is wrong with the file, the run tells.
   if (!opened.ok()) return absl::OkStatus();
   const absl::Status fits =
       runner_.CheckFits({.options = spec.train, .dataset = *opened}, "spec.", [this] { return !book_.draining(); });
@@ -193,7 +218,7 @@ absl::StatusOr<std::string> Admission::ReadInitialWeights(const JobSpec& spec) c
   return file;
 }
 
-absl::StatusOr<Job> Admission::Admit(Job job, const std::string& initial_weights) {
+absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const std::string& initial_weights) {
   // Directory and first log line before the row: a crash in between leaves a stray directory, which the next start sets
   // aside, and never a job on record without its files.
   PF_RETURN_IF_ERROR(book_.files().Make(job.id));
@@ -205,7 +230,7 @@ absl::StatusOr<Job> Admission::Admit(Job job, const std::string& initial_weights
     PF_ASSIGN_OR_RETURN(const std::unique_ptr<telemetry::JobLog> log, book_.OpenLog(job.id));
     log->Write(telemetry::Severity::kInfo, SubmittedLine(job));
   }
-  PF_RETURN_IF_ERROR(book_.Insert(job));
+  PF_RETURN_IF_ERROR(book_.Insert(job, asked));
   std::move(remove_directory).Cancel();
   return job;
 }

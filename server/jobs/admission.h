@@ -24,6 +24,8 @@ class Admission {
 
   // As JobManager's methods.
   absl::StatusOr<Job> Create(const CreateRequest& request);
+  absl::StatusOr<std::optional<CreatedBefore>> FindCreated(const std::string& request_id,
+                                                           const std::string& asked) const;
   absl::StatusOr<Job> Retry(const JobId& id, const RequestKey& request);
   // `ended_at`: only a job that ended then; FailedPrecondition for any other.
   absl::Status Delete(const JobId& id, const RequestKey& request, std::optional<absl::Time> ended_at = std::nullopt);
@@ -32,14 +34,17 @@ class Admission {
   absl::Status Check(const JobSpec& spec) const;
 
  private:
-  // The job made earlier with the request's request_id, if any. NotFound, reason JOB_NOT_FOUND, where it is deleted.
+  // The job made earlier with the request's request_id, if any. Errors: as FindCreated, also where it was made by
+  // another request.
   absl::StatusOr<std::optional<Job>> FindRepeated(const CreateRequest& request) const;
   absl::Status CheckCount() const;
   absl::StatusOr<JobId> ChooseId(const JobId& wanted) const;
   absl::Status CheckDataset(const JobSpec& spec) const;
   // The file of the weights that the job begins with, checked; empty: it begins with drawn ones.
   absl::StatusOr<std::string> ReadInitialWeights(const JobSpec& spec) const;
-  absl::StatusOr<Job> Admit(Job job, const std::string& initial_weights) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `asked`: of CreateRequest.
+  absl::StatusOr<Job> Admit(Job job, const std::string& asked, const std::string& initial_weights)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   JobBook& book_;
   data::Catalog& catalog_;

@@ -53,10 +53,11 @@ CacheCommands::Answer CacheCommands::Record(const JobId& id, ActiveJob* active, 
   const CommandLog::State state = log.state();
   if (absl::Status sensible = graphcache::Check(command, state.options); !sensible.ok()) return Answer(sensible);
   if (state.newest >= kMaxCommands) {
-    return Answer(WithReason(
-        absl::ResourceExhaustedError(absl::StrCat("job ", id.value(), " has had ", state.newest,
-                                                  " graph cache commands; accepted: at most ", kMaxCommands, " a job")),
-        "TOO_MANY_COMMANDS", {{"job", id.value()}}));
+    return Answer(
+        WithReason(absl::ResourceExhaustedError(absl::StrCat("job ", id.value(), " has had ", state.newest,
+                                                             " graph cache commands; accepted: at most ", kMaxCommands,
+                                                             " a job: submit another job, whose cache takes as many")),
+                   "TOO_MANY_COMMANDS", {{"job", id.value()}}));
   }
   command.sequence = state.newest + 1;
   command.step.reset();

@@ -257,6 +257,9 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
     }
     telemetry::Log(telemetry::Severity::kError,
                    absl::StrCat("end of job ", id.value(), ": ", stored.status().message()));
+    // Else it would seem to run, and nobody would learn why it does not end.
+    run.started.live->SetTrouble(stored.status());
+    book_.hub().Notify(id.value());
     // Not stored before the process ends: the job stays running on record, and the next start resumes it from its last
     // checkpoint to the same end.
     if (!WaitToRetry()) {
@@ -265,7 +268,7 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
     }
   }
   metrics_.job.SetIdle();
-  metrics_.job.features().Set({});
+  metrics_.job.features().Set(std::nullopt);
   metrics_.graph_cache.SetRunning(std::nullopt);
   for (const CommandLog::Done& done : run.started.live->commands().Close()) {
     done(ended ? WithReason(absl::FailedPreconditionError(

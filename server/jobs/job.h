@@ -37,6 +37,10 @@ struct JobLimits {
 struct DatasetTraits {
   nn::ModelLevel level = nn::ModelLevel::kGraph;  // what they predict for
   bool gives_links = false;                       // it divides links by itself
+  bool bare_nodes = false;                        // a set of graphs whose nodes have no features
+  // data::Dataset's.
+  std::string uid;
+  absl::Time create_time = absl::InfinitePast();
 };
 
 struct JobSpec {
@@ -86,6 +90,9 @@ struct Job {
   JobId id;
   std::string request_id;
   JobSpec spec;
+  // data::Dataset's, of the dataset that the job was made of: another may have the name since. Empty: a version made
+  // the job that did not note it, and only the times tell.
+  std::string dataset_uid;
   Labels labels;
   JobState state = JobState::kQueued;
   StateHistory history;

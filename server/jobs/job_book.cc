@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "jobs/job_log_text.h"
+#include "jobs/job_manager.h"
 
 namespace permafrost::jobs {
 namespace {
@@ -17,15 +18,17 @@ namespace {
 // A log that tells its followers of each line. Threads: as JobLog.
 class FollowedLog final : public telemetry::JobLog {
  public:
-  FollowedLog(std::unique_ptr<telemetry::JobLog> log, ChangeHub& hub, std::string key)
-      : log_(std::move(log)), hub_(hub), key_(std::move(key)) {}
+  FollowedLog(std::unique_ptr<telemetry::JobLog> log, LogPieces& pieces, ChangeHub& hub, std::string key)
+      : log_(std::move(log)), pieces_(pieces), hub_(hub), key_(std::move(key)) {}
   void Write(telemetry::Severity severity, std::string_view line) override {
     log_->Write(severity, line);
+    pieces_.Forget();
     hub_.Notify(key_);
   }
 
  private:
   const std::unique_ptr<telemetry::JobLog> log_;
+  LogPieces& pieces_;
   ChangeHub& hub_;
   const std::string key_;
 };
@@ -61,6 +64,7 @@ Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch) {
   job.id = from.id;
   job.request_id = from.request_id;
   job.spec = from.spec;
+  job.dataset_uid = from.dataset_uid;
   job.labels = from.labels;
   job.state = from.state;
   job.history = from.history;
@@ -100,9 +104,11 @@ absl::StatusOr<std::vector<Job>> JobBook::List(const ListOptions& options) const
   PF_ASSIGN_OR_RETURN(std::vector<Job> jobs, store_->List(options));
   absl::MutexLock lock(&mu_);
   for (Job& job : jobs) {
-    // Progress only: the rest of the row is what the filter chose by.
+    // These only: the rest of the row is what the filter chose by.
     const auto it = active_.find(job.id);
-    if (it == active_.end() || !it->second.live) continue;
+    if (it == active_.end()) continue;
+    job.trouble = it->second.live ? it->second.live->trouble() : it->second.job.trouble;
+    if (!it->second.live) continue;
     job.progress = it->second.live->progress();
     job.device_time = it->second.live->device_time();
   }
@@ -135,11 +141,11 @@ void JobBook::Reserve(std::optional<Job> creating) {
   creating_ = std::move(creating);
 }
 
-absl::Status JobBook::Insert(Job& job) {
+absl::Status JobBook::Insert(Job& job, const std::string& asked) {
   {
     absl::MutexLock lock(&mu_);
     if (draining()) return DrainingError();
-    PF_RETURN_IF_ERROR(store_->Insert(job));
+    PF_RETURN_IF_ERROR(store_->Insert(job, asked));
     TakeUp(Job(job), {});
     CountJob(job.state, +1);
     DecidePreemption();
@@ -281,7 +287,25 @@ void JobBook::CountJob(JobState state, int64_t change) {
 absl::StatusOr<std::unique_ptr<telemetry::JobLog>> JobBook::OpenLog(const JobId& id) const {
   PF_ASSIGN_OR_RETURN(std::unique_ptr<telemetry::JobLog> log,
                       telemetry::JobLog::Open(files_.Log(id), metrics_, options_.max_log_bytes));
-  return std::make_unique<FollowedLog>(std::move(log), log_hub_, id.value());
+  log_pieces_.Forget();  // of a job of this id that is gone
+  return std::make_unique<FollowedLog>(std::move(log), log_pieces_, log_hub_, id.value());
+}
+
+absl::StatusOr<LogChunk> JobBook::ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const {
+  // The state before the file: the last line is on disk before a terminal state is told, so nothing can follow this
+  // read.
+  bool ended = false;
+  {
+    const absl::MutexLock lock(&mu_);
+    // One that has not ended is here; to copy it for each reader would cost more than the reading.
+    ended = !active_.contains(id);
+  }
+  if (ended) {
+    PF_ASSIGN_OR_RETURN(const Job job, store_->Get(id, std::numeric_limits<int64_t>::max()));
+    ended = IsTerminal(job.state);
+  }
+  PF_ASSIGN_OR_RETURN(JobFiles::Piece piece, log_pieces_.Read(id, offset, max_bytes));
+  return LogChunk{std::move(piece.data), piece.next_offset, piece.at_end, ended && piece.at_end};
 }
 
 void JobBook::AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const {

@@ -25,6 +25,7 @@
 #include "base/monotonic.h"
 #include "jobs/job_files.h"
 #include "jobs/job_store.h"
+#include "jobs/log_pieces.h"
 #include "jobs/run_context.h"
 #include "telemetry/job_metrics.h"
 #include "telemetry/log.h"
@@ -58,6 +59,8 @@ struct BookOptions {
   int64_t max_log_bytes = 0;
 };
 
+struct LogChunk;
+
 class JobBook {
  public:
   JobBook(std::unique_ptr<JobStore> store, JobFiles files, telemetry::JobMetrics& metrics, const BookOptions& options);
@@ -86,7 +89,7 @@ class JobBook {
   // The job that is created just now uses its dataset already; nullopt: none is.
   void Reserve(std::optional<Job> creating);
   // Unavailable while draining.
-  absl::Status Insert(Job& job);
+  absl::Status Insert(Job& job, const std::string& asked);
   // The job as it was. FailedPrecondition while it has not ended.
   // nullopt: `request` did so before.
   absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request,
@@ -145,6 +148,8 @@ class JobBook {
   // The job's directory must be there.
   // Who follows it is told of each line.
   absl::StatusOr<std::unique_ptr<telemetry::JobLog>> OpenLog(const JobId& id) const;
+  // As JobManager::ReadLog.
+  absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const;
   // Of a job that is not running; a log that cannot be opened counts as a line that could not be written.
   void AppendLog(const JobId& id, telemetry::Severity severity, const std::string& line) const;
 
@@ -209,6 +214,7 @@ class JobBook {
   // Lines of so long go to each follower together: many streams of a job with short epochs would take much of a core
   // with a write for each.
   static constexpr absl::Duration kLogInterval = absl::Milliseconds(500);
+  mutable LogPieces log_pieces_{files_};
   mutable ChangeHub log_hub_{kLogInterval};
   ChangeHub hub_;  // last: no listener runs once anything above is gone
 };

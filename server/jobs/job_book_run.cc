@@ -35,7 +35,12 @@ absl::StatusOr<std::optional<StartedJob>> JobBook::StartBest(absl::Duration& wai
     next.start_time = absl::Now();
   }
   PF_ASSIGN_OR_RETURN(std::shared_ptr<LiveRun> live, MakeLiveRun(*best));
-  PF_RETURN_IF_ERROR(Commit(*best, std::move(next)));
+  if (const absl::Status stored = Commit(*best, std::move(next)); !stored.ok()) {
+    // Shown while it waits. It was no run that failed, so none is counted.
+    best->job.trouble.error = OneLine(stored.message());
+    hub_.Notify(best->job.id.value());
+    return stored;
+  }
   if (resumes) metrics_.CountResume();
   metrics_.ObserveQueueWait(clock_.Elapsed() - best->queued_at);
   best->commands->Open();

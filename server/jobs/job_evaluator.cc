@@ -57,6 +57,8 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
                            .rows = own ? train::EvaluatedRows::kTest : train::EvaluatedRows::kAll,
                            .metrics = {},
                            .result = {}};
+  // What walks are learned from has no splits.
+  if (train::Walks(job.spec.train)) evaluation.rows = train::EvaluatedRows::kAll;
   if (request.rows) evaluation.rows = *request.rows;
   // Links are divided anew in whatever graph they are of.
   if (!request.rows && job.spec.train.links.enabled) evaluation.rows = train::EvaluatedRows::kTest;

@@ -122,6 +122,16 @@ struct Schema {
   }
 
   template <class A>
+  static void Fields(A& a, typename A::template Visited<train::Node2VecOptions>& n) {
+    a("walk_length", n.walk_length);
+    a("context_size", n.context_size);
+    a("walks_per_node", n.walks_per_node);
+    a("p", n.p);
+    a("q", n.q);
+    a("num_negative_samples", n.num_negative_samples);
+  }
+
+  template <class A>
   static void Fields(A& a, typename A::template Visited<train::InitialWeights>& w) {
     a("job", w.job);
     a("file", w.file);
@@ -147,6 +157,7 @@ struct Schema {
     a("batching", s.train.batching);
     a("cross_validation", s.train.cross_validation);
     a("links", s.train.links);
+    a("node2vec", s.train.node2vec);
     a("init_from", s.train.init_from);
     a("fixed_parameters", s.train.fixed_parameters);
     a("non_finite", s.train.non_finite, train::kNonFiniteNames);
@@ -154,6 +165,12 @@ struct Schema {
     a("max_runtime", s.limits.max_runtime);
     a("deadline", s.limits.deadline);
     a("max_retries", s.max_retries);
+  }
+
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<SpecColumn>& c) {
+    Fields(a, c.spec);
+    a("dataset_uid", c.dataset_uid);
   }
 
   template <class A>
@@ -305,7 +322,7 @@ struct Schema {
 
 }  // namespace
 
-std::string ToJson(const JobSpec& spec) { return WriteJson<Schema>(spec); }
+std::string ToJson(const SpecColumn& column) { return WriteJson<Schema>(column); }
 std::string ToJson(const Labels& labels) { return nlohmann::json(labels).dump(); }
 std::string ToJson(const ProgressColumn& column) { return WriteJson<Schema>(column); }
 std::string ToJson(const StateHistory& history) { return WriteJson<Schema>(history); }
@@ -318,7 +335,9 @@ std::string ToJson(const Failure& failure) {
 std::string ToJson(const train::EpochMetrics& metrics) { return WriteJson<Schema>(metrics); }
 std::string ToJson(const train::RunResult& result) { return WriteJson<Schema>(result); }
 
-absl::StatusOr<JobSpec> SpecFromJson(const std::string& text) { return ReadJson<Schema, JobSpec>("job spec", text); }
+absl::StatusOr<SpecColumn> SpecFromJson(const std::string& text) {
+  return ReadJson<Schema, SpecColumn>("job spec", text);
+}
 absl::StatusOr<Labels> LabelsFromJson(const std::string& text) {
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto is_text = [](const nlohmann::json& value) { return value.is_string(); };

@@ -12,6 +12,11 @@
 
 namespace permafrost::jobs {
 
+struct SpecColumn {
+  JobSpec spec;
+  std::string dataset_uid;
+};
+
 struct ProgressColumn {
   train::Progress progress;
   Deaths deaths;
@@ -21,7 +26,7 @@ struct ProgressColumn {
   absl::Duration device_time = absl::ZeroDuration();
 };
 
-std::string ToJson(const JobSpec& spec);
+std::string ToJson(const SpecColumn& column);
 std::string ToJson(const Labels& labels);
 std::string ToJson(const ProgressColumn& column);
 std::string ToJson(const StateHistory& history);
@@ -29,7 +34,7 @@ std::string ToJson(const Failure& failure);
 std::string ToJson(const train::EpochMetrics& metrics);
 std::string ToJson(const train::RunResult& result);
 
-absl::StatusOr<JobSpec> SpecFromJson(const std::string& text);
+absl::StatusOr<SpecColumn> SpecFromJson(const std::string& text);
 absl::StatusOr<Labels> LabelsFromJson(const std::string& text);
 absl::StatusOr<ProgressColumn> ProgressFromJson(const std::string& text);
 absl::StatusOr<StateHistory> HistoryFromJson(const std::string& text);

@@ -86,9 +86,20 @@ std::string_view UnitText(const train::TrainOptions& options) {
   return options.model.level == nn::ModelLevel::kNode ? "nodes" : "graphs";
 }
 
+std::string WalkText(const train::Node2VecOptions& walks) {
+  return absl::StrCat(", ", walks.walks_per_node, " walks of ", walks.walk_length, " a node (p ", walks.p, ", q ",
+                      walks.q, "), context ", walks.context_size, ", negatives ", walks.num_negative_samples);
+}
+
 std::string FoldText(const data::CrossValidation& folds) {
   if (folds.folds == 0) return "";
   return absl::StrCat(", fold ", folds.fold, " of ", folds.folds, " (seed ", folds.seed, ")");
+}
+
+std::string BatchText(const train::TrainOptions& t) {
+  const bool is_budget = t.batching.kind == data::BatchingKind::kBudget;
+  return is_budget && t.batch_size == data::kMaxBatchSize ? "batches of a budget"
+                                                          : absl::StrCat("batch size ", t.batch_size);
 }
 
 }  // namespace
@@ -99,12 +110,13 @@ std::string SubmittedLine(const Job& job) {
   return absl::StrCat("submitted ", job.id.value(), ": dataset ", t.dataset.value(), ", ",
                       AbslView(nn::kArchitectureNames.Name(t.model.architecture)), " ", t.model.num_layers, " x ",
                       t.model.hidden_channels,
-                      node_level ? SamplingText(t.nodes)
-                                 : absl::StrCat(" ", AbslView(nn::kPoolingNames.Name(t.model.pooling)), " pooling"),
+                      train::Walks(t) ? WalkText(t.node2vec)
+                      : node_level    ? SamplingText(t.nodes)
+                                   : absl::StrCat(" ", AbslView(nn::kPoolingNames.Name(t.model.pooling)), " pooling"),
                       LinkText(t.links), ", loss ", AbslView(nn::kLossNames.Name(t.loss)), ", ",
                       AbslView(nn::kOptimizerNames.Name(t.optimizer.algorithm)), " lr ", t.optimizer.learning_rate,
-                      " weight decay ", t.optimizer.weight_decay, ", ", t.epochs, " epochs of batch size ",
-                      t.batch_size, FoldText(t.cross_validation), ", seed ", t.seed, ", priority ", job.spec.priority);
+                      " weight decay ", t.optimizer.weight_decay, ", ", t.epochs, " epochs of ", BatchText(t),
+                      FoldText(t.cross_validation), ", seed ", t.seed, ", priority ", job.spec.priority);
 }
 
 std::string StartedLine(const Job& job, std::string_view device, int threads) {

@@ -91,6 +91,10 @@ class JobManagerImpl final : public JobManager {
     caretaker_.Start();
   }
   absl::StatusOr<Job> Create(const CreateRequest& request) override { return admission_.Create(request); }
+  absl::StatusOr<std::optional<CreatedBefore>> FindCreated(const std::string& request_id,
+                                                           const std::string& asked) const override {
+    return admission_.FindCreated(request_id, asked);
+  }
   absl::Status Delete(const JobId& id, const std::string& request_id) override {
     PF_RETURN_IF_ERROR(CheckRequestId(request_id));
     return admission_.Delete(id, KeyOf("delete", id, request_id));
@@ -128,7 +132,9 @@ class JobManagerImpl final : public JobManager {
   std::unique_ptr<ChangeHub::Subscription> SubscribeLog(const JobId& id, ChangeHub::Listener listener) override {
     return book_.log_hub().Subscribe(id.value(), std::move(listener));
   }
-  absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const override;
+  absl::StatusOr<LogChunk> ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const override {
+    return book_.ReadLog(id, offset, max_bytes);
+  }
   absl::StatusOr<fs::path> ArtifactPath(const JobId& id, Artifact artifact) const override;
   absl::Status CheckDatasetUnused(const DatasetId& id) const override { return book_.CheckDatasetUnused(id); }
   absl::StatusOr<graphcache::Snapshot> GetGraphCache(const JobId& id) const override { return commands_.Get(id); }
@@ -142,12 +148,13 @@ class JobManagerImpl final : public JobManager {
     commands_.Command(id, command, KeyOf(what, id, request_id), std::move(done));
   }
   RequestLog& requests() override { return requests_; }
-  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) override {
-    return planner_.Plan(spec, measure);
+  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure,
+                                                       const std::function<bool()>& wanted) override {
+    return planner_.Plan(spec, measure, wanted);
   }
-  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec,
-                                                          graphcache::TorchRelease release) override {
-    return planner_.TakeCensus(spec, release);
+  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec, graphcache::TorchRelease release,
+                                                          const std::function<bool()>& wanted) override {
+    return planner_.TakeCensus(spec, release, wanted);
   }
   absl::StatusOr<JobEvaluation> Evaluate(const EvaluationRequest& request,
                                          const std::function<bool(int64_t done, int64_t total)>& on_progress) override {
@@ -209,15 +216,6 @@ absl::StatusOr<std::vector<train::CheckpointInfo>> JobManagerImpl::Checkpoints(c
   // The disk's error, and none of the request.
   if (!found.ok()) return absl::UnavailableError(found.status().message());
   return found;
-}
-
-absl::StatusOr<LogChunk> JobManagerImpl::ReadLog(const JobId& id, int64_t offset, int64_t max_bytes) const {
-  PF_ASSIGN_OR_RETURN(const Job job, GetSince(id, std::numeric_limits<int64_t>::max()));
-  const bool ended = IsTerminal(job.state);
-  // The state before the file: the last line is on disk before a terminal state is told, so nothing can follow this
-  // read.
-  PF_ASSIGN_OR_RETURN(JobFiles::Piece piece, book_.files().ReadLog(id, offset, max_bytes));
-  return LogChunk{std::move(piece.data), piece.next_offset, piece.at_end, ended && piece.at_end};
 }
 
 absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact artifact) const {

@@ -38,6 +38,9 @@ class RequestLog;
 struct CreateRequest {
   JobId id;  // empty: one is made
   std::string request_id;
+  // All that the call asked for as its client wrote it, hashed: where it comes again, the same text is the same call,
+  // whatever it would mean by now. Empty: `spec` alone tells.
+  std::string asked;
   JobSpec spec;
   Labels labels;
   bool validate_only = false;
@@ -47,6 +50,12 @@ struct CreateRequest {
 absl::Status CheckRequest(const CreateRequest& request);
 // What every call refuses of its request_id. Errors: InvalidArgument with a violation of it.
 absl::Status CheckRequestId(const std::string& request_id);
+
+// The job that a CreateJob made when it came before.
+struct CreatedBefore {
+  Job job;            // as it is now
+  bool same = false;  // by what was asked for; else its spec tells, which is Create's to compare
+};
 
 // What a list is of.
 struct JobQuery {
@@ -116,6 +125,10 @@ class JobManager {
 
   // Errors: as proto JobService.CreateJob.
   virtual absl::StatusOr<Job> Create(const CreateRequest& request) = 0;
+  // By CreateRequest's fields of these names; nullopt: none that is known, or no id. Errors: NotFound, reason
+  // JOB_NOT_FOUND, where the job is deleted; AlreadyExists, reason REQUEST_ID_REUSED, of an id that another call had.
+  virtual absl::StatusOr<std::optional<CreatedBefore>> FindCreated(const std::string& request_id,
+                                                                   const std::string& asked) const = 0;
   virtual absl::StatusOr<Job> Get(const JobId& id) const = 0;
   // nullopt where they are not known (no such dataset, or not imported yet).
   virtual std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const = 0;
@@ -174,9 +187,10 @@ class JobManager {
   virtual RequestLog& requests() = 0;
 
   // What each cache policy would cost a job of this spec; nothing is created. Waits for it. Bytes and times are those
-  // of the device, where `measure` says so and the device is idle. Errors: as Create, Unavailable also once the book
-  // drains.
-  virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure) = 0;
+  // of the device, where `measure` says so and the device is idle. `wanted` is asked every few milliseconds, by one
+  // thread at a time. Errors: as Create, Unavailable also once the book drains; Cancelled once it is not wanted.
+  virtual absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const JobSpec& spec, bool measure,
+                                                               const std::function<bool()>& wanted) = 0;
 
   // One pass of a job's weights over rows of a dataset; waits for it, and leaves nothing behind. `on_progress` hears of
   // rows done and in all (0: not known yet), and returns whether to go on; Cancelled when not. Errors: NotFound;
@@ -187,8 +201,8 @@ class JobManager {
 
   // Which entries a job of this spec would add to the graph cache of MPS; nothing is created. Waits for it. Errors: as
   // PlanGraphCache; Unavailable on MPS while a job runs.
-  virtual absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec,
-                                                                  graphcache::TorchRelease release) = 0;
+  virtual absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const JobSpec& spec, graphcache::TorchRelease release,
+                                                                  const std::function<bool()>& wanted) = 0;
 
   // What the device thread does just now. Waits for no store and no step.
   virtual DeviceActivity device_activity() const { return {}; }

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -45,7 +46,9 @@ absl::Status ReadState(SQLite::Statement& row, Job& job) {
   const std::optional<JobState> parsed = kJobStateNames.Parse(state);
   if (!parsed) return absl::DataLossError(absl::StrCat("state \"", state, "\" is not known"));
   job.state = *parsed;
-  PF_ASSIGN_OR_RETURN(job.spec, SpecFromJson(row.getColumn(7).getString()));
+  PF_ASSIGN_OR_RETURN(SpecColumn spec, SpecFromJson(row.getColumn(7).getString()));
+  job.spec = std::move(spec.spec);
+  job.dataset_uid = std::move(spec.dataset_uid);
   PF_ASSIGN_OR_RETURN(const ProgressColumn progress, ProgressFromJson(row.getColumn(8).getString()));
   job.progress = progress.progress;
   job.deaths = progress.deaths;
@@ -112,7 +115,7 @@ void BindInsert(SQLite::Statement& insert, const Job& job) {
     insert.bind(2, job.request_id);
   }
   BindTime(insert, 3, job.create_time);
-  insert.bind(4, ToJson(job.spec));
+  insert.bind(4, ToJson(SpecColumn{.spec = job.spec, .dataset_uid = job.dataset_uid}));
   insert.bind(5, ToJson(job.labels));
   BindLiveColumns(insert, 6, job);
 }

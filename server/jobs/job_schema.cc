@@ -3,6 +3,9 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
 
+#include <cerrno>
+#include <system_error>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "jobs/database_care.h"
@@ -107,9 +110,16 @@ absl::Status PrepareDatabase(SQLite::Database& database) {
   return absl::OkStatus();
 }
 
-absl::Status ToStatus(const std::string& file, const SQLite::Exception& error) {
-  const std::string message = absl::StrCat(file, ": ", error.what());
-  switch (error.getErrorCode()) {
+absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, int system_error) {
+  constexpr int kPrimary = 0xff;  // of an extended code
+  const int code = error.getErrorCode() & kPrimary;
+  const bool of_system = system_error != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN);
+  const std::string message = absl::StrCat(file, ": ", error.what(), of_system ? ": " : "",
+                                           of_system ? std::generic_category().message(system_error) : "");
+  if (of_system && (system_error == EROFS || system_error == EACCES || system_error == EPERM)) {
+    return absl::UnavailableError(message);
+  }
+  switch (code) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return absl::UnavailableError(message);

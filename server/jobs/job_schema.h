@@ -19,7 +19,8 @@ namespace permafrost::jobs {
 // with nothing changed, for a file that SQLite's own check finds damaged. Throws SQLite::Exception.
 absl::Status PrepareDatabase(SQLite::Database& database);
 
-// `file`: named in the message.
-absl::Status ToStatus(const std::string& file, const SQLite::Exception& error);
+// `file`: named in the message. `system_error`: the errno behind it, which an I/O error's message ends with; 0:
+// unknown. Unavailable where that says that nothing may be written just now.
+absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, int system_error = 0);
 
 }  // namespace permafrost::jobs

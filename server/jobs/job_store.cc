@@ -1,6 +1,7 @@
 #include "jobs/job_store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <limits>
@@ -13,6 +14,8 @@
 #include "jobs/job_json.h"
 #include "jobs/job_row.h"
 #include "jobs/job_schema.h"
+#include "jobs/request_rows.h"
+#include "jobs/statement_use.h"
 #include "telemetry/log.h"
 
 namespace permafrost::jobs {
@@ -21,22 +24,20 @@ namespace {
 // How long another process that looks into the file (sqlite3, a backup) may hold it before a call fails.
 constexpr int kBusyTimeoutMilliseconds = 5000;
 
-// A prepared statement for one use: reset when done, or it would keep its read lock on the file.
-class Use {
- public:
-  explicit Use(SQLite::Statement& statement) : statement_(statement) {}
-  Use(const Use&) = delete;
-  ~Use() { statement_.tryReset(); }
-  SQLite::Statement* operator->() { return &statement_; }
-  SQLite::Statement& operator*() { return statement_; }
-
- private:
-  SQLite::Statement& statement_;
-};
-
 absl::Status NotFound(const JobId& id) {
   return WithReason(absl::NotFoundError(absl::StrCat("job ", id.value(), " does not exist")), "JOB_NOT_FOUND",
                     {{"job", id.value()}});
+}
+
+// The errno of the newest call that failed on the log or the database; 0: none has. sqlite3_system_errno says nothing
+// of a commit.
+int LastSystemError(sqlite3* database) {
+  sqlite3_file* log = nullptr;
+  int error = 0;
+  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (log != nullptr && log->pMethods != nullptr) log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  if (error == 0) sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
+  return error != 0 ? error : sqlite3_system_errno(database);
 }
 
 // The connection and its statements, each for one call at a time.
@@ -67,36 +68,18 @@ struct Connection {
         commands(database,
                  "SELECT command FROM cache_commands WHERE job = (SELECT sequence FROM jobs WHERE id = ?) "
                  "ORDER BY sequence"),
-        put_request(database,
-                    "INSERT OR REPLACE INTO answered_requests (request_id, what, answered, subject) "
-                    "VALUES (?, ?, ?, ?)"),
-        drop_requests(database, "DELETE FROM answered_requests WHERE sequence <= ?"),
-        drop_request(database, "DELETE FROM answered_requests WHERE request_id = ?"),
-        request(database, "SELECT what, answered, subject FROM answered_requests WHERE request_id = ?") {}
+        requests(database) {}
 
   SQLite::Database database;
   SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, request_of, epochs, list, erase;
   SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
-  SQLite::Statement put_request, drop_requests, drop_request, request;
+  RequestRows requests;
 };
 
 bool Exists(SQLite::Statement& by, const std::string& key) {
   Use select(by);
   select->bind(1, key);
   return select->executeStep();
-}
-
-void PutRequestRow(Connection& c, const RequestKey& request, const RequestRecord& record = {}) {
-  if (request.id.empty()) return;
-  Use put(c.put_request);
-  put->bind(1, request.id);
-  put->bind(2, request.what);
-  put->bind(3, record.answered ? 1 : 0);
-  put->bind(4, record.subject);
-  put->exec();
-  Use drop(c.drop_requests);
-  drop->bind(1, c.database.getLastInsertRowid() - JobStore::kMaxRequests);
-  drop->exec();
 }
 
 // The request_id that a job was created with; empty: none, or there is no such job.
@@ -130,12 +113,6 @@ std::optional<Job> Find(SQLite::Statement& by, const std::string& key, SQLite::S
   return job;
 }
 
-// That a CreateJob made this job.
-void PutCreation(Connection& c, const std::string& request_id, const JobId& id) {
-  PutRequestRow(c, {.id = request_id, .what = std::string(kCreateJobRequest)},
-                {.answered = true, .subject = id.value()});
-}
-
 absl::Status PutCache(Connection& c, const JobId& id, const graphcache::Snapshot& snapshot) {
   Use put(c.put_cache);
   put->bind(1, graphcache::ToJson(snapshot));
@@ -149,7 +126,7 @@ class SqliteJobStore : public JobStore {
   SqliteJobStore(SQLite::Database prepared, std::function<void()> on_error)
       : on_error_(std::move(on_error)), connection_(std::move(prepared)) {}
 
-  absl::Status Insert(Job& job) override {
+  absl::Status Insert(Job& job, const std::string& asked) override {
     return WithConnection([&](Connection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       if (Exists(c.by_id, job.id.value())) {
@@ -164,7 +141,7 @@ class SqliteJobStore : public JobStore {
       BindInsert(*insert, job);
       insert->exec();
       const int64_t sequence = c.database.getLastInsertRowid();
-      PutCreation(c, job.request_id, job.id);
+      c.requests.PutCreation(job.request_id, asked, job.id);
       transaction.commit();
       job.sequence = sequence;
       return absl::OkStatus();
@@ -178,7 +155,7 @@ class SqliteJobStore : public JobStore {
       const int next = BindLiveColumns(*update, 1, job);
       update->bind(next, job.id.value());
       if (update->exec() != 1) return NotFound(job.id);
-      PutRequestRow(c, request);
+      c.requests.Put(request, {});
       transaction.commit();
       return absl::OkStatus();
     });
@@ -188,11 +165,11 @@ class SqliteJobStore : public JobStore {
     return WithConnection([&](Connection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
       Use describe(c.describe);
-      describe->bind(1, ToJson(job.spec));
+      describe->bind(1, ToJson(SpecColumn{.spec = job.spec, .dataset_uid = job.dataset_uid}));
       describe->bind(2, ToJson(job.labels));
       describe->bind(3, job.id.value());
       if (describe->exec() != 1) return NotFound(job.id);
-      PutRequestRow(c, request);
+      c.requests.Put(request, {});
       transaction.commit();
       return absl::OkStatus();
     });
@@ -256,37 +233,29 @@ class SqliteJobStore : public JobStore {
   absl::Status Delete(const JobId& id, const RequestKey& request) override {
     return WithConnection([&](Connection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
-      // Anew: from here on this row alone tells that the job was made.
-      if (const std::string created = RequestOf(c, id); !created.empty()) PutCreation(c, created, id);
+      // Anew, as the newest: from here on this row alone tells that the job was made.
+      if (const std::string created = RequestOf(c, id); !created.empty()) c.requests.RenewCreation(created, id);
       Use erase(c.erase);
       erase->bind(1, id.value());
       if (erase->exec() != 1) return NotFound(id);
-      PutRequestRow(c, request);
+      c.requests.Put(request, {});
       transaction.commit();
       return absl::OkStatus();
     });
   }
 
   absl::StatusOr<std::optional<RequestRecord>> FindRequest(const RequestKey& request) const override {
-    if (request.id.empty()) return std::nullopt;
-    return WithConnection([&](Connection& c) -> absl::StatusOr<std::optional<RequestRecord>> {
-      Use select(c.request);
-      select->bind(1, request.id);
-      if (!select->executeStep()) return std::nullopt;
-      if (select->getColumn(0).getString() == request.what) {
-        return RequestRecord{.answered = select->getColumn(1).getInt() != 0,
-                             .subject = select->getColumn(2).getString()};
-      }
-      return WithReason(absl::AlreadyExistsError(absl::StrCat("request_id ", request.id,
-                                                              " was used for another call; use a new one for each")),
-                        "REQUEST_ID_REUSED");
-    });
+    return WithConnection([&](Connection& c) { return c.requests.Find(request); });
+  }
+
+  absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id) const override {
+    return WithConnection([&](Connection& c) { return c.requests.FindCreation(request_id); });
   }
 
   absl::Status PutRequest(const RequestKey& request, const RequestRecord& record) override {
     return WithConnection([&](Connection& c) -> absl::Status {
       SQLite::Transaction transaction(c.database, SQLite::TransactionBehavior::IMMEDIATE);
-      PutRequestRow(c, request, record);
+      c.requests.Put(request, record);
       transaction.commit();
       return absl::OkStatus();
     });
@@ -294,9 +263,7 @@ class SqliteJobStore : public JobStore {
 
   absl::Status DropRequest(const std::string& request_id) override {
     return WithConnection([&](Connection& c) -> absl::Status {
-      Use drop(c.drop_request);
-      drop->bind(1, request_id);
-      drop->exec();
+      c.requests.Drop(request_id);
       return absl::OkStatus();
     });
   }
@@ -353,7 +320,7 @@ class SqliteJobStore : public JobStore {
         if (put->exec() != 1) return NotFound(id);
       }
       if (snapshot != nullptr) PF_RETURN_IF_ERROR(PutCache(c, id, *snapshot));
-      PutRequestRow(c, request);
+      c.requests.Put(request, {});
       transaction.commit();
       return absl::OkStatus();
     });
@@ -381,8 +348,9 @@ class SqliteJobStore : public JobStore {
     try {
       return f(connection_);
     } catch (const SQLite::Exception& error) {
+      const int system_error = LastSystemError(connection_.database.getHandle());
       on_error_();
-      return ToStatus(connection_.database.getFilename(), error);
+      return ToStatus(connection_.database.getFilename(), error, system_error);
     }
   }
 

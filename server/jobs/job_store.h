@@ -28,13 +28,16 @@ struct RequestKey {
   std::string what;  // the call and all that it asked for, to tell another one of the same id
 };
 
-// RequestKey::what of every CreateJob: what it asked for is in the job.
-inline constexpr std::string_view kCreateJobRequest = "create";
-
 // What is on record of one.
 struct RequestRecord {
   bool answered = true;  // else begun, and by what is known not done
-  std::string subject;   // what it was about; of CreateJob the job
+  std::string subject;   // what it was about
+};
+
+// What is on record of a CreateJob that had a request_id.
+struct Creation {
+  JobId job;
+  std::string asked;  // all that it asked for, hashed; empty: not known, as of versions before there was one
 };
 
 struct ListOptions {
@@ -51,8 +54,10 @@ class JobStore {
       const std::filesystem::path& path, std::function<void()> on_error = [] {});
   virtual ~JobStore() = default;
 
-  // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id. The job's request_id is on record too.
-  virtual absl::Status Insert(Job& job) = 0;
+  // Sets job.sequence. AlreadyExists (reason JOB_ALREADY_EXISTS) for a taken id. The job's request_id is on record too,
+  // with `asked` (Creation).
+  virtual absl::Status Insert(Job& job, const std::string& asked) = 0;
+  absl::Status Insert(Job& job) { return Insert(job, ""); }
   // All of it but spec, labels and epochs.
   // `request`, here and below: on record in the same transaction.
   virtual absl::Status Update(const Job& job, const RequestKey& request) = 0;
@@ -76,6 +81,8 @@ class JobStore {
   // reason REQUEST_ID_REUSED, where its id is, for another call.
   static constexpr int64_t kMaxRequests = 10'000;
   virtual absl::StatusOr<std::optional<RequestRecord>> FindRequest(const RequestKey& request) const = 0;
+  // The CreateJob of this id, though its job was deleted since. Errors: as FindRequest.
+  virtual absl::StatusOr<std::optional<Creation>> FindCreation(const std::string& request_id) const = 0;
   // Whether it is on record as answered. Errors: as FindRequest.
   absl::StatusOr<bool> IsAnswered(const RequestKey& request) const;
   // Inserts or replaces. For what changes nothing else here.

@@ -8,15 +8,19 @@
 
 namespace permafrost::jobs {
 
-absl::StatusOr<graphcache::CachePlan> Planner::Plan(const JobSpec& spec, bool measure) {
-  absl::StatusOr<graphcache::CachePlan> plan = TryPlan(spec, measure);
-  // Only a drain stops one.
-  return absl::IsCancelled(plan.status()) ? DrainingError() : std::move(plan);
+absl::StatusOr<graphcache::CachePlan> Planner::Plan(const JobSpec& spec, bool measure,
+                                                    const std::function<bool()>& wanted) {
+  absl::StatusOr<graphcache::CachePlan> plan = TryPlan(spec, measure, wanted);
+  return absl::IsCancelled(plan.status()) ? StoppedError() : std::move(plan);
 }
 
-bool Planner::KeepGoing(bool on_device) {
+bool Planner::KeepGoing(bool on_device, const std::function<bool()>& wanted) {
   if (on_device) device_.activity().Move();
-  return !book_.draining();
+  return !book_.draining() && wanted();
+}
+
+absl::Status Planner::StoppedError() const {
+  return book_.draining() ? DrainingError() : absl::CancelledError("the caller waits for it no more");
 }
 
 absl::StatusOr<data::OpenedDataset> Planner::Open(const JobSpec& spec) {
@@ -26,12 +30,13 @@ absl::StatusOr<data::OpenedDataset> Planner::Open(const JobSpec& spec) {
   return Annotate(dataset.status(), absl::StrCat("cannot open dataset ", spec.train.dataset.value()));
 }
 
-absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, graphcache::TorchRelease release) {
+absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, graphcache::TorchRelease release,
+                                                       const std::function<bool()>& wanted) {
   train::CensusRequest request{.options = spec.train, .dataset = {}, .release = release};
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
   std::optional<absl::StatusOr<graphcache::Census>> census;
   const bool on_device = runner_.device() == DeviceKind::kMps;
-  const auto take = [&] { census = runner_.TakeCensus(request, [this, on_device] { return KeepGoing(on_device); }); };
+  const auto take = [&] { census = runner_.TakeCensus(request, [&] { return KeepGoing(on_device, wanted); }); };
   if (on_device) {
     // There it runs on the device itself, which has one thread.
     if (!device_.RunNowIfIdle(take)) {
@@ -41,20 +46,21 @@ absl::StatusOr<graphcache::Census> Planner::TakeCensus(const JobSpec& spec, grap
   } else {
     take();
   }
-  return absl::IsCancelled(census->status()) ? DrainingError() : *std::move(census);
+  return absl::IsCancelled(census->status()) ? StoppedError() : *std::move(census);
 }
 
-absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool measure) {
+absl::StatusOr<graphcache::CachePlan> Planner::TryPlan(const JobSpec& spec, bool measure,
+                                                       const std::function<bool()>& wanted) {
   train::PlanRequest request{.options = spec.train, .dataset = {}, .measure = measure};
   PF_ASSIGN_OR_RETURN(request.dataset, Open(spec));
   if (measure) {
     std::optional<absl::StatusOr<graphcache::CachePlan>> plan;
-    const auto keep_going = [this] { return KeepGoing(/*on_device=*/true); };
+    const auto keep_going = [&] { return KeepGoing(/*on_device=*/true, wanted); };
     if (device_.RunNowIfIdle([&] { plan = runner_.PlanCache(request, keep_going); })) return *std::move(plan);
   }
   request.measure = false;
   PF_ASSIGN_OR_RETURN(graphcache::CachePlan plan,
-                      runner_.PlanCache(request, [this] { return KeepGoing(/*on_device=*/false); }));
+                      runner_.PlanCache(request, [&] { return KeepGoing(/*on_device=*/false, wanted); }));
   plan.no_costs_reason = measure ? "the device is not idle: a job runs, or none is taken yet" : "it was not asked for";
   return plan;
 }

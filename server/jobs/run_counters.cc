@@ -39,13 +39,13 @@ std::optional<telemetry::LookAheadState> RunCounters::StateOf(const std::optiona
                                    pages.sampled_pages > 0 ? resident / static_cast<double>(pages.sampled_pages) : 0};
 }
 
-telemetry::FeatureState RunCounters::FeaturesOf(const std::optional<train::LookAhead>& look_ahead) {
-  if (!look_ahead || !look_ahead->rows) return {};
+std::optional<telemetry::FeatureState> RunCounters::FeaturesOf(const std::optional<train::LookAhead>& look_ahead) {
+  if (!look_ahead || !look_ahead->rows) return std::nullopt;
   const data::RowCounters& counters = look_ahead->rows->counters;
-  return {.budget_bytes = counters.budget_bytes,
-          .used_bytes = counters.used_bytes,
-          .rows = counters.rows,
-          .depth = look_ahead->rows->reader.depth};
+  return telemetry::FeatureState{.budget_bytes = counters.budget_bytes,
+                                 .used_bytes = counters.used_bytes,
+                                 .rows = counters.rows,
+                                 .depth = look_ahead->rows->reader.depth};
 }
 
 RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
@@ -54,6 +54,7 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
     // A run that began anew counts from nothing, as does a job's first.
     if (resumed_ && progress.step > 1) {
       last_ = progress;
+      most_skipped_ = progress.skipped_batches;
       // What is counted of this run only begins with it.
       last_.phase_seconds = {};
       last_.look_ahead.reset();
@@ -68,7 +69,8 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   out.counts.edges = Since(progress.edges, last_.edges);
   out.counts.padding_nodes = Since(progress.padding_nodes, last_.padding_nodes);
   out.counts.padding_edges = Since(progress.padding_edges, last_.padding_edges);
-  out.counts.skipped_batches = Since(progress.skipped_batches, last_.skipped_batches);
+  out.counts.skipped_batches = Since(progress.skipped_batches, most_skipped_);
+  most_skipped_ = std::max(most_skipped_, progress.skipped_batches);
   const train::LookAhead ahead = progress.look_ahead.value_or(train::LookAhead());
   const train::LookAhead ahead_before = last_.look_ahead.value_or(train::LookAhead());
   out.look_ahead.stalls = Since(ahead.stalls, ahead_before.stalls);

@@ -25,12 +25,14 @@ class RunCounters {
 
   Increment Advance(const train::Progress& progress);
   static std::optional<telemetry::LookAheadState> StateOf(const std::optional<train::LookAhead>& look_ahead);
-  static telemetry::FeatureState FeaturesOf(const std::optional<train::LookAhead>& look_ahead);
+  // nullopt: the run has no cache of features.
+  static std::optional<telemetry::FeatureState> FeaturesOf(const std::optional<train::LookAhead>& look_ahead);
 
  private:
   const bool resumed_;
   bool first_ = true;
   train::Progress last_;
+  int64_t most_skipped_ = 0;  // a run that went back skips the same batches again
 };
 
 }  // namespace permafrost::jobs

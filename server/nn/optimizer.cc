@@ -104,12 +104,26 @@ void Optimizer::CheckGradients(std::vector<at::Tensor>& gradients) const {
 
 void Optimizer::Step(std::vector<at::Tensor> gradients) {
   const at::NoGradGuard no_grad;
+  TORCH_CHECK(options_.algorithm != OptimizerAlgorithm::kSparseAdam,
+              "Optimizer::Step: sparse_adam takes gradients of rows");
   CheckGradients(gradients);
   if (accumulates()) gradients = AddToGroup(gradients);
   if (options_.max_grad_norm > 0) gradients = ClipGradientNorm(gradients, options_.max_grad_norm);
   Update(gradients);
   if (options_.ema_decay > 0) Average();
   if (accumulates()) EndGroup();
+}
+
+void Optimizer::StepRows(const RowGradient& gradient) {
+  TORCH_CHECK(parameters_.size() == 1, "Optimizer::StepRows: one table is expected, not ", parameters_.size(),
+              " parameters");
+  const at::NoGradGuard no_grad;
+  const at::Tensor& table = parameters_.front();
+  if (options_.algorithm == OptimizerAlgorithm::kSparseAdam) {
+    SparseAdamStep(table, exp_avgs_.front(), exp_avg_sqs_.front(), step_, learning_rate_, gradient);
+  } else {
+    Step({DenseGradient(gradient, table.size(0))});
+  }
 }
 
 std::vector<at::Tensor> Optimizer::AddToGroup(const std::vector<at::Tensor>& gradients) {

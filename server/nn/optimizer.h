@@ -1,7 +1,7 @@
-// Adam, AdamW and SGD: on the CPU by one operator for all parameters (nn/ops/adam.h), elsewhere by PyTorch's fused
-// kernels. Step count and learning rate are tensors: nothing in a step is a host number that changes, so a captured
-// step stays true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019; Sutskever et al. 2013 for SGD's momentum, as
-// PyTorch's SGD. beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
+// Adam, AdamW, SGD and SparseAdam: on the CPU by one operator for all parameters (nn/ops/adam.h), elsewhere by
+// PyTorch's fused kernels. Step count and learning rate are tensors: nothing in a step is a host number that changes,
+// so a captured step stays true. Source: Kingma and Ba 2015; Loshchilov and Hutter 2019; Sutskever et al. 2013 for
+// SGD's momentum, as PyTorch's SGD. beta = (0.9, 0.999), eps = 1e-8, as PyTorch's defaults.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "nn/ops/row_gradient.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"
 
@@ -35,6 +36,9 @@ class Optimizer {
   // max_grad_norm says so. With accumulate_steps above 1: the update is made where a group ends, by the mean of the
   // group's gradients.
   void Step(std::vector<at::Tensor> gradients);
+  // One update by the gradient of few rows of the one parameter: of kSparseAdam of those rows alone, of others as Step
+  // with 0 elsewhere.
+  void StepRows(const RowGradient& gradient);
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   double learning_rate() const;

@@ -75,7 +75,7 @@ enum class EdgeUse {
   kNeeded  // of one large graph; in sets a learned vector stands for features that are not there
 };
 
-enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2 };
+enum class Architecture { kGine, kSage, kGcn, kGin, kGatv2, kNode2Vec };
 
 // What a model predicts for: each graph of a set of many, or each node of one large graph. The dataset decides.
 enum class ModelLevel { kGraph, kNode };
@@ -94,6 +94,8 @@ struct ModelTraits {
   EdgeUse edges = EdgeUse::kNone;
   bool has_heads = false;        // whether ModelOptions::heads has a meaning
   bool has_aggregation = false;  // whether ModelOptions::aggregation has a meaning
+  // Whether it has no layers: a row of weights for each node, which are learned from random walks.
+  bool walks = false;
   constexpr bool Serves(ModelLevel level) const { return level == ModelLevel::kGraph ? of_graphs : of_nodes; }
 };
 inline constexpr std::array kModels{
@@ -119,7 +121,12 @@ inline constexpr std::array kModels{
                 .of_graphs = true,
                 .of_nodes = true,
                 .edges = EdgeUse::kWhereGiven,
-                .has_heads = true}};
+                .has_heads = true},
+    ModelTraits{.architecture = Architecture::kNode2Vec,
+                .name = "node2vec",
+                .of_graphs = false,
+                .of_nodes = true,
+                .walks = true}};
 
 constexpr const ModelTraits& TraitsOf(Architecture architecture) {
   for (const ModelTraits& model : kModels)
@@ -145,9 +152,12 @@ enum class Precision { kFloat32, kBfloat16 };
 inline constexpr EnumNames<Precision, 2> kPrecisionNames{
     {{{Precision::kFloat32, "float32"}, {Precision::kBfloat16, "bfloat16"}}}};
 
-enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd };
-inline constexpr EnumNames<OptimizerAlgorithm, 3> kOptimizerNames{
-    {{{OptimizerAlgorithm::kAdam, "adam"}, {OptimizerAlgorithm::kAdamW, "adamw"}, {OptimizerAlgorithm::kSgd, "sgd"}}}};
+// kSparseAdam: Adam of the rows of a table that a step has a gradient of; others and their moments stay as they are.
+enum class OptimizerAlgorithm { kAdam, kAdamW, kSgd, kSparseAdam };
+inline constexpr EnumNames<OptimizerAlgorithm, 4> kOptimizerNames{{{{OptimizerAlgorithm::kAdam, "adam"},
+                                                                    {OptimizerAlgorithm::kAdamW, "adamw"},
+                                                                    {OptimizerAlgorithm::kSgd, "sgd"},
+                                                                    {OptimizerAlgorithm::kSparseAdam, "sparse_adam"}}}};
 
 // kPlateau: falls where validation gets no better (train/plateau.h).
 enum class Schedule { kConstant, kCosine, kLinear, kStep, kPlateau };
@@ -174,8 +184,8 @@ constexpr bool MeasuresLinks(Metric metric) {
 
 // The level that a model had while each had one: of a spec that does not say it.
 constexpr ModelLevel FirstLevelOf(Architecture architecture) {
-  return architecture == Architecture::kSage || architecture == Architecture::kGcn ? ModelLevel::kNode
-                                                                                   : ModelLevel::kGraph;
+  const bool of_nodes = architecture == Architecture::kSage || architecture == Architecture::kGcn;
+  return of_nodes || !TraitsOf(architecture).of_graphs ? ModelLevel::kNode : ModelLevel::kGraph;
 }
 
 // What a layer makes of its neighbours' rows, where the model lets one choose.
@@ -193,8 +203,9 @@ enum class JumpingKnowledge { kLast, kCat, kMax };
 inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
-// What a node of one large graph begins with: its features; a row of weights of its own, which are trained; 1 in the
-// column of its number of in-edges; or 1. kAuto: features where there are some, else learned.
+// What a node begins with: its features; a row of weights of its own, which are trained (of one large graph); 1 in the
+// column of its number of in-edges, or in a set that column's weights; or 1. kAuto: features where there are some, else
+// learned, or in a set one row of weights for all nodes.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
 inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
                                                              {NodeInputs::kFeatures, "features"},
@@ -226,7 +237,7 @@ struct ModelOptions {
   Architecture architecture = Architecture::kGine;
   ModelLevel level = ModelLevel::kGraph;
   int64_t hidden_channels = 64;  // 1..4096, a multiple of heads
-  int64_t num_layers = 4;        // 1..64
+  int64_t num_layers = 4;        // 1..64; of kNode2Vec, which has none, 1
   Pooling pooling = Pooling::kMean;
   double dropout = 0;        // 0 <= p < 1, after each layer; of attention too
   double input_dropout = 0;  // of node features, of nodes
@@ -235,9 +246,9 @@ struct ModelOptions {
   Norm norm = Norm::kBatch;
   bool residual = false;  // a layer's input is added to its output, where both are as wide
   JumpingKnowledge jumping_knowledge = JumpingKnowledge::kLast;
-  bool virtual_node = false;                   // of graphs: a node that all of a graph's nodes see, and that sees all
-  bool normalize_features = false;             // of nodes: each row of features is divided by the sum of its magnitudes
-  NodeInputs node_inputs = NodeInputs::kAuto;  // of nodes
+  bool virtual_node = false;        // of graphs: a node that all of a graph's nodes see, and that sees all
+  bool normalize_features = false;  // of nodes: each row of features is divided by the sum of its magnitudes
+  NodeInputs node_inputs = NodeInputs::kAuto;
   EdgeInputs edge_inputs = EdgeInputs::kAuto;  // of nodes
   Lowering lowering = Lowering::kAuto;
   Precision precision = Precision::kFloat32;

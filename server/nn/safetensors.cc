@@ -2,13 +2,18 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
+#include <compare>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "base/string_view.h"
 
 namespace permafrost::nn {
@@ -34,7 +39,31 @@ std::optional<at::ScalarType> ParseType(std::string_view name) {
   return std::nullopt;
 }
 
+// Where a tensor lies in the body.
+struct Extent {
+  uint64_t begin = 0, end = 0;
+  std::string name;
+  auto operator<=>(const Extent&) const = default;
+};
+
 absl::Status Lost(std::string_view what) { return absl::DataLossError(absl::StrCat("safetensors: ", AbslView(what))); }
+
+// As the format has it: side by side, from the first byte to the last. Else a header that is off by a byte shows every
+// number shifted.
+absl::Status CheckCovered(std::vector<Extent> extents, size_t body_bytes) {
+  std::ranges::sort(extents);
+  uint64_t covered = 0;
+  for (const Extent& e : extents) {
+    if (e.begin != covered) {
+      return Lost(absl::StrCat(e.name, ": data_offsets [", e.begin, ",", e.end, "] begin ",
+                               e.begin > covered ? "after a hole" : "within the tensor before", "; ", covered,
+                               " is accepted"));
+    }
+    covered = e.end;
+  }
+  if (covered == body_bytes) return absl::OkStatus();
+  return Lost(absl::StrCat("the tensors end at byte ", covered, " of ", body_bytes, " that follow the header"));
+}
 
 }  // namespace
 
@@ -74,6 +103,7 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
   if (!header.is_object()) return Lost("the header is not a JSON object");
   const std::string_view body = data.substr(sizeof(length) + length);
   SafetensorsFile file;
+  std::vector<Extent> extents;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       for (const auto& [key, value] : entry.items()) {
@@ -92,7 +122,8 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
     std::vector<int64_t> shape;
     uint64_t values = 1;
     for (const auto& size : entry["shape"]) {
-      if (!size.is_number_unsigned() || __builtin_mul_overflow(values, size.get<uint64_t>(), &values)) {
+      if (!size.is_number_unsigned() || std::cmp_greater(size.get<uint64_t>(), std::numeric_limits<int64_t>::max()) ||
+          __builtin_mul_overflow(values, size.get<uint64_t>(), &values)) {
         return Lost(absl::StrCat(name, ": shape ", entry["shape"].dump()));
       }
       shape.push_back(size.get<int64_t>());
@@ -110,7 +141,9 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
     at::Tensor tensor = at::empty(shape, *type);
     if (end > begin) std::memcpy(tensor.mutable_data_ptr(), body.data() + begin, end - begin);
     file.tensors.push_back({name, tensor});
+    extents.push_back({.begin = begin, .end = end, .name = name});
   }
+  PF_RETURN_IF_ERROR(CheckCovered(std::move(extents), body.size()));
   return file;
 }
 

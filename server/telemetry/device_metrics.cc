@@ -40,24 +40,22 @@ struct DeviceMetrics::Families {
                         .Name("permafrost_device_utilization_ratio")
                         .Help("How busy the device is, 0 to 1. Absent where the device does not tell.")
                         .Register(registry),
-                    {}) {
+                    {}),
+        emptied(prometheus::BuildCounter()
+                    .Name("permafrost_device_empty_cache_total")
+                    .Help("How often the device's own caches, of memory and of compiled graphs, were emptied. Absent "
+                          "where it has none.")
+                    .Register(registry)) {
     auto& memory = MemoryFamily(registry);
     for (const char* kind : {"allocated", "reserved", "driver", "recommended_max", "resident"}) {
       memory_by_kind.emplace(kind, MaybeGauge(memory, {{"kind", kind}}));
-    }
-    auto& emptied = prometheus::BuildCounter()
-                        .Name("permafrost_device_empty_cache_total")
-                        .Help("How often the device's own caches, of memory and of compiled graphs, were emptied.")
-                        .Register(registry);
-    for (const auto& [reason, name] : kEmptyReasonNames.rows) {
-      empty_by_reason[std::string(name)] = &emptied.Add({{"reason", std::string(name)}});
     }
   }
 
   absl::Mutex mu;
   MaybeGauge graphs ABSL_GUARDED_BY(mu), utilization ABSL_GUARDED_BY(mu);
   std::map<std::string, MaybeGauge> memory_by_kind ABSL_GUARDED_BY(mu);
-  std::map<std::string, Counter*> empty_by_reason ABSL_GUARDED_BY(mu);
+  prometheus::Family<Counter>& emptied;
 };
 
 DeviceMetrics::DeviceMetrics(prometheus::Registry& registry) : families_(std::make_unique<Families>(registry)) {}
@@ -76,11 +74,10 @@ void DeviceMetrics::Set(const DeviceState& state) {
   families_->graphs.Set(state.graph_entries);
   families_->utilization.Set(state.utilization);
   for (const auto& [reason, count] : state.empty_caches) {
-    const auto found = families_->empty_by_reason.find(reason);
-    if (found == families_->empty_by_reason.end()) continue;
+    if (!kEmptyReasonNames.Parse(reason)) continue;
+    Counter& total = families_->emptied.Add({{"reason", reason}});
     // Never back: a total that shrank is not a total.
-    if (const double more = static_cast<double>(count) - found->second->Value(); more > 0)
-      found->second->Increment(more);
+    if (const double more = static_cast<double>(count) - total.Value(); more > 0) total.Increment(more);
   }
 }
 

@@ -16,7 +16,7 @@ class DeviceMetrics {
  public:
   // permafrost_device_memory_bytes{kind}; kind is allocated, reserved, driver, recommended_max or resident
   // permafrost_device_graph_entries, permafrost_device_utilization_ratio
-  // permafrost_device_empty_cache_total{reason}, of all reasons (kEmptyReasonNames) from the start. Borrows the
+  // permafrost_device_empty_cache_total{reason}, of the reasons (kEmptyReasonNames) that the state tells. Borrows the
   // registry.
   explicit DeviceMetrics(prometheus::Registry& registry);
   ~DeviceMetrics();

@@ -1,16 +1,18 @@
 #include "telemetry/feature_metrics.h"
 
 #include <prometheus/counter.h>
-#include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "telemetry/maybe_gauge.h"
 #include "telemetry/single_metric.h"
 
 namespace permafrost::telemetry {
 
-// References into the registry, which owns every metric; all of them are safe to update anywhere.
+// References into the registry, which owns every metric; all but those behind the lock are safe to update anywhere.
 struct FeatureMetrics::Series {
   explicit Series(prometheus::Registry& registry)
       : hits(OneCounter(registry, "permafrost_feature_cache_hits_total",
@@ -33,16 +35,17 @@ struct FeatureMetrics::Series {
                          .Help("Time of a read, from its start to its rows being in memory.")
                          .Register(registry)
                          .Add({}, std::vector<double>(kReadSeconds.begin(), kReadSeconds.end()))),
-        budget_bytes(OneGauge(registry, "permafrost_feature_cache_budget_bytes",
-                              "Memory that the cache of the running job may take; 0 when none has one.")),
-        bytes(OneGauge(registry, "permafrost_feature_cache_bytes", "Memory that the cache of the running job takes.")),
-        rows(OneGauge(registry, "permafrost_feature_cache_rows", "Rows in the cache of the running job.")),
-        read_depth(OneGauge(registry, "permafrost_feature_cache_read_depth",
-                            "Reads at once of the running job; 0 when it reads through the mapping.")) {}
+        budget_bytes(registry, "permafrost_feature_cache_budget_bytes",
+                     "Memory that the cache of the running job may take. Absent where it has none, as those below."),
+        bytes(registry, "permafrost_feature_cache_bytes", "Memory that the cache of the running job takes."),
+        rows(registry, "permafrost_feature_cache_rows", "Rows in the cache of the running job."),
+        read_depth(registry, "permafrost_feature_cache_read_depth", "Reads at once of the running job.") {}
 
   prometheus::Counter &hits, &misses, &evictions, &read_bytes, &read_errors, &over_budget, &resizes, &stall_seconds;
   prometheus::Histogram& read_seconds;
-  prometheus::Gauge &budget_bytes, &bytes, &rows, &read_depth;
+  absl::Mutex mu;
+  MaybeGauge budget_bytes ABSL_GUARDED_BY(mu), bytes ABSL_GUARDED_BY(mu), rows ABSL_GUARDED_BY(mu),
+      read_depth ABSL_GUARDED_BY(mu);
 };
 
 FeatureMetrics::FeatureMetrics(prometheus::Registry& registry) : series_(std::make_unique<Series>(registry)) {}
@@ -62,11 +65,15 @@ void FeatureMetrics::Add(const FeatureCounts& increments) {
   }
 }
 
-void FeatureMetrics::Set(const FeatureState& state) {
-  series_->budget_bytes.Set(static_cast<double>(state.budget_bytes));
-  series_->bytes.Set(static_cast<double>(state.used_bytes));
-  series_->rows.Set(static_cast<double>(state.rows));
-  series_->read_depth.Set(static_cast<double>(state.depth));
+void FeatureMetrics::Set(const std::optional<FeatureState>& state) {
+  const auto of = [&state](auto FeatureState::*member) {
+    return state ? std::optional(static_cast<double>((*state).*member)) : std::nullopt;
+  };
+  const absl::MutexLock lock(&series_->mu);
+  series_->budget_bytes.Set(of(&FeatureState::budget_bytes));
+  series_->bytes.Set(of(&FeatureState::used_bytes));
+  series_->rows.Set(of(&FeatureState::rows));
+  series_->read_depth.Set(of(&FeatureState::depth));
 }
 
 }  // namespace permafrost::telemetry

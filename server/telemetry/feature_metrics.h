@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace permafrost::telemetry {
 
@@ -37,8 +38,9 @@ class FeatureMetrics {
   // permafrost_feature_cache_{hits,misses,evictions,read_bytes,read_errors,over_budget,resizes,stall_seconds}_total,
   // permafrost_feature_cache_read_seconds (histogram)
   void Add(const FeatureCounts& increments);
-  // permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}
-  void Set(const FeatureState& state);
+  // permafrost_feature_cache_{budget_bytes,bytes,rows,read_depth}; nullopt: no job that runs has such a cache, and they
+  // are absent, as they are at first.
+  void Set(const std::optional<FeatureState>& state);
 
  private:
   struct Series;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -17,7 +18,14 @@
 namespace permafrost::train {
 namespace fs = std::filesystem;
 
-absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory, std::string_view name) {
+namespace {
+
+// A folder that someone removes meanwhile is no fault of the work: the next checkpoint makes it anew.
+absl::Status TransientIfNotFound(absl::Status status) {
+  return absl::IsNotFound(status) ? AsTransient(std::move(status)) : status;
+}
+
+absl::Status Link(const fs::path& source, const fs::path& job_directory, std::string_view name) {
   const fs::path directory = job_directory / "artifacts";
   PF_RETURN_IF_ERROR(CreateDirectories(directory));
   const fs::path temporary = directory / absl::StrCat(".tmp-", AbslView(name)), target = directory / name;
@@ -27,11 +35,9 @@ absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory,
   if (!error) fs::rename(temporary, target, error);
   // A rename onto another name of the same file does nothing and leaves both.
   if (!error) fs::remove(temporary, error);
-  if (error) return SystemError(error.value(), target, "link");
+  if (error) return SystemError(error.value(), target, absl::StrCat("link ", source.string(), " to it"));
   return SyncDirectory(directory);
 }
-
-namespace {
 
 // As RFC 4180 has it.
 std::string CsvCell(const std::string& text) {
@@ -58,10 +64,15 @@ std::string PredictionsCsv(const NamedRows& rows, const std::vector<float>& pred
   return csv;
 }
 
+absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory, std::string_view name) {
+  return TransientIfNotFound(Link(source, job_directory, name));
+}
+
 absl::Status WritePredictions(const fs::path& job_directory, const NamedRows& rows,
                               const std::vector<float>& predictions) {
   PF_RETURN_IF_ERROR(CreateDirectories(job_directory / "artifacts"));
-  return WriteFileAtomic(job_directory / "artifacts" / kTestPredictionsFile, PredictionsCsv(rows, predictions));
+  return TransientIfNotFound(
+      WriteFileAtomic(job_directory / "artifacts" / kTestPredictionsFile, PredictionsCsv(rows, predictions)));
 }
 
 }  // namespace permafrost::train

@@ -13,6 +13,7 @@
 namespace permafrost::train {
 
 // Gives `source`, a file of a checkpoint, a second name among the artifacts: no copy, and it outlives the checkpoint.
+// A file or folder that went meanwhile is a transient error, here and in WritePredictions.
 absl::Status LinkArtifact(const std::filesystem::path& source, const std::filesystem::path& job_directory,
                           std::string_view name);
 

@@ -1,6 +1,9 @@
 #include "train/batch_schedule.h"
 
+#include <algorithm>
+#include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -14,15 +17,8 @@ constexpr int64_t kGraphsPerLook = int64_t{1} << 16;
 // How much longer it takes to deal a graph than to shuffle it.
 constexpr int64_t kDealCost = 8;
 
-}  // namespace
-
-WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits) {
-  if (kind != data::BatchingKind::kRandom) limits.graphs /= kDealCost;
-  return limits;
-}
-
-data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::EpochOrderOptions& options) {
-  const auto split = graphs.split(data::Split::kTrain);
+data::EpochOrder OrderOf(const data::GraphExtents& graphs, data::Split of, const data::EpochOrderOptions& options) {
+  const auto split = graphs.split(of);
   std::vector<data::GraphSize> sizes;
   if (options.batching.kind != data::BatchingKind::kRandom) {
     sizes.reserve(split.size());
@@ -32,6 +28,47 @@ data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::Epo
     }
   }
   return {split, options, std::move(sizes)};
+}
+
+}  // namespace
+
+WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits) {
+  if (kind != data::BatchingKind::kRandom) limits.graphs /= kDealCost;
+  return limits;
+}
+
+data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::EpochOrderOptions& options) {
+  return OrderOf(graphs, data::Split::kTrain, options);
+}
+
+data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split split, int64_t batch_size,
+                                 const data::BatchingOptions& batching) {
+  return OrderOf(graphs, split, {.batch_size = batch_size, .shuffle = false, .batching = batching});
+}
+
+std::array<bool, 2> HavePartialBatches(const data::BatchingOptions& batching) {
+  const bool is_budget = batching.kind == data::BatchingKind::kBudget;
+  return {batching.kind == data::BatchingKind::kRandom, !is_budget};
+}
+
+graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary) {
+  const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
+  return {.graphs = train.graphs,
+          .std_nodes = train.std_nodes,
+          .std_edges = train.std_edges,
+          .mean_nodes = train.mean_nodes,
+          .mean_edges = train.mean_edges};
+}
+
+int64_t GraphsPerBatch(const TrainOptions& options, const graphcache::GraphSizes& train) {
+  if (options.batching.kind != data::BatchingKind::kBudget) return options.batch_size;
+  const auto at_most = [](int64_t bound, double mean) {
+    return bound > 0 && mean > 0 ? static_cast<double>(bound) / mean : std::numeric_limits<double>::infinity();
+  };
+  const double graphs = std::min({static_cast<double>(options.batch_size), static_cast<double>(train.graphs),
+                                  at_most(options.batching.max_nodes, train.mean_nodes),
+                                  at_most(options.batching.max_edges, train.mean_edges)});
+  return std::max<int64_t>(static_cast<int64_t>(graphs), 1);
 }
 
 absl::StatusOr<bool> BatchWalker::Epoch(const data::EpochOrder& order, int64_t epoch,

@@ -3,8 +3,10 @@
 // Threads: pure functions; a walker from one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -13,6 +15,8 @@
 #include "data/batching/batch.h"
 #include "data/sampling/epoch_order.h"
 #include "graphcache/cache_plan.h"
+#include "graphcache/freeze_point.h"
+#include "train/options.h"
 
 namespace permafrost::train {
 
@@ -21,11 +25,24 @@ namespace permafrost::train {
 struct WalkLimits {
   int64_t batches = 2'000'000, graphs = int64_t{1} << 25;
 };
+// All of it.
+inline constexpr WalkLimits kWholeWalk{.batches = std::numeric_limits<int64_t>::max(),
+                                       .graphs = std::numeric_limits<int64_t>::max()};
 // The same time's worth where batches are composed: an eighth of the graphs.
 WalkLimits LimitsOf(data::BatchingKind kind, WalkLimits limits = {});
 
 // The batches that a job with these options trains on.
 data::EpochOrder TrainingOrder(const data::GraphExtents& graphs, const data::EpochOrderOptions& options);
+// Those that it evaluates `split` with: in the split's order, batch_size after batch_size of its graphs, or as many as
+// a budget holds.
+data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split split, int64_t batch_size,
+                                 const data::BatchingOptions& batching);
+
+// Of each mode: whether only the last batch of an epoch has fewer graphs than the others.
+std::array<bool, 2> HavePartialBatches(const data::BatchingOptions& batching);
+graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary);
+// Graphs of a full training batch: batch_size, or as many of mean size as a budget holds.
+int64_t GraphsPerBatch(const TrainOptions& options, const graphcache::GraphSizes& train);
 
 class BatchWalker {
  public:

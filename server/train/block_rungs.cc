@@ -1,6 +1,7 @@
 #include "train/block_rungs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -18,6 +19,9 @@ constexpr double kDeviations = 8;
 constexpr double kLeastStep = 1.005;
 // Above the top rung, and where such steps end.
 constexpr double kStepAbove = 1.5, kMaxScale = 1e4;
+
+// The middles of nine parts of the standard normal distribution that are equally likely.
+constexpr std::array<double, BlockRungs::kAlike> kNormal{-1.593, -0.967, -0.589, -0.282, 0, 0.282, 0.589, 0.967, 1.593};
 
 // A block's dimensions but its seeds, which all batches have alike.
 std::vector<double> Dimensions(const BlockSizes& sizes) {
@@ -50,6 +54,37 @@ double ScaleOf(const BlockSizes& sizes, const std::vector<double>& mean) {
     if (mean[d] > 0) scale = std::max(scale, dims[d] / mean[d]);
   }
   return scale;
+}
+
+std::vector<double> ScalesOf(const std::vector<BlockSizes>& probes, const std::vector<double>& mean) {
+  std::vector<double> scales;
+  scales.reserve(probes.size());
+  for (const BlockSizes& probe : probes) scales.push_back(ScaleOf(probe, mean));
+  return scales;
+}
+
+double Center(const std::vector<double>& scales) {
+  return std::accumulate(scales.begin(), scales.end(), 0.0) / static_cast<double>(scales.size());
+}
+
+double Deviation(const std::vector<double>& scales) {
+  const double center = Center(scales);
+  double squares = 0;
+  for (const double s : scales) squares += (s - center) * (s - center);
+  return std::sqrt(squares / std::max(1.0, static_cast<double>(scales.size()) - 1));
+}
+
+// kAlike scales around each; none is below the least of `scales`, so that whatever holds one of them holds a probe.
+std::vector<double> Around(const std::vector<double>& scales) {
+  // Source: Silverman, Density Estimation, 1986, equation 3.28.
+  const double width = 1.06 * Deviation(scales) * std::pow(static_cast<double>(scales.size()), -0.2);
+  const double least = *std::ranges::min_element(scales);
+  std::vector<double> around;
+  around.reserve(scales.size() * kNormal.size());
+  for (const double scale : scales) {
+    for (const double z : kNormal) around.push_back(std::max(least, scale + z * width));
+  }
+  return around;
 }
 
 BlockSizes Scaled(const std::vector<double>& mean, double scale, const BlockSizes& bound) {
@@ -146,18 +181,29 @@ BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t see
   return BlockAtDegree(most, seeds, graph.max_degree, graph);
 }
 
+std::vector<BlockSizes> BlockRungs::Alike(const std::vector<BlockSizes>& probes, const BlockSizes& bound) {
+  const std::vector<double> own = ScalesOf(probes, Mean(probes)), around = Around(own);
+  std::vector<BlockSizes> alike;
+  alike.reserve(around.size());
+  for (size_t i = 0; i < around.size(); ++i) {
+    BlockSizes sizes = probes[i / kAlike];
+    const double factor = own[i / kAlike] > 0 ? around[i] / own[i / kAlike] : 1;
+    const auto scale = [factor](int64_t& size, int64_t most) {
+      size = std::min(most, static_cast<int64_t>(static_cast<double>(size) * factor));
+    };
+    for (size_t h = 1; h < sizes.nodes.size(); ++h) scale(sizes.nodes[h], bound.nodes[h]);
+    scale(sizes.edges, bound.edges);
+    scale(sizes.nonzeros, bound.nonzeros);
+    alike.push_back(std::move(sizes));
+  }
+  return alike;
+}
+
 BlockRungs BlockRungs::Plan(const std::vector<BlockSizes>& probes, const BlockSizes& bound, int64_t max_rungs) {
-  const std::vector<double> mean = Mean(probes);
-  std::vector<double> scales;
-  scales.reserve(probes.size());
-  for (const BlockSizes& probe : probes) scales.push_back(ScaleOf(probe, mean));
+  const std::vector<double> mean = Mean(probes), own = ScalesOf(probes, mean);
+  std::vector<double> scales = Around(own);
   std::ranges::sort(scales);
-  const auto n = static_cast<double>(scales.size());
-  const double center = std::accumulate(scales.begin(), scales.end(), 0.0) / n;
-  double squares = 0;
-  for (const double s : scales) squares += (s - center) * (s - center);
-  const double deviation = std::sqrt(squares / std::max(1.0, n - 1));
-  const double top = std::max(scales.back(), center) + kDeviations * deviation;
+  const double top = std::max(*std::ranges::max_element(own), Center(own)) + kDeviations * Deviation(own);
 
   std::vector<double> chosen = max_rungs > 1 ? Choose(scales, max_rungs - 1) : std::vector<double>();
   chosen.push_back(top);

@@ -2,7 +2,8 @@
 // A schedule of sampled blocks is not walked ahead: that would cost as much as sampling for the whole job. Instead some
 // of its batches are sampled before the first step. Sizes of full batches lie close together (sums over many seeds), so
 // that a few multiples of their mean serve all: each rung is the mean block times a scale, in every dimension at once,
-// and the rungs form a chain. The scales are those that pad the sampled batches least; the top one has a margin. Above
+// and the rungs form a chain. The scales are those that pad least the sampled batches and others like them; the top one
+// has a margin. Above
 // it the chain goes on in steps of a half up to the proven bound, for the batch that comes against all odds.
 // Threads: a value; pure functions.
 #pragma once
@@ -12,14 +13,24 @@
 
 #include "base/batch_shape.h"
 #include "data/batching/block_batch.h"
+#include "graphcache/policy.h"
 
 namespace permafrost::train {
 
 class BlockRungs {
  public:
-  static constexpr int64_t kMaxRungs = 4;
+  // As many as a ladder has unless told otherwise: of them it takes those that pad least.
+  static constexpr int64_t kMaxRungs = graphcache::kDefaultRungs;
+
+  // Sizes around those of a probe.
+  static constexpr int64_t kAlike = 9;
 
   BlockRungs() = default;
+  // What batches of the kind of `probes` may be expected to have: for each probe kAlike equally likely sizes, together
+  // the smoothed distribution of the probes. Few batches do not show all sizes that come; those of a rung chosen for
+  // them alone say too little of its padding.
+  static std::vector<data::BlockSizes> Alike(const std::vector<data::BlockSizes>& probes,
+                                             const data::BlockSizes& bound);
   // `probes`: sizes of batches of equally many seeds, at least one, without padding. `bound`: no block of so many
   // seeds, or of fewer, can be larger. The top rung is the smaller of the bound and what lies eight standard deviations
   // (in each batch's largest scale) above the mean, or above the largest probe: a batch beyond it is one in 10^15 where

@@ -1,10 +1,12 @@
 #include "train/cache_planner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "train/batch_schedule.h"
 #include "train/measure_costs.h"
 #include "train/step_compiler.h"
 #include "train/task.h"
@@ -14,10 +16,13 @@ namespace {
 
 graphcache::FreezePoint FreezePointOf(const TrainOptions& options, const Task& task) {
   const graphcache::ShapePlan& shapes = task.plan();
-  // Freezing captures the planned rungs, all of them.
-  if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0)
-    return {.freeze_at = rungs, .source = graphcache::FreezeSource::kSchedule};
-  return graphcache::FindFreezePoint(options.graph_cache.freeze_at, options.batch_size, task.sizes(),
+  // As the cache has it: freezing captures the planned rungs, all of them.
+  if (const auto rungs = std::ssize(shapes.train_rungs); rungs > 0) {
+    const int64_t wanted = options.graph_cache.freeze_at;
+    if (wanted == 0) return {.freeze_at = 1, .source = graphcache::FreezeSource::kSchedule};
+    return {.freeze_at = std::min<int64_t>(wanted, rungs), .source = graphcache::FreezeSource::kExplicit};
+  }
+  return graphcache::FindFreezePoint(options.graph_cache.freeze_at, GraphsPerBatch(options, task.sizes()), task.sizes(),
                                      shapes.known_train_shapes);
 }
 
@@ -51,6 +56,7 @@ absl::StatusOr<graphcache::CachePlan> PlanCache(const PlanRequest& request, cons
       return measured.status();
     }
   }
+  if (!keep_going()) return absl::CancelledError("stopped before the rows of a plan were made");
   graphcache::FillRows(plan);
   return plan;
 }

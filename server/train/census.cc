@@ -109,10 +109,8 @@ std::vector<graphcache::PlannedShape> CensusTaker::ShapesOf(Mode mode) const {
   }
   if (!shapes.empty()) return shapes;
   for (const BatchShape& shape : schedule_->eval_rungs) shapes.push_back({.shape = shape});
-  // Of sampled blocks it is not known how many batches come to which rung: all to the largest.
-  const auto batches = [this](data::Split split) {
-    return (task_.size(split) + options_.batch_size - 1) / options_.batch_size;
-  };
+  // Of a whole graph, which is evaluated in one step.
+  const auto batches = [this](data::Split split) { return task_.size(split) > 0 ? 1 : 0; };
   if (!shapes.empty()) {
     shapes.back().batches = options_.epochs * batches(data::Split::kValid) + 2 * batches(data::Split::kTest);
   }
@@ -127,13 +125,14 @@ std::vector<graphcache::PlannedShape> CensusTaker::Reaching(Mode mode, const gra
     return some;
   };
   if (row.shapes == Shapes::kLadder) {
-    const std::vector<BatchShape> rungs = LadderOf(task_.plan(), mode, RungsOf(row.options));
-    return rungs.empty() ? all : take(rungs);
+    const int64_t rungs = mode == Mode::kTrain ? row.train_executables : row.eval_executables;
+    return rungs == 0 ? all : take(LadderOf(task_.plan(), mode, rungs));
   }
   const bool pads = row.options.on_miss == OnMiss::kPad || row.options.on_miss == OnMiss::kReject;
   // What runs eager, or is captured and dropped, reaches the device all the same.
   if (row.options.policy != Policy::kFreeze || !pads || freeze_at == 0) return all;
   if (mode == Mode::kEval) return take(schedule_->eval_rungs);
+  if (!schedule_->rungs.empty()) return take(schedule_->rungs);
   if (std::cmp_less(freeze_at, all.size())) all.resize(static_cast<size_t>(freeze_at));
   const auto is_ceiling = [this](const graphcache::PlannedShape& s) { return s.shape == schedule_->ceiling; };
   if (std::ranges::none_of(all, is_ceiling)) all.push_back({.shape = schedule_->ceiling});
@@ -173,6 +172,7 @@ absl::StatusOr<graphcache::LoweringCensus> CensusTaker::Take(const graphcache::C
   }
   for (const graphcache::PlanRow& row : plan.rows) {
     if (row.schedule != 0) continue;
+    if (!keep_going()) return absl::CancelledError("stopped while a census was taken");
     std::array<SizedSchedule, 2> schedules;
     for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
       PF_ASSIGN_OR_RETURN(schedules[static_cast<size_t>(mode)],

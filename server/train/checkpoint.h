@@ -68,6 +68,9 @@ class CheckpointStore {
   // are some and all are damaged, which then keep their names; FailedPrecondition (transient) for one that a newer
   // build wrote; any other, all transient (status.h), where one cannot be read just now. Nothing is set aside then.
   absl::StatusOr<std::optional<Checkpoint>> LoadNewest() const;
+  // That of `step`. DataLoss where it is damaged, or not there; any other error, all transient, where it cannot be read
+  // just now.
+  absl::StatusOr<Checkpoint> Load(int64_t step) const;
   // Files of the checkpoint of `step`.
   std::filesystem::path WeightsFile(int64_t step) const;
   std::filesystem::path BestFile(int64_t step) const;
@@ -75,8 +78,6 @@ class CheckpointStore {
 
  private:
   absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first
-  // DataLoss only where damage is proven.
-  absl::StatusOr<Checkpoint> Load(int64_t step) const;
   absl::Status Write(const Checkpoint& checkpoint);
   absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
   absl::Status SetAside(int64_t step) const;

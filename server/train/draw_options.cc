@@ -6,11 +6,11 @@
 
 namespace permafrost::train {
 
-void CheckDraws(const TrainOptions& options, std::string_view prefix, Violations& violations) {
+void CheckDraws(const TrainOptions& options, FieldChecker& check) {
   const NodeTrainingOptions& nodes = options.nodes;
   if (options.model.level != nn::ModelLevel::kNode) return;
   const auto refuse = [&](bool given, std::string_view field, std::string_view description) {
-    if (given) violations.Add(absl::StrCat(AbslView(prefix), "neighbor_sampling.", AbslView(field)), description);
+    if (given) check.Add(absl::StrCat("neighbor_sampling.", AbslView(field)), description);
   };
   const bool temporal = nodes.is_temporal(), timed = nodes.seed_time.has_value();
   if (nodes.fan_outs.empty()) {

@@ -23,6 +23,8 @@ using data::FeatureSummary;
 using data::GraphSetSummary;
 using data::GraphSummary;
 
+bool TakesClasses(nn::Loss loss) { return loss == nn::Loss::kCrossEntropy || loss == nn::Loss::kBce; }
+
 class KnownRanges {
  public:
   explicit KnownRanges(std::string_view field) : field_(field) {}
@@ -57,8 +59,7 @@ class KnownRanges {
   // Whole numbers from 0 on, of which the weights know so many. `Summary`: of either kind.
   template <class Summary>
   void CheckClasses(nn::Loss loss, int64_t present, const Summary& own, const Summary& trained) {
-    const bool of_classes = loss == nn::Loss::kCrossEntropy || loss == nn::Loss::kBce;
-    if (!of_classes || present == 0) return;
+    if (!TakesClasses(loss) || present == 0) return;
     if (own.integer_labels && own.min_label >= 0 && own.max_label <= trained.max_label) return;
     Add("its labels are ", own.integer_labels ? "" : "fractions in ", own.min_label, "..", own.max_label,
         ", and the weights were trained on classes 0..", trained.max_label);
@@ -76,7 +77,14 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, nn::Loss 
   check.CheckCategories("node", own.node_features, trained.node_features);
   check.CheckCategories("edge", own.edge_features, trained.edge_features);
   check.CheckClasses(loss, own.all.graphs * own.num_targets - own.num_missing_labels, own, trained);
-  if (own.class_values != trained.class_values) {
+  if (own.class_values != trained.class_values && !TakesClasses(loss)) {
+    const auto text = [](const std::vector<int64_t>& values) {
+      return values.empty() ? "numbers of their own"
+                            : absl::StrCat("0, 1, ..., which stand for the classes ", absl::StrJoin(values, ", "));
+    };
+    check.Add("its labels are ", text(own.class_values), ", and those that the weights were trained on are ",
+              text(trained.class_values));
+  } else if (own.class_values != trained.class_values) {
     const auto text = [](const std::vector<int64_t>& values) {
       return values.empty() ? "themselves" : absl::StrJoin(values, ", ");
     };

@@ -49,12 +49,14 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
     if (host == nullptr) break;
     if (!keep_going()) return absl::CancelledError("evaluation stopped");
     PF_ASSIGN_OR_RETURN(const at::Tensor prediction, steps.run(*host));
+    if (options.on_batch) options.on_batch(*batches);
     if (!keep) continue;
     Keep(prediction, *host, result.predictions);
     if (!sums) labels.insert(labels.end(), host->labels().begin(), host->labels().end());
     result.ids.insert(result.ids.end(), host->ids().begin(), host->ids().end());
   }
   result.loss = steps.losses.Mean();
+  result.has_labels = steps.losses.Count() > 0;
   for (const nn::Metric metric : options.metrics) {
     result.metrics.push_back(metric == nn::Metric::kMae ? steps.errors.Mean()
                                                         : nn::ComputeMetric(metric, options.loss, result.predictions,

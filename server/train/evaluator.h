@@ -20,6 +20,8 @@ struct EvaluationOptions {
   std::vector<nn::Metric> metrics = {nn::Metric::kMae};
   int64_t step = 0;  // optimizer steps done
   bool keep_predictions = false;
+  // After each batch of those that are streamed; none: nobody asks.
+  std::function<void(const BatchStream&)> on_batch = nullptr;
 };
 
 // How an evaluation runs a batch, and where the steps sum.

@@ -1,5 +1,7 @@
 #include "train/graph_labels.h"
 
+#include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -49,6 +51,22 @@ int64_t OutputsFor(const TrainOptions& options, const data::GraphSetSummary& sum
   }
   if (options.loss == nn::Loss::kCrossEntropy) return ClassesOf(options, summary, prefix, violations);
   return summary.num_targets;
+}
+
+absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix) {
+  PF_ASSIGN_OR_RETURN(const auto graphs, set.split(data::Split::kTrain));
+  PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
+  const auto targets = static_cast<size_t>(set.summary().num_targets);
+  const bool labelled = std::ranges::any_of(graphs, [&](uint32_t graph) {
+    return std::ranges::any_of(labels.subspan(graph * targets, targets), [](float l) { return !std::isnan(l); });
+  });
+  PF_RETURN_IF_ERROR(set.CheckIntact());
+  if (labelled) return absl::OkStatus();
+  Violations violations;
+  violations.Add(
+      absl::StrCat(AbslView(prefix), "dataset"),
+      absl::StrCat("none of the ", graphs.size(), " graphs of its train split has a label; at least one is needed"));
+  return violations.ToStatus();
 }
 
 const data::SizeStatistics& TrainSizes(const TrainOptions& options, const data::GraphSetSummary& summary,

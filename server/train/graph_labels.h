@@ -1,10 +1,11 @@
 // What the labels and splits of a set of small graphs must be for a job, and what follows for its model.
-// Threads: pure functions.
+// Threads: safe anywhere.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "base/status.h"
 #include "data/store/graph_set.h"
 #include "train/options.h"
@@ -15,6 +16,9 @@ namespace permafrost::train {
 // labels that do not go with the loss and class weights that do not go with the labels.
 int64_t OutputsFor(const TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
                    Violations& violations);
+
+// A violation where no graph of the train split has a label: no loss would have a gradient. Errors: DataLoss.
+absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix);
 
 // Sizes that bound those of the train split: its own, or with folds those of the whole set. Adds a violation for more
 // folds than graphs.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,7 @@
 #include "nn/models/registry.h"
 #include "train/batch_schedule.h"
 #include "train/model_for.h"
+#include "train/node_features.h"
 #include "train/probe_sizes.h"
 #include "train/step_inputs.h"
 
@@ -22,7 +25,7 @@ constexpr int64_t kPrefetchDepth = 3, kEvalPrefetchDepth = 2;
 // Nodes of a probe that is only recorded.
 constexpr int64_t kSmallProbe = 96;
 // Of the graphs that fit a rung, one in so many is in the batch that its executable is compared on.
-constexpr size_t kRungPart = 4;
+constexpr size_t kRungPart = 8;
 
 // Another label that is valid for the loss, where there is one; a missing one stays missing.
 float OtherLabel(nn::Loss loss, int64_t outputs, float label) {
@@ -50,6 +53,14 @@ void MakeOther(nn::Loss loss, int64_t outputs, data::PaddedBatch& batch) {
 
 // How much of a step a graph exercises, by what it has.
 int RankOf(const BatchShape& graph) { return graph.edges > 0 ? 2 : graph.nodes > 0 ? 1 : 0; }
+// Without a loss no gradient does, whatever messages pass.
+constexpr int kLossRank = 3;
+
+bool HaveLabels(const data::Batcher& batcher, Mode mode) {
+  const auto has = [&](uint32_t graph) { return batcher.HasLabel(graph); };
+  return std::ranges::any_of(SplitsOf(mode),
+                             [&](data::Split split) { return std::ranges::any_of(batcher.split(split), has); });
+}
 
 // Other labels would have a loss without a lower bound, and classes that are none.
 absl::Status CheckBinary(const data::GraphSet& set) {
@@ -111,6 +122,8 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
                                                                    const std::function<bool()>& keep_going,
                                                                    const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), "spec."));
+  std::string reading = TellNodeInputs(options.model, set->summary());
+  PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
   // Before the weights, for which there may be no memory.
@@ -118,19 +131,21 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
                       PlanJob(options, model, batcher->extents(), context, "spec.", keep_going));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
   task->plan_ = std::move(plan);
+  task->reading_ = std::move(reading);
   return task;
 }
 
 GraphSetTask::GraphSetTask(const TrainOptions& options, const nn::GraphModelOptions& model,
                            std::unique_ptr<data::Batcher> batcher, c10::Device device)
     : num_epochs_(options.epochs),
-      batch_size_(options.batch_size),
       loss_(options.loss),
       num_outputs_(model.num_targets),
       device_(device),
       batcher_(std::move(batcher)),
       order_options_{.batch_size = options.batch_size, .seed = options.seed, .batching = options.batching},
+      typical_batch_(GraphsPerBatch(options, sizes())),
       epochs_(TrainingOrder(batcher_->extents(), order_options_)),
+      has_labels_{HaveLabels(*batcher_, Mode::kTrain), HaveLabels(*batcher_, Mode::kEval)},
       model_(nn::MakeGraphModel(model, options.seed, device)),
       probe_views_{GraphSetHostBatch(*batcher_, device, probes_.data()),
                    GraphSetHostBatch(*batcher_, device, probes_.data() + 1)} {}
@@ -146,31 +161,50 @@ Task::Output GraphSetTask::Forward(const graphcache::StepInputs& inputs, Mode mo
   return {model_->Forward(batch, mode), batch.labels};
 }
 
-graphcache::GraphSizes GraphSetTask::sizes() const {
+graphcache::GraphSizes GraphSetTask::sizes() const { return SizesOf(batcher_->summary()); }
+
+data::BatchingOptions GraphSetTask::TypicalBudget() const {
   const data::SizeStatistics& train = batcher_->summary().splits[static_cast<size_t>(data::Split::kTrain)];
-  return {.graphs = train.graphs, .std_nodes = train.std_nodes, .std_edges = train.std_edges};
+  const auto budget = [this](double mean, int64_t largest) {
+    return std::clamp(static_cast<int64_t>(std::ceil(mean * static_cast<double>(typical_batch_))),
+                      std::max<int64_t>(largest, 1), data::kMaxBudget);
+  };
+  return {.kind = data::BatchingKind::kBudget,
+          .max_nodes = budget(train.mean_nodes, train.max_nodes),
+          .max_edges = budget(train.mean_edges, train.max_edges)};
 }
 
 absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules(
     const std::function<bool()>& keep_going) {
+  const data::EpochOrder valid =
+      EvaluationOrder(batcher_->extents(), data::Split::kValid, order_options_.batch_size, order_options_.batching);
+  PF_ASSIGN_OR_RETURN(const graphcache::PlannedSchedule validation,
+                      WalkBatches(batcher_->extents(), valid, /*epochs=*/1, kWholeWalk, keep_going));
   std::vector<graphcache::PlannedSchedule> schedules;
-  const auto add = [&](data::BatchingKind kind, const data::EpochOrder& order) -> absl::Status {
+  const auto add = [&](const data::BatchingOptions& batching, const data::EpochOrder& order) -> absl::Status {
     PF_ASSIGN_OR_RETURN(graphcache::PlannedSchedule schedule,
-                        WalkBatches(batcher_->extents(), order, num_epochs_, LimitsOf(kind), keep_going));
-    schedule.batching = data::kBatchingNames.Name(kind);
+                        WalkBatches(batcher_->extents(), order, num_epochs_, LimitsOf(batching.kind), keep_going));
+    schedule.batching = data::kBatchingNames.Name(batching.kind);
+    schedule.max_nodes = batching.max_nodes;
+    schedule.max_edges = batching.max_edges;
     schedule.eval_rungs = plan_.eval_rungs;
+    schedule.eval_schedule = plan_.eval_schedule;
     schedule.eval_shapes = std::ssize(plan_.eval_schedule);
+    schedule.valid_shapes = std::ssize(validation.train);
     schedules.push_back(std::move(schedule));
     return absl::OkStatus();
   };
-  PF_RETURN_IF_ERROR(add(order_options_.batching.kind, epochs_));
+  PF_RETURN_IF_ERROR(add(order_options_.batching, epochs_));
   schedules.front().ceiling = plan_.train_ceiling;
   // One that is too long to be walked is long in every way.
   if (schedules.front().cut) return schedules;
-  for (const data::BatchingKind other : {data::BatchingKind::kRandom, data::BatchingKind::kBalanced}) {
-    if (other == order_options_.batching.kind) continue;
+  for (const data::BatchingOptions& other :
+       {data::BatchingOptions{}, data::BatchingOptions{.kind = data::BatchingKind::kBalanced}, TypicalBudget()}) {
+    if (other.kind == order_options_.batching.kind) continue;
     data::EpochOrderOptions options = order_options_;
-    options.batching = {.kind = other};
+    options.batching = other;
+    // As such a job has it where nobody says how many graphs meet.
+    options.batch_size = other.kind == data::BatchingKind::kBudget ? data::kMaxBatchSize : typical_batch_;
     PF_RETURN_IF_ERROR(add(other, TrainingOrder(batcher_->extents(), options)));
     if (schedules.back().cut) {
       schedules.pop_back();
@@ -181,16 +215,41 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> GraphSetTask::Schedules
   return schedules;
 }
 
+bool GraphSetTask::HasLoss(Mode mode, uint32_t graph) const {
+  return !has_labels_[static_cast<size_t>(mode)] || batcher_->HasLabel(graph);
+}
+
 std::vector<uint32_t> GraphSetTask::GraphsThatFill(Mode mode, const BatchShape& shape) const {
   std::vector<uint32_t> graphs;
   BatchShape room{shape.nodes - 1, shape.edges, shape.graphs - 1};
+  const auto take = [&](uint32_t graph) {
+    const BatchShape size = batcher_->ShapeOf({&graph, 1});
+    if (room.graphs == 0 || !room.Holds(size)) return false;
+    graphs.push_back(graph);
+    room = {room.nodes - size.nodes, room.edges - size.edges, room.graphs - size.graphs};
+    return true;
+  };
+  const auto fill = [&](std::optional<uint32_t> taken) {
+    for (const data::Split split : SplitsOf(mode)) {
+      for (const uint32_t graph : batcher_->split(split)) {
+        if (room.graphs == 0) return;
+        if (graph != taken) take(graph);
+      }
+    }
+  };
+  const auto has_loss = [&](uint32_t graph) { return HasLoss(mode, graph); };
+  const BatchShape all = room;
+  fill(std::nullopt);
+  if (std::ranges::any_of(graphs, has_loss)) return graphs;
+  // They would prove a step of no loss: the first that has one, and the others beside it.
   for (const data::Split split : SplitsOf(mode)) {
     for (const uint32_t graph : batcher_->split(split)) {
-      const BatchShape size = batcher_->ShapeOf({&graph, 1});
-      if (!room.Holds(size)) continue;
-      graphs.push_back(graph);
-      room = {room.nodes - size.nodes, room.edges - size.edges, room.graphs - size.graphs};
-      if (room.graphs == 0) return graphs;
+      if (!has_loss(graph) || !all.Holds(batcher_->ShapeOf({&graph, 1}))) continue;
+      graphs.clear();
+      room = all;
+      take(graph);
+      fill(graph);
+      return graphs;
     }
   }
   return graphs;
@@ -204,10 +263,11 @@ std::vector<uint32_t> GraphSetTask::OtherGraph(Mode mode, const BatchShape& shap
     for (const uint32_t graph : batcher_->split(split)) {
       const BatchShape size = batcher_->ShapeOf({&graph, 1});
       const bool fits = shape.Holds(data::Batcher::LeastPadded(size));
-      if (!fits || RankOf(size) <= best_rank || (first.size() == 1 && first[0] == graph)) continue;
+      const int rank = RankOf(size) + (HasLoss(mode, graph) ? kLossRank : 0);
+      if (!fits || rank <= best_rank || (first.size() == 1 && first[0] == graph)) continue;
       best = {graph};
-      best_rank = RankOf(size);
-      if (best_rank == RankOf({1, 1, 1})) return best;
+      best_rank = rank;
+      if (best_rank == RankOf({1, 1, 1}) + kLossRank) return best;
     }
   }
   return best;
@@ -227,8 +287,17 @@ absl::Status GraphSetTask::AssembleOne(Mode mode, const BatchShape& shape, data:
     return absl::InternalError(
         absl::StrCat("no graph of the ", AbslView(kModeNames.Name(mode)), " splits fits the shape ", ToString(shape)));
   }
-  first.resize((first.size() + part - 1) / part);
-  return batcher_->Assemble(first, shape, out);
+  if (part == 1) return batcher_->Assemble(first, shape, out);
+  // From all over the split.
+  std::vector<uint32_t> some;
+  for (size_t i = 0; i < first.size(); i += part) some.push_back(first[i]);
+  const auto include = [&](const std::function<bool(uint32_t)>& is) {
+    if (std::ranges::any_of(some, is)) return;
+    if (const auto found = std::ranges::find_if(first, is); found != first.end()) some.push_back(*found);
+  };
+  include([&](uint32_t graph) { return HasLoss(mode, graph); });
+  include([&](uint32_t graph) { return RankOf(batcher_->ShapeOf({&graph, 1})) == RankOf({1, 1, 1}); });
+  return batcher_->Assemble(some, shape, out);
 }
 
 absl::Status GraphSetTask::AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const {
@@ -284,7 +353,8 @@ std::unique_ptr<BatchStream> GraphSetTask::TrainBatches(int64_t epoch, int64_t f
 
 std::unique_ptr<BatchStream> GraphSetTask::EvalBatches(data::Split split) {
   return std::make_unique<GraphSetStream>(
-      *batcher_, device_, data::EpochOrder(batcher_->split(split), {.batch_size = batch_size_, .shuffle = false}),
+      *batcher_, device_,
+      EvaluationOrder(batcher_->extents(), split, order_options_.batch_size, order_options_.batching),
       /*epoch=*/0, /*first=*/0, kEvalPrefetchDepth);
 }
 

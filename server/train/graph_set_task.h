@@ -46,6 +46,7 @@ class GraphSetTask final : public Task {
 
   nn::TensorSet& tensors() override { return model_->tensors(); }
   std::string Describe() const override { return model_->Describe(); }
+  std::string_view reading() const override { return reading_; }
   int64_t num_outputs() const override { return num_outputs_; }
   absl::StatusOr<NamedRows> NameRows(data::Split split, std::span<const uint32_t> ids) const override;
   Output Forward(const graphcache::StepInputs& inputs, Mode mode) override;
@@ -66,30 +67,38 @@ class GraphSetTask final : public Task {
  private:
   GraphSetTask(const TrainOptions& options, const nn::GraphModelOptions& model, std::unique_ptr<data::Batcher> batcher,
                c10::Device device);
-  // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does.
+  // Graphs of the mode's splits that fit `shape` together, in order, as many as do; empty: none does. One of them has a
+  // label, where any graph that fits has one.
   std::vector<uint32_t> GraphsThatFill(Mode mode, const BatchShape& shape) const;
+  // About as many nodes and edges as a random batch has, and at least the largest graph's.
+  data::BatchingOptions TypicalBudget() const;
   // Whether any graph of the mode's splits fits `shape`.
   bool HoldsAGraph(Mode mode, const BatchShape& shape) const;
   // Probe `probe` of a capture for every shape up to `ceiling`.
   absl::StatusOr<HostBatch*> ProbeBelow(Mode mode, size_t probe, const BatchShape& ceiling);
   BatchShape CeilingOf(Mode mode) const;
-  // A batch of GraphsThatFill, or of the first of them, one in `part`; and one of OtherGraph.
+  // Whether the step on it has a loss: any of its labels is there, or no graph of the mode's splits has one.
+  bool HasLoss(Mode mode, uint32_t graph) const;
+  // A batch of GraphsThatFill, or of one in `part` of them with one that has a label and one that has edges, where
+  // there are such; and one of OtherGraph.
   absl::Status AssembleOne(Mode mode, const BatchShape& shape, data::PaddedBatch& out, size_t part = 1) const;
   absl::Status AssembleOther(Mode mode, const BatchShape& shape, data::PaddedBatch& out) const;
-  // One graph of the mode's splits that fits `shape`, other than `first` alone: with edges where one has any, else with
-  // nodes. `first`, where no other fits.
+  // One graph of the mode's splits that fits `shape`, other than `first` alone: with a label where one has any, then
+  // with edges, else with nodes. `first`, where no other fits.
   std::vector<uint32_t> OtherGraph(Mode mode, const BatchShape& shape, const std::vector<uint32_t>& first) const;
 
   const int64_t num_epochs_;
-  const int64_t batch_size_;
   const nn::Loss loss_;
   const int64_t num_outputs_;
   const c10::Device device_;
   const std::unique_ptr<data::Batcher> batcher_;
   const data::EpochOrderOptions order_options_;
+  const int64_t typical_batch_;  // graphs of a full training batch
   const data::EpochOrder epochs_;
+  const std::array<bool, 2> has_labels_;  // by Mode: of its splits any graph
   const std::unique_ptr<nn::GraphModel> model_;
   graphcache::ShapePlan plan_;
+  std::string reading_;
   std::array<data::PaddedBatch, 2> probes_;
   std::array<GraphSetHostBatch, 2> probe_views_;
 };

@@ -17,6 +17,7 @@
 #include "nn/models/registry.h"
 #include "nn/safetensors.h"
 #include "train/model_for.h"
+#include "train/node2vec_task.h"
 #include "train/node_model_for.h"
 
 namespace permafrost::train {
@@ -109,6 +110,11 @@ absl::Status WithModel(const TrainOptions& options, const data::ImportedSummary&
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
     PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, *set, prefix));
     return use(nn::MakeGraphModel(model, options.seed, at::kCPU)->tensors());
+  }
+  if (Walks(options)) {
+    nn::TensorSet tensors;
+    AddEmbedding(options, std::get<data::GraphSummary>(summary).nodes, at::kCPU, tensors);
+    return use(tensors);
   }
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
                       NodeModelFor(options, std::get<data::GraphSummary>(summary), kNoLimits, prefix));

@@ -14,6 +14,7 @@
 #include "graphcache/freeze_point.h"
 #include "graphcache/most_executables.h"
 #include "nn/models/registry.h"
+#include "train/batch_schedule.h"
 #include "train/shape_schedule.h"
 
 namespace permafrost::train {
@@ -50,7 +51,10 @@ absl::StatusOr<graphcache::ShapePlan> FindOrWalk(const TrainOptions& options, co
   const int64_t rungs = ladder ? RungsOf(policy) : 0;
   const std::string key = PlanKey(options, graphs.set(), rungs);
   if (context.plans != nullptr) {
-    if (std::optional<graphcache::ShapePlan> kept = context.plans->Find(key)) return *std::move(kept);
+    if (std::optional<graphcache::ShapePlan> kept = context.plans->Find(key)) {
+      TellKept(context, key);
+      return *std::move(kept);
+    }
   }
   PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, WalkAside(graphs, options, keep_going));
   if (rungs > 0) MakeLadders(rungs, plan);
@@ -73,6 +77,10 @@ double HostBytesPerRow(const data::FeatureSummary& features) {
 
 }  // namespace
 
+void TellKept(const PlanContext& context, const std::string& key) {
+  if (context.log) context.log(absl::StrCat("plan taken from ", context.plans->NameOf(key)));
+}
+
 RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& model,
                    const data::GraphSetSummary& summary, const graphcache::ShapePlan& plan, bool records) {
   const BatchShape largest = LargestBatch(plan);
@@ -87,10 +95,9 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& mod
       .result_bytes = predicted * static_cast<double>(model.num_targets) * sizeof(float)};
   AddCopies(options.optimizer, memory);
   if (records) {
-    const data::SizeStatistics& train = summary.splits[static_cast<size_t>(data::Split::kTrain)];
+    const graphcache::GraphSizes train = SizesOf(summary);
     const graphcache::FreezePoint freeze = graphcache::FindFreezePoint(
-        options.graph_cache.freeze_at, options.batch_size,
-        {.graphs = train.graphs, .std_nodes = train.std_nodes, .std_edges = train.std_edges}, plan.known_train_shapes);
+        options.graph_cache.freeze_at, GraphsPerBatch(options, train), train, plan.known_train_shapes);
     memory.executables = graphcache::MostExecutables(options.graph_cache, plan, /*dynamic=*/true, freeze.freeze_at);
     memory.executable_bytes =
         device::ExecutableBytes(model.model.num_layers, model.model.lowering == nn::Lowering::kAuto);

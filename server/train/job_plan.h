@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,8 @@ struct PlanContext {
   data::RowCaches* rows = nullptr;
   // Of a run: what checkpoints that are due leave free.
   DiskReserve reserve;
+  // Of a run: hears once where its plan was taken from, if it was kept. nullptr: nobody does.
+  std::function<void(std::string_view line)> log;
 };
 
 // Kept or walked. Errors: InvalidArgument with violations under `prefix` where the largest batch and the executables
@@ -31,6 +34,9 @@ struct PlanContext {
 absl::StatusOr<graphcache::ShapePlan> PlanJob(const TrainOptions& options, const nn::GraphModelOptions& model,
                                               const data::GraphExtents& graphs, const PlanContext& context,
                                               std::string_view prefix, const std::function<bool()>& keep_going);
+
+// Logs where the plan of this key was taken from, once a run.
+void TellKept(const PlanContext& context, const std::string& key);
 
 // What a run with this plan takes.
 RunMemory MemoryOf(const TrainOptions& options, const nn::GraphModelOptions& model,

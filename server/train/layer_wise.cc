@@ -12,7 +12,7 @@ namespace permafrost::train {
 namespace {
 
 // Rows and edges of a chunk, at most (a row with more edges is a chunk of its own).
-constexpr uint64_t kChunkRows = uint64_t{1} << 16, kChunkEdges = uint64_t{1} << 21;
+constexpr uint64_t kChunkRows = uint64_t{1} << 16;
 
 // In-memory copies of a chunk's columns. Tensors own what they are made of, since a chunk outlives no call.
 template <class T, class From>
@@ -93,20 +93,22 @@ absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint6
   return chunk;
 }
 
+uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::NodeModel& model, const LayerWiseOptions& options) {
+  if (options.edges == data::EdgeInputs::kNone) return kChunkEdges;
+  const uint64_t row = data::EdgeRowBytes(graph, options.edges) / sizeof(float);
+  int64_t widest = std::max(options.hidden_channels, static_cast<int64_t>(row));
+  for (int64_t layer = 0; layer < options.num_layers; ++layer) {
+    widest = std::max(widest, model.projected_width(layer));
+  }
+  return std::min(kChunkEdges, kChunkEdgeValues / static_cast<uint64_t>(widest));
+}
+
 absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeModel& model,
                                             const LayerWiseOptions& options, const std::function<bool()>& keep_going) {
   const at::NoGradGuard no_grad;
   const data::GraphView& view = graph.view();
   const auto nodes = static_cast<int64_t>(view.nodes);
-  uint64_t most_edges = kChunkEdges;
-  if (options.edges != data::EdgeInputs::kNone) {
-    const uint64_t row = data::EdgeRowBytes(graph.summary(), options.edges) / sizeof(float);
-    int64_t widest = std::max(options.hidden_channels, static_cast<int64_t>(row));
-    for (int64_t layer = 0; layer < options.num_layers; ++layer) {
-      widest = std::max(widest, model.projected_width(layer));
-    }
-    most_edges = std::min(kChunkEdges, kChunkEdgeValues / static_cast<uint64_t>(widest));
-  }
+  const uint64_t most_edges = MostChunkEdges(graph.summary(), model, options);
   std::vector<uint64_t> ends;
   for (uint64_t begin = 0; begin < view.nodes; begin = ends.back()) {
     PF_ASSIGN_OR_RETURN(const uint64_t end, ChunkEnd(view, begin, most_edges));

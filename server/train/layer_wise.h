@@ -28,7 +28,9 @@ absl::StatusOr<nn::NodeModel::InputRows> ReadFeatureRows(const data::Graph& grap
 absl::StatusOr<nn::NodeModel::Chunk> ReadInEdges(const data::Graph& graph, uint64_t begin, uint64_t end,
                                                  bool edge_weights, data::EdgeInputs edges = data::EdgeInputs::kNone);
 
-// Values that the edges of a chunk are mapped to, at most, where models read rows of edges.
+// Edges of a chunk at most, and values that they are mapped to, where models read rows of edges. A row of the graph is
+// never divided.
+inline constexpr uint64_t kChunkEdges = uint64_t{1} << 21;
 inline constexpr uint64_t kChunkEdgeValues = uint64_t{1} << 25;
 
 struct LayerWiseOptions {
@@ -38,6 +40,9 @@ struct LayerWiseOptions {
   data::EdgeInputs edges = data::EdgeInputs::kNone;
   c10::Device device = c10::kCPU;
 };
+
+// The most edges that are in memory at a time, but for those of one row of the graph that has more.
+uint64_t MostChunkEdges(const data::GraphSummary& graph, const nn::NodeModel& model, const LayerWiseOptions& options);
 
 // Returns [nodes, outputs] on the CPU. `keep_going` is asked before each chunk; false ends with Cancelled.
 absl::StatusOr<at::Tensor> PredictLayerWise(const data::Graph& graph, nn::NodeModel& model,

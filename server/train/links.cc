@@ -254,6 +254,7 @@ Evaluation Links::Judge(const Scored& scored, bool keep_predictions) const {
   const nn::LossTerms loss = nn::ComputeLoss(nn::Loss::kBce, at::tensor(compared, at::kFloat).unsqueeze(1),
                                              at::tensor(labels, at::kFloat).unsqueeze(1), weights);
   const double count = loss.count.item<double>();
+  result.has_labels = count > 0;
   result.loss = count > 0 ? loss.sum.item<double>() / count : std::numeric_limits<double>::quiet_NaN();
   if (!keep_predictions) return result;
   const std::vector<float> ranks = nn::RanksOf(all);

@@ -1,9 +1,11 @@
 #include "train/measure_costs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
-#include <vector>
+#include <span>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/monotonic.h"
@@ -13,6 +15,7 @@
 #include "train/error_sums.h"
 #include "train/step_compiler.h"
 #include "train/step_programs.h"
+#include "train/turns.h"
 
 namespace permafrost::train {
 namespace {
@@ -20,9 +23,10 @@ namespace {
 using graphcache::Executable;
 using graphcache::Rows;
 
-// Runs of what is timed: at least so many, then until the time is up.
-constexpr size_t kLeastRuns = 5;
-constexpr absl::Duration kTimed = absl::Milliseconds(60);
+// Each of two batches is visited so often, in turns, and what is timed on it runs at least once at each visit, then
+// until the time is up: so many seconds for each run, all visits together.
+constexpr int kVisits = 5;
+constexpr double kTimedSeconds = 50e-3;
 
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
@@ -79,8 +83,21 @@ class Meter {
   };
   absl::StatusOr<Made> Capture(Mode mode, const BatchShape& shape);
   absl::StatusOr<Made> CaptureDynamic(Mode mode);
-  // A training step on the batch that fills `shape`, or on the other one, by `executable`; nullptr: eager.
-  absl::StatusOr<Timed> Time(const BatchShape& shape, size_t probe, Executable* executable);
+  // What is timed at one shape, in this order.
+  enum Run : size_t { kEager, kReplay, kPadded, kRuns };
+  struct AtShape {
+    AtShape(const BatchShape& at, size_t of_runs) : shape(at), runs(of_runs), turns(of_runs) {}
+    Timed Of(Run run) const { return {turns.Median(run), real_rows[run], rows[run]}; }
+    BatchShape shape;
+    size_t runs;  // of them those before this one are timed
+    std::unique_ptr<Executable> executable;
+    Turns turns;
+    std::array<double, kRuns> real_rows{}, rows{};
+  };
+  // Times training steps at the shape: eager and replayed on the batch that fills it, then replayed on the other one.
+  absl::Status Visit(AtShape& at);
+  absl::StatusOr<double> TimeReplay(Executable& executable, HostBatch& batch);
+  absl::StatusOr<double> TimeEager(HostBatch& batch);
   // Leaves `no_dynamic_reason` where the step resists.
   absl::Status MeasureDynamic(bool eval, MeasuredCosts& out);
   absl::Status CheckGoing() const {
@@ -94,6 +111,8 @@ class Meter {
   ErrorSums losses_, eval_losses_, eval_errors_;
   const device::StepProgram train_, eval_;
   StepCompiler compiler_;
+  int64_t steps_ = 0;       // that were timed
+  bool gave_back_ = false;  // what replays are served from: the next one takes it anew
 };
 
 absl::StatusOr<Meter::Made> Meter::Capture(Mode mode, const BatchShape& shape) {
@@ -110,28 +129,39 @@ absl::StatusOr<Meter::Made> Meter::CaptureDynamic(Mode mode) {
   return Made{std::move(executable), Seconds(watch.Elapsed())};
 }
 
-absl::StatusOr<Timed> Meter::Time(const BatchShape& shape, size_t probe, Executable* executable) {
+absl::StatusOr<double> Meter::TimeReplay(Executable& executable, HostBatch& batch) {
+  const graphcache::StepInputs& inputs = *batch.TakeInputs(++steps_);
+  if (std::exchange(gave_back_, false)) PF_RETURN_IF_ERROR(executable.Replay(inputs).status());
+  const Stopwatch watch;
+  PF_RETURN_IF_ERROR(executable.Replay(inputs).status());
+  backend_.Synchronize();
+  return Seconds(watch.Elapsed());
+}
+
+absl::StatusOr<double> Meter::TimeEager(HostBatch& batch) {
+  // A job is admitted by the memory of one of them at a time.
+  compiler_.GiveBackMemory();
+  gave_back_ = true;
+  const graphcache::StepInputs& inputs = *batch.TakeInputs(++steps_);
+  const Stopwatch watch;
+  PF_RETURN_IF_ERROR(compiler_.RunEager(Mode::kTrain, inputs).status());
+  backend_.Synchronize();
+  return Seconds(watch.Elapsed());
+}
+
+absl::Status Meter::Visit(AtShape& at) {
   PF_RETURN_IF_ERROR(CheckGoing());
-  PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(Mode::kTrain, shape));
-  HostBatch& batch = *probes[probe];
-  std::vector<double> seconds;
-  const Stopwatch all;
-  // The first run, which finds nothing warm, is not timed.
-  for (size_t run = 0; run <= kLeastRuns || all.Elapsed() < kTimed; ++run) {
-    const graphcache::StepInputs& inputs = *batch.TakeInputs(static_cast<int64_t>(run));
-    const Stopwatch one;
-    if (executable != nullptr) {
-      PF_RETURN_IF_ERROR(executable->Replay(inputs).status());
-    } else {
-      PF_RETURN_IF_ERROR(compiler_.RunEager(Mode::kTrain, inputs).status());
-    }
-    backend_.Synchronize();
-    if (run > 0) seconds.push_back(Seconds(one.Elapsed()));
+  PF_ASSIGN_OR_RETURN(const auto probes, task_.Probes(Mode::kTrain, at.shape));
+  HostBatch &full = *probes[0], &other = *probes[1];
+  for (const Run run : {kEager, kReplay, kPadded}) {
+    const HostBatch& batch = run == kPadded ? other : full;
+    at.real_rows[run] = static_cast<double>(std::max<int64_t>(1, Rows(batch.real())));
+    at.rows[run] = static_cast<double>(Rows(batch.padded()));
   }
-  const auto middle = seconds.begin() + std::ssize(seconds) / 2;
-  std::ranges::nth_element(seconds, middle);
-  return Timed{*middle, static_cast<double>(std::max<int64_t>(1, Rows(batch.real()))),
-               static_cast<double>(Rows(batch.padded()))};
+  const std::array<TimedRun, kRuns> runs{[&] { return TimeEager(full); },
+                                         [&] { return TimeReplay(*at.executable, full); },
+                                         [&] { return TimeReplay(*at.executable, other); }};
+  return at.turns.Add(std::span(runs).first(at.runs), kTimedSeconds * static_cast<double>(at.runs) / kVisits);
 }
 
 absl::Status Meter::MeasureDynamic(bool eval, MeasuredCosts& out) {
@@ -155,22 +185,23 @@ absl::Status Meter::MeasureDynamic(bool eval, MeasuredCosts& out) {
 }
 
 absl::StatusOr<MeasuredCosts> Meter::Measure(const graphcache::PlannedSchedule& schedule) {
-  const BatchShape typical = TypicalShape(schedule), &largest = schedule.ceiling;
+  AtShape typical(TypicalShape(schedule), kPadded), largest(schedule.ceiling, kRuns);
   MeasuredCosts out;
   graphcache::StepCosts& costs = out.costs;
-  PF_ASSIGN_OR_RETURN(const Timed eager, Time(typical, 0, nullptr));
-  PF_ASSIGN_OR_RETURN(const Timed eager_largest, Time(largest, 0, nullptr));
-  costs.eager = Line(eager, eager_largest);
   // The largest first: its arena serves the other, too.
-  PF_ASSIGN_OR_RETURN(const Made large, Capture(Mode::kTrain, largest));
-  PF_ASSIGN_OR_RETURN(const Made made, Capture(Mode::kTrain, typical));
-  costs.capture = made.seconds;
-  costs.entry_bytes = made.executable->bytes();
-  PF_ASSIGN_OR_RETURN(const Timed replay, Time(typical, 0, made.executable.get()));
-  PF_ASSIGN_OR_RETURN(const Timed full, Time(largest, 0, large.executable.get()));
-  PF_ASSIGN_OR_RETURN(const Timed padded, Time(largest, 1, large.executable.get()));
-  costs.replay = Line(replay, full);
-  if (padded.rows > padded.real_rows) {
+  for (AtShape* const at : {&largest, &typical}) {
+    PF_ASSIGN_OR_RETURN(Made made, Capture(Mode::kTrain, at->shape));
+    costs.capture = made.seconds;
+    costs.entry_bytes = made.executable->bytes();
+    at->executable = std::move(made.executable);
+  }
+  for (int visit = 0; visit < kVisits; ++visit) {
+    PF_RETURN_IF_ERROR(Visit(visit % 2 == 0 ? typical : largest));
+    PF_RETURN_IF_ERROR(Visit(visit % 2 == 0 ? largest : typical));
+  }
+  costs.eager = Line(typical.Of(kEager), largest.Of(kEager));
+  costs.replay = Line(typical.Of(kReplay), largest.Of(kReplay));
+  if (const Timed padded = largest.Of(kPadded); padded.rows > padded.real_rows) {
     costs.padding_row =
         std::max(0.0, (padded.seconds - costs.replay.Of(padded.real_rows)) / (padded.rows - padded.real_rows));
   }

@@ -9,6 +9,7 @@
 #include "data/store/edge_rows.h"
 #include "nn/models/registry.h"
 #include "train/graph_labels.h"
+#include "train/node_features.h"
 
 namespace permafrost::train {
 namespace {
@@ -51,8 +52,9 @@ void AddEncoderInput(std::string_view table, const data::FeatureSummary& feature
   }
 }
 
-absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& summary,
+absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options, const data::GraphSetSummary& stored,
                                                     std::string_view prefix) {
+  const data::GraphSetSummary summary = WithNodeInputs(options.model.node_inputs, stored);
   Violations violations;
   if (options.model.level != nn::ModelLevel::kGraph || !nn::TraitsOf(options.model.architecture).of_graphs) {
     violations.Add(absl::StrCat(AbslView(prefix), "model.architecture"),
@@ -66,6 +68,10 @@ absl::StatusOr<nn::GraphModelOptions> GraphModelFor(const TrainOptions& options,
   model.num_targets = OutputsFor(options, summary, prefix, violations);
   const data::SizeStatistics& train = TrainSizes(options, summary, prefix, violations);
   if (train.graphs == 0) violations.Add(dataset_field, "its train split is empty; at least one graph is needed");
+  if (options.model.node_inputs == nn::NodeInputs::kFeatures && summary.node_features.type == data::DataType::kNone) {
+    violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
+                   "features, and the dataset's nodes have none; accepted: degree, constant");
+  }
   AddEncoderInput("node feature", summary.node_features, dataset_field, violations, model.node);
   AddEncoderInput("edge feature", summary.edge_features, dataset_field, violations, model.edge);
   PF_RETURN_IF_ERROR(violations.ToStatus());

@@ -5,12 +5,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "base/string_view.h"
 #include "data/store/featured_graph.h"
+#include "data/store/featured_set.h"
 
 namespace permafrost::train {
 namespace {
 
-bool HasFeatures(const data::GraphSummary& summary) {
+template <class Summary>
+bool HasFeatures(const Summary& summary) {
   return summary.node_features.type != data::DataType::kNone && summary.node_features.width > 0;
 }
 
@@ -45,6 +48,36 @@ absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(nn::NodeInputs
   const auto made = MadeFor(inputs);
   if (!made) return graph;
   return data::WithFeatures(std::move(graph), *made);
+}
+
+data::GraphSetSummary WithNodeInputs(nn::NodeInputs inputs, const data::GraphSetSummary& summary) {
+  const auto made = MadeFor(inputs);
+  return made ? data::SummaryWith(*made, summary) : summary;
+}
+
+absl::StatusOr<std::shared_ptr<const data::GraphSet>> WithNodeInputs(nn::NodeInputs inputs,
+                                                                     std::shared_ptr<const data::GraphSet> set) {
+  const auto made = MadeFor(inputs);
+  if (!made) return set;
+  return data::WithFeatures(std::move(set), *made);
+}
+
+std::string TellNodeInputs(const nn::ModelOptions& model, const data::GraphSetSummary& summary) {
+  const char* const why = HasFeatures(summary) ? "as asked for" : "the set's nodes have no features";
+  if (model.node_inputs == nn::NodeInputs::kDegree) {
+    return absl::StrCat("nodes begin with weights of their number of in-edges, 0..", data::kDegreeCap, " (", why, ")");
+  }
+  if (model.node_inputs != nn::NodeInputs::kConstant) return "";
+  // Means, largest values and attention of equal rows are that row.
+  const bool sage = model.architecture == nn::Architecture::kSage;
+  const bool attends =
+      model.architecture == nn::Architecture::kGatv2 && summary.edge_features.type == data::DataType::kNone;
+  const bool alike = (sage || attends) && model.norm == nn::Norm::kBatch;
+  return absl::StrCat("nodes begin with 1 (", why, ")",
+                      alike ? absl::StrCat("; warning: ", AbslView(nn::TraitsOf(model.architecture).name),
+                                           " keeps equal rows nearly equal, which batch norm cannot scale; use "
+                                           "node_inputs degree, or gin")
+                            : "");
 }
 
 std::string TellNodeInputs(nn::NodeInputs inputs, const data::GraphSummary& summary) {

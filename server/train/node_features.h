@@ -1,5 +1,5 @@
-// What the nodes of one large graph begin with, as a job's options say (nn::NodeInputs): the graph's own features, or
-// such as are made. Threads: pure functions.
+// What nodes begin with, as a job's options say (nn::NodeInputs): the dataset's own
+// features, or such as are made. Threads: pure functions.
 #pragma once
 
 #include <memory>
@@ -7,20 +7,27 @@
 
 #include "absl/status/statusor.h"
 #include "data/store/graph.h"
+#include "data/store/graph_set.h"
 #include "nn/options.h"
 
 namespace permafrost::train {
 
-// What kAuto stands for in a job on this graph; others are themselves.
+// What kAuto stands for in a job on this large graph; others are themselves.
 nn::NodeInputs NodeInputsOf(nn::NodeInputs inputs, const data::GraphSummary& summary);
 
-// The graph with the features that `inputs`, never kAuto, says: itself, or one with made ones
-// (data/store/featured_graph.h).
+// The dataset with the features that `inputs` says: itself, or one with made ones (data/store/featured_graph.h,
+// featured_set.h). Of one large graph never kAuto; of a set it is the set's own, and none where it has none.
 data::GraphSummary WithNodeInputs(nn::NodeInputs inputs, const data::GraphSummary& summary);
 absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(nn::NodeInputs inputs,
                                                                   std::shared_ptr<const data::Graph> graph);
 
+data::GraphSetSummary WithNodeInputs(nn::NodeInputs inputs, const data::GraphSetSummary& summary);
+absl::StatusOr<std::shared_ptr<const data::GraphSet>> WithNodeInputs(nn::NodeInputs inputs,
+                                                                     std::shared_ptr<const data::GraphSet> set);
+
 // One line of a job whose nodes begin with something else than features; empty: with features.
 std::string TellNodeInputs(nn::NodeInputs inputs, const data::GraphSummary& summary);
+// Of a set also, in the same line, where the model cannot tell its nodes from each other.
+std::string TellNodeInputs(const nn::ModelOptions& model, const data::GraphSetSummary& summary);
 
 }  // namespace permafrost::train

@@ -151,7 +151,8 @@ void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
 }
 
-RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph) {
+RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
+                   const MemoryLimits& limits) {
   const auto out = static_cast<double>(model.num_outputs);
   RunMemory memory;
   AddCopies(options.optimizer, memory);
@@ -174,9 +175,11 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
     const double of_places = edges == data::EdgeInputs::kNone ? 0 : sizeof(uint64_t) * rows.edges;
     const double sampled = sizeof(data::NodeId) * (rows.nodes.back() + apart) +
                            2 * sizeof(int64_t) * (rows.edges + rows.nodes.back()) + of_places;
-    const double batches = sampling.fan_outs.empty()
-                               ? kWholeGraphCopies * batch
-                               : kHostNodeBatches * batch + static_cast<double>(options.nodes.look_ahead) * sampled;
+    const double batches =
+        sampling.fan_outs.empty()
+            ? kWholeGraphCopies * batch
+            : kHostNodeBatches * batch + std::min(static_cast<double>(options.nodes.look_ahead) * sampled,
+                                                  static_cast<double>(SampledAheadBytes(limits.process)));
     memory.batch_bytes = std::max(memory.batch_bytes, batches);
   }
   const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels);
@@ -193,7 +196,7 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
 
 uint64_t NodeJobBytes(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
                       const MemoryLimits& limits) {
-  return ProcessBytes(MemoryOf(options, model, graph), limits);
+  return ProcessBytes(MemoryOf(options, model, graph, limits), limits);
 }
 
 data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode, const data::GraphSummary& graph) {
@@ -301,7 +304,7 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
                                                                : summary.num_targets,
       .embedded_columns = inputs == nn::NodeInputs::kLearned ? summary.nodes : 0,
       .edge = edge};
-  CheckFits(MemoryOf(options, model, summary), limits,
+  CheckFits(MemoryOf(options, model, summary, limits), limits,
             options.nodes.fan_outs.empty() ? "the whole graph in every step" : "a sampled batch", prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return model;

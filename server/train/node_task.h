@@ -2,12 +2,13 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "data/batching/block_batch.h"
 #include "data/batching/block_stream.h"
 #include "data/rows/row_caches.h"
@@ -44,7 +45,7 @@ class NodeTask final : public Task {
   absl::StatusOr<std::vector<graphcache::PlannedSchedule>> Schedules(const std::function<bool()>& keep_going) override;
   absl::StatusOr<std::array<HostBatch*, 2>> Probes(Mode mode, const BatchShape& shape) override;
   absl::StatusOr<HostBatch*> DynamicProbe(Mode mode, size_t probe) override;
-  void PrepareDynamic(Mode mode, bool dynamic) override { part(mode).dynamic = dynamic; }
+  void Prepare(Mode mode, bool dynamic, const std::vector<BatchShape>& ladder) override;
   int64_t batches_per_epoch() const override { return epochs_.batches_per_epoch(); }
   int64_t size(data::Split split) const override;
   std::unique_ptr<BatchStream> TrainBatches(int64_t epoch, int64_t first_batch) override;
@@ -53,6 +54,8 @@ class NodeTask final : public Task {
                                                           const std::function<bool()>& keep_going) override;
 
  private:
+  // Streams of sampling: training batches count from 0; others must not meet them.
+  static constexpr uint64_t kEvalStreams = uint64_t{1} << 62, kProbeStreams = kEvalStreams + (uint64_t{1} << 61);
   // A batch that was sampled to plan the rungs.
   struct Probe {
     std::vector<data::NodeId> seeds;
@@ -68,28 +71,39 @@ class NodeTask final : public Task {
     std::unique_ptr<data::BlockBatcher> stream, prober;  // one for the stream's thread, one for this
     BlockRungs rungs;
     std::vector<Probe> probes;
-    std::atomic<bool> dynamic{false};  // batches are made ready at their own sizes, not at those of a rung
+    std::vector<data::BlockSizes> alike;  // BlockRungs::Alike of the probes, in their order
+    std::vector<data::BlockSizes> kept;   // sizes of the first probes, as an equal job sampled them; or empty
+    // What batches are made ready at: their own sizes, or the rung of the ladder that is to serve theirs; without a
+    // ladder at their own rung.
+    mutable absl::Mutex mu;
+    bool dynamic ABSL_GUARDED_BY(mu) = false;
+    std::vector<BatchShape> ladder ABSL_GUARDED_BY(mu);
   };
 
   NodeTask(const TrainOptions& options, std::shared_ptr<const data::Graph> graph, std::unique_ptr<Links> links,
            std::array<std::vector<data::NodeId>, 3> splits, const nn::NodeModelOptions& model, c10::Device device);
   bool sparse() const { return HasSparseFeatures(graph_->summary()); }
   ModeParts& part(Mode mode) { return parts_[static_cast<size_t>(mode)]; }
+  const ModeParts& part(Mode mode) const { return parts_[static_cast<size_t>(mode)]; }
   // Finds out how features are read.
   absl::Status OpenFeatures(const nn::NodeModelOptions& model, const PlanContext& context,
                             const std::function<bool()>& keep_going);
   absl::Status MakeParts(int threads, const std::function<bool()>& keep_going);
-  // Of so many seed nodes, or empty: every edge is before them.
-  std::vector<int64_t> TimesOf(size_t seeds) const {
-    return std::vector<int64_t>(options_.nodes.seed_time ? seeds : 0, options_.nodes.seed_time.value_or(0));
-  }
   // The batch of these nodes or links of a training epoch, not sampled yet.
   absl::StatusOr<Probe> ProbeOf(std::span<const uint32_t> ids, int64_t epoch) const;
   // Samples some batches of the mode's splits and plans its rungs.
   absl::Status PlanRungs(Mode mode, const std::function<bool()>& keep_going);
+  // What it sampled ahead, to be kept.
+  SampledSizes Sampled() const;
   // Of batches of equally many nodes or links, which become probes.
   absl::StatusOr<BlockRungs> PlanChain(ModeParts& parts, const data::NeighborSamplingOptions& sampling,
                                        std::span<Probe> batches, const std::function<bool()>& keep_going);
+  // The batches of the whole run by the rungs that sampled ones are rounded up to, counted up from those.
+  std::vector<graphcache::PlannedShape> ExpectedBatches(Mode mode) const;
+  // The same with the planned rungs that none of them came to.
+  std::vector<graphcache::ShapeCount> RungCounts(Mode mode) const;
+  // What a batch of these sizes is made ready at.
+  data::BlockSizes ReadyAt(Mode mode, const data::BlockSizes& real) const;
   // Of links with times, whose evaluation is sampled outside the graph cache.
   absl::Status PlanLinkEvaluation(int threads, const std::function<bool()>& keep_going);
   absl::StatusOr<Evaluation> EvaluateTimedLinks(data::Split split, bool keep_predictions,
@@ -102,6 +116,7 @@ class NodeTask final : public Task {
   const TrainOptions options_;
   const std::shared_ptr<const data::Graph> graph_;  // where links are predicted, without those held out
   const std::unique_ptr<Links> links_;              // nullptr: nodes are predicted
+  const data::SeedTimes times_;                     // of nodes
   const c10::Device device_;
   const int64_t num_outputs_;
   const std::array<std::vector<data::NodeId>, 3> splits_;

@@ -45,15 +45,16 @@ struct NodeTrainingOptions {
   // Layer by layer over the whole graph, with every neighbour, outside the graph cache; false: by sampling. Whole-graph
   // jobs are always evaluated over the whole graph.
   bool layer_wise_evaluation = false;
-  // Batches that the sampler runs ahead of the step, 1..64; it adapts within 1..this.
-  int64_t look_ahead = 8;
+  // Batches that the sampler runs ahead of the step, 1..64; it adapts within 1..this, and they take at most
+  // SampledAheadBytes.
+  int64_t look_ahead = 64;
   // Whether the sampler tells the kernel which pages come next.
   bool advise_pages = true;
   data::SamplerKind sampler = data::SamplerKind::kNeighbor;
   // Each seed has a subgraph of its own. Temporal sampling is disjoint without saying so.
   bool disjoint = false;
-  // A seed sees the edges before its time alone: of a link that is the link's; of a node seed_time, and without one the
-  // node sees every edge.
+  // A seed sees the edges before its time alone: of a link that is the link's; of a node seed_time, without one
+  // the node's own where the dataset has them, else the node sees every edge.
   data::TemporalSampling temporal = data::TemporalSampling::kNone;
   std::optional<int64_t> seed_time;  // in the units of the dataset's timestamps
 
@@ -78,6 +79,16 @@ struct LinkOptions {
   data::NegativeSampling sampling = data::NegativeSampling::kUniform;
   nn::LinkScore score = nn::LinkScore::kDot;
   bool operator==(const LinkOptions&) const = default;
+};
+
+// What a job of node2vec draws: as torch_geometric.nn.Node2Vec, with the values of its example.
+struct Node2VecOptions {
+  int64_t walk_length = 20;          // nodes of a walk, 2..1000
+  int64_t context_size = 10;         // nodes of a window, 2..walk_length
+  int64_t walks_per_node = 10;       // walks that begin in a seed node, 1..1000
+  double p = 1, q = 1;               // as data::WalkOptions
+  int64_t num_negative_samples = 1;  // walks of random nodes beside each, 1..100
+  bool operator==(const Node2VecOptions&) const = default;
 };
 
 // Weights that a job begins with in place of drawn ones: those of another job, or of a safetensors file.
@@ -122,6 +133,7 @@ struct TrainOptions {
   data::BatchingOptions batching;          // of training batches, of models of small graphs
   data::CrossValidation cross_validation;  // of sets of small graphs
   LinkOptions links;                       // of one large graph
+  Node2VecOptions node2vec;                // of that model
   InitialWeights init_from;
   // Beginnings of names of parameters that are not trained (nn::TensorSet::Fix).
   std::vector<std::string> fixed_parameters;
@@ -134,6 +146,11 @@ std::string ModelsOf(nn::ModelLevel level, std::string_view separator);
 
 // Options of a job that says no more than its dataset: nn::DefaultsOf the level.
 TrainOptions DefaultOptions(nn::ModelLevel level);
+
+// Whether a job learns a row for each node from random walks, in place of a model's layers: node2vec.
+inline bool Walks(const TrainOptions& options) { return nn::TraitsOf(options.model.architecture).walks; }
+// Makes options of one large graph those of a job of node2vec that says nothing else: the values of PyG's example.
+void SetNode2VecDefaults(TrainOptions& options);
 
 // Whether a job is evaluated layer by layer over the whole graph: where it is asked for, and where it samples batches
 // of links, whose negatives come from anywhere, unless links have times.

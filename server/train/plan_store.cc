@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_fields.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "graphcache/shape_plan_json.h"
+#include "train/node_model_for.h"
 
 namespace permafrost::train {
 namespace {
@@ -20,32 +23,83 @@ namespace {
 namespace fs = std::filesystem;
 
 // Raised whenever equal options lead to another plan than before.
-constexpr int kPlanVersion = 1;
+constexpr int kPlanVersion = 2, kSizesVersion = 1;
 constexpr std::string_view kExtension = ".plan";
 
 // A file is three lines: the checksum of the other two, the key, the plan.
-std::string TextOf(const std::string& key, const graphcache::ShapePlan& plan) {
-  const std::string content = absl::StrCat(key, "\n", graphcache::ToJson(plan), "\n");
+std::string TextOf(const std::string& key, const std::string& body) {
+  const std::string content = absl::StrCat(key, "\n", body, "\n");
   return absl::StrCat(HashHex(Hash64(content)), "\n", content);
 }
 
 struct PlanFile {
-  std::string key;
-  graphcache::ShapePlan plan;
+  std::string key, body;
 };
+
+absl::Status Damaged(const fs::path& path, std::string_view why) {
+  return absl::DataLossError(absl::StrCat(path.string(), ": ", AbslView(why)));
+}
 
 absl::StatusOr<PlanFile> ReadPlan(const fs::path& path) {
   PF_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const auto damaged = [&path](std::string_view why) {
-    return absl::DataLossError(absl::StrCat(path.string(), ": ", AbslView(why)));
-  };
   const size_t first = text.find('\n'), second = text.find('\n', first + 1);
-  if (first == std::string::npos || second == std::string::npos) return damaged("is cut short");
+  if (first == std::string::npos || second == std::string::npos) return Damaged(path, "is cut short");
   const std::string content = text.substr(first + 1);
-  if (text.substr(0, first) != HashHex(Hash64(content))) return damaged("its checksum is not that of its content");
-  absl::StatusOr<graphcache::ShapePlan> plan = graphcache::ShapePlanFromJson(text.substr(second + 1));
-  if (!plan.ok()) return damaged(StdView(plan.status().message()));
-  return PlanFile{text.substr(first + 1, second - first - 1), *std::move(plan)};
+  if (text.substr(0, first) != HashHex(Hash64(content)))
+    return Damaged(path, "its checksum is not that of its content");
+  return PlanFile{text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+}
+
+// Sizes stand as plain numbers, one after the other: rows of each segment, edges, nonzeros.
+struct SizesText {
+  int64_t train_segments = 0, eval_segments = 0;
+  std::vector<int64_t> train, eval;
+};
+
+struct SizesSchema {
+  template <class A>
+  static void Fields(A& a, typename A::template Visited<SizesText>& s) {
+    a("train_segments", s.train_segments);
+    a("train", s.train);
+    a("eval_segments", s.eval_segments);
+    a("eval", s.eval);
+  }
+};
+
+void Append(const std::vector<data::BlockSizes>& sizes, int64_t& segments, std::vector<int64_t>& numbers) {
+  for (const data::BlockSizes& s : sizes) {
+    segments = std::ssize(s.nodes);
+    numbers.insert(numbers.end(), s.nodes.begin(), s.nodes.end());
+    numbers.insert(numbers.end(), {s.edges, s.nonzeros});
+  }
+}
+
+absl::StatusOr<std::vector<data::BlockSizes>> SizesOf(int64_t segments, const std::vector<int64_t>& numbers) {
+  const auto each = static_cast<size_t>(segments) + 2;
+  if (segments < 0 || (segments == 0 && !numbers.empty()) || numbers.size() % each != 0) {
+    return absl::DataLossError(absl::StrCat("sampled sizes: ", numbers.size(), " numbers are not ", segments,
+                                            " segments, edges and nonzeros of each batch"));
+  }
+  std::vector<data::BlockSizes> sizes;
+  for (auto at = numbers.begin(); at != numbers.end(); at += static_cast<std::ptrdiff_t>(each)) {
+    sizes.push_back({.nodes = {at, at + segments}, .edges = at[segments], .nonzeros = at[segments + 1]});
+  }
+  return sizes;
+}
+
+std::string ToJson(const SampledSizes& sizes) {
+  SizesText text;
+  Append(sizes[static_cast<size_t>(Mode::kTrain)], text.train_segments, text.train);
+  Append(sizes[static_cast<size_t>(Mode::kEval)], text.eval_segments, text.eval);
+  return WriteJson<SizesSchema>(text);
+}
+
+absl::StatusOr<SampledSizes> SampledSizesFromJson(const std::string& body) {
+  PF_ASSIGN_OR_RETURN(const SizesText text, (ReadJson<SizesSchema, SizesText>("sampled sizes", body)));
+  SampledSizes sizes;
+  PF_ASSIGN_OR_RETURN(sizes[static_cast<size_t>(Mode::kTrain)], SizesOf(text.train_segments, text.train));
+  PF_ASSIGN_OR_RETURN(sizes[static_cast<size_t>(Mode::kEval)], SizesOf(text.eval_segments, text.eval));
+  return sizes;
 }
 
 }  // namespace
@@ -58,6 +112,27 @@ std::string PlanKey(const TrainOptions& options, const data::GraphSet& set, int6
                       batching.max_edges, ", rungs ", rungs);
 }
 
+std::string SampledKey(const TrainOptions& options, const data::Graph& graph) {
+  if (graph.checksum() == 0) return "";
+  const NodeTrainingOptions& nodes = options.nodes;
+  std::string key = absl::StrCat(
+      "sizes ", kSizesVersion, " of graph ", HashHex(graph.checksum()), ", batch size ", options.batch_size, ", seed ",
+      options.seed, ", fan-outs ", absl::StrJoin(nodes.fan_outs, "/"), " ", absl::StrJoin(nodes.eval_fan_outs, "/"),
+      ", ", static_cast<int>(nodes.sampler), " ", nodes.replace, " ", nodes.weighted, " ", nodes.disjoint, " ",
+      static_cast<int>(nodes.temporal), " ", nodes.seed_time ? absl::StrCat(*nodes.seed_time) : "none", ", evaluated ",
+      nodes.layer_wise_evaluation ? "layer by layer" : "by blocks");
+  // Whether the last hop has rows goes with the model.
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    absl::StrAppend(&key, ", ", SamplingOf(options, mode, graph.summary()).last_hop_apart ? "means" : "rows");
+  }
+  const LinkOptions& links = options.links;
+  if (!links.enabled) return key;
+  absl::StrAppend(&key, ", links ", links.given ? "given" : "drawn", " ", links.split.valid_part, " ",
+                  links.split.test_part, " ", links.split.seed, ", negatives ", links.negatives, " ",
+                  links.eval_negatives, " ", static_cast<int>(links.sampling));
+  return key;
+}
+
 void PlanStore::Warn(std::string_view what, const absl::Status& status) const {
   warn_(absl::StrCat(AbslView(what), ": ", status.message()));
 }
@@ -66,24 +141,47 @@ fs::path PlanStore::FileOf(const std::string& key) const {
   return directory_ / absl::StrCat(HashHex(Hash64(key)), AbslView(kExtension));
 }
 
-std::optional<graphcache::ShapePlan> PlanStore::Find(const std::string& key) const {
-  absl::StatusOr<PlanFile> file = ReadPlan(FileOf(key));
-  if (absl::IsNotFound(file.status())) return std::nullopt;
-  if (!file.ok()) {
-    Warn("a kept shape plan is made anew", file.status());
-    return std::nullopt;
-  }
-  if (file->key != key) return std::nullopt;
-  return std::move(file->plan);
+std::string PlanStore::NameOf(const std::string& key) const {
+  return (directory_.filename() / FileOf(key).filename()).string();
 }
 
-void PlanStore::Keep(const std::string& key, const graphcache::ShapePlan& plan) {
+template <class T, class Read>
+std::optional<T> PlanStore::FindAs(const std::string& key, const Read& read) const {
+  const fs::path path = FileOf(key);
+  const auto find = [&]() -> absl::StatusOr<std::optional<T>> {
+    PF_ASSIGN_OR_RETURN(const PlanFile file, ReadPlan(path));
+    if (file.key != key) return std::nullopt;
+    absl::StatusOr<T> plan = read(file.body);
+    if (!plan.ok()) return Damaged(path, StdView(plan.status().message()));
+    return *std::move(plan);
+  };
+  absl::StatusOr<std::optional<T>> found = find();
+  if (found.ok()) return *std::move(found);
+  if (!absl::IsNotFound(found.status())) Warn("a kept shape plan is made anew", found.status());
+  return std::nullopt;
+}
+
+void PlanStore::KeepText(const std::string& key, const std::string& body) {
   const absl::MutexLock lock(&mu_);
   absl::Status written = CreateDirectories(directory_);
-  if (written.ok()) written = WriteFileAtomic(FileOf(key), TextOf(key, plan));
+  if (written.ok()) written = WriteFileAtomic(FileOf(key), TextOf(key, body));
   if (!written.ok()) return Warn("a shape plan is not kept", written);
   RemoveOldest();
 }
+
+std::optional<graphcache::ShapePlan> PlanStore::Find(const std::string& key) const {
+  return FindAs<graphcache::ShapePlan>(key, graphcache::ShapePlanFromJson);
+}
+
+void PlanStore::Keep(const std::string& key, const graphcache::ShapePlan& plan) {
+  KeepText(key, graphcache::ToJson(plan));
+}
+
+std::optional<SampledSizes> PlanStore::FindSizes(const std::string& key) const {
+  return FindAs<SampledSizes>(key, SampledSizesFromJson);
+}
+
+void PlanStore::KeepSizes(const std::string& key, const SampledSizes& sizes) { KeepText(key, ToJson(sizes)); }
 
 void PlanStore::RemoveOldest() {
   const absl::StatusOr<std::optional<std::vector<std::string>>> names = ListDirectory(directory_);

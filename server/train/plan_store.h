@@ -1,8 +1,9 @@
-// The shape plans of jobs on sets of small graphs, kept on disk, so that a resume and an equal job take theirs from
-// there instead of walking every batch of every epoch again.
+// The shape plans of jobs, kept on disk, so that a resume and an equal job take theirs from there: on sets of small
+// graphs instead of walking every batch of every epoch again, on one large graph instead of sampling batches ahead.
 // Threads: safe anywhere.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -10,10 +11,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "data/batching/block_batch.h"
+#include "data/store/graph.h"
 #include "data/store/graph_set.h"
 #include "graphcache/shape_plan.h"
 #include "train/options.h"
@@ -23,6 +27,12 @@ namespace permafrost::train {
 // All that the plan of a job depends on: jobs of one key have one plan. `rungs`: of the ladders that are made with it;
 // 0: none.
 std::string PlanKey(const TrainOptions& options, const data::GraphSet& set, int64_t rungs);
+
+// Sizes of the batches that a job on one large graph samples ahead, in their order; by Mode.
+using SampledSizes = std::array<std::vector<data::BlockSizes>, 2>;
+
+// The same of those. Empty: the graph has no checksum to be known by, and nothing is kept.
+std::string SampledKey(const TrainOptions& options, const data::Graph& graph);
 
 class PlanStore {
  public:
@@ -37,8 +47,17 @@ class PlanStore {
   std::optional<graphcache::ShapePlan> Find(const std::string& key) const;
   // What cannot be written costs the next job the walk.
   void Keep(const std::string& key, const graphcache::ShapePlan& plan);
+  // The same of sampled sizes.
+  std::optional<SampledSizes> FindSizes(const std::string& key) const;
+  void KeepSizes(const std::string& key, const SampledSizes& sizes);
+  // "plans/0123456789abcdef.plan": what a plan of this key is kept in.
+  std::string NameOf(const std::string& key) const;
 
  private:
+  // What is kept, as `read` reads it.
+  template <class T, class Read>
+  std::optional<T> FindAs(const std::string& key, const Read& read) const;
+  void KeepText(const std::string& key, const std::string& body);
   std::filesystem::path FileOf(const std::string& key) const;
   void RemoveOldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -34,6 +34,9 @@ struct MemoryLimits {
 // For what was judged before.
 inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>::max()};
 
+// What batches that are sampled ahead may take at most of memory of so many bytes.
+constexpr uint64_t SampledAheadBytes(uint64_t memory) { return memory / 32; }
+
 // The copies that the optimizer's options are to blame for.
 void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory);
 

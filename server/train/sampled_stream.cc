@@ -27,8 +27,8 @@ absl::Status SampledBatch::PadToSizes(const BlockSizes& sizes) {
 
 absl::Status SampledBatch::Pad(const BatchShape& shape) {
   if (const BlockSizes* rung = rungs_->Find(shape)) return PadToSizes(*rung);
-  return absl::InvalidArgumentError(
-      absl::StrCat("a block cannot be padded to ", ToString(shape), ", which is none of the job's sizes"));
+  return absl::InvalidArgumentError(absl::StrCat("a block cannot be padded to ", ToString(shape, kCountedSeeds),
+                                                 ", which is none of the job's sizes"));
 }
 
 graphcache::StepInputs SampledBatch::Inputs(const int64_t& step, c10::Device device) const {

@@ -17,6 +17,7 @@
 #include "data/batching/link_batch.h"
 #include "data/rows/row_counters.h"
 #include "data/sampling/epoch_order.h"
+#include "data/sampling/seed_times.h"
 #include "train/block_rungs.h"
 #include "train/links.h"
 #include "train/node_inputs.h"
@@ -59,20 +60,19 @@ class SampledBatch final : public HostBatch {
   mutable RowKeys keys_;
 };
 
-// Batches of a training epoch or a split, sampled and gathered ahead of the step. times: of as many seed nodes as a
-// batch has, or empty, as NeighborSampler::Sample. Threads: as BatchStream; the batches are planned on a thread of its
-// own.
+// Batches of a training epoch or a split, sampled and gathered ahead of the step. Borrows `links`, or nullptr, and
+// `times`, which are of nodes. Threads: as BatchStream; the batches are planned on a thread of its own.
 class SampledStream final : public BatchStream {
  public:
   SampledStream(data::BlockBatcher& batcher, const BlockRungs& rungs, c10::Device device, data::EpochOrder epochs,
-                int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, std::vector<int64_t> times,
+                int64_t epoch, int64_t first, uint64_t first_stream, const Links* links, const data::SeedTimes& times,
                 data::BlockStream::Fit fit, const data::BlockStream::Options& options,
                 std::function<std::optional<data::RowReading>()> reading)
       : epochs_(std::move(epochs)),
         epoch_(epoch),
         order_(epochs_.Of(epoch)),
         links_(links),
-        times_(std::move(times)),
+        times_(times),
         reading_(std::move(reading)),
         view_(batcher, rungs, device),
         stream_(
@@ -107,9 +107,8 @@ class SampledStream final : public BatchStream {
   absl::StatusOr<data::BlockStream::Request> RequestOf(int64_t batch, uint64_t sample) {
     const auto ids = epochs_.Batch(order_, batch);
     if (links_ == nullptr) {
-      const std::span<const int64_t> times(times_);
-      return data::BlockStream::Request{
-          .seeds = ids, .sample = sample, .excluded = {}, .times = times.first(std::min(times.size(), ids.size()))};
+      PF_RETURN_IF_ERROR(times_.Of(ids, batch_times_));
+      return data::BlockStream::Request{.seeds = ids, .sample = sample, .excluded = {}, .times = batch_times_};
     }
     data::LinkBatch made;
     PF_RETURN_IF_ERROR(links_->MakeBatch(ids, epoch_, made));
@@ -127,7 +126,8 @@ class SampledStream final : public BatchStream {
   const int64_t epoch_;
   const data::EpochBatches order_;
   const Links* const links_;
-  const std::vector<int64_t> times_;  // of the seeds of a batch of nodes, or empty
+  const data::SeedTimes& times_;
+  std::vector<int64_t> batch_times_;  // of the batch that was planned last
   absl::Mutex mu_;
   std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were asked for, until they are used
   bool given_ = false;                                      // whether the first of them is the step's

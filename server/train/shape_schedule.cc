@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <queue>
 #include <span>
 #include <vector>
@@ -85,11 +84,10 @@ absl::StatusOr<graphcache::ShapePlan> PlanShapes(const data::GraphExtents& graph
   graphcache::ShapePlan plan;
   PF_RETURN_IF_ERROR(PlanTraining(graphs, options, stop, plan));
   // Each evaluation batch comes again and again: one pass over the splits sees them all.
-  constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-  BatchWalker walker(graphs, {.batches = kNoLimit, .graphs = kNoLimit}, [&stop] { return CheckStop(stop); });
+  BatchWalker walker(graphs, kWholeWalk, [&stop] { return CheckStop(stop); });
   graphcache::ShapeCounter counter;
   const auto add = [&](data::Split split, int64_t times) {
-    const data::EpochOrder epochs(graphs.split(split), {.batch_size = options.batch_size, .shuffle = false});
+    const data::EpochOrder epochs = EvaluationOrder(graphs, split, options.batch_size, options.batching);
     return walker
         .Epoch(epochs, 0, [&](const BatchShape& real) { counter.Add(data::Batcher::LeastPadded(real), times); })
         .status();

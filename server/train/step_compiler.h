@@ -41,6 +41,8 @@ class StepCompiler final : public graphcache::Compiler {
   std::string NoDynamicReason() const override { return train::NoDynamicReason(backend_, task_); }
   absl::StatusOr<graphcache::StepResult> RunEager(Mode mode, const graphcache::StepInputs& inputs) override;
   int64_t shared_bytes() const override { return capturer_->shared_bytes(); }
+  // Of what replays are served from, until the next one; what executables returned before is not valid any more.
+  void GiveBackMemory() { capturer_->GiveBackMemory(); }
 
  private:
   const std::array<const device::StepProgram*, 2> programs_;  // by Mode

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "base/monotonic.h"
 #include "base/status.h"
+#include "train/batch_schedule.h"
 
 namespace permafrost::train {
 namespace {
@@ -18,9 +19,11 @@ constexpr std::chrono::milliseconds kEntriesInterval(500);
 
 graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& task, RunContext& context) {
   return {.options = options.graph_cache,
-          .batch_size = options.batch_size,
+          .batch_size = GraphsPerBatch(options, task.sizes()),
+          .has_partial = HavePartialBatches(options.batching),
           .sizes = task.sizes(),
           .plan = task.plan(),
+          .of_seeds = options.model.level == nn::ModelLevel::kNode,
           .now = [] { return absl::Now(); },
           .elapsed = [clock = Stopwatch()] { return clock.Elapsed(); },
           .log = [&context](std::string_view line,
@@ -53,7 +56,7 @@ StepEngine::~StepEngine() {
 }
 
 void StepEngine::TellTask() {
-  for (const Mode mode : {Mode::kTrain, Mode::kEval}) task_.PrepareDynamic(mode, cache_.of(mode).dynamic);
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) task_.Prepare(mode, cache_.of(mode).dynamic, cache_.ladder(mode));
 }
 
 absl::Status StepEngine::Train(HostBatch& batch, int64_t step, PhaseSeconds& seconds) {

@@ -5,6 +5,7 @@
 #include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -64,6 +65,14 @@ device::StepProgram TrainProgram(Task& task, nn::Optimizer& optimizer, const Los
                  on_phase = std::move(on_phase)](const graphcache::StepInputs& inputs) -> std::vector<at::Tensor> {
     const nn::LoweringScope lowering(loss.lowering, loss.precision);
     device::MarkPhase(kBegin, on_phase);
+    if (const std::optional<Task::RowStep> rows = task.StepRows(inputs)) {
+      device::MarkPhase(kForward, on_phase);
+      device::MarkPhase(kBackward, on_phase);
+      optimizer.StepRows(rows->gradient);
+      losses.Add(rows->terms);
+      device::MarkPhase(kOptimizer, on_phase);
+      return {};
+    }
     const Task::Output output = task.Forward(inputs, Mode::kTrain);
     const nn::LossTerms terms = nn::ComputeLoss(loss.loss, output.prediction, output.labels, loss.class_weights);
     device::MarkPhase(kForward, on_phase);

@@ -5,9 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "data/store/node_names.h"
+#include "train/graph_labels.h"
 #include "train/graph_set_task.h"
 #include "train/initial_weights.h"
 #include "train/model_for.h"
+#include "train/node2vec_task.h"
 #include "train/node_features.h"
 #include "train/node_model_for.h"
 #include "train/node_task.h"
@@ -62,6 +64,10 @@ absl::StatusOr<std::unique_ptr<Task>> MakeTask(const TrainOptions& options, cons
                                                c10::Device device, int threads, const std::function<bool()>& keep_going,
                                                const PlanContext& context) {
   const auto* stored = std::get_if<std::shared_ptr<const data::Graph>>(&dataset);
+  if (Walks(options) && stored != nullptr) {
+    if (context.rows != nullptr) context.rows->Drop();
+    return Node2VecTask::Create(options, *stored, device, threads);
+  }
   TrainOptions own = options;
   if (stored != nullptr) own.model.node_inputs = NodeInputsOf(options.model.node_inputs, (*stored)->summary());
   // Rows of another job's graph would take the memory that this one was admitted by. Made features are in memory.
@@ -92,6 +98,7 @@ absl::StatusOr<std::unique_ptr<Task>> Task::Create(const TrainOptions& options, 
 
 absl::Status Task::Check(const TrainOptions& options, const data::ImportedSummary& summary, const MemoryLimits& limits,
                          std::string_view prefix) {
+  if (Walks(options)) return CheckNode2Vec(options, summary, limits, prefix);
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
     return GraphModelFor(options, *set, prefix).status();
   }
@@ -102,9 +109,13 @@ absl::Status Task::CheckFits(const TrainOptions& options, const data::OpenedData
                              const PlanContext& context, std::string_view prefix,
                              const std::function<bool()>& keep_going) {
   const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset);
-  if (set == nullptr) return absl::OkStatus();
+  if (set == nullptr) {
+    if (!Walks(options)) return absl::OkStatus();
+    return CheckWalkable(*std::get<std::shared_ptr<const data::Graph>>(dataset), prefix);
+  }
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
   PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
+  PF_RETURN_IF_ERROR(CheckTrainLabels(*folded, prefix));
   PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(std::move(folded)));
   return PlanJob(options, model, graphs, context, prefix, keep_going).status();
 }

@@ -25,6 +25,8 @@
 #include "graphcache/executable.h"
 #include "graphcache/freeze_point.h"
 #include "graphcache/shape_plan.h"
+#include "nn/loss.h"
+#include "nn/ops/row_gradient.h"
 #include "nn/options.h"
 #include "nn/tensor_set.h"
 #include "train/artifacts.h"
@@ -80,6 +82,7 @@ class BatchStream {
 // One pass over a split without training.
 struct Evaluation {
   double loss = 0;              // mean over present labels; NaN where there are none
+  bool has_labels = false;      // of those
   std::vector<double> metrics;  // MetricsOf the job
   // The split's graphs, nodes or links with their predictions [ids, values that NameRows names], in split order; only
   // if asked for.
@@ -109,7 +112,8 @@ class Task {
   // InvalidArgument with violations under `prefix`.
   static absl::Status Check(const TrainOptions& options, const data::ImportedSummary& summary,
                             const MemoryLimits& limits, std::string_view prefix);
-  // Ok if a job on a set of small graphs fits in memory, by its plan. Errors: as PlanJob; DataLoss from the set.
+  // Ok if a job on a set of small graphs fits in memory, by its plan, and if one that walks finds what it walks along.
+  // Errors: InvalidArgument with violations under `prefix`; as PlanJob; DataLoss from the set.
   static absl::Status CheckFits(const TrainOptions& options, const data::OpenedDataset& dataset,
                                 const PlanContext& context, std::string_view prefix,
                                 const std::function<bool()>& keep_going);
@@ -131,6 +135,13 @@ class Task {
     at::Tensor labels;      // [padded graphs, targets]; of links [pairs, 1]
   };
   virtual Output Forward(const graphcache::StepInputs& inputs, Mode mode) = 0;
+  // A training batch's loss, and its gradient by few rows of the one parameter.
+  struct RowStep {
+    nn::LossTerms terms;
+    nn::RowGradient gradient;
+  };
+  // Of tasks that make both themselves; nullopt: Forward, the job's loss and autograd do.
+  virtual std::optional<RowStep> StepRows(const graphcache::StepInputs& /*inputs*/) { return std::nullopt; }
 
   // What the graph cache knows ahead.
   virtual const graphcache::ShapePlan& plan() const = 0;
@@ -153,8 +164,9 @@ class Task {
   }
   // Why there is no capture for every shape; empty: there is.
   virtual std::string NoDynamicReason() const { return {}; }
-  // Whether the mode's batches are padded to their dynamic_shape(). A hint to those who make them ready.
-  virtual void PrepareDynamic(Mode /*mode*/, bool /*dynamic*/) {}
+  // Whether the mode's batches are padded to their dynamic_shape(), and the ladder that they are rounded up to, if
+  // there is one. A hint to those who make them ready.
+  virtual void Prepare(Mode /*mode*/, bool /*dynamic*/, const std::vector<BatchShape>& /*ladder*/) {}
 
   virtual int64_t batches_per_epoch() const = 0;
   // Graphs, nodes or links of a split.

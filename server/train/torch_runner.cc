@@ -45,6 +45,7 @@ class TorchRunner final : public Runner {
       PlanContext plan = Context();
       plan.rows = &row_caches_;
       plan.reserve = reserve_;
+      plan.log = [&context](std::string_view line) { context.Log(LogLevel::kInfo, line); };
       std::optional<Rewind> rewind;
       while (true) {
         const auto trainer = Trainer::Create(request, *backend_, threads_, context, plan, rewind);

@@ -4,14 +4,10 @@
 
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/file.h"
 #include "base/status.h"
-#include "base/string_view.h"
 #include "train/artifacts.h"
 #include "train/checkpoint_files.h"
-#include "train/initial_weights.h"
 #include "train/node_features.h"
 
 namespace permafrost::train {
@@ -72,71 +68,6 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
   state_.plateau.learning_rate = options_.optimizer.learning_rate;
 }
 
-absl::Status Trainer::Begin() {
-  if (options_.init_from.given()) {
-    PF_ASSIGN_OR_RETURN(const std::string file, ReadFile(job_directory_ / kInitialWeightsFile));
-    PF_ASSIGN_OR_RETURN(const std::string line, TakeWeights(file, options_.init_from, task_->tensors()));
-    context_.Log(LogLevel::kInfo, line);
-  }
-  engine_.Report(/*with_entries=*/true);
-  const std::string fixed = options_.fixed_parameters.empty()
-                                ? ""
-                                : absl::StrFormat(" (%d fixed tensors)", task_->tensors().fixed_parameters());
-  context_.Log(LogLevel::kInfo,
-               absl::StrFormat("new run: %d parameters%s, %d steps an epoch", task_->tensors().num_parameter_values(),
-                               fixed, task_->batches_per_epoch()));
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::Resume() {
-  PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
-  if (!found) return Begin();
-  PF_RETURN_IF_ERROR(task_->tensors().CopyFrom(found->model));
-  // Weights are of one type everywhere; the learning rate and the sums are not.
-  for (const auto& [from, to] : {std::pair(&found->optimizer, &optimizer_.state()),
-                                 std::pair(&found->accumulators, &engine_.losses().tensors())}) {
-    if (const absl::Status copied = nn::CopyByName(*from, *to); !copied.ok()) {
-      return Annotate(copied,
-                      absl::StrCat("the checkpoint is of another device than ",
-                                   AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
-    }
-  }
-  if (!found->best.empty()) PF_RETURN_IF_ERROR(nn::CopyByName(found->best, best_));
-  if (found->state.threads != state_.threads) {
-    context_.Log(
-        LogLevel::kWarning,
-        absl::StrFormat("the run began with %d threads and goes on with %d: sums are added in another order, so it "
-                        "will not be bit-equal to an undisturbed run",
-                        found->state.threads, state_.threads));
-  }
-  const int threads = state_.threads;
-  state_ = found->state;
-  state_.threads = threads;
-  saved_ = {state_.step, state_.position};
-  progress_.checkpoint_step = state_.step;
-  progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
-  seconds_before_ = state_.train_seconds;
-  PF_RETURN_IF_ERROR(RestoreCache(*found));
-  graphs_before_ = rows().graphs;
-  // The run may have been killed between the checkpoint and its artifacts.
-  PF_RETURN_IF_ERROR(PublishArtifacts());
-  context_.Log(LogLevel::kInfo,
-               absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d", state_.step,
-                               state_.position.epoch + 1, state_.position.batch, task_->batches_per_epoch()));
-  return absl::OkStatus();
-}
-
-// The entries decide which shape each batch is padded to, and so the last bits of every sum: a resumed run needs the
-// same.
-absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
-  if (!checkpoint.cache) return absl::OkStatus();
-  // What earlier runs did, apart from what this one does from here on.
-  context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
-  engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
-  engine_.Report(/*with_entries=*/true);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<StopRequest> Trainer::PrepareStep() {
   const int64_t last = engine_.cache().last_command();
   for (const graphcache::Command& command : context_.TakeCacheCommands(last, state_.step)) {
@@ -170,6 +101,7 @@ absl::StatusOr<StopRequest> Trainer::WarmUp() {
 
 absl::StatusOr<RunOutcome> Trainer::Run() {
   work_.Restart();
+  warm_up_ = absl::ZeroDuration();
   Report();
   absl::StatusOr<RunOutcome> outcome = RunToEnd();
   engine_.Report(/*with_entries=*/true);
@@ -279,6 +211,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   backend_.Synchronize();
   const double train_loss = engine_.losses().Mean();
   PF_RETURN_IF_ERROR(CheckFinite(train_loss));
+  PF_RETURN_IF_ERROR(CheckNotAllSkipped());
   const Stopwatch evaluation;
   const absl::StatusOr<Evaluation> valid = [this] {
     const AveragedWeights::Scope averages(averaged_);
@@ -286,6 +219,7 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
   }();
   if (absl::IsCancelled(valid.status())) return context_.stop_requested();
   PF_RETURN_IF_ERROR(valid.status());
+  PF_RETURN_IF_ERROR(CheckValidation(*valid));
 
   const int64_t epoch = state_.position.epoch + 1;
   const auto graphs = static_cast<double>(task_->size(data::Split::kTrain));
@@ -298,7 +232,9 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
                              .valid_seconds = Seconds(evaluation.Elapsed()),
                              .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0,
                              .valid_metrics = valid->metrics};
-  if (IsBetter(metrics_.front(), metrics.valid_metric, state_.best_valid_metric)) {
+  // A metric may be finite where the predictions are not.
+  const bool diverged = valid->has_labels && !std::isfinite(valid->loss);
+  if (!diverged && IsBetter(metrics_.front(), metrics.valid_metric, state_.best_valid_metric)) {
     nn::CopyInto(averaged_.All(), best_);
     state_.best_epoch = epoch;
     state_.best_valid_metric = metrics.valid_metric;
@@ -337,69 +273,30 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   result.best_test_metric = best->metrics.front();
   result.best_test_metrics = best->metrics;
   result.best_test_loss = best->loss;
+  if (best->has_labels && !std::isfinite(best->loss)) {
+    context_.Log(LogLevel::kWarning, absl::StrFormat("the test loss of the best weights is %g", best->loss));
+  }
   PF_ASSIGN_OR_RETURN(const NamedRows rows, task_->NameRows(data::Split::kTest, best->ids));
   PF_RETURN_IF_ERROR(WritePredictions(job_directory_, rows, best->predictions));
   return StopRequest::kNone;
 }
 
 absl::StatusOr<Evaluation> Trainer::EvaluateSplit(data::Split split, bool keep_predictions) {
-  return Evaluate(
-      engine_, *task_, split,
-      {.loss = options_.loss, .metrics = metrics_, .step = state_.step, .keep_predictions = keep_predictions},
-      [this] { return context_.stop_requested() == StopRequest::kNone; });
+  look_ahead_before_ = progress_.look_ahead.value_or(LookAhead());
+  const auto report = [this](const BatchStream& stream) {
+    ReportLookAhead(stream);
+    Report();
+  };
+  return Evaluate(engine_, *task_, split,
+                  {.loss = options_.loss,
+                   .metrics = metrics_,
+                   .step = state_.step,
+                   .keep_predictions = keep_predictions,
+                   .on_batch = report},
+                  [this] { return context_.stop_requested() == StopRequest::kNone; });
 }
 
-absl::Status Trainer::SaveCheckpoint() {
-  const absl::Duration begin = Worked();
-  PF_RETURN_IF_ERROR(CheckFiniteState());
-  PF_RETURN_IF_ERROR(context_.StoreEpochs());
-  state_.train_seconds = seconds_before_ + Seconds(run_.Elapsed());
-  PF_RETURN_IF_ERROR(
-      checkpoints_.Save({.state = state_,
-                         .model = task_->tensors().All(),
-                         .optimizer = optimizer_.state(),
-                         .accumulators = engine_.losses().tensors(),
-                         .best = state_.best_epoch > 0 ? best_ : std::vector<nn::NamedTensor>(),
-                         .averaged = averaged_.exist() ? averaged_.All() : std::vector<nn::NamedTensor>(),
-                         .cache = engine_.cache().snapshot(),
-                         .cache_entries = engine_.cache().entries()}));
-  PF_RETURN_IF_ERROR(PublishArtifacts());
-  const absl::Duration end = Worked();
-  save_soon_ = false;
-  schedule_.OnSaved(begin, end);
-  saved_ = {state_.step, state_.position};
-  progress_.checkpoint_step = state_.step;
-  context_.OnProgress(progress_);
-  context_.OnCheckpoint(state_.step, end - begin);
-  return absl::OkStatus();
-}
-
-uint64_t Trainer::CheckpointBytes() const {
-  uint64_t bytes = 0;
-  for (const auto& tensors : {task_->tensors().All(), optimizer_.state(), best_}) {
-    for (const nn::NamedTensor& tensor : tensors) bytes += tensor.value.nbytes();
-  }
-  return bytes;
-}
-
-absl::Status Trainer::SaveDueCheckpoint() {
-  absl::Status saved = reserve_.Check(CheckpointBytes());
-  if (saved.ok()) saved = SaveCheckpoint();
-  if (saved.ok() || !IsTransient(saved)) return saved;
-  schedule_.OnFailed(Worked());
-  context_.OnCheckpointFailed(saved);
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::PublishArtifacts() {
-  const std::filesystem::path last =
-      averaged_.exist() ? checkpoints_.AveragedFile(state_.step) : checkpoints_.WeightsFile(state_.step);
-  PF_RETURN_IF_ERROR(LinkArtifact(last, job_directory_, kLastWeightsFile));
-  if (state_.best_epoch == 0) return absl::OkStatus();
-  return LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile);
-}
-
-// Each epoch has a stream of its own, which counts from nothing.
+// Each epoch, and each evaluation, has a stream of its own, which counts from nothing.
 void Trainer::ReportLookAhead(const BatchStream& stream) {
   std::optional<LookAhead> now = stream.look_ahead();
   if (!now) return;

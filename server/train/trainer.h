@@ -61,6 +61,8 @@ class Trainer {
   void TellOptimizer(int64_t batches);
   void TakePlateau(double value);
   absl::Status RestoreCache(const Checkpoint& checkpoint);
+  // Its weights, moments and sums, and the best weights so far.
+  absl::Status TakeTensors(const Checkpoint& checkpoint);
   // One that the run cannot do without: its end, or a stop.
   absl::Status SaveCheckpoint();
   // One that is due. Where the machine cannot take it, or not without what is reserved for others, the run goes on,
@@ -75,6 +77,11 @@ class Trainer {
   // After Resume: the steps that the run before took are taken with care.
   void TakeCare(const Rewind& rewind);
   absl::Status CheckFinite(double loss);
+  // At an epoch's end: that not all its batches were skipped, of short epochs not the last ten or all of the job.
+  absl::Status CheckNotAllSkipped() const;
+  // That the loss of a split with labels is finite. Every weight is: going back would lead here again, so that a job
+  // that is to go back goes on instead, unless this was its last epoch and none before validated.
+  absl::Status CheckValidation(const Evaluation& valid);
   // Of weights and optimizer: what is not finite must never take the place of a checkpoint that is.
   absl::Status CheckFiniteState();
   // The error of a job that fails by it; sets rewind_ where the job is to go on all the same.

@@ -61,6 +61,33 @@ absl::Status Trainer::CheckFiniteState() {
   return name.empty() ? absl::OkStatus() : NotFinite(absl::StrCat(name, " became not finite"));
 }
 
+absl::Status Trainer::CheckNotAllSkipped() const {
+  // An epoch of few batches may lose them all to a draw that is not drawn again.
+  constexpr int64_t kLeast = 10;
+  const int64_t batches = task_->batches_per_epoch();
+  const int64_t last = std::min(std::max(batches, kLeast), batches * options_.epochs), first = state_.step - last;
+  const auto skipped = std::ranges::count_if(state_.skipped_steps, [first](int64_t step) { return step >= first; });
+  if (last == 0 || skipped < last) return absl::OkStatus();
+  return NonFiniteError(
+      absl::StrFormat("each of the last %d batches was skipped since its step was not finite: training diverged; a "
+                      "learning rate below %g may help",
+                      last, optimizer_.learning_rate()));
+}
+
+absl::Status Trainer::CheckValidation(const Evaluation& valid) {
+  if (!valid.has_labels || std::isfinite(valid.loss)) return absl::OkStatus();
+  const std::string what =
+      absl::StrFormat("the validation loss became %g by epoch %d, step %d, though every weight is finite", valid.loss,
+                      state_.position.epoch + 1, state_.step);
+  const bool is_last = state_.position.epoch + 1 == options_.epochs;
+  if (options_.non_finite == NonFinite::kRewind && !(is_last && !std::isfinite(state_.best_valid_metric))) {
+    context_.Log(LogLevel::kWarning, what);
+    return absl::OkStatus();
+  }
+  return NonFiniteError(
+      absl::StrFormat("%s: training diverged; a learning rate below %g may help", what, optimizer_.learning_rate()));
+}
+
 absl::Status Trainer::NotFinite(const std::string& what) {
   const std::string where = absl::StrFormat("%s by epoch %d, step %d", what, state_.position.epoch + 1, state_.step);
   const bool rewinds = options_.non_finite == NonFinite::kRewind;

@@ -13,6 +13,7 @@
 #include "train/evaluated_rows.h"
 #include "train/evaluator.h"
 #include "train/initial_weights.h"
+#include "train/node2vec_task.h"
 #include "train/node_model_for.h"
 #include "train/step_programs.h"
 #include "train/task.h"
@@ -38,6 +39,21 @@ absl::Status CheckRowsOfLinks(EvaluatedRows rows) {
   Violations violations;
   violations.Add("rows", absl::StrCat(AbslView(kEvaluatedRowsNames.Name(rows)),
                                       ": the job predicts links, some of which it held out; accepted: valid, test"));
+  return violations.ToStatus();
+}
+
+// Rows that were learned for the nodes of one graph say nothing of others.
+absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::ImportedSummary& own) {
+  const auto *const from = std::get_if<data::GraphSummary>(&trained), *const to = std::get_if<data::GraphSummary>(&own);
+  if (from == nullptr || (to != nullptr && from->nodes == to->nodes)) return absl::OkStatus();
+  Violations violations;
+  if (to == nullptr) {
+    violations.Add("dataset", absl::StrCat("it is a set of graphs, and the embeddings are those of ", from->nodes,
+                                           " nodes; accepted: a dataset of the same nodes"));
+    return violations.ToStatus();
+  }
+  violations.Add("dataset", absl::StrCat("it has ", to->nodes, " nodes, and the embeddings are those of ", from->nodes,
+                                         "; accepted: a dataset of the same nodes"));
   return violations.ToStatus();
 }
 
@@ -92,7 +108,9 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   data::OpenedDataset dataset = request.dataset;
   const data::Split split = EvaluatedAs(request.rows);
   // Links are told from pairs without an edge, whatever labels the nodes have.
-  if (request.trained_on) {
+  if (request.trained_on && Walks(options)) {
+    PF_RETURN_IF_ERROR(CheckSameNodes(trained, own));
+  } else if (request.trained_on) {
     PF_RETURN_IF_ERROR(CheckKnows(trained, own, links ? nn::Loss::kL1 : options.loss, options.model, "dataset"));
   }
   if (links) {
@@ -103,6 +121,10 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   int64_t done = 0, total = 0;
   const auto keep_going = [&] { return on_progress(done, total); };
   PF_RETURN_IF_ERROR(Task::Check(options, data::SummaryOf(dataset), context.limits, ""));
+  if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&dataset);
+      graph != nullptr && Walks(options)) {
+    PF_RETURN_IF_ERROR(CheckWalkable(**graph, ""));
+  }
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<Task> task,
                       Task::Create(options, dataset, backend.device(), threads, keep_going, context));
   if (const absl::Status taken = TakeAllWeights(request.weights, request.source, task->tensors()); !taken.ok()) {
@@ -118,7 +140,10 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
                    absl::StrCat(AbslView(kEvaluatedRowsNames.Name(request.rows)), ": the dataset has no such rows"));
     return violations.ToStatus();
   }
-  PF_RETURN_IF_ERROR(CheckRoom(total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
+  // Of embeddings few rows are evaluated, and all are kept only where they are asked for.
+  if (request.predictions || !Walks(options)) {
+    PF_RETURN_IF_ERROR(CheckRoom(total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
+  }
   ErrorSums losses(backend.device()), errors(backend.device());
   const device::StepProgram step = EvalProgram(*task, LossOf(options, backend.device()), losses, errors);
   const bool any_shape = backend.kind() == DeviceKind::kCpu;

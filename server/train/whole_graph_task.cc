@@ -59,8 +59,9 @@ BatchShape ShapeOfWhole(const nn::NodeBlock& block) {
 
 absl::Status CheckWhole(const BatchShape& own, const BatchShape& shape) {
   if (shape == own) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a whole graph of ", ToString(own), " is never padded, to ", ToString(shape), " or any other"));
+  return absl::InvalidArgumentError(absl::StrCat("a whole graph of ", ToString(own, kCountedSeeds),
+                                                 " is never padded, to ", ToString(shape, kCountedSeeds),
+                                                 " or any other"));
 }
 
 BatchShape WholeGraphBatch::real() const {

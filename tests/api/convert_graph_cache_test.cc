@@ -66,6 +66,8 @@ TEST(GraphCacheToWire, CarriesEveryField) {
                                .padding_edges = 24};
   snapshot.of(Mode::kTrain).dynamic = true;
   snapshot.of(Mode::kTrain).oversize_steps = 35;
+  snapshot.of(Mode::kTrain).cut_executables = 46;
+  snapshot.planned_rungs = 45;
   snapshot.of(Mode::kTrain).audits = 38;
   snapshot.of(Mode::kTrain).audit_failures = 39;
   snapshot.of(Mode::kTrain).captures_by_cause.of(graphcache::Cause::kNewEdges) = 40;
@@ -78,6 +80,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
   snapshot.train_ceiling = {.nodes = 25, .edges = 26, .graphs = 27};
   snapshot.eval_ceiling = {.nodes = 28, .edges = 29, .graphs = 30};
   snapshot.planned_train_shapes = 31;
+  snapshot.of_seeds = true;
   snapshot.graph_breaks = {{Mode::kEval, "aten::x", "why \xFF", 32}};
   snapshot.command_sequence = 33;
   snapshot.command_step = 34;
@@ -124,6 +127,7 @@ TEST(GraphCacheToWire, CarriesEveryField) {
       awaiting_recapture: 5
       dynamic: true
       oversize_steps: 35
+      cut_executables: 46
       audits: 38
       audit_failures: 39
       rungs: 36
@@ -134,6 +138,8 @@ TEST(GraphCacheToWire, CarriesEveryField) {
     train_ceiling { nodes: 25 edges: 26 graphs: 27 }
     eval_ceiling { nodes: 28 edges: 29 graphs: 30 }
     planned_train_shapes: 31
+    planned_rungs: 45
+    of_seeds: true
     graph_breaks { mode: GRAPH_CACHE_MODE_EVAL op: "aten::x" why: "why \357\277\275" count: 32 }
     command_step: 34
     audit_failures {

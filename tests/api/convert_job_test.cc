@@ -6,9 +6,9 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "fakes.h"
+#include "job_requests.h"
 
 namespace permafrost::api {
 namespace {
@@ -16,20 +16,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-v1::CreateJobRequest Minimal() {
-  v1::CreateJobRequest request;
-  request.mutable_spec()->set_dataset("datasets/zinc");
-  return request;
-}
-
-// Unlike the domain's own default in every field.
-constexpr graphcache::PolicyOptions kServerDefault{
-    .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
-
-absl::StatusOr<jobs::CreateRequest> FromWire(const v1::CreateJobRequest& wire) {
-  return CreateRequestFromWire(wire, graphcache::PolicyOptions());
-}
 
 // The bad fields of a request, whoever finds them: the conversion what the domain cannot hold, the job manager the
 // rest.
@@ -52,6 +38,15 @@ TEST(CreateRequestFromWire, ZerosAreTheDefaultsOfTheDomain) {
   EXPECT_EQ(request->spec, want);
   EXPECT_TRUE(request->id.empty());
   EXPECT_FALSE(request->validate_only);
+}
+
+TEST(CreateRequestFromWire, ABudgetAloneSaysHowManyGraphsMeet) {
+  v1::CreateJobRequest wire = Minimal();
+  wire.mutable_spec()->mutable_batching()->set_kind(v1::Batching::KIND_BUDGET);
+  wire.mutable_spec()->mutable_batching()->set_max_nodes(1000);
+  EXPECT_EQ(FromWire(wire)->spec.train.batch_size, 65'536);
+  wire.mutable_spec()->set_batch_size(7);
+  EXPECT_EQ(FromWire(wire)->spec.train.batch_size, 7);
 }
 
 TEST(CreateRequestFromWire, TheDefaultsAreThoseOfTheProtosComments) {
@@ -114,79 +109,6 @@ TEST(CreateRequestFromWire, WhatTheGraphCacheLeavesOpenIsTheServersDefault) {
   }
 }
 
-TEST(JobSpec, RoundTripsEveryField) {
-  jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-  job.spec.train = {.dataset = DatasetId("set"),
-                    .model = {.hidden_channels = 7, .num_layers = 3, .pooling = nn::Pooling::kSum, .dropout = 0.125},
-                    .optimizer = {.algorithm = nn::OptimizerAlgorithm::kAdamW,
-                                  .learning_rate = 0.5,
-                                  .weight_decay = 0.25,
-                                  .max_grad_norm = 2.5,
-                                  .schedule = nn::Schedule::kPlateau,
-                                  .warmup_steps = 19,
-                                  .decay_factor = 0.75,
-                                  .plateau_patience = 0,
-                                  .plateau_threshold = 0,
-                                  .min_learning_rate = 0.125,
-                                  .weight_decay_of = nn::WeightDecayOf::kMatrices,
-                                  .ema_decay = 0.875,
-                                  .accumulate_steps = 43},
-                    .loss = nn::Loss::kMse,
-                    .metrics = {nn::Metric::kR2, nn::Metric::kMae},
-                    .epochs = 11,
-                    .batch_size = 13,
-                    .seed = std::numeric_limits<uint64_t>::max(),
-                    .checkpoint = {.every_steps = 17, .every_seconds = 0, .keep = 5},
-                    .graph_cache = {.policy = graphcache::Policy::kAlways,
-                                    .freeze_at = 23,
-                                    .on_miss = graphcache::OnMiss::kTransient,
-                                    .shapes = graphcache::Shapes::kLadder,
-                                    .rungs = 29,
-                                    .audit_every = 29,
-                                    .strict = true,
-                                    .max_executables = 31},
-                    .batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 31, .max_edges = 37},
-                    .cross_validation = {.folds = 10, .fold = 9, .seed = 41},
-                    .init_from = {.job = JobId("first"), .weights = train::JobWeights::kLast, .by_name = true},
-                    .fixed_parameters = {"convs.0", "head"}};
-  job.spec.priority = -100;
-  v1::CreateJobRequest request;
-  *request.mutable_spec() = JobToWire(job).spec();
-  request.set_job_id("mine");
-  request.set_request_id("r");
-  request.set_validate_only(true);
-  const auto got = FromWire(request);
-  ASSERT_TRUE(got.ok()) << got.status();
-  EXPECT_EQ(got->spec, job.spec);
-  EXPECT_EQ(got->id, JobId("mine"));
-  EXPECT_EQ(got->request_id, "r");
-  EXPECT_TRUE(got->validate_only);
-}
-
-TEST(JobSpec, RoundTripsEveryFieldOfLinks) {
-  for (const auto& [sampling, sampling_name] : data::kNegativeSamplingNames.rows) {
-    for (const auto& [score, score_name] : nn::kLinkScoreNames.rows) {
-      jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
-      job.spec.train.dataset = DatasetId("cora");
-      job.spec.train.loss = nn::Loss::kBce;
-      job.spec.train.metrics = {nn::Metric::kHitsAt10, nn::Metric::kHitsAt20, nn::Metric::kHitsAt50,
-                                nn::Metric::kHitsAt100, nn::Metric::kMrr};
-      job.spec.train.links = {.enabled = true,
-                              .split = {.valid_part = 0, .test_part = 0.25, .seed = 7},
-                              .negatives = 3,
-                              .eval_negatives = 41,
-                              .sampling = sampling,
-                              .score = score};
-      v1::CreateJobRequest request;
-      *request.mutable_spec() = JobToWire(job).spec();
-      const auto got = FromWire(request);
-      ASSERT_TRUE(got.ok()) << got.status();
-      EXPECT_EQ(got->spec, job.spec) << sampling_name << score_name;
-    }
-  }
-}
-
 TEST(CreateRequestFromWire, LinksAreDividedByTheDatasetWhereItDividesThem) {
   const auto divided = [](bool gives) {
     return
@@ -221,6 +143,19 @@ TEST(CreateRequestFromWire, LinksAreDividedByTheDatasetWhereItDividesThem) {
   EXPECT_TRUE(read(request, divided(false)).ok());
 }
 
+TEST(CreateRequestFromWire, BareNodesOfASetBeginWithTheirDegree) {
+  const auto inputs = [](const v1::CreateJobRequest& request, const LevelOf& level_of) {
+    return CreateRequestFromWire(request, graphcache::PolicyOptions(), level_of)->spec.train.model.node_inputs;
+  };
+  const LevelOf bare = [](const DatasetId&) { return jobs::DatasetTraits{.bare_nodes = true}; };
+  const LevelOf featured = [](const DatasetId&) { return jobs::DatasetTraits{}; };
+  v1::CreateJobRequest request = Minimal();
+  EXPECT_EQ(inputs(request, bare), nn::NodeInputs::kDegree);
+  EXPECT_EQ(inputs(request, featured), nn::NodeInputs::kAuto);
+  request.mutable_spec()->mutable_model()->set_node_inputs(v1::ModelSpec::NODE_INPUTS_CONSTANT);
+  EXPECT_EQ(inputs(request, bare), nn::NodeInputs::kConstant);
+}
+
 TEST(CreateRequestFromWire, LinksAreOfNodesByBceUnlessItIsSaidOtherwise) {
   v1::CreateJobRequest request = Minimal();
   request.mutable_spec()->mutable_link_prediction();
@@ -230,73 +165,6 @@ TEST(CreateRequestFromWire, LinksAreOfNodesByBceUnlessItIsSaidOtherwise) {
   EXPECT_EQ(got->spec.train.loss, nn::Loss::kBce);
   EXPECT_EQ(got->spec.train.links, (train::LinkOptions{.enabled = true}));
   EXPECT_EQ(train::MetricsOf(got->spec.train), std::vector{nn::Metric::kMrr});
-}
-
-TEST(JobSpec, WeightsOfAFileAndTheDecayOfTheFirstLayerRoundTrip) {
-  jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-  job.spec.train.init_from = {.file = "/data/w.safetensors"};
-  job.spec.train.optimizer.weight_decay = 0.5;
-  job.spec.train.optimizer.weight_decay_of = nn::WeightDecayOf::kFirstLayer;
-  v1::CreateJobRequest request;
-  *request.mutable_spec() = JobToWire(job).spec();
-  EXPECT_EQ(FromWire(request)->spec, job.spec);
-  request.mutable_spec()->mutable_init_from()->set_job("first");
-  const auto refused = FromWire(request);
-  EXPECT_THAT(refused.status().message(), testing::HasSubstr("spec.init_from.job: \"first\" is n"));
-}
-
-TEST(JobSpec, RoundTripsEveryEnumValue) {
-  for (const auto& [loss, name] : nn::kLossNames.rows) {
-    if (loss == nn::Loss::kCrossEntropy) continue;  // node-level; below
-    for (const auto& [pooling, pooling_name] : nn::kPoolingNames.rows) {
-      for (const auto& [algorithm, algorithm_name] : nn::kOptimizerNames.rows) {
-        jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-        job.spec.train.loss = loss;
-        job.spec.train.model.pooling = pooling;
-        job.spec.train.optimizer.algorithm = algorithm;
-        v1::CreateJobRequest request;
-        *request.mutable_spec() = JobToWire(job).spec();
-        EXPECT_EQ(FromWire(request)->spec, job.spec) << name << pooling_name << algorithm_name;
-      }
-    }
-  }
-}
-
-TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
-  for (const nn::Architecture architecture : {nn::Architecture::kSage, nn::Architecture::kGcn}) {
-    for (const nn::Loss loss : {nn::Loss::kCrossEntropy, nn::Loss::kBce}) {
-      jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train.model = {
-          .architecture = architecture,
-          .level = nn::ModelLevel::kNode,
-          .hidden_channels = 48,
-          .num_layers = 3,
-          .dropout = 0.5,
-          .input_dropout = 0.25,
-          .heads = 6,
-          .aggregation = nn::Aggregation::kMax,
-          .norm = nn::Norm::kLayer,
-          .residual = true,
-          .jumping_knowledge = nn::JumpingKnowledge::kMax,
-          .virtual_node = true,
-          .normalize_features = true,
-          .node_inputs = nn::NodeInputs::kConstant,
-          .edge_inputs = architecture == nn::Architecture::kGine ? nn::EdgeInputs::kWeights : nn::EdgeInputs::kNone,
-          .precision = nn::Precision::kBfloat16};
-      job.spec.train.loss = loss;
-      job.spec.train.class_weights = {0.25, 4};
-      job.spec.train.nodes = {{15, 10, -1}, {20, 20, 20}, true, true, false, 64, false};
-      v1::CreateJobRequest request;
-      *request.mutable_spec() = JobToWire(job).spec();
-      const auto got = FromWire(request);
-      ASSERT_TRUE(got.ok()) << got.status();
-      EXPECT_EQ(got->spec, job.spec);
-      job.spec.train.nodes.eval_fan_outs.clear();
-      job.spec.train.nodes.layer_wise_evaluation = true;
-      *request.mutable_spec() = JobToWire(job).spec();
-      EXPECT_EQ(FromWire(request)->spec, job.spec);
-    }
-  }
 }
 
 TEST(CreateRequestFromWire, WhatIsNotSaidFollowsFromTheDataset) {
@@ -324,13 +192,13 @@ TEST(CreateRequestFromWire, OfAnUnknownDatasetTheLevelFollowsFromWhatIsSaid) {
     nn::Loss loss;
     int64_t look_ahead;
   } kCases[] = {
-      {"gine", "model { architecture: ARCHITECTURE_GINE }", 4, 32, nn::Loss::kL1, 8},
-      {"sage", "model { architecture: ARCHITECTURE_SAGE }", 2, 1024, nn::Loss::kCrossEntropy, 8},
-      {"gcn", "model { architecture: ARCHITECTURE_GCN }", 2, 1024, nn::Loss::kCrossEntropy, 8},
+      {"gine", "model { architecture: ARCHITECTURE_GINE }", 4, 32, nn::Loss::kL1, 64},
+      {"sage", "model { architecture: ARCHITECTURE_SAGE }", 2, 1024, nn::Loss::kCrossEntropy, 64},
+      {"gcn", "model { architecture: ARCHITECTURE_GCN }", 2, 1024, nn::Loss::kCrossEntropy, 64},
       {"features of edges", "model { architecture: ARCHITECTURE_GINE edge_inputs: EDGE_INPUTS_WEIGHTS }", 2, 1024,
-       nn::Loss::kCrossEntropy, 8},
+       nn::Loss::kCrossEntropy, 64},
       {"a layer a hop", "model { architecture: ARCHITECTURE_SAGE } neighbor_sampling { fan_outs: [ 15, 10, 5 ] }", 3,
-       1024, nn::Loss::kCrossEntropy, 8},
+       1024, nn::Loss::kCrossEntropy, 64},
       {"what is said stays",
        "model { architecture: ARCHITECTURE_GCN num_layers: 1 } neighbor_sampling { fan_outs: 5 look_ahead: 3 } "
        "batch_size: 7 loss: LOSS_MSE",
@@ -350,40 +218,6 @@ TEST(CreateRequestFromWire, OfAnUnknownDatasetTheLevelFollowsFromWhatIsSaid) {
     EXPECT_EQ(train.loss, c.loss) << c.why;
     EXPECT_EQ(train.nodes.look_ahead, c.look_ahead) << c.why;
     EXPECT_TRUE(train.nodes.advise_pages) << c.why;
-  }
-}
-
-TEST(JobSpec, RoundTripsHowNeighboursAreDrawn) {
-  for (const auto& [temporal, name] : data::kTemporalSamplingNames.rows) {
-    for (const auto& [sampler, sampler_name] : data::kSamplerKindNames.rows) {
-      jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-      job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
-      job.spec.train.dataset = DatasetId("git");
-      job.spec.train.nodes = {.fan_outs = {3, 2}, .sampler = sampler, .disjoint = true, .temporal = temporal};
-      if (temporal != data::TemporalSampling::kNone) job.spec.train.nodes.seed_time = 0;
-      v1::CreateJobRequest request;
-      *request.mutable_spec() = JobToWire(job).spec();
-      const auto back = CreateRequestFromWire(request, kServerDefault);
-      ASSERT_TRUE(back.ok()) << name << sampler_name << back.status();
-      EXPECT_EQ(back->spec.train.nodes, job.spec.train.nodes) << name;
-    }
-  }
-}
-
-TEST(JobSpec, RoundTripsEveryEnumValueOfTheGraphCacheAndTheSchedule) {
-  for (const auto& [policy, name] : graphcache::kPolicyNames.rows) {
-    for (const auto& [on_miss, on_miss_name] : graphcache::kOnMissNames.rows) {
-      for (const auto& [schedule, schedule_name] : nn::kScheduleNames.rows) {
-        jobs::Job job = MakeJob("a", jobs::JobState::kQueued);
-        const auto shapes = graphcache::kShapesNames.rows[static_cast<size_t>(policy) % 4].first;
-        job.spec.train.graph_cache = {.policy = policy, .freeze_at = 0, .on_miss = on_miss, .shapes = shapes};
-        job.spec.train.optimizer.schedule = schedule;
-        v1::CreateJobRequest request;
-        *request.mutable_spec() = JobToWire(job).spec();
-        EXPECT_EQ(CreateRequestFromWire(request, kServerDefault)->spec, job.spec)
-            << name << on_miss_name << schedule_name << ": what was told is what is kept";
-      }
-    }
   }
 }
 

@@ -76,6 +76,7 @@ class FakeCatalog : public data::Catalog {
   absl::StatusOr<data::Dataset> Import(const DatasetId& id, data::ImportOptions options) override {
     data::Dataset dataset;
     dataset.id = id;
+    dataset.uid = "imported";
     dataset.options = std::move(options);
     Put(dataset);
     return dataset;

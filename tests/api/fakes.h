@@ -22,10 +22,20 @@
 
 namespace permafrost::api {
 
+// Of every job here.
+inline const absl::Time kCreateTime = absl::FromUnixSeconds(1'700'000'000);
+
 class FakeJobManager : public jobs::JobManager {
  public:
-  // No dataset is known.
-  std::optional<jobs::DatasetTraits> TraitsOf(const DatasetId& /*id*/) const override { return std::nullopt; }
+  std::optional<jobs::DatasetTraits> TraitsOf(const DatasetId& /*id*/) const override {
+    absl::MutexLock lock(&mu_);
+    return traits_;
+  }
+  // Of every dataset; nullopt, as at first: none is known.
+  void SetTraits(std::optional<jobs::DatasetTraits> traits) {
+    absl::MutexLock lock(&mu_);
+    traits_ = traits;
+  }
   // What a test does to a job.
   void Put(jobs::Job job) {
     const std::string key = job.id.value();
@@ -114,18 +124,23 @@ class FakeJobManager : public jobs::JobManager {
     if (!on_progress(evaluation->result.rows / 2, evaluation->result.rows)) return absl::CancelledError("stopped");
     return evaluation;
   }
-  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const jobs::JobSpec& spec, bool measure) override {
+  absl::StatusOr<graphcache::CachePlan> PlanGraphCache(const jobs::JobSpec& spec, bool measure,
+                                                       const std::function<bool()>& wanted) override {
+    PF_RETURN_IF_ERROR(HoldWhileWanted(wanted));
     absl::MutexLock lock(&mu_);
     planned_ = spec;
     plan_was_measured_ = measure;
     return plan_;
   }
+  // Every plan and census takes as long as it is wanted.
+  void HoldPlans(bool hold) { hold_plans_ = hold; }
   void SetCensus(graphcache::Census census) {
     absl::MutexLock lock(&mu_);
     census_ = std::move(census);
   }
-  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const jobs::JobSpec& spec,
-                                                          graphcache::TorchRelease release) override {
+  absl::StatusOr<graphcache::Census> TakeGraphCacheCensus(const jobs::JobSpec& spec, graphcache::TorchRelease release,
+                                                          const std::function<bool()>& wanted) override {
+    PF_RETURN_IF_ERROR(HoldWhileWanted(wanted));
     absl::MutexLock lock(&mu_);
     planned_ = spec;
     graphcache::Census census = census_;
@@ -165,10 +180,23 @@ class FakeJobManager : public jobs::JobManager {
     PF_RETURN_IF_ERROR(std::exchange(next_error_, absl::OkStatus()));
     PF_RETURN_IF_ERROR(jobs::CheckRequest(request));
     created_ = request;
+    created_of_ = traits_ ? traits_->uid : "";
     jobs::Job job;
+    job.create_time = kCreateTime;
     job.id = request.id.empty() ? JobId("made") : request.id;
     job.spec = request.spec;
     return job;
+  }
+  absl::StatusOr<std::optional<jobs::CreatedBefore>> FindCreated(const std::string& request_id,
+                                                                 const std::string& asked) const override {
+    absl::MutexLock lock(&mu_);
+    if (request_id.empty() || request_id != created_.request_id) return std::nullopt;
+    jobs::Job job;
+    job.create_time = kCreateTime;
+    job.id = created_.id;
+    job.spec = created_.spec;
+    job.dataset_uid = created_of_;
+    return jobs::CreatedBefore{.job = std::move(job), .same = asked == created_.asked};
   }
   absl::StatusOr<jobs::Job> Get(const JobId& id) const override {
     absl::MutexLock lock(&mu_);
@@ -331,6 +359,14 @@ class FakeJobManager : public jobs::JobManager {
   void Join() override {}
 
  private:
+  absl::Status HoldWhileWanted(const std::function<bool()>& wanted) const {
+    while (hold_plans_) {
+      if (!wanted()) return absl::CancelledError("nobody waits");
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return absl::OkStatus();
+  }
+
   static absl::Status NotFound(const JobId& id) {
     return WithReason(absl::NotFoundError("job " + id.value() + " does not exist"), "JOB_NOT_FOUND",
                       {{"job", id.value()}});
@@ -355,6 +391,7 @@ class FakeJobManager : public jobs::JobManager {
   CountedHub hub_;
   mutable absl::Mutex mu_;
   std::map<std::string, Cache> caches_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> hold_plans_ = false;
   bool hold_commands_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<CommandDone> held_ ABSL_GUARDED_BY(mu_);
   std::vector<graphcache::Command> commands_ ABSL_GUARDED_BY(mu_);
@@ -372,6 +409,8 @@ class FakeJobManager : public jobs::JobManager {
   jobs::EvaluationRequest evaluated_ ABSL_GUARDED_BY(mu_);
   bool plan_was_measured_ ABSL_GUARDED_BY(mu_) = true;
   jobs::CreateRequest created_ ABSL_GUARDED_BY(mu_);
+  std::string created_of_ ABSL_GUARDED_BY(mu_);  // uid of its dataset
+  std::optional<jobs::DatasetTraits> traits_ ABSL_GUARDED_BY(mu_);
   mutable std::atomic<int64_t> looks_ = 0;
   int64_t log_segment_bytes_ = int64_t{1} << 40;
   mutable std::vector<int64_t> asked_since_ ABSL_GUARDED_BY(mu_);
@@ -386,7 +425,7 @@ inline jobs::Job MakeJob(const std::string& id, jobs::JobState state) {
   job.id = JobId(id);
   job.spec.train.dataset = DatasetId("zinc");
   job.state = state;
-  job.create_time = absl::FromUnixSeconds(1'700'000'000);
+  job.create_time = kCreateTime;
   return job;
 }
 

@@ -11,6 +11,7 @@
 #include "base/monotonic.h"
 #include "base/status.h"
 #include "google/rpc/error_details.pb.h"
+#include "permafrost/v1/census.grpc.pb.h"
 #include "server_fixture.h"
 #include "temp_dir.h"
 
@@ -30,6 +31,7 @@ class LimitsTest : public ServerTest {
                .exports = 2,
                .cache_commands = 2,
                .dataset_reads = 2,
+               .plans = 2,
                .dataset_deletions = 2,
                .unread = absl::InfiniteDuration()};
   }
@@ -273,6 +275,39 @@ TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
+TEST_F(LimitsTest, PlansAndCensusesOfClientsThatAreGoneLeaveTheirPlaces) {
+  const auto plans = v1::PlanService::NewStub(channel_);
+  const auto censuses = v1::CensusService::NewStub(channel_);
+  const auto plan = [&](absl::Duration timeout) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    v1::PlanGraphCacheRequest request;
+    request.mutable_spec()->set_dataset("datasets/zinc");
+    v1::PlanGraphCacheResponse response;
+    return plans->PlanGraphCache(&context, request, &response);
+  };
+  const auto census = [&](absl::Duration timeout) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    v1::CensusGraphCacheRequest request;
+    request.mutable_spec()->set_dataset("datasets/zinc");
+    v1::CensusGraphCacheResponse response;
+    return censuses->CensusGraphCache(&context, request, &response);
+  };
+  manager_.HoldPlans(true);
+  for (int i = 0; i < limits_.plans; ++i) {
+    const grpc::Status status = (i % 2 == 0 ? plan(absl::Seconds(1)) : census(absl::Seconds(1)));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
+  }
+  // Each was begun, and ends although nothing else ends it.
+  ASSERT_TRUE(counts_.Await("PlanService/PlanGraphCache CANCELLED", limits_.plans / 2));
+  ASSERT_TRUE(counts_.Await("CensusService/CensusGraphCache CANCELLED", limits_.plans / 2));
+  manager_.HoldPlans(false);
+  const grpc::Status planned = plan(kPatience), taken = census(kPatience);
+  EXPECT_TRUE(planned.ok()) << planned.error_message();
+  EXPECT_TRUE(taken.ok()) << taken.error_message();
+}
+
 TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
   absl::Notification stopped;
   catalog_.SetDeleteWait([&] { stopped.WaitForNotification(); });
@@ -299,6 +334,34 @@ TEST_F(LimitsTest, DeletionsThatWaitHoldUpNoOtherCall) {
   for (std::thread& client : clients) client.join();
   const auto deleted = [](const grpc::Status& s) { return s.ok() || s.error_code() == grpc::StatusCode::NOT_FOUND; };
   EXPECT_EQ(std::count_if(outcomes.begin(), outcomes.end(), deleted), limits_.dataset_deletions);
+}
+
+class ConnectionTest : public LimitsTest {
+ protected:
+  ConnectionTest() { limits_.calls_of_a_connection = 3; }
+  grpc::Status Ask(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    v1::GetJobRequest request;
+    request.set_name("jobs/a");
+    v1::Job job;
+    return v1::JobService::NewStub(channel)->GetJob(&context, request, &job);
+  }
+};
+
+TEST_F(ConnectionTest, HasSoManyCallsOpenAndNoMore) {
+  std::vector<Stream<v1::Job>> watches;
+  for (int i = 0; i < 3; ++i) {
+    watches.push_back(WatchJob());
+    ASSERT_TRUE(watches.back().Read());
+  }
+  EXPECT_EQ(Ask(channel_, absl::Milliseconds(300)).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  grpc::ChannelArguments apart;
+  apart.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto other = grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(), apart);
+  EXPECT_TRUE(Ask(other, kPatience).ok()) << "another connection has as many";
+  watches.pop_back();
+  EXPECT_TRUE(Ask(channel_, kPatience).ok());
 }
 
 class UnreadTest : public LimitsTest {

@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "access/token_store.h"
 #include "api/request_key.h"
 #include "api/server_fixture.h"
@@ -16,10 +18,12 @@ namespace {
 
 class OnceTest : public ServerTest {
  protected:
-  void PutDataset(const std::string& id, int64_t seconds) {
+  // All of one moment: what tells them apart is their uid.
+  void PutDataset(const std::string& id, const std::string& uid) {
     data::Dataset dataset;
     dataset.id = DatasetId(id);
-    dataset.create_time = absl::FromUnixSeconds(seconds);
+    dataset.create_time = absl::FromUnixSeconds(9);
+    dataset.uid = uid;
     catalog_.Put(dataset);
   }
   bool HasDataset(const std::string& id) { return catalog_.Get(DatasetId(id)).ok(); }
@@ -44,12 +48,12 @@ class OnceTest : public ServerTest {
 };
 
 TEST_F(OnceTest, ADeletionOfADatasetLeavesTheNextOneOfItsName) {
-  PutDataset("zinc", 5);
+  PutDataset("zinc", "5000000");
   ASSERT_TRUE(DeleteDataset("zinc", "one").ok());
-  PutDataset("zinc", 9);
+  PutDataset("zinc", "9000000");
   EXPECT_TRUE(DeleteDataset("zinc", "one").ok());
   EXPECT_TRUE(HasDataset("zinc"));
-  PutDataset("qm9", 5);
+  PutDataset("qm9", "5000000");
   const grpc::Status other = DeleteDataset("qm9", "one");
   EXPECT_EQ(other.error_code(), grpc::StatusCode::ALREADY_EXISTS);
   EXPECT_EQ(Detail<google::rpc::ErrorInfo>(other)->reason(), "REQUEST_ID_REUSED");
@@ -59,13 +63,13 @@ TEST_F(OnceTest, ADeletionOfADatasetLeavesTheNextOneOfItsName) {
 }
 
 TEST_F(OnceTest, ADeletionThatADeathInterruptedIsDoneOnce) {
-  PutDataset("zinc", 5);
+  PutDataset("zinc", "5000000");
   Begin(DeletionOf("zinc", "one"), "5000000");
   EXPECT_TRUE(DeleteDataset("zinc", "one").ok());
   EXPECT_FALSE(HasDataset("zinc")) << "it was begun, and not done";
   Begin(DeletionOf("zinc", "two"), "5000000");
   EXPECT_TRUE(DeleteDataset("zinc", "two").ok()) << "it was done";
-  PutDataset("zinc", 9);
+  PutDataset("zinc", "9000000");
   Begin(DeletionOf("zinc", "three"), "5000000");
   EXPECT_TRUE(DeleteDataset("zinc", "three").ok());
   EXPECT_TRUE(HasDataset("zinc")) << "what was imported since is another one";
@@ -92,7 +96,7 @@ TEST_F(OnceTest, AnImportIsBegunOnce) {
   // Begun by a server that died once it had been accepted, and by one that died before.
   request.set_request_id("two");
   Begin(KeyOf(request), "");
-  PutDataset("zinc", 9);
+  PutDataset("zinc", "9000000");
   EXPECT_TRUE(import().ok());
   EXPECT_EQ(catalog_.Get(DatasetId("zinc"))->create_time, absl::FromUnixSeconds(9));
   ASSERT_TRUE(DeleteDataset("zinc", "").ok());
@@ -118,6 +122,128 @@ TEST_F(OnceTest, ADrainThatComesAgainToTheNextServerDrainsNothing) {
   EXPECT_TRUE(drain_requested_.WaitForNotificationWithTimeout(kPatience));
   EXPECT_TRUE(manager_.draining());
   EXPECT_TRUE(drain().ok()) << "while it drains it is answered as it was";
+}
+
+TEST_F(OnceTest, AJobIsReadByWhatItsDatasetWasToIt) {
+  v1::CreateJobRequest request;
+  request.set_job_id("links");
+  request.set_request_id("one");
+  request.mutable_spec()->set_dataset("datasets/given");
+  request.mutable_spec()->mutable_link_prediction()->set_valid_part(0.1);
+  v1::Job job;
+  const auto create = [&] {
+    grpc::ClientContext context;
+    return job_stub_->CreateJob(&context, request, &job);
+  };
+  manager_.SetTraits(jobs::DatasetTraits{.level = nn::ModelLevel::kNode, .uid = "a"});
+  ASSERT_TRUE(create().ok());
+  // Another dataset by now, whose links are divided: to a new call the part would be a bad field.
+  manager_.SetTraits(
+      jobs::DatasetTraits{.level = nn::ModelLevel::kNode, .gives_links = true, .uid = "b", .create_time = kCreateTime});
+  EXPECT_TRUE(create().ok());
+  EXPECT_EQ(job.name(), "jobs/links");
+  request.mutable_spec()->mutable_link_prediction()->set_split(v1::LinkPrediction::SPLIT_DRAWN);
+  EXPECT_TRUE(create().ok()) << "in other words";
+  EXPECT_FALSE(manager_.created().spec.train.links.given);
+  request.set_request_id("two");
+  request.mutable_spec()->mutable_link_prediction()->clear_split();
+  EXPECT_EQ(create().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(OnceTest, OtherWordsMeanWhatTheyWouldHaveMeantWhenTheJobWasMade) {
+  using jobs::DatasetTraits;
+  constexpr nn::ModelLevel kNode = nn::ModelLevel::kNode;
+  const auto OfName = [](DatasetTraits traits, const std::string& uid, absl::Time create_time) {
+    traits.uid = uid;
+    traits.create_time = create_time;
+    return traits;
+  };
+  const DatasetTraits bare{.level = kNode};
+  const absl::Time before = kCreateTime - absl::Seconds(1), after = kCreateTime + absl::Seconds(1);
+  const DatasetTraits divides{.level = kNode, .gives_links = true, .uid = "a", .create_time = before};
+  // Of jobs of older versions, which noted no uid, and of a clock that was set back.
+  const DatasetTraits divided{.level = kNode, .gives_links = true, .uid = "", .create_time = before};
+  const struct {
+    const char* why;
+    std::optional<DatasetTraits> now;
+    bool drawn_first, answered;
+    DatasetTraits first;
+  } kCases[] = {
+      {"drawn, and the dataset divides them", divides, true, false, divides},
+      {"divided by the dataset, which is still the same", divides, false, true, divides},
+      {"drawn, and the dataset is gone", std::nullopt, true, true, divides},
+      {"divided by the dataset, which is gone", std::nullopt, false, true, divides},
+      {"drawn, and another dataset, of the same moment", OfName(divides, "b", before), true, true, divides},
+      {"divided by the dataset, and another one of a clock set back", OfName(bare, "b", before), false, true, divides},
+      {"drawn, and the same dataset on a clock set back", OfName(divides, "a", after), true, false, divides},
+      {"an older job, and the dataset divides them", divided, true, false, divided},
+      {"an older job, and another dataset by the time", OfName(divides, "b", after), true, true, divided},
+      {"an older job, divided, and another dataset by the time", OfName(bare, "b", after), false, true, divided},
+      {"an older job, and what may be the same by the time", OfName(divides, "b", before), true, false, divided},
+  };
+  for (const auto& c : kCases) {
+    manager_.SetTraits(c.first);
+    v1::CreateJobRequest request;
+    request.set_job_id("links");
+    request.set_request_id(c.why);
+    request.mutable_spec()->set_dataset("datasets/given");
+    v1::LinkPrediction& links = *request.mutable_spec()->mutable_link_prediction();
+    links.set_split(c.drawn_first ? v1::LinkPrediction::SPLIT_DRAWN : v1::LinkPrediction::SPLIT_DATASET);
+    v1::Job job;
+    grpc::ClientContext first, second;
+    ASSERT_TRUE(job_stub_->CreateJob(&first, request, &job).ok()) << c.why;
+    manager_.SetTraits(c.now);
+    links.clear_split();
+    ASSERT_TRUE(job_stub_->CreateJob(&second, request, &job).ok()) << c.why;
+    EXPECT_EQ(manager_.created().spec.train.links.given != c.drawn_first, c.answered) << c.why;
+  }
+}
+
+class BackupOnceTest : public OnceTest {
+ protected:
+  void SetUp() override {
+    make_backup_ = [this](const BackupCall& call, const backup::OnProgress&) -> absl::StatusOr<backup::Summary> {
+      if (call.request_id == "one" && !began_.HasBeenNotified()) {
+        began_.Notify();
+        may_end_.WaitForNotification();
+      }
+      return backup::Summary{.path = "/backups/" + call.directory, .jobs = call.answered ? 1 : 0};
+    };
+    OnceTest::SetUp();
+  }
+  struct Made {
+    grpc::Status status;
+    v1::BackupSummary summary;
+  };
+  Made Back(const std::string& request_id) {
+    v1::BackupRequest request;
+    request.set_directory("one");
+    request.set_request_id(request_id);
+    grpc::ClientContext context;
+    const auto reader = server_stub_->Backup(&context, request);
+    Made made;
+    v1::BackupResponse response;
+    while (reader->Read(&response)) made.summary = response.summary();
+    made.status = reader->Finish();
+    return made;
+  }
+
+  absl::Notification began_, may_end_;
+};
+
+TEST_F(BackupOnceTest, OneThatComesAgainWhileItIsMadeIsToldToWait) {
+  Made first;
+  std::thread caller([&] { first = Back("one"); });
+  began_.WaitForNotification();
+  const Made again = Back("one");
+  may_end_.Notify();
+  caller.join();
+  EXPECT_TRUE(first.status.ok()) << first.status.error_message();
+  EXPECT_EQ(again.status.error_code(), grpc::StatusCode::UNAVAILABLE) << again.status.error_message();
+  EXPECT_EQ(Detail<google::rpc::ErrorInfo>(again.status)->reason(), "REQUEST_UNDER_WAY");
+  const Made later = Back("one");
+  EXPECT_TRUE(later.status.ok()) << later.status.error_message();
+  EXPECT_EQ(later.summary.jobs(), 1) << "answered as it was";
 }
 
 class TokenOnceTest : public OnceTest {

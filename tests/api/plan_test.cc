@@ -13,9 +13,14 @@ graphcache::CachePlan SamplePlan() {
       .options = {.freeze_at = 5},
       .no_dynamic_reason = "mps records no steps",
       .schedules = {{.batching = "random",
+                     .max_nodes = 800,
+                     .max_edges = 1700,
                      .train = {{.shape = {11, 20, 5}, .batches = 6, .real_rows = 180, .dynamic_rows = 186}},
                      .first_epoch_shapes = 1,
                      .epochs = 2,
+                     .sampled_batches = 12,
+                     .sampled_shapes = 7,
+                     .rungs = {{11, 20, 5}},
                      .cut = true,
                      .ceiling = {11, 20, 5},
                      .eval_rungs = {{11, 20, 5}},
@@ -33,6 +38,11 @@ TEST(ConvertPlanTest, EverythingIsTold) {
   EXPECT_EQ(wire.schedules(0).batches(), 6);
   EXPECT_EQ(wire.schedules(0).shapes(), 1);
   EXPECT_TRUE(wire.schedules(0).cut());
+  EXPECT_EQ(wire.schedules(0).sampled_batches(), 12);
+  EXPECT_EQ(wire.schedules(0).sampled_shapes(), 7);
+  EXPECT_EQ(wire.schedules(0).rungs(), 1);
+  EXPECT_EQ(wire.schedules(0).max_nodes(), 800);
+  EXPECT_EQ(wire.schedules(0).max_edges(), 1700);
   EXPECT_EQ(wire.schedules(0).ceiling().nodes(), 11);
   ASSERT_EQ(wire.rows_size(), std::ssize(plan.rows));
   EXPECT_EQ(wire.rows(0).policy().freeze_at(), 5);

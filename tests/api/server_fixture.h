@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -64,6 +65,7 @@ class ServerTest : public ::testing::Test {
     options.access.gate = gate_;
     options.observe_request = [this](std::string_view method, std::string_view code, absl::Duration duration) {
       EXPECT_GE(duration, absl::ZeroDuration());
+      if (before_status_) before_status_(method);
       counts_.Add(method, code);
     };
     options.observe_stream = [this](std::string_view method, int change) {
@@ -78,6 +80,7 @@ class ServerTest : public ::testing::Test {
       const absl::MutexLock lock(&device_mu_);
       return device_;
     };
+    options.make_backup = make_backup_;
     options.request_drain = [this] { drain_requested_.Notify(); };
     auto server = Server::Start(std::move(options), manager_, catalog_);
     ASSERT_TRUE(server.ok()) << server.status();
@@ -124,9 +127,12 @@ class ServerTest : public ::testing::Test {
       .policy = graphcache::Policy::kFreeze, .freeze_at = 40, .on_miss = graphcache::OnMiss::kEager};
   // Of a server that starts in SetUp.
   CallLimitOptions limits_;
+  // Called before a call's status is sent, which waits for it.
+  std::function<void(std::string_view method)> before_status_;
   data::UploadStore* uploads_ = nullptr;
   access::TokenStore* store_of_tokens_ = nullptr;
   const access::Gate* gate_ = nullptr;
+  MakeBackup make_backup_;
   FakeJobManager manager_;
   FakeCatalog catalog_;
   RequestCounts counts_;

@@ -5,9 +5,12 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <filesystem>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "api/request_observer.h"
 #include "base/monotonic.h"
@@ -99,6 +102,35 @@ TEST_F(ServerTest, HealthCheckAndWatchTurnNotServing) {
   for (const auto& service : services) EXPECT_EQ(check(service), kNotServing) << service;
   watch.Cancel();
   EXPECT_EQ(watch.Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+// Longer than what is left for answers to leave once all calls are done.
+TEST_F(ServerTest, ACheckThatIsSlowIsAnsweredBeforeTheServerEnds) {
+  absl::Notification asked, may_answer;
+  before_status_ = [&](std::string_view method) {
+    if (method != "Health/Check") return;
+    asked.Notify();
+    may_answer.WaitForNotification();
+  };
+  std::optional<std::string> response;
+  grpc::Status status;
+  std::thread client([&] {
+    RawCall check(*channel_, "/grpc.health.v1.Health/Check", HealthRequest(""));
+    response = check.Read();
+    status = check.Finish();
+  });
+  asked.WaitForNotification();
+  absl::Notification over;
+  std::thread shutdown([&] {
+    server_->Shutdown(kPatience);
+    over.Notify();
+  });
+  EXPECT_FALSE(over.WaitForNotificationWithTimeout(absl::Seconds(1))) << "it waits for the check";
+  may_answer.Notify();
+  client.join();
+  shutdown.join();
+  EXPECT_TRUE(status.ok()) << status.error_code() << " " << status.error_message();
+  EXPECT_TRUE(response.has_value());
 }
 
 class HealthLimitTest : public ServerTest {

@@ -50,6 +50,20 @@ TEST(ToGrpcStatus, ViolationsBecomeABadRequest) {
   EXPECT_EQ(bad.field_violations(1).field(), "job_id");
 }
 
+// PERMISSION_DENIED is for callers who may not, and an alert counts it.
+TEST(ToGrpcStatus, WhatTheMachineForbidsIsUnavailable) {
+  const grpc::Status status = ToGrpcStatus(
+      AsTransient(WithReason(absl::PermissionDeniedError("jobs/a: cannot create: Read-only file system"), "WHY")));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_message(), "jobs/a: cannot create: Read-only file system");
+  const google::rpc::Status details = Details(status);
+  EXPECT_EQ(details.code(), grpc::StatusCode::UNAVAILABLE);
+  ASSERT_EQ(details.details_size(), 2);
+  EXPECT_TRUE(details.details(0).Is<google::rpc::ErrorInfo>());
+  EXPECT_TRUE(details.details(1).Is<google::rpc::RetryInfo>());
+  EXPECT_EQ(ToGrpcStatus(absl::PermissionDeniedError("needs admin")).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+}
+
 TEST(ToGrpcStatus, AReasonBecomesErrorInfo) {
   const grpc::Status status =
       ToGrpcStatus(WithReason(absl::NotFoundError("no job a"), "JOB_NOT_FOUND", {{"job", "a"}}));

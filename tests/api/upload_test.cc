@@ -34,9 +34,10 @@ class UploadTest : public ServerTest {
     v1::Upload answer;
     std::unique_ptr<grpc::ClientWriter<v1::UploadDatasetRequest>> writer;
 
-    bool Start(const std::string& name) const {
+    bool Start(const std::string& name, const std::string& request_id = "") const {
       v1::UploadDatasetRequest request;
       request.mutable_start()->set_name(name);
+      request.mutable_start()->set_request_id(request_id);
       auto* file = request.mutable_start()->add_files();
       file->set_path("a");
       file->set_bytes(5);
@@ -76,6 +77,23 @@ TEST_F(UploadTest, AnswersWhatHasCome) {
   EXPECT_EQ(call->answer.files(0).received_bytes(), 5);
   EXPECT_TRUE(call->answer.complete());
   EXPECT_TRUE(counts_.Await("DatasetService/UploadDataset OK", 1));
+}
+
+TEST_F(UploadTest, OneThatCameIsAnsweredAgainUnlessItIsKnownFromABackupAlone) {
+  const auto come = [this] {
+    auto call = Open();
+    EXPECT_TRUE(call->Start("uploads/mine", "one"));
+    call->Send("hello");  // refused where it had come, all of it, before
+    const grpc::Status status = call->End();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    EXPECT_TRUE(call->answer.complete());
+  };
+  come();
+  come();
+  // Which has the records, and no uploads.
+  ASSERT_TRUE(store_->Delete(UploadId("mine")).ok());
+  come();
+  EXPECT_TRUE(store_->Source(UploadId("mine")).ok()) << "its bytes are here";
 }
 
 TEST_F(UploadTest, AStoppingServerEndsItAndKeepsWhatHasCome) {

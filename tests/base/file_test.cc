@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +27,35 @@ std::vector<std::string> Names(const fs::path& directory) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory)) names.push_back(entry.path().filename());
   return names;
+}
+
+TEST(File, AtomicWriteGoesWhereSymbolicLinksLead) {
+  TempDir temp, elsewhere;
+  const fs::path link = temp.path() / "link", second = temp.path() / "second", file = elsewhere.path() / "file";
+  fs::create_symlink(file, second);
+  fs::create_symlink("second", link);
+  for (const char* content : {"first", "again"}) {
+    ASSERT_EQ(WriteFileAtomic(link, content), absl::OkStatus());
+    EXPECT_EQ(*ReadFile(file), content);
+    EXPECT_TRUE(fs::is_symlink(link) && fs::is_symlink(second));
+  }
+  fs::create_symlink("loop", temp.path() / "loop");
+  EXPECT_THAT(std::string(WriteFileAtomic(temp.path() / "loop", "x").message()), HasSubstr("Too many levels"));
+}
+
+TEST(File, AtomicWriteRefusesWhatIsNoFile) {
+  TempDir temp;
+  const fs::path pipe = temp.path() / "pipe", link = temp.path() / "link";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink(pipe, link);
+  for (const fs::path& path : {pipe, link}) {
+    const absl::Status status = WriteFileAtomic(path, "x");
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(status.message(), path.string() + ": is a pipe; a file, or a name that is free, is accepted");
+  }
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_THAT(std::string(WriteFileAtomic(temp.path(), "x").message()), HasSubstr("is a directory"));
+  EXPECT_EQ(Names(temp.path()).size(), 2u);
 }
 
 TEST(File, AtomicWriteReplacesWholeAndLeavesNothingElse) {

@@ -2,8 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
+#include <string>
+#include <string_view>
 
+#include "base/file.h"
+#include "base/mapped_file.h"
 #include "temp_dir.h"
 
 namespace permafrost {
@@ -113,6 +119,31 @@ TEST(MemoryLeft, OfThisMachine) {
   EXPECT_LE(before.limit_hits, after.limit_hits);
   EXPECT_LE(before.stalled_micros, after.stalled_micros);
 }
+
+TEST(MappedBytes, AreThoseOfAllTheFilesMappings) {
+  constexpr std::string_view kSmaps =
+      "7f10-7f20 r--s 00000000 08:01 12                 /data/graph.pfg\n"
+      "Size:               400 kB\nRss:                 100 kB\nPss:                  50 kB\n"
+      "7f20-7f30 r--s 00064000 08:01 13                 /data/other graph.pfg\nRss:                 900 kB\n"
+      "7f30-7f40 r--s 00065000 08:01 12                 /data/graph.pfg\nRss:                  24 kB\n"
+      "7f40-7f50 rw-p 00000000 00:00 0 \nRss:                 700 kB\n";
+  EXPECT_EQ(MappedBytesIn(kSmaps, "/data/graph.pfg"), 124u * 1024);
+  EXPECT_EQ(MappedBytesIn(kSmaps, "/data/none"), 0u);
+  EXPECT_EQ(MappedBytesIn("", "/data/graph.pfg"), 0u);
+}
+
+#ifdef __linux__
+TEST(MappedBytes, OfThisProcess) {
+  const TempDir temp;
+  const auto path = temp.path() / "file";
+  ASSERT_TRUE(WriteFileAtomic(path, std::string(1 << 20, 'x')).ok());
+  const auto mapped = *MappedFile::Open(path, MappedFile::Access::kNormal);
+  uint64_t sum = 0;
+  for (size_t i = 0; i < mapped->size(); i += 4096) sum += static_cast<uint64_t>(mapped->data()[i]);
+  EXPECT_EQ(sum, 256u * 'x');
+  EXPECT_EQ(MappedBytesOf(path), uint64_t{1} << 20);
+}
+#endif
 
 }  // namespace
 }  // namespace permafrost

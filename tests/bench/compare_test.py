@@ -134,9 +134,13 @@ class Shown(unittest.TestCase):
 
 class Arguments(unittest.TestCase):
     def test_what_is_not_known_is_named_in_a_line(self):
-        for flags, words in ((["--workloads", "zinc"], "accepted: zinc-gine-64"), (["--sides", "permafrost,dgl"], "--sides dgl: accepted"),
-                             (["--sides", "pyg"], "--sides must hold permafrost")):
-            done = subprocess.run([tools.ROOT / "bench" / "run", "compare", "--bin-dir", "/nowhere", "--work", tempfile.gettempdir(), *flags],
+        for name, flags, words in (("compare", ["--workloads", "zinc"], "accepted: zinc-gine-64"),
+                                   ("compare", ["--sides", "permafrost,dgl"], "--sides dgl: accepted"),
+                                   ("compare", ["--sides", "pyg"], "--sides must hold permafrost"),
+                                   ("nodes", ["--peers", "foo"], "bench: nodes: --peers foo: accepted: pyg, graphbolt, none"),
+                                   ("policies", ["--policies", "never,freeze"], "bench: policies: --policies freeze: accepted: always, never"),
+                                   ("disk", ["--types", "float64"], "bench: disk: --types float64: accepted: float32")):
+            done = subprocess.run([tools.ROOT / "bench" / "run", name, "--bin-dir", "/nowhere", "--work", tempfile.gettempdir(), *flags],
                                   capture_output=True, text=True)
             self.assertNotEqual(done.returncode, 0, flags)
             self.assertIn(words, done.stderr)

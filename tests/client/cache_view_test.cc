@@ -44,6 +44,14 @@ TEST(CacheView, TellsTheWholeStory) {
             "  time                       0.49 s            0.08 s\n");
 }
 
+TEST(CacheView, CeilingsOfOneLargeGraphCountSeeds) {
+  v1::GraphCache cache = FrozenCache();
+  cache.set_of_seeds(true);
+  const std::string text = RenderCache(cache, kViewTime, {});
+  EXPECT_THAT(text, HasSubstr("  train ceiling  892 nodes, 1,931 edges, 33 seeds\n"));
+  EXPECT_THAT(text, HasSubstr("  eval ceiling   868 nodes, 1,879 edges, 33 seeds\n"));
+}
+
 TEST(CacheView, OneExecutableForEveryShapeIsTold) {
   const std::string text = RenderCache(DynamicCache(), kViewTime, {});
   EXPECT_THAT(text, HasSubstr("  policy         freeze before the first step, on a miss: pad\n"));

@@ -71,6 +71,36 @@ TEST_F(ExportTest, WritesTheFile) {
   EXPECT_EQ(requests_.seen()[1].artifact(), v1::ExportJobRequest::ARTIFACT_TEST_PREDICTIONS);
 }
 
+TEST_F(ExportTest, StandardOutputIsTheFilesAlone) {
+  Serve("content", HashHex(Hash64("content")));
+  // A link that leads to standard output is it, and stays a link.
+  fs::create_symlink("/proc/self/fd/1", Path("link"));
+  for (const std::string& to : {std::string("-"), Path("link")}) {
+    const ProgramResult result = Export({"--to", to});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, "content");
+    EXPECT_EQ(result.err, "wrote to standard output (7 B)\n");
+  }
+  EXPECT_TRUE(fs::is_symlink(Path("link")));
+  EXPECT_EQ(nlohmann::json::parse(Export({"--to", "-", "--output", "json"}).err)["totalBytes"], "7");
+  pieces_.erase(pieces_.begin());
+  const ProgramResult short_one = Export({"--to", "-"});
+  EXPECT_EQ(short_one.exit_code, 5);
+  EXPECT_EQ(short_one.out, "");
+}
+
+TEST_F(ExportTest, WeightsAreNotWrittenToATerminal) {
+  Serve("content", HashHex(Hash64("content")));
+  TerminalProgram weights({"--server", fake_.address(), "job", "export", "zinc-1", "--to", "-"});
+  EXPECT_EQ(weights.Wait(), 2);
+  EXPECT_THAT(weights.output(), HasSubstr("is a terminal, and weights are no text"));
+  EXPECT_TRUE(requests_.seen().empty());
+  TerminalProgram table(
+      {"--server", fake_.address(), "job", "export", "zinc-1", "--artifact", "test-predictions", "--to", "-"});
+  EXPECT_EQ(table.Wait(), 0);
+  EXPECT_THAT(table.output(), HasSubstr("content"));
+}
+
 TEST_F(ExportTest, NamesTheFileAfterTheJob) {
   Serve("x", HashHex(Hash64("x")));
   const fs::path before = fs::current_path();

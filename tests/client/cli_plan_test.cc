@@ -34,7 +34,7 @@ v1::PlanGraphCacheResponse SamplePlan(bool costs) {
   schedule.mutable_ceiling()->set_nodes(850);
   schedule.mutable_ceiling()->set_edges(1900);
   const auto add = [&](v1::GraphCachePolicy::Policy policy, v1::GraphCachePolicy::Shapes shapes, int64_t executables,
-                       int64_t replayed, int64_t padding) {
+                       int64_t replayed, int64_t padding, int64_t padded = 0) {
     v1::GraphCachePlanRow& row = *plan.add_rows();
     row.mutable_policy()->set_policy(policy);
     row.mutable_policy()->set_shapes(shapes);
@@ -44,6 +44,7 @@ v1::PlanGraphCacheResponse SamplePlan(bool costs) {
     row.set_eval_executables(1);
     row.set_captures(executables);
     row.set_replayed_steps(replayed);
+    row.set_padded_steps(padded);
     row.set_rows(2'000'000);
     row.set_padding_rows(padding);
     if (!costs) return;
@@ -54,8 +55,8 @@ v1::PlanGraphCacheResponse SamplePlan(bool costs) {
   add(v1::GraphCachePolicy::POLICY_FREEZE, v1::GraphCachePolicy::SHAPES_AUTO, 1, 1000, 1000);
   add(v1::GraphCachePolicy::POLICY_ALWAYS, v1::GraphCachePolicy::SHAPES_EXACT, 640, 360, 1000);
   add(v1::GraphCachePolicy::POLICY_NEVER, v1::GraphCachePolicy::SHAPES_EXACT, 0, 0, 1000);
-  add(v1::GraphCachePolicy::POLICY_FREEZE, v1::GraphCachePolicy::SHAPES_EXACT, 51, 950, 12'000);
-  add(v1::GraphCachePolicy::POLICY_FREEZE, v1::GraphCachePolicy::SHAPES_LADDER, 8, 1000, 30'000);
+  add(v1::GraphCachePolicy::POLICY_FREEZE, v1::GraphCachePolicy::SHAPES_EXACT, 51, 950, 12'000, 402);
+  add(v1::GraphCachePolicy::POLICY_FREEZE, v1::GraphCachePolicy::SHAPES_LADDER, 8, 1000, 30'000, 980);
   add(v1::GraphCachePolicy::POLICY_FREEZE, v1::GraphCachePolicy::SHAPES_DYNAMIC, 1, 1000, 1000);
   plan.set_recommended_row(0);
   plan.set_recommendation("freeze with one executable for every shape");
@@ -74,18 +75,44 @@ TEST(PlanViewTest, ATableARowAPolicy) {
   EXPECT_EQ(RenderPlan(SamplePlan(/*costs=*/true), "zinc, batches of 32", {}),
             R"(  plan          zinc, batches of 32
   batches       random: 1,000 batches in 10 epochs, 640 different shapes (97 in the first epoch); largest 850 nodes, 1,900 edges
+                1,000 batches share 640 shapes (nodes, edges, graphs): an executable for each shape would be 640 of training, not 1,000
   freeze point  after 50 shapes, where shapes are exact
   costs         a capture takes 31.2 ms; an executable keeps 40.0 kB, all share 5.00 MB
 
-             POLICY             SHAPES       EXECUTABLES  CAPTURES  REPLAYED  ROWS ADDED    CACHE  MS/STEP  TRAINING
-asked, best  freeze             dynamic            1 + 1         1     100 %       0.1 %  5.40 MB     2.09    2.50 s
-             always             exact            640 + 1       640    36.0 %       0.1 %  5.40 MB     2.09    2.50 s
-             never              -                  0 + 1         0     0.0 %       0.1 %  5.40 MB     2.09    2.50 s
-             freeze at 50, pad  exact             51 + 1        51    95.0 %       0.6 %  5.40 MB     2.09    2.50 s
-             freeze             ladder of 8        8 + 1         8     100 %       1.5 %  5.40 MB     2.09    2.50 s
+             POLICY             SHAPES       EXECUTABLES  CAPTURES  EXACT HITS  PADDED HITS  ROWS ADDED    CACHE  MS/STEP  TRAINING
+asked, best  freeze             dynamic            1 + 1         1       100 %        0.0 %       0.1 %  5.40 MB     2.09    2.50 s
+             always             exact            640 + 1       640      36.0 %        0.0 %       0.1 %  5.40 MB     2.09    2.50 s
+             never              -                  0 + 1         0       0.0 %        0.0 %       0.1 %  5.40 MB     2.09    2.50 s
+             freeze at 50, pad  exact             51 + 1        51      54.8 %       40.2 %       0.6 %  5.40 MB     2.09    2.50 s
+             freeze             ladder of 8        8 + 1         8       2.0 %       98.0 %       1.5 %  5.40 MB     2.09    2.50 s
 
   best  freeze with one executable for every shape
 )");
+}
+
+TEST(PlanViewTest, OfSampledBlocksItTellsRungsAndOfABudgetItsBounds) {
+  v1::BatchSchedule schedule;
+  schedule.set_batching("sampled");
+  schedule.set_estimated(true);
+  schedule.set_epochs(2);
+  schedule.set_batches(74);
+  schedule.set_shapes(6);
+  schedule.set_rungs(9);
+  schedule.set_sampled_batches(34);
+  schedule.set_sampled_shapes(33);
+  schedule.mutable_ceiling()->set_nodes(850);
+  schedule.mutable_ceiling()->set_edges(1900);
+  EXPECT_EQ(BatchScheduleText(schedule),
+            "sampled: 74 batches in 2 epochs, rounded up to 9 rungs (34 sampled ones have 33 different shapes); "
+            "largest 850 nodes, 1,900 edges");
+  v1::BatchSchedule budget = SamplePlan(/*costs=*/false).schedules(0);
+  budget.set_batching("budget");
+  budget.set_max_nodes(800);
+  budget.set_max_edges(1700);
+  EXPECT_THAT(BatchScheduleText(budget), StartsWith("budget: at most 800 nodes, at most 1,700 edges, 1,000 batches"));
+  v1::PlanGraphCacheResponse plan = SamplePlan(/*costs=*/false);
+  *plan.mutable_schedules(0) = schedule;
+  EXPECT_THAT(RenderPlan(plan, "cora", {}), Not(HasSubstr("batches share")));
 }
 
 TEST(PlanViewTest, WithoutCostsNoneAreShown) {

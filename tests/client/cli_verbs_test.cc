@@ -131,6 +131,36 @@ TEST_F(VerbCommandTest, PauseResumeAndRetrySayWhatBecameOfTheJob) {
   EXPECT_EQ(refused.err, "permafrost: FAILED_PRECONDITION: job a has succeeded\n");
 }
 
+TEST_F(VerbCommandTest, WhatFindsNothingToDoSaysSo) {
+  fake_.jobs.get = [](const v1::GetJobRequest& request, v1::Job& job) {
+    job = RunningJob(1);
+    if (request.name() == "jobs/waits") job = QueuedJob();
+    if (request.name() == "jobs/paused") job.set_state(v1::Job::STATE_PAUSED);
+    job.set_pausing(request.name() == "jobs/stops");
+    return grpc::Status::OK;
+  };
+  fake_.jobs.resume = [](const v1::ResumeJobRequest& request, v1::Job& job) {
+    job = request.name() == "jobs/stops" ? RunningJob(1) : QueuedJob();
+    return grpc::Status::OK;
+  };
+  fake_.jobs.retry = [](const v1::RetryJobRequest&, v1::Job& job) {
+    job = RunningJob(1);
+    return grpc::Status::OK;
+  };
+  fake_.jobs.pause = [](const v1::PauseJobRequest&, v1::Job& job) {
+    job.set_state(v1::Job::STATE_PAUSED);
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult retried = Run({"retry", "runs"});
+  EXPECT_EQ(retried.out, "job runs is running already; nothing was done\n");
+  EXPECT_EQ(retried.exit_code, 0);
+  EXPECT_EQ(Run({"resume", "waits"}).out, "job waits is queued already; nothing was done\n");
+  EXPECT_EQ(Run({"resume", "paused"}).out, "job paused queued\n");
+  EXPECT_EQ(Run({"resume", "stops"}).out, "job stops running\n") << "its pause was withdrawn";
+  EXPECT_EQ(Run({"pause", "paused"}).out, "job paused is paused already; nothing was done\n");
+}
+
 TEST_F(VerbCommandTest, UpdateNamesWhatItChanges) {
   Recorder<v1::UpdateJobRequest> requests;
   fake_.jobs.update = [&](const v1::UpdateJobRequest& request, v1::Job& job) {

@@ -3,14 +3,17 @@
 
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/fake_server.h"
 #include "client/program.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "temp_dir.h"
 
 namespace permafrost::client {
 namespace {
@@ -26,7 +29,11 @@ struct ShellRun {
 
 ShellRun RunIn(const std::string& shell, const std::string& script) {
   ShellRun ran;
-  std::FILE* pipe = popen(absl::StrCat(shell, " <<'EOT'\n", script, "\nEOT\n").c_str(), "r");
+  // A script may be longer than an argument may.
+  const TempDir dir;
+  const std::string file = (dir.path() / "script").string();
+  std::ofstream(file) << script << "\n";
+  std::FILE* pipe = popen(absl::StrCat(shell, " <'", file, "'").c_str(), "r");
   if (pipe == nullptr) return ran;
   std::array<char, 4096> buffer{};
   while (const size_t n = std::fread(buffer.data(), 1, buffer.size(), pipe)) ran.output.append(buffer.data(), n);
@@ -37,13 +44,16 @@ ShellRun RunIn(const std::string& shell, const std::string& script) {
 
 bool HasShell(const std::string& shell) { return RunIn("sh", absl::StrCat("command -v ", shell)).code == 0; }
 
-// What bash offers for the last of the words; each without blanks.
-std::set<std::string> Offers(const std::string& words) {
+// What bash offers for the last of the words; each without blanks. `program`: what the first of them runs.
+std::set<std::string> Offers(const std::string& words, const std::string& program = "false") {
   const std::vector<std::string> list = absl::StrSplit(words, ' ');
   const ShellRun ran =
-      RunIn("bash 2>&1", absl::StrCat("source <(\"", PERMAFROST_PROGRAM, "\" completion bash)\n", "COMP_WORDS=(", words,
-                                      list.back().empty() ? "''" : "", ")\n", "COMP_CWORD=", list.size() - 1,
-                                      "\n_permafrost\n", "printf '%s\\n' \"${COMPREPLY[@]}\""));
+      RunIn("bash 2>&1",
+            // A busy machine may take longer than the second that people wait.
+            absl::StrCat("source <(\"", PERMAFROST_PROGRAM,
+                         "\" completion bash | sed 's/--timeout 1 /--timeout 60 /')\n", "COMP_WORDS=(", words,
+                         list.back().empty() ? "''" : "", ")\n", "COMP_CWORD=", list.size() - 1, "\npermafrost() { \"",
+                         program, "\" \"$@\"; }\n_permafrost\n", "printf '%s\\n' \"${COMPREPLY[@]}\""));
   EXPECT_EQ(ran.code, 0) << ran.output;
   const std::vector<std::string> offered = absl::StrSplit(ran.output, '\n', absl::SkipEmpty());
   return {offered.begin(), offered.end()};
@@ -67,35 +77,101 @@ TEST(BashCompletionTest, OffersWhatMayStandThere) {
   EXPECT_TRUE(Offers("permafrost job submit --id ").empty()) << "nobody knows";
 }
 
-// zsh with its own words for offering, which a terminal alone would show.
+// A server with two jobs and a dataset.
+class CompletionOfNamesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fake_.jobs.list = [](const v1::ListJobsRequest&, v1::ListJobsResponse& response) {
+      for (const char* name : {"jobs/first", "jobs/second"}) {
+        v1::Job& job = *response.add_jobs();
+        job.set_name(name);
+        job.mutable_spec()->set_dataset("datasets/zinc");
+      }
+      return grpc::Status::OK;
+    };
+    fake_.datasets.list = [](const v1::ListDatasetsRequest&, v1::ListDatasetsResponse& response) {
+      response.add_datasets()->set_name("datasets/zinc");
+      return grpc::Status::OK;
+    };
+    fake_.Start();
+  }
+  FakeServer fake_;
+};
+
+TEST_F(CompletionOfNamesTest, Bash) {
+  if (!HasShell("bash")) GTEST_SKIP() << "bash is absent";
+  const auto offers = [&](const std::string& words) {
+    return Offers(absl::StrCat("permafrost --server ", fake_.address(), " ", words), PERMAFROST_PROGRAM);
+  };
+  EXPECT_EQ(offers("job show f"), (std::set<std::string>{"first"}));
+  EXPECT_THAT(offers("job compare first "), IsSupersetOf({"first", "second"}));
+  EXPECT_THAT(offers("cache show "), Contains("second"));
+  EXPECT_EQ(offers("job submit --dataset "), (std::set<std::string>{"zinc"}));
+  EXPECT_EQ(offers("job submit --init-from s"), (std::set<std::string>{"second"}));
+  EXPECT_THAT(offers("dataset show "), Contains("zinc"));
+  EXPECT_THAT(offers("dataset import "), Not(Contains("zinc"))) << "a new name";
+  EXPECT_THAT(offers("job list "), Not(Contains("first")));
+  // Nobody listens there: silence.
+  EXPECT_TRUE(Offers("permafrost --server 127.0.0.1:1 job submit --dataset ", PERMAFROST_PROGRAM).empty());
+}
+
+// zsh with its own words for offering, which a terminal alone would show. `program`: what the first word runs.
+std::string OffersOfZsh(const std::string& words, const std::string& program = "false") {
+  const ShellRun ran = RunIn(
+      "zsh -f 2>&1",
+      absl::StrCat("compadd() { shift; print -r -- \"$@\" }\n_files() { print FILES }\ncompdef() { }\n", "source <(\"",
+                   PERMAFROST_PROGRAM, "\" completion zsh | sed 's/--timeout 1 /--timeout 60 /')\n",
+                   "permafrost() { \"", program, "\" \"$@\"; }\nwords=(", words, ")\nCURRENT=$#words\n_permafrost"));
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  return ran.output;
+}
+
 TEST(ZshCompletionTest, OffersWhatMayStandThere) {
   if (!HasShell("zsh")) GTEST_SKIP() << "zsh is absent";
-  const auto offers = [](const std::string& words) {
-    const ShellRun ran =
-        RunIn("zsh -f 2>&1",
-              absl::StrCat("compadd() { shift; print -r -- \"$@\" }\n_files() { print FILES }\ncompdef() { }\n",
-                           "source <(\"", PERMAFROST_PROGRAM, "\" completion zsh)\nwords=(", words,
-                           ")\nCURRENT=$#words\n_permafrost"));
-    EXPECT_EQ(ran.code, 0) << ran.output;
-    return ran.output;
+  EXPECT_THAT(OffersOfZsh("permafrost job ''"), testing::StartsWith("submit sweep list"));
+  EXPECT_EQ(OffersOfZsh("permafrost --server job job submit --optimizer ''"), "adam adamw sgd sparse-adam\n");
+  EXPECT_EQ(OffersOfZsh("permafrost job report x -o ''"), "FILES\n");
+}
+
+TEST_F(CompletionOfNamesTest, Zsh) {
+  if (!HasShell("zsh")) GTEST_SKIP() << "zsh is absent";
+  const auto offers = [&](const std::string& words) {
+    return OffersOfZsh(absl::StrCat("permafrost --server ", fake_.address(), " ", words), PERMAFROST_PROGRAM);
   };
-  EXPECT_THAT(offers("permafrost job ''"), testing::StartsWith("submit sweep list"));
-  EXPECT_EQ(offers("permafrost --server job job submit --optimizer ''"), "adam adamw sgd\n");
-  EXPECT_EQ(offers("permafrost job report x -o ''"), "FILES\n");
+  EXPECT_THAT(offers("job show ''"), testing::HasSubstr(" first second\n"));
+  EXPECT_EQ(offers("job submit --dataset ''"), "zinc\n");
+  EXPECT_THAT(offers("dataset import ''"), Not(testing::HasSubstr("zinc")));
+  EXPECT_EQ(OffersOfZsh("permafrost --server 127.0.0.1:1 job submit --dataset ''", PERMAFROST_PROGRAM), "FILES\n");
+}
+
+// `program`: what the first word runs.
+std::string OffersOfFish(const std::string& line, const std::string& program = "false") {
+  const ShellRun ran =
+      RunIn("fish --no-config 2>&1", absl::StrCat("\"", PERMAFROST_PROGRAM,
+                                                  "\" completion fish | sed 's/--timeout 1 /--timeout 60 /' | source\n",
+                                                  "function permafrost\n  \"", program, "\" $argv\nend\n",
+                                                  "complete -C '", line, "' | string replace -r '\\t.*' ''\ntrue"));
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  return ran.output;
 }
 
 TEST(FishCompletionTest, OffersWhatMayStandThere) {
   if (!HasShell("fish")) GTEST_SKIP() << "fish is absent";
-  const auto offers = [](const std::string& line) {
-    const ShellRun ran =
-        RunIn("fish --no-config 2>&1", absl::StrCat("\"", PERMAFROST_PROGRAM, "\" completion fish | source\n",
-                                                    "complete -C '", line, "' | string replace -r '\\t.*' ''"));
-    EXPECT_EQ(ran.code, 0) << ran.output;
-    return ran.output;
+  EXPECT_EQ(OffersOfFish("permafrost job su"), "submit\n");
+  EXPECT_EQ(OffersOfFish("permafrost --server job job submit --optimizer "), "adam\nadamw\nsgd\nsparse-adam\n");
+  EXPECT_EQ(OffersOfFish("permafrost job list --fil"), "--filter\n");
+}
+
+TEST_F(CompletionOfNamesTest, Fish) {
+  if (!HasShell("fish")) GTEST_SKIP() << "fish is absent";
+  const auto offers = [&](const std::string& words) {
+    return OffersOfFish(absl::StrCat("permafrost --server ", fake_.address(), " ", words), PERMAFROST_PROGRAM);
   };
-  EXPECT_EQ(offers("permafrost job su"), "submit\n");
-  EXPECT_EQ(offers("permafrost --server job job submit --optimizer "), "adam\nadamw\nsgd\n");
-  EXPECT_EQ(offers("permafrost job list --fil"), "--filter\n");
+  EXPECT_EQ(offers("job show "), "first\nsecond\n");
+  EXPECT_EQ(offers("job show s"), "second\n");
+  EXPECT_EQ(offers("job submit --dataset "), "zinc\n");
+  EXPECT_EQ(offers("dataset import "), "");
+  EXPECT_EQ(OffersOfFish("permafrost --server 127.0.0.1:1 job submit --dataset ", PERMAFROST_PROGRAM), "");
 }
 
 // Every command and option of --help is in each script: they are made of the same tree.

@@ -17,29 +17,39 @@ using testing::Not;
 const ViewTime kExplainTime{absl::FromUnixSeconds(1'773'144'247), absl::UTCTimeZone()};
 
 TEST(ExplainView, TellsBreaksAuditsCausesAndTheStepByOperator) {
-  EXPECT_EQ(
-      RenderExplanation(Explanation(), {}),
-      "graph cache of job zinc-1\n"
-      "  graph breaks  none\n"
-      "  audits        33, all equal to the bit, every 1,000 steps\n"
-      "\n"
-      "CAUSE       MODE   CAPTURES  MISSES\n"
-      "first-step  train         1       1\n"
-      "resume      train         2       0\n"
-      "freeze      eval          1       0\n"
-      "\n"
-      "the training step audited last, after step 31,000: 757 nodes, 1,630 edges, 33 graphs\n"
-      "OPERATOR                   CALLS      TIME    SHARE\n"
-      "permafrost::gine_layer         4  1.000 ms   50.0 %\n"
-      "aten::mm                       6  0.400 ms   20.0 %  product\n"
-      "aten::addmm                    1  0.100 ms    5.0 %  product\n"
-      "between operators                 0.500 ms   25.0 %\n"
-      "the replay                        2.000 ms  100.0 %\n"
-      "its matrix products alone         1.000 ms   50.0 %\n"
-      "the step run eagerly              3.000 ms  150.0 %\n"
-      "\n"
-      "operators named permafrost:: hold the matrix products of their layer; alone they were run on tensors of the "
-      "same sizes\n");
+  EXPECT_EQ(RenderExplanation(Explanation(), {}),
+            "graph cache of job zinc-1\n"
+            "  graph breaks  none\n"
+            "  audits        33, all equal to the bit, every 1,000 steps\n"
+            "\n"
+            "CAUSE       MODE   CAPTURES  MISSES\n"
+            "first-step  train         1       1\n"
+            "resume      train         2       0\n"
+            "freeze      eval          1       0\n"
+            "\n"
+            "the training step audited last, after step 31,000: 757 nodes, 1,630 edges, 33 graphs\n"
+            "OPERATOR                   CALLS      TIME    SHARE\n"
+            "permafrost::gine_layer         4  1.000 ms   50.0 %\n"
+            "aten::mm                       6  0.400 ms   20.0 %  product\n"
+            "aten::addmm                    1  0.100 ms    5.0 %  product\n"
+            "between operators                 0.500 ms   25.0 %\n"
+            "the replay                        2.000 ms  100.0 %\n"
+            "its matrix products alone         1.000 ms   50.0 %\n"
+            "the step run eagerly              3.000 ms  150.0 %\n"
+            "\n"
+            "operators named permafrost:: hold the matrix products of their layer; alone they were run by aten::mm on "
+            "tensors of the same sizes, and a layer may multiply faster\n");
+}
+
+TEST(ExplainView, ShapesOfOneLargeGraphCountSeeds) {
+  v1::ExplainGraphCacheResponse explanation = Explanation();
+  explanation.mutable_cache()->set_of_seeds(true);
+  v1::AuditFailure& failure = *explanation.mutable_cache()->add_audit_failures();
+  failure.mutable_shape()->set_graphs(1);
+  const std::string shown = RenderExplanation(explanation, {});
+  EXPECT_THAT(shown, HasSubstr("after step 31,000: 757 nodes, 1,630 edges, 33 seeds\n"));
+  EXPECT_THAT(shown, HasSubstr("0 nodes, 0 edges, 1 seed\n"));
+  EXPECT_THAT(shown, Not(HasSubstr("graphs")));
 }
 
 TEST(ExplainView, WithoutAnAuditThereIsNoProfile) {

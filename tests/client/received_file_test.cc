@@ -1,8 +1,11 @@
 #include "client/received_file.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "gtest/gtest.h"
 #include "temp_dir.h"
@@ -14,6 +17,10 @@ namespace fs = std::filesystem;
 
 class ReceivedFileTest : public testing::Test {
  protected:
+  static absl::StatusOr<ReceivedFile> Create(const std::string& path) {
+    auto target = OutputTarget::Open(path);
+    return target.ok() ? ReceivedFile::Create(*std::move(target)) : target.status();
+  }
   std::string Content() const {
     std::ostringstream text;
     text << std::ifstream(path_).rdbuf();
@@ -28,7 +35,7 @@ class ReceivedFileTest : public testing::Test {
 };
 
 TEST_F(ReceivedFileTest, AppearsWhole) {
-  auto file = ReceivedFile::Create(path_);
+  auto file = Create(path_);
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_TRUE(file->Append("hello ").ok());
   ASSERT_TRUE(file->Append("world").ok());
@@ -53,7 +60,7 @@ TEST_F(ReceivedFileTest, WhatDoesNotAddUpLeavesTheOldFile) {
   std::ofstream(path_) << "old";
   for (const auto& c : kCases) {
     {
-      auto file = ReceivedFile::Create(path_);
+      auto file = Create(path_);
       ASSERT_TRUE(file.ok());
       ASSERT_TRUE(file->Append("new").ok());
       const absl::Status status = file->Commit(c.total, c.xxh3);
@@ -65,10 +72,53 @@ TEST_F(ReceivedFileTest, WhatDoesNotAddUpLeavesTheOldFile) {
   }
 }
 
+TEST_F(ReceivedFileTest, ASymbolicLinkStaysOne) {
+  const std::string link = (directory_.path() / "link").string();
+  fs::create_symlink("w.safetensors", link);
+  for (const std::string content : {"first", "second"}) {
+    auto file = Create(link);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(file->Append(content).ok());
+    EXPECT_EQ(file->Commit(std::ssize(content), HashHex(Hash64(content))), absl::OkStatus());
+    EXPECT_EQ(Content(), content);
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_EQ(FilesHere(), 2u);
+  }
+}
+
+TEST_F(ReceivedFileTest, APipeGetsAllOfItOrNothing) {
+  const std::string pipe = (directory_.path() / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const char* sent : {"hello", "hullo"}) {
+    std::string read;
+    std::thread reader([&] {
+      std::ostringstream text;
+      text << std::ifstream(pipe).rdbuf();
+      read = text.str();
+    });
+    {
+      auto file = Create(pipe);
+      if (!file.ok()) {
+        std::ofstream{pipe}.close();  // else the reader waits for ever
+        reader.join();
+        FAIL() << file.status();
+      }
+      EXPECT_TRUE(file->Append(sent).ok());
+      const absl::Status status = file->Commit(5, HashHex(Hash64("hello")));
+      EXPECT_EQ(status.ok(), sent == std::string("hello")) << status;
+    }
+    reader.join();
+    EXPECT_EQ(read, sent == std::string("hello") ? "hello" : "");
+    EXPECT_TRUE(fs::is_fifo(pipe));
+    EXPECT_EQ(FilesHere(), 1u);
+  }
+}
+
 TEST_F(ReceivedFileTest, NamesADirectoryThatIsNotThere) {
-  const auto file = ReceivedFile::Create((directory_.path() / "no" / "w").string());
+  const auto file = Create((directory_.path() / "no" / "w").string());
   ASSERT_FALSE(file.ok());
   EXPECT_NE(file.status().message().find("No such file or directory"), absl::string_view::npos) << file.status();
+  EXPECT_NE(Create(directory_.path().string()).status().message().find("is a directory"), absl::string_view::npos);
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
 // `permafrost job sweep`: which jobs it makes, what it says of them, and what a scripted server sees.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "client/fake_server.h"
+#include "client/job_flags.h"
 #include "client/program.h"
 #include "client/sample_jobs.h"
 #include "client/sweep_plan.h"
@@ -72,20 +77,47 @@ TEST(SweepPlan, AGridChangesItsLastAxisFirstAndAListGoesSideBySide) {
               HasSubstr("model.hidden_channels stands twice"));
 }
 
+TEST(SweepPlan, NegativesAreThoseOfTheModel) {
+  v1::JobSpec walks, links;
+  walks.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_NODE2VEC);
+  const auto plan = [](const std::vector<std::string>& vary, const v1::JobSpec& base) {
+    std::vector<SweepAxis> axes;
+    for (const std::string& text : vary) axes.push_back(*ParseAxis(text, base));
+    return PlanSweep(base, axes, /*side_by_side=*/false, 10);
+  };
+  const auto of_walks = plan({"negatives=2,5"}, walks);
+  ASSERT_TRUE(of_walks.ok()) << of_walks.status();
+  EXPECT_EQ((*of_walks)[1].spec.node2vec().num_negative_samples(), 5);
+  EXPECT_FALSE((*of_walks)[1].spec.has_link_prediction());
+  const auto of_links = plan({"model=sage,gcn", "negatives=2,5"}, links);
+  ASSERT_TRUE(of_links.ok()) << of_links.status();
+  EXPECT_EQ((*of_links)[3].spec.link_prediction().negatives(), 5);
+  EXPECT_FALSE((*of_links)[3].spec.has_node2vec());
+  EXPECT_EQ(std::string(plan({"model=sage,node2vec", "negatives=2,5"}, links).status().message()),
+            "--vary negatives: is another field of node2vec than of the other models; accepted beside --vary model: "
+            "node2vec.num_negative_samples, link_prediction.negatives");
+  EXPECT_TRUE(plan({"model=sage,node2vec", "hidden=2,5"}, links).ok());
+}
+
 TEST(SweepPlan, BadAxesAreNamed) {
   const struct {
     const char* text;
     const char* says;
   } kCases[] = {
       {"hidden", "'hidden' is not FIELD=VALUE"},
-      {"nothing=1", "'nothing' is no field of a job; accepted: dataset, model.architecture"},
+      {"nothing=1",
+       "'nothing' is no field of a job; accepted: a flag of `permafrost job submit` without its dashes, as hidden, or "
+       "the "
+       "path of a field, as model.hidden_channels"},
       {"hidden=32,x", "model.hidden_channels: 'x'; accepted: a whole number of 32 bits"},
       {"hidden=", "model.hidden_channels: ''"},
       {"loss=l1,l2", "loss: 'l2'; accepted: l1, mse, cross-entropy, bce"},
       {"seed=3..1", "'3..1' is no range"},
       {"seed=0..99999999", "is no range of 1 to 10000 rising numbers"},
       {"seed=1,1", "'1' stands twice"},
-      {"class_weights=1", "class_weights is a list"},
+      {"class_weights=1:x,1:2", "class_weights: 'x'; accepted: a list with ':' between its items, each a number"},
+      {"fan-out=", "neighbor_sampling.fan_outs: ''; accepted: a list"},
+      {"fixed-parameters=a::b", "fixed_parameters: ''; accepted: a list with ':' between its items, each text"},
   };
   for (const auto& c : kCases) {
     EXPECT_THAT(std::string(ParseAxis(c.text).status().message()), HasSubstr(c.says)) << c.text;
@@ -207,6 +239,73 @@ TEST_F(SweepCommandTest, NothingIsCreatedUnlessAllCanBe) {
   EXPECT_THAT(result.err, HasSubstr("no such seed"));
   const auto sent = requests_.seen();
   EXPECT_TRUE(std::ranges::all_of(sent, [](const auto& request) { return request.validate_only(); }));
+}
+
+// A field may be called as any flag of `job submit`, and its values are those of the flag.
+TEST_F(SweepCommandTest, EveryFlagIsAField) {
+  // Of those that take no whole number and name no words.
+  const std::map<std::string, std::string> values = {{"dataset", "cora"},
+                                                     {"dropout", "0.5"},
+                                                     {"lr", "0.5"},
+                                                     {"input-dropout", "0.5"},
+                                                     {"weight-decay", "0.5"},
+                                                     {"class-weights", "1:2.5"},
+                                                     {"metrics", "mae:rmse"},
+                                                     {"fan-out", "5:all"},
+                                                     {"eval-fan-out", "all:10"},
+                                                     {"init-from", "a-job"},
+                                                     {"init-weights", "last"},
+                                                     {"init-file", "dir/w.st"},
+                                                     {"fixed-parameters", "convs.0:head"},
+                                                     {"max-runtime", "1h"},
+                                                     {"deadline", "2030-01-31T13:00:00Z"},
+                                                     {"freeze-at", "derived"}};
+  // A message of its own, and the other word for strict=false; the file is no field.
+  const std::set<std::string> no_fields = {"file", "link-prediction", "no-strict", "help"};
+  CLI::App app;
+  JobFlags flags;
+  AddJobFlags(app, flags);
+  const auto accepted = [](const CLI::Option& option) {
+    // "a|b|c" names values; anything else is a number.
+    const std::string type = option.get_type_name();
+    return type.find('|') != std::string::npos && type != "N|derived" ? type.substr(type.rfind('|') + 1) : "3";
+  };
+  int fields = 0;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& flag : option->get_lnames()) {
+      if (no_fields.contains(flag)) continue;
+      const bool is_switch = option->get_expected_max() == 0;
+      const auto given = values.find(flag);
+      const std::string value = is_switch ? "true" : given != values.end() ? given->second : accepted(*option);
+      const size_t before = requests_.seen().size();
+      std::vector<std::string> submit = {"job", "submit", "--id", "x"}, sweep = {"job", "sweep", "--id", "x"};
+      if (flag != "dataset") {
+        for (auto* command : {&submit, &sweep}) command->insert(command->end(), {"--dataset", "d"});
+      }
+      submit.push_back("--" + flag);
+      // Of a flag's list the items stand between commas.
+      if (!is_switch) submit.push_back(flag == "deadline" ? value : absl::StrReplaceAll(value, {{":", ","}}));
+      sweep.insert(sweep.end(), {"--vary", absl::StrCat(flag, "=", value)});
+      const ProgramResult submitted = Run(submit), swept = Run(sweep);
+      ASSERT_EQ(submitted.exit_code, 0) << flag << ": " << submitted.err;
+      ASSERT_EQ(swept.exit_code, 0) << flag << ": " << swept.err;
+      const auto sent = requests_.seen();
+      ASSERT_EQ(sent.size(), before + 3) << flag;
+      EXPECT_EQ(sent.back().spec().ShortDebugString(), sent[before].spec().ShortDebugString()) << flag;
+      ++fields;
+    }
+  }
+  EXPECT_GT(fields, 60);
+}
+
+TEST_F(SweepCommandTest, DatasetsMayBeVariedAlone) {
+  const ProgramResult result = Run({"job", "sweep", "--vary", "dataset=cora,citeseer", "--id", "try"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto sent = requests_.seen();
+  ASSERT_EQ(sent.size(), 4U);
+  EXPECT_EQ(sent[2].spec().dataset(), "datasets/cora");
+  EXPECT_EQ(sent[3].spec().dataset(), "datasets/citeseer");
+  EXPECT_THAT(Run({"job", "sweep", "--vary", "seed=0,1"}).err, HasSubstr("--dataset is missing"));
 }
 
 TEST_F(SweepCommandTest, BadAxesAreUsageErrors) {

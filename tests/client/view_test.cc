@@ -126,6 +126,18 @@ TEST(JobView, ShowOfANodeLevelJob) {
   }
 }
 
+TEST(JobView, OfNode2VecEntriesOfWalksAndTheirPairsAreCounted) {
+  v1::Job job = NodeLevelJob();
+  job.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_NODE2VEC);
+  v1::Node2Vec& walks = *job.mutable_spec()->mutable_node2vec();
+  walks.set_walk_length(20);
+  walks.set_num_negative_samples(3);
+  const std::string text = RenderJob(job, kTime, {});
+  EXPECT_THAT(text, testing::HasSubstr("  trained on     4,800 seed nodes, 105,000 entries of walks, 225,000 pairs\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("  padding        [0-9,]+ entries of walks, [0-9,]+ pairs\n"));
+  EXPECT_THAT(text, testing::HasSubstr(" of 20 nodes from each node"));
+}
+
 TEST(JobView, WhatWeightsBeginWithAndHowTheyChangeIsTold) {
   v1::Job job = RunningJob(2);
   v1::JobSpec& spec = *job.mutable_spec();

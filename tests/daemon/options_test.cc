@@ -135,6 +135,8 @@ TEST(ParseOptions, ReadsEveryFlag) {
                               "--insecure",
                               "--exit-timeout",
                               "1.5",
+                              "--max-connections-per-client",
+                              "5",
                               "--cache-policy",
                               "clear-per-step",
                               "--freeze-at",
@@ -156,6 +158,7 @@ TEST(ParseOptions, ReadsEveryFlag) {
   EXPECT_THAT(got.import_roots, ElementsAre("/a", "/b:c"));
   EXPECT_TRUE(got.quarantine_unknown_jobs);
   EXPECT_TRUE(got.insecure);
+  EXPECT_EQ(got.max_connections_per_client, 5);
   EXPECT_EQ(got.exit_timeout, absl::Seconds(1.5));
   EXPECT_EQ(got.graph_cache, (graphcache::PolicyOptions{.policy = graphcache::Policy::kClearPerStep,
                                                         .freeze_at = 12,
@@ -279,6 +282,10 @@ TEST(ParseOptions, RefusesInOneLine) {
       {"no number", {"--threads", "abc"}, {}, {"--threads \"abc\"", "0 to 1024"}},
       {"negative", {"--threads=-1"}, {}, {"--threads \"-1\"", "0 to 1024"}},
       {"too many threads", {"--threads", "1025"}, {}, {"\"1025\""}},
+      {"too many connections",
+       {"--max-connections-per-client", "1000001"},
+       {},
+       {"--max-connections-per-client \"1000001\"", "0 to 1000000"}},
       {"fraction", {"--threads", "1.5"}, {}, {"\"1.5\""}},
       {"variable is named", {}, {{"PERMAFROST_THREADS", "abc"}}, {"PERMAFROST_THREADS \"abc\""}},
       {"unknown device", {"--device", "tpu"}, {}, {"--device \"tpu\"", "auto, cpu, mps, cuda"}},

@@ -226,8 +226,9 @@ class EndToEndTls : public testing::Test {
     more.insert(more.end(), {"--tls-cert", Path("server.pem"), "--tls-key", Path("server.key")});
     return more;
   }
-  // Answered over a connection of its own.
-  grpc::Status Info(const Daemon& daemon, const std::string& token, const std::string& client = "") const {
+  // Over a connection of its own, with the certificate of `client`; empty: none.
+  grpc::Status CallAs(const std::string& client, const Daemon& daemon, const std::string& path,
+                      const std::string& token, absl::Duration limit) const {
     grpc::SslCredentialsOptions options{
         .pem_root_certs = TextOf(Path("ca.pem")), .pem_private_key = "", .pem_cert_chain = ""};
     if (!client.empty()) {
@@ -237,7 +238,10 @@ class EndToEndTls : public testing::Test {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     const auto channel = grpc::CreateCustomChannel(daemon.grpc(), grpc::SslCredentials(options), arguments);
-    return Call(channel, "/permafrost.v1.ServerService/GetServerInfo", token, absl::Seconds(5));
+    return Call(channel, path, token, limit);
+  }
+  grpc::Status Info(const Daemon& daemon, const std::string& token, const std::string& client = "") const {
+    return CallAs(client, daemon, "/permafrost.v1.ServerService/GetServerInfo", token, absl::Seconds(5));
   }
   // What `openssl` is told of /metrics.
   std::string Scrape(const Daemon& daemon, const std::string& token, const std::string& more = "") const {
@@ -319,6 +323,29 @@ TEST_F(EndToEndTls, ClientCertificatesAreAskedForAndHaveARole) {
   EXPECT_THAT(drained.err, HasSubstr("needs role admin"));
   ASSERT_FALSE(AuditOf(state_).empty());
   EXPECT_THAT(AuditOf(state_).back().at("caller").get<std::string>(), HasSubstr("alice"));
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+TEST_F(EndToEndTls, EveryMethodRefusesACertificateThatIsExpiredOrStrange) {
+  authority_.Issue(Path("alice"), "alice");
+  authority_.Issue(Path("late"), "late", -7'200, -3'600);
+  TestAuthority("stranger").Issue(Path("mallory"), "mallory");
+  Daemon daemon(state_, ShippedSample(), Flags({"--auth", "token", "--tls-client-ca", Path("ca.pem")}));
+  ASSERT_TRUE(daemon.ready());
+  const std::string admin = MakeToken(state_, "admin").secret;
+  const size_t audited = AuditOf(state_).size();
+  std::vector<Method> methods = AllMethods();
+  ASSERT_GT(methods.size(), 35U);
+  methods.push_back({.path = kHealthCheck, .too_low = "", .enough = ""});
+  for (const Method& method : methods) {
+    for (const char* refused : {"", "late", "mallory"}) {
+      const grpc::Status status = CallAs(refused, daemon, method.path, admin, absl::Seconds(20));
+      EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE)
+          << method.path << " by \"" << refused << "\": " << status.error_message();
+    }
+  }
+  EXPECT_EQ(AuditOf(state_).size(), audited) << "none came as far as that";
+  EXPECT_TRUE(Info(daemon, admin, "alice").ok()) << "it was not drained, and good certificates are served";
   EXPECT_EQ(daemon.Stop(), 0);
 }
 

@@ -46,7 +46,7 @@ TEST(Audits, AStrictJobIsAuditedToItsEndAndAKillCostsNoBit) {
   SubmitAudited(daemon, "plain", {"--audit-every", "0"});
   SubmitAudited(daemon, "job", {"--audit-every", "50", "--strict"});
   ASSERT_TRUE(WaitUntil(absl::Seconds(120), [&] { return daemon.Get("job").progress().checkpoint_step() >= 250; }));
-  daemon.process().Signal(SIGSTOP);
+  daemon.process().Suspend();
   CopyState(dir.path() / "state", dir.path() / "killed");
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED) << daemon.Client({"job", "show", "job"}).out;

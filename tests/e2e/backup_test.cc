@@ -101,5 +101,14 @@ TEST(Backup, WithoutARootIsRefusedByTheFlagsName) {
   EXPECT_THAT(out.err, HasSubstr("--backup-root"));
 }
 
+TEST(Backup, ARootThatIsNotThereIsToldAsThat) {
+  const TempDir dir;
+  const std::string missing = (dir.path() / "missing").string();
+  const Output out = RunCommand({PERMAFROSTD, "--state-dir", (dir.path() / "state").string(), "--listen", "127.0.0.1:0",
+                                 "--metrics", "127.0.0.1:0", "--backup-root", missing});
+  EXPECT_EQ(out.code, 1);
+  EXPECT_THAT(out.err, HasSubstr("--backup-root \"" + missing + "\" does not exist: make it"));
+}
+
 }  // namespace
 }  // namespace permafrost::e2e

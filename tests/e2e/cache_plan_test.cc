@@ -49,6 +49,43 @@ TEST(CachePlan, AJobTakesWhatItsPlanSaid) {
   EXPECT_EQ(Number(row, "paddingRows"), Number(train, "paddingNodes") + Number(train, "paddingEdges"));
 }
 
+TEST(CachePlan, AJobHoldsNoMoreThanItsLimitAsItsPlanSaid) {
+  TempDir dir;
+  Daemon daemon(dir.path() / "state", ShippedSample());
+  ASSERT_TRUE(daemon.ready());
+  daemon.Import("zinc", ShippedSample());
+  const std::vector<std::vector<std::string>> kCases{{"--shapes", "ladder", "--rungs", "16"},
+                                                     {"--cache-policy", "always"},
+                                                     {"--shapes", "exact", "--freeze-at", "40"}};
+  for (size_t i = 0; i < kCases.size(); ++i) {
+    std::vector<std::string> flags{"--dataset", "zinc", "--epochs", "1", "--batch-size",      "64",
+                                   "--hidden",  "16",   "--layers", "2", "--max-executables", "10",
+                                   "--output",  "json"};
+    flags.insert(flags.end(), kCases[i].begin(), kCases[i].end());
+    std::vector<std::string> arguments{"cache", "plan", "--without-costs"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Output out = daemon.Client(arguments);
+    ASSERT_EQ(out.code, 0) << out.err;
+    const json plan = json::parse(out.out);
+    const json& row = plan["rows"][0];
+    const std::string id = "limited-" + std::to_string(i);
+    arguments = {"job", "submit", "--id", id};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    ASSERT_EQ(daemon.Client(arguments).code, 0);
+    ASSERT_EQ(daemon.AwaitEnd(id).state(), v1::Job::STATE_SUCCEEDED);
+    const json cache = json::parse(daemon.Client({"cache", "show", id, "--output", "json"}).out);
+    const json &train = cache["statistics"][0], &eval = cache["statistics"][1];
+    EXPECT_LE(Number(train, "entries") + Number(eval, "entries"), 10) << i;
+    EXPECT_EQ(Number(row, "trainExecutables"), Number(train, "entries")) << i;
+    EXPECT_EQ(Number(row, "evalExecutables"), Number(eval, "entries")) << i;
+    EXPECT_EQ(Number(row, "replayedSteps"), Number(train, "hits") + Number(train, "paddedHits")) << i;
+    EXPECT_EQ(Number(row, "paddedSteps"), Number(train, "paddedHits")) << i;
+    EXPECT_EQ(Number(row, "eagerSteps"), Number(train, "eagerSteps")) << i;
+    if (i > 0) continue;
+    EXPECT_EQ(Number(train, "cutExecutables") + Number(eval, "cutExecutables"), 22) << "of 16 + 16";
+  }
+}
+
 TEST(CacheCensus, NeedsNoMacAndNoJob) {
   TempDir dir;
   Daemon daemon(dir.path() / "state", ShippedSample());

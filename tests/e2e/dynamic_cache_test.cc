@@ -48,7 +48,7 @@ TEST_F(DynamicCache, TwoExecutablesServeTheJobAndAKillCostsNoBit) {
   EXPECT_EQ(first.freeze_step(), 0) << "before the first step";
   // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
   daemon.AwaitStep("job", 300);
-  daemon.process().Signal(SIGSTOP);
+  daemon.process().Suspend();
   CopyState(dir_.path() / "state", dir_.path() / "killed");
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);

@@ -134,7 +134,7 @@ TEST(GraphCache, CommandsTakeEffectAtAStepAndSurviveAKill) {
                         [&] { return daemon.Get("job").progress().checkpoint_step() > again.command_step() + 15; }));
 
   // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
-  daemon.process().Signal(SIGSTOP);
+  daemon.process().Suspend();
   CopyState(dir.path() / "state", dir.path() / "killed");
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);

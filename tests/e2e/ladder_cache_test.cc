@@ -20,7 +20,7 @@ class LadderCache : public testing::Test {
  protected:
   static void SubmitTo(Daemon& daemon, const std::string& id, const std::vector<std::string>& flags) {
     std::vector<std::string> arguments{
-        "job",    "submit", "--id",     id,   "--dataset", "zinc", "--epochs",           "6", "--batch-size", "64",
+        "job",    "submit", "--id",     id,   "--dataset", "zinc", "--batch-size",       "64",
         "--seed", "5",      "--hidden", "16", "--layers",  "2",    "--checkpoint-every", "50"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());
     const Output out = daemon.Client(arguments);
@@ -41,7 +41,7 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   Daemon daemon(dir_.path() / "state", ShippedSample());
   ASSERT_TRUE(daemon.ready());
   daemon.Import("zinc", ShippedSample());
-  const std::vector<std::string> flags{"--shapes", "ladder", "--rungs", "4", "--batching", "balanced"};
+  const std::vector<std::string> flags{"--epochs", "6", "--shapes", "ladder", "--rungs", "4", "--batching", "balanced"};
   SubmitTo(daemon, "job", flags);
   daemon.AwaitStep("job", 20);
   const Output switched = daemon.Client({"cache", "policy", "job", "--rungs", "1"});
@@ -54,7 +54,7 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   EXPECT_EQ(one.statistics(0).rungs(), 1);
   daemon.AwaitStep("job", one.command_step() + 150);
   // What a kill -9 at this moment would leave, while the job itself goes on undisturbed.
-  daemon.process().Signal(SIGSTOP);
+  daemon.process().Suspend();
   CopyState(dir_.path() / "state", dir_.path() / "killed");
   daemon.process().Signal(SIGCONT);
   ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
@@ -76,6 +76,57 @@ TEST_F(LadderCache, AKillCostsNoBitOnALadderOfBalancedBatches) {
   EXPECT_TRUE(WeightsOf(resumed, "job") == undisturbed) << "bit for bit";
   EXPECT_EQ(resumed.Cache("job").statistics(0).misses(), 0);
   EXPECT_EQ(resumed.Stop(), 0);
+}
+
+// Each kind of executables on each kind of composed batches, switched to another kind on the way.
+TEST_F(LadderCache, AKillCostsNoBitInAnyModeOnComposedBatches) {
+  const struct {
+    std::string id;
+    std::vector<std::string> flags, switched;
+  } kCases[] = {
+      {"exact-balanced", {"--shapes", "exact", "--freeze-at", "5", "--batching", "balanced"}, {"--shapes", "dynamic"}},
+      {"dynamic-budget",
+       {"--shapes", "dynamic", "--batching", "budget", "--max-nodes", "1600", "--max-edges", "3400"},
+       {"--shapes", "ladder", "--rungs", "3"}},
+      {"ladder-budget",
+       {"--shapes", "ladder", "--rungs", "4", "--batching", "budget", "--max-nodes", "1600"},
+       {"--policy", "never"}},
+      {"exact-budget",
+       {"--shapes", "exact", "--freeze-at", "5", "--on-miss", "eager", "--batching", "budget", "--max-edges", "3400"},
+       {"--shapes", "ladder"}},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.id);
+    const fs::path state = dir_.path() / c.id, killed = dir_.path() / (c.id + "-killed");
+    Daemon daemon(state, ShippedSample());
+    ASSERT_TRUE(daemon.ready());
+    daemon.Import("zinc", ShippedSample());
+    std::vector<std::string> flags{"--epochs", "20"};
+    flags.insert(flags.end(), c.flags.begin(), c.flags.end());
+    SubmitTo(daemon, "job", flags);
+    daemon.AwaitStep("job", 20);
+    std::vector<std::string> command{"cache", "policy", "job"};
+    command.insert(command.end(), c.switched.begin(), c.switched.end());
+    const Output switched = daemon.Client(command);
+    ASSERT_EQ(switched.code, 0) << switched.err;
+    const int64_t step = daemon.Cache("job").command_step();
+    ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon.Get("job").progress().checkpoint_step() > step; }));
+    daemon.process().Suspend();
+    CopyState(state, killed);
+    daemon.process().Signal(SIGCONT);
+    ASSERT_EQ(daemon.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
+    const std::string undisturbed = WeightsOf(daemon, "job");
+    EXPECT_EQ(daemon.Stop(), 0);
+
+    Daemon resumed(killed, ShippedSample());
+    ASSERT_TRUE(resumed.ready());
+    ASSERT_EQ(resumed.AwaitEnd("job").state(), v1::Job::STATE_SUCCEEDED);
+    EXPECT_THAT(resumed.Client({"job", "logs", "job"}).out, HasSubstr("resumed from the checkpoint of step "))
+        << "it was killed before its end";
+    EXPECT_TRUE(WeightsOf(resumed, "job") == undisturbed) << "bit for bit";
+    EXPECT_EQ(resumed.Cache("job").command_step(), step);
+    EXPECT_EQ(resumed.Stop(), 0);
+  }
 }
 
 TEST_F(LadderCache, BadBatchingIsOneClearLine) {

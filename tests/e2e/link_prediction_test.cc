@@ -156,6 +156,22 @@ TEST_F(LinkPrediction, TakesTheLinksThatTheSourceDivides) {
   EXPECT_THAT(refused.err, HasSubstr("spec.link_prediction.valid_part: is given, and the dataset divides the links; "
                                      "accepted: with split drawn"));
   EXPECT_EQ(Submit("drawn", "1", {"--dataset", "divided", "--link-split", "drawn", "--link-valid", "0.2"}).code, 0);
+
+  // Left out, the split is the dataset's: other words for other links.
+  v1::CreateJobRequest create;
+  create.set_request_id("one");
+  create.mutable_spec()->set_dataset("datasets/divided");
+  create.mutable_spec()->set_epochs(1);
+  v1::LinkPrediction& links = *create.mutable_spec()->mutable_link_prediction();
+  links.set_split(v1::LinkPrediction::SPLIT_DRAWN);
+  v1::Job made, again;
+  grpc::ClientContext c1, c2, c3;
+  ASSERT_TRUE(daemon_->jobs().CreateJob(&c1, create, &made).ok());
+  links.set_negatives(made.spec().link_prediction().negatives());
+  EXPECT_TRUE(daemon_->jobs().CreateJob(&c2, create, &again).ok());
+  EXPECT_EQ(again.name(), made.name()) << "in other words";
+  links.clear_split();
+  EXPECT_EQ(daemon_->jobs().CreateJob(&c3, create, &again).error_code(), grpc::StatusCode::ALREADY_EXISTS);
 }
 
 }  // namespace

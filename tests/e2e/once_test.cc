@@ -59,6 +59,37 @@ TEST_F(OnceOverDeath, ADeletedJobIsNotMadeAgain) {
   EXPECT_EQ(again.error_code(), grpc::StatusCode::NOT_FOUND) << again.error_message();
 }
 
+TEST_F(OnceOverDeath, AJobWhoseDatasetIsDeletedIsAnsweredAsItWasMade) {
+  v1::CreateJobRequest create = JobOf("a");
+  // Which predicts for nodes unless its dataset says otherwise.
+  create.mutable_spec()->mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_GCN);
+  v1::Job job;
+  google::protobuf::Empty empty;
+  {
+    grpc::ClientContext c1, c2, c3;
+    const grpc::Status made = daemon_->jobs().CreateJob(&c1, create, &job);
+    ASSERT_TRUE(made.ok()) << made.error_message();
+    EXPECT_TRUE(job.spec().has_batching());
+    v1::CancelJobRequest cancel;
+    cancel.set_name("jobs/a");
+    ASSERT_TRUE(daemon_->jobs().CancelJob(&c2, cancel, &job).ok());
+    daemon_->AwaitEnd("a");
+    v1::DeleteDatasetRequest deletion;
+    deletion.set_name("datasets/zinc");
+    ASSERT_TRUE(daemon_->datasets().DeleteDataset(&c3, deletion, &empty).ok());
+  }
+  KillIt();
+  v1::CreateJobRequest in_other_words = create;
+  in_other_words.mutable_spec()->mutable_model()->set_pooling(job.spec().model().pooling());
+  for (const v1::CreateJobRequest& request : {create, in_other_words}) {
+    grpc::ClientContext context;
+    const grpc::Status again = daemon_->jobs().CreateJob(&context, request, &job);
+    EXPECT_TRUE(again.ok()) << again.error_message();
+    EXPECT_EQ(job.name(), "jobs/a");
+    EXPECT_TRUE(job.spec().has_batching());
+  }
+}
+
 TEST_F(OnceOverDeath, DatasetsTokensAndBackupsAreChangedOnce) {
   v1::ImportDatasetRequest import;
   import.set_dataset_id("again");

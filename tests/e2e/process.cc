@@ -73,6 +73,12 @@ std::string Process::ReadLine(absl::Duration limit) {
   }
 }
 
+void Process::Suspend() const {
+  Signal(SIGSTOP);
+  siginfo_t stopped{};
+  waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED | WEXITED | WNOWAIT);
+}
+
 void Process::Signal(int signal) const { kill(pid_, signal); }
 
 int Process::Wait(absl::Duration limit) {

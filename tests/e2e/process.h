@@ -23,6 +23,8 @@ class Process {
   // The next line of stdout without its end; empty at its end or when `limit` has passed.
   std::string ReadLine(absl::Duration limit);
   void Signal(int signal) const;
+  // SIGSTOP, until every thread stands still: what it did to files it has done. SIGCONT lets it go on.
+  void Suspend() const;
   // The exit code, or 128 + signal; -1 when it still runs after `limit`.
   int Wait(absl::Duration limit);
 

@@ -37,6 +37,18 @@ void Check(bool holds, const std::string& what) {
 
 }  // namespace
 
+FuzzFiles Parted(const FuzzFiles& good, std::string rest, bool packed) {
+  FuzzFiles files;
+  for (const auto& [name, bytes] : good) {
+    const size_t stop = rest.find('\x01');
+    const std::string part = rest.substr(0, stop);
+    rest = stop == rest.npos ? "" : rest.substr(stop + 1);
+    if (part == "-") continue;
+    files.emplace_back(packed && !part.empty() ? name + ".gz" : name, part.empty() ? bytes : part);
+  }
+  return files;
+}
+
 void FuzzImport(const FuzzFiles& files, const std::string& source, ImportOptions options) {
   const fs::path directory = Root() / "source", store = Root() / "store";
   fs::remove_all(directory);

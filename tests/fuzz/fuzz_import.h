@@ -29,6 +29,10 @@ class FuzzInput {
 
 using FuzzFiles = std::vector<std::pair<std::string, std::string>>;  // path below the source -> bytes
 
+// `good` with its files' bytes in turn replaced by the parts of `rest`, which stand between bytes of 1: an empty part
+// leaves the good one, "-" takes the file away. `packed`: a part is the file's packed form, whatever it holds.
+FuzzFiles Parted(const FuzzFiles& good, std::string rest, bool packed = false);
+
 // `source`: the one of `files` that is the source, or empty for their directory.
 void FuzzImport(const FuzzFiles& files, const std::string& source, ImportOptions options);
 

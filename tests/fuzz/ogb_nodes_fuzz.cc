@@ -1,5 +1,4 @@
-// A small graph of OGB's node layout whose files are any bytes: they are parted at bytes 0x01; an empty part leaves the
-// file as it is in a good graph, and a part "-" leaves it out.
+// A small graph of OGB's node layout whose files are any bytes, parted as Parted has it.
 #include "fuzz_import.h"
 
 namespace permafrost::data {
@@ -35,16 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr NodeFeatureChoice kChoices[] = {NodeFeatureChoice::kAuto, NodeFeatureChoice::kDense,
                                             NodeFeatureChoice::kSparse, NodeFeatureChoice::kAuto};
   options.node_features = kChoices[(flags >> 2) & 3];
-  FuzzFiles files;
-  std::string rest = input.rest();
-  for (const auto& [name, good] : GoodFiles()) {
-    const size_t stop = rest.find('\x01');
-    const std::string part = rest.substr(0, stop);
-    rest = stop == rest.npos ? "" : rest.substr(stop + 1);
-    if (part == "-") continue;
-    // The flag makes it the packed file, whatever it holds.
-    files.emplace_back((flags & 16) != 0 && !part.empty() ? name + ".gz" : name, part.empty() ? good : part);
-  }
-  FuzzImport(files, "", options);
+  FuzzImport(Parted(GoodFiles(), input.rest(), (flags & 16) != 0), "", options);
   return 0;
 }

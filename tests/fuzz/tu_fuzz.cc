@@ -1,4 +1,4 @@
-// A small TUDataset whose files are any bytes, parted as in ogb_nodes_fuzz.cc, or a ZIP archive of any bytes.
+// A small TUDataset whose files are any bytes, parted as Parted has it, or a ZIP archive of any bytes.
 #include "fuzz_import.h"
 
 namespace permafrost::data {
@@ -36,14 +36,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FuzzImport({{"set.zip", input.rest()}}, "set.zip", options);
     return 0;
   }
-  FuzzFiles files;
-  std::string rest = input.rest();
-  for (const auto& [name, good] : GoodTu()) {
-    const size_t stop = rest.find('\x01');
-    const std::string part = rest.substr(0, stop);
-    rest = stop == rest.npos ? "" : rest.substr(stop + 1);
-    if (part != "-") files.emplace_back(name, part.empty() ? good : part);
-  }
-  FuzzImport(files, "", options);
+  FuzzImport(Parted(GoodTu(), input.rest()), "", options);
   return 0;
 }

@@ -30,6 +30,7 @@ class CacheFixture : public testing::Test {
     setup.batch_size = 32;
     setup.sizes = sizes_;
     setup.plan = plan_;
+    setup.of_seeds = of_seeds_;
     setup.now = [this] { return compiler_.now; };
     setup.elapsed = [this] { return compiler_.elapsed; };
     setup.log = [this](std::string_view line, bool warning) { (warning ? warnings_ : infos_).emplace_back(line); };
@@ -68,6 +69,7 @@ class CacheFixture : public testing::Test {
 
   FakeCompiler compiler_;
   Shapes auto_shapes_ = Shapes::kExact;  // what Make takes kAuto for
+  bool of_seeds_ = false;
   GraphSizes sizes_{.graphs = 100, .std_nodes = 4.485530148154132, .std_edges = 10.53428923848216};
   ShapePlan plan_{.train_ceiling = Padded(90),
                   .train_shapes = 40,

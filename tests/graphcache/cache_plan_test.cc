@@ -96,6 +96,13 @@ TEST_F(CachePlanTest, ACacheDoesWhatItsPlanSays) {
       }
     }
     for (const int64_t rungs : {1, 3, 8}) ExpectAsPlanned({.shapes = Shapes::kLadder, .rungs = rungs}, batches);
+    for (const int64_t limit : {1, 2, 6, 30}) {
+      ExpectAsPlanned({.policy = Policy::kAlways, .shapes = Shapes::kExact, .max_executables = limit}, batches);
+      ExpectAsPlanned({.shapes = Shapes::kLadder, .max_executables = limit}, batches);
+      ExpectAsPlanned({.freeze_at = 20, .shapes = Shapes::kExact, .max_executables = limit}, batches);
+      ExpectAsPlanned({.freeze_at = 20, .on_miss = OnMiss::kEager, .shapes = Shapes::kExact, .max_executables = limit},
+                      batches);
+    }
     // The fakes have none: a ladder.
     ExpectAsPlanned({.shapes = Shapes::kAuto}, batches);
     compiler_.no_dynamic_reason.clear();
@@ -150,11 +157,43 @@ TEST(CachePlanCostsTest, AddUpByHand) {
   EXPECT_NEAR(*one.step_seconds, (10 + 45 + 4.6) / 10, 1e-12);
 }
 
+TEST(CachePlanLimitTest, EvaluationHasWhatTheFirstEpochLeaves) {
+  PlannedSchedule schedule = ThreeShapes();
+  schedule.first_epoch_shapes = 2;
+  schedule.eval_shapes = 2;
+  schedule.valid_shapes = 1;
+  const struct {
+    int64_t limit, train, eval;
+  } kCases[] = {{0, 3, 2}, {5, 3, 2}, {4, 3, 1}, {3, 2, 1}, {2, 2, 0}, {1, 1, 0}};
+  for (const auto& c : kCases) {
+    const PlanRow row = PlanPolicy({.policy = Policy::kAlways, .shapes = Shapes::kExact, .max_executables = c.limit},
+                                   schedule, 0, "none", std::nullopt);
+    EXPECT_EQ(row.train_executables, c.train) << c.limit;
+    EXPECT_EQ(row.eval_executables, c.eval) << c.limit;
+  }
+}
+
+TEST(CachePlanRowsTest, SampledBlocksHaveLaddersToo) {
+  CachePlan plan{.no_dynamic_reason = "none", .schedules = {ThreeShapes()}};
+  PlannedSchedule& schedule = plan.schedules.front();
+  schedule.estimated = true;
+  schedule.rungs = {{11, 20, 5}, {21, 40, 5}, {31, 60, 5}, {61, 120, 5}};
+  schedule.ceiling = schedule.rungs.back();
+  plan.freeze_point = {.freeze_at = 1, .source = FreezeSource::kSchedule};
+  FillRows(plan);
+  std::vector<int64_t> ladders;
+  for (size_t i = 1; i < plan.rows.size(); ++i) {
+    if (plan.rows[i].shapes == Shapes::kLadder) ladders.push_back(plan.rows[i].train_executables);
+  }
+  EXPECT_THAT(ladders, testing::ElementsAre(1, 4)) << "with the one that no sampled batch came to, and no longer ones";
+  EXPECT_EQ(plan.rows.front().train_executables, 4);
+}
+
 TEST(CachePlanCostsTest, RejectCountsTheStepsThatFail) {
   const PlanRow row = PlanPolicy({.freeze_at = 1, .on_miss = OnMiss::kReject, .shapes = Shapes::kExact}, ThreeShapes(),
                                  1, "", std::nullopt);
-  EXPECT_EQ(row.rejected, 3) << "the largest shape is held since the freeze";
-  EXPECT_EQ(row.replayed, 6);
+  EXPECT_EQ(row.rejected, 4) << "the ceiling is captured where misses are padded alone";
+  EXPECT_EQ(row.replayed, 5);
 }
 
 CachePlan PlanOf(const std::string& no_dynamic_reason) {
@@ -178,6 +217,15 @@ TEST(CachePlanRecommendationTest, IsTheFewestRungsThatAddFewRowsElsewhere) {
   const PlanRow& best = plan.rows[static_cast<size_t>(plan.recommended)];
   EXPECT_EQ(best.train_executables, 3) << plan.reason;
   EXPECT_THAT(plan.reason, testing::HasSubstr("with a ladder of "));
+}
+
+TEST(CachePlanRecommendationTest, OfEquallyFastOnesWithEquallyManyExecutablesItAddsTheFewestRows) {
+  CachePlan plan = PlanOf("");
+  plan.options = {.shapes = Shapes::kLadder, .rungs = 2};
+  // On a noisy machine padding rows may seem to cost nothing.
+  plan.costs = StepCosts{.replay = {.fixed = 1}, .eager = {.fixed = 2}};
+  FillRows(plan);
+  EXPECT_THAT(plan.reason, testing::StartsWith("freeze with one executable for every shape")) << "not a ladder of one";
 }
 
 TEST(CachePlanRecommendationTest, IsTheFastestSealedOneWhereCostsWereMeasured) {

@@ -94,6 +94,18 @@ TEST_F(DynamicCacheTest, ABatchAboveTheCeilingIsServedAndCounted) {
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("a training batch of (95 nodes, 190 edges, 5 graphs) is larger than")));
 }
 
+TEST_F(DynamicCacheTest, MessagesOfOneLargeGraphCountSeeds) {
+  of_seeds_ = true;
+  Make({});
+  Train(50);
+  Train(95);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("a training batch of (95 nodes, 190 edges, 5 seeds) is larger than")));
+  EXPECT_TRUE(cache_->snapshot().of_seeds);
+  Make({});
+  cache_->Restore({}, {});
+  EXPECT_TRUE(cache_->snapshot().of_seeds) << "a checkpoint of an older version does not say";
+}
+
 TEST_F(DynamicCacheTest, DimensionsBelowTwoArePadded) {
   Make({});
   FakeBatch batch(compiler_, {0, 0, 0});

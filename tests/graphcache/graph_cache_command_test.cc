@@ -268,6 +268,19 @@ TEST_F(GraphCacheCommandTest, AnotherAnswerToAMissDoesNotThaw) {
   EXPECT_FALSE(cache_->snapshot().armed);
 }
 
+TEST_F(GraphCacheCommandTest, AFrozenCacheThatIsToPadCapturesWhatItPadsTo) {
+  Make({.freeze_at = 1, .on_miss = OnMiss::kTransient});
+  Train(5);
+  ASSERT_TRUE(cache_->snapshot().frozen);
+  EXPECT_EQ(Stats().entries, 1);
+  compiler_.Take();
+  Apply(CommandKind::kUpdatePolicy, 1, {.on_miss = OnMiss::kPad});
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_EQ(Stats().entries, 2);
+  EXPECT_THAT(Train(6), ElementsAre(testing::StartsWith("pad "), testing::StartsWith("replay train ")));
+  EXPECT_EQ(Stats().padded_hits, 1);
+}
+
 // Who waits for a command must not take a failed one for done.
 TEST_F(GraphCacheCommandTest, ACommandThatFailsIsNotSaidToHaveTakenEffect) {
   Make({.freeze_at = 3});

@@ -46,6 +46,56 @@ TEST_F(LadderCacheTest, WhichOptionsAskForIt) {
   for (const auto& c : kCases) EXPECT_EQ(Make(c.options).of(Mode::kTrain).rungs, c.rungs) << c.why;
 }
 
+TEST_F(LadderCacheTest, TheWarmUpKeepsWithinTheLimit) {
+  Make({.shapes = Shapes::kLadder, .max_executables = 5});
+  EXPECT_THAT(warnings_,
+              ElementsAre("max_executables 5 leaves room for 3 of 6 planned training executables and 2 of 3 planned "
+                          "evaluation executables: batches are padded farther, or run eager where none is large "
+                          "enough"));
+  EXPECT_THAT(Train(25), ElementsAre("capture train 90", "capture train 60", "capture train 31", "capture eval 40",
+                                     "capture eval 20", "pad 31", "replay train 31"));
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  EXPECT_EQ(Stats().cut_executables, 3);
+  EXPECT_EQ(Stats(Mode::kEval).cut_executables, 1);
+  EXPECT_EQ(warnings_.size(), 1U) << "nothing more is to come that the limit would keep out";
+  // Of one, evaluation has none.
+  Make({.shapes = Shapes::kLadder, .max_executables = 1});
+  EXPECT_THAT(Train(25), ElementsAre("capture train 90", "pad 90", "replay train 90"));
+  EXPECT_THAT(Eval(19), ElementsAre("pad 19", "eager eval 19"));
+  EXPECT_EQ(Stats(Mode::kEval).misses_by_cause.of(Cause::kLimit), 1);
+}
+
+TEST_F(LadderCacheTest, SoDoesThatOfOneExecutableForEveryShape) {
+  auto_shapes_ = Shapes::kAuto;
+  compiler_.no_dynamic_reason.clear();
+  Make({.max_executables = 1});
+  EXPECT_THAT(Train(25), ElementsAre("capture every train", "pad 25", "replay every train 25"));
+  EXPECT_THAT(Eval(19), ElementsAre("pad 19", "eager eval 19"));
+  EXPECT_EQ(cache_->entries().size(), 1U);
+  EXPECT_TRUE(cache_->snapshot().frozen);
+  // A step that resists has a ladder, which has no more room.
+  compiler_.resisting = {Mode::kTrain, Mode::kEval};
+  Make({.max_executables = 4});
+  Train(25);
+  EXPECT_EQ(Stats().entries, 2);
+  EXPECT_EQ(Stats(Mode::kEval).entries, 2);
+}
+
+TEST_F(LadderCacheTest, RungsThatArePlannedNoMoreAreNotTakenOver) {
+  plan_.train_rungs = {Padded(30), Padded(60), Padded(90)};
+  plan_.train_schedule = {{Padded(30), 3}, {Padded(60), 3}, {Padded(90), 0}};
+  Make(kLadder);
+  Train(25);
+  const Snapshot snapshot = cache_->snapshot();
+  std::vector<EntryInfo> entries = cache_->entries();
+  entries[1].shape = Padded(57);  // as a version with other rungs had it
+  Make(kLadder);
+  cache_->Restore(snapshot, entries);
+  EXPECT_THAT(HeldNodes(Mode::kTrain), ElementsAre(90, 30));
+  Train(50, 1);
+  EXPECT_THAT(HeldNodes(Mode::kTrain), ElementsAre(90, 30, 60)) << "captured before the step";
+}
+
 TEST_F(LadderCacheTest, AllRungsAreCapturedBeforeTheFirstStepTheLargestFirstAndNoneAfter) {
   Make({.freeze_at = 2, .shapes = Shapes::kLadder, .rungs = 3});
   EXPECT_THAT(Train(25), ElementsAre("capture train 90", "capture train 60", "capture train 31", "capture eval 40",

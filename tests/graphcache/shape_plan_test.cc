@@ -184,7 +184,13 @@ TEST(LadderOfTest, IsOfTheModesScheduleOrOfThePlansOwnRungs) {
   EXPECT_EQ(LadderOf(plan, Mode::kEval, 3).size(), 3U);
   EXPECT_EQ(LadderOf(plan, Mode::kEval, 64).size(), static_cast<size_t>(kMaxEvalRungs));
   plan.train_rungs = {{25, 25, 5}, {50, 100, 5}};
-  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 1), plan.train_rungs) << "batches come at these";
+  plan.train_schedule.clear();
+  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 1), plan.train_rungs) << "batches come at these, it is not said how many";
+  plan.train_rungs = {{10, 20, 5}, {12, 24, 5}, {50, 100, 5}};
+  plan.train_schedule = {{{10, 20, 5}, 1}, {{12, 24, 5}, 30}, {{50, 100, 5}, 0}};
+  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 8), plan.train_rungs);
+  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 2), (std::vector<BatchShape>{{12, 24, 5}, {50, 100, 5}})) << "pads least";
+  EXPECT_EQ(LadderOf(plan, Mode::kTrain, 1), (std::vector<BatchShape>{{50, 100, 5}}));
 }
 
 TEST(LadderTest, TheLargestIsPlannedQuickly) {

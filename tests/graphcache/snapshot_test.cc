@@ -18,11 +18,12 @@ ModeStats FilledStats(int64_t base) {
                          &s.frozen_captures, &s.rejected_inserts,
                          &s.graph_breaks,    &s.eager_steps,
                          &s.transient_steps, &s.awaiting_recapture,
-                         &s.oversize_steps,  &s.rungs,
-                         &s.audits,          &s.audit_failures,
-                         &s.graphs,          &s.nodes,
-                         &s.edges,           &s.padding_graphs,
-                         &s.padding_nodes,   &s.padding_edges}) {
+                         &s.oversize_steps,  &s.cut_executables,
+                         &s.rungs,           &s.audits,
+                         &s.audit_failures,  &s.graphs,
+                         &s.nodes,           &s.edges,
+                         &s.padding_graphs,  &s.padding_nodes,
+                         &s.padding_edges}) {
     *field = next++;
   }
   for (const auto& [cause, name] : kCauseNames.rows) {
@@ -58,6 +59,8 @@ Snapshot Filled() {
   s.train_ceiling = {2, 3, 4};
   s.eval_ceiling = {5, 6, 7};
   s.planned_train_shapes = 8;
+  s.planned_rungs = 88;
+  s.of_seeds = true;
   s.graph_breaks = {{Mode::kEval, "aten::_local_scalar_dense", "reads a value back", 9}, {Mode::kTrain, "", "why", 1}};
   s.audit_failures = {{Mode::kEval, {1, 2, 3}, 4, "aten::mm", "its result 0 has other bits", 5}};
   s.eval_audit_step = 12;

@@ -214,7 +214,9 @@ TEST_F(CauseCacheTest, TheLimitFreezesACacheThatIsToFreeze) {
   Make({.freeze_at = 50, .shapes = Shapes::kExact, .max_executables = 3});
   for (int64_t nodes = 3; nodes < 6; ++nodes) Train(nodes, nodes);
   EXPECT_TRUE(cache_->snapshot().frozen);
-  EXPECT_EQ(Stats().entries, 4) << "with the ceiling, without which no batch could be padded";
+  EXPECT_THAT(Held(), ElementsAre("train 3", "train 90", "eval 40"))
+      << "with the ceilings, without which no batch could be padded";
+  EXPECT_EQ(Stats().padded_hits, 2);
 }
 
 }  // namespace

@@ -38,6 +38,24 @@ TEST_F(AdmissionTest, AJobIsOnRecordWhenCreateAnswers) {
   EXPECT_EQ(server_.Metric("permafrost_jobs", {{"state", "queued"}}), 1);
 }
 
+TEST_F(AdmissionTest, AJobKnowsWhichDatasetOfItsNameItWasMadeOf) {
+  const std::string uid = server_->TraitsOf(DatasetId("zinc"))->uid;
+  EXPECT_EQ(server_.Create("job-a").dataset_uid, uid);
+  ASSERT_TRUE(server_->Cancel(JobId("job-a")).ok());
+  server_.catalog().Put("zinc");
+  EXPECT_NE(server_->TraitsOf(DatasetId("zinc"))->uid, uid);
+  const Job second = server_.Create("job-b");
+  EXPECT_NE(second.dataset_uid, uid);
+  EXPECT_EQ(server_->Get(JobId("job-b"))->dataset_uid, second.dataset_uid);
+  JobUpdate update;
+  update.priority = 3;
+  ASSERT_TRUE(server_->Update(JobId("job-b"), update).ok());
+  const auto store = JobStore::Open(dir_.path() / "permafrost.db");
+  ASSERT_TRUE(store.ok());
+  EXPECT_EQ((*store)->Get(JobId("job-a"))->dataset_uid, uid);
+  EXPECT_EQ((*store)->Get(JobId("job-b"))->dataset_uid, second.dataset_uid) << "as it was, though it was updated";
+}
+
 TEST_F(AdmissionTest, TheServerMakesAnIdWhereTheClientGaveNone) {
   const auto one = server_->Create(Server::Request("")), two = server_->Create(Server::Request(""));
   ASSERT_TRUE(one.ok() && two.ok());
@@ -201,6 +219,16 @@ TEST_F(AdmissionTest, TheDatasetMustBeReadyAndFit) {
   EXPECT_EQ(ReasonOf(coming), "DATASET_NOT_READY");
   request.spec.train.dataset = DatasetId("broken");
   EXPECT_THAT(std::string(server_->Create(request).status().message()), HasSubstr("edge.csv:7: ragged"));
+
+  // The machine's fault alone.
+  server_.catalog().SetOpenError(AsTransient(absl::FailedPreconditionError("cannot map: Cannot allocate memory")));
+  const absl::Status soon = server_->Create(request).status();
+  EXPECT_EQ(soon.code(), absl::StatusCode::kUnavailable) << soon;
+  EXPECT_EQ(ReasonOf(soon), "DATASET_NOT_READY");
+  EXPECT_THAT(std::string(soon.message()), HasSubstr("it is tried again"));
+  request.spec.train.dataset = DatasetId("coming");
+  EXPECT_EQ(server_->Create(request).status().code(), absl::StatusCode::kFailedPrecondition) << "it is imported yet";
+  server_.catalog().SetOpenError(absl::OkStatus());
 
   request.spec.train.dataset = DatasetId("zinc");
   server_.runner().SetCompatible(absl::InvalidArgumentError("spec.loss: one target is needed"));

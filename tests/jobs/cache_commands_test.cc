@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "base/status.h"
+#include "jobs/job_store.h"
 #include "jobs/manager_fixture.h"
 
 namespace permafrost::jobs {
@@ -340,6 +342,24 @@ TEST_F(CacheCommandsTest, MetricsCountThisProcessAndShowTheRunningJob) {
   later->Drain();
   later->Join();
   EXPECT_EQ(later.Metric("permafrost_graph_cache_bytes"), -1) << "none runs: it is absent";
+}
+
+TEST_F(CacheCommandsTest, TheLastOneOfAJobSaysWhatToDo) {
+  const std::filesystem::path state = dir_.path() / "state";
+  {
+    Server before(state);
+    before.Create("job-a");
+  }
+  {
+    Command last = Freeze();
+    last.sequence = 100'000;
+    ASSERT_TRUE((*JobStore::Open(state / "permafrost.db"))->PutCacheCommands(JobId("job-a"), {last}, nullptr).ok());
+  }
+  Server server(state);
+  const absl::Status refused = Answer(server, "job-a", Freeze()).Await().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(GetReason(refused).reason, "TOO_MANY_COMMANDS");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("at most 100000 a job: submit another job"));
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ class FakeCatalog : public data::Catalog {
     absl::MutexLock lock(&mu_);
     data::Dataset dataset;
     dataset.id = DatasetId(id);
+    dataset.uid = "of " + id + " " + std::to_string(++put_);
     dataset.state = state;
     dataset.error = std::move(error);
     if (state == data::DatasetState::kReady) dataset.summary = data::GraphSetSummary();
@@ -81,6 +82,8 @@ class FakeCatalog : public data::Catalog {
     absl::MutexLock lock(&mu_);
     datasets_.erase(DatasetId(id));
   }
+  // What Open answers of each dataset that there is; before a server's start.
+  void SetOpenError(absl::Status error) { open_error_ = std::move(error); }
   // Called by Get before it answers, as a deletion that comes just then.
   void OnGet(std::function<void()> hook) { on_get_ = std::move(hook); }
 
@@ -99,6 +102,7 @@ class FakeCatalog : public data::Catalog {
   }
   absl::StatusOr<data::OpenedDataset> Open(const DatasetId& id) const override {
     PF_ASSIGN_OR_RETURN(const data::Dataset dataset, Get(id));
+    PF_RETURN_IF_ERROR(open_error_);
     if (dataset.summary && std::holds_alternative<data::GraphSummary>(*dataset.summary)) return graph_;
     return graphs_;
   }
@@ -116,10 +120,12 @@ class FakeCatalog : public data::Catalog {
   const std::shared_ptr<const data::Graph>& graph() const { return graph_; }
 
  private:
+  absl::Status open_error_;
   const std::shared_ptr<const data::GraphSet> graphs_ = std::make_shared<FakeGraphSet>();
   const std::shared_ptr<const data::Graph> graph_ = std::make_shared<FakeGraph>();
   mutable absl::Mutex mu_;
   std::map<DatasetId, data::Dataset> datasets_ ABSL_GUARDED_BY(mu_);
+  int put_ ABSL_GUARDED_BY(mu_) = 0;
   std::function<void()> on_get_;
   std::string root_ = "/";
 };

@@ -6,9 +6,17 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
+
+#include "base/status.h"
 
 namespace permafrost::jobs {
 namespace {
+
+absl::StatusOr<JobSpec> SpecOf(const std::string& text) {
+  PF_ASSIGN_OR_RETURN(const SpecColumn column, SpecFromJson(text));
+  return column.spec;
+}
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -79,7 +87,7 @@ TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   spec.train.fixed_parameters = {"convs.0", "head"};
   spec.train.cross_validation = {.folds = 10, .fold = 9, .seed = std::numeric_limits<uint64_t>::max()};
   spec.priority = -42;
-  const auto back = SpecFromJson(ToJson(spec));
+  const auto back = SpecOf(ToJson(SpecColumn{.spec = spec, .dataset_uid = {}}));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, spec);
 }
@@ -94,6 +102,8 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
                       .eval_negatives = 50,
                       .sampling = data::NegativeSampling::kDegree,
                       .score = nn::LinkScore::kMlp};
+  spec.train.node2vec = {
+      .walk_length = 9, .context_size = 3, .walks_per_node = 2, .p = 0.5, .q = 8, .num_negative_samples = 7};
   spec.train.model = {.architecture = nn::Architecture::kGatv2,
                       .level = nn::ModelLevel::kNode,
                       .hidden_channels = 24,
@@ -117,7 +127,7 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
   spec.train.loss = nn::Loss::kBce;
   spec.train.class_weights = {0.1, 2.0 / 3};
   spec.train.nodes = {{15, -1}, {20, 10}, true, true, true, 63, false};
-  const auto back = SpecFromJson(ToJson(spec));
+  const auto back = SpecOf(ToJson(SpecColumn{.spec = spec, .dataset_uid = {}}));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, spec);
 }
@@ -125,7 +135,7 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
 // Weights of such jobs are of models that read no features of edges, whatever the graph has.
 TEST(JobJsonTest, ASpecOfBeforeFeaturesOfEdgesReadsNone) {
   const auto inputs = [](const char* model) {
-    const auto spec = SpecFromJson(std::string(R"({"dataset": "a", "model": )") + model + "}");
+    const auto spec = SpecOf(std::string(R"({"dataset": "a", "model": )") + model + "}");
     EXPECT_TRUE(spec.ok()) << spec.status();
     return spec->train.model.edge_inputs;
   };
@@ -135,7 +145,7 @@ TEST(JobJsonTest, ASpecOfBeforeFeaturesOfEdgesReadsNone) {
 }
 
 TEST(JobJsonTest, ASpecOfBeforeGraphCachesReadsAsTheDefaults) {
-  const auto back = SpecFromJson(
+  const auto back = SpecOf(
       R"({"dataset": "zinc", "model": {"hidden_channels": 8}, "optimizer": {"algorithm": "adamw"}, "epochs": 3})");
   ASSERT_TRUE(back.ok()) << back.status();
   JobSpec want;
@@ -202,14 +212,14 @@ TEST(JobJsonTest, ResultRoundTrips) {
 }
 
 TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
-  const auto older = SpecFromJson(R"({"dataset":"zinc"})");
+  const auto older = SpecOf(R"({"dataset":"zinc"})");
   ASSERT_TRUE(older.ok()) << older.status();
   JobSpec defaults;
   defaults.train.dataset = DatasetId("zinc");
   EXPECT_EQ(*older, defaults);
   for (const auto& [name, architecture] :
        {std::pair{"sage", nn::Architecture::kSage}, {"gcn", nn::Architecture::kGcn}}) {
-    const auto of_nodes = SpecFromJson(absl::StrCat(R"({"dataset":"cora","model":{"architecture":")", name, R"("}})"));
+    const auto of_nodes = SpecOf(absl::StrCat(R"({"dataset":"cora","model":{"architecture":")", name, R"("}})"));
     ASSERT_TRUE(of_nodes.ok()) << of_nodes.status();
     EXPECT_EQ(of_nodes->train.model.level, nn::ModelLevel::kNode) << "models had one level each";
     EXPECT_EQ(of_nodes->train.model.norm, nn::Norm::kNone);
@@ -222,8 +232,7 @@ TEST(JobJsonTest, OlderAndNewerVersionsAreRead) {
   EXPECT_EQ(ProgressFromJson(R"({"crashes":{"count":2,"checkpoint_step":7}})")->deaths, (Deaths{2, -1, 7}))
       << "before their steps were known";
   EXPECT_FALSE(before_deaths_were_counted->progress.look_ahead.has_value());
-  const auto newer =
-      SpecFromJson(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"of_the_future":4}})");
+  const auto newer = SpecOf(R"({"dataset":"zinc","graph_cache":{"policy":"freeze"},"model":{"of_the_future":4}})");
   ASSERT_TRUE(newer.ok()) << newer.status();
   EXPECT_EQ(*newer, defaults);
 }
@@ -244,7 +253,7 @@ TEST(JobJsonTest, WhatDoesNotAddUpIsDataLoss) {
       {"text in a list of numbers", R"({"nodes":{"fan_outs":["ten"]}})", "job spec"},
   };
   for (const auto& c : kCases) {
-    const auto spec = SpecFromJson(c.text);
+    const auto spec = SpecOf(c.text);
     EXPECT_EQ(spec.status().code(), absl::StatusCode::kDataLoss) << c.why;
     EXPECT_THAT(std::string(spec.status().message()), testing::HasSubstr(c.named)) << c.why;
   }

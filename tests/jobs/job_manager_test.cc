@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
@@ -422,6 +423,20 @@ TEST_F(JobManagerTest, CountsByState) {
   EXPECT_THAT(server_->CountByState(), ElementsAre(1, 0, 0, 0, 0, 1, 0, 1, 0, 0));
 }
 
+TEST_F(JobManagerTest, AJobWhoseStartCannotBeStoredSaysSo) {
+  SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
+  server_.Create("job-a");
+  other.exec("CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  server_->Start();
+  server_.Await("job-a", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
+  EXPECT_EQ(server_.Get("job-a").state, JobState::kQueued);
+  EXPECT_THAT(server_->List(1, "", {})->jobs.at(0).trouble.error, HasSubstr("disk full"));
+  other.exec("DROP TRIGGER full");
+  const Job job = server_.AwaitEnd("job-a");
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+  EXPECT_EQ(job.trouble, Trouble()) << "no run was tried in vain";
+}
+
 TEST_F(JobManagerTest, EpochsThatCouldNotBeStoredAreStoredLater) {
   SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
   const auto stored = [&] { return other.execAndGet("SELECT COUNT(*) FROM epochs").getInt(); };
@@ -448,6 +463,8 @@ TEST_F(JobManagerTest, EpochsThatCouldNotBeStoredAreStoredLater) {
     absl::SleepFor(absl::Milliseconds(5));
   }
   EXPECT_EQ(server_.Get("job-a").state, JobState::kRunning) << "no end before the last epoch is stored";
+  server_.Await("job-a", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
+  EXPECT_THAT(server_->List(1, "", {})->jobs.at(0).trouble.error, HasSubstr("disk full"));
   other.exec("DROP TRIGGER full");
   EXPECT_EQ(server_.AwaitEnd("job-a").state, JobState::kSucceeded);
   EXPECT_EQ(stored(), 3);

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <limits>
 #include <set>
 #include <string>
@@ -14,69 +13,13 @@
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "jobs/job_json.h"
-#include "temp_dir.h"
+#include "jobs/store_fixture.h"
 
 namespace permafrost::jobs {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// What the first release wrote: its schema, and a job with an epoch.
-constexpr char kVersion1[] = R"sql(
-  PRAGMA journal_mode = WAL;
-  CREATE TABLE jobs (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    request_id TEXT UNIQUE,
-    state TEXT NOT NULL,
-    create_time INTEGER NOT NULL,
-    start_time INTEGER,
-    end_time INTEGER,
-    spec TEXT NOT NULL,
-    progress TEXT NOT NULL,
-    result TEXT,
-    error TEXT NOT NULL,
-    resumes INTEGER NOT NULL
-  );
-  CREATE INDEX jobs_by_state ON jobs (state, sequence);
-  CREATE TABLE epochs (
-    job INTEGER NOT NULL REFERENCES jobs (sequence) ON DELETE CASCADE,
-    epoch INTEGER NOT NULL,
-    metrics TEXT NOT NULL,
-    PRIMARY KEY (job, epoch)
-  ) WITHOUT ROWID;
-  INSERT INTO jobs VALUES (1, 'job-old', NULL, 'queued', 1700000000000000000, NULL, NULL,
-                           '{"dataset":"zinc","epochs":3}', '{"step":7}', NULL, '', 0);
-  INSERT INTO epochs VALUES (1, 1, '{"epoch":1}');
-  PRAGMA user_version = 1;
-)sql";
-
-class JobStoreTest : public testing::Test {
- protected:
-  std::unique_ptr<JobStore> Open() {
-    auto store = JobStore::Open(path_);
-    EXPECT_TRUE(store.ok()) << store.status();
-    return store.ok() ? *std::move(store) : nullptr;
-  }
-  static Job NewJob(const std::string& id, const std::string& request_id = "") {
-    Job job;
-    job.id = JobId(id);
-    job.request_id = request_id;
-    job.spec.train.dataset = DatasetId("zinc");
-    job.create_time = absl::Now();
-    return job;
-  }
-  static std::vector<std::string> Ids(const absl::StatusOr<std::vector<Job>>& jobs) {
-    EXPECT_TRUE(jobs.ok()) << jobs.status();
-    std::vector<std::string> ids;
-    for (const Job& job : *jobs) ids.push_back(job.id.value());
-    return ids;
-  }
-
-  const TempDir dir_;
-  const std::filesystem::path path_ = dir_.path() / "permafrost.db";
-};
 
 TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   Job job = NewJob("job-a", "request-1");
@@ -85,6 +28,7 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   job.spec.priority = 7;
   job.spec.limits = {absl::Minutes(90), absl::Now() + absl::Hours(1)};
   job.spec.max_retries = 5;
+  job.dataset_uid = "0123";
   job.labels = {{"team", "a \"quoted\" name"}};
   job.pausing = true;
   train::EpochMetrics first{1, 0.1, 0.2, 0.3, 1e-3, 4, 5, 6};
@@ -118,6 +62,7 @@ TEST_F(JobStoreTest, AJobComesBackWholeFromAnotherProcess) {
   EXPECT_EQ(back->deaths, job.deaths);
   EXPECT_EQ(back->trouble, job.trouble);
   EXPECT_EQ(back->spec, job.spec);
+  EXPECT_EQ(back->dataset_uid, "0123");
   EXPECT_EQ(back->labels, job.labels);
   EXPECT_TRUE(back->pausing);
   EXPECT_TRUE(back->interrupted);
@@ -310,120 +255,6 @@ TEST_F(JobStoreTest, DeletionTakesTheGraphCacheAndItsCommands) {
   SQLite::Database database(path_.string());
   EXPECT_EQ(database.execAndGet("SELECT COUNT(*) FROM graph_caches").getInt(), 0);
   EXPECT_EQ(database.execAndGet("SELECT COUNT(*) FROM cache_commands").getInt(), 0);
-}
-
-TEST_F(JobStoreTest, AFileOfVersion1IsBroughtUpToDateWithItsJobs) {
-  {
-    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-    old.exec(kVersion1);
-  }
-  Job job;
-  {
-    const auto store = Open();
-    auto found = store->Get(JobId("job-old"));
-    ASSERT_TRUE(found.ok()) << found.status();
-    job = *found;
-    EXPECT_EQ(job.spec.train.epochs, 3);
-    EXPECT_EQ(job.spec.train.graph_cache, graphcache::PolicyOptions());
-    EXPECT_EQ(job.epochs.size(), 1u);
-    EXPECT_EQ(store->GetGraphCache(job.id).value(), std::nullopt);
-    EXPECT_TRUE(store->PutGraphCache(job.id, {}, nullptr).ok());
-    EXPECT_TRUE(store->PutCacheCommands(job.id, {{.sequence = 1}}, nullptr).ok());
-  }
-  EXPECT_EQ(SQLite::Database(path_.string()).execAndGet("PRAGMA user_version").getInt(), 6);
-  EXPECT_EQ(Open()->GetCacheCommands(job.id).value().size(), 1u) << "and is of version 5 from then on";
-}
-
-TEST_F(JobStoreTest, MetricsOfVersion2KeepTheirValuesUnderTheirNewNames) {
-  // 0.1 + 0.2, and what a diverged run leaves.
-  constexpr char kVersion2[] = R"sql(
-    CREATE TABLE graph_caches (
-      job INTEGER PRIMARY KEY REFERENCES jobs (sequence) ON DELETE CASCADE,
-      snapshot TEXT NOT NULL,
-      entries TEXT NOT NULL
-    );
-    CREATE TABLE cache_commands (
-      job INTEGER NOT NULL REFERENCES jobs (sequence) ON DELETE CASCADE,
-      sequence INTEGER NOT NULL,
-      command TEXT NOT NULL,
-      PRIMARY KEY (job, sequence)
-    ) WITHOUT ROWID;
-    INSERT INTO epochs VALUES
-      (1, 2, '{"epoch":2,"train_loss":0.5,"valid_loss":0.25,"valid_mae":0.30000000000000004}'),
-      (1, 3, '{"epoch":3,"valid_loss":"nan","valid_mae":"nan"}');
-    INSERT INTO jobs VALUES (2, 'job-done', NULL, 'succeeded', 1700000000000000000, NULL, NULL, '{"dataset":"zinc"}',
-                             '{"step":7}', '{"best_epoch":2,"best_valid_mae":0.30000000000000004,"best_test_mae":0.4,'
-                             || '"best_test_loss":0.5,"final_test_mae":0.6,"final_test_loss":0.7}', '', 0);
-    PRAGMA user_version = 2;
-  )sql";
-  {
-    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-    old.exec(kVersion1);
-    old.exec(kVersion2);
-  }
-  const auto store = Open();
-  const auto old = store->Get(JobId("job-old"));
-  ASSERT_TRUE(old.ok()) << old.status();
-  ASSERT_EQ(old->epochs.size(), 3u);
-  EXPECT_EQ(old->epochs[1].valid_metric, 0.1 + 0.2);
-  EXPECT_EQ(old->epochs[1].train_loss, 0.5);
-  EXPECT_TRUE(std::isnan(old->epochs[2].valid_metric));
-  EXPECT_FALSE(old->result.has_value());
-  const auto done = store->Get(JobId("job-done"));
-  ASSERT_TRUE(done.ok()) << done.status();
-  ASSERT_TRUE(done->result.has_value());
-  EXPECT_EQ(done->result->best_valid_metric, 0.1 + 0.2);
-  EXPECT_EQ(done->result->best_test_metric, 0.4);
-  EXPECT_EQ(done->result->best_test_loss, 0.5);
-  EXPECT_EQ(done->result->final_test_metric, 0.6);
-  EXPECT_EQ(done->result->final_test_loss, 0.7);
-}
-
-TEST_F(JobStoreTest, JobsOfVersion3HaveNoLabelsAndCanBeGivenSome) {
-  {
-    SQLite::Database old(path_.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
-    old.exec(kVersion1);
-    old.exec(
-        "CREATE TABLE graph_caches (job INTEGER PRIMARY KEY, snapshot TEXT NOT NULL, entries TEXT NOT NULL);"
-        "CREATE TABLE cache_commands (job INTEGER NOT NULL, sequence INTEGER NOT NULL, command TEXT NOT NULL);"
-        "PRAGMA user_version = 3");
-  }
-  Job job;
-  {
-    const auto store = Open();
-    auto found = store->Get(JobId("job-old"));
-    ASSERT_TRUE(found.ok()) << found.status();
-    job = *found;
-    EXPECT_FALSE(job.unreadable) << job.error;
-    EXPECT_TRUE(job.labels.empty());
-    EXPECT_FALSE(job.pausing);
-    EXPECT_EQ(job.history, StateHistory()) << "what came before is not known";
-    EXPECT_EQ(job.failure, Failure());
-    EXPECT_EQ(job.spec.limits, JobLimits());
-    job.labels = {{"team", "gnn"}};
-    job.spec.priority = 9;
-    EXPECT_TRUE(store->Describe(job).ok());
-  }
-  const auto back = Open()->Get(job.id);
-  ASSERT_TRUE(back.ok());
-  EXPECT_EQ(back->labels, job.labels);
-  EXPECT_EQ(back->spec.priority, 9);
-}
-
-TEST_F(JobStoreTest, AnUnknownSchemaIsRefused) {
-  Open();
-  SQLite::Database(path_.string(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 99");
-  const auto store = JobStore::Open(path_);
-  EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(store.status().message()), HasSubstr("99"));
-  EXPECT_THAT(std::string(store.status().message()), HasSubstr(path_.string()));
-}
-
-TEST_F(JobStoreTest, WhatIsNoDatabaseIsDataLoss) {
-  std::ofstream(path_) << std::string(4096, 'x');
-  const auto store = JobStore::Open(path_);
-  EXPECT_EQ(store.status().code(), absl::StatusCode::kDataLoss) << store.status();
-  EXPECT_THAT(std::string(store.status().message()), HasSubstr(path_.string()));
 }
 
 TEST_F(JobStoreTest, ADamagedRowCostsItsJobOnly) {

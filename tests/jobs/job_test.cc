@@ -117,7 +117,7 @@ TEST(JobSpecTest, EachBadFieldIsNamedWithItsValue) {
        [](JobSpec& s) { s.train.model.input_dropout = 0.5; }},
       {"spec.model.normalize_features", "accepted: for one large graph",
        [](JobSpec& s) { s.train.model.normalize_features = true; }},
-      {"spec.model.node_inputs", "accepted: for one large graph",
+      {"spec.model.node_inputs", "accepted: features, degree, constant",
        [](JobSpec& s) { s.train.model.node_inputs = nn::NodeInputs::kLearned; }},
       {"spec.model.edge_inputs", "accepted: for one large graph",
        [](JobSpec& s) { s.train.model.edge_inputs = nn::EdgeInputs::kWeights; }},

@@ -9,7 +9,7 @@ using ::testing::HasSubstr;
 class PlannerTest : public testing::Test {
  protected:
   static JobSpec Spec() { return Server::Request("planned").spec; }
-  absl::StatusOr<graphcache::CachePlan> Plan(bool measure) { return server_->PlanGraphCache(Spec(), measure); }
+  absl::StatusOr<graphcache::CachePlan> Plan(bool measure) { return server_->PlanGraphCache(Spec(), measure, wanted_); }
   // Until the device thread waits for jobs.
   graphcache::CachePlan AwaitMeasured() {
     while (true) {
@@ -19,6 +19,7 @@ class PlannerTest : public testing::Test {
     }
   }
 
+  std::function<bool()> wanted_ = [] { return true; };
   TempDir directory_;
   Server server_{directory_.path()};
 };
@@ -76,7 +77,7 @@ TEST_F(PlannerTest, ACensusIsTakenBesideARunningJobButOfTheDeviceOnMps) {
   server_->Start();
   server_.Create("job-a");
   server_.runner().AwaitHeld();
-  const auto take = [this] { return server_->TakeGraphCacheCensus(Spec(), graphcache::TorchRelease::k2_15); };
+  const auto take = [this] { return server_->TakeGraphCacheCensus(Spec(), graphcache::TorchRelease::k2_15, wanted_); };
   const auto census = take();
   ASSERT_EQ(census.status(), absl::OkStatus());
   EXPECT_EQ(census->release, graphcache::TorchRelease::k2_15);
@@ -91,17 +92,33 @@ TEST_F(PlannerTest, ACensusIsTakenBesideARunningJobButOfTheDeviceOnMps) {
 TEST_F(PlannerTest, ADrainEndsACensus) {
   server_->Start();
   server_.runner().SetOnPlan([this] { server_->Drain(); });
-  EXPECT_TRUE(absl::IsUnavailable(server_->TakeGraphCacheCensus(Spec(), graphcache::TorchRelease::k2_13).status()));
+  EXPECT_TRUE(
+      absl::IsUnavailable(server_->TakeGraphCacheCensus(Spec(), graphcache::TorchRelease::k2_13, wanted_).status()));
+}
+
+TEST_F(PlannerTest, WhatNobodyWaitsForIsGivenUp) {
+  server_->Start();
+  AwaitMeasured();
+  bool wanted = true;
+  wanted_ = [&wanted] { return wanted; };
+  server_.runner().SetOnPlan([&wanted] { wanted = false; });
+  for (const bool measure : {true, false}) {
+    wanted = true;
+    EXPECT_TRUE(absl::IsCancelled(Plan(measure).status())) << measure;
+  }
+  wanted = true;
+  EXPECT_TRUE(
+      absl::IsCancelled(server_->TakeGraphCacheCensus(Spec(), graphcache::TorchRelease::k2_13, wanted_).status()));
 }
 
 TEST_F(PlannerTest, RefusesWhatCreateRefuses) {
   JobSpec spec = Spec();
   spec.train.dataset = DatasetId("none");
-  EXPECT_TRUE(absl::IsNotFound(server_->PlanGraphCache(spec, true).status()));
-  EXPECT_TRUE(absl::IsNotFound(server_->TakeGraphCacheCensus(spec, graphcache::TorchRelease::k2_13).status()));
+  EXPECT_TRUE(absl::IsNotFound(server_->PlanGraphCache(spec, true, wanted_).status()));
+  EXPECT_TRUE(absl::IsNotFound(server_->TakeGraphCacheCensus(spec, graphcache::TorchRelease::k2_13, wanted_).status()));
   spec = Spec();
   spec.train.epochs = 0;
-  EXPECT_THAT(std::string(server_->PlanGraphCache(spec, true).status().message()), HasSubstr("spec.epochs"));
+  EXPECT_THAT(std::string(server_->PlanGraphCache(spec, true, wanted_).status().message()), HasSubstr("spec.epochs"));
   server_->Drain();
   EXPECT_TRUE(absl::IsUnavailable(Plan(/*measure=*/false).status()));
 }

@@ -86,6 +86,53 @@ TEST_F(RequestIdTest, TheIdOfACreationOutlivesItsJob) {
   EXPECT_TRUE(later->Create(create).ok());
 }
 
+TEST_F(RequestIdTest, ACreationIsTheSameByWhatWasAskedForOrByItsSpec) {
+  CreateRequest create = Server::Request("job-a");
+  create.request_id = "create-1";
+  create.asked = "as written";
+  ASSERT_TRUE(server_->Create(create).ok());
+  CreateRequest read_otherwise = create;
+  read_otherwise.spec.train.model.level = nn::ModelLevel::kNode;
+  CreateRequest written_otherwise = create;
+  written_otherwise.asked = "in other words";
+  CreateRequest other = read_otherwise;
+  other.asked = "in other words";
+  // Also by the next server, and where the job is as it was made first, by a version that kept no text.
+  Server later(Crash("after"));
+  for (Server* server : {&server_, &later}) {
+    EXPECT_TRUE((*server)->FindCreated("create-1", "as written")->value().same);
+    EXPECT_FALSE((*server)->FindCreated("create-1", "")->value().same);
+    EXPECT_EQ((*server)->Create(read_otherwise)->spec.train.model.level, nn::ModelLevel::kGraph) << "as it was read";
+    EXPECT_TRUE((*server)->Create(written_otherwise).ok());
+    EXPECT_EQ(ReasonOf((*server)->Create(other).status()), "REQUEST_ID_REUSED");
+  }
+  EXPECT_FALSE(server_->FindCreated("create-2", "as written")->has_value());
+  ASSERT_TRUE(server_->Cancel(id_, "cancel-1").ok());
+  EXPECT_EQ(ReasonOf(server_->FindCreated("cancel-1", "as written").status()), "REQUEST_ID_REUSED");
+  ASSERT_TRUE(server_->Delete(id_).ok());
+  EXPECT_EQ(ReasonOf(server_->FindCreated("create-1", "as written").status()), "JOB_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(server_->Create(other).status()), "JOB_NOT_FOUND");
+}
+
+TEST_F(RequestIdTest, AJobOfBeforeThereWereEdgeInputsIsTheSameOne) {
+  server_.catalog().PutGraph("graph", {});
+  CreateRequest create = Server::Request("job-a");
+  create.request_id = "create-1";
+  create.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  create.spec.train.dataset = DatasetId("graph");
+  create.spec.train.model.edge_inputs = nn::EdgeInputs::kNone;  // as its record is read
+  ASSERT_TRUE(server_->Create(create).ok());
+  create.spec.train.model.edge_inputs = nn::EdgeInputs::kAuto;  // as the same call is read by now
+  const auto again = server_->Create(create);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->spec.train.model.edge_inputs, nn::EdgeInputs::kNone);
+  create.id = JobId("job-b");
+  create.request_id = "create-2";
+  ASSERT_TRUE(server_->Create(create).ok());
+  create.spec.train.model.edge_inputs = nn::EdgeInputs::kNone;
+  EXPECT_EQ(ReasonOf(server_->Create(create).status()), "REQUEST_ID_REUSED") << "one that says so is another one";
+}
+
 TEST_F(RequestIdTest, ACallThatChangedNothingIsRememberedToo) {
   server_.Create("job-a");
   ASSERT_TRUE(server_->Update(id_, {.priority = 0}, "update-1").ok());

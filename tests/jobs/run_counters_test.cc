@@ -89,7 +89,7 @@ TEST(RunCountersTest, FeaturesThatWereReadAreCounted) {
   train::Progress progress = At(1, 0.5);
   progress.look_ahead = {8, 2, 1000, 3, {}};
   EXPECT_EQ(counters.Advance(progress).features.hits, 0) << "they are mapped";
-  EXPECT_EQ(RunCounters::FeaturesOf(progress.look_ahead).depth, 0);
+  EXPECT_FALSE(RunCounters::FeaturesOf(progress.look_ahead));
   ++progress.step;
   data::RowReading& rows = progress.look_ahead->rows.emplace();
   rows.reader.depth = 32;
@@ -119,7 +119,7 @@ TEST(RunCountersTest, FeaturesThatWereReadAreCounted) {
   EXPECT_EQ(first.reads[0], 1);
   EXPECT_EQ(first.reads[2], 3);
   EXPECT_EQ(first.read_seconds, 0.25);
-  const telemetry::FeatureState state = RunCounters::FeaturesOf(progress.look_ahead);
+  const telemetry::FeatureState state = RunCounters::FeaturesOf(progress.look_ahead).value();
   EXPECT_EQ(state.budget_bytes, 9u);
   EXPECT_EQ(state.used_bytes, 11u);
   EXPECT_EQ(state.rows, 12u);
@@ -148,6 +148,15 @@ TEST(RunCountersTest, ResidencyIsOfThePagesLookedAt) {
 TEST(RunCountersTest, ARunThatBeganAnewCountsFromNothing) {
   RunCounters counters(/*resumed=*/true);
   EXPECT_EQ(counters.Advance(At(1, 0.5)).counts.graphs, 10);
+}
+
+TEST(RunCountersTest, BatchesThatAreSkippedAgainAfterARewindAreCountedOnce) {
+  RunCounters counters(/*resumed=*/false);
+  int64_t counted = 0;
+  for (const int64_t skipped : {0, 1, 2, 0, 1, 2, 3, 0, 4}) {
+    counted += counters.Advance({.step = 1, .skipped_batches = skipped}).counts.skipped_batches;
+  }
+  EXPECT_EQ(counted, 4);
 }
 
 TEST(RunCountersTest, NothingIsNegative) {

@@ -50,6 +50,21 @@ TEST(Safetensors, WhatDoesNotAddUpIsNamed) {
       {"data cut short", File(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 7), "w: data_offsets"},
       {"offsets turned round", File(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8), "w: data_offsets"},
       {"shape and bytes disagree", File(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8), "3 values"},
+      {"a size beyond 63 bits",
+       File(R"({"w":{"dtype":"F32","shape":[9223372036854775808,0],"data_offsets":[0,0]}})", 0), "w: shape"},
+      {"a byte before the first tensor, as of a header that is one byte short",
+       File(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 9), "the tensors end at byte 8 of 9"},
+      {"bytes that are no tensor's", File("{}", 4), "the tensors end at byte 0 of 4"},
+      {"a hole",
+       File(
+           R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"v":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+           12),
+       "v: data_offsets [8,12] begin after a hole; 4 is accepted"},
+      {"two in one place",
+       File(
+           R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"v":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+           8),
+       "v: data_offsets [4,8] begin within the tensor before"},
       {"metadata of numbers", File(R"({"__metadata__":{"a":1}})", 0), "__metadata__.a is not a string"},
   };
   for (const auto& c : kCases) {
@@ -58,6 +73,16 @@ TEST(Safetensors, WhatDoesNotAddUpIsNamed) {
     EXPECT_EQ(file.status().code(), absl::StatusCode::kDataLoss) << c.why;
     EXPECT_THAT(std::string(file.status().message()), testing::HasSubstr(c.says)) << c.why;
   }
+}
+
+// Others sort the header by name or type, not by place.
+TEST(Safetensors, TheHeaderMayStandInAnyOrder) {
+  const auto file = DecodeSafetensors(File(
+      R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"e":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},)"
+      R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+      8));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->tensors.size(), 3U);
 }
 
 TEST(TensorSet, CopyFromNamesWhatDiffers) {

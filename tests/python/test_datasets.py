@@ -93,9 +93,34 @@ def test_what_cannot_be_imported_is_told_in_one_line(client, dataset, told):
         client.datasets.get("refused")
 
 
+def test_times_of_nodes_and_of_edges(client):
+    edges = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    graphs = {
+        "node-times": Data(edge_index=edges[:, :3], y=torch.arange(4), time=torch.tensor([4, 3, 2, 1]), edge_time=torch.arange(3)),
+        "named-node-times": Data(edge_index=edges, y=torch.arange(4), node_time=torch.arange(4), time=torch.arange(4)),
+        "edge-times": Data(edge_index=edges[:, :3], y=torch.arange(4), time=torch.arange(3)),
+    }
+    found = {name: client.datasets.import_pyg(data, name, progress=False).proto.graph for name, data in graphs.items()}
+    assert {name: (graph.timestamped, graph.node_times) for name, graph in found.items()} == {
+        "node-times": (True, True), "named-node-times": (True, True), "edge-times": (True, False)}
+    with pytest.raises(permafrost.InputError, match="node_time: shape .5., expected 4 rows"):
+        client.datasets.import_pyg(Data(edge_index=edges[:, :3], y=torch.arange(4), time=torch.arange(5)), "refused", progress=False)
+    with pytest.raises(permafrost.InputError, match="node_time: shape .., expected 4 rows"):
+        client.datasets.import_pyg(Data(edge_index=edges, y=torch.arange(4), time=5), "refused", progress=False)
+
+
 def test_splits_out_of_range(client):
     with pytest.raises(permafrost.InputError, match=r"splits: test: 5 is outside 0\.\.4"):
         client.datasets.import_pyg(molecules(5), "refused", splits={"test": [5]}, progress=False)
+
+
+def test_a_set_has_no_weights_and_times_of_edges(client):
+    graphs = molecules()
+    for graph in graphs:
+        graph.edge_weight = graph.edge_time = torch.ones(graph.edge_index.size(1))
+        graph.time = torch.tensor([1])
+    with pytest.warns(UserWarning, match="Data: not imported: edge_time, edge_weight, time"):
+        client.datasets.import_pyg(graphs, "weighted-set", progress=False)
 
 
 def test_what_is_not_imported_is_said(client):

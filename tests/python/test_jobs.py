@@ -1,6 +1,8 @@
 """Jobs from submission to the trained PyG module."""
 
+import os
 import re
+import subprocess
 
 import pytest
 import torch
@@ -145,6 +147,29 @@ def test_every_model_of_nodes_is_a_module(client, model, fields):
     assert difference(job.predict(data), job.predict()) < TOLERANCE
 
 
+def test_node2vec_is_an_embedding_of_the_nodes(client):
+    data = citations()
+    client.datasets.import_pyg(data, "walked", progress=False)
+    options = {"hidden_channels": 16, "epochs": 80, "learning_rate": 0.05, "walk_length": 8, "context_size": 4, "p": 0.5, "q": 2, "batch_size": 50}
+    job = client.jobs.submit("walked", "node2vec", **options).wait()
+    assert len(job.predict()) == 30
+    assert difference(job.predict(data), job.predict()) < TOLERANCE
+    rows = job.predictions()
+    assert list(rows) == [str(node) for node in range(120)]
+    module = job.to_pyg()
+    assert torch.allclose(module(), torch.tensor(list(rows.values())), atol=1e-6)
+    assert module(torch.tensor([3, 5])).equal(module()[[3, 5]])
+    assert list(module.state_dict()) == ["embedding.weight"]
+    # Nodes of a class link to their own alone, and so walks stay with it.
+    same = data.y[:, None] == data.y[None, :]
+    scores = module() @ module().T
+    assert scores[same].mean() > scores[~same].mean() + 0.5
+    with pytest.raises(ValueError, match="data: has 3 nodes, and the embeddings are of 120"):
+        job.predict(Data(num_nodes=3, edge_index=torch.zeros(2, 0, dtype=torch.long)))
+    with pytest.raises(permafrost.InvalidArgument, match="spec.model.dropout: is given for node2vec"):
+        client.jobs.submit("walked", "node2vec", dropout=0.5)
+
+
 EDGE_FIELDS = [("gine", {}), ("gine", {"norm": "batch", "jumping_knowledge": "max"}), ("gatv2", {"heads": 2})]
 
 
@@ -173,6 +198,48 @@ def test_metrics(trained):
     assert set(table["metric"]) == {"mae"}
     assert job.result["best_valid_metric"] == table["valid_metric"].min()
     assert job.result["metric"] == "mae"
+
+
+def test_every_metric_has_a_column(client, trained):
+    job = client.jobs.submit("trained", epochs=2, hidden_channels=8, num_layers=1, metrics=["mae", "rmse"]).wait()
+    table = job.metrics()
+    assert list(table["valid_mae"]) == list(table["valid_metric"])
+    assert (table["valid_rmse"] >= table["valid_mae"]).all()
+    assert "valid_metrics" not in table.columns
+    assert job.epochs()[1]["valid_rmse"] == table["valid_rmse"][2]
+    assert list(job.result["best_test_metrics"]) == ["mae", "rmse"]
+    assert job.result["best_test_metrics"]["mae"] == job.result["best_test_metric"]
+    assert all(isinstance(value, (int, float, str, dict)) for value in job.result.values())
+
+
+def test_a_job_begins_with_the_weights_of_another(client, trained):
+    first, _, _ = trained
+    for begun in (first, "trained", {"job": first, "weights": "last"}):
+        job = client.jobs.submit("trained", "gine", epochs=1, hidden_channels=16, num_layers=2, init_from=begun)
+        assert job.proto.spec.init_from.job == "jobs/trained"
+        job.wait()
+
+
+def test_compare(client, trained):
+    first, _, _ = trained
+    other = client.jobs.submit("trained", "gine", epochs=2, batch_size=8, hidden_channels=16, num_layers=2, loss="mse").wait()
+    table = client.jobs.compare(first, other.id)
+    assert list(table.columns) == ["trained", other.id]
+    assert list(table.loc["epochs"]) == ["4", "2"]
+    assert "model.hidden_channels" not in table.index, "it is the same"
+    assert table.loc["best_test_metrics.mae", "trained"] == first.result["best_test_metric"]
+    with pytest.raises(permafrost.NotFound):
+        client.jobs.compare("none")
+
+
+def test_graphs_without_features_train_on_degrees(client):
+    """As PyG's examples do for IMDB and the like."""
+    graphs = [Data(edge_index=graph.edge_index, y=graph.y, num_nodes=graph.num_nodes) for graph in molecules()]
+    client.datasets.import_pyg(graphs, "bare", split_seed=1, progress=False)
+    job = client.jobs.submit("bare", "sage", epochs=3, hidden_channels=8, num_layers=2).wait()
+    assert job.proto.spec.model.node_inputs == 3
+    assert job.result["best_valid_metric"] < 100
+    assert difference(job.predict(graphs), job.predict()) < TOLERANCE
 
 
 def test_without_pandas_it_says_so(trained, monkeypatch):
@@ -205,6 +272,17 @@ def test_export(trained, tmp_path):
     from permafrost import models
 
     assert models.load(path).spec["hidden_channels"] == 16
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to("last.safetensors")
+    size = job.export(link, "best_weights").stat().st_size
+    assert link.is_symlink() and path.stat().st_size == size
+    os.mkfifo(pipe)
+    with subprocess.Popen(["timeout", "60", "cat", pipe], stdout=subprocess.PIPE) as reader:
+        job.export(pipe)
+        assert reader.stdout.read() == path.read_bytes()
+    assert pipe.is_fifo()
+    with pytest.raises(IsADirectoryError):
+        job.export(tmp_path)
     with pytest.raises(permafrost.InputError, match="artifact: 'wights' is none of best_weights"):
         job.export(tmp_path / "other", "wights")
 

@@ -46,6 +46,25 @@ def test_ids_become_rows(edges, nodes, tmp_path):
     assert np.load(out / "node_feat.npy").tolist() == [[1], [2], [3], [4]]
 
 
+def test_edges_bring_features(client, edges, nodes, tmp_path):
+    for columns, kind in ((["time"], np.int64), (["time", "weight"], np.float32)):
+        out = tmp_path / kind.__name__
+        out.mkdir()
+        tables = parquet.Tables(edges=edges, nodes=None, source="time", target="time", weight=None, timestamp=None, id=None, features=None,
+                                labels=[], split=None, edge_features=columns)
+        with pytest.warns(UserWarning, match="edges.parquet: columns that are not imported: source, target"):
+            parquet.write(tables, out)
+        made = np.load(out / "edge_feat.npy")
+        assert made.dtype == kind
+        assert made[:, 0].tolist() == [4, 3, 2, 1]
+    with pytest.warns(UserWarning, match="nodes.parquet: columns that are not imported: b, name, label, part"):
+        dataset = client.datasets.import_parquet(edges, "featured", nodes=nodes, id="key", features=["a"], edge_features=["weight", "time"],
+                                                 progress=False)
+    assert dataset.summary["edge features"] == 2
+    with pytest.raises(permafrost.InputError, match="edges.parquet: none: there is no such column"):
+        client.datasets.import_parquet(edges, "none", nodes=nodes, id="key", features=["a"], edge_features=["none"], progress=False)
+
+
 def test_text_ids(client, tmp_path):
     edges = write(tmp_path / "e.parquet", source=pa.array(["b", "a"]).dictionary_encode(), target=["a", "long"])
     nodes = write(tmp_path / "n.parquet", key=["a", "long", "b"], f=[1.0, 2.0, 3.0])

@@ -40,6 +40,17 @@ def send(client, *requests):
     return _call(client._connection, iter(requests))
 
 
+def bytes_below(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
 def received(upload):
     return [file.received_bytes for file in upload.files]
 
@@ -58,7 +69,8 @@ def test_an_upload_survives_kill_9_and_goes_on_where_it_was(make_server, tmp_pat
         for request in plain(files, begin):
             sent.append(len(request.chunk.data))
             if not restarted and sum(sent) > 4 * MEGABYTE:
-                # What has come by now stays; the rest of this call is lost.
+                # What has come by now stays; the rest of this call is lost. What was sent may come late.
+                wait_for(lambda: bytes_below(server.state_dir / "uploads") > 2 * MEGABYTE)
                 server.kill()
                 restarted.append(threading.Timer(0.5, server.start))
                 restarted[0].start()

@@ -17,15 +17,14 @@ TEST(DeviceMetrics, WhatTheDeviceDoesNotTellHasNoSeries) {
   DeviceMetrics metrics(registry);
   EXPECT_THAT(MetricsText(registry), Not(HasSubstr("permafrost_device_memory_bytes{")));
   EXPECT_THAT(MetricsText(registry), Not(HasSubstr("permafrost_device_graph_entries ")));
-  for (const auto& [reason, name] : kEmptyReasonNames.rows) {
-    EXPECT_EQ(MetricValue(registry, "permafrost_device_empty_cache_total", {{"reason", std::string(name)}}), 0) << name;
-  }
+  metrics.Set(DeviceState());
+  EXPECT_THAT(MetricsText(registry), Not(HasSubstr("permafrost_device_empty_cache_total{"))) << "of a CPU";
 
   DeviceState state;
   state.memory = {.allocated = 5, .reserved = 7, .driver = 11, .recommended_max = 13, .resident = 17};
   state.graph_entries = 0;
   state.utilization = 0.25;
-  state.empty_caches = {{"never", 3}, {"made-up", 9}};
+  state.empty_caches = {{"never", 3}, {"job", 0}, {"made-up", 9}};
   metrics.Set(state);
   const auto memory = [&](const char* kind) {
     return MetricValue(registry, "permafrost_device_memory_bytes", {{"kind", kind}});
@@ -38,6 +37,7 @@ TEST(DeviceMetrics, WhatTheDeviceDoesNotTellHasNoSeries) {
   EXPECT_EQ(MetricValue(registry, "permafrost_device_graph_entries"), 0) << "none is not unknown";
   EXPECT_EQ(MetricValue(registry, "permafrost_device_utilization_ratio"), 0.25);
   EXPECT_EQ(MetricValue(registry, "permafrost_device_empty_cache_total", {{"reason", "never"}}), 3);
+  EXPECT_EQ(MetricValue(registry, "permafrost_device_empty_cache_total", {{"reason", "job"}}), 0) << "it has caches";
   EXPECT_THAT(MetricsText(registry), Not(HasSubstr("made-up")));
 
   // Lost again.

@@ -188,11 +188,16 @@ TEST_F(JobMetricsTest, ShowsTheFeatureCache) {
         "permafrost_feature_cache_read_seconds_bucket{le=\"1\"} 2\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line;
   }
-  metrics_.features().Set({.budget_bytes = 100, .used_bytes = 90, .rows = 8, .depth = 7});
+  const char* const states[] = {"permafrost_feature_cache_budget_bytes", "permafrost_feature_cache_bytes",
+                                "permafrost_feature_cache_rows", "permafrost_feature_cache_read_depth"};
+  for (const char* name : states) EXPECT_EQ(Value(name), std::nullopt) << name;
+  metrics_.features().Set(FeatureState{.budget_bytes = 100, .used_bytes = 90, .rows = 8, .depth = 7});
   EXPECT_EQ(Value("permafrost_feature_cache_budget_bytes"), 100);
   EXPECT_EQ(Value("permafrost_feature_cache_bytes"), 90);
   EXPECT_EQ(Value("permafrost_feature_cache_rows"), 8);
   EXPECT_EQ(Value("permafrost_feature_cache_read_depth"), 7);
+  metrics_.features().Set(std::nullopt);
+  for (const char* name : states) EXPECT_EQ(Value(name), std::nullopt) << name;
 }
 
 TEST_F(JobMetricsTest, ShowsTheRunningJob) {

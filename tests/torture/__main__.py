@@ -14,21 +14,23 @@ import sys
 import time
 import traceback
 
-from tests.torture import crowd, cycles, damage, faults, fuzz, kills, scrapes, soak, stops
+from tests.torture import crowd, cycles, damage, faults, fuzz, kills, resealed, scrapes, soak, stops
 from tests.torture.world import NotRun
 
 # Name -> (what runs, its arguments in the short form, in the long one).
 TRIALS = {
-    "kills": (kills.random_kills, {"count": 5}, {"count": 500}),
+    "kills": (kills.random_kills, {"count": 50, "seconds": 60}, {"count": 500, "seconds": float("inf")}),
     "failpoints": (kills.failpoints, {"count": 1, "places": 6}, {"count": 20, "places": 19}),
     "stops": (stops.stops, {"count": 4}, {"count": 50}),
     "failures": (faults.failures, {"count": 1}, {"count": 20}),
+    "read-only": (faults.read_only, {}, {}),
     "full-disk": (faults.full_disk, {"megabytes": 48}, {"megabytes": 256}),
     "vanished": (faults.vanished_files, {}, {}),
     "port": (faults.taken_port, {}, {}),
     "descriptors": (faults.few_descriptors, {"most": 96}, {"most": 512}),
     "clock": (faults.clock, {}, {}),
     "checkpoints": (damage.checkpoints, {"flips": 50, "resumes": 1}, {"flips": 1000, "resumes": 20}),
+    "resealed": (resealed.resealed, {"count": 12}, {"count": 300}),
     "rows": (damage.rows, {}, {}),
     "stores": (damage.stores, {"count": 4}, {"count": 200}),
     "duplicates": (crowd.duplicates, {"count": 1000}, {"count": 1000}),

@@ -4,10 +4,9 @@
 //              the least number of bytes. `clock`: the wall clock is an hour behind while PERMAFROST_STALL_FILE is
 //              there
 //   NTH        from 1, of the calls of this function whose path holds PATH_PART (empty: of all)
-//   ACTION     a number, which is the errno that the call fails with; `kill`: SIGKILL before the call; `kill-after`:
-//   after
-//              it; `short`: a write takes half of its bytes; `stall`: the call waits while PERMAFROST_STALL_FILE is
-//              there
+//   ACTION     a number, which is the errno that the call fails with; `while-` and a number: the same, while
+//              PERMAFROST_STALL_FILE is there; `kill`: SIGKILL before the call; `kill-after`: after it; `short`: a
+//              write takes half of its bytes; `stall`: the call waits while PERMAFROST_STALL_FILE is there
 //   TIMES      how many calls from the NTH on; 0: all of them. Default 1.
 // PERMAFROST_FAULTS_LOG: a file that gets a line for each call that met a rule.
 #include <dlfcn.h>
@@ -38,6 +37,7 @@ struct Rule {
   long nth = 1, times = 1;
   Action action = Action::kErrno;
   int error = 0;
+  bool only_while = false;
   std::atomic<long> seen{0};
 };
 
@@ -88,7 +88,9 @@ __attribute__((constructor)) void ReadRules() {
     } else if (std::strcmp(action, "stall") == 0) {
       rule.action = Action::kStall;
     } else {
-      rule.error = std::atoi(action);
+      constexpr char kWhile[] = "while-";
+      rule.only_while = std::strncmp(action, kWhile, sizeof(kWhile) - 1) == 0;
+      rule.error = std::atoi(rule.only_while ? action + sizeof(kWhile) - 1 : action);
       if (rule.error <= 0) Fatal("PERMAFROST_FAULTS: no such action\n");
     }
   }
@@ -116,6 +118,7 @@ const Rule* Met(const char* function, const char* path) {
   for (int i = 0; i < rule_count; ++i) {
     Rule& rule = rules[i];
     if (std::strcmp(rule.function, function) != 0 || std::strstr(path, rule.part) == nullptr) continue;
+    if (rule.only_while && (stall_path == nullptr || access(stall_path, F_OK) != 0)) continue;
     const long nth = ++rule.seen;
     if (nth < rule.nth || (rule.times != 0 && nth >= rule.nth + rule.times)) continue;
     Tell(function, path, nth);

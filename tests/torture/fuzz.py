@@ -1,17 +1,20 @@
 """Messages that nobody would send, made from the contract: each is answered with a code that says whose fault it was, and the
 daemon lives. Configuration files in the same way."""
 
+import concurrent.futures
 import random
+import re
 import subprocess
 
 import grpc
+import xxhash
 
 from tests.torture.world import Server, contract, folder_of, job_spec, write_set
 
 # Of which none says that the server did not understand itself.
 NEVER = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNIMPLEMENTED)
-# Ends the server; and waits for a client's messages.
-LEFT_OUT = ("Drain", "UploadDataset")
+# Ends the server: asked last.
+LEFT_OUT = ("Drain",)
 TEXTS = ("", "a", "jobs/j", "jobs/", "datasets/set", "datasets/../set", "jobs/j/graphCache", "\x00", "x" * 5000, "é\u202e", "uploads/a", "/", "..",
          "state = RUNNING AND", "labels.a:*", "tokens/x", "0" * 64, "-1", "%s%n")
 INTEGERS = (0, 1, -1, 2, 7, 1000, 2**31 - 1, -2**31, 2**63 - 1, -2**63, 65537)
@@ -62,6 +65,37 @@ class Writer:
             else:
                 setattr(message, field.name, self.value(field, depth))
 
+    def messages(self, make):
+        """Those of an UploadDataset: files in pieces, as a client sends them, but for one here and there that nobody would send."""
+        draw = self.draw
+        files = [draw.randbytes(draw.choice((0, 1, 100, 5000))) for _ in range(draw.choice((1, 1, 2, 5)))]
+        start = make()
+        start.start.name = f"uploads/u{draw.getrandbits(60)}"
+        for i, data in enumerate(files):
+            start.start.files.add(path=f"f{i}", bytes=len(data), xxh3=xxhash.xxh3_64(data).hexdigest())
+        sent = [start]
+        for i, data in enumerate(files):
+            for at in range(0, len(data), 2048):
+                piece = make()
+                piece.chunk.file, piece.chunk.offset, piece.chunk.data = i, at, data[at:at + 2048]
+                piece.chunk.xxh3 = xxhash.xxh3_64_intdigest(piece.chunk.data)
+                sent.append(piece)
+        for _ in range(draw.choice((0, 0, 1, 3))):
+            at = draw.randrange(len(sent))
+            kind = draw.choice(("fill", "field", "again", "gone", "empty"))
+            if kind == "fill":
+                self.fill(sent[at], 0.5)
+            elif kind == "field":
+                part = getattr(sent[at], sent[at].WhichOneof("content") or "chunk")
+                self.fill(part, 0.3)
+            elif kind == "again":
+                sent.insert(at, sent[draw.randrange(len(sent))])
+            elif kind == "empty":
+                sent.insert(at, make())
+            elif len(sent) > 1:
+                del sent[at]
+        return sent
+
     def message(self, make, method):
         message = make()
         # A job that could run, changed a little: what is wrong lies deep.
@@ -76,7 +110,7 @@ class Writer:
 
 
 def methods(server):
-    """(name, stub's method, maker of its request, whether it streams)."""
+    """(name, stub's method, maker of its request, whether the client streams, whether the server does)."""
     made = contract()
     for module in made.modules:
         if not hasattr(module, "DESCRIPTOR"):
@@ -85,11 +119,25 @@ def methods(server):
             stub = getattr(made, f"{service.name}Stub")(server.channel)
             for method in service.methods:
                 if method.name not in LEFT_OUT:
-                    yield method.name, getattr(stub, method.name), getattr(made, method.input_type.name), method.server_streaming
+                    yield method.name, getattr(stub, method.name), getattr(made, method.input_type.name), method.client_streaming, method.server_streaming
+
+
+def drain(server, writer):
+    """Ends the server by a Drain that it takes, among some that nobody would send; its exit code."""
+    made = contract()
+    for _ in range(100):
+        try:
+            server.server.Drain(writer.message(made.DrainRequest, "Drain"), timeout=30)
+            break
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, f"Drain: {error.code().name}: {error.details()}"
+    code = server.process.wait(timeout=60)
+    server.close()
+    return code
 
 
 def requests(bin_dir, seed, count):
-    codes = {}
+    codes, uploaded = {}, 0
     with folder_of("fuzz") as folder:
         server = Server(bin_dir, folder).start()
         server.import_dataset("set", write_set(server.import_root / "set"))
@@ -98,15 +146,16 @@ def requests(bin_dir, seed, count):
         writer = Writer(seed)
         all_methods = list(methods(server))
         for i in range(count):
-            name, call, make, streams = all_methods[i % len(all_methods)]
-            request = writer.message(make, name)
+            name, call, make, client_streams, streams = all_methods[i % len(all_methods)]
+            request = writer.messages(make) if client_streams else writer.message(make, name)
             try:
                 # What would go on for ever, or compute for long, has been taken in.
-                answer = call(request, timeout=1)
+                answer = call(iter(request) if client_streams else request, timeout=1)
                 if streams:
                     for _ in answer:
                         pass
                 code = grpc.StatusCode.OK
+                uploaded += client_streams and answer.complete
             except grpc.RpcError as error:
                 code = error.code()
                 assert code not in NEVER, f"{name}: {code.name}: {error.details()}\n{request}"
@@ -114,28 +163,57 @@ def requests(bin_dir, seed, count):
             codes[code.name] = codes.get(code.name, 0) + 1
             assert server.running(), f"{name} ended the server:\n{request}\n{server.log()[-1000:]}"
         server.server.GetServerInfo(contract().GetServerInfoRequest(), timeout=30)
-        server.jobs.CreateJob(contract().CreateJobRequest(job_id="after", spec=job_spec(epochs=1)), timeout=30)
-        server.await_end("after")
+        # Among so many requests one deletes the dataset.
+        server.import_dataset("after-all", write_set(server.import_root / "after-all"))
+        spec = job_spec("after-all", epochs=1)
+        server.jobs.CreateJob(contract().CreateJobRequest(job_id="after-all", spec=spec), timeout=30)
+        server.await_end("after-all")
         assert codes.get("INVALID_ARGUMENT", 0) > count / 4, f"most requests must have been looked at: {codes}"
-        assert server.stop() == 0
-    return f"{count} requests to {len(all_methods)} methods: " + ", ".join(f"{times} {code}" for code, times in sorted(codes.items()))
+        assert uploaded, "no upload came through"
+        assert drain(server, writer) == 0
+    return f"{count} requests to {len(all_methods)} methods, {uploaded} uploads whole, a Drain at last: " + ", ".join(f"{times} {code}" for code, times in sorted(codes.items()))
+
+
+PIECES = ("listen", "threads", "state-dir", "import-root", "max-jobs", "min-free-disk", "freeze-at", "strict", "=", "==", " ", "\n", '"', "[", "]", "1",
+          "-1", "99999999999999999999", "true", "1e400", "nan", "'", "#", "\x00", "é", "{", "}", ",", "127.0.0.1:0", "0x10", '"""')
+VALUES = ("0", "1", "-1", "2.5", "1024", "99999999999999999999", "1e400", "nan", "inf", "true", "false", '""', '"0"', '"x"', '"none"', '"auto"', '"cpu"', '"token"',
+          '"127.0.0.1:0"', '"0.0.0.0:0"', '"[::1]:0"', '":"', '"a:99999"', '"unix:/nowhere/s"', '"/nowhere"', '"/proc"', '"500MB"', '"2GiB"', '"-1KB"',
+          '"9999999999GiB"', '"derived"', '"freeze"', '"12h"', '"3 days"', "[]", '["a", "b"]', "[1, 2]", '["/nowhere", ""]', "{a = 1}", "2026-01-01", '"\x00"',
+          '"é\u202e"', "'" + "x" * 5000 + "'")
+
+
+def configuration(draw, flags):
+    """A file of loose pieces; or of options that there are, most of them with a value of another one."""
+    if draw.random() < 0.4:
+        return "".join(draw.choice(PIECES) for _ in range(draw.randrange(1, 30)))
+    sections = ("", "", "", "[section]\n", "# a comment\n")
+    return "".join(f"{draw.choice(sections)}{draw.choice(flags)} = {draw.choice(VALUES)}\n" for _ in range(draw.choice((1, 1, 1, 2, 3, 8))))
 
 
 def configurations(bin_dir, seed, count):
     """Files of --config: a line and exit code 2, or what they say is taken."""
     draw = random.Random(seed)
-    pieces = ("listen", "threads", "state-dir", "import-root", "max-jobs", "min-free-disk", "freeze-at", "strict", "=", "==", " ", "\n", '"', "[", "]", "1",
-              "-1", "99999999999999999999", "true", "1e400", "nan", "'", "#", "\x00", "é", "{", "}", ",", "127.0.0.1:0", "0x10", '"""')
-    refused = 0
+    program = bin_dir / "permafrostd"
+    told = subprocess.run([program, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    flags = sorted(set(re.findall(r"^  --([a-z-]+)", told, re.MULTILINE)) - {"help", "version"})
     with folder_of("config") as folder:
-        path = folder / "permafrostd.toml"
-        for _ in range(count):
-            path.write_text("".join(draw.choice(pieces) for _ in range(draw.randrange(1, 30))))
+
+        def start(number_and_text):
+            number, text = number_and_text
+            path = folder / f"{number}.toml"
+            path.write_text(text)
             # Whatever the file says, nothing is served: the state directory is a file.
-            done = subprocess.run([bin_dir / "permafrostd", "--config", path, "--state-dir", path, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
+            done = subprocess.run([program, "--config", path, "--state-dir", path, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", timeout=60)
             lines = done.stderr.splitlines()
-            assert done.returncode in (1, 2), f"{done.returncode}: {path.read_text()!r}: {done.stderr}"
-            assert any(line.startswith("permafrostd: ") for line in lines), f"{path.read_text()!r}: {done.stderr}"
-            refused += done.returncode == 2
-    return f"{count} files: {refused} refused with a line, the others taken"
+            assert done.returncode in (1, 2), f"{done.returncode}: {text!r}: {done.stderr}"
+            assert lines and lines[-1].startswith("permafrostd: "), f"{text!r}: {done.stderr}"
+            # Of a file that is refused: where it is wrong, and nothing else. Of one that is taken: what it is warned of, first.
+            assert done.returncode == 1 or len(lines) == 1, f"{text!r}: {done.stderr}"
+            path.unlink()
+            return done.returncode == 2
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            refused = sum(pool.map(start, enumerate([configuration(draw, flags) for _ in range(count)])))
+    assert refused and (refused < count or count < 100), refused
+    return f"{count} files of {len(flags)} options: {refused} refused with a line, the others taken"

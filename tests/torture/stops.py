@@ -1,7 +1,11 @@
-"""SIGTERM at random times: the daemon ends in time with code 0, and its job goes on as if nothing had been."""
+"""SIGTERM at random times: the daemon says at once that it serves no more, ends in time with code 0, and its job goes on as if nothing
+had been."""
 
 import random
+import signal
 import time
+
+import grpc
 
 from tests.torture.kills import undisturbed
 from tests.torture.world import Server, contract, folder_of, job_spec, losses, state_of, write_set
@@ -12,11 +16,31 @@ LIMIT = 25
 EPOCHS = 60
 
 
+# Messages of grpc.health.v1: a status of 1, and of 2.
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+
+
+def serves_until(server, began):
+    """Asks Health/Check without a pause until it no longer says SERVING: seconds since `began`, and whether it said NOT_SERVING."""
+    check = server.channel.unary_unary("/grpc.health.v1.Health/Check")
+    while time.monotonic() - began < LIMIT:
+        try:
+            answer = check(b"", timeout=LIMIT)
+        except grpc.RpcError as error:
+            # Asked once more when the last connection was closed already.
+            assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), f"{error.code().name}: {error.details()}"
+            return time.monotonic() - began, False
+        if answer != SERVING:
+            assert answer == NOT_SERVING, answer
+            return time.monotonic() - began, True
+    raise AssertionError(f"Health/Check still said SERVING {LIMIT} s after SIGTERM")
+
+
 def stops(bin_dir, seed, count):
     draw = random.Random(seed)
     want = undisturbed(bin_dir, EPOCHS)
     made = contract()
-    longest, stopped, finished = 0, 0, 0
+    longest, longest_serving, told, stopped, finished = 0, 0, 0, 0, 0
     with folder_of("stops") as folder:
         server = Server(bin_dir, folder).start()
         server.import_dataset("set", write_set(server.import_root / "set"))
@@ -29,7 +53,12 @@ def stops(bin_dir, seed, count):
                 if state_of(server.get(name)) == "SUCCEEDED":
                     break
                 began = time.monotonic()
-                code = server.stop(LIMIT)
+                server.process.send_signal(signal.SIGTERM)
+                serving, said = serves_until(server, began)
+                code = server.process.wait(timeout=LIMIT)
+                server.close()
+                told += said
+                longest_serving = max(longest_serving, serving)
                 longest = max(longest, time.monotonic() - began)
                 stopped += 1
                 assert code == 0, f"exit code {code}: {server.log()[-500:]}"
@@ -38,4 +67,6 @@ def stops(bin_dir, seed, count):
             assert state_of(ended) == "SUCCEEDED" and losses(ended) == want[chosen], f"{name}: {ended.error}"
             finished += 1
         assert server.stop() == 0
-    return f"{stopped} stops, the longest {longest:.2f} s, all with code 0; {finished} jobs with equal losses"
+    assert told or count < 20, "Health/Check never said NOT_SERVING"
+    return (f"{stopped} stops, the longest {longest:.2f} s, all with code 0; Health/Check no longer said SERVING {longest_serving * 1e3:.0f} ms after "
+            f"SIGTERM at the latest ({told} times NOT_SERVING, else the connection had closed); {finished} jobs with equal losses")

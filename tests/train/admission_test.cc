@@ -213,7 +213,7 @@ TEST(Admission, AnAdmittedJobFits) {
     for (const int64_t layers : {1, 3}) {
       for (const auto& [kind, change] : kinds) {
         for (const nn::ModelLevel level : {nn::ModelLevel::kGraph, nn::ModelLevel::kNode}) {
-          if (!traits.Serves(level)) continue;
+          if (!traits.Serves(level) || traits.walks) continue;
           TrainOptions options = DefaultOptions(level);
           options.model.architecture = traits.architecture;
           options.model.hidden_channels = 32;

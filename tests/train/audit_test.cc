@@ -196,17 +196,20 @@ TEST_F(TrainAuditTest, AFaultInOneOperatorOfALiveExecutableIsCaughtAndCostsNoBit
   }
 }
 
-TEST_F(TrainAuditTest, AStrictJobFailsAtTheFault) {
-  const AuditCase& c = kAuditCases.front();
-  TrainOptions options = Options(c, 3);
-  options.graph_cache.strict = true;
-  const auto rig = Rig(c, options);
-  const absl::Status run = rig->RunEpoch(
-      0, [](int64_t step) { operator_fault = step == 3 ? OperatorFault::kInReplays : OperatorFault::kNone; });
-  EXPECT_TRUE(absl::IsFailedPrecondition(run)) << run;
-  EXPECT_EQ(GetReason(run).reason, "GRAPH_CACHE_AUDIT_FAILED");
-  EXPECT_EQ(GetReason(run).metadata.at("op"), "faulty::copy");
-  EXPECT_EQ(rig->step, 3) << "the step before it was the last";
+TEST_F(TrainAuditTest, AStrictJobFailsAtTheFaultAndNamesTheOperator) {
+  for (const AuditCase& c : kAuditCases) {
+    if (!c.blocks && c.shapes == Shapes::kExact) continue;  // as above
+    TrainOptions options = Options(c, 3);
+    options.graph_cache.strict = true;
+    const auto rig = Rig(c, options);
+    const absl::Status run = rig->RunEpoch(
+        0, [](int64_t step) { operator_fault = step == 3 ? OperatorFault::kInReplays : OperatorFault::kNone; });
+    EXPECT_TRUE(absl::IsFailedPrecondition(run)) << c.why << ": " << run;
+    EXPECT_EQ(GetReason(run).reason, "GRAPH_CACHE_AUDIT_FAILED") << c.why;
+    EXPECT_EQ(GetReason(run).metadata.at("op"), "faulty::copy") << c.why;
+    EXPECT_THAT(std::string(run.message()), HasSubstr("faulty::copy")) << c.why << ": what the job's error says";
+    EXPECT_EQ(rig->step, 3) << c.why << ": the step before it was the last";
+  }
 }
 
 class AuditedRunTest : public RunnerTest {};

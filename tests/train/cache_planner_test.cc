@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <set>
 
 #include "device/capture_memory.h"
 #include "train/recorder.h"
@@ -21,6 +22,18 @@ using graphcache::Shapes;
 bool Always() { return true; }
 
 class CachePlannerTest : public RunnerTest {};
+
+// What the plan said of training, and of evaluation's executables, is what the job's cache did.
+void ExpectAsPlanned(const PlanRow& row, const graphcache::Snapshot& cache) {
+  const graphcache::ModeStats& did = cache.of(Mode::kTrain);
+  EXPECT_EQ(row.train_executables, did.entries);
+  EXPECT_EQ(row.eval_executables, cache.of(Mode::kEval).entries);
+  EXPECT_EQ(row.captures, did.captures);
+  EXPECT_EQ(row.replayed, did.hits + did.padded_hits);
+  EXPECT_EQ(row.padded, did.padded_hits);
+  EXPECT_EQ(row.eager, did.eager_steps);
+  EXPECT_EQ(row.padding_rows, did.padding_nodes + did.padding_edges);
+}
 
 TEST_F(CachePlannerTest, AJobDoesWhatItsPlanSays) {
   const std::vector<PolicyOptions> policies{
@@ -45,15 +58,85 @@ TEST_F(CachePlannerTest, AJobDoesWhatItsPlanSays) {
     EXPECT_EQ(row.options, options.graph_cache);
     EXPECT_EQ(plan->schedules.front().batching, "random");
     EXPECT_EQ(Batches(plan->schedules.front()), recorder.progress.step);
+    ExpectAsPlanned(row, recorder.cache);
+    EXPECT_EQ(row.real_rows, did.nodes + did.edges);
+  }
+}
+
+TEST_F(CachePlannerTest, AJobKeepsWithinTheLimitAsItsPlanSays) {
+  const std::vector<PolicyOptions> policies{
+      {.policy = Policy::kFreeze, .shapes = Shapes::kLadder, .rungs = 8, .max_executables = 5},
+      {.policy = Policy::kFreeze, .freeze_at = 20, .shapes = Shapes::kExact, .max_executables = 9},
+      {.policy = Policy::kAlways, .shapes = Shapes::kExact, .max_executables = 6},
+      {.policy = Policy::kAlways, .shapes = Shapes::kExact, .max_executables = 13},
+      {.policy = Policy::kFreeze, .shapes = Shapes::kAuto, .max_executables = 1},
+  };
+  for (size_t i = 0; i < policies.size(); ++i) {
+    SCOPED_TRACE(i);
+    TrainOptions options = Options();
+    options.graph_cache = policies[i];
+    const auto plan = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = false}, Always);
+    ASSERT_EQ(plan.status(), absl::OkStatus());
+    Recorder recorder;
+    ASSERT_EQ(Run(options, absl::StrCat("job-", i), recorder).status(), absl::OkStatus());
+    const graphcache::ModeStats& did = recorder.cache.of(Mode::kTrain);
+    const PlanRow& row = plan->rows.front();
+    EXPECT_LE(did.entries + recorder.cache.of(Mode::kEval).entries, policies[i].max_executables);
+    ExpectAsPlanned(row, recorder.cache);
+  }
+}
+
+TEST_F(CachePlannerTest, AJobThatSamplesHasTheLadderThatItsPlanSays) {
+  const auto graph = WriteTinyGraph(dir_.path() / "graph");
+  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  options.batch_size = 13;
+  options.epochs = 2;
+  options.checkpoint.every_seconds = 0;
+  options.nodes.fan_outs.assign(static_cast<size_t>(options.model.num_layers), 3);
+  std::set<int64_t> lengths;
+  for (const int64_t rungs : {0, 1, 2, 3, 64}) {
+    SCOPED_TRACE(rungs);
+    options.graph_cache = {.shapes = Shapes::kLadder, .rungs = rungs};
+    const auto plan = runner_->PlanCache({.options = options, .dataset = graph, .measure = false}, Always);
+    ASSERT_EQ(plan.status(), absl::OkStatus());
+    Recorder recorder;
+    const auto ended = runner_->Run(
+        {.options = options, .dataset = graph, .job_directory = dir_.path() / absl::StrCat("sampled-", rungs)},
+        recorder);
+    ASSERT_EQ(ended.status(), absl::OkStatus());
+    const graphcache::ModeStats& did = recorder.cache.of(Mode::kTrain);
+    const PlanRow& row = plan->rows.front();
+    EXPECT_LE(did.rungs, graphcache::RungsOf(options.graph_cache));
+    EXPECT_EQ(row.train_executables, did.rungs);
     EXPECT_EQ(row.train_executables, did.entries);
     EXPECT_EQ(row.eval_executables, recorder.cache.of(Mode::kEval).entries);
     EXPECT_EQ(row.captures, did.captures);
-    EXPECT_EQ(row.replayed, did.hits + did.padded_hits);
-    EXPECT_EQ(row.padded, did.padded_hits);
-    EXPECT_EQ(row.eager, did.eager_steps);
-    EXPECT_EQ(row.real_rows, did.nodes + did.edges);
-    EXPECT_EQ(row.padding_rows, did.padding_nodes + did.padding_edges);
+    EXPECT_EQ(row.replayed, did.hits + did.padded_hits) << "as many batches as there are";
+    EXPECT_EQ(recorder.cache.planned_rungs, std::ssize(plan->schedules.front().rungs));
+    EXPECT_GT(plan->schedules.front().sampled_shapes, 1);
+    lengths.insert(did.rungs);
   }
+  EXPECT_GE(lengths.size(), 4U) << "the rungs that were asked for";
+}
+
+TEST_F(CachePlannerTest, ABudgetIsProposedToo) {
+  TrainOptions options = Options();
+  const auto plan = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = false}, Always);
+  ASSERT_EQ(plan.status(), absl::OkStatus());
+  ASSERT_EQ(plan->schedules.size(), 3U);
+  const graphcache::PlannedSchedule& budget = plan->schedules[2];
+  EXPECT_EQ(budget.batching, "budget");
+  // The budget is one that a job may ask for, and then has these batches where it does not bound the graphs itself.
+  options.batch_size = data::kMaxBatchSize;
+  options.batching = {
+      .kind = data::BatchingKind::kBudget, .max_nodes = budget.max_nodes, .max_edges = budget.max_edges};
+  Recorder recorder;
+  ASSERT_EQ(Run(options, "budget", recorder).status(), absl::OkStatus());
+  EXPECT_EQ(Batches(budget), recorder.progress.step);
+  const auto asked = runner_->PlanCache({.options = options, .dataset = graphs_, .measure = false}, Always);
+  ASSERT_EQ(asked.status(), absl::OkStatus());
+  EXPECT_EQ(asked->schedules.front().train, budget.train);
+  EXPECT_EQ(asked->schedules.size(), 3U) << "once";
 }
 
 TEST_F(CachePlannerTest, MeasuresOnTheDevice) {

@@ -9,7 +9,9 @@
 #include <functional>
 
 #include "absl/time/clock.h"
+#include "base/status.h"
 #include "temp_dir.h"
+#include "train/artifacts.h"
 #include "train/checkpoint.h"
 
 namespace permafrost::train {
@@ -112,6 +114,18 @@ TEST_F(CheckpointFilesTest, OnesThatWereSetAsideAreDamaged) {
   EXPECT_NE(found[0].damage, "");
   EXPECT_NE(found[1].damage, "");
   EXPECT_EQ(found[2].damage, "");
+}
+
+// Someone may remove a checkpoint between its writing and this: the next one is linked instead, and the job goes on.
+TEST_F(CheckpointFilesTest, LinkingWhatWentMeanwhileIsTriedAgain) {
+  Save(3);
+  const fs::path job = dir_.path(), source = directory_ / "3" / "model.safetensors";
+  ASSERT_TRUE(LinkArtifact(source, job, "last.safetensors").ok());
+  fs::remove_all(directory_);
+  const absl::Status linked = LinkArtifact(source, job, "last.safetensors");
+  EXPECT_TRUE(IsTransient(linked)) << linked;
+  EXPECT_THAT(std::string(linked.message()), testing::HasSubstr(source.string()));
+  EXPECT_TRUE(fs::exists(job / "artifacts/last.safetensors")) << "what was linked before stays";
 }
 
 }  // namespace

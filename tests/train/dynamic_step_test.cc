@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/backend.h"
+#include "device/cpu/capture.h"
 #include "device/cpu/storage.h"
 #include "nn/ops/lowering.h"
 #include "recorder.h"
@@ -280,7 +281,7 @@ TEST_F(DynamicStepTest, ALadderIsRecordedOnceAndEachRungRunOnce) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     const int64_t rungs = engine.cache().of(mode).entries;
     EXPECT_GT(rungs, 1);
-    EXPECT_EQ(task.runs[static_cast<size_t>(mode)], static_cast<int64_t>(device::kDynamicProbes) + rungs);
+    EXPECT_EQ(task.runs[static_cast<size_t>(mode)], static_cast<int64_t>(device::kLadderProbes) + rungs);
   }
   EXPECT_THAT(context.log, testing::Not(HasSubstr("recorded for itself")));
 }

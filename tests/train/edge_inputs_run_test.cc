@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "graph_runner.h"
+#include "nn/models/registry.h"
 #include "nn/tensor_set.h"
 #include "recorder.h"
 #include "step_cases.h"
 #include "train/artifacts.h"
+#include "train/layer_wise.h"
+#include "train/node_model_for.h"
 
 namespace permafrost::train {
 namespace {
@@ -62,6 +65,33 @@ class EdgeInputsRunTest : public testing::Test {
   int graphs_ = 0;
   const std::unique_ptr<Runner> runner_ = *MakeTorchRunner({.device = DeviceKind::kCpu, .threads = 2});
 };
+
+TEST_F(EdgeInputsRunTest, AChunkOfLayerWiseEvaluationIsBoundedByWhatIsWidest) {
+  const auto graph = Graph({.edge_floats = 3});
+  const TrainOptions options = Job({"", {}, nn::Architecture::kGine});
+  const auto model = nn::MakeNodeModel(*NodeModelFor(options, graph->summary(), kNoLimits, ""), 1, at::kCPU);
+  const struct {
+    const char* why;
+    data::EdgeInputs edges;
+    data::DataType type;
+    int64_t width;
+    uint64_t want;
+  } kCases[] = {
+      {"no rows of edges", data::EdgeInputs::kNone, data::DataType::kFloat32, 3, kChunkEdges},
+      {"the layers are wider", data::EdgeInputs::kFeatures, data::DataType::kFloat32, 3, kChunkEdgeValues / 1024},
+      {"the edges are", data::EdgeInputs::kFeatures, data::DataType::kFloat32, 4096, kChunkEdgeValues / 4096},
+      {"categories take twice as much", data::EdgeInputs::kFeatures, data::DataType::kUint8, 4096,
+       kChunkEdgeValues / 8192},
+      {"a weight is one column", data::EdgeInputs::kWeights, data::DataType::kFloat32, 4096, kChunkEdgeValues / 1024},
+  };
+  for (const auto& c : kCases) {
+    data::GraphSummary summary = graph->summary();
+    summary.edge_features.type = c.type;
+    summary.edge_features.width = c.width;
+    EXPECT_EQ(MostChunkEdges(summary, *model, {.num_layers = 2, .hidden_channels = 1024, .edges = c.edges}), c.want)
+        << c.why;
+  }
+}
 
 TEST_F(EdgeInputsRunTest, SampledRunsStoppedAnywhereEndBitEqual) {
   for (const EdgeCase& c : kEdgeCases) {
@@ -140,6 +170,7 @@ constexpr Parts kParts[] = {{"residual", true, nn::JumpingKnowledge::kLast},
 // Residuals and jumping knowledge, of nodes and of links, whose evaluation is layer by layer where they are sampled.
 TEST_F(EdgeInputsRunTest, LayerByLayerIsTheWholeGraphWithResidualsAndJumpingKnowledge) {
   for (const nn::ModelTraits& model : nn::kModels) {
+    if (model.walks) continue;
     const auto graph = Graph(GraphFor(model));
     for (const Parts& parts : kParts) {
       for (const bool links : {false, true}) {

@@ -12,6 +12,8 @@
 #include "tiny_graphs.h"
 #include "train/job_plan.h"
 #include "train/model_for.h"
+#include "train/task.h"
+#include "train/tiny_graph.h"
 
 namespace permafrost::train {
 namespace {
@@ -58,6 +60,51 @@ TEST_F(PlanStoreTest, KeepsAPlanWhole) {
   EXPECT_EQ(store_.Find("key"), plan);
   EXPECT_EQ(store_.Find("another"), std::nullopt);
   EXPECT_EQ(Files().size(), 1U);
+}
+
+TEST_F(PlanStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
+  const std::shared_ptr<const data::Graph> graph = WriteTinyGraph(dir_.path() / "graph");
+  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  options.batch_size = 13;
+  options.nodes.fan_outs.assign(static_cast<size_t>(options.model.num_layers), 3);
+  std::vector<std::string> lines;
+  const auto make = [&] {
+    lines.clear();
+    return *Task::Create(options, graph, at::kCPU, 2, GoOn,
+                         {.plans = &store_, .log = [&](std::string_view line) { lines.emplace_back(line); }});
+  };
+  const std::string key = SampledKey(options, *graph);
+  ASSERT_FALSE(key.empty());
+  EXPECT_EQ(store_.FindSizes(key), std::nullopt);
+  const std::unique_ptr<Task> sampled = make();
+  EXPECT_THAT(lines, testing::IsEmpty());
+  std::optional<SampledSizes> kept = store_.FindSizes(key);
+  ASSERT_TRUE(kept.has_value());
+  EXPECT_GT((*kept)[0].size(), 10U);
+  const std::unique_ptr<Task> same = make();
+  EXPECT_THAT(lines, testing::ElementsAre("plan taken from " + store_.NameOf(key)));
+  EXPECT_TRUE(fs::exists(dir_.path() / store_.NameOf(key)));
+  EXPECT_EQ(same->plan(), sampled->plan());
+  // What is kept is what it plans by: nothing was sampled.
+  for (data::BlockSizes& sizes : (*kept)[0]) sizes.edges /= 4;
+  store_.KeepSizes(key, *kept);
+  EXPECT_LT(make()->plan().train_ceiling.edges, sampled->plan().train_ceiling.edges);
+  // Other draws are other sizes; other epochs and other rungs are not.
+  for (const auto& [changes, change] : std::vector<std::pair<bool, std::function<void(TrainOptions&)>>>{
+           {true, [](TrainOptions& o) { ++o.seed; }},
+           {true, [](TrainOptions& o) { ++o.batch_size; }},
+           {true, [](TrainOptions& o) { ++o.nodes.fan_outs[0]; }},
+           {true, [](TrainOptions& o) { o.nodes.eval_fan_outs = {2, 2, 2}; }},
+           {true, [](TrainOptions& o) { o.nodes.replace = true; }},
+           {true, [](TrainOptions& o) { o.nodes.disjoint = true; }},
+           {true, [](TrainOptions& o) { o.nodes.sampler = data::SamplerKind::kLabor; }},
+           {true, [](TrainOptions& o) { o.links.enabled = true; }},
+           {false, [](TrainOptions& o) { ++o.epochs; }},
+           {false, [](TrainOptions& o) { o.graph_cache.rungs = 3; }}}) {
+    TrainOptions other = options;
+    change(other);
+    EXPECT_EQ(SampledKey(other, *graph) != key, changes);
+  }
 }
 
 TEST_F(PlanStoreTest, EveryChangedByteIsFound) {

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/file.h"
+#include "device/cpu/storage.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
@@ -99,6 +101,49 @@ TEST_F(ResumeTest, CapturesAgainOnlyWhatAStepUses) {
       ASSERT_EQ(now.captures - now.recaptures, first.cache.of(mode).captures) << "nothing new was captured";
     }
   }
+}
+
+// Reads the high-water mark of tensor storage over the warm-up: what it allocates beside what is held before.
+class WarmUpPeak final : public Recorder {
+ public:
+  void OnProgress(const Progress& p) override {
+    if (p.warm_up_total > 0 && progress.warm_up_total == 0) {
+      device::RestartStoragePeak();
+      before_ = device::ReadStorageUse().bytes;
+    }
+    Recorder::OnProgress(p);
+  }
+  void OnGraphCache(const graphcache::Snapshot& snapshot,
+                    std::shared_ptr<const std::vector<graphcache::EntryInfo>> list) override {
+    Recorder::OnGraphCache(snapshot, std::move(list));
+    if (progress.warm_up_total > 0) bytes = std::max(bytes, device::ReadStorageUse().peak_bytes - before_);
+  }
+  int64_t bytes = 0;
+
+ private:
+  int64_t before_ = 0;
+};
+
+// The moments of a model this wide are far larger than its step on small graphs.
+TEST_F(ResumeTest, TheWarmUpOfAResumeCopiesNoMoments) {
+  TrainOptions options = Options();
+  options.model = {.hidden_channels = 256, .num_layers = 3};
+  options.graph_cache = {};
+  const auto run = [&](const std::string& job, Recorder& recorder) {
+    const auto outcome =
+        runner_->Run({.options = options, .dataset = set_, .job_directory = dir_.path() / job}, recorder);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+  };
+  WarmUpPeak whole, begun, resumed;
+  run("whole", whole);
+  begun.stop = StopAt(20);
+  run("job", begun);
+  run("job", resumed);
+  EXPECT_THAT(resumed.log, testing::HasSubstr("resumed from the checkpoint of step 20"));
+  ASSERT_GT(begun.bytes, 0) << "no warm-up was met";
+  ASSERT_GT(resumed.bytes, 0) << "no warm-up was met";
+  EXPECT_LE(static_cast<double>(resumed.bytes), 1.05 * static_cast<double>(begun.bytes));
+  EXPECT_EQ(Weights("job"), Weights("whole"));
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ class RunnerCheckpointTest : public RunnerTest {};
 class RunnerCheckpointShapesTest : public RunnerTest, public testing::WithParamInterface<graphcache::Shapes> {};
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RunnerCheckpointShapesTest,
-                         testing::Values(graphcache::Shapes::kExact, graphcache::Shapes::kDynamic),
+                         testing::Values(graphcache::Shapes::kExact, graphcache::Shapes::kDynamic,
+                                         graphcache::Shapes::kLadder),
                          [](const auto& shapes) { return std::string(graphcache::kShapesNames.Name(shapes.param)); });
 
 TEST_P(RunnerCheckpointShapesTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {

@@ -8,6 +8,7 @@
 #include "data/sampling/epoch_order.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
+#include "train/batch_schedule.h"
 
 namespace permafrost::train {
 namespace {
@@ -84,6 +85,34 @@ TEST_F(ShapeScheduleTest, TheWalkIsBoundedByGraphsWhateverTheBatchSize) {
   EXPECT_EQ(plan.train_shapes, 0);
   EXPECT_EQ(plan.known_train_shapes, 1) << "the whole split in each batch";
   EXPECT_EQ(plan.train_ceiling.graphs, 80 + 1);
+}
+
+TEST_F(ShapeScheduleTest, ABudgetBoundsEvaluationToo) {
+  const data::BatchingOptions budget{.kind = data::BatchingKind::kBudget, .max_nodes = 30, .max_edges = 60};
+  const graphcache::ShapePlan plan = *PlanShapes(
+      batcher_->extents(), {.epochs = 2, .batch_size = data::kMaxBatchSize, .seed = 3, .batching = budget}, {});
+  // One row more than the batch has.
+  for (const graphcache::ShapeCount& s : plan.eval_schedule) {
+    EXPECT_LE(s.shape.nodes, 30 + 1);
+    EXPECT_LE(s.shape.edges, 60);
+  }
+  EXPECT_LE(plan.train_ceiling.nodes, 30 + 1);
+  EXPECT_LE(plan.train_ceiling.edges, 60);
+}
+
+TEST(GraphsPerBatch, OfABudgetAreAsManyOfMeanSizeAsItHolds) {
+  TrainOptions options;
+  options.batch_size = 32;
+  graphcache::GraphSizes sizes{.graphs = 1000, .mean_nodes = 10, .mean_edges = 25};
+  EXPECT_EQ(GraphsPerBatch(options, sizes), 32);
+  options.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 200, .max_edges = 400};
+  EXPECT_EQ(GraphsPerBatch(options, sizes), 16) << "the edges fill first";
+  options.batching.max_edges = 0;
+  EXPECT_EQ(GraphsPerBatch(options, sizes), 20);
+  options.batch_size = 8;
+  EXPECT_EQ(GraphsPerBatch(options, sizes), 8);
+  sizes.mean_nodes = 5000;
+  EXPECT_EQ(GraphsPerBatch(options, sizes), 1);
 }
 
 TEST_F(ShapeScheduleTest, AStopEndsTheWalk) {

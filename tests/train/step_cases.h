@@ -29,8 +29,8 @@ struct StepCase {
   CaseData data;
   TrainOptions options;
   bool one_shape = false;
-  // Links are evaluated by every node's row, which is no step.
-  bool evaluates_by_steps() const { return !options.links.enabled; }
+  // Links and walks are evaluated by every node's row, which is no step.
+  bool evaluates_by_steps() const { return !options.links.enabled && !Walks(options); }
 };
 
 inline TrainOptions GraphJob() {
@@ -263,11 +263,38 @@ inline void AddLinkCases(std::vector<StepCase>& cases) {
   for (StepCase& c : cases) c.one_shape |= c.options.links.enabled && c.options.nodes.fan_outs.empty();
 }
 
+inline TrainOptions WalkJob() {
+  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  options.model.architecture = nn::Architecture::kNode2Vec;
+  SetNode2VecDefaults(options);
+  options.model.hidden_channels = 16;
+  options.node2vec = {.walk_length = 8, .context_size = 4, .walks_per_node = 2};
+  options.batch_size = 90;  // 400 nodes: four full batches and one of 40
+  options.epochs = 4;
+  options.seed = 3;
+  return options;
+}
+
+inline void AddWalkCases(std::vector<StepCase>& cases) {
+  TrainOptions biased = WalkJob(), dense = WalkJob();
+  biased.node2vec.p = 0.5;
+  biased.node2vec.q = 2;
+  biased.node2vec.num_negative_samples = 3;
+  dense.optimizer = {.learning_rate = 1e-2, .weight_decay = 0.01, .max_grad_norm = 0.1};
+  cases.push_back({"node2vec", TinyGraphOptions{}, WalkJob(), true});
+  cases.push_back({"node2vec, p and q, 3 negatives", TinyGraphOptions{.features = false}, biased, true});
+  cases.push_back({"node2vec, a dense gradient, Adam, decay, clipping", TinyGraphOptions{}, dense, true});
+  TrainOptions plain = biased;
+  plain.model.lowering = nn::Lowering::kPlain;
+  cases.push_back({"node2vec, plain", TinyGraphOptions{}, plain, true});
+}
+
 inline std::vector<StepCase> StepCases() {
   std::vector<StepCase> cases;
   for (const nn::ModelTraits& model : nn::kModels) {
     if (model.of_graphs) AddSetCases(model, cases);
-    if (model.of_nodes) AddNodeCases(model, cases);
+    if (model.walks) AddWalkCases(cases);
+    if (model.of_nodes && !model.walks) AddNodeCases(model, cases);
     if (model.of_nodes && model.edges != nn::EdgeUse::kNone) AddEdgeCases(model, cases);
   }
   AddLinkCases(cases);
@@ -280,6 +307,7 @@ inline std::vector<StepCase> Bfloat16Cases() {
   for (StepCase& c : StepCases()) {
     const bool plainest = c.why.find(',') == std::string::npos;
     if (!plainest && c.options.model.lowering != nn::Lowering::kPlain) continue;
+    if (Walks(c.options)) continue;  // it has no products with weights
     c.why += ", bfloat16";
     c.options.model.precision = nn::Precision::kBfloat16;
     c.options.epochs = std::min<int64_t>(c.options.epochs, 2);

@@ -23,6 +23,7 @@ struct TinyGraphOptions {
   bool features = true;      // whether there are some
   bool weighted = false;     // edges
   bool timestamped = false;  // edges: 0..49
+  bool node_times = false;   // 0..59
   bool named = false;        // row 3 is called `the 3rd, "x"`
   int edge_floats = 0;       // columns of edges' features, a row for an edge and its inverse
   int edge_categories = 0;   // of two columns of integers in their place; 0: none
@@ -140,6 +141,11 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
     write(SectionKind::kNodeFeatures, ElementType::kFloat32, features, kWidth);
   }
   write(SectionKind::kLabels, ElementType::kFloat32, labels, static_cast<uint32_t>(options.targets));
+  if (options.node_times) {
+    std::vector<int64_t> times;
+    for (size_t v = 0; v < nodes; ++v) times.push_back(static_cast<int64_t>(v * 7 % 60));
+    write(SectionKind::kNodeTimes, ElementType::kInt64, times);
+  }
   write(SectionKind::kTrainNodes, ElementType::kUint32, splits[0]);
   write(SectionKind::kValidNodes, ElementType::kUint32, splits[1]);
   write(SectionKind::kTestNodes, ElementType::kUint32, splits[2]);
@@ -160,6 +166,7 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   summary.symmetric = true;
   summary.weighted = options.weighted;
   summary.timestamped = options.timestamped;
+  summary.node_times = options.node_times;
   for (const auto& list : in) summary.max_degree = std::max(summary.max_degree, std::ssize(list));
   if (options.features) {
     summary.node_features.type = options.sparse ? data::DataType::kSparse : data::DataType::kFloat32;

@@ -22,6 +22,7 @@ struct TinyGraph {
   std::vector<std::pair<unsigned, unsigned>> edges;         // imported with their inverses
   std::vector<unsigned> edge_categories;                    // of each edge; empty: all 0
   double label = std::numeric_limits<double>::quiet_NaN();  // NaN: missing
+  std::vector<double> further;                              // labels of further targets
 };
 
 // One node and one edge category column; splits of 80, 10 and 10 %, drawn by the importer.
@@ -41,6 +42,7 @@ inline std::shared_ptr<const data::GraphSet> ImportGraphs(const std::filesystem:
       edge_features << (graph.edge_categories.empty() ? 0 : graph.edge_categories[e]) << "\n";
     }
     if (!std::isnan(graph.label)) labels << graph.label;
+    for (const double label : graph.further) std::isnan(label) ? labels << "," : labels << "," << label;
     labels << "\n";
   }
   for (std::ofstream* file : {&nodes, &edges, &edge, &node_features, &edge_features, &labels}) file->close();

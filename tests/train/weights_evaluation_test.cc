@@ -129,10 +129,19 @@ TEST_F(SetEvaluationTest, WhatDoesNotFitIsToldInALine) {
   trained.class_values = {-1, 1};
   trained.edge_features.width = 4;
   other.trained_on = trained;
-  EXPECT_THAT(Told(Evaluate(other)),
-              AllOf(HasSubstr("it has 1 targets, and the weights were trained on 3"),
-                    HasSubstr("it has 1 edge feature columns, and the weights were trained on 4"),
-                    HasSubstr("stand for themselves, and those of the weights for -1, 1")));
+  EXPECT_THAT(
+      Told(Evaluate(other)),
+      AllOf(HasSubstr("it has 1 targets, and the weights were trained on 3"),
+            HasSubstr("it has 1 edge feature columns, and the weights were trained on 4"),
+            HasSubstr("its labels are numbers of their own, and those that the weights were trained on are 0, 1, "
+                      "..., which stand for the classes -1, 1")))
+      << "a regression knows no classes";
+  TrainOptions classes = Options();
+  classes.loss = nn::Loss::kBce;
+  other.options = classes;
+  EXPECT_THAT(Told(Evaluate(other)), HasSubstr("its classes 0, 1, ... stand for themselves, and those of the weights "
+                                               "for -1, 1"));
+  other.options = Options();
   other.trained_on = data::GraphSummary();
   EXPECT_THAT(Told(Evaluate(other)), HasSubstr("dataset: it is a set of graphs, and the weights were trained on one"));
 }

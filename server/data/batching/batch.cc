@@ -1,6 +1,7 @@
 #include "data/batching/batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +48,12 @@ absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const G
   PF_ASSIGN_OR_RETURN(batcher->edge_features_, s.edge_features());
   PF_ASSIGN_OR_RETURN(batcher->labels_, s.labels());
   return batcher;
+}
+
+bool Batcher::HasLabel(uint32_t graph) const {
+  if (!extents_.Has(graph)) return false;
+  const auto targets = static_cast<size_t>(summary().num_targets);
+  return std::ranges::any_of(labels_.subspan(graph * targets, targets), [](float l) { return !std::isnan(l); });
 }
 
 absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShape& padded, PaddedBatch& out) const {

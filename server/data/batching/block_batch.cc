@@ -92,16 +92,22 @@ class GatheringBatcher final : public BlockBatcher {
     return graph_->CheckIntact();
   }
 
-  absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must) const override {
+  RowCache::Announcement Announce(const SampledSubgraph& subgraph) const override {
+    if (options_.rows == nullptr) return RowCache::Announcement();
+    return options_.rows->Announce(subgraph.nodes, subgraph.last_neighbors);
+  }
+
+  absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must,
+                                        RowCache::Announcement* announced) const override {
     if (options_.rows == nullptr) return RowCache::Lease();
-    return options_.rows->Pin(subgraph.nodes, subgraph.last_neighbors, must);
+    return options_.rows->Pin(subgraph.nodes, subgraph.last_neighbors, must, announced);
   }
 
   absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out,
                       RowCache::Lease* lease) override {
     RowCache::Lease own;
     if (lease == nullptr) {
-      PF_ASSIGN_OR_RETURN(own, Lease(subgraph, /*must=*/true));
+      PF_ASSIGN_OR_RETURN(own, Lease(subgraph, /*must=*/true, nullptr));
       lease = &own;
     }
     PF_RETURN_IF_ERROR(lease->Await());

@@ -81,9 +81,12 @@ class BlockBatcher {
   // for the pages that Gather will read.
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, PageAdvisor* advisor,
                               SampledSubgraph& out, std::span<const int64_t> times = {}) = 0;
-  // Step 2, where there is a row cache: has the rows read that Gather will need, ahead of it. `must`: as RowCache::Pin,
-  // whose errors it returns. An empty lease where there is no cache.
-  virtual absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must) const = 0;
+  // Where there is a row cache, as soon as a subgraph is sampled: tells it the rows that Gather will need.
+  virtual RowCache::Announcement Announce(const SampledSubgraph& subgraph) const = 0;
+  // Step 2, where there is a row cache: has the rows read that Gather will need, ahead of it. `must` and `announced`:
+  // as RowCache::Pin, whose errors it returns. An empty lease where there is no cache.
+  virtual absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must,
+                                                RowCache::Announcement* announced = nullptr) const = 0;
   // Step 3: the batch of a subgraph at `padded`, which holds its sizes. Reuses out's memory. lease: of the same
   // subgraph; nullptr: it takes one of its own. Errors: InvalidArgument if it does not fit; DataLoss if the file
   // changed or a block is damaged; as Lease::Await.

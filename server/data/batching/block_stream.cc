@@ -22,6 +22,15 @@ constexpr int64_t kFirstDepth = 2;
 constexpr int64_t kMaxReady = 2;
 // The same where memory is short, and rows ahead are worth more than batches.
 constexpr int64_t kMaxReadyShort = 1;
+// Memory of a sampled subgraph.
+uint64_t BytesOf(const SampledSubgraph& subgraph) {
+  // An announcement keeps each row and who uses it next.
+  constexpr uint64_t kNode = 2 * sizeof(NodeId) + sizeof(UseSlot);
+  return (subgraph.nodes.size() + subgraph.last_neighbors.size()) * kNode +
+         (subgraph.offsets.size() + subgraph.sources.size()) * sizeof(int64_t) +
+         subgraph.edge_places.size() * sizeof(uint64_t);
+}
+
 // Beyond this part of pages found in memory, looking farther ahead gains nothing; below the other, it may.
 constexpr double kAllResident = 0.98, kSomeMissing = 0.9;
 
@@ -62,19 +71,24 @@ struct BlockStream::Impl {
     if (!request.excluded.sources.empty()) ExcludeEdges(request.excluded, subgraph);
     ++sampled;
     Adapt(subgraph.edges());
-    waiting.push_back({.subgraph = std::move(subgraph), .lease = {}});
-    return LeaseAhead();
+    RowCache::Announcement announced = batcher.Announce(subgraph);
+    sampled_bytes += BytesOf(subgraph);
+    waiting.push_back({.subgraph = std::move(subgraph), .announced = std::move(announced), .lease = {}});
+    return absl::OkStatus();
   }
 
-  // Has the rows of sampled batches read, in their order, as far as they have room.
+  // Has the rows of sampled batches read, in their order, as far as they have room. An error is that of the first one;
+  // another batch's is met again when it is the first.
   absl::Status LeaseAhead() {
     if (!options.leases) return absl::OkStatus();
     for (Waiting& batch : waiting) {
       if (batch.lease.valid()) continue;
       // The one that is gathered next must have its rows.
       const bool must = &batch == &waiting.front();
-      absl::StatusOr<RowCache::Lease> lease = batcher.Lease(batch.subgraph, must);
-      if (absl::IsResourceExhausted(lease.status()) && !must) break;
+      if (refused && !must) break;
+      absl::StatusOr<RowCache::Lease> lease = batcher.Lease(batch.subgraph, must, &batch.announced);
+      refused = !lease.ok();
+      if (refused && !must) break;
       PF_RETURN_IF_ERROR(lease.status());
       batch.lease = *std::move(lease);
     }
@@ -105,6 +119,8 @@ struct BlockStream::Impl {
     waiting.pop_front();
     PF_ASSIGN_OR_RETURN(const BlockSizes real, SizesOf(batch.subgraph, batcher.graph().view()));
     PF_RETURN_IF_ERROR(batcher.Gather(batch.subgraph, fit(real), ring.Slot(), options.leases ? &batch.lease : nullptr));
+    refused = false;
+    sampled_bytes -= BytesOf(batch.subgraph);
     spare.push_back(std::move(batch.subgraph));
     return absl::OkStatus();
   }
@@ -115,11 +131,17 @@ struct BlockStream::Impl {
     return WithoutThrowing(StdView(absl::StrCat("batch ", batch)), step);
   }
 
-  // Sampling goes first, as far ahead as it may, unless the step waits.
+  // Its errors are met again by the gathering.
+  void TryLeaseAhead() {
+    RunStep(ring.filled(), [this] { return LeaseAhead(); }).IgnoreError();
+  }
+
+  // Sampling goes first, as far ahead as it may, unless the step waits for what can be gathered at once.
   bool SamplesNext(const BatchRing<BlockBatch>::State& state) const {
-    const auto ahead = static_cast<int64_t>(waiting.size());
-    const bool may_sample = sampled < ring.count() && sampling_error.ok() && (ahead == 0 || ahead < depth);
-    return may_sample && (ahead <= 0 || !state.has_room || !state.starved);
+    if (sampled == ring.count() || !sampling_error.ok()) return false;
+    if (waiting.empty()) return true;
+    if (std::ssize(waiting) >= depth || sampled_bytes >= options.sampled_bytes) return false;
+    return !state.has_room || !state.starved || (options.leases && !waiting.front().lease.ready());
   }
 
   void Run() {
@@ -130,7 +152,10 @@ struct BlockStream::Impl {
       if (SamplesNext(state)) {
         // Those sampled before it come first.
         sampling_error = RunStep(sampled, [this] { return SampleNext(); });
+        TryLeaseAhead();
       } else {
+        // The disk works while this waits.
+        TryLeaseAhead();
         if (!ring.AwaitRoom()) return;
         status = RunStep(ring.filled(), [this] { return GatherNext(); });
         if (status.ok()) ring.Filled();
@@ -150,12 +175,15 @@ struct BlockStream::Impl {
   PageCounters before;
   struct Waiting {
     SampledSubgraph subgraph;
+    RowCache::Announcement announced;
     RowCache::Lease lease;
   };
   std::deque<Waiting> waiting;
   std::vector<SampledSubgraph> spare;
   int64_t sampled = 0;
-  int64_t depth = 1;  // batches sampled ahead that it may be now
+  uint64_t sampled_bytes = 0;  // of those that wait
+  bool refused = false;        // a lease, since the last batch was gathered
+  int64_t depth = 1;           // batches sampled ahead that it may be now
   int64_t stalls_before = 0;
   absl::Status sampling_error;
 

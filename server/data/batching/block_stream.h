@@ -38,9 +38,11 @@ class BlockStream {
     int64_t max_depth = 8;
     uint64_t budget_bytes = uint64_t{256} << 20;
     bool advise = true;
-    // Whether rows are leased ahead (BlockBatcher::Options::rows): then all of max_depth is used, as far as they have
-    // room.
+    // Whether rows are leased ahead (BlockBatcher::Options::rows). Then all of max_depth is sampled ahead, so that the
+    // cache knows what comes; leases reach as far ahead as their rows have room.
     bool leases = false;
+    // Subgraphs that were sampled and not gathered yet take no more than about this, but for one.
+    uint64_t sampled_bytes = uint64_t{64} << 20;
   };
   struct Request {
     std::span<const NodeId> seeds;  // valid while the stream lives

@@ -17,6 +17,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// One whose record cannot be read has the uid of no time, which is no other dataset's.
+void SetRecorded(const absl::StatusOr<ImportRecord>& record, Dataset& dataset) {
+  if (!record.ok()) {
+    dataset.uid = DatasetUidOfTime(dataset.create_time);
+    return;
+  }
+  dataset.create_time = record->create_time;
+  dataset.uid = record->uid;
+  dataset.options = record->options;
+}
+
 }  // namespace
 
 void CatalogImpl::Add(Dataset dataset, int starts) {
@@ -32,10 +43,7 @@ void CatalogImpl::AddReady(const DatasetId& id, const absl::StatusOr<ImportRecor
   dataset.id = id;
   const auto store = OpenDataset(files_.DatasetPath(id));
   const absl::Status status = record.ok() ? store.status() : record.status();
-  if (record.ok()) {
-    dataset.create_time = record->create_time;
-    dataset.options = record->options;
-  }
+  SetRecorded(record, dataset);
   dataset.state = status.ok() ? DatasetState::kReady : DatasetState::kFailed;
   dataset.error = std::string(status.message());
   if (status.ok()) dataset.summary = SummaryOf(*store);
@@ -55,10 +63,7 @@ absl::Status CatalogImpl::Load() {
   for (const auto& [id, record] : imports) {
     Dataset dataset;
     dataset.id = id;
-    if (record.ok()) {
-      dataset.create_time = record->create_time;
-      dataset.options = record->options;
-    }
+    SetRecorded(record, dataset);
     dataset.error = record.ok() ? WhyNotBegun(*record) : std::string(record.status().message());
     dataset.state = dataset.error.empty() ? DatasetState::kImporting : DatasetState::kFailed;
     if (dataset.state == DatasetState::kImporting) wanted.emplace_back(dataset.create_time, id);
@@ -95,7 +100,9 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
     dataset.options = std::move(options);
     // Whole microseconds survive every way of writing a time down.
     dataset.create_time = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
-    PF_RETURN_IF_ERROR(files_.WriteImport(id, {dataset.create_time, dataset.options}));
+    dataset.uid = MakeDatasetUid();
+    PF_RETURN_IF_ERROR(
+        files_.WriteImport(id, {.create_time = dataset.create_time, .uid = dataset.uid, .options = dataset.options}));
     Add(dataset);
     queue_.Remove(id);  // the one before, which waited
     queue_.Add(id);
@@ -153,13 +160,23 @@ absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::
       std::error_code ignored;
       if (fs::exists(files_.DatasetPath(id), ignored)) {
         PF_ASSIGN_OR_RETURN(removed, files_.UnpublishDataset(id));
+      } else {
+        // An earlier attempt may have taken its name away, and failed before that was on disk.
+        PF_RETURN_IF_ERROR(SyncDirectory(options_.directory));
       }
     }
     entries_.erase(it);
     PublishUsage();
   }
   hub_.Notify(id.value());
-  return removed.empty() ? absl::OkStatus() : RemoveAll(removed);
+  if (removed.empty()) return absl::OkStatus();
+  // The dataset is gone either way: what stays the next start removes, or sets aside. An error here would make the call
+  // look undone, and the same call that comes again would find nothing to delete.
+  if (const absl::Status bytes = RemoveAll(removed); !bytes.ok() && options_.warn) {
+    options_.warn(absl::StrCat("what dataset ", id.value(), " left in ", removed.string(),
+                               " is looked at again at the next start: ", bytes.message()));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<OpenedDataset> CatalogImpl::Open(const DatasetId& id) const {

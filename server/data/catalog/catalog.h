@@ -37,6 +37,9 @@ struct Dataset {
   DatasetId id;
   DatasetState state = DatasetState::kImporting;
   absl::Time create_time;
+  // Which of all that ever had this name: given when its import is accepted, and never to another, whatever the clock
+  // says (MakeDatasetUid). It stays with the store, in a backup too.
+  std::string uid;
   ImportOptions options;
   ImportProgress progress;  // while kImporting
   std::string error;        // when kFailed
@@ -62,7 +65,8 @@ struct CatalogOptions {
   // Threads of an import, >= 1.
   int threads = AvailableCores();
   // Told in one line of each thing that the catalog moved to datasets/.quarantine/ since it cannot prove to have made
-  // it, and of each import that waits for the machine. Called on any thread, under a lock.
+  // it, of each import that waits for the machine, and of what a deletion could not remove. Called on any thread; it
+  // must not call back.
   std::function<void(std::string_view)> warn;
   // What it throws fails the import, not the process.
   ImportFunction importer = data::Import;
@@ -93,8 +97,8 @@ class Catalog {
   // By id.
   virtual std::vector<Dataset> List() const = 0;
   // Durable when Ok; waits for no import. One that runs is stopped: its dataset and name are gone at once, its files as
-  // soon as its importer comes back. `in_use` is asked under the catalog's lock just before the removal and may refuse
-  // with FailedPrecondition.
+  // soon as its importer comes back. Bytes that cannot be removed are told to `warn`; the next start looks at them
+  // again. `in_use` is asked under the catalog's lock just before the removal and may refuse with FailedPrecondition.
   virtual absl::Status Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) = 0;
   // The open store of a READY dataset, shared by all who use it. FailedPrecondition (reason DATASET_NOT_READY)
   // otherwise; transient where it will be tried again.

@@ -143,10 +143,13 @@ absl::Status CatalogFiles::Prepare() const {
   PF_ASSIGN_OR_RETURN(const auto datasets, Names(directory_));
   for (const std::string& name : datasets) {
     if (!absl::StartsWith(name, kTemporaryPrefix) && !absl::StartsWith(name, kDeletedPrefix)) continue;
-    PF_RETURN_IF_ERROR(IsLeaving(name) ? RemoveAll(directory_ / name)
-                                       : Quarantine(directory_ / name,
-                                                    "has a name of the server's own, which did "
-                                                    "not make it"));
+    if (!IsLeaving(name)) {
+      PF_RETURN_IF_ERROR(Quarantine(directory_ / name, "has a name of the server's own, which did not make it"));
+    } else if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
+      // What a deletion left is in nobody's way: that call is answered. What an import left is in the next one's.
+      if (!absl::StartsWith(name, kDeletedPrefix)) return gone;
+      if (warn_) warn_(absl::StrCat("what is left of a deleted dataset cannot be removed: ", gone.message()));
+    }
   }
   // These prove above what is the catalog's own, so they go last.
   PF_ASSIGN_OR_RETURN(const auto imports, Names(directory_ / kImports));
@@ -175,7 +178,7 @@ absl::StatusOr<ImportRecord> CatalogFiles::ReadDataset(const DatasetId& id) cons
 
 bool CatalogFiles::IsImportOf(const DatasetId& id, const fs::path& record) const {
   const auto import = ReadRecord(record), dataset = ReadRecord(DatasetPath(id) / kRecordFile);
-  return import.ok() && dataset.ok() && import->create_time == dataset->create_time;
+  return import.ok() && dataset.ok() && import->uid == dataset->uid;
 }
 
 absl::StatusOr<std::map<DatasetId, absl::StatusOr<ImportRecord>>> CatalogFiles::ReadImports() const {
@@ -213,7 +216,10 @@ absl::Status CatalogFiles::MarkImportDeleted(const DatasetId& id) const {
   if (error) {
     return absl::InternalError(absl::StrCat(ImportPath(id).string(), ": cannot be renamed: ", error.message()));
   }
-  return SyncDirectory(directory_ / kImports);
+  const absl::Status synced = SyncDirectory(directory_ / kImports);
+  // What failed must not come about at the next start.
+  if (!synced.ok()) fs::rename(DeletedImportPath(id), ImportPath(id), error);
+  return synced;
 }
 
 absl::Status CatalogFiles::EndDeletedImport(const DatasetId& id) const {

@@ -53,8 +53,10 @@ void CatalogImpl::RunNext(const DatasetId& id) {
   PublishUsage();
   const std::stop_token stop = stop_running_.get_token();
   entry.dataset.retry_time = absl::InfinitePast();
-  ImportRecord record{
-      .create_time = entry.dataset.create_time, .options = entry.dataset.options, .starts = entry.starts};
+  ImportRecord record{.create_time = entry.dataset.create_time,
+                      .uid = entry.dataset.uid,
+                      .options = entry.dataset.options,
+                      .starts = entry.starts};
   mu_.Unlock();
   const Stopwatch took;
   import_progress_ = 0;

@@ -1,8 +1,11 @@
 #include "data/catalog/import_record.h"
 
+#include <cstdint>
+#include <random>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "base/json_fields.h"
 
 namespace permafrost::data {
@@ -13,6 +16,7 @@ struct RecordSchema {
   static void Fields(A& a, typename A::template Visited<ImportRecord>& r) {
     auto& options = r.options;
     a("create_time", r.create_time);
+    a("uid", r.uid);
     std::string source = options.source.string();
     a("source", source);
     if constexpr (!std::is_const_v<typename A::template Visited<ImportRecord>>) options.source = source;
@@ -62,6 +66,14 @@ std::string WhyNotBegun(const ImportRecord& record) {
                       " times while importing it; delete it and import again to retry");
 }
 
+std::string MakeDatasetUid() {
+  std::random_device random;
+  std::uniform_int_distribution<uint64_t> bits;
+  return HashHex(bits(random)) + HashHex(bits(random));
+}
+
+std::string DatasetUidOfTime(absl::Time create_time) { return absl::StrCat(absl::ToUnixMicros(create_time)); }
+
 std::string RecordToJson(const ImportRecord& record) { return WriteJson<RecordSchema>(record) + "\n"; }
 
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text) {
@@ -70,6 +82,7 @@ absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text) {
     return absl::DataLossError("import record: create_time: is missing");
   }
   if (record.ok() && record->options.source.empty()) return absl::DataLossError("import record: source: is missing");
+  if (record.ok() && record->uid.empty()) record->uid = DatasetUidOfTime(record->create_time);
   return record;
 }
 

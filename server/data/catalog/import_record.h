@@ -13,6 +13,8 @@ namespace permafrost::data {
 
 struct ImportRecord {
   absl::Time create_time = absl::InfinitePast();
+  // As Dataset::uid.
+  std::string uid;
   ImportOptions options;
   std::string error;  // why it failed; empty while it has not
   // Times it was begun without an end that was written down: it runs, or the process died while it ran.
@@ -23,9 +25,14 @@ struct ImportRecord {
 // Empty: it is begun.
 std::string WhyNotBegun(const ImportRecord& record);
 
+// Of a dataset that is imported now: 128 random bits, so that neither a clock nor a name makes two datasets one.
+std::string MakeDatasetUid();
+// Of one that a version imported which gave none: the time, as those versions told datasets apart.
+std::string DatasetUidOfTime(absl::Time create_time);
+
 std::string RecordToJson(const ImportRecord& record);
 // DataLoss naming what is of another type or an unknown name, and where the time or the source is missing. Whatever
-// else is missing keeps its default: older records lack what came later.
+// else is missing keeps its default: older records lack what came later. A uid that is missing is that of the time.
 absl::StatusOr<ImportRecord> RecordFromJson(std::string_view text);
 
 }  // namespace permafrost::data

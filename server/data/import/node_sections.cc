@@ -72,36 +72,39 @@ absl::Status ReadLabels(NpyArray& array, std::span<float> labels, std::vector<in
   return absl::OkStatus();
 }
 
-// Rows of labels on their way into their section.
-class LabelSink {
+// A row a node on its way into a section.
+template <class Element>
+class NodeRowSink {
  public:
-  LabelSink(const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer)
-      : due_(due), monitor_(monitor), writer_(writer) {}
+  NodeRowSink(SectionKind section, ElementType type, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer)
+      : section_(section), type_(type), due_(due), monitor_(monitor), writer_(writer) {}
 
-  absl::Status Begin(size_t targets) {
-    targets_ = static_cast<uint32_t>(targets);
-    if (due_.renumbering.none()) return writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, targets_);
+  absl::Status Begin(size_t width) {
+    width_ = static_cast<uint32_t>(width);
+    if (due_.renumbering.none()) return writer_.Begin(section_, type_, width_);
     PF_ASSIGN_OR_RETURN(spool_, RowSpool::Create({.directory = due_.directory,
                                                   .rows = due_.nodes,
-                                                  .row_bytes = targets * sizeof(float),
+                                                  .row_bytes = width * sizeof(Element),
                                                   .memory_bytes = due_.memory_bytes},
                                                  due_.renumbering, monitor_.stop()));
     return absl::OkStatus();
   }
-  absl::Status Append(std::span<const float> rows) {
+  absl::Status Append(std::span<const Element> rows) {
     return spool_ ? spool_->Append(std::as_bytes(rows)) : writer_.Append(std::as_bytes(rows));
   }
   absl::Status Finish() {
     if (!spool_) return absl::OkStatus();
-    PF_RETURN_IF_ERROR(writer_.Begin(SectionKind::kLabels, ElementType::kFloat32, targets_));
+    PF_RETURN_IF_ERROR(writer_.Begin(section_, type_, width_));
     return spool_->Drain([this](std::span<const std::byte> rows) { return writer_.Append(rows); });
   }
 
  private:
+  const SectionKind section_;
+  const ElementType type_;
   const DueLabels& due_;
   ImportMonitor& monitor_;
   GraphWriter& writer_;
-  uint32_t targets_ = 0;
+  uint32_t width_ = 0;
   std::optional<RowSpool> spool_;
 };
 
@@ -113,7 +116,7 @@ absl::Status WriteLabelRows(const SourceFile& file, const DueLabels& due_labels,
   const std::string& why = due_labels.why;
   const auto due = static_cast<int64_t>(nodes);
   LabelSummary labels(nodes, labelled);
-  LabelSink sink(due_labels, monitor, writer);
+  NodeRowSink<float> sink(SectionKind::kLabels, ElementType::kFloat32, due_labels, monitor, writer);
   PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(file, monitor));
   std::vector<float> row;
   size_t targets = 0;
@@ -150,7 +153,7 @@ absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, Impor
         absl::StrCat("[", nodes, "] or [", nodes, ", targets] with 1..", kMostTargets, " targets (", due.why, ")"));
   }
   LabelSummary labels(nodes, labelled);
-  LabelSink sink(due, monitor, writer);
+  NodeRowSink<float> sink(SectionKind::kLabels, ElementType::kFloat32, due, monitor, writer);
   PF_RETURN_IF_ERROR(sink.Begin(targets));
   const uint64_t rows_at_once = std::max<uint64_t>(1, (uint64_t{1} << 18) / targets);
   std::vector<float> piece;
@@ -165,6 +168,28 @@ absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, Impor
   PF_RETURN_IF_ERROR(array.ExpectEnd());
   PF_RETURN_IF_ERROR(sink.Finish());
   labels.Set(summary, targets);
+  return absl::OkStatus();
+}
+
+absl::Status WriteTimeArray(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
+                            GraphSummary& summary) {
+  PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(file, /*member=*/"", monitor));
+  const auto& shape = array.header().shape;
+  if (shape.size() != 1 || shape[0] != due.nodes) {
+    return array.ShapeError(absl::StrCat("[", due.nodes, "] (", due.why, ")"));
+  }
+  NodeRowSink<int64_t> sink(SectionKind::kNodeTimes, ElementType::kInt64, due, monitor, writer);
+  PF_RETURN_IF_ERROR(sink.Begin(1));
+  constexpr uint64_t kAtOnce = uint64_t{1} << 16;
+  std::vector<int64_t> piece;
+  for (uint64_t node = 0; node < due.nodes; node += kAtOnce) {
+    piece.resize(std::min(kAtOnce, due.nodes - node));
+    PF_RETURN_IF_ERROR(array.ReadIntegers(piece));
+    PF_RETURN_IF_ERROR(sink.Append(piece));
+  }
+  PF_RETURN_IF_ERROR(array.ExpectEnd());
+  PF_RETURN_IF_ERROR(sink.Finish());
+  summary.node_times = true;
   return absl::OkStatus();
 }
 

@@ -42,6 +42,10 @@ absl::Status WriteLabelRows(const SourceFile& file, const DueLabels& due, Import
 absl::Status WriteLabelArray(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
                              GraphSummary& summary, LabelledNodes& labelled);
 
+// NPY: [nodes] of integers. Sets what the summary says of them.
+absl::Status WriteTimeArray(const SourceFile& file, const DueLabels& due, ImportMonitor& monitor, GraphWriter& writer,
+                            GraphSummary& summary);
+
 // Of arrays of rows, or of masks [nodes] of 0 and 1. Each node stands in one split at most. Memory: a byte a node.
 absl::StatusOr<SplitGraphs> ReadSplitArrays(const std::array<SourceFile, 3>& files, bool masks, uint64_t nodes,
                                             ImportMonitor& monitor);

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 struct NpyFiles {
   std::optional<SourceFile> edge_index, adjacency;  // one of them
   std::optional<SourceFile> edge_weights, edge_times, edge_features;
-  std::optional<SourceFile> features, bfloat16_features, sparse_features, labels;
+  std::optional<SourceFile> features, bfloat16_features, sparse_features, labels, times;
   std::optional<std::array<SourceFile, 3>> split;  // by Split
   bool split_masks = false;
   std::optional<LinkFiles> links;
@@ -63,6 +63,7 @@ class NpyImport {
     count_.nodes = static_cast<uint64_t>(summary_.nodes);
     if (count_.why.empty()) count_.why = absl::StrCat("as ", Edges().name, " has");
     PF_RETURN_IF_ERROR(ReadFeatures());
+    if (files_.times) PF_RETURN_IF_ERROR(WriteTimeArray(*files_.times, LabelsDue(), monitor_, writer_, summary_));
     PF_RETURN_IF_ERROR(ReadLabelsAndSplit());
     if (files_.links) {
       PF_RETURN_IF_ERROR(
@@ -76,7 +77,7 @@ class NpyImport {
 
   // From the first that tells.
   absl::Status CountNodes() {
-    for (const auto* file : {&files_.features, &files_.bfloat16_features, &files_.labels}) {
+    for (const auto* file : {&files_.features, &files_.bfloat16_features, &files_.labels, &files_.times}) {
       if (!*file) continue;
       PF_ASSIGN_OR_RETURN(NpyArray array, NpyArray::Open(**file, /*member=*/"", monitor_));
       const auto& shape = array.header().shape;
@@ -261,7 +262,7 @@ absl::Status FindSplitFiles(const fs::path& source, NpyFiles& files) {
 int64_t NpyFiles::bytes() const {
   int64_t sum = 0;
   for (const auto* file : {&edge_index, &adjacency, &edge_weights, &edge_times, &edge_features, &features,
-                           &bfloat16_features, &sparse_features, &labels}) {
+                           &bfloat16_features, &sparse_features, &labels, &times}) {
     if (*file) sum += (*file)->bytes;
   }
   if (split) {
@@ -289,6 +290,7 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.bfloat16_features, FindNpy(source, "node_feat_bf16"));
   PF_ASSIGN_OR_RETURN(files.sparse_features, FindNpz(source, "node_feat"));
   PF_ASSIGN_OR_RETURN(files.labels, FindNpy(source, "node_label"));
+  PF_ASSIGN_OR_RETURN(files.times, FindNpy(source, "node_time"));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.edge_index, &files.adjacency}));
   PF_RETURN_IF_ERROR(CheckAtMostOne({&files.features, &files.bfloat16_features, &files.sparse_features}));
   // The error comes before the edges are read, where it can.

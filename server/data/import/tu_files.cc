@@ -24,10 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kIndicator = "_graph_indicator.txt";
 
-// A member that unpacks to more than this, and to so many times its packed size, is no table.
-constexpr uint64_t kHarmlessBytes = uint64_t{64} << 20;
-constexpr uint64_t kMostExpansion = 200;
-
 // Files by the path below which messages name them.
 using FilesByName = std::map<std::string, SourceFile>;
 
@@ -56,8 +52,7 @@ absl::StatusOr<FilesByName> FilesOfZip(const fs::path& source, const ImportLimit
                                          .name = Shown(entry.name),
                                          .packing = Packing::kZip,
                                          .bytes = static_cast<int64_t>(packed),
-                                         .member = entry.name,
-                                         .most_unpacked = std::max(packed * kMostExpansion, kHarmlessBytes)});
+                                         .member = entry.name});
   }
   return files;
 }

@@ -21,7 +21,6 @@
 namespace permafrost::data {
 namespace {
 
-constexpr int64_t kMaxBatchSize = 65'536;
 constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 // A plan is small beside the job that has the cores.
 constexpr int kThreads = 1;

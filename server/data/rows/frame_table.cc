@@ -49,26 +49,33 @@ FrameTable::~FrameTable() { munmap(memory_, std::max<uint64_t>(rows_, 1) * frame
 
 void FrameTable::Append(uint32_t frame) {
   Frame& f = frames_[frame];
-  List& list = lists_[f.level];
+  const size_t index = ListOf(f);
+  List& list = lists_[index];
   f.before = list.last;
   f.after = kNone;
   (list.last == kNone ? list.first : frames_[list.last].after) = frame;
   list.last = frame;
-  occupied_[f.level / 64] |= uint64_t{1} << (f.level % 64);
+  occupied_[index / 64] |= uint64_t{1} << (index % 64);
 }
 
 void FrameTable::Unlink(uint32_t frame) {
   const Frame& f = frames_[frame];
-  List& list = lists_[f.level];
+  const size_t index = ListOf(f);
+  List& list = lists_[index];
   (f.before == kNone ? list.first : frames_[f.before].after) = f.after;
   (f.after == kNone ? list.last : frames_[f.after].before) = f.before;
-  if (list.first == kNone) occupied_[f.level / 64] &= ~(uint64_t{1} << (f.level % 64));
+  if (list.first == kNone) occupied_[index / 64] &= ~(uint64_t{1} << (index % 64));
 }
 
 uint32_t FrameTable::Least() const {
-  for (size_t word = 0; word < occupied_.size(); ++word) {
+  for (size_t word = 0; word < size_t{kLevels} / 64; ++word) {
     if (occupied_[word] == 0) continue;
     return lists_[word * 64 + static_cast<size_t>(std::countr_zero(occupied_[word]))].first;
+  }
+  // From the batch that was announced last back to the one that comes next.
+  for (size_t back = 0; back < kUseSlots; ++back) {
+    const List& list = lists_[kLevels + (newest_ + 2 * kUseSlots - kFirstUse - back) % kUseSlots];
+    if (list.first != kNone) return list.first;
   }
   return kNone;
 }
@@ -138,6 +145,16 @@ void FrameTable::SetLevels(std::vector<uint8_t> levels) {
   }
 }
 
+void FrameTable::SetNextUse(uint32_t row, UseSlot next) {
+  const uint32_t found = frame_of_row_[row].load(std::memory_order_relaxed);
+  if (found == 0) return;
+  Frame& f = frames_[found - 1];
+  if (f.next == next) return;
+  if (f.pins == 0) Unlink(found - 1);
+  f.next = next;
+  if (f.pins == 0) Append(found - 1);
+}
+
 FrameTable::Pinned FrameTable::Pin(uint32_t row, uint64_t mark) {
   const uint32_t found = frame_of_row_[row].load(std::memory_order_relaxed);
   if (found == 0) return Pinned::kMissing;
@@ -148,6 +165,14 @@ FrameTable::Pinned FrameTable::Pin(uint32_t row, uint64_t mark) {
     ++pinned_;
   }
   return Pinned::kPinned;
+}
+
+bool FrameTable::CanHold(UseSlot next) const {
+  if (!free_.empty() || frames_.size() < limit_) return true;
+  const uint32_t least = Least();
+  if (least == kNone) return false;
+  const UseSlot goes = frames_[least].next;
+  return goes == kNoUse || AnnouncedAfter(goes) < AnnouncedAfter(next);
 }
 
 std::byte* FrameTable::Take(uint32_t row, uint64_t mark) {

@@ -1,9 +1,9 @@
 // Which rows of a table are in memory: frames, each the memory of one row, given to rows that are asked for and taken
 // from those that are wanted least.
-// A pin keeps a row in its frame. Of the rows without pins that of the lowest level goes first, and of one level the
-// one whose last pin went first. The rows that batches sampled ahead will use are pinned, so that nothing goes that
-// they use (Belady's choice, as far as they are known); beyond them the levels say what comes again. Threads: one at a
-// time, but for Find, which is safe anywhere for rows that the caller has pinned.
+// A pin keeps a row in its frame. Of the rows without pins those go first that no announced batch uses
+// (data/rows/use_schedule.h), that of the lowest level before the others, and of one level the one that came into it
+// first; after them the one that is used last (Belady's choice, as far as batches are known). Threads: one at a time,
+// but for Find, which is safe anywhere for rows that the caller has pinned.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "data/rows/use_schedule.h"
 
 namespace permafrost::data {
 
@@ -48,10 +49,18 @@ class FrameTable {
   static constexpr int kLevels = 256;
   void SetLevels(std::vector<uint8_t> levels);
 
+  // Which batch uses a row next; nothing happens where the row has no frame. newest: that of the batch that was
+  // announced last, after which none comes.
+  void SetNextUse(uint32_t row, UseSlot next);
+  void SetNewest(UseSlot newest) { newest_ = newest; }
+
   // Pins a row that has a frame, once for each mark; marks rise, from 1. kAgain: the mark before was the same, and no
   // pin was added.
   enum class Pinned { kMissing, kPinned, kAgain };
   Pinned Pin(uint32_t row, uint64_t mark);
+  bool has(uint32_t row) const { return frame_of_row_[row].load(std::memory_order_relaxed) != 0; }
+  // Whether Take would drop no row that is used as soon as a batch of this slot, or sooner.
+  bool CanHold(UseSlot next) const;
   // Gives a frame to a row that has none, with a pin. nullptr: every frame is pinned.
   std::byte* Take(uint32_t row, uint64_t mark);
   void Unpin(uint32_t row);
@@ -68,7 +77,8 @@ class FrameTable {
     uint32_t row = kNone;
     uint32_t pins = 0;
     uint64_t mark = 0;
-    uint32_t before = kNone, after = kNone;  // in the list of its level, or of the free ones
+    uint32_t before = kNone, after = kNone;  // in its list
+    UseSlot next = kNoUse;
     uint8_t level = 0;
     bool spoilt = false;
   };
@@ -80,7 +90,13 @@ class FrameTable {
   std::byte* At(uint32_t frame) const { return memory_ + uint64_t{frame} * frame_bytes_; }
   Frame& frame_of(uint32_t row) { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
   const Frame& frame_of(uint32_t row) const { return frames_[frame_of_row_[row].load(std::memory_order_relaxed) - 1]; }
-  void Append(uint32_t frame);  // to the list of its level
+  // Of frames without pins: by level those that nobody is known to use, the others by the batch that uses them next.
+  static size_t ListOf(const Frame& frame) {
+    return frame.next == kNoUse ? frame.level : kLevels + size_t{frame.next} - kFirstUse;
+  }
+  // How many batches were announced after the one of this slot.
+  size_t AnnouncedAfter(UseSlot slot) const { return (newest_ + 2 * kUseSlots - slot) % kUseSlots; }
+  void Append(uint32_t frame);
   void Unlink(uint32_t frame);
   // The frame whose row goes first; kNone: all are pinned.
   uint32_t Least() const;
@@ -96,8 +112,10 @@ class FrameTable {
   std::vector<uint8_t> levels_;                                  // empty: all 0
   std::vector<Frame> frames_;                                    // those used so far
   std::vector<uint32_t> free_;
-  std::array<List, kLevels> lists_;  // of frames without pins
-  std::array<uint64_t, kLevels / 64> occupied_{};
+  static constexpr size_t kLists = kLevels + kUseSlots;
+  std::array<List, kLists> lists_;
+  std::array<uint64_t, kLists / 64> occupied_{};
+  UseSlot newest_ = kNoUse;
 };
 
 }  // namespace permafrost::data

@@ -2,24 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "base/hash.h"
 #include "base/monotonic.h"
 #include "base/status.h"
 
 namespace permafrost::data {
 namespace {
 
-// A lease beside others may read so much of what there is room for: the rest is for rows that come again.
-constexpr uint64_t kReadingShare = 3;
+// The rows that leases read take at most this part of the frames, and of two leases at most the other: the rest is for
+// rows that come again. The disk is busy as long as one lease waits for it behind the one that is gathered next.
+constexpr uint64_t kReadingShare = 8, kLargeReadingShare = 3;
+constexpr int64_t kLeastReadingLeases = 2;
+// Rows that are looked at for one plan, whether they come along with its reads.
+constexpr uint64_t kMostAlongLooks = 1 << 16;
 // Reads go on to the next row up to this length.
 constexpr uint32_t kMostReadBytes = 64 << 10;
-// A tag is a ticket and a read of its plan.
-constexpr int kReadBits = 32;
 // Levels of wanted rows: this many for each doubling, from draws of 2^kLeastExponent an epoch on.
 constexpr double kLevelsPerDoubling = 8, kLeastExponent = -16;
 
@@ -46,6 +47,12 @@ RowCache::Lease& RowCache::Lease::operator=(Lease&& other) noexcept {
   return *this;
 }
 
+bool RowCache::Lease::ready() const {
+  if (cache_ == nullptr) return true;
+  const absl::MutexLock lock(&cache_->mu_);
+  return cache_->first_ticket_ > ticket_;
+}
+
 absl::Status RowCache::Lease::Await() {
   if (cache_ == nullptr) return absl::OkStatus();
   absl::MutexLock lock(&cache_->mu_);
@@ -66,8 +73,26 @@ void RowCache::Lease::Release() {
   absl::MutexLock lock(&cache.mu_);
   for (const NodeId row : rows_) cache.frames_->Unpin(row);
   cache.reading_rows_ -= reading_;
+  cache.reading_leases_ -= reading_ > 0 ? 1 : 0;
   // After a batch that took more.
   if (--cache.leases_ == 0) cache.frames_->SetFrames(cache.FramesFor(cache.counters_.budget_bytes));
+}
+
+// Announcement
+
+RowCache::Announcement& RowCache::Announcement::operator=(Announcement&& other) noexcept {
+  if (this == &other) return *this;
+  End();
+  cache_ = std::exchange(other.cache_, nullptr);
+  number_ = other.number_;
+  return *this;
+}
+
+void RowCache::Announcement::End() {
+  if (cache_ == nullptr) return;
+  RowCache& cache = *std::exchange(cache_, nullptr);
+  const absl::MutexLock lock(&cache.mu_);
+  cache.EndAnnouncement(number_);
 }
 
 // RowCache
@@ -141,7 +166,10 @@ absl::Status RowCache::PinPresent(std::span<const NodeId> rows, uint64_t mark, L
       case FrameTable::Pinned::kPinned:
         lease.rows_.push_back(row);
         // Who pinned it before has not let go of it yet.
-        if (frames_->spoilt(row)) return failure_;
+        if (frames_->spoilt(row)) {
+          return failure_.ok() ? absl::ResourceExhaustedError("the feature cache: memory failed before a row was read")
+                               : failure_;
+        }
         break;
       case FrameTable::Pinned::kAgain:
         break;
@@ -150,34 +178,120 @@ absl::Status RowCache::PinPresent(std::span<const NodeId> rows, uint64_t mark, L
   return absl::OkStatus();
 }
 
+bool RowCache::MayRead(uint64_t rows) const {
+  const uint64_t all = reading_rows_ + rows, frames = frames_->frames();
+  if (all <= frames / kReadingShare) return true;
+  // Frames that hold nothing yet cost nobody a row.
+  const uint64_t unused = frames > frames_->used() ? frames - frames_->used() : 0;
+  return (reading_leases_ < kLeastReadingLeases || rows <= unused) && all <= frames / kLargeReadingShare;
+}
+
 absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease) {
   if (missing.empty()) return absl::OkStatus();  // a plan ends with the last of its reads
   const bool has_room = missing.size() <= frames_->available();
-  if (!must && (!has_room || reading_rows_ + missing.size() > frames_->frames() / kReadingShare)) {
+  if (!must && (!has_room || !MayRead(missing.size()))) {
     return absl::ResourceExhaustedError("the feature cache: other batches hold what there is room for");
   }
   Plan plan;
+  // Where memory fails on the way, no row may seem to be there that nobody reads.
+  auto undo = absl::MakeCleanup([this, &plan]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (const Fill& fill : plan.fills) frames_->Spoil(fill.row);
+    for (const NodeId row : plan.along) frames_->Spoil(row);
+    EndPlan(plan);
+  });
   plan.fills.reserve(missing.size());
+  plan.reads = PlanReads(table_, missing, gap_bytes_, most_bytes_);
+  plan.begun.resize(plan.reads.size());
   if (!has_room) {
     frames_->MakeRoom(missing.size());
     ++counters_.over_budget;
   }
   for (const NodeId row : missing) {
-    std::byte* const to = frames_->Take(row, mark);
+    plan.fills.push_back(TakeFrame(row, mark));
     lease.rows_.push_back(row);
-    plan.fills.push_back({.row = row, .to = to});
   }
-  plan.reads = PlanReads(table_, missing, gap_bytes_, most_bytes_);
-  plan.begun.resize(plan.reads.size());
+  TakeAlong(mark, plan);
+  plans_.push_back(std::move(plan));
+  std::move(undo).Cancel();
   lease.reading_ = missing.size();
   reading_rows_ += missing.size();
-  plans_.push_back(std::move(plan));
+  ++reading_leases_;
   return absl::OkStatus();
 }
 
-absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must) {
+RowCache::Fill RowCache::TakeFrame(NodeId row, uint64_t mark) {
+  std::byte* const to = frames_->Take(row, mark);
+  frames_->SetNextUse(row, uses_.NextUse(row));
+  return {.row = row, .to = to};
+}
+
+void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
+  const uint64_t room = frames_->frames() / kReadingShare;
+  if (!uses_.any() || along_rows_ >= room) return;
+  const size_t most = room - along_rows_;
+  uint64_t looks = kMostAlongLooks;
+  // Of each read: its rows, and those of them that come along between them.
+  std::vector<Fill> fills;
+  fills.reserve(plan.fills.size() + most);
+  plan.along.reserve(most);
+  for (PlannedRead& read : plan.reads) {
+    const uint64_t first_page = (read.offset - table_.offset) / kPageBytes,
+                   last_page = first_page + read.bytes / kPageBytes - 1;
+    const std::span<const Fill> missing = std::span(plan.fills).subspan(read.first, read.count);
+    NodeId row = missing.front().row;
+    for (; row > 0 && looks > 0 && PagesOf(table_, row - 1).first >= first_page; --row) --looks;
+    read.first = static_cast<uint32_t>(fills.size());
+    for (size_t next = 0; row < table_.rows && PagesOf(table_, row).last <= last_page; ++row) {
+      if (next < missing.size() && missing[next].row == row) {
+        fills.push_back(missing[next++]);
+        continue;
+      }
+      if (looks == 0 && next == missing.size()) break;
+      if (looks == 0) {
+        row = missing[next].row - 1;
+        continue;
+      }
+      --looks;
+      const UseSlot use = uses_.NextUse(row);
+      if (use == kNoUse || plan.along.size() == most || frames_->has(row) || !frames_->CanHold(use)) continue;
+      fills.push_back(TakeFrame(row, mark));
+      plan.along.push_back(row);
+      ++along_rows_;
+    }
+    read.count = static_cast<uint32_t>(fills.size()) - read.first;
+  }
+  plan.fills = std::move(fills);
+}
+
+void RowCache::EndPlan(const Plan& plan) {
+  for (const NodeId row : plan.along) frames_->Unpin(row);
+  along_rows_ -= plan.along.size();
+}
+
+RowCache::Announcement RowCache::Announce(std::span<const NodeId> rows, std::span<const NodeId> more) {
+  const auto is_row = [this](NodeId row) { return row < table_.rows; };
+  Announcement announced;
+  if (!std::ranges::all_of(rows, is_row) || !std::ranges::all_of(more, is_row)) return announced;
+  const absl::MutexLock lock(&mu_);
+  announced.cache_ = this;
+  const auto known = [this](NodeId row)
+                         ABSL_NO_THREAD_SAFETY_ANALYSIS { frames_->SetNextUse(row, uses_.NextUse(row)); };
+  announced.number_ = uses_.Announce(rows, more, known);
+  if (announced.number_ > 0) frames_->SetNewest(UseSchedule::SlotOf(announced.number_));
+  return announced;
+}
+
+void RowCache::EndAnnouncement(uint64_t number) {
+  uses_.Use(number,
+            [this](NodeId row) ABSL_NO_THREAD_SAFETY_ANALYSIS { frames_->SetNextUse(row, uses_.NextUse(row)); });
+}
+
+absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must,
+                                              Announcement* announced) {
   Lease lease;
   std::vector<NodeId> missing;
+  // So that no pin is taken which the lease does not know of, should memory fail.
+  lease.rows_.reserve(rows.size() + more.size());
   uint64_t mark = 0;
   absl::Status status;
   {
@@ -200,7 +314,7 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
     // What another lease brought meanwhile.
     std::vector<NodeId> still;
     status = PinPresent(missing, mark, lease, still);
-    const auto present = static_cast<int64_t>(lease.rows_.size());
+    const auto present = std::ssize(lease.rows_);
     if (status.ok()) status = TakeFrames(still, mark, must, lease);
     if (status.ok()) {
       counters_.hits += present;
@@ -210,6 +324,10 @@ absl::StatusOr<RowCache::Lease> RowCache::Pin(std::span<const NodeId> rows, std:
     counters_.hits += std::ssize(lease.rows_);
   }
   if (!status.ok()) return status;  // the lease lets go of what it has
+  if (announced != nullptr && announced->cache_ != nullptr) {
+    EndAnnouncement(announced->number_);
+    announced->cache_ = nullptr;
+  }
   lease.ticket_ = first_ticket_ + plans_.size() - 1;
   largest_lease_ = std::max<uint64_t>(largest_lease_, lease.rows_.size());
   Count(lease.rows_);
@@ -273,121 +391,6 @@ RowCounters RowCache::counters() const {
   counters.rows = frames_->used();
   counters.used_bytes = table_.rows * kBytesPerRow + counters.rows * FrameTable::FrameBytes(table_.row_bytes);
   return counters;
-}
-
-std::optional<DiskRead> RowCache::NextRead() {
-  for (; starting_ < first_ticket_ + plans_.size(); ++starting_) {
-    Plan& plan = plans_[starting_ - first_ticket_];
-    if (plan.started == plan.reads.size()) continue;
-    const size_t index = plan.started++;
-    plan.begun[index].Restart();
-    return DiskRead{
-        .offset = plan.reads[index].offset, .bytes = plan.reads[index].bytes, .tag = (starting_ << kReadBits) | index};
-  }
-  return std::nullopt;
-}
-
-void RowCache::Run() {
-  const auto wake = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
-    return stopping_ || starting_ < first_ticket_ + plans_.size();
-  };
-  absl::Status status;
-  while (status.ok()) {
-    while (status.ok() && disk_->in_flight() < disk_->depth()) {
-      std::optional<DiskRead> read;
-      {
-        absl::MutexLock lock(&mu_);
-        if (disk_->in_flight() == 0) mu_.Await(absl::Condition(&wake));
-        read = NextRead();
-        if (!read && disk_->in_flight() == 0 && stopping_) return;
-      }
-      if (!read) break;
-      status = disk_->Start(*read);
-    }
-    if (status.ok() && disk_->in_flight() > 0) {
-      status = disk_->Wait(
-          [this](const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes) { Take(read, bytes); });
-    }
-  }
-  FailAll(status);
-}
-
-void RowCache::Take(const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes) {
-  const uint64_t ticket = read.tag >> kReadBits;
-  const size_t index = read.tag & ((uint64_t{1} << kReadBits) - 1);
-  const Plan* plan;
-  {
-    absl::MutexLock lock(&mu_);
-    // Stays where it is: a deque that grows and shrinks at its ends moves nothing.
-    plan = &plans_[ticket - first_ticket_];
-  }
-  const PlannedRead& planned = plan->reads[index];
-  absl::Status status = bytes.ok() ? Copy(*plan, planned, *bytes) : bytes.status();
-  // Rather than what reading a changed file came upon.
-  if (const absl::Status intact = status.ok() ? status : graph_->CheckIntact(); !intact.ok()) status = intact;
-  const double seconds = absl::ToDoubleSeconds(plan->begun[index].Elapsed());
-  absl::MutexLock lock(&mu_);
-  ++counters_.reads;
-  counters_.read_bytes += bytes.ok() ? std::ssize(*bytes) : 0;
-  counters_.read_seconds_sum += seconds;
-  const auto bucket = std::ranges::lower_bound(RowCounters::kReadSeconds, seconds) - RowCounters::kReadSeconds.begin();
-  ++counters_.read_seconds[static_cast<size_t>(bucket)];
-  if (!status.ok()) {
-    for (size_t i = 0; i < planned.count; ++i) frames_->Spoil(plan->fills[planned.first + i].row);
-  }
-  Finish(ticket, status);
-}
-
-absl::Status RowCache::Copy(const Plan& plan, const PlannedRead& read, std::span<const std::byte> bytes) const {
-  const uint64_t begin = read.offset - table_.offset;  // in the table
-  uint64_t verified = 0;                               // pages up to this one
-  for (size_t i = read.first; i < read.first + read.count; ++i) {
-    const PageSpan pages = PagesOf(table_, plan.fills[i].row);
-    for (uint64_t page = std::max(pages.first, verified); page <= pages.last; ++page) {
-      const uint64_t at = page * kPageBytes, end = std::min(at + kPageBytes, table_.bytes);
-      if (end - begin > bytes.size()) {
-        return absl::DataLossError(absl::StrCat(table_.path.string(), ": is shorter than it was; import it again"));
-      }
-      const uint64_t is = Hash64(bytes.data() + (at - begin), end - at), expected = table_.page_checksums[page];
-      if (is != expected) {
-        return absl::DataLossError(absl::StrCat(table_.path.string(), ": section node_features: bytes ", at, "..",
-                                                end - 1, ": checksum: is ", HashHex(is), ", expected ",
-                                                HashHex(expected)));
-      }
-      verified = page + 1;
-    }
-    std::memcpy(plan.fills[i].to, bytes.data() + (table_.groups.OffsetOf(plan.fills[i].row, table_.row_bytes) - begin),
-                table_.row_bytes);
-  }
-  return absl::OkStatus();
-}
-
-void RowCache::Finish(uint64_t ticket, const absl::Status& status) {
-  if (!status.ok()) {
-    ++counters_.read_errors;
-    ++failures_;
-    failure_ = status;
-  }
-  ++plans_[ticket - first_ticket_].done;
-  while (!plans_.empty() && plans_.front().done == plans_.front().reads.size()) {
-    plans_.pop_front();
-    ++first_ticket_;
-  }
-  starting_ = std::max(starting_, first_ticket_);
-}
-
-void RowCache::FailAll(const absl::Status& status) {
-  absl::MutexLock lock(&mu_);
-  broken_ = true;
-  ++counters_.read_errors;
-  ++failures_;
-  failure_ = status;
-  for (const Plan& plan : plans_) {
-    for (const Fill& fill : plan.fills) frames_->Spoil(fill.row);
-  }
-  first_ticket_ += plans_.size();
-  starting_ = first_ticket_;
-  plans_.clear();
 }
 
 }  // namespace permafrost::data

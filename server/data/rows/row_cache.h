@@ -1,7 +1,7 @@
 // Rows of one table, read from the disk ahead of their use and kept within a budget of memory, so that nobody waits for
 // a page fault. A row is verified against the checksums of its pages each time that it comes from the disk.
-// What is kept: the rows of batches that are sampled and not gathered yet (leases), and beyond them the rows that are
-// wanted most: by their expected draws at first, and as they are counted once a whole epoch was drawn.
+// What is kept: the rows that leases hold, then those that announced batches use, the soonest first, and of the others
+// those that are wanted most: by their expected draws at first, and as they are counted once a whole epoch was drawn.
 // Threads: all methods are safe anywhere but Start and Stop, which come from one thread. Owns its thread and the
 // memory.
 #pragma once
@@ -25,6 +25,7 @@
 #include "data/rows/frame_table.h"
 #include "data/rows/read_plan.h"
 #include "data/rows/row_counters.h"
+#include "data/rows/use_schedule.h"
 #include "data/store/graph.h"
 
 namespace permafrost::data {
@@ -44,6 +45,8 @@ class RowCache {
     // Waits until all its rows are in memory. Errors: DataLoss for bytes that are not what was written, or a file that
     // was cut; an environment's error (base/status.h) for a read that failed. No row may be used then.
     absl::Status Await();
+    // Whether Await would not wait.
+    bool ready() const;
 
    private:
     friend class RowCache;
@@ -53,6 +56,21 @@ class RowCache {
     uint64_t reading_ = 0;   // rows that were missing
     uint64_t ticket_ = 0;    // reads up to this one must be done
     uint64_t failures_ = 0;  // of the cache when it was made
+  };
+
+  // A batch that will ask for its rows: until it does, or this goes, they are kept before others. Movable.
+  class Announcement {
+   public:
+    Announcement() = default;
+    Announcement(Announcement&& other) noexcept { *this = std::move(other); }
+    Announcement& operator=(Announcement&& other) noexcept;
+    ~Announcement() { End(); }
+
+   private:
+    friend class RowCache;
+    void End();
+    RowCache* cache_ = nullptr;
+    uint64_t number_ = 0;
   };
 
   // Memory for rows is taken as they come. Errors: ResourceExhausted.
@@ -66,11 +84,15 @@ class RowCache {
   // Of the reader that runs, or ran last.
   RowReaderState reader() const;
 
+  // Batches announce their rows in the order in which they will pin them. Rows that are none are left to Pin.
+  Announcement Announce(std::span<const NodeId> rows, std::span<const NodeId> more);
   // Pins `rows` and then `more` (each may stand several times) and begins to read those that are missing. Leases are
-  // read in the order in which they were made. Errors: ResourceExhausted, with nothing pinned, where what leases read
-  // would leave too little for the rows that are wanted, unless it `must` be given: then memory beyond the budget is
-  // taken, and counted; InvalidArgument for a row that is none; that of a read that failed since.
-  absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false);
+  // read in the order in which they were made. announced: of the same rows, which ends it; nullptr: they were not.
+  // Errors: ResourceExhausted, with nothing pinned, where what leases read would leave too little for the rows that are
+  // wanted, unless it `must` be given: then memory beyond the budget is taken, and counted; InvalidArgument for a row
+  // that is none; that of a read that failed since.
+  absl::StatusOr<Lease> Pin(std::span<const NodeId> rows, std::span<const NodeId> more, bool must = false,
+                            Announcement* announced = nullptr);
   // The bytes of a row of a lease whose Await was Ok.
   const std::byte* Find(NodeId row) const { return frames_->Find(row); }
 
@@ -81,7 +103,8 @@ class RowCache {
   // Bytes for the rows of two batches as large as the largest that came yet: with less, each waits for the one before.
   uint64_t LeastBytes() const;
   // Bytes for each row of the file, whether it is in memory or not, beside FrameTable::FrameBytes for one that is.
-  static constexpr uint64_t kBytesPerRow = FrameTable::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
+  static constexpr uint64_t kBytesPerRow =
+      FrameTable::kBytesPerRow + UseSchedule::kBytesPerRow + sizeof(float) + sizeof(uint16_t);
   // Bytes for all rows, beyond which a budget gains nothing.
   uint64_t MostBytes() const;
   RowCounters counters() const;
@@ -93,18 +116,27 @@ class RowCache {
   };
   struct Plan {
     std::vector<Fill> fills;
+    std::vector<NodeId> along;  // of the fills' rows: those that no lease waits for; pinned until the plan is done
     std::vector<PlannedRead> reads;
     std::vector<Stopwatch> begun;  // a read each
     size_t started = 0, done = 0;
   };
 
-  RowCache(const StoredRows& table, std::unique_ptr<FrameTable> frames) : table_(table), frames_(std::move(frames)) {}
+  RowCache(const StoredRows& table, std::unique_ptr<FrameTable> frames)
+      : table_(table), frames_(std::move(frames)), uses_(table.rows) {}
   uint64_t FramesFor(uint64_t bytes) const;
   // Those of `rows` that are in memory are pinned; the others are added to `missing`.
   absl::Status PinPresent(std::span<const NodeId> rows, uint64_t mark, Lease& lease, std::vector<NodeId>& missing)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Fill TakeFrame(NodeId row, uint64_t mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Adds to a plan the rows that its reads bring anyway and batches use sooner than what they take the place of.
+  void TakeAlong(uint64_t mark, Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndPlan(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether a lease may have so many rows read beside those of the others.
+  bool MayRead(uint64_t rows) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EndAnnouncement(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Count(std::span<const NodeId> rows) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double ExpectedOf(size_t row) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return expected_.empty() ? 0 : static_cast<double>(expected_[row]);
@@ -140,8 +172,11 @@ class RowCache {
   uint64_t failures_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   uint64_t marks_ ABSL_GUARDED_BY(mu_) = 0;
+  UseSchedule uses_ ABSL_GUARDED_BY(mu_);
   int64_t leases_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t reading_leases_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t reading_rows_ ABSL_GUARDED_BY(mu_) = 0;  // of all leases: rows that were missing
+  uint64_t along_rows_ ABSL_GUARDED_BY(mu_) = 0;    // of all plans
   std::vector<float> expected_ ABSL_GUARDED_BY(mu_);
   std::vector<uint16_t> counted_ ABSL_GUARDED_BY(mu_);
   double expected_in_all_ ABSL_GUARDED_BY(mu_) = 0, drawn_ ABSL_GUARDED_BY(mu_) = 0;

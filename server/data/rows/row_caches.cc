@@ -92,7 +92,10 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
   const std::optional<MemoryLeft> memory = options_.memory_left();
   const uint64_t limit = memory ? memory->limit : kUnknownLeft;
   const uint64_t held = kept_ == nullptr ? 0 : kept_->counters().used_bytes;
-  const uint64_t others = job_bytes + graph->summary().adjacency_bytes + Reserve(limit);
+  const uint64_t edges = graph->summary().adjacency_bytes, mapped_now = options_.mapped_bytes(table.path);
+  // More than all but the features: some of these are mapped, and nothing is known of the edges.
+  const uint64_t edges_to_map = mapped_now > Less(key.bytes, table.bytes) ? edges : Less(edges, mapped_now);
+  const uint64_t others = job_bytes + edges_to_map + Reserve(limit);
   const uint64_t left = Less((memory ? memory->left : kUnknownLeft) + held, others);
   const bool measured = options_.budget_bytes == 0;
   if (options_.reader == FeatureReader::kAuto && measured && table.bytes <= left) {
@@ -111,7 +114,7 @@ absl::StatusOr<RowCaches::Session> RowCaches::Open(const std::shared_ptr<const G
   const uint64_t budget = measured ? first : options_.budget_bytes;
   kept_->SetBudget(budget);
   returned_ = false;
-  edges_bytes_ = graph->summary().adjacency_bytes;
+  edges_to_map_ = edges_to_map;
   mapped_before_ = memory ? memory->mapped : 0;
   since_change_.Restart();
   PF_ASSIGN_OR_RETURN(const DiskRates rates, RatesOf(table, KindOf(options_.reader)));
@@ -154,7 +157,7 @@ void RowCaches::Drop() {
 
 double RowCaches::LeftBesideEdges(const MemoryLeft& memory) const {
   const uint64_t of_edges = Less(memory.mapped, mapped_before_);
-  return static_cast<double>(memory.left + of_edges) - static_cast<double>(edges_bytes_);
+  return static_cast<double>(memory.left + of_edges) - static_cast<double>(edges_to_map_);
 }
 
 void RowCaches::Adapt(RowCache& cache) {

@@ -42,6 +42,8 @@ class RowCaches {
     // What memory leaves; nullopt: unknown. Other functions in tests.
     std::function<std::optional<MemoryLeft>()> memory_left = GetMemoryLeft;
     std::function<void()> return_free_heap = ReturnFreeHeap;
+    // What of a file is mapped and in memory.
+    std::function<uint64_t(const std::filesystem::path&)> mapped_bytes = MappedBytesOf;
     // What the disk does, where it is not to be measured.
     std::optional<DiskRates> rates = std::nullopt;
     // Hears of each change of a budget, a line.
@@ -92,7 +94,8 @@ class RowCaches {
   bool open_ ABSL_GUARDED_BY(mu_) = false;                                 // a session
   std::map<std::filesystem::path, DiskRates> rates_ ABSL_GUARDED_BY(mu_);  // by the folder of a store
   Stopwatch since_look_ ABSL_GUARDED_BY(mu_), since_return_ ABSL_GUARDED_BY(mu_), since_change_ ABSL_GUARDED_BY(mu_);
-  uint64_t edges_bytes_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;
+  // Of the session's edges: bytes that were not mapped when it began. Of all that was mapped then.
+  uint64_t edges_to_map_ ABSL_GUARDED_BY(mu_) = 0, mapped_before_ ABSL_GUARDED_BY(mu_) = 0;
   bool returned_ ABSL_GUARDED_BY(mu_) = false;  // the heap, in this session
 };
 

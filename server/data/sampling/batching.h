@@ -16,6 +16,8 @@ inline constexpr EnumNames<BatchingKind, 3> kBatchingNames{
     {{{BatchingKind::kRandom, "random"}, {BatchingKind::kBalanced, "balanced"}, {BatchingKind::kBudget, "budget"}}}};
 
 inline constexpr int64_t kMaxBudget = int64_t{1} << 40;
+// The largest batch_size, which as good as never ends a batch before a budget does.
+inline constexpr int64_t kMaxBatchSize = 65'536;
 
 struct BatchingOptions {
   BatchingKind kind = BatchingKind::kRandom;

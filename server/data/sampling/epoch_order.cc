@@ -1,6 +1,7 @@
 #include "data/sampling/epoch_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -26,7 +27,13 @@ EpochOrder::EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions optio
     : graphs_(graphs.begin(), graphs.end()), options_(options), sizes_(std::move(sizes)) {
   const auto count = static_cast<int64_t>(graphs_.size());
   batches_ = (count + options_.batch_size - 1) / options_.batch_size;
-  if (options_.batching.kind == BatchingKind::kRandom) return;
+  if (!is_dealt()) {
+    if (options_.batching.kind == BatchingKind::kBudget) {
+      cut_ = Cut();
+      batches_ = std::ssize(cut_);
+    }
+    return;
+  }
   limits_ = {.graphs = options_.batch_size, .nodes = options_.batching.max_nodes, .edges = options_.batching.max_edges};
   if (options_.batching.kind == BatchingKind::kBudget) batches_ = LeastBatches(sizes_, limits_);
   limits_ = TightLimits(sizes_, batches_, limits_);
@@ -34,8 +41,9 @@ EpochOrder::EpochOrder(std::span<const uint32_t> graphs, EpochOrderOptions optio
 
 EpochBatches EpochOrder::Of(int64_t epoch) const {
   SplitMix64 random(options_.seed, static_cast<uint64_t>(epoch));
-  if (options_.batching.kind != BatchingKind::kRandom) return DealOut(random);
-  EpochBatches out{.graphs = graphs_, .ends = {}};
+  if (is_dealt()) return DealOut(random);
+  EpochBatches out{.graphs = graphs_, .ends = cut_};
+  if (!cut_.empty()) return out;
   if (options_.shuffle) Shuffle(std::span(out.graphs), random);
   const auto size = static_cast<size_t>(options_.batch_size);
   for (size_t end = 0; end < out.graphs.size();) {
@@ -43,6 +51,28 @@ EpochBatches EpochOrder::Of(int64_t epoch) const {
     out.ends.push_back(end);
   }
   return out;
+}
+
+std::vector<size_t> EpochOrder::Cut() const {
+  const auto most = [](int64_t bound) { return bound > 0 ? bound : std::numeric_limits<int64_t>::max(); };
+  const GraphSize bounds{most(options_.batching.max_nodes), most(options_.batching.max_edges)};
+  std::vector<size_t> ends;
+  GraphSize sum;
+  size_t begin = 0;
+  for (size_t i = 0; i < sizes_.size(); ++i) {
+    const GraphSize& size = sizes_[i];
+    const bool is_full = static_cast<int64_t>(i - begin) == options_.batch_size ||
+                         sum.nodes + size.nodes > bounds.nodes || sum.edges + size.edges > bounds.edges;
+    if (i > begin && is_full) {
+      ends.push_back(i);
+      begin = i;
+      sum = {};
+    }
+    sum.nodes += size.nodes;
+    sum.edges += size.edges;
+  }
+  if (!sizes_.empty()) ends.push_back(sizes_.size());
+  return ends;
 }
 
 EpochBatches EpochOrder::DealOut(SplitMix64& random) const {

@@ -21,7 +21,9 @@ struct EpochPosition {
 };
 
 struct EpochOrderOptions {
-  // Graphs a batch, but for the last one; of kBalanced on the mean, of kBudget at most.
+  // Graphs a batch, but for the last one; of kBalanced on the mean, of kBudget at most. In the split's own order,
+  // without shuffle, nothing is dealt: kBudget cuts it before a bound would be passed, and a graph beyond a bound is
+  // alone in its batch; kBalanced is as kRandom.
   int64_t batch_size = 32;
   uint64_t seed = 0;
   bool shuffle = true;
@@ -29,7 +31,7 @@ struct EpochOrderOptions {
   // many, since they average gradients at each step: up to world_size - 1 batches at an epoch's end are left out.
   int64_t rank = 0;
   int64_t world_size = 1;
-  BatchingOptions batching;  // no bound of it is less than a graph
+  BatchingOptions batching;  // with shuffle no bound of it is less than a graph
 };
 
 // One epoch's graph ids, batch after batch, of every rank.
@@ -55,13 +57,17 @@ class EpochOrder {
   std::span<const uint32_t> Batch(const EpochBatches& epoch, int64_t batch) const;
 
  private:
+  bool is_dealt() const { return options_.shuffle && options_.batching.kind != BatchingKind::kRandom; }
   // Of kBalanced and kBudget.
   EpochBatches DealOut(SplitMix64& random) const;
+  // Of kBudget in the split's order: the end of each batch.
+  std::vector<size_t> Cut() const;
 
   const std::vector<uint32_t> graphs_;
   const EpochOrderOptions options_;
   const std::vector<GraphSize> sizes_;
   int64_t batches_ = 0;  // of an epoch, of every rank
+  std::vector<size_t> cut_;
   DealLimits limits_;
 };
 

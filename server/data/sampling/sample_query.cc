@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/sampling/draw.h"
+#include "data/sampling/seed_times.h"
 #include "data/store/node_names.h"
 
 namespace permafrost::data {
@@ -76,7 +77,8 @@ absl::Status SampleSubgraph(const GraphView& view, const NeighborSamplingOptions
 absl::Status SampleNeighbors(const GraphView& view, const NeighborSamplingOptions& options,
                              std::optional<int64_t> seed_time, int threads, SampleAnswer& answer) {
   SampledSubgraph subgraph;
-  const std::vector<int64_t> times(seed_time ? answer.nodes.size() : 0, seed_time.value_or(0));
+  std::vector<int64_t> times;
+  PF_RETURN_IF_ERROR(SeedTimes(options.temporal, seed_time, view).Of(answer.nodes, times));
   PF_RETURN_IF_ERROR(SampleSubgraph(view, options, answer.nodes, times, threads, subgraph));
   int64_t before = 0;
   for (const int64_t end : subgraph.row_ends) {

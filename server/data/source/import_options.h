@@ -164,6 +164,12 @@ struct ImportLimits {
   // graph, their features. One large graph: bytes for sorting and buffers in all.
   // Larger: larger sets can be imported, and a hostile one takes more from the rest of the machine.
   uint64_t memory_bytes = DefaultImportMemory();
+  // A packed file (gzip, zstd, a member of a ZIP or NPZ) may unpack to `harmless_unpacked_bytes`, or to
+  // `most_expansion` times its packed bytes where that is more. Tables pack 2 to 20 times, a column of one value a
+  // thousand times, and of such 200 million rows are harmless still. Larger: a hostile file keeps an import busy for
+  // longer.
+  uint64_t harmless_unpacked_bytes = uint64_t{1} << 30;
+  uint64_t most_expansion = 200;
   // Threads that parse and sort the edges of one large graph, >= 1. The store is the same whatever their number.
   int threads = AvailableCores();
   // Whether a source file may be read that, now open, turns out to lie at this path, links resolved. Empty: any may.

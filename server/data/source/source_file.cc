@@ -1,6 +1,7 @@
 #include "data/source/source_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/source/unpack_bound.h"
 #include "data/source/zip_member.h"
 
 namespace permafrost::data {
@@ -65,7 +67,8 @@ class RawReader final : public SourceReader {
 // Inflates one or more gzip members, as gunzip does.
 class GzipReader final : public SourceReader {
  public:
-  explicit GzipReader(std::unique_ptr<SourceReader> raw) : raw_(std::move(raw)), in_(1 << 16) {}
+  GzipReader(std::unique_ptr<SourceReader> raw, const UnpackBound& bound)
+      : raw_(std::move(raw)), bound_(bound), in_(1 << 16) {}
   ~GzipReader() override {
     if (initialized_) inflateEnd(&stream_);
   }
@@ -101,12 +104,14 @@ class GzipReader final : public SourceReader {
             absl::StrCat("corrupt gzip: ", stream_.msg != nullptr ? stream_.msg : zError(result)));
       }
     }
+    PF_RETURN_IF_ERROR(bound_.Add(capacity - stream_.avail_out));
     return capacity - stream_.avail_out;
   }
   void Rewind() override { raw_->Rewind(); }
 
  private:
   std::unique_ptr<SourceReader> raw_;
+  UnpackBound bound_;
   std::vector<char> in_;
   z_stream stream_{};
   bool initialized_ = false;
@@ -117,8 +122,8 @@ class GzipReader final : public SourceReader {
 // Unpacks one or more zstd frames, as unzstd does.
 class ZstdReader final : public SourceReader {
  public:
-  explicit ZstdReader(std::unique_ptr<SourceReader> raw)
-      : raw_(std::move(raw)), in_(ZSTD_DStreamInSize()), stream_(ZSTD_createDStream()) {}
+  ZstdReader(std::unique_ptr<SourceReader> raw, const UnpackBound& bound)
+      : raw_(std::move(raw)), bound_(bound), in_(ZSTD_DStreamInSize()), stream_(ZSTD_createDStream()) {}
   ~ZstdReader() override { ZSTD_freeDStream(stream_); }
   ZstdReader(const ZstdReader&) = delete;
   ZstdReader& operator=(const ZstdReader&) = delete;
@@ -145,12 +150,14 @@ class ZstdReader final : public SourceReader {
       frame_ended_ = result == 0;
       full_ = to.pos == to.size && !frame_ended_;
     }
+    PF_RETURN_IF_ERROR(bound_.Add(to.pos));
     return to.pos;
   }
   void Rewind() override { raw_->Rewind(); }
 
  private:
   std::unique_ptr<SourceReader> raw_;
+  UnpackBound bound_;
   std::vector<char> in_;
   ZSTD_DStream* stream_;
   ZSTD_inBuffer from_{nullptr, 0, 0};
@@ -265,13 +272,19 @@ absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonito
   return opened;
 }
 
+uint64_t BytesOf(const Descriptor& opened) {
+  struct stat info {};
+  return fstat(opened.get(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
 absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::Open(const SourceFile& file, ImportMonitor& monitor) {
   if (file.packing == Packing::kZip) return OpenZipMember(file, file.member, monitor);
   PF_ASSIGN_OR_RETURN(Descriptor opened, OpenSource(file, monitor));
   const Packing packing = file.packing == Packing::kFound ? FindPacking(opened.get()) : file.packing;
+  const UnpackBound bound(BytesOf(opened), monitor.limits());
   std::unique_ptr<SourceReader> reader = std::make_unique<RawReader>(file.name, std::move(opened), monitor);
-  if (packing == Packing::kGzip) reader = std::make_unique<GzipReader>(std::move(reader));
-  if (packing == Packing::kZstd) reader = std::make_unique<ZstdReader>(std::move(reader));
+  if (packing == Packing::kGzip) reader = std::make_unique<GzipReader>(std::move(reader), bound);
+  if (packing == Packing::kZstd) reader = std::make_unique<ZstdReader>(std::move(reader), bound);
   return reader;
 }
 

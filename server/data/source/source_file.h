@@ -28,10 +28,8 @@ struct SourceFile {
   std::filesystem::path path;
   std::string name;  // relative to the source, as messages say it: "raw/edge.csv.gz"
   Packing packing = Packing::kPlain;
-  int64_t bytes = 0;  // on disk
-  // Of kZip: the member of the archive at `path`, and the most bytes that it may unpack to; 0: any number.
-  std::string member;
-  uint64_t most_unpacked = 0;
+  int64_t bytes = 0;   // on disk
+  std::string member;  // of kZip: of the archive at `path`
 };
 
 // `stem`.csv.gz, or else `stem`.csv, below `source`; nullopt if there is neither. `stem`: "raw/edge".
@@ -48,6 +46,8 @@ absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path
 // Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound; ResourceExhausted,
 // transient, without descriptors or memory; PermissionDenied.
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
+// Of an open file, as it is now; 0 where the system does not tell.
+uint64_t BytesOf(const Descriptor& opened);
 
 class SourceReader {
  public:
@@ -58,7 +58,8 @@ class SourceReader {
   static absl::StatusOr<std::unique_ptr<SourceReader>> OpenText(const SourceFile& file, ImportMonitor& monitor);
   virtual ~SourceReader() = default;
   // Up to `capacity` bytes of text; 0 at the end. Errors, without the file's name: InvalidArgument for a truncated or
-  // corrupt gzip or zstd, Cancelled, or what the system says.
+  // corrupt gzip or zstd, ResourceExhausted for one that unpacks too far (unpack_bound.h), Cancelled, or what the
+  // system says.
   virtual absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) = 0;
   // Passes over `bytes`, of which there must be as many; without reading them where the file is plain.
   virtual absl::Status Skip(uint64_t bytes);

@@ -3,11 +3,16 @@
 #include <unistd.h>
 #include <zip.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
+#include "data/source/unpack_bound.h"
 
 namespace permafrost::data {
 namespace {
@@ -30,11 +35,12 @@ std::string Message(int code) {
 class ZipMemberReader final : public SourceReader {
  public:
   ZipMemberReader(const SourceFile& file, std::unique_ptr<zip_t, CloseArchive> archive,
-                  std::unique_ptr<zip_file_t, CloseMember> member, double packed_share, ImportMonitor& monitor)
+                  std::unique_ptr<zip_file_t, CloseMember> member, const UnpackBound& bound, double packed_share,
+                  ImportMonitor& monitor)
       : archive_name_(file.name),
-        most_unpacked_(file.most_unpacked),
         archive_(std::move(archive)),
         member_(std::move(member)),
+        bound_(bound),
         packed_share_(packed_share),
         monitor_(monitor) {}
 
@@ -45,10 +51,7 @@ class ZipMemberReader final : public SourceReader {
           absl::StrCat("corrupt zip: ", zip_error_strerror(zip_file_get_error(member_.get()))));
     }
     unpacked_ += n;
-    if (most_unpacked_ != 0 && static_cast<uint64_t>(unpacked_) > most_unpacked_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unpacks to more than ", most_unpacked_, " bytes, too many for its packed size"));
-    }
+    PF_RETURN_IF_ERROR(bound_.Add(static_cast<std::size_t>(n)));
     const auto packed = static_cast<int64_t>(static_cast<double>(unpacked_) * packed_share_);
     PF_RETURN_IF_ERROR(monitor_.Advance(archive_name_, packed - std::exchange(told_, packed)));
     return static_cast<std::size_t>(n);
@@ -57,16 +60,19 @@ class ZipMemberReader final : public SourceReader {
 
  private:
   std::string archive_name_;
-  uint64_t most_unpacked_;  // 0: any number
   std::unique_ptr<zip_t, CloseArchive> archive_;
   std::unique_ptr<zip_file_t, CloseMember> member_;
+  UnpackBound bound_;
   double packed_share_;
   ImportMonitor& monitor_;
   int64_t unpacked_ = 0, told_ = 0;
 };
 
-absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFile& file, const ImportMonitor& monitor) {
+// `bytes`: of the whole archive, where asked for.
+absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFile& file, const ImportMonitor& monitor,
+                                                                 uint64_t* bytes = nullptr) {
   PF_ASSIGN_OR_RETURN(Descriptor opened, OpenSource(file, monitor));
+  if (bytes != nullptr) *bytes = BytesOf(opened);
   int code = 0;
   std::unique_ptr<zip_t, CloseArchive> archive(zip_fdopen(opened.get(), 0, &code));
   if (archive == nullptr) {
@@ -74,6 +80,12 @@ absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFil
   }
   opened.Release();  // the archive's by now
   return archive;
+}
+
+// Nothing is unpacked to disk; but who packs such a name means to write elsewhere, and the rest is worth as little.
+bool LeadsElsewhere(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, absl::ByAnyChar("/\\"));
+  return parts.front().empty() || std::ranges::find(parts, "..") != parts.end();
 }
 
 }  // namespace
@@ -86,6 +98,11 @@ absl::StatusOr<std::vector<ZipEntry>> ListZip(const SourceFile& file, const Impo
     zip_stat_t stat;
     zip_stat_init(&stat);
     if (zip_stat_index(archive.get(), static_cast<zip_uint64_t>(i), 0, &stat) != 0 || stat.name == nullptr) continue;
+    if (LeadsElsewhere(stat.name)) {
+      return absl::InvalidArgumentError(absl::StrCat(file.name, ": has a member ", absl::CHexEscape(stat.name),
+                                                     ", whose path leads out of the archive; accepted: relative paths "
+                                                     "without '..'"));
+    }
     entries.push_back({.name = stat.name, .packed = stat.comp_size, .unpacked = stat.size});
   }
   return entries;
@@ -93,7 +110,8 @@ absl::StatusOr<std::vector<ZipEntry>> ListZip(const SourceFile& file, const Impo
 
 absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& file, const std::string& member,
                                                             ImportMonitor& monitor) {
-  PF_ASSIGN_OR_RETURN(auto archive, OpenArchive(file, monitor));
+  uint64_t archive_bytes = 0;
+  PF_ASSIGN_OR_RETURN(auto archive, OpenArchive(file, monitor, &archive_bytes));
   const zip_int64_t index = zip_name_locate(archive.get(), member.c_str(), 0);
   if (index < 0) return absl::NotFoundError(absl::StrCat(file.name, ": has no member ", member));
   zip_stat_t stat;
@@ -106,7 +124,9 @@ absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& fi
         file.name, ": ", member, ": cannot be unpacked: ", zip_error_strerror(zip_get_error(archive.get()))));
   }
   const double share = stat.size > 0 ? static_cast<double>(stat.comp_size) / static_cast<double>(stat.size) : 0;
-  return std::make_unique<ZipMemberReader>(file, std::move(archive), std::move(opened_member), share, monitor);
+  // The archive may say anything of its members.
+  const UnpackBound bound(std::min<uint64_t>(stat.comp_size, archive_bytes), monitor.limits());
+  return std::make_unique<ZipMemberReader>(file, std::move(archive), std::move(opened_member), bound, share, monitor);
 }
 
 }  // namespace permafrost::data

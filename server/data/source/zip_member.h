@@ -18,13 +18,13 @@ struct ZipEntry {
   uint64_t packed = 0, unpacked = 0;  // bytes, as the archive says
 };
 
-// The members of the archive `file`, in its order. Errors: as OpenZipMember.
+// The members of the archive `file`, in its order. Errors: as OpenZipMember; InvalidArgument for one with an
+// absolute path or one with '..'.
 absl::StatusOr<std::vector<ZipEntry>> ListZip(const SourceFile& file, const ImportMonitor& monitor);
 
 // Opens `member` of the archive `file`. Borrows the monitor, which learns of the archive's bytes as they are unpacked.
 // Errors: NotFound if there is no such member; InvalidArgument, naming the archive, for what is no ZIP archive or is
-// packed in a way unknown here; what OpenSource says. Those of reading do not name it; one is InvalidArgument where
-// more is unpacked than file.most_unpacked.
+// packed in a way unknown here; what OpenSource says. Those of reading are as SourceReader::Read's.
 absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& file, const std::string& member,
                                                             ImportMonitor& monitor);
 

@@ -136,8 +136,9 @@ enum class SectionKind : uint32_t {
   // uint32 [links, targets of each] < nodes, or [pairs, 2]: source, target; the summary says which. May be absent.
   kValidNegatives = 36,
   kTestNegatives = 37,
+  kNodeTimes = 38,  // int64 [nodes]: when each node is asked about; may be absent
 };
-inline constexpr std::size_t kSectionKinds = 37;
+inline constexpr std::size_t kSectionKinds = 38;
 inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
     {{{SectionKind::kSummary, "summary"},
       {SectionKind::kNodeOffsets, "node_offsets"},
@@ -175,7 +176,8 @@ inline constexpr EnumNames<SectionKind, kSectionKinds> kSectionNames{
       {SectionKind::kValidLinks, "valid_links"},
       {SectionKind::kTestLinks, "test_links"},
       {SectionKind::kValidNegatives, "valid_negatives"},
-      {SectionKind::kTestNegatives, "test_negatives"}}}};
+      {SectionKind::kTestNegatives, "test_negatives"},
+      {SectionKind::kNodeTimes, "node_times"}}}};
 
 struct SectionEntry {
   SectionKind kind;

@@ -49,6 +49,7 @@ class MappedGraph final : public Graph {
     view_.edge_features = MakeDense(K::kEdgeFeatures, summary_.edge_features);
     view_.num_targets = summary_.num_targets;
     view_.labels = MakeColumn<float>(K::kLabels);
+    view_.times = MakeColumn<int64_t>(K::kNodeTimes);
     view_.splits = {MakeColumn<NodeId>(K::kTrainNodes), MakeColumn<NodeId>(K::kValidNodes),
                     MakeColumn<NodeId>(K::kTestNodes)};
     view_.given_links = {
@@ -74,6 +75,7 @@ class MappedGraph final : public Graph {
     return file_->VerifyAll([this](const StoreFile::Section& section) { return CheckOf(section); }, progress);
   }
   uint64_t mapped_bytes() const override { return file_->size(); }
+  uint64_t checksum() const override { return file_->header().checksum; }
   std::optional<StoredRows> stored_features() const override {
     const StoreFile::Section* section = file_->Find(K::kNodeFeatures);
     if (section == nullptr || section->block_bytes != kPageBytes) return std::nullopt;

@@ -92,6 +92,7 @@ struct GraphView {
   DenseFeatures edge_features;  // rows as edge_ids say, else in the order of `in`
   int64_t num_targets = 0;
   Column<float> labels;                  // [nodes, num_targets], NaN where missing
+  Column<int64_t> times;                 // [nodes], or absent: in the units of the edges' timestamps
   std::array<Column<NodeId>, 3> splits;  // by Split; rows, rising
   GivenLinks given_links;                // where summary.links.given
 };
@@ -122,6 +123,7 @@ struct GraphSummary {
   bool symmetric = false;  // every edge has its inverse, by construction
   bool inverse_edges_added = false;
   bool weighted = false, timestamped = false;
+  bool node_times = false;
   bool named = false;                                          // source ids that are not the rows; text or numbers
   NodeOrder order = NodeOrder::kNone;                          // other than kNone: named
   int64_t self_loops = 0, isolated_nodes = 0, max_degree = 0;  // degrees are of `in`
@@ -158,6 +160,8 @@ class Graph {
   virtual ~Graph() = default;
 
   virtual const GraphSummary& summary() const = 0;
+  // Of the header, and through it of all that the file holds: graphs of one checksum are equal. 0: it is of no file.
+  virtual uint64_t checksum() const { return 0; }
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
   // DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged. What was

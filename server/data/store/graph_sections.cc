@@ -116,6 +116,8 @@ class Checker {
       case K::kValidNodes:
       case K::kTestNodes:
         return Shape{.type = ElementType::kUint32, .rows = std::nullopt};
+      case K::kNodeTimes:
+        return Shape{.type = ElementType::kInt64, .rows = nodes};
       case K::kNodeNumbers:
         return Shape{.type = ElementType::kUint64, .rows = nodes};
       case K::kTrainLinks:
@@ -172,6 +174,7 @@ class Checker {
     }
     if (!out) PF_RETURN_IF_ERROR(needs(K::kOutEdgeIds, false, "without out_offsets"));
     PF_RETURN_IF_ERROR(needs(K::kLabels, s_.num_targets > 0, "against the summary's `num_targets`"));
+    PF_RETURN_IF_ERROR(needs(K::kNodeTimes, s_.node_times, "against the summary's `node_times`"));
     const bool sparse = s_.node_features.type == DataType::kSparse;
     const bool dense = !sparse && s_.node_features.type != DataType::kNone;
     constexpr std::string_view kFeatures = "against the summary's `node_features`";

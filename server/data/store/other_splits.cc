@@ -1,20 +1,20 @@
 #include "data/store/other_splits.h"
 
-#include <functional>
 #include <span>
 #include <utility>
 
 #include "base/status.h"
 #include "data/store/derived_graph.h"
+#include "data/store/derived_set.h"
 #include "data/store/statistics.h"
 
 namespace permafrost::data {
 namespace {
 
-class SetWithSplits final : public GraphSet {
+class SetWithSplits final : public DerivedSet {
  public:
   SetWithSplits(std::shared_ptr<const GraphSet> set, OtherSplits splits, GraphSetSummary summary, uint64_t checksum)
-      : set_(std::move(set)), splits_(std::move(splits.rows)), summary_(std::move(summary)), checksum_(checksum) {
+      : DerivedSet(std::move(set), std::move(summary), checksum), splits_(std::move(splits.rows)) {
     summary_.split_name = std::move(splits.name);
   }
 
@@ -26,29 +26,12 @@ class SetWithSplits final : public GraphSet {
     return CheckIntact();
   }
 
-  const GraphSetSummary& summary() const override { return summary_; }
-  uint64_t checksum() const override { return checksum_; }
-  absl::StatusOr<std::span<const uint64_t>> node_offsets() const override { return set_->node_offsets(); }
-  absl::StatusOr<std::span<const uint64_t>> edge_offsets() const override { return set_->edge_offsets(); }
-  absl::StatusOr<std::span<const uint32_t>> edge_source() const override { return set_->edge_source(); }
-  absl::StatusOr<std::span<const uint32_t>> edge_target() const override { return set_->edge_target(); }
-  absl::StatusOr<FeatureTable> node_features() const override { return set_->node_features(); }
-  absl::StatusOr<FeatureTable> edge_features() const override { return set_->edge_features(); }
-  absl::StatusOr<std::span<const float>> labels() const override { return set_->labels(); }
   absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
     return std::span(splits_[static_cast<size_t>(split)]);
   }
-  absl::Status CheckIntact() const override { return set_->CheckIntact(); }
-  absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
-    return set_->VerifyAll(progress);
-  }
-  uint64_t mapped_bytes() const override { return set_->mapped_bytes(); }
 
  private:
-  const std::shared_ptr<const GraphSet> set_;
   const std::array<std::vector<uint32_t>, 3> splits_;
-  GraphSetSummary summary_;
-  const uint64_t checksum_;
 };
 
 class GraphWithSplits final : public DerivedGraph {

@@ -58,6 +58,7 @@ struct GraphSchema {
     a("inverse_edges_added", s.inverse_edges_added);
     a("weighted", s.weighted);
     a("timestamped", s.timestamped);
+    a("node_times", s.node_times);
     a("named", s.named);
     a("order", s.order, kNodeOrderNames);
     a("self_loops", s.self_loops);

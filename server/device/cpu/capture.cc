@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -26,11 +27,12 @@ std::optional<TapeBreak> Disagreement(const StepProgram& program, const Left& re
                                     " otherwise than the step did: a part of the step is no dispatched operator")};
 }
 
-// Runs and records `program` on each of the probes, one after the other; `after`, where it is wanted: what each left.
-absl::StatusOr<RecordedStep> RecordEach(const StepProgram& program, const ProbeInputs& probes,
+// Runs and records `program` on each of the first `count` probes, one after the other; `after`, where it is wanted:
+// what each left.
+absl::StatusOr<RecordedStep> RecordEach(const StepProgram& program, const ProbeInputs& probes, size_t count,
                                         std::vector<Left>* after) {
   std::vector<std::unique_ptr<Tape>> tapes;
-  for (size_t k = 0; k < kDynamicProbes; ++k) {
+  for (size_t k = 0; k < count; ++k) {
     PF_ASSIGN_OR_RETURN(const graphcache::StepInputs* inputs, probes(k));
     Tape& tape = *tapes.emplace_back(std::make_unique<Tape>(program.state));
     const Tensors outputs = tape.Record(inputs->tensors, [&] { return program.run(*inputs); });
@@ -76,7 +78,7 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(cons
   arena.Release();
   SavedState saved(program.state);
   std::vector<Left> after;
-  PF_ASSIGN_OR_RETURN(const RecordedStep recorded, RecordEach(program, probes, &after));
+  PF_ASSIGN_OR_RETURN(const RecordedStep recorded, RecordEach(program, probes, kDynamicProbes, &after));
   const StepSizes& sizes = recorded.sizes;
   auto executable = std::make_unique<CpuExecutable>(*recorded.tape, program, arena, sizes);
   saved.Rewind();
@@ -97,19 +99,34 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(cons
 
 absl::StatusOr<RecordedStep> RecordOnCpu(const StepProgram& program, const ProbeInputs& probes) {
   const SavedState saved(program.state);
-  return RecordEach(program, probes, nullptr);
+  return RecordEach(program, probes, kLadderProbes, nullptr);
 }
 
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const StepProgram& program,
                                                                          const graphcache::StepInputs& inputs,
                                                                          RecordedStep& recorded, Arena& arena) {
-  arena.Release();
-  SavedState saved(program.state);
   Tape& tape = *recorded.tape;
-  const Left after = LeftBy(program, recorded.sizes.Compare(tape, inputs, [&] { return program.run(inputs); }));
-  if (tape.broken()) return BreakStatus(*tape.broken());
   std::vector<int64_t> size;
-  PF_RETURN_IF_ERROR(recorded.sizes.Read(inputs, size));
+  bool larger = recorded.planned.empty();
+  if (recorded.sizes.Read(inputs, size).ok() && !larger) {
+    larger = !std::ranges::equal(size, recorded.planned, std::less_equal<>());
+  }
+  SavedState saved(program.state);
+  Left after;
+  const auto compare = [&] {
+    after = LeftBy(program, recorded.sizes.Compare(tape, inputs, [&] { return program.run(inputs); }));
+  };
+  if (larger) {
+    arena.Release();
+    compare();
+  } else {
+    // Storage of the step, too: giving the arena back and taking it again costs more than a step of a small rung.
+    arena.Reserve(recorded.plan.size());
+    recorded.plan.ServeAnySize(arena, compare);
+  }
+  if (tape.broken()) return BreakStatus(*tape.broken());
+  // A replay must make all that it leaves: what the step left in the arena, where it ran, is not to be found there.
+  if (!larger) std::memset(arena.data(), 0xFF, std::min(arena.bytes(), recorded.plan.size()));
 
   auto executable = std::make_unique<CpuExecutable>(tape, program, arena, recorded.sizes);
   const auto replay = [&](bool learn) {
@@ -118,7 +135,6 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const S
     if (learn) executable->Prepare();
     return Disagreement(program, LeftBy(program, outputs), after);
   };
-  const bool larger = recorded.planned.empty() || !std::ranges::equal(size, recorded.planned, std::less_equal<>());
   std::optional<TapeBreak> broken;
   if (larger) {
     broken = replay(/*learn=*/true);

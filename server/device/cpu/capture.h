@@ -35,6 +35,10 @@ absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureOnCpu(const StepP
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureDynamicOnCpu(const StepProgram& program,
                                                                             const ProbeInputs& probes, Arena& arena);
 
+// Probes that a ladder's step is recorded on: each rung checks what they say, as the last one does of a dynamic
+// capture.
+inline constexpr size_t kLadderProbes = kDynamicProbes - 1;
+
 // A step recorded once, of which executables of single shapes are made. Borrows the program.
 struct RecordedStep {
   std::unique_ptr<Tape> tape;  // at the first probe
@@ -44,15 +48,16 @@ struct RecordedStep {
   std::vector<int64_t> planned;
 };
 
-// Records `program` on each of the probes, which are those of CaptureDynamicOnCpu but for their size: small ones will
-// do, since nothing is laid out. State and generator are as before when this returns. Errors: FailedPrecondition with
-// graphcache::kGraphBreakReason; those of `probes` pass through, and exceptions of the program.
+// Records `program` on the first kLadderProbes probes, which are those of CaptureDynamicOnCpu but for their size: small
+// ones will do, since nothing is laid out. State and generator are as before when this returns. Errors:
+// FailedPrecondition with graphcache::kGraphBreakReason; those of `probes` pass through, and exceptions of the program.
 absl::StatusOr<RecordedStep> RecordOnCpu(const StepProgram& program, const ProbeInputs& probes);
 
 // An executable for the shape of `inputs`, in which no size is below 2, of a step that is recorded already. The step is
 // run once and compared with the recording, operator by operator, down to every integer that follows from the sizes;
 // then it is replayed from the arena, and must leave bit-equal state and outputs. Asked for the largest shape first, it
-// runs the step as seldom as that: a larger one than any before is replayed once more, to be laid out.
+// runs the step as seldom as that: a larger one than any before is replayed once more, to be laid out. Of a smaller one
+// the arena, which it needs, is not given back: what the step allocates lies there, too, as far as it fits.
 // All else as CaptureOnCpu says.
 absl::StatusOr<std::unique_ptr<graphcache::Executable>> CaptureRungOnCpu(const StepProgram& program,
                                                                          const graphcache::StepInputs& inputs,

@@ -38,6 +38,7 @@ class CpuCapturer final : public Capturer {
     return made;
   }
   int64_t shared_bytes() const override { return static_cast<int64_t>(arena_.bytes()); }
+  void GiveBackMemory() override { arena_.Release(); }
 
  private:
   Arena arena_;

@@ -85,7 +85,7 @@ std::optional<TapeBreak> StepSizes::Find(std::span<const std::unique_ptr<Tape>> 
 
   Integers integers;
   if (auto broken = CollectIntegers(tapes, integers)) return broken;
-  const size_t compared = tapes.size() - 1;
+  const size_t compared = std::min(tapes.size(), kLearnedShapes);
   std::vector<std::vector<int64_t>> sizes(tapes.size());
   for (size_t k = 0; k < tapes.size(); ++k) {
     for (const std::vector<int64_t>& values : of_size) sizes[k].push_back(values[k]);
@@ -93,9 +93,10 @@ std::optional<TapeBreak> StepSizes::Find(std::span<const std::unique_ptr<Tape>> 
   for (const auto& [place, values] : integers) {
     const auto sum = FindSum(std::span(values).first(compared), std::span(sizes).first(compared));
     if (!sum) return NoSum(*tapes.front(), place, values, "it does not follow from the sizes of the inputs");
-    if (sum->At(sizes.back()) != values.back()) {
+    for (size_t k = compared; k < tapes.size(); ++k) {
+      if (sum->At(sizes[k]) == values[k]) continue;
       return NoSum(*tapes.front(), place, values,
-                   absl::StrCat("what gives the first ones gives ", sum->At(sizes.back()), " for the last"));
+                   absl::StrCat("what gives the first ones gives ", sum->At(sizes[k]), " for the last"));
     }
     out.arguments_.push_back({place, *sum});
   }
@@ -134,8 +135,10 @@ absl::Status StepSizes::Read(const graphcache::StepInputs& inputs, std::vector<i
 std::vector<at::Tensor> StepSizes::Compare(Tape& tape, const graphcache::StepInputs& inputs,
                                            const Tape::Body& body) const {
   std::vector<int64_t> sizes;
-  const absl::Status read = Read(inputs, sizes);
-  TORCH_CHECK(read.ok(), std::string(read.message()));
+  if (const absl::Status read = Read(inputs, sizes); !read.ok()) {
+    tape.Break({"", absl::StrCat("at one more shape ", read.message())});
+    return {};
+  }
   std::map<IntegerPlace, int64_t> differ;
   const auto on_integer = [&](const IntegerPlace& place, int64_t /*one*/, int64_t next) { differ[place] = next; };
   std::vector<at::Tensor> returned = tape.Compare(inputs.tensors, body, on_integer);

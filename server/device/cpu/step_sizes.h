@@ -21,6 +21,9 @@ namespace permafrost::device {
 using graphcache::FindSum;
 using graphcache::SizeSum;
 
+// At so many shapes a size, a size and a constant, two sizes, and a multiple of one are told apart.
+inline constexpr size_t kLearnedShapes = 3;
+
 class StepSizes {
  public:
   // An integer of an operator of the tape that is another at each shape.
@@ -29,16 +32,17 @@ class StepSizes {
     SizeSum value;
   };
 
-  // Of recordings of one step at shapes that differ in every size that can: at least four. All but the last are
-  // compared, the last one checks what was found. nullopt: it was found for every integer that differs; else why not,
-  // naming the operator and the integer.
+  // Of recordings of one step at shapes that differ in every size that can: at least kLearnedShapes. These are
+  // compared, and others check what was found; where there are none, Compare has to. nullopt: it was found for every
+  // integer that differs; else why not, naming the operator and the integer.
   static std::optional<TapeBreak> Find(std::span<const std::unique_ptr<Tape>> tapes, StepSizes& out);
 
   // The sizes of a batch. Errors: InvalidArgument for inputs that a step of the recordings' kind does not take.
   absl::Status Read(const graphcache::StepInputs& inputs, std::vector<int64_t>& sizes) const;
   // Compares `body`, a step on `inputs` of whatever shape, with `tape`, of which the sizes were found, operator by
   // operator while it runs: its integers must be those that follow from `inputs`. Where they are not, the tape is
-  // broken afterwards. Returns what the step returned. Exceptions pass through.
+  // broken afterwards. Returns what the step returned; nothing, and the tape is broken, where the recordings' kind does
+  // not take `inputs`: `body` is not run then. Exceptions pass through.
   std::vector<at::Tensor> Compare(Tape& tape, const graphcache::StepInputs& inputs, const Tape::Body& body) const;
   // In the order of their places.
   const std::vector<Argument>& arguments() const { return arguments_; }

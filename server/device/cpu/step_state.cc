@@ -4,16 +4,30 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cstring>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
 
 namespace permafrost::device {
+namespace {
+
+// Whether its bytes can be read and written here, one after the other.
+bool IsPlain(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.numel() > 0 && tensor.is_contiguous(); }
+
+// By its bytes: -0 is none.
+bool IsZero(const at::Tensor& tensor) {
+  if (!IsPlain(tensor)) return false;
+  const auto* const bytes = static_cast<const char*>(tensor.const_data_ptr());
+  return bytes[0] == 0 && std::memcmp(bytes, bytes + 1, tensor.nbytes() - 1) == 0;
+}
+
+}  // namespace
 
 SavedState::SavedState(const std::vector<StateTensor>& state)
     : state_(state), generator_(at::detail::getDefaultCPUGenerator()) {
   const at::NoGradGuard no_grad;
-  for (const StateTensor& s : state) start_.push_back(s.value.detach().clone());
+  for (const StateTensor& s : state) start_.push_back(IsZero(s.value) ? at::Tensor() : s.value.detach().clone());
   const std::lock_guard lock(generator_.mutex());
   generator_state_ = generator_.get_state();
 }
@@ -24,7 +38,20 @@ SavedState::~SavedState() {
 
 void SavedState::Rewind() {
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < state_.size(); ++i) at::Tensor(state_[i].value).copy_(start_[i]);
+  for (size_t i = 0; i < state_.size(); ++i) {
+    at::Tensor value = state_[i].value;
+    // A capture puts back many small tensors several times: a dispatched copy of each takes longer than its bytes.
+    // Bytes of other devices are not this process's to copy.
+    if (!start_[i].defined() && IsPlain(value)) {
+      std::memset(value.mutable_data_ptr(), 0, value.nbytes());
+    } else if (!start_[i].defined()) {
+      value.zero_();
+    } else if (IsPlain(value) && start_[i].is_contiguous()) {
+      std::memcpy(value.mutable_data_ptr(), start_[i].const_data_ptr(), start_[i].nbytes());
+    } else {
+      value.copy_(start_[i]);
+    }
+  }
   const std::lock_guard lock(generator_.mutex());
   generator_.set_state(generator_state_);
 }

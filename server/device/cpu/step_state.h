@@ -15,6 +15,7 @@
 namespace permafrost::device {
 
 // A copy of state and of libtorch's default generator. Puts both back at the end of its scope, unless Keep was called.
+// Of tensors that are zero throughout, as the moments of a job that begins, nothing is copied.
 class SavedState {
  public:
   // Borrows `state`.
@@ -28,7 +29,7 @@ class SavedState {
 
  private:
   const std::vector<StateTensor>& state_;
-  std::vector<at::Tensor> start_;
+  std::vector<at::Tensor> start_;  // undefined: zeros
   at::Generator generator_;
   at::Tensor generator_state_;
   bool keep_ = false;

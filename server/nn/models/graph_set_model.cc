@@ -138,22 +138,26 @@ std::string GraphSetModel::Describe() const {
     return nlohmann::json{{"categories", in.categories}, {"float_columns", in.float_columns}};
   };
   const ModelOptions& model = options_.model;
-  return nlohmann::json{{"architecture", kArchitectureNames.Name(model.architecture)},
-                        {"level", kModelLevelNames.Name(ModelLevel::kGraph)},
-                        {"hidden_channels", model.hidden_channels},
-                        {"num_layers", model.num_layers},
-                        {"pooling", kPoolingNames.Name(model.pooling)},
-                        {"dropout", model.dropout},
-                        {"heads", model.heads},
-                        {"aggregation", kAggregationNames.Name(model.aggregation)},
-                        {"norm", kNormNames.Name(model.norm)},
-                        {"residual", model.residual},
-                        {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
-                        {"virtual_node", model.virtual_node},
-                        {"num_targets", options_.num_targets},
-                        {"node", encoder(options_.node)},
-                        {"edge", encoder(options_.edge)}}
-      .dump();
+  nlohmann::json spec{{"architecture", kArchitectureNames.Name(model.architecture)},
+                      {"level", kModelLevelNames.Name(ModelLevel::kGraph)},
+                      {"hidden_channels", model.hidden_channels},
+                      {"num_layers", model.num_layers},
+                      {"pooling", kPoolingNames.Name(model.pooling)},
+                      {"dropout", model.dropout},
+                      {"heads", model.heads},
+                      {"aggregation", kAggregationNames.Name(model.aggregation)},
+                      {"norm", kNormNames.Name(model.norm)},
+                      {"residual", model.residual},
+                      {"jumping_knowledge", kJumpingKnowledgeNames.Name(model.jumping_knowledge)},
+                      {"virtual_node", model.virtual_node},
+                      {"num_targets", options_.num_targets},
+                      {"node", encoder(options_.node)},
+                      {"edge", encoder(options_.edge)}};
+  // Made of the edges: who has the model makes them, too.
+  if (model.node_inputs == NodeInputs::kDegree || model.node_inputs == NodeInputs::kConstant) {
+    spec["node_inputs"] = kNodeInputsNames.Name(model.node_inputs);
+  }
+  return spec.dump();
 }
 
 }  // namespace permafrost::nn

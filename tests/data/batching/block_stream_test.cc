@@ -49,8 +49,16 @@ class FakeBatcher final : public BlockBatcher {
     out.edge_places.assign(1, stream);
     return absl::OkStatus();
   }
-  absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& /*subgraph*/, bool /*must*/) const override {
-    return RowCache::Lease();
+  RowCache::Announcement Announce(const SampledSubgraph&) const override { return {}; }
+  absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must,
+                                        RowCache::Announcement* /*announced*/) const override {
+    if (must) {
+      if (subgraph.edge_places.at(0) == fail_leasing_of) return absl::DataLossError("a damaged row");
+      return RowCache::Lease();
+    }
+    ++leased_ahead;
+    if (ahead.ok()) return RowCache::Lease();
+    return ahead;
   }
   absl::Status Gather(const SampledSubgraph& subgraph, const BlockSizes& padded, BlockBatch& out,
                       RowCache::Lease* /*lease*/) override {
@@ -65,7 +73,9 @@ class FakeBatcher final : public BlockBatcher {
   absl::Status Pad(const BlockSizes&, BlockBatch&) const override { return absl::OkStatus(); }
 
   static constexpr uint64_t kNever = ~uint64_t{0};
-  uint64_t fail_sampling_of = kNever, fail_gathering_of = kNever, throw_at = kNever;
+  uint64_t fail_sampling_of = kNever, fail_gathering_of = kNever, fail_leasing_of = kNever, throw_at = kNever;
+  absl::Status ahead;  // of leases of batches that are not the next one
+  mutable std::atomic<int64_t> leased_ahead{0};
   std::atomic<int64_t> sampled{0}, gathered{0}, asked{0};
 
  private:
@@ -123,6 +133,37 @@ TEST_F(BlockStreamTest, SamplesAheadOfTheGatheringByItsDepthAndNoFurther) {
   EXPECT_EQ(batcher_.gathered, 3);
   EXPECT_LE(batcher_.sampled, 5);
   EXPECT_EQ(stream->state().ready, 3);
+}
+
+TEST_F(BlockStreamTest, SampledSubgraphsTakeNoMoreThanTheirBytes) {
+  const auto stream = Stream(100, {.max_depth = 64, .leases = true, .sampled_bytes = 1});
+  // Two slots where rows are leased, and one subgraph, which is more than the bytes.
+  Await(batcher_.gathered, 2);
+  Await(batcher_.sampled, 3);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(batcher_.sampled, 3);
+  EXPECT_EQ(batcher_.leased_ahead, 0);
+}
+
+TEST_F(BlockStreamTest, BatchesAheadThatFindNoRoomOrFailAreLeasedWhenTheyComeFirst) {
+  for (const absl::Status& status :
+       {absl::ResourceExhaustedError("others hold what there is room for"), absl::DataLossError("of a batch ahead")}) {
+    batcher_.ahead = status;
+    batcher_.leased_ahead = 0;
+    const auto stream = Stream(20, {.max_depth = 8, .leases = true});
+    // Both slots are full then, and batches wait behind them.
+    Await(batcher_.leased_ahead, 1);
+    for (int64_t i = 0; i < 20; ++i) {
+      const auto batch = stream->Next();
+      ASSERT_TRUE(batch.ok() && *batch != nullptr) << i << ": " << batch.status();
+      EXPECT_EQ((*batch)->real_seeds, i);
+    }
+    EXPECT_EQ(*stream->Next(), nullptr);
+  }
+  batcher_.fail_leasing_of = 4;
+  const auto stream = Stream(20, {.max_depth = 8, .leases = true});
+  for (int64_t i = 0; i < 4; ++i) ASSERT_TRUE(stream->Next().ok()) << i;
+  EXPECT_EQ(stream->Next().status(), absl::DataLossError("a damaged row"));
 }
 
 TEST_F(BlockStreamTest, OnceAllIsInMemoryFewBatchesAskForTheirPages) {

@@ -15,12 +15,14 @@
 #include "data/catalog/catalog_fixture.h"
 #include "data/catalog/import_record.h"
 #include "data/ogb_folder.h"
+#include "no_descriptors.h"
 
 namespace permafrost::data {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class CatalogFaultsTest : public CatalogTest {
  protected:
@@ -88,6 +90,28 @@ TEST_F(CatalogFaultsTest, AnExceptionFailsTheImportAndNothingElse) {
       ASSERT_TRUE(catalog->Delete(Id("small"), Unused).ok());
     }
   }
+}
+
+TEST_F(CatalogFaultsTest, ADeletionWhoseBytesStayIsDone) {
+  {
+    const auto catalog = Open();
+    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+    ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+    fs::create_directories(directory() / "small" / "of" / "mine");
+    {
+      // Enough for all but what is removed folder by folder.
+      const NoDescriptors none(/*left=*/1);
+      const absl::Status deleted = catalog->Delete(Id("small"), Unused);
+      EXPECT_TRUE(deleted.ok()) << deleted;
+    }
+    EXPECT_FALSE(catalog->Get(Id("small")).ok());
+    EXPECT_THAT(Warnings(), ElementsAre(AllOf(HasSubstr("what dataset small left in "),
+                                              HasSubstr(" is looked at again at the next start: "))));
+    EXPECT_THAT(OnDisk(), ElementsAre(".deleted-1-small"));
+  }
+  // What is not of a dataset alone is set aside, and kept.
+  Open();
+  EXPECT_THAT(OnDisk(), ElementsAre(".quarantine"));
 }
 
 TEST_F(CatalogFaultsTest, AnImportThatKillsTheServerIsGivenUp) {

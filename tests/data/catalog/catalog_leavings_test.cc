@@ -65,7 +65,7 @@ class CatalogLeavingsTest : public CatalogTest {
 
 // What a killed process may leave, each by hand.
 TEST_F(CatalogLeavingsTest, StartsFromWhateverAKillLeft) {
-  const ImportRecord record{absl::FromUnixSeconds(1), Options(), ""};
+  const ImportRecord record{.create_time = absl::FromUnixSeconds(1), .options = Options()};
   ImportNow("published");
   ImportNow("taken-back");
   // Between publishing and the end of the record.
@@ -129,7 +129,7 @@ TEST_F(CatalogLeavingsTest, WhatTheCatalogDidNotMakeIsNeverRemoved) {
 // As after a copy of another day's .imports/.
 TEST_F(CatalogLeavingsTest, AnImportWhoseNameIsTakenIsKept) {
   ImportNow("small");
-  const std::string text = RecordToJson({absl::FromUnixSeconds(1), Options(), ""});
+  const std::string text = RecordToJson({.create_time = absl::FromUnixSeconds(1), .options = Options()});
   WriteText(directory() / ".imports" / "small.json", text);
   WriteText(directory() / ".imports" / "other.json", text);
   WriteText(directory() / "other" / "precious", "1");
@@ -142,6 +142,16 @@ TEST_F(CatalogLeavingsTest, AnImportWhoseNameIsTakenIsKept) {
   EXPECT_EQ(Quarantined("other.json", ""), text);
   EXPECT_EQ(ReadOrError(directory() / "other" / "precious"), "1");
   EXPECT_THAT(Warnings(), SizeIs(2));
+}
+
+TEST_F(CatalogLeavingsTest, AnImportOfTheSameMomentIsAnotherOne) {
+  ImportNow("small");
+  auto record = RecordFromJson(ReadOrError(directory() / "small" / "dataset.json"));
+  ASSERT_TRUE(record.ok()) << record.status();
+  record->uid = MakeDatasetUid();
+  WriteText(directory() / ".imports" / "small.json", RecordToJson(*record));
+  EXPECT_EQ(Open()->Get(Id("small"))->state, DatasetState::kReady);
+  EXPECT_EQ(Quarantined("small.json", ""), RecordToJson(*record)) << "it had not published the dataset that is there";
 }
 
 // The store is whole; only what was asked of its import is not known.

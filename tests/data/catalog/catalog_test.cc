@@ -45,6 +45,7 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
     ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
     EXPECT_EQ(std::get<GraphSetSummary>(*ready->summary).all.nodes, 5);
     EXPECT_EQ(ready->create_time, accepted.create_time);
+    EXPECT_EQ(ready->uid, accepted.uid);
     EXPECT_EQ(catalog->usage().imports.succeeded, 1);
   }
   EXPECT_THAT(OnDisk(), ElementsAre("small")) << "no record, no leavings";
@@ -53,6 +54,7 @@ TEST_F(CatalogTest, ImportsAndKeepsWhatItWasAsked) {
   ASSERT_TRUE(dataset.ok());
   EXPECT_EQ(dataset->state, DatasetState::kReady);
   EXPECT_EQ(dataset->create_time, accepted.create_time);
+  EXPECT_EQ(dataset->uid, accepted.uid);
   EXPECT_EQ(dataset->options.source, source());
   EXPECT_FALSE(dataset->options.add_inverse_edges);
   EXPECT_EQ(dataset->options.split, "plain");
@@ -222,6 +224,32 @@ TEST_F(CatalogTest, WithoutRootsNothingIsImportedAndTheRootOfAllAllowsAll) {
   ASSERT_TRUE(open.ok());
   EXPECT_TRUE((*open)->Import(Id("a"), Options()).ok());
   EXPECT_EQ(AwaitEnd(**open, Id("a"))->state, DatasetState::kReady);
+}
+
+// Whatever the clock says: nothing but the uid is compared.
+TEST_F(CatalogTest, EachImportOfANameIsAnotherDataset) {
+  std::string imported;
+  {
+    const auto catalog = Open();
+    const auto first = catalog->Import(Id("small"), Options());
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_EQ(first->uid.size(), 32u);
+    ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+    ASSERT_TRUE(catalog->Delete(Id("small"), Unused).ok());
+    const auto second = catalog->Import(Id("small"), Options());
+    ASSERT_TRUE(second.ok()) << second.status();
+    EXPECT_NE(second->uid, first->uid);
+    ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+    imported = second->uid;
+  }
+  EXPECT_EQ(Open()->Get(Id("small"))->uid, imported);
+  // As a version leaves it that gave none.
+  const fs::path path = directory() / "small" / "dataset.json";
+  auto record = RecordFromJson(ReadFile(path).value());
+  ASSERT_TRUE(record.ok()) << record.status();
+  record->uid.clear();
+  WriteText(path, RecordToJson(*record));
+  EXPECT_EQ(Open()->Get(Id("small"))->uid, DatasetUidOfTime(record->create_time));
 }
 
 TEST_F(CatalogTest, AFailedImportKeepsItsErrorAndMayBeReplaced) {

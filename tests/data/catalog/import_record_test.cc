@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 TEST(ImportRecord, ComesBackWhole) {
   ImportRecord record{
-      .create_time = absl::FromUnixMicros(1'700'000'000'123'456), .error = "it \"failed\"", .starts = 2};
+      .create_time = absl::FromUnixMicros(1'700'000'000'123'456), .uid = "0f", .error = "it \"failed\"", .starts = 2};
   ImportOptions& o = record.options;
   o.source = "/data/a file";
   o.format = ImportFormat::kEdgeList;
@@ -37,6 +37,7 @@ TEST(ImportRecord, ComesBackWhole) {
   const auto read = RecordFromJson(RecordToJson(record));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->create_time, record.create_time);
+  EXPECT_EQ(read->uid, "0f");
   EXPECT_EQ(read->error, record.error);
   EXPECT_EQ(read->starts, 2);
   EXPECT_EQ(read->options.source, o.source);
@@ -63,6 +64,7 @@ TEST(ImportRecord, AnOlderRecordTakesDefaults) {
   "split": "plain", "split_seed": 7, "train_fraction": 0.5, "valid_fraction": 0.25
 })");
   ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->uid, "1767323045000000") << "its time, in microseconds, as older versions told datasets apart";
   EXPECT_EQ(read->options.source, "/data/zinc");
   EXPECT_FALSE(read->options.add_inverse_edges);
   EXPECT_EQ(read->options.split, "plain");

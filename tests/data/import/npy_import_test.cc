@@ -60,6 +60,20 @@ class NpyImport : public ::testing::Test {
   TempDir temp_;
 };
 
+TEST_F(NpyImport, AMemberThatUnpacksTooFarIsRefused) {
+  constexpr int64_t kRows = 500'000;
+  Files members = MatrixMembers();
+  members["shape.npy"] = Npy<int64_t>("<i8", "(2,)", {kRows, kRows});
+  members["indptr.npy"] = Npy<int64_t>("<i8", "(500001,)", std::vector<int64_t>(kRows + 1));
+  members["indices.npy"] = Npy<int32_t>("<i4", "(0,)", {});
+  members["data.npy"] = Npy<float>("<f4", "(0,)", {});
+  const ImportOptions options = Options({{"adj.npz", Zip(members, true)}});
+  EXPECT_EQ(ImportGraphInto(temp_.path() / "store", options).status(), absl::OkStatus()) << "below the bound";
+  const auto summary = ImportGraphInto(temp_.path() / "store", options, {.harmless_unpacked_bytes = uint64_t{2} << 20});
+  EXPECT_EQ(summary.status().code(), absl::StatusCode::kResourceExhausted) << summary.status();
+  EXPECT_THAT(std::string(summary.status().message()), HasSubstr("adj.npz: indptr: unpacks to more than 2097152"));
+}
+
 TEST_F(NpyImport, EdgesInEitherShapeAndOfAnyInteger) {
   const struct {
     const char* why;
@@ -85,6 +99,7 @@ TEST_F(NpyImport, WhatStandsBesideTheEdges) {
                            {"edge_time.npy", Npy<int32_t>("<i4", "(3,)", {-1, -2, -3})},
                            {"edge_feat.npy", Npy<float>("<f4", "(3, 2)", {1, 2, 3, 4, 5, 6})},
                            {"node_label.npy", Npy<float>("<f4", "(4, 2)", {0, 1, NAN, 3, 4, 5, NAN, NAN})},
+                           {"node_time.npy", Npy<int64_t>("<i8", "(4,)", {7, -8, 9, int64_t{1} << 40})},
                            {"train_mask.npy", Npy<uint8_t>("|b1", "(4,)", {0, 1, 0, 0})},
                            {"valid_mask.npy", Npy<uint8_t>("|b1", "(4,)", {1, 0, 0, 0})},
                            {"test_mask.npy", Npy<uint8_t>("|b1", "(4,)", {0, 0, 1, 1})}});
@@ -93,6 +108,8 @@ TEST_F(NpyImport, WhatStandsBesideTheEdges) {
   EXPECT_EQ(view.nodes, 4u) << "as the labels say";
   EXPECT_THAT(Values(view.in.weights), ElementsAre(1, 2, 3));
   EXPECT_THAT(Values(view.in.timestamps), ElementsAre(-1, -2, -3));
+  EXPECT_THAT(Values(view.times), ElementsAre(7, -8, 9, int64_t{1} << 40));
+  EXPECT_TRUE(graph->summary().node_times);
   EXPECT_THAT(Values(view.in.edge_ids), ElementsAre(0, 1, 2));
   EXPECT_THAT(Values(view.out.weights), ElementsAre(2, 3, 1));
   EXPECT_THAT(Values(view.splits[2]), ElementsAre(2, 3));
@@ -222,6 +239,20 @@ TEST_F(NpyImport, RefusesArraysThatCannotBe) {
     files[c.name] = c.bytes;
     EXPECT_THAT(Error(files), HasSubstr(c.want)) << c.why;
   }
+}
+
+TEST_F(NpyImport, TimesOfNodesAreRenumberedWithThem) {
+  // From node 2 the most edges go out, and it becomes row 0.
+  ImportOptions options = Options({{"edge_index.npy", Npy<int64_t>("<i8", "(2, 3)", {2, 2, 2, 0, 1, 3})},
+                                   {"node_time.npy", Npy<int64_t>("<i8", "(4,)", {70, 71, 72, 73})}});
+  options.order = NodeOrder::kDegree;
+  const auto graph = MakeGraph(temp_.path() / "store", options);
+  ASSERT_NE(graph, nullptr);
+  const std::vector<uint64_t> names = Values(graph->names().numbers);
+  EXPECT_EQ(names[0], 2U);
+  const std::vector<int64_t> times = Values(graph->view().times);
+  ASSERT_EQ(times.size(), 4U);
+  for (size_t row = 0; row < 4; ++row) EXPECT_EQ(times[row], 70 + static_cast<int64_t>(names[row]));
 }
 
 TEST_F(NpyImport, RefusesFilesThatContradictEachOther) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "data/rows/use_schedule.h"
 
 namespace permafrost::data {
 namespace {
@@ -90,6 +91,33 @@ TEST_F(FrameTableTest, LevelsOfRowsInMemoryMayChange) {
   Take(60);
   EXPECT_FALSE(Has(2));
   EXPECT_TRUE(Has(1) && Has(3));
+}
+
+TEST_F(FrameTableTest, RowsThatBatchesUseOutliveTheOthersAndTheLastUsedGoesFirst) {
+  table_->SetFrames(4);
+  std::vector<uint8_t> levels(kRows, 0);
+  levels[3] = 255;
+  table_->SetLevels(levels);
+  for (const uint32_t row : {0u, 1u, 2u, 3u}) {
+    Take(row);
+    table_->Unpin(row);
+  }
+  // The slots of batches come round again.
+  table_->SetNextUse(0, 2);
+  table_->SetNextUse(1, kUseSlots);
+  table_->SetNextUse(2, 1);
+  table_->SetNextUse(50, 1);  // it has no frame
+  table_->SetNewest(3);
+  Take(10, 2);
+  EXPECT_FALSE(Has(3)) << "of a high level, but no batch uses it";
+  Take(11, 2);
+  EXPECT_FALSE(Has(0)) << "the last of the three to be used";
+  table_->SetNextUse(2, kNoUse);
+  Take(12, 2);
+  EXPECT_FALSE(Has(2)) << "no batch uses it any more";
+  Take(13, 2);
+  EXPECT_FALSE(Has(1));
+  EXPECT_EQ(table_->Take(14, 2), nullptr);
 }
 
 TEST_F(FrameTableTest, FewerFramesDropWhatIsBeyondThemAndPinnedRowsWhenTheirPinsGo) {

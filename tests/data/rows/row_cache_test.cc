@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -40,7 +41,7 @@ class RowCacheTest : public ::testing::TestWithParam<DiskReaderKind> {
     graph_ = *Graph::Open(temp_.path());
   }
   static uint64_t Budget(uint64_t frames) {
-    return kNodes * 11 + frames * FrameTable::FrameBytes(kWidth * sizeof(float));
+    return kNodes * RowCache::kBytesPerRow + frames * FrameTable::FrameBytes(kWidth * sizeof(float));
   }
   // A cache for so many rows that reads.
   std::unique_ptr<RowCache> Make(uint64_t frames, DiskReader::Options reader = {.depth = 8}) {
@@ -154,6 +155,119 @@ TEST_P(RowCacheTest, WantedRowsOutliveTheOthers) {
   const int64_t misses = cache->counters().misses;
   ASSERT_TRUE(cache->Pin(Rows(500, 600), {}, true)->Await().ok());
   EXPECT_EQ(cache->counters().misses, misses);
+}
+
+// Rows 0..149 again and again in 100 frames: the row that went longest ago, and one of equal levels in any order, is
+// the next to come.
+TEST_P(RowCacheTest, AnnouncedRowsAreKeptUntilTheyCome) {
+  constexpr NodeId kRound = 150, kBatch = 10;
+  constexpr int kBatches = 60, kAhead = 16;
+  const auto misses = [&](bool announce) {
+    const auto cache = Make(100);
+    std::deque<RowCache::Announcement> announced;
+    const auto rows_of = [](int batch) {
+      const NodeId first = static_cast<NodeId>(batch) * kBatch % kRound;
+      return Rows(first, first + kBatch);
+    };
+    for (int batch = 0; batch < kBatches; ++batch) {
+      while (announce && std::ssize(announced) <= kAhead) {
+        announced.push_back(cache->Announce(rows_of(batch + static_cast<int>(announced.size())), {}));
+      }
+      auto lease = cache->Pin(rows_of(batch), {}, true, announce ? &announced.front() : nullptr);
+      EXPECT_TRUE(lease.ok() && lease->Await().ok());
+      ExpectRows(*cache, rows_of(batch));
+      if (announce) announced.pop_front();
+    }
+    return cache->counters().misses;
+  };
+  EXPECT_EQ(misses(false), int64_t{kBatches} * kBatch);
+  // Belady: of each round after the first, all but a third.
+  EXPECT_LE(misses(true), kRound + (kBatches * kBatch - kRound) * 45 / 100);
+}
+
+// Where rows are narrow, a page holds several: those of them that are known to come need no read of their own.
+TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
+  const TempDir temp;
+  TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
+  graph.Drop(SectionKind::kNodeFeatures);
+  std::vector<float> values(kNodes * 100);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 100);
+  graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, 100);
+  graph.summary.node_features.width = 100;
+  ASSERT_TRUE(graph.Write(temp.path()).ok());
+  const auto opened = *Graph::Open(temp.path());
+  const auto cache = *RowCache::Create(*opened->stored_features(), uint64_t{1} << 20);
+  ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 0).ok());
+
+  // Ten rows of 400 bytes a page.
+  auto now = cache->Announce(std::vector<NodeId>{13}, {});
+  auto later = cache->Announce(std::vector<NodeId>{11, 17, 25}, {});
+  auto lease = *cache->Pin(std::vector<NodeId>{13}, {}, true, &now);
+  ASSERT_TRUE(lease.Await().ok());
+  RowCounters counters = cache->counters();
+  EXPECT_EQ(counters.misses, 1);
+  EXPECT_EQ(counters.reads, 1);
+  EXPECT_EQ(counters.rows, 3u) << "13, and of its page 11 and 17";
+  lease = *cache->Pin(std::vector<NodeId>{11, 17, 25}, {}, true, &later);
+  ASSERT_TRUE(lease.Await().ok());
+  counters = cache->counters();
+  EXPECT_EQ(counters.hits, 2);
+  EXPECT_EQ(counters.misses, 2) << "13 and 25";
+  EXPECT_EQ(counters.reads, 2);
+  for (const NodeId row : {11, 17, 25}) {
+    EXPECT_EQ(*reinterpret_cast<const float*>(cache->Find(row)), static_cast<float>(row));
+  }
+}
+
+TEST_P(RowCacheTest, AnAnnouncementThatGoesIsForgotten) {
+  const auto cache = Make(100);
+  const auto misses = [&](std::span<const NodeId> rows) {
+    const int64_t before = cache->counters().misses;
+    EXPECT_TRUE(cache->Pin(rows, {}, true)->Await().ok());
+    return cache->counters().misses - before;
+  };
+  EXPECT_EQ(misses(Rows(0, 100)), 100);
+  {
+    const auto kept = cache->Announce(Rows(0, 50), Rows(20, 60));
+    EXPECT_EQ(misses(Rows(200, 240)), 40);
+    EXPECT_EQ(misses(Rows(0, 60)), 0) << "rows 60..99 made room";
+  }
+  {
+    // One that is none of the table's: Pin will say so, and nothing is kept for it.
+    std::vector<NodeId> bad = Rows(200, 240);
+    bad.push_back(kNodes);
+    const auto none = cache->Announce(bad, {});
+    const auto kept = cache->Announce(Rows(10, 20), {});
+    EXPECT_EQ(misses(Rows(300, 330)), 30);
+    EXPECT_EQ(misses(Rows(10, 20)), 0);
+    // Those that were pinned longest ago went first, and none of them was announced any more.
+    EXPECT_EQ(misses(Rows(200, 230)), 30);
+  }
+}
+
+// Where memory for a plan is short of the frames that its reads could fill as well.
+TEST_P(RowCacheTest, RowsThatComeAlongTakeAnEighthOfTheFramesAtMost) {
+  const TempDir temp;
+  TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
+  graph.Drop(SectionKind::kNodeFeatures);
+  graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, std::vector<float>(kNodes * 100, 1.0f), 100);
+  graph.summary.node_features.width = 100;
+  ASSERT_TRUE(graph.Write(temp.path()).ok());
+  const auto opened = *Graph::Open(temp.path());
+  const uint64_t budget = kNodes * RowCache::kBytesPerRow + 160 * FrameTable::FrameBytes(100 * sizeof(float));
+  const auto cache = *RowCache::Create(*opened->stored_features(), budget);
+  ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 0).ok());
+  std::vector<NodeId> first;
+  for (NodeId page = 0; page < 10; ++page) first.push_back(10 * page);
+  auto now = cache->Announce(first, {});
+  const auto later = cache->Announce(Rows(0, 100), {});
+  auto lease = *cache->Pin(first, {}, true, &now);
+  ASSERT_TRUE(lease.Await().ok());
+  EXPECT_EQ(cache->counters().rows, 10u + 160 / 8);
+  EXPECT_EQ(cache->counters().misses, 10);
+  // Their pins went with the reads: a batch may take all the frames but those of the lease.
+  EXPECT_TRUE(cache->Pin(Rows(1000, 1150), {}, /*must=*/true).ok());
+  EXPECT_EQ(cache->counters().over_budget, 0);
 }
 
 TEST_P(RowCacheTest, WhatIsCountedOvertakesWhatWasExpected) {

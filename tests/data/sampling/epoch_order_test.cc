@@ -50,6 +50,25 @@ TEST(EpochOrder, WithoutShuffleTheOrderIsTheSplits) {
   EXPECT_THAT(epochs.Batch(order, 2), ElementsAre(104)) << "the last is partial";
 }
 
+TEST(EpochOrder, WithoutShuffleABudgetCutsTheSplitsOrder) {
+  const std::vector<GraphSize> sizes{{3, 4}, {3, 4}, {9, 4}, {1, 1}, {1, 6}, {1, 6}, {1, 1}, {1, 1}, {1, 1}};
+  const EpochOrder epochs(
+      Ids(9),
+      {.batch_size = 3, .shuffle = false, .batching = {.kind = BatchingKind::kBudget, .max_nodes = 7, .max_edges = 8}},
+      sizes);
+  const auto order = epochs.Of(0);
+  EXPECT_EQ(order.graphs, Ids(9));
+  ASSERT_EQ(epochs.batches_per_epoch(), 5);
+  EXPECT_THAT(epochs.Batch(order, 0), ElementsAre(100, 101));
+  EXPECT_THAT(epochs.Batch(order, 1), ElementsAre(102)) << "beyond the budget, so alone";
+  EXPECT_THAT(epochs.Batch(order, 2), ElementsAre(103, 104)) << "another would pass the edges";
+  EXPECT_THAT(epochs.Batch(order, 3), ElementsAre(105, 106, 107)) << "batch_size of them";
+  EXPECT_THAT(epochs.Batch(order, 4), ElementsAre(108));
+  EXPECT_EQ(EpochOrder({}, {.shuffle = false, .batching = {.kind = BatchingKind::kBudget, .max_nodes = 7}}, {})
+                .batches_per_epoch(),
+            0);
+}
+
 TEST(EpochOrder, BatchCounts) {
   const struct {
     const char* why;

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include "base/status.h"
 #include "data/memory_graph.h"
+#include "data/sampling/seed_times.h"
 
 namespace permafrost::data {
 namespace {
@@ -52,11 +54,31 @@ TEST(SampleQuery, EdgesBeforeATimeEachInTheSubgraphOfItsSeed) {
   query.seed_time.reset();
   EXPECT_THAT(edges_of(*Sample(graph, query, 1)),
               ElementsAre(Edge{0, 2, 10, 2}, Edge{1, 2, 20, 2}, Edge{0, 1, 5, 1}, Edge{0, 1, 5, 2}));
+  // Each node's own, where the graph has them.
+  const std::vector<int64_t> own{0, 5, 20};
+  graph.view().times = Column<int64_t>(std::span<const int64_t>(own));
+  EXPECT_THAT(edges_of(*Sample(graph, query, 1)), ElementsAre(Edge{0, 2, 10, 2}));
   query.kind = Sampling{.fan_outs = {5}};
   query.seed_time = 3;
   EXPECT_THAT(Sample(graph, query, 1).status().message(), HasSubstr("seed_time: is given without temporal"));
   query.kind = WalkOptions{.length = 3};
   EXPECT_THAT(Sample(graph, query, 1).status().message(), HasSubstr("seed_time: is given without temporal"));
+}
+
+TEST(SeedTimes, AreOneForAllOrTheNodesOwnOrNone) {
+  MemoryGraph graph(3, {{0, 1}});
+  const std::vector<NodeId> nodes{2, 0};
+  std::vector<int64_t> times{5};
+  const auto of = [&](TemporalSampling temporal, std::optional<int64_t> same) {
+    EXPECT_TRUE(SeedTimes(temporal, same, graph.view()).Of(nodes, times).ok());
+    return times;
+  };
+  EXPECT_THAT(of(TemporalSampling::kLast, std::nullopt), ElementsAre()) << "the graph has none";
+  const std::vector<int64_t> own{7, 8, -9};
+  graph.view().times = Column<int64_t>(std::span<const int64_t>(own));
+  EXPECT_THAT(of(TemporalSampling::kLast, std::nullopt), ElementsAre(-9, 7));
+  EXPECT_THAT(of(TemporalSampling::kLast, 4), ElementsAre(4, 4)) << "one for all goes before";
+  EXPECT_THAT(of(TemporalSampling::kNone, std::nullopt), ElementsAre()) << "not temporal";
 }
 
 TEST(SampleQuery, NodesAreDrawnBySeedWhereNoneAreGiven) {

@@ -2,18 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zstd.h>
 
 #include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
 
 #include "base/status.h"
+#include "data/import/tu_sets.h"
 #include "data/ogb_folder.h"
+#include "data/source/unpack_bound.h"
 #include "no_descriptors.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
 namespace {
 
-namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 
 // What is the machine's passes by itself, and an import waits for it; what is the source's does not.
 TEST(OpenSource, TellsTheMachinesErrorsFromTheSources) {
@@ -42,6 +48,78 @@ TEST(OpenSource, TellsTheMachinesErrorsFromTheSources) {
   EXPECT_EQ(none_left.code(), absl::StatusCode::kResourceExhausted) << none_left;
   EXPECT_TRUE(IsTransient(none_left));
   EXPECT_THAT(std::string(none_left.message()), testing::StartsWith("raw/edge.csv: cannot open: "));
+}
+
+TEST(UnpackBound, IsTheLargerOfSizeAndRatio) {
+  constexpr uint64_t kEveryByte = std::numeric_limits<uint64_t>::max();
+  const struct {
+    const char* why;
+    uint64_t packed;
+    ImportLimits limits;
+    uint64_t most;
+  } kCases[] = {
+      {"a small file may unpack far", 10, {.harmless_unpacked_bytes = 5000, .most_expansion = 200}, 5000},
+      {"a large one by the ratio", 100, {.harmless_unpacked_bytes = 5000, .most_expansion = 200}, 20'000},
+      {"of nothing but the size", 0, {.harmless_unpacked_bytes = 5000, .most_expansion = 200}, 5000},
+      {"the product stays within 64 bits", kEveryByte / 2, {.most_expansion = 200}, kEveryByte},
+  };
+  for (const auto& c : kCases) {
+    UnpackBound bound(c.packed, c.limits);
+    EXPECT_TRUE(bound.Add(c.most).ok()) << c.why;
+    if (c.most == kEveryByte) continue;
+    const absl::Status refused = bound.Add(1);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << c.why;
+    EXPECT_EQ(GetReason(refused).reason, kUnpacksTooFar) << c.why;
+    EXPECT_FALSE(IsTransient(refused)) << c.why << ": it is the same tomorrow";
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("unpack it or write it uncompressed")) << c.why;
+  }
+}
+
+std::string Zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+// Of every packing: what is below the bound comes out whole, however regular, and what is above ends at it.
+TEST(UnpackBound, HoldsForEveryPacking) {
+  // Below what the weakest of them packs a column of one value to.
+  constexpr uint64_t kExpansion = 50;
+  const TempDir dir;
+  const std::string column = [] {
+    std::string text;
+    for (int i = 0; i < 200'000; ++i) text += "2019\n";
+    return text;
+  }();
+  const auto path = [&dir](const std::string& name) { return dir.path() / name; };
+  WriteText(path("year.csv.gz"), Gzip(column));
+  WriteText(path("year.csv.zst"), Zstd(column));
+  ZipOf(path("years.zip"), {{"year.csv", column}});
+  const SourceFile files[] = {
+      {.path = path("year.csv.gz"), .name = "year.csv.gz", .packing = Packing::kGzip},
+      {.path = path("year.csv.zst"), .name = "year.csv.zst", .packing = Packing::kFound},
+      {.path = path("years.zip"), .name = "years.zip", .packing = Packing::kZip, .member = "year.csv"},
+  };
+  for (const SourceFile& file : files) {
+    ASSERT_LT(fs::file_size(file.path) * kExpansion, column.size())
+        << file.name << ": below the ratio it shows nothing";
+    const auto read = [&file](const ImportLimits& limits) -> absl::StatusOr<uint64_t> {
+      const ImportObserver observer;
+      ImportMonitor monitor(0, observer, std::stop_token(), limits);
+      PF_ASSIGN_OR_RETURN(const auto reader, SourceReader::Open(file, monitor));
+      std::vector<char> block(1 << 14);
+      for (uint64_t sum = 0;;) {
+        PF_ASSIGN_OR_RETURN(const size_t n, reader->Read(block.data(), block.size()));
+        if (n == 0) return sum;
+        sum += n;
+      }
+    };
+    EXPECT_EQ(read({.harmless_unpacked_bytes = column.size(), .most_expansion = kExpansion}).value_or(0), column.size())
+        << file.name;
+    const absl::Status refused =
+        read({.harmless_unpacked_bytes = column.size() - 1, .most_expansion = kExpansion}).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << file.name << ": " << refused;
+  }
 }
 
 }  // namespace

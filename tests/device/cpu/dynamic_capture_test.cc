@@ -378,5 +378,30 @@ TEST_F(DynamicCaptureTest, ARungWithAnIntegerThatIsAnotherThanTheRecordingSaysIs
               HasSubstr("size[0] is 61 at one more shape: what gives the recorded ones gives 60"));
 }
 
+// A batch that the recordings say nothing of: its sizes do not go together as theirs did.
+TEST_F(DynamicCaptureTest, ARungOfAnotherKindThanTheRecordedBatchesIsABreakThatNamesTheInput) {
+  Network network;
+  const StepProgram program = network.Program();
+  const DynamicTensors before = CopiesOf(program.state);
+  const auto refuse = [&](const StepInputs& batch, const std::string& why) {
+    auto recorded = RecordOnCpu(program, Probes({{{9, 20, 3}, {5, 12, 2}, {7, 31, 6}, {12, 15, 4}}}));
+    ASSERT_TRUE(recorded.ok()) << recorded.status();
+    const auto refused = CaptureRungOnCpu(program, batch, *recorded, arena_);
+    const ErrorReason reason = GetReason(refused.status());
+    EXPECT_EQ(reason.reason, graphcache::kGraphBreakReason) << refused.status();
+    EXPECT_THAT(reason.metadata.at("why"), HasSubstr(why));
+    ExpectEqual(CopiesOf(program.state), before);
+  };
+  StepInputs bad = BatchOfSizes({20, 30, 3}, 1);
+  bad.tensors[2] = bad.tensors[2].narrow(0, 0, 29);  // targets that are fewer than the sources
+  refuse(bad, "at one more shape input 2 of a captured step has 29 in dimension 0 where 30 goes with the rest");
+  bad = BatchOfSizes({20, 30, 3}, 1);
+  bad.tensors[3] = Tensor();
+  refuse(bad, "input 3 of a captured step is missing");
+  bad = BatchOfSizes({20, 30, 3}, 1);
+  bad.tensors[4] = bad.tensors[4].to(at::kDouble);
+  refuse(bad, "input 4 of a captured step is of another type or rank");
+}
+
 }  // namespace
 }  // namespace permafrost::device

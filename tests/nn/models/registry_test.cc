@@ -65,7 +65,7 @@ TEST(Registry, EveryModelIsMadeAndItsParametersAreCounted) {
   for (const ModelTraits& traits : kModels) {
     for (const Sizes& sizes : kSizes) {
       for (const ModelLevel level : {ModelLevel::kGraph, ModelLevel::kNode}) {
-        if (!traits.Serves(level)) continue;
+        if (!traits.Serves(level) || traits.walks) continue;
         for (const ModelOptions& model : AllOptions(traits, level, sizes)) {
           if (level == ModelLevel::kGraph) {
             const GraphModelOptions options = GraphOptions(model, sizes);

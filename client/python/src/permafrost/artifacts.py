@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Iterator
 
@@ -15,10 +17,15 @@ from permafrost.errors import DataLoss
 
 
 def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib.Path) -> pathlib.Path:
-    """Writes (data, bytes in all, checksum of all in the last) to `target`, whole or not at all."""
+    """Writes (data, bytes in all, checksum of all in the last) to `target`, whole or not at all: to what symbolic links
+    lead to, and into what is no file, as a pipe, which nothing replaces. Errors: IsADirectoryError for a directory."""
     hashed = xxhash.xxh3_64()
     expected, size, total = "", 0, 0
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    file_path = target.resolve()
+    is_stream = target.exists() and not target.is_file()
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    handle, temporary = tempfile.mkstemp(prefix=f".{file_path.name}.", dir=None if is_stream else file_path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             for data, total_bytes, checksum in pieces:
@@ -28,7 +35,12 @@ def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib
                 total, expected = total_bytes, checksum or expected
         if size != total or hashed.hexdigest() != expected:
             raise DataLoss(f"{what}: {size} of {total} bytes came, with XXH3 {hashed.hexdigest()}; expected {expected}")
-        os.replace(temporary, target)
+        if is_stream:
+            with open(temporary, "rb") as source, open(target, "wb") as sink:
+                shutil.copyfileobj(source, sink)
+            os.unlink(temporary)
+        else:
+            os.replace(temporary, file_path)
     except BaseException:
         pathlib.Path(temporary).unlink(missing_ok=True)
         raise

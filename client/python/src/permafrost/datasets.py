@@ -236,17 +236,19 @@ class Datasets:
         features: Sequence[str] | None = None,
         label: str | Sequence[str] | None = None,
         split: str | None = None,
+        edge_features: Sequence[str] = (),
         via: str = "auto",
         progress: bool = True,
         **options: Any,
     ) -> Dataset:
         """Imports one large graph from a Parquet file of edges, and one of nodes, a batch of rows at a time.
 
-        source, target, weight, timestamp: columns of `edges`. id: the column of `nodes` that source and target name;
+        source, target, weight, timestamp, edge_features: columns of `edges`; features that are all integers are
+            categories. id: the column of `nodes` that source and target name;
             without it they are rows, from 0.
         features, label, split: columns of `nodes`. features: without it all other numeric columns. split: "train",
             "valid" and "test"; anything else is in none.
-        Errors: InputError naming file, row and column. Needs pyarrow.
+        Warns of columns that are not imported. Errors: InputError naming file, row and column. Needs pyarrow.
         """
         try:
             from permafrost.sources import parquet
@@ -264,6 +266,7 @@ class Datasets:
             features=features,
             labels=labels,
             split=split,
+            edge_features=edge_features,
         )
         options.setdefault("no_inverse_edges", True)
         return self._from_files(name, lambda folder: parquet.write(tables, folder), via, progress, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,14 @@ def enum_name(descriptor: EnumDescriptor, number: int) -> str:
     """The short name of a value: "succeeded" for STATE_SUCCEEDED."""
     value = descriptor.values_by_number.get(number)
     return value.name.removeprefix(_prefix(descriptor)).lower() if value else str(number)
+
+
+def metric_values(metrics: Iterable[Any]) -> dict[str, float]:
+    """Of MetricValues: {"mae": ...}, in their order."""
+    return {
+        enum_name(metric.DESCRIPTOR.fields_by_name["metric"].enum_type, metric.metric): metric.value
+        for metric in metrics
+    }
 
 
 def _nearest(name: str, names: list[str]) -> str:

@@ -93,11 +93,14 @@ class Job:
 
     @property
     def result(self) -> dict[str, Any]:
-        """Of a job that succeeded: best_epoch, best_valid_metric, best_test_metric ... Empty otherwise."""
+        """Of a job that succeeded: best_epoch, best_test_metric, best_test_metrics {"mae": ...} ... Empty otherwise."""
         if not self.proto.HasField("result"):
             return {}
         result = self.proto.result
-        shown = {f.name: getattr(result, f.name) for f in result.DESCRIPTOR.fields}
+        shown = {
+            f.name: fields.metric_values(getattr(result, f.name)) if f.is_repeated else getattr(result, f.name)
+            for f in result.DESCRIPTOR.fields
+        }
         shown["metric"] = fields.enum_name(_METRICS, result.metric)
         return shown
 
@@ -141,21 +144,23 @@ class Job:
         return self.wait(check=check)
 
     def metrics(self) -> pandas.DataFrame:
-        """A row for each epoch, indexed by it: train_loss, valid_loss, valid_metric ..."""
+        """A row for each epoch, indexed by it: train_loss, valid_loss, valid_metric, valid_mae ... by each metric."""
         try:
             import pandas
         except ImportError as error:
             raise needs("job.metrics()", "pandas", error) from None
         rows = self.epochs()
-        columns = [f.name for f in job_pb2.EpochMetrics.DESCRIPTOR.fields]
+        columns = [f.name for f in job_pb2.EpochMetrics.DESCRIPTOR.fields if not f.is_repeated]
+        columns = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
         return pandas.DataFrame(rows, columns=columns).set_index("epoch")
 
     def epochs(self) -> list[dict[str, Any]]:
         """What `metrics` shows, without pandas."""
         found = []
         for epoch in self.refresh().proto.epochs:
-            row = {f.name: getattr(epoch, f.name) for f in epoch.DESCRIPTOR.fields}
+            row = {f.name: getattr(epoch, f.name) for f in epoch.DESCRIPTOR.fields if not f.is_repeated}
             row["metric"] = fields.enum_name(_METRICS, epoch.metric)
+            row |= {f"valid_{name}": value for name, value in fields.metric_values(epoch.valid_metrics).items()}
             found.append(row)
         return found
 
@@ -274,9 +279,9 @@ class Job:
     ) -> dict[str, Any]:
         """One pass of the job's weights on the server, over its own dataset or another that the model can be given:
         {"dataset", "rows", "num_rows", "loss", and each metric by its name}. rows: "train", "valid", "test" (default of
-        the job's own dataset) or "all" (of another). weights: "best" (default) or "last"; checkpoint_step: those of a
-        checkpoint instead. metrics: the job's, if none. Errors: InvalidArgument for what does not fit the model;
-        FailedPrecondition while the job has no weights."""
+        the job's own dataset) or "all" (of another, and of node2vec). weights: "best" (default) or "last";
+        checkpoint_step: those of a checkpoint instead. metrics: the job's, if none. Errors: InvalidArgument for what
+        does not fit the model; FailedPrecondition while the job has no weights."""
         given = {"dataset": dataset, "rows": rows, "weights": weights, "checkpoint_step": checkpoint_step}
         request = self._pass(given, metrics)
         for response in self._connection.stream(self._connection.jobs.EvaluateJob, request):
@@ -320,13 +325,8 @@ class Job:
     @staticmethod
     def _evaluated(result: Any) -> dict[str, Any]:
         rows = fields.enum_name(result.DESCRIPTOR.fields_by_name["rows"].enum_type, result.rows)
-        told = {
-            "dataset": result.dataset.removeprefix("datasets/"),
-            "rows": rows,
-            "num_rows": result.num_rows,
-            "loss": result.loss,
-        }
-        return told | {fields.enum_name(_METRICS, metric.metric): metric.value for metric in result.metrics}
+        told = {"dataset": result.dataset.removeprefix("datasets/"), "rows": rows}
+        return told | {"num_rows": result.num_rows, "loss": result.loss} | fields.metric_values(result.metrics)
 
     def _exported(self, artifact: str, read: Callable[[pathlib.Path], Any]) -> Any:
         with tempfile.TemporaryDirectory(prefix="permafrost-") as folder:

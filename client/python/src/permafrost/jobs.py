@@ -6,14 +6,19 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.json_format import MessageToDict
+
 from permafrost import fields
 from permafrost.connection import Connection
+from permafrost.errors import needs
 from permafrost.html import table
 from permafrost.job import Job
 from permafrost.names import dataset_name, job_name
 from permafrost.v1 import job_pb2
 
 if TYPE_CHECKING:
+    import pandas
+
     from permafrost.datasets import Dataset
 
 _STATES = job_pb2.Job.State.DESCRIPTOR
@@ -43,6 +48,7 @@ class Jobs:
         labels: to find it by, {"team": "gnn"}: `client.jobs.list(filter='labels.team = "gnn"')`.
         spec: fields of permafrost.v1.JobSpec, or of the messages in it: epochs=20, batch_size=32, learning_rate=1e-3,
             hidden_channels=64, loss="mse", optimizer="adamw", fan_outs=[10, 5], graph_cache="freeze",
+            init_from=another job or its id,
             max_runtime=timedelta(hours=2), deadline=timedelta(days=1) from now on, or a datetime ...
 
         Errors: InputError for a field that there is not, naming the nearest; InvalidArgument with a violation for each
@@ -74,6 +80,23 @@ class Jobs:
                 return found
             request.page_token = page.next_page_token
 
+    def compare(self, *jobs: Job | str) -> pandas.DataFrame:
+        """A column for each job: its state, the fields of its description that are not the same in all, and its result.
+        None or NaN: it has none; 64-bit integers of a description are text. Errors: NotFound. Needs pandas."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise needs("jobs.compare()", "pandas", error) from None
+        asked = [self.get(job.id if isinstance(job, Job) else job) for job in jobs]
+        described = [_flat(MessageToDict(job.proto.spec, preserving_proto_field_name=True)) for job in asked]
+        names = dict.fromkeys(name for spec in described for name in spec)
+        differing = [name for name in names if len({repr(spec.get(name)) for spec in described}) > 1]
+        columns = {}
+        for job, spec in zip(asked, described, strict=True):
+            result = {name: value for name, value in _flat(job.result).items() if name != "metric"}
+            columns[job.id] = {"state": job.state, **{name: spec.get(name) for name in differing}, **result}
+        return pandas.DataFrame(columns, dtype=object)
+
     def delete(self, id: str) -> None:
         """Removes an ended job with its checkpoints and log. Errors: NotFound, FailedPrecondition."""
         self._connection.change(self._connection.jobs.DeleteJob, job_pb2.DeleteJobRequest(name=job_name(id)))
@@ -92,6 +115,12 @@ class Jobs:
         request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()), validate_only=validate_only)
         request.labels.update(labels or {})
         request.spec.dataset = dataset_name(dataset)
+        if isinstance(spec.get("init_from"), (Job, str)):
+            spec["init_from"] = {"job": spec["init_from"]}
+        if isinstance(spec.get("init_from"), Mapping) and spec["init_from"].get("job") is not None:
+            origin = spec["init_from"]["job"]
+            id_of = origin.id if isinstance(origin, Job) else str(origin)
+            spec["init_from"] = {**spec["init_from"], "job": job_name(id_of)}
         fields.fill(request.spec, {"model": model, **spec}, "submit")
         connection = self._connection
         return connection.patiently(lambda: connection.call(connection.jobs.CreateJob, request))
@@ -107,3 +136,11 @@ class Jobs:
             (job.id, job.state, job.proto.spec.dataset.removeprefix("datasets/"), job._where()) for job in self.list()
         ]
         return table("Jobs", rows, ("job", "state", "dataset", "progress"))
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """{"model.hidden_channels": 64} of {"model": {"hidden_channels": 64}}."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{above}{name}.") if isinstance(value, Mapping) else {f"{above}{name}": value}
+    return flat

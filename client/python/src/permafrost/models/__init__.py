@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from permafrost.models import graph_sets, nodes, parts
+from permafrost.models import graph_sets, node2vec, nodes, parts
 
 # By level, what predicts: "graph" (many small graphs) or "node" (one large graph).
 MODULES: dict[tuple[str, str], Callable[[Mapping[str, Any]], torch.nn.Module]] = {
     **{("graph", name): graph_sets.GraphSetModel for name in parts.SET_CONVOLUTIONS},
     **{("node", name): nodes.build for name in parts.NODE_CONVOLUTIONS},
+    ("node", "node2vec"): node2vec.NodeEmbedding,
 }
 # What these modules take from a description. Another option, where it is on, is of a newer server: another model, maybe
 # under the same weights.
@@ -28,6 +29,8 @@ _OPTIONS = {
     *("architecture", "level", "hidden_channels", "num_layers", "dropout", "heads", "norm", "residual"),
     *("jumping_knowledge", "virtual_node", "pooling", "num_targets", "node", "edge"),
     *("in_channels", "out_channels", "input_dropout", "normalize_features", "decoder", "embedded_nodes", "aggregation"),
+    "node_inputs",
+    *("walk_length", "context_size", "walks_per_node", "p", "q", "num_negative_samples"),
 }
 _OFF = (False, 0, None, "", "none")
 
@@ -82,6 +85,11 @@ def predict(module: torch.nn.Module, data: Any, pairs: torch.Tensor | None = Non
 
 
 def _call(module: Any, graphs: Any) -> torch.Tensor:
+    if module.spec["architecture"] == "node2vec":
+        if graphs.num_nodes != module.spec["embedded_nodes"]:
+            embedded = module.spec["embedded_nodes"]
+            raise ValueError(f"data: has {graphs.num_nodes} nodes, and the embeddings are of {embedded}")
+        return module()
     x = graphs.x
     if level_of(module.spec) == "node":
         edge_weight = graphs.get("edge_weight")
@@ -97,12 +105,20 @@ def _call(module: Any, graphs: Any) -> torch.Tensor:
     batch = graphs.batch if graphs.get("batch") is not None else torch.zeros(rows, dtype=torch.long)
     size = graphs.num_graphs if hasattr(graphs, "num_graphs") else 1
     return module(
-        _columns(x, module.spec["node"]),
+        _columns(_made(graphs, module.spec) if module.spec.get("node_inputs") else x, module.spec["node"]),
         graphs.edge_index,
         _columns(graphs.get("edge_attr"), module.spec["edge"]),
         batch,
         size,
     )
+
+
+def _made(graphs: Any, spec: Mapping[str, Any]) -> torch.Tensor:
+    """What the server makes for nodes in place of features."""
+    if spec["node_inputs"] == "constant":
+        return torch.ones(graphs.num_nodes, 1)
+    degrees = torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes)
+    return degrees.clamp(max=spec["node"]["categories"][0] - 1)
 
 
 def _columns(table: torch.Tensor | None, spec: Mapping[str, Any]) -> torch.Tensor | None:

@@ -27,6 +27,7 @@ class GraphArrays:
     edge_attr: Array | None = None
     edge_weight: Array | None = None
     edge_time: Array | None = None
+    node_time: Array | None = None
     y: Array | None = None
 
 
@@ -64,6 +65,7 @@ def check_edges(graph: GraphArrays, what: str) -> None:
             raise InputError(f"{what}: edge_index: edge {bad[0]} {edge} is outside 0..{graph.num_nodes - 1}")
     for name, rows in (
         ("x", graph.num_nodes),
+        ("node_time", graph.num_nodes),
         *((n, index.shape[1]) for n in ("edge_attr", "edge_weight", "edge_time")),
     ):
         array = getattr(graph, name)
@@ -83,6 +85,7 @@ def write_graph(
         "edge_feat": _table(graph.edge_attr),
         "edge_weight": None if graph.edge_weight is None else graph.edge_weight.astype(np.float32),
         "edge_time": graph.edge_time,
+        "node_time": graph.node_time,
         **{f"{name}_idx": rows.astype(np.int64) for name, rows in (splits or {}).items()},
     }
     for name, array in arrays.items():

@@ -5,6 +5,7 @@ Memory: of the nodes, their ids and splits; of the edges, a batch."""
 from __future__ import annotations
 
 import pathlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -32,6 +33,7 @@ class Tables:
     features: Sequence[str] | None
     labels: Sequence[str]
     split: str | None
+    edge_features: Sequence[str] = ()
 
 
 @dataclass
@@ -65,6 +67,11 @@ class _Table:
         for column in columns:
             if column not in names:
                 raise InputError(f"{self.path.name}: {column}: there is no such column; there are {', '.join(names)}")
+
+    def warn_of_others(self, columns: Sequence[str]) -> None:
+        others = [name for name in self.file.schema_arrow.names if name not in columns]
+        if others:
+            warnings.warn(f"{self.path.name}: columns that are not imported: {', '.join(others)}", stacklevel=2)
 
     def batches(self, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
         """Each batch with its first row."""
@@ -135,6 +142,7 @@ def _write_nodes(tables: Tables, folder: pathlib.Path) -> _Nodes | None:
     special = [c for c in (tables.id, tables.split, *tables.labels) if c]
     features = list(tables.features) if tables.features is not None else _numeric(table, special)
     table.check([*special, *features])
+    table.warn_of_others([*special, *features])
     ids: list[Array] = []
     splits: list[Array] = []
     writers: list[tuple[BinaryIO, Callable[[int, Any], Array]]] = []
@@ -209,13 +217,21 @@ def _split_column(batch: Any, column: str) -> Array:
 def _write_edges(tables: Tables, nodes: _Nodes | None, folder: pathlib.Path) -> int:
     """Returns the largest row that an edge names; -1 where there is none."""
     table = _Table(tables.edges)
-    columns = [tables.source, tables.target, *(c for c in (tables.weight, tables.timestamp) if c)]
+    features = list(tables.edge_features)
+    columns = [tables.source, tables.target, *(c for c in (tables.weight, tables.timestamp) if c), *features]
     table.check(columns)
+    table.warn_of_others(columns)
+    kinds = {table.file.schema_arrow.field(name).type for name in features}
+    # Integers are categories, as in every other import.
+    whole = bool(kinds) and all(pa.types.is_integer(kind) for kind in kinds)
     files = {"edge_index": _npy(folder / "edge_index.npy", np.int64, (table.rows, 2))}
     if tables.weight:
         files["edge_weight"] = _npy(folder / "edge_weight.npy", np.float32, (table.rows,))
     if tables.timestamp:
         files["edge_time"] = _npy(folder / "edge_time.npy", np.int64, (table.rows,))
+    kind = np.int64 if whole else np.float32
+    if features:
+        files["edge_feat"] = _npy(folder / "edge_feat.npy", kind, (table.rows, len(features)))
     largest = -1
     try:
         for first, batch in table.batches(columns):
@@ -227,6 +243,9 @@ def _write_edges(tables: Tables, nodes: _Nodes | None, folder: pathlib.Path) -> 
                 files["edge_weight"].write(table.numbers(batch, first, tables.weight, np.float32).tobytes())
             if tables.timestamp:
                 files["edge_time"].write(table.numbers(batch, first, tables.timestamp, np.int64).tobytes())
+            if features:
+                rows = [table.numbers(batch, first, column, kind) for column in features]
+                files["edge_feat"].write(np.stack(rows, axis=1).tobytes())
     finally:
         for file in files.values():
             file.close()

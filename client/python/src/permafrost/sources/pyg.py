@@ -17,7 +17,7 @@ _MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 # What RandomLinkSplit adds is read where it is given as link_split.
 _LINKS = {"edge_label", "edge_label_index", "pos_edge_label", "pos_edge_label_index"}
 _LINKS |= {"neg_edge_label", "neg_edge_label_index"}
-_READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "time", "y", "num_nodes"}
+_READ = {"x", "edge_index", "edge_attr", "edge_weight", "edge_time", "node_time", "time", "y", "num_nodes"}
 _READ |= {*_MASKS.values(), *_LINKS}
 
 
@@ -80,7 +80,7 @@ def _write_parts(
 
 def _graphs(dataset: Iterable[Any], what: str) -> Iterator[GraphArrays]:
     for number, data in enumerate(dataset):
-        yield _arrays(data, f"{what}: graph {number}")
+        yield _arrays(data, f"{what}: graph {number}", frozenset(_READ - _OF_ONE_GRAPH))
 
 
 def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
@@ -101,7 +101,11 @@ def _masks(data: Any, column: int, what: str) -> dict[str, Array] | None:
     return splits
 
 
-def _arrays(data: Any, what: str) -> GraphArrays:
+# What a set of graphs has no place for.
+_OF_ONE_GRAPH = {"edge_weight", "edge_time", "node_time", "time", *_MASKS.values()}
+
+
+def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> GraphArrays:
     from torch_geometric.data import Data
 
     if not isinstance(data, Data):
@@ -109,19 +113,25 @@ def _arrays(data: Any, what: str) -> GraphArrays:
     if data.edge_index is None:
         hint = "; data.adj_t.t().coo() has its rows" if "adj_t" in data else ""
         raise InputError(f"{what}: edge_index: missing{hint}")
-    left_out = sorted(set(data.keys()) - _READ)
+    left_out = sorted(set(data.keys()) - read)
     if left_out:
         # Once a line of the program, whatever the number of graphs.
         warnings.warn(f"{type(data).__name__}: not imported: {', '.join(left_out)}", stacklevel=2)
-    time = data.get("edge_time", data.get("time"))
     edge_index = _numpy(data.edge_index, "edge_index", what)
+    timed = ("edge_weight", "edge_time", "node_time", "time")
+    given = {name: _numpy(data.get(name) if name in read else None, name, what) for name in timed}
+    # PyG names the times of nodes, which NeighborLoader reads, and those of edges alike: their number tells.
+    if given["time"] is not None:
+        name = "edge_time" if given["time"].shape[:1] == edge_index.shape[1:] else "node_time"
+        given[name] = given["time"] if given[name] is None else given[name]
     return GraphArrays(
         num_nodes=int(data.num_nodes),
         edge_index=edge_index,
         x=_numpy(data.x, "x", what),
         edge_attr=_numpy(data.edge_attr, "edge_attr", what),
-        edge_weight=_numpy(data.get("edge_weight"), "edge_weight", what),
-        edge_time=_numpy(time, "edge_time", what),
+        edge_weight=given["edge_weight"],
+        edge_time=given["edge_time"],
+        node_time=given["node_time"],
         y=_numpy(data.y, "y", what),
     )
 

@@ -1,0 +1,45 @@
+// Where a command's file goes: a file that is replaced whole, or a pipe, a device or standard output, which take bytes
+// as they come and are never replaced.
+// Threads: one.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/descriptor.h"
+
+namespace permafrost::client {
+
+class OutputTarget {
+ public:
+  // "-" is standard output, and so is a path that leads to it, as /dev/stdout does. Waits until someone reads a named
+  // pipe. Creates no file. Errors: the system's reason; FailedPrecondition for a directory, a socket or a disk.
+  static absl::StatusOr<OutputTarget> Open(const std::string& path);
+
+  // The path as it was given, or "standard output".
+  const std::string& name() const { return name_; }
+  bool is_stdout() const { return is_stdout_; }
+  // A person reads what is written.
+  bool is_terminal() const;
+  bool is_file() const { return !stream_.valid(); }
+  // That is replaced, where is_file().
+  const std::filesystem::path& file() const { return file_; }
+  // Of a stream: to all of `data`, or the system's reason.
+  absl::Status Write(std::string_view data) const;
+
+ private:
+  OutputTarget(std::string name, std::filesystem::path file, Descriptor stream, bool is_stdout);
+
+  std::string name_;
+  std::filesystem::path file_;
+  Descriptor stream_;
+  bool is_stdout_;
+};
+
+// Writes all of a text: a file appears whole or not at all.
+absl::Status WriteOutput(const OutputTarget& target, std::string_view text);
+
+}  // namespace permafrost::client

@@ -1,0 +1,107 @@
+#include "data/batching/walk_batch.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/parallel.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "data/sampling/draw.h"
+
+namespace permafrost::data {
+namespace {
+
+constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
+// So that walks and the nodes that negatives are made of do not share their draws.
+constexpr uint64_t kNegativeStream = uint64_t{1} << 63;
+constexpr int64_t kNegativesInPiece = 512;
+
+int64_t EntriesOf(const WalkBatchOptions& options, int64_t room) {
+  return room * options.per_seed * (1 + options.negatives) * options.length;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WalkBatcher>> WalkBatcher::Create(std::shared_ptr<const Graph> graph,
+                                                                 const WalkBatchOptions& options, int threads) {
+  // Checks what walks need of the graph and the options.
+  PF_RETURN_IF_ERROR(RandomWalks(graph->view(), {}, {.length = options.length, .p = options.p, .q = options.q},
+                                 /*threads=*/1, {}));
+  return std::unique_ptr<WalkBatcher>(new WalkBatcher(std::move(graph), options, threads));
+}
+
+absl::Status WalkBatcher::Make(std::span<const NodeId> seeds, int64_t room, uint64_t stream, WalkBatch& out) {
+  const int64_t length = options_.length, per_seed = options_.per_seed, negatives = options_.negatives;
+  const auto count = static_cast<size_t>(std::ssize(seeds) * per_seed);
+  out.seeds = std::ssize(seeds);
+  out.room = room;
+  out.walks.resize(static_cast<size_t>(EntriesOf(options_, room)));
+  starts_.resize(count);
+  for (size_t w = 0; w < count; ++w) starts_[w] = seeds[w / static_cast<size_t>(per_seed)];
+  drawn_.resize(count * static_cast<size_t>(length));
+  SplitMix64 keys(options_.seed, stream);
+  const WalkOptions walk{.length = length, .p = options_.p, .q = options_.q, .seed = keys.Next()};
+  const uint64_t negative_key = keys.Next();
+  PF_RETURN_IF_ERROR(RandomWalks(graph_->view(), starts_, walk, threads_, drawn_));
+
+  int64_t* const positive = out.walks.data();
+  std::copy(drawn_.begin(), drawn_.end(), positive);
+  int64_t* const negative = positive + room * per_seed * length;
+  const uint64_t nodes = graph_->view().nodes;
+  const auto real_negatives = static_cast<int64_t>(count) * negatives;
+  ParallelFor(threads_, real_negatives, kNegativesInPiece, [&](int64_t begin, int64_t end, int) {
+    for (int64_t w = begin; w < end; ++w) {
+      SplitMix64 random(negative_key ^ kNegativeStream, static_cast<uint64_t>(w));
+      int64_t* const to = negative + w * length;
+      to[0] = starts_[static_cast<size_t>(w / negatives)];
+      for (int64_t i = 1; i < length; ++i) to[i] = static_cast<int64_t>(ScaleBits(random.Next(), nodes));
+    }
+  });
+  // Padding of both kinds.
+  const int64_t any = seeds.front();
+  std::fill(positive + static_cast<int64_t>(count) * length, negative, any);
+  std::fill(negative + real_negatives * length, out.walks.data() + out.walks.size(), any);
+  FindRows(out);
+  return absl::OkStatus();
+}
+
+// By counting: rows in the order in which their nodes are met first.
+void WalkBatcher::FindRows(WalkBatch& out) {
+  const int64_t length = options_.length, per_kind = out.seeds * options_.per_seed * length;
+  const auto entries = static_cast<int64_t>(out.walks.size());
+  const std::pair<int64_t, int64_t> kinds[] = {
+      {0, per_kind},
+      {out.room * options_.per_seed * length, out.room * options_.per_seed * length + per_kind * options_.negatives}};
+  if (row_of_node_.empty()) row_of_node_.assign(graph_->view().nodes, kNoRow);
+  const auto most = static_cast<size_t>(std::min<int64_t>(entries, static_cast<int64_t>(graph_->view().nodes)));
+  out.rows.assign(most, out.walks.front());
+  out.offsets.assign(most + 1, 0);
+  out.places.resize(out.walks.size());
+  size_t found = 0;
+  for (const auto& [begin, end] : kinds) {
+    for (int64_t e = begin; e < end; ++e) {
+      const int64_t node = out.walks[static_cast<size_t>(e)];
+      uint32_t& row = row_of_node_[static_cast<size_t>(node)];
+      if (row == kNoRow) {
+        row = static_cast<uint32_t>(found);
+        out.rows[found++] = node;
+      }
+      ++out.offsets[row + 1];
+    }
+  }
+  for (size_t m = 0; m < most; ++m) out.offsets[m + 1] += out.offsets[m];
+  // Each offset becomes that of the row after it while its places are filled in, and is moved back then.
+  for (const auto& [begin, end] : kinds) {
+    for (int64_t e = begin; e < end; ++e) {
+      const uint32_t row = row_of_node_[static_cast<size_t>(out.walks[static_cast<size_t>(e)])];
+      out.places[static_cast<size_t>(out.offsets[row]++)] = e;
+    }
+  }
+  std::copy_backward(out.offsets.begin(), out.offsets.begin() + static_cast<std::ptrdiff_t>(most), out.offsets.end());
+  out.offsets.front() = 0;
+  std::fill(out.places.begin() + static_cast<std::ptrdiff_t>(out.offsets.back()), out.places.end(), 0);
+  for (size_t m = 0; m < found; ++m) row_of_node_[static_cast<size_t>(out.rows[m])] = kNoRow;
+}
+
+}  // namespace permafrost::data

@@ -1,0 +1,31 @@
+// Violations of one message of a spec.
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace permafrost::train {
+
+// Each of the checks adds one violation where a value is not as it says, and returns whether it is.
+class FieldChecker {
+ public:
+  // Names of fields are put after `prefix` ("spec."). Borrows the violations.
+  FieldChecker(std::string_view prefix, Violations& violations) : prefix_(prefix), violations_(violations) {}
+
+  void Add(std::string_view field, std::string_view description);
+  bool InRange(std::string_view field, int64_t value, int64_t low, int64_t high);
+  // These two take neither NaN nor an infinity.
+  bool IsPositive(std::string_view field, double value);
+  // At least 0 and below 1.
+  bool IsPart(std::string_view field, double value);
+
+ private:
+  const std::string prefix_;
+  Violations& violations_;
+};
+
+}  // namespace permafrost::train

@@ -1,0 +1,154 @@
+// What a run begins with, or goes on from, and what it leaves for the next one.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/string_view.h"
+#include "train/artifacts.h"
+#include "train/initial_weights.h"
+#include "train/trainer.h"
+
+namespace permafrost::train {
+
+absl::Status Trainer::Begin() {
+  if (options_.init_from.given()) {
+    PF_ASSIGN_OR_RETURN(const std::string file, ReadFile(job_directory_ / kInitialWeightsFile));
+    PF_ASSIGN_OR_RETURN(const std::string line, TakeWeights(file, options_.init_from, task_->tensors()));
+    context_.Log(LogLevel::kInfo, line);
+  }
+  engine_.Report(/*with_entries=*/true);
+  const std::string fixed = options_.fixed_parameters.empty()
+                                ? ""
+                                : absl::StrFormat(" (%d fixed tensors)", task_->tensors().fixed_parameters());
+  context_.Log(LogLevel::kInfo,
+               absl::StrFormat("new run: %d parameters%s, %d steps an epoch", task_->tensors().num_parameter_values(),
+                               fixed, task_->batches_per_epoch()));
+  if (EvaluatesOutsideCache(options_) || Walks(options_)) {
+    context_.Log(LogLevel::kInfo,
+                 "evaluation goes over the whole graph, outside the graph cache: it has no executables and counts no "
+                 "steps there");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Resume() {
+  PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
+  if (!found) return Begin();
+  if (found->state.threads != state_.threads) {
+    context_.Log(
+        LogLevel::kWarning,
+        absl::StrFormat("the run began with %d threads and goes on with %d: sums are added in another order, so it "
+                        "will not be bit-equal to an undisturbed run",
+                        found->state.threads, state_.threads));
+  }
+  const int threads = state_.threads;
+  state_ = found->state;
+  state_.threads = threads;
+  saved_ = {state_.step, state_.position};
+  progress_.checkpoint_step = state_.step;
+  progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
+  seconds_before_ = state_.train_seconds;
+  PF_RETURN_IF_ERROR(RestoreCache(*found));
+  graphs_before_ = rows().graphs;
+  if (!IsTrained() && !engine_.cache().ready()) {
+    // Before the moments come: of what is zero a capture keeps no copy. What was read would be one as well.
+    found.reset();
+    Report();
+    // A stop is heard again before the first step, which ends the warm-up.
+    PF_RETURN_IF_ERROR(WarmUp().status());
+    engine_.Report(/*with_entries=*/true);
+    absl::StatusOr<Checkpoint> again = checkpoints_.Load(state_.step);
+    // It was whole a moment ago: the next resume sees what became of it.
+    if (!again.ok()) return AsTransient(again.status());
+    found = *std::move(again);
+  }
+  PF_RETURN_IF_ERROR(TakeTensors(*found));
+  // The run may have been killed between the checkpoint and its artifacts.
+  PF_RETURN_IF_ERROR(PublishArtifacts());
+  context_.Log(LogLevel::kInfo,
+               absl::StrFormat("resumed from the checkpoint of step %d: epoch %d, batch %d of %d", state_.step,
+                               state_.position.epoch + 1, state_.position.batch, task_->batches_per_epoch()));
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::TakeTensors(const Checkpoint& checkpoint) {
+  PF_RETURN_IF_ERROR(task_->tensors().CopyFrom(checkpoint.model));
+  // Weights are of one type everywhere; the learning rate and the sums are not.
+  for (const auto& [from, to] : {std::pair(&checkpoint.optimizer, &optimizer_.state()),
+                                 std::pair(&checkpoint.accumulators, &engine_.losses().tensors())}) {
+    if (const absl::Status copied = nn::CopyByName(*from, *to); !copied.ok()) {
+      return Annotate(copied,
+                      absl::StrCat("the checkpoint is of another device than ",
+                                   AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
+    }
+  }
+  return checkpoint.best.empty() ? absl::OkStatus() : nn::CopyByName(checkpoint.best, best_);
+}
+
+// The entries decide which shape each batch is padded to, and so the last bits of every sum: a resumed run needs the
+// same.
+absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
+  if (!checkpoint.cache) return absl::OkStatus();
+  // What earlier runs did, apart from what this one does from here on.
+  context_.OnGraphCache(*checkpoint.cache, std::make_shared<const std::vector<graphcache::EntryInfo>>());
+  engine_.cache().Restore(*checkpoint.cache, checkpoint.cache_entries);
+  engine_.Report(/*with_entries=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::SaveCheckpoint() {
+  const absl::Duration begin = Worked();
+  PF_RETURN_IF_ERROR(CheckFiniteState());
+  PF_RETURN_IF_ERROR(context_.StoreEpochs());
+  state_.train_seconds = seconds_before_ + absl::ToDoubleSeconds(run_.Elapsed());
+  PF_RETURN_IF_ERROR(
+      checkpoints_.Save({.state = state_,
+                         .model = task_->tensors().All(),
+                         .optimizer = optimizer_.state(),
+                         .accumulators = engine_.losses().tensors(),
+                         .best = state_.best_epoch > 0 ? best_ : std::vector<nn::NamedTensor>(),
+                         .averaged = averaged_.exist() ? averaged_.All() : std::vector<nn::NamedTensor>(),
+                         .cache = engine_.cache().snapshot(),
+                         .cache_entries = engine_.cache().entries()}));
+  PF_RETURN_IF_ERROR(PublishArtifacts());
+  const absl::Duration end = Worked();
+  save_soon_ = false;
+  schedule_.OnSaved(begin, end);
+  saved_ = {state_.step, state_.position};
+  progress_.checkpoint_step = state_.step;
+  context_.OnProgress(progress_);
+  context_.OnCheckpoint(state_.step, end - begin);
+  return absl::OkStatus();
+}
+
+uint64_t Trainer::CheckpointBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& tensors : {task_->tensors().All(), optimizer_.state(), best_}) {
+    for (const nn::NamedTensor& tensor : tensors) bytes += tensor.value.nbytes();
+  }
+  return bytes;
+}
+
+absl::Status Trainer::SaveDueCheckpoint() {
+  absl::Status saved = reserve_.Check(CheckpointBytes());
+  if (saved.ok()) saved = SaveCheckpoint();
+  if (saved.ok() || !IsTransient(saved)) return saved;
+  schedule_.OnFailed(Worked());
+  context_.OnCheckpointFailed(saved);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::PublishArtifacts() {
+  const std::filesystem::path last =
+      averaged_.exist() ? checkpoints_.AveragedFile(state_.step) : checkpoints_.WeightsFile(state_.step);
+  PF_RETURN_IF_ERROR(LinkArtifact(last, job_directory_, kLastWeightsFile));
+  if (state_.best_epoch == 0) return absl::OkStatus();
+  return LinkArtifact(checkpoints_.BestFile(state_.step), job_directory_, kBestWeightsFile);
+}
+
+}  // namespace permafrost::train

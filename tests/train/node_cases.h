@@ -1,0 +1,102 @@
+// Jobs on one large graph, of every kind that samples, and one that does not.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/store/graph.h"
+#include "device/backend.h"
+#include "device/cpu/storage.h"
+#include "temp_dir.h"
+#include "tiny_graph.h"
+#include "train/options.h"
+
+namespace permafrost::train {
+
+struct NodeCase {
+  const char* why;
+  TinyGraphOptions graph;
+  TrainOptions options;
+};
+
+inline TrainOptions SampledJob(nn::Architecture architecture) {
+  TrainOptions options;
+  options.model = DefaultOptions(nn::ModelLevel::kNode).model;
+  options.model.architecture = architecture;
+  options.model.hidden_channels = 16;
+  options.optimizer.learning_rate = 1e-2;
+  options.loss = nn::Loss::kCrossEntropy;
+  options.nodes.fan_outs = {4, 3};
+  options.batch_size = 50;  // 240 training nodes: four full batches and one of 40
+  options.epochs = 4;
+  options.seed = 3;
+  return options;
+}
+
+inline std::vector<NodeCase> NodeCases() {
+  using enum nn::Architecture;
+  TrainOptions dropout = SampledJob(kSage);
+  dropout.model.dropout = 0.4;
+  dropout.class_weights = {1, 2, 0.5};
+  dropout.optimizer.max_grad_norm = 0.1;
+  TrainOptions deep = SampledJob(kSage);
+  deep.model.num_layers = 3;
+  deep.nodes.fan_outs = {3, -1, 2};
+  deep.nodes.replace = true;
+  TrainOptions many = SampledJob(kGcn);
+  many.loss = nn::Loss::kBce;
+  many.nodes.weighted = true;
+  // The last batch, of few seeds, finds more in a hop than a full one leaves; evaluation has one of a single seed.
+  TrainOptions wide = SampledJob(kSage);
+  wide.nodes.fan_outs = {200, 200};
+  wide.nodes.replace = true;
+  wide.batch_size = 79;
+  TrainOptions disjoint = SampledJob(kGcn);
+  disjoint.nodes.disjoint = true;
+  TrainOptions apart = SampledJob(kSage);
+  apart.nodes.disjoint = true;
+  TrainOptions labor = SampledJob(kSage);
+  labor.nodes.sampler = data::SamplerKind::kLabor;
+  TrainOptions latest = SampledJob(kGatv2);
+  latest.nodes.temporal = data::TemporalSampling::kLast;
+  TrainOptions earlier = SampledJob(kSage);
+  earlier.nodes.temporal = data::TemporalSampling::kUniform;
+  earlier.nodes.seed_time = 40;
+  TrainOptions own_times = earlier;
+  own_times.nodes.seed_time.reset();
+  TrainOptions whole = SampledJob(kGcn);
+  whole.nodes.fan_outs = {};
+  whole.model.dropout = 0.5;
+  return {{"SAGE", {}, SampledJob(kSage)},
+          {"GCN, weighted edges", {.weighted = true}, SampledJob(kGcn)},
+          {"SAGE, sparse features, dropout, class weights, clipping", {.sparse = true}, dropout},
+          {"SAGE of three layers, all neighbours in the second, with replacement", {}, deep},
+          {"GCN, sparse features, several targets, drawn by weight",
+           {.sparse = true, .weighted = true, .targets = 3},
+           many},
+          {"SAGE, more drawn than there is, odd batches", {}, wide},
+          {"GCN, each seed apart, sparse features", {.sparse = true, .weighted = true}, disjoint},
+          {"SAGE, each seed apart", {}, apart},
+          {"SAGE, drawn by LABOR", {}, labor},
+          {"GATv2, the latest edges", {.timestamped = true}, latest},
+          {"SAGE, edges before a time", {.timestamped = true}, earlier},
+          {"SAGE, edges before each node's time", {.timestamped = true, .node_times = true}, own_times},
+          {"GCN on the whole graph, dropout", {}, whole}};
+}
+
+class NodeTaskTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { device::InstallStorageAllocator(); }
+  void SetUp() override { device::UseThreads(2); }
+  std::shared_ptr<const data::Graph> Graph(const TinyGraphOptions& options) {
+    return WriteTinyGraph(dir_.path() / std::to_string(++graphs_), options);
+  }
+
+  TempDir dir_;
+  int graphs_ = 0;
+};
+
+}  // namespace permafrost::train
