@@ -1,6 +1,7 @@
 #include "graphcache/cache_plan.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -29,10 +30,11 @@ class Tally {
  public:
   explicit Tally(PlanRow& row) : row_(row) {}
 
-  // Batches that are captured, kept or not, and so run at their own shape.
-  void Capture(const PlannedShape& shape, int64_t batches) {
+  // Batches that are captured, kept or not, and run at their own shape.
+  void Capture(const PlannedShape& shape, int64_t batches) { CaptureAt(shape, batches, shape.shape); }
+  void CaptureAt(const PlannedShape& shape, int64_t batches, const BatchShape& at) {
     row_.captures += batches;
-    Count(shape, batches, shape.shape);
+    Count(shape, batches, at);
     captured_ += batches;
   }
   void Replay(const PlannedShape& shape, int64_t batches, const BatchShape& at) {
@@ -40,8 +42,11 @@ class Tally {
     if (at != shape.shape) row_.padded += batches;
     Count(shape, batches, at);
   }
-  void ReplayDynamic(const PlannedShape& shape) {
-    row_.replayed += shape.batches;
+  // Of its batches the first `captured` are captured.
+  void RunDynamic(const PlannedShape& shape, int64_t captured) {
+    row_.captures += captured;
+    captured_ += captured;
+    row_.replayed += shape.batches - captured;
     row_.real_rows += shape.real_rows;
     row_.padding_rows += shape.dynamic_rows - shape.real_rows;
   }
@@ -85,6 +90,11 @@ class Tally {
   double eager_rows_ = 0;
 };
 
+// Of the test split alone. Shapes of a long evaluation are merged, those of the validation split are not.
+int64_t TestShapes(const PlannedSchedule& schedule) {
+  return std::max<int64_t>(schedule.eval_shapes - schedule.valid_shapes, 0);
+}
+
 // Executables of exact shapes at the run's end where nothing freezes: the shapes of the first epoch, then those of
 // the validation split, then the others of training, and those of the test split, as far as the limit goes.
 struct HeldShapes {
@@ -97,7 +107,7 @@ HeldShapes HeldAtEnd(const PlannedSchedule& schedule, int64_t limit) {
   take(first, held.train);
   take(schedule.valid_shapes, held.eval);
   take(all - first, held.train);
-  take(schedule.eval_shapes - schedule.valid_shapes, held.eval);
+  take(TestShapes(schedule), held.eval);
   return held;
 }
 
@@ -130,14 +140,24 @@ void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& sched
                       const PlannedSet& planned, PlanRow& row, Tally& tally) {
   const std::vector<BatchShape>& sealing = planned[static_cast<size_t>(Mode::kTrain)].shapes;
   row.eval_executables = std::ssize(planned[static_cast<size_t>(Mode::kEval)].shapes);
-  const int64_t room = LimitOf(options) - row.eval_executables;
+  int64_t room = LimitOf(options) - row.eval_executables;
+  // Where evaluation is not sealed with rungs, its shapes are held that come before the freeze.
+  const bool eval_as_it_comes = row.eval_executables == 0;
   const auto all = std::span(schedule.train);
   std::vector<BatchShape> shapes;
   const auto holds = [&shapes](const BatchShape& shape) { return std::ranges::find(shapes, shape) != shapes.end(); };
+  const auto evaluate = [&](int64_t eval_shapes) {
+    if (!eval_as_it_comes) return;
+    const int64_t fit = std::clamp<int64_t>(room - std::ssize(shapes), 0, eval_shapes);
+    row.eval_executables += fit;
+    room -= fit;
+  };
+  const auto first_epoch = static_cast<size_t>(schedule.first_epoch_shapes);
   int64_t missing = std::ssize(sealing);
   size_t held = 0;
   bool first_is_eager = false;
   for (; held < all.size(); ++held) {
+    if (held == first_epoch && held > 0 && std::ssize(shapes) < freeze_at) evaluate(schedule.valid_shapes);
     const PlannedShape& shape = all[held];
     const bool seals = std::ranges::find(sealing, shape.shape) != sealing.end();
     const bool is_full = std::ssize(shapes) + missing >= room;
@@ -148,6 +168,10 @@ void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& sched
     shapes.push_back(shape.shape);
     tally.Capture(shape, 1);
     if (shape.batches > 1) tally.Replay(shape, shape.batches - 1, shape.shape);
+  }
+  // It never freezes.
+  if (held == all.size() && std::ssize(shapes) < freeze_at) {
+    evaluate(held <= first_epoch ? schedule.eval_shapes : TestShapes(schedule));
   }
   for (const BatchShape& shape : sealing) {
     if (holds(shape)) continue;
@@ -187,14 +211,34 @@ void TallyExactFreeze(const PolicyOptions& options, const PlannedSchedule& sched
   }
 }
 
-void TallyLadder(const PlannedSchedule& schedule, const PlannedSet& planned, PlanRow& row, Tally& tally) {
+// A cache that freezes captures all rungs before the first step; another one each with the first batch that comes to
+// it.
+void TallyLadder(const PolicyOptions& options, const PlannedSchedule& schedule, const PlannedSet& planned, PlanRow& row,
+                 Tally& tally) {
   const PlannedMode& train = planned[static_cast<size_t>(Mode::kTrain)];
   const PlannedMode& eval = planned[static_cast<size_t>(Mode::kEval)];
-  row.train_executables = row.captures = std::ssize(train.shapes);
-  row.eval_executables = eval.form == Form::kLadder ? std::ssize(eval.shapes) : 0;
-  for (const PlannedShape& shape : schedule.train) {
-    tally.Replay(shape, shape.batches, *FindCheapest(train.shapes, shape.shape));
+  const bool has_eval = eval.form == Form::kLadder;
+  if (options.policy == Policy::kFreeze) {
+    row.train_executables = row.captures = std::ssize(train.shapes);
+    row.eval_executables = has_eval ? std::ssize(eval.shapes) : 0;
+    for (const PlannedShape& shape : schedule.train) {
+      tally.Replay(shape, shape.batches, *FindCheapest(train.shapes, shape.shape));
+    }
+    return;
   }
+  std::set<BatchShape> met, eval_met;
+  for (const PlannedShape& shape : schedule.train) {
+    const BatchShape& rung = *FindCheapest(train.shapes, shape.shape);
+    const int64_t captured = met.insert(rung).second ? 1 : 0;
+    if (captured > 0) tally.CaptureAt(shape, captured, rung);
+    if (shape.batches > captured) tally.Replay(shape, shape.batches - captured, rung);
+  }
+  for (const ShapeCount& shape : schedule.eval_schedule) {
+    const BatchShape* const rung = has_eval ? FindCheapest(eval.shapes, shape.shape) : nullptr;
+    if (rung != nullptr) eval_met.insert(*rung);
+  }
+  row.train_executables = std::ssize(met);
+  row.eval_executables = std::ssize(eval_met);
 }
 
 // What the cache knows of it.
@@ -278,11 +322,14 @@ PlanRow PlanPolicy(const PolicyOptions& options, const PlannedSchedule& schedule
     planned = PlanExecutables(options, PlanOf(schedule), {form, form}, freeze_at);
   }
   if (form == Form::kDynamic) {
-    row.train_executables = row.captures = 1;
+    // A cache that freezes captures it before the first step.
+    int64_t captured = options.policy == Policy::kFreeze ? 0 : 1;
+    row.train_executables = 1;
+    row.captures = 1 - captured;
     row.eval_executables = planned[static_cast<size_t>(Mode::kEval)].most;
-    for (const PlannedShape& shape : schedule.train) tally.ReplayDynamic(shape);
+    for (const PlannedShape& shape : schedule.train) tally.RunDynamic(shape, std::exchange(captured, 0));
   } else if (form == Form::kLadder) {
-    TallyLadder(schedule, planned, row, tally);
+    TallyLadder(options, schedule, planned, row, tally);
   } else if (options.policy == Policy::kFreeze && freeze_at > 0) {
     TallyExactFreeze(options, schedule, freeze_at, planned, row, tally);
   } else if (!KeepsNothing(options.policy)) {

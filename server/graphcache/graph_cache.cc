@@ -339,15 +339,7 @@ void GraphCache::DropAll() {
 
 void GraphCache::Restore(const Snapshot& snapshot, const std::vector<EntryInfo>& entries) {
   state_ = snapshot;
-  std::array<Form, 2> forms{};
-  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
-    const bool was_dynamic = of(mode).dynamic;
-    // Of another device, the entries of a dynamic mode are of no use here.
-    forms[static_cast<size_t>(mode)] = was_dynamic && no_dynamic_reason_.empty() ? Form::kDynamic
-                                       : was_dynamic || of(mode).rungs > 0       ? Form::kLadder
-                                                                                 : Form::kExact;
-  }
-  SetForms(forms);
+  SetForms(Forms());
   state_.freeze_point = FindPoint();
   state_.train_ceiling = setup_.plan.train_ceiling;
   state_.eval_ceiling = CeilingOf(setup_.plan.eval_rungs);

@@ -151,7 +151,9 @@ class GraphCache {
   void ChooseKinds();
   // By Mode, as far as something is planned and the limit leaves room. Drops what a mode holds of another form.
   void SetForms(std::array<Form, 2> forms);
-  std::array<Form, 2> Forms() const { return {planned_[0].form, planned_[1].form}; }
+  // By Mode: what each is by now. Options and counters alone decide, so that a resumed cache comes to the forms of the
+  // undisturbed one.
+  std::array<Form, 2> Forms() const;
   void AnnounceCut() const;
   bool IsExact(Mode mode) const { return !of(mode).dynamic && of(mode).rungs == 0; }
   // Whether the job's batches can have the shape of an entry that a checkpoint holds: an older version may have rounded
@@ -228,6 +230,8 @@ class GraphCache {
   bool IsFull(Mode mode, const BatchShape& shape) const;
   // Once as the limit comes near, and once at it.
   void ReportLimit();
+  // The same of what was captured ahead, unless the limit cut it, which was told then.
+  void ReportPlannedLimit();
 
   // Once a mode.
   void ReportOversize(Mode mode, std::string_view line);

@@ -81,6 +81,7 @@ absl::Status GraphCache::CaptureNext(int64_t step) {
                            captured == 1 ? "capture" : "captures", absl::ToDoubleSeconds(elapsed)),
            /*warning=*/false);
   }
+  if (state_.frozen) ReportPlannedLimit();
   const bool planned = !IsExact(Mode::kTrain) && !PlannedShapes(Mode::kTrain).empty();
   if (state_.options.policy == Policy::kFreeze && state_.armed && !state_.frozen && planned) {
     PF_RETURN_IF_ERROR(Freeze(step));

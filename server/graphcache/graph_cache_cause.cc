@@ -123,4 +123,8 @@ void GraphCache::ReportLimit() {
          /*warning=*/true);
 }
 
+void GraphCache::ReportPlannedLimit() {
+  if (of(Mode::kTrain).cut_executables + of(Mode::kEval).cut_executables == 0) ReportLimit();
+}
+
 }  // namespace permafrost::graphcache

@@ -43,6 +43,7 @@ void GraphCache::Seal(int64_t step) {
                                                  of(Mode::kEval).entries, " evaluation executables")
                                   : "; what is planned is captured before the next step";
   Report(absl::StrCat("graph cache frozen ", when, with), /*warning=*/false);
+  if (ready_) ReportPlannedLimit();
 }
 
 absl::Status GraphCache::CaptureCeilings(Cause cause, int64_t step) {
@@ -83,6 +84,7 @@ absl::Status GraphCache::Execute(const Command& command, int64_t step) {
       return absl::OkStatus();
     case CommandKind::kClear:
       DropAll();
+      reported_near_limit_ = reported_limit_ = false;
       RetryBreaks();
       ChooseKinds();
       state_.freeze_point = FindPoint();
@@ -96,8 +98,12 @@ absl::Status GraphCache::UpdatePolicy(const PolicyUpdate& update, int64_t step) 
   state_.options = Updated(state_.options, update);
   // What a miss means is no reason to thaw.
   if (!update.policy && !update.freeze_at && !update.shapes && !update.rungs) {
-    if (!update.on_miss) return absl::OkStatus();
+    if (!update.on_miss && !update.max_executables) return absl::OkStatus();
+    // Both change what is planned: a ladder of as many rungs as the limit leaves, and what exact shapes are sealed
+    // with.
     SetForms(Forms());
+    state_.freeze_point = FindPoint();
+    if (update.max_executables) reported_near_limit_ = reported_limit_ = false;
     return state_.frozen ? CaptureCeilings(Cause::kPolicyChange, step) : absl::OkStatus();
   }
   state_.frozen = false;

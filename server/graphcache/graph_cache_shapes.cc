@@ -17,6 +17,19 @@ void GraphCache::ChooseKinds() {
   SetForms({form, form});
 }
 
+std::array<Form, 2> GraphCache::Forms() const {
+  std::array<Form, 2> forms{};
+  for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
+    // Of a checkpoint of another device, a dynamic mode is of no use here.
+    const ModeStats& s = of(mode);
+    const bool dynamic = s.dynamic && no_dynamic_reason_.empty();
+    // The limit may have left no rung of it.
+    const bool ladder = s.dynamic || s.rungs > 0 || (WantsLadder(state_.options) && s.cut_executables > 0);
+    forms[static_cast<size_t>(mode)] = dynamic ? Form::kDynamic : ladder ? Form::kLadder : Form::kExact;
+  }
+  return forms;
+}
+
 void GraphCache::SetForms(std::array<Form, 2> forms) {
   const FreezePoint exact =
       FindFreezePoint(state_.options.freeze_at, setup_.batch_size, setup_.sizes, setup_.plan.known_train_shapes);

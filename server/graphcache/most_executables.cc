@@ -17,7 +17,11 @@ int64_t MostExecutables(const PolicyOptions& options, const ShapePlan& plan, boo
                                of(plan.eval_schedule, std::min(RungsOf(options), kMaxEvalRungs)));
   }
   if (options.policy == Policy::kFreeze) {
-    return std::min(limit, std::min(freeze_at, plan.known_train_shapes) + of(plan.eval_rungs, kMaxEvalRungs));
+    // The ceiling that misses are padded to; where they are not, evaluation holds the shapes that come.
+    const bool pads = options.on_miss == OnMiss::kPad;
+    const bool seals_eval = pads || options.on_miss == OnMiss::kReject || !plan.train_rungs.empty();
+    return std::min(limit, std::min(freeze_at, plan.known_train_shapes) + (pads ? 1 : 0) +
+                               (seals_eval ? of(plan.eval_rungs, kMaxEvalRungs) : std::ssize(plan.eval_schedule)));
   }
   return std::min(limit, plan.known_train_shapes + std::ssize(plan.eval_schedule));
 }

@@ -6,12 +6,19 @@
 namespace permafrost::graphcache {
 namespace {
 
-// What a freeze seals exact shapes with.
-std::vector<BatchShape> Sealing(const PolicyOptions& options, const ShapePlan& plan, Mode mode) {
-  if (mode == Mode::kEval) return plan.eval_rungs;
+// What a freeze seals exact shapes with. Of a dynamic mode everything that is planned: its one executable is captured
+// whatever a miss would mean.
+std::vector<BatchShape> Sealing(const PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form) {
   std::vector<BatchShape> shapes;
-  // Batches come at rungs, or are padded to the ceiling; else nothing would ever run there.
-  if (plan.train_rungs.empty() && options.on_miss != OnMiss::kPad) return shapes;
+  // Batches that come at rungs keep them. Others are padded to what is sealed with, but where a miss is captured and
+  // dropped or runs eager: that is #10689's cache, which holds the shapes that came and no other.
+  const bool at_rungs = !plan.train_rungs.empty();
+  const bool pads = options.on_miss == OnMiss::kPad || form == Form::kDynamic;
+  if (mode == Mode::kEval) {
+    // A cache that rejects misses would end the job at its first evaluation after the freeze.
+    return at_rungs || pads || options.on_miss == OnMiss::kReject ? plan.eval_rungs : shapes;
+  }
+  if (!at_rungs && !pads) return shapes;
   // Nothing was planned where the ceiling holds no graph.
   if (plan.train_ceiling.graphs > 0) shapes.push_back(plan.train_ceiling);
   for (const BatchShape& rung : plan.train_rungs) {
@@ -21,7 +28,7 @@ std::vector<BatchShape> Sealing(const PolicyOptions& options, const ShapePlan& p
 }
 
 PlannedMode Wanted(const PolicyOptions& options, const ShapePlan& plan, Mode mode, Form form, int64_t freeze_at) {
-  PlannedMode planned{.form = form, .shapes = Sealing(options, plan, mode)};
+  PlannedMode planned{.form = form, .shapes = Sealing(options, plan, mode, form)};
   if (form == Form::kLadder) {
     planned.shapes = LadderOf(plan, mode, RungsOf(options));
     if (planned.shapes.empty()) planned.form = Form::kExact;

@@ -24,7 +24,7 @@ enum class Form {
 struct PlannedMode {
   Form form = Form::kExact;
   // Captured ahead: the rungs, rising; of exact shapes what a freeze seals with, the ceiling of training first. Of a
-  // dynamic mode what it would be of exact ones; empty: nothing is planned.
+  // dynamic mode what it would be of exact ones that are padded; empty: nothing is planned.
   std::vector<BatchShape> shapes;
   // Executables that it would hold at the end, and those that the limit leaves: `most` <= `wanted`.
   int64_t wanted = 0, most = 0;

@@ -94,6 +94,9 @@ TEST_F(LadderCache, AKillCostsNoBitInAnyModeOnComposedBatches) {
       {"exact-budget",
        {"--shapes", "exact", "--freeze-at", "5", "--on-miss", "eager", "--batching", "budget", "--max-edges", "3400"},
        {"--shapes", "ladder"}},
+      {"always-balanced",
+       {"--cache-policy", "always", "--shapes", "exact", "--batching", "balanced"},
+       {"--max-executables", "6"}},
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.id);

@@ -95,7 +95,10 @@ TEST_F(CachePlanTest, ACacheDoesWhatItsPlanSays) {
         ExpectAsPlanned({.freeze_at = freeze_at, .on_miss = on_miss, .shapes = Shapes::kExact}, batches);
       }
     }
-    for (const int64_t rungs : {1, 3, 8}) ExpectAsPlanned({.shapes = Shapes::kLadder, .rungs = rungs}, batches);
+    for (const int64_t rungs : {1, 3, 8}) {
+      ExpectAsPlanned({.shapes = Shapes::kLadder, .rungs = rungs}, batches);
+      ExpectAsPlanned({.policy = Policy::kAlways, .shapes = Shapes::kLadder, .rungs = rungs}, batches);
+    }
     for (const int64_t limit : {1, 2, 6, 30}) {
       ExpectAsPlanned({.policy = Policy::kAlways, .shapes = Shapes::kExact, .max_executables = limit}, batches);
       ExpectAsPlanned({.shapes = Shapes::kLadder, .max_executables = limit}, batches);
@@ -107,6 +110,7 @@ TEST_F(CachePlanTest, ACacheDoesWhatItsPlanSays) {
     ExpectAsPlanned({.shapes = Shapes::kAuto}, batches);
     compiler_.no_dynamic_reason.clear();
     ExpectAsPlanned({.shapes = Shapes::kDynamic}, batches);
+    ExpectAsPlanned({.policy = Policy::kAlways, .shapes = Shapes::kDynamic}, batches);
     compiler_.no_dynamic_reason = "the test has none";
   }
 }

@@ -45,6 +45,17 @@ TEST_F(DynamicCacheTest, WhichOptionsAskForIt) {
   }
 }
 
+TEST_F(DynamicCacheTest, WhateverAMissMeansItIsCapturedAheadAndAnewAfterAClear) {
+  for (const OnMiss on_miss : {OnMiss::kEager, OnMiss::kTransient, OnMiss::kReject}) {
+    Make({.on_miss = on_miss});
+    EXPECT_THAT(Train(50), ElementsAre("capture every train", "capture every eval", "pad 50", "replay every train 50"));
+    Apply(CommandKind::kClear, 1);
+    EXPECT_THAT(Train(60, 1),
+                ElementsAre("capture every train", "capture every eval", "pad 60", "replay every train 60"));
+    EXPECT_EQ(Stats().misses, 0);
+  }
+}
+
 TEST_F(DynamicCacheTest, FreezesBeforeItsFirstStepWithOneExecutableAMode) {
   Make({});
   EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, 1);

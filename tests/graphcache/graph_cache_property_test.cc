@@ -46,6 +46,23 @@ class GraphCachePropertyTest : public CacheFixture {
     }
   }
 
+  // A cache that takes over what a checkpoint of this one holds.
+  void ExpectAResumePlansTheSame() {
+    const Snapshot snapshot = cache_->snapshot();
+    std::unique_ptr<GraphCache> undisturbed = std::move(cache_);
+    Make({.max_executables = 9});
+    cache_->Restore(snapshot, undisturbed->entries());
+    for (const Mode mode : kModes) {
+      ASSERT_EQ(cache_->ladder(mode), undisturbed->ladder(mode)) << kModeNames.Name(mode);
+      ASSERT_EQ(cache_->of(mode).dynamic, undisturbed->of(mode).dynamic) << kModeNames.Name(mode);
+      ASSERT_EQ(cache_->snapshot().of(mode).capacity, snapshot.of(mode).capacity) << kModeNames.Name(mode);
+    }
+    ASSERT_EQ(cache_->snapshot().frozen, snapshot.frozen);
+    ASSERT_EQ(cache_->snapshot().freeze_point, snapshot.freeze_point);
+    cache_ = std::move(undisturbed);
+    compiler_.events.clear();
+  }
+
   std::array<int64_t, 2> steps_{}, real_nodes_{};
 };
 
@@ -84,23 +101,31 @@ TEST_F(GraphCachePropertyTest, AFrozenCacheNeitherGrowsNorCaptures) {
 TEST_F(GraphCachePropertyTest, CountsAddUpUnderAnyCommands) {
   std::mt19937 random(11);
   const auto pick = [&](int high) { return std::uniform_int_distribution<int>(0, high)(random); };
+  for (const int64_t nodes : {10, 30, 60, 90}) plan_.train_schedule.push_back({Padded(nodes), 10});
+  plan_.eval_schedule = {{Padded(20), 4}, {Padded(40), 4}};
+  compiler_.no_dynamic_reason.clear();
   Make({.freeze_at = 6, .audit_every = 10, .max_executables = 9});
-  for (int64_t step = 0; step < 4000; ++step) {
-    if (pick(40) == 0) {
+  for (int64_t step = 0; step < 12000; ++step) {
+    if (pick(20) == 0) {
       PolicyUpdate update;
-      update.policy = kPolicyNames.rows[static_cast<size_t>(pick(3))].first;
-      update.on_miss = kOnMissNames.rows[static_cast<size_t>(pick(2))].first;
+      if (pick(1) == 0) update.policy = kPolicyNames.rows[static_cast<size_t>(pick(3))].first;
+      if (pick(2) == 0) update.shapes = kShapesNames.rows[static_cast<size_t>(pick(3))].first;
+      if (pick(2) == 0) update.rungs = pick(5);
+      if (pick(2) == 0) update.max_executables = pick(12);
+      if (pick(1) == 0) update.on_miss = kOnMissNames.rows[static_cast<size_t>(pick(2))].first;
+      if (pick(2) == 0) update = {.max_executables = pick(12)};
       Apply(kCommandNames.rows[static_cast<size_t>(pick(3))].first, step, update);
     }
     if (pick(200) == 0) compiler_.breaks[kModes[pick(1)]] = "aten::item";
     if (pick(100) == 0) compiler_.breaks.clear();
     if (pick(300) == 0) compiler_.faults[kModes[pick(1)]] = {"aten::mm", "its result 0 has other bits"};
     if (pick(100) == 0) compiler_.faults.clear();
-    const bool was_frozen = cache_->snapshot().frozen;
+    if (pick(5) == 0) ExpectAResumePlansTheSame();
+    const bool was_sealed = cache_->snapshot().frozen && cache_->ready();
     const size_t before = cache_->entries().size();
     RunOne(kModes[pick(3) == 0], RandomReal(random), step);
     ExpectTheCountsAddUp();
-    if (was_frozen) {
+    if (was_sealed) {
       ASSERT_EQ(cache_->entries().size(), before);
     }
   }

@@ -268,7 +268,7 @@ TEST_F(GraphCacheTest, AStepReturnsItsOwnOutputs) {
   expect(captured, "replay train 5", 7);
   EXPECT_EQ(run(Mode::kTrain, 6, 9), nullptr) << "froze the cache, whose captures use the memory of outputs again";
   expect(run(Mode::kTrain, 4, 10), "replay train 4", 10);
-  expect(run(Mode::kEval, 4, 10), "replay eval 20", 10);
+  expect(run(Mode::kEval, 4, 10), "replay eval 4", 10);
   EXPECT_EQ(
       cache_->Apply({.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}}, 11),
       absl::OkStatus());
@@ -319,6 +319,21 @@ TEST_F(GraphCacheTest, FrozenTransientCapturesAndDrops) {
   EXPECT_EQ(Stats().transient_steps, 1);
   EXPECT_EQ(Stats().rejected_inserts, 1);
   EXPECT_EQ(Stats().entries, 1);
+  EXPECT_THAT(Eval(4), ElementsAre("capture eval 4", "pad 4", "replay eval 4", "drop eval 4")) << "at no rung";
+}
+
+// As #10689 has it: what came before the freeze is held, and nothing else.
+TEST_F(GraphCacheTest, WhereMissesAreNotPaddedEvaluationHoldsTheShapesThatCame) {
+  for (const OnMiss on_miss : {OnMiss::kTransient, OnMiss::kEager}) {
+    Make({.freeze_at = 2, .on_miss = on_miss});
+    Train(5);
+    EXPECT_THAT(Eval(7), ElementsAre("capture eval 7", "pad 7", "replay eval 7"));
+    Train(6, 1);
+    EXPECT_TRUE(cache_->snapshot().frozen);
+    EXPECT_THAT(Held(), ElementsAre("train 5", "eval 7", "train 6"));
+    EXPECT_THAT(Eval(7, 2), ElementsAre("pad 7", "replay eval 7"));
+    EXPECT_EQ(Stats(Mode::kEval).hits, 1);
+  }
 }
 
 TEST_F(GraphCacheTest, FrozenRejectFailsAndNamesTheShape) {

@@ -65,6 +65,40 @@ TEST_F(LadderCacheTest, TheWarmUpKeepsWithinTheLimit) {
   EXPECT_EQ(Stats(Mode::kEval).misses_by_cause.of(Cause::kLimit), 1);
 }
 
+TEST_F(LadderCacheTest, WhatALimitLeavesIsToldOnceItIsNear) {
+  Make({.shapes = Shapes::kLadder, .max_executables = 10});
+  Train(25);
+  EXPECT_THAT(warnings_, ElementsAre("the graph cache holds 9 of at most 10 executables (max_executables)"));
+}
+
+// A command for another limit plans what a cache resumed under that limit plans.
+TEST_F(LadderCacheTest, AnotherLimitCutsOrExtendsTheLadderAtOnce) {
+  const struct {
+    int64_t limit;
+    std::vector<int64_t> train;
+    size_t eval;
+  } kSteps[] = {{5, {90, 60, 31}, 2}, {0, {90, 88, 60, 31, 30, 10}, 3}, {1, {90}, 0}, {4, {90, 31}, 2}};
+  Make(kLadder);
+  Train(25);
+  int64_t step = 1;
+  for (const auto& s : kSteps) {
+    Apply(CommandKind::kUpdatePolicy, step, {.max_executables = s.limit});
+    EXPECT_TRUE(cache_->snapshot().frozen) << s.limit;
+    EXPECT_FALSE(cache_->ready()) << s.limit;
+    Train(25, step++);
+    EXPECT_EQ(HeldNodes(Mode::kTrain), s.train) << s.limit;
+    EXPECT_EQ(HeldNodes(Mode::kEval).size(), s.eval) << s.limit;
+    EXPECT_EQ(cache_->snapshot().freeze_point.freeze_at, std::ssize(s.train)) << s.limit;
+    const Snapshot snapshot = cache_->snapshot();
+    const std::vector<EntryInfo> entries = cache_->entries();
+    const std::vector<BatchShape> ladder = cache_->ladder(Mode::kTrain);
+    Make(kLadder);
+    cache_->Restore(snapshot, entries);
+    EXPECT_EQ(cache_->ladder(Mode::kTrain), ladder) << s.limit;
+    EXPECT_EQ(cache_->captures_ahead(), std::ssize(entries)) << "each again, and nothing else";
+  }
+}
+
 TEST_F(LadderCacheTest, SoDoesThatOfOneExecutableForEveryShape) {
   auto_shapes_ = Shapes::kAuto;
   compiler_.no_dynamic_reason.clear();

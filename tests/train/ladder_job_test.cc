@@ -151,14 +151,16 @@ TEST_F(LadderJobTest, CommandsSwitchLaddersWhereTheRunWithoutAStopDoes) {
       {.sequence = 4,
        .kind = graphcache::CommandKind::kUpdatePolicy,
        .update = {.shapes = Shapes::kLadder, .rungs = 5},
-       .step = 23}};
+       .step = 23},
+      {.sequence = 5, .kind = graphcache::CommandKind::kUpdatePolicy, .update = {.max_executables = 4}, .step = 27},
+      {.sequence = 6, .kind = graphcache::CommandKind::kUpdatePolicy, .update = {.max_executables = 6}, .step = 32}};
   Recorder whole;
   whole.commands = commands;
   Run("whole", Options(Shapes::kLadder), whole);
-  EXPECT_EQ(whole.cache.of(Mode::kTrain).rungs, 5);
+  EXPECT_LT(whole.cache.of(Mode::kTrain).rungs, 5) << "the limit cuts them";
   EXPECT_EQ(whole.cache.of(Mode::kTrain).misses, 0);
   EXPECT_EQ(whole.cache.freeze_step, 23);
-  for (const int64_t stop : {5, 8, 11, 17, 20, 30}) {
+  for (const int64_t stop : {5, 8, 11, 17, 20, 28, 30, 33}) {
     Recorder run;
     run.commands = commands;
     run.stop = StopAt(stop);
@@ -167,6 +169,36 @@ TEST_F(LadderJobTest, CommandsSwitchLaddersWhereTheRunWithoutAStopDoes) {
   Recorder last;
   last.commands = commands;
   Run("job", Options(Shapes::kLadder), last);
+  EXPECT_TRUE(Weights("job") == Weights("whole"));
+}
+
+TEST_F(LadderJobTest, CommandsSwitchPoliciesWhereTheRunWithoutAStopDoes) {
+  using graphcache::CommandKind;
+  using graphcache::OnMiss;
+  using graphcache::Policy;
+  const std::vector<graphcache::Command> commands = {
+      {.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kClearPerStep}, .step = 6},
+      {.sequence = 2,
+       .kind = CommandKind::kUpdatePolicy,
+       .update = {.policy = Policy::kFreeze, .freeze_at = 3, .on_miss = OnMiss::kTransient},
+       .step = 12},
+      {.sequence = 3, .kind = CommandKind::kUpdatePolicy, .update = {.on_miss = OnMiss::kPad}, .step = 22},
+      {.sequence = 4, .kind = CommandKind::kUpdatePolicy, .update = {.policy = Policy::kNever}, .step = 30}};
+  TrainOptions options = Options(Shapes::kExact);
+  options.graph_cache.policy = Policy::kAlways;
+  Recorder whole;
+  whole.commands = commands;
+  Run("whole", options, whole);
+  EXPECT_EQ(whole.cache.command_sequence, 4);
+  for (const int64_t stop : {3, 8, 14, 20, 25, 33}) {
+    Recorder run;
+    run.commands = commands;
+    run.stop = StopAt(stop);
+    EXPECT_EQ(Run("job", options, run).end, RunEnd::kDrained);
+  }
+  Recorder last;
+  last.commands = commands;
+  Run("job", options, last);
   EXPECT_TRUE(Weights("job") == Weights("whole"));
 }
 

@@ -33,6 +33,33 @@ class NodeRunTest : public NodeTaskTest {
   std::unique_ptr<Runner> runner_;
 };
 
+TEST_F(NodeRunTest, MeasuresOfNodesAreLearned) {
+  const auto graph = Graph({.measures = true});
+  for (const nn::Loss loss : {nn::Loss::kMse, nn::Loss::kL1}) {
+    for (const bool whole : {false, true}) {
+      TrainOptions options = SampledJob(nn::Architecture::kSage);
+      options.loss = loss;
+      options.metrics = {nn::Metric::kMae, nn::Metric::kRmse, nn::Metric::kR2};
+      options.epochs = whole ? 100 : 30;
+      if (whole) options.nodes.fan_outs = {};
+      const std::string job = std::string(nn::kLossNames.Name(loss)) + (whole ? "-whole" : "-sampled");
+      Recorder told;
+      const auto outcome = Run(options, graph, job, told);
+      ASSERT_TRUE(outcome.ok() && outcome->result) << job << ": " << outcome.status();
+      EXPECT_LT(told.epochs.back().train_loss, 0.7 * told.epochs.front().train_loss) << job;
+      EXPECT_GT(told.epochs.back().valid_metrics.at(2), 0.3) << job << ": R2";
+      for (const EpochMetrics& epoch : told.epochs) {
+        const double rmse = epoch.valid_metrics.at(1);
+        const double of_loss = loss == nn::Loss::kMse ? rmse * rmse : epoch.valid_metrics.at(0);
+        EXPECT_NEAR(epoch.valid_loss, of_loss, 1e-4 * (1 + of_loss)) << job << ", epoch " << epoch.epoch;
+      }
+      const auto best = std::ranges::min_element(told.epochs, {}, &EpochMetrics::valid_metric);
+      EXPECT_EQ(outcome->result->best_epoch, best->epoch) << job << ": the lowest error is the best";
+      EXPECT_THAT(Artifact(job, kTestPredictionsFile), testing::StartsWith("node,prediction_0\n")) << job;
+    }
+  }
+}
+
 TEST_F(NodeRunTest, EveryKindLearnsAndTellsOfIt) {
   std::vector<NodeCase> cases = NodeCases();
   TrainOptions layer_wise = SampledJob(nn::Architecture::kGcn);
@@ -98,11 +125,12 @@ TEST_F(NodeRunTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
   const std::vector<NodeCase> cases = NodeCases();
   // SAGE and GCN on samples, and GCN on the whole graph, whose epochs are steps.
   for (const size_t place : {size_t{2}, size_t{4}, size_t{6}}) {
-    for (const graphcache::Shapes shapes : {graphcache::Shapes::kAuto, graphcache::Shapes::kExact}) {
+    for (const graphcache::Shapes shapes :
+         {graphcache::Shapes::kAuto, graphcache::Shapes::kExact, graphcache::Shapes::kLadder}) {
       NodeCase c = cases[place];
       c.options.graph_cache.shapes = shapes;
       const bool whole_graph = c.options.nodes.fan_outs.empty();
-      if (whole_graph && shapes == graphcache::Shapes::kExact) continue;  // the same
+      if (whole_graph && shapes != graphcache::Shapes::kAuto) continue;  // the same
       const auto graph = Graph(c.graph);
       const std::string name = std::to_string(place) + "-" + std::string(graphcache::kShapesNames.Name(shapes));
       const std::string whole = "whole-" + name;
@@ -124,6 +152,41 @@ TEST_F(NodeRunTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbedOne) {
       }
     }
   }
+}
+
+TEST_F(NodeRunTest, CommandsSwitchTheCacheOfSampledBlocksWhereTheRunWithoutAStopDoes) {
+  using graphcache::CommandKind;
+  using graphcache::Policy;
+  using graphcache::Shapes;
+  const std::vector<graphcache::Command> commands = {
+      {.sequence = 1, .kind = CommandKind::kUpdatePolicy, .update = {.shapes = Shapes::kLadder, .rungs = 2}, .step = 2},
+      {.sequence = 2, .kind = CommandKind::kUpdatePolicy, .update = {.max_executables = 2}, .step = 4},
+      {.sequence = 3, .kind = CommandKind::kClear, .update = {}, .step = 6},
+      {.sequence = 4,
+       .kind = CommandKind::kUpdatePolicy,
+       .update = {.policy = Policy::kAlways, .shapes = Shapes::kExact, .max_executables = 0},
+       .step = 8},
+      {.sequence = 5, .kind = CommandKind::kFreeze, .update = {}, .step = 10}};
+  const NodeCase c = NodeCases()[2];
+  const auto graph = Graph(c.graph);
+  Recorder whole;
+  whole.commands = commands;
+  ASSERT_TRUE(Run(c.options, graph, "whole", whole).ok());
+  ASSERT_GT(whole.progress.step, 12) << "each command takes effect";
+  EXPECT_EQ(whole.cache.command_sequence, 5);
+  EXPECT_TRUE(whole.cache.frozen);
+  for (const int64_t stop_step : {2, 3, 5, 7, 9, 11}) {
+    Recorder run;
+    run.commands = commands;
+    run.stop = [&](const Progress& p) { return p.step >= stop_step ? StopRequest::kDrain : StopRequest::kNone; };
+    const auto stopped = Run(c.options, graph, "stopped", run);
+    ASSERT_TRUE(stopped.ok()) << stopped.status();
+    ASSERT_EQ(stopped->end, RunEnd::kDrained);
+  }
+  Recorder last;
+  last.commands = commands;
+  ASSERT_TRUE(Run(c.options, graph, "stopped", last).ok());
+  EXPECT_EQ(Artifact("stopped", kLastWeightsFile), Artifact("whole", kLastWeightsFile));
 }
 
 TEST_F(NodeRunTest, WhatAGraphCannotServeIsRefusedBeforeTheRun) {
