@@ -35,7 +35,7 @@ inline LevelOf LevelsOf(const jobs::JobManager& jobs, const jobs::Job& of) {
     const bool is_the_same = now && (uid.empty() ? now->create_time <= made : now->uid == uid);
     if (!is_the_same) return std::optional(told);
     // Servers that knew no other inputs of sets left such a job without.
-    now->bare_nodes = told.bare_nodes;
+    now->bare_nodes = now->bare_nodes && told.bare_nodes;
     return now;
   };
 }

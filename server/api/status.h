@@ -19,7 +19,7 @@ inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
 inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
 
 // Long texts are clipped, since a client drops trailers above 8 KiB and with them the error.
-grpc::Status ToGrpcStatus(const absl::Status& status);
+grpc::Status ToGrpcStatus(const absl::Status& from);
 
 // The same for a field of a message: nothing is clipped. `status`: not Ok.
 void SetRpcStatus(const absl::Status& status, google::rpc::Status& out);

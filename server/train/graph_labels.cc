@@ -58,6 +58,8 @@ absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix
   PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
   const auto targets = static_cast<size_t>(set.summary().num_targets);
   const bool labelled = std::ranges::any_of(graphs, [&](uint32_t graph) {
+    // Whether the file is as it was is known only below.
+    if (graph >= labels.size() / std::max<size_t>(targets, 1)) return false;
     return std::ranges::any_of(labels.subspan(graph * targets, targets), [](float l) { return !std::isnan(l); });
   });
   PF_RETURN_IF_ERROR(set.CheckIntact());

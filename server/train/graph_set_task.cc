@@ -123,12 +123,13 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
                                                                    const PlanContext& context) {
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, set->summary(), "spec."));
   std::string reading = TellNodeInputs(options.model, set->summary());
+  // Before features and weights, for which there may be no memory. Shapes do not depend on features, so that the plan
+  // is the one that was made when the job was submitted.
+  PF_ASSIGN_OR_RETURN(const data::GraphExtents extents, data::GraphExtents::Create(set));
+  PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, PlanJob(options, model, extents, context, "spec.", keep_going));
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
   if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
-  // Before the weights, for which there may be no memory.
-  PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan,
-                      PlanJob(options, model, batcher->extents(), context, "spec.", keep_going));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
   task->plan_ = std::move(plan);
   task->reading_ = std::move(reading);

@@ -77,8 +77,10 @@ RunMemory MemoryOfWalks(const TrainOptions& options, const data::GraphSummary& g
   // Batches made ready, the one in the step and a capture's two; of each batcher the place of each node.
   const double batch = sizeof(int64_t) * 2 * (entries + std::min(entries, rows)) + sizeof(NodeId) * entries;
   memory.batch_bytes = (kWalkPrefetchDepth + 3) * batch + kArraysOfNodes * sizeof(uint32_t) * rows;
+  // One seed is evaluated however many pairs it has.
   constexpr double kScoreCopies = 6;
-  memory.result_bytes = kScoreCopies * sizeof(float) * static_cast<double>(kMostEvaluatedPairs);
+  const int64_t pairs = PairsOf(options.node2vec) * (1 + options.node2vec.num_negative_samples);
+  memory.result_bytes = kScoreCopies * sizeof(float) * static_cast<double>(std::max(kMostEvaluatedPairs, pairs));
   // Embeddings of the test split: two copies, and their text while it grows.
   constexpr double kTextBytes = 2 * 14;
   memory.result_bytes += (2 * sizeof(float) + kTextBytes) * width * static_cast<double>(graph.split_nodes[2]);

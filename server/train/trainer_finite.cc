@@ -76,6 +76,8 @@ absl::Status Trainer::CheckNotAllSkipped() const {
 
 absl::Status Trainer::CheckValidation(const Evaluation& valid) {
   if (!valid.has_labels || std::isfinite(valid.loss)) return absl::OkStatus();
+  // The epoch's last update may have spoiled a weight, which a rewind takes back.
+  PF_RETURN_IF_ERROR(CheckFiniteState());
   const std::string what =
       absl::StrFormat("the validation loss became %g by epoch %d, step %d, though every weight is finite", valid.loss,
                       state_.position.epoch + 1, state_.step);

@@ -34,7 +34,7 @@ class FakeJobManager : public jobs::JobManager {
   // Of every dataset; nullopt, as at first: none is known.
   void SetTraits(std::optional<jobs::DatasetTraits> traits) {
     absl::MutexLock lock(&mu_);
-    traits_ = traits;
+    traits_ = std::move(traits);
   }
   // What a test does to a job.
   void Put(jobs::Job job) {

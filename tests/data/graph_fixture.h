@@ -147,8 +147,8 @@ inline TestGraph MakeTestGraph(const TestGraphOptions& o) {
     for (size_t s = 0; s < 3; ++s) {
       g.Add(kLinks[s], ElementType::kUint32, any_nodes(2 * g.summary.links.parts[s].links), 2);
     }
-    g.Add(K::kValidNegatives, ElementType::kUint32, any_nodes(3 * 4), 4);
-    g.Add(K::kTestNegatives, ElementType::kUint32, any_nodes(2 * 6), 2);
+    g.Add(K::kValidNegatives, ElementType::kUint32, any_nodes(int64_t{3} * 4), 4);
+    g.Add(K::kTestNegatives, ElementType::kUint32, any_nodes(int64_t{2} * 6), 2);
   }
   if (o.text_names) {
     g.Add(K::kNodeNameOffsets, ElementType::kUint64, offsets(o.nodes * 5));

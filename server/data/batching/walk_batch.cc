@@ -44,6 +44,7 @@ absl::Status WalkBatcher::Make(std::span<const NodeId> seeds, int64_t room, uint
   const WalkOptions walk{.length = length, .p = options_.p, .q = options_.q, .seed = keys.Next()};
   const uint64_t negative_key = keys.Next();
   PF_RETURN_IF_ERROR(RandomWalks(graph_->view(), starts_, walk, threads_, drawn_));
+  PF_RETURN_IF_ERROR(graph_->CheckIntact());
 
   int64_t* const positive = out.walks.data();
   std::copy(drawn_.begin(), drawn_.end(), positive);

@@ -228,7 +228,7 @@ RowCache::Fill RowCache::TakeFrame(NodeId row, uint64_t mark) {
 void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
   const uint64_t room = frames_->frames() / kReadingShare;
   if (!uses_.any() || along_rows_ >= room) return;
-  const size_t most = room - along_rows_;
+  const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // each takes a look
   uint64_t looks = kMostAlongLooks;
   // Of each read: its rows, and those of them that come along between them.
   std::vector<Fill> fills;

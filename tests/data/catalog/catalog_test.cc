@@ -86,7 +86,7 @@ TEST_F(CatalogTest, OneLargeGraphIsADatasetToo) {
   WriteText(options.source, "0,1,2\n");
   {
     const auto catalog = Open([&graph](const ImportOptions&, const fs::path& store, const ImportObserver&,
-                                       std::stop_token, const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
+                                       const std::stop_token&, const ImportLimits&) -> absl::StatusOr<ImportedSummary> {
       if (absl::Status written = graph.Write(store); !written.ok()) return written;
       return graph.summary;
     });
@@ -364,6 +364,7 @@ TEST_F(CatalogTest, WhatCannotBeOpenedIsListedAsFailed) {
 TEST_F(CatalogTest, ManyThreads) {
   auto catalog = Open();
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       const DatasetId id(t % 2 == 0 ? "even" : "odd");
@@ -373,7 +374,7 @@ TEST_F(CatalogTest, ManyThreads) {
         if (i % 2 == 0) AwaitEnd(*catalog, id).status().IgnoreError();
         catalog->Open(id).status().IgnoreError();
         catalog->List();
-        catalog->usage().mapped_bytes;
+        (void)catalog->usage();
         const absl::Status deleted = catalog->Delete(id, Unused);
         EXPECT_TRUE(deleted.ok() || absl::IsNotFound(deleted)) << deleted;
       }
