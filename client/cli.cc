@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,18 +61,63 @@ const CLI::App& LastCommand(const CLI::App& app) {
   return parts.empty() ? app : LastCommand(*parts.back());
 }
 
+// An option of the command or, as global ones, of one above it; null: none.
+const CLI::Option* FindOption(const CLI::App* app, const std::string& name) {
+  for (; app != nullptr; app = app->get_parent()) {
+    if (const CLI::Option* option = app->get_option_no_throw(name); option != nullptr) return option;
+  }
+  return nullptr;
+}
+
+// What the option takes, for messages; empty: its type says nothing.
+std::string AcceptedValues(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return "true, false";
+  const std::string type = option.get_type_name();
+  for (const char* whole : {"N", "STEP", "STEPS", "T", "LENGTH", "BYTES"}) {
+    if (type == whole) return "a whole number";
+  }
+  for (const char* number : {"X", "P", "SECONDS"}) {
+    if (type == number) return "a number";
+  }
+  if (type == "X,...") return "numbers with commas between them";
+  if (type == "ROW,...") return "whole numbers with commas between them";
+  if (type == "N|all,...") return "whole numbers, or all, with commas between them";
+  return type;
+}
+
 // What CLI11 says of a value that is none of its option's type, with what would be one.
 std::string ConversionText(const CLI::App& app, const std::string& what) {
   constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
   const size_t middle = what.find(kMiddle);
   if (!what.starts_with(kBegin) || middle == std::string::npos) return what;
   const std::string name = what.substr(kBegin.size(), middle - kBegin.size());
-  const CLI::Option* option = LastCommand(app).get_option_no_throw(name);
-  const std::string type = option == nullptr ? "" : option->get_type_name();
-  const std::string accepted = type == "N" || type == "STEPS"                    ? "a whole number"
-                               : type == "X" || type == "P" || type == "SECONDS" ? "a number"
-                                                                                 : type;
+  const CLI::Option* option = FindOption(&LastCommand(app), name);
+  const std::string accepted = option == nullptr ? "" : AcceptedValues(*option);
+  if (accepted.empty()) return what;
   return absl::StrCat(name, ": '", what.substr(middle + kMiddle.size()), "'; accepted: ", accepted);
+}
+
+bool IsFlagValue(const std::string& text) {
+  try {
+    CLI::detail::to_flag_value(text);
+    return true;
+  } catch (const std::logic_error&) {
+    return false;
+  }
+}
+
+// CLI11 converts the values of some flags by std::stoll, and what that throws names no flag.
+CLI::ConversionError BadFlagValue(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const size_t equals = argument.find('=');
+    if (!argument.starts_with("--") || equals == std::string::npos) continue;
+    const std::string name = argument.substr(0, equals), value = argument.substr(equals + 1);
+    const CLI::Option* option = FindOption(&LastCommand(app), name);
+    if (option == nullptr || option->get_items_expected_max() != 0 || IsFlagValue(value)) continue;
+    return {name, std::vector<std::string>{value}};
+  }
+  return CLI::ConversionError("a flag has a value that is neither true nor false");
 }
 
 int ReportUsage(CLI::App& app, const CLI::ParseError& error, bool json) {
@@ -176,6 +222,8 @@ int Main(int argc, char** argv) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
     return ReportUsage(app, error, AsksForJson(argc, argv));
+  } catch (const std::logic_error&) {
+    return ReportUsage(app, BadFlagValue(app, argc, argv), AsksForJson(argc, argv));
   }
   std::string no_server;
   const bool needs_server = !app.got_subcommand("context") && !app.got_subcommand("completion");

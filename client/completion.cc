@@ -127,14 +127,23 @@ CaseTables TablesOf(const CLI::App& app) {
 }
 
 // What asks the server, by its JSON, for the names of $group, behind the program's name and the words that name the
-// server. A second is all that it gets, and no server is silence.
+// server. A second is all that it gets, and no server is silence. bash expands what it offers, commands within it too:
+// what is not written as an ID (server/base/id.h) is no name.
 constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
-    "      grep -o \"\\\"name\\\":\\\"${group}s/[^\\\"]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
+    "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
 
-// For bash and zsh: adds the names of jobs or datasets to `offers` where they may stand. `find_server`: sets the array
-// `server` from the words so far; `program`: what was typed first.
-std::string NamesBody(const CLI::App& app, const std::string& find_server, const std::string& program) {
+// For bash and zsh: sets the array `server` from the words before the present one, "$@".
+constexpr char kFindServer[] =
+    "    for word in \"$@\"; do\n"
+    "      case $before in --server|--context) server=(\"$before\" \"$word\");; esac\n"
+    "      case $word in --server=*|--context=*) server=(\"$word\");; esac\n"
+    "      before=$word\n"
+    "    done\n";
+
+// For bash and zsh: adds the names of jobs or datasets to `offers` where they may stand. `program`: what was typed
+// first.
+std::string NamesBody(const CLI::App& app, const std::string& program) {
   std::map<std::string, std::vector<std::string>> options, commands;
   for (const CompletionCommand& command : CompletionsOf(app)) {
     if (!command.group.empty()) commands[command.group].push_back(absl::StrCat("\"", command.path, "\""));
@@ -151,7 +160,7 @@ std::string NamesBody(const CLI::App& app, const std::string& find_server, const
     return out;
   };
   return absl::StrCat(
-      "  local group= i\n"
+      "  local group= before=\n"
       "  local -a server\n"
       "  server=()\n"
       "  if [ -n \"$value\" ]; then\n"
@@ -164,19 +173,9 @@ std::string NamesBody(const CLI::App& app, const std::string& find_server, const
       "    esac\n"
       "  fi\n"
       "  if [ -n \"$group\" ]; then\n",
-      find_server, "    offers=\"$offers $(\"", program, "\" ${server[@]+\"${server[@]}\"}", kAskNames, "  fi\n");
+      kFindServer, "    offers=\"$offers $(\"", program, "\" ${server[@]+\"${server[@]}\"}", kAskNames, "  fi\n");
 }
 
-constexpr char kFindServerInBash[] =
-    "    for ((i = 1; i + 1 < COMP_CWORD; ++i)); do\n"
-    "      case ${COMP_WORDS[i]} in --server|--context) server=(\"${COMP_WORDS[i]}\" \"${COMP_WORDS[i+1]}\");; esac\n"
-    // bash parts words at colons, too.
-    "      case ${COMP_WORDS[i]}${COMP_WORDS[i+2]} in --server:) server[1]+=:${COMP_WORDS[i+3]};; esac\n"
-    "    done\n";
-constexpr char kFindServerInZsh[] =
-    "    for ((i = 2; i + 1 < CURRENT; ++i)); do\n"
-    "      case ${words[i]} in --server|--context) server=(\"${words[i]}\" \"${words[i+1]}\");; esac\n"
-    "    done\n";
 // Told its group as an argument.
 constexpr char kNamesInFish[] =
     "function __permafrost_names\n"
@@ -188,16 +187,25 @@ constexpr char kNamesInFish[] =
     "      case --server --context\n"
     "        set server $before $word\n"
     "    end\n"
+    "    switch $word\n"
+    "      case '--server=*' '--context=*'\n"
+    "        set server $word\n"
+    "    end\n"
     "    set before $word\n"
     "  end\n"
     "  $words[1] $server --timeout 1 --output json $argv[1] list 2>/dev/null </dev/null |\n"
-    "    string match -arg \"\\\"name\\\":\\\"$argv[1]s/([^\\\"]*)\\\"\"\n"
+    "    string match -arg \"\\\"name\\\":\\\"$argv[1]s/([a-z][a-z0-9-]*)\\\"\"\n"
     "end\n";
 
-// Finds the command that the words before the present one make (`at`; zsh keeps `path` for itself), then what may stand
-// here: `offers`, or files.
+// For bash and zsh, the beginning of a function that is told the present word and those before it, without the
+// program's name. Finds the command that they make (`at`; zsh keeps `path` for itself), then what may stand here:
+// `offers`, or files.
 std::string CaseBody(const CaseTables& tables) {
   return absl::StrCat(
+      "_permafrost_offer() {\n"
+      "  local cur=$1 prev= at= value= word=\n"
+      "  shift\n"
+      "  for word in \"$@\"; do\n"
       "    if [ -n \"$value\" ]; then value=; continue; fi\n"
       "    case \"$at:$word\" in\n"
       "      ",
@@ -208,6 +216,7 @@ std::string CaseBody(const CaseTables& tables) {
       ") value=1;;\n"
       "    esac\n"
       "  done\n"
+      "  prev=$word\n"
       "  local offers= files=\n"
       "  if [ -n \"$value\" ]; then\n"
       "    case \"$at:$prev\" in\n",
@@ -226,9 +235,26 @@ std::string BashCompletion(const CLI::App& app) {
   return absl::StrCat(
       "# bash completion of permafrost. Try it with: source <(permafrost completion bash)\n"
       "_permafrost() {\n"
-      "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at= value= word\n"
-      "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n",
-      CaseBody(TablesOf(app)), NamesBody(app, kFindServerInBash, "${COMP_WORDS[0]}"),
+      "  local cur=${COMP_WORDS[COMP_CWORD]} word joined= i=0\n"
+      "  local -a words\n"
+      "  words=(\"${COMP_WORDS[0]}\")\n"
+      // bash parts words at = and at colons, too. A present word that is parted so is the value of its flag, if of any.
+      "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD}\"; do\n"
+      "    case $word in\n"
+      "      ''|*[!=:]*) if [ -n \"$joined\" ]; then words[i]+=$word; else words[++i]=$word; fi; joined=;;\n"
+      "      *) words[i]+=$word; joined=1;;\n"
+      "    esac\n"
+      "  done\n"
+      "  if [ \"${words[i]}\" != \"$cur\" ]; then\n"
+      "    case $cur in *[!=:]*) ;; *) cur=;; esac\n"
+      "    word=${words[i]%\"$cur\"}\n"
+      "    case $word in [!-]*|*[=:]?*) return;; esac\n"
+      "    words[i]=${word%[=:]}\n"
+      "    words[++i]=$cur\n"
+      "  fi\n"
+      "  _permafrost_offer \"$cur\" \"${words[@]:1:i-1}\"\n"
+      "}\n",
+      CaseBody(TablesOf(app)), NamesBody(app, "${COMP_WORDS[0]}"),
       // No mapfile: macOS has bash 3.2.
       "  if [ -n \"$files\" ]; then\n"
       "    local IFS=$'\\n'\n"
@@ -245,13 +271,9 @@ std::string ZshCompletion(const CLI::App& app) {
       "#compdef permafrost\n"
       "# zsh completion of permafrost. Put it as _permafrost into a folder of $fpath.\n"
       "_permafrost() {\n"
-      "  _permafrost_offer \"${words[CURRENT-1]}\" \"${(@)words[2,CURRENT-1]}\"\n"
-      "}\n"
-      "_permafrost_offer() {\n"
-      "  local cur=${words[CURRENT]} prev=$1 at= value= word\n"
-      "  shift\n"
-      "  for word in \"$@\"; do\n",
-      CaseBody(TablesOf(app)), NamesBody(app, kFindServerInZsh, "${words[1]}"),
+      "  _permafrost_offer \"${words[CURRENT]}\" \"${(@)words[2,CURRENT-1]}\"\n"
+      "}\n",
+      CaseBody(TablesOf(app)), NamesBody(app, "${words[1]}"),
       "  if [ -n \"$files\" ]; then _files; elif [ -n \"${offers// }\" ]; then compadd -- ${=offers}; else _files; fi\n"
       "}\n"
       "if [ \"$funcstack[1]\" = _permafrost ]; then _permafrost \"$@\"; else compdef _permafrost permafrost; fi\n");

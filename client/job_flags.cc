@@ -1,11 +1,13 @@
 #include "client/job_flags.h"
 
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/defaults.h"
 #include "client/format.h"
+#include "client/spec_field.h"
 #include "client/spec_file.h"
 #include "client/spec_view.h"
 #include "client/weight_flags.h"
@@ -340,10 +342,9 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   AddWalkOptions(command, flags.walks);
   AddCachePolicyOptions(command, "--cache-policy", "default: the server's",
                         "default: the server's; derived where --cache-policy differs from the server's", flags.cache);
-  for (const char* flag : {"--hidden", "--layers", "--heads", "--epochs", "--batch-size", "--lr", "--decay-factor",
-                           "--accumulate-steps", "--checkpoint-keep", "--look-ahead", "--negatives", "--eval-negatives",
-                           "--walk-length", "--context-size", "--walks-per-node", "--p", "--q"}) {
-    command.get_option(flag)->check(NotZero());
+  std::set<std::string> checked;
+  for (const auto& field : kZeroIsDefault) {
+    if (checked.insert(field.flag).second) command.get_option(field.flag)->check(NotZero());
   }
 }
 

@@ -31,6 +31,31 @@ using SpecPath = std::vector<const google::protobuf::FieldDescriptor*>;
 // lies less deep than all others of that name; or the flag of `job submit` without its dashes ("lr"). Hyphens count as
 // underscores. Errors: InvalidArgument naming what is like it, or what it may mean.
 absl::StatusOr<SpecPath> FindSpecField(std::string_view name);
+// A field whose 0 is, in the contract, no value but the default, and its flag of `job submit`.
+struct ZeroIsDefault {
+  const char *flag, *path;
+};
+inline constexpr ZeroIsDefault kZeroIsDefault[] = {
+    {"--hidden", "model.hidden_channels"},
+    {"--layers", "model.num_layers"},
+    {"--heads", "model.heads"},
+    {"--epochs", "epochs"},
+    {"--batch-size", "batch_size"},
+    {"--lr", "optimizer.learning_rate"},
+    {"--decay-factor", "optimizer.decay_factor"},
+    {"--accumulate-steps", "optimizer.accumulate_steps"},
+    {"--checkpoint-keep", "checkpoint.keep"},
+    {"--look-ahead", "neighbor_sampling.look_ahead"},
+    {"--negatives", "link_prediction.negatives"},
+    {"--negatives", "node2vec.num_negative_samples"},
+    {"--eval-negatives", "link_prediction.eval_negatives"},
+    {"--walk-length", "node2vec.walk_length"},
+    {"--context-size", "node2vec.context_size"},
+    {"--walks-per-node", "node2vec.walks_per_node"},
+    {"--p", "node2vec.p"},
+    {"--q", "node2vec.q"},
+};
+
 // "model.hidden_channels".
 std::string PathName(const SpecPath& path);
 // `text`: as the field's flag takes it; a list has ':' between its items, which become the list. InvalidArgument where

@@ -67,6 +67,14 @@ absl::Status CheckNegatives(const std::vector<SweepAxis>& axes) {
   return absl::OkStatus();
 }
 
+// `value`: one that the field can hold.
+bool StandsForDefault(const SpecPath& path, const std::string& value) {
+  double number = 0;
+  if (!absl::SimpleAtod(value, &number) || number != 0) return false;
+  const std::string name = PathName(path);
+  return std::ranges::any_of(kZeroIsDefault, [&name](const auto& field) { return field.path == name; });
+}
+
 }  // namespace
 
 absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& base) {
@@ -88,6 +96,10 @@ absl::StatusOr<SweepAxis> ParseAxis(const std::string& text, const v1::JobSpec& 
   for (const std::string& value : axis.values) {
     if (const absl::Status set = SetSpecField(axis.path, value, scratch); !set.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("--vary: ", set.message()));
+    }
+    if (StandsForDefault(axis.path, value)) {
+      return absl::InvalidArgumentError(absl::StrCat("--vary: ", PathName(axis.path), ": '", OneLine(value),
+                                                     "' would stand for the default; accepted: a number above 0"));
     }
     if (!seen.insert(value).second) {
       return absl::InvalidArgumentError(

@@ -30,8 +30,11 @@ std::shared_ptr<grpc::Channel> ConnectTo(const Server& server) {
 }
 
 TEST(ConnectionLimit, PeersAreKnownByAddressAndPort) {
-  EXPECT_EQ(ParsePeer("ipv4:10.0.0.7:41234"), ParsePeer("ipv6:[::ffff:10.0.0.7]:41234"));
-  EXPECT_EQ(ParsePeer("ipv6:%5Bfe80::1%25eth0%5D:7"), ParsePeer("ipv6:[fe80::1]:7"));
+  const auto mapped = ParsePeer("ipv6:[::ffff:10.0.0.7]:41234"), local = ParsePeer("ipv6:[fe80::1]:7");
+  ASSERT_TRUE(mapped);
+  ASSERT_TRUE(local);
+  EXPECT_EQ(ParsePeer("ipv4:10.0.0.7:41234"), mapped);
+  EXPECT_EQ(ParsePeer("ipv6:%5Bfe80::1%25eth0%5D:7"), local);
   EXPECT_NE(ParsePeer("ipv4:10.0.0.7:41234"), ParsePeer("ipv4:10.0.0.7:41235"));
   EXPECT_NE(ParsePeer("ipv4:10.0.0.7:41234"), ParsePeer("ipv4:10.0.0.8:41234"));
   for (const char* none : {"unix:/tmp/s", "unix:", "", "ipv4:", "ipv4:10.0.0.7", "ipv4:10.0.0:1", "ipv4:1.2.3.4:70000",

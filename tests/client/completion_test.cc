@@ -3,11 +3,15 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/fake_server.h"
 #include "client/program.h"
@@ -77,12 +81,24 @@ TEST(BashCompletionTest, OffersWhatMayStandThere) {
   EXPECT_TRUE(Offers("permafrost job submit --id ").empty()) << "nobody knows";
 }
 
+// bash parts a word at each = and colon.
+TEST(BashCompletionTest, ValuesMayFollowAnEqualsSign) {
+  if (!HasShell("bash")) GTEST_SKIP() << "bash is absent";
+  EXPECT_EQ(Offers("permafrost --output = js"), (std::set<std::string>{"json"}));
+  EXPECT_EQ(Offers("permafrost --output ="), (std::set<std::string>{"json", "table"}));
+  EXPECT_EQ(Offers("permafrost --server = job job su"), (std::set<std::string>{"submit"}));
+  EXPECT_EQ(Offers("permafrost --server = job : 1 job su"), (std::set<std::string>{"submit"}));
+  EXPECT_EQ(Offers("permafrost --server=job job su"), (std::set<std::string>{"submit"})) << "where bash parts nothing";
+  EXPECT_TRUE(Offers("permafrost --server = 127.0.0.1 : j").empty()) << "a port is no command";
+  EXPECT_TRUE(Offers("permafrost job sweep --vary optimizer = ad").empty()) << "no flag's value";
+}
+
 // A server with two jobs and a dataset.
 class CompletionOfNamesTest : public testing::Test {
  protected:
   void SetUp() override {
-    fake_.jobs.list = [](const v1::ListJobsRequest&, v1::ListJobsResponse& response) {
-      for (const char* name : {"jobs/first", "jobs/second"}) {
+    fake_.jobs.list = [this](const v1::ListJobsRequest&, v1::ListJobsResponse& response) {
+      for (const std::string& name : names_of_jobs_) {
         v1::Job& job = *response.add_jobs();
         job.set_name(name);
         job.mutable_spec()->set_dataset("datasets/zinc");
@@ -95,7 +111,28 @@ class CompletionOfNamesTest : public testing::Test {
     };
     fake_.Start();
   }
+  // As bash parts it into words.
+  std::string PartedAddress() const { return absl::StrReplaceAll(fake_.address(), {{":", " : "}}); }
+
+  std::vector<std::string> names_of_jobs_ = {"jobs/first", "jobs/second"};
   FakeServer fake_;
+};
+
+// A server that lists jobs whose names a shell would run, did it expand them.
+class HostileNamesTest : public CompletionOfNamesTest {
+ protected:
+  void SetUp() override {
+    // The path stands in the environment: what is before a slash is taken off names.
+    setenv("RAN", ran_.c_str(), /*overwrite=*/1);
+    for (const char* name : {"jobs/$(touch${IFS}$RAN)", "jobs/`touch${IFS}$RAN`", "jobs/x/$(touch${IFS}$RAN)",
+                             "jobs/x;touch${IFS}$RAN", "jobs/$RAN", "jobs/a b", "jobs/*", "jobs/-x", "jobs/"}) {
+      names_of_jobs_.emplace_back(name);
+    }
+    CompletionOfNamesTest::SetUp();
+  }
+
+  const TempDir dir_;
+  const std::filesystem::path ran_ = dir_.path() / "ran";
 };
 
 TEST_F(CompletionOfNamesTest, Bash) {
@@ -113,6 +150,33 @@ TEST_F(CompletionOfNamesTest, Bash) {
   EXPECT_THAT(offers("job list "), Not(Contains("first")));
   // Nobody listens there: silence.
   EXPECT_TRUE(Offers("permafrost --server 127.0.0.1:1 job submit --dataset ", PERMAFROST_PROGRAM).empty());
+}
+
+TEST_F(CompletionOfNamesTest, BashFindsTheServerHoweverItIsParted) {
+  if (!HasShell("bash")) GTEST_SKIP() << "bash is absent";
+  for (const std::string& server :
+       {absl::StrCat("--server=", fake_.address()), absl::StrCat("--server ", PartedAddress()),
+        absl::StrCat("--server = ", PartedAddress())}) {
+    const auto offers = [&](const std::string& words) {
+      return Offers(absl::StrCat("permafrost ", server, " ", words), PERMAFROST_PROGRAM);
+    };
+    EXPECT_EQ(offers("job show f"), (std::set<std::string>{"first"})) << server;
+    EXPECT_EQ(offers("job submit --dataset = "), (std::set<std::string>{"zinc"})) << server;
+    EXPECT_EQ(offers("job submit --dataset = z"), (std::set<std::string>{"zinc"})) << server;
+    EXPECT_TRUE(offers("job list --filter state = f").empty()) << server;
+  }
+  // The last one that is named, as the program takes it.
+  EXPECT_TRUE(Offers(absl::StrCat("permafrost --server ", fake_.address(), " --server = 127.0.0.1 : 1 job show f"),
+                     PERMAFROST_PROGRAM)
+                  .empty());
+}
+
+TEST_F(HostileNamesTest, Bash) {
+  if (!HasShell("bash")) GTEST_SKIP() << "bash is absent";
+  const std::string begin = absl::StrCat("permafrost --server ", fake_.address(), " ");
+  EXPECT_EQ(Offers(begin + "job submit --init-from ", PERMAFROST_PROGRAM), (std::set<std::string>{"first", "second"}));
+  Offers(begin + "job show ", PERMAFROST_PROGRAM);
+  EXPECT_FALSE(std::filesystem::exists(ran_)) << "the shell ran what the server sent";
 }
 
 // zsh with its own words for offering, which a terminal alone would show. `program`: what the first word runs.
@@ -142,6 +206,17 @@ TEST_F(CompletionOfNamesTest, Zsh) {
   EXPECT_EQ(offers("job submit --dataset ''"), "zinc\n");
   EXPECT_THAT(offers("dataset import ''"), Not(testing::HasSubstr("zinc")));
   EXPECT_EQ(OffersOfZsh("permafrost --server 127.0.0.1:1 job submit --dataset ''", PERMAFROST_PROGRAM), "FILES\n");
+  EXPECT_EQ(OffersOfZsh(absl::StrCat("permafrost --server=", fake_.address(), " job submit --dataset ''"),
+                        PERMAFROST_PROGRAM),
+            "zinc\n");
+}
+
+TEST_F(HostileNamesTest, Zsh) {
+  if (!HasShell("zsh")) GTEST_SKIP() << "zsh is absent";
+  EXPECT_EQ(OffersOfZsh(absl::StrCat("permafrost --server ", fake_.address(), " job submit --init-from ''"),
+                        PERMAFROST_PROGRAM),
+            "first second\n");
+  EXPECT_FALSE(std::filesystem::exists(ran_)) << "the shell ran what the server sent";
 }
 
 // `program`: what the first word runs.
@@ -172,6 +247,17 @@ TEST_F(CompletionOfNamesTest, Fish) {
   EXPECT_EQ(offers("job submit --dataset "), "zinc\n");
   EXPECT_EQ(offers("dataset import "), "");
   EXPECT_EQ(OffersOfFish("permafrost --server 127.0.0.1:1 job submit --dataset ", PERMAFROST_PROGRAM), "");
+  EXPECT_EQ(
+      OffersOfFish(absl::StrCat("permafrost --server=", fake_.address(), " job submit --dataset "), PERMAFROST_PROGRAM),
+      "zinc\n");
+}
+
+TEST_F(HostileNamesTest, Fish) {
+  if (!HasShell("fish")) GTEST_SKIP() << "fish is absent";
+  EXPECT_EQ(OffersOfFish(absl::StrCat("permafrost --server ", fake_.address(), " job submit --init-from "),
+                         PERMAFROST_PROGRAM),
+            "first\nsecond\n");
+  EXPECT_FALSE(std::filesystem::exists(ran_)) << "the shell ran what the server sent";
 }
 
 // Every command and option of --help is in each script: they are made of the same tree.

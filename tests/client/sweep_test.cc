@@ -12,6 +12,7 @@
 #include "client/job_flags.h"
 #include "client/program.h"
 #include "client/sample_jobs.h"
+#include "client/spec_field.h"
 #include "client/sweep_plan.h"
 #include "client/sweep_view.h"
 #include "gmock/gmock.h"
@@ -121,6 +122,28 @@ TEST(SweepPlan, BadAxesAreNamed) {
   };
   for (const auto& c : kCases) {
     EXPECT_THAT(std::string(ParseAxis(c.text).status().message()), HasSubstr(c.says)) << c.text;
+  }
+}
+
+// As the flags refuse it: the contract would take the default, and the row would say 0.
+TEST(SweepPlan, AZeroThatWouldStandForTheDefaultIsRefused) {
+  CLI::App app;
+  JobFlags flags;
+  AddJobFlags(app, flags);
+  for (const ZeroIsDefault& field : kZeroIsDefault) {
+    EXPECT_THROW(app.parse(absl::StrCat(field.flag, "=0")), CLI::ValidationError) << field.flag;
+    const absl::StatusOr<SweepAxis> axis = ParseAxis(absl::StrCat(field.path, "=1,0"));
+    EXPECT_TRUE(absl::IsInvalidArgument(axis.status())) << field.path;
+    EXPECT_THAT(std::string(axis.status().message()), HasSubstr("'0' would stand for the default")) << field.path;
+    v1::JobSpec spec;
+    if (field.path == kWalkNegatives) spec.mutable_model()->set_architecture(v1::ModelSpec::ARCHITECTURE_NODE2VEC);
+    EXPECT_FALSE(ParseAxis(absl::StrCat(std::string(field.flag).substr(2), "=0"), spec).ok()) << field.flag;
+  }
+  EXPECT_EQ(std::string(ParseAxis("lr=0.0,0.1").status().message()),
+            "--vary: optimizer.learning_rate: '0.0' would stand for the default; accepted: a number above 0");
+  EXPECT_FALSE(ParseAxis("epochs=0..3").ok());
+  for (const char* zero : {"seed=0,1", "fold=0..2", "weight-decay=0,0.1", "patience=0,5", "freeze-at=0,5"}) {
+    EXPECT_TRUE(ParseAxis(zero).ok()) << zero;
   }
 }
 

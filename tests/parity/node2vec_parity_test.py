@@ -25,6 +25,8 @@ from permafrost import models
 
 TOLERANCE = 1e-5
 SKIPPED = 77
+PATIENCE = 120  # seconds
+ENDED = ("STATE_SUCCEEDED", "STATE_FAILED", "STATE_CANCELLED")
 NODES, CHANNELS, SEED = 37, 24, 5
 LENGTH, CONTEXT, WALKS, NEGATIVES = 7, 4, 2, 3
 RATE = 0.5
@@ -100,6 +102,20 @@ def compare_step(daemon, work, initial, name):
     assert moved > 1e-3 and worst <= TOLERANCE * max(1, moved), f"{name}: {worst}"
 
 
+def wait_for_step(daemon, job, least):
+    """Returns once the job has run so many steps. RuntimeError where it ended before, or has not after two minutes."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        shown = daemon.json("job", "show", job)
+        step = int(shown.get("progress", {}).get("step", 0))
+        if shown["state"] in ENDED:
+            raise RuntimeError(f"job {job} ended as {shown['state']} at step {step}; the test needs it to run at step {least}")
+        if step >= least:
+            return
+        time.sleep(0.01)
+    raise RuntimeError(f"job {job} is at step {step} as {shown['state']} after {PATIENCE} s; the test needs it to run at step {least}")
+
+
 def undisturbed_and_killed(bin_dir, dataset, work):
     """A job that was stopped once and killed twice ends with the bits of one that was not."""
     flags = ["--dataset", "graph", "--model", "node2vec", "--hidden", 64, "--epochs", 25, "--p", 0.5, "--q", 2]
@@ -109,12 +125,11 @@ def undisturbed_and_killed(bin_dir, dataset, work):
         daemon.train("undisturbed", *flags)
         daemon.client("job", "export", "undisturbed", "--artifact", "last-weights", "--to", work / "undisturbed.safetensors")
         daemon.client("job", "submit", "--id", "killed", *flags)
+        wait_for_step(daemon, "killed", 1)  # a job that waits has nothing to resume
     for _ in range(2):
         daemon = Daemon(bin_dir, state, dataset)
-        step = lambda of: int(of.json("job", "show", "killed").get("progress", {}).get("step", 0))
-        before = step(daemon)
-        while step(daemon) <= before + 20:
-            time.sleep(0.01)
+        before = int(daemon.json("job", "show", "killed").get("progress", {}).get("step", 0))
+        wait_for_step(daemon, "killed", before + 21)
         daemon.process.send_signal(signal.SIGKILL)
         daemon.process.wait()
     with Daemon(bin_dir, state, dataset) as daemon:
