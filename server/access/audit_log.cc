@@ -28,6 +28,17 @@ absl::StatusOr<Descriptor> OpenToAppend(const fs::path& path) {
   return file;
 }
 
+// Whether a file of so many bytes ends without the end of a line, as a power cut may leave it.
+absl::StatusOr<bool> EndsAmidALine(const fs::path& path, uint64_t bytes) {
+  if (bytes == 0) return false;
+  Descriptor file = OpenRetrying(path, O_RDONLY);
+  char last = 0;
+  if (!file.valid() || pread(file.get(), &last, 1, static_cast<off_t>(bytes - 1)) != 1) {
+    return SystemError(errno, path, "read");
+  }
+  return last != '\n';
+}
+
 fs::path Numbered(const fs::path& path, int number) { return absl::StrCat(path.string(), ".", number); }
 
 std::string LineOf(const AuditEntry& entry, int64_t dropped) {
@@ -53,8 +64,10 @@ absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(AuditOptions options) {
   if (!file.ok()) return file.status();
   struct stat info {};
   if (fstat(file->get(), &info) != 0) return SystemError(errno, options.path, "stat");
-  return std::unique_ptr<AuditLog>(
-      new AuditLog(std::move(options), *std::move(file), static_cast<uint64_t>(info.st_size)));
+  const auto bytes = static_cast<uint64_t>(info.st_size);
+  const absl::StatusOr<bool> ends_amid_a_line = EndsAmidALine(options.path, bytes);
+  if (!ends_amid_a_line.ok()) return ends_amid_a_line.status();
+  return std::unique_ptr<AuditLog>(new AuditLog(std::move(options), *std::move(file), bytes, *ends_amid_a_line));
 }
 
 bool AuditLog::TakeRoom() {
@@ -81,19 +94,35 @@ void AuditLog::Write(const AuditEntry& entry) {
   failed_ = !written.ok();
 }
 
-absl::Status AuditLog::Append(const std::string& line) {
+absl::Status AuditLog::Append(std::string line) {
   if (!file_ || (bytes_ > 0 && bytes_ + line.size() > options_.max_bytes)) {
     if (absl::Status rotated = Rotate(); !rotated.ok()) return rotated;
   }
-  // With O_APPEND a line goes in whole.
+  if (ends_amid_a_line_) line = absl::StrCat("\n", line);
+  // With O_APPEND a line goes in whole, but where there is no room for all of it.
   ssize_t written = -1;
   do {
     written = write(file_->get(), line.data(), line.size());
   } while (written < 0 && errno == EINTR);
   if (written < 0) return SystemError(errno, options_.path, "write");
   bytes_ += static_cast<uint64_t>(written);
-  if (static_cast<size_t>(written) == line.size()) return absl::OkStatus();
+  if (static_cast<size_t>(written) == line.size()) {
+    ends_amid_a_line_ = false;
+    return absl::OkStatus();
+  }
+  TakeBack(static_cast<uint64_t>(written));
   return SystemError(ENOSPC, options_.path, "write");
+}
+
+void AuditLog::TakeBack(uint64_t written) {
+  // By the size as it is: somebody may have cut the file meanwhile, and a file that grows is filled with zeros.
+  struct stat info {};
+  const bool known = fstat(file_->get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= written;
+  if (known && ftruncate(file_->get(), info.st_size - static_cast<off_t>(written)) == 0) {
+    bytes_ -= written;
+  } else {
+    ends_amid_a_line_ = true;
+  }
 }
 
 absl::Status AuditLog::Rotate() {
@@ -113,6 +142,7 @@ absl::Status AuditLog::Rotate() {
     }
     if (error) return SystemError(error.value(), options_.path, "rename");
     bytes_ = 0;
+    ends_amid_a_line_ = false;
   }
   absl::StatusOr<Descriptor> file = OpenToAppend(options_.path);
   if (!file.ok()) return file.status();

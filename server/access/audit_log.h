@@ -46,15 +46,21 @@ class AuditLog {
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(AuditOptions options);
 
   // One line, in the file when it returns; a kill -9 leaves it there, a power cut may not. What cannot be written is
-  // told in the daemon's log, once until it works again, and the call goes on.
+  // told in the daemon's log, once until it works again, and the call goes on. No line is glued to half of another one.
   void Write(const AuditEntry& entry);
 
  private:
-  AuditLog(AuditOptions options, Descriptor file, uint64_t bytes)
-      : options_(std::move(options)), room_(options_.unknown_burst), file_(std::move(file)), bytes_(bytes) {}
+  AuditLog(AuditOptions options, Descriptor file, uint64_t bytes, bool ends_amid_a_line)
+      : options_(std::move(options)),
+        room_(options_.unknown_burst),
+        file_(std::move(file)),
+        bytes_(bytes),
+        ends_amid_a_line_(ends_amid_a_line) {}
   // Whether there is room for one more line of a caller that is not known.
   bool TakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status Append(const std::string& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status Append(std::string line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // After a write that stopped amid its line.
+  void TakeBack(uint64_t written) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Rotate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const AuditOptions options_;
@@ -64,6 +70,7 @@ class AuditLog {
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<Descriptor> file_ ABSL_GUARDED_BY(mu_);
   uint64_t bytes_ ABSL_GUARDED_BY(mu_);
+  bool ends_amid_a_line_ ABSL_GUARDED_BY(mu_);
   bool failed_ ABSL_GUARDED_BY(mu_) = false;
 };
 

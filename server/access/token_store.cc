@@ -162,8 +162,11 @@ absl::StatusOr<TokenStore::Made> TokenStore::Create(Role role, const std::string
     rows = rows_;
   }
   if (rows.size() >= kMaxTokens) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("there are ", rows.size(), " tokens, the most there may be: revoke one first"));
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat("there are ", rows.size(),
+                                                  " tokens, the most there may be; revoke one that nobody needs, or "
+                                                  "that has expired, and ask again")),
+        "TOO_MANY_TOKENS", {{"limit", absl::StrCat(kMaxTokens)}});
   }
   rows.push_back({.token = made.token, .hash = Sha256(made.secret), .made_by = made_by});
   PF_RETURN_IF_ERROR(Write(rows));

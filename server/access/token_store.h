@@ -50,8 +50,8 @@ class TokenStore {
     std::string secret;  // kept nowhere
   };
   // On disk when it returns. Errors: InvalidArgument with violations of `token.label` (at most kMaxTokenLabel bytes of
-  // printable UTF-8) and `token.expire_time` (in the future); ResourceExhausted beyond kMaxTokens; those of
-  // WriteFileAtomic, and then there is no such token.
+  // printable UTF-8) and `token.expire_time` (in the future); ResourceExhausted (reason TOO_MANY_TOKENS, metadata
+  // `limit`) beyond kMaxTokens; those of WriteFileAtomic, and then there is no such token.
   // `made_by`: names the call that makes it, for ChangeSecret; empty: nothing does.
   absl::StatusOr<Made> Create(Role role, const std::string& label, absl::Time expire_time,
                               const std::string& made_by = "");

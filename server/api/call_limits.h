@@ -25,7 +25,7 @@ namespace permafrost::api {
 // The most calls of each kind; one more is refused at once with RESOURCE_EXHAUSTED, reason TOO_MANY_CALLS, and a hint
 // when to ask again.
 struct CallLimitOptions {
-  // WatchJob, WatchGraphCache and WatchDataset together. Each holds its last response.
+  // WatchJob, WatchGraphCache, WatchDataset and WatchServer together. Each holds its last response.
   int watches = 4096;
   // StreamJobLogs. Each holds a piece of the log.
   int log_streams = 1024;

@@ -84,8 +84,10 @@ grpc::Status ToGrpcStatus(const absl::Status& from) {
   }
   const ErrorReason reason = GetReason(status);
   if (!reason.reason.empty()) details.add_details()->PackFrom(ToErrorInfo(reason));
-  const bool is_one_too_many = reason.reason == kTooManyCalls || reason.reason == kTooManyConnections;
-  if (absl::IsUnavailable(status) || is_one_too_many) {
+  // What other calls hold comes back when they end.
+  const bool is_held_by_others =
+      reason.reason == kTooManyCalls || reason.reason == kTooManyConnections || reason.reason == kNoThread;
+  if (absl::IsUnavailable(status) || is_held_by_others) {
     google::rpc::RetryInfo retry;
     retry.mutable_retry_delay()->set_seconds(kRetrySeconds);
     details.add_details()->PackFrom(retry);

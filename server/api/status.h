@@ -1,6 +1,6 @@
 // absl::Status as a gRPC status with google.rpc details in the trailer `grpc-status-details-bin`: BadRequest from
 // violations, ErrorInfo (domain "permafrost.dev") from the reason, RetryInfo for UNAVAILABLE and for a call or a
-// connection too many.
+// connection too many, or a thread that is not to be had.
 // Threads: pure functions.
 #pragma once
 
@@ -17,6 +17,8 @@ namespace permafrost::api {
 inline constexpr char kTooManyCalls[] = "TOO_MANY_CALLS";
 // The same of a call on a connection too many of its client (connection_limit.h).
 inline constexpr char kTooManyConnections[] = "TOO_MANY_CONNECTIONS";
+// The same of a call whose work needs a thread that the system does not give (threaded_call.h).
+inline constexpr char kNoThread[] = "NO_THREAD";
 
 // Long texts are clipped, since a client drops trailers above 8 KiB and with them the error.
 grpc::Status ToGrpcStatus(const absl::Status& from);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/status.h"
+#include "base/status.h"
 #include "base/string_view.h"
 #include "base/without_throwing.h"
 
@@ -40,12 +41,19 @@ class ThreadedCall final : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
+absl::Status NoThreadError(std::string_view what, std::string_view why) {
+  return WithReason(absl::ResourceExhaustedError(
+                        absl::StrCat(AbslView(what), " needs a thread, and the system gives none (", AbslView(why),
+                                     "); ask again later, or let the daemon have more threads or memory (ulimit -u, "
+                                     "systemd's TasksMax)")),
+                    kNoThread);
+}
+
 absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<void()> body) {
   try {
     return std::thread(std::move(body));
   } catch (const std::system_error& e) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(AbslView(what), " needs a thread, and the system gives none: ", e.what()));
+    return NoThreadError(what, e.what());
   }
 }
 

@@ -14,7 +14,10 @@
 
 namespace permafrost::api {
 
-// ResourceExhausted, naming `what` ("the deletion of datasets/zinc"), where the system has no thread to give.
+// ResourceExhausted (reason NO_THREAD), naming `what` ("the deletion of datasets/zinc"), the system's reason and what
+// to do about it.
+absl::Status NoThreadError(std::string_view what, std::string_view why);
+// Errors: NoThreadError, where the system has no thread to give.
 absl::StatusOr<std::thread> StartThread(std::string_view what, std::function<void()> body);
 
 // For a unary handler to return: `body` runs on a thread of its own, holding `slot`, and its outcome is the call's;

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
 #include "api/call_limits.h"
 #include "api/status.h"
 #include "base/without_throwing.h"
@@ -20,15 +21,22 @@ inline grpc::ServerUnaryReactor* Reply(grpc::CallbackServerContext* context, con
 }
 
 // One whose `body` may wait for a lock that is held while the disk is written: it runs on a thread of `workers`, and
-// its outcome is the call's. It may fill the response, which lives until then, as the request does. ResourceExhausted
-// (reason TOO_MANY_CALLS) where too many wait already, and of a connection too many (ConnectionLimit).
+// its outcome is the call's. It may fill the response, which lives until then, as the request does. Of a call whose
+// client is gone or whose deadline is over by then it does not run: nobody hears of its outcome, and a client that asks
+// again must not find it done late. ResourceExhausted (reason TOO_MANY_CALLS) where too many wait already, and of a
+// connection too many (ConnectionLimit).
 template <class Body>
 grpc::ServerUnaryReactor* ReplyLater(grpc::CallbackServerContext* context, CallPool& workers, Body body) {
   const absl::Status admitted = workers.connections().Admit(*context).status();
   if (!admitted.ok()) return Reply(context, admitted);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool posted = workers.Post(
-      [reactor, body = std::move(body)] { reactor->Finish(ToGrpcStatus(WithoutThrowing("the call", body))); });
+  const bool posted = workers.Post([context, reactor, body = std::move(body)] {
+    if (context->IsCancelled()) {
+      const char* const why = "the client gave the call up, or its deadline passed, before its turn came: not begun";
+      return reactor->Finish(ToGrpcStatus(absl::CancelledError(why)));
+    }
+    reactor->Finish(ToGrpcStatus(WithoutThrowing("the call", body)));
+  });
   if (!posted) {
     reactor->Finish(ToGrpcStatus(TooManyCalls("waiting calls", static_cast<int64_t>(workers.most_waiting()))));
   }

@@ -71,6 +71,11 @@ const char* KindOf(fs::file_type type) {
   }
 }
 
+absl::Status NoFileError(const fs::path& path, fs::file_type type) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path.string(), ": is a ", KindOf(type), "; a file, or a name that is free, is accepted"));
+}
+
 fs::path ParentOf(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 }  // namespace
@@ -98,10 +103,7 @@ absl::StatusOr<fs::path> FileToReplace(const fs::path& path) {
     const fs::file_status status = fs::symlink_status(target, error);
     if (status.type() == fs::file_type::not_found || status.type() == fs::file_type::regular) return target;
     if (status.type() == fs::file_type::none) return SystemError(error.value(), path, "look at");
-    if (status.type() != fs::file_type::symlink) {
-      return absl::FailedPreconditionError(absl::StrCat(path.string(), ": is a ", KindOf(status.type()),
-                                                        "; a file, or a name that is free, is accepted"));
-    }
+    if (status.type() != fs::file_type::symlink) return NoFileError(path, status.type());
     const fs::path next = fs::read_symlink(target, error);
     if (error) return SystemError(error.value(), path, "follow");
     target = ParentOf(target) / next;
@@ -109,8 +111,13 @@ absl::StatusOr<fs::path> FileToReplace(const fs::path& path) {
   return SystemError(ELOOP, path, "follow");
 }
 
-absl::Status WriteFileAtomic(const fs::path& name, std::string_view data) {
-  PF_ASSIGN_OR_RETURN(const fs::path path, FileToReplace(name));
+absl::Status WriteFileAtomic(const fs::path& path, std::string_view data) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type == fs::file_type::none) return SystemError(error.value(), path, "look at");
+  const bool replaceable =
+      type == fs::file_type::regular || type == fs::file_type::symlink || type == fs::file_type::not_found;
+  if (!replaceable) return NoFileError(path, type);
   std::string temporary = path.string() + ".tmp.XXXXXX";
   Descriptor file(mkstemp(temporary.data()));
   if (!file.valid()) return SystemError(errno, temporary, "create");

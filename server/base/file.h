@@ -20,11 +20,12 @@ namespace permafrost {
 absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path);
 // All of `data` into an open file, pipe or device. `path`: named in an error.
 absl::Status WriteAll(int fd, const std::filesystem::path& path, std::string_view data);
-// The file that is replaced where something is written whole to `path`: what its symbolic links lead to, or `path`, be
-// there a file or not. Errors: FailedPrecondition where that is something else, as a pipe, a device or a directory,
-// which a renamed file would destroy.
+// Where the symbolic links of `path` lead, or `path`, be there a file or not: what a user who keeps a link there wants
+// WriteFileAtomic to replace. Errors: FailedPrecondition where that is neither a file nor free.
 absl::StatusOr<std::filesystem::path> FileToReplace(const std::filesystem::path& path);
-// Replaces FileToReplace(path) whole or not at all; durable when Ok.
+// Replaces what has this name, whole or not at all; durable when Ok. A symbolic link is replaced itself, and what it
+// leads to stays as it is: nobody who may put a link into a folder chooses by it what else is written. Errors:
+// FailedPrecondition for a pipe, a socket, a device or a directory, which a renamed file would destroy.
 absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view data);
 // A file inside a directory that is renamed later: written and fsynced, not renamed.
 absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);

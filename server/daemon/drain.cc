@@ -52,6 +52,28 @@ void DrainSignal::Request(std::string reason) {
   reason_ = std::move(reason);
   since_request_.Restart();
   StartDeadline();
+  // Under the lock, so that Wait does not return before.
+  if (hook_) hook_();
+}
+
+bool DrainSignal::requested() const {
+  absl::MutexLock lock(&mu_);
+  return requested_;
+}
+
+std::unique_ptr<const DrainSignal::Hook> DrainSignal::OnRequest(std::function<void()> hook) {
+  absl::MutexLock lock(&mu_);
+  if (requested_) {
+    hook();
+  } else {
+    hook_ = std::move(hook);
+  }
+  return std::make_unique<const Hook>(*this);
+}
+
+DrainSignal::Hook::~Hook() {
+  absl::MutexLock lock(&drain_.mu_);
+  drain_.hook_ = nullptr;
 }
 
 void DrainSignal::RequestReload() {

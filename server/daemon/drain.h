@@ -18,14 +18,30 @@ namespace permafrost {
 // Threads: all methods are safe anywhere.
 class DrainSignal {
  public:
+  // Of OnRequest. Borrows the DrainSignal.
+  class Hook {
+   public:
+    explicit Hook(DrainSignal& drain) : drain_(drain) {}
+    Hook(const Hook&) = delete;
+    ~Hook();
+
+   private:
+    DrainSignal& drain_;
+  };
+
   // `exit_timeout` after the first Request the process ends with `late_exit_code`, whatever it hangs in, unless it has
   // ended before. Zero or infinite: never.
   explicit DrainSignal(absl::Duration exit_timeout = absl::InfiniteDuration(), int late_exit_code = 1);
 
   // Of a Request to come.
   void SetExitTimeout(absl::Duration timeout);
-  // The first reason is kept. Never blocks.
+  // The first reason is kept. Never blocks, but for what the hook does.
   void Request(std::string reason);
+  bool requested() const;
+  // `hook` is called once, by the first Request, before Wait returns and whatever Wait does meanwhile; at once where
+  // that came before. It must not block, nor call anything here. It is dropped with what is returned, which waits for a
+  // call of it to end.
+  [[nodiscard]] std::unique_ptr<const Hook> OnRequest(std::function<void()> hook);
   // Asks for a reload of what can change while the daemon runs. Never blocks.
   void RequestReload();
 
@@ -44,6 +60,7 @@ class DrainSignal {
   bool requested_ ABSL_GUARDED_BY(mu_) = false;
   bool reload_ ABSL_GUARDED_BY(mu_) = false;
   std::string reason_ ABSL_GUARDED_BY(mu_);
+  std::function<void()> hook_ ABSL_GUARDED_BY(mu_);
   Stopwatch since_request_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -155,6 +155,20 @@ void TellAccess(const Options& options, const Access& access) {
   }
 }
 
+// Ends what runs, once a drain is asked for; a job writes its checkpoint. What hangs ends the process.
+void EndWork(const DrainSignal& drain, const std::string& reason, ServiceNotifier& notifier, data::Catalog& catalog,
+             jobs::JobManager& jobs) {
+  notifier.Stopping(absl::StrCat("draining: ", reason));
+  Log(Severity::kInfo, absl::StrCat("draining: ", reason));
+  const JobId running = jobs.Drain();
+  if (!running.empty()) telemetry::LogOfJob(Severity::kInfo, running.value(), "writes a checkpoint and stops");
+  if (const absl::Status stopped = StopWork(TimeForWork(drain), catalog, jobs, running); !stopped.ok()) {
+    Log(Severity::kError, StdView(stopped.message()));
+    // A thread of theirs still runs, so nothing may be destroyed.
+    std::_Exit(kExitFailure);
+  }
+}
+
 absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_options, DrainSignal& drain) {
   const absl::Time start_time = absl::Now();
   ServiceNotifier notifier(ServiceEnvironment::Read([](const char* name) { return std::getenv(name); }));
@@ -222,6 +236,11 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   const std::unique_ptr<jobs::JobManager> jobs = *std::move(opened);
 
   if (restored) PF_RETURN_IF_ERROR(TakeUpRestored(state_dir, *catalog, *jobs));
+  if (drain.requested()) {
+    EndWork(drain, absl::StrCat(drain.Wait(), ", before anything was served"), notifier, *catalog, *jobs);
+    Log(Severity::kInfo, "drained");
+    return absl::OkStatus();
+  }
 
   // Both addresses are bound before the first job starts: a taken port must not cost a job anything.
   auto exposer = StartExposer(options, access, registry, [&] {
@@ -281,8 +300,10 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   };
   auto server = api::Server::Start(std::move(server_options), *jobs, *catalog);
   if (!server.ok()) return Annotate(server.status(), "--listen");
+  // By the request itself: this thread may be in a reload, which waits for the disk.
+  const auto not_serving = drain.OnRequest([&server] { (*server)->SetNotServing(); });
 
-  jobs->Start();
+  if (!drain.requested()) jobs->Start();
   // Read by the notifier, which outlives the watchdog.
   const auto device_healthy = std::make_shared<std::atomic<bool>>(true);
   const Watchdog watchdog({.limit = options.watchdog,
@@ -314,18 +335,8 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
            options);
     notifier.Reloaded();
   });
-  // Before anything that may wait: the line, the lock of the jobs.
-  (*server)->SetNotServing();
   server_metrics.SetDraining();
-  notifier.Stopping(absl::StrCat("draining: ", reason));
-  Log(Severity::kInfo, absl::StrCat("draining: ", reason));
-  const JobId running = jobs->Drain();
-  if (!running.empty()) telemetry::LogOfJob(Severity::kInfo, running.value(), "writes a checkpoint and stops");
-  if (const absl::Status stopped = StopWork(TimeForWork(drain), *catalog, *jobs, running); !stopped.ok()) {
-    Log(Severity::kError, StdView(stopped.message()));
-    // A thread of theirs still runs, so nothing may be destroyed.
-    std::_Exit(kExitFailure);
-  }
+  EndWork(drain, reason, notifier, *catalog, *jobs);
   (*server)->Shutdown(std::min(kShutdownGrace, drain.TimeLeft() / 2));
   Log(Severity::kInfo, "drained");
   return absl::OkStatus();

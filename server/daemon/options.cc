@@ -93,7 +93,7 @@ std::vector<Setting> MakeSettings() {
   AddLimitSettings(settings);
   settings.push_back({.name = "quarantine-unknown-jobs",
                       .metavar = "",
-                      .help = "Start although the database knows no job and jobs/ holds checkpoints or artifacts:\n"
+                      .help = "Start although the database never held a job and jobs/ holds checkpoints or artifacts:\n"
                               "their directories are renamed to .quarantine-NAME-TIME, never deleted.",
                       .is_list = false,
                       .read = [](const std::string& v, Options& o) { return ReadBool(v, o.quarantine_unknown_jobs); },

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/retry_delay.h"
 #include "base/string_view.h"
 #include "jobs/initial_weights.h"
 #include "jobs/job_id.h"
@@ -127,6 +129,13 @@ absl::StatusOr<std::optional<Job>> Admission::FindRepeated(const CreateRequest& 
   // Jobs of before there was a choice read none, which the same request does not say.
   nn::EdgeInputs& edges = wanted.train.model.edge_inputs;
   if (edges == nn::EdgeInputs::kAuto) edges = job.spec.train.model.edge_inputs;
+  // Nor does it say of which form the columns of degrees are.
+  wanted.train.model.own_degree_columns = job.spec.train.model.own_degree_columns;
+  // Two defaults were others: that of batches sampled ahead, and of graphs of a budget.
+  int64_t& look_ahead = wanted.train.nodes.look_ahead;
+  if (look_ahead == train::NodeTrainingOptions().look_ahead) look_ahead = job.spec.train.nodes.look_ahead;
+  const bool is_budget = wanted.train.batching.kind == data::BatchingKind::kBudget;
+  if (is_budget && wanted.train.batch_size == data::kMaxBatchSize) wanted.train.batch_size = job.spec.train.batch_size;
   if (job.spec != wanted || (!request.id.empty() && request.id != job.id)) {
     return WithReason(
         absl::AlreadyExistsError(absl::StrCat("request_id ", request.request_id, " was used for another job, ",
@@ -236,25 +245,64 @@ absl::StatusOr<Job> Admission::Admit(Job job, const std::string& asked, const st
 }
 
 absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::optional<absl::Time> ended_at) {
-  std::filesystem::path discarded;
+  Leaving deleted{.id = id};
   {
     absl::MutexLock lock(&mu_);
     // The row first: a crash in between leaves a stray directory, which the next start sets aside. The other way round
     // it would leave a job on record that says it succeeded and has nothing to show.
     PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.Delete(id, request, ended_at));
     if (!job) return absl::OkStatus();
-    const absl::StatusOr<std::filesystem::path> moved = book_.files().Discard(id, job->sequence);
-    if (!moved.ok()) {
-      telemetry::Log(telemetry::Severity::kWarning, StdView(moved.status().message()));
+    deleted.sequence = job->sequence;
+    if (const absl::Status moved = MoveAway(deleted); !moved.ok()) {
+      Leave(deleted, moved);
       return absl::OkStatus();
     }
-    discarded = *moved;
   }
-  // Outside the locks, since checkpoints may be many. The job is gone either way: what stays goes at the next start.
-  if (const absl::Status removed = RemoveAll(discarded); !removed.ok()) {
-    telemetry::Log(telemetry::Severity::kWarning, StdView(removed.message()));
+  // Outside the locks, since checkpoints may be many.
+  if (const absl::Status removed = RemoveAll(book_.files().Discarded(id, deleted.sequence)); !removed.ok()) {
+    absl::MutexLock lock(&mu_);
+    Leave(deleted, removed);
   }
   return absl::OkStatus();
+}
+
+absl::Status Admission::MoveAway(const Leaving& leaving) {
+  const absl::Status taken = book_.store().Get(leaving.id, std::numeric_limits<int64_t>::max()).status();
+  // JobFiles::Make quarantined what lay there before the other job came.
+  if (taken.ok()) return absl::OkStatus();
+  if (!absl::IsNotFound(taken)) return taken;
+  return book_.files().Discard(leaving.id, leaving.sequence);
+}
+
+void Admission::Leave(const Leaving& leaving, const absl::Status& error) {
+  telemetry::Log(telemetry::Severity::kWarning,
+                 absl::StrCat("files of the deleted job ", leaving.id.value(),
+                              " cannot be removed, which is tried again: ", error.message()));
+  leavings_.push_back(leaving);
+  leavings_tries_ = 1;
+  since_leavings_try_.Restart();
+}
+
+void Admission::RemoveLeavings() {
+  // Their removal may take long, and the next start removes what was moved away.
+  if (book_.draining()) return;
+  std::vector<Leaving> moved;
+  {
+    absl::MutexLock lock(&mu_);
+    if (leavings_.empty() || since_leavings_try_.Elapsed() < RetryDelay(first_retry_, leavings_tries_)) return;
+    ++leavings_tries_;
+    std::vector<Leaving> left;
+    for (Leaving& leaving : std::exchange(leavings_, {})) {
+      (MoveAway(leaving).ok() ? moved : left).push_back(std::move(leaving));
+    }
+    leavings_ = std::move(left);
+  }
+  std::erase_if(moved, [this](const Leaving& leaving) {
+    return RemoveAll(book_.files().Discarded(leaving.id, leaving.sequence)).ok();
+  });
+  absl::MutexLock lock(&mu_);
+  leavings_.insert(leavings_.end(), moved.begin(), moved.end());
+  since_leavings_try_.Restart();
 }
 
 }  // namespace permafrost::jobs

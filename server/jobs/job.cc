@@ -36,7 +36,7 @@ std::string_view ReasonOfCode(absl::StatusCode code) {
 
 std::string OneLine(absl::string_view message) { return absl::StrReplaceAll(message, {{"\n", " "}, {"\r", " "}}); }
 
-void Move(Job& job, JobState state, std::string_view reason, std::string message) {
+void Move(Job& job, JobState state, std::string_view reason, const std::string& message) {
   job.state = state;
   job.history.Add({state, absl::Now(), std::string(reason), OneLine(message)});
 }

@@ -114,7 +114,7 @@ struct Job {
 };
 
 // The job comes into `state` now, for this reason (namespace why); nothing is stored.
-void Move(Job& job, JobState state, std::string_view reason, std::string message = "");
+void Move(Job& job, JobState state, std::string_view reason, const std::string& message = "");
 // The job is FAILED by `error`, of which it gets line, code and reason; where that has none, the one of its code.
 void MoveToFailed(Job& job, const absl::Status& error);
 // As it was given to MoveToFailed. Ok for a job that is not FAILED.

@@ -67,7 +67,7 @@ class JobBook {
 
   // Takes up what the store holds; called once, before any other method. Interrupted jobs are queued again, or failed
   // where the server died five times at one place. Directories of no job on record are set aside.
-  // FailedPrecondition where the store has no job and directories hold work of some, unless `quarantine_unknown`.
+  // FailedPrecondition where the store never held a job and directories hold work of some, unless `quarantine_unknown`.
   absl::Status Recover(bool quarantine_unknown);
 
   const JobFiles& files() const { return files_; }
@@ -155,7 +155,8 @@ class JobBook {
 
  private:
   // recovery.cc
-  absl::Status SetStraysAside(const std::function<bool(const JobId&)>& on_record, bool any_on_record,
+  // `ever_held_a_job`: the store did.
+  absl::Status SetStraysAside(const std::function<bool(const JobId&)>& on_record, bool ever_held_a_job,
                               bool quarantine_unknown);
   absl::Status RecoverJob(const JobId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecoverRunning(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

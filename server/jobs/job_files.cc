@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -46,14 +47,18 @@ absl::Status JobFiles::Make(const JobId& id) const {
   return CreateDirectories(Directory(id));
 }
 
-absl::StatusOr<fs::path> JobFiles::Discard(const JobId& id, int64_t sequence) const {
-  const fs::path to = directory_ / absl::StrCat(AbslView(kDiscardedPrefix), id.value(), "-", sequence);
+fs::path JobFiles::Discarded(const JobId& id, int64_t sequence) const {
+  return directory_ / absl::StrCat(AbslView(kDiscardedPrefix), id.value(), "-", sequence);
+}
+
+absl::Status JobFiles::Discard(const JobId& id, int64_t sequence) const {
   std::error_code error;
-  fs::rename(Directory(id), to, error);
+  fs::rename(Directory(id), Discarded(id, sequence), error);
   if (error && error != std::errc::no_such_file_or_directory) {
     return SystemError(error.value(), Directory(id), "move away");
   }
-  return to;
+  // Else a power cut could bring back the old name, which no job on record has.
+  return SyncDirectory(directory_);
 }
 
 absl::StatusOr<JobFiles::Strays> JobFiles::FindStrays(const std::function<bool(const JobId&)>& on_record) const {
@@ -78,7 +83,13 @@ absl::StatusOr<JobFiles::Strays> JobFiles::FindStrays(const std::function<bool(c
 }
 
 absl::StatusOr<std::vector<fs::path>> JobFiles::ClearStrays(const Strays& strays) const {
-  for (const std::string& name : strays.discarded) PF_RETURN_IF_ERROR(RemoveAll(directory_ / name));
+  for (const std::string& name : strays.discarded) {
+    // In nobody's way: the deletion is answered, and no job has such a name.
+    if (const absl::Status gone = RemoveAll(directory_ / name); !gone.ok()) {
+      telemetry::Log(telemetry::Severity::kWarning,
+                     absl::StrCat("what is left of a deleted job cannot be removed: ", gone.message()));
+    }
+  }
   std::vector<fs::path> quarantined;
   for (const std::string& name : strays.unknown) {
     PF_ASSIGN_OR_RETURN(const std::optional<fs::path> to, Quarantine(name));

@@ -29,9 +29,11 @@ class JobFiles {
 
   // An empty directory for a new job. One that is there already, of no job on record, is quarantined.
   absl::Status Make(const JobId& id) const;
-  // Moves the directory of a job that is no longer on record out of the way at once; returns where it lies until
-  // removed. Ok if there is none. `sequence` (the job's) tells the leavings of two jobs of one id apart.
-  absl::StatusOr<std::filesystem::path> Discard(const JobId& id, int64_t sequence) const;
+  // Moves the directory of a job that was deleted out of the way, to Discarded(): on disk when Ok, also where there is
+  // none. `sequence` (the job's) tells the leavings of two jobs of one id apart.
+  absl::Status Discard(const JobId& id, int64_t sequence) const;
+  // Where the directory of a deleted job lies until it is removed.
+  std::filesystem::path Discarded(const JobId& id, int64_t sequence) const;
 
   // Entries of the directory that are not the directory of a job on record.
   struct Strays {
@@ -40,8 +42,9 @@ class JobFiles {
     std::vector<std::string> discarded;  // leavings of Discard
   };
   absl::StatusOr<Strays> FindStrays(const std::function<bool(const JobId&)>& on_record) const;
-  // Removes what Discard left, and renames each unknown entry to `.quarantine-NAME-TIME`: nothing proves that it is
-  // worth nothing. Empty directories, which hold nothing to lose, are removed. Returns where the quarantined ones lie.
+  // Removes what Discard left, as far as that can be done now (a warning tells of the rest), and renames each unknown
+  // entry to `.quarantine-NAME-TIME`: nothing proves that it is worth nothing. Empty directories, which hold nothing to
+  // lose, are removed. Returns where the quarantined ones lie.
   absl::StatusOr<std::vector<std::filesystem::path>> ClearStrays(const Strays& strays) const;
 
   struct Piece {

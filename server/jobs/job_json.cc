@@ -33,6 +33,11 @@ struct Schema {
     a("virtual_node", m.virtual_node);
     a("normalize_features", m.normalize_features);
     a("node_inputs", m.node_inputs, nn::kNodeInputsNames);
+    // Specs that do not say it are of jobs whose weights have these columns.
+    if constexpr (!std::is_const_v<typename A::template Visited<nn::ModelOptions>>) {
+      m.own_degree_columns = m.level == nn::ModelLevel::kNode && m.node_inputs == nn::NodeInputs::kDegree;
+    }
+    a("own_degree_columns", m.own_degree_columns);
     // Jobs from before models of one large graph read features of edges read none.
     if constexpr (!std::is_const_v<typename A::template Visited<nn::ModelOptions>>) {
       if (m.level == nn::ModelLevel::kNode) m.edge_inputs = nn::EdgeInputs::kNone;
@@ -230,6 +235,7 @@ struct Schema {
     a("stalls", l.stalls);
     a("pages", l.pages);
     a("rows", l.rows);
+    a("cut_batches", l.cut_batches);
   }
 
   template <class A>
@@ -301,6 +307,16 @@ struct Schema {
     a("valid_seconds", m.valid_seconds);
     a("graphs_per_second", m.graphs_per_second);
     a("valid_metrics", m.valid_metrics);
+    a("steps", m.steps);
+    a("exact_hits", m.exact_hits);
+    a("padded_hits", m.padded_hits);
+    a("eager_steps", m.eager_steps);
+    a("captures", m.captures);
+    a("nodes", m.nodes);
+    a("edges", m.edges);
+    a("padding_nodes", m.padding_nodes);
+    a("padding_edges", m.padding_edges);
+    a("cache_bytes", m.cache_bytes);
   }
 
   template <class A>
@@ -336,7 +352,12 @@ std::string ToJson(const train::EpochMetrics& metrics) { return WriteJson<Schema
 std::string ToJson(const train::RunResult& result) { return WriteJson<Schema>(result); }
 
 absl::StatusOr<SpecColumn> SpecFromJson(const std::string& text) {
-  return ReadJson<Schema, SpecColumn>("job spec", text);
+  absl::StatusOr<SpecColumn> column = ReadJson<Schema, SpecColumn>("job spec", text);
+  // Older servers wrote another default of it to every job; it has no meaning where nothing is sampled.
+  if (column.ok() && column->spec.train.nodes.fan_outs.empty()) {
+    column->spec.train.nodes.look_ahead = train::NodeTrainingOptions().look_ahead;
+  }
+  return column;
 }
 absl::StatusOr<Labels> LabelsFromJson(const std::string& text) {
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);

@@ -98,8 +98,17 @@ std::string FoldText(const data::CrossValidation& folds) {
 
 std::string BatchText(const train::TrainOptions& t) {
   const bool is_budget = t.batching.kind == data::BatchingKind::kBudget;
-  return is_budget && t.batch_size == data::kMaxBatchSize ? "batches of a budget"
-                                                          : absl::StrCat("batch size ", t.batch_size);
+  const bool node_level = t.model.level == nn::ModelLevel::kNode;
+  if (is_budget && !node_level && t.batch_size == data::kMaxBatchSize) return "batches of a budget";
+  std::string text = absl::StrCat("batch size ", t.batch_size);
+  if (is_budget && node_level) {
+    const data::BatchingOptions& bounds = t.batching;
+    if (bounds.max_nodes > 0) absl::StrAppend(&text, ", blocks of at most ", bounds.max_nodes, " nodes");
+    if (bounds.max_edges > 0) {
+      absl::StrAppend(&text, bounds.max_nodes > 0 ? " and " : ", blocks of at most ", bounds.max_edges, " edges");
+    }
+  }
+  return text;
 }
 
 }  // namespace

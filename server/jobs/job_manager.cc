@@ -71,7 +71,7 @@ class JobManagerImpl final : public JobManager {
       : book_(std::move(store), std::move(files), metrics.job,
               {.first_retry = options.first_retry, .preempt = options.preempt, .max_log_bytes = options.max_log_bytes}),
         requests_(book_.store()),
-        admission_(book_, catalog, runner, options.max_jobs),
+        admission_(book_, catalog, runner, options.max_jobs, options.first_retry),
         commands_(book_),
         device_(book_, catalog, runner, metrics),
         planner_(book_, admission_, device_, catalog, runner),
@@ -80,6 +80,7 @@ class JobManagerImpl final : public JobManager {
         caretaker_(options.attend_every, [this] {
           book_.Attend();
           retention_.Apply();
+          admission_.RemoveLeavings();
         }) {}
   ~JobManagerImpl() override { book_.Drain(); }
 

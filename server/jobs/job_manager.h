@@ -95,9 +95,10 @@ inline constexpr EnumNames<Artifact, 3> kArtifactNames{{{{Artifact::kBestWeights
 
 struct JobManagerOptions {
   std::filesystem::path state_dir;  // permafrost.db and jobs/ID/ live here
-  // Start although the database has no job and jobs/ holds checkpoints or artifacts of some; they are set aside.
+  // Start although the database never held a job and jobs/ holds checkpoints or artifacts of some; they are set aside.
   bool quarantine_unknown_jobs = false;
-  // Wait before a job runs again that an error of the machine ended; it doubles each time, up to five minutes.
+  // Wait before a job runs again that an error of the machine ended, and before files of a deleted job are tried to be
+  // removed again; it doubles each time, up to five minutes.
   absl::Duration first_retry = absl::Seconds(1);
   // Whether a queued job takes the device from one of lower priority.
   bool preempt = true;
@@ -114,8 +115,8 @@ class JobManager {
   // Interrupted jobs (on the device) are queued again (cancelling ones become cancelled, pausing ones paused). A
   // job is failed instead once the server died five times in a row while it was at the same step: it would take every
   // later server down too. Directories of no job on record are renamed to `.quarantine-*`. Does not start the device
-  // thread. All references outlive the manager. Errors: FailedPrecondition where the database has no job beside
-  // directories that hold work.
+  // thread. All references outlive the manager. Errors: FailedPrecondition where the database never held a job
+  // beside directories that hold work.
   static absl::StatusOr<std::unique_ptr<JobManager>> Open(const JobManagerOptions& options, data::Catalog& catalog,
                                                           train::Runner& runner, telemetry::JobMetrics& metrics,
                                                           telemetry::GraphCacheMetrics& cache_metrics);

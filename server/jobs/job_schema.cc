@@ -82,7 +82,29 @@ constexpr char kAddBegun[] = R"sql(
   ALTER TABLE answered_requests ADD COLUMN subject TEXT NOT NULL DEFAULT '';
 )sql";
 
+constexpr int kPrimary = 0xff;  // of an extended code
+
+// SQLiteCpp has -1 where an error was made of a code alone, which may be an extended one.
+int ExtendedCode(const SQLite::Exception& error) {
+  return error.getExtendedErrorCode() >= 0 ? error.getExtendedErrorCode() : error.getErrorCode();
+}
+
 }  // namespace
+
+bool IsOfFileBytes(const SQLite::Exception& error) {
+  switch (ExtendedCode(error)) {
+    case SQLITE_IOERR_READ:
+    case SQLITE_IOERR_CORRUPTFS:  // a read that the disk failed
+    case SQLITE_IOERR_WRITE:
+    case SQLITE_IOERR_TRUNCATE:
+    case SQLITE_IOERR_FSYNC:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsCannotOpen(const SQLite::Exception& error) { return (error.getErrorCode() & kPrimary) == SQLITE_CANTOPEN; }
 
 absl::Status PrepareDatabase(SQLite::Database& database) {
   PF_RETURN_IF_ERROR(CheckDatabase(database));
@@ -111,9 +133,8 @@ absl::Status PrepareDatabase(SQLite::Database& database) {
 }
 
 absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, int system_error) {
-  constexpr int kPrimary = 0xff;  // of an extended code
   const int code = error.getErrorCode() & kPrimary;
-  const bool of_system = system_error != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN);
+  const bool of_system = system_error != 0 && (IsOfFileBytes(error) || IsCannotOpen(error));
   const std::string message = absl::StrCat(file, ": ", error.what(), of_system ? ": " : "",
                                            of_system ? std::generic_category().message(system_error) : "");
   if (of_system && (system_error == EROFS || system_error == EACCES || system_error == EPERM)) {

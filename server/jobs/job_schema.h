@@ -19,6 +19,12 @@ namespace permafrost::jobs {
 // with nothing changed, for a file that SQLite's own check finds damaged. Throws SQLite::Exception.
 absl::Status PrepareDatabase(SQLite::Database& database);
 
+// Whether reading, writing, truncating or syncing the database or its log failed: the errno that SQLite keeps of a file
+// (SQLITE_FCNTL_LAST_ERRNO) is then of this error, and of no other one.
+bool IsOfFileBytes(const SQLite::Exception& error);
+// Whether a file could not be opened.
+bool IsCannotOpen(const SQLite::Exception& error);
+
 // `file`: named in the message. `system_error`: the errno behind it, which an I/O error's message ends with; 0:
 // unknown. Unavailable where that says that nothing may be written just now.
 absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, int system_error = 0);

@@ -29,15 +29,17 @@ absl::Status NotFound(const JobId& id) {
                     {{"job", id.value()}});
 }
 
-// The errno of the newest call that failed on the log or the database; 0: none has. sqlite3_system_errno says nothing
-// of a commit.
-int LastSystemError(sqlite3* database) {
+// The errno behind an error that was just met; 0: not known. sqlite3_system_errno says nothing of a commit.
+int LastSystemError(sqlite3* database, const SQLite::Exception& met) {
+  if (IsCannotOpen(met)) return sqlite3_system_errno(database);
+  // A file keeps the errno of the last call on it that failed, and an error of anything else leaves it as it was.
+  if (!IsOfFileBytes(met)) return 0;
   sqlite3_file* log = nullptr;
   int error = 0;
-  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, static_cast<void*>(&log));
   if (log != nullptr && log->pMethods != nullptr) log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
   if (error == 0) sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
-  return error != 0 ? error : sqlite3_system_errno(database);
+  return error;
 }
 
 // The connection and its statements, each for one call at a time.
@@ -57,6 +59,8 @@ struct Connection {
                                     "WHERE sequence < ? AND (state IN (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) OR ?) "
                                     "ORDER BY sequence DESC LIMIT ?")),
         erase(database, "DELETE FROM jobs WHERE id = ?"),
+        // AUTOINCREMENT keeps the last sequence here, which deletions leave.
+        ever_held(database, "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'jobs')"),
         put_cache(database,
                   "INSERT INTO graph_caches SELECT sequence, ?, '[]' FROM jobs WHERE id = ? "
                   "ON CONFLICT (job) DO UPDATE SET snapshot = excluded.snapshot"),
@@ -71,7 +75,7 @@ struct Connection {
         requests(database) {}
 
   SQLite::Database database;
-  SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, request_of, epochs, list, erase;
+  SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, request_of, epochs, list, erase, ever_held;
   SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
   RequestRows requests;
 };
@@ -244,6 +248,13 @@ class SqliteJobStore : public JobStore {
     });
   }
 
+  absl::StatusOr<bool> EverHeldAJob() const override {
+    return WithConnection([](Connection& c) -> absl::StatusOr<bool> {
+      Use select(c.ever_held);
+      return select->executeStep() && select->getColumn(0).getInt() != 0;
+    });
+  }
+
   absl::StatusOr<std::optional<RequestRecord>> FindRequest(const RequestKey& request) const override {
     return WithConnection([&](Connection& c) { return c.requests.Find(request); });
   }
@@ -348,7 +359,7 @@ class SqliteJobStore : public JobStore {
     try {
       return f(connection_);
     } catch (const SQLite::Exception& error) {
-      const int system_error = LastSystemError(connection_.database.getHandle());
+      const int system_error = LastSystemError(connection_.database.getHandle(), error);
       on_error_();
       return ToStatus(connection_.database.getFilename(), error, system_error);
     }

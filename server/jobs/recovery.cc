@@ -58,20 +58,23 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
     }
     page.before_sequence = jobs.back().sequence;
   }
+  // A deletion of the last job may have been cut short before its directory was moved: a store that once held jobs is
+  // no sign of a foreign one.
+  PF_ASSIGN_OR_RETURN(const bool ever_held_a_job, store_->EverHeldAJob());
   PF_RETURN_IF_ERROR(
-      SetStraysAside([&](const JobId& id) { return on_record.contains(id); }, !on_record.empty(), quarantine_unknown));
+      SetStraysAside([&](const JobId& id) { return on_record.contains(id); }, ever_held_a_job, quarantine_unknown));
   for (const auto& [state, name] : kJobStateNames.rows) CountJob(state, 0);
   for (const JobId& id : unfinished) PF_RETURN_IF_ERROR(RecoverJob(id));
   metrics_.SetUnreadable(unreadable_);
   return absl::OkStatus();
 }
 
-absl::Status JobBook::SetStraysAside(const std::function<bool(const JobId&)>& on_record, bool any_on_record,
+absl::Status JobBook::SetStraysAside(const std::function<bool(const JobId&)>& on_record, bool ever_held_a_job,
                                      bool quarantine_unknown) {
   PF_ASSIGN_OR_RETURN(const JobFiles::Strays strays, files_.FindStrays(on_record));
-  if (!any_on_record && !strays.with_work.empty() && !quarantine_unknown) {
+  if (!ever_held_a_job && !strays.with_work.empty() && !quarantine_unknown) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "permafrost.db knows no job, but ", files_.directory().string(), " holds checkpoints or artifacts of ",
+        "permafrost.db never held a job, but ", files_.directory().string(), " holds checkpoints or artifacts of ",
         strays.with_work.size(), strays.with_work.size() == 1 ? " job (" : " jobs (", Some(strays.with_work),
         "): put the database that belongs to them back, or start with --quarantine-unknown-jobs, which renames them to "
         ".quarantine-* and deletes nothing"));

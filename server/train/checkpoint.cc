@@ -55,6 +55,7 @@ json ToJson(const RunState& s) {
           {"epoch_seconds", s.epoch_seconds},
           {"seed", s.seed},
           {"threads", s.threads},
+          {"dataset_checksum", s.dataset_checksum},
           {"rewinds", s.rewinds},
           {"skipped_steps", s.skipped_steps},
           {"plateau",
@@ -79,6 +80,8 @@ RunState FromJson(const json& j) {
   s.epoch_seconds = j.at("epoch_seconds");
   s.seed = j.at("seed");
   s.threads = j.at("threads");
+  // Of versions that did not look at it, it is not there.
+  s.dataset_checksum = j.value("dataset_checksum", uint64_t{0});
   // Of versions that rewound nothing they are not there.
   s.rewinds = j.value("rewinds", int64_t{0});
   s.skipped_steps = j.value("skipped_steps", std::vector<int64_t>());
@@ -109,6 +112,14 @@ absl::Status CheckVersion(const fs::path& file, const json& version) {
 }
 
 }  // namespace
+
+uint64_t TensorBytes(const Checkpoint& checkpoint) {
+  uint64_t bytes = 0;
+  for (const Part& part : kParts) {
+    for (const nn::NamedTensor& tensor : checkpoint.*part.tensors) bytes += tensor.value.nbytes();
+  }
+  return bytes;
+}
 
 CheckpointStore::CheckpointStore(fs::path directory, int64_t keep, std::map<std::string, std::string> metadata,
                                  std::function<void(std::string_view)> warn)

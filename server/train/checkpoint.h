@@ -34,6 +34,7 @@ struct RunState {
   double epoch_seconds = 0;                // training time of the epoch so far
   uint64_t seed = 0;                       // with `step` the whole state of the counter-based generators
   int threads = 0;                         // what the weights were computed with
+  uint64_t dataset_checksum = 0;           // data::ChecksumOf what they were trained on; 0: not known
   PlateauState plateau;                    // of schedule kPlateau
   int64_t rewinds = 0;                     // of NonFinite::kRewind, as far as this checkpoint knows
   std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, rising
@@ -51,6 +52,9 @@ struct Checkpoint {
   std::optional<graphcache::Snapshot> cache;
   std::vector<graphcache::EntryInfo> cache_entries;
 };
+
+// Of all tensors in it, which is about what its files take.
+uint64_t TensorBytes(const Checkpoint& checkpoint);
 
 class CheckpointStore {
  public:

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "train/artifacts.h"
@@ -14,6 +15,21 @@
 #include "train/trainer.h"
 
 namespace permafrost::train {
+namespace {
+
+// A job knows its dataset by a name, which other data may have got meanwhile: to go on with those would mix the two.
+absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, const RunState& found) {
+  // Checkpoints of older versions do not tell.
+  if (found.dataset_checksum == 0 || found.dataset_checksum == now.dataset_checksum) return absl::OkStatus();
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          "dataset ", dataset.value(), " holds other data (checksum ", HashHex(now.dataset_checksum),
+          ") than the checkpoint of step ", found.step, " was trained on (", HashHex(found.dataset_checksum),
+          "): import those again under this name and retry the job, or submit a new one")),
+      "DATASET_CHANGED", {{"dataset", dataset.value()}});
+}
+
+}  // namespace
 
 absl::Status Trainer::Begin() {
   if (options_.init_from.given()) {
@@ -39,6 +55,7 @@ absl::Status Trainer::Begin() {
 absl::Status Trainer::Resume() {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
   if (!found) return Begin();
+  PF_RETURN_IF_ERROR(CheckDataset(options_.dataset, state_, found->state));
   if (found->state.threads != state_.threads) {
     context_.Log(
         LogLevel::kWarning,
@@ -47,8 +64,10 @@ absl::Status Trainer::Resume() {
                         found->state.threads, state_.threads));
   }
   const int threads = state_.threads;
+  const uint64_t dataset_checksum = state_.dataset_checksum;
   state_ = found->state;
   state_.threads = threads;
+  state_.dataset_checksum = dataset_checksum;
   saved_ = {state_.step, state_.position};
   progress_.checkpoint_step = state_.step;
   progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
@@ -101,20 +120,23 @@ absl::Status Trainer::RestoreCache(const Checkpoint& checkpoint) {
   return absl::OkStatus();
 }
 
+Checkpoint Trainer::MakeCheckpoint() {
+  return {.state = state_,
+          .model = task_->tensors().All(),
+          .optimizer = optimizer_.state(),
+          .accumulators = engine_.losses().tensors(),
+          .best = state_.best_epoch > 0 ? best_ : std::vector<nn::NamedTensor>(),
+          .averaged = averaged_.exist() ? averaged_.All() : std::vector<nn::NamedTensor>(),
+          .cache = engine_.cache().snapshot(),
+          .cache_entries = engine_.cache().entries()};
+}
+
 absl::Status Trainer::SaveCheckpoint() {
   const absl::Duration begin = Worked();
   PF_RETURN_IF_ERROR(CheckFiniteState());
   PF_RETURN_IF_ERROR(context_.StoreEpochs());
   state_.train_seconds = seconds_before_ + absl::ToDoubleSeconds(run_.Elapsed());
-  PF_RETURN_IF_ERROR(
-      checkpoints_.Save({.state = state_,
-                         .model = task_->tensors().All(),
-                         .optimizer = optimizer_.state(),
-                         .accumulators = engine_.losses().tensors(),
-                         .best = state_.best_epoch > 0 ? best_ : std::vector<nn::NamedTensor>(),
-                         .averaged = averaged_.exist() ? averaged_.All() : std::vector<nn::NamedTensor>(),
-                         .cache = engine_.cache().snapshot(),
-                         .cache_entries = engine_.cache().entries()}));
+  PF_RETURN_IF_ERROR(checkpoints_.Save(MakeCheckpoint()));
   PF_RETURN_IF_ERROR(PublishArtifacts());
   const absl::Duration end = Worked();
   save_soon_ = false;
@@ -126,16 +148,8 @@ absl::Status Trainer::SaveCheckpoint() {
   return absl::OkStatus();
 }
 
-uint64_t Trainer::CheckpointBytes() const {
-  uint64_t bytes = 0;
-  for (const auto& tensors : {task_->tensors().All(), optimizer_.state(), best_}) {
-    for (const nn::NamedTensor& tensor : tensors) bytes += tensor.value.nbytes();
-  }
-  return bytes;
-}
-
 absl::Status Trainer::SaveDueCheckpoint() {
-  absl::Status saved = reserve_.Check(CheckpointBytes());
+  absl::Status saved = reserve_.Check(TensorBytes(MakeCheckpoint()));
   if (saved.ok()) saved = SaveCheckpoint();
   if (saved.ok() || !IsTransient(saved)) return saved;
   schedule_.OnFailed(Worked());

@@ -19,6 +19,8 @@
 #include "access/methods.h"
 #include "access/token_store.h"
 #include "base/file.h"
+#include "base/status.h"
+#include "file_size_limit.h"
 #include "temp_dir.h"
 
 namespace permafrost::access {
@@ -107,6 +109,28 @@ TEST_F(TokenStoreTest, WhatCannotBeATokenIsRefused) {
   EXPECT_EQ(store->Create(Role::kViewer, "", absl::Now() - absl::Seconds(1)).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(store->List(), IsEmpty());
+}
+
+TEST_F(TokenStoreTest, OneTokenTooManyIsRefusedWithAReasonUntilOneIsRevoked) {
+  nlohmann::json content{{"format", 1}, {"tokens", nlohmann::json::array()}};
+  for (size_t i = 0; i < kMaxTokens; ++i) {
+    content["tokens"].push_back({{"id", "t" + std::to_string(i)},
+                                 {"role", "viewer"},
+                                 {"label", ""},
+                                 {"create_time", "2026-01-01T00:00:00Z"},
+                                 {"expire_time", nullptr},
+                                 {"sha256", std::string(64, 'a')}});
+  }
+  ASSERT_TRUE(WriteFileAtomic(File(), content.dump()).ok());
+  const auto store = Open();
+  ASSERT_NE(store, nullptr);
+  ASSERT_EQ(store->List().size(), kMaxTokens);
+  const absl::Status refused = store->Create(Role::kViewer, "", absl::InfiniteFuture()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_EQ(GetReason(refused), (ErrorReason{.reason = "TOO_MANY_TOKENS", .metadata = {{"limit", "256"}}}));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("revoke"));
+  ASSERT_TRUE(store->Revoke("t7").ok());
+  EXPECT_TRUE(store->Create(Role::kViewer, "", absl::InfiniteFuture()).ok());
 }
 
 TEST_F(TokenStoreTest, ADamagedFileIsNamedAndNotReadInPart) {
@@ -212,6 +236,44 @@ TEST(AuditLog, IsSetAsideBySizeAndKeepsTheNewest) {
   struct stat info {};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600U);
+}
+
+TEST(AuditLog, ALineThatDidNotFitLeavesNoHalfOfIt) {
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "audit.jsonl";
+  const auto log = AuditLog::Open({.path = path});
+  ASSERT_TRUE(log.ok()) << log.status();
+  AuditEntry entry{.caller = "unix", .role = "admin", .peer = "", .method = "m", .resource = "a", .code = "OK"};
+  (*log)->Write(entry);
+  const std::string before = ContentOf(path);
+  {
+    const FileSizeLimit full(before.size() + 10);
+    entry.resource = "b";
+    (*log)->Write(entry);
+    EXPECT_EQ(ContentOf(path), before);
+  }
+  entry.resource = "c";
+  (*log)->Write(entry);
+  EXPECT_THAT(ResourcesIn(path), ElementsAre("a", "c"));
+}
+
+TEST(AuditLog, HalfALineThatAPowerCutLeftIsEndedBeforeTheNextBegins) {
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "audit.jsonl";
+  AuditEntry entry{.caller = "unix", .role = "admin", .peer = "", .method = "m", .resource = "a", .code = "OK"};
+  for (const bool cut : {true, false}) {
+    if (cut) std::ofstream(path) << R"({"time":"2026-01)";
+    const auto log = AuditLog::Open({.path = path});
+    ASSERT_TRUE(log.ok()) << log.status();
+    (*log)->Write(entry);
+    (*log)->Write(entry);
+  }
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 5U) << "the half one, and no empty one";
+  EXPECT_EQ(lines[0], R"({"time":"2026-01)");
+  for (size_t i = 1; i < lines.size(); ++i) EXPECT_EQ(nlohmann::json::parse(lines[i]).at("resource"), "a") << i;
 }
 
 TEST(AuditLog, AFloodOfUnknownCallersIsCountedInPlaceOfWritten) {

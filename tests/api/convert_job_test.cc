@@ -49,6 +49,20 @@ TEST(CreateRequestFromWire, ABudgetAloneSaysHowManyGraphsMeet) {
   EXPECT_EQ(FromWire(wire)->spec.train.batch_size, 7);
 }
 
+TEST(CreateRequestFromWire, ABudgetOfSampledBlocksSaysNothingOfTheirSeeds) {
+  v1::CreateJobRequest wire = Minimal();
+  v1::JobSpec& spec = *wire.mutable_spec();
+  spec.mutable_batching()->set_kind(v1::Batching::KIND_BUDGET);
+  spec.mutable_batching()->set_max_edges(9000);
+  spec.mutable_neighbor_sampling()->add_fan_outs(15);
+  const auto request = FromWire(wire);
+  ASSERT_TRUE(request.ok()) << request.status();
+  const train::TrainOptions& train = request->spec.train;
+  EXPECT_EQ(train.model.level, nn::ModelLevel::kNode);
+  EXPECT_EQ(train.batch_size, nn::DefaultsOf(nn::ModelLevel::kNode).batch_size);
+  EXPECT_EQ(train.batching, (data::BatchingOptions{.kind = data::BatchingKind::kBudget, .max_edges = 9000}));
+}
+
 TEST(CreateRequestFromWire, TheDefaultsAreThoseOfTheProtosComments) {
   const jobs::JobSpec spec = FromWire(Minimal())->spec;
   EXPECT_EQ(spec.train.epochs, 20);

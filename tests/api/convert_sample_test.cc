@@ -30,6 +30,13 @@ TEST(SampleQueryFromWire, NeighborsCarryEveryField) {
             (data::NeighborSamplingOptions{.fan_outs = {15, -1}, .replace = true, .weighted = true, .seed = 9}));
 }
 
+TEST(SampleQueryFromWire, NeighborsMayBeBounded) {
+  const auto query = SampleQueryFromWire(Parse("neighbors { fan_outs: 3 max_nodes: 40 max_edges: 90 }"));
+  ASSERT_TRUE(query.ok()) << query.status();
+  EXPECT_EQ(std::get<data::NeighborSamplingOptions>(query->kind),
+            (data::NeighborSamplingOptions{.fan_outs = {3}, .max_nodes = 40, .max_edges = 90}));
+}
+
 TEST(SampleQueryFromWire, TemporalNeighborsAreDisjointAndHaveATime) {
   const auto query = SampleQueryFromWire(
       Parse("neighbors { fan_outs: 3 temporal: TEMPORAL_SAMPLING_LAST seed_time: 0 sampler: SAMPLER_KIND_LABOR }"));

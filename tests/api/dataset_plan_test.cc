@@ -28,6 +28,13 @@ TEST(DatasetPlanQueryFromWire, TakesNoSeedTime) {
   EXPECT_TRUE(DatasetPlanQueryFromWire(wire)->sampling.disjoint);
   wire.mutable_neighbors()->set_seed_time(3);
   EXPECT_EQ(GetViolations(DatasetPlanQueryFromWire(wire).status()).front().field, "neighbors.seed_time");
+  wire.mutable_neighbors()->clear_seed_time();
+  wire.mutable_neighbors()->set_max_nodes(1000);
+  wire.mutable_neighbors()->set_max_edges(1000);
+  const auto bounded = GetViolations(DatasetPlanQueryFromWire(wire).status());
+  ASSERT_EQ(bounded.size(), 2U);
+  EXPECT_EQ(bounded[0].field, "neighbors.max_nodes");
+  EXPECT_EQ(bounded[1].field, "neighbors.max_edges");
 }
 
 TEST(DatasetPlanQueryFromWire, CarriesEveryField) {

@@ -1,6 +1,7 @@
 // EvaluateJob: the wire, the progress, and predictions in pieces.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -94,6 +95,28 @@ TEST_F(EvaluateTest, WithoutPredictionsTheResultIsTheEnd) {
   EXPECT_EQ(asked.checkpoint_step, 0) << "a step that is given, though it is 0";
   EXPECT_THAT(asked.metrics, ElementsAre(nn::Metric::kRmse));
   EXPECT_FALSE(asked.predictions);
+}
+
+TEST_F(EvaluateTest, WithoutLabelsThereAreNoMetrics) {
+  manager_.SetEvaluation(jobs::JobEvaluation{.dataset = DatasetId("zinc"),
+                                             .rows = train::EvaluatedRows::kAll,
+                                             .metrics = {nn::Metric::kMae},
+                                             .result = {.rows = 4,
+                                                        .loss = std::numeric_limits<double>::quiet_NaN(),
+                                                        .metrics = {},
+                                                        .predictions = "graph,prediction_0\n"}});
+  v1::EvaluateJobRequest request = Request();
+  request.set_predictions(true);
+  const Answer answer = Evaluate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
+  int results = 0;
+  for (const auto& response : answer.responses) {
+    if (!response.has_result()) continue;
+    ++results;
+    EXPECT_TRUE(std::isnan(response.result().loss()));
+    EXPECT_TRUE(response.result().metrics().empty());
+  }
+  EXPECT_EQ(results, 1);
 }
 
 TEST_F(EvaluateTest, WhatIsWrongIsToldFieldByField) {

@@ -250,6 +250,11 @@ class FakeJobManager : public jobs::JobManager {
     absl::MutexLock lock(&mu_);
     return update_;
   }
+  // Called by each verb, on the thread of its call.
+  void SetVerbWait(std::function<void(const std::string& verb)> wait) {
+    absl::MutexLock lock(&mu_);
+    verb_wait_ = std::move(wait);
+  }
   // "VERB ID" of each call, in order.
   std::vector<std::string> verbs() const {
     absl::MutexLock lock(&mu_);
@@ -373,11 +378,14 @@ class FakeJobManager : public jobs::JobManager {
   }
 
   absl::StatusOr<jobs::Job> Did(const std::string& verb, const JobId& id) {
+    std::function<void(const std::string&)> wait;
     {
       absl::MutexLock lock(&mu_);
       verbs_.push_back(absl::StrCat(verb, " ", id.value()));
+      wait = verb_wait_;
       PF_RETURN_IF_ERROR(std::exchange(next_error_, absl::OkStatus()));
     }
+    if (wait) wait(verb);
     return Get(id);
   }
 
@@ -399,6 +407,7 @@ class FakeJobManager : public jobs::JobManager {
   std::map<std::string, std::string> logs_ ABSL_GUARDED_BY(mu_);
   jobs::JobUpdate update_ ABSL_GUARDED_BY(mu_);
   mutable std::vector<std::string> verbs_ ABSL_GUARDED_BY(mu_);
+  std::function<void(const std::string&)> verb_wait_ ABSL_GUARDED_BY(mu_);
   std::vector<train::CheckpointInfo> checkpoints_ ABSL_GUARDED_BY(mu_);
   std::filesystem::path artifact_ ABSL_GUARDED_BY(mu_);
   absl::Status next_error_ ABSL_GUARDED_BY(mu_);

@@ -143,6 +143,10 @@ TEST(JobSpec, RoundTripsEveryFieldOfANodeLevelJob) {
       const auto got = FromWire(request);
       ASSERT_TRUE(got.ok()) << got.status();
       EXPECT_EQ(got->spec, job.spec);
+      job.spec.train.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 5000, .max_edges = 9000};
+      *request.mutable_spec() = JobToWire(job).spec();
+      EXPECT_EQ(FromWire(request)->spec, job.spec);
+      job.spec.train.batching = {};
       job.spec.train.nodes.eval_fan_outs.clear();
       job.spec.train.nodes.layer_wise_evaluation = true;
       *request.mutable_spec() = JobToWire(job).spec();

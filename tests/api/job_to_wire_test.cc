@@ -56,6 +56,7 @@ TEST(JobToWire, CarriesEveryField) {
                   .warm_up_total = 29,
                   .checkpoint_step = 17,
                   .look_ahead = train::LookAhead{18, 19, 20, 21, {22, 23, 24, 25, 26, 27}}};
+  job.progress.look_ahead->cut_batches = 44;
   job.progress.look_ahead->rows =
       data::RowReading{.reader = {.kind = "pread", .fallback = "no ring", .direct = true, .depth = 30},
                        .counters = {.hits = 31,
@@ -72,6 +73,16 @@ TEST(JobToWire, CarriesEveryField) {
                                     .used_bytes = 42,
                                     .rows = 43}};
   job.epochs = {{1, 2, 3, 4, 5, 6, 7, 8}, {2, 0, 0, 0, 0, 0, 0, 0}};  // of before several metrics
+  job.epochs[0].steps = 9;
+  job.epochs[0].exact_hits = 10;
+  job.epochs[0].padded_hits = 11;
+  job.epochs[0].eager_steps = 12;
+  job.epochs[0].captures = 13;
+  job.epochs[0].nodes = 14;
+  job.epochs[0].edges = 15;
+  job.epochs[0].padding_nodes = 16;
+  job.epochs[0].padding_edges = 17;
+  job.epochs[0].cache_bytes = 18;
   job.result = train::RunResult{1, 2, 3, 4, 5, 6, 7, 8, 9};
   job.resumes = 18;
   job.labels = {{"team", "gnn"}};
@@ -131,6 +142,7 @@ TEST(JobToWire, CarriesEveryField) {
               used_bytes: 42
               rows: 43
             }
+            cut_batches: 44
           }
           warm_up_done: 28
           warm_up_total: 29
@@ -146,6 +158,16 @@ TEST(JobToWire, CarriesEveryField) {
           graphs_per_second: 8
           metric: METRIC_MAE
           valid_metrics { metric: METRIC_MAE value: 4 }
+          steps: 9
+          exact_hits: 10
+          padded_hits: 11
+          eager_steps: 12
+          captures: 13
+          nodes: 14
+          edges: 15
+          padding_nodes: 16
+          padding_edges: 17
+          cache_bytes: 18
         }
         epochs {
           epoch: 2

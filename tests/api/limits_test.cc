@@ -100,6 +100,11 @@ class LimitsTest : public ServerTest {
     stream.reader = dataset_stub_->WatchDataset(stream.context.get(), request);
     return stream;
   }
+  Stream<v1::ServerInfo> WatchServer() {
+    Stream<v1::ServerInfo> stream;
+    stream.reader = server_stub_->WatchServer(stream.context.get(), {});
+    return stream;
+  }
   Stream<v1::StreamJobLogsResponse> FollowLogs() {
     Stream<v1::StreamJobLogsResponse> stream;
     v1::StreamJobLogsRequest request;
@@ -236,6 +241,7 @@ TEST_F(LimitsTest, WatchersOfEveryKindCountTogether) {
   ExpectTooMany(WatchJob().End(), "watches", 3);
   ExpectTooMany(WatchCache().End(), "watches", 3);
   ExpectTooMany(WatchDataset().End(), "watches", 3);
+  ExpectTooMany(WatchServer().End(), "watches", 3);
   EXPECT_TRUE(manager_.hub().AwaitAlive(2)) << "what is refused subscribes to nothing";
 }
 

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "api/request_observer.h"
 #include "base/monotonic.h"
+#include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
 
 namespace permafrost::api {
@@ -281,7 +282,10 @@ TEST_F(ServerTest, ARequestAboveTheLimitIsRefused) {
   v1::GetJobRequest request;
   request.set_name(std::string(2 << 20, 'x'));
   v1::Job job;
-  EXPECT_EQ(job_stub_->GetJob(&context, request, &job).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const grpc::Status status = job_stub_->GetJob(&context, request, &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("Received message larger than max")) << "gRPC's own text";
+  EXPECT_FALSE(Detail<google::rpc::ErrorInfo>(status));
 }
 
 TEST_F(ServerTest, DestructionEndsOpenStreams) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "api/request_observer.h"
+#include "api/threaded_call.h"
 #include "base/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -90,6 +91,18 @@ TEST(ToGrpcStatus, ACallTooManySaysWhenToRetry) {
   EXPECT_GT(retry.retry_delay().seconds(), 0);
   EXPECT_EQ(Details(ToGrpcStatus(absl::ResourceExhaustedError("disk full"))).details_size(), 0)
       << "asking again helps only where what is scarce comes back by itself";
+}
+
+TEST(ToGrpcStatus, AThreadThatIsNotToBeHadSaysWhyWhatToDoAndWhenToRetry) {
+  const grpc::Status status = ToGrpcStatus(NoThreadError("the backup", "Resource temporarily unavailable"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("the backup needs a thread, and the system gives none (Resource "
+                                                "temporarily unavailable); ask again later, or"));
+  ASSERT_EQ(Details(status).details_size(), 2);
+  google::rpc::ErrorInfo info;
+  ASSERT_TRUE(Details(status).details(0).UnpackTo(&info));
+  EXPECT_EQ(info.reason(), "NO_THREAD");
+  EXPECT_TRUE(Details(status).details(1).Is<google::rpc::RetryInfo>());
 }
 
 TEST(ToGrpcStatus, FitsATrailerWhateverTheInput) {

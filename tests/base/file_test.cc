@@ -29,32 +29,59 @@ std::vector<std::string> Names(const fs::path& directory) {
   return names;
 }
 
-TEST(File, AtomicWriteGoesWhereSymbolicLinksLead) {
+TEST(File, AtomicWriteReplacesALinkAndLeavesWhatItLeadsTo) {
+  TempDir temp, elsewhere;
+  const fs::path file = elsewhere.path() / "file", free = elsewhere.path() / "free", pipe = elsewhere.path() / "pipe";
+  ASSERT_TRUE(WriteFileSynced(file, "of somebody else").ok());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const fs::path& target : {file, free, pipe, fs::path("link")}) {
+    const fs::path link = temp.path() / "link";
+    fs::remove(link);
+    fs::create_symlink(target, link);
+    EXPECT_EQ(WriteFileAtomic(link, "mine"), absl::OkStatus()) << target;
+    EXPECT_FALSE(fs::is_symlink(link)) << target;
+    EXPECT_EQ(*ReadFile(link), "mine") << target;
+  }
+  EXPECT_EQ(*ReadFile(file), "of somebody else");
+  EXPECT_FALSE(fs::exists(free));
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_THAT(Names(temp.path()), ElementsAre("link"));
+}
+
+TEST(File, WhatALinkLeadsToIsReplacedWhereThatIsAskedFor) {
   TempDir temp, elsewhere;
   const fs::path link = temp.path() / "link", second = temp.path() / "second", file = elsewhere.path() / "file";
   fs::create_symlink(file, second);
   fs::create_symlink("second", link);
   for (const char* content : {"first", "again"}) {
-    ASSERT_EQ(WriteFileAtomic(link, content), absl::OkStatus());
+    const auto target = FileToReplace(link);
+    ASSERT_TRUE(target.ok()) << target.status();
+    ASSERT_EQ(WriteFileAtomic(*target, content), absl::OkStatus());
     EXPECT_EQ(*ReadFile(file), content);
     EXPECT_TRUE(fs::is_symlink(link) && fs::is_symlink(second));
   }
   fs::create_symlink("loop", temp.path() / "loop");
-  EXPECT_THAT(std::string(WriteFileAtomic(temp.path() / "loop", "x").message()), HasSubstr("Too many levels"));
+  EXPECT_THAT(std::string(FileToReplace(temp.path() / "loop").status().message()), HasSubstr("Too many levels"));
 }
 
-TEST(File, AtomicWriteRefusesWhatIsNoFile) {
+TEST(File, WhatIsNoFileIsNeverReplaced) {
   TempDir temp;
   const fs::path pipe = temp.path() / "pipe", link = temp.path() / "link";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   fs::create_symlink(pipe, link);
-  for (const fs::path& path : {pipe, link}) {
-    const absl::Status status = WriteFileAtomic(path, "x");
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_EQ(status.message(), path.string() + ": is a pipe; a file, or a name that is free, is accepted");
+  const struct {
+    fs::path path;
+    absl::Status status;
+  } kCases[] = {
+      {pipe, WriteFileAtomic(pipe, "x")}, {pipe, FileToReplace(pipe).status()}, {link, FileToReplace(link).status()}};
+  for (const auto& c : kCases) {
+    EXPECT_EQ(c.status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(c.status.message(), c.path.string() + ": is a pipe; a file, or a name that is free, is accepted");
   }
   EXPECT_TRUE(fs::is_fifo(pipe));
-  EXPECT_THAT(std::string(WriteFileAtomic(temp.path(), "x").message()), HasSubstr("is a directory"));
+  for (const absl::Status& status : {WriteFileAtomic(temp.path(), "x"), FileToReplace(temp.path()).status()}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is a directory"));
+  }
   EXPECT_EQ(Names(temp.path()).size(), 2u);
 }
 

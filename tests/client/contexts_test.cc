@@ -60,6 +60,17 @@ class ContextCommandTest : public testing::Test {
   const TempDir dir_;
 };
 
+TEST_F(ContextCommandTest, ALinkInPlaceOfTheFileStaysALink) {
+  const TempDir elsewhere;
+  const std::filesystem::path file = elsewhere.path() / "mine.json";
+  std::filesystem::create_directories(File().parent_path());
+  std::filesystem::create_symlink(file, File());
+  ASSERT_EQ(Run({"context", "set", "lab", "lab:7433"}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(File()));
+  EXPECT_TRUE(std::filesystem::exists(file));
+  EXPECT_EQ(Read()["current_context"], "lab");
+}
+
 TEST_F(ContextCommandTest, SetUseListAndRemove) {
   EXPECT_THAT(Run({"context", "list"}).out, HasSubstr("no contexts"));
   EXPECT_EQ(Run({"context", "set", "lab", "lab:7433"}).out, "CURRENT  CONTEXT  SERVER\n*        lab      lab:7433\n");

@@ -4,7 +4,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
 
 namespace permafrost {
 namespace {
@@ -58,6 +62,48 @@ TEST(DrainSignal, ReloadsUntilItDrains) {
   });
   EXPECT_EQ(reason, "enough");
   EXPECT_EQ(reloads, 3);
+}
+
+TEST(DrainSignal, WhatIsHookedHappensAtTheRequestThoughAReloadHangs) {
+  DrainSignal drain;
+  std::atomic<int> calls = 0;
+  const auto hook = drain.OnRequest([&] { ++calls; });
+  EXPECT_FALSE(drain.requested());
+  absl::Notification reloads, may_end;
+  std::string reason;
+  drain.RequestReload();
+  std::thread waiter([&] {
+    reason = drain.Wait([&] {
+      reloads.Notify();
+      may_end.WaitForNotification();
+    });
+  });
+  reloads.WaitForNotification();
+  EXPECT_EQ(calls, 0);
+  drain.Request("first");
+  EXPECT_EQ(calls, 1) << "it waits for the reload";
+  EXPECT_TRUE(drain.requested());
+  drain.Request("second");
+  may_end.Notify();
+  waiter.join();
+  EXPECT_EQ(calls, 1) << "once";
+  EXPECT_EQ(reason, "first");
+}
+
+TEST(DrainSignal, WhatIsHookedAfterTheRequestHappensAtOnce) {
+  DrainSignal drain;
+  drain.Request("first");
+  int calls = 0;
+  const auto hook = drain.OnRequest([&] { ++calls; });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(DrainSignal, AHookThatIsDroppedIsNotCalled) {
+  DrainSignal drain;
+  int calls = 0;
+  drain.OnRequest([&] { ++calls; }).reset();
+  drain.Request("first");
+  EXPECT_EQ(calls, 0);
 }
 
 TEST(DrainSignal, TimeIsLeftFromTheRequestOn) {

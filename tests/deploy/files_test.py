@@ -1,9 +1,10 @@
 """What deploy/ ships to run the daemon as a service, and its runbook: flags exist, the daemon has time to drain, each alert has its
-paragraph, commands that are named exist.
+paragraph, commands that are named exist, Kubernetes' objects are of its schemas, the README counts what is there.
 
 usage: python -m tests.deploy.files_test BIN_DIR      BIN_DIR: permafrost and permafrostd
 """
 
+import copy
 import functools
 import json
 import pathlib
@@ -20,6 +21,10 @@ try:
     import yaml
 except ImportError:  # no package of this project needs it
     yaml = None
+try:
+    import kubernetes_validate
+except ImportError:  # deploy/install-deps --tests brings it
+    kubernetes_validate = None
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -30,6 +35,8 @@ DOCKER = DEPLOY / "docker" / "Dockerfile"
 KUBERNETES = DEPLOY / "kubernetes" / "permafrost.yaml"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
 RUNBOOK = DEPLOY / "RUNBOOK.md"
+DASHBOARD = DEPLOY / "grafana" / "dashboard.json"
+README = DEPLOY / "README.md"
 
 
 @functools.cache
@@ -154,6 +161,21 @@ class Services(unittest.TestCase):
         socket = {variable["name"]: variable["value"] for variable in container["env"]}["PERMAFROST_SERVER"]
         self.assertEqual(socket, f"unix:{arguments['--state-dir']}/permafrost.sock")
 
+    @unittest.skipUnless(yaml and kubernetes_validate, "PyYAML and kubernetes-validate are not here")
+    def test_kubernetes_objects_are_of_the_schemas(self):
+        versions = kubernetes_validate.utils.all_versions()
+        (oldest, newest) = re.search(r"of the schemas of Kubernetes (\S+) to (\d+\.\d+)", README.read_text()).groups()
+        self.assertEqual([kubernetes_validate.utils.major_minor(version) for version in (versions[0], versions[-1])], [oldest, newest])
+        for kubernetes_object in yaml.safe_load_all(KUBERNETES.read_text()):
+            for version in versions:
+                with self.subTest(kind=kubernetes_object["kind"], version=version):
+                    # Strictly: a field that the schema does not have is refused too.
+                    kubernetes_validate.validate(kubernetes_object, version, strict=True)
+            broken = copy.deepcopy(kubernetes_object)
+            broken["spec"]["replica"] = 1
+            with self.assertRaisesRegex(kubernetes_validate.ValidationError, "replica"):
+                kubernetes_validate.validate(broken, versions[-1], strict=True)
+
     def test_probes_tell_a_daemon_that_serves_from_none(self):
         with tempfile.TemporaryDirectory() as folder:
             state = pathlib.Path(folder) / "state"
@@ -199,6 +221,17 @@ class Alerts(unittest.TestCase):
             text = " ".join(path.read_text().split())
             for group, name in re.findall(r"\bpermafrost (?:--\S+ )?(job|dataset|cache|server) ([a-z]+)", text):
                 self.assertRegex(help_of("permafrost", group), rf"(?m)^  {name} ", f"{path}: {group} {name}")
+
+
+class Counts(unittest.TestCase):
+    def test_the_readme_counts_what_is_there(self):
+        panels = [panel for row in json.loads(DASHBOARD.read_text())["panels"] for panel in (row, *row.get("panels", [])) if panel["type"] != "row"]
+        queries = [target for panel in panels for target in panel.get("targets", [])]
+        self.assertGreater(min(len(panels), len(queries)), 50)
+        alerts = re.findall(r"^ *- alert: ", ALERTS.read_text(), re.M)
+        text = README.read_text()
+        for words in (f"| {len(panels)} panels of all metrics", f"| each of its {len(queries)} queries in Prometheus", f"| {len(alerts)} alerts, and"):
+            self.assertEqual(text.count(words), 1, words)
 
 
 if __name__ == "__main__":

@@ -125,6 +125,36 @@ def tested_rooms(text):
     return {room: sorted(re.findall(r'"([^"]+)"', may)) for room, may in rows}
 
 
+def documented_limits(text):
+    """Of the table of limits in server/daemon/README.md: the methods that share one, sorted, or the first words of a row without them, and
+    how many calls are served at once."""
+    table = text[text.index("\n## Limits\n") :].split("\n| calls | at once | each holds |\n", 1)[1].split("\n\n", 1)[0]
+    limits = {}
+    for calls, most in re.findall(r"^\| ([^|]+) \| ([\d,]+) \|[^|]*\|$", table, re.M):
+        methods = re.findall(r"`([A-Z][\w/]+)`", calls)
+        limits[", ".join(sorted(methods)) or " ".join(calls.split()[:2])] = int(most.replace(",", ""))
+    return limits
+
+
+def coded_limits(options, services, server):
+    """The same of server/api: its CallLimitOptions, the methods of its services by the limit that each takes, and server.cc."""
+    most = {name: int(value) for name, value in re.findall(r"^  int (\w+) = (\d+);", options, re.M)}
+    methods = {}
+    for source in services:
+        method = None
+        for definition, limit in re.findall(r"^\S.* \w+Service::(\w+)\(|\blimits_\.(\w+)", source, re.M):
+            method = definition or method
+            if limit:
+                methods.setdefault(limit, set()).add(method)
+    # Of these the table has other words than the methods: every command takes the first, every other call the second.
+    limits = {"commands to": most["cache_commands"], "other calls": most["waiting"], "Health/Watch": most["health_watches"],
+              "reflection": int(re.search(r"kMaxReflectionThreads = (\d+);", server).group(1))}
+    for limit, sharing in methods.items():
+        if limit not in ("cache_commands", "workers", "connections"):
+            limits[", ".join(sorted(sharing))] = most["waiting" if limit == "submitters" else limit]
+    return limits
+
+
 class Documents(unittest.TestCase):
     def test_readme_is_short(self):
         self.assertLessEqual(len((ROOT / "README.md").read_text().splitlines()), MAX_README_LINES)
@@ -164,6 +194,20 @@ class Documents(unittest.TestCase):
         self.assertEqual(documented, tested)
         self.assertEqual(upward(documented), [])
 
+    def test_limits_are_those_of_the_code(self):
+        api = ROOT / "server/api"
+        options = (api / "call_limits.h").read_text()
+        coded = coded_limits(options, [path.read_text() for path in sorted(api.glob("*_service.cc"))], (api / "server.cc").read_text())
+        self.assertGreater(len(coded), 14)
+        text = (ROOT / "server/daemon/README.md").read_text()
+        self.assertEqual(documented_limits(text), coded)
+        # What stands beside the table.
+        for name, words in (("threads", "one of {} threads, as"), ("submitting_threads", "one of {} threads |"),
+                            ("calls_of_a_connection", "connection has at most {} calls open"),
+                            ("connections_of_a_client", "`--max-connections-per-client` connections ({})")):
+            most = int(re.search(rf"^  int(?:64_t)? {name} = (\d+);", options, re.M).group(1))
+            self.assertIn(words.format(f"{most:,}"), text, name)
+
 
 class Checks(unittest.TestCase):
     """The checks find what is planted."""
@@ -176,6 +220,12 @@ class Checks(unittest.TestCase):
         self.assertEqual(len(bad_commands([*bad, "build/bin/permafrost job submit --epochs 2", "build/bin/permafrostd --threads 2"])), len(bad))
         self.assertEqual(workflow_commands("    steps:\n      - uses: a\n      - run: tests/run --fast\n"), ["tests/run --fast"])
         self.assertEqual(documented_rooms("| `a` | x | `b` |\n"), {"a": ["b"]})
+        table = "\n## Limits\n\n| calls | at once | each holds |\n|---|---|---|\n| `WatchJob`, `Backup` together | 4,096 | |\n| reflection | 8 | x |\n\n"
+        self.assertEqual(documented_limits(table), {"Backup, WatchJob": 4096, "reflection": 8})
+        options = "".join(f"  int {name} = {most};\n" for name, most in (("cache_commands", 1), ("waiting", 2), ("health_watches", 3), ("plans", 4)))
+        service = "Reactor* AService::PlanA(x) {\n  f(limits_.plans);\n}\nReactor* AService::PlanB(x) {\n  g(limits_.plans, limits_.workers);\n}\n"
+        coded = coded_limits(options, [service], "constexpr int kMaxReflectionThreads = 5;")
+        self.assertEqual(coded, {"commands to": 1, "other calls": 2, "Health/Watch": 3, "reflection": 5, "PlanA, PlanB": 4})
         self.assertEqual(upward({"a": [], "b/c": ["a"], "d": ["e/x.h", "b/c"], "e": ["d"]}), [("d", "e/x.h")])
 
 

@@ -4,18 +4,23 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "e2e/daemon.h"
+#include "notify_socket.h"
 #include "temp_dir.h"
 
 namespace permafrost::e2e {
@@ -126,6 +131,78 @@ TEST(Hang, ADiskThatHangsHoldsUpNeitherHealthNorMetrics) {
   for (std::thread& call : calls) call.join();
   EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kServing; }));
   EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// Has the daemons that are started while it lives hang in each fsync while `gate` is there, and tell `manager`.
+class HeldDisk {
+ public:
+  HeldDisk(const fs::path& gate, const std::string& manager) {
+    setenv("LD_PRELOAD", PERMAFROST_HOLD_FSYNC, 1);
+    setenv("PERMAFROST_TEST_HOLD_FSYNC", gate.c_str(), 1);
+    setenv("NOTIFY_SOCKET", manager.c_str(), 1);
+  }
+  ~HeldDisk() {
+    for (const char* name : {"LD_PRELOAD", "PERMAFROST_TEST_HOLD_FSYNC", "NOTIFY_SOCKET"}) unsetenv(name);
+  }
+  HeldDisk(const HeldDisk&) = delete;
+  HeldDisk& operator=(const HeldDisk&) = delete;
+};
+
+TEST(Hang, AStopIsToldThoughAReloadWaitsForTheDisk) {
+  const TempDir dir;
+  const fs::path gate = dir.path() / "gate", state = dir.path() / "state";
+  const NotifySocket manager(dir.path() / "manager");
+  std::optional<HeldDisk> disk(std::in_place, gate, dir.path() / "manager");
+  Daemon daemon(state, ShippedSample());
+  disk.reset();
+  ASSERT_TRUE(daemon.ready());
+  ASSERT_NE(manager.NextOf("READY=1"), "");
+  EXPECT_EQ(HealthOf(daemon, ""), kServing);
+
+  std::ofstream(gate) << "held";
+  std::thread call([&daemon] {
+    grpc::ClientContext context;
+    v1::CreateTokenRequest request;
+    request.mutable_token()->set_role(v1::Token::ROLE_VIEWER);
+    v1::Token token;
+    daemon.server().CreateToken(&context, request, &token);
+  });
+  const auto writes_tokens = [&state] {
+    return std::ranges::any_of(fs::directory_iterator(state), [](const fs::directory_entry& entry) {
+      return entry.path().filename().string().starts_with("tokens.json.tmp.");
+    });
+  };
+  EXPECT_TRUE(WaitUntil(absl::Minutes(1), writes_tokens));
+  daemon.process().Signal(SIGHUP);
+  EXPECT_NE(manager.NextOf("RELOADING=1"), "");
+  daemon.process().Signal(SIGTERM);
+  EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kNotServing; })) << LogOf(state);
+  EXPECT_FALSE(manager.HasCome("READY=1")) << "the reload is over, so that the test shows nothing";
+
+  fs::remove(gate);
+  EXPECT_EQ(daemon.process().Wait(absl::Minutes(1)), 0) << LogOf(state);
+  call.join();
+}
+
+TEST(Hang, AStopDuringTheStartEndsADaemonThatHasNotServed) {
+  const TempDir dir;
+  const fs::path gate = dir.path() / "gate", state = dir.path() / "state";
+  const NotifySocket manager(dir.path() / "manager");
+  std::ofstream(gate) << "held";
+  std::optional<HeldDisk> disk(std::in_place, gate, dir.path() / "manager");
+  Process daemon({PERMAFROSTD, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--state-dir", state.string(),
+                  "--device", "cpu"},
+                 state.string() + ".stderr");
+  disk.reset();
+  ASSERT_NE(manager.NextOf("STATUS=starting"), "");
+  daemon.Signal(SIGTERM);
+  // Until the signal is heard, at which nothing tells of it.
+  absl::SleepFor(absl::Milliseconds(500));
+  fs::remove(gate);
+  EXPECT_EQ(daemon.ReadLine(absl::Minutes(1)), "") << "it served";
+  EXPECT_EQ(daemon.Wait(absl::Minutes(1)), 0) << LogOf(state);
+  EXPECT_THAT(LogOf(state), HasSubstr("draining: SIGTERM, before anything was served"));
+  EXPECT_FALSE(manager.HasCome("READY=1"));
 }
 
 // Has the device thread take job "second" and hang: the log of a job is the first file that it opens for it, and this

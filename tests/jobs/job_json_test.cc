@@ -46,6 +46,37 @@ TEST(JobJsonTest, DoublesRoundTripBitByBit) {
   EXPECT_TRUE(std::isnan(back->train_loss));
 }
 
+TEST(JobJsonTest, AnEpochKeepsWhatTheCacheDidAndAnOlderOneHasNone) {
+  train::EpochMetrics metrics{.epoch = 3, .valid_metrics = {0.5}};
+  metrics.steps = 9;
+  metrics.exact_hits = 10;
+  metrics.padded_hits = 11;
+  metrics.eager_steps = 12;
+  metrics.captures = 13;
+  metrics.nodes = 14;
+  metrics.edges = 15;
+  metrics.padding_nodes = 16;
+  metrics.padding_edges = 17;
+  metrics.cache_bytes = 18;
+  const auto back = EpochFromJson(ToJson(metrics));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->steps, 9);
+  EXPECT_EQ(back->exact_hits, 10);
+  EXPECT_EQ(back->padded_hits, 11);
+  EXPECT_EQ(back->eager_steps, 12);
+  EXPECT_EQ(back->captures, 13);
+  EXPECT_EQ(back->nodes, 14);
+  EXPECT_EQ(back->edges, 15);
+  EXPECT_EQ(back->padding_nodes, 16);
+  EXPECT_EQ(back->padding_edges, 17);
+  EXPECT_EQ(back->cache_bytes, 18);
+  const auto older = EpochFromJson(R"({"epoch": 3, "train_loss": 0.25, "valid_metrics": [0.5]})");
+  ASSERT_TRUE(older.ok()) << older.status();
+  EXPECT_EQ(older->train_loss, 0.25);
+  EXPECT_EQ(older->steps, 0);
+  EXPECT_EQ(older->cache_bytes, 0);
+}
+
 TEST(JobJsonTest, EveryFieldOfASpecRoundTrips) {
   JobSpec spec;
   spec.train.dataset = DatasetId("zinc-12k");
@@ -118,7 +149,8 @@ TEST(JobJsonTest, EveryFieldOfANodeLevelSpecRoundTrips) {
                       .virtual_node = true,
                       .normalize_features = true,
                       .node_inputs = nn::NodeInputs::kDegree,
-                      .edge_inputs = nn::EdgeInputs::kWeights};
+                      .edge_inputs = nn::EdgeInputs::kWeights,
+                      .own_degree_columns = true};
   spec.train.nodes.sampler = data::SamplerKind::kLabor;
   spec.train.nodes.disjoint = true;
   spec.train.nodes.temporal = data::TemporalSampling::kLast;
@@ -142,6 +174,35 @@ TEST(JobJsonTest, ASpecOfBeforeFeaturesOfEdgesReadsNone) {
   EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node"})"), nn::EdgeInputs::kNone);
   EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "graph"})"), nn::EdgeInputs::kAuto);
   EXPECT_EQ(inputs(R"({"architecture": "gatv2", "level": "node", "edge_inputs": "auto"})"), nn::EdgeInputs::kAuto);
+}
+
+// Their weights have as many columns as their graph's degrees asked for.
+TEST(JobJsonTest, ASpecOfBeforeDegreesHadTheSameColumnsOnEveryGraphHasItsOwn) {
+  const auto own = [](const char* model) {
+    const auto spec = SpecOf(std::string(R"({"dataset": "a", "model": )") + model + "}");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec->train.model.own_degree_columns;
+  };
+  EXPECT_TRUE(own(R"({"architecture": "gcn", "level": "node", "node_inputs": "degree"})"));
+  EXPECT_FALSE(own(R"({"architecture": "gcn", "level": "node", "node_inputs": "constant"})"));
+  EXPECT_FALSE(own(R"({"architecture": "gin", "level": "graph", "node_inputs": "degree"})"));
+  JobSpec made;
+  made.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  made.train.dataset = DatasetId("a");
+  made.train.model.node_inputs = nn::NodeInputs::kDegree;
+  const auto back = SpecOf(ToJson(SpecColumn{.spec = made, .dataset_uid = {}}));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_FALSE(back->train.model.own_degree_columns) << "a job of this version";
+}
+
+TEST(JobJsonTest, WhatIsSampledAheadOfNothingIsTheDefault) {
+  const auto look_ahead = [](const char* nodes) {
+    const auto spec = SpecOf(std::string(R"({"dataset": "a", "nodes": )") + nodes + "}");
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec->train.nodes.look_ahead;
+  };
+  EXPECT_EQ(look_ahead(R"({"look_ahead": 8})"), train::NodeTrainingOptions().look_ahead) << "as older servers wrote it";
+  EXPECT_EQ(look_ahead(R"({"look_ahead": 8, "fan_outs": [5]})"), 8);
 }
 
 TEST(JobJsonTest, ASpecOfBeforeGraphCachesReadsAsTheDefaults) {
@@ -175,6 +236,7 @@ TEST(JobJsonTest, ProgressRoundTrips) {
   progress.look_ahead = {4, 2, 1'000'000, 3, {5, 6, 7, 8, 9, 10}};
   progress.look_ahead->rows =
       data::RowReading{.reader = {.kind = "pread", .depth = 4}, .counters = {.hits = 7, .rows = 9}};
+  progress.look_ahead->cut_batches = 12;
   ProgressColumn column{progress, {4, 301, 300}, {"disk full", 2, absl::FromUnixMillis(1234)}};
   const auto back = ProgressFromJson(ToJson(column));
   ASSERT_TRUE(back.ok()) << back.status();
@@ -183,6 +245,7 @@ TEST(JobJsonTest, ProgressRoundTrips) {
   ASSERT_TRUE(back->progress.look_ahead.has_value());
   EXPECT_EQ(back->progress.look_ahead->stalls, 3);
   EXPECT_EQ(back->progress.look_ahead->pages.major_faults, 10);
+  EXPECT_EQ(back->progress.look_ahead->cut_batches, 12);
   ASSERT_TRUE(back->progress.look_ahead->rows.has_value());
   EXPECT_EQ(back->progress.look_ahead->rows->reader.kind, "pread");
   EXPECT_EQ(back->progress.look_ahead->rows->counters.hits, 7);

@@ -36,6 +36,16 @@ TEST(JobLogTextTest, SubmittedTellsHowANodeLevelJobSamples) {
                                             "evaluated layer by layer, loss"));
 }
 
+TEST(JobLogTextTest, SubmittedTellsTheBudgetOfSampledBlocks) {
+  Job job = AJob();
+  job.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  job.spec.train.nodes.fan_outs = {15, 10};
+  job.spec.train.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 5000, .max_edges = 9000};
+  EXPECT_THAT(SubmittedLine(job), HasSubstr("batch size 1024, blocks of at most 5000 nodes and 9000 edges, seed"));
+  job.spec.train.batching.max_nodes = 0;
+  EXPECT_THAT(SubmittedLine(job), HasSubstr("batch size 1024, blocks of at most 9000 edges, seed"));
+}
+
 TEST(JobLogTextTest, StartedAndResumedDiffer) {
   Job job = AJob();
   EXPECT_EQ(StartedLine(job, "cpu", 2), "started on cpu, 2 threads");

@@ -175,6 +175,24 @@ TEST_F(JobStoreTest, DeletionTakesTheEpochsAndGivesNoSequenceAgain) {
   EXPECT_TRUE(store->Get(job.id)->epochs.empty());
 }
 
+TEST_F(JobStoreTest, KnowsThatItHeldAJobAfterTheLastOneIsDeleted) {
+  const auto ever = [](const JobStore& store) {
+    const absl::StatusOr<bool> held = store.EverHeldAJob();
+    EXPECT_TRUE(held.ok()) << held.status();
+    return held.ok() && *held;
+  };
+  {
+    const auto store = Open();
+    EXPECT_FALSE(ever(*store));
+    Job job = NewJob("job-a");
+    ASSERT_TRUE(store->Insert(job).ok());
+    EXPECT_TRUE(ever(*store));
+    ASSERT_TRUE(store->Delete(job.id).ok());
+    EXPECT_TRUE(ever(*store));
+  }
+  EXPECT_TRUE(ever(*Open()));
+}
+
 TEST_F(JobStoreTest, TwoStoresShareAFile) {
   const auto one = Open(), two = Open();
   ASSERT_TRUE(one && two);

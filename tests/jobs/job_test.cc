@@ -335,9 +335,40 @@ TEST(JobSpecTest, WhatANodeLevelJobMaySay) {
       {"seeds are not composed",
        [](auto& t) { t.batching = {.kind = data::BatchingKind::kBalanced}; },
        {"spec.batching"}},
-      {"nor budgeted",
+      {"the whole graph has no budget",
        [](auto& t) { t.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 9}; },
        {"spec.batching"}},
+      {"a budget of sampled blocks",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 5000, .max_edges = 9000};
+       },
+       {}},
+      {"sampled blocks are not composed",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.batching = {.kind = data::BatchingKind::kBalanced};
+       },
+       {"spec.batching.kind"}},
+      {"a budget without a bound",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.batching = {.kind = data::BatchingKind::kBudget};
+       },
+       {"spec.batching"}},
+      {"a bound without a budget",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.batching = {.kind = data::BatchingKind::kRandom, .max_nodes = 5000};
+       },
+       {"spec.batching.max_nodes"}},
+      {"a budget of labor",
+       [](auto& t) {
+         t.nodes.fan_outs = {15, 10};
+         t.nodes.sampler = data::SamplerKind::kLabor;
+         t.batching = {.kind = data::BatchingKind::kBudget, .max_edges = 9000};
+       },
+       {"spec.neighbor_sampling.sampler"}},
       {"nodes have no folds",
        [](auto& t) { t.cross_validation = {.folds = 10, .fold = 1}; },
        {"spec.cross_validation"}},

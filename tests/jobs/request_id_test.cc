@@ -133,6 +133,24 @@ TEST_F(RequestIdTest, AJobOfBeforeThereWereEdgeInputsIsTheSameOne) {
   EXPECT_EQ(ReasonOf(server_->Create(create).status()), "REQUEST_ID_REUSED") << "one that says so is another one";
 }
 
+TEST_F(RequestIdTest, AJobOfBeforeADefaultChangedIsTheSameOne) {
+  server_.catalog().PutGraph("graph", {});
+  CreateRequest create = Server::Request("job-a");
+  create.request_id = "create-1";
+  create.spec.train = train::DefaultOptions(nn::ModelLevel::kNode);
+  create.spec.train.dataset = DatasetId("graph");
+  create.spec.train.nodes.fan_outs = {5, 5};
+  const int64_t now = create.spec.train.nodes.look_ahead;
+  create.spec.train.nodes.look_ahead = 8;  // the default of that server
+  ASSERT_TRUE(server_->Create(create).ok());
+  create.spec.train.nodes.look_ahead = now;
+  const auto again = server_->Create(create);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->spec.train.nodes.look_ahead, 8);
+  create.spec.train.nodes.look_ahead = 9;
+  EXPECT_EQ(ReasonOf(server_->Create(create).status()), "REQUEST_ID_REUSED") << "one that says so is another one";
+}
+
 TEST_F(RequestIdTest, ACallThatChangedNothingIsRememberedToo) {
   server_.Create("job-a");
   ASSERT_TRUE(server_->Update(id_, {.priority = 0}, "update-1").ok());

@@ -52,5 +52,35 @@ TEST(JobStoreErrors, WhereNothingMayBeWrittenTheStoreIsUnavailable) {
   EXPECT_EQ(ToStatus("db", full, EROFS), absl::ResourceExhaustedError("db: full")) << "an errno of another call";
 }
 
+TEST(JobStoreErrors, AnErrorOfALockOrOfSharedMemoryIsNotToldAsAnOlderOneOfTheFile) {
+  const struct {
+    const char* why;
+    int code;
+    bool of_file_bytes;
+  } kCases[] = {
+      {"a read", SQLITE_IOERR_READ, true},
+      {"a read that the disk failed", SQLITE_IOERR_CORRUPTFS, true},
+      {"a write", SQLITE_IOERR_WRITE, true},
+      {"a sync", SQLITE_IOERR_FSYNC, true},
+      {"a truncation", SQLITE_IOERR_TRUNCATE, true},
+      {"the end of a file, where the system reports no error", SQLITE_IOERR_SHORT_READ, false},
+      {"a lock", SQLITE_IOERR_LOCK, false},
+      {"an unlock", SQLITE_IOERR_UNLOCK, false},
+      {"a lock in shared memory", SQLITE_IOERR_SHMLOCK, false},
+      {"shared memory that cannot be mapped", SQLITE_IOERR_SHMMAP, false},
+      {"shared memory that cannot grow", SQLITE_IOERR_SHMSIZE, false},
+      {"memory", SQLITE_IOERR_NOMEM, false},
+      {"an error of no I/O", SQLITE_CONSTRAINT, false},
+  };
+  for (const auto& c : kCases) {
+    const SQLite::Exception error("disk I/O error", c.code);
+    EXPECT_EQ(IsOfFileBytes(error), c.of_file_bytes) << c.why;
+    EXPECT_EQ(ToStatus("db", error, EROFS).message(),
+              c.of_file_bytes ? "db: disk I/O error: Read-only file system" : "db: disk I/O error")
+        << c.why;
+    EXPECT_EQ(absl::IsUnavailable(ToStatus("db", error, EROFS)), c.of_file_bytes) << c.why;
+  }
+}
+
 }  // namespace
 }  // namespace permafrost::jobs

@@ -36,7 +36,7 @@ TEST_F(JobMetricsTest, EverySeriesExistsFromTheStart) {
         "permafrost_job_log_failures_total", "permafrost_store_failures_total"}) {
     EXPECT_EQ(Value(name), 0) << name;
   }
-  for (const char* reason : {"OUT_OF_MEMORY", "BAD_DATA", "SERVER_DIED_AGAIN", "OTHER"}) {
+  for (const char* reason : {"OUT_OF_MEMORY", "BAD_DATA", "SERVER_DIED_AGAIN", "DATASET_CHANGED", "OTHER"}) {
     EXPECT_EQ(Value("permafrost_job_failures_total", {{"reason", reason}}), 0) << reason;
   }
   for (const char* phase : {"batch", "forward", "backward", "optimizer"}) {

@@ -19,7 +19,7 @@ from tests.torture.world import NotRun
 
 # Name -> (what runs, its arguments in the short form, in the long one).
 TRIALS = {
-    "kills": (kills.random_kills, {"count": 50, "seconds": 60}, {"count": 500, "seconds": float("inf")}),
+    "kills": (kills.random_kills, {"count": 50, "seconds": 200}, {"count": 500, "seconds": float("inf")}),
     "failpoints": (kills.failpoints, {"count": 1, "places": 6}, {"count": 20, "places": 19}),
     "stops": (stops.stops, {"count": 4}, {"count": 50}),
     "failures": (faults.failures, {"count": 1}, {"count": 20}),
@@ -34,14 +34,16 @@ TRIALS = {
     "rows": (damage.rows, {}, {}),
     "stores": (damage.stores, {"count": 4}, {"count": 200}),
     "duplicates": (crowd.duplicates, {"count": 1000}, {"count": 1000}),
-    "readers": (crowd.slow_readers, {"count": 200, "pairs": 1, "graphs": 64, "epochs": 6}, {"count": 200, "pairs": 10, "graphs": 4000, "epochs": 20}),
-    "metrics": (scrapes.metrics, {"pairs": 1, "graphs": 64, "epochs": 6}, {"pairs": 10, "graphs": 4000, "epochs": 20}),
+    "readers": (crowd.slow_readers, {"count": 200, "pairs": 1, "graphs": 64, "epochs": 6, "held": False},
+                {"count": 200, "pairs": 30, "graphs": 4000, "epochs": 40, "held": True}),
+    "metrics": (scrapes.metrics, {"rounds": 1, "seconds": 1, "graphs": 64, "held": False},
+                {"rounds": 30, "seconds": 2, "graphs": 4000, "held": True}),
     "clients": (crowd.clients, {"count": 100}, {"count": 500}),
     "greedy": (crowd.greedy, {"most": 3072}, {"most": 3072}),
     "cycles": (cycles.cycles, {"count": 4}, {"count": 200}),
     "requests": (fuzz.requests, {"count": 600}, {"count": 100_000}),
     "configurations": (fuzz.configurations, {"count": 15}, {"count": 1000}),
-    "soak": (soak.soak, {"steps": 4000, "graphs": 1000}, {"steps": 100_000, "graphs": 10_000}),
+    "soak": (soak.soak, {"steps": 4000, "graphs": 1000, "shapes": 1000}, {"steps": 100_000, "graphs": 4000, "shapes": 10_000}),
 }
 
 

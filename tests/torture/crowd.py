@@ -9,6 +9,9 @@ import grpc
 
 from tests.torture.world import Server, contract, folder_of, job_spec, state_of, until, write_set
 
+# Of a job's training time beside streams that nobody reads to that without them.
+MOST_RATIO = 1.02
+
 
 def begin(bin_dir, folder, graphs=64):
     server = Server(bin_dir, folder).start()
@@ -49,8 +52,13 @@ class Unread:
             channel.close()
 
 
-def slow_readers(bin_dir, seed, count, pairs, graphs, epochs):
-    """How much slower a job trains while nobody reads its log from many streams, and what the process spends on them."""
+def slow_readers(bin_dir, seed, count, pairs, graphs, epochs, held):
+    """How much slower a job trains while nobody reads its log from many streams, and what the process spends on them.
+
+    Of each job the time is compared that a tenth of its epochs stay below: other programs of a busy machine make some epochs longer, the
+    streams all of them. The median of the pairs is what is held.
+    held: whether the limit is asserted.
+    """
     made = contract()
     ratios, works = [], []
     with folder_of("readers") as folder:
@@ -65,13 +73,15 @@ def slow_readers(bin_dir, seed, count, pairs, graphs, epochs):
                 unread = Unread(server, name, readers)
                 ended = server.await_end(name)
                 assert state_of(ended) == "SUCCEEDED", ended.error
-                seconds[readers] = sum(epoch.train_seconds for epoch in ended.epochs)
+                seconds[readers] = statistics.quantiles([epoch.train_seconds for epoch in ended.epochs], n=10, method="inclusive")[0]
                 cpu[readers] = server.metrics()["process_cpu_seconds_total"] - before
                 unread.close()
             ratios.append(seconds[count] / seconds[0])
             works.append(cpu[count] / cpu[0])
         assert server.stop() == 0
-    return (f"{count} log streams that nobody reads: training takes {statistics.median(ratios):.3f} of the time, the process "
+    slower = statistics.median(ratios)
+    assert slower <= MOST_RATIO or not held, f"{count} log streams that nobody reads: training takes {slower:.3f} of the time ({pairs} pairs)"
+    return (f"{count} log streams that nobody reads: training takes {slower:.3f} of the time, the process "
             f"{statistics.median(works):.3f} of the CPU ({pairs} pairs)")
 
 

@@ -81,7 +81,7 @@ class Life:
 
 
 def random_kills(bin_dir, seed, count, seconds):
-    """`count` of them, or as many as begin within `seconds`."""
+    """`count` of them; a failure where fewer begin within `seconds`."""
     draw = random.Random(seed)
     oracle = Oracle(undisturbed(bin_dir))
     with folder_of("kills") as folder:
@@ -96,6 +96,7 @@ def random_kills(bin_dir, seed, count, seconds):
             time.sleep(draw.choice([0, 0.05, 0.3, 1, 2]) * draw.random())
             server.process.kill()
             life.end()
+        assert kills == count, f"{kills} kills in {seconds} s, {count} are needed"
         server.start()
         jobs = settle(server, oracle)
         assert server.stop() == 0

@@ -12,6 +12,8 @@ from tests.torture.world import Server, contract, folder_of, job_spec, losses, s
 
 # Kubernetes kills after 30.
 LIMIT = 25
+# Seconds after SIGTERM within which Health/Check must no longer say SERVING.
+MOST_SERVING = 0.1
 # So that most stops come in the midst of a job.
 EPOCHS = 60
 
@@ -67,6 +69,8 @@ def stops(bin_dir, seed, count):
             assert state_of(ended) == "SUCCEEDED" and losses(ended) == want[chosen], f"{name}: {ended.error}"
             finished += 1
         assert server.stop() == 0
+    # A few stops may all close the connection first, and one of them may meet a machine that is busy.
     assert told or count < 20, "Health/Check never said NOT_SERVING"
+    assert longest_serving < MOST_SERVING or count < 20, f"Health/Check said SERVING {longest_serving * 1e3:.0f} ms after SIGTERM"
     return (f"{stopped} stops, the longest {longest:.2f} s, all with code 0; Health/Check no longer said SERVING {longest_serving * 1e3:.0f} ms after "
             f"SIGTERM at the latest ({told} times NOT_SERVING, else the connection had closed); {finished} jobs with equal losses")

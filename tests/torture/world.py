@@ -199,21 +199,28 @@ def until(limit, what, ask):
         time.sleep(0.02)
 
 
-def write_set(folder, graphs=64, seed=0, nodes=10):
-    """Small graphs of two classes as a TUDataset, `folder`/SET_*.txt."""
+def write_set(folder, graphs=64, seed=0, nodes=10, spread=5, links=(1, 1)):
+    """Small graphs of two classes as a TUDataset, `folder`/SET_*.txt.
+
+    nodes, spread: a graph has `nodes` nodes or up to `spread` - 1 more.
+    links: the fewest and the most links that each node of one graph draws; more of them give more distinct shapes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(seed)
     edges, indicator, labels, node_labels = [], [], [], []
     first = 1
     for graph in range(graphs):
-        size = nodes + draw.randrange(5)
+        size = nodes + draw.randrange(spread)
+        # Nothing is drawn where there is no choice: what else the seed draws does not depend on `links` then.
+        each = draw.randint(*links) if links[0] < links[1] else links[0]
         labels.append(graph % 2)
         for node in range(size):
             indicator.append(graph + 1)
             node_labels.append(draw.randrange(3))
-            other = draw.randrange(size)
-            if other != node:
-                edges += [(first + node, first + other), (first + other, first + node)]
+            for _ in range(each):
+                other = draw.randrange(size)
+                if other != node:
+                    edges += [(first + node, first + other), (first + other, first + node)]
         first += size
     edges = sorted(set(edges))
     (folder / "SET_A.txt").write_text("".join(f"{a}, {b}\n" for a, b in edges))

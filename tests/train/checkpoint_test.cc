@@ -6,10 +6,17 @@
 
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
@@ -31,6 +38,7 @@ Checkpoint Make(int64_t step, bool with_best = true) {
   c.state.train_seconds = 0.1 + 0.2;  // needs all its digits
   c.state.seed = ~uint64_t{0};
   c.state.threads = 2;
+  c.state.dataset_checksum = ~uint64_t{7};
   c.model = {{"w", at::randn({4, 4})}, {"n", at::full({}, step, at::kLong)}};
   c.optimizer = {{"exp_avg.w", at::randn({4, 4})}};
   c.accumulators = {{"loss_sum", at::randn({}, at::kDouble)}};
@@ -47,6 +55,7 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
   EXPECT_EQ(a.state.position, b.state.position);
   EXPECT_EQ(a.state.train_seconds, b.state.train_seconds);
   EXPECT_EQ(a.state.seed, b.state.seed);
+  EXPECT_EQ(a.state.dataset_checksum, b.state.dataset_checksum);
   EXPECT_EQ(a.state.best_epoch, b.state.best_epoch);
   EXPECT_THAT(a.state.best_valid_metric, testing::NanSensitiveDoubleEq(b.state.best_valid_metric));
   for (const auto part : {&Checkpoint::model, &Checkpoint::optimizer, &Checkpoint::accumulators, &Checkpoint::best}) {
@@ -131,6 +140,73 @@ TEST_F(CheckpointTest, DamageIsSeenInEveryFileAndTheOlderOneServes) {
     EXPECT_EQ((*found)->state.step, 1) << file;
     ASSERT_EQ(warnings_.size(), 1U) << file;
     EXPECT_THAT(warnings_[0], testing::HasSubstr(file));
+  }
+}
+
+// As a file that a crash cut short, and as bits that a disk or memory turned over: wherever it happens it is seen, and
+// the run goes on from the checkpoint before.
+TEST_F(CheckpointTest, EveryCutAndAThousandFlippedBitsAreSeen) {
+  constexpr size_t kPage = 4096;
+  const fs::path checkpoints = dir_.path() / "checkpoints";
+  Checkpoint newest = Make(2);
+  // Several pages of each tensor; and of the manifest, which tells of the cache.
+  for (std::vector<nn::NamedTensor>* part : {&newest.model, &newest.optimizer, &newest.best, &newest.averaged}) {
+    part->push_back({"wide", at::randn({3000})});
+  }
+  newest.accumulators.push_back({"wide", at::randn({1500}, at::kDouble)});
+  newest.state.skipped_steps.resize(1000);
+  std::iota(newest.state.skipped_steps.begin(), newest.state.skipped_steps.end(), int64_t{1'000'000});
+  ASSERT_TRUE(Store().Save(Make(1)).ok());
+  ASSERT_TRUE(Store().Save(newest).ok());
+  std::map<std::string, std::string> whole;
+  for (const auto& entry : fs::directory_iterator(checkpoints / "2")) {
+    whole[entry.path().filename()] = *ReadFile(entry.path());
+    ASSERT_GT(whole[entry.path().filename()].size(), 2 * kPage) << entry.path();
+  }
+  ASSERT_EQ(whole.size(), 6U);
+  const fs::path set_aside = checkpoints / ".damaged-2";
+  // `data` in place of a file of checkpoint 2, which is put back as it was afterwards.
+  const auto expect_seen = [&](const std::string& file, const std::string& data, const std::string& what) {
+    std::ofstream(File(2, file), std::ios::binary) << data;
+    const auto found = Store().LoadNewest();
+    ASSERT_TRUE(found.ok() && found->has_value()) << file << ", " << what << ": " << found.status();
+    ASSERT_EQ((*found)->state.step, 1) << file << ", " << what << ": nobody saw it";
+    ASSERT_TRUE(fs::exists(set_aside)) << file << ", " << what;
+    std::ofstream(set_aside / file, std::ios::binary) << whole[file];
+    fs::rename(set_aside, checkpoints / "2");
+  };
+  for (const auto& [file, data] : whole) {
+    for (size_t kept = 0; kept < data.size(); kept += kPage) {
+      expect_seen(file, data.substr(0, kept), absl::StrCat("cut to ", kept, " bytes"));
+      if (HasFatalFailure()) return;
+    }
+    expect_seen(file, data.substr(0, data.size() - 1), "cut by its last byte");
+    if (HasFatalFailure()) return;
+  }
+  std::mt19937_64 random(5);
+  for (int flip = 0; flip < 1000; ++flip) {
+    const auto& [file, data] = *std::next(whole.begin(), flip % std::ssize(whole));
+    const size_t at = random() % data.size(), bit = random() % 8;
+    std::string flipped = data;
+    flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
+    expect_seen(file, flipped, absl::StrCat("bit ", bit, " of byte ", at));
+    if (HasFatalFailure()) return;
+  }
+  const auto found = Store().LoadNewest();
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  EXPECT_EQ((*found)->state.step, 2) << "put back as it was, it is whole";
+}
+
+TEST_F(CheckpointTest, EveryTensorCountsForWhatItsFilesTake) {
+  Checkpoint c;
+  EXPECT_EQ(TensorBytes(c), 0U);
+  uint64_t bytes = 0;
+  for (const auto part : {&Checkpoint::model, &Checkpoint::optimizer, &Checkpoint::accumulators, &Checkpoint::best,
+                          &Checkpoint::averaged}) {
+    (c.*part).push_back({"w", at::zeros({7})});
+    (c.*part).push_back({"n", at::zeros({3}, at::kDouble)});
+    bytes += 7 * 4 + 3 * 8;
+    EXPECT_EQ(TensorBytes(c), bytes);
   }
 }
 

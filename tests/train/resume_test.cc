@@ -3,10 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/status.h"
 #include "device/cpu/storage.h"
+#include "node_cases.h"
 #include "recorder.h"
 #include "temp_dir.h"
 #include "tiny_graphs.h"
@@ -101,6 +108,85 @@ TEST_F(ResumeTest, CapturesAgainOnlyWhatAStepUses) {
       ASSERT_EQ(now.captures - now.recaptures, first.cache.of(mode).captures) << "nothing new was captured";
     }
   }
+}
+
+// Graphs other than those of ImportTinyGraphs, for which the same model fits: as many, with as many categories.
+std::shared_ptr<const data::GraphSet> ImportOtherGraphs(const std::filesystem::path& directory) {
+  std::vector<TinyGraph> set(100);
+  for (unsigned g = 0; g < set.size(); ++g) {
+    const unsigned nodes = 1 + g % 12;
+    for (unsigned v = 0; v < nodes; ++v) set[g].categories.push_back((g + v) % 3);
+    for (unsigned v = 1; v < nodes; ++v) {
+      set[g].edges.emplace_back(v, v - 1);
+      set[g].edge_categories.push_back(v % 2);
+    }
+    set[g].label = 0.01 * g;
+  }
+  return ImportGraphs(directory, set);
+}
+
+void ExpectOtherData(const absl::Status& status, const Recorder& told) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_EQ(GetReason(status).reason, "DATASET_CHANGED");
+  EXPECT_FALSE(IsTransient(status)) << "the job fails: nothing but its owner brings the data back";
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("than the checkpoint of step 20 was trained on"));
+  EXPECT_EQ(told.progress.step, 0) << "no step was taken on other data";
+}
+
+TEST_F(ResumeTest, OtherDataUnderTheNameOfTheDatasetIsRefusedAndTheSameImportedAnewIsNot) {
+  Recorder whole, first, refused, last;
+  ASSERT_TRUE(Run("whole", whole).ok());
+  first.stop = StopAt(20);
+  ASSERT_TRUE(Run("job", first).ok());
+
+  const auto before = std::exchange(set_, ImportOtherGraphs(dir_.path() / "other"));
+  ASSERT_EQ(set_->summary().node_features.max, before->summary().node_features.max);
+  ASSERT_EQ(set_->summary().edge_features.max, before->summary().edge_features.max);
+  ExpectOtherData(Run("job", refused).status(), refused);
+
+  set_ = ImportTinyGraphs(dir_.path() / "again", 100);
+  const absl::Status resumed = Run("job", last).status();
+  ASSERT_TRUE(resumed.ok()) << resumed;
+  EXPECT_EQ(Weights("job"), Weights("whole"));
+}
+
+TEST_F(ResumeTest, OtherDataOfALargeGraphIsRefusedToo) {
+  TrainOptions options = SampledJob(nn::Architecture::kSage);  // 5 steps an epoch
+  options.epochs = 8;
+  const auto run = [&](int nodes, const std::string& folder, RunContext& context) {
+    return runner_->Run({.options = options,
+                         .dataset = WriteTinyGraph(dir_.path() / folder, {.nodes = nodes}),
+                         .job_directory = dir_.path() / "node-job"},
+                        context);
+  };
+  Recorder first, refused, last;
+  first.stop = StopAt(20);
+  ASSERT_TRUE(run(400, "graph", first).ok());
+  ExpectOtherData(run(401, "other-graph", refused).status(), refused);
+  const absl::Status resumed = run(400, "graph-again", last).status();
+  EXPECT_TRUE(resumed.ok()) << resumed;
+  EXPECT_THAT(last.log, testing::HasSubstr("resumed from the checkpoint of step 20"));
+}
+
+TEST_F(ResumeTest, ACheckpointOfAVersionThatDidNotKnowItsDataIsResumedFrom) {
+  Recorder first, last;
+  first.stop = StopAt(20);
+  ASSERT_TRUE(Run("job", first).ok());
+  const auto manifest_of = [this](int64_t step) {
+    return dir_.path() / "job/checkpoints" / std::to_string(step) / "state.json";
+  };
+  auto manifest = nlohmann::json::parse(*ReadFile(manifest_of(20)));
+  nlohmann::json& state = manifest["checkpoint"]["state"];
+  ASSERT_EQ(state.at("dataset_checksum").get<uint64_t>(), set_->checksum());
+  state.erase("dataset_checksum");
+  manifest["xxh3"] = HashHex(Hash64(manifest["checkpoint"].dump()));
+  ASSERT_TRUE(WriteFileAtomic(manifest_of(20), manifest.dump(1)).ok());
+  const absl::Status resumed = Run("job", last).status();
+  ASSERT_TRUE(resumed.ok()) << resumed;
+  EXPECT_THAT(last.log, testing::HasSubstr("resumed from the checkpoint of step 20"));
+  const auto saved = nlohmann::json::parse(*ReadFile(manifest_of(36)));
+  EXPECT_EQ(saved["checkpoint"]["state"].at("dataset_checksum").get<uint64_t>(), set_->checksum())
+      << "from here on it is known";
 }
 
 // Reads the high-water mark of tensor storage over the warm-up: what it allocates beside what is held before.

@@ -1,6 +1,7 @@
 // The two kinds of dataset. Threads: safe anywhere.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <variant>
@@ -25,6 +26,12 @@ inline ImportedSummary SummaryOf(const OpenedDataset& dataset) {
 
 inline uint64_t StoreBytes(const ImportedSummary& summary) {
   return std::visit([](const auto& s) { return s.store_bytes; }, summary);
+}
+
+// Of all that the store holds: stores of one checksum are equal, whatever their names and however often imported. 0: it
+// is of no file.
+inline uint64_t ChecksumOf(const OpenedDataset& dataset) {
+  return std::visit([](const auto& store) { return store->checksum(); }, dataset);
 }
 
 }  // namespace permafrost::data

@@ -1,0 +1,117 @@
+// What becomes of a deleted job's files where the disk does not let go of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/monotonic.h"
+#include "jobs/job_files.h"
+#include "jobs/manager_fixture.h"
+#include "no_descriptors.h"
+
+namespace permafrost::jobs {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class DeletionTest : public testing::Test {
+ protected:
+  fs::path Jobs() const { return dir_.path() / "jobs"; }
+  // Runs a job to its end and deletes it, while a directory stands where its own is to be moved. Returns that obstacle.
+  fs::path DeleteWithAnObstacle(Server& server, const std::string& id) {
+    const Job job = server.Create(id, 1);
+    server.AwaitEnd(id);
+    fs::path obstacle = Jobs() / absl::StrCat(".deleted-", id, "-", job.sequence);
+    fs::create_directories(obstacle / "full");
+    EXPECT_TRUE(server->Delete(JobId(id)).ok());
+    EXPECT_TRUE(absl::IsNotFound(server->Get(JobId(id)).status())) << "off the record all the same";
+    EXPECT_TRUE(fs::exists(server.JobDirectory(id))) << "nothing kept it from being moved";
+    return obstacle;
+  }
+  // Waits until nothing is at the path, which the server's own thread sees to.
+  static void AwaitGone(const fs::path& path) {
+    for (const Stopwatch waited; fs::exists(path); absl::SleepFor(absl::Milliseconds(2))) {
+      ASSERT_LT(waited.Elapsed(), absl::Minutes(1)) << path << " is still there";
+    }
+  }
+
+  const TempDir dir_;
+};
+
+TEST_F(DeletionTest, FilesThatCouldNotBeMovedAreRemovedOnceTheyCan) {
+  Server server(dir_.path());
+  server->Start();
+  const fs::path obstacle = DeleteWithAnObstacle(server, "job-a");
+  fs::remove_all(obstacle);
+  AwaitGone(server.JobDirectory("job-a"));
+  AwaitGone(obstacle);
+  EXPECT_THAT(QuarantinedIn(Jobs(), "job-a"), IsEmpty());
+}
+
+TEST_F(DeletionTest, FilesOfALaterJobOfTheSameIdStay) {
+  Server server(dir_.path());
+  server->Start();
+  const fs::path first = DeleteWithAnObstacle(server, "job-a");
+  server.Create("job-a", 1);
+  EXPECT_THAT(QuarantinedIn(Jobs(), "job-a"), SizeIs(1)) << "the new one begins with an empty directory";
+  server.AwaitEnd("job-a");
+  const fs::path second = DeleteWithAnObstacle(server, "job-b");
+  fs::remove_all(first);
+  fs::remove_all(second);
+  // What was left first is looked at first.
+  AwaitGone(server.JobDirectory("job-b"));
+  EXPECT_TRUE(fs::exists(server.JobDirectory("job-a") / "log"));
+}
+
+TEST_F(DeletionTest, OneThatAKillCutShortKeepsNoServerFromStarting) {
+  {
+    Server server(dir_.path());
+    server->Start();
+    server.Create("only", 1);
+    server.AwaitEnd("only");
+    ASSERT_TRUE(server->Delete(JobId("only")).ok());
+  }
+  // The row is gone, and the directory was not moved yet.
+  fs::create_directories(Jobs() / "only/artifacts/best.safetensors");
+  const absl::Status started = Server::TryOpen(dir_.path(), /*quarantine_unknown_jobs=*/false);
+  EXPECT_TRUE(started.ok()) << started;
+  ASSERT_THAT(QuarantinedIn(Jobs(), "only"), SizeIs(1));
+  EXPECT_TRUE(fs::exists(QuarantinedIn(Jobs(), "only")[0] / "artifacts/best.safetensors"));
+}
+
+TEST_F(DeletionTest, WhatItLeftAndCannotBeRemovedIsPassedOver) {
+  const JobFiles files(Jobs());
+  const fs::path left = files.Discarded(JobId("job-a"), 7);
+  fs::create_directories(left / "checkpoints/9");
+  const auto strays = files.FindStrays([](const JobId&) { return false; });
+  ASSERT_TRUE(strays.ok()) << strays.status();
+  ASSERT_THAT(strays->discarded, SizeIs(1));
+  {
+    const NoDescriptors exhausted;
+    const auto cleared = files.ClearStrays(*strays);
+    EXPECT_TRUE(cleared.ok()) << cleared.status();
+  }
+  ASSERT_TRUE(fs::exists(left)) << "it could be removed";
+  ASSERT_TRUE(files.ClearStrays(*strays).ok());
+  EXPECT_FALSE(fs::exists(left));
+}
+
+TEST_F(DeletionTest, MovingAwayTwiceIsMovingAwayOnce) {
+  const JobFiles files(Jobs());
+  ASSERT_TRUE(files.Make(JobId("job-a")).ok());
+  fs::create_directories(files.Directory(JobId("job-a")) / "artifacts");
+  for (int time = 0; time < 2; ++time) {
+    const absl::Status moved = files.Discard(JobId("job-a"), 3);
+    EXPECT_TRUE(moved.ok()) << moved;
+    EXPECT_FALSE(fs::exists(files.Directory(JobId("job-a"))));
+    EXPECT_TRUE(fs::exists(files.Discarded(JobId("job-a"), 3) / "artifacts"));
+  }
+}
+
+}  // namespace
+}  // namespace permafrost::jobs
