@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 
-from bench import compare, disk, folds, graph, imports, links, node2vec, nodes, operators, parallel, policies, sampling, sources, steps, tools
+from bench import (compare, disk, folds, graph, imports, links, models, node2vec, nodes, operators, parallel, policies, sampling, sets, sources, steps,
+                   tools, warm_up)
 
 # Each has NAME, MEASURES and NEEDS (a line each), PROGRAMS (what is built), PACKAGES (Python modules),
 # add_arguments(parser), measure(arguments, tools) -> a JSON object, and show(result) -> text.
-BENCHMARKS = [steps, operators, parallel, compare, folds, links, node2vec, policies, imports, sources, sampling, nodes, disk, graph]
+BENCHMARKS = [steps, operators, parallel, compare, folds, sets, links, node2vec, models, policies, warm_up, imports, sources, sampling, nodes, disk, graph]
 MISSING = 77
 
 

@@ -53,7 +53,7 @@ def permafrost(arguments, daemon, scratch):
 
 def pyg(arguments, tools_, tested, weights):
     settings = {"dataset": str(arguments.dataset), "weights": str(weights), "tested": tested, "epochs": arguments.epochs, "lr": arguments.lr,
-                "batch_size": arguments.batch_size, "seed": arguments.seed}
+                "batch_size": arguments.batch_size, "seed": arguments.seed, "loss": "cross-entropy"}
     answer = peer_venv.ask("bench.peer_folds", settings, tools_)
     return {**side(answer["accuracies"], answer["seconds"]), "version": answer["version"]}
 

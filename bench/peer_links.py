@@ -1,7 +1,4 @@
-"""PyG's side of `links`: reads settings as JSON from standard input, writes {mrr, seconds, version} as JSON.
-
-The links are divided as the server divides them (server/data/store/link_split.h), which the server's own test links must confirm.
-"""
+"""PyG's side of `links`: reads settings as JSON from standard input, writes {mrr, seconds, version} as JSON, an MRR a seed."""
 
 import json
 import pathlib
@@ -18,30 +15,15 @@ from bench import peer_sage
 from permafrost import models
 
 
-def mix(z):
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-def split_links(pairs, seed, valid_part, test_part):
-    """pairs: [2, links], each once, lower node first. [links] 0: trains, 1: validates, 2: tests."""
-    with np.errstate(over="ignore"):
-        state = mix(mix(np.uint64(seed)) ^ (pairs[0].astype(np.uint64) << np.uint64(32) | pairs[1].astype(np.uint64)))
-        draw = (mix(state + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(11)) * 2.0**-53
-    return np.where(draw < test_part, 2, np.where(draw < test_part + valid_part, 1, 0))
-
-
 class Negatives:
-    """Targets that a source has no edge to, uniform."""
+    """Targets that a source has no edge to, uniform. edge_index: [2, edges], both ways."""
 
-    def __init__(self, pairs, nodes):
+    def __init__(self, edge_index, nodes):
         self.nodes = nodes
-        both = np.concatenate([pairs, pairs[::-1]], axis=1)
-        self.keys = torch.from_numpy(np.sort(both[0] * nodes + both[1]))
+        self.keys = (edge_index[0] * nodes + edge_index[1]).sort().values
 
-    def draw(self, sources, count):
-        sources = sources.repeat_interleave(count)
+    def draw(self, sources):
+        """[2, sources] pairs, one of each."""
         targets = torch.randint(self.nodes, sources.shape)
         while True:
             keys = sources * self.nodes + targets
@@ -50,6 +32,26 @@ class Negatives:
             if not wrong.any():
                 return torch.stack([sources, targets])
             targets[wrong] = torch.randint(self.nodes, (int(wrong.sum()),))
+
+
+def read_links(folder):
+    """By split: links [2, L], and of those that validate and test pairs without an edge [2, L * K], a link's own side by side."""
+    found = {}
+    for name in ("train", "valid", "test"):
+        links = np.load(folder / f"{name}.npy").T
+        negatives = None
+        if name != "train":
+            targets = np.load(folder / f"{name}_negatives.npy")
+            negatives = torch.from_numpy(np.stack([np.repeat(links[0], targets.shape[1]), targets.reshape(-1)]))
+        found[name] = torch.from_numpy(np.ascontiguousarray(links)), negatives
+    return found
+
+
+def without_held_out(edge_index, links, nodes):
+    """The edges whose two nodes are those of no link that validates or tests."""
+    key = lambda pairs: pairs.min(dim=0).values * nodes + pairs.max(dim=0).values
+    held_out = torch.cat([key(links[name][0]) for name in ("valid", "test")])
+    return edge_index[:, ~torch.isin(key(edge_index), held_out)]
 
 
 @torch.no_grad()
@@ -70,24 +72,21 @@ def train(settings, data, seed):
     x, links, messages, negatives = data
     torch.manual_seed(seed)
     module = models.load(settings["weights"])
-    for part in module.modules():
-        if hasattr(part, "reset_parameters"):
-            part.reset_parameters()
+    models.reset_parameters(module)
     optimizer = torch.optim.Adam(module.parameters(), lr=settings["lr"])
-    fixed = {split: negatives.draw(links[split][0], settings["eval_negatives"]) for split in (1, 2)}
-    best, seconds = (-1.0, 0.0), 0.0
+    own, best, seconds = links["train"][0], (-1.0, 0.0), 0.0
     for _ in range(settings["epochs"]):
         begin = time.perf_counter()
         optimizer.zero_grad()
-        pairs = torch.cat([links[0], negatives.draw(links[0][0], 1)], dim=1)
+        pairs = torch.cat([own, negatives.draw(own[0])], dim=1)
         labels = torch.zeros(pairs.size(1))
-        labels[: links[0].size(1)] = 1
+        labels[: own.size(1)] = 1
         F.binary_cross_entropy_with_logits(module.decoder(module(x, messages), pairs), labels).backward()
         optimizer.step()
         seconds += time.perf_counter() - begin
-        now = mean_reciprocal_rank(module, x, messages, links[1], fixed[1])
+        now = mean_reciprocal_rank(module, x, messages, *links["valid"])
         if now > best[0]:
-            best = (now, mean_reciprocal_rank(module, x, messages, links[2], fixed[2]))
+            best = (now, mean_reciprocal_rank(module, x, messages, *links["test"]))
     return best[1], seconds
 
 
@@ -95,19 +94,8 @@ def main():
     settings = json.load(sys.stdin)
     torch.set_num_threads(settings["threads"])
     x, edge_index, _, _ = peer_sage.read(pathlib.Path(settings["dataset"]), "auto")
-    pairs = np.unique(np.sort(edge_index.numpy(), axis=0), axis=1)
-    pairs = pairs[:, pairs[0] != pairs[1]]
-    split = split_links(pairs, settings["split_seed"], settings["valid_part"], settings["test_part"])
-    tested = {tuple(sorted(link)) for link in settings["tested"]}
-    if tested != set(map(tuple, pairs[:, split == 2].T.tolist())):
-        raise SystemExit("peer_links: the server tests other links than this side")
-    links = [torch.from_numpy(pairs[:, split == part]) for part in range(3)]
-    # In the server's direction it is as often the other node whose targets are drawn.
-    for of_split in links:
-        turned = torch.rand(of_split.size(1), generator=torch.Generator().manual_seed(1)) < 0.5
-        of_split[:, turned] = of_split[:, turned].flip(0)
-    messages = torch.cat([links[0], links[0].flip(0)], dim=1)
-    data = x, links, messages, Negatives(pairs, x.size(0))
+    links = read_links(pathlib.Path(settings["links"]))
+    data = x, links, without_held_out(edge_index, links, x.size(0)), Negatives(edge_index, x.size(0))
     found = [train(settings, data, seed) for seed in settings["seeds"]]
     print(json.dumps({"mrr": [mrr for mrr, _ in found], "seconds": sum(seconds for _, seconds in found),
                       "version": f"PyG {torch_geometric.__version__}"}))

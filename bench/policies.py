@@ -10,10 +10,14 @@ milliseconds are medians over the rounds.
   freeze+dynamic                                one executable for every shape
   freeze+ladder, freeze+ladder-K                8 rungs, or K
   ...+balanced                                  any of them with batches of equal load
+
+With --fan-out the job is of one large graph by sampled neighbours: `--dataset ../shared/data/node/musae_git --fan-out 10,5 --batch-size 128`.
+`audits` are steps that were run eagerly as well and compared bit for bit; `differ` are those that were not equal.
 """
 
 import re
 import statistics
+import sys
 import tempfile
 import time
 
@@ -39,8 +43,17 @@ def policy_names(text):
     return policies
 
 
+def hops(text):
+    """--fan-out."""
+    if not all(hop == "all" or (hop.isdecimal() and int(hop) > 0) for hop in text.split(",")):
+        raise SystemExit(f"bench: policies: --fan-out {text}: accepted: whole numbers from 1, or all, divided by commas")
+    return text
+
+
 def add_arguments(parser):
-    parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs, or a zipped TUDataset (default: deploy/sample/zinc)")
+    parser.add_argument("--dataset", type=tools.path, default=tools.SAMPLE, help="folder of many small graphs, or a zipped TUDataset; with --fan-out of one large graph (default: deploy/sample/zinc)")
+    parser.add_argument("--fan-out", type=hops, help="neighbours drawn, hop by hop; a layer each in place of --layers")
+    parser.add_argument("--architecture", help="default: the server's, gine of sets and sage of one large graph")
     parser.add_argument("--policies", type=policy_names, default=",".join(POLICIES), help=f"divided by commas: {FORMS} (default: %(default)s)")
     parser.add_argument("--device", default="cpu", choices=["auto", "cpu", "mps", "cuda"], help="that trains (default cpu)")
     tools.add_numbers(parser, epochs=20, rounds=1, batch_size=32, hidden=64, layers=4)
@@ -103,10 +116,13 @@ def run(arguments, tools_, policy):
     flags += ["--rungs", rungs] if rungs else []
     flags += ["--batching", "balanced"] if plain != policy else []
     flags += ["--loss", arguments.loss] if arguments.loss else []
+    flags += ["--architecture", arguments.architecture] if arguments.architecture else []
+    flags += ["--fan-out", arguments.fan_out] if arguments.fan_out else []
+    layers = len(arguments.fan_out.split(",")) if arguments.fan_out else arguments.layers
     dataset = tu.folder(arguments.dataset, tools_.work) if arguments.dataset.suffix == ".zip" else arguments.dataset
     with tempfile.TemporaryDirectory() as work, tools_.daemon(dataset, work, device=arguments.device) as daemon:
         daemon.client("job", "submit", "--id", "bench", "--dataset", "set", "--epochs", arguments.epochs, "--seed", 1,
-                      "--batch-size", arguments.batch_size, "--hidden", arguments.hidden, "--layers", arguments.layers,
+                      "--batch-size", arguments.batch_size, "--hidden", arguments.hidden, "--layers", layers,
                       "--cache-policy", name, "--shapes", shapes, *flags)
         samples = follow(daemon, arguments.sample_seconds)
         job, cache = daemon.json("job", "show", "bench"), daemon.json("cache", "show", "bench")
@@ -116,6 +132,8 @@ def run(arguments, tools_, policy):
     warm = [s for s in samples if s["step"] >= steps // 5]
     frozen = [s for s in samples if s["frozen"] == 1]
     both = lambda field: sum(float(mode.get(field, 0)) for mode in cache["statistics"])
+    # Those of dynamic and ladder are made before the first step.
+    within_steps = both("captureSeconds") if shapes == "exact" else 0.0
     return {
         "policy": policy,
         "device": daemon.device,
@@ -123,9 +141,11 @@ def run(arguments, tools_, policy):
         "executables": both("entries"),
         "cache_mb": float(cache.get("totalBytes", 0)) / MB,
         "captures": both("captures"),
+        "audits": both("audits"),
+        "audit_failures": both("auditFailures"),
         "capture_seconds": both("captureSeconds"),
         "ms_per_step": job["result"]["meanStepMilliseconds"],
-        "ms_per_step_without_captures": job["result"]["meanStepMilliseconds"] - 1e3 * both("captureSeconds") / steps,
+        "ms_per_step_without_captures": job["result"]["meanStepMilliseconds"] - 1e3 * within_steps / steps,
         # None where the job was over before it was read twice.
         "rss_growth_mb": (warm[-1]["rss"] - warm[0]["rss"]) / MB if len(warm) > 1 else None,
         "rss_mb_per_10000_steps": 1e4 * slope([s["step"] for s in warm], [s["rss"] for s in warm]) / MB if len(warm) > 1 else None,
@@ -139,6 +159,14 @@ def run(arguments, tools_, policy):
 
 def measure(arguments, tools_):
     policies = arguments.policies
+    if arguments.fan_out:
+        composed = [policy for policy in policies if policy.endswith("+balanced")]
+        policies = [policy for policy in policies if policy not in composed]
+        told = f"bench: policies: {', '.join(composed)}: batches of one large graph are not balanced"
+        if not policies:
+            raise SystemExit(f"{told}; accepted with --fan-out: policies without +balanced")
+        if composed:
+            print(f"{told}: left out", file=sys.stderr)
     runs = interleave({policy: lambda _, policy=policy: run(arguments, tools_, policy) for policy in policies}, arguments.rounds, warm_up=0)
     rows = []
     for policy in policies:
@@ -157,11 +185,12 @@ def show(result):
     lines = [f"{result['epochs']} epochs, {result['rows'][0]['steps']} steps, batch {result['batch_size']}, rounds {result['rounds']}, "
              f"device {result['rows'][0]['device']}",
              f"{'policy':26}{'executables':>12}{'cache MB':>10}{'captures':>10}{'RSS MB':>9}{'MB/10k steps':>14}"
-             f"{'exact %':>9}{'padded %':>10}{'rows +%':>9}{'ms/step':>9}{'no captures':>13}"]
+             f"{'exact %':>9}{'padded %':>10}{'rows +%':>9}{'audits':>8}{'differ':>8}{'ms/step':>9}{'no captures':>13}"]
     for row in result["rows"]:
         train = row["shares"]["train"]
         lines.append(f"{row['policy']:26}{row['executables']:12.0f}{row['cache_mb']:10.1f}{row['captures']:10.0f}"
                      f"{signed(row['rss_growth_mb'], 9, 1)}{signed(row['rss_mb_per_10000_steps'], 14, 2)}{100 * train['exact']:9.1f}"
-                     f"{100 * train['padded']:10.1f}{100 * train['rows_added']:9.2f}{row['ms_per_step']:9.2f}"
+                     f"{100 * train['padded']:10.1f}{100 * train['rows_added']:9.2f}{row['audits']:8.0f}{row['audit_failures']:8.0f}"
+                     f"{row['ms_per_step']:9.2f}"
                      f"{row['ms_per_step_without_captures']:13.2f}")
     return "\n".join(lines)

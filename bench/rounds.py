@@ -27,5 +27,21 @@ def ratio(numerators, denominators, resamples=10_000):
             "rounds": len(ratios)}
 
 
+def difference(ours, theirs, resamples=10_000):
+    """Mean of one sample less that of another, whose values do not belong together, with the 95 % interval by bootstrap over both. Of one
+    value a side there is nothing to draw: low and high are the mean."""
+    draw = random.Random(1)
+    means = lambda values: statistics.fmean(draw.choices(values, k=len(values)))
+    differences = sorted(means(ours) - means(theirs) for _ in range(resamples))
+    return {"mean": statistics.fmean(ours) - statistics.fmean(theirs), "low": differences[resamples * 25 // 1000],
+            "high": differences[resamples * 975 // 1000], "values": [len(ours), len(theirs)]}
+
+
+def difference_text(value):
+    if min(value["values"]) < 2:
+        return f"{value['mean']:+.4f}  (one value a side: no interval)"
+    return f"{value['mean']:+.4f}  (95 %: {value['low']:+.4f} to {value['high']:+.4f}, values: {' and '.join(map(str, value['values']))})"
+
+
 def ratio_text(value):
     return f"{value['median']:.3g}  (95 %: {value['low']:.3g} to {value['high']:.3g}, rounds: {value['rounds']})"

@@ -2,7 +2,7 @@
 
 import unittest
 
-from bench.rounds import interleave, ratio
+from bench.rounds import difference, difference_text, interleave, ratio
 
 
 class Rounds(unittest.TestCase):
@@ -24,6 +24,25 @@ class Rounds(unittest.TestCase):
         found = ratio(numerators, [1.0] * 60)
         self.assertLess(found["high"] - found["low"], 0.02)
         self.assertTrue(found["low"] <= found["median"] <= found["high"])
+
+    def test_difference_is_of_means_of_samples_that_do_not_pair(self):
+        found = difference([3.0, 5.0, 4.0], [1.0, 2.0])
+        self.assertAlmostEqual(found["mean"], 2.5)
+        self.assertEqual(found["values"], [3, 2])
+        # From the least of one and the most of the other to the reverse.
+        self.assertTrue(1.0 <= found["low"] < 2.5 < found["high"] <= 4.0)
+        turned = difference([1.0, 2.0], [3.0, 5.0, 4.0])
+        self.assertAlmostEqual(turned["mean"], -2.5)
+        self.assertIn("-2.5000", difference_text(turned))
+
+    def test_equal_samples_do_not_differ(self):
+        values = [0.1 * i for i in range(20)]
+        found = difference(values, values)
+        self.assertEqual(found["mean"], 0)
+        self.assertTrue(found["low"] < 0 < found["high"])
+
+    def test_one_value_a_side_has_no_interval(self):
+        self.assertIn("no interval", difference_text(difference([2.0], [1.0])))
 
     def test_rounds_must_pair_up(self):
         with self.assertRaises(ValueError):

@@ -1,25 +1,30 @@
 """A benchmark at tiny sizes, on real parts: it runs through bench/run, and its figures are numbers.
 
 usage: python -m tests.bench.smoke_test NAME BIN_DIR      exit code 77: what it needs is not on this machine
-`python -m tests.bench.smoke_test --complete` fails if a benchmark has no smoke run.
+`python -m tests.bench.smoke_test --complete` fails if a benchmark has no smoke run, or if a smoke run is no test of ctest.
 """
 
 import gzip
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
+from bench import power_law
 from bench.__main__ import BENCHMARKS, MISSING
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / "bench" / "run"
 # Small graphs of each split.
 SPLITS = {"train": 200, "valid": 40, "test": 40}
-# Stands for the folder of `cut`.
+# Stand for folders of `cut`.
 SMALL = "the first graphs of the sample"
+CLASSES = "the first graphs of the sample in two classes"
+# Stands for the folder of one large graph.
+LARGE = "a power-law graph"
 GRAPH = ["--nodes", "3000", "--edges", "20000", "--features", "8"]
 # Name -> flags of one or more runs, each tried where the one before it lacks something; what the result must hold.
 SMOKES = {
@@ -29,9 +34,17 @@ SMOKES = {
     "compare": ([["--workloads", "zinc-gine-64,sage,gcn", "--sides", "permafrost,pyg-loader,pyg-compile", "--sample", SMALL, *GRAPH,
                   "--pairs", "1", "--seconds", "0.1", "--compiler", "aot_eager"]], ["rows"]),
     "folds": ([["--folds", "3", "--epochs", "2", "--hidden", "8", "--layers", "2", *peer] for peer in ([], ["--peer", "none"])], ["sides"]),
+    "sets": ([["--dataset", CLASSES, "--seeds", "2", "--epochs", "2", "--hidden", "8", "--layers", "2", *peer] for peer in ([], ["--peer", "none"])],
+             ["sides"]),
     "links": ([["--seeds", "1", "--epochs", "2", "--hidden", "8", "--eval-negatives", "5", *peer] for peer in ([], ["--peer", "none"])], ["sides"]),
     "node2vec": ([["--rounds", "1", "--epochs", "1", "--dim", "8", "--walk-length", "5", "--context-size", "3", "--walks-per-node", "1"]],
                  ["seconds", "ratios", "accuracy"]),
+    "models": ([["--dataset", SMALL, "--nodes", "2000", "--edges", "10000", "--features", "8", "--epochs", "1", "--hidden", "8", "--batch-size", "16",
+                 "--seeds-a-batch", "128"]], ["rows"]),
+    "warm-up": ([["--dataset", SMALL, "--jobs", "1", "--kills", "1", "--seeds", "2", "--epochs", "1", "--batch-size", "16", "--hidden", "8",
+                  "--layers", "2", "--resume-epochs", "50000"]], ["warm_up", "resume", "batching", "difference"]),
+    "policies-sampled": ([["--dataset", LARGE, "--fan-out", "5,3", "--architecture", "gcn", "--epochs", "2", "--batch-size", "64", "--hidden", "8",
+                           "--policies", "freeze+dynamic,freeze+ladder", "--sample-seconds", "0.05"]], ["rows"]),
     "policies": ([["--dataset", SMALL, "--epochs", "3", "--batch-size", "16", "--hidden", "8", "--layers", "2", "--policies", "always,freeze+pad,freeze+ladder-2+balanced",
                    "--device", "auto", "--sample-seconds", "0.05"]], ["rows"]),
     "import": ([[*GRAPH, "--rounds", "1"], [*GRAPH, "--rounds", "1", "--peer", "none"]], ["edges_a_second", "bytes_an_edge"]),
@@ -44,16 +57,20 @@ SMOKES = {
                "--fio-seconds", "1", *peer] for peer in ([], ["--peer", "none"])], ["graphs", "disk_megabytes_a_second"]),
     "graph": ([GRAPH], ["folder"]),
 }
+# Smoke runs of a benchmark that has more than one.
+BENCHMARK_OF = {"policies-sampled": "policies"}
 
 
-def cut(source, folder):
-    """Writes the first graphs of an OGB folder of small graphs into another one."""
+def cut(source, folder, classes=False):
+    """Writes the first graphs of an OGB folder of small graphs into another one. classes: 1 in place of a target above 0, else 0."""
     rows = lambda name: gzip.open(source / "raw" / f"{name}.csv.gz", "rt").read().splitlines()
     nodes, edges = (list(map(int, rows(f"num-{what}-list"))) for what in ("node", "edge"))
     graphs = sum(SPLITS.values())
     ends = {"num-node-list": graphs, "num-edge-list": graphs, "graph-label": graphs, "node-feat": sum(nodes[:graphs]),
             "edge": sum(edges[:graphs]), "edge-feat": sum(edges[:graphs])}
     files = {f"raw/{name}.csv": rows(name)[:end] for name, end in ends.items()}
+    if classes:
+        files["raw/graph-label.csv"] = [str(int(float(target) > 0)) for target in files["raw/graph-label.csv"]]
     ids = iter(range(graphs))
     files |= {f"split/first/{name}.csv": [str(next(ids)) for _ in range(count)] for name, count in SPLITS.items()}
     for name, lines in files.items():
@@ -85,16 +102,22 @@ def check(name, result, wanted):
 def main():
     names = {benchmark.NAME for benchmark in BENCHMARKS}
     if sys.argv[1] == "--complete":
-        assert names == SMOKES.keys(), f"not in both lists: {names ^ SMOKES.keys()}"
+        run = {BENCHMARK_OF.get(name, name) for name in SMOKES}
+        assert names == run, f"not in both lists: {names ^ run}"
+        (listed,) = re.findall(r"foreach\(name ([^)]*)\)\s*permafrost_python_test\(bench\.", (ROOT / "tests" / "CMakeLists.txt").read_text())
+        assert set(listed.split()) == SMOKES.keys(), f"not in both lists: {set(listed.split()) ^ SMOKES.keys()}"
         return 0
-    name, bin_dir = sys.argv[1:]
-    runs, wanted = SMOKES[name]
+    smoke, bin_dir = sys.argv[1:]
+    name = BENCHMARK_OF.get(smoke, smoke)
+    runs, wanted = SMOKES[smoke]
     with tempfile.TemporaryDirectory() as work:
-        small = pathlib.Path(work) / "small"
-        if SMALL in runs[0]:
-            cut(ROOT / "deploy" / "sample" / "zinc", small)
+        data = pathlib.Path(work) / "data"
+        if {SMALL, CLASSES} & set(runs[0]):
+            cut(ROOT / "deploy" / "sample" / "zinc", data, classes=CLASSES in runs[0])
+        if LARGE in runs[0]:
+            power_law.write(data, nodes=2000, edges=10_000, width=8)
         for flags in runs:
-            flags = [str(small) if flag is SMALL else flag for flag in flags]
+            flags = [str(data) if flag in (SMALL, CLASSES, LARGE) else flag for flag in flags]
             done = subprocess.run([RUN, name, "--output", "json", "--bin-dir", bin_dir, "--work", work, *flags], stdout=subprocess.PIPE, text=True)
             if done.returncode != MISSING:
                 break

@@ -64,7 +64,7 @@ def inputs_of(flags, x, edge_index):
         return torch.arange(len(x))
     degrees = torch.bincount(edge_index[1], minlength=len(x))
     if "degree" in flags:
-        return F.one_hot(degrees.clamp(max=255), min(int(degrees.max()), 255) + 1).float()
+        return F.one_hot(degrees.clamp(max=255), 256).float()
     return torch.ones(len(x), 1) if "constant" in flags else x
 
 

@@ -109,6 +109,42 @@ def test_times_of_nodes_and_of_edges(client):
         client.datasets.import_pyg(Data(edge_index=edges, y=torch.arange(4), time=5), "refused", progress=False)
 
 
+@pytest.mark.parametrize("fields", [{}, {"split_seed": 1}])
+def test_a_set_without_labels_is_one_to_predict_for(client, fields):
+    graphs = molecules(20)
+    for graph in graphs:
+        graph.y = None
+    with pytest.warns(UserWarning, match=r"no graph has a label \(y\): the set is imported without; jobs predict for it, and none trains"):
+        dataset = client.datasets.import_pyg(graphs, f"unlabelled-{len(fields)}", progress=False, **fields)
+    assert dataset.summary["graphs"] == 20
+    assert dataset.proto.graph_set.num_missing_labels == 20
+    with pytest.raises(permafrost.PermafrostError) as refused:
+        client.jobs.submit(dataset, "gine", epochs=1)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_a_job_predicts_for_a_set_without_labels(client, targets):
+    graphs = molecules(30, targets)
+    client.datasets.import_pyg(graphs, f"labelled-{targets}", splits={"train": range(20), "valid": range(20, 30)}, progress=False)
+    job = client.jobs.submit(f"labelled-{targets}", "gine", epochs=2, hidden_channels=8, num_layers=2, loss="mse").wait()
+    for graph in graphs:
+        graph.y = None
+    with pytest.warns(UserWarning, match="no graph has a label"):
+        client.datasets.import_pyg(graphs, f"bare-{targets}", progress=False)
+    found = job.predictions(f"bare-{targets}", rows="all")
+    made = job.predict(graphs)
+    assert made.shape == (30, targets)
+    assert torch.allclose(torch.tensor([found[str(graph)] for graph in range(30)]), made, rtol=1e-5, atol=1e-5)
+
+
+def test_a_label_that_only_a_later_graph_has_is_refused(client):
+    graphs = molecules(5)
+    graphs[0].y = None
+    with pytest.raises(permafrost.InputError, match="graph 1: y: there is one, unlike in graph 0"):
+        client.datasets.import_pyg(graphs, "refused", progress=False)
+
+
 def test_splits_out_of_range(client):
     with pytest.raises(permafrost.InputError, match=r"splits: test: 5 is outside 0\.\.4"):
         client.datasets.import_pyg(molecules(5), "refused", splits={"test": [5]}, progress=False)
@@ -119,7 +155,7 @@ def test_a_set_has_no_weights_and_times_of_edges(client):
     for graph in graphs:
         graph.edge_weight = graph.edge_time = torch.ones(graph.edge_index.size(1))
         graph.time = torch.tensor([1])
-    with pytest.warns(UserWarning, match="Data: not imported: edge_time, edge_weight, time"):
+    with pytest.warns(UserWarning, match="Data: not imported: edge_time, edge_weight, time; .*: put edge_weight into edge_attr"):
         client.datasets.import_pyg(graphs, "weighted-set", progress=False)
 
 
@@ -178,6 +214,9 @@ def test_networkx_sets(client):
         networkx.set_node_attributes(graph, {n: n % 3 for n in graph}, "kind")
     summary = client.datasets.import_networkx(graphs, "cycles", node_attributes=["kind"], progress=False).summary
     assert (summary["graphs"], summary["nodes"], summary["edges"]) == (10, 85, 170)
+    bare = [networkx.cycle_graph(4 + i) for i in range(3)]
+    with pytest.warns(UserWarning, match="import_networkx: .*no graph has a label"):
+        assert client.datasets.import_networkx(bare, "bare-cycles", progress=False).proto.graph_set.num_missing_labels == 3
     del graphs[4].nodes[2]["kind"]
     with pytest.raises(permafrost.InputError, match="graph 4: node 2: kind: missing"):
         client.datasets.import_networkx(graphs, "cycles-2", node_attributes=["kind"], progress=False)

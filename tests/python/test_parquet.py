@@ -65,6 +65,45 @@ def test_edges_bring_features(client, edges, nodes, tmp_path):
         client.datasets.import_parquet(edges, "none", nodes=nodes, id="key", features=["a"], edge_features=["none"], progress=False)
 
 
+@pytest.mark.parametrize(("kind", "values", "wanted"), [
+    (pa.int32(), [3, 1, 2], [3, 1, 2]),
+    (pa.timestamp("ms"), [1700000000000, -5, 0], [1700000000000, -5, 0]),
+    # Parquet has no seconds of these, and pyarrow writes milliseconds.
+    (pa.timestamp("s"), [1700000000, -5, 0], [1700000000000, -5000, 0]),
+    (pa.timestamp("us", tz="Europe/Berlin"), [2**53 + 1, 1, 2], [2**53 + 1, 1, 2]),
+    (pa.date32(), [19000, 0, -1], [19000, 0, -1]),
+    # Written as days.
+    (pa.date64(), [86400000, 0, 172800000], [1, 0, 2]),
+    (pa.time32("ms"), [1, 2, 3], [1, 2, 3]),
+    (pa.time64("ns"), [1, 2, 3], [1, 2, 3]),
+    (pa.duration("ms"), [1, -2, 3], [1, -2, 3]),
+])
+def test_times_of_edges_are_numbers_of_their_unit(tmp_path, kind, values, wanted):
+    width = pa.int32() if kind.bit_width == 32 else pa.int64()
+    edges = write(tmp_path / "edges.parquet", source=[0, 1, 2], target=[1, 2, 0], at=pa.array(values, width).cast(kind))
+    tables = parquet.Tables(edges=edges, nodes=None, source="source", target="target", weight=None, timestamp="at", id=None, features=None,
+                            labels=[], split=None)
+    parquet.write(tables, tmp_path)
+    made = np.load(tmp_path / "edge_time.npy")
+    assert (made.dtype, made.tolist()) == (np.int64, wanted)
+
+
+def test_timestamps_make_a_temporal_dataset(client, tmp_path):
+    edges = write(tmp_path / "edges.parquet", source=[0, 1], target=[1, 2], at=pa.array([5, 7], pa.int64()).cast(pa.timestamp("ms")))
+    assert client.datasets.import_parquet(edges, "dated", timestamp="at", progress=False).proto.graph.timestamped
+
+
+@pytest.mark.parametrize(("values", "told"), [
+    (pa.array([5, None], pa.timestamp("s")), "edges.parquet: row 1: at: None is missing"),
+    (["yesterday", "today"], "edges.parquet: row 0: at: 'string' is the column's type, expected integers, timestamps, dates, times or durations"),
+    ([0.5, 1.5], "edges.parquet: row 0: at: 'double' is the column's type, expected integers, timestamps"),
+])
+def test_a_bad_time_is_told_by_row_and_column(client, tmp_path, values, told):
+    edges = write(tmp_path / "edges.parquet", source=[0, 1], target=[1, 2], at=values)
+    with pytest.raises(permafrost.InputError, match=told):
+        client.datasets.import_parquet(edges, "refused", timestamp="at", progress=False)
+
+
 def test_text_ids(client, tmp_path):
     edges = write(tmp_path / "e.parquet", source=pa.array(["b", "a"]).dictionary_encode(), target=["a", "long"])
     nodes = write(tmp_path / "n.parquet", key=["a", "long", "b"], f=[1.0, 2.0, 3.0])

@@ -38,6 +38,9 @@ def test_a_set_of_molecules(client, tmp_path):
         file.write(path.read_text())
     assert client.datasets.import_smiles(tmp_path / "molecules.csv.gz", "molecules-gz", column="smiles", targets="gap",
                                          progress=False).summary["targets"] == 1
+    with pytest.warns(UserWarning, match="import_smiles: molecules.csv: no graph has a label"):
+        bare = client.datasets.import_smiles(path, "molecules-bare", column="smiles", progress=False)
+    assert bare.proto.graph_set.num_missing_labels == 3
 
 
 @pytest.mark.parametrize(("line", "told"), [

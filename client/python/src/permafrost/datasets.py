@@ -152,7 +152,8 @@ class Datasets:
 
         dataset: a Data, or a Dataset of one: one large graph, with x, edge_index, edge_attr, edge_weight, y and
             train_mask, val_mask, test_mask (column `mask` of several). A Dataset, or a list of Data: many small graphs,
-            each with its y. A dict of three of them, "train", "valid" and "test": one set with these splits.
+            each with its y; where none has one, the set is one to predict for, and a warning says so. A dict of three
+            of them, "train", "valid" and "test": one set with these splits.
         splits: of many graphs, indices by "train", "valid" and "test". Without it: the dataset's own
             `get_idx_split()`, else a random split by the server.
         link_split: of one large graph, the links that train, validate and test, and negatives of the last two: the dict
@@ -182,7 +183,8 @@ class Datasets:
         progress: bool = True,
         **options: Any,
     ) -> Dataset:
-        """Imports one NetworkX graph, with node attribute `label`, or many, with graph attribute `label`.
+        """Imports one NetworkX graph, with node attribute `label`, or many, with graph attribute `label`; where none of
+        many has it, the set is one to predict for, and a warning says so.
 
         node_attributes, edge_attributes: names of numeric attributes, which become features in this order.
         weight: an edge attribute of one graph.
@@ -202,13 +204,14 @@ class Datasets:
         name: str,
         *,
         column: str,
-        targets: Sequence[str] | str,
+        targets: Sequence[str] | str = (),
         splits: Mapping[str, Any] | None = None,
         via: str = "auto",
         progress: bool = True,
         **options: Any,
     ) -> Dataset:
         """Imports molecules: a CSV file with a header, SMILES in `column`, numbers or nothing (missing) in `targets`.
+        Without targets: molecules to predict for.
 
         Atoms have OGB's nine columns and bonds its three. Errors: InputError naming row and column. Needs RDKit.
         """
@@ -244,8 +247,9 @@ class Datasets:
         """Imports one large graph from a Parquet file of edges, and one of nodes, a batch of rows at a time.
 
         source, target, weight, timestamp, edge_features: columns of `edges`; features that are all integers are
-            categories. id: the column of `nodes` that source and target name;
-            without it they are rows, from 0.
+            categories. timestamp: integers, or Arrow's timestamps, dates, times or durations, as numbers of the unit
+            that the file has them in (Parquet writes timestamps of seconds as milliseconds). id: the column of `nodes`
+            that source and target name; without it they are rows, from 0.
         features, label, split: columns of `nodes`. features: without it all other numeric columns. split: "train",
             "valid" and "test"; anything else is in none.
         Warns of columns that are not imported. Errors: InputError naming file, row and column. Needs pyarrow.

@@ -141,7 +141,7 @@ def _set_time(message: Message, value: Any, name: str) -> None:
         message.FromTimedelta(ahead)
         return
     if isinstance(value, str):
-        _guard(lambda: message.FromJsonString(value), name, value)  # type: ignore[attr-defined]
+        _guard(lambda: message.FromJsonString(value), name, value)
         return
     moment = datetime.datetime.now(datetime.timezone.utc) + ahead if ahead is not None else value
     if not isinstance(moment, datetime.datetime) or moment.tzinfo is None:
@@ -149,7 +149,7 @@ def _set_time(message: Message, value: Any, name: str) -> None:
             f"{name}: {value!r}: a datetime.datetime with a time zone, a text of RFC 3339, or a datetime.timedelta "
             "from now on is expected"
         )
-    message.FromDatetime(moment)  # type: ignore[attr-defined]
+    message.FromDatetime(moment)
 
 
 def _merge(message: Message, value: Any, name: str) -> None:

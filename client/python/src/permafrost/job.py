@@ -340,11 +340,17 @@ class Job:
         try:
             from permafrost import models
 
-            return self._exported(f"{weights}_weights", models.load).eval()
+            module = self._exported(f"{weights}_weights", models.load).eval()
         except ImportError as error:
             raise needs("job.to_pyg()", "pyg", error) from None
         except ValueError as error:
             raise InputError(f"to_pyg: {error}") from None
+        # Weights that an older server wrote do not say it; the job does.
+        model = self.proto.spec.model
+        inputs = fields.enum_name(model.DESCRIPTOR.fields_by_name["node_inputs"].enum_type, model.node_inputs)
+        if inputs in models.MADE_INPUTS:
+            module.spec.setdefault("node_inputs", inputs)
+        return module
 
     def predict(self, data: Any = None, pairs: Any = None) -> Any:
         """Without `data`: the stored predictions of the test split, {id: [values]}, ids as the server names graphs or

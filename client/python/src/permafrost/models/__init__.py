@@ -33,6 +33,8 @@ _OPTIONS = {
     *("walk_length", "context_size", "walks_per_node", "p", "q", "num_negative_samples"),
 }
 _OFF = (False, 0, None, "", "none")
+# Of `node_inputs`: what the server makes for nodes in place of features.
+MADE_INPUTS = ("degree", "constant")
 
 
 def level_of(spec: Mapping[str, Any]) -> str:
@@ -54,6 +56,15 @@ def build(spec: Mapping[str, Any]) -> torch.nn.Module:
     module = make(spec)
     module.spec = dict(spec)
     return module
+
+
+def reset_parameters(module: torch.nn.Module) -> None:
+    """Draws all weights of a module of `build` anew by the rules by which the server draws those that a job begins with
+    (of torch's generator, so that the numbers differ), its decoder's among them."""
+    parts: list[Any] = [module, getattr(module, "decoder", None)]
+    for part in parts:
+        if part is not None:
+            part.reset_parameters()
 
 
 def load(path: str | os.PathLike[str]) -> torch.nn.Module:
@@ -85,45 +96,76 @@ def predict(module: torch.nn.Module, data: Any, pairs: torch.Tensor | None = Non
 
 
 def _call(module: Any, graphs: Any) -> torch.Tensor:
-    if module.spec["architecture"] == "node2vec":
-        if graphs.num_nodes != module.spec["embedded_nodes"]:
-            embedded = module.spec["embedded_nodes"]
-            raise ValueError(f"data: has {graphs.num_nodes} nodes, and the embeddings are of {embedded}")
+    spec = module.spec
+    if spec.get("embedded_nodes") and graphs.num_nodes != spec["embedded_nodes"]:
+        embedded = spec["embedded_nodes"]
+        raise ValueError(f"data: has {graphs.num_nodes} nodes, and the embeddings are of {embedded}")
+    if spec["architecture"] == "node2vec":
         return module()
-    x = graphs.x
-    if level_of(module.spec) == "node":
-        edge_weight = graphs.get("edge_weight")
-        more = {} if edge_weight is None or module.spec["architecture"] != "gcn" else {"edge_weight": edge_weight}
-        edge = module.spec.get("edge")
-        if edge:
-            name = "edge_weight" if edge["weights"] else "edge_attr"
-            if graphs.get(name) is None:
-                raise ValueError(f"data: has no {name}, which the model reads")
-            more = {"edge_attr": _columns(graphs.get(name), edge)}
-        return module(x.float(), graphs.edge_index, **more)
+    if level_of(spec) == "node":
+        return module(_node_rows(graphs, spec), graphs.edge_index, **_node_edges(graphs, spec))
     rows = graphs.num_nodes
     batch = graphs.batch if graphs.get("batch") is not None else torch.zeros(rows, dtype=torch.long)
     size = graphs.num_graphs if hasattr(graphs, "num_graphs") else 1
+    made = spec.get("node_inputs") in MADE_INPUTS
+    reads_edges = hasattr(module, "edge_encoder")
     return module(
-        _columns(_made(graphs, module.spec) if module.spec.get("node_inputs") else x, module.spec["node"]),
+        _encoded(_made(graphs, spec) if made else graphs.x, spec["node"], "x"),
         graphs.edge_index,
-        _columns(graphs.get("edge_attr"), module.spec["edge"]),
+        _encoded(graphs.get("edge_attr"), spec["edge"], "edge_attr") if reads_edges else None,
         batch,
         size,
     )
 
 
+def _node_rows(graphs: Any, spec: Mapping[str, Any]) -> torch.Tensor | None:
+    """What the nodes of one large graph begin with, [nodes, in_channels]; None: the model's own embeddings of them."""
+    if spec.get("embedded_nodes"):
+        return None
+    width = spec["in_channels"]
+    if spec.get("node_inputs") == "degree":
+        return torch.nn.functional.one_hot(_degrees(graphs, width - 1), width).float()
+    x = _made(graphs, spec) if spec.get("node_inputs") == "constant" else graphs.x
+    return _encoded(x, {"float_columns": width, "categories": []}, "x")
+
+
+def _node_edges(graphs: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """By the name of the argument, what the model of one large graph reads of the edges."""
+    edge = spec.get("edge")
+    if edge:
+        name = "edge_weight" if edge["weights"] else "edge_attr"
+        return {"edge_attr": _encoded(graphs.get(name), edge, name)}
+    weights = graphs.get("edge_weight")
+    return {} if weights is None or spec["architecture"] != "gcn" else {"edge_weight": weights}
+
+
 def _made(graphs: Any, spec: Mapping[str, Any]) -> torch.Tensor:
-    """What the server makes for nodes in place of features."""
     if spec["node_inputs"] == "constant":
         return torch.ones(graphs.num_nodes, 1)
-    degrees = torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes)
-    return degrees.clamp(max=spec["node"]["categories"][0] - 1)
+    return _degrees(graphs, spec["node"]["categories"][0] - 1)
 
 
-def _columns(table: torch.Tensor | None, spec: Mapping[str, Any]) -> torch.Tensor | None:
-    """As the encoder takes them: [rows, columns], floats or categories."""
-    if table is None:
+def _degrees(graphs: Any, cap: int) -> torch.Tensor:
+    """[nodes]: edges that end in each node, at most `cap`."""
+    return torch.bincount(graphs.edge_index[1], minlength=graphs.num_nodes).clamp(max=cap)
+
+
+def _encoded(table: torch.Tensor | None, spec: Mapping[str, Any], name: str) -> torch.Tensor | None:
+    """As the encoder takes them: [rows, columns], floats or categories. None: the encoder reads no columns."""
+    columns = spec["float_columns"] or len(spec["categories"])
+    if columns == 0:
         return None
+    if table is None:
+        raise ValueError(f"data: has no {name}, which the model reads")
     table = table.reshape(table.size(0), -1)
-    return table.float() if spec["float_columns"] else table.long()
+    if table.size(1) != columns:
+        raise ValueError(f"data: {name} has {table.size(1)} columns, and the model reads {columns}")
+    if spec["float_columns"]:
+        return table.float()
+    table = table.long()
+    for column, most in enumerate(spec["categories"]):
+        bad = table[(table[:, column] < 0) | (table[:, column] >= most), column]
+        if bad.numel():
+            told = f"{int(bad[0])} is outside 0..{most - 1}, the categories that were trained"
+            raise ValueError(f"data: {name}: column {column}: {told}")
+    return table

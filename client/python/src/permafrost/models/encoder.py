@@ -2,6 +2,7 @@
 
 import torch
 from torch.nn import Embedding, Linear, ModuleList
+from torch_geometric.nn.inits import glorot
 
 
 class Encoder(torch.nn.Module):
@@ -15,6 +16,15 @@ class Encoder(torch.nn.Module):
             self.linear = Linear(self.float_columns, hidden)
         else:
             self.embeddings = ModuleList(Embedding(n, hidden) for n in table["categories"] or [1])
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Embeddings are drawn as the server draws them, by Glorot's rule; torch's would be some ten times as large."""
+        if self.float_columns:
+            self.linear.reset_parameters()
+            return
+        for embedding in self.embeddings:
+            glorot(embedding.weight)
 
     def forward(self, features, rows):
         if self.float_columns:

@@ -1,8 +1,10 @@
 """The PyG modules that equal Permafrost's models for sets of graphs: a state dict exported by `permafrost job export` loads into them, strictly."""
 
 import torch
-from torch.nn import Embedding, Linear, ModuleList, ReLU, Sequential
+from torch.nn import Dropout, Embedding, Linear, ModuleList, ReLU, Sequential
+from torch.nn.functional import dropout
 from torch_geometric.nn import BatchNorm, global_add_pool, global_mean_pool
+from torch_geometric.nn.inits import reset, zeros
 
 from permafrost.models.encoder import Encoder
 from permafrost.models.parts import SET_CONVOLUTIONS, join, make_norm
@@ -15,7 +17,8 @@ def reads_edges(spec):
 
 
 class GraphSetModel(torch.nn.Module):
-    """Layers of convolution, norm and ReLU, as OGB's models have them; then pooling and a head of two layers."""
+    """Layers of convolution, norm, ReLU and dropout, as OGB's models have them; then pooling and a head of two layers. In training every
+    layer drops, the last one too; so does the virtual node's MLP at its end, and attention."""
 
     def __init__(self, spec):
         super().__init__()
@@ -23,6 +26,7 @@ class GraphSetModel(torch.nn.Module):
         self.pool = {"mean": global_mean_pool, "sum": global_add_pool}[spec["pooling"]]
         self.residual = spec.get("residual", False)
         self.jumping_knowledge = spec.get("jumping_knowledge", "last")
+        self.dropout = spec.get("dropout", 0.0)
         self.node_encoder = Encoder(spec["node"], hidden)
         if reads_edges(spec):
             self.edge_encoder = Encoder(spec["edge"], hidden)
@@ -34,12 +38,20 @@ class GraphSetModel(torch.nn.Module):
             self.virtualnode_embedding = Embedding(1, hidden)
             self.mlp_virtualnode_list = ModuleList(
                 Sequential(Linear(hidden, 2 * hidden), BatchNorm(2 * hidden), ReLU(), Linear(2 * hidden, hidden),
-                           BatchNorm(hidden), ReLU())
+                           BatchNorm(hidden), ReLU(), Dropout(self.dropout))
                 for _ in range(layers - 1)
             )
         joined = hidden * layers if self.jumping_knowledge == "cat" else hidden
         half = max(1, joined // 2)
         self.head = Sequential(Linear(joined, half), ReLU(), Linear(half, spec["num_targets"]))
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draws new weights by the rules by which the server draws those that a job begins with; the virtual node begins at 0."""
+        for part in self.children():
+            reset(part)
+        if hasattr(self, "virtualnode_embedding"):
+            zeros(self.virtualnode_embedding.weight)
 
     def forward(self, x, edge_index, edge_attr, batch, size):
         h = self.node_encoder(x, batch.numel())
@@ -51,7 +63,7 @@ class GraphSetModel(torch.nn.Module):
         for layer, (conv, norm) in enumerate(zip(self.convs, self.norms)):
             if virtual is not None:
                 h = h + virtual[batch]
-            out = norm(conv(h, edge_index, *edges)).relu()
+            out = dropout(norm(conv(h, edge_index, *edges)).relu(), self.dropout, self.training)
             if virtual is not None and layer + 1 < len(self.convs):
                 made = self.mlp_virtualnode_list[layer](global_add_pool(h, batch, size) + virtual)
                 virtual = made + virtual if self.residual else made

@@ -18,6 +18,9 @@ class NodeEmbedding(torch.nn.Module):
         self.embedding_dim = spec["hidden_channels"]
         self.embedding = torch.nn.Embedding(spec["embedded_nodes"], spec["hidden_channels"])
 
+    def reset_parameters(self):
+        self.embedding.reset_parameters()
+
     def forward(self, batch=None):
         """The rows of the nodes in `batch`; None: of all."""
         return self.embedding.weight if batch is None else self.embedding(batch)

@@ -2,6 +2,7 @@
 
 import torch
 from torch.nn import Embedding, Linear, ModuleList
+from torch_geometric.nn.inits import reset
 from torch_geometric.nn.models import GCN, GraphSAGE
 
 from permafrost.models.encoder import Encoder
@@ -38,6 +39,11 @@ class NodeModel(torch.nn.Module):
         if joined:
             self.lin = Linear(hidden * layers if self.jumping_knowledge == "cat" else hidden, outputs)
 
+    def reset_parameters(self):
+        """Draws new weights by the rules by which the server draws those that a job begins with."""
+        for part in self.children():
+            reset(part)
+
     def forward(self, x, edge_index, edge_weight=None, edge_attr=None):
         """x: features; of a model that learned what its nodes begin with their numbers, or None: all nodes. edge_attr: of a model that
         reads features of edges; weights as one column of them where it was trained on weights."""
@@ -71,6 +77,10 @@ class LinkDecoder(torch.nn.Module):
         self.name = name
         if name == "mlp":
             self.lins = ModuleList([Linear(channels, channels), Linear(channels, 1)])
+
+    def reset_parameters(self):
+        for part in self.children():
+            reset(part)
 
     def forward(self, rows, pairs):
         product = rows[pairs[0]] * rows[pairs[1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -97,7 +98,8 @@ def write_graph(
 def write_set(
     folder: pathlib.Path, graphs: Iterable[GraphArrays], splits: Mapping[str, Any] | None, what: str
 ) -> dict[str, Any]:
-    """Many small graphs, read once; returns ImportOptions."""
+    """Many small graphs, read once; returns ImportOptions. Where no graph has a `y`, all labels are missing ones, and a
+    warning says so."""
     raw = folder / "raw"
     raw.mkdir()
     count = 0
@@ -108,6 +110,9 @@ def write_set(
             tables.add(count - 1, graph)
     if count == 0:
         raise InputError(f"{what}: holds no graphs")
+    if not tables.labelled:
+        told = "no graph has a label (y): the set is imported without; jobs predict for it, and none trains on it"
+        warnings.warn(f"{what}: {told}", stacklevel=2)
     if splits is not None:
         target = folder / "split" / "given"
         target.mkdir(parents=True)
@@ -126,6 +131,7 @@ class _Tables:
         self._files: dict[str, TextIO] = {}
         self._pending: dict[str, list[Array]] = {}
         self._columns: dict[str, int] = {}
+        self.labelled = True
 
     def add(self, number: int, graph: GraphArrays) -> None:
         tables = {
@@ -146,7 +152,9 @@ class _Tables:
                         f"{self._what}: graph {number}: {field}: {columns} columns, expected {self._columns[name]}"
                     )
         if "graph-label" not in tables:
-            raise InputError(f"{self._what}: graph {number}: y: missing; each graph of a set needs its label")
+            # A missing label is NaN.
+            tables["graph-label"] = np.full((1, 1), np.nan, np.float32)
+            self.labelled = False
         for name, table in tables.items():
             pending = self._pending.setdefault(name, [])
             pending.append(table)

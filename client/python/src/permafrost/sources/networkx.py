@@ -50,7 +50,8 @@ def write(
             if len(directed) > 1:
                 raise InputError(f"{where}: is {'' if graph.is_directed() else 'un'}directed, unlike graph 0")
             arrays = _arrays(graph, node_attributes, edge_attributes, None, where)
-            arrays.y = rows_of([label], [graph.graph], f"{where}: graph attributes")
+            if label in graph.graph:
+                arrays.y = rows_of([label], [graph.graph], f"{where}: graph attributes")
             yield arrays
 
     options = write_set(folder, each(), splits, what)

@@ -87,17 +87,23 @@ class _Table:
         where = f"{self.path.name}: row {row}: {column}"
         return InputError(f"{where}: {value!r} {why}", violations=[Violation(where, why)])
 
-    def numbers(self, batch: Any, first: int, column: str, kind: type, *, missing: bool = False) -> Array:
-        """A column as np.int64 or np.float32. missing: an empty cell is NaN, else an error."""
+    def numbers(
+        self, batch: Any, first: int, column: str, kind: type, *, missing: bool = False, times: bool = False
+    ) -> Array:
+        """A column as np.int64 or np.float32. missing: an empty cell is NaN, else an error. times: Arrow's timestamps,
+        dates, times and durations are taken too, as numbers of the column's unit, such as days of a date32."""
         values = batch.column(batch.schema.get_field_index(column))
         whole = kind is np.int64
+        if times and pa.types.is_temporal(values.type) and not pa.types.is_interval(values.type):
+            # Arrow casts them to integers of their own width alone.
+            values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
         fits = pa.types.is_integer(values.type) or (
             not whole and (pa.types.is_floating(values.type) or pa.types.is_boolean(values.type))
         )
         if not fits:
-            raise self.fail(
-                first, column, str(values.type), f"is the column's type, expected {'integers' if whole else 'numbers'}"
-            )
+            accepted = "integers" if whole else "numbers"
+            accepted += ", timestamps, dates, times or durations" if times else ""
+            raise self.fail(first, column, str(values.type), f"is the column's type, expected {accepted}")
         if values.null_count and not missing:
             row = int(np.flatnonzero(pc.is_null(values).to_numpy(zero_copy_only=False))[0])
             raise self.fail(first + row, column, None, "is missing")
@@ -242,7 +248,7 @@ def _write_edges(tables: Tables, nodes: _Nodes | None, folder: pathlib.Path) -> 
             if tables.weight:
                 files["edge_weight"].write(table.numbers(batch, first, tables.weight, np.float32).tobytes())
             if tables.timestamp:
-                files["edge_time"].write(table.numbers(batch, first, tables.timestamp, np.int64).tobytes())
+                files["edge_time"].write(table.numbers(batch, first, tables.timestamp, np.int64, times=True).tobytes())
             if features:
                 rows = [table.numbers(batch, first, column, kind) for column in features]
                 files["edge_feat"].write(np.stack(rows, axis=1).tobytes())

@@ -116,7 +116,9 @@ def _arrays(data: Any, what: str, read: frozenset[str] = frozenset(_READ)) -> Gr
     left_out = sorted(set(data.keys()) - read)
     if left_out:
         # Once a line of the program, whatever the number of graphs.
-        warnings.warn(f"{type(data).__name__}: not imported: {', '.join(left_out)}", stacklevel=2)
+        hint = "; a set of graphs has no weights of edges: put edge_weight into edge_attr, as a column, to have it read"
+        hint = hint if "edge_weight" in left_out else ""
+        warnings.warn(f"{type(data).__name__}: not imported: {', '.join(left_out)}{hint}", stacklevel=2)
     edge_index = _numpy(data.edge_index, "edge_index", what)
     timed = ("edge_weight", "edge_time", "node_time", "time")
     given = {name: _numpy(data.get(name) if name in read else None, name, what) for name in timed}

@@ -53,7 +53,8 @@ def _molecules(path: pathlib.Path, column: str, targets: Sequence[str]) -> Itera
             graph = molecule(row[place].strip())
             if graph is None:
                 raise _bad(where, column, row[place], "is no SMILES that RDKit reads")
-            graph.y = np.array([_target(where, header[p], row[p]) for p in places], dtype=np.float32)
+            if places:
+                graph.y = np.array([_target(where, header[p], row[p]) for p in places], dtype=np.float32)
             yield graph
 
 
