@@ -80,7 +80,7 @@ class SampledStream final : public BatchStream {
             [this, first, first_stream](int64_t index) {
               return RequestOf(first + index, first_stream + static_cast<uint64_t>(first + index));
             },
-            std::move(fit), options, Announces(first, first_stream)) {}
+            std::move(fit), options) {}
 
   absl::StatusOr<HostBatch*> Next() override {
     PF_ASSIGN_OR_RETURN(data::BlockBatch * host, stream_.Next());
@@ -103,17 +103,6 @@ class SampledStream final : public BatchStream {
   }
 
  private:
-  // Of nodes the rows of a whole epoch are announced, as far as memory goes. A batch of links is kept from its plan to
-  // its step, and an epoch of them would take too much.
-  data::BlockStream::Plan Announces(int64_t first, uint64_t first_stream) {
-    if (links_ != nullptr) return {};
-    return [this, first, first_stream](int64_t index) -> absl::StatusOr<data::BlockStream::Request> {
-      const auto ids = epochs_.Batch(order_, first + index);
-      PF_RETURN_IF_ERROR(times_.Of(ids, announced_times_));
-      const uint64_t sample = first_stream + static_cast<uint64_t>(first + index);
-      return data::BlockStream::Request{.seeds = ids, .sample = sample, .excluded = {}, .times = announced_times_};
-    };
-  }
   // On the stream's thread.
   absl::StatusOr<data::BlockStream::Request> RequestOf(int64_t batch, uint64_t sample) {
     const auto ids = epochs_.Batch(order_, batch);
@@ -138,7 +127,7 @@ class SampledStream final : public BatchStream {
   const data::EpochBatches order_;
   const Links* const links_;
   const data::SeedTimes& times_;
-  std::vector<int64_t> batch_times_, announced_times_;  // of the batch that was planned last, and announced last
+  std::vector<int64_t> batch_times_;  // of the batch that was planned last
   absl::Mutex mu_;
   std::deque<data::LinkBatch> pairs_ ABSL_GUARDED_BY(mu_);  // of batches that were asked for, until they are used
   bool given_ = false;                                      // whether the first of them is the step's

@@ -31,9 +31,6 @@ uint64_t BytesOf(const SampledSubgraph& subgraph) {
          subgraph.edge_places.size() * sizeof(uint64_t);
 }
 
-// The others are of batches that are sampled, and of other streams.
-constexpr size_t kMostAnnounced = kUseSlots / 2;
-
 // Beyond this part of pages found in memory, looking farther ahead gains nothing; below the other, it may.
 constexpr double kAllResident = 0.98, kSomeMissing = 0.9;
 
@@ -53,11 +50,10 @@ int64_t NextDepth(int64_t depth, bool stalled, double resident, uint64_t bytes_p
 }
 
 struct BlockStream::Impl {
-  Impl(BlockBatcher& of, int64_t count, Plan make_plan, Fit make_fit, const Options& how, Plan make_announces)
+  Impl(BlockBatcher& of, int64_t count, Plan make_plan, Fit make_fit, const Options& how)
       : batcher(of),
         plan(std::move(make_plan)),
         fit(std::move(make_fit)),
-        announces(std::move(make_announces)),
         options(how),
         advisor({.enabled = how.advise}),
         ring(count, how.leases ? kMaxReadyShort : kMaxReady) {}
@@ -74,27 +70,10 @@ struct BlockStream::Impl {
     PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph, request.times));
     if (!request.excluded.sources.empty()) ExcludeEdges(request.excluded, subgraph);
     ++sampled;
-    Adapt(subgraph);
-    RowCache::Announcement announced;
-    if (announced_ahead.empty()) {
-      announced = batcher.Announce(subgraph);
-    } else {
-      announced = std::move(announced_ahead.front());
-      announced_ahead.pop_front();
-      announced_bytes -= announced.bytes();
-    }
+    Adapt(subgraph.edges());
+    RowCache::Announcement announced = batcher.Announce(subgraph);
     sampled_bytes += BytesOf(subgraph);
     waiting.push_back({.subgraph = std::move(subgraph), .announced = std::move(announced), .lease = {}});
-    return absl::OkStatus();
-  }
-
-  // Tells the cache the rows of the first batch that it does not know of.
-  absl::Status AnnounceNext() {
-    PF_ASSIGN_OR_RETURN(const Request request, announces(sampled + std::ssize(announced_ahead)));
-    PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, nullptr, announced_only, request.times));
-    if (!request.excluded.sources.empty()) ExcludeEdges(request.excluded, announced_only);
-    announced_ahead.push_back(batcher.Announce(announced_only));
-    announced_bytes += announced_ahead.back().bytes();
     return absl::OkStatus();
   }
 
@@ -117,7 +96,7 @@ struct BlockStream::Impl {
   }
 
   // Once a batch sampled. Where nobody was asked for its pages, all are taken to be there.
-  void Adapt(const SampledSubgraph& subgraph) {
+  void Adapt(int64_t edges) {
     const PageCounters now = advisor.counters();
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;
     const double resident =
@@ -129,8 +108,7 @@ struct BlockStream::Impl {
     const bool stalled = std::exchange(stalls_before, stalls) != stalls;
     if (!options.leases) depth = NextDepth(depth, stalled, resident, bytes, options);
     absl::MutexLock lock(&mu);
-    shown.sampled_edges += subgraph.edges();
-    shown.cut_batches += subgraph.cut ? 1 : 0;
+    shown.sampled_edges += edges;
     shown.pages = now;
     shown.depth = depth;
   }
@@ -162,20 +140,8 @@ struct BlockStream::Impl {
   bool SamplesNext(const BatchRing<BlockBatch>::State& state) const {
     if (sampled == ring.count() || !sampling_error.ok()) return false;
     if (waiting.empty()) return true;
-    const uint64_t most_bytes = AnnouncesAhead() ? options.sampled_bytes / 2 : options.sampled_bytes;
-    return std::ssize(waiting) < depth && sampled_bytes < most_bytes && HasTime(state);
-  }
-  // Unless the step waits for what can be gathered at once.
-  bool HasTime(const BatchRing<BlockBatch>::State& state) const {
+    if (std::ssize(waiting) >= depth || sampled_bytes >= options.sampled_bytes) return false;
     return !state.has_room || !state.starved || (options.leases && !waiting.front().lease.ready());
-  }
-  bool AnnouncesAhead() const { return options.leases && announces != nullptr && !announcing_failed; }
-  // After all that may be sampled.
-  bool AnnouncesNext(const BatchRing<BlockBatch>::State& state) const {
-    const int64_t announced = sampled + std::ssize(announced_ahead);
-    return AnnouncesAhead() && !waiting.empty() && announced < ring.count() &&
-           announced_ahead.size() < kMostAnnounced && sampled_bytes + announced_bytes < options.sampled_bytes &&
-           HasTime(state);
   }
 
   void Run() {
@@ -186,11 +152,6 @@ struct BlockStream::Impl {
       if (SamplesNext(state)) {
         // Those sampled before it come first.
         sampling_error = RunStep(sampled, [this] { return SampleNext(); });
-        TryLeaseAhead();
-      } else if (AnnouncesNext(state)) {
-        // An error is met again by the sampling.
-        const int64_t batch = sampled + std::ssize(announced_ahead);
-        announcing_failed = !RunStep(batch, [this] { return AnnounceNext(); }).ok();
         TryLeaseAhead();
       } else {
         // The disk works while this waits.
@@ -207,7 +168,6 @@ struct BlockStream::Impl {
   BlockBatcher& batcher;
   const Plan plan;
   const Fit fit;
-  const Plan announces;
   const Options options;
 
   // Of the stream's thread.
@@ -222,13 +182,8 @@ struct BlockStream::Impl {
   std::vector<SampledSubgraph> spare;
   int64_t sampled = 0;
   uint64_t sampled_bytes = 0;  // of those that wait
-  // Of the batches `sampled`, `sampled` + 1, ...
-  std::deque<RowCache::Announcement> announced_ahead;
-  uint64_t announced_bytes = 0;
-  SampledSubgraph announced_only;  // of the one that is being announced
-  bool announcing_failed = false;
-  bool refused = false;  // a lease, since the last batch was gathered
-  int64_t depth = 1;     // batches sampled ahead that it may be now
+  bool refused = false;        // a lease, since the last batch was gathered
+  int64_t depth = 1;           // batches sampled ahead that it may be now
   int64_t stalls_before = 0;
   absl::Status sampling_error;
 
@@ -238,9 +193,8 @@ struct BlockStream::Impl {
   std::thread thread;
 };
 
-BlockStream::BlockStream(BlockBatcher& batcher, int64_t count, Plan plan, Fit fit, const Options& options,
-                         Plan announces)
-    : impl_(std::make_unique<Impl>(batcher, count, std::move(plan), std::move(fit), options, std::move(announces))) {
+BlockStream::BlockStream(BlockBatcher& batcher, int64_t count, Plan plan, Fit fit, const Options& options)
+    : impl_(std::make_unique<Impl>(batcher, count, std::move(plan), std::move(fit), options)) {
   impl_->depth =
       std::clamp<int64_t>(options.leases ? options.max_depth : kFirstDepth, 1, std::max<int64_t>(1, options.max_depth));
   {

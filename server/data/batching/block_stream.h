@@ -27,8 +27,6 @@ struct LookAhead {
   PageCounters pages;
   // Of jobs whose features are not mapped.
   std::optional<RowReading> rows;
-  // Batches whose sample would have passed its bound on rows or edges (SampledSubgraph::cut).
-  int64_t cut_batches = 0;
 };
 
 class BlockStream {
@@ -43,8 +41,7 @@ class BlockStream {
     // Whether rows are leased ahead (BlockBatcher::Options::rows). Then all of max_depth is sampled ahead, so that the
     // cache knows what comes; leases reach as far ahead as their rows have room.
     bool leases = false;
-    // Subgraphs that were sampled and not gathered yet take no more than about this, but for one. Where later batches
-    // are announced to the cache, these have what half of it leaves.
+    // Subgraphs that were sampled and not gathered yet take no more than about this, but for one.
     uint64_t sampled_bytes = uint64_t{64} << 20;
   };
   struct Request {
@@ -60,10 +57,8 @@ class BlockStream {
   // The padded sizes to gather a block of these sizes at.
   using Fit = std::function<BlockSizes(const BlockSizes& real)>;
 
-  // Borrows the batcher. announces: the same as `plan`, called for batches that come after those which `plan` was
-  // called for, in order: with `leases` they are sampled once only to tell the cache which rows they will use, and
-  // again when their turn comes. Empty: the cache knows those alone that are sampled.
-  BlockStream(BlockBatcher& batcher, int64_t count, Plan plan, Fit fit, const Options& options, Plan announces = {});
+  // Borrows the batcher.
+  BlockStream(BlockBatcher& batcher, int64_t count, Plan plan, Fit fit, const Options& options);
   ~BlockStream();
 
   // As BatchRing::Next.

@@ -73,19 +73,11 @@ uint32_t FrameTable::Least() const {
     return lists_[word * 64 + static_cast<size_t>(std::countr_zero(occupied_[word]))].first;
   }
   // From the batch that was announced last back to the one that comes next.
-  const size_t newest = (newest_ + kUseSlots - kFirstUse) % kUseSlots;
-  std::optional<size_t> last = LastUsed(newest + 1);
-  if (!last) last = LastUsed(kUseSlots);
-  return last ? lists_[kLevels + *last].first : kNone;
-}
-
-std::optional<size_t> FrameTable::LastUsed(size_t end) const {
-  for (size_t word = (end + 63) / 64; word-- > 0;) {
-    uint64_t occupied = occupied_[kLevels / 64 + word];
-    if (const size_t within = end - word * 64; within < 64) occupied &= (uint64_t{1} << within) - 1;
-    if (occupied != 0) return word * 64 + 63 - static_cast<size_t>(std::countl_zero(occupied));
+  for (size_t back = 0; back < kUseSlots; ++back) {
+    const List& list = lists_[kLevels + (newest_ + 2 * kUseSlots - kFirstUse - back) % kUseSlots];
+    if (list.first != kNone) return list.first;
   }
-  return std::nullopt;
+  return kNone;
 }
 
 void FrameTable::Empty(uint32_t frame) {

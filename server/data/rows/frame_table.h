@@ -98,8 +98,6 @@ class FrameTable {
   size_t AnnouncedAfter(UseSlot slot) const { return (newest_ + 2 * kUseSlots - slot) % kUseSlots; }
   void Append(uint32_t frame);
   void Unlink(uint32_t frame);
-  // The last of the first `end` lists of batches that has a frame.
-  std::optional<size_t> LastUsed(size_t end) const;
   // The frame whose row goes first; kNone: all are pinned.
   uint32_t Least() const;
   // Takes the frame from its row, which has no pins.

@@ -85,7 +85,6 @@ RowCache::Announcement& RowCache::Announcement::operator=(Announcement&& other) 
   End();
   cache_ = std::exchange(other.cache_, nullptr);
   number_ = other.number_;
-  bytes_ = other.bytes_;
   return *this;
 }
 
@@ -278,7 +277,6 @@ RowCache::Announcement RowCache::Announce(std::span<const NodeId> rows, std::spa
   const auto known = [this](NodeId row)
                          ABSL_NO_THREAD_SAFETY_ANALYSIS { frames_->SetNextUse(row, uses_.NextUse(row)); };
   announced.number_ = uses_.Announce(rows, more, known);
-  announced.bytes_ = uses_.BytesOf(announced.number_);
   if (announced.number_ > 0) frames_->SetNewest(UseSchedule::SlotOf(announced.number_));
   return announced;
 }

@@ -66,14 +66,11 @@ class RowCache {
     Announcement& operator=(Announcement&& other) noexcept;
     ~Announcement() { End(); }
 
-    // Memory that it takes. 0: the cache keeps nothing of it.
-    uint64_t bytes() const { return bytes_; }
-
    private:
     friend class RowCache;
     void End();
     RowCache* cache_ = nullptr;
-    uint64_t number_ = 0, bytes_ = 0;
+    uint64_t number_ = 0;
   };
 
   // Memory for rows is taken as they come. Errors: ResourceExhausted.

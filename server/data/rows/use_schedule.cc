@@ -34,18 +34,7 @@ uint64_t UseSchedule::Announce(std::span<const NodeId> rows, std::span<const Nod
       batch.after.push_back(kNoUse);
     }
   }
-  // Room for rows that stand several times, which many batches would add up.
-  if (batch.rows.capacity() > batch.rows.size() + batch.rows.size() / 4) {
-    batch.rows.shrink_to_fit();
-    batch.after.shrink_to_fit();
-  }
   return number;
-}
-
-uint64_t UseSchedule::BytesOf(uint64_t number) const {
-  if (number < first_ || number >= first_ + batches_.size()) return 0;
-  const Batch& batch = batches_[number - first_];
-  return batch.rows.capacity() * sizeof(NodeId) + batch.after.capacity() * sizeof(UseSlot);
 }
 
 void UseSchedule::Use(uint64_t number, const Visit& changed) {

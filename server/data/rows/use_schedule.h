@@ -16,7 +16,7 @@ namespace permafrost::data {
 // An announced batch; numbers come again once kUseSlots others were announced.
 using UseSlot = uint16_t;
 inline constexpr UseSlot kNoUse = 0, kFirstUse = 1;
-inline constexpr size_t kUseSlots = 2048;
+inline constexpr size_t kUseSlots = 256;
 
 class UseSchedule {
  public:
@@ -33,8 +33,6 @@ class UseSchedule {
   // next use is another now. Nothing happens for 0, or a second time.
   void Use(uint64_t number, const Visit& changed);
 
-  // Memory that an announced batch takes until it is used; 0: none of this number waits.
-  uint64_t BytesOf(uint64_t number) const;
   // Whether a batch waits.
   bool any() const { return !batches_.empty(); }
   UseSlot NextUse(NodeId row) const { return next_[row]; }
@@ -48,8 +46,7 @@ class UseSchedule {
     bool used = false;
   };
   // Of a row's last batch: its slot above, the place among its rows below.
-  static constexpr int kPlaceBits = 20;
-  static_assert(kUseSlots < size_t{1} << (32 - kPlaceBits));
+  static constexpr int kPlaceBits = 23;
 
   // nullptr: no batch of that slot waits.
   Batch* Find(UseSlot slot);

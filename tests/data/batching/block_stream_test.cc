@@ -5,12 +5,8 @@
 
 #include <atomic>
 #include <chrono>
-#include <numeric>
 #include <stdexcept>
 #include <thread>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 
 namespace permafrost::data {
 namespace {
@@ -53,15 +49,7 @@ class FakeBatcher final : public BlockBatcher {
     out.edge_places.assign(1, stream);
     return absl::OkStatus();
   }
-  RowCache::Announcement Announce(const SampledSubgraph& subgraph) const override {
-    const absl::MutexLock lock(&mu);
-    announced.push_back(subgraph.edge_places.at(0));
-    return {};
-  }
-  std::vector<uint64_t> announcements() const {
-    const absl::MutexLock lock(&mu);
-    return announced;
-  }
+  RowCache::Announcement Announce(const SampledSubgraph&) const override { return {}; }
   absl::StatusOr<RowCache::Lease> Lease(const SampledSubgraph& subgraph, bool must,
                                         RowCache::Announcement* /*announced*/) const override {
     if (must) {
@@ -92,25 +80,23 @@ class FakeBatcher final : public BlockBatcher {
 
  private:
   EmptyGraph graph_;
-  mutable absl::Mutex mu;
-  mutable std::vector<uint64_t> announced ABSL_GUARDED_BY(mu);
 };
 
 class BlockStreamTest : public testing::Test {
  protected:
-  std::unique_ptr<BlockStream> Stream(int64_t count, const BlockStream::Options& options = {}, bool announces = false) {
-    const BlockStream::Plan plan = [this](int64_t index) {
-      return BlockStream::Request{.seeds = std::span(seeds_).first(static_cast<size_t>(1 + index % 3)),
-                                  .sample = static_cast<uint64_t>(index)};
-    };
+  std::unique_ptr<BlockStream> Stream(int64_t count, const BlockStream::Options& options = {}) {
     return std::make_unique<BlockStream>(
-        batcher_, count, plan,
+        batcher_, count,
+        [this](int64_t index) {
+          return BlockStream::Request{.seeds = std::span(seeds_).first(static_cast<size_t>(1 + index % 3)),
+                                      .sample = static_cast<uint64_t>(index)};
+        },
         [](const BlockSizes& real) {
           BlockSizes padded = real;
           padded.edges += 7;
           return padded;
         },
-        options, announces ? plan : BlockStream::Plan());
+        options);
   }
   // Waits until the stream's thread has come so far.
   static void Await(const std::atomic<int64_t>& counter, int64_t value) {
@@ -208,33 +194,6 @@ TEST_F(BlockStreamTest, AnErrorComesInItsPlaceAndStays) {
   failing(&FakeBatcher::fail_sampling_of, absl::StatusCode::kDataLoss, "damaged");
   failing(&FakeBatcher::fail_gathering_of, absl::StatusCode::kDataLoss, "cut short");
   failing(&FakeBatcher::throw_at, absl::StatusCode::kInternal, "broken");
-}
-
-TEST_F(BlockStreamTest, TheRowsOfAWholeEpochAreAnnouncedOnceEachInOrder) {
-  std::vector<uint64_t> all(50);
-  std::iota(all.begin(), all.end(), 0U);
-  {
-    const auto stream = Stream(50, {.max_depth = 4, .leases = true}, /*announces=*/true);
-    // Four wait, one is gathered; each of the others is sampled to be announced.
-    Await(batcher_.sampled, 50);
-    for (int64_t i = 0; i < 50; ++i) EXPECT_EQ((*stream->Next())->real_seeds, i);
-    EXPECT_EQ(*stream->Next(), nullptr);
-    EXPECT_EQ(batcher_.announcements(), all);
-    EXPECT_GT(batcher_.sampled, 90) << "and again when its turn comes";
-  }
-  // Nothing is announced ahead where memory is for the samples alone.
-  batcher_.sampled = 0;
-  const auto stream = Stream(50, {.max_depth = 4, .leases = true, .sampled_bytes = 1}, /*announces=*/true);
-  while (*stream->Next() != nullptr) {
-  }
-  EXPECT_EQ(batcher_.sampled, 50);
-}
-
-TEST_F(BlockStreamTest, AnErrorOfABatchThatIsAnnouncedComesInItsPlace) {
-  batcher_.fail_sampling_of = 30;
-  const auto stream = Stream(50, {.max_depth = 4, .leases = true}, /*announces=*/true);
-  for (int64_t i = 0; i < 30; ++i) EXPECT_EQ((*stream->Next())->real_seeds, i);
-  EXPECT_EQ(stream->Next().status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(BlockStreamTest, DestructionStopsIt) {

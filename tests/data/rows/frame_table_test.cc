@@ -120,26 +120,6 @@ TEST_F(FrameTableTest, RowsThatBatchesUseOutliveTheOthersAndTheLastUsedGoesFirst
   EXPECT_EQ(table_->Take(14, 2), nullptr);
 }
 
-TEST_F(FrameTableTest, OfBatchesFarAheadTheLastOneIsFoundWhereverTheSlotsBegin) {
-  const auto slot = [](uint64_t number) { return UseSchedule::SlotOf(number); };
-  for (const uint64_t first : {uint64_t{1}, uint64_t{64}, uint64_t{1000}, uint64_t{kUseSlots - 3}}) {
-    table_ = *FrameTable::Create(kRows, kRowBytes);
-    table_->SetFrames(6);
-    const uint64_t ahead[] = {0, 1, 63, 64, 700, kUseSlots - 1};
-    for (uint32_t row = 0; row < 6; ++row) Take(row);
-    for (uint32_t row = 0; row < 6; ++row) table_->Unpin(row);
-    for (uint32_t row = 0; row < 6; ++row) table_->SetNextUse(row, slot(first + ahead[row]));
-    table_->SetNewest(slot(first + kUseSlots - 1));
-    for (uint32_t row = 6; row-- > 0;) {
-      EXPECT_EQ(table_->CanHold(slot(first + ahead[row])), false) << first << " " << row;
-      EXPECT_EQ(table_->CanHold(slot(first)), row > 0) << first << " " << row;
-      Take(20 + row, 2);
-      EXPECT_FALSE(Has(row)) << first << " " << row;
-      for (uint32_t sooner = 0; sooner < row; ++sooner) EXPECT_TRUE(Has(sooner)) << first << " " << row;
-    }
-  }
-}
-
 TEST_F(FrameTableTest, FewerFramesDropWhatIsBeyondThemAndPinnedRowsWhenTheirPinsGo) {
   table_->SetFrames(10);
   for (uint32_t row = 0; row < 10; ++row) Take(row);
