@@ -19,7 +19,7 @@ struct CompletionOption {
   std::string help;
   bool takes_value = false, takes_file = false;
   std::vector<std::string> choices;
-  std::string group;  // "job" or "dataset", whose `list` names its values; else empty
+  std::string group;  // "job", "dataset" or "context", whose `list` names its values; else empty
 };
 
 struct CompletionCommand {
@@ -43,15 +43,19 @@ CompletionOption OptionOf(const CLI::Option& option) {
   out.takes_value = option.get_items_expected_max() > 0;
   out.takes_file = out.takes_value && (option.get_type_name() == "FILE" || option.get_type_name() == "PATH");
   if (out.takes_value) out.choices = ChoicesOf(option);
-  out.group = option.get_type_name() == "JOB" ? "job" : option.check_lname("dataset") ? "dataset" : "";
+  out.group = option.get_type_name() == "JOB" ? "job"
+              : option.check_lname("dataset") ? "dataset"
+              : option.check_lname("context") ? "context"
+                                              : "";
   return out;
 }
 
 // Of an argument without a flag.
 std::string GroupOf(const CLI::Option& option, const std::string& path) {
-  const std::string name = option.get_single_name();
+  const std::string& name = option.get_single_name();
   if (name == "ID" || name == "JOB") return "job";
-  // An import's name is a new one.
+  // The name that `context set` gives may be a new one, and an import's is.
+  if (name == "NAME" && (path == "context use" || path == "context remove")) return "context";
   return name == "NAME" && path.starts_with("dataset ") && path != "dataset import" ? "dataset" : "";
 }
 
@@ -133,6 +137,11 @@ constexpr char kAskNames[] =
     " --timeout 1 --output json $group list 2>/dev/null </dev/null |\n"
     "      grep -o \"\\\"name\\\":\\\"${group}s/[a-z][a-z0-9-]*\\\"\" | sed 's/.*\\///; s/\"$//')\"\n";
 
+// Of contexts, whose names (IsContextName) are keys of the JSON: no server knows them.
+constexpr char kAskContexts[] =
+    " --output json context list 2>/dev/null </dev/null |\n"
+    "      sed 's/^.*\"contexts\":{//' | grep -o '\"[A-Za-z0-9][A-Za-z0-9._-]*\":\"' | sed 's/^\"//; s/\":\"$//')\"\n";
+
 // For bash and zsh: sets the array `server` from the words before the present one, "$@".
 constexpr char kFindServer[] =
     "    for word in \"$@\"; do\n"
@@ -141,8 +150,8 @@ constexpr char kFindServer[] =
     "      before=$word\n"
     "    done\n";
 
-// For bash and zsh: adds the names of jobs or datasets to `offers` where they may stand. `program`: what was typed
-// first.
+// For bash and zsh: adds the names of jobs, datasets or contexts to `offers` where they may stand. `program`: what was
+// typed first.
 std::string NamesBody(const CLI::App& app, const std::string& program) {
   std::map<std::string, std::vector<std::string>> options, commands;
   for (const CompletionCommand& command : CompletionsOf(app)) {
@@ -172,14 +181,22 @@ std::string NamesBody(const CLI::App& app, const std::string& program) {
       cases(commands),
       "    esac\n"
       "  fi\n"
-      "  if [ -n \"$group\" ]; then\n",
-      kFindServer, "    offers=\"$offers $(\"", program, "\" ${server[@]+\"${server[@]}\"}", kAskNames, "  fi\n");
+      "  if [ \"$group\" = context ]; then\n"
+      "    offers=\"$offers $(\"",
+      program, "\"", kAskContexts, "  elif [ -n \"$group\" ]; then\n", kFindServer, "    offers=\"$offers $(\"",
+      program, "\" ${server[@]+\"${server[@]}\"}", kAskNames, "  fi\n");
 }
 
 // Told its group as an argument.
 constexpr char kNamesInFish[] =
     "function __permafrost_names\n"
     "  set -l words (commandline -opc)\n"
+    "  if test \"$argv[1]\" = context\n"
+    "    $words[1] --output json context list 2>/dev/null </dev/null |\n"
+    "      string replace -r '^.*\"contexts\":\\\\{' '' |\n"
+    "      string match -arg '\"([A-Za-z0-9][A-Za-z0-9._-]*)\":\"'\n"
+    "    return\n"
+    "  end\n"
     "  set -l server\n"
     "  set -l before ''\n"
     "  for word in $words[2..-1]\n"

@@ -19,6 +19,7 @@ struct SampleFlags {
   std::string name;
   std::vector<int64_t> fan_outs;
   DrawFlags draw;
+  int64_t max_nodes = 0, max_edges = 0;
   std::optional<int64_t> walk;
   std::optional<double> p, q;
   std::vector<uint32_t> nodes;
@@ -45,6 +46,8 @@ ExitCode Sample(Session& session, const SampleFlags& flags) {
     v1::SampleDatasetRequest::Neighbors& neighbors = *request.mutable_neighbors();
     neighbors.mutable_fan_outs()->Add(flags.fan_outs.begin(), flags.fan_outs.end());
     Override(flags.draw, neighbors);
+    neighbors.set_max_nodes(flags.max_nodes);
+    neighbors.set_max_edges(flags.max_edges);
   }
   const auto stub = v1::DatasetService::NewStub(session.channel());
   v1::SampleDatasetResponse answer;
@@ -70,6 +73,12 @@ void AddDatasetSample(CLI::App& dataset, Command& chosen) {
       AddFanOutOption(*sample, "--fan-out", flags->fan_outs, "Neighbours drawn of each node, hop by hop");
   AddDrawOptions(*sample, flags->draw);
   for (const char* option : kDrawOptions) sample->get_option(option)->needs(fan_out);
+  sample->add_option("--max-nodes", flags->max_nodes, "Most nodes of the sample (default: no bound)")
+      ->needs(fan_out)
+      ->type_name("N");
+  sample->add_option("--max-edges", flags->max_edges, "Most edges of the sample (default: no bound)")
+      ->needs(fan_out)
+      ->type_name("N");
   CLI::Option* walk = sample->add_option("--walk", flags->walk, "Random walks of so many nodes instead")
                           ->excludes(fan_out)
                           ->type_name("LENGTH");

@@ -148,6 +148,7 @@ void AddSummary(const v1::GraphSummary& summary, std::vector<Field>& fields) {
 }
 
 std::string LabelsText(const v1::GraphSetSummary& summary) {
+  if (summary.num_targets() == 0) return "none";
   std::string text =
       absl::StrCat(summary.num_targets(), " a graph, ", CountText(summary.num_missing_labels()), " labels missing");
   if (!summary.has_min_label() || summary.num_missing_labels() == summary.num_targets() * summary.all().num_graphs()) {

@@ -57,7 +57,9 @@ void AddBatchingOptions(CLI::App& command, BatchingFlags& flags) {
   const std::string batching =
       JobDefault([](const TrainOptions& o) { return NameOf(data::kBatchingNames, o.batching.kind); });
   AddEnumOption(command, "--batching", flags.kind, *v1::Batching::Kind_descriptor(),
-                absl::StrCat("Which graphs meet in a training batch; balanced: of nearly equal size (", batching, ")"));
+                absl::StrCat("Which graphs meet in a training batch; balanced: of nearly equal size; budget: within "
+                             "--max-nodes and --max-edges, with --fan-out each sampled block (",
+                             batching, ")"));
   command.add_option("--max-nodes", flags.max_nodes, "With --batching budget: most nodes of a batch")->type_name("N");
   command.add_option("--max-edges", flags.max_edges, "With --batching budget: most directed edges of a batch")
       ->type_name("N");
@@ -273,7 +275,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   command
       .add_option("--batch-size", flags.batch_size,
                   absl::StrCat("Graphs a batch, or seed nodes or links of one large graph (", batch_size,
-                               ", of node2vec 128;\nwith --batching budget as many as it holds)"))
+                               ", of node2vec 128;\nwith --batching budget as many graphs as it holds)"))
       ->type_name("N");
   command.add_option("--lr", flags.learning_rate, absl::StrCat("Learning rate (", rate, "; of node2vec 0.01)"))
       ->type_name("X");

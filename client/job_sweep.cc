@@ -202,7 +202,7 @@ void AddJobSweep(CLI::App& job, Command& chosen) {
       ->add_option("--vary", flags->vary,
                    "A field of the job, or a flag of it without dashes, and its values, as fold=0..9, "
                    "model.hidden_channels=32,64, or of a list fan-out=5:5,10:5; several times: every combination. "
-                   "Means and standard deviations (population) are over fold, seed and fold-seed")
+                   "Means and standard deviations (population) are over fold, seed, fold-seed and link-seed")
       ->required()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

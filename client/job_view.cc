@@ -67,9 +67,12 @@ RowUnits RowUnitsOf(const v1::Job& job) {
 void AddLookAhead(const v1::Progress& progress, std::vector<Field>& fields) {
   const v1::LookAhead& ahead = progress.look_ahead();
   fields.push_back(
-      {"look-ahead", absl::StrCat(ahead.ready(), " of ", ahead.depth(), " batches ready, ", CountText(ahead.stalls()),
-                                  ahead.stalls() == 1 ? " stall, " : " stalls, ", CountText(ahead.sampled_edges()),
-                                  " edges sampled")});
+      {"look-ahead",
+       absl::StrCat(ahead.ready(), " of ", ahead.depth(), " batches ready, ", CountText(ahead.stalls()),
+                    ahead.stalls() == 1 ? " stall, " : " stalls, ", CountText(ahead.sampled_edges()), " edges sampled",
+                    ahead.cut_batches() > 0
+                        ? absl::StrCat(", ", CountText(ahead.cut_batches()), " batches cut to the budget")
+                        : "")});
   if (ahead.has_features()) {
     const v1::FeatureReading& features = ahead.features();
     fields.push_back({"features", absl::StrCat(CountText(features.hits() + features.misses()), " rows asked for, ",

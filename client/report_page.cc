@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cache_history.h"
 #include "client/cache_view.h"
 #include "client/format.h"
 #include "client/label_flags.h"
@@ -233,9 +234,9 @@ std::string CacheSection(const ReportData& data) {
                   NumberTable({"steps of", "steps", "exact hits", "padded hits", "misses", "captures", "while frozen",
                                "eager steps", "nodes added", "bytes"},
                               rows));
-  if (const std::string growth = DrawChart(CacheGrowth(data)); !growth.empty()) {
-    absl::StrAppend(&out, "<br>\n<div class=\"charts\">\n", growth, "</div>\n");
-  }
+  std::string charts = DrawChart(CacheGrowth(data));
+  for (const Chart& chart : CacheHistory(data.job)) charts += DrawChart(chart);
+  if (!charts.empty()) absl::StrAppend(&out, "<br>\n<div class=\"charts\">\n", charts, "</div>\n");
   return out;
 }
 

@@ -40,7 +40,9 @@ std::string BatchingText(const v1::Batching& batching) {
 }
 
 bool HasOnlyBudget(const v1::JobSpec& spec) {
-  return spec.batching().kind() == v1::Batching::KIND_BUDGET && spec.batch_size() == data::kMaxBatchSize;
+  // Of sampled blocks a budget does not say how many seeds they have.
+  return spec.batching().kind() == v1::Batching::KIND_BUDGET && spec.batch_size() == data::kMaxBatchSize &&
+         !spec.has_neighbor_sampling();
 }
 
 std::string SamplingText(const v1::NeighborSampling& sampling) {

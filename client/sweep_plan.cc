@@ -143,7 +143,8 @@ absl::StatusOr<std::vector<SweepJob>> PlanSweep(const v1::JobSpec& base, const s
 
 bool IsRepetition(const SpecPath& path) {
   const std::string name = PathName(path);
-  return name == "seed" || name == "cross_validation.fold" || name == "cross_validation.seed";
+  return name == "seed" || name == "cross_validation.fold" || name == "cross_validation.seed" ||
+         name == "link_prediction.split_seed";
 }
 
 }  // namespace permafrost::client

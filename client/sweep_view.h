@@ -20,7 +20,7 @@ struct Spread {
 };
 Spread SpreadOf(const std::vector<double>& values);
 
-// Jobs that differ in folds and seeds alone.
+// Jobs that differ in folds and seeds alone (IsRepetition).
 struct SweepGroup {
   std::vector<std::string> values;  // of the other axes
   int64_t jobs = 0;                 // of it; those that succeeded are in the spreads

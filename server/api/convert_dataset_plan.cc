@@ -1,5 +1,7 @@
 #include "api/convert_dataset_plan.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "api/convert_neighbors.h"
 #include "api/wire_enum.h"
@@ -53,6 +55,10 @@ absl::StatusOr<data::DatasetPlanQuery> DatasetPlanQueryFromWire(const v1::PlanDa
   if (wire.neighbors().has_seed_time()) {
     violations.Add("neighbors.seed_time",
                    "is given for a plan, which is of seeds that see every edge; accepted: without");
+  }
+  for (const auto& [field, bound] : {std::pair("neighbors.max_nodes", wire.neighbors().max_nodes()),
+                                     std::pair("neighbors.max_edges", wire.neighbors().max_edges())}) {
+    if (bound != 0) violations.Add(field, "is given for a plan, which expects every draw; accepted: without");
   }
   PF_RETURN_IF_ERROR(violations.ToStatus());
   return query;

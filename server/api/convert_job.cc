@@ -139,7 +139,9 @@ void Node2VecToWire(const train::Node2VecOptions& walks, v1::Node2Vec& wire) {
 nn::ModelLevel GuessLevel(const v1::JobSpec& wire) {
   const auto architecture = Architectures::FromWire(wire.model().architecture());
   if (architecture && !nn::TraitsOf(*architecture).of_nodes) return nn::ModelLevel::kGraph;
-  if (wire.has_batching() || wire.has_cross_validation()) return nn::ModelLevel::kGraph;
+  // A budget bounds sampled blocks, too.
+  const bool bounds_blocks = wire.batching().kind() == v1::Batching::KIND_BUDGET && wire.has_neighbor_sampling();
+  if ((wire.has_batching() && !bounds_blocks) || wire.has_cross_validation()) return nn::ModelLevel::kGraph;
   if (wire.has_neighbor_sampling() || wire.has_link_prediction() || wire.has_node2vec() ||
       wire.model().edge_inputs() != 0) {
     return nn::ModelLevel::kNode;
@@ -228,8 +230,10 @@ jobs::JobSpec SpecFromWire(const v1::JobSpec& wire, const graphcache::PolicyOpti
                             .seed = wire.cross_validation().seed()};
   ReadNumber(wire.epochs(), train.epochs);
   train.patience = wire.patience();
-  // A budget alone says how many graphs meet.
-  if (train.batching.kind == data::BatchingKind::kBudget) train.batch_size = data::kMaxBatchSize;
+  // A budget alone says how many graphs meet. Of sampled blocks it does not say how many seeds they have.
+  if (train.batching.kind == data::BatchingKind::kBudget && train.model.level == nn::ModelLevel::kGraph) {
+    train.batch_size = data::kMaxBatchSize;
+  }
   ReadNumber(wire.batch_size(), train.batch_size);
   train.seed = wire.seed();
   NonFinites::Read(wire.non_finite(), "spec.non_finite", train.non_finite, violations);
@@ -277,6 +281,7 @@ void SpecToWire(const jobs::JobSpec& spec, v1::JobSpec& wire) {
   *wire.mutable_graph_cache() = GraphCachePolicyToWire(train.graph_cache);
   if (train.model.level == nn::ModelLevel::kNode) {
     NodesToWire(train.nodes, *wire.mutable_neighbor_sampling());
+    if (train.batching != data::BatchingOptions()) BatchingToWire(train.batching, *wire.mutable_batching());
   } else {
     BatchingToWire(train.batching, *wire.mutable_batching());
   }

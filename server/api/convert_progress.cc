@@ -38,6 +38,7 @@ void LookAheadToWire(const train::LookAhead& look_ahead, v1::LookAhead& wire) {
   wire.set_advised_bytes(look_ahead.pages.advised_bytes);
   wire.set_advice_calls(look_ahead.pages.advice_calls);
   wire.set_major_faults(look_ahead.pages.major_faults);
+  wire.set_cut_batches(look_ahead.cut_batches);
   if (look_ahead.rows) FeaturesToWire(*look_ahead.rows, *wire.mutable_features());
 }
 
@@ -78,6 +79,16 @@ void EpochToWire(const train::EpochMetrics& epoch, const std::vector<nn::Metric>
   wire.set_graphs_per_second(epoch.graphs_per_second);
   wire.set_metric(MetricToWire(metrics.front()));
   MetricsToWire(metrics, epoch.valid_metrics, epoch.valid_metric, *wire.mutable_valid_metrics());
+  wire.set_steps(epoch.steps);
+  wire.set_exact_hits(epoch.exact_hits);
+  wire.set_padded_hits(epoch.padded_hits);
+  wire.set_eager_steps(epoch.eager_steps);
+  wire.set_captures(epoch.captures);
+  wire.set_nodes(epoch.nodes);
+  wire.set_edges(epoch.edges);
+  wire.set_padding_nodes(epoch.padding_nodes);
+  wire.set_padding_edges(epoch.padding_edges);
+  wire.set_cache_bytes(epoch.cache_bytes);
 }
 
 void ResultToWire(const train::RunResult& result, const std::vector<nn::Metric>& metrics, v1::JobResult& wire) {

@@ -58,7 +58,9 @@ v1::JobEvaluation EvaluationToWire(const jobs::JobEvaluation& evaluation) {
   wire.set_rows(EvaluatedRowsOnWire::ToWire(evaluation.rows));
   wire.set_num_rows(evaluation.result.rows);
   wire.set_loss(evaluation.result.loss);
-  MetricsToWire(evaluation.metrics, evaluation.result.metrics, /*first=*/0, *wire.mutable_metrics());
+  if (!evaluation.result.metrics.empty()) {
+    MetricsToWire(evaluation.metrics, evaluation.result.metrics, /*first=*/0, *wire.mutable_metrics());
+  }
   return wire;
 }
 

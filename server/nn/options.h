@@ -204,8 +204,8 @@ inline constexpr EnumNames<JumpingKnowledge, 3> kJumpingKnowledgeNames{
     {{{JumpingKnowledge::kLast, "last"}, {JumpingKnowledge::kCat, "cat"}, {JumpingKnowledge::kMax, "max"}}}};
 
 // What a node begins with: its features; a row of weights of its own, which are trained (of one large graph); 1 in the
-// column of its number of in-edges, or in a set that column's weights; or 1. kAuto: features where there are some, else
-// learned, or in a set one row of weights for all nodes.
+// column, of 256, of its number of in-edges, or in a set that column's weights; or 1. kAuto: features where there are
+// some, else learned, or in a set one row of weights for all nodes.
 enum class NodeInputs { kAuto, kFeatures, kLearned, kDegree, kConstant };
 inline constexpr EnumNames<NodeInputs, 5> kNodeInputsNames{{{{NodeInputs::kAuto, "auto"},
                                                              {NodeInputs::kFeatures, "features"},
@@ -250,6 +250,9 @@ struct ModelOptions {
   bool normalize_features = false;  // of nodes: each row of features is divided by the sum of its magnitudes
   NodeInputs node_inputs = NodeInputs::kAuto;
   EdgeInputs edge_inputs = EdgeInputs::kAuto;  // of nodes
+  // Of kDegree on one large graph: as many columns as its own largest number of in-edges asks for, in place of 256,
+  // which are the same on every graph. Jobs that an older version made have weights of that form.
+  bool own_degree_columns = false;
   Lowering lowering = Lowering::kAuto;
   Precision precision = Precision::kFloat32;
   bool operator==(const ModelOptions&) const = default;

@@ -46,9 +46,11 @@ data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split s
   return OrderOf(graphs, split, {.batch_size = batch_size, .shuffle = false, .batching = batching});
 }
 
-std::array<bool, 2> HavePartialBatches(const data::BatchingOptions& batching) {
-  const bool is_budget = batching.kind == data::BatchingKind::kBudget;
-  return {batching.kind == data::BatchingKind::kRandom, !is_budget};
+std::array<bool, 2> HavePartialBatches(const TrainOptions& options) {
+  const data::BatchingKind kind = options.batching.kind;
+  // The budget of a sampled block takes none of its seeds.
+  if (options.model.level == nn::ModelLevel::kNode) return {true, true};
+  return {kind == data::BatchingKind::kRandom, kind != data::BatchingKind::kBudget};
 }
 
 graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary) {
@@ -61,7 +63,8 @@ graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary) {
 }
 
 int64_t GraphsPerBatch(const TrainOptions& options, const graphcache::GraphSizes& train) {
-  if (options.batching.kind != data::BatchingKind::kBudget) return options.batch_size;
+  const bool is_budget = options.batching.kind == data::BatchingKind::kBudget;
+  if (!is_budget || options.model.level == nn::ModelLevel::kNode) return options.batch_size;
   const auto at_most = [](int64_t bound, double mean) {
     return bound > 0 && mean > 0 ? static_cast<double>(bound) / mean : std::numeric_limits<double>::infinity();
   };

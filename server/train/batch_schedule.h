@@ -39,9 +39,9 @@ data::EpochOrder EvaluationOrder(const data::GraphExtents& graphs, data::Split s
                                  const data::BatchingOptions& batching);
 
 // Of each mode: whether only the last batch of an epoch has fewer graphs than the others.
-std::array<bool, 2> HavePartialBatches(const data::BatchingOptions& batching);
+std::array<bool, 2> HavePartialBatches(const TrainOptions& options);
 graphcache::GraphSizes SizesOf(const data::GraphSetSummary& summary);
-// Graphs of a full training batch: batch_size, or as many of mean size as a budget holds.
+// Graphs, or seeds, of a full training batch: batch_size, or of a set as many graphs of mean size as a budget holds.
 int64_t GraphsPerBatch(const TrainOptions& options, const graphcache::GraphSizes& train);
 
 class BatchWalker {

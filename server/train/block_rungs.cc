@@ -145,11 +145,22 @@ BlockSizes AtLeastDynamic(BlockSizes sizes, bool sparse) {
   return sizes;
 }
 
-BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
-                         const data::GraphSummary& graph) {
+namespace {
+
+// What the bounds of a sample leave of a block: of each hop by itself, since the hops before may find less.
+BlockSizes Within(const data::NeighborSamplingOptions& sampling, BlockSizes sizes) {
+  if (sampling.max_nodes > 0) {
+    for (int64_t& rows : sizes.nodes) rows = std::min(rows, sampling.max_nodes);
+  }
+  if (sampling.max_edges > 0) sizes.edges = std::min(sizes.edges, sampling.max_edges);
+  return sizes;
+}
+
+BlockSizes UnboundedAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
+                             const data::GraphSummary& graph) {
   if (sampling.disjoint && seeds > 1) {
     // So many blocks of one seed.
-    BlockSizes sizes = BlockAtDegree(sampling, 1, degree, graph);
+    BlockSizes sizes = UnboundedAtDegree(sampling, 1, degree, graph);
     for (int64_t& rows : sizes.nodes) rows = Times(rows, seeds);
     sizes.edges = Times(sizes.edges, seeds);
     sizes.nonzeros = Times(sizes.nonzeros, seeds);
@@ -166,13 +177,21 @@ BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t 
     // Products of a count of nodes and a fan-out do not wrap; of two counts of nodes they might. With replacement there
     // may be more edges in a block than in the graph.
     const bool caps = !sampling.replace && drawn > 0 && targets > graph.edges / drawn;
-    const int64_t edges = caps ? graph.edges : targets * drawn;
+    int64_t edges = caps ? graph.edges : targets * drawn;
+    if (sampling.max_edges > 0) edges = std::min(edges, sampling.max_edges);
     sizes.edges += edges;
     // Each hop by itself, and of fewer seeds too, whose blocks leave more to be found.
     sizes.nodes.push_back(std::min(graph.nodes, edges));
   }
   sizes.nonzeros = graph.node_feature_nonzeros;
   return sizes;
+}
+
+}  // namespace
+
+BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
+                         const data::GraphSummary& graph) {
+  return Within(sampling, UnboundedAtDegree(sampling, seeds, degree, graph));
 }
 
 BlockSizes BlockBound(const data::NeighborSamplingOptions& sampling, int64_t seeds, const data::GraphSummary& graph) {

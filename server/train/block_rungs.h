@@ -63,8 +63,9 @@ class BlockRungs {
   int64_t num_planned_ = 0;
 };
 
-// Sizes of a block of so many seeds where every node has `degree` in-edges; nonzeros are the graph's. Of a last hop
-// apart nothing is counted.
+// Sizes of a block of so many seeds where every node has `degree` in-edges, within the sample's max_nodes and
+// max_edges; nonzeros are the graph's. Of a last hop apart nothing is counted. Rows of all hops together may be more
+// than max_nodes, which bounds each hop here.
 data::BlockSizes BlockAtDegree(const data::NeighborSamplingOptions& sampling, int64_t seeds, int64_t degree,
                                const data::GraphSummary& graph);
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +14,9 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "data/store/edge_rows.h"
+#include "data/store/featured_graph.h"
 #include "data/store/other_splits.h"
+#include "train/node_features.h"
 #include "train/node_model_for.h"
 
 namespace permafrost::train {
@@ -70,42 +73,111 @@ class KnownRanges {
   Violations violations_;
 };
 
-void Check(const GraphSetSummary& trained, const GraphSetSummary& own, nn::Loss loss, KnownRanges& check) {
-  check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
-  check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
-  check.CheckEqual("targets", own.num_targets, trained.num_targets);
-  check.CheckCategories("node", own.node_features, trained.node_features);
-  check.CheckCategories("edge", own.edge_features, trained.edge_features);
-  check.CheckClasses(loss, own.all.graphs * own.num_targets - own.num_missing_labels, own, trained);
-  if (own.class_values != trained.class_values && !TakesClasses(loss)) {
+// Rows that are predicted for: of a set its graphs, of one large graph its nodes.
+int64_t NumRows(const GraphSetSummary& set) { return set.all.graphs; }
+int64_t NumRows(const GraphSummary& graph) { return graph.nodes; }
+
+template <class Summary>
+int64_t PresentLabels(const Summary& summary) {
+  return NumRows(summary) * summary.num_targets - summary.num_missing_labels;
+}
+
+// Of rows without any label there is nothing that could be others than those that the weights were trained on.
+template <class Summary>
+void CheckTargets(const Summary& trained, const Summary& own, nn::Loss loss, KnownRanges& check) {
+  const int64_t present = PresentLabels(own);
+  if (present > 0) check.CheckEqual("targets", own.num_targets, trained.num_targets);
+  check.CheckClasses(loss, present, own, trained);
+}
+
+void CheckClassValues(const GraphSetSummary& trained, const GraphSetSummary& own, nn::Loss loss, KnownRanges& check) {
+  if (PresentLabels(own) == 0 || own.class_values == trained.class_values) return;
+  if (!TakesClasses(loss)) {
     const auto text = [](const std::vector<int64_t>& values) {
       return values.empty() ? "numbers of their own"
                             : absl::StrCat("0, 1, ..., which stand for the classes ", absl::StrJoin(values, ", "));
     };
     check.Add("its labels are ", text(own.class_values), ", and those that the weights were trained on are ",
               text(trained.class_values));
-  } else if (own.class_values != trained.class_values) {
-    const auto text = [](const std::vector<int64_t>& values) {
-      return values.empty() ? "themselves" : absl::StrJoin(values, ", ");
-    };
-    check.Add("its classes 0, 1, ... stand for ", text(own.class_values), ", and those of the weights for ",
-              text(trained.class_values));
+    return;
+  }
+  const auto text = [](const std::vector<int64_t>& values) {
+    return values.empty() ? "themselves" : absl::StrJoin(values, ", ");
+  };
+  check.Add("its classes 0, 1, ... stand for ", text(own.class_values), ", and those of the weights for ",
+            text(trained.class_values));
+}
+
+void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const TrainOptions& options,
+           KnownRanges& check) {
+  const nn::NodeInputs inputs = options.model.node_inputs;
+  // Made of the edges, whatever features the nodes have.
+  if (inputs != nn::NodeInputs::kDegree && inputs != nn::NodeInputs::kConstant) {
+    check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
+    check.CheckCategories("node", own.node_features, trained.node_features);
+  }
+  check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
+  check.CheckCategories("edge", own.edge_features, trained.edge_features);
+  CheckTargets(trained, own, options.loss, check);
+  CheckClassValues(trained, own, options.loss, check);
+}
+
+void CheckNodeInputs(const GraphSummary& trained, const GraphSummary& own, const nn::ModelOptions& model,
+                     KnownRanges& check) {
+  switch (NodeInputsOf(model.node_inputs, trained)) {
+    case nn::NodeInputs::kLearned:
+      if (own.nodes == trained.nodes) break;
+      check.Add("it has ", own.nodes, " nodes, and each of the ", trained.nodes,
+                " nodes that the weights were trained on begins with weights of its own; accepted: a dataset of the "
+                "same nodes");
+      break;
+    case nn::NodeInputs::kDegree: {
+      const int64_t columns = WithNodeInputs(model, own).node_features.width,
+                    known = WithNodeInputs(model, trained).node_features.width;
+      if (columns == known) break;
+      check.Add("its nodes have up to ", own.max_degree, " in-edges, which are ", columns,
+                " columns, and the weights are of ", known,
+                " columns: the job is of an older version, which made as many as its own graph asked for; accepted: "
+                "weights of a new job, whose columns are ",
+                data::kDegreeCap + 1, " on every graph");
+      break;
+    }
+    case nn::NodeInputs::kConstant:
+      break;
+    default:
+      check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
   }
 }
 
-void Check(const GraphSummary& trained, const GraphSummary& own, nn::Loss loss, const nn::ModelOptions& model,
-           KnownRanges& check) {
-  check.CheckEqual("node feature columns", own.node_features.width, trained.node_features.width);
-  check.CheckEqual("targets", own.num_targets, trained.num_targets);
-  check.CheckClasses(loss, own.nodes * own.num_targets - own.num_missing_labels, own, trained);
+bool ReadsWeights(const nn::ModelOptions& model, const GraphSummary& trained) {
+  return nn::TraitsOf(model.architecture).weighs_messages || EdgeInputsOf(model, trained) == data::EdgeInputs::kWeights;
+}
+
+void Check(const GraphSummary& trained, const GraphSummary& own, const TrainOptions& options, KnownRanges& check) {
+  const nn::ModelOptions& model = options.model;
+  CheckNodeInputs(trained, own, model, check);
+  // Links are told from pairs without an edge, whatever labels the nodes have.
+  if (!options.links.enabled) CheckTargets(trained, own, options.loss, check);
   if (EdgeInputsOf(model, trained) == data::EdgeInputs::kFeatures) {
     check.CheckEqual("edge feature columns", own.edge_features.width, trained.edge_features.width);
     check.CheckCategories("edge", own.edge_features, trained.edge_features);
   }
-  if (own.weighted != trained.weighted) {
+  if (ReadsWeights(model, trained) && own.weighted != trained.weighted) {
     check.Add("its edges have ", own.weighted ? "weights" : "no weights",
               ", and those that the weights were trained on ", trained.weighted ? "have" : "have none");
   }
+}
+
+// Another number of targets than the weights have outputs for goes with no labels at all (CheckKnows).
+template <class Summary>
+void TakeTargetsOf(const Summary& trained, Summary& own) {
+  if (own.num_targets != trained.num_targets) {
+    own.num_targets = trained.num_targets;
+    own.num_missing_labels = NumRows(own) * trained.num_targets;
+  }
+  own.integer_labels = trained.integer_labels;
+  own.min_label = trained.min_label;
+  own.max_label = trained.max_label;
 }
 
 // What a model is made by.
@@ -113,18 +185,14 @@ GraphSetSummary WithRangesOf(const GraphSetSummary& trained, GraphSetSummary own
   own.node_features = trained.node_features;
   own.edge_features = trained.edge_features;
   own.labels_known = trained.labels_known;
-  own.integer_labels = trained.integer_labels;
-  own.min_label = trained.min_label;
-  own.max_label = trained.max_label;
+  TakeTargetsOf(trained, own);
   return own;
 }
 
 GraphSummary WithRangesOf(const GraphSummary& trained, GraphSummary own) {
   // Those that another model's edges have are not read.
   if (own.edge_features.width == trained.edge_features.width) own.edge_features = trained.edge_features;
-  own.integer_labels = trained.integer_labels;
-  own.min_label = trained.min_label;
-  own.max_label = trained.max_label;
+  TakeTargetsOf(trained, own);
   return own;
 }
 
@@ -181,17 +249,17 @@ data::Split EvaluatedAs(EvaluatedRows rows) {
   return rows == EvaluatedRows::kValid ? data::Split::kValid : data::Split::kTest;
 }
 
-absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own, nn::Loss loss,
-                        const nn::ModelOptions& model, std::string_view field) {
+absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own,
+                        const TrainOptions& options, std::string_view field) {
   KnownRanges check(field);
   if (trained.index() != own.index()) {
     const bool set = std::holds_alternative<GraphSetSummary>(own);
     check.Add("it is ", set ? "a set of graphs" : "one large graph", ", and the weights were trained on ",
               set ? "one large graph" : "a set of graphs");
   } else if (const auto* set = std::get_if<GraphSetSummary>(&own)) {
-    Check(std::get<GraphSetSummary>(trained), *set, loss, check);
+    Check(std::get<GraphSetSummary>(trained), *set, options, check);
   } else {
-    Check(std::get<GraphSummary>(trained), std::get<GraphSummary>(own), loss, model, check);
+    Check(std::get<GraphSummary>(trained), std::get<GraphSummary>(own), options, check);
   }
   return check.ToStatus();
 }
@@ -202,6 +270,15 @@ absl::StatusOr<data::OpenedDataset> OnlyRows(const data::OpenedDataset& dataset,
     return OnlyRowsOf(*set, rows, folds, std::get<GraphSetSummary>(trained));
   }
   return OnlyRowsOf(std::get<std::shared_ptr<const data::Graph>>(dataset), rows, std::get<GraphSummary>(trained));
+}
+
+bool HasLabels(const data::ImportedSummary& summary) {
+  return std::visit([](const auto& known) { return PresentLabels(known) > 0; }, summary);
+}
+
+data::OpenedDataset AsTrained(const data::OpenedDataset& dataset, const data::ImportedSummary& trained) {
+  const auto& graph = std::get<std::shared_ptr<const data::Graph>>(dataset);
+  return data::OpenedDataset(data::WithSummary(graph, WithRangesOf(std::get<GraphSummary>(trained), graph->summary())));
 }
 
 }  // namespace permafrost::train

@@ -13,20 +13,29 @@
 
 namespace permafrost::train {
 
-// Ok if a model that was made for the dataset `trained` can be given the rows of `own`: columns and targets are as
-// many, those of edges of one large graph where the model reads them, categories are among those that it knows, and of
-// a loss over classes the labels are some of its classes. Else InvalidArgument with violations of `field`.
-absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own, nn::Loss loss,
-                        const nn::ModelOptions& model, std::string_view field);
+// Ok if a model that was made for the dataset `trained`, by these options, can be given the rows of `own`: what it
+// reads of nodes and edges has as many columns, weights where it reads them, and categories among those that it knows.
+// Where own has labels and the job predicts them, targets are as many, and of a loss over classes the labels are some
+// of its classes. Else InvalidArgument with violations of `field`.
+absl::Status CheckKnows(const data::ImportedSummary& trained, const data::ImportedSummary& own,
+                        const TrainOptions& options, std::string_view field);
+
+// Whether any row has a label.
+bool HasLabels(const data::ImportedSummary& summary);
 
 // The split that the rows are evaluated as: their own, so that samples are drawn as the job's evaluation drew them;
 // those of the train split, and all, as the test split.
 data::Split EvaluatedAs(EvaluatedRows rows);
 
 // The dataset with the rows as its train split and as that of EvaluatedAs, of which tasks read what they need. What the
-// summary says of features and labels is that of `trained`, which it goes with. Folds of the options are those of the
-// dataset. Errors: InvalidArgument where there are no such rows; DataLoss.
+// summary says of features and labels is that of `trained`, which it goes with; where `trained` has other targets, the
+// labels of the rows are all missing. Folds of the options are those of the dataset. Errors: InvalidArgument where
+// there are no such rows; DataLoss.
 absl::StatusOr<data::OpenedDataset> OnlyRows(const data::OpenedDataset& dataset, EvaluatedRows rows,
                                              const data::CrossValidation& folds, const data::ImportedSummary& trained);
+
+// One large graph whose summary says of features and labels what that of `trained` does, also of one large graph; its
+// rows are its own.
+data::OpenedDataset AsTrained(const data::OpenedDataset& dataset, const data::ImportedSummary& trained);
 
 }  // namespace permafrost::train

@@ -18,12 +18,12 @@ bool HasFeatures(const Summary& summary) {
 }
 
 // nullopt: none are made.
-std::optional<data::MadeFeatures> MadeFor(nn::NodeInputs inputs) {
+std::optional<data::MadeFeatures> MadeFor(nn::NodeInputs inputs, bool own_degree_columns = false) {
   switch (inputs) {
     case nn::NodeInputs::kLearned:
       return data::MadeFeatures::kOwnColumn;
     case nn::NodeInputs::kDegree:
-      return data::MadeFeatures::kDegree;
+      return own_degree_columns ? data::MadeFeatures::kOwnDegree : data::MadeFeatures::kDegree;
     case nn::NodeInputs::kConstant:
       return data::MadeFeatures::kConstant;
     default:
@@ -38,16 +38,16 @@ nn::NodeInputs NodeInputsOf(nn::NodeInputs inputs, const data::GraphSummary& sum
   return HasFeatures(summary) ? nn::NodeInputs::kFeatures : nn::NodeInputs::kLearned;
 }
 
-data::GraphSummary WithNodeInputs(nn::NodeInputs inputs, const data::GraphSummary& summary) {
-  const auto made = MadeFor(inputs);
+data::GraphSummary WithNodeInputs(const nn::ModelOptions& model, const data::GraphSummary& summary) {
+  const auto made = MadeFor(NodeInputsOf(model.node_inputs, summary), model.own_degree_columns);
   return made ? data::SummaryWith(*made, summary) : summary;
 }
 
-absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(nn::NodeInputs inputs,
+absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(const nn::ModelOptions& model,
                                                                   std::shared_ptr<const data::Graph> graph) {
-  const auto made = MadeFor(inputs);
+  const auto made = MadeFor(NodeInputsOf(model.node_inputs, graph->summary()), model.own_degree_columns);
   if (!made) return graph;
-  return data::WithFeatures(std::move(graph), *made);
+  return data::WithFeatures(graph, *made);
 }
 
 data::GraphSetSummary WithNodeInputs(nn::NodeInputs inputs, const data::GraphSetSummary& summary) {
@@ -80,10 +80,10 @@ std::string TellNodeInputs(const nn::ModelOptions& model, const data::GraphSetSu
                             : "");
 }
 
-std::string TellNodeInputs(nn::NodeInputs inputs, const data::GraphSummary& summary) {
+std::string TellNodeInputs(const nn::ModelOptions& model, const data::GraphSummary& summary) {
   const char* const why = HasFeatures(summary) ? "as asked for" : "the graph has no node features";
-  const data::GraphSummary with = WithNodeInputs(NodeInputsOf(inputs, summary), summary);
-  switch (NodeInputsOf(inputs, summary)) {
+  const data::GraphSummary with = WithNodeInputs(model, summary);
+  switch (NodeInputsOf(model.node_inputs, summary)) {
     case nn::NodeInputs::kLearned:
       return absl::StrCat("each of the ", summary.nodes, " nodes begins with weights of its own (", why, ")");
     case nn::NodeInputs::kDegree:

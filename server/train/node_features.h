@@ -15,10 +15,11 @@ namespace permafrost::train {
 // What kAuto stands for in a job on this large graph; others are themselves.
 nn::NodeInputs NodeInputsOf(nn::NodeInputs inputs, const data::GraphSummary& summary);
 
-// The dataset with the features that `inputs` says: itself, or one with made ones (data/store/featured_graph.h,
-// featured_set.h). Of one large graph never kAuto; of a set it is the set's own, and none where it has none.
-data::GraphSummary WithNodeInputs(nn::NodeInputs inputs, const data::GraphSummary& summary);
-absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(nn::NodeInputs inputs,
+// The dataset with the features that the options say: itself, or one with made ones (data/store/featured_graph.h,
+// featured_set.h). kAuto: of one large graph as NodeInputsOf; of a set its own, and none where it has none. Errors:
+// DataLoss.
+data::GraphSummary WithNodeInputs(const nn::ModelOptions& model, const data::GraphSummary& summary);
+absl::StatusOr<std::shared_ptr<const data::Graph>> WithNodeInputs(const nn::ModelOptions& model,
                                                                   std::shared_ptr<const data::Graph> graph);
 
 data::GraphSetSummary WithNodeInputs(nn::NodeInputs inputs, const data::GraphSetSummary& summary);
@@ -26,7 +27,7 @@ absl::StatusOr<std::shared_ptr<const data::GraphSet>> WithNodeInputs(nn::NodeInp
                                                                      std::shared_ptr<const data::GraphSet> set);
 
 // One line of a job whose nodes begin with something else than features; empty: with features.
-std::string TellNodeInputs(nn::NodeInputs inputs, const data::GraphSummary& summary);
+std::string TellNodeInputs(const nn::ModelOptions& model, const data::GraphSummary& summary);
 // Of a set also, in the same line, where the model cannot tell its nodes from each other.
 std::string TellNodeInputs(const nn::ModelOptions& model, const data::GraphSetSummary& summary);
 

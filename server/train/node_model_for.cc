@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -99,6 +100,23 @@ nn::EncoderInput EdgeInputFor(const nn::ModelOptions& model, const data::GraphSu
   return input;
 }
 
+// That a block has room for the seeds of any batch, evaluation's included.
+void CheckBlockBudget(const TrainOptions& options, const data::GraphSummary& graph, std::string_view prefix,
+                      Violations& violations) {
+  const int64_t most = options.batching.max_nodes;
+  if (most == 0) return;
+  int64_t seeds = std::min(options.batch_size, graph.nodes);
+  if (options.links.enabled) {
+    seeds = MostSeeds(options, options.batch_size, graph.nodes);
+    // Evaluated by samples, each link beside its negatives.
+    if (options.nodes.is_temporal()) seeds = std::max(seeds, 2 + options.links.eval_negatives);
+  }
+  if (most >= seeds) return;
+  violations.Add(absl::StrCat(AbslView(prefix), "batching.max_nodes"),
+                 absl::StrCat(most, " is less than the ", seeds, " seeds that a batch may have; accepted: at least ",
+                              seeds, ", or a smaller batch_size"));
+}
+
 int64_t MeanDegree(const data::GraphSummary& graph) {
   return (graph.edges + graph.nodes - 1) / std::max<int64_t>(1, graph.nodes);
 }
@@ -108,6 +126,10 @@ double LastDrawn(const data::NeighborSamplingOptions& sampling, const data::Grap
   const int64_t fan_out = sampling.fan_outs.back(), degree = MeanDegree(graph);
   if (fan_out == data::kAllNeighbors) return static_cast<double>(degree);
   return static_cast<double>(sampling.replace ? fan_out : std::min(fan_out, degree));
+}
+
+double MostApart(const data::NeighborSamplingOptions& sampling, double drawn) {
+  return sampling.max_edges > 0 ? std::min(drawn, static_cast<double>(sampling.max_edges)) : drawn;
 }
 
 // Rows of a step. Every node is taken to have as many in-edges as the mean has: the largest batches are not far above
@@ -124,6 +146,7 @@ nn::StepRows RowsOf(const data::NeighborSamplingOptions& sampling, int64_t batch
   double found = 0;
   for (const int64_t segment : block.nodes) {
     found += static_cast<double>(segment);
+    if (sampling.max_nodes > 0) found = std::min(found, static_cast<double>(sampling.max_nodes));
     rows.nodes.push_back(sampling.disjoint ? found : std::min(all_nodes, found));
   }
   // The first layer's sums are made of rows that no step sees.
@@ -171,7 +194,8 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
     const data::EdgeInputs edges = EdgeInputsOf(options.model, graph);
     const double edge_bytes = sizeof(int64_t) + sizeof(float) + static_cast<double>(data::EdgeRowBytes(graph, edges));
     const double batch = rows.nodes.back() * row_bytes + edge_bytes * rows.edges;
-    const double apart = sampling.last_hop_apart ? rows.nodes.back() * LastDrawn(sampling, graph) : 0;
+    const double apart =
+        sampling.last_hop_apart ? MostApart(sampling, rows.nodes.back() * LastDrawn(sampling, graph)) : 0;
     const double of_places = edges == data::EdgeInputs::kNone ? 0 : sizeof(uint64_t) * rows.edges;
     const double sampled = sizeof(data::NodeId) * (rows.nodes.back() + apart) +
                            2 * sizeof(int64_t) * (rows.edges + rows.nodes.back()) + of_places;
@@ -205,13 +229,18 @@ data::NeighborSamplingOptions SamplingOf(const TrainOptions& options, Mode mode,
   const std::vector<int64_t>& fan_outs = own ? nodes.eval_fan_outs : nodes.fan_outs;
   const bool dense =
       graph.node_features.type != data::DataType::kNone && graph.node_features.type != data::DataType::kSparse;
+  const data::BatchingOptions& bounds = options.batching;
+  // What bounds the rows of a block bounds those of its last hop, which must have some then.
+  const bool may_be_apart = fan_outs.size() >= 2 && bounds.max_nodes == 0;
   return {.fan_outs = fan_outs,
           .replace = nodes.replace,
           .weighted = nodes.weighted,
-          .last_hop_apart = dense && fan_outs.size() >= 2 && BeginsWithMeans(options.model),
+          .last_hop_apart = dense && may_be_apart && BeginsWithMeans(options.model),
           .disjoint = nodes.disjoint || nodes.is_temporal(),
           .temporal = nodes.temporal,
           .sampler = nodes.sampler,
+          .max_nodes = bounds.max_nodes,
+          .max_edges = bounds.max_edges,
           .seed = options.seed};
 }
 
@@ -255,7 +284,7 @@ data::EdgeInputs EdgeInputsOf(const nn::ModelOptions& model, const data::GraphSu
 absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, const data::GraphSummary& stored,
                                                   const MemoryLimits& limits, std::string_view prefix) {
   const nn::NodeInputs inputs = NodeInputsOf(options.model.node_inputs, stored);
-  const data::GraphSummary summary = WithNodeInputs(inputs, stored);
+  const data::GraphSummary summary = WithNodeInputs(options.model, stored);
   Violations violations;
   const std::string dataset_field = absl::StrCat(AbslView(prefix), "dataset");
   if (options.model.level != nn::ModelLevel::kNode || !nn::TraitsOf(options.model.architecture).of_nodes) {
@@ -293,6 +322,7 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
                    "degree counts the links that are to be predicted; accepted: features, learned, constant");
   }
   if (!links) CheckLabels(options, summary, dataset_field, prefix, violations);
+  CheckBlockBudget(options, summary, prefix, violations);
   const nn::EncoderInput edge = EdgeInputFor(options.model, summary, dataset_field, prefix, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   const int64_t classes = static_cast<int64_t>(summary.max_label) + 1;
@@ -317,6 +347,9 @@ bool UsesEdgeWeights(const TrainOptions& options, const data::Graph& graph) {
 absl::StatusOr<at::Tensor> ReadLabels(const data::Graph& graph, std::span<const data::NodeId> nodes) {
   const data::Column<float>& column = graph.view().labels;
   const int64_t targets = graph.view().num_targets;
+  if (column.empty()) {
+    return at::full({std::ssize(nodes), targets}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+  }
   at::Tensor labels = at::empty({std::ssize(nodes), targets}, at::kFloat);
   float* out = labels.mutable_data_ptr<float>();
   for (const data::NodeId node : nodes) {

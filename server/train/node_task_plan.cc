@@ -170,6 +170,8 @@ absl::StatusOr<std::vector<graphcache::PlannedSchedule>> NodeTask::Schedules(
   std::set<BatchShape> sampled;
   for (const Probe& probe : probes) sampled.insert(probe.sizes.shape());
   graphcache::PlannedSchedule schedule{.batching = "sampled",
+                                       .max_nodes = options_.batching.max_nodes,
+                                       .max_edges = options_.batching.max_edges,
                                        .train = ExpectedBatches(Mode::kTrain),
                                        .epochs = options_.epochs,
                                        .estimated = true,

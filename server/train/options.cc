@@ -67,13 +67,24 @@ void CheckNodeTraining(const TrainOptions& options, FieldChecker& check) {
 void CheckBatching(const TrainOptions& options, FieldChecker& check) {
   using data::BatchingKind;
   const data::BatchingOptions& batching = options.batching;
-  if (options.model.level == nn::ModelLevel::kNode) {
-    if (batching != data::BatchingOptions()) {
-      check.Add("batching", "is given for one large graph; accepted: for a set of graphs");
-    }
-    return;
-  }
   const bool is_budget = batching.kind == BatchingKind::kBudget;
+  if (options.model.level == nn::ModelLevel::kNode && batching != data::BatchingOptions()) {
+    if (Walks(options) || options.nodes.fan_outs.empty()) {
+      check.Add("batching", absl::StrCat("is given for ",
+                                         Walks(options) ? "walks" : "one large graph, whose batch is the whole of it",
+                                         "; accepted: budget with neighbor_sampling.fan_outs, or a set of graphs"));
+      return;
+    }
+    if (batching.kind == BatchingKind::kBalanced) {
+      check.Add("batching.kind", "is balanced for one large graph; accepted: budget, which bounds each sampled block");
+      return;
+    }
+    if (is_budget && options.nodes.sampler == data::SamplerKind::kLabor) {
+      check.Add("neighbor_sampling.sampler",
+                "is labor with batching budget: it draws any number of a node's edges, which no budget bounds; "
+                "accepted: neighbor");
+    }
+  }
   if (is_budget && batching.max_nodes == 0 && batching.max_edges == 0) {
     check.Add("batching", "is budget without a bound; accepted: with max_nodes, max_edges, or both");
   }

@@ -129,8 +129,10 @@ struct TrainOptions {
   uint64_t seed = 0;
   CheckpointOptions checkpoint;
   graphcache::PolicyOptions graph_cache;
-  NodeTrainingOptions nodes;               // of node-level models
-  data::BatchingOptions batching;          // of training batches, of models of small graphs
+  NodeTrainingOptions nodes;  // of node-level models
+  // Of sets of small graphs which of them meet in a training batch. Of one large graph kBudget bounds the rows and
+  // edges of each sampled block, of evaluation too; kBalanced is refused.
+  data::BatchingOptions batching;
   data::CrossValidation cross_validation;  // of sets of small graphs
   LinkOptions links;                       // of one large graph
   Node2VecOptions node2vec;                // of that model

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/file.h"
@@ -23,8 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Raised whenever equal options lead to another plan than before.
-constexpr int kPlanVersion = 2, kSizesVersion = 1;
+constexpr int kPlanVersion = 2, kSizesVersion = 2;
 constexpr std::string_view kExtension = ".plan";
+
+// All digits of it, so that two that differ have two keys.
+std::string Digits(double value) { return absl::StrFormat("%.17g", value); }
 
 // A file is three lines: the checksum of the other two, the key, the plan.
 std::string TextOf(const std::string& key, const std::string& body) {
@@ -125,10 +129,13 @@ std::string SampledKey(const TrainOptions& options, const data::Graph& graph) {
   for (const Mode mode : {Mode::kTrain, Mode::kEval}) {
     absl::StrAppend(&key, ", ", SamplingOf(options, mode, graph.summary()).last_hop_apart ? "means" : "rows");
   }
+  if (const data::BatchingOptions& bounds = options.batching; bounds.max_nodes > 0 || bounds.max_edges > 0) {
+    absl::StrAppend(&key, ", budget ", bounds.max_nodes, " ", bounds.max_edges);
+  }
   const LinkOptions& links = options.links;
   if (!links.enabled) return key;
-  absl::StrAppend(&key, ", links ", links.given ? "given" : "drawn", " ", links.split.valid_part, " ",
-                  links.split.test_part, " ", links.split.seed, ", negatives ", links.negatives, " ",
+  absl::StrAppend(&key, ", links ", links.given ? "given" : "drawn", " ", Digits(links.split.valid_part), " ",
+                  Digits(links.split.test_part), " ", links.split.seed, ", negatives ", links.negatives, " ",
                   links.eval_negatives, " ", static_cast<int>(links.sampling));
   return key;
 }

@@ -63,6 +63,13 @@ struct EpochMetrics {
   double graphs_per_second = 0;
   // MetricsOf the job, the first one too; empty in epochs that an older version ran.
   std::vector<double> valid_metrics;
+  // What the graph cache did in all training steps of the job up to here, of ModeStats; all 0 in epochs that an older
+  // version ran. A resumed run captures again, so that `captures` may be more than an undisturbed run's.
+  int64_t steps = 0;
+  int64_t exact_hits = 0, padded_hits = 0, eager_steps = 0, captures = 0;
+  int64_t nodes = 0, edges = 0, padding_nodes = 0, padding_edges = 0;
+  // Held after the epoch's evaluation: the executables of both modes, and their arena.
+  int64_t cache_bytes = 0;
 };
 
 struct RunResult {
@@ -150,7 +157,7 @@ struct EvaluateRequest {
 struct RowsEvaluation {
   int64_t rows = 0;
   double loss = 0;              // mean over present labels; NaN where there are none
-  std::vector<double> metrics;  // MetricsOf the options
+  std::vector<double> metrics;  // MetricsOf the options; empty where no row has a label
   std::string predictions;      // CSV as of kTestPredictionsFile; empty unless asked for
 };
 
@@ -190,7 +197,8 @@ class Runner {
   // One pass of weights over rows of a dataset; nothing is trained or left behind. From the device's one thread only
   // where device() is not kCpu; else safe anywhere. `on_progress` hears of rows done and in all (0: not known yet), and
   // returns whether to go on; Cancelled when not. Errors: as CheckCompatible, under "" and "dataset"; InvalidArgument
-  // with violations of "rows" where there are none, and of "dataset" where the weights do not fit it; DataLoss.
+  // with violations of "rows" where there are none, and of "dataset" where the weights do not fit it or where, without
+  // predictions, none of its rows has a label; DataLoss.
   virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kEntriesInterval(500);
 graphcache::GraphCacheSetup SetupOf(const TrainOptions& options, const Task& task, RunContext& context) {
   return {.options = options.graph_cache,
           .batch_size = GraphsPerBatch(options, task.sizes()),
-          .has_partial = HavePartialBatches(options.batching),
+          .has_partial = HavePartialBatches(options),
           .sizes = task.sizes(),
           .plan = task.plan(),
           .of_seeds = options.model.level == nn::ModelLevel::kNode,

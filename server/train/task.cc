@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Task>> MakeTask(const TrainOptions& options, cons
     PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
     return GraphSetTask::Create(options, std::move(folded), device, keep_going, context);
   }
-  PF_ASSIGN_OR_RETURN(auto graph, WithNodeInputs(own.model.node_inputs, *stored));
+  PF_ASSIGN_OR_RETURN(auto graph, WithNodeInputs(own.model, *stored));
   if (!samples) return WholeGraphTask::Create(own, std::move(graph), device, keep_going);
   PlanContext own_context = context;
   if (!reads) own_context.rows = nullptr;

@@ -18,6 +18,20 @@ constexpr absl::Duration kLossInterval = absl::Milliseconds(200);
 
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 
+void TakeCacheTotals(const graphcache::Snapshot& cache, EpochMetrics& metrics) {
+  const graphcache::ModeStats& train = cache.of(Mode::kTrain);
+  metrics.steps = train.hits + train.padded_hits + train.misses;
+  metrics.exact_hits = train.hits;
+  metrics.padded_hits = train.padded_hits;
+  metrics.eager_steps = train.eager_steps;
+  metrics.captures = train.captures;
+  metrics.nodes = train.nodes;
+  metrics.edges = train.edges;
+  metrics.padding_nodes = train.padding_nodes;
+  metrics.padding_edges = train.padding_edges;
+  metrics.cache_bytes = train.entry_bytes + cache.of(Mode::kEval).entry_bytes + cache.shared_bytes;
+}
+
 }  // namespace
 
 bool IsBetter(nn::Metric metric, double value, double best) {
@@ -36,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const RunRequest& reque
                           [&context] { return context.stop_requested() == StopRequest::kNone; }, plan_context));
   if (!task->reading().empty()) context.Log(LogLevel::kInfo, task->reading());
   if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset)) {
-    const std::string inputs = TellNodeInputs(request.options.model.node_inputs, (*graph)->summary());
+    const std::string inputs = TellNodeInputs(request.options.model, (*graph)->summary());
     if (!inputs.empty()) context.Log(LogLevel::kInfo, inputs);
   }
   std::unique_ptr<Trainer> trainer(
@@ -65,6 +79,7 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       schedule_(options_.checkpoint) {
   state_.seed = options_.seed;
   state_.threads = threads;
+  state_.dataset_checksum = data::ChecksumOf(request.dataset);
   state_.plateau.learning_rate = options_.optimizer.learning_rate;
 }
 
@@ -223,15 +238,16 @@ absl::StatusOr<StopRequest> Trainer::FinishEpoch() {
 
   const int64_t epoch = state_.position.epoch + 1;
   const auto graphs = static_cast<double>(task_->size(data::Split::kTrain));
-  const EpochMetrics metrics{.epoch = epoch,
-                             .train_loss = train_loss,
-                             .valid_loss = valid->loss,
-                             .valid_metric = valid->metrics.front(),
-                             .learning_rate = optimizer_.learning_rate(),
-                             .train_seconds = state_.epoch_seconds,
-                             .valid_seconds = Seconds(evaluation.Elapsed()),
-                             .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0,
-                             .valid_metrics = valid->metrics};
+  EpochMetrics metrics{.epoch = epoch,
+                       .train_loss = train_loss,
+                       .valid_loss = valid->loss,
+                       .valid_metric = valid->metrics.front(),
+                       .learning_rate = optimizer_.learning_rate(),
+                       .train_seconds = state_.epoch_seconds,
+                       .valid_seconds = Seconds(evaluation.Elapsed()),
+                       .graphs_per_second = state_.epoch_seconds > 0 ? graphs / state_.epoch_seconds : 0,
+                       .valid_metrics = valid->metrics};
+  TakeCacheTotals(engine_.cache().snapshot(), metrics);
   // A metric may be finite where the predictions are not.
   const bool diverged = valid->has_labels && !std::isfinite(valid->loss);
   if (!diverged && IsBetter(metrics_.front(), metrics.valid_metric, state_.best_valid_metric)) {
@@ -303,6 +319,7 @@ void Trainer::ReportLookAhead(const BatchStream& stream) {
   const LookAhead& before = look_ahead_before_;
   now->sampled_edges += before.sampled_edges;
   now->stalls += before.stalls;
+  now->cut_batches += before.cut_batches;
   now->pages += before.pages;
   progress_.look_ahead = now;
 }

@@ -54,6 +54,8 @@ class Trainer {
   absl::StatusOr<StopRequest> Test(RunResult& result);
 
   absl::StatusOr<RunOutcome> RunToEnd();
+  // Errors: those of CheckpointStore::LoadNewest; FailedPrecondition, reason DATASET_CHANGED, where the newest
+  // checkpoint is of other data than the job's dataset holds.
   absl::Status Resume();
   // Of a run that has no checkpoint: with the weights that the job is to begin with.
   absl::Status Begin();
@@ -69,8 +71,8 @@ class Trainer {
   // since memory holds all that the checkpoint would: stopping would lose what came after the one before. The next try
   // comes later.
   absl::Status SaveDueCheckpoint();
-  // About what its files take.
-  uint64_t CheckpointBytes() const;
+  // Of the run as it is now; shares its tensors.
+  Checkpoint MakeCheckpoint();
   bool saved() const { return saved_ && saved_->first == state_.step && saved_->second == state_.position; }
   // Gives the files of the present step's checkpoint their names among the artifacts.
   absl::Status PublishArtifacts();

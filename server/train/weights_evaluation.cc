@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +15,7 @@
 #include "train/evaluator.h"
 #include "train/initial_weights.h"
 #include "train/node2vec_task.h"
+#include "train/node_features.h"
 #include "train/node_model_for.h"
 #include "train/step_programs.h"
 #include "train/task.h"
@@ -28,7 +30,8 @@ TrainOptions OptionsOfEvaluation(TrainOptions options) {
   options.init_from = {};
   options.fixed_parameters.clear();
   options.cross_validation = {};
-  options.batching = {};
+  // Of one large graph it is part of how a block is drawn, of evaluation too.
+  if (options.model.level == nn::ModelLevel::kGraph) options.batching = {};
   options.graph_cache.policy = graphcache::Policy::kNever;
   return options;
 }
@@ -86,13 +89,30 @@ absl::Status CheckRoom(int64_t rows, int64_t values, bool text, const MemoryLimi
                       rows, values, wanted / 1e6, text ? " with their text" : "", held / 1e6, limit / 1e6));
 }
 
-// What the weights were trained to read of edges, whatever the edges have that are evaluated.
-void FixEdgeInputs(const data::ImportedSummary& trained, nn::ModelOptions& model) {
+// What the weights were trained to read of nodes and edges, whatever those have that are evaluated.
+void FixInputs(const data::ImportedSummary& trained, nn::ModelOptions& model) {
   const auto* graph = std::get_if<data::GraphSummary>(&trained);
-  if (graph == nullptr) return;
+  if (graph == nullptr || nn::TraitsOf(model.architecture).walks) return;
+  model.node_inputs = NodeInputsOf(model.node_inputs, *graph);
   model.edge_inputs = EdgeInputsOf(model, *graph) == data::EdgeInputs::kFeatures  ? nn::EdgeInputs::kFeatures
                       : EdgeInputsOf(model, *graph) == data::EdgeInputs::kWeights ? nn::EdgeInputs::kWeights
                                                                                   : nn::EdgeInputs::kNone;
+}
+
+// Rows without a label can be predicted for, and not evaluated.
+absl::Status CheckHasLabels(const EvaluateRequest& request, const data::ImportedSummary& own) {
+  if (HasLabels(own)) return absl::OkStatus();
+  Violations violations;
+  const bool has_targets = std::visit([](const auto& summary) { return summary.num_targets > 0; }, own);
+  if (!request.predictions) {
+    violations.Add("dataset", "it has no labels to evaluate by; accepted: predictions, which need none");
+  } else if (!has_targets && !request.trained_on) {
+    violations.Add(
+        "dataset",
+        "it has no targets, and the dataset that the weights were trained on is not known any more, which "
+        "would tell how many they predict; accepted: a dataset with a column of targets, which may be empty");
+  }
+  return violations.ToStatus();
 }
 
 }  // namespace
@@ -104,18 +124,20 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   TrainOptions options = OptionsOfEvaluation(request.options);
   const data::ImportedSummary own = data::SummaryOf(request.dataset);
   const data::ImportedSummary& trained = request.trained_on ? *request.trained_on : own;
-  FixEdgeInputs(trained, options.model);
+  FixInputs(trained, options.model);
   data::OpenedDataset dataset = request.dataset;
   const data::Split split = EvaluatedAs(request.rows);
-  // Links are told from pairs without an edge, whatever labels the nodes have.
   if (request.trained_on && Walks(options)) {
     PF_RETURN_IF_ERROR(CheckSameNodes(trained, own));
   } else if (request.trained_on) {
-    PF_RETURN_IF_ERROR(CheckKnows(trained, own, links ? nn::Loss::kL1 : options.loss, options.model, "dataset"));
+    PF_RETURN_IF_ERROR(CheckKnows(trained, own, options, "dataset"));
   }
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
+    // Categories that this graph has fewer of have rows of weights all the same.
+    if (request.trained_on) dataset = AsTrained(dataset, trained);
   } else {
+    if (!Walks(options)) PF_RETURN_IF_ERROR(CheckHasLabels(request, own));
     PF_ASSIGN_OR_RETURN(dataset, OnlyRows(dataset, request.rows, request.options.cross_validation, trained));
   }
   int64_t done = 0, total = 0;
@@ -161,8 +183,8 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
       Evaluate(steps, *task, split,
                {.loss = options.loss, .metrics = MetricsOf(options), .keep_predictions = request.predictions},
                keep_going));
-  RowsEvaluation result{
-      .rows = total, .loss = evaluation.loss, .metrics = evaluation.metrics, .predictions = std::string()};
+  RowsEvaluation result{.rows = total, .loss = evaluation.loss, .metrics = {}, .predictions = std::string()};
+  if (evaluation.has_labels) result.metrics = evaluation.metrics;
   if (request.predictions) {
     PF_ASSIGN_OR_RETURN(const NamedRows rows, task->NameRows(split, evaluation.ids));
     result.predictions = PredictionsCsv(rows, evaluation.predictions);

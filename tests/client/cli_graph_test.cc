@@ -141,7 +141,7 @@ TEST_F(GraphCommandTest, SampleSendsWhatToDraw) {
   ScriptSample();
   fake_.Start();
   EXPECT_EQ(Run({"dataset", "sample", "git", "--fan-out", "15,all", "--replace", "--weighted", "--nodes", "1,2,3",
-                 "--seed", "7"})
+                 "--seed", "7", "--max-nodes", "40", "--max-edges", "90"})
                 .exit_code,
             0);
   const ProgramResult walk = Run({"dataset", "sample", "git", "--walk", "2", "--p", "0.5", "--q", "2", "--count", "1"});
@@ -166,6 +166,8 @@ TEST_F(GraphCommandTest, SampleSendsWhatToDraw) {
   EXPECT_THAT(neighbors.neighbors().fan_outs(), ElementsAre(15, -1));
   EXPECT_TRUE(neighbors.neighbors().replace());
   EXPECT_TRUE(neighbors.neighbors().weighted());
+  EXPECT_EQ(neighbors.neighbors().max_nodes(), 40);
+  EXPECT_EQ(neighbors.neighbors().max_edges(), 90);
   const v1::SampleDatasetRequest sent = samples_.seen()[1];
   EXPECT_EQ(sent.walk().length(), 2);
   EXPECT_EQ(sent.walk().p(), 0.5);

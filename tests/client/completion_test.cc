@@ -48,6 +48,22 @@ ShellRun RunIn(const std::string& shell, const std::string& script) {
 
 bool HasShell(const std::string& shell) { return RunIn("sh", absl::StrCat("command -v ", shell)).code == 0; }
 
+// Three contexts, of which the current one is named as a key of the file is.
+class CompletionOfContextsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("XDG_CONFIG_HOME", dir_.path().c_str(), /*overwrite=*/1);
+    for (const char* name : {"current", "prod", "staging.2"}) {
+      const ProgramResult made =
+          RunProgram({"context", "set", name, "127.0.0.1:1"}, {{"XDG_CONFIG_HOME", dir_.path().string()}});
+      ASSERT_EQ(made.exit_code, 0) << made.err;
+    }
+  }
+  void TearDown() override { unsetenv("XDG_CONFIG_HOME"); }
+
+  const TempDir dir_;
+};
+
 // What bash offers for the last of the words; each without blanks. `program`: what the first of them runs.
 std::set<std::string> Offers(const std::string& words, const std::string& program = "false") {
   const std::vector<std::string> list = absl::StrSplit(words, ' ');
@@ -179,6 +195,20 @@ TEST_F(HostileNamesTest, Bash) {
   EXPECT_FALSE(std::filesystem::exists(ran_)) << "the shell ran what the server sent";
 }
 
+TEST_F(CompletionOfContextsTest, Bash) {
+  if (!HasShell("bash")) GTEST_SKIP() << "bash is absent";
+  const auto offers = [](const std::string& words) { return Offers("permafrost " + words, PERMAFROST_PROGRAM); };
+  EXPECT_THAT(offers("context use "), IsSupersetOf({"current", "prod", "staging.2"}));
+  EXPECT_EQ(offers("context use s"), (std::set<std::string>{"staging.2"}));
+  EXPECT_EQ(offers("context remove c"), (std::set<std::string>{"current"}));
+  EXPECT_EQ(offers("--context "), (std::set<std::string>{"current", "prod", "staging.2"}));
+  EXPECT_EQ(offers("job list --context p"), (std::set<std::string>{"prod"}));
+  EXPECT_EQ(offers("--context = p"), (std::set<std::string>{"prod"}));
+  EXPECT_EQ(offers("--context none context use p"), (std::set<std::string>{"prod"}))
+      << "the line names no known one yet";
+  EXPECT_TRUE(offers("context set p").empty()) << "a new name";
+}
+
 // zsh with its own words for offering, which a terminal alone would show. `program`: what the first word runs.
 std::string OffersOfZsh(const std::string& words, const std::string& program = "false") {
   const ShellRun ran = RunIn(
@@ -219,6 +249,13 @@ TEST_F(HostileNamesTest, Zsh) {
   EXPECT_FALSE(std::filesystem::exists(ran_)) << "the shell ran what the server sent";
 }
 
+TEST_F(CompletionOfContextsTest, Zsh) {
+  if (!HasShell("zsh")) GTEST_SKIP() << "zsh is absent";
+  EXPECT_THAT(OffersOfZsh("permafrost context use ''", PERMAFROST_PROGRAM),
+              testing::HasSubstr(" current prod staging.2\n"));
+  EXPECT_EQ(OffersOfZsh("permafrost --context ''", PERMAFROST_PROGRAM), "current prod staging.2\n");
+}
+
 // `program`: what the first word runs.
 std::string OffersOfFish(const std::string& line, const std::string& program = "false") {
   const ShellRun ran =
@@ -250,6 +287,12 @@ TEST_F(CompletionOfNamesTest, Fish) {
   EXPECT_EQ(
       OffersOfFish(absl::StrCat("permafrost --server=", fake_.address(), " job submit --dataset "), PERMAFROST_PROGRAM),
       "zinc\n");
+}
+
+TEST_F(CompletionOfContextsTest, Fish) {
+  if (!HasShell("fish")) GTEST_SKIP() << "fish is absent";
+  EXPECT_EQ(OffersOfFish("permafrost context use ", PERMAFROST_PROGRAM), "current\nprod\nstaging.2\n");
+  EXPECT_EQ(OffersOfFish("permafrost --context s", PERMAFROST_PROGRAM), "staging.2\n");
 }
 
 TEST_F(HostileNamesTest, Fish) {

@@ -5,8 +5,12 @@
 #include <iterator>
 #include <limits>
 #include <regex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cache_history.h"
 #include "client/fake_server.h"
 #include "client/line_chart.h"
 #include "client/program.h"
@@ -117,6 +121,62 @@ TEST(ReportPage, TellsAllThatIsKnown) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_THAT(page, Not(HasSubstr("has not ended")));
+}
+
+// Of 100 steps an epoch, 3 more are replayed padded in each epoch than in the one before.
+v1::Job JobWithCacheHistory(int64_t first_told, int64_t last) {
+  v1::Job job = SucceededJob();
+  int64_t padded = 0;
+  for (int64_t epoch = 1; epoch <= last; ++epoch) {
+    AddEpoch(epoch, job);
+    padded += 3 * epoch;
+    if (epoch < first_told) continue;
+    v1::EpochMetrics& metrics = *job.mutable_epochs(static_cast<int>(epoch) - 1);
+    metrics.set_steps(epoch * 100);
+    metrics.set_padded_hits(padded);
+    metrics.set_exact_hits(epoch * 100 - padded);
+    metrics.set_nodes(epoch * 2000);
+    metrics.set_edges(epoch * 4000);
+    metrics.set_padding_nodes(padded * 10);
+    metrics.set_padding_edges(padded * 40);
+    metrics.set_cache_bytes(5'000'000 + epoch);
+  }
+  return job;
+}
+
+TEST(CacheHistory, AnEpochsShareIsWhatItAddsToTheEpochBefore) {
+  using Points = std::vector<std::pair<double, double>>;
+  const std::vector<Chart> charts = CacheHistory(JobWithCacheHistory(/*first_told=*/1, /*last=*/3));
+  ASSERT_EQ(charts.size(), 3u);
+  EXPECT_EQ(charts[0].series[0].points, (Points{{1, 97}, {2, 94}, {3, 91}}));
+  EXPECT_EQ(charts[0].series[1].points, (Points{{1, 3}, {2, 6}, {3, 9}}));
+  EXPECT_EQ(charts[1].series[0].points, (Points{{1, 1.5}, {2, 3}, {3, 4.5}}));
+  EXPECT_EQ(charts[1].series[1].points, (Points{{1, 3}, {2, 6}, {3, 9}}));
+  EXPECT_EQ(charts[2].series[0].points, (Points{{1, 5.000001}, {2, 5.000002}, {3, 5.000003}}));
+}
+
+TEST(CacheHistory, EpochsOfAnOlderDaemonHaveNoPoints) {
+  // Epoch 2 is the first that tells; what it alone did is not known.
+  const std::vector<Chart> charts = CacheHistory(JobWithCacheHistory(/*first_told=*/2, /*last=*/3));
+  ASSERT_EQ(charts[0].series[1].points.size(), 1u);
+  EXPECT_EQ(charts[0].series[1].points[0], (std::pair<double, double>(3, 9)));
+  EXPECT_EQ(charts[2].series[0].points.size(), 2u);
+  for (const Chart& chart : CacheHistory(JobWithCacheHistory(/*first_told=*/4, /*last=*/3))) {
+    EXPECT_EQ(DrawChart(chart), "") << chart.title;
+  }
+}
+
+TEST(ReportPage, DrawsWhatTheCacheDidInEachEpoch) {
+  const char* const kTitles[] = {"<title>Training steps replayed, %</title>", "<title>Rows that padding added, ",
+                                 "<title>Graph cache, MB</title>"};
+  ReportData data = SampleReport();
+  const std::string without = RenderReport(data, kReportTime);
+  data.job = JobWithCacheHistory(/*first_told=*/1, /*last=*/3);
+  const std::string with = RenderReport(data, kReportTime);
+  for (const char* title : kTitles) {
+    EXPECT_THAT(without, Not(HasSubstr(title)));
+    EXPECT_THAT(with, HasSubstr(title));
+  }
 }
 
 TEST(ReportPage, AJobThatHasNotBegunHasOneToo) {

@@ -187,6 +187,26 @@ TEST(SweepView, MeansAreOverFoldsAndSeeds) {
   EXPECT_NEAR(parsed["groups"][0]["test"]["accuracy"]["mean"], 0.85, 1e-12);
 }
 
+TEST(SweepView, MeansAreOverAnySeedAndFold) {
+  v1::JobSpec base;
+  base.set_dataset("cora");
+  for (const char* repeated : {"seed", "fold", "fold-seed", "link-seed"}) {
+    const std::vector<SweepAxis> axes = {*ParseAxis(absl::StrCat(repeated, "=1,2")), *ParseAxis("hidden=32,64")};
+    const std::vector<SweepJob> plan = *PlanSweep(base, axes, false, 10);
+    const std::vector<v1::Job> jobs = {ResultOf("s-0", 0.5, 0.8), ResultOf("s-1", 0.6, 0.7), ResultOf("s-2", 0.7, 0.9),
+                                       ResultOf("s-3", 0.8, 0.6)};
+    const auto groups = GroupsOf(axes, plan, jobs);
+    ASSERT_EQ(groups.size(), 2U) << repeated;
+    EXPECT_THAT(groups[1].values, ElementsAre("64")) << repeated;
+    EXPECT_EQ(groups[1].test[0].jobs, 2) << repeated;
+    EXPECT_NEAR(groups[1].test[0].mean, 0.65, 1e-12) << repeated;
+  }
+  const std::vector<SweepAxis> varied = {*ParseAxis("epochs=1,2")};
+  const auto groups =
+      GroupsOf(varied, *PlanSweep(base, varied, false, 10), {ResultOf("s-0", 0, 0), ResultOf("s-1", 0, 0)});
+  EXPECT_EQ(groups.size(), 2U) << "epochs are no repetitions";
+}
+
 TEST(SweepView, SpreadsOfNothingAndOfOne) {
   EXPECT_EQ(SpreadOf({}).jobs, 0);
   EXPECT_EQ(SpreadOf({3}).mean, 3);

@@ -109,6 +109,18 @@ TEST(JobView, ShowOfAJobThatWaitsToRunAgain) {
   EXPECT_THAT(text, testing::HasSubstr("  runs again     2026-03-10 13:00:00\n"));
 }
 
+TEST(JobView, ShowOfAJobWhoseBlocksHaveABudget) {
+  v1::Job job = NodeLevelJob();
+  job.mutable_spec()->mutable_batching()->set_kind(v1::Batching::KIND_BUDGET);
+  job.mutable_spec()->mutable_batching()->set_max_edges(9000);
+  job.mutable_spec()->set_batch_size(65'536);
+  job.mutable_progress()->mutable_look_ahead()->set_cut_batches(1234);
+  const std::string text = RenderJob(job, kTime, {});
+  EXPECT_THAT(text, testing::HasSubstr("budget, at most 9,000 edges a batch\n"));
+  EXPECT_THAT(text, testing::HasSubstr("1,234,567 edges sampled, 1,234 batches cut to the budget\n"));
+  EXPECT_THAT(text, testing::HasSubstr("65,536")) << "seeds, which the budget does not say";
+}
+
 TEST(JobView, ShowOfANodeLevelJob) {
   v1::Job job = NodeLevelJob();
   AddEpoch(1, job);

@@ -117,6 +117,41 @@ TEST_F(LargeGraph, IsImportedVerifiedSampledAndTrainedOn) {
   EXPECT_EQ(daemon_->Stop(), 0);
 }
 
+TEST_F(LargeGraph, NoSampleIsBeyondItsBudget) {
+  daemon_->Import("kinds", dir_.path() / "source");
+  const Output sample = daemon_->Client({"dataset", "sample", "kinds", "--fan-out", "all,all", "--count", "20",
+                                         "--max-nodes", "60", "--max-edges", "90", "--output", "json"});
+  ASSERT_EQ(sample.code, 0) << sample.err;
+  const auto drawn = nlohmann::json::parse(sample.out);
+  EXPECT_LE(drawn.at("edges").size(), 90U);
+  EXPECT_GE(drawn.at("edges").size(), 20U);
+  int64_t nodes = 0;
+  for (const auto& of_hop : drawn.at("nodesOfHop")) nodes += std::stoll(of_hop.get<std::string>());
+  EXPECT_LE(nodes, 60);
+
+  const Output submitted = daemon_->Client(
+      {"job",         "submit",    "--id",        "bounded",      "--dataset", "kinds",      "--architecture",
+       "sage",        "--fan-out", "8,4",         "--batch-size", "128",       "--batching", "budget",
+       "--max-nodes", "300",       "--max-edges", "400",          "--epochs",  "3"});
+  ASSERT_EQ(submitted.code, 0) << submitted.err;
+  const v1::Job job = daemon_->AwaitEnd("bounded");
+  ASSERT_EQ(job.state(), v1::Job::STATE_SUCCEEDED) << job.error();
+  const v1::Progress& progress = job.progress();
+  EXPECT_EQ(progress.step(), 3 * 15);
+  EXPECT_LE(progress.nodes(), progress.step() * 300);
+  EXPECT_LE(progress.edges(), progress.step() * 400);
+  EXPECT_GT(progress.look_ahead().cut_batches(), 0);
+  const Output shown = daemon_->Client({"job", "show", "bounded"});
+  EXPECT_THAT(shown.out, HasSubstr("budget, at most 300 nodes a batch, at most 400 edges a batch"));
+  EXPECT_THAT(shown.out, HasSubstr(" batches cut to the budget"));
+  EXPECT_EQ(daemon_
+                ->Client({"cache", "plan", "--dataset", "kinds", "--architecture", "sage", "--fan-out", "8,4",
+                          "--batch-size", "128", "--batching", "budget", "--max-nodes", "300"})
+                .code,
+            0);
+  EXPECT_EQ(daemon_->Stop(), 0);
+}
+
 TEST_F(LargeGraph, AJobKilledInTheMiddleEndsAsIfUndisturbed) {
   daemon_->Import("kinds", dir_.path() / "source");
   ExpectKilledEqualsUndisturbed();
@@ -236,6 +271,21 @@ TEST_F(LargeGraph, WhatDoesNotGoTogetherIsRefusedInALine) {
       {"binary loss on four classes",
        {"job", "submit", "--dataset", "kinds", "--architecture", "sage", "--fan-out", "5,5", "--loss", "bce"},
        "labels 0 and 1"},
+      {"a budget of the whole graph",
+       {"job", "submit", "--dataset", "kinds", "--architecture", "sage", "--batching", "budget", "--max-nodes", "900"},
+       "spec.batching: is given for one large graph, whose batch is the whole of it; accepted: budget with "
+       "neighbor_sampling.fan_outs"},
+      {"a budget of labor",
+       {"job", "submit", "--dataset", "kinds", "--architecture", "sage", "--fan-out", "5,5", "--sampler", "labor",
+        "--batching", "budget", "--max-nodes", "9000"},
+       "spec.neighbor_sampling.sampler: is labor with batching budget"},
+      {"a budget that the seeds alone pass",
+       {"job", "submit", "--dataset", "kinds", "--architecture", "sage", "--fan-out", "5,5", "--batching", "budget",
+        "--max-nodes", "900"},
+       "spec.batching.max_nodes: 900 is less than the 1024 seeds that a batch may have"},
+      {"a sample of fewer nodes than it begins at",
+       {"dataset", "sample", "kinds", "--fan-out", "2", "--count", "9", "--max-nodes", "8"},
+       "neighbors.max_nodes: 8 is less than the 9 seeds"},
       {"a sample of a node that is not there",
        {"dataset", "sample", "kinds", "--fan-out", "2", "--nodes", "3000"},
        "3000"},

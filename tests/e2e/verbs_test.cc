@@ -135,6 +135,7 @@ TEST(EndToEndVerbs, JobsAreFoundByLabelAndReportedWhileTheyRun) {
   std::ifstream in(page);
   const std::string html{std::istreambuf_iterator<char>(in), {}};
   for (const char* part : {"the job has not ended", "<title>Loss</title>", "<h2>Graph cache</h2>",
+                           "<title>Training steps replayed, %</title>", "<title>Graph cache, MB</title>",
                            "<h2>Specification</h2>", "team=gnn", "</html>"}) {
     EXPECT_THAT(html, HasSubstr(part));
   }

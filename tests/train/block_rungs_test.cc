@@ -167,6 +167,15 @@ TEST(BlockBound, HoldsWhateverIsDrawn) {
        1024,
        Sizes({1024, 1024 * 300, 1024 * 2000}, 1024 * 50'300, 1024 * 77)},
       {"labor may draw all", {.fan_outs = {3}, .sampler = data::SamplerKind::kLabor}, 5, Sizes({5, 1500}, 1500, 77)},
+      {"no more edges than the budget has", {.fan_outs = {3, 2}, .max_edges = 50}, 10, Sizes({10, 30, 50}, 50, 77)},
+      {"no more nodes in a hop than the budget has",
+       {.fan_outs = {3, 2}, .max_nodes = 25},
+       10,
+       Sizes({10, 25, 25}, 90, 77)},
+      {"a budget of all seeds together",
+       {.fan_outs = {3, 2}, .disjoint = true, .max_nodes = 2000, .max_edges = 5000},
+       1024,
+       Sizes({1024, 2000, 2000}, 5000, 1024 * 77)},
   };
   for (const auto& c : kCases) EXPECT_EQ(BlockBound(c.sampling, c.seeds, graph), c.want) << c.why;
   graph.nodes = 4'000'000'000;

@@ -99,6 +99,8 @@ TEST_F(PlanStoreTest, AJobThatSamplesTakesItsSizesFromThere) {
            {true, [](TrainOptions& o) { o.nodes.disjoint = true; }},
            {true, [](TrainOptions& o) { o.nodes.sampler = data::SamplerKind::kLabor; }},
            {true, [](TrainOptions& o) { o.links.enabled = true; }},
+           {true, [](TrainOptions& o) { o.batching = {.kind = data::BatchingKind::kBudget, .max_edges = 900}; }},
+           {true, [](TrainOptions& o) { o.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 900}; }},
            {false, [](TrainOptions& o) { ++o.epochs; }},
            {false, [](TrainOptions& o) { o.graph_cache.rungs = 3; }}}) {
     TrainOptions other = options;

@@ -61,6 +61,9 @@ TEST_P(RunnerCheckpointShapesTest, ARunStoppedAnywhereEndsBitEqualToAnUndisturbe
       EXPECT_EQ(epochs[e].epoch, undisturbed.epochs[e].epoch);
       EXPECT_EQ(epochs[e].train_loss, undisturbed.epochs[e].train_loss) << "epoch " << e + 1 << ", stop " << stop_step;
       EXPECT_EQ(epochs[e].valid_metric, undisturbed.epochs[e].valid_metric);
+      EXPECT_EQ(epochs[e].steps, undisturbed.epochs[e].steps) << "epoch " << e + 1 << ", stop " << stop_step;
+      EXPECT_EQ(epochs[e].nodes, undisturbed.epochs[e].nodes);
+      EXPECT_EQ(epochs[e].padding_nodes, undisturbed.epochs[e].padding_nodes);
     }
   }
 }

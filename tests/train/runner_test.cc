@@ -128,6 +128,25 @@ TEST_F(RunnerTest, EveryStepIsCountedOnce) {
     EXPECT_EQ(train.padding_nodes, told.progress.padding_nodes) << job;
     EXPECT_EQ(train.graph_breaks + eval.graph_breaks, 0) << job;
     EXPECT_EQ(static_cast<int64_t>(told.entries.size()), train.entries + eval.entries) << job;
+    ASSERT_EQ(told.epochs.size(), 4U) << job;
+    for (size_t e = 0; e < 4; ++e) {
+      EXPECT_EQ(told.epochs[e].steps, 9 * (static_cast<int64_t>(e) + 1)) << job;
+    }
+    const EpochMetrics& last = told.epochs.back();
+    EXPECT_EQ(last.exact_hits, train.hits) << job;
+    EXPECT_EQ(last.padded_hits, train.padded_hits) << job;
+    EXPECT_EQ(last.eager_steps, train.eager_steps) << job;
+    EXPECT_EQ(last.captures, train.captures) << job;
+    EXPECT_EQ(last.nodes, train.nodes) << job;
+    EXPECT_EQ(last.edges, train.edges) << job;
+    EXPECT_EQ(last.padding_nodes, train.padding_nodes) << job;
+    EXPECT_EQ(last.padding_edges, train.padding_edges) << job;
+    if (policy.policy == Policy::kNever) {
+      EXPECT_EQ(last.cache_bytes, 0) << job;
+    } else if (policy.policy == Policy::kFreeze) {
+      EXPECT_EQ(last.cache_bytes, train.entry_bytes + eval.entry_bytes + told.cache.shared_bytes) << job;
+      EXPECT_GT(last.cache_bytes, 0) << job;
+    }
     if (policy.policy == Policy::kNever) {
       EXPECT_EQ(train.eager_steps, 36);
       EXPECT_EQ(train.captures, 0);

@@ -189,7 +189,12 @@ inline void AddNodeCases(const nn::ModelTraits& model, std::vector<StepCase>& ca
         {name + " on the whole graph, sparse, " + parts.name, GraphFor(model, {.sparse = true}), options, true});
   }
   if (model.architecture == nn::Architecture::kSage || model.architecture == nn::Architecture::kGcn) {
-    TrainOptions learned = dropout, degree = plain;
+    TrainOptions learned = dropout, degree = plain, squares = plain, distances = whole;
+    squares.loss = nn::Loss::kMse;
+    distances.loss = nn::Loss::kL1;
+    cases.push_back({name + ", a measure, squared errors", GraphFor(model, {.measures = true}), squares});
+    cases.push_back({name + " on the whole graph, a measure, absolute errors", GraphFor(model, {.measures = true}),
+                     distances, true});
     learned.model.input_dropout = 0.2;
     degree.model.node_inputs = nn::NodeInputs::kDegree;
     degree.nodes = whole.nodes;

@@ -27,7 +27,8 @@ struct TinyGraphOptions {
   bool named = false;        // row 3 is called `the 3rd, "x"`
   int edge_floats = 0;       // columns of edges' features, a row for an edge and its inverse
   int edge_categories = 0;   // of two columns of integers in their place; 0: none
-  int targets = 1;           // 1: a class of 0..2; more: 0 or 1 each
+  int targets = 1;           // 1: a class of 0..2; more: 0 or 1 each; 0: no labels
+  bool measures = false;     // of one target: fractions that rise with the class, in place of it
 };
 
 // Rows of features of edges, and of each edge, by target, its row.
@@ -109,7 +110,8 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
     feature_offsets.push_back(feature_columns.size());
     for (int t = 0; t < options.targets; ++t) {
       const int value = options.targets == 1 ? classes[v] : (classes[v] == t ? 1 : 0);
-      labels.push_back(v % 19 == 18 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(value));
+      const float label = options.measures ? 0.1F + 0.75F * static_cast<float>(value) : static_cast<float>(value);
+      labels.push_back(v % 19 == 18 ? std::numeric_limits<float>::quiet_NaN() : label);
     }
   }
   std::array<std::vector<uint32_t>, 3> splits;
@@ -140,7 +142,9 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
   } else {
     write(SectionKind::kNodeFeatures, ElementType::kFloat32, features, kWidth);
   }
-  write(SectionKind::kLabels, ElementType::kFloat32, labels, static_cast<uint32_t>(options.targets));
+  if (options.targets > 0) {
+    write(SectionKind::kLabels, ElementType::kFloat32, labels, static_cast<uint32_t>(options.targets));
+  }
   if (options.node_times) {
     std::vector<int64_t> times;
     for (size_t v = 0; v < nodes; ++v) times.push_back(static_cast<int64_t>(v * 7 % 60));
@@ -182,8 +186,9 @@ inline std::shared_ptr<const data::Graph> WriteTinyGraph(const std::filesystem::
         .type = data::DataType::kFloat32, .width = options.edge_floats, .min = range, .max = range};
   }
   summary.num_targets = options.targets;
-  summary.max_label = options.targets == 1 ? kClasses - 1 : 1;
-  summary.integer_labels = true;
+  summary.min_label = options.measures ? 0.1 : 0;
+  summary.max_label = options.measures ? 1.6 : options.targets == 1 ? kClasses - 1 : options.targets > 1 ? 1 : 0;
+  summary.integer_labels = options.targets > 0 && !options.measures;
   for (size_t s = 0; s < 3; ++s) summary.split_nodes[s] = std::ssize(splits[s]);
   check((*writer)->Finish(summary));
   auto graph = data::Graph::Open(directory);

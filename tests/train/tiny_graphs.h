@@ -25,9 +25,10 @@ struct TinyGraph {
   std::vector<double> further;                              // labels of further targets
 };
 
-// One node and one edge category column; splits of 80, 10 and 10 %, drawn by the importer.
+// One node and one edge category column; splits of 80, 10 and 10 %, drawn by the importer. Not `labelled`: without
+// targets.
 inline std::shared_ptr<const data::GraphSet> ImportGraphs(const std::filesystem::path& directory,
-                                                          const std::vector<TinyGraph>& graphs) {
+                                                          const std::vector<TinyGraph>& graphs, bool labelled = true) {
   namespace fs = std::filesystem;
   fs::create_directories(directory / "source/raw");
   const auto open = [&](const char* name) { return std::ofstream(directory / "source/raw" / name); };
@@ -46,8 +47,12 @@ inline std::shared_ptr<const data::GraphSet> ImportGraphs(const std::filesystem:
     labels << "\n";
   }
   for (std::ofstream* file : {&nodes, &edges, &edge, &node_features, &edge_features, &labels}) file->close();
+  if (!labelled) fs::remove(directory / "source/raw/graph-label.csv");
   fs::create_directories(directory / "store");
-  const auto summary = data::Import({.source = directory / "source"}, directory / "store", [](const auto&) {}, {});
+  data::ImportOptions import;
+  import.source = directory / "source";
+  import.format = data::ImportFormat::kOgbGraphs;
+  const auto summary = data::Import(import, directory / "store", [](const auto&) {}, {});
   if (!summary.ok()) throw std::runtime_error(std::string(summary.status().message()));
   auto set = data::GraphSet::Open(directory / "store");
   if (!set.ok()) throw std::runtime_error(std::string(set.status().message()));

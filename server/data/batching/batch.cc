@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Batcher>> Batcher::Create(std::shared_ptr<const G
 }
 
 bool Batcher::HasLabel(uint32_t graph) const {
-  if (!extents_.Has(graph)) return false;
+  if (!extents_.Has(graph) || labels_.empty()) return false;
   const auto targets = static_cast<size_t>(summary().num_targets);
   return std::ranges::any_of(labels_.subspan(graph * targets, targets), [](float l) { return !std::isnan(l); });
 }
@@ -79,7 +79,11 @@ absl::Status Batcher::Assemble(std::span<const uint32_t> graphs, const BatchShap
     if (node + nodes > out.real.nodes || edge + edges > out.real.edges) break;
     CopyFeatures(node_features_, at.first_node, at.last_node, node, out.node_ints, out.node_floats);
     CopyFeatures(edge_features_, at.first_edge, at.last_edge, edge, out.edge_ints, out.edge_floats);
-    CopyRows(labels_, targets, g, g + uint64_t{1}, row, out.labels);
+    if (labels_.empty()) {
+      std::fill_n(out.labels.begin() + row * targets, targets, std::numeric_limits<float>::quiet_NaN());
+    } else {
+      CopyRows(labels_, targets, g, g + uint64_t{1}, row, out.labels);
+    }
     for (uint64_t e = at.first_edge; e < at.last_edge; ++e, ++edge) {
       out.edge_source[static_cast<size_t>(edge)] = node + edge_source_[e];
       out.edge_target[static_cast<size_t>(edge)] = node + edge_target_[e];

@@ -73,7 +73,7 @@ class GatheringBatcher final : public BlockBatcher {
     PF_RETURN_IF_ERROR(sampler_->Sample(seeds, sample, needs_places(), advisor, out, times));
     if (advisor != nullptr) {
       const auto targets = static_cast<uint64_t>(view_.num_targets);
-      if (targets > 0) {
+      if (!view_.labels.empty()) {
         for (const NodeId seed : seeds)
           advisor->Request(view_.labels.Reads(seed * targets, (seed + uint64_t{1}) * targets));
       }
@@ -243,7 +243,8 @@ class GatheringBatcher final : public BlockBatcher {
   absl::Status GatherLabels(BlockBatch& out) {
     const auto targets = static_cast<uint64_t>(view_.num_targets);
     out.labels.assign(static_cast<size_t>(out.padded.nodes.front()) * targets, kMissing);
-    for (size_t i = 0; targets > 0 && i < static_cast<size_t>(out.real_seeds); ++i) {
+    if (view_.labels.empty()) return absl::OkStatus();
+    for (size_t i = 0; i < static_cast<size_t>(out.real_seeds); ++i) {
       const uint64_t begin = out.nodes[i] * targets, end = begin + targets;
       if (end > view_.labels.size()) return absl::InvalidArgumentError("subgraph: a seed is no row of the graph");
       if (!view_.labels.Touch(begin, end)) return view_.labels.status();

@@ -70,7 +70,7 @@ struct BlockStream::Impl {
     PF_RETURN_IF_ERROR(batcher.Sample(request.seeds, request.sample, asked, subgraph, request.times));
     if (!request.excluded.sources.empty()) ExcludeEdges(request.excluded, subgraph);
     ++sampled;
-    Adapt(subgraph.edges());
+    Adapt(subgraph);
     RowCache::Announcement announced = batcher.Announce(subgraph);
     sampled_bytes += BytesOf(subgraph);
     waiting.push_back({.subgraph = std::move(subgraph), .announced = std::move(announced), .lease = {}});
@@ -96,7 +96,7 @@ struct BlockStream::Impl {
   }
 
   // Once a batch sampled. Where nobody was asked for its pages, all are taken to be there.
-  void Adapt(int64_t edges) {
+  void Adapt(const SampledSubgraph& subgraph) {
     const PageCounters now = advisor.counters();
     const int64_t looked_at = now.sampled_pages - before.sampled_pages;
     const double resident =
@@ -108,7 +108,8 @@ struct BlockStream::Impl {
     const bool stalled = std::exchange(stalls_before, stalls) != stalls;
     if (!options.leases) depth = NextDepth(depth, stalled, resident, bytes, options);
     absl::MutexLock lock(&mu);
-    shown.sampled_edges += edges;
+    shown.sampled_edges += subgraph.edges();
+    shown.cut_batches += subgraph.cut ? 1 : 0;
     shown.pages = now;
     shown.depth = depth;
   }

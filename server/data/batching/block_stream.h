@@ -27,6 +27,8 @@ struct LookAhead {
   PageCounters pages;
   // Of jobs whose features are not mapped.
   std::optional<RowReading> rows;
+  // Batches whose sample would have passed its bound on rows or edges (SampledSubgraph::cut).
+  int64_t cut_batches = 0;
 };
 
 class BlockStream {

@@ -13,7 +13,8 @@ namespace permafrost::data {
 // Writes a complete, synced store into `directory` (which exists and is empty) and returns its summary.
 // options: as CheckImportOptions accepts them. kAuto: a file NAME.zip is kTu and any other an edge list; a directory
 // with raw/graph-label.csv[.gz] is kOgbGraphs; one with raw/edge.csv[.gz] is kOgbNodes; one with edge_index.npy or
-// adj.npz is kNpy; one with NAME_graph_indicator.txt, in it or in its raw/, is kTu.
+// adj.npz is kNpy; one with NAME_graph_indicator.txt, in it or in its raw/, is kTu. kOgbGraphs without labels is read
+// where it is named.
 // Threads: reads on the calling thread, which the observer is called on too; sorts over limits.threads.
 // Memory: as `limits` and options.memory_bytes say; one large graph is sorted on disk where it does not fit.
 // Errors: InvalidArgument with one line "FILE:ROW: FIELD: what, value, what would be accepted" (COLUMN too where a cell

@@ -23,12 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 
 struct OgbFiles {
-  SourceFile node_counts, edge_counts, edges, labels;
-  std::optional<SourceFile> node_features, edge_features;
+  SourceFile node_counts, edge_counts, edges;
+  std::optional<SourceFile> labels, node_features, edge_features;
   std::optional<SplitFiles> split;
 
   int64_t bytes() const {
-    int64_t sum = node_counts.bytes + edge_counts.bytes + edges.bytes + labels.bytes;
+    int64_t sum = node_counts.bytes + edge_counts.bytes + edges.bytes;
+    if (labels) sum += labels->bytes;
     if (node_features) sum += node_features->bytes;
     if (edge_features) sum += edge_features->bytes;
     if (split) sum += split->bytes();
@@ -43,7 +44,8 @@ absl::StatusOr<OgbFiles> FindFiles(const ImportOptions& options) {
   PF_ASSIGN_OR_RETURN(files.node_counts, FindRequiredSourceFile(source, "raw/num-node-list"));
   PF_ASSIGN_OR_RETURN(files.edge_counts, FindRequiredSourceFile(source, "raw/num-edge-list"));
   PF_ASSIGN_OR_RETURN(files.edges, FindRequiredSourceFile(source, "raw/edge"));
-  PF_ASSIGN_OR_RETURN(files.labels, FindRequiredSourceFile(source, "raw/graph-label"));
+  // Without labels weights of another set's job predict for this one, and no job trains on it.
+  PF_ASSIGN_OR_RETURN(files.labels, FindSourceFile(source, "raw/graph-label"));
   PF_ASSIGN_OR_RETURN(files.node_features, FindSourceFile(source, "raw/node-feat"));
   PF_ASSIGN_OR_RETURN(files.edge_features, FindSourceFile(source, "raw/edge-feat"));
   PF_ASSIGN_OR_RETURN(files.split, FindSplit(source, options.split));
@@ -109,9 +111,10 @@ class OgbImport {
   }
 
   absl::Status ReadLabels() {
+    if (!files_.labels) return builder_.FinishLabels();
     const int64_t graphs = builder_.num_graphs();
     const std::string why = absl::StrCat("one a graph, as ", files_.node_counts.name);
-    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(files_.labels, monitor_));
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(*files_.labels, monitor_));
     std::vector<float> labels;
     for (int64_t g = 0; g < graphs; ++g) {
       // With one target an empty line is a missing label.

@@ -56,7 +56,8 @@ absl::StatusOr<std::optional<TableFile>> FindTable(const fs::path& source, std::
 // The only number of a file with one row.
 absl::StatusOr<uint64_t> ReadCount(const SourceFile& file, std::string_view field, uint64_t most,
                                    ImportMonitor& monitor) {
-  constexpr std::string_view kWhy = "one graph; a set of graphs has raw/graph-label.csv";
+  constexpr std::string_view kWhy =
+      "one graph; a set of graphs has raw/graph-label.csv, or is imported with format ogb-graphs";
   PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(file, monitor));
   PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(1, kWhy));
   if (const int64_t cells = CountCells(line); cells != 1) return rows.WidthError(cells, 1, "one number");

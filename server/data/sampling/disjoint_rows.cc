@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+
+#include "data/sampling/row_table.h"
 
 namespace permafrost::data {
 
@@ -38,10 +41,20 @@ void DisjointRows::Reserve(uint64_t rows, std::span<const NodeId> nodes, std::sp
 
 void DisjointRows::Relabel(std::span<const NodeId> found, std::span<const uint32_t> owners, std::vector<NodeId>& nodes,
                            std::vector<uint32_t>& node_owners, std::span<int64_t> rows) {
-  Reserve(kept_ + found.size(), nodes, node_owners);
+  RelabelWithin(std::numeric_limits<uint64_t>::max(), found, owners, nodes, node_owners, rows);
+}
+
+void DisjointRows::RelabelWithin(uint64_t most, std::span<const NodeId> found, std::span<const uint32_t> owners,
+                                 std::vector<NodeId>& nodes, std::vector<uint32_t>& node_owners,
+                                 std::span<int64_t> rows) {
+  Reserve(std::max(kept_, std::min(most, kept_ + found.size())), nodes, node_owners);
   for (size_t i = 0; i < found.size(); ++i) {
     const uint64_t pair = PairOf(owners[i], found[i]);
     Slot& slot = slots_[Find(pair)];
+    if (slot.row < first_ && kept_ >= most) {
+      rows[i] = RowTable::kNoRow;
+      continue;
+    }
     if (slot.row < first_) {
       slot = {.pair = pair, .row = first_ + kept_++};
       nodes.push_back(found[i]);

@@ -20,6 +20,10 @@ class DisjointRows {
   // appended to `nodes` and `node_owners`, both of which have size() entries.
   void Relabel(std::span<const NodeId> found, std::span<const uint32_t> owners, std::vector<NodeId>& nodes,
                std::vector<uint32_t>& node_owners, std::span<int64_t> rows);
+  // The same, but no pair gets a new row once size() is `most`: RowTable::kNoRow stands in `rows` for one that has
+  // none.
+  void RelabelWithin(uint64_t most, std::span<const NodeId> found, std::span<const uint32_t> owners,
+                     std::vector<NodeId>& nodes, std::vector<uint32_t>& node_owners, std::span<int64_t> rows);
 
  private:
   struct Slot {

@@ -16,6 +16,7 @@
 #include "data/sampling/edge_draw.h"
 #include "data/sampling/page_advisor.h"
 #include "data/sampling/row_table.h"
+#include "data/sampling/sample_budget.h"
 #include "data/sampling/temporal_draw.h"
 
 namespace permafrost::data {
@@ -36,6 +37,8 @@ class Sampler final : public NeighborSampler {
         threads_(std::max(threads, 1)),
         workers_(static_cast<size_t>(threads_), Worker{EdgeDraw(options_.replace, options_.weighted),
                                                        TemporalDraw(options_.temporal, options_.replace),
+                                                       EdgeDraw(/*replace=*/false, /*weighted=*/false),
+                                                       TemporalDraw(options_.temporal, /*replace=*/false),
                                                        {},
                                                        {}}),
         table_(view.nodes) {}
@@ -50,10 +53,17 @@ class Sampler final : public NeighborSampler {
       const int64_t begin = hop == 0 ? 0 : out.row_ends[hop - 1];
       targets_.assign(out.nodes.begin() + begin, out.nodes.begin() + out.row_ends[hop]);
       if (options_.disjoint) target_owners_.assign(out.owners.begin() + begin, out.owners.begin() + out.row_ends[hop]);
-      const Hop current{.fan_out = options_.fan_outs[hop],
+      const int64_t asked = options_.fan_outs[hop], fan_out = Thinned(asked, out.offsets.back(), faults);
+      out.cut |= fan_out != asked;
+      const Hop current{.fan_out = fan_out,
+                        .of_all = asked == kAllNeighbors && fan_out != asked,
                         .key = SplitMix64(key, hop).Next(),
                         .with_edge_places = with_edge_places,
                         .faults = faults};
+      if (fan_out == 0) {
+        out.offsets.insert(out.offsets.end(), targets_.size(), int64_t{out.offsets.back()});
+        targets_.clear();
+      }
       if (advisor != nullptr) {
         Request(current, *advisor);
         PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
@@ -64,7 +74,13 @@ class Sampler final : public NeighborSampler {
       const bool apart = options_.last_hop_apart && hop + 1 == options_.fan_outs.size();
       ParallelInOrder(
           threads_, pieces, [&](int64_t p, int worker) { Draw(current, p, workers_[static_cast<size_t>(worker)]); },
-          [&](int64_t p) { Append(current, p, apart, out); });
+          [&](int64_t p) {
+            if (options_.max_nodes > 0) {
+              AppendWithin(current, p, out);
+            } else {
+              Append(current, p, apart, out);
+            }
+          });
       PF_RETURN_IF_ERROR(StatusOf(faults, view_.in));
       if (!apart) out.row_ends.push_back(static_cast<int64_t>(rows_found()));
     }
@@ -76,6 +92,7 @@ class Sampler final : public NeighborSampler {
  private:
   struct Hop {
     int64_t fan_out;
+    bool of_all;  // whether the budget left so many of kAllNeighbors: distinct ones, each as likely
     uint64_t key;
     bool with_edge_places;
     ReadFaults& faults;
@@ -84,6 +101,9 @@ class Sampler final : public NeighborSampler {
   struct Worker {
     EdgeDraw draw;
     TemporalDraw temporal;
+    // Of hops that are `of_all`.
+    EdgeDraw distinct;
+    TemporalDraw temporal_distinct;
     // Of the targets of a piece. Places: of the edges drawn, in order; those of targets that are taken whole left out.
     std::array<Adjacency::Extent, kPiece> extents;
     std::vector<uint64_t> places;
@@ -102,6 +122,12 @@ class Sampler final : public NeighborSampler {
         return absl::InvalidArgumentError(
             absl::StrCat("seeds: ", seed, " is none of the graph's ", view_.nodes, " rows"));
       }
+    }
+    if (options_.max_nodes > 0 && std::ssize(seeds) > options_.max_nodes) {
+      Violations violations;
+      violations.Add("max_nodes", absl::StrCat(options_.max_nodes, " is less than the ", seeds.size(),
+                                               " seeds of a sample; accepted: at least ", seeds.size()));
+      return violations.ToStatus();
     }
     table_.Clear();
     disjoint_rows_.Clear();
@@ -124,6 +150,7 @@ class Sampler final : public NeighborSampler {
     out.offsets.assign(1, 0);
     out.last_neighbors.clear();
     out.edge_places.clear();
+    out.cut = false;
     return absl::OkStatus();
   }
 
@@ -146,11 +173,30 @@ class Sampler final : public NeighborSampler {
     if (values.size() < size) values.resize(size);
   }
 
-  bool TakesAll(uint64_t degree, int64_t fan_out) const {
-    return !temporal() && workers_[0].draw.TakesAll(degree, fan_out);
+  // What each target of the hop draws at most, so that `drawn` edges and theirs are within max_edges: `fan_out`, or
+  // less where its targets have more edges than that leaves room for. It depends on the sample so far alone.
+  int64_t Thinned(int64_t fan_out, int64_t drawn, ReadFaults& faults) {
+    const auto count = static_cast<int64_t>(targets_.size());
+    if (options_.max_edges == 0 || count == 0) return fan_out;
+    const int64_t left = options_.max_edges - drawn;
+    if (fan_out != kAllNeighbors && fan_out <= left / count) return fan_out;
+    AdjacencyReads reads(view_.in, faults);
+    degrees_.clear();
+    degrees_.reserve(targets_.size());
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      if (i + kTargetsAhead < targets_.size()) reads.PrefetchExtent(targets_[i + kTargetsAhead]);
+      const auto most = static_cast<int64_t>(options_.MostDrawn(reads.Of(targets_[i]).size(), fan_out));
+      if (most > 0) degrees_.push_back(most);
+    }
+    return FanOutWithin(degrees_, left, fan_out);
   }
-  bool IsReadWhole(Adjacency::Extent extent, int64_t fan_out) const {
-    return labor() || extent.size() <= AdjacencyReads::kTouchedWhole || TakesAll(extent.size(), fan_out);
+
+  bool TakesAll(const Hop& hop, uint64_t degree) const {
+    const Worker& worker = workers_[0];
+    return !temporal() && (hop.of_all ? worker.distinct : worker.draw).TakesAll(degree, hop.fan_out);
+  }
+  bool IsReadWhole(const Hop& hop, Adjacency::Extent extent) const {
+    return labor() || extent.size() <= AdjacencyReads::kTouchedWhole || TakesAll(hop, extent.size());
   }
   // Asks for the pages of the targets' edges, as far as they will be read.
   void Request(const Hop& hop, PageAdvisor& advisor) {
@@ -164,7 +210,7 @@ class Sampler final : public NeighborSampler {
       if (extent.size() == 0) continue;
       if (options_.weighted) advisor.Request(view_.in.weights.Reads(extent.begin, extent.end));
       if (temporal()) advisor.Request(view_.in.timestamps.Reads(extent.begin, extent.end));
-      if (options_.weighted || temporal() || IsReadWhole(extent, hop.fan_out)) {
+      if (options_.weighted || temporal() || IsReadWhole(hop, extent)) {
         advisor.Request(view_.in.neighbors.Reads(extent.begin, extent.end));
         continue;
       }
@@ -179,7 +225,8 @@ class Sampler final : public NeighborSampler {
   // The places of the edges drawn for target `i`, written to the worker's from `at` on. What it reads is touched.
   std::span<const uint64_t> DrawPlaces(const Hop& hop, size_t i, Adjacency::Extent extent, AdjacencyReads& reads,
                                        Worker& worker, size_t at) const {
-    const auto most = static_cast<size_t>(options_.MostDrawn(extent.size(), hop.fan_out));
+    const auto most = static_cast<size_t>(hop.of_all ? MaxDrawn(extent.size(), hop.fan_out, /*replace=*/false)
+                                                     : options_.MostDrawn(extent.size(), hop.fan_out));
     Enlarge(worker.places, at + most);
     const std::span<uint64_t> places = std::span(worker.places).subspan(at, most);
     const SplitMix64 random(hop.key, i);
@@ -188,11 +235,11 @@ class Sampler final : public NeighborSampler {
       drawn = DrawShared(hop, i, extent, reads, places);
     } else if (temporal()) {
       const auto before = times_.empty() ? std::nullopt : std::optional(times_[target_owners_[i]]);
-      drawn =
-          worker.temporal.Draw(extent, view_.in.timestamps.data() + extent.begin, before, hop.fan_out, random, places);
+      TemporalDraw& draw = hop.of_all ? worker.temporal_distinct : worker.temporal;
+      drawn = draw.Draw(extent, view_.in.timestamps.data() + extent.begin, before, hop.fan_out, random, places);
     } else {
       const float* weights = options_.weighted ? view_.in.weights.data() + extent.begin : nullptr;
-      drawn = worker.draw.Draw(extent, weights, hop.fan_out, random, places);
+      drawn = (hop.of_all ? worker.distinct : worker.draw).Draw(extent, weights, hop.fan_out, random, places);
     }
     return places.first(static_cast<size_t>(drawn));
   }
@@ -224,7 +271,7 @@ class Sampler final : public NeighborSampler {
       if (t + kTargetsAhead < targets.size()) reads.PrefetchExtent(targets[t + kTargetsAhead]);
       const Adjacency::Extent extent = worker.extents[t] = reads.Of(targets[t]);
       piece.counts[t] = DrawOne(hop, begin + t, extent, reads, worker, used);
-      if (!TakesAll(extent.size(), hop.fan_out)) used += piece.counts[t];
+      if (!TakesAll(hop, extent.size())) used += piece.counts[t];
       piece.edges += piece.counts[t];
     }
     Enlarge(piece.found, piece.edges);
@@ -233,7 +280,7 @@ class Sampler final : public NeighborSampler {
     for (size_t t = 0, at = 0; t < targets.size(); at += piece.counts[t++]) {
       const size_t edges = piece.counts[t];
       const uint64_t first = worker.extents[t].begin;
-      const bool all = TakesAll(worker.extents[t].size(), hop.fan_out);
+      const bool all = TakesAll(hop, worker.extents[t].size());
       for (size_t e = 0; e < edges; ++e) piece.found[at + e] = reads.Row(all ? first + e : places[e], targets[t]);
       for (size_t e = 0; hop.with_edge_places && e < edges; ++e) {
         piece.found_places[at + e] = all ? first + e : places[e];
@@ -247,9 +294,9 @@ class Sampler final : public NeighborSampler {
   size_t DrawOne(const Hop& hop, size_t i, Adjacency::Extent extent, AdjacencyReads& reads, Worker& worker,
                  size_t at) const {
     if (extent.size() == 0) return 0;
-    const bool whole = IsReadWhole(extent, hop.fan_out);
+    const bool whole = IsReadWhole(hop, extent);
     if (whole && !reads.Touch(extent.begin, extent.end)) return 0;
-    if (TakesAll(extent.size(), hop.fan_out)) {
+    if (TakesAll(hop, extent.size())) {
       reads.PrefetchNeighbors({extent.begin, std::min(extent.end, extent.begin + kPrefetchedOfAll)});
       return static_cast<size_t>(extent.size());
     }
@@ -277,11 +324,7 @@ class Sampler final : public NeighborSampler {
       Enlarge(out.sources, edges + piece.edges);
       const std::span<int64_t> rows = std::span(out.sources).subspan(edges, piece.edges);
       if (options_.disjoint) {
-        found_owners_.clear();
-        for (size_t t = 0; t < piece.targets; ++t) {
-          found_owners_.insert(found_owners_.end(), piece.counts[t],
-                               target_owners_[static_cast<size_t>(p * kPiece) + t]);
-        }
+        SetFoundOwners(piece, p);
         disjoint_rows_.Relabel(found, found_owners_, out.nodes, out.owners, rows);
       } else {
         table_.Relabel(found, out.nodes, rows);
@@ -290,6 +333,42 @@ class Sampler final : public NeighborSampler {
     if (hop.with_edge_places) {
       out.edge_places.insert(out.edge_places.end(), piece.found_places.begin(),
                              piece.found_places.begin() + static_cast<int64_t>(piece.edges));
+    }
+  }
+
+  // The same within max_nodes: edges from nodes that get no row are left out. No last hop is apart.
+  void AppendWithin(const Hop& hop, int64_t p, SampledSubgraph& out) {
+    const Piece& piece = pieces_[static_cast<size_t>(p)];
+    const auto begin = static_cast<size_t>(out.offsets.back());
+    Enlarge(out.sources, begin + piece.edges);
+    const std::span<const NodeId> found = std::span(piece.found).first(piece.edges);
+    const std::span<int64_t> rows = std::span(out.sources).subspan(begin, piece.edges);
+    const auto most = static_cast<uint64_t>(options_.max_nodes);
+    if (options_.disjoint) {
+      SetFoundOwners(piece, p);
+      disjoint_rows_.RelabelWithin(most, found, found_owners_, out.nodes, out.owners, rows);
+    } else {
+      table_.RelabelWithin(most, found, out.nodes, rows);
+    }
+    size_t kept = 0, edge = 0;
+    for (const size_t count : std::span(piece.counts).first(piece.targets)) {
+      for (const size_t end = edge + count; edge < end; ++edge) {
+        if (rows[edge] == RowTable::kNoRow) {
+          out.cut = true;
+          continue;
+        }
+        rows[kept++] = rows[edge];
+        if (hop.with_edge_places) out.edge_places.push_back(piece.found_places[edge]);
+      }
+      out.offsets.push_back(static_cast<int64_t>(begin + kept));
+    }
+  }
+
+  // Of the edges of a piece, the seed whose subgraph each is in.
+  void SetFoundOwners(const Piece& piece, int64_t p) {
+    found_owners_.clear();
+    for (size_t t = 0; t < piece.targets; ++t) {
+      found_owners_.insert(found_owners_.end(), piece.counts[t], target_owners_[static_cast<size_t>(p * kPiece) + t]);
     }
   }
 
@@ -303,6 +382,7 @@ class Sampler final : public NeighborSampler {
   // Of the current hop.
   std::vector<NodeId> targets_;
   std::vector<uint32_t> target_owners_, found_owners_;
+  std::vector<int64_t> degrees_;  // as far as the hop draws of them
   std::vector<Piece> pieces_;
 };
 
@@ -333,6 +413,7 @@ absl::StatusOr<std::unique_ptr<NeighborSampler>> NeighborSampler::Create(const G
   if (options.last_hop_apart && options.fan_outs.size() < 2) {
     violations.Add("last_hop_apart", absl::StrCat("true, with ", options.fan_outs.size(), " hops; it takes 2 or more"));
   }
+  CheckSampleBudget(options, violations);
   PF_RETURN_IF_ERROR(violations.ToStatus());
   if (!view.in.present()) return absl::InvalidArgumentError("the graph keeps no in-edges");
   return std::make_unique<Sampler>(view, std::move(options), threads);

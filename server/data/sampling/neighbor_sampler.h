@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/sampling/batching.h"
 #include "data/sampling/draw_kind.h"
 #include "data/sampling/fan_out.h"
 #include "data/store/graph.h"
@@ -37,6 +38,11 @@ struct NeighborSamplingOptions {
   // kLabor draws of a node `fan_out` neighbours only in the mean, each of its d edges with the chance fan_out / d: any
   // number of them up to d. Without weights, and without replacement.
   SamplerKind sampler = SamplerKind::kNeighbor;
+  // The most rows and edges of a sample, 1..kMaxBudget; 0: no bound. kNeighbor only. Edges: where a hop would draw more
+  // than are left, each of its targets draws so many at most that the hop stays within, the same number for all; it may
+  // be none. Rows: seeds first, then nodes as they are found; once there are so many, only edges from nodes that have a
+  // row are kept, so that max_nodes does not go with last_hop_apart.
+  int64_t max_nodes = 0, max_edges = 0;
   uint64_t seed = 0;
   bool operator==(const NeighborSamplingOptions&) const = default;
 
@@ -66,6 +72,8 @@ struct SampledSubgraph {
   std::vector<NodeId> last_neighbors;
   // [edges] place of each edge among view.in's columns (its weight, timestamp); filled where asked for.
   std::vector<uint64_t> edge_places;
+  // Whether max_nodes or max_edges left edges out.
+  bool cut = false;
 
   int64_t hops() const { return static_cast<int64_t>(row_ends.size()) - 1; }
   int64_t edges() const { return static_cast<int64_t>(sources.size() + last_neighbors.size()); }
@@ -74,7 +82,8 @@ struct SampledSubgraph {
 class NeighborSampler {
  public:
   // Errors: InvalidArgument with violations "fan_outs", "weighted" (the graph has no weights), "last_hop_apart",
-  // "temporal" (the graph has no timestamps, or the sample is not disjoint), and those of FindDrawConflict.
+  // "temporal" (the graph has no timestamps, or the sample is not disjoint), "max_nodes", "max_edges", and those of
+  // FindDrawConflict.
   static absl::StatusOr<std::unique_ptr<NeighborSampler>> Create(const GraphView& view, NeighborSamplingOptions options,
                                                                  int threads);
   virtual ~NeighborSampler() = default;
@@ -83,8 +92,8 @@ class NeighborSampler {
   // `sample`: which of the job's samples this is; equal numbers draw equally. with_edge_places: whether out.edge_places
   // is filled. `advisor`, where given, is asked for the pages of each hop before they are read. times: of temporal
   // sampling, [seeds] the time that each seed's edges lie before; empty: every edge does. Errors: InvalidArgument for a
-  // seed that is no row or stands twice, and for times that are not [seeds] or not asked for; DataLoss where a touched
-  // block is damaged (view's columns tell which).
+  // seed that is no row or stands twice, for times that are not [seeds] or not asked for, and with a violation of
+  // "max_nodes" for more seeds than that; DataLoss where a touched block is damaged (view's columns tell which).
   virtual absl::Status Sample(std::span<const NodeId> seeds, uint64_t sample, bool with_edge_places,
                               class PageAdvisor* advisor, SampledSubgraph& out,
                               std::span<const int64_t> times = {}) = 0;

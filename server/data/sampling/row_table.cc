@@ -57,6 +57,33 @@ void RowTable::Relabel(std::span<const NodeId> found, std::vector<NodeId>& nodes
   }
 }
 
+void RowTable::RelabelWithin(uint64_t most, std::span<const NodeId> found, std::vector<NodeId>& nodes,
+                             std::span<int64_t> rows) {
+  const uint64_t end = std::max(kept_, std::min(most, kept_ + found.size()));
+  if (nodes.size() < end) nodes.resize(end);
+  Reserve(end, nodes);
+  const size_t mask = slots_.size() - 1;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const NodeId node = found[i];
+    size_t at = node;
+    if (!direct()) {
+      at = SlotOf(node);
+      while (slots_[at].row >= first_ && slots_[at].node != node) at = (at + 1) & mask;
+    }
+    uint32_t& number = direct() ? direct_[at] : slots_[at].row;
+    if (number < first_ && kept_ >= most) {
+      rows[i] = kNoRow;
+      continue;
+    }
+    if (number < first_) {
+      if (!direct()) slots_[at].node = node;
+      number = static_cast<uint32_t>(first_ + kept_);
+      nodes[kept_++] = node;
+    }
+    rows[i] = static_cast<int64_t>(number - first_);
+  }
+}
+
 // Without a branch on whether a node is new: that is a coin's throw.
 void RowTable::RelabelDirect(std::span<const NodeId> found, NodeId* nodes, int64_t* rows) {
   uint32_t* const table = direct_.data();

@@ -28,6 +28,9 @@ class RowTable {
   // of each row below size(), as it was of those before; `nodes` grows where it is too small, and is never made
   // smaller.
   void Relabel(std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows);
+  // The same, but no node gets a new row once size() is `most`: kNoRow stands in `rows` for one that has none.
+  void RelabelWithin(uint64_t most, std::span<const NodeId> found, std::vector<NodeId>& nodes, std::span<int64_t> rows);
+  static constexpr int64_t kNoRow = -1;
 
  private:
   // A row is written as first_ + row, so that everything below first_ is of a batch before: free.

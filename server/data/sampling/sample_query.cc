@@ -49,6 +49,7 @@ absl::StatusOr<uint64_t> EdgesOfNextHop(const GraphView& view, const NeighborSam
     // Of LABOR the mean; what it comes to is looked at again.
     edges += MaxDrawn(view.in.Of(subgraph.nodes[i], ok).size(), fan_out, options.replace);
   }
+  if (options.max_edges > 0) edges = std::min(edges, static_cast<uint64_t>(options.max_edges - subgraph.edges()));
   return ok ? absl::StatusOr<uint64_t>(edges) : view.in.offsets.status();
 }
 

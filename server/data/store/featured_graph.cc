@@ -62,9 +62,10 @@ GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary) {
   FeatureSummary made;
   const bool dense = features == MadeFeatures::kConstant;
   made.type = dense ? DataType::kFloat32 : DataType::kSparse;
-  made.width = features == MadeFeatures::kOwnColumn ? summary.nodes
-               : dense                              ? 1
-                                                    : std::min(summary.max_degree, kDegreeCap) + 1;
+  made.width = features == MadeFeatures::kOwnColumn   ? summary.nodes
+               : dense                                ? 1
+               : features == MadeFeatures::kOwnDegree ? std::min(summary.max_degree, kDegreeCap) + 1
+                                                      : kDegreeCap + 1;
   summary.node_features = std::move(made);
   summary.node_feature_nonzeros = dense ? 0 : summary.nodes;
   return summary;

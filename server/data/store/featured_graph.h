@@ -13,7 +13,8 @@ namespace permafrost::data {
 // What a node's row of features is made of.
 enum class MadeFeatures {
   kOwnColumn,  // 1 in a column of its own
-  kDegree,     // 1 in the column of its in-edges' number, or of kDegreeCap where they are more
+  kDegree,     // 1 in the column, of kDegreeCap + 1, of its in-edges' number, or of kDegreeCap where they are more
+  kOwnDegree,  // the same, without the columns beyond the graph's largest number of in-edges
   kConstant    // one column of 1
 };
 inline constexpr int64_t kDegreeCap = 255;
@@ -21,7 +22,7 @@ inline constexpr int64_t kDegreeCap = 255;
 // The summary of such a graph, of a graph's own.
 GraphSummary SummaryWith(MadeFeatures features, GraphSummary summary);
 
-// Keeps `graph` alive. Takes 12 bytes a node, or 4 for kConstant. Errors: DataLoss (offsets are read for kDegree).
+// Keeps `graph` alive. Takes 12 bytes a node, or 4 for kConstant. Errors: DataLoss (offsets are read for degrees).
 absl::StatusOr<std::shared_ptr<const Graph>> WithFeatures(const std::shared_ptr<const Graph>& graph,
                                                           MadeFeatures features);
 

@@ -91,7 +91,7 @@ struct GraphView {
   Features node_features;
   DenseFeatures edge_features;  // rows as edge_ids say, else in the order of `in`
   int64_t num_targets = 0;
-  Column<float> labels;                  // [nodes, num_targets], NaN where missing
+  Column<float> labels;                  // [nodes, num_targets], NaN where missing; or absent: all are
   Column<int64_t> times;                 // [nodes], or absent: in the units of the edges' timestamps
   std::array<Column<NodeId>, 3> splits;  // by Split; rows, rising
   GivenLinks given_links;                // where summary.links.given

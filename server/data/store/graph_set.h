@@ -74,7 +74,7 @@ class GraphSet {
   virtual absl::StatusOr<std::span<const uint32_t>> edge_target() const = 0;
   virtual absl::StatusOr<FeatureTable> node_features() const = 0;
   virtual absl::StatusOr<FeatureTable> edge_features() const = 0;
-  // [graphs * num_targets], NaN where missing.
+  // [graphs * num_targets], NaN where missing; or empty: all are.
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
   // Graph ids of a split, in file order.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;

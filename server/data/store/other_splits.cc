@@ -29,15 +29,29 @@ class SetWithSplits final : public DerivedSet {
   absl::StatusOr<std::span<const uint32_t>> split(Split split) const override {
     return std::span(splits_[static_cast<size_t>(split)]);
   }
+  absl::StatusOr<std::span<const float>> labels() const override {
+    if (summary_.num_targets != set_->summary().num_targets) return std::span<const float>();
+    return set_->labels();
+  }
 
  private:
   const std::array<std::vector<uint32_t>, 3> splits_;
 };
 
-class GraphWithSplits final : public DerivedGraph {
+class GraphWithSummary : public DerivedGraph {
+ public:
+  GraphWithSummary(std::shared_ptr<const Graph> graph, GraphSummary summary)
+      : DerivedGraph(std::move(graph), std::move(summary)) {
+    if (view_.num_targets == summary_.num_targets) return;
+    view_.num_targets = summary_.num_targets;
+    view_.labels = {};
+  }
+};
+
+class GraphWithSplits final : public GraphWithSummary {
  public:
   GraphWithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary)
-      : DerivedGraph(std::move(graph), std::move(summary)), splits_(std::move(splits.rows)) {
+      : GraphWithSummary(std::move(graph), std::move(summary)), splits_(std::move(splits.rows)) {
     summary_.split_name = std::move(splits.name);
     for (size_t i = 0; i < splits_.size(); ++i) {
       view_.splits[i] = Column<NodeId>(splits_[i]);
@@ -60,6 +74,10 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithSplits(std::shared_ptr<const
 
 std::shared_ptr<const Graph> WithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary) {
   return std::make_shared<GraphWithSplits>(std::move(graph), std::move(splits), std::move(summary));
+}
+
+std::shared_ptr<const Graph> WithSummary(std::shared_ptr<const Graph> graph, GraphSummary summary) {
+  return std::make_shared<GraphWithSummary>(std::move(graph), std::move(summary));
 }
 
 }  // namespace permafrost::data

@@ -1,4 +1,5 @@
-// A dataset with other splits than its own, and all else as it is.
+// A dataset with other splits than its own, or another summary, and all else as it is. Where the summary says another
+// number of targets than the dataset has, all labels are missing: they are absent.
 // Threads: pure functions; what they make is safe anywhere, and keeps the dataset alive.
 #pragma once
 
@@ -26,5 +27,8 @@ absl::StatusOr<std::shared_ptr<const GraphSet>> WithSplits(std::shared_ptr<const
 
 // `summary`: what is told of the graph but for its splits.
 std::shared_ptr<const Graph> WithSplits(std::shared_ptr<const Graph> graph, OtherSplits splits, GraphSummary summary);
+
+// `summary`: what is told of the graph; the sizes and what there is are its own.
+std::shared_ptr<const Graph> WithSummary(std::shared_ptr<const Graph> graph, GraphSummary summary);
 
 }  // namespace permafrost::data

@@ -280,6 +280,10 @@ std::string LayeredModel::Describe() const {
                            {"float_columns", options_.edge.float_columns},
                            {"weights", model.edge_inputs == EdgeInputs::kWeights}};
   }
+  // Made of the edges: who has the model makes them, too.
+  if (model.node_inputs == NodeInputs::kDegree || model.node_inputs == NodeInputs::kConstant) {
+    description["node_inputs"] = kNodeInputsNames.Name(model.node_inputs);
+  }
   return description.dump();
 }
 

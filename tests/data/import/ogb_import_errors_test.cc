@@ -35,7 +35,6 @@ TEST(OgbImport, EveryBadInputIsOneLineThatNamesIt) {
       {"missing counts", "raw/num-node-list.csv", std::nullopt, kNotFound,
        "raw/num-node-list.csv.gz: not found, nor raw/num-node-list.csv"},
       {"missing edges", "raw/edge.csv", std::nullopt, kNotFound, "raw/edge.csv.gz: not found, nor raw/edge.csv"},
-      {"missing labels", "raw/graph-label.csv", std::nullopt, kNotFound, "raw/graph-label.csv.gz: not found"},
       {"missing split file", "split/plain/valid.csv", std::nullopt, kNotFound,
        "split/plain/valid.csv.gz: not found, nor split/plain/valid.csv"},
       {"node count no integer", "raw/num-node-list.csv", "3\nx\n1\n", kInvalid,

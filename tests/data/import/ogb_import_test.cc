@@ -208,6 +208,22 @@ TEST(OgbImport, MissingLabelsOfSeveralTargets) {
   EXPECT_EQ(labels[8], 1e-3f);
 }
 
+TEST(OgbImport, ASetWithoutLabelsHasNoTargets) {
+  TempDir temp;
+  Files files = SmallSet();
+  files.erase("raw/graph-label.csv");
+  const auto set = MakeStore(temp.path(), files);
+  ASSERT_NE(set, nullptr);
+  EXPECT_EQ(set->summary().num_targets, 0);
+  EXPECT_EQ(set->summary().num_missing_labels, 0);
+  EXPECT_FALSE(set->summary().integer_labels);
+  EXPECT_EQ(set->summary().all.graphs, 3);
+  const auto labels = set->labels();
+  ASSERT_TRUE(labels.ok()) << labels.status();
+  EXPECT_TRUE(labels->empty());
+  EXPECT_TRUE(set->VerifyAll([](uint64_t, uint64_t) { return true; }).ok());
+}
+
 TEST(OgbImport, SplitOptions) {
   TempDir temp;
   Files files = SmallSet();

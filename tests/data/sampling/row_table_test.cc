@@ -40,6 +40,33 @@ TEST(RowTable, RowsAreInTheOrderOfFinding) {
   }
 }
 
+TEST(RowTable, BeyondTheMostRowsOnlyKnownNodesHaveOne) {
+  for (const uint64_t graph_nodes : {uint64_t{100}, kMany}) {
+    SCOPED_TRACE(graph_nodes);
+    RowTable table(graph_nodes);
+    std::vector<NodeId> nodes;
+    std::vector<int64_t> rows(6);
+    table.RelabelWithin(3, std::vector<NodeId>{70, 3, 70, 9, 8, 3}, nodes, rows);
+    EXPECT_THAT(rows, ElementsAre(0, 1, 0, 2, RowTable::kNoRow, 1));
+    EXPECT_EQ(table.size(), 3u);
+    EXPECT_THAT(nodes, ElementsAre(70, 3, 9));
+    rows.resize(2);
+    table.RelabelWithin(3, std::vector<NodeId>{8, 9}, nodes, rows);
+    EXPECT_THAT(rows, ElementsAre(RowTable::kNoRow, 2));
+    table.RelabelWithin(2, std::vector<NodeId>{9, 8}, nodes, rows);
+    EXPECT_THAT(rows, ElementsAre(2, RowTable::kNoRow)) << "those that are there stay";
+    // As without a bound, where it is not met.
+    std::vector<int64_t> free(2);
+    table.RelabelWithin(1000, std::vector<NodeId>{8, 5}, nodes, rows);
+    RowTable other(graph_nodes);
+    std::vector<NodeId> other_nodes;
+    std::vector<int64_t> first(3);
+    other.Relabel(std::vector<NodeId>{70, 3, 9}, other_nodes, first);
+    other.Relabel(std::vector<NodeId>{8, 5}, other_nodes, free);
+    EXPECT_EQ(rows, free);
+  }
+}
+
 // Against the standard library's map, over ids that lie close together, far apart, and in steps of a power of two; and
 // over more rows than there are numbers left to write them with.
 TEST(RowTable, AgreesWithAMap) {

@@ -65,10 +65,16 @@ TEST(FeaturedGraph, DegreesBeyondTheCapShareAColumn) {
   EXPECT_EQ((*graph)->summary().node_features.width, 256);
 }
 
-TEST(FeaturedGraph, ADegreeBelowTheCapIsTheLastColumn) {
+TEST(FeaturedGraph, DegreesHaveTheSameColumnsOnEveryGraphUnlessTheyAreItsOwn) {
   GraphSummary summary;
-  summary.max_degree = 9;
-  EXPECT_EQ(SummaryWith(MadeFeatures::kDegree, summary).node_features.width, 10);
+  for (const int64_t most : {0, 9, 255, 1000}) {
+    summary.max_degree = most;
+    EXPECT_EQ(SummaryWith(MadeFeatures::kDegree, summary).node_features.width, 256) << most;
+    EXPECT_EQ(SummaryWith(MadeFeatures::kOwnDegree, summary).node_features.width, std::min<int64_t>(most, 255) + 1);
+  }
+  const auto star = WithFeatures(std::make_shared<StarGraph>(), MadeFeatures::kOwnDegree);
+  ASSERT_TRUE(star.ok()) << star.status();
+  EXPECT_EQ(ColumnsOf(**star), (std::vector<uint32_t>{0, 1, 2, 255}));
 }
 
 TEST(FeaturedGraph, AConstantIsOneDenseColumn) {

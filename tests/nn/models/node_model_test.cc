@@ -403,6 +403,19 @@ TEST(NodeModel, DescribesWhatPyGNeeds) {
     "embedded_nodes": 0})"));
 }
 
+TEST(NodeModel, DescribesInputsThatAreMadeOfTheEdges) {
+  NodeModelOptions options = Options(Architecture::kSage);
+  const auto described = [&](NodeInputs inputs) {
+    options.model.node_inputs = inputs;
+    const nlohmann::json description = nlohmann::json::parse(MakeNodeModel(options, 1, at::kCPU)->Describe());
+    return description.contains("node_inputs") ? description["node_inputs"].get<std::string>() : std::string();
+  };
+  EXPECT_EQ(described(NodeInputs::kDegree), "degree");
+  EXPECT_EQ(described(NodeInputs::kConstant), "constant");
+  EXPECT_EQ(described(NodeInputs::kFeatures), "");
+  EXPECT_EQ(described(NodeInputs::kAuto), "");
+}
+
 TEST(NodeModel, BlocksOfAnotherDepthAreRefused) {
   const auto model = MakeNodeModel(Options(Architecture::kSage), 1, at::kCPU);
   NodeBlock block = MakeBlock({.real = {4, 6, 9}, .padded = {4, 6, 9}}, 2, 1);

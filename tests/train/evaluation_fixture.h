@@ -1,0 +1,75 @@
+// Passes of weights over sets and graphs, and the jobs that make such weights.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph_runner.h"
+#include "runner_fixture.h"
+#include "tiny_graphs.h"
+
+namespace permafrost::train {
+
+inline constexpr auto kGoOn = [](int64_t /*done*/, int64_t /*total*/) { return true; };
+
+inline EvaluateRequest PassOf(const TrainOptions& options, data::OpenedDataset dataset, std::string weights,
+                              EvaluatedRows rows = EvaluatedRows::kTest) {
+  return {.options = options,
+          .dataset = std::move(dataset),
+          .trained_on = std::nullopt,
+          .rows = rows,
+          .weights = std::move(weights),
+          .source = "jobs/made",
+          .predictions = true};
+}
+
+inline std::string Refusal(const absl::StatusOr<RowsEvaluation>& pass) {
+  EXPECT_EQ(pass.status().code(), absl::StatusCode::kInvalidArgument) << pass.status();
+  return std::string(pass.status().message());
+}
+
+// A category beyond 0..2 in one of them, if `category` is.
+inline std::vector<TinyGraph> TwentyPaths(unsigned category) {
+  std::vector<TinyGraph> graphs;
+  for (unsigned g = 0; g < 20; ++g) {
+    graphs.push_back({.categories = {g % 2, 0, 1}, .edges = {{0, 1}, {1, 2}}, .edge_categories = {}, .label = 0.5});
+  }
+  graphs[7].categories[2] = category;
+  return graphs;
+}
+
+class SetEvaluationTest : public RunnerTest {
+ protected:
+  absl::StatusOr<RowsEvaluation> Evaluate(const EvaluateRequest& request) {
+    return runner_->EvaluateWeights(request, kGoOn);
+  }
+};
+
+class GraphEvaluationTest : public GraphRunnerTest {
+ protected:
+  GraphEvaluationTest() : GraphRunnerTest({.named = true}) {}
+  // The whole graph, or sampled, evaluated by samples or layer by layer; links.
+  static std::vector<TrainOptions> Jobs() {
+    TrainOptions whole = DefaultOptions(nn::ModelLevel::kNode);
+    whole.model.hidden_channels = 16;
+    whole.optimizer.learning_rate = 1e-2;
+    whole.batch_size = 50;
+    whole.epochs = 3;
+    whole.checkpoint.every_seconds = 0;
+    TrainOptions sampled = whole;
+    sampled.nodes.fan_outs = {4, 3};
+    TrainOptions layer_wise = sampled;
+    layer_wise.nodes.layer_wise_evaluation = true;
+    TrainOptions links = whole;
+    links.loss = nn::Loss::kBce;
+    links.links = {.enabled = true, .split = {.valid_part = 0.1, .test_part = 0.2, .seed = 4}, .eval_negatives = 20};
+    TrainOptions sampled_links = links;
+    sampled_links.nodes.fan_outs = {4, 3};
+    return {whole, sampled, layer_wise, links, sampled_links};
+  }
+};
+
+}  // namespace permafrost::train
