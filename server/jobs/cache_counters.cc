@@ -42,6 +42,7 @@ std::array<telemetry::GraphCacheCounts, 2> CacheCounters::Advance(const graphcac
                         .graph_breaks = Since(now.graph_breaks, before.graph_breaks),
                         .eager_steps = Since(now.eager_steps, before.eager_steps),
                         .transient_steps = Since(now.transient_steps, before.transient_steps),
+                        .oversize_steps = Since(now.oversize_steps, before.oversize_steps),
                         .audits_equal = Since(now.audits - now.audit_failures, before.audits - before.audit_failures),
                         .audits_different = Since(now.audit_failures, before.audit_failures),
                         .captures_by_cause = Since(now.captures_by_cause, before.captures_by_cause),
@@ -58,7 +59,8 @@ std::array<telemetry::GraphCacheCounts, 2> CacheCounters::Advance(const graphcac
 
 telemetry::GraphCacheState ToMetrics(const graphcache::Snapshot& snapshot) {
   telemetry::GraphCacheState state;
-  for (const ModeStats& s : snapshot.modes) state.modes.push_back({s.entries, s.entry_bytes, s.capacity});
+  for (const ModeStats& s : snapshot.modes)
+    state.modes.push_back({s.entries, s.entry_bytes, s.capacity, s.cut_executables});
   state.shared_bytes = snapshot.shared_bytes;
   state.frozen = snapshot.frozen;
   state.freeze_time = snapshot.freeze_time;

@@ -75,6 +75,7 @@ RunCounters::Increment RunCounters::Advance(const train::Progress& progress) {
   const train::LookAhead ahead_before = last_.look_ahead.value_or(train::LookAhead());
   out.look_ahead.stalls = Since(ahead.stalls, ahead_before.stalls);
   out.look_ahead.sampled_edges = Since(ahead.sampled_edges, ahead_before.sampled_edges);
+  out.look_ahead.cut_batches = Since(ahead.cut_batches, ahead_before.cut_batches);
   out.look_ahead.wanted_pages = Since(ahead.pages.wanted_pages, ahead_before.pages.wanted_pages);
   out.look_ahead.advised_bytes = Since(ahead.pages.advised_bytes, ahead_before.pages.advised_bytes);
   out.look_ahead.major_faults = Since(ahead.pages.major_faults, ahead_before.pages.major_faults);

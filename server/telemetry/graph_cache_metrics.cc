@@ -28,9 +28,9 @@ prometheus::Family<Gauge>& GaugeFamily(prometheus::Registry& registry, const cha
 // References into the registry, which owns every metric; all of them are safe to update anywhere.
 struct GraphCacheMetrics::Families {
   struct ByMode {
-    MaybeGauge entries, entry_bytes, capacity;
+    MaybeGauge entries, entry_bytes, capacity, cut_executables;
     Counter &hits, &padded_hits, &misses, &captures, &rejected_inserts, &graph_breaks, &eager_steps, &transient_steps,
-        &capture_seconds;
+        &oversize_steps, &capture_seconds;
     Counter &nodes, &edges, &padding_nodes, &padding_edges;
     Counter &audits_equal, &audits_different;
     std::vector<Counter*> captures_by_cause, misses_by_cause;  // by the index of the cause's name
@@ -62,6 +62,8 @@ struct GraphCacheMetrics::Families {
     auto& capacity = GaugeFamily(registry, "permafrost_graph_cache_capacity_entries",
                                  "Executables that the policy may keep, +Inf without bound. Absent while none "
                                  "runs.");
+    auto& cut = GaugeFamily(registry, "permafrost_graph_cache_cut_executables",
+                            "Planned executables that max_executables left no room for. Absent while none runs.");
     auto& hits = CounterFamily(registry, "permafrost_graph_cache_hits_total", "Steps replayed at their own shape.");
     auto& padded_hits =
         CounterFamily(registry, "permafrost_graph_cache_padded_hits_total", "Steps replayed in a larger shape.");
@@ -75,6 +77,8 @@ struct GraphCacheMetrics::Families {
     auto& eager = CounterFamily(registry, "permafrost_graph_cache_eager_steps_total", "Steps that ran uncaptured.");
     auto& transient = CounterFamily(registry, "permafrost_graph_cache_transient_steps_total",
                                     "Steps whose executable was dropped at their end.");
+    auto& oversize = CounterFamily(registry, "permafrost_graph_cache_oversize_steps_total",
+                                   "Of hits, steps of batches larger than what a dynamic executable has room for.");
     auto& seconds = CounterFamily(registry, "permafrost_graph_cache_capture_seconds_total", "Time spent on captures.");
     auto& rows =
         CounterFamily(registry, "permafrost_graph_cache_rows_total", "Rows of the batches of steps, padding apart.");
@@ -93,6 +97,7 @@ struct GraphCacheMetrics::Families {
       modes.push_back({MaybeGauge(entries, mode),
                        MaybeGauge(entry_bytes, mode),
                        MaybeGauge(capacity, mode),
+                       MaybeGauge(cut, mode),
                        hits.Add(mode),
                        padded_hits.Add(mode),
                        misses.Add(mode),
@@ -101,6 +106,7 @@ struct GraphCacheMetrics::Families {
                        breaks.Add(mode),
                        eager.Add(mode),
                        transient.Add(mode),
+                       oversize.Add(mode),
                        seconds.Add(mode),
                        rows.Add(nodes),
                        rows.Add(edges),
@@ -145,6 +151,7 @@ void GraphCacheMetrics::Add(size_t mode, const GraphCacheCounts& increments) {
   add(m.graph_breaks, increments.graph_breaks);
   add(m.eager_steps, increments.eager_steps);
   add(m.transient_steps, increments.transient_steps);
+  add(m.oversize_steps, increments.oversize_steps);
   add(m.audits_equal, increments.audits_equal);
   add(m.audits_different, increments.audits_different);
   // Called at each step, of which hardly one has a cause.
@@ -166,7 +173,9 @@ void GraphCacheMetrics::SetRunning(const std::optional<GraphCacheState>& state) 
   std::optional<double> none;
   if (!state) {
     for (Families::ByMode& mode : families_->modes) {
-      for (MaybeGauge* gauge : {&mode.entries, &mode.entry_bytes, &mode.capacity}) gauge->Set(none);
+      for (MaybeGauge* gauge : {&mode.entries, &mode.entry_bytes, &mode.capacity, &mode.cut_executables}) {
+        gauge->Set(none);
+      }
     }
     for (MaybeGauge* gauge :
          {&families_->shared_bytes, &families_->bytes, &families_->frozen, &families_->frozen_timestamp}) {
@@ -181,6 +190,7 @@ void GraphCacheMetrics::SetRunning(const std::optional<GraphCacheState>& state) 
     m.entries.Set(static_cast<double>(use.entries));
     m.entry_bytes.Set(static_cast<double>(use.entry_bytes));
     m.capacity.Set(use.capacity < 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(use.capacity));
+    m.cut_executables.Set(static_cast<double>(use.cut_executables));
     total += use.entry_bytes;
   }
   families_->shared_bytes.Set(static_cast<double>(state->shared_bytes));

@@ -27,7 +27,7 @@ using CountsByCause = std::array<int64_t, 16>;
 struct GraphCacheCounts {
   int64_t hits = 0, padded_hits = 0, misses = 0;
   int64_t captures = 0, rejected_inserts = 0, graph_breaks = 0;
-  int64_t eager_steps = 0, transient_steps = 0;
+  int64_t eager_steps = 0, transient_steps = 0, oversize_steps = 0;
   int64_t audits_equal = 0, audits_different = 0;
   CountsByCause captures_by_cause{}, misses_by_cause{};
   double capture_seconds = 0;
@@ -37,6 +37,7 @@ struct GraphCacheCounts {
 struct GraphCacheUse {
   int64_t entries = 0, entry_bytes = 0;
   int64_t capacity = 0;  // -1: no bound
+  int64_t cut_executables = 0;
 };
 struct GraphCacheState {
   std::vector<GraphCacheUse> modes;  // by the index of the mode's name; those that are missing hold nothing
@@ -53,13 +54,14 @@ class GraphCacheMetrics {
   ~GraphCacheMetrics();
 
   // permafrost_graph_cache_{hits,padded_hits,misses,captures,rejected_inserts,graph_breaks,eager_steps,transient_steps,
-  // capture_seconds}_total{mode}, permafrost_graph_cache_{rows,padding_rows}_total{mode,kind="nodes"|"edges"}.
+  // oversize_steps,capture_seconds}_total{mode},
+  // permafrost_graph_cache_{rows,padding_rows}_total{mode,kind="nodes"|"edges"}.
   // permafrost_graph_cache_audits_total{mode,result="equal"|"different"},
   // permafrost_graph_cache_{captures,misses}_by_cause_total{mode,cause}. `mode`: index of its name.
   void Add(size_t mode, const GraphCacheCounts& increments);
   // Of the running job; nullopt: none runs, and these series are absent: permafrost_graph_cache_{entries,entry_bytes,
-  // capacity_entries}{mode} (capacity without bound: +Inf), permafrost_graph_cache_{shared_bytes,bytes,frozen,
-  // frozen_timestamp_seconds} (absent: not frozen yet)
+  // capacity_entries,cut_executables}{mode} (capacity without bound: +Inf), permafrost_graph_cache_{shared_bytes,bytes,
+  // frozen,frozen_timestamp_seconds} (absent: not frozen yet)
   void SetRunning(const std::optional<GraphCacheState>& state);
   // permafrost_torch_storage_{bytes,peak_bytes}, permafrost_torch_storage_allocations_total; called before each scrape.
   void SetTorchStorage(int64_t bytes, int64_t peak_bytes, int64_t allocations_total);

@@ -136,6 +136,8 @@ struct JobMetrics::Families {
         look_ahead_stalls(OneCounter(registry, "permafrost_job_lookahead_stalls_total",
                                      "Steps that had to wait for their sampled batch.")),
         look_ahead_edges(OneCounter(registry, "permafrost_job_lookahead_sampled_edges_total", "Edges sampled.")),
+        look_ahead_cut(OneCounter(registry, "permafrost_job_lookahead_cut_batches_total",
+                                  "Sampled batches that lost edges to a budget of nodes or edges.")),
         look_ahead_pages(
             OneCounter(registry, "permafrost_job_lookahead_wanted_pages_total",
                        "Pages of large graphs that batches asked for, each once a batch; while all are found "
@@ -163,7 +165,8 @@ struct JobMetrics::Families {
   MaybeGauge epoch ABSL_GUARDED_BY(mu), loss ABSL_GUARDED_BY(mu), graphs_per_second ABSL_GUARDED_BY(mu);
   MaybeGauge look_ahead_depth ABSL_GUARDED_BY(mu), look_ahead_ready ABSL_GUARDED_BY(mu),
       look_ahead_resident ABSL_GUARDED_BY(mu);
-  Counter &look_ahead_stalls, &look_ahead_edges, &look_ahead_pages, &look_ahead_advised, &look_ahead_faults;
+  Counter &look_ahead_stalls, &look_ahead_edges, &look_ahead_cut, &look_ahead_pages, &look_ahead_advised,
+      &look_ahead_faults;
   // Since the running job's newest checkpoint or the beginning of its run; nullopt: none runs.
   std::optional<Stopwatch> unsaved ABSL_GUARDED_BY(mu);
 };
@@ -286,6 +289,7 @@ void JobMetrics::SetLookAhead(const std::optional<LookAheadState>& state) {
 void JobMetrics::AddLookAhead(const LookAheadCounts& increments) {
   families_->look_ahead_stalls.Increment(static_cast<double>(increments.stalls));
   families_->look_ahead_edges.Increment(static_cast<double>(increments.sampled_edges));
+  families_->look_ahead_cut.Increment(static_cast<double>(increments.cut_batches));
   families_->look_ahead_pages.Increment(static_cast<double>(increments.wanted_pages));
   families_->look_ahead_advised.Increment(static_cast<double>(increments.advised_bytes));
   families_->look_ahead_faults.Increment(static_cast<double>(increments.major_faults));

@@ -31,7 +31,7 @@ struct LookAheadState {
   double resident_ratio = 0;  // of the pages looked at
 };
 struct LookAheadCounts {
-  int64_t stalls = 0, sampled_edges = 0, wanted_pages = 0, advised_bytes = 0, major_faults = 0;
+  int64_t stalls = 0, sampled_edges = 0, cut_batches = 0, wanted_pages = 0, advised_bytes = 0, major_faults = 0;
 };
 
 class JobMetrics {
@@ -84,7 +84,7 @@ class JobMetrics {
   void SetIdle();
   // Of the running job: permafrost_job_lookahead_{depth,ready_batches,resident_ratio}; nullopt: it does not sample.
   void SetLookAhead(const std::optional<LookAheadState>& state);
-  // permafrost_job_lookahead_{stalls,sampled_edges,wanted_pages,advised_bytes,major_faults}_total
+  // permafrost_job_lookahead_{stalls,sampled_edges,cut_batches,wanted_pages,advised_bytes,major_faults}_total
   void AddLookAhead(const LookAheadCounts& increments);
   // permafrost_feature_cache_*
   FeatureMetrics& features() { return features_; }

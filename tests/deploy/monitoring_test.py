@@ -31,7 +31,8 @@ ABSENT_METRICS = {"permafrost_device_graph_entries", "permafrost_device_utilizat
                   "permafrost_train_graphs_per_second", "permafrost_checkpoint_age_seconds", "permafrost_job_lookahead_depth",
                   "permafrost_job_lookahead_ready_batches", "permafrost_job_lookahead_resident_ratio", "permafrost_dataset_import_progress_ratio",
                   "permafrost_device_thread_seconds_since_progress", "permafrost_graph_cache_entries", "permafrost_graph_cache_entry_bytes",
-                  "permafrost_graph_cache_capacity_entries", "permafrost_graph_cache_shared_bytes", "permafrost_graph_cache_bytes",
+                  "permafrost_graph_cache_capacity_entries", "permafrost_graph_cache_cut_executables",
+                  "permafrost_graph_cache_shared_bytes", "permafrost_graph_cache_bytes",
                   "permafrost_graph_cache_frozen", "permafrost_graph_cache_frozen_timestamp_seconds", "permafrost_feature_cache_budget_bytes",
                   "permafrost_feature_cache_bytes", "permafrost_feature_cache_rows", "permafrost_feature_cache_read_depth",
                   "permafrost_device_empty_cache_total"}

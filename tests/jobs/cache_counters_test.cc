@@ -47,6 +47,7 @@ TEST(CacheCountersTest, EveryCounterAdvances) {
   s.graph_breaks = 6;
   s.eager_steps = 7;
   s.transient_steps = 8;
+  s.oversize_steps = 18;
   s.audits = 19;
   s.audit_failures = 2;
   s.captures_by_cause.of(graphcache::Cause::kResume) = 20;
@@ -67,6 +68,7 @@ TEST(CacheCountersTest, EveryCounterAdvances) {
   EXPECT_EQ(counts.graph_breaks, 6);
   EXPECT_EQ(counts.eager_steps, 7);
   EXPECT_EQ(counts.transient_steps, 8);
+  EXPECT_EQ(counts.oversize_steps, 18);
   EXPECT_EQ(counts.audits_equal, 17);
   EXPECT_EQ(counts.audits_different, 2);
   EXPECT_EQ(counts.captures_by_cause[static_cast<size_t>(graphcache::Cause::kResume)], 20);

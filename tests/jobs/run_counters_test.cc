@@ -62,17 +62,21 @@ TEST(RunCountersTest, LookAheadCountsEachRunFromNothing) {
     EXPECT_EQ(counters.Advance(progress).look_ahead.sampled_edges, 0) << "a job that does not sample";
     progress = At(resumed ? 102 : 2, 0.75);
     progress.look_ahead = {8, 2, 1000, 3, {100, 30, 40, 4096, 1, 5}};
+    progress.look_ahead->cut_batches = 6;
     const telemetry::LookAheadCounts first = counters.Advance(progress).look_ahead;
     EXPECT_EQ(first.sampled_edges, 1000) << resumed;
     EXPECT_EQ(first.stalls, 3);
+    EXPECT_EQ(first.cut_batches, 6);
     EXPECT_EQ(first.wanted_pages, 100);
     EXPECT_EQ(first.advised_bytes, 4096);
     EXPECT_EQ(first.major_faults, 5);
     ++progress.step;
     progress.look_ahead->sampled_edges = 1500;
     progress.look_ahead->stalls = 2;
+    progress.look_ahead->cut_batches = 8;
     const telemetry::LookAheadCounts second = counters.Advance(progress).look_ahead;
     EXPECT_EQ(second.sampled_edges, 500);
+    EXPECT_EQ(second.cut_batches, 2);
     EXPECT_EQ(second.stalls, 0) << "never negative";
   }
 }

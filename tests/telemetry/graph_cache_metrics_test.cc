@@ -30,9 +30,9 @@ class GraphCacheMetricsTest : public testing::Test {
 
 TEST_F(GraphCacheMetricsTest, EverySeriesButThoseOfTheRunningJobExistsFromTheStart) {
   for (const char* mode : {"train", "eval"}) {
-    for (const char* name :
-         {"hits_total", "padded_hits_total", "misses_total", "captures_total", "rejected_inserts_total",
-          "graph_breaks_total", "eager_steps_total", "transient_steps_total", "capture_seconds_total"}) {
+    for (const char* name : {"hits_total", "padded_hits_total", "misses_total", "captures_total",
+                             "rejected_inserts_total", "graph_breaks_total", "eager_steps_total",
+                             "transient_steps_total", "oversize_steps_total", "capture_seconds_total"}) {
       EXPECT_EQ(OfMode(name, mode), 0) << name;
     }
     for (const char* result : {"equal", "different"}) {
@@ -62,6 +62,7 @@ TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
   counts.graph_breaks = 6;
   counts.eager_steps = 7;
   counts.transient_steps = 8;
+  counts.oversize_steps = 17;
   counts.audits_equal = 13;
   counts.audits_different = 14;
   counts.captures_by_cause[1] = 15;
@@ -83,6 +84,7 @@ TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
   EXPECT_EQ(OfMode("graph_breaks_total", "train"), 12);
   EXPECT_EQ(OfMode("eager_steps_total", "train"), 14);
   EXPECT_EQ(OfMode("transient_steps_total", "train"), 16);
+  EXPECT_EQ(OfMode("oversize_steps_total", "train"), 34);
   EXPECT_EQ(OfMode("capture_seconds_total", "train"), 1);
   EXPECT_EQ(Value("graph_cache_audits_total", {{"mode", "train"}, {"result", "equal"}}), 26);
   EXPECT_EQ(Value("graph_cache_audits_total", {{"mode", "train"}, {"result", "different"}}), 28);
@@ -98,16 +100,19 @@ TEST_F(GraphCacheMetricsTest, CountsAddUpByMode) {
 }
 
 TEST_F(GraphCacheMetricsTest, GaugesAreOfTheRunningJob) {
-  metrics_.SetRunning(GraphCacheState{.modes = {{.entries = 98, .entry_bytes = 1000, .capacity = -1},
-                                                {.entries = 12, .entry_bytes = 200, .capacity = 32}},
-                                      .shared_bytes = 5000,
-                                      .frozen = true,
-                                      .freeze_time = absl::FromUnixMillis(1'700'000'000'500)});
+  metrics_.SetRunning(
+      GraphCacheState{.modes = {{.entries = 98, .entry_bytes = 1000, .capacity = -1},
+                                {.entries = 12, .entry_bytes = 200, .capacity = 32, .cut_executables = 7}},
+                      .shared_bytes = 5000,
+                      .frozen = true,
+                      .freeze_time = absl::FromUnixMillis(1'700'000'000'500)});
   EXPECT_EQ(OfMode("entries", "train"), 98);
   EXPECT_EQ(OfMode("entries", "eval"), 12);
   EXPECT_EQ(OfMode("entry_bytes", "train"), 1000);
   EXPECT_EQ(OfMode("capacity_entries", "train"), std::numeric_limits<double>::infinity());
   EXPECT_EQ(OfMode("capacity_entries", "eval"), 32);
+  EXPECT_EQ(OfMode("cut_executables", "train"), 0);
+  EXPECT_EQ(OfMode("cut_executables", "eval"), 7);
   EXPECT_THAT(MetricsText(registry_),
               testing::HasSubstr("permafrost_graph_cache_capacity_entries{mode=\"train\"} +Inf"));
   EXPECT_EQ(Value("graph_cache_shared_bytes"), 5000);

@@ -146,10 +146,11 @@ TEST_F(JobMetricsTest, ShowsTheSamplerThatRunsAhead) {
   EXPECT_EQ(Value("permafrost_job_lookahead_depth"), 8);
   EXPECT_EQ(Value("permafrost_job_lookahead_ready_batches"), 3);
   EXPECT_EQ(Value("permafrost_job_lookahead_resident_ratio"), 0.75);
-  metrics_.AddLookAhead({1, 20, 300, 4000, 50'000});
-  metrics_.AddLookAhead({1, 20, 300, 4000, 50'000});
+  metrics_.AddLookAhead({1, 20, 7, 300, 4000, 50'000});
+  metrics_.AddLookAhead({1, 20, 7, 300, 4000, 50'000});
   EXPECT_EQ(Value("permafrost_job_lookahead_stalls_total"), 2);
   EXPECT_EQ(Value("permafrost_job_lookahead_sampled_edges_total"), 40);
+  EXPECT_EQ(Value("permafrost_job_lookahead_cut_batches_total"), 14);
   EXPECT_EQ(Value("permafrost_job_lookahead_wanted_pages_total"), 600);
   EXPECT_EQ(Value("permafrost_job_lookahead_advised_bytes_total"), 8000);
   EXPECT_EQ(Value("permafrost_job_lookahead_major_faults_total"), 100'000);
