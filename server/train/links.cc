@@ -15,6 +15,7 @@
 #include "nn/loss.h"
 #include "nn/ops/lowering.h"
 #include "train/artifacts.h"
+#include "train/node_features.h"
 #include "train/node_model_for.h"
 
 namespace permafrost::train {
@@ -90,6 +91,12 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options
         "the dataset's links have so few times that none of them is left to validate or to test on; accepted: "
         "parts of 0, or a split without times (no temporal)");
     return violations.ToStatus();
+  }
+  // Numbers of in-edges would tell which were held out. A job of an older version has as many columns as its graph
+  // asked for then, and goes on with those. Of links with times every edge is a message of later ones.
+  if (options.model.node_inputs == nn::NodeInputs::kDegree && !options.model.own_degree_columns &&
+      !options.nodes.is_temporal()) {
+    PF_ASSIGN_OR_RETURN(split.messages, WithNodeInputs(options.model, std::move(split.messages)));
   }
   return std::unique_ptr<Links>(new Links(options, graph, std::move(split)));
 }
@@ -320,7 +327,11 @@ LinkMemory LinkMemoryOf(const TrainOptions& options, const data::GraphSummary& g
   const bool edge_features = EdgeInputsOf(options.model, graph) == data::EdgeInputs::kFeatures;
   const uint64_t split =
       o.given ? data::GivenLinksBytes(graph, edge_features) : data::LinkSplitBytes(graph, edge_features);
-  return {.host = static_cast<double>(split) + ids, .result = rows + scores};
+  // Their degrees, beside those of the whole graph: an offset and a column a node.
+  const double degrees = options.model.node_inputs == nn::NodeInputs::kDegree
+                             ? static_cast<double>(graph.nodes) * (sizeof(uint64_t) + sizeof(uint32_t))
+                             : 0;
+  return {.host = static_cast<double>(split) + ids + degrees, .result = rows + scores};
 }
 
 }  // namespace permafrost::train

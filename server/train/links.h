@@ -30,7 +30,7 @@ class Links {
                                                        const std::shared_ptr<const data::Graph>& graph,
                                                        const std::function<bool()>& keep_going);
 
-  // What a model may see.
+  // What a model may see. Degrees as features of nodes (nn::NodeInputs::kDegree) count its edges alone.
   const std::shared_ptr<const data::Graph>& messages() const { return messages_; }
   int64_t size(data::Split split) const { return std::ssize(links(split)); }
   // 0, 1, ... of the links of the train split.

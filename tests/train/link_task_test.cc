@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "base/status.h"
+#include "data/store/featured_graph.h"
 #include "device/cpu/storage.h"
 #include "graph_runner.h"
 #include "recorder.h"
 #include "train/links.h"
+#include "train/node_features.h"
 #include "train/node_inputs.h"
 #include "train/node_model_for.h"
 #include "train/sampled_stream.h"
@@ -92,6 +94,28 @@ TEST_F(LinkTaskTest, MessagesDoNotTellWhatIsToBePredicted) {
   }
   EXPECT_GT(messages, 1000);
   EXPECT_EQ(predicted.size(), split->links[0].size());
+}
+
+// The number of a node's edges would tell how many of them were held out.
+TEST_F(LinkTaskTest, DegreesCountNoEdgeThatWasHeldOut) {
+  TrainOptions options = LinkJob({-1, -1});
+  options.model.node_inputs = nn::NodeInputs::kDegree;
+  const auto with_degrees = WithNodeInputs(options.model, graph_);
+  ASSERT_TRUE(with_degrees.ok()) << with_degrees.status();
+  const auto links = Links::Create(options, *with_degrees, [] { return true; });
+  ASSERT_TRUE(links.ok()) << links.status();
+  const data::GraphView& view = (*links)->messages()->view();
+  const auto& features = std::get<data::SparseFeatures>(view.node_features);
+  EXPECT_EQ(features.width, data::kDegreeCap + 1);
+  int64_t fewer = 0;
+  for (uint64_t v = 0; v < view.nodes; ++v) {
+    const uint64_t degree = view.in.offsets[v + 1] - view.in.offsets[v],
+                   of_all = graph_->view().in.offsets[v + 1] - graph_->view().in.offsets[v];
+    ASSERT_LT(of_all, 256U);
+    ASSERT_EQ(features.columns[v], degree) << "node " << v;
+    fewer += degree < of_all ? 1 : 0;
+  }
+  EXPECT_GT(fewer, 10);
 }
 
 // Sampled jobs are evaluated layer by layer, those on the whole graph in one block.
