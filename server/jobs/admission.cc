@@ -248,8 +248,8 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
   Leaving deleted{.id = id};
   {
     absl::MutexLock lock(&mu_);
-    // The row first: a crash in between leaves a stray directory, which the next start sets aside. The other way round
-    // it would leave a job on record that says it succeeded and has nothing to show.
+    // The row first: a crash in between leaves a directory that is marked as deleted, which the next start removes. The
+    // other way round it would leave a job on record that says it succeeded and has nothing to show.
     PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.Delete(id, request, ended_at));
     if (!job) return absl::OkStatus();
     deleted.sequence = job->sequence;

@@ -181,7 +181,11 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
     if (ended_at && job->end_time != *ended_at) {
       return absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " has run again since"));
     }
-    PF_RETURN_IF_ERROR(store_->Delete(id, request));
+    files_.MarkDeleted(id);
+    if (const absl::Status deleted = store_->Delete(id, request); !deleted.ok()) {
+      files_.UnmarkDeleted(id);
+      return deleted;
+    }
     CountJob(job->state, -1);
     if (job->unreadable) metrics_.SetUnreadable(--unreadable_);
   }

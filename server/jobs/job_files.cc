@@ -24,6 +24,8 @@ namespace fs = std::filesystem;
 // No id begins with a dot.
 constexpr std::string_view kDiscardedPrefix = ".deleted-";
 constexpr std::string_view kQuarantinePrefix = ".quarantine-";
+// In the directory of a job whose row is deleted.
+constexpr char kDeletedMark[] = "deleted";
 
 // Whether something lies in `directory`; what cannot be listed is taken to hold something.
 bool HoldsSomething(const fs::path& directory) {
@@ -47,6 +49,16 @@ absl::Status JobFiles::Make(const JobId& id) const {
   return CreateDirectories(Directory(id));
 }
 
+void JobFiles::MarkDeleted(const JobId& id) const {
+  const absl::Status marked = WriteFileAtomic(Directory(id) / kDeletedMark, "");
+  if (marked.ok() || absl::IsNotFound(marked)) return;
+  telemetry::Log(
+      telemetry::Severity::kWarning,
+      absl::StrCat("job ", id.value(), " is deleted without a note of it beside its files: ", marked.message()));
+}
+
+void JobFiles::UnmarkDeleted(const JobId& id) const { unlink((Directory(id) / kDeletedMark).c_str()); }
+
 fs::path JobFiles::Discarded(const JobId& id, int64_t sequence) const {
   return directory_ / absl::StrCat(AbslView(kDiscardedPrefix), id.value(), "-", sequence);
 }
@@ -66,13 +78,14 @@ absl::StatusOr<JobFiles::Strays> JobFiles::FindStrays(const std::function<bool(c
   PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(directory_));
   for (const std::string& name : names.value_or(std::vector<std::string>())) {
     if (on_record(JobId(name)) || name.starts_with(kQuarantinePrefix)) continue;
-    if (name.starts_with(kDiscardedPrefix)) {
+    const fs::path directory = directory_ / name;
+    std::error_code error;
+    if (name.starts_with(kDiscardedPrefix) ||
+        fs::is_regular_file(fs::symlink_status(directory / kDeletedMark, error))) {
       strays.discarded.push_back(name);
       continue;
     }
     strays.unknown.push_back(name);
-    const fs::path directory = directory_ / name;
-    std::error_code error;
     if (!fs::is_directory(directory, error)) continue;
     if (HoldsSomething(directory / "checkpoints") || HoldsSomething(directory / "artifacts")) {
       strays.with_work.push_back(name);

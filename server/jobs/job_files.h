@@ -29,6 +29,11 @@ class JobFiles {
 
   // An empty directory for a new job. One that is there already, of no job on record, is quarantined.
   absl::Status Make(const JobId& id) const;
+  // Notes in a job's directory, on disk, that its row is about to be deleted, so that FindStrays knows its files as
+  // deleted ones should the process die before Discard. Where that cannot be noted they are unknown ones then.
+  void MarkDeleted(const JobId& id) const;
+  // The row stays. No error where nothing was noted.
+  void UnmarkDeleted(const JobId& id) const;
   // Moves the directory of a job that was deleted out of the way, to Discarded(): on disk when Ok, also where there is
   // none. `sequence` (the job's) tells the leavings of two jobs of one id apart.
   absl::Status Discard(const JobId& id, int64_t sequence) const;
@@ -39,10 +44,10 @@ class JobFiles {
   struct Strays {
     std::vector<std::string> unknown;    // of no job that is known: another database may know it
     std::vector<std::string> with_work;  // of those: with checkpoints or artifacts
-    std::vector<std::string> discarded;  // leavings of Discard
+    std::vector<std::string> discarded;  // leavings of Discard, and directories that MarkDeleted noted it in
   };
   absl::StatusOr<Strays> FindStrays(const std::function<bool(const JobId&)>& on_record) const;
-  // Removes what Discard left, as far as that can be done now (a warning tells of the rest), and renames each unknown
+  // Removes what was discarded, as far as that can be done now (a warning tells of the rest), and renames each unknown
   // entry to `.quarantine-NAME-TIME`: nothing proves that it is worth nothing. Empty directories, which hold nothing to
   // lose, are removed. Returns where the quarantined ones lie.
   absl::StatusOr<std::vector<std::filesystem::path>> ClearStrays(const Strays& strays) const;

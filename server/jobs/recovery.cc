@@ -47,6 +47,8 @@ absl::Status JobBook::Recover(bool quarantine_unknown) {
     if (jobs.empty()) break;
     for (const Job& job : jobs) {
       on_record.insert(job.id);
+      // Of a deletion that a kill cut short before the row was deleted.
+      files_.UnmarkDeleted(job.id);
       if (!IsTerminal(job.state)) {
         unfinished.push_back(job.id);
         continue;

@@ -1,4 +1,5 @@
 // What becomes of a deleted job's files where the disk does not let go of them.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,6 +69,46 @@ TEST_F(DeletionTest, FilesOfALaterJobOfTheSameIdStay) {
   EXPECT_TRUE(fs::exists(server.JobDirectory("job-a") / "log"));
 }
 
+TEST_F(DeletionTest, OneThatAKillCutShortIsEndedByTheNextStart) {
+  {
+    Server server(dir_.path());
+    server->Start();
+    server.Create("gone", 1);
+    server.Create("stays", 1);
+    server.AwaitEnd("gone");
+    server.AwaitEnd("stays");
+    ASSERT_TRUE(server->Delete(JobId("gone")).ok());
+    EXPECT_FALSE(fs::exists(server.JobDirectory("gone")));
+  }
+  // One was killed after its row was deleted, and one before.
+  const JobFiles files(Jobs());
+  fs::create_directories(Jobs() / "gone/artifacts/best.safetensors");
+  files.MarkDeleted(JobId("gone"));
+  files.MarkDeleted(JobId("stays"));
+  for (int start = 0; start < 2; ++start) {
+    Server server(dir_.path());
+    EXPECT_FALSE(fs::exists(Jobs() / "gone"));
+    EXPECT_THAT(QuarantinedIn(Jobs(), "gone"), IsEmpty());
+    EXPECT_EQ(server.Get("stays").state, JobState::kSucceeded);
+    EXPECT_TRUE(fs::exists(server.JobDirectory("stays") / "log"));
+    EXPECT_FALSE(fs::exists(server.JobDirectory("stays") / "deleted"));
+    EXPECT_EQ(server.Metric("permafrost_job_directories_quarantined_total"), 0);
+  }
+}
+
+TEST_F(DeletionTest, OneThatTheDatabaseRefusesLeavesNoMark) {
+  Server server(dir_.path());
+  server->Start();
+  server.Create("job-a", 1);
+  server.AwaitEnd("job-a");
+  SQLite::Database((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000)
+      .exec("CREATE TRIGGER full BEFORE DELETE ON jobs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  EXPECT_FALSE(server->Delete(JobId("job-a")).ok());
+  EXPECT_FALSE(fs::exists(server.JobDirectory("job-a") / "deleted"));
+  EXPECT_TRUE(fs::exists(server.JobDirectory("job-a") / "log"));
+}
+
+// Where the kill came before its mark was on disk, or of a version that made none.
 TEST_F(DeletionTest, OneThatAKillCutShortKeepsNoServerFromStarting) {
   {
     Server server(dir_.path());
