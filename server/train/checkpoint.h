@@ -34,7 +34,7 @@ struct RunState {
   double epoch_seconds = 0;                // training time of the epoch so far
   uint64_t seed = 0;                       // with `step` the whole state of the counter-based generators
   int threads = 0;                         // what the weights were computed with
-  uint64_t dataset_checksum = 0;           // data::ChecksumOf what they were trained on; 0: not known
+  uint64_t dataset_checksum = 0;           // data::ContentChecksumOf what they were trained on; 0: not known
   PlateauState plateau;                    // of schedule kPlateau
   int64_t rewinds = 0;                     // of NonFinite::kRewind, as far as this checkpoint knows
   std::vector<int64_t> skipped_steps;      // steps whose batches were skipped, rising

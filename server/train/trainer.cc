@@ -66,6 +66,7 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       job_directory_(request.job_directory),
       backend_(backend),
       reserve_(std::move(reserve)),
+      store_checksum_(data::ChecksumOf(request.dataset)),
       context_(context),
       metrics_(MetricsOf(options_)),
       task_(std::move(task)),
@@ -79,7 +80,7 @@ Trainer::Trainer(const RunRequest& request, const device::Backend& backend, int 
       schedule_(options_.checkpoint) {
   state_.seed = options_.seed;
   state_.threads = threads;
-  state_.dataset_checksum = data::ChecksumOf(request.dataset);
+  state_.dataset_checksum = data::ContentChecksumOf(request.dataset);
   state_.plateau.learning_rate = options_.optimizer.learning_rate;
 }
 

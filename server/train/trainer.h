@@ -105,6 +105,7 @@ class Trainer {
   const std::filesystem::path job_directory_;
   const device::Backend& backend_;
   const DiskReserve reserve_;
+  const uint64_t store_checksum_;  // data::ChecksumOf the dataset
   RunContext& context_;
   const std::vector<nn::Metric> metrics_;
   const std::unique_ptr<Task> task_;

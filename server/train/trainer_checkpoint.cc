@@ -18,9 +18,12 @@ namespace permafrost::train {
 namespace {
 
 // A job knows its dataset by a name, which other data may have got meanwhile: to go on with those would mix the two.
-absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, const RunState& found) {
-  // Checkpoints of older versions do not tell.
-  if (found.dataset_checksum == 0 || found.dataset_checksum == now.dataset_checksum) return absl::OkStatus();
+// `store_checksum`: data::ChecksumOf it.
+absl::Status CheckDataset(const DatasetId& dataset, const RunState& now, uint64_t store_checksum,
+                          const RunState& found) {
+  // Checkpoints of older versions do not tell, or tell the store's checksum.
+  if (found.dataset_checksum == 0 || found.dataset_checksum == store_checksum) return absl::OkStatus();
+  if (found.dataset_checksum == now.dataset_checksum) return absl::OkStatus();
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
           "dataset ", dataset.value(), " holds other data (checksum ", HashHex(now.dataset_checksum),
@@ -55,7 +58,7 @@ absl::Status Trainer::Begin() {
 absl::Status Trainer::Resume() {
   PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
   if (!found) return Begin();
-  PF_RETURN_IF_ERROR(CheckDataset(options_.dataset, state_, found->state));
+  PF_RETURN_IF_ERROR(CheckDataset(options_.dataset, state_, store_checksum_, found->state));
   if (found->state.threads != state_.threads) {
     context_.Log(
         LogLevel::kWarning,

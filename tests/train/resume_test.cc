@@ -168,25 +168,34 @@ TEST_F(ResumeTest, OtherDataOfALargeGraphIsRefusedToo) {
   EXPECT_THAT(last.log, testing::HasSubstr("resumed from the checkpoint of step 20"));
 }
 
-TEST_F(ResumeTest, ACheckpointOfAVersionThatDidNotKnowItsDataIsResumedFrom) {
-  Recorder first, last;
-  first.stop = StopAt(20);
-  ASSERT_TRUE(Run("job", first).ok());
-  const auto manifest_of = [this](int64_t step) {
-    return dir_.path() / "job/checkpoints" / std::to_string(step) / "state.json";
-  };
-  auto manifest = nlohmann::json::parse(*ReadFile(manifest_of(20)));
-  nlohmann::json& state = manifest["checkpoint"]["state"];
-  ASSERT_EQ(state.at("dataset_checksum").get<uint64_t>(), set_->checksum());
-  state.erase("dataset_checksum");
-  manifest["xxh3"] = HashHex(Hash64(manifest["checkpoint"].dump()));
-  ASSERT_TRUE(WriteFileAtomic(manifest_of(20), manifest.dump(1)).ok());
-  const absl::Status resumed = Run("job", last).status();
-  ASSERT_TRUE(resumed.ok()) << resumed;
-  EXPECT_THAT(last.log, testing::HasSubstr("resumed from the checkpoint of step 20"));
-  const auto saved = nlohmann::json::parse(*ReadFile(manifest_of(36)));
-  EXPECT_EQ(saved["checkpoint"]["state"].at("dataset_checksum").get<uint64_t>(), set_->checksum())
-      << "from here on it is known";
+// The first versions did not know it, later ones by the checksum of the whole store.
+TEST_F(ResumeTest, ACheckpointThatKnowsItsDataOtherwiseIsResumedFrom) {
+  ASSERT_NE(set_->content_checksum(), set_->checksum());
+  for (const bool by_store : {false, true}) {
+    const std::string job = by_store ? "by-store" : "unknown";
+    Recorder first, last;
+    first.stop = StopAt(20);
+    ASSERT_TRUE(Run(job, first).ok());
+    const auto manifest_of = [&](int64_t step) {
+      return dir_.path() / job / "checkpoints" / std::to_string(step) / "state.json";
+    };
+    auto manifest = nlohmann::json::parse(*ReadFile(manifest_of(20)));
+    nlohmann::json& state = manifest["checkpoint"]["state"];
+    ASSERT_EQ(state.at("dataset_checksum").get<uint64_t>(), set_->content_checksum());
+    if (by_store) {
+      state["dataset_checksum"] = set_->checksum();
+    } else {
+      state.erase("dataset_checksum");
+    }
+    manifest["xxh3"] = HashHex(Hash64(manifest["checkpoint"].dump()));
+    ASSERT_TRUE(WriteFileAtomic(manifest_of(20), manifest.dump(1)).ok());
+    const absl::Status resumed = Run(job, last).status();
+    ASSERT_TRUE(resumed.ok()) << resumed;
+    EXPECT_THAT(last.log, testing::HasSubstr("resumed from the checkpoint of step 20"));
+    const auto saved = nlohmann::json::parse(*ReadFile(manifest_of(36)));
+    EXPECT_EQ(saved["checkpoint"]["state"].at("dataset_checksum").get<uint64_t>(), set_->content_checksum())
+        << "from here on it is known";
+  }
 }
 
 // Reads the high-water mark of tensor storage over the warm-up: what it allocates beside what is held before.

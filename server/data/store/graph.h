@@ -162,6 +162,8 @@ class Graph {
   virtual const GraphSummary& summary() const = 0;
   // Of the header, and through it of all that the file holds: graphs of one checksum are equal. 0: it is of no file.
   virtual uint64_t checksum() const { return 0; }
+  // The same whatever the summary says.
+  virtual uint64_t content_checksum() const { return 0; }
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
   // DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged. What was

@@ -33,6 +33,7 @@ class MappedGraphSet final : public GraphSet {
 
   const GraphSetSummary& summary() const override { return summary_; }
   uint64_t checksum() const override { return header_.checksum; }
+  uint64_t content_checksum() const override { return file_->ContentChecksum(); }
 
   absl::StatusOr<std::span<const uint64_t>> node_offsets() const override {
     return Verified<uint64_t>(SectionKind::kNodeOffsets,

@@ -64,6 +64,8 @@ class GraphSet {
   virtual const GraphSetSummary& summary() const = 0;
   // Of the header, the sections' table, and through it of all that the file holds: sets of one checksum are equal.
   virtual uint64_t checksum() const = 0;
+  // The same whatever the summary says. 0: it is of no file.
+  virtual uint64_t content_checksum() const { return 0; }
 
   // Errors of all that follow: DataLoss naming file and section when its checksum or content does not add up.
   // [graphs + 1] first node and first edge of each graph.

@@ -192,6 +192,18 @@ const StoreFile::Section* StoreFile::Find(SectionKind kind) const {
   return it == sections_.end() ? nullptr : &*it;
 }
 
+uint64_t StoreFile::ContentChecksum() const {
+  StreamHash hash;
+  for (const Section& section : sections_) {
+    if (section.entry.kind == SectionKind::kSummary) continue;
+    const uint64_t is[] = {static_cast<uint64_t>(section.entry.kind), static_cast<uint64_t>(section.entry.type),
+                           section.entry.width, section.entry.rows};
+    hash.Update(is, sizeof is);
+    hash.Update(section.checksums.data(), section.checksums.size_bytes());
+  }
+  return hash.Digest();
+}
+
 absl::StatusOr<std::string_view> StoreFile::ReadSummary() const {
   const Section* section = Find(SectionKind::kSummary);
   if (section == nullptr) {

@@ -50,6 +50,8 @@ class StoreFile {
   const Section* Find(SectionKind kind) const;
   uint64_t size() const { return file_->size(); }
   const std::filesystem::path& path() const { return file_->path(); }
+  // Of kinds, sizes and checksums of all sections but the summary, which a later version may word otherwise.
+  uint64_t ContentChecksum() const;
 
   // The text of the section `summary`, verified. Errors name the file.
   absl::StatusOr<std::string_view> ReadSummary() const;

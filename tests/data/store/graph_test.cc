@@ -338,6 +338,39 @@ TEST_F(GraphTest, WhatDoesNotAddUpIsNamed) {
   }
 }
 
+TEST_F(GraphTest, TheContentChecksumIsOfAllButTheSummary) {
+  TestGraph g = MakeTestGraph({});
+  const auto first = MakeStore(g);
+  ASSERT_NE(first, nullptr);
+  const uint64_t whole = first->checksum(), content = first->content_checksum();
+  const std::string bytes = *ReadFile(path());
+  const auto reopened = [&](const std::function<void(StoreImage&)>& change) -> std::shared_ptr<const Graph> {
+    StoreImage store(bytes);
+    change(store);
+    store.Seal();
+    WriteText(path(), store.bytes());
+    auto opened = Open();
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return opened.ok() ? *std::move(opened) : nullptr;
+  };
+  const auto said_otherwise = reopened([](StoreImage& s) {
+    const std::string_view word = "\"duplicate_edges\":0";
+    const size_t at = s.bytes().find(word, s.entry(K::kSummary).offset);
+    ASSERT_NE(at, std::string::npos);
+    s.bytes()[at + word.size() - 1] = '7';
+  });
+  ASSERT_NE(said_otherwise, nullptr);
+  EXPECT_EQ(said_otherwise->summary().duplicate_edges, 7);
+  EXPECT_NE(said_otherwise->checksum(), whole);
+  EXPECT_EQ(said_otherwise->content_checksum(), content);
+  const auto other = reopened([](StoreImage& s) { s.SetElement(K::kInWeights, 3, 0.25F); });
+  ASSERT_NE(other, nullptr);
+  EXPECT_NE(other->content_checksum(), content);
+  const auto same = reopened([](StoreImage&) {});
+  ASSERT_NE(same, nullptr);
+  EXPECT_EQ(same->content_checksum(), content);
+}
+
 TEST_F(GraphTest, ManyThreadsTouchAtOnce) {
   TestGraph g = MakeTestGraph({});
   ASSERT_NE(MakeStore(g), nullptr);
