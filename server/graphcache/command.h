@@ -23,7 +23,9 @@ inline constexpr EnumNames<CommandKind, 4> kCommandNames{{{{CommandKind::kUpdate
 // freezes it again at its freeze point; a policy that keeps nothing (kNever, kClearPerStep) also drops every
 // executable, and a change between dynamic, ladder and exact shapes, or to another ladder, those of before. A new
 // max_executables cuts or extends what is planned: a ladder of other rungs takes the place of the one before, and a
-// frozen cache captures it before the next step. A new on_miss, audit_every or strict alone changes nothing else.
+// frozen cache captures it before the next step. Where a new on_miss means that other shapes are sealed with, a
+// frozen cache of exact shapes captures those before the next step. A new audit_every or strict alone changes nothing
+// else.
 struct PolicyUpdate {
   std::optional<Policy> policy;
   std::optional<int64_t> freeze_at;  // 0: derived from the dataset

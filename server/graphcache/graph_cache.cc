@@ -62,6 +62,7 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
   }
   lookup.full = full;
   const auto why = [&] { return WhyMissed(mode, batch, capture_shape, /*dynamic=*/false); };
+  const bool is_cut = state_.frozen && IsCutToNothing(mode);
   switch (Admit(state_.options, state_.frozen, lookup)) {
     case Action::kReplay:
     case Action::kReplayPadded:
@@ -74,20 +75,22 @@ absl::StatusOr<StepResult> GraphCache::RunStep(Mode mode, Batch& batch, int64_t 
       return ReplayNew(*made, cause, batch, step);
     }
     case Action::kCaptureDrop:
+      if (is_cut) return RunEager(mode, Cause::kLimit, {.shape = own}, batch, step);
       return RunTransient(mode, why(), own, batch, step);
     case Action::kRunEager: {
       if (state_.frozen && state_.options.on_miss == OnMiss::kPad && !lookup.broken) {
-        ReportOversize(
-            mode, absl::StrCat("the frozen graph cache holds no executable that ", AbslView(StepWithArticle(mode)),
-                               " batch of ", ToString(own), " fits into: it runs eager, as all others like it will"));
+        ReportOversize(mode,
+                       absl::StrCat("the frozen graph cache holds no executable that ", AbslView(StepWithArticle(mode)),
+                                    " batch of ", Text(own), " fits into: it runs eager, as all others like it will"));
       }
       return RunEager(mode, why(), {.shape = own}, batch, step);
     }
     case Action::kReject:
+      if (is_cut) return RunEager(mode, Cause::kLimit, {.shape = own}, batch, step);
       return WithReason(
-          absl::FailedPreconditionError(absl::StrCat("the frozen graph cache holds no executable of ", ToString(own),
+          absl::FailedPreconditionError(absl::StrCat("the frozen graph cache holds no executable of ", Text(own),
                                                      " for ", AbslView(StepName(mode)), ", and on_miss is reject")),
-          "GRAPH_CACHE_MISS", {{"mode", std::string(kModeNames.Name(mode))}, {"shape", ToString(own)}});
+          "GRAPH_CACHE_MISS", {{"mode", std::string(kModeNames.Name(mode))}, {"shape", Text(own)}});
   }
   return absl::InternalError("the step was not admitted to any way of running");
 }

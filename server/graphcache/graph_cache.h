@@ -64,14 +64,14 @@ class GraphCache {
   // until a clear or a new policy. Under kFreeze the first step captures what both modes need of these kinds first,
   // unless CaptureNext has done so before, and freezes the cache.
   // Else shapes are exact. Under kFreeze the step that brings the cache to its freeze point then freezes it at its end,
-  // and evaluation batches are padded to the plan's rungs from the first one on, unless an executable of their own
-  // shape is held. A step that cannot be captured runs eager, and its mode is not captured again until a clear or a new
-  // policy.
-  // A replay that IsAuditDue names is audited. Where it differs, the result and the state are the eager step's, and the
-  // executable is withdrawn: its steps run eager, at the shape that they had, until a clear.
-  // Errors: FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not run, and only
-  // rejected_inserts rises. FailedPrecondition for what a strict cache does not bear: reason kStrictReason, where the
-  // step is not run, and kAuditFailedReason. Else those of the compiler and of the batch.
+  // and where misses are padded or rejected evaluation batches come at the plan's rungs from the first one on, unless
+  // an executable of their own shape is held. A mode that the limit left nothing of what was planned runs eager once
+  // the cache is frozen, whatever a miss means. A step that cannot be captured runs eager, and its mode is not captured
+  // again until a clear or a new policy. A replay that IsAuditDue names is audited. Where it differs, the result and
+  // the state are the eager step's, and the executable is withdrawn: its steps run eager, at the shape that they had,
+  // until a clear. Errors: FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not
+  // run, and only rejected_inserts rises. FailedPrecondition for what a strict cache does not bear: reason
+  // kStrictReason, where the step is not run, and kAuditFailedReason. Else those of the compiler and of the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
   // What is to be captured before the next step, so that no step waits for a capture: of dynamic and ladder modes, what
@@ -236,9 +236,15 @@ class GraphCache {
   // Once a mode.
   void ReportOversize(Mode mode, std::string_view line);
 
+  // Whether the limit left a mode nothing of what was planned.
+  bool IsCutToNothing(Mode mode) const {
+    const PlannedMode& planned = planned_[static_cast<size_t>(mode)];
+    return planned.wanted > 0 && planned.most == 0;
+  }
+
   FreezePoint FindPoint() const;
   bool IsFreezeDue() const;
-  // Of exact shapes captures the training ceiling and all planned rungs (where they are missing), then seals.
+  // Of exact shapes captures what PlanExecutables seals with, where it is missing, then seals.
   absl::Status Freeze(int64_t step);
   absl::Status CaptureCeilings(Cause cause, int64_t step);
   absl::Status Execute(const Command& command, int64_t step);
@@ -256,7 +262,7 @@ class GraphCache {
   const std::string no_dynamic_reason_;
   Snapshot state_;
   EntrySet entries_;
-  // By Mode. The rungs of its ladder, rising.
+  // By Mode. What is captured ahead.
   PlannedSet planned_;
   // By Mode. Why it has no dynamic executable, until the first static capture.
   std::array<absl::Status, 2> resistance_;

@@ -39,7 +39,8 @@ void GraphCache::SetForms(std::array<Form, 2> forms) {
     const PlannedMode& before = planned_[static_cast<size_t>(mode)];
     const PlannedMode& now = planned[static_cast<size_t>(mode)];
     const bool other_rungs = now.form == Form::kLadder && before.shapes != now.shapes;
-    if (before.form != now.form || other_rungs) Drop(mode);
+    const bool none = now.form == Form::kDynamic && now.most == 0;
+    if (before.form != now.form || other_rungs || none) Drop(mode);
     ModeStats& s = stats(mode);
     s.dynamic = now.form == Form::kDynamic;
     s.rungs = now.form == Form::kLadder ? std::ssize(now.shapes) : 0;

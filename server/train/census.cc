@@ -135,7 +135,8 @@ std::vector<graphcache::PlannedShape> CensusTaker::Reaching(Mode mode, const gra
   if (!schedule_->rungs.empty()) return take(schedule_->rungs);
   if (std::cmp_less(freeze_at, all.size())) all.resize(static_cast<size_t>(freeze_at));
   const auto is_ceiling = [this](const graphcache::PlannedShape& s) { return s.shape == schedule_->ceiling; };
-  if (std::ranges::none_of(all, is_ceiling)) all.push_back({.shape = schedule_->ceiling});
+  const bool seals_ceiling = row.options.on_miss == OnMiss::kPad;
+  if (seals_ceiling && std::ranges::none_of(all, is_ceiling)) all.push_back({.shape = schedule_->ceiling});
   return all;
 }
 

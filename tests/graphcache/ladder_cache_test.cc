@@ -115,6 +115,37 @@ TEST_F(LadderCacheTest, SoDoesThatOfOneExecutableForEveryShape) {
   EXPECT_EQ(Stats(Mode::kEval).entries, 2);
 }
 
+// Whatever a miss means: nothing that the job asked for was missed.
+TEST_F(LadderCacheTest, AModeThatTheLimitLeavesNothingRunsEager) {
+  for (const OnMiss on_miss : {OnMiss::kReject, OnMiss::kTransient, OnMiss::kEager, OnMiss::kPad}) {
+    for (const bool dynamic : {false, true}) {
+      auto_shapes_ = dynamic ? Shapes::kAuto : Shapes::kLadder;
+      compiler_.no_dynamic_reason = dynamic ? "" : "one shape each";
+      Make({.on_miss = on_miss, .max_executables = 1});
+      Train(25);
+      EXPECT_THAT(Eval(19), ElementsAre("pad 19", "eager eval 19")) << static_cast<int>(on_miss) << dynamic;
+      EXPECT_EQ(Stats(Mode::kEval).misses_by_cause.of(Cause::kLimit), 1);
+    }
+  }
+}
+
+TEST_F(LadderCacheTest, ALowerLimitTakesEvaluationsExecutableForEveryShape) {
+  auto_shapes_ = Shapes::kAuto;
+  compiler_.no_dynamic_reason.clear();
+  Make({});
+  Train(25);
+  EXPECT_EQ(cache_->entries().size(), 2U);
+  Apply(CommandKind::kUpdatePolicy, 1, {.max_executables = 1});
+  EXPECT_EQ(cache_->entries().size(), 1U);
+  EXPECT_EQ(Stats(Mode::kEval).cut_executables, 1);
+  EXPECT_THAT(Train(30, 1), ElementsAre("pad 30", "replay every train 30"));
+  EXPECT_THAT(Eval(19), ElementsAre("pad 19", "eager eval 19"));
+  Apply(CommandKind::kUpdatePolicy, 2, {.max_executables = 2});
+  Train(30, 2);
+  EXPECT_EQ(cache_->entries().size(), 2U);
+  EXPECT_EQ(Stats(Mode::kEval).cut_executables, 0);
+}
+
 TEST_F(LadderCacheTest, RungsThatArePlannedNoMoreAreNotTakenOver) {
   plan_.train_rungs = {Padded(30), Padded(60), Padded(90)};
   plan_.train_schedule = {{Padded(30), 3}, {Padded(60), 3}, {Padded(90), 0}};
