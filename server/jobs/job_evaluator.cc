@@ -1,8 +1,11 @@
 #include "jobs/job_evaluator.h"
 
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
@@ -37,7 +40,30 @@ absl::StatusOr<fs::path> FindCheckpointWeights(const fs::path& directory, int64_
   return violations.ToStatus();
 }
 
+// The names of its nodes, where it is one large graph.
+std::optional<uint64_t> NamesOf(const absl::StatusOr<data::OpenedDataset>& dataset) {
+  if (!dataset.ok()) return std::nullopt;
+  const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&*dataset);
+  return graph == nullptr || *graph == nullptr ? std::nullopt : std::optional((*graph)->names_checksum());
+}
+
 }  // namespace
+
+// A name may have other data since.
+bool JobEvaluator::IsOfSameData(const Job& job, const data::Dataset& dataset) const {
+  // Jobs of older versions do not tell.
+  if (job.dataset_uid.empty() || dataset.uid == job.dataset_uid) return true;
+  const auto checkpoints =
+      train::ListCheckpoints(book_.files().Directory(job.id) / train::kCheckpointsFolder, /*verify=*/false);
+  if (!checkpoints.ok()) return false;
+  for (const train::CheckpointInfo& info : *checkpoints) {
+    if (!info.damage.empty() || info.dataset_checksum == 0) continue;
+    const auto opened = catalog_.Open(dataset.id);
+    return opened.ok() && (info.dataset_checksum == data::ContentChecksumOf(*opened) ||
+                           info.dataset_checksum == data::ChecksumOf(*opened));
+  }
+  return false;
+}
 
 absl::StatusOr<fs::path> JobEvaluator::FindWeights(const EvaluationRequest& request) const {
   if (request.checkpoint_step) {
@@ -52,7 +78,16 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   if (book_.draining()) return DrainingError();
   PF_ASSIGN_OR_RETURN(const Job job, book_.Get(request.job, std::numeric_limits<int64_t>::max()));
   const DatasetId& trained = job.spec.train.dataset;
-  const bool own = request.dataset.empty() || request.dataset == trained;
+  const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
+  const bool is_known = known.ok() && IsOfSameData(job, *known);
+  if (request.dataset.empty() && known.ok() && !is_known) {
+    return WithReason(absl::FailedPreconditionError(
+                          absl::StrCat("dataset ", trained.value(), " has other data than job ", job.id.value(),
+                                       " was trained on: name it to evaluate on it as on any other dataset")),
+                      "DATASET_CHANGED", {{"dataset", trained.value()}});
+  }
+  // A dataset that is gone is told of where it is opened.
+  const bool own = (request.dataset.empty() || request.dataset == trained) && (is_known || !known.ok());
   JobEvaluation evaluation{.dataset = own ? trained : request.dataset,
                            .rows = own ? train::EvaluatedRows::kTest : train::EvaluatedRows::kAll,
                            .metrics = {},
@@ -83,8 +118,10 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   pass.dataset = *std::move(dataset);
   if (!own) {
     // It may be gone by now; what the weights do not fit is then told by their shapes alone.
-    const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
-    if (known.ok()) pass.trained_on = known->summary;
+    if (is_known) {
+      pass.trained_on = known->summary;
+      pass.trained_names = NamesOf(catalog_.Open(trained));
+    }
   }
   PF_ASSIGN_OR_RETURN(const fs::path weights, FindWeights(request));
   PF_ASSIGN_OR_RETURN(pass.weights, ReadFile(weights));

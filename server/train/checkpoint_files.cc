@@ -79,6 +79,7 @@ absl::Status Inspect(const fs::path& directory, bool verify, CheckpointInfo& inf
     info.epochs_done = body.at("state").at("epoch");
     info.batch = body.at("state").at("batch");
     info.best_epoch = body.at("state").at("best_epoch");
+    info.dataset_checksum = body.at("state").value("dataset_checksum", uint64_t{0});
     for (const auto& part : body.at("files").items()) {
       const uint64_t bytes = part.value().at("bytes");
       info.bytes += bytes;

@@ -26,7 +26,8 @@ struct CheckpointInfo {
   int64_t best_epoch = 0;              // 0: none yet
   absl::Time time = absl::InfinitePast();
   uint64_t bytes = 0;
-  std::string damage;  // one line; empty: it is complete
+  std::string damage;             // one line; empty: it is complete
+  uint64_t dataset_checksum = 0;  // RunState::dataset_checksum
 };
 
 // The weights that a job exports of its checkpoint of `step`: averages of them where the job keeps averages.

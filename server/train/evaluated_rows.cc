@@ -122,30 +122,15 @@ void Check(const GraphSetSummary& trained, const GraphSetSummary& own, const Tra
   CheckClassValues(trained, own, options.loss, check);
 }
 
-// Whether row N of both may be taken for the same node. Names are numbered in the order in which edges show them or, by
-// NodeOrder, by their edges: only equal graphs number them alike.
-bool NumberNodesAlike(const GraphSummary& a, const GraphSummary& b) {
-  if (!a.named && !b.named) return true;
-  return a.named == b.named && a.order == b.order && a.edges == b.edges && a.self_loops == b.self_loops &&
-         a.isolated_nodes == b.isolated_nodes && a.max_degree == b.max_degree;
-}
-
 void CheckNodeInputs(const GraphSummary& trained, const GraphSummary& own, const nn::ModelOptions& model,
                      KnownRanges& check) {
   switch (NodeInputsOf(model.node_inputs, trained)) {
     case nn::NodeInputs::kLearned:
-      if (own.nodes != trained.nodes) {
-        check.Add("it has ", own.nodes, " nodes, and each of the ", trained.nodes,
-                  " nodes that the weights were trained on begins with weights of its own; accepted: a dataset of the "
-                  "same nodes");
-      } else if (!NumberNodesAlike(own, trained)) {
-        check.Add(
-            "each node begins with weights of its own, and the import numbered the nodes by the edges, which are "
-            "others "
-            "than those that the weights were trained on: a row would be another node; accepted: the same graph, or "
-            "one "
-            "whose ids are the rows, for weights that were trained on such a graph");
-      }
+      if (own.nodes == trained.nodes) break;
+      check.Add(
+          "it has ", own.nodes, " nodes, and each of the ", trained.nodes,
+          " nodes that the weights were trained on begins with weights of its own; accepted: a dataset of the same "
+          "nodes");
       break;
     case nn::NodeInputs::kDegree: {
       const int64_t columns = WithNodeInputs(model, own).node_features.width,

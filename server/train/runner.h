@@ -148,6 +148,7 @@ struct EvaluateRequest {
   data::OpenedDataset dataset;
   // Of the dataset that the weights were trained on, where that is another one and still known.
   std::optional<data::ImportedSummary> trained_on;
+  std::optional<uint64_t> trained_names;  // data::Graph::names_checksum of it, where it is one large graph
   EvaluatedRows rows = EvaluatedRows::kTest;
   std::string weights;  // a safetensors file
   std::string source;   // whose they are, for errors

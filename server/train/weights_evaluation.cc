@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/string_view.h"
 #include "train/artifacts.h"
+#include "train/batch_schedule.h"
 #include "train/evaluated_rows.h"
 #include "train/evaluator.h"
 #include "train/initial_weights.h"
@@ -22,19 +23,6 @@
 
 namespace permafrost::train {
 namespace {
-
-// What a task of an evaluation needs of the job's options: there is nothing to train, resume or keep.
-TrainOptions OptionsOfEvaluation(TrainOptions options) {
-  options.epochs = 1;
-  options.patience = 0;
-  options.init_from = {};
-  options.fixed_parameters.clear();
-  options.cross_validation = {};
-  // Of one large graph it is part of how a block is drawn, of evaluation too.
-  if (options.model.level == nn::ModelLevel::kGraph) options.batching = {};
-  options.graph_cache.policy = graphcache::Policy::kNever;
-  return options;
-}
 
 // Links are divided by the job itself.
 absl::Status CheckRowsOfLinks(EvaluatedRows rows) {
@@ -57,6 +45,24 @@ absl::Status CheckSameNodes(const data::ImportedSummary& trained, const data::Im
   }
   violations.Add("dataset", absl::StrCat("it has ", to->nodes, " nodes, and the embeddings are those of ", from->nodes,
                                          "; accepted: a dataset of the same nodes"));
+  return violations.ToStatus();
+}
+
+// The same of as many nodes, which an import may have numbered otherwise. Without names the ids are the rows.
+absl::Status CheckSameOrder(const EvaluateRequest& request, const data::ImportedSummary& trained) {
+  const auto* const from = std::get_if<data::GraphSummary>(&trained);
+  const auto* const graph = std::get_if<std::shared_ptr<const data::Graph>>(&request.dataset);
+  if (from == nullptr || graph == nullptr || (!from->named && !(*graph)->summary().named)) return absl::OkStatus();
+  const bool learned = NodeInputsOf(request.options.model.node_inputs, *from) == nn::NodeInputs::kLearned;
+  if (!learned && !Walks(request.options)) return absl::OkStatus();
+  if (request.trained_names == (*graph)->names_checksum()) return absl::OkStatus();
+  Violations violations;
+  violations.Add(
+      "dataset",
+      absl::StrCat("each node has weights of its own, and its nodes cannot be shown to be in the order of those "
+                   "that the weights were trained on",
+                   request.trained_names ? "" : ", which are there no more",
+                   ": rows would be other nodes; accepted: a dataset of the same nodes in the same order"));
   return violations.ToStatus();
 }
 
@@ -117,13 +123,29 @@ absl::Status CheckHasLabels(const EvaluateRequest& request, const data::Imported
 
 }  // namespace
 
+TrainOptions OptionsOfEvaluation(TrainOptions options, const data::ImportedSummary& trained) {
+  // Of one large graph a budget is part of how a block is drawn, of evaluation too. Of a set's it says with batch_size,
+  // which may be as large as can be, how many graphs a batch has; another set may have graphs beyond it.
+  if (const auto* set = std::get_if<data::GraphSetSummary>(&trained)) {
+    options.batch_size = GraphsPerBatch(options, SizesOf(*set));
+    options.batching = {};
+  }
+  options.epochs = 1;
+  options.patience = 0;
+  options.init_from = {};
+  options.fixed_parameters.clear();
+  options.cross_validation = {};
+  options.graph_cache.policy = graphcache::Policy::kNever;
+  return options;
+}
+
 absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
                                                int threads, const PlanContext& context,
                                                const std::function<bool(int64_t done, int64_t total)>& on_progress) {
   const bool links = request.options.links.enabled;
-  TrainOptions options = OptionsOfEvaluation(request.options);
   const data::ImportedSummary own = data::SummaryOf(request.dataset);
   const data::ImportedSummary& trained = request.trained_on ? *request.trained_on : own;
+  TrainOptions options = OptionsOfEvaluation(request.options, trained);
   FixInputs(trained, options.model);
   data::OpenedDataset dataset = request.dataset;
   const data::Split split = EvaluatedAs(request.rows);
@@ -132,6 +154,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   } else if (request.trained_on) {
     PF_RETURN_IF_ERROR(CheckKnows(trained, own, options, "dataset"));
   }
+  if (request.trained_on) PF_RETURN_IF_ERROR(CheckSameOrder(request, trained));
   if (links) {
     PF_RETURN_IF_ERROR(CheckRowsOfLinks(request.rows));
     // Categories that this graph has fewer of have rows of weights all the same.

@@ -12,6 +12,10 @@
 
 namespace permafrost::train {
 
+// What a task of an evaluation needs of the options of a job, which was made for the dataset `trained`: there is
+// nothing to train, resume or keep.
+TrainOptions OptionsOfEvaluation(TrainOptions options, const data::ImportedSummary& trained);
+
 // As Runner::EvaluateWeights.
 absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
                                                int threads, const PlanContext& context,

@@ -59,6 +59,21 @@ TEST_F(JobEvaluatorTest, OfAnotherDatasetAllRowsAreMeant) {
   EXPECT_EQ(Evaluate({.dataset = DatasetId("other"), .rows = EvaluatedRows::kValid})->rows, EvaluatedRows::kValid);
 }
 
+// Deleted and imported anew under its name, with whatever data.
+TEST_F(JobEvaluatorTest, OtherDataUnderTheNameOfTheJobsAreAnotherDataset) {
+  server_.catalog().Put("zinc");
+  const absl::Status refused = Evaluate({}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_EQ(GetReason(refused).reason, "DATASET_CHANGED");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("dataset zinc has other data than job made was trained on"));
+  const auto named = Evaluate({.dataset = DatasetId("zinc")});
+  ASSERT_EQ(named.status(), absl::OkStatus());
+  EXPECT_EQ(named->rows, EvaluatedRows::kAll);
+  server_.catalog().Put("other");
+  ASSERT_EQ(Evaluate({.dataset = DatasetId("other")}).status(), absl::OkStatus());
+  EXPECT_FALSE(server_.runner().evaluated().trained_on.has_value()) << "what it was trained on is gone";
+}
+
 TEST_F(JobEvaluatorTest, WeightsAreOfTheBestEpochTheLastOrACheckpoint) {
   ASSERT_EQ(Evaluate({.weights = train::JobWeights::kLast}).status(), absl::OkStatus());
   EXPECT_EQ(weights(), "the last");

@@ -209,36 +209,17 @@ TEST_F(GraphEvaluationTest, WhatEachNodeLearnedIsOfTheSameNodesOnly) {
   EvaluateRequest request = PassOf(options, WriteTinyGraph(dir_.path() / "same", {.features = false, .named = true}),
                                    Artifact("job", kBestWeightsFile), EvaluatedRows::kAll);
   request.trained_on = graph_->summary();
+  request.trained_names = graph_->names_checksum();
   EXPECT_TRUE(runner_->EvaluateWeights(request, kGoOn).ok()) << "their features are not read";
+  request.trained_names.reset();
+  EXPECT_THAT(Refusal(runner_->EvaluateWeights(request, kGoOn)),
+              HasSubstr("dataset: each node has weights of its own, and its nodes cannot be shown to be in the order"));
+  request.trained_names = graph_->names_checksum();
+  request.dataset = WriteTinyGraph(dir_.path() / "unnamed", {.features = false});
+  EXPECT_THAT(Refusal(runner_->EvaluateWeights(request, kGoOn)), HasSubstr("each node has weights of its own"));
   request.dataset = WriteTinyGraph(dir_.path() / "fewer", {.nodes = 100});
   EXPECT_THAT(Refusal(runner_->EvaluateWeights(request, kGoOn)),
               HasSubstr("it has 100 nodes, and each of the 400 nodes that the weights were trained on"));
-}
-
-TEST(CheckKnowsTest, LearnedNodesAreNumberedAsTheyWereTrained) {
-  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
-  options.model.node_inputs = nn::NodeInputs::kLearned;
-  options.links.enabled = true;  // labels are not read
-  const data::GraphSummary rows{.nodes = 10, .edges = 40, .max_degree = 7};
-  data::GraphSummary more = rows;
-  more.edges = 42;
-  EXPECT_TRUE(CheckKnows(rows, more, options, "dataset").ok()) << "ids are the rows";
-  const auto named = [](data::GraphSummary summary, data::NodeOrder order) {
-    summary.named = true;
-    summary.order = order;
-    return summary;
-  };
-  for (const data::NodeOrder order : {data::NodeOrder::kNone, data::NodeOrder::kDegree}) {
-    EXPECT_TRUE(CheckKnows(named(rows, order), named(rows, order), options, "dataset").ok());
-    for (const auto& [trained, own] : {std::pair(rows, named(rows, order)), std::pair(named(rows, order), rows),
-                                       std::pair(named(rows, order), named(more, order)),
-                                       std::pair(named(rows, order), named(rows, data::NodeOrder::kCommunity))}) {
-      EXPECT_THAT(std::string(CheckKnows(trained, own, options, "dataset").message()),
-                  HasSubstr("dataset: each node begins with weights of its own"));
-    }
-  }
-  options.model.node_inputs = nn::NodeInputs::kDegree;
-  EXPECT_TRUE(CheckKnows(named(rows, data::NodeOrder::kDegree), more, options, "dataset").ok());
 }
 
 TEST_F(GraphEvaluationTest, EdgesAreThoseThatTheWeightsWereTrainedOn) {

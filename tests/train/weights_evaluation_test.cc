@@ -7,6 +7,7 @@
 
 #include "evaluation_fixture.h"
 #include "recorder.h"
+#include "train/batch_schedule.h"
 #include "train/weights_evaluation.h"
 
 namespace permafrost::train {
@@ -56,6 +57,21 @@ TEST_F(SetEvaluationTest, AllRowsAreThoseOfTheSplitsTogether) {
     EXPECT_THAT(all->predictions, HasSubstr(begin));
     EXPECT_THAT(of_splits, HasSubstr(begin));
   }
+}
+
+// A budget alone leaves batch_size as large as it can be.
+TEST_F(SetEvaluationTest, ABudgetsBatchesHaveAsManyGraphsAsItHolds) {
+  TrainOptions options = Options();
+  options.batching = {.kind = data::BatchingKind::kBudget, .max_nodes = 60, .max_edges = 0};
+  options.batch_size = 65'536;
+  const TrainOptions made = OptionsOfEvaluation(options, graphs_->summary());
+  EXPECT_EQ(made.batch_size, GraphsPerBatch(options, SizesOf(graphs_->summary())));
+  EXPECT_LT(made.batch_size, 60);
+  EXPECT_GT(made.batch_size, 1);
+  EXPECT_EQ(made.batching.kind, data::BatchingKind::kRandom);
+  options.batching = {};
+  options.batch_size = 7;
+  EXPECT_EQ(OptionsOfEvaluation(options, graphs_->summary()).batch_size, 7);
 }
 
 TEST_F(SetEvaluationTest, WhatDoesNotFitIsToldInALine) {

@@ -17,6 +17,7 @@ class DerivedGraph : public Graph {
   const GraphSummary& summary() const override { return summary_; }
   const GraphView& view() const override { return view_; }
   const NodeNames& names() const override { return graph_->names(); }
+  uint64_t names_checksum() const override { return graph_->names_checksum(); }
   absl::Status CheckIntact() const override { return graph_->CheckIntact(); }
   absl::Status VerifyAll(const std::function<bool(uint64_t done, uint64_t total)>& progress) const override {
     return graph_->VerifyAll(progress);

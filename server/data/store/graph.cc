@@ -77,6 +77,7 @@ class MappedGraph final : public Graph {
   uint64_t mapped_bytes() const override { return file_->size(); }
   uint64_t checksum() const override { return file_->header().checksum; }
   uint64_t content_checksum() const override { return file_->ContentChecksum(); }
+  uint64_t names_checksum() const override { return file_->NamesChecksum(); }
   std::optional<StoredRows> stored_features() const override {
     const StoreFile::Section* section = file_->Find(K::kNodeFeatures);
     if (section == nullptr || section->block_bytes != kPageBytes) return std::nullopt;

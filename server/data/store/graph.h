@@ -164,6 +164,8 @@ class Graph {
   virtual uint64_t checksum() const { return 0; }
   // The same whatever the summary says.
   virtual uint64_t content_checksum() const { return 0; }
+  // Graphs of one names checksum, and of as many nodes, have the same node in each row.
+  virtual uint64_t names_checksum() const { return 0; }
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
   // DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged. What was

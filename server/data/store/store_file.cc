@@ -193,9 +193,20 @@ const StoreFile::Section* StoreFile::Find(SectionKind kind) const {
 }
 
 uint64_t StoreFile::ContentChecksum() const {
+  return ChecksumOfThose([](SectionKind kind) { return kind != SectionKind::kSummary; });
+}
+
+uint64_t StoreFile::NamesChecksum() const {
+  return ChecksumOfThose([](SectionKind kind) {
+    return kind == SectionKind::kNodeNumbers || kind == SectionKind::kNodeNameOffsets ||
+           kind == SectionKind::kNodeNameText;
+  });
+}
+
+uint64_t StoreFile::ChecksumOfThose(bool (*wanted)(SectionKind)) const {
   StreamHash hash;
   for (const Section& section : sections_) {
-    if (section.entry.kind == SectionKind::kSummary) continue;
+    if (!wanted(section.entry.kind)) continue;
     const uint64_t is[] = {static_cast<uint64_t>(section.entry.kind), static_cast<uint64_t>(section.entry.type),
                            section.entry.width, section.entry.rows};
     hash.Update(is, sizeof is);

@@ -52,6 +52,8 @@ class StoreFile {
   const std::filesystem::path& path() const { return file_->path(); }
   // Of kinds, sizes and checksums of all sections but the summary, which a later version may word otherwise.
   uint64_t ContentChecksum() const;
+  // The same of the names of a large graph's nodes alone.
+  uint64_t NamesChecksum() const;
 
   // The text of the section `summary`, verified. Errors name the file.
   absl::StatusOr<std::string_view> ReadSummary() const;
@@ -72,6 +74,7 @@ class StoreFile {
   absl::Status CheckEntry(const SectionEntry& entry, uint64_t previous_end) const;
   static absl::Status CheckGroups(const SectionEntry& entry, uint64_t row_bytes);
   absl::Status FindChecksums();
+  uint64_t ChecksumOfThose(bool (*wanted)(SectionKind)) const;
 
   bool first_version() const { return header_.version == 1; }
   uint64_t header_bytes() const { return first_version() ? kHeaderBytesV1 : sizeof(FileHeader); }
