@@ -92,10 +92,8 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Create(const TrainOptions& options
         "parts of 0, or a split without times (no temporal)");
     return violations.ToStatus();
   }
-  // Numbers of in-edges would tell which were held out. A job of an older version has as many columns as its graph
-  // asked for then, and goes on with those. Of links with times every edge is a message of later ones.
-  if (options.model.node_inputs == nn::NodeInputs::kDegree && !options.model.own_degree_columns &&
-      !options.nodes.is_temporal()) {
+  // Numbers of in-edges would tell which were held out.
+  if (options.model.node_inputs == nn::NodeInputs::kDegree) {
     PF_ASSIGN_OR_RETURN(split.messages, WithNodeInputs(options.model, std::move(split.messages)));
   }
   return std::unique_ptr<Links>(new Links(options, graph, std::move(split)));

@@ -317,10 +317,6 @@ absl::StatusOr<nn::NodeModelOptions> NodeModelFor(const TrainOptions& options, c
   if (links && summary.edges == summary.self_loops) {
     violations.Add(dataset_field, "it has no edges between two nodes; at least one is needed to predict links");
   }
-  if (links && inputs == nn::NodeInputs::kDegree) {
-    violations.Add(absl::StrCat(AbslView(prefix), "model.node_inputs"),
-                   "degree counts the links that are to be predicted; accepted: features, learned, constant");
-  }
   if (!links) CheckLabels(options, summary, dataset_field, prefix, violations);
   CheckBlockBudget(options, summary, prefix, violations);
   const nn::EncoderInput edge = EdgeInputFor(options.model, summary, dataset_field, prefix, violations);
