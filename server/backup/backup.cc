@@ -221,7 +221,8 @@ absl::Status Maker::CopyUnfinished(std::vector<JobRow>& rows) {
     return absl::UnavailableError(
         "jobs were created or queued again faster than they could be copied: try again when fewer are");
   }
-  // Deleted before the database was copied: files of no job on record would keep another daemon from starting.
+  // Deleted before the database was copied: files of no job on record would be set aside by the daemon that goes on
+  // from it.
   for (const JobRow& row : rows) copied.erase(row.id);
   for (const JobId& id : copied) {
     PF_RETURN_IF_ERROR(copier_.Drop(absl::StrCat("jobs/", id.value())));

@@ -46,8 +46,8 @@ struct Options {
   int64_t max_jobs = 10'000;
   // Most connections that one client calls on at once. 0: any number.
   int64_t max_connections_per_client = 64;
-  // Start although the database has no job beside directories that hold checkpoints or artifacts of some: they are
-  // renamed to .quarantine-*.
+  // Start although the database never held a job, beside directories that hold checkpoints or artifacts of some: they
+  // are renamed to .quarantine-*.
   bool quarantine_unknown_jobs = false;
   // A job of higher priority waits for the end of the one on the device.
   bool no_preemption = false;

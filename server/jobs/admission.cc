@@ -221,7 +221,7 @@ absl::StatusOr<std::string> Admission::ReadInitialWeights(const JobSpec& spec) c
   PF_ASSIGN_OR_RETURN(const std::filesystem::path path, from.job.empty()
                                                             ? FindWeightsFile(from.file, catalog_)
                                                             : FindWeightsOfJob(from.job, from.weights, book_));
-  PF_ASSIGN_OR_RETURN(std::string file, ReadFile(path));
+  PF_ASSIGN_OR_RETURN(std::string file, from.job.empty() ? ReadWeightsFile(path, from.file) : ReadFile(path));
   PF_ASSIGN_OR_RETURN(const data::Dataset dataset, catalog_.Get(spec.train.dataset));
   PF_RETURN_IF_ERROR(runner_.CheckInitialWeights(spec.train, *dataset.summary, file, "spec."));
   return file;
@@ -279,13 +279,14 @@ void Admission::Leave(const Leaving& leaving, const absl::Status& error) {
                  absl::StrCat("files of the deleted job ", leaving.id.value(),
                               " cannot be removed, which is tried again: ", error.message()));
   leavings_.push_back(leaving);
+  any_leavings_ = true;
   leavings_tries_ = 1;
   since_leavings_try_.Restart();
 }
 
 void Admission::RemoveLeavings() {
   // Their removal may take long, and the next start removes what was moved away.
-  if (book_.draining()) return;
+  if (book_.draining() || !any_leavings_) return;
   std::vector<Leaving> moved;
   {
     absl::MutexLock lock(&mu_);
@@ -302,6 +303,7 @@ void Admission::RemoveLeavings() {
   });
   absl::MutexLock lock(&mu_);
   leavings_.insert(leavings_.end(), moved.begin(), moved.end());
+  any_leavings_ = !leavings_.empty();
   since_leavings_try_.Restart();
 }
 

@@ -71,6 +71,8 @@ class Admission {
   // Serializes what changes job directories. Held across calls into the catalog and the book.
   absl::Mutex mu_;
   std::vector<Leaving> leavings_ ABSL_GUARDED_BY(mu_);
+  // Whether there are any, for who must not wait for a submit that is checked.
+  std::atomic<bool> any_leavings_{false};
   int leavings_tries_ ABSL_GUARDED_BY(mu_) = 0;  // of all of them, since the newest came
   Stopwatch since_leavings_try_ ABSL_GUARDED_BY(mu_);
 };

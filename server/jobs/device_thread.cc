@@ -237,8 +237,11 @@ void DeviceThread::Finish(Run& run, const absl::StatusOr<train::RunOutcome>& out
   activity_.Enter(DevicePhase::kEnding, id);
   std::string written;
   bool ended = false;
+  const Trouble before = run.started.live->trouble();
   while (true) {
     const absl::StatusOr<Job> stored = book_.Conclude(id, [&](Job& job) {
+      // What kept the end from being stored is got over once it is stored.
+      job.trouble = before;
       const bool draining = book_.draining();
       Conclude(outcome, *run.started.live, draining, job);
       if (!IsTerminal(job.state)) job.deaths = {};

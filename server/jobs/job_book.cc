@@ -181,7 +181,7 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
     if (ended_at && job->end_time != *ended_at) {
       return absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " has run again since"));
     }
-    files_.MarkDeleted(id);
+    files_.MarkDeleted(id, job->sequence);
     if (const absl::Status deleted = store_->Delete(id, request); !deleted.ok()) {
       files_.UnmarkDeleted(id);
       return deleted;
@@ -215,6 +215,8 @@ absl::StatusOr<Job> JobBook::Cancel(const JobId& id, const RequestKey& request) 
         return next;
       }
       Move(next, JobState::kCancelled, why::kCancelRequested);
+      // Of no run: what kept its start from being stored.
+      if (next.trouble.runs == 0) next.trouble.error.clear();
       next.end_time = absl::Now();
       next.trouble.retry_time = absl::InfinitePast();
       AppendLog(id, telemetry::Severity::kInfo, EndedLine(next));

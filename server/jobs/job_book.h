@@ -155,8 +155,8 @@ class JobBook {
 
  private:
   // recovery.cc
-  // `ever_held_a_job`: the store did.
-  absl::Status SetStraysAside(const std::function<bool(const JobId&)>& on_record, bool ever_held_a_job,
+  // `last_sequence`: as JobStore::LastSequence.
+  absl::Status SetStraysAside(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence,
                               bool quarantine_unknown);
   absl::Status RecoverJob(const JobId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status RecoverRunning(ActiveJob& active) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

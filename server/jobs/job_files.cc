@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/descriptor.h"
@@ -24,13 +26,22 @@ namespace fs = std::filesystem;
 // No id begins with a dot.
 constexpr std::string_view kDiscardedPrefix = ".deleted-";
 constexpr std::string_view kQuarantinePrefix = ".quarantine-";
-// In the directory of a job whose row is deleted.
+// In the directory of a job whose row is about to be deleted: the row's sequence.
 constexpr char kDeletedMark[] = "deleted";
 
 // Whether something lies in `directory`; what cannot be listed is taken to hold something.
 bool HoldsSomething(const fs::path& directory) {
   const auto names = ListDirectory(directory);
   return !names.ok() || (*names && !(*names)->empty());
+}
+
+// Whether a directory was marked as that of a row which a store with this last sequence once held.
+bool IsProvenDeleted(const fs::path& directory, int64_t last_sequence) {
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(directory / kDeletedMark, error))) return false;
+  const auto text = ReadFile(directory / kDeletedMark);
+  int64_t sequence = 0;
+  return text.ok() && absl::SimpleAtoi(*text, &sequence) && sequence > 0 && sequence <= last_sequence;
 }
 
 }  // namespace
@@ -49,15 +60,20 @@ absl::Status JobFiles::Make(const JobId& id) const {
   return CreateDirectories(Directory(id));
 }
 
-void JobFiles::MarkDeleted(const JobId& id) const {
-  const absl::Status marked = WriteFileAtomic(Directory(id) / kDeletedMark, "");
+void JobFiles::MarkDeleted(const JobId& id, int64_t sequence) const {
+  const absl::Status marked = WriteFileAtomic(Directory(id) / kDeletedMark, absl::StrCat(sequence));
   if (marked.ok() || absl::IsNotFound(marked)) return;
   telemetry::Log(
       telemetry::Severity::kWarning,
       absl::StrCat("job ", id.value(), " is deleted without a note of it beside its files: ", marked.message()));
 }
 
-void JobFiles::UnmarkDeleted(const JobId& id) const { unlink((Directory(id) / kDeletedMark).c_str()); }
+void JobFiles::UnmarkDeleted(const JobId& id) const {
+  const fs::path mark = Directory(id) / kDeletedMark;
+  if (unlink(mark.c_str()) == 0 || errno == ENOENT || errno == ENOTDIR) return;
+  telemetry::Log(telemetry::Severity::kWarning,
+                 absl::StrCat(SystemError(errno, mark, "remove").message(), ": job ", id.value(), " is not deleted"));
+}
 
 fs::path JobFiles::Discarded(const JobId& id, int64_t sequence) const {
   return directory_ / absl::StrCat(AbslView(kDiscardedPrefix), id.value(), "-", sequence);
@@ -73,15 +89,15 @@ absl::Status JobFiles::Discard(const JobId& id, int64_t sequence) const {
   return SyncDirectory(directory_);
 }
 
-absl::StatusOr<JobFiles::Strays> JobFiles::FindStrays(const std::function<bool(const JobId&)>& on_record) const {
+absl::StatusOr<JobFiles::Strays> JobFiles::FindStrays(const std::function<bool(const JobId&)>& on_record,
+                                                      int64_t last_sequence) const {
   Strays strays;
   PF_ASSIGN_OR_RETURN(const std::optional<std::vector<std::string>> names, ListDirectory(directory_));
   for (const std::string& name : names.value_or(std::vector<std::string>())) {
     if (on_record(JobId(name)) || name.starts_with(kQuarantinePrefix)) continue;
     const fs::path directory = directory_ / name;
     std::error_code error;
-    if (name.starts_with(kDiscardedPrefix) ||
-        fs::is_regular_file(fs::symlink_status(directory / kDeletedMark, error))) {
+    if (name.starts_with(kDiscardedPrefix) || IsProvenDeleted(directory, last_sequence)) {
       strays.discarded.push_back(name);
       continue;
     }

@@ -29,9 +29,10 @@ class JobFiles {
 
   // An empty directory for a new job. One that is there already, of no job on record, is quarantined.
   absl::Status Make(const JobId& id) const;
-  // Notes in a job's directory, on disk, that its row is about to be deleted, so that FindStrays knows its files as
-  // deleted ones should the process die before Discard. Where that cannot be noted they are unknown ones then.
-  void MarkDeleted(const JobId& id) const;
+  // Notes in a job's directory, on disk, that the row of this sequence is about to be deleted, so that FindStrays knows
+  // its files as deleted ones should the process die before Discard. Where that cannot be noted they are unknown ones
+  // then.
+  void MarkDeleted(const JobId& id, int64_t sequence) const;
   // The row stays. No error where nothing was noted.
   void UnmarkDeleted(const JobId& id) const;
   // Moves the directory of a job that was deleted out of the way, to Discarded(): on disk when Ok, also where there is
@@ -44,9 +45,11 @@ class JobFiles {
   struct Strays {
     std::vector<std::string> unknown;    // of no job that is known: another database may know it
     std::vector<std::string> with_work;  // of those: with checkpoints or artifacts
-    std::vector<std::string> discarded;  // leavings of Discard, and directories that MarkDeleted noted it in
+    std::vector<std::string> discarded;  // leavings of Discard, and directories of jobs that are proven to be deleted
   };
-  absl::StatusOr<Strays> FindStrays(const std::function<bool(const JobId&)>& on_record) const;
+  // last_sequence: the largest that the store ever gave. A directory that MarkDeleted noted one in which is not beyond
+  // it is of a job that the store once held, and holds no more: its row was deleted.
+  absl::StatusOr<Strays> FindStrays(const std::function<bool(const JobId&)>& on_record, int64_t last_sequence) const;
   // Removes what was discarded, as far as that can be done now (a warning tells of the rest), and renames each unknown
   // entry to `.quarantine-NAME-TIME`: nothing proves that it is worth nothing. Empty directories, which hold nothing to
   // lose, are removed. Returns where the quarantined ones lie.

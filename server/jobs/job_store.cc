@@ -60,7 +60,7 @@ struct Connection {
                                     "ORDER BY sequence DESC LIMIT ?")),
         erase(database, "DELETE FROM jobs WHERE id = ?"),
         // AUTOINCREMENT keeps the last sequence here, which deletions leave.
-        ever_held(database, "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'jobs')"),
+        last_sequence(database, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'"),
         put_cache(database,
                   "INSERT INTO graph_caches SELECT sequence, ?, '[]' FROM jobs WHERE id = ? "
                   "ON CONFLICT (job) DO UPDATE SET snapshot = excluded.snapshot"),
@@ -75,7 +75,8 @@ struct Connection {
         requests(database) {}
 
   SQLite::Database database;
-  SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, request_of, epochs, list, erase, ever_held;
+  SQLite::Statement insert, update, describe, put_epoch, by_id, by_request, request_of, epochs, list, erase,
+      last_sequence;
   SQLite::Statement put_cache, put_entries, cache, entries, put_command, commands;
   RequestRows requests;
 };
@@ -248,10 +249,10 @@ class SqliteJobStore : public JobStore {
     });
   }
 
-  absl::StatusOr<bool> EverHeldAJob() const override {
-    return WithConnection([](Connection& c) -> absl::StatusOr<bool> {
-      Use select(c.ever_held);
-      return select->executeStep() && select->getColumn(0).getInt() != 0;
+  absl::StatusOr<int64_t> LastSequence() const override {
+    return WithConnection([](Connection& c) -> absl::StatusOr<int64_t> {
+      Use select(c.last_sequence);
+      return select->executeStep() ? select->getColumn(0).getInt64() : 0;
     });
   }
 

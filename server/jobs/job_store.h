@@ -77,8 +77,8 @@ class JobStore {
   // With its epochs, graph cache and commands. The request_id that it was created with stays on record.
   virtual absl::Status Delete(const JobId& id, const RequestKey& request) = 0;
   absl::Status Delete(const JobId& id) { return Delete(id, {}); }
-  // Whether a job was ever inserted, also where all of them are deleted since.
-  virtual absl::StatusOr<bool> EverHeldAJob() const = 0;
+  // The largest sequence that a job was ever inserted with, also where it is deleted since; 0: none was.
+  virtual absl::StatusOr<int64_t> LastSequence() const = 0;
   // What is on record of this request, of the kMaxRequests newest; nullopt: nothing, or the id is empty. AlreadyExists,
   // reason REQUEST_ID_REUSED, where its id is, for another call.
   static constexpr int64_t kMaxRequests = 10'000;

@@ -91,7 +91,7 @@ class LiveRun {
     return progress_;
   }
 
-  // The error with which the newest try to write a checkpoint ended; Ok: it was written.
+  // The error with which the newest try to write a checkpoint, or to store the run's end, came out; Ok: it was written.
   void SetTrouble(const absl::Status& error) {
     absl::MutexLock lock(&mu_);
     trouble_ = error.ok() ? Trouble() : Trouble{OneLine(error.message()), trouble_.runs};

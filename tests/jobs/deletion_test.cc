@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/file.h"
 #include "base/monotonic.h"
 #include "jobs/job_files.h"
 #include "jobs/manager_fixture.h"
@@ -70,10 +71,11 @@ TEST_F(DeletionTest, FilesOfALaterJobOfTheSameIdStay) {
 }
 
 TEST_F(DeletionTest, OneThatAKillCutShortIsEndedByTheNextStart) {
+  int64_t gone = 0;
   {
     Server server(dir_.path());
     server->Start();
-    server.Create("gone", 1);
+    gone = server.Create("gone", 1).sequence;
     server.Create("stays", 1);
     server.AwaitEnd("gone");
     server.AwaitEnd("stays");
@@ -83,8 +85,8 @@ TEST_F(DeletionTest, OneThatAKillCutShortIsEndedByTheNextStart) {
   // One was killed after its row was deleted, and one before.
   const JobFiles files(Jobs());
   fs::create_directories(Jobs() / "gone/artifacts/best.safetensors");
-  files.MarkDeleted(JobId("gone"));
-  files.MarkDeleted(JobId("stays"));
+  files.MarkDeleted(JobId("gone"), gone);
+  files.MarkDeleted(JobId("stays"), gone + 1);
   for (int start = 0; start < 2; ++start) {
     Server server(dir_.path());
     EXPECT_FALSE(fs::exists(Jobs() / "gone"));
@@ -93,6 +95,24 @@ TEST_F(DeletionTest, OneThatAKillCutShortIsEndedByTheNextStart) {
     EXPECT_TRUE(fs::exists(server.JobDirectory("stays") / "log"));
     EXPECT_FALSE(fs::exists(server.JobDirectory("stays") / "deleted"));
     EXPECT_EQ(server.Metric("permafrost_job_directories_quarantined_total"), 0);
+  }
+}
+
+// As an older backup of the database does not, which never held the job.
+TEST_F(DeletionTest, AMarkProvesNothingToADatabaseThatNeverGaveItsSequence) {
+  {
+    Server server(dir_.path());
+    server.Create("known", 1);
+  }
+  const JobFiles files(Jobs());
+  fs::create_directories(Jobs() / "newer/checkpoints/70");
+  files.MarkDeleted(JobId("newer"), 1000);
+  fs::create_directories(Jobs() / "odd/checkpoints/70");
+  ASSERT_TRUE(WriteFileAtomic(Jobs() / "odd/deleted", "no number").ok());
+  Server later(dir_.path());
+  for (const char* id : {"newer", "odd"}) {
+    ASSERT_THAT(QuarantinedIn(Jobs(), id), SizeIs(1)) << id;
+    EXPECT_TRUE(fs::exists(QuarantinedIn(Jobs(), id)[0] / "checkpoints/70"));
   }
 }
 
@@ -129,7 +149,7 @@ TEST_F(DeletionTest, WhatItLeftAndCannotBeRemovedIsPassedOver) {
   const JobFiles files(Jobs());
   const fs::path left = files.Discarded(JobId("job-a"), 7);
   fs::create_directories(left / "checkpoints/9");
-  const auto strays = files.FindStrays([](const JobId&) { return false; });
+  const auto strays = files.FindStrays([](const JobId&) { return false; }, 0);
   ASSERT_TRUE(strays.ok()) << strays.status();
   ASSERT_THAT(strays->discarded, SizeIs(1));
   {

@@ -437,6 +437,32 @@ TEST_F(JobManagerTest, AJobWhoseStartCannotBeStoredSaysSo) {
   EXPECT_EQ(job.trouble, Trouble()) << "no run was tried in vain";
 }
 
+// Its error is shown while it is tried again, and no longer.
+TEST_F(JobManagerTest, AJobWhosePauseOrCancelCouldNotBeStoredAtFirstKeepsNoErrorOfIt) {
+  SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
+  server_.runner().Hold();
+  server_->Start();
+  server_.Create("job-a", 3);
+  server_.runner().AwaitHeld();
+  ASSERT_TRUE(server_->Pause(JobId("job-a")).ok());
+  other.exec("CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  server_.runner().Release();
+  server_.Await("job-a", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
+  other.exec("DROP TRIGGER full");
+  server_.Await("job-a", [](const Job& job) { return job.state == JobState::kPaused; });
+  EXPECT_EQ(server_.Get("job-a").trouble, Trouble());
+  // One that could not be begun.
+  other.exec(
+      "CREATE TRIGGER full BEFORE UPDATE ON jobs WHEN NEW.state = 'preparing' "
+      "BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+  server_.Create("job-b");
+  server_.Await("job-b", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
+  const auto cancelled = server_->Cancel(JobId("job-b"));
+  ASSERT_TRUE(cancelled.ok()) << cancelled.status();
+  EXPECT_EQ(cancelled->state, JobState::kCancelled);
+  EXPECT_EQ(server_.Get("job-b").trouble, Trouble());
+}
+
 TEST_F(JobManagerTest, EpochsThatCouldNotBeStoredAreStoredLater) {
   SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
   const auto stored = [&] { return other.execAndGet("SELECT COUNT(*) FROM epochs").getInt(); };

@@ -175,22 +175,23 @@ TEST_F(JobStoreTest, DeletionTakesTheEpochsAndGivesNoSequenceAgain) {
   EXPECT_TRUE(store->Get(job.id)->epochs.empty());
 }
 
-TEST_F(JobStoreTest, KnowsThatItHeldAJobAfterTheLastOneIsDeleted) {
-  const auto ever = [](const JobStore& store) {
-    const absl::StatusOr<bool> held = store.EverHeldAJob();
-    EXPECT_TRUE(held.ok()) << held.status();
-    return held.ok() && *held;
+TEST_F(JobStoreTest, KnowsItsLastSequenceAfterTheLastJobIsDeleted) {
+  const auto last = [](const JobStore& store) {
+    const absl::StatusOr<int64_t> sequence = store.LastSequence();
+    EXPECT_TRUE(sequence.ok()) << sequence.status();
+    return sequence.value_or(-1);
   };
+  Job job = NewJob("job-a");
   {
     const auto store = Open();
-    EXPECT_FALSE(ever(*store));
-    Job job = NewJob("job-a");
+    EXPECT_EQ(last(*store), 0);
     ASSERT_TRUE(store->Insert(job).ok());
-    EXPECT_TRUE(ever(*store));
+    EXPECT_GT(job.sequence, 0);
+    EXPECT_EQ(last(*store), job.sequence);
     ASSERT_TRUE(store->Delete(job.id).ok());
-    EXPECT_TRUE(ever(*store));
+    EXPECT_EQ(last(*store), job.sequence);
   }
-  EXPECT_TRUE(ever(*Open()));
+  EXPECT_EQ(last(*Open()), job.sequence);
 }
 
 TEST_F(JobStoreTest, TwoStoresShareAFile) {
