@@ -5,14 +5,17 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "api/status.h"
 #include "base/monotonic.h"
+#include "base/string_view.h"
 #include "permafrost/v1/census.pb.h"
 #include "permafrost/v1/dataset.pb.h"
 #include "permafrost/v1/graph_cache.pb.h"
 #include "permafrost/v1/job.pb.h"
 #include "permafrost/v1/plan.pb.h"
 #include "permafrost/v1/server.pb.h"
+#include "telemetry/log.h"
 
 namespace permafrost::api {
 namespace {
@@ -56,6 +59,10 @@ const LabelsByPath& Labels() {
   return labels;
 }
 
+bool IsFaultOfTheServer(grpc::StatusCode code) {
+  return code == grpc::StatusCode::INTERNAL || code == grpc::StatusCode::UNKNOWN || code == grpc::StatusCode::DATA_LOSS;
+}
+
 // One a call. gRPC runs hooks of a call's operations on different threads, but destroys the interceptor after the last.
 class Recorder final : public Interceptor {
  public:
@@ -75,7 +82,13 @@ class Recorder final : public Interceptor {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       // Whatever a handler says to a client that has gone, the call was cancelled.
       const bool cancelled = info_->server_context()->IsCancelled();
-      Report(cancelled ? grpc::StatusCode::CANCELLED : methods->GetSendStatus().error_code());
+      const grpc::Status status = methods->GetSendStatus();
+      Report(cancelled ? grpc::StatusCode::CANCELLED : status.error_code());
+      if (IsFaultOfTheServer(status.error_code())) {
+        telemetry::Log(telemetry::Severity::kError,
+                       absl::StrCat(AbslView(method_), " of ", info_->server_context()->peer(), ": ",
+                                    StatusCodeName(status.error_code()), ": ", status.error_message()));
+      }
     }
     methods->Proceed();
   }

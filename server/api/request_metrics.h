@@ -1,5 +1,6 @@
 // Counts every call by method and code, with its duration: unary ones, streams and cancelled ones alike; and the
-// streams that are open. Threads: all of it is safe anywhere.
+// streams that are open. Logs each that is answered with a fault of the server or its disk (INTERNAL, UNKNOWN,
+// DATA_LOSS), with the client's address. Threads: all of it is safe anywhere.
 #pragma once
 
 #include <grpcpp/support/server_interceptor.h>

@@ -9,6 +9,7 @@
 #include "absl/synchronization/notification.h"
 #include "google/rpc/error_details.pb.h"
 #include "server_fixture.h"
+#include "telemetry/log.h"
 
 namespace permafrost::api {
 namespace {
@@ -96,7 +97,11 @@ TEST_F(VerifySampleTest, DamageIsToldWithItsPlace) {
     progress(500, 1000);
     return absl::DataLossError("graph.pfg: in.neighbors: bytes 65536..131071 do not have their checksum");
   });
+  telemetry::InitLog();
+  testing::internal::CaptureStderr();
   const Verified verified = Verify();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::ContainsRegex("error +DatasetService/VerifyDataset of ip[^\n]*: DATA_LOSS: graph.pfg: in.neighbors"));
   EXPECT_EQ(verified.status.error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_THAT(verified.status.error_message(), HasSubstr("in.neighbors: bytes 65536..131071"));
 }
