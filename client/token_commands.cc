@@ -164,7 +164,7 @@ void AddTokenCommands(CLI::App& server, Command& chosen) {
   CLI::App* create = token->add_subcommand("create", "Make a token; its secret is shown once");
   const auto flags = std::make_shared<NewTokenFlags>();
   AddEnumOption(*create, "--role", flags->role, *v1::Token::Role_descriptor(),
-                "What it may do: viewer reads; operator has jobs and datasets too; admin drain and tokens too");
+                "What it may do: viewer reads; operator has jobs and datasets too; admin drain, backup and tokens too");
   create->get_option("--role")->required();
   create->add_option("--label", flags->label, "Whose it is, and for what")->type_name("TEXT");
   create->add_option("--expires", flags->expires, "How long it is good for, as 90d (s, m, h, d, w); default: always")

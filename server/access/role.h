@@ -9,7 +9,7 @@ namespace permafrost::access {
 enum class Role {
   kViewer,    // reads
   kOperator,  // jobs, their graph caches, datasets and uploads
-  kAdmin,     // drain and tokens
+  kAdmin,     // drain, backup and tokens
 };
 inline constexpr EnumNames<Role, 3> kRoleNames{
     {{{Role::kViewer, "viewer"}, {Role::kOperator, "operator"}, {Role::kAdmin, "admin"}}}};
