@@ -4,11 +4,13 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "train/artifacts.h"
 #include "train/checkpoint_files.h"
 #include "train/node_features.h"
+#include "train/parked_state.h"
 
 namespace permafrost::train {
 namespace {
@@ -101,6 +103,25 @@ absl::StatusOr<StopRequest> Trainer::PrepareStep() {
 }
 
 absl::StatusOr<StopRequest> Trainer::WarmUp() {
+  std::optional<ParkedState> parked;
+  // As at a job's begin, where moments are zero.
+  if (state_.step > 0 && !engine_.cache().ready()) {
+    absl::StatusOr<std::optional<ParkedState>> moved = ParkedState::Park(job_directory_, reserve_, optimizer_.state());
+    if (!moved.ok()) {
+      context_.Log(LogLevel::kWarning,
+                   absl::StrCat("the warm-up copies the optimizer's state in memory, as no file takes it meanwhile: ",
+                                moved.status().message()));
+    } else if (moved->has_value()) {
+      parked.emplace(std::move(**moved));
+    }
+  }
+  const absl::StatusOr<StopRequest> stop = CaptureAhead();
+  // Without it nothing here is of use any more, and the newest checkpoint is.
+  if (parked) PF_RETURN_IF_ERROR(parked->Restore());
+  return stop;
+}
+
+absl::StatusOr<StopRequest> Trainer::CaptureAhead() {
   graphcache::GraphCache& cache = engine_.cache();
   const Stopwatch warm_up;
   StopRequest stop = StopRequest::kNone;

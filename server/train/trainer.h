@@ -95,6 +95,8 @@ class Trainer {
   // cache is to have ahead of the step.
   absl::StatusOr<StopRequest> PrepareStep();
   absl::StatusOr<StopRequest> WarmUp();
+  // The captures alone; WarmUp has the optimizer's state out of their way.
+  absl::StatusOr<StopRequest> CaptureAhead();
   // The rows of all training steps of the job.
   const graphcache::ModeStats& rows() const { return engine_.cache().of(Mode::kTrain); }
   absl::Duration Worked() const { return work_.Elapsed() - warm_up_; }

@@ -241,5 +241,37 @@ TEST_F(ResumeTest, TheWarmUpOfAResumeCopiesNoMoments) {
   EXPECT_EQ(Weights("job"), Weights("whole"));
 }
 
+// They lie in a file meanwhile.
+TEST_F(ResumeTest, NorDoesThatOfACommandInTheMidstOfAJob) {
+  TrainOptions options = Options();
+  options.model = {.hidden_channels = 256, .num_layers = 3};
+  const auto run = [&](const std::string& job, const graphcache::PolicyOptions& cache, Recorder& recorder) {
+    options.graph_cache = cache;
+    std::filesystem::create_directories(dir_.path() / job);  // as the daemon's is there before its run
+    const auto outcome =
+        runner_->Run({.options = options, .dataset = set_, .job_directory = dir_.path() / job}, recorder);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+  };
+  const graphcache::PolicyOptions ladder{.policy = graphcache::Policy::kFreeze, .shapes = graphcache::Shapes::kLadder};
+  const std::vector<graphcache::Command> commands = {
+      {.sequence = 1,
+       .kind = graphcache::CommandKind::kUpdatePolicy,
+       .update = {.policy = graphcache::Policy::kFreeze, .shapes = graphcache::Shapes::kLadder},
+       .step = 20}};
+  WarmUpPeak begun, commanded, stopped, resumed;
+  run("begun", ladder, begun);
+  commanded.commands = stopped.commands = resumed.commands = commands;
+  run("commanded", {.policy = graphcache::Policy::kNever}, commanded);
+  ASSERT_GT(begun.bytes, 0) << "no warm-up was met";
+  ASSERT_GT(commanded.bytes, 0) << "no warm-up was met";
+  EXPECT_LE(static_cast<double>(commanded.bytes), 1.05 * static_cast<double>(begun.bytes));
+  EXPECT_THAT(commanded.log, testing::Not(testing::HasSubstr("copies the optimizer's state")));
+  // A resume obeys the command at the same step.
+  stopped.stop = StopAt(20);
+  run("stopped", {.policy = graphcache::Policy::kNever}, stopped);
+  run("stopped", {.policy = graphcache::Policy::kNever}, resumed);
+  EXPECT_EQ(Weights("commanded"), Weights("stopped"));
+}
+
 }  // namespace
 }  // namespace permafrost::train

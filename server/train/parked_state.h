@@ -1,0 +1,43 @@
+// Tensors that lie in an unnamed file while they are zero in memory: of what is zero a capture keeps no copy.
+// Threads: the device thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/descriptor.h"
+#include "base/disk_reserve.h"
+#include "base/hash.h"
+#include "nn/tensor_set.h"
+
+namespace permafrost::train {
+
+class ParkedState {
+ public:
+  // Moves those of `tensors` that are large, not zero, and in this process's memory one after the other, to a file in
+  // `directory` which has no name and ends with this process. nullopt: there are none. Errors: ResourceExhausted below
+  // the reserve; those of writing; every tensor is as it was then.
+  static absl::StatusOr<std::optional<ParkedState>> Park(const std::filesystem::path& directory,
+                                                         const DiskReserve& reserve,
+                                                         const std::vector<nn::NamedTensor>& tensors);
+  // Once: puts them back. Errors, transient: of reading, or other bytes than were written. What the tensors hold is of
+  // no use then.
+  absl::Status Restore();
+
+ private:
+  struct Parked {
+    at::Tensor tensor;
+    Hash128Value hash;
+  };
+  ParkedState(Descriptor file, std::filesystem::path directory, std::vector<Parked> parked)
+      : file_(std::move(file)), directory_(std::move(directory)), parked_(std::move(parked)) {}
+
+  Descriptor file_;
+  std::filesystem::path directory_;
+  std::vector<Parked> parked_;
+};
+
+}  // namespace permafrost::train
