@@ -115,12 +115,16 @@ TEST_F(AdmissionTest, WeightsToBeginWithAreCheckedBeforeTheJobIsMade) {
   };
   EXPECT_EQ(ReasonOf(of_file("/etc/hostname")), "PATH_OUTSIDE_IMPORT_ROOTS");
   EXPECT_THAT(of_file(dir_.path().string()).message(), HasSubstr("spec.init_from.file: "));
-  std::ofstream(file) << "of another model";
+  // An empty header, as far as the daemon looks before it reads on.
+  const std::string begin("\x02\0\0\0\0\0\0\0{}", 10);
+  std::ofstream(file) << "no such file";
+  EXPECT_THAT(of_file(file).message(), HasSubstr("does not begin as a safetensors file does"));
+  std::ofstream(file) << begin << "of another model";
   EXPECT_THAT(of_file(file).message(), HasSubstr("spec.init_from: the weights do not fit"));
   EXPECT_THAT(of_file(file, /*validate_only=*/true).message(), HasSubstr("the weights do not fit"));
   EXPECT_TRUE(absl::IsNotFound(server_->Get(JobId("job-a")).status()));
   EXPECT_FALSE(std::filesystem::exists(dir_.path() / "jobs/job-a"));
-  std::ofstream(file) << "weights";
+  std::ofstream(file) << begin << "weights";
   EXPECT_TRUE(of_file(file, /*validate_only=*/true).ok());
   EXPECT_FALSE(std::filesystem::exists(dir_.path() / "jobs/job-a")) << "it was only checked";
   EXPECT_TRUE(of_file(file).ok());
