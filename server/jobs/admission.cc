@@ -267,7 +267,7 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
 }
 
 absl::Status Admission::MoveAway(const Leaving& leaving) {
-  const absl::Status taken = book_.store().Get(leaving.id, std::numeric_limits<int64_t>::max()).status();
+  absl::Status taken = book_.store().Get(leaving.id, std::numeric_limits<int64_t>::max()).status();
   // JobFiles::Make quarantined what lay there before the other job came.
   if (taken.ok()) return absl::OkStatus();
   if (!absl::IsNotFound(taken)) return taken;

@@ -182,7 +182,7 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
       return absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " has run again since"));
     }
     files_.MarkDeleted(id, job->sequence);
-    if (const absl::Status deleted = store_->Delete(id, request); !deleted.ok()) {
+    if (absl::Status deleted = store_->Delete(id, request); !deleted.ok()) {
       files_.UnmarkDeleted(id);
       return deleted;
     }

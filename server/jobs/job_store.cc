@@ -36,7 +36,7 @@ int LastSystemError(sqlite3* database, const SQLite::Exception& met) {
   if (!IsOfFileBytes(met)) return 0;
   sqlite3_file* log = nullptr;
   int error = 0;
-  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, static_cast<void*>(&log));
+  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, reinterpret_cast<void*>(&log));
   if (log != nullptr && log->pMethods != nullptr) log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
   if (error == 0) sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
   return error;

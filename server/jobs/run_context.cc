@@ -48,7 +48,7 @@ void JobRunContext::Move() const {
   if (hooks_.activity != nullptr) hooks_.activity->Move();
 }
 
-void JobRunContext::Enter(DevicePhase phase) {
+void JobRunContext::Enter(DevicePhase phase) const {
   if (hooks_.activity != nullptr) hooks_.activity->Enter(phase, step_);
 }
 

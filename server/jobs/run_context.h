@@ -172,7 +172,7 @@ class JobRunContext : public train::RunContext {
   // If the last time was a second ago.
   void StoreNowAndThen();
   void Move() const;
-  void Enter(DevicePhase phase);
+  void Enter(DevicePhase phase) const;
   void AdvanceTo(JobState state);
 
   const train::TrainOptions& options_;

@@ -110,7 +110,7 @@ std::vector<graphcache::PlannedShape> CensusTaker::ShapesOf(Mode mode) const {
   if (!shapes.empty()) return shapes;
   for (const BatchShape& shape : schedule_->eval_rungs) shapes.push_back({.shape = shape});
   // Of a whole graph, which is evaluated in one step.
-  const auto batches = [this](data::Split split) { return task_.size(split) > 0 ? 1 : 0; };
+  const auto batches = [this](data::Split split) -> int64_t { return task_.size(split) > 0 ? 1 : 0; };
   if (!shapes.empty()) {
     shapes.back().batches = options_.epochs * batches(data::Split::kValid) + 2 * batches(data::Split::kTest);
   }

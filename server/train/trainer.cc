@@ -115,7 +115,7 @@ absl::StatusOr<StopRequest> Trainer::WarmUp() {
       parked.emplace(std::move(**moved));
     }
   }
-  const absl::StatusOr<StopRequest> stop = CaptureAhead();
+  absl::StatusOr<StopRequest> stop = CaptureAhead();
   // Without it nothing here is of use any more, and the newest checkpoint is.
   if (parked) PF_RETURN_IF_ERROR(parked->Restore());
   return stop;

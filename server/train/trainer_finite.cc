@@ -82,7 +82,7 @@ absl::Status Trainer::CheckValidation(const Evaluation& valid) {
       absl::StrFormat("the validation loss became %g by epoch %d, step %d, though every weight is finite", valid.loss,
                       state_.position.epoch + 1, state_.step);
   const bool is_last = state_.position.epoch + 1 == options_.epochs;
-  if (options_.non_finite == NonFinite::kRewind && !(is_last && state_.best_epoch == 0)) {
+  if (options_.non_finite == NonFinite::kRewind && (!is_last || state_.best_epoch > 0)) {
     context_.Log(LogLevel::kWarning, what);
     return absl::OkStatus();
   }

@@ -100,8 +100,9 @@ TEST_F(VerifySampleTest, DamageIsToldWithItsPlace) {
   telemetry::InitLog();
   testing::internal::CaptureStderr();
   const Verified verified = Verify();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              testing::ContainsRegex("error +DatasetService/VerifyDataset of ip[^\n]*: DATA_LOSS: graph.pfg: in.neighbors"));
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      testing::ContainsRegex("error +DatasetService/VerifyDataset of ip[^\n]*: DATA_LOSS: graph.pfg: in.neighbors"));
   EXPECT_EQ(verified.status.error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_THAT(verified.status.error_message(), HasSubstr("in.neighbors: bytes 65536..131071"));
 }

@@ -381,6 +381,7 @@ TEST_F(GraphTest, ManyThreadsTouchAtOnce) {
     const auto graph = Open();
     ASSERT_TRUE(graph.ok());
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&graph, damaged] { EXPECT_EQ(ReadEverything(**graph), !damaged); });
     }
