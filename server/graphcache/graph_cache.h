@@ -67,11 +67,12 @@ class GraphCache {
   // and where misses are padded or rejected evaluation batches come at the plan's rungs from the first one on, unless
   // an executable of their own shape is held. A mode that the limit left nothing of what was planned runs eager once
   // the cache is frozen, whatever a miss means. A step that cannot be captured runs eager, and its mode is not captured
-  // again until a clear or a new policy. A replay that IsAuditDue names is audited. Where it differs, the result and
-  // the state are the eager step's, and the executable is withdrawn: its steps run eager, at the shape that they had,
-  // until a clear. Errors: FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not
-  // run, and only rejected_inserts rises. FailedPrecondition for what a strict cache does not bear: reason
-  // kStrictReason, where the step is not run, and kAuditFailedReason. Else those of the compiler and of the batch.
+  // again until a clear or a new policy.
+  // A replay that IsAuditDue names is audited. Where it differs, the result and the state are the eager step's, and the
+  // executable is withdrawn: its steps run eager, at the shape that they had, until a clear.
+  // Errors: FailedPrecondition (reason GRAPH_CACHE_MISS, naming the shape) for kReject: the step is not run, and only
+  // rejected_inserts rises. FailedPrecondition for what a strict cache does not bear: reason kStrictReason, where the
+  // step is not run, and kAuditFailedReason. Else those of the compiler and of the batch.
   absl::StatusOr<StepResult> Run(Mode mode, Batch& batch, int64_t step);
 
   // What is to be captured before the next step, so that no step waits for a capture: of dynamic and ladder modes, what

@@ -80,14 +80,15 @@ absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
   const DatasetId& trained = job.spec.train.dataset;
   const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
   const bool is_known = known.ok() && IsOfSameData(job, *known);
-  if (request.dataset.empty() && known.ok() && !is_known) {
+  // Of one that is imported at the moment nobody knows; that it cannot be opened is told below.
+  const bool is_other = known.ok() && known->state == data::DatasetState::kReady && !is_known;
+  if (request.dataset.empty() && is_other) {
     return WithReason(absl::FailedPreconditionError(
                           absl::StrCat("dataset ", trained.value(), " has other data than job ", job.id.value(),
                                        " was trained on: name it to evaluate on it as on any other dataset")),
                       "DATASET_CHANGED", {{"dataset", trained.value()}});
   }
-  // A dataset that is gone is told of where it is opened.
-  const bool own = (request.dataset.empty() || request.dataset == trained) && (is_known || !known.ok());
+  const bool own = (request.dataset.empty() || request.dataset == trained) && !is_other;
   JobEvaluation evaluation{.dataset = own ? trained : request.dataset,
                            .rows = own ? train::EvaluatedRows::kTest : train::EvaluatedRows::kAll,
                            .metrics = {},

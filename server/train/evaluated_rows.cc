@@ -127,10 +127,9 @@ void CheckNodeInputs(const GraphSummary& trained, const GraphSummary& own, const
   switch (NodeInputsOf(model.node_inputs, trained)) {
     case nn::NodeInputs::kLearned:
       if (own.nodes == trained.nodes) break;
-      check.Add(
-          "it has ", own.nodes, " nodes, and each of the ", trained.nodes,
-          " nodes that the weights were trained on begins with weights of its own; accepted: a dataset of the same "
-          "nodes");
+      check.Add("it has ", own.nodes, " nodes, and each of the ", trained.nodes,
+                " nodes that the weights were trained on begins with weights of its own; accepted: a dataset of the "
+                "same nodes");
       break;
     case nn::NodeInputs::kDegree: {
       const int64_t columns = WithNodeInputs(model, own).node_features.width,

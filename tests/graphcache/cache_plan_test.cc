@@ -1,6 +1,7 @@
 // What a plan says of a policy is what a cache does under it.
 #include "graphcache/cache_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -204,6 +205,19 @@ CachePlan PlanOf(const std::string& no_dynamic_reason) {
   CachePlan plan{.no_dynamic_reason = no_dynamic_reason, .schedules = {ThreeShapes()}};
   plan.freeze_point = {.freeze_at = 2, .source = FreezeSource::kFormula};
   return plan;
+}
+
+// As of a whole graph: #10689's cache holds it with one executable less, and captures each evaluation anew.
+TEST(CachePlanRecommendationTest, IsNoCacheThatDropsWhatItCaptures) {
+  CachePlan plan = PlanOf("there is one shape");
+  PlannedSchedule& schedule = plan.schedules.front();
+  schedule.train.resize(1);
+  schedule.ceiling = schedule.train.front().shape;
+  plan.freeze_point.freeze_at = 1;
+  FillRows(plan);
+  const auto drops = [](const PlanRow& row) { return row.options.on_miss == OnMiss::kTransient; };
+  ASSERT_TRUE(std::ranges::any_of(plan.rows, drops));
+  EXPECT_FALSE(drops(plan.rows[static_cast<size_t>(plan.recommended)])) << plan.reason;
 }
 
 TEST(CachePlanRecommendationTest, IsOneExecutableForEveryShapeWhereThereIsOne) {

@@ -72,6 +72,8 @@ TEST_F(JobEvaluatorTest, OtherDataUnderTheNameOfTheJobsAreAnotherDataset) {
   server_.catalog().Put("other");
   ASSERT_EQ(Evaluate({.dataset = DatasetId("other")}).status(), absl::OkStatus());
   EXPECT_FALSE(server_.runner().evaluated().trained_on.has_value()) << "what it was trained on is gone";
+  server_.catalog().Put("zinc", data::DatasetState::kImporting);
+  EXPECT_NE(GetReason(Evaluate({}).status()).reason, "DATASET_CHANGED") << "nobody knows yet";
 }
 
 TEST_F(JobEvaluatorTest, WeightsAreOfTheBestEpochTheLastOrACheckpoint) {
