@@ -18,8 +18,12 @@ class ThreadedCall final : public grpc::ServerUnaryReactor {
  public:
   ThreadedCall(std::string_view what, CallLimit::Slot slot, std::function<absl::Status()> body)
       : what_(what), slot_(std::move(slot)), body_(std::move(body)) {
-    absl::StatusOr<std::thread> thread =
-        StartThread(what_, [this] { Finish(ToGrpcStatus(WithoutThrowing(what_, body_))); });
+    absl::StatusOr<std::thread> thread = StartThread(what_, [this] {
+      const grpc::Status status = ToGrpcStatus(WithoutThrowing(what_, body_));
+      // First, so that who has the answer finds the place free.
+      slot_.reset();
+      Finish(status);
+    });
     if (thread.ok()) {
       thread_ = *std::move(thread);
     } else {
@@ -34,7 +38,7 @@ class ThreadedCall final : public grpc::ServerUnaryReactor {
 
  private:
   const std::string what_;
-  const CallLimit::Slot slot_;
+  CallLimit::Slot slot_;
   const std::function<absl::Status()> body_;
   std::thread thread_;
 };
