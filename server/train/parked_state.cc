@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <span>
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "base/zero_bytes.h"
 
 namespace permafrost::train {
 namespace {
@@ -26,8 +26,7 @@ constexpr size_t kLeastBytes = size_t{64} << 10;
 
 bool IsWorthParking(const at::Tensor& tensor) {
   if (!tensor.is_cpu() || !tensor.is_contiguous() || tensor.nbytes() < kLeastBytes) return false;
-  const std::span<const char> bytes(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
-  return std::ranges::any_of(bytes, [](char byte) { return byte != 0; });
+  return !AreZero({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
 // Without a name from here on.

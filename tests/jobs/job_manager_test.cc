@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/status.h"
 #include "jobs/manager_fixture.h"
 
@@ -421,102 +419,6 @@ TEST_F(JobManagerTest, CountsByState) {
   server_.Create("job-c");
   ASSERT_TRUE(server_->Cancel(JobId("job-c")).ok());
   EXPECT_THAT(server_->CountByState(), ElementsAre(1, 0, 0, 0, 0, 1, 0, 1, 0, 0));
-}
-
-TEST_F(JobManagerTest, AJobWhoseStartCannotBeStoredSaysSo) {
-  SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
-  server_.Create("job-a");
-  other.exec("CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
-  server_->Start();
-  server_.Await("job-a", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
-  EXPECT_EQ(server_.Get("job-a").state, JobState::kQueued);
-  EXPECT_THAT(server_->List(1, "", {})->jobs.at(0).trouble.error, HasSubstr("disk full"));
-  other.exec("DROP TRIGGER full");
-  const Job job = server_.AwaitEnd("job-a");
-  EXPECT_EQ(job.state, JobState::kSucceeded);
-  EXPECT_EQ(job.trouble, Trouble()) << "no run was tried in vain";
-}
-
-// Its error is shown while it is tried again, and no longer.
-TEST_F(JobManagerTest, AJobWhosePauseOrCancelCouldNotBeStoredAtFirstKeepsNoErrorOfIt) {
-  SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
-  server_.runner().Hold();
-  server_->Start();
-  server_.Create("job-a", 3);
-  server_.runner().AwaitHeld();
-  ASSERT_TRUE(server_->Pause(JobId("job-a")).ok());
-  other.exec("CREATE TRIGGER full BEFORE UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
-  server_.runner().Release();
-  server_.Await("job-a", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
-  other.exec("DROP TRIGGER full");
-  server_.Await("job-a", [](const Job& job) { return job.state == JobState::kPaused; });
-  EXPECT_EQ(server_.Get("job-a").trouble, Trouble());
-  // One that could not be begun.
-  other.exec(
-      "CREATE TRIGGER full BEFORE UPDATE ON jobs WHEN NEW.state = 'preparing' "
-      "BEGIN SELECT RAISE(ABORT, 'disk full'); END");
-  server_.Create("job-b");
-  server_.Await("job-b", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
-  const auto cancelled = server_->Cancel(JobId("job-b"));
-  ASSERT_TRUE(cancelled.ok()) << cancelled.status();
-  EXPECT_EQ(cancelled->state, JobState::kCancelled);
-  EXPECT_EQ(server_.Get("job-b").trouble, Trouble());
-}
-
-TEST_F(JobManagerTest, EpochsThatCouldNotBeStoredAreStoredLater) {
-  SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
-  const auto stored = [&] { return other.execAndGet("SELECT COUNT(*) FROM epochs").getInt(); };
-  other.exec("CREATE TRIGGER full BEFORE INSERT ON epochs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
-  server_.runner().Hold();
-  server_->Start();
-  server_.Create("job-a", 3);
-  server_.runner().Permit(FakeRunner::kStepsPerEpoch);
-  server_.runner().AwaitHeld();
-  EXPECT_EQ(server_.Get("job-a").epochs.size(), 1u) << "told all the same";
-  EXPECT_EQ(server_.Get("job-a").progress.step, FakeRunner::kStepsPerEpoch) << "the run goes on";
-  EXPECT_EQ(server_.Get("job-a").progress.checkpoint_step, 0) << "which would hide the epoch from a resumed run";
-  EXPECT_THAT(server_.Get("job-a").trouble.error, HasSubstr("disk full"));
-  EXPECT_EQ(stored(), 0);
-  other.exec("DROP TRIGGER full");
-  server_.runner().Permit(FakeRunner::kStepsPerEpoch);
-  server_.runner().AwaitHeld();
-  EXPECT_EQ(stored(), 2) << "before the next checkpoint";
-  EXPECT_EQ(server_.Get("job-a").trouble, Trouble());
-  other.exec("CREATE TRIGGER full BEFORE INSERT ON epochs BEGIN SELECT RAISE(ABORT, 'disk full'); END");
-  server_.runner().Release();
-  const absl::Time deadline = absl::Now() + absl::Minutes(1);
-  while (server_.Log("job-a").find("succeeded") == std::string::npos && absl::Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  EXPECT_EQ(server_.Get("job-a").state, JobState::kRunning) << "no end before the last epoch is stored";
-  server_.Await("job-a", [](const Job& job) { return absl::StrContains(job.trouble.error, "disk full"); });
-  EXPECT_THAT(server_->List(1, "", {})->jobs.at(0).trouble.error, HasSubstr("disk full"));
-  other.exec("DROP TRIGGER full");
-  EXPECT_EQ(server_.AwaitEnd("job-a").state, JobState::kSucceeded);
-  EXPECT_EQ(stored(), 3);
-}
-
-TEST_F(JobManagerTest, AnEndThatCannotBeStoredIsNotToldButTriedAgain) {
-  SQLite::Database other((dir_.path() / "permafrost.db").string(), SQLite::OPEN_READWRITE, 5000);
-  other.exec(
-      "CREATE TRIGGER full BEFORE UPDATE ON jobs WHEN NEW.state = 'succeeded' "
-      "BEGIN SELECT RAISE(ABORT, 'disk full'); END");
-  server_->Start();
-  server_.Create("job-a");
-  // The log's last line is on disk before the state is stored. Nothing is told then, so look now and again.
-  const absl::Time deadline = absl::Now() + absl::Minutes(1);
-  while (server_.Log("job-a").find("succeeded") == std::string::npos) {
-    if (absl::Now() > deadline) {
-      other.exec("DROP TRIGGER full");
-      FAIL() << "no last line before the end is stored";
-    }
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  EXPECT_EQ(server_.Get("job-a").state, JobState::kRunning);
-  EXPECT_FALSE(server_->ReadLog(JobId("job-a"), 0, 1 << 20)->complete);
-  other.exec("DROP TRIGGER full");
-  EXPECT_EQ(server_.AwaitEnd("job-a").state, JobState::kSucceeded);
-  EXPECT_EQ(server_.Metric("permafrost_jobs_finished_total", {{"state", "succeeded"}}), 1);
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
-#include <cstring>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "base/zero_bytes.h"
 
 namespace permafrost::device {
 namespace {
@@ -15,11 +15,8 @@ namespace {
 // Whether its bytes can be read and written here, one after the other.
 bool IsPlain(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.numel() > 0 && tensor.is_contiguous(); }
 
-// By its bytes: -0 is none.
 bool IsZero(const at::Tensor& tensor) {
-  if (!IsPlain(tensor)) return false;
-  const auto* const bytes = static_cast<const char*>(tensor.const_data_ptr());
-  return bytes[0] == 0 && std::memcmp(bytes, bytes + 1, tensor.nbytes() - 1) == 0;
+  return IsPlain(tensor) && AreZero({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
 }  // namespace
