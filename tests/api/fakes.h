@@ -134,6 +134,12 @@ class FakeJobManager : public jobs::JobManager {
   }
   // Every plan and census takes as long as it is wanted.
   void HoldPlans(bool hold) { hold_plans_ = hold; }
+  // Until so many plans and censuses have been held; false where they never come.
+  bool AwaitHeldPlans(int count) {
+    absl::MutexLock lock(&mu_);
+    const auto reached = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return plans_held_ >= count; };
+    return mu_.AwaitWithTimeout(absl::Condition(&reached), kPatience);
+  }
   void SetCensus(graphcache::Census census) {
     absl::MutexLock lock(&mu_);
     census_ = std::move(census);
@@ -213,6 +219,7 @@ class FakeJobManager : public jobs::JobManager {
     // As of a job on the device: more at each look.
     if (jobs::IsOnDevice(job.state)) job.device_time = ++looks_ * absl::Milliseconds(1);
     std::erase_if(job.epochs, [after_epoch](const train::EpochMetrics& e) { return e.epoch <= after_epoch; });
+    if (job.epochs.size() > jobs::kMostEpochs) job.epochs.resize(jobs::kMostEpochs);
     return job;
   }
   absl::StatusOr<jobs::JobPage> List(int64_t page_size, const std::string& page_token,
@@ -364,7 +371,11 @@ class FakeJobManager : public jobs::JobManager {
   void Join() override {}
 
  private:
-  absl::Status HoldWhileWanted(const std::function<bool()>& wanted) const {
+  absl::Status HoldWhileWanted(const std::function<bool()>& wanted) {
+    if (hold_plans_) {
+      absl::MutexLock lock(&mu_);
+      ++plans_held_;
+    }
     while (hold_plans_) {
       if (!wanted()) return absl::CancelledError("nobody waits");
       absl::SleepFor(absl::Milliseconds(1));
@@ -400,6 +411,7 @@ class FakeJobManager : public jobs::JobManager {
   mutable absl::Mutex mu_;
   std::map<std::string, Cache> caches_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> hold_plans_ = false;
+  int plans_held_ ABSL_GUARDED_BY(mu_) = 0;
   bool hold_commands_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<CommandDone> held_ ABSL_GUARDED_BY(mu_);
   std::vector<graphcache::Command> commands_ ABSL_GUARDED_BY(mu_);

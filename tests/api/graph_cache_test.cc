@@ -57,6 +57,14 @@ class FreezeCall {
       status_ = stub.FreezeGraphCache(&context_, request, &response_);
     });
   }
+  // A command that a failed test leaves held is never answered.
+  ~FreezeCall() {
+    if (!thread_.joinable()) return;
+    Cancel();
+    thread_.join();
+  }
+  FreezeCall(const FreezeCall&) = delete;
+  FreezeCall& operator=(const FreezeCall&) = delete;
   void Cancel() { context_.TryCancel(); }
   const grpc::Status& Wait() {
     thread_.join();
@@ -326,7 +334,9 @@ TEST_F(GraphCacheTest, ACommandWaitsForItsStepAndHoldsUpNothing) {
 
 TEST_F(GraphCacheTest, TheOutcomeOfACommandWhoseClientHasGoneIsDropped) {
   manager_.HoldCommands();
-  FreezeCall late(*cache_stub_, absl::Now() + absl::Milliseconds(200));
+  // So that the command comes to the server long before its deadline.
+  ASSERT_TRUE(channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + kPatience)));
+  FreezeCall late(*cache_stub_, absl::Now() + absl::Seconds(3));
   auto held = manager_.TakeHeldCommands(1);
   ASSERT_EQ(held.size(), 1u);
   EXPECT_EQ(late.Wait().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);

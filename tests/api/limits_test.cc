@@ -259,23 +259,29 @@ TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
   v1::FreezeGraphCacheRequest request;
   request.set_name("jobs/a/graphCache");
   v1::GraphCache cache;
-  const auto freeze = [&](absl::Duration timeout) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  const auto freeze = [&](grpc::ClientContext& context) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     return cache_stub_->FreezeGraphCache(&context, request, &cache);
   };
-  // Each gives up at once; the manager holds them still.
+  // Each client gives up; the manager holds its command still.
+  std::vector<FakeJobManager::CommandDone> held;
   for (int i = 0; i < limits_.cache_commands; ++i) {
-    std::thread client([&] { EXPECT_EQ(freeze(absl::Seconds(1)).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED); });
+    grpc::ClientContext context;
+    std::thread client([&] { EXPECT_EQ(freeze(context).error_code(), grpc::StatusCode::CANCELLED); });
+    for (auto& done : manager_.TakeHeldCommands(1)) held.push_back(std::move(done));
+    context.TryCancel();
     client.join();
   }
-  auto held = manager_.TakeHeldCommands(static_cast<size_t>(limits_.cache_commands));
   ASSERT_EQ(held.size(), static_cast<size_t>(limits_.cache_commands));
-  ExpectTooMany(freeze(kPatience), "graph cache commands", limits_.cache_commands);
+  {
+    grpc::ClientContext context;
+    ExpectTooMany(freeze(context), "graph cache commands", limits_.cache_commands);
+  }
   for (auto& done : held) done(graphcache::Snapshot());
   held.clear();
   grpc::Status status;
-  std::thread client([&] { status = freeze(kPatience); });
+  grpc::ClientContext context;
+  std::thread client([&] { status = freeze(context); });
   for (auto& done : manager_.TakeHeldCommands(1)) done(graphcache::Snapshot());
   client.join();
   EXPECT_TRUE(status.ok()) << status.error_message();
@@ -284,17 +290,15 @@ TEST_F(LimitsTest, CommandsThatWaitAreFewEvenWhenTheirClientsAreGone) {
 TEST_F(LimitsTest, PlansAndCensusesOfClientsThatAreGoneLeaveTheirPlaces) {
   const auto plans = v1::PlanService::NewStub(channel_);
   const auto censuses = v1::CensusService::NewStub(channel_);
-  const auto plan = [&](absl::Duration timeout) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  const auto plan = [&](grpc::ClientContext& context) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     v1::PlanGraphCacheRequest request;
     request.mutable_spec()->set_dataset("datasets/zinc");
     v1::PlanGraphCacheResponse response;
     return plans->PlanGraphCache(&context, request, &response);
   };
-  const auto census = [&](absl::Duration timeout) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  const auto census = [&](grpc::ClientContext& context) {
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
     v1::CensusGraphCacheRequest request;
     request.mutable_spec()->set_dataset("datasets/zinc");
     v1::CensusGraphCacheResponse response;
@@ -302,14 +306,20 @@ TEST_F(LimitsTest, PlansAndCensusesOfClientsThatAreGoneLeaveTheirPlaces) {
   };
   manager_.HoldPlans(true);
   for (int i = 0; i < limits_.plans; ++i) {
-    const grpc::Status status = (i % 2 == 0 ? plan(absl::Seconds(1)) : census(absl::Seconds(1)));
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
+    grpc::ClientContext context;
+    grpc::Status status;
+    std::thread client([&] { status = i % 2 == 0 ? plan(context) : census(context); });
+    EXPECT_TRUE(manager_.AwaitHeldPlans(i + 1));
+    context.TryCancel();
+    client.join();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED) << status.error_message();
   }
   // Each was begun, and ends although nothing else ends it.
   ASSERT_TRUE(counts_.Await("PlanService/PlanGraphCache CANCELLED", limits_.plans / 2));
   ASSERT_TRUE(counts_.Await("CensusService/CensusGraphCache CANCELLED", limits_.plans / 2));
   manager_.HoldPlans(false);
-  const grpc::Status planned = plan(kPatience), taken = census(kPatience);
+  grpc::ClientContext plan_context, census_context;
+  const grpc::Status planned = plan(plan_context), taken = census(census_context);
   EXPECT_TRUE(planned.ok()) << planned.error_message();
   EXPECT_TRUE(taken.ok()) << taken.error_message();
 }
@@ -370,12 +380,13 @@ TEST_F(ConnectionTest, HasSoManyCallsOpenAndNoMore) {
   EXPECT_TRUE(Ask(channel_, kPatience).ok());
 }
 
-class UnreadTest : public LimitsTest {
+class UnreadExportTest : public LimitsTest {
  protected:
-  UnreadTest() { limits_.unread = absl::Seconds(1); }
+  // More than the client needs for its first piece.
+  UnreadExportTest() { limits_.unread = absl::Seconds(5); }
 };
 
-TEST_F(UnreadTest, AnExportThatNobodyReadsIsEnded) {
+TEST_F(UnreadExportTest, AnExportThatNobodyReadsIsEnded) {
   auto unread = Export();
   ASSERT_TRUE(unread.Read());
   // Not read further; the server ends it by itself.
@@ -384,6 +395,11 @@ TEST_F(UnreadTest, AnExportThatNobodyReadsIsEnded) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED) << status.error_message();
   EXPECT_THAT(status.error_message(), HasSubstr("read nothing for"));
 }
+
+class UnreadTest : public LimitsTest {
+ protected:
+  UnreadTest() { limits_.unread = absl::Seconds(1); }
+};
 
 TEST_F(UnreadTest, AWatcherWithNothingToReadIsNot) {
   auto watch = WatchJob();

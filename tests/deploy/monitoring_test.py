@@ -78,11 +78,25 @@ class Prometheus:
             config = config.replace(words, others)
         shutil.copy(PROMETHEUS / "alerts.yml", folder)
         (folder / "prometheus.yml").write_text(config)
-        self.url = f"http://127.0.0.1:{free_port()}"
         self.log = open(folder / "log", "w")
-        self.process = subprocess.Popen(
-            [shutil.which("prometheus", path=PATH), f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-             f"--web.listen-address={self.url.removeprefix('http://')}"], stdout=self.log, stderr=self.log)
+        for _ in range(5):
+            address = f"127.0.0.1:{free_port()}"
+            self.url = f"http://{address}"
+            self.process = subprocess.Popen(
+                [shutil.which("prometheus", path=PATH), f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+                 f"--web.listen-address={address}"], stdout=self.log, stderr=self.log)
+            if not self.lost_its_port():
+                break
+
+    def log_text(self):
+        return pathlib.Path(self.log.name).read_text()
+
+    def lost_its_port(self):
+        """Whether it ended because another process took the port that was free. Returns once that is known."""
+        end = time.monotonic() + 60
+        while self.process.poll() is None and "Server is ready to receive web requests" not in self.log_text() and time.monotonic() < end:
+            time.sleep(0.1)
+        return self.process.poll() is not None and "address already in use" in self.log_text()
 
     def get(self, path, **parameters):
         """The answer's data; a query that errs is an AssertionError."""
@@ -108,7 +122,7 @@ class Prometheus:
                 pass  # it starts
             time.sleep(0.2)
         self.stop()
-        raise RuntimeError(f"Prometheus has no sample of {expression}: {pathlib.Path(self.log.name).read_text()[-1000:]}")
+        raise RuntimeError(f"Prometheus has no sample of {expression}: {self.log_text()[-1000:]}")
 
     def stop(self):
         self.process.terminate()

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -99,6 +100,17 @@ void Daemon::AwaitStep(const std::string& job, int64_t step) {
   ASSERT_TRUE(WaitUntil(absl::Seconds(120), [&] { return Get(job).progress().step() >= step; })) << job << ", " << step;
 }
 
+void Daemon::AwaitEpoch(const std::string& job, int64_t epoch) {
+  v1::Job seen;
+  ASSERT_TRUE(WaitUntil(absl::Seconds(120),
+                        [&] {
+                          seen = Get(job);
+                          return seen.progress().epoch() >= epoch;
+                        }))
+      << job << ", " << epoch;
+  ASSERT_EQ(seen.state(), v1::Job::STATE_RUNNING) << job << " ended too soon";
+}
+
 v1::GraphCache Daemon::Cache(const std::string& job) {
   const auto stub = v1::GraphCacheService::NewStub(channel_);
   grpc::ClientContext context;
@@ -144,6 +156,9 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   int port = 0;
   if (!absl::SimpleAtoi(address.substr(colon + 1), &port)) return "";
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // Whoever polls asks again: a server that hangs must not hold it up.
+  const timeval limit{.tv_sec = 30, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(port));
@@ -153,8 +168,9 @@ std::string HttpGet(const std::string& address, const std::string& path) {
     const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", address, "\r\n\r\n");
     if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
       char piece[65536];
-      for (ssize_t got = 0; (got = recv(fd, piece, sizeof(piece), 0)) > 0;)
-        answer.append(piece, static_cast<size_t>(got));
+      ssize_t got = 0;
+      while ((got = recv(fd, piece, sizeof(piece), 0)) > 0) answer.append(piece, static_cast<size_t>(got));
+      if (got < 0) answer.clear();  // a part of it
     }
   }
   close(fd);

@@ -41,6 +41,8 @@ class Daemon {
   // Watches until the terminal state and returns it.
   v1::Job AwaitEnd(const std::string& job);
   void AwaitStep(const std::string& job, int64_t step);
+  // Until it is in this epoch or a later one. A job that has ended by then is a failure: no kill could meet it.
+  void AwaitEpoch(const std::string& job, int64_t epoch);
   v1::GraphCache Cache(const std::string& job);
   // The bytes of its last weights, which are exported to a file of this name.
   std::string LastWeights(const std::string& job, const std::filesystem::path& to) const;
@@ -63,7 +65,7 @@ void CopyState(const std::filesystem::path& from, const std::filesystem::path& t
 void KillAndRestart(std::unique_ptr<Daemon>& daemon, const std::filesystem::path& state_dir,
                     const std::filesystem::path& import_root, const std::vector<std::string>& more_flags = {});
 
-// The body of http://ADDRESS/PATH; empty when the server does not answer 200.
+// The body of http://ADDRESS/PATH; empty when the server does not answer 200, or says nothing for 30 s.
 std::string HttpGet(const std::string& address, const std::string& path);
 // The value of one series of a /metrics page; -1 where it is absent.
 double Metric(const std::string& page, const std::string& series);

@@ -68,6 +68,14 @@ std::string LogOf(const fs::path& state) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// The metric, health and the line of the log say so one after the other.
+bool AwaitHealth(const Daemon& daemon, const std::string& service, Health health) {
+  return WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, service) == health; });
+}
+bool AwaitLog(const fs::path& state, const std::string& words) {
+  return WaitUntil(absl::Minutes(1), [&] { return LogOf(state).find(words) != std::string::npos; });
+}
+
 void Submit(Daemon& daemon, const std::string& id, int64_t epochs) {
   const Output out = daemon.Client({"job", "submit", "--id", id, "--dataset", "zinc", "--hidden", "16", "--layers", "2",
                                     "--epochs", absl::StrCat(epochs)});
@@ -118,18 +126,20 @@ TEST(Hang, ADiskThatHangsHoldsUpNeitherHealthNorMetrics) {
   }
   EXPECT_TRUE(AwaitStalled(daemon, true)) << LogOf(state);
   EXPECT_LT(answered, kCalls) << "nothing waits for the disk, so that the test shows nothing";
+  EXPECT_TRUE(AwaitHealth(daemon, "", kNotServing));
+  EXPECT_TRUE(AwaitHealth(daemon, "permafrost.v1.JobService", kNotServing));
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(HealthOf(daemon, ""), kNotServing);
     EXPECT_EQ(HealthOf(daemon, "permafrost.v1.JobService"), kNotServing);
     EXPECT_EQ(HealthOf(daemon, "permafrost.v1.DatasetService"), kServing);
     EXPECT_GE(Metric(HttpGet(daemon.metrics(), "/metrics"), "permafrost_device_thread_seconds_since_progress"), 1);
   }
-  EXPECT_THAT(LogOf(state), HasSubstr("the device thread has made no progress for"));
+  EXPECT_TRUE(AwaitLog(state, "the device thread has made no progress for")) << LogOf(state);
 
   fs::remove(gate);
   EXPECT_TRUE(AwaitStalled(daemon, false));
   for (std::thread& call : calls) call.join();
-  EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kServing; }));
+  EXPECT_TRUE(AwaitHealth(daemon, "", kServing));
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
@@ -176,7 +186,7 @@ TEST(Hang, AStopIsToldThoughAReloadWaitsForTheDisk) {
   daemon.process().Signal(SIGHUP);
   EXPECT_NE(manager.NextOf("RELOADING=1"), "");
   daemon.process().Signal(SIGTERM);
-  EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kNotServing; })) << LogOf(state);
+  EXPECT_TRUE(AwaitHealth(daemon, "", kNotServing)) << LogOf(state);
   EXPECT_FALSE(manager.HasCome("READY=1")) << "the reload is over, so that the test shows nothing";
 
   fs::remove(gate);
@@ -227,25 +237,26 @@ TEST(Hang, ADeviceThreadThatHangsIsToldOfByJobAndPhase) {
   const fs::path log = HangOnSecondJob(daemon, state);
 
   EXPECT_TRUE(AwaitStalled(daemon, true)) << LogOf(state);
-  EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kNotServing; }));
-  EXPECT_THAT(LogOf(state), HasSubstr("job second, opening the dataset, after step 0; health is NOT_SERVING"));
+  EXPECT_TRUE(AwaitHealth(daemon, "", kNotServing));
+  EXPECT_TRUE(AwaitLog(state, "job second, opening the dataset, after step 0; health is NOT_SERVING")) << LogOf(state);
   // What needs no device still works.
   EXPECT_EQ(daemon.Client({"job", "list"}).code, 0);
 
   {
     std::ifstream reader(log);
     EXPECT_TRUE(AwaitStalled(daemon, false));
-    EXPECT_TRUE(WaitUntil(absl::Minutes(1), [&] { return HealthOf(daemon, "") == kServing; }));
+    EXPECT_TRUE(AwaitHealth(daemon, "", kServing));
     EXPECT_EQ(daemon.AwaitEnd("second").state(), v1::Job::STATE_SUCCEEDED);
   }
-  EXPECT_THAT(LogOf(state), HasSubstr("the device thread gets on"));
+  EXPECT_TRUE(AwaitLog(state, "the device thread gets on")) << LogOf(state);
 }
 
 // A drain that the hanging thread does not answer: the process still ends, and says why.
 TEST(Hang, AStopEndsWithinItsTimeoutAllTheSame) {
   const TempDir dir;
   const fs::path state = dir.path() / "state";
-  Daemon daemon(state, ShippedSample(), {"--exit-timeout", "2"});
+  // The work is given up at four fifths of it, by the line below; a stop that takes all of it ends with another line.
+  Daemon daemon(state, ShippedSample(), {"--exit-timeout", "10"});
   ASSERT_TRUE(daemon.ready());
   HangOnSecondJob(daemon, state);
   ASSERT_TRUE(WaitUntil(absl::Minutes(1), [&] { return daemon.Get("second").state() == v1::Job::STATE_PREPARING; }));

@@ -21,6 +21,9 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+// So that a kill in the third comes long before the end, on a slow machine too.
+constexpr char kManyEpochs[] = "40";
+
 class LinkPrediction : public testing::Test {
  protected:
   void SetUp() override {
@@ -68,10 +71,10 @@ TEST_F(LinkPrediction, TrainsBySamplesAndOnTheWholeGraph) {
 }
 
 TEST_F(LinkPrediction, AKilledServerGoesOnToTheBit) {
-  ASSERT_EQ(Submit("undisturbed", "8", {"--fan-out", "8,4"}).code, 0);
+  ASSERT_EQ(Submit("undisturbed", kManyEpochs, {"--fan-out", "8,4"}).code, 0);
   ASSERT_EQ(daemon_->AwaitEnd("undisturbed").state(), v1::Job::STATE_SUCCEEDED);
-  ASSERT_EQ(Submit("killed", "8", {"--fan-out", "8,4"}).code, 0);
-  ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
+  ASSERT_EQ(Submit("killed", kManyEpochs, {"--fan-out", "8,4"}).code, 0);
+  ASSERT_NO_FATAL_FAILURE(daemon_->AwaitEpoch("killed", 3));
   ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path() / "source"));
   const v1::Job killed = daemon_->AwaitEnd("killed");
   ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
@@ -131,7 +134,7 @@ TEST_F(LinkPrediction, TakesTheLinksThatTheSourceDivides) {
               HasSubstr("split by the source: train 1,592, valid 199, test 199 (498 negatives)"));
 
   const std::vector<std::string> flags{"--dataset", "divided", "--fan-out", "8,4", "--metrics", "mrr,hits-at-20"};
-  ASSERT_EQ(Submit("undisturbed", "8", flags).code, 0);
+  ASSERT_EQ(Submit("undisturbed", kManyEpochs, flags).code, 0);
   const v1::Job undisturbed = daemon_->AwaitEnd("undisturbed");
   ASSERT_EQ(undisturbed.state(), v1::Job::STATE_SUCCEEDED) << undisturbed.error();
   const Output shown = daemon_->Client({"job", "show", "undisturbed"});
@@ -144,10 +147,12 @@ TEST_F(LinkPrediction, TakesTheLinksThatTheSourceDivides) {
   std::getline(stream, line);
   EXPECT_THAT(line, testing::StartsWith("1,3,")) << "links keep the source's order";
 
-  ASSERT_EQ(Submit("killed", "8", flags).code, 0);
-  ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
+  ASSERT_EQ(Submit("killed", kManyEpochs, flags).code, 0);
+  ASSERT_NO_FATAL_FAILURE(daemon_->AwaitEpoch("killed", 3));
   ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", dir_.path() / "source"));
-  ASSERT_EQ(daemon_->AwaitEnd("killed").state(), v1::Job::STATE_SUCCEEDED);
+  const v1::Job killed = daemon_->AwaitEnd("killed");
+  ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
+  EXPECT_EQ(killed.resumes(), 1);
   const auto weights = [&](const std::string& job) { return daemon_->LastWeights(job, dir_.path() / job); };
   EXPECT_EQ(weights("killed"), weights("undisturbed"));
 

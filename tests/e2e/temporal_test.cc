@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "e2e/daemon.h"
 #include "e2e/process.h"
 #include "temp_dir.h"
@@ -48,26 +47,10 @@ class Temporal : public testing::Test {
     daemon_->Import("events", files_ / "events.csv");
   }
   Output SubmitJob(const std::string& id, const std::vector<std::string>& flags) {
-    std::vector<std::string> words{"job",
-                                   "submit",
-                                   "--dataset",
-                                   "events",
-                                   "--hidden",
-                                   "16",
-                                   "--epochs",
-                                   "6",
-                                   "--lr",
-                                   "0.01",
-                                   "--id",
-                                   id,
-                                   "--fan-out",
-                                   "4,3",
-                                   "--link-prediction",
-                                   "--seed",
-                                   "3",
-                                   "--batch-size",
-                                   "256",
-                                   "--eval-negatives",
+    std::vector<std::string> words{"job",    "submit",   "--dataset",    "events", "--hidden",
+                                   "16",     "--epochs", "30",           "--lr",   "0.01",
+                                   "--id",   id,         "--fan-out",    "4,3",    "--link-prediction",
+                                   "--seed", "3",        "--batch-size", "256",    "--eval-negatives",
                                    "20"};
     words.insert(words.end(), flags.begin(), flags.end());
     return daemon_->Client(words);
@@ -91,10 +74,11 @@ TEST_F(Temporal, TheLatestLinksArePredictedFromThoseBefore) {
   EXPECT_THAT(daemon_->Client({"job", "show", "undisturbed"}).out, HasSubstr("fan-out 4,3, temporal (last)"));
 
   ASSERT_EQ(SubmitJob("killed", temporal).code, 0);
-  ASSERT_TRUE(WaitUntil(absl::Seconds(60), [&] { return daemon_->Get("killed").progress().epoch() >= 3; }));
+  ASSERT_NO_FATAL_FAILURE(daemon_->AwaitEpoch("killed", 3));
   ASSERT_NO_FATAL_FAILURE(KillAndRestart(daemon_, dir_.path() / "state", files_));
   const v1::Job killed = daemon_->AwaitEnd("killed");
   ASSERT_EQ(killed.state(), v1::Job::STATE_SUCCEEDED) << killed.error();
+  EXPECT_EQ(killed.resumes(), 1);
   const auto weights = [&](const std::string& job) { return daemon_->LastWeights(job, dir_.path() / job); };
   EXPECT_EQ(weights("killed"), weights("undisturbed"));
 }

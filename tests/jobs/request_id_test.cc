@@ -1,4 +1,5 @@
 // Calls that come again, their answer having been lost.
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "jobs/manager_fixture.h"
 
@@ -197,9 +197,15 @@ TEST_F(RequestIdTest, OnlyTheNewestAreKept) {
   ASSERT_TRUE(store.ok());
   Job job = server_.Create("job-a");
   ASSERT_TRUE((*store)->Insert(job).ok());
-  for (int64_t i = 0; i <= JobStore::kMaxRequests; ++i) {
-    ASSERT_TRUE((*store)->Update(job, {.id = absl::StrCat("r", i), .what = "pause"}).ok());
-  }
+  // All but the last two at once: a call of the store for each would bring each to disk.
+  static_assert(JobStore::kMaxRequests == 10'000);
+  SQLite::Database((dir_.path() / "other.db").string(), SQLite::OPEN_READWRITE, 5000)
+      .exec(
+          "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9998) "
+          "INSERT INTO answered_requests (request_id, what) SELECT 'r' || i, 'pause' FROM n");
+  ASSERT_TRUE((*store)->Update(job, {.id = "r9999", .what = "pause"}).ok());
+  EXPECT_TRUE(*(*store)->IsAnswered({.id = "r0", .what = "pause"})) << "so many are kept";
+  ASSERT_TRUE((*store)->Update(job, {.id = "r10000", .what = "pause"}).ok());
   EXPECT_FALSE(*(*store)->IsAnswered({.id = "r0", .what = "pause"}));
   EXPECT_TRUE(*(*store)->IsAnswered({.id = "r1", .what = "pause"}));
 }

@@ -19,7 +19,7 @@ from tests.torture.world import NotRun
 
 # Name -> (what runs, its arguments in the short form, in the long one).
 TRIALS = {
-    "kills": (kills.random_kills, {"count": 50, "seconds": 200}, {"count": 500, "seconds": float("inf")}),
+    "kills": (kills.random_kills, {"count": 50, "seconds": 600}, {"count": 500, "seconds": float("inf")}),
     "failpoints": (kills.failpoints, {"count": 1, "places": 6}, {"count": 20, "places": 19}),
     "stops": (stops.stops, {"count": 4}, {"count": 50}),
     "failures": (faults.failures, {"count": 1}, {"count": 20}),

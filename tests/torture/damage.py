@@ -7,8 +7,7 @@ import sqlite3
 import grpc
 
 from tests.torture.kills import undisturbed
-from tests.torture.stops import EPOCHS
-from tests.torture.world import Server, contract, folder_of, job_spec, losses, state_of, until, write_set
+from tests.torture.world import LONG, Server, contract, folder_of, job_spec, losses, state_of, until, write_set
 
 PAGE = 4096
 
@@ -18,7 +17,7 @@ def two_checkpoints(bin_dir, folder, seed):
     made = contract()
     server = Server(bin_dir, folder).start()
     server.import_dataset("set", write_set(server.import_root / "set"))
-    server.jobs.CreateJob(made.CreateJobRequest(job_id="j", spec=job_spec(epochs=EPOCHS, seed=seed)), timeout=30)
+    server.jobs.CreateJob(made.CreateJobRequest(job_id="j", spec=job_spec(epochs=LONG, seed=seed)), timeout=30)
     until(60, "two checkpoints", lambda: server.get("j").progress.checkpoint_step >= 10)
     server.jobs.PauseJob(made.PauseJobRequest(name="jobs/j"), timeout=30)
     until(60, "the pause", lambda: state_of(server.get("j")) in ("PAUSED", "SUCCEEDED"))
@@ -61,7 +60,7 @@ def checkpoints(bin_dir, seed, flips, resumes):
             path.write_bytes(whole)
         assert states(server) == [(step, complete) for step in steps], "as it was"
         assert server.stop() == 0
-        want = undisturbed(bin_dir, EPOCHS)[1]
+        want = undisturbed(bin_dir, LONG, (1,))[1]
         saved = folder / "saved"
         shutil.copytree(server.state_dir, saved, ignore=shutil.ignore_patterns("*.sock"))
         for _ in range(resumes):

@@ -11,8 +11,7 @@ import time
 import grpc
 
 from tests.torture.kills import undisturbed
-from tests.torture.stops import EPOCHS
-from tests.torture.world import NotRun, Server, contract, folder_of, job_spec, losses, state_of, until, write_set
+from tests.torture.world import LONG, NotRun, Server, contract, folder_of, job_spec, losses, state_of, until, write_set
 
 # What fails, a rule of faults.cc whose `{nth}` is drawn from 1 to the number beside it, and what of it must be told.
 FAILURES = {
@@ -88,14 +87,14 @@ def failures(bin_dir, seed, count):
 def read_only(bin_dir, seed):
     """A state directory that may only be read for a while: who asks is told so and served again, and no job is lost."""
     made = contract()
-    want = undisturbed(bin_dir, EPOCHS)[1]
+    want = undisturbed(bin_dir, LONG, (1,))[1]
     line = "Read-only file system"
     with folder_of("read-only") as folder:
         server = Server(bin_dir, folder)
         # Of the state directory alone: a wake-up within the process is a write, too.
         server.start([f"{call}:/state/:1:while-{errno.EROFS}:0" for call in ("write", "fsync", "mkdir", "rename", "link", "unlink", "ftruncate")])
         server.import_dataset("set", write_set(server.import_root / "set"))
-        spec = job_spec(epochs=EPOCHS, seed=1)
+        spec = job_spec(epochs=LONG, seed=1)
         server.jobs.CreateJob(made.CreateJobRequest(job_id="j", spec=spec), timeout=30)
         until(60, "a checkpoint", lambda: server.get("j").progress.checkpoint_step > 0)
         (folder / "stall").touch()
@@ -234,7 +233,7 @@ def taken_port(bin_dir, seed):
         port = taken.getsockname()[1]
         server = Server(bin_dir, folder).start()
         server.import_dataset("set", write_set(server.import_root / "set", seed=seed))
-        server.jobs.CreateJob(made.CreateJobRequest(job_id="j", spec=job_spec(epochs=500)), timeout=30)
+        server.jobs.CreateJob(made.CreateJobRequest(job_id="j", spec=job_spec(epochs=100000)), timeout=30)
         assert server.stop() == 0
         before = len(server.log())
         for flag in ("--listen", "--metrics"):
@@ -258,7 +257,7 @@ def few_descriptors(bin_dir, seed, most):
         server = Server(bin_dir, folder)
         server.start(prepare=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
         server.import_dataset("set", write_set(server.import_root / "set", seed=seed))
-        server.jobs.CreateJob(made.CreateJobRequest(job_id="j", spec=job_spec(epochs=200)), timeout=30)
+        server.jobs.CreateJob(made.CreateJobRequest(job_id="j", spec=job_spec(epochs=1000)), timeout=30)
         host, port = server.target.rsplit(":", 1)
         sockets = []
         for _ in range(2 * most):

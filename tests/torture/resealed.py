@@ -12,8 +12,7 @@ import xxhash
 
 from tests.torture.damage import two_checkpoints
 from tests.torture.kills import undisturbed
-from tests.torture.stops import EPOCHS
-from tests.torture.world import ENDED, contract, folder_of, job_spec, losses, state_of, until
+from tests.torture.world import ENDED, LONG, contract, folder_of, job_spec, losses, state_of, until
 
 # In the place of a value of state.json. Text with FLOAT before it is written as a number, in its own digits.
 FLOAT = "\x01"
@@ -118,7 +117,7 @@ def told(server, what):
         seen = server.get("j")
         return seen if state_of(seen) in ENDED or seen.last_error else None
 
-    return until(60, f"the end of a job after {what}", ended)
+    return until(300, f"the end of a job after {what}", ended)
 
 
 def outcome_of(server, what, want):
@@ -157,7 +156,7 @@ def outcome_of_store(server, what):
 
 def resealed(bin_dir, seed, count):
     draw = random.Random(seed)
-    want = undisturbed(bin_dir, EPOCHS)[1]
+    want = undisturbed(bin_dir, LONG, (1,))[1]
     outcomes = {}
     with folder_of("resealed") as folder:
         server, _ = two_checkpoints(bin_dir, folder, seed=1)

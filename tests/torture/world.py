@@ -20,6 +20,8 @@ from grpc_tools import protoc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+# Epochs of a job that something must befall before its end, however long a trial waits for its turn.
+LONG = 300
 
 
 class NotRun(Exception):
