@@ -29,6 +29,9 @@ absl::StatusOr<bool> ReadRows(const SourceFile& file, const DueTable& due, Impor
   PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(file, monitor));
   for (int64_t row = 0; row < rows_due; ++row) {
     PF_ASSIGN_OR_RETURN(const std::string_view line, rows.NextDue(rows_due, due.why));
+    if (const int64_t cells = row == 0 ? CountCells(line) : 0; cells > int64_t{kMaxFeatureColumns}) {
+      return rows.Error("columns", absl::StrCat("the row has ", cells, ", expected at most ", kMaxFeatureColumns));
+    }
     PF_RETURN_IF_ERROR(features.Parse(rows, line));
     if (features.needs_floats()) {
       rows.Rewind();
@@ -87,7 +90,11 @@ absl::StatusOr<uint64_t> WidthOf(const NpyArray& array) {
 absl::StatusOr<FeatureSummary> WriteFeatureRows(const SourceFile& file, const DueTable& due,
                                                 const std::filesystem::path& directory, ImportMonitor& monitor,
                                                 GraphWriter& writer) {
-  if (due.rows == 0) return FeatureSummary();
+  if (due.rows == 0) {
+    PF_ASSIGN_OR_RETURN(CsvRows rows, CsvRows::Open(file, monitor));
+    PF_RETURN_IF_ERROR(rows.ExpectEnd(0, due.why));
+    return FeatureSummary();
+  }
   FeatureSink sink(due, directory, monitor, writer);
   const auto no_fault = [](uint64_t, std::string_view) { return absl::OkStatus(); };
   if (due.as == FeatureType::kAsIs) {

@@ -28,7 +28,7 @@ void NumberTable::Settle() {
 
 void NumberTable::Finish() {
   Settle();
-  pending_ = {};
+  std::vector<uint64_t>().swap(pending_);
   if (numbers_.empty()) return;
   // A table with holes, up to what a map would take.
   constexpr uint64_t kMostHoles = 5;

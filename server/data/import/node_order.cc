@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kMostPasses = 5;
 constexpr uint32_t kCommunitySizes[] = {4096, 64};
-// Of a hub's in-neighbours these are asked, so that one node takes no more memory than this.
-constexpr size_t kMostAsked = size_t{1} << 16;
 
 std::vector<NodeId> Rows(size_t nodes) {
   std::vector<NodeId> rows(nodes);

@@ -2,6 +2,7 @@
 // Threads: pure, but for what `edges` does. Memory: kOrderBytesPerNode for each node, and the neighbours of one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,6 +15,8 @@
 namespace permafrost::data {
 
 inline constexpr uint64_t kOrderBytesPerNode = 16;
+// Of a node's in-neighbours the first so many are asked, so that a hub takes no more memory than they do.
+inline constexpr size_t kMostAsked = size_t{1} << 16;
 
 // Edges that begin in each node, up to 2^32 - 1: how often it stands among other nodes' in-neighbours, and so is drawn.
 using OutDegrees = std::vector<uint32_t>;
@@ -21,8 +24,8 @@ using OutDegrees = std::vector<uint32_t>;
 // By falling degree, ties by row. Returns the rows in their new order.
 std::vector<NodeId> OrderByDegree(const OutDegrees& degrees);
 
-// Gives visit(node, sources) for each node that edges end in, rising; `sources` rise and may stand twice. Called again
-// for each pass.
+// Gives visit(node, sources) for each node that edges end in, rising; `sources` rise and may stand twice; those after
+// the first kMostAsked may be left out. Called again for each pass.
 using EdgeLists =
     std::function<absl::Status(const std::function<void(NodeId node, std::span<const NodeId> sources)>& visit)>;
 

@@ -64,7 +64,7 @@ class EdgeSpool {
           sources.clear();
           node = MajorOf(edge.key);
         }
-        sources.push_back(MinorOf(edge.key));
+        if (sources.size() < kMostAsked) sources.push_back(MinorOf(edge.key));
       }
       return absl::OkStatus();
     }));
@@ -98,7 +98,7 @@ absl::StatusOr<std::unique_ptr<EdgeSorter<Record>>> RenumberEdges(std::unique_pt
       PF_ASSIGN_OR_RETURN(order,
                           OrderByCommunity(degrees, [&spool](const auto& visit) { return spool.VisitLists(visit); }));
     }
-    degrees = {};
+    OutDegrees().swap(degrees);
     renumbering = Renumbering::FromOrder(order);
   }
   auto renumbered = std::make_unique<EdgeSorter<Record>>(sorting, monitor.stop());

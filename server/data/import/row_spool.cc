@@ -64,7 +64,7 @@ absl::Status RowSpool::Drain(const std::function<absl::Status(std::span<const st
     return absl::OkStatus();
   }
   for (size_t part = 0; part < parts_.size(); ++part) PF_RETURN_IF_ERROR(Flush(part));
-  for (Part& part : parts_) part.buffer = {};
+  for (Part& part : parts_) std::vector<std::byte>().swap(part.buffer);
   for (size_t part = 0; part < parts_.size(); ++part) {
     PF_RETURN_IF_ERROR(DrainPart(part, rows));
     PF_RETURN_IF_ERROR(take(rows));

@@ -122,6 +122,10 @@ absl::StatusOr<SparseFeaturesImport> SparseFeaturesImport::ReadMatrix(const Sour
     return absl::InvalidArgumentError(
         absl::StrCat(file.name, ": rows: the matrix has ", matrix.rows(), ", expected ", nodes, why));
   }
+  if (matrix.width() > kMaxFeatureColumns) {
+    return absl::InvalidArgumentError(absl::StrCat(file.name, ": columns: the matrix has ", matrix.width(),
+                                                   ", expected at most ", kMaxFeatureColumns));
+  }
   out.width_ = matrix.width();
   std::vector<MatrixEntry> entries;
   std::vector<WeightedEdge> batch;

@@ -35,6 +35,8 @@ constexpr size_t kMostClasses = 4096;
 constexpr uint64_t kBytesPerLabel = 12;
 // An edge of one graph as it is told from others with equal ends.
 constexpr uint64_t kBytesPerSeenEdge = 40;
+// The degree of each node of one graph.
+constexpr uint64_t kBytesPerDegree = sizeof(int64_t);
 
 ImportOptions AsTheyStand(ImportOptions options) {
   options.add_inverse_edges = false;
@@ -57,7 +59,7 @@ class TuImport {
     PF_RETURN_IF_ERROR(builder_.SetSplit(builder_.summary().class_values.empty()
                                              ? std::nullopt
                                              : std::optional(DrawStratifiedSplit(options_, labels_))));
-    labels_ = {};
+    std::vector<float>().swap(labels_);
     PF_RETURN_IF_ERROR(ReadNodeFeatures());
     PF_RETURN_IF_ERROR(ReadEdges());
     return builder_.Finish();
@@ -157,6 +159,10 @@ class TuImport {
       if (++nodes > GraphSetBuilder::kMaxGraphSize) {
         return rows.Error("graph",
                           absl::StrCat(of + first_graph, " has more than ", GraphSetBuilder::kMaxGraphSize, " nodes"));
+      }
+      if (files_.degrees) {
+        PF_RETURN_IF_ERROR(
+            builder_.CheckMemory(rows, static_cast<uint64_t>(nodes), "nodes of one graph", kBytesPerDegree));
       }
     }
     if (any) PF_RETURN_IF_ERROR(builder_.AddNodeCount(rows, nodes));
@@ -265,10 +271,12 @@ class TuImport {
     return absl::OkStatus();
   }
 
+  absl::Status Changed() const {
+    return absl::InvalidArgumentError(absl::StrCat(files_.edges.name, ": changed while it was read"));
+  }
+
   absl::Status FinishGraph(int64_t graph) {
-    if (static_cast<int64_t>(builder_.edges().count()) != builder_.SourceEdgesOf(graph)) {
-      return absl::InvalidArgumentError(absl::StrCat(files_.edges.name, ": changed while it was read"));
-    }
+    if (static_cast<int64_t>(builder_.edges().count()) != builder_.SourceEdgesOf(graph)) return Changed();
     PF_RETURN_IF_ERROR(builder_.FinishGraphEdges());
     return files_.degrees ? AddDegrees(graph) : absl::OkStatus();
   }
@@ -290,6 +298,8 @@ class TuImport {
     }
     std::vector<float> row(static_cast<size_t>(columns));
     for (const int64_t degree : degrees) {
+      // There is no column for what the first reading did not find.
+      if (degree > largest_degree_) return Changed();
       capped_ += degree > most;
       const auto value = static_cast<int32_t>(std::min(degree, most));
       if (one_hot) {

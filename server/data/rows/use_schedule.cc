@@ -48,8 +48,8 @@ void UseSchedule::Use(uint64_t number, const Visit& changed) {
     next_[row] = Find(batch.after[i]) != nullptr ? batch.after[i] : kNoUse;
     changed(row);
   }
-  batch.rows = {};
-  batch.after = {};
+  std::vector<NodeId>().swap(batch.rows);
+  std::vector<UseSlot>().swap(batch.after);
   while (!batches_.empty() && batches_.front().used) {
     batches_.pop_front();
     ++first_;

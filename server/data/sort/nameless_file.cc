@@ -90,7 +90,7 @@ absl::Status WaitingColumn::Drain(uint64_t row_bytes,
     file_.reset();
   }
   PF_RETURN_IF_ERROR(take(buffer_));
-  buffer_ = {};
+  std::vector<std::byte>().swap(buffer_);
   return absl::OkStatus();
 }
 

@@ -34,7 +34,9 @@ std::optional<float> ParseFinite(std::string_view cell) {
   float value = 0;
   const char* end = cell.data() + cell.size();
   const auto [stop, error] = fast_float::from_chars(cell.data(), end, value);
-  if (stop != end || error != std::errc() || !std::isfinite(value)) return std::nullopt;
+  // Newer versions of fast_float call it out of range too where a number is nearest to 0.
+  const bool is_number = error == std::errc() || (error == std::errc::result_out_of_range && value == 0);
+  if (stop != end || !is_number || !std::isfinite(value)) return std::nullopt;
   return value;
 }
 

@@ -44,7 +44,7 @@ class RawReader final : public SourceReader {
     do {
       n = read(file_.get(), out, capacity);
     } while (n < 0 && errno == EINTR);
-    if (n < 0) return absl::InternalError(absl::StrCat("cannot read: ", std::generic_category().message(errno)));
+    if (n < 0) return SystemFault(errno, "read");
     consumed_ += n;
     PF_RETURN_IF_ERROR(monitor_.Advance(name_, n));
     return static_cast<std::size_t>(n);
@@ -53,7 +53,7 @@ class RawReader final : public SourceReader {
     if (lseek(file_.get(), static_cast<off_t>(bytes), SEEK_CUR) >= 0) return absl::OkStatus();
     // Farther than any file can be long.
     if (errno == EINVAL || errno == EOVERFLOW) return absl::InvalidArgumentError("the file ends too early");
-    return absl::InternalError(absl::StrCat("cannot seek: ", std::generic_category().message(errno)));
+    return SystemFault(errno, "seek");
   }
   void Rewind() override { monitor_.Advance(name_, -std::exchange(consumed_, 0)).IgnoreError(); }
 
@@ -192,7 +192,7 @@ class TextReader final : public SourceReader {
   bool begun_ = false;
 };
 
-Packing FindPacking(int fd) {
+absl::StatusOr<Packing> FindPacking(int fd, const std::string& name) {
   constexpr std::array<unsigned char, 2> kGzipMagic = {0x1f, 0x8b};
   constexpr std::array<unsigned char, 4> kZstdMagic = {0x28, 0xb5, 0x2f, 0xfd};
   std::array<unsigned char, 4> first{};
@@ -200,11 +200,25 @@ Packing FindPacking(int fd) {
   do {
     n = pread(fd, first.data(), first.size(), 0);
   } while (n < 0 && errno == EINTR);
+  if (n < 0) return SystemError(errno, name, "read");
   if (n >= 2 && std::equal(kGzipMagic.begin(), kGzipMagic.end(), first.begin())) return Packing::kGzip;
   return n == 4 && first == kZstdMagic ? Packing::kZstd : Packing::kPlain;
 }
 
+// Of looking at a source file or opening it. The want of descriptors or memory and a failing disk pass by themselves;
+// what the user put there stays as it is.
+absl::Status SourceError(int error, const std::string& name, std::string_view action) {
+  absl::Status status = SystemError(error, name, action);
+  if (absl::IsNotFound(status) || absl::IsResourceExhausted(status) || error == EIO || error == ESTALE) return status;
+  return absl::PermissionDeniedError(status.message());
+}
+
 }  // namespace
+
+absl::Status SourceReader::SystemFault(int error, std::string_view action) {
+  return AsTransient(
+      absl::InternalError(absl::StrCat("cannot ", AbslView(action), ": ", std::generic_category().message(error))));
+}
 
 absl::Status SourceReader::Skip(uint64_t bytes) {
   std::vector<char> passed(static_cast<size_t>(std::min<uint64_t>(bytes, 1 << 16)));
@@ -223,7 +237,7 @@ absl::StatusOr<std::optional<SourceFile>> FindFileAt(const fs::path& path, std::
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
     if (status.type() == fs::file_type::not_found) return std::nullopt;
-    return absl::PermissionDeniedError(absl::StrCat(file.name, ": ", error.message()));
+    return SourceError(error.value(), file.name, "look at it");
   }
   if (!fs::is_regular_file(status)) {
     return absl::InvalidArgumentError(absl::StrCat(file.name, ": is no regular file"));
@@ -258,12 +272,7 @@ bool HoldsAny(const fs::path& directory, std::initializer_list<std::string_view>
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor) {
   // A pipe put in the file's place must not hold the import up.
   Descriptor opened = OpenRetrying(file.path, O_RDONLY | O_NONBLOCK);
-  if (!opened.valid()) {
-    absl::Status status = SystemError(errno, file.name, "open");
-    // The want of descriptors or memory passes by itself; what the user put there stays as it is.
-    if (absl::IsNotFound(status) || absl::IsResourceExhausted(status)) return status;
-    return absl::PermissionDeniedError(status.message());
-  }
+  if (!opened.valid()) return SourceError(errno, file.name, "open");
   if (const auto& may_read = monitor.limits().may_read) {
     if (const auto path = OpenedPath(opened.get()); path && !may_read(*path)) {
       return absl::PermissionDeniedError(absl::StrCat(file.name, ": leads to outside the import roots"));
@@ -280,7 +289,10 @@ uint64_t BytesOf(const Descriptor& opened) {
 absl::StatusOr<std::unique_ptr<SourceReader>> SourceReader::Open(const SourceFile& file, ImportMonitor& monitor) {
   if (file.packing == Packing::kZip) return OpenZipMember(file, file.member, monitor);
   PF_ASSIGN_OR_RETURN(Descriptor opened, OpenSource(file, monitor));
-  const Packing packing = file.packing == Packing::kFound ? FindPacking(opened.get()) : file.packing;
+  Packing packing = file.packing;
+  if (packing == Packing::kFound) {
+    PF_ASSIGN_OR_RETURN(packing, FindPacking(opened.get(), file.name));
+  }
   const UnpackBound bound(BytesOf(opened), monitor.limits());
   std::unique_ptr<SourceReader> reader = std::make_unique<RawReader>(file.name, std::move(opened), monitor);
   if (packing == Packing::kGzip) reader = std::make_unique<GzipReader>(std::move(reader), bound);

@@ -43,8 +43,8 @@ bool HoldsAny(const std::filesystem::path& directory, std::initializer_list<std:
 // regular file.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
                                                      Packing packing);
-// Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound; ResourceExhausted,
-// transient, without descriptors or memory; PermissionDenied.
+// Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound; transient:
+// ResourceExhausted without descriptors or memory, Internal where the disk fails; PermissionDenied.
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
 // Of an open file, as it is now; 0 where the system does not tell.
 uint64_t BytesOf(const Descriptor& opened);
@@ -58,13 +58,17 @@ class SourceReader {
   static absl::StatusOr<std::unique_ptr<SourceReader>> OpenText(const SourceFile& file, ImportMonitor& monitor);
   virtual ~SourceReader() = default;
   // Up to `capacity` bytes of text; 0 at the end. Errors, without the file's name: InvalidArgument for a truncated or
-  // corrupt gzip or zstd, ResourceExhausted for one that unpacks too far (unpack_bound.h), Cancelled, or what the
-  // system says.
+  // corrupt gzip or zstd, ResourceExhausted for one that unpacks too far (unpack_bound.h), Cancelled, or what
+  // the system says, which is transient.
   virtual absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) = 0;
   // Passes over `bytes`, of which there must be as many; without reading them where the file is plain.
   virtual absl::Status Skip(uint64_t bytes);
   // Tells the monitor that the file will be read again from its beginning.
   virtual void Rewind() = 0;
+
+ protected:
+  // "cannot ACTION: reason", transient, of an errno.
+  static absl::Status SystemFault(int error, std::string_view action);
 };
 
 }  // namespace permafrost::data

@@ -24,12 +24,11 @@ struct CloseMember {
   void operator()(zip_file_t* member) const { zip_fclose(member); }
 };
 
-std::string Message(int code) {
-  zip_error_t error;
-  zip_error_init_with_code(&error, code);
-  std::string message = zip_error_strerror(&error);
-  zip_error_fini(&error);
-  return message;
+// The errno of an error that is the machine's; 0: it is the archive's, which may say that something lies anywhere.
+int MachineErrno(const zip_error_t* error) {
+  if (zip_error_code_zip(error) == ZIP_ER_MEMORY) return ENOMEM;
+  const int code = zip_error_system_type(error) == ZIP_ET_SYS ? zip_error_code_system(error) : 0;
+  return code == EINVAL || code == EFBIG || code == EOVERFLOW ? 0 : code;
 }
 
 class ZipMemberReader final : public SourceReader {
@@ -45,10 +44,17 @@ class ZipMemberReader final : public SourceReader {
         monitor_(monitor) {}
 
   absl::StatusOr<std::size_t> Read(char* out, std::size_t capacity) override {
+    errno = 0;
     const zip_int64_t n = zip_fread(member_.get(), out, capacity);
+    // A file is no terminal, which stdio asks at its first read.
+    if (errno != 0 && errno != ENOTTY) met_ = errno;
     if (n < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("corrupt zip: ", zip_error_strerror(zip_file_get_error(member_.get()))));
+      zip_error_t* const error = zip_file_get_error(member_.get());
+      // libzip tells a read that failed as an archive that ends too early, which sets no errno; and where there were
+      // bytes to give before, not until the next call.
+      const int failed = zip_error_code_zip(error) == ZIP_ER_EOF ? met_ : MachineErrno(error);
+      if (failed != 0) return SystemFault(failed, "read");
+      return absl::InvalidArgumentError(absl::StrCat("corrupt zip: ", zip_error_strerror(error)));
     }
     unpacked_ += n;
     PF_RETURN_IF_ERROR(bound_.Add(static_cast<std::size_t>(n)));
@@ -66,6 +72,7 @@ class ZipMemberReader final : public SourceReader {
   double packed_share_;
   ImportMonitor& monitor_;
   int64_t unpacked_ = 0, told_ = 0;
+  int met_ = 0;  // the errno of a call of libzip
 };
 
 // `bytes`: of the whole archive, where asked for.
@@ -76,7 +83,13 @@ absl::StatusOr<std::unique_ptr<zip_t, CloseArchive>> OpenArchive(const SourceFil
   int code = 0;
   std::unique_ptr<zip_t, CloseArchive> archive(zip_fdopen(opened.get(), 0, &code));
   if (archive == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(file.name, ": is no ZIP archive: ", Message(code)));
+    zip_error_t error;
+    zip_error_init_with_code(&error, code);  // reads errno
+    const int failed = MachineErrno(&error);
+    const std::string message = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    if (failed != 0) return SystemError(failed, file.name, "open");
+    return absl::InvalidArgumentError(absl::StrCat(file.name, ": is no ZIP archive: ", message));
   }
   opened.Release();  // the archive's by now
   return archive;
@@ -120,8 +133,10 @@ absl::StatusOr<std::unique_ptr<SourceReader>> OpenZipMember(const SourceFile& fi
   std::unique_ptr<zip_file_t, CloseMember> opened_member(
       zip_stat_index(archive.get(), place, 0, &stat) == 0 ? zip_fopen_index(archive.get(), place, 0) : nullptr);
   if (opened_member == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.name, ": ", member, ": cannot be unpacked: ", zip_error_strerror(zip_get_error(archive.get()))));
+    zip_error_t* const error = zip_get_error(archive.get());
+    const std::string name = absl::StrCat(file.name, ": ", member);
+    if (const int failed = MachineErrno(error); failed != 0) return SystemError(failed, name, "open");
+    return absl::InvalidArgumentError(absl::StrCat(name, ": cannot be unpacked: ", zip_error_strerror(error)));
   }
   const double share = stat.size > 0 ? static_cast<double>(stat.comp_size) / static_cast<double>(stat.size) : 0;
   // The archive may say anything of its members.

@@ -1,7 +1,6 @@
 #include "data/store/graph_writer.h"
 
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,11 +57,7 @@ absl::Status GraphWriterImpl::Finish(GraphSummary& summary) {
                                                                 .targets = static_cast<uint32_t>(summary.num_targets),
                                                                 .layout = StoreLayout::kGraph}));
   PF_RETURN_IF_ERROR(CheckStop(stop_));
-  const fs::path path = directory_ / Graph::kFileName;
-  std::error_code error;
-  fs::rename(TemporaryPath(directory_), path, error);
-  if (error) return absl::InternalError(absl::StrCat(path.string(), ": cannot rename to it: ", error.message()));
-  PF_RETURN_IF_ERROR(SyncDirectory(directory_));
+  PF_RETURN_IF_ERROR(Rename(TemporaryPath(directory_), directory_ / Graph::kFileName));
   summary.adjacency_bytes = adjacency_bytes;
   summary.store_bytes = store_bytes;
   return absl::OkStatus();

@@ -258,7 +258,7 @@ absl::StatusOr<LinkSplit> SplitLinksByTime(const std::shared_ptr<const Graph>& g
       ForEachTimedLink(*graph, options, keep_going, [&](const Link&, int64_t time) { all.push_back(time); }));
   const int64_t last_valid = TimeBefore(all, options.test_part);
   const int64_t last_train = TimeBefore(all, options.test_part + options.valid_part);
-  all = {};
+  std::vector<int64_t>().swap(all);  // `= {}` would keep its memory beside that of the links
   LinkSplit split;
   PF_RETURN_IF_ERROR(ForEachTimedLink(*graph, options, keep_going, [&](const Link& link, int64_t time) {
     const Split of = time <= last_train ? Split::kTrain : time <= last_valid ? Split::kValid : Split::kTest;

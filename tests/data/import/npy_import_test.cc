@@ -190,6 +190,10 @@ TEST_F(NpyImport, RefusesMatricesThatDoNotAddUp) {
     members[c.member] = c.bytes;
     EXPECT_THAT(Error({{"adj.npz", Zip(members, true)}}), HasSubstr(c.want)) << c.why;
   }
+  Files wide = MatrixMembers();
+  wide["shape.npy"] = Npy<int64_t>("<i8", "(2,)", {3, kMaxFeatureColumns + 1});
+  EXPECT_THAT(Error({{"edge_index.npy", kEdges}, {"node_feat.npz", Zip(wide, true)}}),
+              HasSubstr("node_feat.npz: columns: the matrix has 4194305, expected at most 4194304"));
   EXPECT_THAT(Error({{"adj.npz", "no zip"}}), HasSubstr("adj.npz: is no ZIP archive"));
   std::string damaged = Zip(MatrixMembers(), /*deflate=*/false);
   damaged[damaged.find(Npy<float>("<f4", "(3,)", {0.5f, 1, 2})) + 130] ^= 1;

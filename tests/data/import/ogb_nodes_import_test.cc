@@ -183,6 +183,26 @@ TEST_F(OgbNodesImport, SaysWhereAndWhatIsWrong) {
   }
 }
 
+TEST_F(OgbNodesImport, FeaturesOfNoEdgeAreRefused) {
+  Files files = SmallGraph();
+  files.erase("raw/num-edge-list.csv");
+  files.erase("raw/edge-weight.csv");
+  files["raw/edge.csv"] = "";
+  const absl::Status status = ImportGraphInto(temp_.path() / "store", Options(files)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_EQ(status.message(), "raw/edge-feat.csv: rows: the file has 3, expected 0 (as raw/edge.csv)");
+}
+
+TEST_F(OgbNodesImport, MoreFeatureColumnsThanAStoreHoldsAreRefused) {
+  std::string row = "0";
+  for (uint64_t column = 0; column < kMaxFeatureColumns; ++column) row += ",0";
+  Files files = SmallGraph();
+  files["raw/node-feat.csv"] = row + "\n";
+  const absl::Status status = ImportGraphInto(temp_.path() / "store", Options(files)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_EQ(status.message(), "raw/node-feat.csv:1: columns: the row has 4194305, expected at most 4194304");
+}
+
 struct Expected {
   const char* name;
   int64_t nodes, edges, self_loops, max_degree, nonzeros, width, classes;

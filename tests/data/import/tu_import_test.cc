@@ -309,6 +309,16 @@ TEST(TuImport, MemoryIsBounded) {
              {{"S_A.txt", edges}, {"S_graph_indicator.txt", indicator}, {"S_graph_labels.txt", "1\n"}});
   summary = ImportTu(temp.path() / "edges", temp.path() / "store", {}, limits);
   EXPECT_EQ(summary.status().code(), absl::StatusCode::kResourceExhausted) << summary.status();
+  // Of nodes that have no other features, the degrees.
+  indicator.clear();
+  for (int n = 1; n <= 2600; ++n) absl::StrAppend(&indicator, "1\n");
+  WriteFiles(temp.path() / "nodes",
+             {{"S_A.txt", ""}, {"S_graph_indicator.txt", indicator}, {"S_graph_labels.txt", "1\n"}});
+  summary = ImportTu(temp.path() / "nodes", temp.path() / "store", {}, limits);
+  EXPECT_EQ(summary.status().code(), absl::StatusCode::kResourceExhausted) << summary.status();
+  EXPECT_EQ(summary.status().message(),
+            "S_graph_indicator.txt:2501: 2501 nodes of one graph take more memory than an import's limit, 20000 bytes "
+            "(2500 at 8 bytes each)");
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <stop_token>
 #include <string>
+#include <utility>
 
 #include "data/import/tu_sets.h"
 #include "temp_dir.h"
@@ -136,6 +138,26 @@ TEST(TuImport, EveryBadInputIsOneLineThatNamesIt) {
     const std::string message(summary.status().message());
     EXPECT_THAT(message, HasSubstr(c.want));
     EXPECT_EQ(message.find('\n'), message.npos) << message;
+  }
+}
+
+// The second reading finds as many edges of each graph as the first, but a node with more of them.
+TEST(TuImport, DegreesThatChangeBetweenTheReadingsAreRefused) {
+  for (const bool one_hot : {true, false}) {
+    TempDir temp;
+    const fs::path source = temp.path() / "source";
+    WriteFiles(source, SmallTu());
+    fs::create_directories(temp.path() / "store");
+    bool changed = false;
+    const ImportObserver observer = [&](const ImportProgress& progress) {
+      if (progress.current_file != "S_A.txt" || std::exchange(changed, true)) return;
+      WriteText(source / "S_A.txt", "1, 2\n1, 1\n1, 2\n1, 3\n1, 2\n5, 6\n6, 5\n6, 6\n");
+    };
+    const ImportOptions options{.source = source, .split = {}, .tu = {.one_hot = one_hot}};
+    const absl::Status status = Import(options, temp.path() / "store", observer, std::stop_token()).status();
+    EXPECT_TRUE(changed);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(status.message(), "S_A.txt: changed while it was read") << (one_hot ? "one-hot" : "as integers");
   }
 }
 

@@ -1,18 +1,24 @@
 #include "data/source/source_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "base/descriptor.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "data/import/tu_sets.h"
 #include "data/ogb_folder.h"
 #include "data/source/unpack_bound.h"
+#include "data/source/zip_member.h"
 #include "no_descriptors.h"
 #include "temp_dir.h"
 
@@ -48,6 +54,97 @@ TEST(OpenSource, TellsTheMachinesErrorsFromTheSources) {
   EXPECT_EQ(none_left.code(), absl::StatusCode::kResourceExhausted) << none_left;
   EXPECT_TRUE(IsTransient(none_left));
   EXPECT_THAT(std::string(none_left.message()), testing::StartsWith("raw/edge.csv: cannot open: "));
+}
+
+// A directory opens as a file does, and cannot be read.
+TEST(SourceReader, AReadThatFailsIsTheMachines) {
+  const TempDir dir;
+  const ImportObserver observer;
+  const ImportLimits limits;
+  ImportMonitor monitor(0, observer, std::stop_token(), limits);
+  for (const Packing packing : {Packing::kPlain, Packing::kGzip, Packing::kZstd, Packing::kFound}) {
+    const auto reader =
+        SourceReader::Open({.path = dir.path(), .name = "raw/edge.csv", .packing = packing, .member = {}}, monitor);
+    char byte = 0;
+    const absl::Status status = reader.ok() ? (*reader)->Read(&byte, 1).status() : reader.status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_TRUE(IsTransient(status)) << static_cast<int>(packing);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot read: "));
+  }
+}
+
+// As a.zip, a member that no buffer holds whole.
+SourceFile LargeMember(const fs::path& directory) {
+  std::string text;
+  SplitMix64 random(1, 0);
+  for (int i = 0; i < 1'000'000; ++i) text += static_cast<char>('0' + random.Below(10));
+  ZipOf(directory / "a.zip", {{"a.txt", text}});
+  return {.path = directory / "a.zip", .name = "a.zip", .packing = Packing::kZip, .member = "a.txt"};
+}
+
+absl::Status ReadToItsEnd(SourceReader& reader) {
+  std::vector<char> block(1 << 14);
+  for (;;) {
+    PF_ASSIGN_OR_RETURN(const size_t n, reader.Read(block.data(), block.size()));
+    if (n == 0) return absl::OkStatus();
+  }
+}
+
+TEST(ZipMember, TheWantOfDescriptorsIsTheMachines) {
+  const TempDir dir;
+  const SourceFile file = LargeMember(dir.path());
+  const ImportObserver observer;
+  const ImportLimits limits;
+  ImportMonitor monitor(0, observer, std::stop_token(), limits);
+  absl::Status listed, opened;
+  {
+    const NoDescriptors none(1);  // enough to open the file, which libzip wants another for
+    listed = ListZip(file, monitor).status();
+    opened = OpenZipMember(file, "a.txt", monitor).status();
+  }
+  for (const absl::Status& status : {listed, opened}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_TRUE(IsTransient(status));
+    EXPECT_THAT(std::string(status.message()), testing::StartsWith("a.zip: cannot open: "));
+  }
+}
+
+TEST(ZipMember, AReadThatFailsIsTheMachines) {
+  if (!fs::exists("/proc/self/fd")) GTEST_SKIP() << "this system does not tell which files are open";
+  const TempDir dir;
+  const SourceFile file = LargeMember(dir.path());
+  const ImportObserver observer;
+  const ImportLimits limits;
+  ImportMonitor monitor(0, observer, std::stop_token(), limits);
+  const auto reader = OpenZipMember(file, "a.txt", monitor);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  // In the open file's place one that may not be read.
+  WriteText(dir.path() / "other", "x");
+  const Descriptor unreadable = OpenRetrying(dir.path() / "other", O_WRONLY);
+  int replaced = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    if (fs::read_symlink(entry.path(), error) != file.path) continue;
+    replaced += dup2(unreadable.get(), std::stoi(entry.path().filename().string())) >= 0 ? 1 : 0;
+  }
+  ASSERT_EQ(replaced, 1);
+  const absl::Status status = ReadToItsEnd(**reader);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_TRUE(IsTransient(status)) << status;
+}
+
+// What ends before its archive says so is the archive's.
+TEST(ZipMember, AFileCutShortIsCorrupt) {
+  const TempDir dir;
+  const SourceFile file = LargeMember(dir.path());
+  const ImportObserver observer;
+  const ImportLimits limits;
+  ImportMonitor monitor(0, observer, std::stop_token(), limits);
+  const auto reader = OpenZipMember(file, "a.txt", monitor);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  fs::resize_file(file.path, 100'000);
+  const absl::Status status = ReadToItsEnd(**reader);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
 }
 
 TEST(UnpackBound, IsTheLargerOfSizeAndRatio) {

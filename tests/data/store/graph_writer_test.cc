@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/status.h"
 #include "data/graph_fixture.h"
 #include "data/store_image.h"
 #include "temp_dir.h"
@@ -126,6 +127,15 @@ TEST(GraphWriter, EveryByteIsAccountedFor) {
   TestGraph again = MakeTestGraph({.nodes = 10, .edges = 20});
   ASSERT_TRUE(again.Write(temp.path() / "again").ok());
   EXPECT_TRUE(*ReadFile(temp.path() / "again" / Graph::kFileName) == bytes) << "equal graphs, equal files";
+}
+
+TEST(GraphWriter, ARenameThatFailsIsTheMachines) {
+  TempDir temp;
+  fs::create_directories(temp.path() / Graph::kFileName / "in its way");
+  TestGraph graph = MakeTestGraph({.nodes = 10, .edges = 20});
+  const absl::Status status = graph.Write(temp.path());
+  EXPECT_TRUE(IsTransient(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("graph.pfg: cannot rename "));
 }
 
 TEST(GraphWriter, ObeysAStop) {
