@@ -150,8 +150,22 @@ absl::Status SyncDirectory(const fs::path& path) {
 
 absl::Status CreateDirectories(const fs::path& path) {
   std::error_code error;
-  fs::create_directories(path, error);
-  return error ? SystemError(error.value(), path, "create") : absl::OkStatus();
+  std::vector<fs::path> missing;
+  for (fs::path at = path; !fs::is_directory(at, error); at = ParentOf(at)) {
+    if (!missing.empty() && at == missing.back()) break;  // the root, or a working directory, that cannot be looked at
+    missing.push_back(at);
+  }
+  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+    const bool made = fs::create_directory(*at, error);
+    if (error) return SystemError(error.value(), path, "create");
+    if (!made) continue;
+    // One that stays would be taken for durable by the next try.
+    if (absl::Status synced = SyncDirectory(ParentOf(*at)); !synced.ok()) {
+      fs::remove(*at, error);
+      return synced;
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<std::vector<std::string>>> ListDirectory(const fs::path& path) {

@@ -30,6 +30,7 @@ absl::Status WriteFileAtomic(const std::filesystem::path& path, std::string_view
 // A file inside a directory that is renamed later: written and fsynced, not renamed.
 absl::Status WriteFileSynced(const std::filesystem::path& path, std::string_view data);
 absl::Status SyncDirectory(const std::filesystem::path& path);
+// With all that are missing above it; durable when Ok.
 absl::Status CreateDirectories(const std::filesystem::path& path);
 // The names in a directory, in no order; nullopt where there is no directory. An error is never an empty directory.
 absl::StatusOr<std::optional<std::vector<std::string>>> ListDirectory(const std::filesystem::path& path);

@@ -21,7 +21,7 @@ namespace permafrost {
 struct MappedWatch {
   std::atomic<bool> taken{false};
   std::atomic<std::uintptr_t> begin{0}, end{0};
-  std::atomic<bool> cut{false};
+  std::atomic<bool> zeroed{false};  // a read failed, and finds zeros since
 };
 
 namespace {
@@ -32,8 +32,8 @@ std::array<MappedWatch, MappedFile::kMaxMappings> watches;
 struct sigaction previous_action;
 std::uintptr_t page_size = 0;  // written before the handler is installed
 
-// Puts zeros where the file has gone, from the page that was read to the mapping's end, and lets the read be done
-// again.
+// Puts zeros where the file has gone or cannot be read, from the page that was read to the mapping's end, and lets the
+// read be done again.
 void OnBusError(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (MappedWatch& watch : watches) {
@@ -48,7 +48,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
         mmap(page, end - (address - into_page), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     errno = error;
     if (zeros == MAP_FAILED) break;
-    watch.cut.store(true, std::memory_order_release);
+    watch.zeroed.store(true, std::memory_order_release);
     return;
   }
   // None of ours: as if this handler were not there.
@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::filesyst
     if (access == Access::kRandom) madvise(mapping, size, MADV_RANDOM);
     data = static_cast<const std::byte*>(mapping);
     const auto begin = reinterpret_cast<std::uintptr_t>(mapping);
-    watch->cut.store(false, std::memory_order_release);
+    watch->zeroed.store(false, std::memory_order_release);
     watch->begin.store(begin, std::memory_order_release);
     // To the end of its last page: what is put there must be unmapped whole.
     watch->end.store(begin + (size + page_size - 1) / page_size * page_size, std::memory_order_release);
@@ -144,12 +144,13 @@ absl::Status MappedFile::CheckIntact() const {
   };
   struct stat info;
   if (fstat(file_.get(), &info) != 0) return SystemError(errno, path_, "stat");
-  const bool cut = watch_ != nullptr && watch_->cut.load(std::memory_order_acquire);
-  if (cut || static_cast<std::uint64_t>(info.st_size) < size_) return changed("cut short");
-  if (static_cast<std::uint64_t>(info.st_size) != size_ || ModifiedNanoseconds(info) != modified_) {
-    return changed("written to");
+  const bool zeroed = watch_ != nullptr && watch_->zeroed.load(std::memory_order_acquire);
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (size == size_ && ModifiedNanoseconds(info) == modified_) {
+    // The bytes are there as they were: the disk did not give them.
+    return zeroed ? SystemError(EIO, path_, "read") : absl::OkStatus();
   }
-  return absl::OkStatus();
+  return changed(zeroed || size < size_ ? "cut short" : "written to");
 }
 
 }  // namespace permafrost

@@ -1,9 +1,9 @@
 // A read-only, shared mapping of a whole file. The page cache is the only copy.
-// Someone may cut the file short or write into it meanwhile. The kernel answers a read beyond the new end with SIGBUS,
-// which would end the process: here such a read finds zeros instead, and CheckIntact says so from then on. Whoever
-// reads must take nothing that it read for true before CheckIntact is Ok after the read, and must survive zeros until
-// then. Threads: all methods are safe anywhere. Owns the mapping; the file may be unlinked or replaced by a rename
-// meanwhile, which changes nothing here.
+// Someone may cut the file short or write into it meanwhile, or the disk may fail. The kernel answers a read beyond the
+// new end, or of what the disk does not give, with SIGBUS, which would end the process: here such a read finds zeros
+// instead, and CheckIntact says so from then on. Whoever reads must take nothing that it read for true before
+// CheckIntact is Ok after the read, and must survive zeros until then. Threads: all methods are safe anywhere. Owns the
+// mapping; the file may be unlinked or replaced by a rename meanwhile, which changes nothing here.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,8 @@ class MappedFile {
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // DataLoss, naming the path, once the file was cut short or written to since Open. One system call.
+  // DataLoss, naming the path, once the file was cut short or written to since Open. That of SystemError, transient,
+  // once a read failed of a file that did neither: who opens it anew may be able to read it. One system call.
   absl::Status CheckIntact() const;
 
   static constexpr size_t kMaxMappings = 4096;

@@ -211,11 +211,6 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
   telemetry::WatchdogMetrics watchdog_metrics(*registry);
 
   const auto warn = [](std::string_view line) { Log(Severity::kWarning, line); };
-  PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
-                      data::UploadStore::Create({.directory = state_dir / "uploads",
-                                                 .max_bytes = options.max_upload_bytes,
-                                                 .warn = warn,
-                                                 .reserve = reserve}));
   std::vector<fs::path> readable = import_roots;
   if (options.max_upload_bytes != 0) readable.push_back(state_dir / "uploads");
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::Catalog> catalog,
@@ -225,6 +220,14 @@ absl::Status Serve(Options options, const std::function<ParsedOptions()>& read_o
                                              .warn = warn,
                                              .reserve = reserve,
                                              .max_bytes = options.max_dataset_bytes}));
+  // After the catalog is there: what has grown old goes, but for what imports still wait to read.
+  const auto in_use = [&catalog](const fs::path& folder) { return catalog->ImportsFrom(folder); };
+  PF_ASSIGN_OR_RETURN(const std::unique_ptr<data::UploadStore> uploads,
+                      data::UploadStore::Create({.directory = state_dir / "uploads",
+                                                 .max_bytes = options.max_upload_bytes,
+                                                 .warn = warn,
+                                                 .reserve = reserve,
+                                                 .in_use = in_use}));
   auto opened = jobs::JobManager::Open({.state_dir = state_dir,
                                         .quarantine_unknown_jobs = options.quarantine_unknown_jobs,
                                         .preempt = !options.no_preemption,

@@ -152,6 +152,24 @@ TEST(File, ADirectoryThatCannotBeListedIsNotAnEmptyOne) {
   EXPECT_TRUE(IsTransient(status));
 }
 
+TEST(File, DirectoriesAreMadeWithAllAboveThemOrNotAtAll) {
+  TempDir temp;
+  const fs::path deep = temp.path() / "a" / "b" / "c";
+  EXPECT_TRUE(CreateDirectories(deep).ok());
+  EXPECT_TRUE(CreateDirectories(temp.path() / "a" / "d" / "").ok()) << "a slash at the end";
+  EXPECT_TRUE(fs::is_directory(deep) && fs::is_directory(temp.path() / "a" / "d"));
+  ASSERT_TRUE(WriteFileSynced(temp.path() / "file", "").ok());
+  EXPECT_FALSE(CreateDirectories(temp.path() / "file").ok());
+  EXPECT_FALSE(CreateDirectories(temp.path() / "file" / "below").ok());
+  EXPECT_FALSE(CreateDirectories("").ok());
+  const NoDescriptors exhausted;
+  EXPECT_TRUE(CreateDirectories(deep).ok()) << "nothing to make";
+  // What is above it cannot be brought to disk.
+  const absl::Status status = CreateDirectories(temp.path() / "e" / "f");
+  EXPECT_TRUE(IsTransient(status)) << status;
+  EXPECT_FALSE(fs::exists(temp.path() / "e")) << "the next try makes it again";
+}
+
 TEST(File, PublishMovesADirectoryAndNeverReplaces) {
   TempDir temp;
   const fs::path from = temp.path() / "from", to = temp.path() / "to";

@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -61,7 +63,25 @@ TEST_F(MappedFileTest, WhatIsCutOffReadsAsZerosAndIsDataLoss) {
   ExpectDataLoss("cut short");
   // Growing back does not bring it back.
   fs::resize_file(path_, kBytes);
+  fs::last_write_time(path_, fs::last_write_time(path_) + std::chrono::seconds(1));  // for a clock that is too coarse
   ExpectDataLoss("cut short");
+}
+
+// As an error of the disk: a read failed, and the file is what it was.
+TEST_F(MappedFileTest, AReadThatFailsOfAFileThatIsWholeIsTransient) {
+  const auto time = fs::last_write_time(path_);
+  fs::resize_file(path_, 10'000);
+  EXPECT_EQ(Content()[kBytes - 1], '\0');
+  ASSERT_TRUE(WriteFileSynced(path_, std::string(kBytes, 'x')).ok());
+  fs::last_write_time(path_, time);
+  const absl::Status status = file_->CheckIntact();
+  EXPECT_TRUE(IsTransient(status)) << status;
+  EXPECT_FALSE(absl::IsDataLoss(status));
+  EXPECT_EQ(std::string(status.message()), path_.string() + ": cannot read: Input/output error");
+  const auto anew = MappedFile::Open(path_);
+  ASSERT_TRUE(anew.ok()) << anew.status();
+  EXPECT_EQ(static_cast<char>((*anew)->data()[kBytes - 1]), 'x');
+  EXPECT_TRUE((*anew)->CheckIntact().ok());
 }
 
 TEST_F(MappedFileTest, ACutThatNobodyReadBeyondIsDataLossToo) {

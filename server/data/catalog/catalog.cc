@@ -81,7 +81,6 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
   PF_RETURN_IF_ERROR(CheckDatasetBytes(RoomFor(id), 1));
   PF_ASSIGN_OR_RETURN(options.source, ResolveSource(options.source, options_.import_roots));
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
-  fs::path removed;
   std::error_code ignored;
   Dataset dataset;
   dataset.id = id;
@@ -91,7 +90,7 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
     if (const auto it = entries_.find(id); it != entries_.end()) {
       const bool replaceable = it->second.dataset.state == DatasetState::kFailed || WaitsToRetry(it->second);
       if (!replaceable) return AlreadyExistsError(id, "exists already");
-      PF_ASSIGN_OR_RETURN(removed, ClearName(id));
+      PF_RETURN_IF_ERROR(ClearName(id));
     } else if (running_ != id && fs::exists(fs::symlink_status(files_.DatasetPath(id), ignored))) {
       return AlreadyExistsError(id,
                                 absl::StrCat(files_.DatasetPath(id).string(),
@@ -110,7 +109,6 @@ absl::StatusOr<Dataset> CatalogImpl::Import(const DatasetId& id, ImportOptions o
   }
   changed_.Set();
   hub_.Notify(id.value());
-  if (!removed.empty()) RemoveAll(removed).IgnoreError();  // else the next start does
   return dataset;
 }
 
@@ -129,15 +127,12 @@ std::vector<Dataset> CatalogImpl::List() const {
   return list;
 }
 
-absl::StatusOr<fs::path> CatalogImpl::ClearName(const DatasetId& id) {
-  // A failed import has no directory, but a dataset that could not be opened has one.
+absl::Status CatalogImpl::ClearName(const DatasetId& id) {
+  // A failed import has no directory, but a dataset that could not be opened has one. What does not add up here may be
+  // whole for a newer version, and of what is damaged the rest may be wanted.
   const fs::path path = files_.DatasetPath(id);
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) return fs::path();
-  // It may have failed for want of memory or descriptors, or for its record alone: only damage makes it worthless.
-  if (absl::IsDataLoss(OpenDataset(path).status())) return files_.UnpublishDataset(id);
-  PF_RETURN_IF_ERROR(files_.Quarantine(path, "is replaced by an import, but was not found damaged"));
-  return fs::path();
+  return fs::exists(path, ignored) ? files_.Quarantine(path, "is replaced by an import") : absl::OkStatus();
 }
 
 absl::Status CatalogImpl::Delete(const DatasetId& id, const std::function<absl::Status()>& in_use) {
@@ -188,7 +183,11 @@ absl::StatusOr<OpenedDataset> CatalogImpl::Open(const DatasetId& id) const {
     const absl::Status status = NotReadyError(entry.dataset);
     return entry.tries > 0 ? AsTransient(status) : status;
   }
-  if (auto store = entry.store.Lock()) return *std::move(store);
+  if (auto store = entry.store.Lock()) {
+    // What the disk did not give one mapping it may give another.
+    const absl::Status intact = std::visit([](const auto& s) { return s->CheckIntact(); }, *store);
+    if (!IsTransient(intact)) return *std::move(store);
+  }
   PF_ASSIGN_OR_RETURN(OpenedDataset store, OpenDataset(files_.DatasetPath(id)));
   entry.store = WeakDataset(store);
   PublishUsage();
@@ -210,6 +209,18 @@ void CatalogImpl::PublishUsage() const {
     kind.bytes += StoreBytes(*entry.dataset.summary);
   }
   usage_.Publish(usage, std::move(stores));
+}
+
+bool Catalog::ImportsFrom(const fs::path& folder) const {
+  std::error_code error;
+  const fs::path resolved = fs::weakly_canonical(folder, error);
+  const std::vector<Dataset> datasets = List();
+  return std::any_of(datasets.begin(), datasets.end(), [&](const Dataset& dataset) {
+    if (dataset.state != DatasetState::kImporting) return false;
+    if (error) return true;  // for all that can be told just now
+    const fs::path& source = dataset.options.source;
+    return std::mismatch(resolved.begin(), resolved.end(), source.begin(), source.end()).first == resolved.end();
+  });
 }
 
 absl::Status CheckImport(const DatasetId& id, const ImportOptions& options) {

@@ -65,8 +65,8 @@ struct CatalogOptions {
   // Threads of an import, >= 1.
   int threads = AvailableCores();
   // Told in one line of each thing that the catalog moved to datasets/.quarantine/ since it cannot prove to have made
-  // it, of each import that waits for the machine, and of what a deletion could not remove. Called on any thread; it
-  // must not call back.
+  // it or an import replaced it, of each import that waits for the machine, and of what a deletion could not remove.
+  // Called on any thread; it must not call back.
   std::function<void(std::string_view)> warn;
   // What it throws fails the import, not the process.
   ImportFunction importer = data::Import;
@@ -88,7 +88,8 @@ class Catalog {
   static absl::StatusOr<std::unique_ptr<Catalog>> Create(CatalogOptions options);
   virtual ~Catalog() = default;
 
-  // Durable when Ok. Replaces one that has failed, and one that waits to be tried again, which then begins at once.
+  // Durable when Ok. Replaces one that has failed, and one that waits to be tried again, which then begins at once; a
+  // dataset that could not be opened goes to .quarantine/.
   // Errors: CheckImport's, AlreadyExists (reason DATASET_ALREADY_EXISTS),
   // PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS), NotFound (source), Unavailable after StopImports.
   virtual absl::StatusOr<Dataset> Import(const DatasetId& id, ImportOptions options) = 0;
@@ -105,6 +106,8 @@ class Catalog {
   virtual absl::StatusOr<OpenedDataset> Open(const DatasetId& id) const = 0;
   // A file or folder that imports may read, resolved. Errors: as ResolveSource (import_roots.h).
   virtual absl::StatusOr<std::filesystem::path> Resolve(const std::filesystem::path& source) const = 0;
+  // Whether an import that waits or runs reads this folder or something in it.
+  bool ImportsFrom(const std::filesystem::path& folder) const;
   // Told on every change of the dataset, its deletion included.
   virtual std::unique_ptr<ChangeHub::Subscription> Subscribe(const DatasetId& id, ChangeHub::Listener listener) = 0;
   // Imports by outcome since start, for telemetry.

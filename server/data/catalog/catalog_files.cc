@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "base/string_view.h"
@@ -38,7 +39,7 @@ absl::StatusOr<std::vector<std::string>> Names(const fs::path& directory) {
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     names.push_back(it->path().filename().string());
   }
-  if (error) return absl::InternalError(absl::StrCat(directory.string(), ": cannot list: ", error.message()));
+  if (error) return SystemError(error.value(), directory, "list");
   return names;
 }
 
@@ -127,10 +128,7 @@ absl::Status CatalogFiles::Quarantine(const fs::path& path, std::string_view why
   std::error_code error;
   for (int n = 2; fs::exists(fs::symlink_status(to, error)); ++n) to = quarantine / absl::StrCat(name, "-", n);
   fs::rename(path, to, error);
-  if (error) {
-    return absl::InternalError(
-        absl::StrCat(path.string(), ": cannot be moved to ", to.string(), ": ", error.message()));
-  }
+  if (error) return SystemError(error.value(), path, absl::StrCat("move to ", to.string()));
   PF_RETURN_IF_ERROR(SyncDirectory(quarantine));
   PF_RETURN_IF_ERROR(SyncDirectory(path.parent_path()));
   if (warn_) warn_(absl::StrCat(path.string(), ": ", AbslView(why), "; moved to ", to.string()));
@@ -213,9 +211,7 @@ absl::Status CatalogFiles::RemoveImport(const DatasetId& id) const {
 absl::Status CatalogFiles::MarkImportDeleted(const DatasetId& id) const {
   std::error_code error;
   fs::rename(ImportPath(id), DeletedImportPath(id), error);
-  if (error) {
-    return absl::InternalError(absl::StrCat(ImportPath(id).string(), ": cannot be renamed: ", error.message()));
-  }
+  if (error) return SystemError(error.value(), ImportPath(id), "rename");
   const absl::Status synced = SyncDirectory(directory_ / kImports);
   // What failed must not come about at the next start.
   if (!synced.ok()) fs::rename(DeletedImportPath(id), ImportPath(id), error);

@@ -5,8 +5,8 @@
 //   .imports/NAME.deleted  the same file of an import that was deleted while it ran
 //   .tmp-NAME/             a dataset in the making; made only while one of these two files of NAME is there
 //   .deleted-N-NAME/       a deleted dataset whose bytes are being removed
-//   .quarantine/           what stood under one of these names and cannot be proven to be the catalog's own; nothing is
-//                          ever removed from it
+//   .quarantine/           what stood under one of these names and cannot be proven to be the catalog's own, and
+//                          datasets that an import replaced; nothing is ever removed from it
 // Nothing is removed that this class cannot prove to have made. Threads: safe anywhere; the catalog keeps two writers
 // from one name. Errors: as base/file.h.
 #pragma once

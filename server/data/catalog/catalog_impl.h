@@ -69,8 +69,8 @@ class CatalogImpl final : public Catalog {
   void AddReady(const DatasetId& id, const absl::StatusOr<ImportRecord>& record, int tries = 0)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Add(Dataset dataset, int starts = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Takes the name of a failed dataset from whatever has it. Returns what is to be removed; empty: nothing.
-  absl::StatusOr<std::filesystem::path> ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Moves whatever has the name of a failed dataset to .quarantine/.
+  absl::Status ClearName(const DatasetId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the import that runs is of the dataset that now has this name, and not of a deleted one that had it.
   bool IsRunning(const DatasetId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return running_ == id && !running_deleted_;
@@ -87,6 +87,8 @@ class CatalogImpl final : public Catalog {
   absl::StatusOr<ImportedSummary> RunImport(const DatasetId& id, const ImportRecord& record,
                                             const std::stop_token& stop);
   ImportRoom RoomFor(const DatasetId& id) const;
+  // What an earlier try had published when the machine failed; nullopt: none had.
+  absl::StatusOr<std::optional<ImportedSummary>> FindPublished(const DatasetId& id, const ImportRecord& record) const;
   absl::StatusOr<ImportedSummary> ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                    const std::stop_token& stop);
   // `took`: how long the try lasted.

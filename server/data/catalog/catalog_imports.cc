@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/file.h"
 #include "base/retry_delay.h"
 #include "base/status.h"
 #include "base/without_throwing.h"
@@ -91,8 +92,21 @@ ImportRoom CatalogImpl::RoomFor(const DatasetId& id) const {
   return room;
 }
 
+absl::StatusOr<std::optional<ImportedSummary>> CatalogImpl::FindPublished(const DatasetId& id,
+                                                                          const ImportRecord& record) const {
+  const absl::StatusOr<ImportRecord> published = files_.ReadDataset(id);
+  if (IsTransient(published.status())) return published.status();
+  if (!published.ok() || published->uid != record.uid) return std::nullopt;
+  // It has its name, which may not be on disk.
+  PF_RETURN_IF_ERROR(SyncDirectory(options_.directory));
+  PF_ASSIGN_OR_RETURN(const OpenedDataset store, OpenDataset(files_.DatasetPath(id)));
+  return std::optional<ImportedSummary>(SummaryOf(store));
+}
+
 absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& id, const ImportRecord& record,
                                                               const std::stop_token& stop) {
+  PF_ASSIGN_OR_RETURN(std::optional<ImportedSummary> published, FindPublished(id, record));
+  if (published) return *std::move(published);
   const auto observe = [this, &id](const ImportProgress& progress) {
     if (progress.bytes_total > 0) {
       import_progress_ = static_cast<double>(progress.bytes_read) / static_cast<double>(progress.bytes_total);

@@ -1,6 +1,7 @@
 #include "data/catalog/import_roots.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/descriptor.h"
 #include "base/status.h"
 #include "base/string_view.h"
 
@@ -16,12 +18,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A path that is too long or a circle of links stays so; any other error is of the machine as it is just now.
+absl::Status PathError(const fs::path& path, const std::error_code& error, std::string_view action) {
+  const absl::Status status = SystemError(error.value(), path, action);
+  const bool lasts = error.value() == ENAMETOOLONG || error.value() == ELOOP;
+  return lasts ? absl::InvalidArgumentError(status.message()) : status;
+}
+
+// Of what the path leads to; not_found: to nothing.
+absl::StatusOr<fs::file_type> TypeOf(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::none) return PathError(path, error, "look at");
+  return type;
+}
+
 // Absolute, symlinks followed, `.` and `..` gone; what does not exist is taken as written.
 absl::StatusOr<fs::path> Resolve(const fs::path& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);
   const fs::path resolved = error ? fs::path() : fs::weakly_canonical(absolute, error);
-  if (error) return absl::PermissionDeniedError(absl::StrCat(path.string(), ": ", error.message()));
+  if (error) return PathError(path, error, "resolve");
   return resolved;
 }
 
@@ -39,7 +56,14 @@ absl::Status Outside(const fs::path& shown, std::string_view why) {
 }
 
 absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, std::span<const fs::path> roots) {
-  if (IsInRoots(resolved, roots)) return absl::OkStatus();
+  absl::Status unresolved;
+  for (const fs::path& root : roots) {
+    // Each time, since a root may be a link that was moved.
+    const auto at = Resolve(root);
+    if (at.ok() && IsBelow(resolved, *at)) return absl::OkStatus();
+    if (IsTransient(at.status())) unresolved = at.status();
+  }
+  PF_RETURN_IF_ERROR(unresolved);
   const std::string accepted =
       roots.empty()
           ? "this server allows no imports (--import-root)"
@@ -51,9 +75,10 @@ absl::Status CheckBelowARoot(const fs::path& shown, const fs::path& resolved, st
 }
 
 absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) {
+  PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(entry));
   std::error_code ignored;
   // Where a link to nothing leads is not known until something is there.
-  if (fs::is_symlink(fs::symlink_status(entry, ignored)) && !fs::exists(entry, ignored)) {
+  if (type == fs::file_type::not_found && fs::is_symlink(fs::symlink_status(entry, ignored))) {
     return Outside(entry, "a link to what does not exist");
   }
   PF_ASSIGN_OR_RETURN(const fs::path resolved, Resolve(entry));
@@ -63,8 +88,9 @@ absl::Status CheckEntry(const fs::path& entry, std::span<const fs::path> roots) 
 // The entries of `directory`, if it is one, and `depth` levels of directories below.
 absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path> roots, int depth) {
   PF_RETURN_IF_ERROR(CheckEntry(directory, roots));
+  PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(directory));
+  if (type != fs::file_type::directory) return absl::OkStatus();
   std::error_code error;
-  if (!fs::is_directory(directory, error)) return absl::OkStatus();
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
     if (depth > 0 && it->is_directory(ignored)) {
@@ -73,8 +99,7 @@ absl::Status CheckDirectory(const fs::path& directory, std::span<const fs::path>
     }
     PF_RETURN_IF_ERROR(CheckEntry(it->path(), roots));
   }
-  if (error) return absl::PermissionDeniedError(absl::StrCat(directory.string(), ": ", error.message()));
-  return absl::OkStatus();
+  return error ? PathError(directory, error, "list") : absl::OkStatus();
 }
 
 // The arrays in `directory`; what else lies there no import reads.
@@ -84,28 +109,22 @@ absl::Status CheckArrays(const fs::path& directory, std::span<const fs::path> ro
     const fs::path extension = it->path().extension();
     if (extension == ".npy" || extension == ".npz") PF_RETURN_IF_ERROR(CheckEntry(it->path(), roots));
   }
-  if (error) return absl::PermissionDeniedError(absl::StrCat(directory.string(), ": ", error.message()));
-  return absl::OkStatus();
+  return error ? PathError(directory, error, "list") : absl::OkStatus();
 }
 
 }  // namespace
 
 bool IsInRoots(const fs::path& path, std::span<const fs::path> roots) {
-  return std::any_of(roots.begin(), roots.end(), [&path](const fs::path& root) {
-    // Resolved each time, since a root may be a link that was moved.
-    const auto resolved = Resolve(root);
-    return resolved.ok() && IsBelow(path, *resolved);
-  });
+  return CheckBelowARoot(path, path, roots).ok();
 }
 
 absl::StatusOr<fs::path> ResolveSource(const fs::path& source, std::span<const fs::path> roots) {
   PF_ASSIGN_OR_RETURN(fs::path resolved, Resolve(source));
   PF_RETURN_IF_ERROR(CheckBelowARoot(source, resolved, roots));
-  std::error_code error;
-  const fs::file_status status = fs::status(resolved, error);
-  if (!fs::exists(status)) return absl::NotFoundError(absl::StrCat(source.string(), ": not found"));
+  PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(resolved));
+  if (type == fs::file_type::not_found) return absl::NotFoundError(absl::StrCat(source.string(), ": not found"));
   // Not a pipe, say, whose reader would wait for ever.
-  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
+  if (type != fs::file_type::directory && type != fs::file_type::regular) {
     Violations violations;
     violations.Add("options.source_path", absl::StrCat(source.string(), " is neither a file nor a directory"));
     return violations.ToStatus();
@@ -114,8 +133,8 @@ absl::StatusOr<fs::path> ResolveSource(const fs::path& source, std::span<const f
 }
 
 absl::Status CheckEntriesInRoots(const fs::path& source, std::span<const fs::path> roots) {
-  std::error_code error;
-  if (!fs::is_directory(source, error)) return CheckEntry(source, roots);
+  PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(source));
+  if (type != fs::file_type::directory) return CheckEntry(source, roots);
   PF_RETURN_IF_ERROR(CheckArrays(source, roots));
   PF_RETURN_IF_ERROR(CheckDirectory(source / "raw", roots, 0));
   return CheckDirectory(source / "split", roots, 1);

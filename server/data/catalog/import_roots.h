@@ -1,5 +1,6 @@
 // Which paths imports may read: what lies below an import root once every symlink and `..` is resolved.
-// Threads: pure functions of the file system as it is now.
+// Threads: pure functions of the file system as it is now. Errors beside those told below: InvalidArgument for a path
+// that the system can never follow, and those of SystemError.
 #pragma once
 
 #include <filesystem>

@@ -1,12 +1,9 @@
 #include "data/catalog/upload_store.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -16,10 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/json_fields.h"
 #include "base/status.h"
 #include "base/string_view.h"
+#include "data/catalog/upload_layout.h"
 
 namespace permafrost::data {
 namespace {
@@ -27,8 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDeclaration[] = "upload.json";
-constexpr char kFiles[] = "files";
-constexpr char kComplete[] = "complete";
 constexpr size_t kHexDigits = 16;
 
 // What upload.json holds.
@@ -89,31 +84,6 @@ std::optional<absl::Time> LastChange(const fs::path& path) {
   return absl::FromTimeT(found.st_mtime);
 }
 
-absl::Status WriteAll(const Descriptor& file, const fs::path& path, std::string_view data, int64_t offset) {
-  while (!data.empty()) {
-    const ssize_t wrote = pwrite(file.get(), data.data(), data.size(), offset);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return SystemError(errno, path, "write");
-    data.remove_prefix(static_cast<size_t>(wrote));
-    offset += wrote;
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<uint64_t> HashOf(const Descriptor& file, const fs::path& path) {
-  constexpr size_t kAtOnce = size_t{1} << 20;
-  std::vector<char> piece(kAtOnce);
-  StreamHash hash;
-  for (int64_t offset = 0;;) {
-    const ssize_t read = pread(file.get(), piece.data(), piece.size(), offset);
-    if (read < 0 && errno == EINTR) continue;
-    if (read < 0) return SystemError(errno, path, "read");
-    if (read == 0) return hash.Digest();
-    hash.Update(piece.data(), static_cast<size_t>(read));
-    offset += read;
-  }
-}
-
 absl::Status BeingWritten(const UploadId& id) {
   return absl::UnavailableError(absl::StrCat("uploads/", id.value(), ": another call sends to it; try again"));
 }
@@ -145,92 +115,6 @@ absl::Status CheckUpload(const std::vector<UploadFile>& files) {
   return violations.ToStatus();
 }
 
-UploadWriter::UploadWriter(UploadStore& store, UploadId id, std::vector<UploadFile> files)
-    : store_(store), id_(std::move(id)), files_(std::move(files)), received_(files_.size()) {}
-
-UploadWriter::~UploadWriter() {
-  const absl::MutexLock lock(&store_.mu_);
-  store_.written_.erase(id_);
-}
-
-fs::path UploadWriter::PathOf(size_t file) const { return store_.FolderOf(id_) / kFiles / files_[file].path; }
-
-absl::Status UploadWriter::Load() {
-  std::error_code error;
-  complete_ = fs::is_regular_file(fs::symlink_status(store_.FolderOf(id_) / kComplete, error));
-  for (size_t i = 0; i < files_.size(); ++i) {
-    const bool there = fs::is_regular_file(fs::symlink_status(PathOf(i), error));
-    const auto bytes = there ? static_cast<int64_t>(fs::file_size(PathOf(i), error)) : 0;
-    // More than was declared nobody sent.
-    received_[i] = error || bytes > files_[i].bytes ? 0 : bytes;
-    error.clear();
-  }
-  return absl::OkStatus();
-}
-
-absl::Status UploadWriter::OpenFile(size_t file) {
-  if (descriptor_ && open_ == file) return absl::OkStatus();
-  const fs::path path = PathOf(file);
-  PF_RETURN_IF_ERROR(CreateDirectories(path.parent_path()));
-  descriptor_ = std::make_unique<Descriptor>(OpenRetrying(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644));
-  open_ = file;
-  if (!descriptor_->valid()) {
-    descriptor_.reset();
-    return SystemError(errno, path, "open");
-  }
-  if (ftruncate(descriptor_->get(), received_[file]) != 0) return SystemError(errno, path, "cut");
-  return absl::OkStatus();
-}
-
-absl::Status UploadWriter::Append(int64_t file, int64_t offset, std::string_view data, uint64_t xxh3) {
-  if (file < 0 || file >= std::ssize(files_)) {
-    return absl::InvalidArgumentError(absl::StrCat("chunk.file: ", file, " is outside 0..", files_.size() - 1));
-  }
-  const auto i = static_cast<size_t>(file);
-  if (offset != received_[i]) {
-    return absl::FailedPreconditionError(absl::StrCat(files_[i].path, ": chunk.offset: ", offset, " is not ",
-                                                      received_[i], ", what was received of it"));
-  }
-  const auto bytes = static_cast<int64_t>(data.size());
-  if (bytes > files_[i].bytes - offset) {
-    return absl::InvalidArgumentError(absl::StrCat(files_[i].path, ": chunk.data: ends at byte ", offset + bytes,
-                                                   " of ", files_[i].bytes, " that were declared"));
-  }
-  if (Hash64(data) != xxh3) {
-    return absl::DataLossError(
-        absl::StrCat(files_[i].path, ": chunk.data: from byte ", offset, " on is not what its checksum says"));
-  }
-  PF_RETURN_IF_ERROR(store_.options_.reserve.Check(data.size()));
-  PF_RETURN_IF_ERROR(OpenFile(i));
-  PF_RETURN_IF_ERROR(WriteAll(*descriptor_, PathOf(i), data, offset));
-  received_[i] += bytes;
-  return absl::OkStatus();
-}
-
-absl::Status UploadWriter::CheckFile(size_t file) {
-  PF_RETURN_IF_ERROR(OpenFile(file));
-  const fs::path path = PathOf(file);
-  PF_ASSIGN_OR_RETURN(const uint64_t hash, HashOf(*descriptor_, path));
-  if (HashHex(hash) != files_[file].xxh3) {
-    received_[file] = 0;
-    if (ftruncate(descriptor_->get(), 0) != 0) return SystemError(errno, path, "cut");
-    return absl::DataLossError(absl::StrCat(files_[file].path, ": has XXH3 ", HashHex(hash), ", and ",
-                                            files_[file].xxh3, " was declared; send it again"));
-  }
-  return fsync(descriptor_->get()) == 0 ? absl::OkStatus() : SystemError(errno, path, "sync");
-}
-
-absl::Status UploadWriter::Finish() {
-  if (complete_) return absl::OkStatus();
-  for (size_t i = 0; i < files_.size(); ++i) {
-    if (received_[i] != files_[i].bytes) return absl::OkStatus();
-  }
-  for (size_t i = 0; i < files_.size(); ++i) PF_RETURN_IF_ERROR(CheckFile(i));
-  PF_RETURN_IF_ERROR(WriteFileAtomic(store_.FolderOf(id_) / kComplete, ""));
-  complete_ = true;
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::unique_ptr<UploadStore>> UploadStore::Create(UploadOptions options) {
   std::unique_ptr<UploadStore> store(new UploadStore(std::move(options)));
   const absl::MutexLock lock(&store->mu_);
@@ -249,17 +133,26 @@ absl::StatusOr<std::vector<UploadFile>> UploadStore::Declared(const UploadId& id
   return std::move(declaration.files);
 }
 
+absl::Status UploadStore::TakeUp(const UploadId& id) {
+  const auto files = Declared(id);
+  if (files.ok()) declared_bytes_[id] = SumOfBytes(*files);
+  if (IsTransient(files.status())) {
+    unread_.insert(id);
+  } else {
+    unread_.erase(id);
+  }
+  return files.status();
+}
+
 absl::Status UploadStore::FindUploads() {
   PF_ASSIGN_OR_RETURN(const auto names, ListDirectory(options_.directory));
   if (!names) return absl::OkStatus();
   for (const std::string& name : *names) {
-    const UploadId id(name);
-    const auto files = CheckIdSyntax("name", name).ok() ? Declared(id) : absl::InvalidArgumentError("no upload's name");
-    if (files.ok()) {
-      declared_bytes_[id] = SumOfBytes(*files);
-    } else if (!IsTransient(files.status())) {
+    const absl::Status found =
+        CheckIdSyntax("name", name).ok() ? TakeUp(UploadId(name)) : absl::InvalidArgumentError("no upload's name");
+    if (!found.ok() && !IsTransient(found)) {
       options_.warn(absl::StrCat((options_.directory / name).string(),
-                                 ": not known to be an upload, and left as it is: ", files.status().message()));
+                                 ": not known to be an upload, and left as it is: ", found.message()));
     }
   }
   return absl::OkStatus();
@@ -299,6 +192,9 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
   {
     const absl::MutexLock lock(&mu_);
     if (written_.contains(id)) return BeingWritten(id);
+    if (!declared_bytes_.contains(id)) {
+      if (absl::Status found = TakeUp(id); IsTransient(found)) return found;
+    }
     if (declared_bytes_.contains(id)) {
       PF_ASSIGN_OR_RETURN(const std::vector<UploadFile> declared, Declared(id));
       if (declared != files) {
@@ -310,12 +206,15 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
       PF_RETURN_IF_ERROR(options_.reserve.Check(SumOfBytes(files)));
       std::error_code ignored;
       const fs::path folder = FolderOf(id);
-      if (fs::exists(fs::symlink_status(folder / kFiles, ignored)) ||
+      if (fs::exists(fs::symlink_status(folder / kUploadFiles, ignored)) ||
           fs::exists(fs::symlink_status(folder / kDeclaration, ignored))) {
         return absl::AlreadyExistsError(
             absl::StrCat(folder.string(), " is there, which is no upload; take another id"));
       }
-      PF_RETURN_IF_ERROR(Declare(id, files));
+      if (absl::Status declared = Declare(id, files); !declared.ok()) {
+        unread_.insert(id);  // it may be there, and only not known to be on disk
+        return declared;
+      }
       declared_bytes_[id] = SumOfBytes(files);
     }
     written_.insert(id);
@@ -326,24 +225,30 @@ absl::StatusOr<std::unique_ptr<UploadWriter>> UploadStore::Open(const UploadId& 
 }
 
 absl::StatusOr<fs::path> UploadStore::Source(const UploadId& id) const {
-  {
-    const absl::MutexLock lock(&mu_);
-    if (!declared_bytes_.contains(id)) return absl::NotFoundError(absl::StrCat("uploads/", id.value(), ": not found"));
-  }
-  std::error_code error;
+  // Held until it is young again, so that RemoveOld does not come in between.
+  const absl::MutexLock lock(&mu_);
+  const auto files = Declared(id);
+  if (IsTransient(files.status())) return files.status();
+  if (!files.ok()) return absl::NotFoundError(absl::StrCat("uploads/", id.value(), ": not found"));
   const fs::path folder = FolderOf(id);
-  if (!fs::is_regular_file(fs::symlink_status(folder / kComplete, error))) {
+  bool complete = IsRegular(folder / kUploadComplete);
+  for (const UploadFile& file : *files) {
+    PF_ASSIGN_OR_RETURN(const int64_t bytes, BytesAt(folder / kUploadFiles / file.path));
+    complete = complete && bytes == file.bytes;
+  }
+  if (!complete) {
     return absl::FailedPreconditionError(absl::StrCat("uploads/", id.value(), ": not all of its files have come"));
   }
-  fs::last_write_time(folder / kComplete, fs::file_time_type::clock::now(), error);
-  return folder / kFiles;
+  std::error_code error;
+  fs::last_write_time(folder / kUploadComplete, fs::file_time_type::clock::now(), error);
+  return folder / kUploadFiles;
 }
 
 absl::Status UploadStore::Remove(const UploadId& id) {
   const fs::path folder = FolderOf(id);
   // The declaration last: what is left over by a crash is still known.
-  PF_RETURN_IF_ERROR(RemoveAll(folder / kFiles));
-  PF_RETURN_IF_ERROR(RemoveAll(folder / kComplete));
+  PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadFiles));
+  PF_RETURN_IF_ERROR(RemoveAll(folder / kUploadComplete));
   PF_RETURN_IF_ERROR(RemoveAll(folder / kDeclaration));
   declared_bytes_.erase(id);
   // Whatever else lies there is not the store's.
@@ -355,10 +260,14 @@ absl::Status UploadStore::Remove(const UploadId& id) {
 absl::Status UploadStore::Delete(const UploadId& id) {
   const absl::MutexLock lock(&mu_);
   if (written_.contains(id)) return BeingWritten(id);
+  if (!declared_bytes_.contains(id)) {
+    if (absl::Status found = TakeUp(id); IsTransient(found)) return found;
+  }
   return declared_bytes_.contains(id) ? Remove(id) : absl::OkStatus();
 }
 
 void UploadStore::RemoveOld() {
+  for (const UploadId& id : std::set<UploadId>(unread_)) TakeUp(id).IgnoreError();
   const absl::Time oldest = absl::Now() - options_.max_age;
   std::vector<UploadId> old;
   for (const auto& [id, bytes] : declared_bytes_) {
@@ -369,9 +278,9 @@ void UploadStore::RemoveOld() {
     const auto look = [&newest](const fs::path& path) {
       newest = std::max(newest, LastChange(path).value_or(absl::InfinitePast()));
     };
-    for (const char* name : {kDeclaration, kComplete}) look(FolderOf(id) / name);
-    for (const UploadFile& file : *files) look(FolderOf(id) / kFiles / file.path);
-    if (newest < oldest) old.push_back(id);
+    for (const char* name : {kDeclaration, kUploadComplete}) look(FolderOf(id) / name);
+    for (const UploadFile& file : *files) look(FolderOf(id) / kUploadFiles / file.path);
+    if (newest < oldest && !options_.in_use(FolderOf(id))) old.push_back(id);
   }
   for (const UploadId& id : old) {
     const absl::Status removed = Remove(id);

@@ -51,6 +51,9 @@ struct UploadOptions {
   std::function<void(std::string_view)> warn = [](std::string_view) {};
   // Kept free on the disk of the directory: a new upload, and each piece of one, is refused where less would be.
   DiskReserve reserve;
+  // Whether something that has not ended still needs this upload's folder: then it does not go for its age. Asked under
+  // the store's lock, from Create on; it must not call back.
+  std::function<bool(const std::filesystem::path& folder)> in_use = [](const std::filesystem::path&) { return false; };
 };
 
 class UploadStore;
@@ -81,6 +84,8 @@ class UploadWriter {
   std::filesystem::path PathOf(size_t file) const;
   absl::Status OpenFile(size_t file);
   absl::Status CheckFile(size_t file);
+  // Brings the names of all files to disk.
+  absl::Status SyncFolders() const;
 
   UploadStore& store_;
   const UploadId id_;
@@ -98,12 +103,12 @@ class UploadStore {
 
   // Of a new upload, or of one with equal files, to go on with. Errors: CheckUpload's, AlreadyExists for other files,
   // ResourceExhausted (reason UPLOAD_TOO_LARGE, metadata `limit`), Unavailable while another writer is there, those of
-  // SystemError.
+  // SystemError, also where the machine does not tell just now whether there is one.
   absl::StatusOr<std::unique_ptr<UploadWriter>> Open(const UploadId& id, const std::vector<UploadFile>& files);
   // The folder of a complete upload's files, from now on as young as a new one. Errors: NotFound, FailedPrecondition
-  // for one that is not complete.
+  // for one that is not complete, those of SystemError.
   absl::StatusOr<std::filesystem::path> Source(const UploadId& id) const;
-  // No error if there is none. Errors: Unavailable while a writer is there.
+  // No error if there is none. Errors: Unavailable while a writer is there, those of SystemError.
   absl::Status Delete(const UploadId& id);
 
  private:
@@ -112,6 +117,8 @@ class UploadStore {
   std::filesystem::path FolderOf(const UploadId& id) const { return options_.directory / id.value(); }
   absl::StatusOr<std::vector<UploadFile>> Declared(const UploadId& id) const;
   absl::Status Declare(const UploadId& id, const std::vector<UploadFile>& files);
+  // Counts the upload that is there, if there is one: Declared's status.
+  absl::Status TakeUp(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status FindUploads() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveOld() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Remove(const UploadId& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -122,6 +129,8 @@ class UploadStore {
   mutable absl::Mutex mu_;
   std::map<UploadId, uint64_t> declared_bytes_ ABSL_GUARDED_BY(mu_);
   std::set<UploadId> written_ ABSL_GUARDED_BY(mu_);  // have a writer
+  // Of which the machine did not tell whether they are there; asked again before a new upload.
+  std::set<UploadId> unread_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace permafrost::data

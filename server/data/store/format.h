@@ -22,6 +22,7 @@ namespace permafrost::data {
 inline constexpr std::array<char, 8> kStoreMagic = {'P', 'F', 'G', 'R', 'A', 'P', 'H', 'S'};
 inline constexpr uint32_t kStoreVersion = 3;
 inline constexpr uint32_t kStoreEndianness = 0x01020304;
+inline constexpr uint32_t kOtherEndianness = 0x04030201;  // as a machine of the other byte order reads and writes it
 inline constexpr uint64_t kSectionAlignment = 64;
 // The header and the table have the first page to themselves, so that sections can be written before either is known.
 inline constexpr uint64_t kFirstSection = 4096;

@@ -155,7 +155,8 @@ class Graph {
   // The file in a dataset's directory.
   static constexpr std::string_view kFileName = "graph.pfg";
 
-  // Reads header, section table and summary only. Errors: NotFound; DataLoss naming the field that does not add up.
+  // Reads header, section table and summary only. Errors: NotFound; DataLoss naming the field that does not add up;
+  // FailedPrecondition for a later version or the other byte order; those of SystemError.
   static absl::StatusOr<std::shared_ptr<const Graph>> Open(const std::filesystem::path& directory);
   virtual ~Graph() = default;
 
@@ -168,8 +169,9 @@ class Graph {
   virtual uint64_t names_checksum() const { return 0; }
   virtual const GraphView& view() const = 0;
   virtual const NodeNames& names() const = 0;
-  // DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged. What was
-  // read before may be anything then, and is to be taken for true only where this is Ok after the reading.
+  // DataLoss, naming the file, once it was cut short or written to since Open, or a touched block was damaged;
+  // transient, once the disk did not give some of it: who opens it anew may have that. What was read before may be
+  // anything then, and is to be taken for true only where this is Ok after the reading.
   virtual absl::Status CheckIntact() const = 0;
   // Verifies every block there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
   // when not.

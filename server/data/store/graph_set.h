@@ -55,8 +55,8 @@ class GraphSet {
   // The file in a dataset's directory.
   static constexpr std::string_view kFileName = "graphs.pfg";
 
-  // `directory`: datasets/NAME. Errors: NotFound; DataLoss naming the field that does not add up (magic, version,
-  // endianness, counts, lengths, header checksum).
+  // `directory`: datasets/NAME. Errors: NotFound; DataLoss naming the field that does not add up (magic, counts,
+  // lengths, header checksum); FailedPrecondition for a later version or the other byte order; those of SystemError.
   static absl::StatusOr<std::shared_ptr<const GraphSet>> Open(const std::filesystem::path& directory);
   virtual ~GraphSet() = default;
 
@@ -80,9 +80,9 @@ class GraphSet {
   virtual absl::StatusOr<std::span<const float>> labels() const = 0;
   // Graph ids of a split, in file order.
   virtual absl::StatusOr<std::span<const uint32_t>> split(Split split) const = 0;
-  // DataLoss, naming the file, once it was cut short or written to since Open. What was read from spans before may be
-  // anything then, and is to be taken for true only where this is Ok after the reading; until then it may be zeros or
-  // break the invariant.
+  // DataLoss, naming the file, once it was cut short or written to since Open; transient, once the disk did not give
+  // some of it: who opens it anew may have that. What was read from spans before may be anything then, and is to be
+  // taken for true only where this is Ok after the reading; until then it may be zeros or break the invariant.
   virtual absl::Status CheckIntact() const = 0;
   // Verifies every section there is. `progress` hears of bytes done and in all and returns whether to go on; Cancelled
   // when not.

@@ -19,6 +19,9 @@ uint64_t BlocksOf(const StoreFile::Section& section) {
   return (section.bytes.size() + section.block_bytes - 1) / section.block_bytes;
 }
 
+// Of a file that may be whole, though not for this program.
+absl::Status NotReadHere(const absl::Status& mismatch) { return absl::FailedPreconditionError(mismatch.message()); }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StoreFile>> StoreFile::Open(const std::filesystem::path& path, StoreLayout layout,
@@ -42,10 +45,14 @@ absl::Status StoreFile::ReadHeader(StoreLayout layout) {
   }
   std::memcpy(&header_, data, offsetof(FileHeader, layout));
   if (header_.magic != kStoreMagic) return absl::DataLossError("magic: not a Permafrost graph store");
+  if (header_.endianness == kOtherEndianness) {
+    return NotReadHere(
+        Mismatch("endianness", absl::StrFormat("%08x", header_.endianness),
+                 absl::StrFormat("%08x: written by a machine of the other byte order", kStoreEndianness)));
+  }
   if (header_.endianness != kStoreEndianness) {
-    return Mismatch(
-        "endianness", absl::StrFormat("%08x", header_.endianness),
-        absl::StrFormat("%08x: written by a machine of the other byte order, or damaged", kStoreEndianness));
+    return Mismatch("endianness", absl::StrFormat("%08x", header_.endianness),
+                    absl::StrFormat("%08x", kStoreEndianness));
   }
   if (first_version()) {
     header_.layout = StoreLayout::kGraphSet;
@@ -53,6 +60,10 @@ absl::Status StoreFile::ReadHeader(StoreLayout layout) {
   } else if (header_.version == kStoreVersion || header_.version == 2) {
     if (size < kFirstSection) return Mismatch("file length", size, absl::StrCat("at least ", kFirstSection));
     std::memcpy(&header_, data, sizeof header_);
+  } else if (header_.version > kStoreVersion) {
+    return NotReadHere(
+        Mismatch("version", header_.version,
+                 absl::StrCat("1..", kStoreVersion, ": written by a newer version of this program, or damaged")));
   } else {
     return Mismatch("version", header_.version, absl::StrCat("1..", kStoreVersion));
   }
@@ -256,7 +267,8 @@ absl::Status StoreFile::CheckGaps() const {
 
 absl::Status StoreFile::CheckIntact() const {
   const absl::Status status = file_->CheckIntact();
-  return status.ok() ? status : absl::DataLossError(absl::StrCat(status.message(), "; import it again"));
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::DataLossError(absl::StrCat(status.message(), "; import it again"));
 }
 
 absl::Status StoreFile::VerifyAll(const CheckOf& check_of, const Progress& progress) const {

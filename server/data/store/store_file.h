@@ -37,7 +37,8 @@ class StoreFile {
   using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
   // Reads header, table and block checksums. Versions 1 (a graph set) to 3; the layout must be `layout`.
-  // Errors: NotFound; DataLoss naming the file and the field that does not add up.
+  // Errors: those of MappedFile; naming the file and the field, DataLoss for what does not add up, and
+  // FailedPrecondition for a later version or the other byte order.
   static absl::StatusOr<std::unique_ptr<StoreFile>> Open(const std::filesystem::path& path, StoreLayout layout,
                                                          MappedFile::Access access);
   StoreFile(const StoreFile&) = delete;
@@ -60,7 +61,7 @@ class StoreFile {
   std::unique_ptr<BlockGuard> Guard(const Section& section, BlockGuard::ContentCheck check) const;
   // DataLoss, naming the file, where the bytes between sections, which no checksum covers, are not zero.
   absl::Status CheckGaps() const;
-  // DataLoss, naming the file, once it was cut short or written to since Open.
+  // As MappedFile's; DataLoss says what to do.
   absl::Status CheckIntact() const;
   // Verifies all sections, those too that were verified before, and the gaps. Cancelled when `progress`, which hears of
   // bytes, returns false.

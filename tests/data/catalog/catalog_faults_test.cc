@@ -11,7 +11,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "base/file.h"
+#include "base/status.h"
 #include "data/catalog/catalog.h"
+#include "data/catalog/catalog_files.h"
 #include "data/catalog/catalog_fixture.h"
 #include "data/catalog/import_record.h"
 #include "data/ogb_folder.h"
@@ -112,6 +114,22 @@ TEST_F(CatalogFaultsTest, ADeletionWhoseBytesStayIsDone) {
   // What is not of a dataset alone is set aside, and kept.
   Open();
   EXPECT_THAT(OnDisk(), ElementsAre(".quarantine"));
+}
+
+TEST_F(CatalogFaultsTest, WhatTheMachineRefusesIsTransient) {
+  const CatalogFiles files(directory(), nullptr);
+  ASSERT_TRUE(files.Prepare().ok());
+  {
+    const NoDescriptors none;
+    const absl::Status listed = files.ReadDatasets().status();
+    EXPECT_TRUE(IsTransient(listed)) << listed;
+  }
+  WriteRecord(/*starts=*/1);
+  fs::create_directories(directory() / ".imports" / "small.deleted" / "in the way");
+  const absl::Status marked = files.MarkImportDeleted(Id("small"));
+  EXPECT_TRUE(IsTransient(marked)) << marked;
+  const absl::Status moved = files.Quarantine(directory(), "cannot be moved into itself");
+  EXPECT_TRUE(IsTransient(moved)) << moved;
 }
 
 TEST_F(CatalogFaultsTest, AnImportThatKillsTheServerIsGivenUp) {

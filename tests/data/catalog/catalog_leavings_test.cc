@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@
 #include "data/catalog/catalog_fixture.h"
 #include "data/catalog/import_record.h"
 #include "data/ogb_folder.h"
+#include "data/store/format.h"
+#include "data/store_image.h"
 
 namespace permafrost::data {
 namespace {
@@ -154,19 +157,36 @@ TEST_F(CatalogLeavingsTest, AnImportOfTheSameMomentIsAnotherOne) {
   EXPECT_EQ(Quarantined("small.json", ""), RecordToJson(*record)) << "it had not published the dataset that is there";
 }
 
-// The store is whole; only what was asked of its import is not known.
-TEST_F(CatalogLeavingsTest, ADatasetThatIsNotDamagedSurvivesItsReplacement) {
-  ImportNow("small");
-  const std::string store = ReadOrError(directory() / "small" / "graphs.pfg");
-  fs::remove(directory() / "small" / "dataset.json");
-  {
-    const auto catalog = Open();
-    ASSERT_EQ(catalog->Get(Id("small"))->state, DatasetState::kFailed);
-    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
-    EXPECT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+TEST_F(CatalogLeavingsTest, ADatasetThatCannotBeOpenedSurvivesItsReplacement) {
+  const struct {
+    const char* name;
+    std::function<void(const fs::path& dataset)> spoil;
+  } kCases[] = {
+      {"lost", [](const fs::path& dataset) { fs::remove(dataset / "dataset.json"); }},
+      {"newer",
+       [](const fs::path& dataset) {
+         StoreImage store(*ReadFile(dataset / "graphs.pfg"));
+         FileHeader header = store.header();
+         header.version = kStoreVersion + 1;
+         store.set_header(header);
+         WriteText(dataset / "graphs.pfg", store.bytes());
+       }},
+      {"damaged", [](const fs::path& dataset) { WriteText(dataset / "graphs.pfg", "short"); }},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.name);
+    ImportNow(c.name);
+    c.spoil(directory() / c.name);
+    const std::string store = ReadOrError(directory() / c.name / "graphs.pfg");
+    {
+      const auto catalog = Open();
+      ASSERT_EQ(catalog->Get(Id(c.name))->state, DatasetState::kFailed);
+      ASSERT_TRUE(catalog->Import(Id(c.name), Options()).ok());
+      EXPECT_EQ(AwaitEnd(*catalog, Id(c.name))->state, DatasetState::kReady);
+    }
+    EXPECT_EQ(Quarantined(c.name, "graphs.pfg"), store);
+    EXPECT_THAT(Warnings().back(), HasSubstr(std::string("/") + c.name + ": is replaced by an import; moved to "));
   }
-  EXPECT_EQ(Quarantined("small", "graphs.pfg"), store);
-  EXPECT_THAT(Warnings(), ElementsAre(HasSubstr("is replaced by an import, but was not found damaged")));
 }
 
 TEST_F(CatalogLeavingsTest, DeletingWaitsForNoImport) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/time/clock.h"
 #include "base/descriptor.h"
@@ -174,6 +175,75 @@ TEST_F(CatalogRetryTest, ADatasetThatCannotBeOpenedJustNowIsOpenedLater) {
   EXPECT_EQ(ready->error, "");
   EXPECT_TRUE(ready->summary.has_value());
   EXPECT_TRUE(catalog->Open(Id("small")).ok());
+}
+
+// As where datasets/ cannot be brought to disk once the dataset has its name there.
+TEST_F(CatalogRetryTest, WhatHasItsNameIsNotImportedAgain) {
+  first_retry_ = absl::Milliseconds(1);
+  const auto catalog = Open([this](const ImportOptions& options, const fs::path& making, const ImportObserver& observer,
+                                   std::stop_token stop, const ImportLimits& limits) {
+    ++tries_;
+    auto summary = data::Import(options, making, observer, std::move(stop), limits);
+    EXPECT_TRUE(summary.ok()) << summary.status();
+    fs::copy_file(directory() / ".imports" / "small.json", making / "dataset.json");
+    fs::rename(making, directory() / "small");
+    summary = SystemError(EIO, directory(), "fsync");
+    return summary;
+  });
+  const auto accepted = catalog->Import(Id("small"), Options());
+  ASSERT_TRUE(accepted.ok()) << accepted.status();
+  const auto ready = AwaitEnd(*catalog, Id("small"));
+  ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
+  EXPECT_EQ(ready->uid, accepted->uid);
+  EXPECT_EQ(std::get<GraphSetSummary>(*ready->summary).all.nodes, 5);
+  EXPECT_EQ(tries_, 1);
+  EXPECT_EQ(catalog->usage().imports.retried, 1);
+  EXPECT_THAT(OnDisk(), ElementsAre("small"));
+}
+
+// As an error of the disk: a read of the mapping failed, and the file is what it was.
+TEST_F(CatalogRetryTest, AMappingThatTheDiskFailedIsNotGoneOnWith) {
+  const auto catalog = Open();
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+  const auto held = catalog->Open(Id("small"));
+  ASSERT_TRUE(held.ok()) << held.status();
+  const fs::path store = directory() / "small" / "graphs.pfg";
+  const std::string bytes = *ReadFile(store);
+  const auto time = fs::last_write_time(store);
+  fs::resize_file(store, 0);
+  EXPECT_FALSE(std::get<0>(*held)->edge_target().ok());
+  WriteText(store, bytes);
+  fs::last_write_time(store, time);
+  ASSERT_TRUE(IsTransient(std::get<0>(*held)->CheckIntact())) << "a job that has it waits";
+  const auto anew = catalog->Open(Id("small"));
+  ASSERT_TRUE(anew.ok()) << anew.status();
+  EXPECT_NE(*anew, *held);
+  EXPECT_TRUE(std::get<0>(*anew)->edge_target().ok());
+}
+
+TEST_F(CatalogRetryTest, WhatAnImportWaitsToReadIsKnown) {
+  first_retry_ = absl::Minutes(4);
+  std::atomic<bool> full = true;
+  fs::create_directory_symlink(root(), temp_.path() / "link");
+  {
+    const auto catalog = Open(WhileFull(full));
+    EXPECT_FALSE(catalog->ImportsFrom(source()));
+    ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+    ASSERT_TRUE(AwaitTrouble(*catalog, Id("small")).ok());
+  }
+  const auto catalog = Open(WhileFull(full));
+  for (const fs::path& folder : {source(), root(), temp_.path() / "link" / "small"}) {
+    EXPECT_TRUE(catalog->ImportsFrom(folder)) << folder;
+  }
+  for (const fs::path& folder : {root() / "smal", root() / "other"}) {
+    EXPECT_FALSE(catalog->ImportsFrom(folder)) << folder;
+  }
+  ASSERT_TRUE(AwaitTrouble(*catalog, Id("small")).ok());
+  full = false;
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  ASSERT_EQ(AwaitEnd(*catalog, Id("small"))->state, DatasetState::kReady);
+  EXPECT_FALSE(catalog->ImportsFrom(source()));
 }
 
 TEST_F(CatalogRetryTest, ADamagedDatasetIsNotOpenedAgain) {

@@ -358,7 +358,7 @@ TEST_F(CatalogTest, WhatCannotBeOpenedIsListedAsFailed) {
   EXPECT_TRUE(catalog->Delete(Id("lost"), Unused).ok());
   EXPECT_EQ(GetReason(catalog->Import(Id("file"), Options()).status()).reason, "DATASET_ALREADY_EXISTS");
   EXPECT_TRUE(catalog->Delete(Id("scribble"), Unused).ok());
-  EXPECT_THAT(OnDisk(), ElementsAre("Not An Id", "damaged", "file"));
+  EXPECT_THAT(OnDisk(), ElementsAre(".quarantine", "Not An Id", "damaged", "file"));
 }
 
 TEST_F(CatalogTest, ManyThreads) {

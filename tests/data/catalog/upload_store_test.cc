@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "file_size_limit.h"
+#include "no_descriptors.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -192,6 +193,81 @@ TEST_F(UploadStoreTest, OldOnesAreRemovedWhereTheyAreProvenToBeUploads) {
                                               HasSubstr("copied: not known to be an upload"),
                                               HasSubstr("uploads/extra: nothing was done with it for 24h; removed"),
                                               HasSubstr("uploads/mine: nothing was done with it for 24h; removed")));
+}
+
+TEST_F(UploadStoreTest, AnOldOneThatIsInUseStays) {
+  for (const UploadId& id : {id_, UploadId("done")}) Upload(*OpenStore(), id);
+  Age(std::chrono::hours(25));
+  const auto store = UploadStore::Create(
+      {.directory = directory_, .in_use = [this](const fs::path& folder) { return folder == directory_ / "mine"; }});
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_TRUE((*store)->Source(id_).ok());
+  EXPECT_FALSE(fs::exists(directory_ / "done"));
+}
+
+// As a cut of the power may leave it.
+TEST_F(UploadStoreTest, OneWhoseBytesAreLostIsNotComplete) {
+  Upload(*OpenStore(), id_);
+  fs::resize_file(directory_ / "mine/files/raw/b", 3);
+  const auto store = OpenStore();
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->Source(id_).status()));
+  const auto writer = store->Open(id_, files_);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_FALSE((*writer)->complete());
+  EXPECT_THAT((*writer)->received(), ElementsAre(5, 3));
+  ASSERT_TRUE((*writer)->Append(1, 3, "ld?", Hash64("ld?")).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->Source(id_).status())) << "nobody has checked them";
+  EXPECT_TRUE(absl::IsDataLoss((*writer)->Finish()));
+  ASSERT_TRUE((*writer)->Append(1, 0, "world!", Hash64("world!")).ok());
+  ASSERT_TRUE((*writer)->Finish().ok());
+  EXPECT_TRUE((*writer)->complete());
+  EXPECT_TRUE(store->Source(id_).ok());
+}
+
+TEST_F(UploadStoreTest, ItsFoldersComeToDiskBeforeItIsComplete) {
+  const auto store = OpenStore();
+  const auto writer = store->Open(id_, {Declared("a", "hello")});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append(0, 0, "hello", Hash64("hello")).ok());
+  {
+    const NoDescriptors none;
+    const absl::Status finished = (*writer)->Finish();
+    EXPECT_TRUE(IsTransient(finished)) << finished;
+    EXPECT_THAT(std::string(finished.message()), HasSubstr("uploads/mine: cannot open"));
+  }
+  EXPECT_TRUE((*writer)->Finish().ok());
+  EXPECT_TRUE((*writer)->complete());
+}
+
+// As where the machine failed once the declaration had its name.
+TEST_F(UploadStoreTest, OneThatIsThereIsTakenUp) {
+  const auto store = OpenStore(15);
+  Upload(*OpenStore(15), id_);  // 11 bytes
+  EXPECT_THAT(std::string(store->Open(id_, {Declared("a", "other")}).status().message()),
+              HasSubstr("is there with other files"));
+  const auto writer = store->Open(id_, files_);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  EXPECT_TRUE((*writer)->complete());
+  EXPECT_TRUE(absl::IsResourceExhausted(store->Open(UploadId("next"), {Declared("a", "hello")}).status()));
+}
+
+// A link that leads to itself: an error of the system, and none that says that it is no upload.
+TEST_F(UploadStoreTest, ADeclarationThatCannotBeReadJustNowIsReadLater) {
+  Upload(*OpenStore(), id_);
+  const fs::path declaration = directory_ / "mine/upload.json", aside = dir_.path() / "aside";
+  fs::rename(declaration, aside);
+  fs::create_symlink("upload.json", declaration);
+  const auto store = OpenStore(15);
+  EXPECT_THAT(warnings_, IsEmpty());
+  for (const absl::Status& status :
+       {store->Open(id_, files_).status(), store->Source(id_).status(), store->Delete(id_)}) {
+    EXPECT_TRUE(IsTransient(status)) << status;
+  }
+  fs::rename(aside, declaration);
+  EXPECT_TRUE(absl::IsResourceExhausted(store->Open(UploadId("next"), {Declared("a", "hello")}).status()))
+      << "its 11 bytes count";
+  EXPECT_TRUE(store->Source(id_).ok());
+  EXPECT_TRUE(store->Open(id_, files_).ok());
 }
 
 TEST_F(UploadStoreTest, OneThatIsWrittenToIsNotOld) {
