@@ -47,19 +47,20 @@ void Process(void* state, grpc_auth_context* context, const grpc_metadata* metad
              grpc_process_auth_metadata_done_cb done, void* call) {
   const auto& keeper = *static_cast<const GateKeeper*>(state);
   std::string_view path;
-  bool is_single = true;
+  // Given twice, who is audited might not be who was let in.
+  int times_given = 0;
   access::Presented presented{.by_socket = false, .authorization = {}, .subject = SubjectOf(context)};
   for (size_t i = 0; i < count; ++i) {
     const std::string_view key = ViewOf(metadata[i].key);
     if (key == ":path") path = ViewOf(metadata[i].value);
     if (key != "authorization") continue;
-    // Who is audited is who was let in.
-    is_single = presented.authorization.empty();
+    ++times_given;
     presented.authorization = ViewOf(metadata[i].value);
   }
   const absl::Status admitted =
-      is_single ? keeper.gate->Admit(path, presented).status()
-                : absl::UnauthenticatedError("authorization is given more than once; accepted: one `Bearer TOKEN`");
+      times_given <= 1
+          ? keeper.gate->Admit(path, presented).status()
+          : absl::UnauthenticatedError("authorization is given more than once; accepted: one `Bearer TOKEN`");
   if (!admitted.ok()) {
     TellRefusal(keeper, path, presented, StatusCodeName(static_cast<grpc::StatusCode>(admitted.raw_code())));
   }

@@ -12,6 +12,7 @@
 #include "api/resource_name.h"
 #include "api/unary.h"
 #include "api/watch_sources.h"
+#include "base/without_throwing.h"
 
 namespace permafrost::api {
 namespace {
@@ -35,12 +36,21 @@ class CommandCall final : public ServerUnaryReactor {
     const auto done = [call, ended = call->ended_, slot = std::move(slot), job,
                        response](const absl::StatusOr<graphcache::Snapshot>& outcome) {
       if (ended->exchange(true)) return;
-      if (outcome.ok()) *response = GraphCacheToWire(job, *outcome);
-      call->Finish(ToGrpcStatus(outcome.status()));
+      call->Finish(ToGrpcStatus(WithoutThrowing("the command", [&]() -> absl::Status {
+        if (outcome.ok()) *response = GraphCacheToWire(job, *outcome);
+        return outcome.status();
+      })));
     };
     // It waits for the disk.
-    const bool posted = workers.Post(
-        [&jobs, job, command, request_id, done] { jobs.CommandGraphCache(job, command, request_id, done); });
+    const bool posted = workers.Post([&jobs, job, command, request_id, done, ended = call->ended_] {
+      // A client that gave the call up and asks again must not find it done late.
+      if (ended->load()) return;
+      const absl::Status begun = WithoutThrowing("the command", [&]() -> absl::Status {
+        jobs.CommandGraphCache(job, command, request_id, done);
+        return absl::OkStatus();
+      });
+      if (!begun.ok()) done(begun);
+    });
     if (!posted) done(TooManyCalls("waiting calls", static_cast<int64_t>(workers.most_waiting())));
     // The outcome may have been told by now, but OnDone cannot come before gRPC has the call, so it is still here.
     return call;

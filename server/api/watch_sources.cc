@@ -1,7 +1,5 @@
 #include "api/watch_sources.h"
 
-#include <limits>
-
 #include "api/convert_dataset.h"
 #include "api/convert_graph_cache.h"
 #include "api/convert_job.h"
@@ -9,7 +7,12 @@
 namespace permafrost::api {
 
 absl::StatusOr<Pull> JobWatch::Next(v1::Job& response) {
-  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.GetSince(id_, sent_epoch_));
+  PF_ASSIGN_OR_RETURN(jobs::Job job, jobs_.GetSince(id_, sent_epoch_));
+  // A response has a piece of a long history. Clients stop at the terminal state, with which all the rest comes.
+  if (jobs::IsTerminal(job.state) && job.epochs.size() == jobs::kMostEpochs) {
+    PF_ASSIGN_OR_RETURN(
+        job, jobs::GetInPieces(sent_epoch_, [this](int64_t after_epoch) { return jobs_.GetSince(id_, after_epoch); }));
+  }
   response = JobToWire(job);
   google::protobuf::RepeatedPtrField<v1::EpochMetrics> epochs;
   epochs.Swap(response.mutable_epochs());
@@ -33,7 +36,7 @@ std::unique_ptr<ChangeHub::Subscription> JobWatch::Subscribe(ChangeHub::Listener
 
 absl::StatusOr<Pull> GraphCacheWatch::Next(v1::GraphCache& response) {
   // The job before its cache: where it has ended, the cache that is read after it is the last one.
-  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.GetSince(id_, std::numeric_limits<int64_t>::max()));
+  PF_ASSIGN_OR_RETURN(const jobs::Job job, jobs_.GetSince(id_, jobs::kNoEpochs));
   PF_ASSIGN_OR_RETURN(const graphcache::Snapshot snapshot, jobs_.GetGraphCache(id_));
   const bool ended = jobs::IsTerminal(job.state);
   response = GraphCacheToWire(id_, snapshot);

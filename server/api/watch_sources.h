@@ -18,7 +18,8 @@
 
 namespace permafrost::api {
 
-// Each epoch is sent once; notices that changed nothing on the wire (log lines) send nothing.
+// Each epoch is sent once, at most jobs::kMostEpochs of them in a response before the last one. Notices that changed
+// nothing on the wire (log lines) send nothing.
 class JobWatch final : public StreamSource<v1::Job> {
  public:
   JobWatch(jobs::JobManager& jobs, JobId id) : jobs_(jobs), id_(std::move(id)) {}

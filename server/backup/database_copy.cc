@@ -18,11 +18,14 @@ constexpr int kPatienceMilliseconds = 30'000;
 
 absl::Status WithDatabase(const std::filesystem::path& path, int flags,
                           const std::function<absl::Status(SQLite::Database&)>& body) {
+  std::optional<SQLite::Database> database;
   try {
-    SQLite::Database database(path.string(), flags, kPatienceMilliseconds);
-    return body(database);
+    database.emplace(path.string(), flags, kPatienceMilliseconds);
+    return body(*database);
   } catch (const SQLite::Exception& error) {
-    return jobs::ToStatus(path.string(), error);
+    const int system_error =
+        database ? jobs::SystemErrorOf(database->getHandle(), error) : jobs::WhyNotOpened(path.string());
+    return jobs::ToStatus(path.string(), error, system_error);
   }
 }
 

@@ -18,7 +18,7 @@ struct JobRow {
   DatasetId dataset;  // empty: it cannot be told
 };
 
-// All of them. Errors: as of SQLite.
+// All of them. Errors: as of SQLite (jobs::ToStatus), here and below.
 absl::StatusOr<std::vector<JobRow>> ReadJobRows(const std::filesystem::path& database);
 // `to` becomes the database as it was at one moment of the call; it must not be there. Checked when Ok, not synced.
 absl::Status CopyDatabase(const std::filesystem::path& from, const std::filesystem::path& to);

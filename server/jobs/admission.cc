@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -90,9 +89,9 @@ absl::Status Admission::Check(const JobSpec& spec) const {
 absl::StatusOr<Job> Admission::Retry(const JobId& id, const RequestKey& request) {
   absl::MutexLock lock(&mu_);
   PF_ASSIGN_OR_RETURN(const bool answered, book_.store().IsAnswered(request));
-  if (answered) return book_.Get(id, 0);
+  if (answered) return book_.Get(id);
   PF_ASSIGN_OR_RETURN(std::optional<Job> ended, book_.FindRetriable(id, request));
-  if (!ended) return book_.Get(id, 0);
+  if (!ended) return book_.Get(id);
   PF_RETURN_IF_ERROR(CheckCount());
   const JobSpec spec = ended->spec;
   // Its dataset must not go meanwhile.
@@ -108,7 +107,7 @@ absl::StatusOr<std::optional<CreatedBefore>> Admission::FindCreated(const std::s
   PF_ASSIGN_OR_RETURN(const std::optional<Job> job, book_.store().FindByRequestId(request_id));
   PF_ASSIGN_OR_RETURN(const std::optional<Creation> creation, book_.store().FindCreation(request_id));
   if (job) {
-    PF_ASSIGN_OR_RETURN(Job now, book_.Get(job->id, 0));
+    PF_ASSIGN_OR_RETURN(Job now, book_.Get(job->id));
     return CreatedBefore{.job = std::move(now), .same = creation && !asked.empty() && creation->asked == asked};
   }
   if (!creation) return std::nullopt;
@@ -162,7 +161,7 @@ absl::Status Admission::CheckCount() const {
 absl::StatusOr<JobId> Admission::ChooseId(const JobId& wanted) const {
   while (true) {
     JobId id = wanted.empty() ? MakeJobId(absl::Now()) : wanted;
-    const absl::Status taken = book_.store().Get(id).status();
+    const absl::Status taken = book_.store().Get(id, kNoEpochs).status();
     if (absl::IsNotFound(taken)) return id;
     PF_RETURN_IF_ERROR(taken);
     if (!wanted.empty()) {
@@ -267,7 +266,7 @@ absl::Status Admission::Delete(const JobId& id, const RequestKey& request, std::
 }
 
 absl::Status Admission::MoveAway(const Leaving& leaving) {
-  absl::Status taken = book_.store().Get(leaving.id, std::numeric_limits<int64_t>::max()).status();
+  absl::Status taken = book_.store().Get(leaving.id, kNoEpochs).status();
   // JobFiles::Make quarantined what lay there before the other job came.
   if (taken.ok()) return absl::OkStatus();
   if (!absl::IsNotFound(taken)) return taken;

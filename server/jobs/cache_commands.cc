@@ -22,7 +22,7 @@ absl::StatusOr<Snapshot> CacheCommands::Get(const JobId& id) const {
   if (std::optional<LiveRun::Cache> live = book_.LiveCache(id)) return std::move(live->snapshot);
   PF_ASSIGN_OR_RETURN(std::optional<Snapshot> stored, book_.store().GetGraphCache(id));
   if (stored) return *std::move(stored);
-  PF_ASSIGN_OR_RETURN(const Job job, book_.store().Get(id));
+  PF_ASSIGN_OR_RETURN(const Job job, book_.store().Get(id, kNoEpochs));
   return NoStepYet(job.spec);
 }
 
@@ -46,7 +46,7 @@ void CacheCommands::Command(const JobId& id, const graphcache::Command& command,
 CacheCommands::Answer CacheCommands::Record(const JobId& id, ActiveJob* active, graphcache::Command command,
                                             const RequestKey& request, const Done& done) {
   if (active == nullptr) {
-    const absl::StatusOr<Job> job = book_.store().Get(id);
+    const absl::StatusOr<Job> job = book_.store().Get(id, kNoEpochs);
     return Answer(job.ok() ? EndedError(*job) : job.status());
   }
   CommandLog& log = *active->commands;
@@ -88,7 +88,9 @@ absl::StatusOr<Snapshot> CacheCommands::RecordQueued(const ActiveJob& active, gr
   PF_ASSIGN_OR_RETURN(const std::optional<Snapshot> stored, book_.store().GetGraphCache(job.id));
   Snapshot snapshot = stored.value_or(NoStepYet(job.spec));
   snapshot.options = graphcache::Updated(log.state().options, command.update);
-  if (command.update.policy || command.update.freeze_at) {
+  const graphcache::PolicyUpdate& update = command.update;
+  // Those that thaw a running job's cache (GraphCache::UpdatePolicy).
+  if (update.policy || update.freeze_at || update.shapes || update.rungs) {
     // A derived freeze point is not known before the run.
     snapshot.freeze_point = {.freeze_at = snapshot.options.freeze_at};
     snapshot.frozen = false;

@@ -1,13 +1,15 @@
 #include "jobs/initial_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <fstream>
-#include <limits>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/memory_limit.h"
+#include "base/resident_memory.h"
 #include "base/status.h"
 #include "base/string_view.h"
 #include "train/runner.h"
@@ -18,11 +20,24 @@ namespace {
 
 // As safetensors' own reader bounds it.
 constexpr uint64_t kMostHeaderBytes = 100'000'000;
+// So much is read whatever the process holds, as mapped datasets are counted there and give way.
+constexpr uint64_t kAlwaysReadBytes = uint64_t{64} << 20;
+
+// Its bytes and the tensors that are made of them, beside what the process holds already.
+absl::Status CheckRoomFor(uint64_t bytes, const std::string& file) {
+  const uint64_t limit = MemoryLimit(), held = ResidentBytes();
+  if (bytes <= std::max(kAlwaysReadBytes, (limit - std::min(held, limit)) / 2)) return absl::OkStatus();
+  const auto megabytes = [](uint64_t of) { return absl::StrCat((of + 999'999) / 1'000'000, " MB"); };
+  return absl::ResourceExhaustedError(absl::StrCat("spec.init_from.file: '", file, "' has ", megabytes(bytes),
+                                                   ", which are held twice to be read, beside the ", megabytes(held),
+                                                   " that the server holds, and its limit is ", megabytes(limit),
+                                                   "; accepted: a file of the model's weights alone"));
+}
 
 }  // namespace
 
 absl::StatusOr<fs::path> FindWeightsOfJob(const JobId& job, train::JobWeights weights, const JobBook& book) {
-  PF_RETURN_IF_ERROR(book.Get(job, std::numeric_limits<int64_t>::max()).status());
+  PF_RETURN_IF_ERROR(book.Get(job, kNoEpochs).status());
   const bool best = weights == train::JobWeights::kBest;
   fs::path path =
       book.files().Directory(job) / "artifacts" / (best ? train::kBestWeightsFile : train::kLastWeightsFile);
@@ -50,6 +65,7 @@ absl::StatusOr<std::string> ReadWeightsFile(const fs::path& path, const std::str
                                                        "safetensors file"));
     return violations.ToStatus();
   }
+  if (!error) PF_RETURN_IF_ERROR(CheckRoomFor(size, file));
   absl::StatusOr<std::string> content = ReadFile(path);
   // The daemon may try as often as it will.
   if (absl::IsPermissionDenied(content.status())) return absl::PermissionDeniedError(content.status().message());

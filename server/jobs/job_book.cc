@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -55,9 +54,9 @@ JobBook::JobBook(std::unique_ptr<JobStore> store, JobFiles files, telemetry::Job
                  const BookOptions& options)
     : store_(std::move(store)), files_(std::move(files)), metrics_(metrics), options_(options) {}
 
-Job JobBook::WithoutEpochs(const ActiveJob& active) { return Snapshot(active, std::numeric_limits<int64_t>::max()); }
+Job JobBook::WithoutEpochs(const ActiveJob& active) { return Snapshot(active, kNoEpochs); }
 
-Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch) {
+Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch, size_t most) {
   const Job& from = active.job;
   // Member by member: copying all epochs to drop them would cost each watcher of a long job most of its time.
   Job job;
@@ -83,16 +82,21 @@ Job JobBook::Snapshot(const ActiveJob& active, int64_t after_epoch) {
   job.trouble = active.live ? active.live->trouble() : from.trouble;
   job.sequence = from.sequence;
   const auto first = std::ranges::upper_bound(from.epochs, after_epoch, {}, &train::EpochMetrics::epoch);
-  job.epochs.assign(first, from.epochs.end());
+  const auto count = std::min(most, static_cast<size_t>(from.epochs.end() - first));
+  job.epochs.assign(first, first + static_cast<std::ptrdiff_t>(count));
   return job;
 }
 
 absl::StatusOr<Job> JobBook::Get(const JobId& id, int64_t after_epoch) const {
   {
     absl::MutexLock lock(&mu_);
-    if (const auto it = active_.find(id); it != active_.end()) return Snapshot(it->second, after_epoch);
+    if (const auto it = active_.find(id); it != active_.end()) return Snapshot(it->second, after_epoch, kMostEpochs);
   }
   return store_->Get(id, after_epoch);
+}
+
+absl::StatusOr<Job> JobBook::Get(const JobId& id) const {
+  return GetInPieces(0, [&](int64_t after_epoch) { return Get(id, after_epoch); });
 }
 
 absl::StatusOr<Job> JobBook::GetLocked(const JobId& id) const {
@@ -176,7 +180,7 @@ absl::StatusOr<std::optional<Job>> JobBook::Delete(const JobId& id, const Reques
                                                                    "; cancel it before deleting it")),
                         "JOB_NOT_ENDED", {{"job", id.value()}});
     }
-    job = store_->Get(id);
+    job = store_->Get(id, kNoEpochs);
     PF_RETURN_IF_ERROR(job.status());
     if (ended_at && job->end_time != *ended_at) {
       return absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " has run again since"));
@@ -307,7 +311,7 @@ absl::StatusOr<LogChunk> JobBook::ReadLog(const JobId& id, int64_t offset, int64
     ended = !active_.contains(id);
   }
   if (ended) {
-    PF_ASSIGN_OR_RETURN(const Job job, store_->Get(id, std::numeric_limits<int64_t>::max()));
+    PF_ASSIGN_OR_RETURN(const Job job, store_->Get(id, kNoEpochs));
     ended = IsTerminal(job.state);
   }
   PF_ASSIGN_OR_RETURN(JobFiles::Piece piece, log_pieces_.Read(id, offset, max_bytes));

@@ -6,9 +6,11 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,8 +78,10 @@ class JobBook {
   // Of the jobs' logs: apart from the jobs, which change far more often.
   ChangeHub& log_hub() { return log_hub_; }
 
-  // With its epochs after `after_epoch`.
+  // With the first kMostEpochs of its epochs after `after_epoch`.
   absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const;
+  // With all epochs, the lock free between pieces of them.
+  absl::StatusOr<Job> Get(const JobId& id) const;
   // As JobStore::List, with live progress.
   absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const;
   // Waits for no store write, as does what the metrics show.
@@ -90,7 +94,7 @@ class JobBook {
   void Reserve(std::optional<Job> creating);
   // Unavailable while draining.
   absl::Status Insert(Job& job, const std::string& asked);
-  // The job as it was. FailedPrecondition while it has not ended.
+  // The job as it was, without epochs. FailedPrecondition while it has not ended.
   // nullopt: `request` did so before.
   absl::StatusOr<std::optional<Job>> Delete(const JobId& id, const RequestKey& request,
                                             std::optional<absl::Time> ended_at);
@@ -170,8 +174,8 @@ class JobBook {
   void DecidePreemption() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::StatusOr<Job> GetLocked(const JobId& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The job as it is this moment, with its epochs after `after_epoch`.
-  static Job Snapshot(const ActiveJob& active, int64_t after_epoch);
+  // The job as it is this moment, with its epochs after `after_epoch`, the first `most` of them.
+  static Job Snapshot(const ActiveJob& active, int64_t after_epoch, size_t most = std::numeric_limits<size_t>::max());
   static Job WithoutEpochs(const ActiveJob& active);
   // The job becomes one that has not ended; nothing is stored.
   ActiveJob& TakeUp(Job&& job, std::vector<graphcache::Command> commands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

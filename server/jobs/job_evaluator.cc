@@ -1,6 +1,5 @@
 #include "jobs/job_evaluator.h"
 
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,7 +75,7 @@ absl::StatusOr<fs::path> JobEvaluator::FindWeights(const EvaluationRequest& requ
 absl::StatusOr<JobEvaluation> JobEvaluator::Evaluate(
     const EvaluationRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) {
   if (book_.draining()) return DrainingError();
-  PF_ASSIGN_OR_RETURN(const Job job, book_.Get(request.job, std::numeric_limits<int64_t>::max()));
+  PF_ASSIGN_OR_RETURN(const Job job, book_.Get(request.job, kNoEpochs));
   const DatasetId& trained = job.spec.train.dataset;
   const absl::StatusOr<data::Dataset> known = catalog_.Get(trained);
   const bool is_known = known.ok() && IsOfSameData(job, *known);

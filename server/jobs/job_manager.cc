@@ -1,7 +1,6 @@
 #include "jobs/job_manager.h"
 
 #include <algorithm>
-#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -100,7 +99,7 @@ class JobManagerImpl final : public JobManager {
     PF_RETURN_IF_ERROR(CheckRequestId(request_id));
     return admission_.Delete(id, KeyOf("delete", id, request_id));
   }
-  absl::StatusOr<Job> Get(const JobId& id) const override { return book_.Get(id, 0); }
+  absl::StatusOr<Job> Get(const JobId& id) const override { return book_.Get(id); }
   absl::StatusOr<Job> GetSince(const JobId& id, int64_t after_epoch) const override {
     return book_.Get(id, after_epoch);
   }
@@ -212,7 +211,7 @@ absl::StatusOr<JobPage> JobManagerImpl::List(int64_t page_size, const std::strin
 }
 
 absl::StatusOr<std::vector<train::CheckpointInfo>> JobManagerImpl::Checkpoints(const JobId& id, bool verify) const {
-  PF_RETURN_IF_ERROR(GetSince(id, std::numeric_limits<int64_t>::max()).status());
+  PF_RETURN_IF_ERROR(GetSince(id, kNoEpochs).status());
   auto found = train::ListCheckpoints(book_.files().Directory(id) / train::kCheckpointsFolder, verify);
   // The disk's error, and none of the request.
   if (!found.ok()) return absl::UnavailableError(found.status().message());
@@ -220,7 +219,7 @@ absl::StatusOr<std::vector<train::CheckpointInfo>> JobManagerImpl::Checkpoints(c
 }
 
 absl::StatusOr<fs::path> JobManagerImpl::ArtifactPath(const JobId& id, Artifact artifact) const {
-  PF_RETURN_IF_ERROR(GetSince(id, std::numeric_limits<int64_t>::max()).status());
+  PF_RETURN_IF_ERROR(GetSince(id, kNoEpochs).status());
   fs::path path = book_.files().Directory(id) / "artifacts" / ArtifactFile(artifact);
   std::error_code error;
   if (fs::is_regular_file(path, error)) return path;

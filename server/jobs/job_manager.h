@@ -133,7 +133,7 @@ class JobManager {
   virtual absl::StatusOr<Job> Get(const JobId& id) const = 0;
   // nullopt where they are not known (no such dataset, or not imported yet).
   virtual std::optional<DatasetTraits> TraitsOf(const DatasetId& id) const = 0;
-  // As Get, with the epochs after `after_epoch` only: what is new to who has those before.
+  // As Get, with the first kMostEpochs of the epochs after `after_epoch` only: what is new to who has those before.
   virtual absl::StatusOr<Job> GetSince(const JobId& id, int64_t after_epoch) const = 0;
   // `page_token` empty for the first page. InvalidArgument (field page_token) for a token it did not make, or one made
   // for another query; (field filter) for a filter that is none.

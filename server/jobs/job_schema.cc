@@ -84,6 +84,14 @@ constexpr char kAddBegun[] = R"sql(
 
 constexpr int kPrimary = 0xff;  // of an extended code
 
+bool IsCannotOpen(const SQLite::Exception& error) { return (error.getErrorCode() & kPrimary) == SQLITE_CANTOPEN; }
+
+// Of the errnos that an error may have, those that pass: nothing is written just now, or there is too little of
+// something.
+bool IsPassing(int error) {
+  return error == EROFS || error == EACCES || error == EPERM || error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 // SQLiteCpp has -1 where an error was made of a code alone, which may be an extended one.
 int ExtendedCode(const SQLite::Exception& error) {
   return error.getExtendedErrorCode() >= 0 ? error.getExtendedErrorCode() : error.getErrorCode();
@@ -104,7 +112,27 @@ bool IsOfFileBytes(const SQLite::Exception& error) {
   }
 }
 
-bool IsCannotOpen(const SQLite::Exception& error) { return (error.getErrorCode() & kPrimary) == SQLITE_CANTOPEN; }
+// sqlite3_system_errno says nothing of a commit.
+int SystemErrorOf(sqlite3* database, const SQLite::Exception& met) {
+  if (IsCannotOpen(met)) return sqlite3_system_errno(database);
+  // A file keeps the errno of the last call on it that failed, and an error of anything else leaves it as it was.
+  if (!IsOfFileBytes(met)) return 0;
+  sqlite3_file* log = nullptr;
+  int error = 0;
+  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, reinterpret_cast<void*>(&log));
+  if (log != nullptr && log->pMethods != nullptr) log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  if (error == 0) sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
+  return error;
+}
+
+// By SQLite: of a file that it has open already, whoever else closes a descriptor ends the locks.
+int WhyNotOpened(const std::string& file) {
+  sqlite3* database = nullptr;
+  const int opened = sqlite3_open_v2(file.c_str(), &database, SQLITE_OPEN_READONLY, nullptr);
+  const int error = opened == SQLITE_CANTOPEN ? sqlite3_system_errno(database) : 0;
+  sqlite3_close(database);
+  return error;
+}
 
 absl::Status PrepareDatabase(SQLite::Database& database) {
   PF_RETURN_IF_ERROR(CheckDatabase(database));
@@ -137,9 +165,7 @@ absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, i
   const bool of_system = system_error != 0 && (IsOfFileBytes(error) || IsCannotOpen(error));
   const std::string message = absl::StrCat(file, ": ", error.what(), of_system ? ": " : "",
                                            of_system ? std::generic_category().message(system_error) : "");
-  if (of_system && (system_error == EROFS || system_error == EACCES || system_error == EPERM)) {
-    return absl::UnavailableError(message);
-  }
+  if (of_system && IsPassing(system_error)) return absl::UnavailableError(message);
   switch (code) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:

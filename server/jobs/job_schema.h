@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 
+struct sqlite3;
 namespace SQLite {
 class Database;
 class Exception;
@@ -22,11 +23,13 @@ absl::Status PrepareDatabase(SQLite::Database& database);
 // Whether reading, writing, truncating or syncing the database or its log failed: the errno that SQLite keeps of a file
 // (SQLITE_FCNTL_LAST_ERRNO) is then of this error, and of no other one.
 bool IsOfFileBytes(const SQLite::Exception& error);
-// Whether a file could not be opened.
-bool IsCannotOpen(const SQLite::Exception& error);
+// The errno behind an error that `database` just met; 0: not known.
+int SystemErrorOf(sqlite3* database, const SQLite::Exception& met);
+// The errno that keeps SQLite from opening `file`; 0: nothing does, or it is not known.
+int WhyNotOpened(const std::string& file);
 
 // `file`: named in the message. `system_error`: the errno behind it, which an I/O error's message ends with; 0:
-// unknown. Unavailable where that says that nothing may be written just now.
+// unknown. Unavailable where that says that nothing may be written just now, or that descriptors or memory are lacking.
 absl::Status ToStatus(const std::string& file, const SQLite::Exception& error, int system_error = 0);
 
 }  // namespace permafrost::jobs

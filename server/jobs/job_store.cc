@@ -1,9 +1,9 @@
 #include "jobs/job_store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <sqlite3.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -27,19 +27,6 @@ constexpr int kBusyTimeoutMilliseconds = 5000;
 absl::Status NotFound(const JobId& id) {
   return WithReason(absl::NotFoundError(absl::StrCat("job ", id.value(), " does not exist")), "JOB_NOT_FOUND",
                     {{"job", id.value()}});
-}
-
-// The errno behind an error that was just met; 0: not known. sqlite3_system_errno says nothing of a commit.
-int LastSystemError(sqlite3* database, const SQLite::Exception& met) {
-  if (IsCannotOpen(met)) return sqlite3_system_errno(database);
-  // A file keeps the errno of the last call on it that failed, and an error of anything else leaves it as it was.
-  if (!IsOfFileBytes(met)) return 0;
-  sqlite3_file* log = nullptr;
-  int error = 0;
-  sqlite3_file_control(database, "main", SQLITE_FCNTL_JOURNAL_POINTER, reinterpret_cast<void*>(&log));
-  if (log != nullptr && log->pMethods != nullptr) log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
-  if (error == 0) sqlite3_file_control(database, "main", SQLITE_FCNTL_LAST_ERRNO, &error);
-  return error;
 }
 
 // The connection and its statements, each for one call at a time.
@@ -94,7 +81,7 @@ std::string RequestOf(Connection& c, const JobId& id) {
   return select->executeStep() && !select->getColumn(0).isNull() ? select->getColumn(0).getString() : "";
 }
 
-// With epochs.
+// With the first kMostEpochs of its epochs after `after_epoch`.
 std::optional<Job> Find(SQLite::Statement& by, const std::string& key, SQLite::Statement& epochs_of,
                         int64_t after_epoch) {
   Use select(by);
@@ -104,7 +91,7 @@ std::optional<Job> Find(SQLite::Statement& by, const std::string& key, SQLite::S
   Use epochs(epochs_of);
   epochs->bind(1, job.sequence);
   epochs->bind(2, after_epoch);
-  while (epochs->executeStep()) {
+  while (job.epochs.size() < kMostEpochs && epochs->executeStep()) {
     const absl::StatusOr<train::EpochMetrics> metrics = EpochFromJson(epochs->getColumn(0).getString());
     if (metrics.ok()) {
       job.epochs.push_back(*metrics);
@@ -205,7 +192,7 @@ class SqliteJobStore : public JobStore {
 
   absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const override {
     return WithConnection([&](Connection& c) -> absl::StatusOr<std::optional<Job>> {
-      return Find(c.by_request, request_id, c.epochs, 0);
+      return Find(c.by_request, request_id, c.epochs, kNoEpochs);
     });
   }
 
@@ -360,7 +347,7 @@ class SqliteJobStore : public JobStore {
     try {
       return f(connection_);
     } catch (const SQLite::Exception& error) {
-      const int system_error = LastSystemError(connection_.database.getHandle(), error);
+      const int system_error = SystemErrorOf(connection_.database.getHandle(), error);
       on_error_();
       return ToStatus(connection_.database.getFilename(), error, system_error);
     }
@@ -372,6 +359,25 @@ class SqliteJobStore : public JobStore {
 };
 
 }  // namespace
+
+absl::StatusOr<Job> GetInPieces(int64_t after_epoch,
+                                const std::function<absl::StatusOr<Job>(int64_t after_epoch)>& get) {
+  PF_ASSIGN_OR_RETURN(Job job, get(after_epoch));
+  for (size_t got = job.epochs.size(); got == kMostEpochs;) {
+    PF_ASSIGN_OR_RETURN(Job next, get(job.epochs.back().epoch));
+    // Deleted meanwhile, and another one was made under its id.
+    if (next.sequence != job.sequence) return GetInPieces(after_epoch, get);
+    got = next.epochs.size();
+    std::ranges::move(next.epochs, std::back_inserter(job.epochs));
+    next.epochs = std::move(job.epochs);
+    job = std::move(next);
+  }
+  return job;
+}
+
+absl::StatusOr<Job> JobStore::Get(const JobId& id) const {
+  return GetInPieces(0, [&](int64_t after_epoch) { return Get(id, after_epoch); });
+}
 
 absl::StatusOr<bool> JobStore::IsAnswered(const RequestKey& request) const {
   PF_ASSIGN_OR_RETURN(const std::optional<RequestRecord> record, FindRequest(request));

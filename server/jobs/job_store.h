@@ -4,10 +4,12 @@
 // schema version is checked, and an older one brought up to date.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +42,16 @@ struct Creation {
   std::string asked;  // all that it asked for, hashed; empty: not known, as of versions before there was one
 };
 
+// Most epochs that are read or copied under a lock, since a job may have a million.
+inline constexpr size_t kMostEpochs = 1'000;
+// As `after_epoch`: no epochs.
+inline constexpr int64_t kNoEpochs = std::numeric_limits<int64_t>::max();
+
+// The job with all epochs after `after_epoch`, of a `get` that gives the first kMostEpochs after the one it is given.
+// The rest is of the moment of the last piece.
+absl::StatusOr<Job> GetInPieces(int64_t after_epoch,
+                                const std::function<absl::StatusOr<Job>(int64_t after_epoch)>& get);
+
 struct ListOptions {
   int64_t page_size = 50;                  // 1..1000
   std::optional<int64_t> before_sequence;  // only older ones: where the last page ended
@@ -67,10 +79,12 @@ class JobStore {
   absl::Status Describe(const Job& job) { return Describe(job, {}); }
   // All or none: each is inserted or replaced.
   virtual absl::Status PutEpochs(const JobId& id, const std::deque<train::EpochMetrics>& epochs) = 0;
-  // With its epochs after `after_epoch`. NotFound, reason JOB_NOT_FOUND. A job whose record cannot be read is given as
-  // far as it can be (Job::unreadable), here and below.
+  // With the first kMostEpochs of its epochs after `after_epoch`. NotFound, reason JOB_NOT_FOUND. A job whose record
+  // cannot be read is given as far as it can be (Job::unreadable), here and below.
   virtual absl::StatusOr<Job> Get(const JobId& id, int64_t after_epoch) const = 0;
-  absl::StatusOr<Job> Get(const JobId& id) const { return Get(id, 0); }
+  // With all epochs, read piece by piece.
+  absl::StatusOr<Job> Get(const JobId& id) const;
+  // Without epochs.
   virtual absl::StatusOr<std::optional<Job>> FindByRequestId(const std::string& request_id) const = 0;
   // Newest first, without epochs. `states` are those on record.
   virtual absl::StatusOr<std::vector<Job>> List(const ListOptions& options) const = 0;

@@ -1,5 +1,4 @@
 // What users ask of a job that is there: pause, resume, retry, update.
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -75,7 +74,7 @@ absl::StatusOr<Job> JobBook::Pause(const JobId& id, const RequestKey& request) {
   if (answered) return GetLocked(id);
   const auto it = active_.find(id);
   if (it == active_.end()) {
-    PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id));
+    PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
     return EndedError(ended);
   }
   ActiveJob& active = it->second;
@@ -102,7 +101,7 @@ absl::StatusOr<Job> JobBook::Resume(const JobId& id, const RequestKey& request) 
   if (answered) return GetLocked(id);
   const auto it = active_.find(id);
   if (it == active_.end()) {
-    PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id));
+    PF_ASSIGN_OR_RETURN(const Job ended, store_->Get(id, kNoEpochs));
     return EndedError(ended);
   }
   ActiveJob& active = it->second;
@@ -132,7 +131,7 @@ absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id, const
     PF_RETURN_IF_ERROR(Remember(it->second, request));
     return std::nullopt;
   }
-  PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, std::numeric_limits<int64_t>::max()));
+  PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, kNoEpochs));
   PF_RETURN_IF_ERROR(CheckEndedIsRetriable(job));
   if (const Limit limit = PassedLimit(job.spec.limits, job.device_time, absl::Now()); limit != Limit::kNone) {
     const absl::Status error = LimitError(limit, job.spec.limits);
@@ -143,9 +142,12 @@ absl::StatusOr<std::optional<Job>> JobBook::FindRetriable(const JobId& id, const
 
 absl::StatusOr<Job> JobBook::Requeue(const JobId& id, const RequestKey& request) {
   Job queued;
+  // An ended job's do not change.
+  PF_ASSIGN_OR_RETURN(Job history, store_->Get(id));
   {
     absl::MutexLock lock(&mu_);
-    PF_ASSIGN_OR_RETURN(Job job, store_->Get(id));
+    PF_ASSIGN_OR_RETURN(Job job, store_->Get(id, kNoEpochs));
+    job.epochs = std::move(history.epochs);
     PF_ASSIGN_OR_RETURN(std::vector<graphcache::Command> commands, store_->GetCacheCommands(id));
     const JobState from = job.state;
     Move(job, JobState::kQueued, why::kRetried);

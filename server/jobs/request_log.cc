@@ -41,7 +41,8 @@ absl::Status RequestLog::Once(const RequestKey& key, const std::string& subject,
   if (status.ok()) {
     // Where this fails it stays begun, and is done again with care.
     WarnUnrecorded(key, store_.PutRequest(key, {.answered = true, .subject = earlier.subject}));
-  } else {
+  } else if (earlier.seen == Earlier::Seen::kNever) {
+    // Not one that a dead process began: what it did would be done once more when the call comes again.
     WarnUnrecorded(key, store_.DropRequest(key.id));
   }
   return status;

@@ -32,10 +32,10 @@ class RequestLog {
   explicit RequestLog(JobStore& store) : store_(store) {}
 
   // Runs `body`, which does the call or answers it, and returns its status. The id is on record as begun before, with
-  // `subject`, and as answered after it returned Ok; after an error it is forgotten. An empty id: `body` alone, which
-  // is told kNever. Errors besides `body`'s: InvalidArgument, a violation of "request_id"; AlreadyExists, reason
-  // REQUEST_ID_REUSED, of one used for another call; Unavailable, reason REQUEST_UNDER_WAY, while the same call is
-  // being done; the store's, and then nothing was done.
+  // `subject`, and as answered after it returned Ok; after an error it is forgotten, or stays begun where it was told
+  // kBegun. An empty id: `body` alone, which is told kNever. Errors besides `body`'s: InvalidArgument, a violation of
+  // "request_id"; AlreadyExists, reason REQUEST_ID_REUSED, of one used for another call; Unavailable, reason
+  // REQUEST_UNDER_WAY, while the same call is being done; the store's, and then nothing was done.
   absl::Status Once(const RequestKey& key, const std::string& subject,
                     const std::function<absl::Status(const Earlier& earlier)>& body);
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <compare>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +18,8 @@
 
 namespace permafrost::nn {
 namespace {
+
+using nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
@@ -39,21 +41,65 @@ std::optional<at::ScalarType> ParseType(std::string_view name) {
   return std::nullopt;
 }
 
-// Where a tensor lies in the body.
-struct Extent {
-  uint64_t begin = 0, end = 0;
+// A tensor as the header has it.
+struct Entry {
   std::string name;
-  auto operator<=>(const Extent&) const = default;
+  at::ScalarType type = at::kFloat;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;  // of its bytes in the body
 };
 
 absl::Status Lost(std::string_view what) { return absl::DataLossError(absl::StrCat("safetensors: ", AbslView(what))); }
 
+// " [1,2]" of a short list of numbers, else nothing: dump() calls itself for each level of a nested list, and a file of
+// a million levels would exhaust the stack.
+std::string Shown(const json& list) {
+  constexpr size_t kMost = 16;
+  const bool is_plain =
+      list.size() <= kMost && std::all_of(list.begin(), list.end(), [](const json& v) { return v.is_number(); });
+  return is_plain ? absl::StrCat(" ", list.dump()) : "";
+}
+
+absl::StatusOr<Entry> ReadEntry(const std::string& name, const json& entry, size_t body_bytes) {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") ||
+      !entry["shape"].is_array() || !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
+      entry["data_offsets"].size() != 2) {
+    return Lost(absl::StrCat(name, ": needs dtype, shape and data_offsets"));
+  }
+  const auto type = ParseType(entry["dtype"].get<std::string>());
+  if (!type) return Lost(absl::StrCat(name, ": dtype ", entry["dtype"].dump(), ": F32, F64 or I64 is read"));
+  Entry tensor{.name = name, .type = *type, .shape = {}};
+  // Strides are products of sizes, with 1 in place of 0.
+  int64_t values = 1, strides = 1;
+  for (const json& size : entry["shape"]) {
+    if (!size.is_number_unsigned() || std::cmp_greater(size.get<uint64_t>(), std::numeric_limits<int64_t>::max()) ||
+        __builtin_mul_overflow(strides, std::max<int64_t>(size.get<int64_t>(), 1), &strides)) {
+      return Lost(absl::StrCat(name, ": shape", Shown(entry["shape"]),
+                               ": a list of sizes is accepted whose product is below 2^63"));
+    }
+    tensor.shape.push_back(size.get<int64_t>());
+    values *= tensor.shape.back();
+  }
+  const json& offsets = entry["data_offsets"];
+  if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
+    return Lost(absl::StrCat(name, ": data_offsets", Shown(offsets), ": two places in the data are accepted"));
+  }
+  tensor.begin = offsets[0].get<uint64_t>();
+  tensor.end = offsets[1].get<uint64_t>();
+  const uint64_t bytes = tensor.end - tensor.begin, width = c10::elementSize(*type);
+  if (tensor.begin > tensor.end || tensor.end > body_bytes || std::cmp_not_equal(bytes / width, values) ||
+      bytes % width != 0) {
+    return Lost(absl::StrCat(name, ": data_offsets", Shown(offsets), " do not hold ", values, " values in ", body_bytes,
+                             " bytes"));
+  }
+  return tensor;
+}
+
 // As the format has it: side by side, from the first byte to the last. Else a header that is off by a byte shows every
-// number shifted.
-absl::Status CheckCovered(std::vector<Extent> extents, size_t body_bytes) {
-  std::ranges::sort(extents);
+// number shifted, and one of many tensors in one place would take many times the file's memory. Sorted by place.
+absl::Status CheckCovered(const std::vector<Entry>& entries, size_t body_bytes) {
   uint64_t covered = 0;
-  for (const Extent& e : extents) {
+  for (const Entry& e : entries) {
     if (e.begin != covered) {
       return Lost(absl::StrCat(e.name, ": data_offsets [", e.begin, ",", e.end, "] begin ",
                                e.begin > covered ? "after a hole" : "within the tensor before", "; ", covered,
@@ -98,12 +144,12 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
   if (data.size() < sizeof(length)) return Lost(absl::StrCat(data.size(), " bytes are no header"));
   std::memcpy(&length, data.data(), sizeof(length));
   if (length > data.size() - sizeof(length)) return Lost(absl::StrCat("header length ", length, " is past the end"));
-  const auto header =
-      nlohmann::ordered_json::parse(data.substr(sizeof(length), length), nullptr, /*allow_exceptions=*/false);
+  // Not ordered_json, which looks through all names before for each one.
+  const json header = json::parse(data.substr(sizeof(length), length), nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Lost("the header is not a JSON object");
   const std::string_view body = data.substr(sizeof(length) + length);
   SafetensorsFile file;
-  std::vector<Extent> extents;
+  std::vector<Entry> entries;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       for (const auto& [key, value] : entry.items()) {
@@ -112,38 +158,16 @@ absl::StatusOr<SafetensorsFile> DecodeSafetensors(std::string_view data) {
       }
       continue;
     }
-    if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") ||
-        !entry["shape"].is_array() || !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
-        entry["data_offsets"].size() != 2) {
-      return Lost(absl::StrCat(name, ": needs dtype, shape and data_offsets"));
-    }
-    const auto type = ParseType(entry["dtype"].get<std::string>());
-    if (!type) return Lost(absl::StrCat(name, ": dtype ", entry["dtype"].dump(), ": F32, F64 or I64 is read"));
-    std::vector<int64_t> shape;
-    uint64_t values = 1;
-    for (const auto& size : entry["shape"]) {
-      if (!size.is_number_unsigned() || std::cmp_greater(size.get<uint64_t>(), std::numeric_limits<int64_t>::max()) ||
-          __builtin_mul_overflow(values, size.get<uint64_t>(), &values)) {
-        return Lost(absl::StrCat(name, ": shape ", entry["shape"].dump()));
-      }
-      shape.push_back(size.get<int64_t>());
-    }
-    const auto& offsets = entry["data_offsets"];
-    if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
-      return Lost(absl::StrCat(name, ": data_offsets ", offsets.dump()));
-    }
-    const uint64_t begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>();
-    const uint64_t width = c10::elementSize(*type);
-    if (begin > end || end > body.size() || (end - begin) / width != values || (end - begin) % width != 0) {
-      return Lost(absl::StrCat(name, ": data_offsets ", offsets.dump(), " do not hold ", values, " values in ",
-                               body.size(), " bytes"));
-    }
-    at::Tensor tensor = at::empty(shape, *type);
-    if (end > begin) std::memcpy(tensor.mutable_data_ptr(), body.data() + begin, end - begin);
-    file.tensors.push_back({name, tensor});
-    extents.push_back({.begin = begin, .end = end, .name = name});
+    PF_ASSIGN_OR_RETURN(Entry tensor, ReadEntry(name, entry, body.size()));
+    entries.push_back(std::move(tensor));
   }
-  PF_RETURN_IF_ERROR(CheckCovered(std::move(extents), body.size()));
+  std::ranges::sort(entries, {}, [](const Entry& e) { return std::tie(e.begin, e.end, e.name); });
+  PF_RETURN_IF_ERROR(CheckCovered(entries, body.size()));
+  for (const Entry& e : entries) {
+    at::Tensor tensor = at::empty(e.shape, e.type);
+    if (e.end > e.begin) std::memcpy(tensor.mutable_data_ptr(), body.data() + e.begin, e.end - e.begin);
+    file.tensors.push_back({e.name, tensor});
+  }
   return file;
 }
 

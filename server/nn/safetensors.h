@@ -17,7 +17,7 @@ std::string EncodeSafetensors(const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata);
 
 struct SafetensorsFile {
-  std::vector<NamedTensor> tensors;  // on the CPU, in file order
+  std::vector<NamedTensor> tensors;  // on the CPU, in the order of their bytes
   std::map<std::string, std::string> metadata;
 };
 // Errors: DataLoss naming the field that does not add up.

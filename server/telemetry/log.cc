@@ -9,11 +9,13 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/status.h"
 #include "base/string_view.h"
 #include "telemetry/log_segments.h"
 
@@ -102,25 +104,28 @@ class FileJobLog : public JobLog {
   }
   // Two segments are kept, each of half the bound. Under mu_. What fails is tried again with the next line.
   void DropOldest() {
+    if (max_bytes_ == 0) return;
     std::error_code error;
-    if (max_bytes_ == 0 || static_cast<int64_t>(std::filesystem::file_size(path_, error)) < max_bytes_ / 2 || error) {
-      return;
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(path_, error));
+    // A rotation failed after its rename: the old file still takes the lines, and its name says where it begins.
+    const bool is_renamed = error == std::errc::no_such_file_or_directory;
+    if (!is_renamed && (error || size < max_bytes_ / 2)) return;
+    const absl::Status rotated = Rotate();
+    if (rotated.ok()) {
+      rotation_failed_ = false;
+    } else if (!std::exchange(rotation_failed_, true)) {
+      Log(Severity::kWarning, absl::StrCat("job log ", path_, ": no new file: ", rotated.message()));
     }
-    const absl::StatusOr<int64_t> removed = RotateLog(path_);
-    if (!removed.ok()) {
-      if (!std::exchange(rotation_failed_, true)) {
-        Log(Severity::kWarning, absl::StrCat("job log ", path_, ": no new file: ", removed.status().message()));
-      }
-      return;
-    }
-    rotation_failed_ = false;
-    if (*removed > 0) metrics_.CountDroppedLog(*removed);
+  }
+  absl::Status Rotate() {
+    PF_ASSIGN_OR_RETURN(const int64_t removed, RotateLog(path_));
+    if (removed > 0) metrics_.CountDroppedLog(removed);
     try {
       OpenFile();
     } catch (const spdlog::spdlog_ex& e) {
-      // The old file stays open and takes the lines; its name says where it begins.
-      Log(Severity::kWarning, absl::StrCat("job log ", path_, ": ", e.what()));
+      return absl::InternalError(e.what());
     }
+    return absl::OkStatus();
   }
 
   const std::string path_;

@@ -48,10 +48,16 @@ absl::StatusOr<std::optional<LogSegment>> FindOlderSegment(const fs::path& path)
 }
 
 absl::StatusOr<int64_t> RotateLog(const fs::path& path) {
-  PF_ASSIGN_OR_RETURN(const std::vector<LogSegment> older, ListSegments(path));
+  PF_ASSIGN_OR_RETURN(std::vector<LogSegment> older, ListSegments(path));
+  std::ranges::sort(older, {}, &LogSegment::start);
   int64_t start = 0;
   for (const LogSegment& segment : older) start = std::max(start, segment.end());
-  PF_RETURN_IF_ERROR(Rename(path, fs::path(absl::StrCat(path.string(), ".", start))));
+  const absl::Status renamed = Rename(path, fs::path(absl::StrCat(path.string(), ".", start)));
+  if (absl::IsNotFound(renamed) && !older.empty()) {
+    older.pop_back();
+  } else {
+    PF_RETURN_IF_ERROR(renamed);
+  }
   int64_t removed = 0;
   for (const LogSegment& segment : older) {
     std::error_code error;

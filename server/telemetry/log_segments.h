@@ -20,7 +20,7 @@ struct LogSegment {
 // What was written before PATH and is kept; nullopt: nothing was.
 absl::StatusOr<std::optional<LogSegment>> FindOlderSegment(const std::filesystem::path& path);
 // Renames PATH to PATH.START and removes the older segments: what is written next goes to a new PATH. Returns the bytes
-// that were removed.
+// that were removed. Where a call failed after its rename, the next one does the rest.
 absl::StatusOr<int64_t> RotateLog(const std::filesystem::path& path);
 
 }  // namespace permafrost::telemetry

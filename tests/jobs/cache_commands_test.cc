@@ -213,6 +213,32 @@ TEST_F(CacheCommandsTest, ACommandToAQueuedJobAnswersAtOnce) {
   EXPECT_THAT(later.runner().applied(), ElementsAre("job-a 1@0"));
 }
 
+TEST_F(CacheCommandsTest, AnUpdateOfAQueuedJobThawsItsCacheAsARunningOnes) {
+  const struct {
+    const char* why;
+    PolicyUpdate update;
+    bool thaws;
+  } kCases[] = {
+      {"the policy", {.policy = Policy::kAlways}, true},
+      {"the freeze point", {.freeze_at = 3}, true},
+      {"the shapes", {.shapes = graphcache::Shapes::kLadder}, true},
+      {"the rungs", {.rungs = 3}, true},
+      {"what a miss means", {.on_miss = graphcache::OnMiss::kEager}, false},
+  };
+  Server(state_).Create("job-a");
+  for (const auto& c : kCases) {
+    Snapshot frozen;
+    frozen.frozen = true;
+    frozen.armed = false;
+    ASSERT_TRUE((*JobStore::Open(state_ / "permafrost.db"))->PutGraphCache(JobId("job-a"), frozen, nullptr).ok());
+    Server server(state_);
+    const auto answer = Answer(server, "job-a", Update(c.update)).Await();
+    ASSERT_TRUE(answer.ok()) << c.why << ": " << answer.status();
+    EXPECT_EQ(answer->frozen, !c.thaws) << c.why;
+    EXPECT_EQ(answer->armed, c.thaws) << c.why;
+  }
+}
+
 TEST_F(CacheCommandsTest, AQueuedJobsCommandsAreCheckedAgainstThoseBefore) {
   Server server(state_);
   server.Create("job-a");

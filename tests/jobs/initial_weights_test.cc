@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/memory_limit.h"
 #include "base/status.h"
 #include "temp_dir.h"
 
@@ -43,6 +45,18 @@ TEST(InitialWeightsTest, AFileIsReadWholeIfItBeginsAsSafetensorsDo) {
                 HasSubstr("spec.init_from.file: 'mine/weights' does not begin as a safetensors file does"));
   }
   EXPECT_TRUE(absl::IsNotFound(ReadWeightsFile(dir.path() / "none", "none").status()));
+}
+
+TEST(InitialWeightsTest, AFileThatMemoryHasNoRoomForIsNotRead) {
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "w";
+  ASSERT_TRUE(WriteFileAtomic(path, "\x02\0\0\0\0\0\0\0{}"s).ok());
+  // A hole, which takes no disk.
+  std::filesystem::resize_file(path, MemoryLimit() + (uint64_t{64} << 20));
+  const absl::Status refused = ReadWeightsFile(path, "mine/weights").status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              testing::AllOf(HasSubstr("spec.init_from.file: 'mine/weights' has "), HasSubstr("its limit is ")));
 }
 
 }  // namespace

@@ -77,6 +77,18 @@ TEST_F(RequestLogTest, ACallThatWasRefusedMayComeAgain) {
   EXPECT_THAT(seen_, testing::ElementsAre(Seen::kNever, Seen::kNever));
 }
 
+// Else a token that the dead process made would be made a second time.
+TEST_F(RequestLogTest, WhatADeadProcessBeganStaysBegunWhenItsRepeatFails) {
+  const RequestKey key{.id = "one", .what = "create token"};
+  ASSERT_TRUE(store_->PutRequest(key, {.answered = false, .subject = "at 5"}).ok());
+  EXPECT_EQ(Do(key, "at 7", absl::ResourceExhaustedError("no space left")).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(Do(key, "at 9").ok());
+  EXPECT_TRUE(Do(key).ok());
+  EXPECT_THAT(seen_, testing::ElementsAre(Seen::kBegun, Seen::kBegun, Seen::kAnswered));
+  EXPECT_THAT(subjects_, testing::Each("at 5"));
+}
+
 TEST_F(RequestLogTest, AnIdIsOfOneCallAndWellFormed) {
   EXPECT_TRUE(Do({.id = "one", .what = "delete zinc"}).ok());
   EXPECT_EQ(ReasonOf(Do({.id = "one", .what = "delete qm9"})), "REQUEST_ID_REUSED");

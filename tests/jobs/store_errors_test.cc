@@ -52,6 +52,16 @@ TEST(JobStoreErrors, WhereNothingMayBeWrittenTheStoreIsUnavailable) {
   EXPECT_EQ(ToStatus("db", full, EROFS), absl::ResourceExhaustedError("db: full")) << "an errno of another call";
 }
 
+TEST(JobStoreErrors, AFileThatCannotBeOpenedForWantOfSomethingIsOnlyUnavailable) {
+  const SQLite::Exception cannot("unable to open database file", SQLITE_CANTOPEN);
+  for (const int error : {EMFILE, ENFILE, ENOMEM, EACCES}) {
+    EXPECT_TRUE(absl::IsUnavailable(ToStatus("db", cannot, error))) << error;
+  }
+  for (const int error : {0, ENOENT, EISDIR}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(ToStatus("db", cannot, error))) << error;
+  }
+}
+
 TEST(JobStoreErrors, AnErrorOfALockOrOfSharedMemoryIsNotToldAsAnOlderOneOfTheFile) {
   const struct {
     const char* why;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
 
 namespace permafrost::nn {
 namespace {
@@ -52,6 +54,9 @@ TEST(Safetensors, WhatDoesNotAddUpIsNamed) {
       {"shape and bytes disagree", File(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8), "3 values"},
       {"a size beyond 63 bits",
        File(R"({"w":{"dtype":"F32","shape":[9223372036854775808,0],"data_offsets":[0,0]}})", 0), "w: shape"},
+      {"strides beyond 63 bits of no values",
+       File(R"({"w":{"dtype":"F32","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})", 0),
+       "w: shape [0,4294967296,4294967296]: a list of sizes"},
       {"a byte before the first tensor, as of a header that is one byte short",
        File(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 9), "the tensors end at byte 8 of 9"},
       {"bytes that are no tensor's", File("{}", 4), "the tensors end at byte 0 of 4"},
@@ -75,6 +80,38 @@ TEST(Safetensors, WhatDoesNotAddUpIsNamed) {
   }
 }
 
+// A megabyte that would take a stack frame for each level to show.
+TEST(Safetensors, ListsNestedAMillionDeepAreRefusedAsAnyOther) {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  const struct {
+    const char* why;
+    std::string shape, offsets;
+    const char* says;
+  } kCases[] = {
+      {"of the shape", deep, "[0,0]", "w: shape: a list of sizes is accepted"},
+      {"within the shape", "[1," + deep + "]", "[0,4]", "w: shape: a list of sizes is accepted"},
+      {"in place of an offset", "[1]", "[0," + deep + "]", "w: data_offsets: two places in the data are accepted"},
+      {"of the offsets", "[1]", deep, "w: needs dtype, shape and data_offsets"},
+  };
+  for (const auto& c : kCases) {
+    const std::string header = R"({"w":{"dtype":"F32","shape":)" + c.shape + R"(,"data_offsets":)" + c.offsets + "}}";
+    const auto file = DecodeSafetensors(File(header, 4));
+    EXPECT_EQ(file.status().code(), absl::StatusCode::kDataLoss) << c.why;
+    EXPECT_THAT(std::string(file.status().message()), testing::HasSubstr(c.says)) << c.why;
+  }
+}
+
+// Together 50 GB, if each were made before it is seen that they lie in one place.
+TEST(Safetensors, TensorsInOnePlaceTakeNoMemory) {
+  std::string header = "{";
+  for (int i = 0; i < 50'000; ++i) {
+    header += (i == 0 ? "\"" : ",\"") + std::to_string(i);
+    header += R"(":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]})";
+  }
+  const auto file = DecodeSafetensors(File(header + "}", 1 << 20));
+  EXPECT_THAT(std::string(file.status().message()), testing::HasSubstr("begin within the tensor before"));
+}
+
 // Others sort the header by name or type, not by place.
 TEST(Safetensors, TheHeaderMayStandInAnyOrder) {
   const auto file = DecodeSafetensors(File(
@@ -82,7 +119,9 @@ TEST(Safetensors, TheHeaderMayStandInAnyOrder) {
       R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
       8));
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(file->tensors.size(), 3U);
+  std::string names;
+  for (const NamedTensor& t : file->tensors) names += t.name;
+  EXPECT_EQ(names, "aeb");  // by place
 }
 
 TEST(TensorSet, CopyFromNamesWhatDiffers) {

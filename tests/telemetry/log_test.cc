@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <prometheus/registry.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -126,6 +128,26 @@ TEST_F(JobLogTest, ALineThatCannotBeWrittenIsCountedAndTheFirstIsTold) {
   }
   EXPECT_EQ(failures(), 4);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("could not be written"));
+}
+
+TEST_F(JobLogTest, ARotationThatFailedAfterItsRenameIsDoneWithTheNextLine) {
+  const TempDir dir;
+  const std::filesystem::path path = dir.path() / "log";
+  std::ofstream(dir.path() / "log.0") << "oldest";
+  const auto log = JobLog::Open(path, metrics_, /*max_bytes=*/1000);
+  ASSERT_TRUE(log.ok()) << log.status();
+  (*log)->Write(Severity::kInfo, "one");
+  std::filesystem::rename(path, dir.path() / "log.6");
+  (*log)->Write(Severity::kInfo, "two");
+  (*log)->Write(Severity::kInfo, "three");
+  EXPECT_THAT(ReadAll(dir.path() / "log.6"), testing::MatchesRegex("[^\n]*one\n[^\n]*two\n"));
+  EXPECT_THAT(ReadAll(path), testing::MatchesRegex("[^\n]*three\n"));
+  EXPECT_FALSE(std::filesystem::exists(dir.path() / "log.0"));
+  EXPECT_EQ(MetricValue(registry_, "permafrost_job_log_dropped_bytes_total"), 6);
+  for (int i = 0; i < 100; ++i) (*log)->Write(Severity::kInfo, "more");
+  uintmax_t bytes = 0;
+  for (const auto& file : std::filesystem::directory_iterator(dir.path())) bytes += file.file_size();
+  EXPECT_LE(bytes, 1100u) << "the bound holds again";
 }
 
 TEST(LogTest, WritesToStandardError) {

@@ -1,0 +1,66 @@
+// Commands to a graph cache whose clients go before a thread takes them.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "server_fixture.h"
+
+namespace permafrost::api {
+namespace {
+
+class CommandGivenUpTest : public ServerTest {
+ protected:
+  CommandGivenUpTest() { limits_.threads = 1; }
+};
+
+TEST_F(CommandGivenUpTest, ItIsNeverBegun) {
+  manager_.Put(MakeJob("a", jobs::JobState::kRunning));
+  absl::Notification held, release;
+  // The one thread that commands wait for.
+  manager_.SetVerbWait([&](const std::string& verb) {
+    if (verb != "resume") return;
+    held.Notify();
+    release.WaitForNotification();
+  });
+  grpc::Status resumed;
+  std::thread first([&] {
+    grpc::ClientContext context;
+    v1::ResumeJobRequest request;
+    request.set_name("jobs/a");
+    v1::Job job;
+    resumed = job_stub_->ResumeJob(&context, request, &job);
+  });
+  held.WaitForNotification();
+  {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(5)));
+    v1::FreezeGraphCacheRequest request;
+    request.set_name("jobs/a/graphCache");
+    v1::GraphCache cache;
+    const grpc::Status status = cache_stub_->FreezeGraphCache(&context, request, &cache);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED) << status.error_message();
+  }
+  EXPECT_TRUE(counts_.Await("GraphCacheService/FreezeGraphCache CANCELLED", 1));
+  release.Notify();
+  first.join();
+  EXPECT_TRUE(resumed.ok()) << resumed.error_message();
+  {
+    // Its turn comes after the one that was given up.
+    grpc::ClientContext context;
+    v1::PauseJobRequest request;
+    request.set_name("jobs/a");
+    v1::Job job;
+    const grpc::Status paused = job_stub_->PauseJob(&context, request, &job);
+    EXPECT_TRUE(paused.ok()) << paused.error_message();
+  }
+  EXPECT_TRUE(manager_.commands().empty()) << "what nobody waits for was done";
+}
+
+}  // namespace
+}  // namespace permafrost::api

@@ -1,0 +1,44 @@
+// The database of a daemon that has no descriptors left.
+#include "backup/database_copy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "jobs/job_store.h"
+#include "no_descriptors.h"
+#include "temp_dir.h"
+
+namespace permafrost::backup {
+namespace {
+
+TEST(DatabaseCopyTest, WithoutDescriptorsTheDatabaseIsOnlyUnavailable) {
+  const TempDir dir;
+  const auto database = dir.path() / "permafrost.db";
+  const auto store = jobs::JobStore::Open(database);
+  ASSERT_TRUE(store.ok()) << store.status();
+  jobs::Job job;
+  job.id = JobId("a");
+  job.spec.train.dataset = DatasetId("zinc");
+  job.create_time = absl::Now();
+  ASSERT_TRUE((*store)->Insert(job).ok());
+  // None for the file; one for it, and none for its log.
+  for (const int left : {0, 1}) {
+    absl::Status read;
+    {
+      const NoDescriptors exhausted(left);
+      read = ReadJobRows(database).status();
+    }
+    EXPECT_TRUE(absl::IsUnavailable(read)) << left << ": " << read;
+    EXPECT_THAT(std::string(read.message()), testing::EndsWith("Too many open files")) << left;
+  }
+  const auto rows = ReadJobRows(database);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->size(), 1u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadJobRows(dir.path() / "none.db").status()));
+}
+
+}  // namespace
+}  // namespace permafrost::backup
