@@ -44,20 +44,25 @@ double PrecisionArea(std::vector<std::pair<float, bool>>& rows) {
   return found == 0 || found == seen ? kNan : sum / found;
 }
 
-// Mean of `area` over the targets that it says something of.
-template <class Area>
-double MeanOverTargets(std::span<const float> scores, std::span<const float> labels, int64_t targets,
-                       const Area& area) {
-  const auto width = static_cast<size_t>(targets);
+using Area = double (*)(std::vector<std::pair<float, bool>>& rows);
+
+Area AreaOf(Metric metric) { return metric == Metric::kRocAuc ? AreaUnderCurve : PrecisionArea; }
+
+// Mean of `area` over the columns that it says something of. score_of, label_of: of a row's column.
+template <class Score, class Label>
+double MeanOverColumns(size_t count, size_t columns, const Score& score_of, const Label& label_of, Area area) {
   double sum = 0;
   int64_t counted = 0;
   std::vector<std::pair<float, bool>> rows;
-  for (size_t t = 0; t < width; ++t) {
+  rows.reserve(count);
+  for (size_t c = 0; c < columns; ++c) {
     rows.clear();
-    for (size_t i = t; i < labels.size(); i += width) {
-      if (std::isnan(labels[i])) continue;
-      if (std::isnan(scores[i])) return kNan;
-      rows.emplace_back(scores[i], labels[i] > 0.5F);
+    for (size_t r = 0; r < count; ++r) {
+      const float label = label_of(r, c);
+      if (std::isnan(label)) continue;
+      const float score = score_of(r, c);
+      if (std::isnan(score)) return kNan;
+      rows.emplace_back(score, label > 0.5F);
     }
     const double value = area(rows);
     if (std::isnan(value)) continue;
@@ -65,6 +70,40 @@ double MeanOverTargets(std::span<const float> scores, std::span<const float> lab
     ++counted;
   }
   return counted == 0 ? kNan : sum / static_cast<double>(counted);
+}
+
+double MeanOverTargets(std::span<const float> scores, std::span<const float> labels, int64_t targets, Area area) {
+  const auto width = static_cast<size_t>(targets);
+  return MeanOverColumns(
+      labels.size() / width, width, [&](size_t r, size_t t) { return scores[r * width + t]; },
+      [&](size_t r, size_t t) { return labels[r * width + t]; }, area);
+}
+
+// Of each class against the others by its probability; of two, of the second one by how far its output is above the
+// first one's. One class at a time: all together would be as many rows as there are classes.
+double MeanAgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes, Area area) {
+  const auto label_of = [&](size_t r, size_t c) {
+    return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));
+  };
+  if (classes == 2) {
+    return MeanOverColumns(
+        labels.size(), 1, [&](size_t r, size_t) { return outputs[2 * r + 1] - outputs[2 * r]; },
+        [&](size_t r, size_t) { return label_of(r, 1); }, area);
+  }
+  struct Softmax {
+    double top = 0, sum = 0;
+  };
+  std::vector<Softmax> of_rows(labels.size());
+  for (size_t r = 0; r < labels.size(); ++r) {
+    const std::span<const float> row = outputs.subspan(r * classes, classes);
+    of_rows[r].top = *std::ranges::max_element(row);
+    for (const float output : row) of_rows[r].sum += std::exp(static_cast<double>(output) - of_rows[r].top);
+  }
+  const auto probability_of = [&](size_t r, size_t c) {
+    return static_cast<float>(std::exp(static_cast<double>(outputs[r * classes + c]) - of_rows[r].top) /
+                              of_rows[r].sum);
+  };
+  return MeanOverColumns(labels.size(), classes, probability_of, label_of, area);
 }
 
 // Of one class or target: right answers, wrong ones, and labels that were not found.
@@ -134,35 +173,6 @@ std::vector<Counts> CountTargets(std::span<const float> outputs, std::span<const
   return counts;
 }
 
-// One column for each class, or one where there are two: what RocAuc takes.
-struct OneAgainstRest {
-  std::vector<float> scores, labels;
-  int64_t targets;
-};
-
-OneAgainstRest AgainstRest(std::span<const float> outputs, std::span<const float> labels, size_t classes) {
-  OneAgainstRest rows{{}, {}, classes == 2 ? 1 : static_cast<int64_t>(classes)};
-  for (size_t r = 0; r < labels.size(); ++r) {
-    const std::span<const float> row = outputs.subspan(r * classes, classes);
-    const auto label_of = [&](size_t c) {
-      return std::isnan(labels[r]) ? labels[r] : static_cast<float>(labels[r] == static_cast<float>(c));
-    };
-    if (classes == 2) {
-      rows.scores.push_back(row[1] - row[0]);
-      rows.labels.push_back(label_of(1));
-      continue;
-    }
-    const double top = *std::ranges::max_element(row);
-    double sum = 0;
-    for (const float output : row) sum += std::exp(static_cast<double>(output) - top);
-    for (size_t c = 0; c < classes; ++c) {
-      rows.scores.push_back(static_cast<float>(std::exp(static_cast<double>(row[c]) - top) / sum));
-      rows.labels.push_back(label_of(c));
-    }
-  }
-  return rows;
-}
-
 double MeanError(Metric metric, std::span<const float> outputs, std::span<const float> labels) {
   double sum = 0, present = 0;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -230,10 +240,8 @@ double ComputeMetric(Metric metric, Loss loss, std::span<const float> outputs, s
     }
     case Metric::kRocAuc:
     case Metric::kAveragePrecision: {
-      const auto area = metric == Metric::kRocAuc ? RocAuc : AveragePrecision;
-      if (!classes) return area(outputs, labels, width);
-      const OneAgainstRest rows = AgainstRest(outputs, labels, columns);
-      return area(rows.scores, rows.labels, rows.targets);
+      if (!classes) return MeanOverTargets(outputs, labels, width, AreaOf(metric));
+      return MeanAgainstRest(outputs, labels, columns, AreaOf(metric));
     }
     // Of links: ComputeLinkMetric.
     case Metric::kMrr:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "nn/ops/adam.h"
 
@@ -108,9 +109,24 @@ void Optimizer::Step(std::vector<at::Tensor> gradients) {
               "Optimizer::Step: sparse_adam takes gradients of rows");
   CheckGradients(gradients);
   if (accumulates()) gradients = AddToGroup(gradients);
+  Apply(std::move(gradients));
+}
+
+void Optimizer::Apply(std::vector<at::Tensor> gradients) {
   if (options_.max_grad_norm > 0) gradients = ClipGradientNorm(gradients, options_.max_grad_norm);
   Update(gradients);
   if (options_.ema_decay > 0) Average();
+  if (accumulates()) EndGroup();
+}
+
+void Optimizer::SkipBatch() {
+  if (!accumulates() || ends_group_.item().toDouble() == 0 || group_batches_.item().toDouble() == 0) return;
+  const at::NoGradGuard no_grad;
+  Apply(MeanOfGroup());
+}
+
+void Optimizer::DropGroup() {
+  const at::NoGradGuard no_grad;
   if (accumulates()) EndGroup();
 }
 
@@ -129,6 +145,10 @@ void Optimizer::StepRows(const RowGradient& gradient) {
 std::vector<at::Tensor> Optimizer::AddToGroup(const std::vector<at::Tensor>& gradients) {
   at::_foreach_add_(gradient_sums_, gradients);
   group_batches_.add_(1);
+  return MeanOfGroup();
+}
+
+std::vector<at::Tensor> Optimizer::MeanOfGroup() const {
   return at::_foreach_mul(gradient_sums_, group_batches_.reciprocal());
 }
 

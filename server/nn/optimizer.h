@@ -39,6 +39,11 @@ class Optimizer {
   // One update by the gradient of few rows of the one parameter: of kSparseAdam of those rows alone, of others as Step
   // with 0 elsewhere.
   void StepRows(const RowGradient& gradient);
+  // In place of Step, of a batch that is not to count: where it ends a group with others, the update is made by their
+  // mean. Waits for the device where accumulate_steps is above 1.
+  void SkipBatch();
+  // Where a group ends, without an update.
+  void DropGroup();
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   double learning_rate() const;
@@ -61,7 +66,10 @@ class Optimizer {
   void CheckGradients(std::vector<at::Tensor>& gradients) const;
   bool accumulates() const { return options_.accumulate_steps > 1; }
   std::vector<at::Tensor> AddToGroup(const std::vector<at::Tensor>& gradients);
+  std::vector<at::Tensor> MeanOfGroup() const;
   void EndGroup();
+  // All of a step but the adding up.
+  void Apply(std::vector<at::Tensor> gradients);
   void Update(const std::vector<at::Tensor>& gradients);
   // By PyTorch's kernels, whether a group ends or not; of the parameters with these places.
   void UpdateByTorch(const std::vector<at::Tensor>& gradients, const std::vector<size_t>& places, double weight_decay);

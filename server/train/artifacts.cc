@@ -1,5 +1,6 @@
 #include "train/artifacts.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>
@@ -45,22 +46,62 @@ std::string CsvCell(const std::string& text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
 }
 
-}  // namespace
-
-std::string PredictionsCsv(const NamedRows& rows, const std::vector<float>& predictions) {
-  const size_t columns = rows.columns.size(), width = rows.values.size();
+std::string CsvHeader(const NamedRows& rows) {
   std::string csv = absl::StrJoin(rows.columns, ",");
   for (const std::string& value : rows.values) absl::StrAppend(&csv, ",", value);
   csv += '\n';
+  return csv;
+}
+
+// Row i of the rows.
+void AppendCsvRow(const NamedRows& rows, size_t i, std::span<const float> predictions, std::string& csv) {
+  const size_t columns = rows.columns.size(), width = rows.values.size();
   std::array<char, 32> digits;
-  for (size_t i = 0; i * columns < rows.names.size(); ++i) {
-    for (size_t c = 0; c < columns; ++c) absl::StrAppend(&csv, c == 0 ? "" : ",", CsvCell(rows.names[i * columns + c]));
-    for (size_t t = 0; t < width; ++t) {
-      const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), predictions[i * width + t]).ptr;
-      absl::StrAppend(&csv, ",", absl::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
-    }
-    csv += '\n';
+  for (size_t c = 0; c < columns; ++c) absl::StrAppend(&csv, c == 0 ? "" : ",", CsvCell(rows.names[i * columns + c]));
+  for (size_t t = 0; t < width; ++t) {
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), predictions[i * width + t]).ptr;
+    absl::StrAppend(&csv, ",", absl::string_view(digits.data(), static_cast<size_t>(end - digits.data())));
   }
+  csv += '\n';
+}
+
+absl::Status WriteCsv(const fs::path& file, const NameRows& name, std::span<const uint32_t> ids,
+                      std::span<const float> predictions) {
+  PF_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(file));
+  std::string text;
+  size_t done = 0;
+  do {
+    const std::span<const uint32_t> some = ids.subspan(done, std::min(kNamedAtOnce, ids.size() - done));
+    PF_ASSIGN_OR_RETURN(const NamedRows rows, name(some));
+    if (done == 0) text = CsvHeader(rows);
+    for (size_t i = 0; i < some.size(); ++i) {
+      AppendCsvRow(rows, i, predictions.subspan(done * rows.values.size()), text);
+      PF_RETURN_IF_ERROR(writer.Append(text.data(), text.size()));
+      text.clear();
+    }
+    done += some.size();
+  } while (done < ids.size());
+  // The header alone, where there is no row.
+  PF_RETURN_IF_ERROR(writer.Append(text.data(), text.size()));
+  return writer.SyncAndClose();
+}
+
+// As WriteFileAtomic, of what is never in memory together.
+absl::Status ReplaceCsv(const fs::path& target, const NameRows& name, std::span<const uint32_t> ids,
+                        std::span<const float> predictions) {
+  const fs::path temporary = target.parent_path() / absl::StrCat(".tmp-", target.filename().string());
+  absl::Status written = WriteCsv(temporary, name, ids, predictions);
+  if (written.ok()) written = Rename(temporary, target);
+  // At once: on a full disk its bytes are what the next try needs.
+  if (!written.ok()) RemoveAll(temporary).IgnoreError();
+  return written;
+}
+
+}  // namespace
+
+std::string PredictionsCsv(const NamedRows& rows, std::span<const float> predictions) {
+  std::string csv = CsvHeader(rows);
+  for (size_t i = 0; i * rows.columns.size() < rows.names.size(); ++i) AppendCsvRow(rows, i, predictions, csv);
   return csv;
 }
 
@@ -68,11 +109,10 @@ absl::Status LinkArtifact(const fs::path& source, const fs::path& job_directory,
   return TransientIfNotFound(Link(source, job_directory, name));
 }
 
-absl::Status WritePredictions(const fs::path& job_directory, const NamedRows& rows,
-                              const std::vector<float>& predictions) {
+absl::Status WritePredictions(const fs::path& job_directory, const NameRows& name, std::span<const uint32_t> ids,
+                              std::span<const float> predictions) {
   PF_RETURN_IF_ERROR(CreateDirectories(job_directory / "artifacts"));
-  return TransientIfNotFound(
-      WriteFileAtomic(job_directory / "artifacts" / kTestPredictionsFile, PredictionsCsv(rows, predictions)));
+  return TransientIfNotFound(ReplaceCsv(job_directory / "artifacts" / kTestPredictionsFile, name, ids, predictions));
 }
 
 }  // namespace permafrost::train

@@ -2,13 +2,17 @@
 // Threads: the device thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace permafrost::train {
 
@@ -26,8 +30,14 @@ struct NamedRows {
 
 // CSV of columns and values, quoted where they need it (RFC 4180); floats with the digits that give them back exactly.
 // predictions: [rows * values].
-std::string PredictionsCsv(const NamedRows& rows, const std::vector<float>& predictions);
-absl::Status WritePredictions(const std::filesystem::path& job_directory, const NamedRows& rows,
-                              const std::vector<float>& predictions);
+std::string PredictionsCsv(const NamedRows& rows, std::span<const float> predictions);
+
+// The names of some of the rows that are written. Errors: end the writing.
+using NameRows = std::function<absl::StatusOr<NamedRows>(std::span<const uint32_t> ids)>;
+// So many rows have names in memory at once.
+inline constexpr size_t kNamedAtOnce = 1024;
+// The same of all `ids`, in their order, piece by piece into the file. predictions: [ids * values].
+absl::Status WritePredictions(const std::filesystem::path& job_directory, const NameRows& name,
+                              std::span<const uint32_t> ids, std::span<const float> predictions);
 
 }  // namespace permafrost::train

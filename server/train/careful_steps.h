@@ -46,6 +46,8 @@ class CarefulSteps {
   bool AllFinite() const { return FindNotFinite(tensors_).empty(); }
   // Everything is as it was at Keep.
   void TakeBack() const { nn::CopyInto(kept_, tensors_); }
+  // Lets go of what Keep copied.
+  void Forget() { kept_.clear(); }
 
  private:
   const int64_t until_step_;

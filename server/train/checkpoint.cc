@@ -28,7 +28,7 @@ constexpr std::string_view kReplacedPrefix = ".old-";
 // One table for both directions and for the files' names.
 struct Part {
   std::string_view file;
-  std::vector<nn::NamedTensor> Checkpoint::*tensors;
+  CheckpointPart tensors;
 };
 constexpr Part kWeights{kCheckpointWeights, &Checkpoint::model};
 constexpr Part kBest{"best.safetensors", &Checkpoint::best};
@@ -98,6 +98,18 @@ absl::StatusOr<std::string> ReadPart(const fs::path& path) {
   absl::StatusOr<std::string> data = ReadFile(path);
   if (absl::IsNotFound(data.status())) return absl::DataLossError(data.status().message());
   return data;
+}
+
+// hash: as the manifest has it. Its bytes are gone on return.
+absl::StatusOr<std::vector<nn::NamedTensor>> ReadTensors(const fs::path& file, const std::string& hash, bool wanted) {
+  PF_ASSIGN_OR_RETURN(const std::string data, ReadPart(file));
+  if (HashHex(Hash64(data)) != hash) {
+    return absl::DataLossError(absl::StrCat(file.string(), ": checksum does not match"));
+  }
+  if (!wanted) return std::vector<nn::NamedTensor>();
+  absl::StatusOr<nn::SafetensorsFile> decoded = nn::DecodeSafetensors(data);
+  if (!decoded.ok()) return Annotate(decoded.status(), file.string());
+  return std::move(decoded->tensors);
 }
 
 absl::Status CheckVersion(const fs::path& file, const json& version) {
@@ -195,7 +207,7 @@ absl::Status CheckpointStore::WriteFiles(const Checkpoint& checkpoint, const fs:
   return WriteFileSynced(directory / kCheckpointManifest, manifest.dump(1));
 }
 
-absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step) const {
+absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step, const TakePart& take) const {
   const fs::path directory = directory_ / absl::StrCat(step);
   PF_ASSIGN_OR_RETURN(const std::string text, ReadPart(directory / kCheckpointManifest));
   const json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -205,7 +217,7 @@ absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step) const {
   }
   const json& body = manifest["checkpoint"];
   Checkpoint checkpoint;
-  std::vector<std::pair<const Part*, std::string>> parts;  // with their hashes
+  std::vector<std::pair<const Part*, std::string>> parts;  // with their hashes; empty: it has no such file
   try {
     PF_RETURN_IF_ERROR(CheckVersion(directory / kCheckpointManifest, body.at("version")));
     checkpoint.state = FromJson(body.at("state"));
@@ -215,22 +227,24 @@ absl::StatusOr<Checkpoint> CheckpointStore::Load(int64_t step) const {
     }
     for (const Part& part : kParts) {
       const auto entry = body.at("files").find(std::string(part.file));
-      if (entry != body.at("files").end()) parts.emplace_back(&part, entry->at("xxh3").get<std::string>());
+      parts.emplace_back(&part, entry == body.at("files").end() ? "" : entry->at("xxh3").get<std::string>());
     }
   } catch (const json::exception& error) {
     return absl::DataLossError(absl::StrCat((directory / kCheckpointManifest).string(), ": ", error.what()));
   }
   for (const auto& [part, hash] : parts) {
-    const fs::path file = directory / part->file;
-    PF_ASSIGN_OR_RETURN(const std::string data, ReadPart(file));
-    if (HashHex(Hash64(data)) != hash) {
-      return absl::DataLossError(absl::StrCat(file.string(), ": checksum does not match"));
+    const bool wanted = part->tensors != kAveraged.tensors;
+    std::vector<nn::NamedTensor> tensors;
+    if (!hash.empty()) {
+      PF_ASSIGN_OR_RETURN(tensors, ReadTensors(directory / part->file, hash, wanted));
     }
-    auto decoded = nn::DecodeSafetensors(data);
-    if (!decoded.ok()) return Annotate(decoded.status(), file.string());
-    checkpoint.*part->tensors = std::move(decoded->tensors);
+    if (wanted) PF_RETURN_IF_ERROR(take(part->tensors, tensors));
   }
   return checkpoint;
+}
+
+absl::Status CheckpointStore::LoadTensors(int64_t step, const TakePart& take) const {
+  return Load(step, take).status();
 }
 
 absl::Status CheckpointStore::RepairAfterCrash() const {
@@ -259,12 +273,13 @@ absl::Status CheckpointStore::SetAside(int64_t step) const {
   return renamed;
 }
 
-absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::LoadNewest() const {
+absl::StatusOr<std::optional<Checkpoint>> CheckpointStore::FindNewest() const {
   PF_RETURN_IF_ERROR(RepairAfterCrash());
   PF_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, Steps());
   std::vector<int64_t> damaged;
   for (const int64_t step : steps) {
-    absl::StatusOr<Checkpoint> checkpoint = Load(step);
+    absl::StatusOr<Checkpoint> checkpoint =
+        Load(step, [](CheckpointPart, const std::vector<nn::NamedTensor>&) { return absl::OkStatus(); });
     if (checkpoint.ok()) {
       // A damaged one that is newer would count among those kept, in place of what the resumed run saves.
       for (const int64_t newer : damaged) PF_RETURN_IF_ERROR(SetAside(newer));

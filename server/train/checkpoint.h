@@ -53,6 +53,9 @@ struct Checkpoint {
   std::vector<graphcache::EntryInfo> cache_entries;
 };
 
+// One of the lists of tensors of a checkpoint.
+using CheckpointPart = std::vector<nn::NamedTensor> Checkpoint::*;
+
 // Of all tensors in it, which is about what its files take.
 uint64_t TensorBytes(const Checkpoint& checkpoint);
 
@@ -67,14 +70,17 @@ class CheckpointStore {
   // before it are as they were. It is transient (status.h) where the machine is at fault, or whoever removed its
   // folder.
   absl::Status Save(const Checkpoint& checkpoint);
-  // The newest that is whole; nullopt: there are none. Newer ones that are proven damaged (a file is missing, a
-  // checksum or the structure does not add up) are renamed to `.damaged-STEP`, never deleted. Errors: DataLoss if there
-  // are some and all are damaged, which then keep their names; FailedPrecondition (transient) for one that a newer
-  // build wrote; any other, all transient (status.h), where one cannot be read just now. Nothing is set aside then.
-  absl::StatusOr<std::optional<Checkpoint>> LoadNewest() const;
-  // That of `step`. DataLoss where it is damaged, or not there; any other error, all transient, where it cannot be read
-  // just now.
-  absl::StatusOr<Checkpoint> Load(int64_t step) const;
+  // The newest that is whole, without its tensors; nullopt: there are none. Newer ones that are proven damaged (a file
+  // is missing, a checksum or the structure does not add up) are renamed to `.damaged-STEP`, never deleted. Errors:
+  // DataLoss if there are some and all are damaged, which then keep their names; FailedPrecondition (transient) for one
+  // that a newer build wrote; any other, all transient (status.h), where one cannot be read just now. Nothing is set
+  // aside then.
+  absl::StatusOr<std::optional<Checkpoint>> FindNewest() const;
+  // Hands `take` the tensors of the checkpoint of `step`, part by part, of which memory holds one at a time; none of a
+  // part that it lacks. Not `averaged`, which nobody goes on from. Errors: those of `take`; DataLoss where it is
+  // damaged, or not there; any other, all transient, where it cannot be read just now.
+  using TakePart = std::function<absl::Status(CheckpointPart part, const std::vector<nn::NamedTensor>& tensors)>;
+  absl::Status LoadTensors(int64_t step, const TakePart& take) const;
   // Files of the checkpoint of `step`.
   std::filesystem::path WeightsFile(int64_t step) const;
   std::filesystem::path BestFile(int64_t step) const;
@@ -82,6 +88,8 @@ class CheckpointStore {
 
  private:
   absl::StatusOr<std::vector<int64_t>> Steps() const;  // newest first
+  // All but the tensors, which `take` gets.
+  absl::StatusOr<Checkpoint> Load(int64_t step, const TakePart& take) const;
   absl::Status Write(const Checkpoint& checkpoint);
   absl::Status WriteFiles(const Checkpoint& checkpoint, const std::filesystem::path& directory) const;
   absl::Status SetAside(int64_t step) const;

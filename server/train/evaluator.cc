@@ -62,6 +62,11 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluationSteps& steps, Task& task, da
                                                         : nn::ComputeMetric(metric, options.loss, result.predictions,
                                                                             labels, task.num_outputs()));
   }
+  // Those that were kept for the metrics.
+  if (!options.keep_predictions) {
+    result.ids = std::vector<uint32_t>();
+    result.predictions = std::vector<float>();
+  }
   return result;
 }
 

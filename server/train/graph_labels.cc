@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "base/string_view.h"
@@ -41,6 +42,29 @@ int64_t ClassesOf(const TrainOptions& options, const data::GraphSetSummary& summ
   return classes;
 }
 
+// Stores of older versions do not say; CheckBinary reads their labels.
+void CheckBinaryRange(const data::GraphSetSummary& summary, std::string_view prefix, Violations& violations) {
+  const bool any = summary.num_missing_labels < summary.all.graphs * summary.num_targets;
+  if (!summary.labels_known || !any) return;
+  if (summary.integer_labels && summary.min_label >= 0 && summary.max_label <= 1) return;
+  violations.Add(
+      absl::StrCat(AbslView(prefix), "loss"),
+      absl::StrCat("bce takes labels 0 and 1, and the dataset's are ", summary.integer_labels ? "" : "fractions in ",
+                   summary.min_label, "..", summary.max_label));
+}
+
+absl::Status NoTrainLabels(size_t rows, std::string_view what, std::string_view prefix) {
+  Violations violations;
+  violations.Add(absl::StrCat(AbslView(prefix), "dataset"),
+                 absl::StrCat("none of the ", rows, " ", AbslView(what),
+                              " of its train split has a label; at least one is needed"));
+  return violations.ToStatus();
+}
+
+bool AnyLabel(std::span<const float> labels) {
+  return std::ranges::any_of(labels, [](float label) { return !std::isnan(label); });
+}
+
 }  // namespace
 
 int64_t OutputsFor(const TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
@@ -50,6 +74,7 @@ int64_t OutputsFor(const TrainOptions& options, const data::GraphSetSummary& sum
     return 1;
   }
   if (options.loss == nn::Loss::kCrossEntropy) return ClassesOf(options, summary, prefix, violations);
+  if (options.loss == nn::Loss::kBce) CheckBinaryRange(summary, prefix, violations);
   return summary.num_targets;
 }
 
@@ -60,14 +85,37 @@ absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix
   const bool labelled = std::ranges::any_of(graphs, [&](uint32_t graph) {
     // Whether the file is as it was is known only below.
     if (graph >= labels.size() / std::max<size_t>(targets, 1)) return false;
-    return std::ranges::any_of(labels.subspan(graph * targets, targets), [](float l) { return !std::isnan(l); });
+    return AnyLabel(labels.subspan(graph * targets, targets));
   });
   PF_RETURN_IF_ERROR(set.CheckIntact());
-  if (labelled) return absl::OkStatus();
+  return labelled ? absl::OkStatus() : NoTrainLabels(graphs.size(), "graphs", prefix);
+}
+
+absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix) {
+  const data::Column<data::NodeId>& nodes = graph.view().splits[static_cast<size_t>(data::Split::kTrain)];
+  const data::Column<float>& labels = graph.view().labels;
+  const auto targets = static_cast<uint64_t>(graph.view().num_targets);
+  if (!nodes.Touch(0, nodes.size())) return nodes.status();
+  bool labelled = false;
+  for (uint64_t i = 0; i < nodes.size() && !labelled; ++i) {
+    const uint64_t begin = uint64_t{nodes[i]} * targets;
+    // Absent, or of a file that changed, which is told below.
+    if (begin + targets > labels.size()) continue;
+    if (!labels.Touch(begin, begin + targets)) return labels.status();
+    labelled = AnyLabel({labels.data() + begin, targets});
+  }
+  PF_RETURN_IF_ERROR(graph.CheckIntact());
+  return labelled ? absl::OkStatus() : NoTrainLabels(nodes.size(), "nodes", prefix);
+}
+
+absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix) {
+  PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
+  const auto other = std::ranges::find_if(labels, [](float l) { return !std::isnan(l) && l != 0 && l != 1; });
+  if (other == labels.end()) return absl::OkStatus();
   Violations violations;
-  violations.Add(
-      absl::StrCat(AbslView(prefix), "dataset"),
-      absl::StrCat("none of the ", graphs.size(), " graphs of its train split has a label; at least one is needed"));
+  violations.Add(absl::StrCat(AbslView(prefix), "loss"),
+                 absl::StrCat("bce takes labels 0 and 1, and graph ",
+                              (other - labels.begin()) / set.summary().num_targets, " has ", *other));
   return violations.ToStatus();
 }
 

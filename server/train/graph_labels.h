@@ -1,4 +1,4 @@
-// What the labels and splits of a set of small graphs must be for a job, and what follows for its model.
+// What the labels and splits of a dataset must be for a job, and what follows for the model of a set of small graphs.
 // Threads: safe anywhere.
 #pragma once
 
@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/status.h"
+#include "data/store/graph.h"
 #include "data/store/graph_set.h"
 #include "train/options.h"
 
@@ -17,8 +18,13 @@ namespace permafrost::train {
 int64_t OutputsFor(const TrainOptions& options, const data::GraphSetSummary& summary, std::string_view prefix,
                    Violations& violations);
 
-// A violation where no graph of the train split has a label: no loss would have a gradient. Errors: DataLoss.
+// A violation where no graph, or no node, of the train split has a label: no loss would have a gradient. Errors:
+// DataLoss.
 absl::Status CheckTrainLabels(const data::GraphSet& set, std::string_view prefix);
+absl::Status CheckTrainLabels(const data::Graph& graph, std::string_view prefix);
+
+// A violation where a label is neither 0 nor 1: the loss bce would have no lower bound. Errors: DataLoss.
+absl::Status CheckBinary(const data::GraphSet& set, std::string_view prefix);
 
 // Sizes that bound those of the train split: its own, or with folds those of the whole set. Adds a violation for more
 // folds than graphs.

@@ -11,6 +11,7 @@
 #include "base/string_view.h"
 #include "nn/models/registry.h"
 #include "train/batch_schedule.h"
+#include "train/graph_labels.h"
 #include "train/model_for.h"
 #include "train/node_features.h"
 #include "train/probe_sizes.h"
@@ -60,17 +61,6 @@ bool HaveLabels(const data::Batcher& batcher, Mode mode) {
   const auto has = [&](uint32_t graph) { return batcher.HasLabel(graph); };
   return std::ranges::any_of(SplitsOf(mode),
                              [&](data::Split split) { return std::ranges::any_of(batcher.split(split), has); });
-}
-
-// Other labels would have a loss without a lower bound, and classes that are none.
-absl::Status CheckBinary(const data::GraphSet& set) {
-  PF_ASSIGN_OR_RETURN(const auto labels, set.labels());
-  const auto other = std::ranges::find_if(labels, [](float l) { return !std::isnan(l) && l != 0 && l != 1; });
-  if (other == labels.end()) return absl::OkStatus();
-  Violations violations;
-  violations.Add("spec.loss", absl::StrCat("bce takes labels 0 and 1, and graph ",
-                                           (other - labels.begin()) / set.summary().num_targets, " has ", *other));
-  return violations.ToStatus();
 }
 
 // Batches first.. of an order of graphs.
@@ -128,7 +118,7 @@ absl::StatusOr<std::unique_ptr<GraphSetTask>> GraphSetTask::Create(const TrainOp
   PF_ASSIGN_OR_RETURN(const data::GraphExtents extents, data::GraphExtents::Create(set));
   PF_ASSIGN_OR_RETURN(graphcache::ShapePlan plan, PlanJob(options, model, extents, context, "spec.", keep_going));
   PF_ASSIGN_OR_RETURN(set, WithNodeInputs(options.model.node_inputs, std::move(set)));
-  if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set));
+  if (options.loss == nn::Loss::kBce) PF_RETURN_IF_ERROR(CheckBinary(*set, "spec."));
   PF_ASSIGN_OR_RETURN(auto batcher, data::Batcher::Create(std::move(set)));
   std::unique_ptr<GraphSetTask> task(new GraphSetTask(options, model, std::move(batcher), device));
   task->plan_ = std::move(plan);

@@ -104,23 +104,23 @@ absl::Status CopyAll(const Matches& matches, std::string_view source, std::strin
   return absl::OkStatus();
 }
 
-// The model of a job, on the CPU, for its names and shapes.
+// The model of a job, for its names and shapes: its tensors have no values, and take no memory.
 absl::Status WithModel(const TrainOptions& options, const data::ImportedSummary& summary, std::string_view prefix,
                        const std::function<absl::Status(nn::TensorSet&)>& use) {
   if (const auto* set = std::get_if<data::GraphSetSummary>(&summary)) {
     PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, *set, prefix));
-    return use(nn::MakeGraphModel(model, options.seed, at::kCPU)->tensors());
+    return use(nn::MakeGraphModel(model, options.seed, at::kMeta)->tensors());
   }
   if (Walks(options)) {
     nn::TensorSet tensors;
-    AddEmbedding(options, std::get<data::GraphSummary>(summary).nodes, at::kCPU, tensors);
+    AddEmbedding(options, std::get<data::GraphSummary>(summary).nodes, at::kMeta, tensors);
     return use(tensors);
   }
   PF_ASSIGN_OR_RETURN(const nn::NodeModelOptions model,
                       NodeModelFor(options, std::get<data::GraphSummary>(summary), kNoLimits, prefix));
-  const auto of_nodes = nn::MakeNodeModel(model, options.seed, at::kCPU);
+  const auto of_nodes = nn::MakeNodeModel(model, options.seed, at::kMeta);
   if (options.links.enabled) {
-    const nn::LinkDecoder decoder(options.links.score, options.model.hidden_channels, options.seed, at::kCPU,
+    const nn::LinkDecoder decoder(options.links.score, options.model.hidden_channels, options.seed, at::kMeta,
                                   of_nodes->tensors());
   }
   return use(of_nodes->tensors());

@@ -81,9 +81,8 @@ RunMemory MemoryOfWalks(const TrainOptions& options, const data::GraphSummary& g
   constexpr double kScoreCopies = 6;
   const int64_t pairs = PairsOf(options.node2vec) * (1 + options.node2vec.num_negative_samples);
   memory.result_bytes = kScoreCopies * sizeof(float) * static_cast<double>(std::max(kMostEvaluatedPairs, pairs));
-  // Embeddings of the test split: two copies, and their text while it grows.
-  constexpr double kTextBytes = 2 * 14;
-  memory.result_bytes += (2 * sizeof(float) + kTextBytes) * width * static_cast<double>(graph.split_nodes[2]);
+  // Embeddings of the test split: two copies.
+  memory.result_bytes += 2 * sizeof(float) * width * static_cast<double>(graph.split_nodes[2]);
   if (limits.device) memory.result_bytes += sizeof(float) * rows * width;  // the table, taken from the device
   return memory;
 }

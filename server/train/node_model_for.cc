@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -174,6 +175,14 @@ void AddDecoderCost(const TrainOptions& options, const data::GraphSummary& graph
   cost.activations += pairs * (kept * static_cast<double>(channels) + 4);
 }
 
+// What an evaluation keeps of a node until it ends: its outputs, labels and id, and what a metric sorts and divides by.
+// Where all are predicted layer by layer, the split's outputs twice.
+double EvaluatedRowBytes(const TrainOptions& options, const data::GraphSummary& graph, double outputs) {
+  constexpr double kOfMetric = sizeof(std::pair<float, bool>) + 2 * sizeof(double);
+  const double copies = options.nodes.layer_wise_evaluation ? 2 : 1;
+  return sizeof(float) * (copies * outputs + static_cast<double>(graph.num_targets)) + sizeof(data::NodeId) + kOfMetric;
+}
+
 RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& model, const data::GraphSummary& graph,
                    const MemoryLimits& limits) {
   const auto out = static_cast<double>(model.num_outputs);
@@ -208,8 +217,8 @@ RunMemory MemoryOf(const TrainOptions& options, const nn::NodeModelOptions& mode
   }
   const LinkMemory links = LinkMemoryOf(options, graph, model.in_channels);
   memory.batch_bytes += links.host;
-  memory.result_bytes =
-      links.result + sizeof(float) * out * static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));
+  memory.result_bytes = links.result + EvaluatedRowBytes(options, graph, out) *
+                                           static_cast<double>(std::max(graph.split_nodes[1], graph.split_nodes[2]));
   if (options.nodes.layer_wise_evaluation) {
     memory.result_bytes += LayerWiseBytes(options, graph, model.in_channels, model.num_outputs);
   }

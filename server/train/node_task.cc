@@ -233,7 +233,7 @@ absl::StatusOr<std::optional<Evaluation>> NodeTask::EvaluateWhole(data::Split sp
   if (keep_predictions) {
     result.ids = ids;
   } else {
-    result.predictions.clear();
+    result.predictions = std::vector<float>();
   }
   return result;
 }

@@ -13,7 +13,9 @@ namespace {
 constexpr double kMostBytes = 1e18;  // no machine has as many
 // Copies of the parameters that live as long as the run: themselves, two moments, the best epoch's. A capture copies
 // the first three.
-constexpr double kLastingCopies = 4, kStateCopies = 3;
+constexpr double kLastingCopies = 4, kStateCopies = 3, kMoments = 2;
+// Of what a training step holds at once: without gradients a layer's rows go once the next one has made its own.
+constexpr double kForwardPart = 0.5;
 
 // The part of all that a run takes from which on its executables are told.
 constexpr double kToldExecutables = 0.1;
@@ -21,13 +23,24 @@ constexpr double kToldExecutables = 0.1;
 int64_t ToBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, kMostBytes)); }
 double Gigabytes(double bytes) { return bytes / 1e9; }
 
+// Of what is read into this process at once: a resume's largest file, the optimizer's, as bytes and as tensors; the
+// tensors of weights that are evaluated.
+double ReadBytes(const RunMemory& memory, const MemoryLimits& limits) {
+  return (limits.trains ? 2 * (kMoments + memory.state_copies) : 1) * sizeof(float) * memory.cost.parameters;
+}
+
 // Of the weights and of a step at its worst moment.
-double StepBytes(const RunMemory& memory, bool records) {
-  const double parameters = sizeof(float) * memory.cost.parameters;
+double StepBytes(const RunMemory& memory, const MemoryLimits& limits) {
+  const double parameters = sizeof(float) * memory.cost.parameters,
+               activations = sizeof(float) * memory.cost.activations;
+  const double read = limits.device ? 0 : ReadBytes(memory, limits);
+  if (!limits.trains) return parameters + std::max(read, kForwardPart * activations);
   // With the gradients.
-  const double step = sizeof(float) * memory.cost.activations + parameters;
-  const double state = (kStateCopies + memory.state_copies) * parameters;
-  const double peak = records ? static_cast<double>(device::CapturePeakBytes(ToBytes(step), ToBytes(state))) : step;
+  const double step = activations + parameters;
+  // A resume reads beside the arena of what it captured.
+  const double state = std::max((kStateCopies + memory.state_copies) * parameters, read);
+  const double peak = limits.records ? static_cast<double>(device::CapturePeakBytes(ToBytes(step), ToBytes(state)))
+                                     : std::max(step, read);
   return (kLastingCopies + memory.state_copies + memory.other_copies) * parameters + peak;
 }
 
@@ -42,13 +55,13 @@ void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory) {
 
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits) {
   const double executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);
-  const double steps = limits.device ? 0 : StepBytes(memory, limits.records);
+  const double steps = limits.device ? ReadBytes(memory, limits) : StepBytes(memory, limits);
   return static_cast<uint64_t>(ToBytes(steps + memory.batch_bytes + memory.result_bytes + executables));
 }
 
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,
                Violations& violations) {
-  const double steps = StepBytes(memory, limits.records), rest = memory.batch_bytes + memory.result_bytes,
+  const double steps = StepBytes(memory, limits), rest = memory.batch_bytes + memory.result_bytes,
                executables = static_cast<double>(memory.executables) * static_cast<double>(memory.executable_bytes);
   const auto check = [&](double needed, uint64_t limit, std::string_view whose) {
     const auto allowed = static_cast<double>(limit);
@@ -62,7 +75,8 @@ void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_
                    absl::StrCat("needs about ", std::ceil(10 * Gigabytes(needed)) / 10, " GB (", AbslView(what), cached,
                                 "); ", AbslView(whose), " ", std::floor(10 * Gigabytes(allowed)) / 10, " GB"));
   };
-  check(limits.device ? rest + executables : steps + rest + executables, limits.process, "this process may use");
+  check((limits.device ? ReadBytes(memory, limits) : steps) + rest + executables, limits.process,
+        "this process may use");
   if (limits.device) check(steps, *limits.device, "the device has");
 }
 

@@ -30,6 +30,8 @@ struct MemoryLimits {
   std::optional<uint64_t> device = std::nullopt;
   // Whether a step is recorded when it is captured, which keeps copies of the state meanwhile.
   bool records = true;
+  // false: what is judged is one evaluation, without an optimizer, gradients and captures.
+  bool trains = true;
 };
 // For what was judged before.
 inline constexpr MemoryLimits kNoLimits{.process = std::numeric_limits<uint64_t>::max()};
@@ -43,8 +45,8 @@ void AddCopies(const nn::OptimizerOptions& options, RunMemory& memory);
 // Bytes of this process that a run takes at its worst moment.
 uint64_t ProcessBytes(const RunMemory& memory, const MemoryLimits& limits);
 
-// Adds a violation of PREFIXmodel where the run takes more than there is, at its worst moment, which is the capture of
-// a step. `what`: one step's content, as "the whole graph in every step".
+// Adds a violation of PREFIXmodel where the run takes more than there is, at its worst moment: the capture of a step,
+// or the reading of a checkpoint. `what`: one step's content, as "the whole graph in every step".
 void CheckFits(const RunMemory& memory, const MemoryLimits& limits, std::string_view what, std::string_view prefix,
                Violations& violations);
 

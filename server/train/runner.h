@@ -199,7 +199,8 @@ class Runner {
   // where device() is not kCpu; else safe anywhere. `on_progress` hears of rows done and in all (0: not known yet), and
   // returns whether to go on; Cancelled when not. Errors: as CheckCompatible, under "" and "dataset"; InvalidArgument
   // with violations of "rows" where there are none, and of "dataset" where the weights do not fit it or where, without
-  // predictions, none of its rows has a label; DataLoss.
+  // predictions, none of its rows has a label; ResourceExhausted where what this process holds leaves no room;
+  // DataLoss.
   virtual absl::StatusOr<RowsEvaluation> EvaluateWeights(
       const EvaluateRequest& request, const std::function<bool(int64_t done, int64_t total)>& on_progress) = 0;
   // Ok if a model of these options can be built for this set; else InvalidArgument with violations under `prefix`.
@@ -209,9 +210,9 @@ class Runner {
   // InvalidArgument with a violation under `prefix`.
   virtual absl::Status CheckInitialWeights(const TrainOptions& options, const data::ImportedSummary& summary,
                                            std::string_view file, std::string_view prefix) const = 0;
-  // Ok if there is memory for the run of a job that is compatible, as far as its plan tells; a set's plan is kept for
-  // the run. The request's `measure` is not read. Errors: InvalidArgument with violations under `prefix`; Cancelled
-  // where `keep_going`, asked now and then, says so; DataLoss.
+  // Ok if there is memory for the run of a job that is compatible, as far as its plan tells, and labels that it learns
+  // from; a set's plan is kept for the run. The request's `measure` is not read. Errors: InvalidArgument with
+  // violations under `prefix`; Cancelled where `keep_going`, asked now and then, says so; DataLoss.
   virtual absl::Status CheckFits(const PlanRequest& request, std::string_view prefix,
                                  const std::function<bool()>& keep_going) = 0;
   virtual DeviceKind device() const = 0;  // never kAuto

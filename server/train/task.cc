@@ -110,12 +110,16 @@ absl::Status Task::CheckFits(const TrainOptions& options, const data::OpenedData
                              const std::function<bool()>& keep_going) {
   const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset);
   if (set == nullptr) {
-    if (!Walks(options)) return absl::OkStatus();
-    return CheckWalkable(*std::get<std::shared_ptr<const data::Graph>>(dataset), prefix);
+    const data::Graph& graph = *std::get<std::shared_ptr<const data::Graph>>(dataset);
+    if (Walks(options)) return CheckWalkable(graph, prefix);
+    return options.links.enabled ? absl::OkStatus() : CheckTrainLabels(graph, prefix);
   }
   PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), prefix));
   PF_ASSIGN_OR_RETURN(auto folded, data::WithFold(*set, options.cross_validation));
   PF_RETURN_IF_ERROR(CheckTrainLabels(*folded, prefix));
+  if (options.loss == nn::Loss::kBce && !folded->summary().labels_known) {
+    PF_RETURN_IF_ERROR(CheckBinary(*folded, prefix));
+  }
   PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(std::move(folded)));
   return PlanJob(options, model, graphs, context, prefix, keep_going).status();
 }

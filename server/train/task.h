@@ -112,8 +112,9 @@ class Task {
   // InvalidArgument with violations under `prefix`.
   static absl::Status Check(const TrainOptions& options, const data::ImportedSummary& summary,
                             const MemoryLimits& limits, std::string_view prefix);
-  // Ok if a job on a set of small graphs fits in memory, by its plan, and if one that walks finds what it walks along.
-  // Errors: InvalidArgument with violations under `prefix`; as PlanJob; DataLoss from the set.
+  // Ok if a job on a set of small graphs fits in memory, by its plan; if one that reads labels finds some that go with
+  // its loss in the train split; and if one that walks finds what it walks along. Errors: InvalidArgument with
+  // violations under `prefix`; as PlanJob; DataLoss from the dataset.
   static absl::Status CheckFits(const TrainOptions& options, const data::OpenedDataset& dataset,
                                 const PlanContext& context, std::string_view prefix,
                                 const std::function<bool()>& keep_going);

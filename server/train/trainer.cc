@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -314,8 +315,8 @@ absl::StatusOr<StopRequest> Trainer::Test(RunResult& result) {
   if (best->has_labels && !std::isfinite(best->loss)) {
     context_.Log(LogLevel::kWarning, absl::StrFormat("the test loss of the best weights is %g", best->loss));
   }
-  PF_ASSIGN_OR_RETURN(const NamedRows rows, task_->NameRows(data::Split::kTest, best->ids));
-  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, rows, best->predictions));
+  const auto name = [this](std::span<const uint32_t> ids) { return task_->NameRows(data::Split::kTest, ids); };
+  PF_RETURN_IF_ERROR(WritePredictions(job_directory_, name, best->ids, best->predictions));
   return StopRequest::kNone;
 }
 

@@ -54,7 +54,7 @@ class Trainer {
   absl::StatusOr<StopRequest> Test(RunResult& result);
 
   absl::StatusOr<RunOutcome> RunToEnd();
-  // Errors: those of CheckpointStore::LoadNewest; FailedPrecondition, reason DATASET_CHANGED, where the newest
+  // Errors: those of CheckpointStore::FindNewest; FailedPrecondition, reason DATASET_CHANGED, where the newest
   // checkpoint is of other data than the job's dataset holds.
   absl::Status Resume();
   // Of a run that has no checkpoint: with the weights that the job is to begin with.
@@ -63,8 +63,8 @@ class Trainer {
   void TellOptimizer(int64_t batches);
   void TakePlateau(double value);
   absl::Status RestoreCache(const Checkpoint& checkpoint);
-  // Its weights, moments and sums, and the best weights so far.
-  absl::Status TakeTensors(const Checkpoint& checkpoint);
+  // Of the checkpoint of this step: its weights, moments and sums, and the best weights so far.
+  absl::Status TakeTensors();
   // One that the run cannot do without: its end, or a stop.
   absl::Status SaveCheckpoint();
   // One that is due. Where the machine cannot take it, or not without what is reserved for others, the run goes on,
@@ -88,8 +88,10 @@ class Trainer {
   absl::Status CheckFiniteState();
   // The error of a job that fails by it; sets rewind_ where the job is to go on all the same.
   absl::Status NotFinite(const std::string& what);
-  // The step of a batch; of one that is taken with care and spoils something nothing stays but its count.
+  // The step of a batch; of one that is taken with care and spoils something nothing stays but its count, and where it
+  // ends a group the update by the group's others.
   absl::Status TakeStep(HostBatch& host);
+  absl::Status TakeCarefulStep(HostBatch& host);
   absl::StatusOr<Evaluation> EvaluateSplit(data::Split split, bool keep_predictions);
   // What comes before a step: the graph cache commands that take effect at this boundary, and the captures that the
   // cache is to have ahead of the step.

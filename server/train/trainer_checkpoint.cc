@@ -56,7 +56,7 @@ absl::Status Trainer::Begin() {
 }
 
 absl::Status Trainer::Resume() {
-  PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, checkpoints_.LoadNewest());
+  PF_ASSIGN_OR_RETURN(const std::optional<Checkpoint> found, checkpoints_.FindNewest());
   if (!found) return Begin();
   PF_RETURN_IF_ERROR(CheckDataset(options_.dataset, state_, store_checksum_, found->state));
   if (found->state.threads != state_.threads) {
@@ -78,18 +78,13 @@ absl::Status Trainer::Resume() {
   PF_RETURN_IF_ERROR(RestoreCache(*found));
   graphs_before_ = rows().graphs;
   if (!IsTrained() && !engine_.cache().ready()) {
-    // Before the moments come: of what is zero a capture keeps no copy. What was read would be one as well.
-    found.reset();
+    // Before the moments come: of what is zero a capture keeps no copy.
     Report();
     // A stop is heard again before the first step, which ends the warm-up.
     PF_RETURN_IF_ERROR(WarmUp().status());
     engine_.Report(/*with_entries=*/true);
-    absl::StatusOr<Checkpoint> again = checkpoints_.Load(state_.step);
-    // It was whole a moment ago: the next resume sees what became of it.
-    if (!again.ok()) return AsTransient(again.status());
-    found = *std::move(again);
   }
-  PF_RETURN_IF_ERROR(TakeTensors(*found));
+  PF_RETURN_IF_ERROR(TakeTensors());
   // The run may have been killed between the checkpoint and its artifacts.
   PF_RETURN_IF_ERROR(PublishArtifacts());
   context_.Log(LogLevel::kInfo,
@@ -98,18 +93,20 @@ absl::Status Trainer::Resume() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::TakeTensors(const Checkpoint& checkpoint) {
-  PF_RETURN_IF_ERROR(task_->tensors().CopyFrom(checkpoint.model));
-  // Weights are of one type everywhere; the learning rate and the sums are not.
-  for (const auto& [from, to] : {std::pair(&checkpoint.optimizer, &optimizer_.state()),
-                                 std::pair(&checkpoint.accumulators, &engine_.losses().tensors())}) {
-    if (const absl::Status copied = nn::CopyByName(*from, *to); !copied.ok()) {
-      return Annotate(copied,
-                      absl::StrCat("the checkpoint is of another device than ",
-                                   AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
-    }
-  }
-  return checkpoint.best.empty() ? absl::OkStatus() : nn::CopyByName(checkpoint.best, best_);
+absl::Status Trainer::TakeTensors() {
+  const auto take = [this](CheckpointPart part, const std::vector<nn::NamedTensor>& tensors) -> absl::Status {
+    if (part == &Checkpoint::model) return task_->tensors().CopyFrom(tensors);
+    if (part == &Checkpoint::best) return tensors.empty() ? absl::OkStatus() : nn::CopyByName(tensors, best_);
+    // Weights are of one type everywhere; the learning rate and the sums are not.
+    const absl::Status copied =
+        nn::CopyByName(tensors, part == &Checkpoint::optimizer ? optimizer_.state() : engine_.losses().tensors());
+    if (copied.ok()) return copied;
+    return Annotate(copied, absl::StrCat("the checkpoint is of another device than ",
+                                         AbslView(kDeviceNames.Name(backend_.kind())), ", which cannot go on from it"));
+  };
+  absl::Status taken = checkpoints_.LoadTensors(state_.step, take);
+  // It was whole a moment ago: the next resume sees what became of it.
+  return absl::IsDataLoss(taken) ? AsTransient(std::move(taken)) : taken;
 }
 
 // The entries decide which shape each batch is padded to, and so the last bits of every sum: a resumed run needs the

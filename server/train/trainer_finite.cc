@@ -25,11 +25,23 @@ absl::Status Trainer::TakeStep(HostBatch& host) {
   if (!careful_ || !careful_->Watches(state_.step)) {
     return engine_.Train(host, state_.step, progress_.phase_seconds);
   }
+  absl::Status taken = TakeCarefulStep(host);
+  if (!careful_->Watches(state_.step + 1)) careful_->Forget();
+  return taken;
+}
+
+absl::Status Trainer::TakeCarefulStep(HostBatch& host) {
   careful_->Keep();
   PF_RETURN_IF_ERROR(engine_.Train(host, state_.step, progress_.phase_seconds));
   // The sums of the losses are among the tensors.
   if (careful_->AllFinite()) return absl::OkStatus();
   careful_->TakeBack();
+  optimizer_.SkipBatch();
+  // Of a group whose other batches spoil the update, none counts.
+  if (!careful_->AllFinite()) {
+    careful_->TakeBack();
+    optimizer_.DropGroup();
+  }
   state_.skipped_steps.push_back(state_.step);
   progress_.skipped_batches = static_cast<int64_t>(state_.skipped_steps.size());
   if (progress_.skipped_batches > kMaxSkippedBatches) {

@@ -1,9 +1,11 @@
 #include "train/weights_evaluation.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -15,6 +17,7 @@
 #include "train/evaluated_rows.h"
 #include "train/evaluator.h"
 #include "train/initial_weights.h"
+#include "train/model_for.h"
 #include "train/node2vec_task.h"
 #include "train/node_features.h"
 #include "train/node_model_for.h"
@@ -79,13 +82,39 @@ absl::StatusOr<const graphcache::StepInputs*> InputsOf(HostBatch& batch, const T
   return batch.PadTo(shape, /*step=*/0);
 }
 
+// What this process holds, but for the dataset's pages, which the kernel takes back.
+uint64_t HeldBeside(const data::OpenedDataset& dataset) {
+  const uint64_t resident = ResidentBytes();
+  return resident - std::min(resident, std::visit([](const auto& mapped) { return mapped->mapped_bytes(); }, dataset));
+}
+
+// Of what fits alone: whether it fits beside what a running job holds. Of a set by the plan of its batches.
+absl::Status CheckBeside(const TrainOptions& options, const data::OpenedDataset& dataset, const PlanContext& context,
+                         const std::function<bool()>& keep_going) {
+  PlanContext left = context;
+  const uint64_t held = HeldBeside(dataset);
+  left.limits.process -= std::min(left.limits.process, held);
+  absl::Status fits = Task::Check(options, data::SummaryOf(dataset), left.limits, "");
+  if (const auto* set = std::get_if<std::shared_ptr<const data::GraphSet>>(&dataset); set != nullptr && fits.ok()) {
+    PF_ASSIGN_OR_RETURN(const nn::GraphModelOptions model, GraphModelFor(options, (*set)->summary(), ""));
+    PF_ASSIGN_OR_RETURN(const data::GraphExtents graphs, data::GraphExtents::Create(*set));
+    fits = PlanJob(options, model, graphs, left, "", keep_going).status();
+  }
+  const std::vector<FieldViolation> violations = GetViolations(fits);
+  if (violations.empty()) return fits;
+  return absl::ResourceExhaustedError(
+      absl::StrFormat("the evaluation %s beside the %.0f MB that the server holds; accepted: when it holds less",
+                      violations.front().description, static_cast<double>(held) / 1e6));
+}
+
 // Predictions and labels as numbers, and the text that is made of them, beside what the process holds already.
-absl::Status CheckRoom(int64_t rows, int64_t values, bool text, const MemoryLimits& limits) {
+absl::Status CheckRoom(const data::OpenedDataset& dataset, int64_t rows, int64_t values, bool text,
+                       const MemoryLimits& limits) {
   constexpr double kNumberBytes = 8, kTextBytes = 14, kNameBytes = 24;
   const double numbers = static_cast<double>(rows) * static_cast<double>(values);
   const double wanted =
       kNumberBytes * numbers + (text ? kTextBytes * numbers + kNameBytes * static_cast<double>(rows) : 0);
-  const auto held = static_cast<double>(ResidentBytes());
+  const auto held = static_cast<double>(HeldBeside(dataset));
   const auto limit = static_cast<double>(limits.process);
   if (held + wanted <= limit) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -142,6 +171,8 @@ TrainOptions OptionsOfEvaluation(TrainOptions options, const data::ImportedSumma
 absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, const device::Backend& backend,
                                                int threads, const PlanContext& context,
                                                const std::function<bool(int64_t done, int64_t total)>& on_progress) {
+  PlanContext own_context = context;
+  own_context.limits.trains = false;
   const bool links = request.options.links.enabled;
   const data::ImportedSummary own = data::SummaryOf(request.dataset);
   const data::ImportedSummary& trained = request.trained_on ? *request.trained_on : own;
@@ -165,13 +196,14 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   }
   int64_t done = 0, total = 0;
   const auto keep_going = [&] { return on_progress(done, total); };
-  PF_RETURN_IF_ERROR(Task::Check(options, data::SummaryOf(dataset), context.limits, ""));
+  PF_RETURN_IF_ERROR(Task::Check(options, data::SummaryOf(dataset), own_context.limits, ""));
   if (const auto* graph = std::get_if<std::shared_ptr<const data::Graph>>(&dataset);
       graph != nullptr && Walks(options)) {
     PF_RETURN_IF_ERROR(CheckWalkable(**graph, ""));
   }
+  PF_RETURN_IF_ERROR(CheckBeside(options, dataset, own_context, keep_going));
   PF_ASSIGN_OR_RETURN(const std::unique_ptr<Task> task,
-                      Task::Create(options, dataset, backend.device(), threads, keep_going, context));
+                      Task::Create(options, dataset, backend.device(), threads, keep_going, own_context));
   if (const absl::Status taken = TakeAllWeights(request.weights, request.source, task->tensors()); !taken.ok()) {
     Violations violations;
     violations.Add("dataset", StdView(taken.message()));
@@ -187,7 +219,7 @@ absl::StatusOr<RowsEvaluation> EvaluateWeights(const EvaluateRequest& request, c
   }
   // Of embeddings few rows are evaluated, and all are kept only where they are asked for.
   if (request.predictions || !Walks(options)) {
-    PF_RETURN_IF_ERROR(CheckRoom(total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
+    PF_RETURN_IF_ERROR(CheckRoom(dataset, total, links ? 2 : task->num_outputs(), request.predictions, context.limits));
   }
   ErrorSums losses(backend.device()), errors(backend.device());
   const device::StepProgram step = EvalProgram(*task, LossOf(options, backend.device()), losses, errors);

@@ -75,6 +75,49 @@ TEST(Updates, AGroupsIsTheOneOfItsMeanGradient) {
   }
 }
 
+TEST(Updates, ASkippedBatchThatEndsAGroupLeavesTheOneOfTheOthers) {
+  for (const OptimizerAlgorithm algorithm : kAlgorithms) {
+    OptimizerOptions options = Options(algorithm);
+    options.max_grad_norm = 0.5;
+    options.ema_decay = 0.5;
+    options.accumulate_steps = 3;
+    TensorSet first, second;
+    AddSome(first);
+    AddSome(second);
+    Optimizer whole(options, first.parameters()), skips(options, second.parameters());
+    const auto expect_equal = [&](const char* when) {
+      for (size_t i = 0; i < first.All().size(); ++i) {
+        EXPECT_TRUE(at::equal(first.All()[i].value, second.All()[i].value)) << when << ", " << first.All()[i].name;
+      }
+      for (size_t i = 0; i < whole.state().size(); ++i) {
+        EXPECT_TRUE(at::equal(whole.state()[i].value, skips.state()[i].value)) << when << ", " << whole.state()[i].name;
+      }
+    };
+    for (const int64_t step : {0, 2}) {
+      for (int64_t b = 0; b < 2; ++b) {
+        whole.SetEndsGroup(b == 1);
+        whole.Step(GradientsOf(first, step + b));
+        skips.SetEndsGroup(false);
+        skips.Step(GradientsOf(first, step + b));
+        if (b == 0) skips.SkipBatch();  // of the group's middle: nothing
+      }
+      skips.SetEndsGroup(true);
+      skips.SkipBatch();
+      expect_equal("two batches and a skipped one");
+    }
+    skips.SkipBatch();
+    expect_equal("a group of a skipped batch alone");
+    skips.Step(GradientsOf(first, 4));
+    whole.Step(GradientsOf(first, 4));
+    expect_equal("the next group");
+    skips.SetEndsGroup(false);
+    skips.Step(GradientsOf(first, 5));
+    skips.SetEndsGroup(true);
+    skips.DropGroup();
+    expect_equal("a group that is dropped");
+  }
+}
+
 // torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
 TEST(Updates, AveragesFollowTheWeights) {
   OptimizerOptions options = Options(OptimizerAlgorithm::kAdam);

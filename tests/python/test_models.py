@@ -47,7 +47,7 @@ DROPPING = [
     ("gatv2", {"norm": "layer", "num_layers": 1, "dropout": 0.9}, ["dropout", "convs"]),
 ]
 DROPPING_NODES = [
-    ("gatv2", {"heads": 2, "dropout": 0.7}, ["convs"]),
+    ("gatv2", {"heads": 2, "num_layers": 3, "dropout": 0.7}, ["convs"]),
     ("sage", {"norm": "layer", "dropout": 0.9}, ["dropout"]),
     ("gcn", {"input_dropout": 0.9}, ["input_dropout"]),
 ]

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -152,6 +153,50 @@ TEST(Admission, EvaluationIsJudgedByItsOwnFanOuts) {
   EXPECT_TRUE(NodeModelFor(options, Graph(), {kGigabyte}, "").ok());
   options.nodes.eval_fan_outs = {9000, 9000};
   EXPECT_FALSE(NodeModelFor(options, Graph(), {kGigabyte}, "").ok());
+}
+
+// What the end of a job has of each row that it predicts for.
+TEST(Admission, WhatAnEvaluationKeepsOfEachNodeCounts) {
+  const auto bytes = [](const TrainOptions& options, int64_t test_nodes) {
+    data::GraphSummary graph = Graph();
+    graph.split_nodes = {600'000, 0, test_nodes};
+    const auto model = NodeModelFor(options, graph, kNoLimits, "");
+    EXPECT_TRUE(model.ok()) << model.status();
+    return static_cast<double>(NodeJobBytes(options, *model, graph, kNoLimits));
+  };
+  TrainOptions options = Sampled({3, 3}, false);
+  options.loss = nn::Loss::kCrossEntropy;
+  constexpr double kNodes = 1'000'000, kOutputs = 10;
+  // Outputs, a label and an id; a score beside its label, and two doubles for the probabilities. Whole bytes.
+  EXPECT_NEAR(bytes(options, 1'000'000) - bytes(options, 0), kNodes * (4 * kOutputs + 4 + 4 + 8 + 16), 2);
+  options.nodes.layer_wise_evaluation = true;
+  EXPECT_NEAR(bytes(options, 1'000'000) - bytes(options, 0), kNodes * (8 * kOutputs + 4 + 4 + 8 + 16), 2);
+}
+
+// Of a job that is little else than a table of weights.
+TEST(Admission, AResumeReadsTheOptimizersFileBesideWhatTheRunHolds) {
+  constexpr double kNodes = 1'000'000, kChannels = 64, kTable = 4 * kNodes * kChannels;
+  data::GraphSummary graph = Graph();
+  graph.node_features = {};
+  TrainOptions options = Sampled({2}, false);
+  options.batch_size = 10;
+  options.model.hidden_channels = 64;
+  const auto tables = [&](const MemoryLimits& limits) {
+    const auto model = NodeModelFor(options, graph, limits, "");
+    EXPECT_TRUE(model.ok()) << model.status();
+    return static_cast<double>(NodeJobBytes(options, *model, graph, limits)) / kTable;
+  };
+  MemoryLimits limits = kNoLimits;
+  // Weights, moments and the best epoch's; a gradient, in an arena with gaps; moments as bytes and as tensors.
+  EXPECT_NEAR(tables(limits), 4 + 1.1 + 4, 0.2);
+  limits.device = 100 * kGigabyte;
+  EXPECT_NEAR(tables(limits), 4, 0.2) << "the rest is the device's";
+  limits.device = std::nullopt;
+  limits.trains = false;
+  EXPECT_NEAR(tables(limits), 2, 0.2) << "an evaluation has the weights, and those that they are read from";
+  limits.trains = true;
+  options.optimizer.accumulate_steps = 4;
+  EXPECT_NEAR(tables(limits), 5 + 1.1 + 6, 0.2) << "and the sums of gradients";
 }
 
 // The most tensor memory at once of a job's first steps, captures among them.

@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "device/cpu/storage.h"
 #include "file_size_limit.h"
 #include "nn/safetensors.h"
 #include "no_descriptors.h"
@@ -64,6 +65,18 @@ void ExpectEqual(const Checkpoint& a, const Checkpoint& b) {
   }
 }
 
+// The newest one with the tensors that a run goes on with.
+absl::StatusOr<std::optional<Checkpoint>> LoadNewest(const CheckpointStore& store) {
+  PF_ASSIGN_OR_RETURN(std::optional<Checkpoint> found, store.FindNewest());
+  if (!found) return found;
+  PF_RETURN_IF_ERROR(
+      store.LoadTensors(found->state.step, [&](CheckpointPart part, const std::vector<nn::NamedTensor>& tensors) {
+        (*found).*part = tensors;
+        return absl::OkStatus();
+      }));
+  return found;
+}
+
 class CheckpointTest : public testing::Test {
  protected:
   CheckpointStore Store(int64_t keep = 2) {
@@ -105,7 +118,7 @@ class CheckpointTest : public testing::Test {
 };
 
 TEST_F(CheckpointTest, NothingThereIsNoError) {
-  const auto found = Store().LoadNewest();
+  const auto found = Store().FindNewest();
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_FALSE(found->has_value());
 }
@@ -113,7 +126,7 @@ TEST_F(CheckpointTest, NothingThereIsNoError) {
 TEST_F(CheckpointTest, GivesBackEveryBit) {
   for (const bool with_best : {false, true}) {
     ASSERT_TRUE(Store().Save(Make(10, with_best)).ok());
-    const auto found = Store().LoadNewest();
+    const auto found = LoadNewest(Store());
     ASSERT_TRUE(found.ok()) << found.status();
     ASSERT_TRUE(found->has_value());
     ExpectEqual(**found, Make(10, with_best));
@@ -125,7 +138,7 @@ TEST_F(CheckpointTest, KeepsTheNewest) {
   for (const int64_t step : {5, 9, 10, 100}) ASSERT_TRUE(store.Save(Make(step)).ok());
   EXPECT_FALSE(fs::exists(File(9, "state.json"))) << "9 is older than 10, though it sorts after it as text";
   EXPECT_TRUE(fs::exists(File(10, "state.json")));
-  EXPECT_EQ((*store.LoadNewest())->state.step, 100);
+  EXPECT_EQ((*store.FindNewest())->state.step, 100);
 }
 
 TEST_F(CheckpointTest, DamageIsSeenInEveryFileAndTheOlderOneServes) {
@@ -135,7 +148,7 @@ TEST_F(CheckpointTest, DamageIsSeenInEveryFileAndTheOlderOneServes) {
     ASSERT_TRUE(Store().Save(Make(2)).ok());
     Flip(File(2, file), static_cast<std::streamoff>(fs::file_size(File(2, file)) / 2));
     warnings_.clear();
-    const auto found = Store().LoadNewest();
+    const auto found = Store().FindNewest();
     ASSERT_TRUE(found.ok()) << file << ": " << found.status();
     EXPECT_EQ((*found)->state.step, 1) << file;
     ASSERT_EQ(warnings_.size(), 1U) << file;
@@ -168,7 +181,7 @@ TEST_F(CheckpointTest, EveryCutAndAThousandFlippedBitsAreSeen) {
   // `data` in place of a file of checkpoint 2, which is put back as it was afterwards.
   const auto expect_seen = [&](const std::string& file, const std::string& data, const std::string& what) {
     std::ofstream(File(2, file), std::ios::binary) << data;
-    const auto found = Store().LoadNewest();
+    const auto found = Store().FindNewest();
     ASSERT_TRUE(found.ok() && found->has_value()) << file << ", " << what << ": " << found.status();
     ASSERT_EQ((*found)->state.step, 1) << file << ", " << what << ": nobody saw it";
     ASSERT_TRUE(fs::exists(set_aside)) << file << ", " << what;
@@ -192,9 +205,46 @@ TEST_F(CheckpointTest, EveryCutAndAThousandFlippedBitsAreSeen) {
     expect_seen(file, flipped, absl::StrCat("bit ", bit, " of byte ", at));
     if (HasFatalFailure()) return;
   }
-  const auto found = Store().LoadNewest();
+  const auto found = Store().FindNewest();
   ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
   EXPECT_EQ((*found)->state.step, 2) << "put back as it was, it is whole";
+}
+
+// Beside the run's own tensors there may be no room for all of them.
+TEST_F(CheckpointTest, AResumeHasOnePartInMemoryAtATime) {
+  constexpr int64_t kValues = 1 << 18, kPartBytes = kValues * sizeof(float);
+  device::InstallStorageAllocator();
+  Checkpoint written = Make(4);
+  for (const CheckpointPart part : {&Checkpoint::model, &Checkpoint::optimizer, &Checkpoint::accumulators,
+                                    &Checkpoint::best, &Checkpoint::averaged}) {
+    written.*part = {{"wide", at::zeros({kValues})}};
+  }
+  ASSERT_TRUE(Store().Save(written).ok());
+  written = Checkpoint();
+  const int64_t before = device::ReadStorageUse().bytes;
+  ASSERT_TRUE(Store().FindNewest().ok());
+  EXPECT_EQ(device::ReadStorageUse().bytes, before);
+  int parts = 0;
+  const auto take = [&](CheckpointPart part, const std::vector<nn::NamedTensor>& tensors) {
+    EXPECT_TRUE(part != &Checkpoint::averaged) << "nobody goes on from it";
+    EXPECT_EQ(tensors.size(), 1U);
+    EXPECT_LT(device::ReadStorageUse().bytes - before, 2 * kPartBytes);
+    ++parts;
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(Store().LoadTensors(4, take).ok());
+  EXPECT_EQ(parts, 4);
+  EXPECT_EQ(device::ReadStorageUse().bytes, before);
+}
+
+TEST_F(CheckpointTest, WhatTakesATensorMayRefuseIt) {
+  ASSERT_TRUE(Store().Save(Make(4, /*with_best=*/false)).ok());
+  const auto refuse_empty = [](CheckpointPart part, const std::vector<nn::NamedTensor>& tensors) -> absl::Status {
+    EXPECT_EQ(tensors.empty(), part == &Checkpoint::best);
+    return tensors.empty() ? absl::InvalidArgumentError("empty") : absl::OkStatus();
+  };
+  EXPECT_EQ(Store().LoadTensors(4, refuse_empty).message(), "empty");
+  EXPECT_TRUE(absl::IsDataLoss(Store().LoadTensors(5, refuse_empty))) << "there is none";
 }
 
 TEST_F(CheckpointTest, EveryTensorCountsForWhatItsFilesTake) {
@@ -214,7 +264,7 @@ TEST_F(CheckpointTest, AManifestThatSaysTheSameInOtherBytesIsDamaged) {
   ASSERT_TRUE(Store().Save(Make(1)).ok());
   ASSERT_TRUE(Store().Save(Make(2)).ok());
   std::ofstream(File(2, "state.json"), std::ios::app) << ' ';
-  EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
+  EXPECT_EQ((*Store().FindNewest())->state.step, 1);
 }
 
 TEST_F(CheckpointTest, ADamagedNewerOneDoesNotPushOutWhatTheResumedRunSaves) {
@@ -225,9 +275,9 @@ TEST_F(CheckpointTest, ADamagedNewerOneDoesNotPushOutWhatTheResumedRunSaves) {
   ASSERT_TRUE(store.Save(Make(9)).ok());
   fs::rename(dir_.path() / "elsewhere", dir_.path() / "checkpoints/5");
   Flip(File(9, "model.safetensors"), 100);
-  EXPECT_EQ((*store.LoadNewest())->state.step, 5);
+  EXPECT_EQ((*store.FindNewest())->state.step, 5);
   ASSERT_TRUE(store.Save(Make(7)).ok());
-  EXPECT_EQ((*store.LoadNewest())->state.step, 7);
+  EXPECT_EQ((*store.FindNewest())->state.step, 7);
 }
 
 // What is damaged may be of use to someone, and more of it than its checksum says.
@@ -236,7 +286,7 @@ TEST_F(CheckpointTest, ADamagedOneIsSetAsideWholeAndNeverDeleted) {
     ASSERT_TRUE(Store().Save(Make(1)).ok());
     ASSERT_TRUE(Store().Save(Make(2)).ok());
     Flip(File(2, "model.safetensors"), 100);
-    EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
+    EXPECT_EQ((*Store().FindNewest())->state.step, 1);
   }
   for (const char* name : {".damaged-2", ".damaged-2-2"}) {
     EXPECT_TRUE(fs::exists(dir_.path() / "checkpoints" / name / "optimizer.safetensors")) << name;
@@ -248,7 +298,7 @@ TEST_F(CheckpointTest, WhatCannotBeReadJustNowIsNotDamage) {
   ASSERT_TRUE(Store().Save(Make(1)).ok());
   ASSERT_TRUE(Store().Save(Make(2)).ok());
   const auto expect_transient = [&](const char* why) {
-    const absl::Status status = Store().LoadNewest().status();
+    const absl::Status status = Store().FindNewest().status();
     EXPECT_TRUE(IsTransient(status)) << why << ": " << status;
     EXPECT_FALSE(absl::IsDataLoss(status)) << why << ": " << status;
   };
@@ -265,12 +315,12 @@ TEST_F(CheckpointTest, WhatCannotBeReadJustNowIsNotDamage) {
     fs::rename(dir_.path() / "away", File(2, file));
   }
   EXPECT_EQ(Names(), (std::set<std::string>{"1", "2"})) << "nothing was set aside";
-  EXPECT_EQ((*Store().LoadNewest())->state.step, 2);
+  EXPECT_EQ((*Store().FindNewest())->state.step, 2);
 }
 
 TEST_F(CheckpointTest, ADirectoryThatCannotBeListedIsNotANewRun) {
   fs::create_symlink(dir_.path() / "checkpoints", dir_.path() / "checkpoints");
-  const auto found = Store().LoadNewest();
+  const auto found = Store().FindNewest();
   EXPECT_FALSE(found.ok());
   EXPECT_TRUE(IsTransient(found.status())) << found.status();
 }
@@ -279,7 +329,7 @@ TEST_F(CheckpointTest, OneOfANewerBuildIsKeptAndNamedAsSuch) {
   ASSERT_TRUE(Store().Save(Make(1)).ok());
   ASSERT_TRUE(Store().Save(Make(2)).ok());
   SetVersion(2, 2);
-  const absl::Status status = Store().LoadNewest().status();
+  const absl::Status status = Store().FindNewest().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_TRUE(IsTransient(status)) << "the newer build goes on from it";
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("newer permafrostd"));
@@ -290,7 +340,7 @@ TEST_F(CheckpointTest, AStateThatLacksAFieldIsDamageAndNotAnException) {
   ASSERT_TRUE(Store().Save(Make(1)).ok());
   ASSERT_TRUE(Store().Save(Make(2)).ok());
   Rewrite(2, [](nlohmann::json& body) { body["state"].erase("seed"); });
-  EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
+  EXPECT_EQ((*Store().FindNewest())->state.step, 1);
   EXPECT_EQ(Names(), (std::set<std::string>{".damaged-2", "1"}));
 }
 
@@ -303,7 +353,7 @@ TEST_F(CheckpointTest, AHalfWrittenOneIsGoneAtOnceAndTheOldOnesStay) {
     EXPECT_EQ(Names(), (std::set<std::string>{"1"})) << step;
   }
   limit.reset();
-  ExpectEqual(**Store(1).LoadNewest(), Make(1));
+  ExpectEqual(**LoadNewest(Store(1)), Make(1));
   ASSERT_TRUE(Store(1).Save(Make(2)).ok());
   EXPECT_EQ(Names(), (std::set<std::string>{"2"}));
 }
@@ -312,13 +362,13 @@ TEST_F(CheckpointTest, MissingFileIsDamage) {
   ASSERT_TRUE(Store().Save(Make(1)).ok());
   ASSERT_TRUE(Store().Save(Make(2)).ok());
   fs::remove(File(2, "optimizer.safetensors"));
-  EXPECT_EQ((*Store().LoadNewest())->state.step, 1);
+  EXPECT_EQ((*Store().FindNewest())->state.step, 1);
 }
 
 TEST_F(CheckpointTest, AllDamagedIsAnErrorRatherThanASilentNewRun) {
   ASSERT_TRUE(Store().Save(Make(1)).ok());
   Flip(File(1, "model.safetensors"), 100);
-  const auto found = Store().LoadNewest();
+  const auto found = Store().FindNewest();
   EXPECT_EQ(found.status().code(), absl::StatusCode::kDataLoss) << found.status();
 }
 
@@ -326,7 +376,7 @@ TEST_F(CheckpointTest, CrashBetweenTheTwoRenamesLosesNothing) {
   ASSERT_TRUE(Store().Save(Make(3)).ok());
   fs::rename(dir_.path() / "checkpoints/3", dir_.path() / "checkpoints/.old-3");
   fs::create_directories(dir_.path() / "checkpoints/.tmp-3");
-  ExpectEqual(**Store().LoadNewest(), Make(3));
+  ExpectEqual(**LoadNewest(Store()), Make(3));
   EXPECT_FALSE(fs::exists(dir_.path() / "checkpoints/.tmp-3"));
   EXPECT_FALSE(fs::exists(dir_.path() / "checkpoints/.old-3"));
 }

@@ -13,6 +13,7 @@
 #include "recorder.h"
 #include "runner_fixture.h"
 #include "tiny_graphs.h"
+#include "train/evaluated_rows.h"
 
 namespace permafrost::train {
 namespace {
@@ -131,6 +132,15 @@ TEST_F(GraphClassificationTest, WhatDoesNotGoWithTheLabelsIsRefused) {
       {"a class below 0", [](auto&, auto& s) { s.min_label = -1; }, "spec.loss", "the dataset's are -1..2"},
       {"an import of before", [](auto&, auto& s) { s.labels_known = false; }, "spec.dataset",
        "was imported by an older version"},
+      {"binary loss, three classes", [](auto& o, auto&) { o.loss = nn::Loss::kBce; }, "spec.loss",
+       "bce takes labels 0 and 1, and the dataset's are 0..2"},
+      {"binary loss, fractions",
+       [](auto& o, auto& s) {
+         o.loss = nn::Loss::kBce;
+         s.integer_labels = false;
+         s.max_label = 1;
+       },
+       "spec.loss", "the dataset's are fractions in 0..1"},
       {"weights of other classes",
        [](auto& o, auto&) {
          o.class_weights = {1, 2};
@@ -149,6 +159,22 @@ TEST_F(GraphClassificationTest, WhatDoesNotGoWithTheLabelsIsRefused) {
     EXPECT_EQ(GetViolations(status)[0].field, c.field) << c.why;
     EXPECT_THAT(GetViolations(status)[0].description, HasSubstr(c.says)) << c.why;
   }
+}
+
+// Its summary does not tell.
+TEST_F(GraphClassificationTest, ABinaryLossOnClassesOfAnOlderImportIsRefusedToo) {
+  data::GraphSetSummary older = graphs_->summary();
+  older.labels_known = false;
+  const auto set = OnlyRows(graphs_, EvaluatedRows::kAll, {}, older);
+  ASSERT_TRUE(set.ok()) << set.status();
+  TrainOptions options = Options();
+  options.loss = nn::Loss::kBce;
+  options.metrics = {nn::Metric::kAccuracy};
+  EXPECT_TRUE(runner_->CheckCompatible(options, data::SummaryOf(*set), "spec.").ok());
+  const absl::Status fits = runner_->CheckFits({.options = options, .dataset = *set}, "spec.", [] { return true; });
+  ASSERT_EQ(GetViolations(fits).size(), 1U) << fits;
+  EXPECT_EQ(GetViolations(fits)[0].field, "spec.loss");
+  EXPECT_THAT(GetViolations(fits)[0].description, HasSubstr("bce takes labels 0 and 1, and graph "));
 }
 
 TEST_F(GraphClassificationTest, AFoldsBudgetHoldsTheLargestGraphOfAll) {

@@ -118,5 +118,29 @@ TEST_F(InitialWeightsTest, ByNameTakesThoseThatFitAndSaysWhichDoNot) {
               HasSubstr("none of the 1 tensors of jobs/first fits the model"));
 }
 
+// A model that no memory holds is looked at all the same: its tensors have no values.
+TEST_F(InitialWeightsTest, WhatIsCheckedAtSubmitTakesNoMemory) {
+  data::GraphSummary graph;
+  graph.nodes = 3'000'000'000;
+  graph.edges = 9'000'000'000;
+  graph.num_targets = 1;
+  graph.integer_labels = true;
+  graph.max_label = 2;
+  graph.split_nodes = {100, 10, 10};
+  TrainOptions options = DefaultOptions(nn::ModelLevel::kNode);
+  options.loss = nn::Loss::kCrossEntropy;
+  options.model.node_inputs = nn::NodeInputs::kLearned;
+  options.fixed_parameters = {"convs.0"};
+  EXPECT_EQ(CheckFixedParameters(options, graph, "spec."), absl::OkStatus());
+  options.fixed_parameters = {"convs.9"};
+  EXPECT_THAT(std::string(CheckFixedParameters(options, graph, "spec.").message()),
+              HasSubstr("spec.fixed_parameters: 'convs.9' begins the name of no parameter"));
+  options.init_from = {.job = JobId("first")};
+  EXPECT_THAT(
+      std::string(CheckInitialWeights(options, graph, nn::EncodeSafetensors({{"extra", at::zeros({1})}}, {}), "spec.")
+                      .message()),
+      HasSubstr("spec.init_from: the weights of jobs/first are not the model's: embedding.weight is not among them"));
+}
+
 }  // namespace
 }  // namespace permafrost::train

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <sstream>
+#include <vector>
 
 #include "base/file.h"
 #include "base/status.h"
+#include "data/store/other_splits.h"
 #include "node_cases.h"
 #include "recorder.h"
 #include "train/torch_runner.h"
@@ -264,6 +267,27 @@ TEST_F(NodeRunTest, WhatAGraphCannotServeIsRefusedBeforeTheRun) {
     EXPECT_EQ(GetViolations(status)[0].field, c.field) << c.why;
     EXPECT_THAT(GetViolations(status)[0].description, HasSubstr(c.says)) << c.why;
   }
+}
+
+TEST_F(NodeRunTest, ATrainSplitWithoutALabelIsRefused) {
+  const auto graph = Graph({});
+  const std::vector<uint32_t> unlabelled{18, 37, 56};
+  const auto bare = data::WithSplits(graph, {.rows = {unlabelled, {1}, {2}}, .name = "bare"}, graph->summary());
+  const auto fits = [&](const TrainOptions& options) {
+    return runner_->CheckFits({.options = options, .dataset = bare}, "spec.", [] { return true; });
+  };
+  TrainOptions options = SampledJob(nn::Architecture::kSage);
+  const absl::Status refused = fits(options);
+  ASSERT_EQ(GetViolations(refused).size(), 1U) << refused;
+  EXPECT_EQ(GetViolations(refused)[0].field, "spec.dataset");
+  EXPECT_EQ(GetViolations(refused)[0].description,
+            "none of the 3 nodes of its train split has a label; at least one is needed");
+  const auto one =
+      data::WithSplits(graph, {.rows = {std::vector<uint32_t>{18, 20}, {1}, {2}}, .name = "one"}, graph->summary());
+  EXPECT_EQ(runner_->CheckFits({.options = options, .dataset = one}, "spec.", [] { return true; }), absl::OkStatus());
+  options.links.enabled = true;
+  options.loss = nn::Loss::kBce;
+  EXPECT_EQ(fits(options), absl::OkStatus()) << "links are learned without labels";
 }
 
 }  // namespace

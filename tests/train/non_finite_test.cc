@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -11,9 +12,11 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/cpu/storage.h"
 #include "recorder.h"
 #include "runner_fixture.h"
 #include "train/careful_steps.h"
+#include "train/checkpoint.h"
 #include "train/checkpoint_files.h"
 
 namespace permafrost::train {
@@ -107,6 +110,45 @@ TEST_F(NonFiniteTest, AnInterruptedJobSkipsTheSame) {
   ASSERT_TRUE(Run(Poisoned(NonFinite::kRewind, 5), "parts", end).ok());
   EXPECT_TRUE(Artifact("parts", kLastWeightsFile) == Artifact("whole", kLastWeightsFile));
   EXPECT_EQ(end.progress.skipped_batches, whole.progress.skipped_batches);
+}
+
+// Nine batches an epoch, in groups of three.
+TEST_F(NonFiniteTest, AGroupWhoseLastBatchIsSkippedIsStillAnUpdate) {
+  int64_t last_of_groups = 0;
+  for (uint64_t seed = 3; seed <= 5; ++seed) {
+    std::string weights;
+    for (const int64_t every_steps : {0, 4}) {
+      TrainOptions options = Poisoned(NonFinite::kRewind, every_steps);
+      options.seed = seed;
+      options.optimizer.accumulate_steps = 3;
+      const std::string job = "job-" + std::to_string(seed) + "-" + std::to_string(every_steps);
+      Recorder told;
+      const auto outcome = Run(options, job, told);
+      ASSERT_TRUE(outcome.ok()) << outcome.status() << told.log;
+      const CheckpointStore store(CheckpointsOf(job), 1, {}, [](std::string_view) {});
+      const auto newest = store.FindNewest();
+      ASSERT_TRUE(newest.ok() && newest->has_value()) << newest.status();
+      const std::vector<int64_t>& skipped = (*newest)->state.skipped_steps;
+      EXPECT_FALSE(skipped.empty());
+      last_of_groups += std::ranges::count_if(skipped, [](int64_t step) { return step % 3 == 2; });
+      double updates = 0;
+      ASSERT_TRUE(store
+                      .LoadTensors((*newest)->state.step,
+                                   [&](CheckpointPart part, const std::vector<nn::NamedTensor>& tensors) {
+                                     for (const nn::NamedTensor& t : tensors) {
+                                       if (part == &Checkpoint::optimizer && t.name == "step") {
+                                         updates = t.value.item<double>();
+                                       }
+                                     }
+                                     return absl::OkStatus();
+                                   })
+                      .ok());
+      EXPECT_EQ(updates, 4 * 3) << "at most two of a group's batches are skipped";
+      if (weights.empty()) weights = Artifact(job, kLastWeightsFile);
+      EXPECT_TRUE(Artifact(job, kLastWeightsFile) == weights) << "checkpoints every " << every_steps << " steps";
+    }
+  }
+  EXPECT_GT(last_of_groups, 0);
 }
 
 TEST_F(NonFiniteTest, AStopLeavesNoCheckpointOfWhatIsNotFinite) {
@@ -205,6 +247,23 @@ TEST_F(NonFiniteTest, UnderRewindAValidationThatIsNotFiniteIsLoggedUntilTheLastE
   EXPECT_EQ(GetReason(outcome.status()).reason, "NON_FINITE_LOSS") << outcome.status();
   EXPECT_EQ(std::ssize(told.epochs), options.epochs - 1);
   EXPECT_THAT(told.log, HasSubstr("the validation loss became inf by epoch 1"));
+}
+
+TEST(CarefulSteps, HaveACopyOfWhatTheyWatchUntilTheyForgetIt) {
+  device::InstallStorageAllocator();
+  const at::Tensor weights = at::ones({1 << 16});
+  const int64_t before = device::ReadStorageUse().bytes;
+  CarefulSteps careful(/*until_step=*/3, {{"w", weights}});
+  EXPECT_TRUE(careful.Watches(2));
+  EXPECT_FALSE(careful.Watches(3));
+  careful.Keep();
+  EXPECT_GE(device::ReadStorageUse().bytes - before, int64_t{4} << 16);
+  weights.fill_(NAN);
+  EXPECT_FALSE(careful.AllFinite());
+  careful.TakeBack();
+  EXPECT_TRUE(careful.AllFinite());
+  careful.Forget();
+  EXPECT_EQ(device::ReadStorageUse().bytes, before);
 }
 
 TEST(FindNotFinite, NamesTheFirst) {

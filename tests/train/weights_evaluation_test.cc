@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/resident_memory.h"
+#include "device/backend.h"
 #include "evaluation_fixture.h"
 #include "recorder.h"
 #include "train/batch_schedule.h"
@@ -185,7 +187,37 @@ TEST_F(GraphEvaluationTest, WhatMemoryDoesNotHoldIsRefusedBeforeItIsMade) {
   const auto pass = EvaluateWeights(PassOf(options, graph_, Artifact("job", kBestWeightsFile)), *backend, 2,
                                     {.limits = {.process = uint64_t{64} << 20}}, kGoOn);
   EXPECT_TRUE(absl::IsResourceExhausted(pass.status())) << pass.status();
-  EXPECT_THAT(std::string(pass.status().message()), HasSubstr("accepted: the rows of a split, or no predictions"));
+  EXPECT_THAT(std::string(pass.status().message()), HasSubstr(" that the server holds"));
+}
+
+// A running job holds the rest.
+TEST_F(GraphEvaluationTest, WhatDoesNotFitBesideWhatTheServerHoldsIsRefusedBeforeItIsMade) {
+  constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+  const auto backend = *device::OpenBackend(DeviceKind::kCpu);
+  TrainOptions wide = Jobs().front();
+  wide.model.hidden_channels = 16'384;
+  const auto pass = [&](uint64_t megabytes) {
+    const MemoryLimits limits{.process = ResidentBytes() + megabytes * kMegabyte};
+    return EvaluateWeights(PassOf(wide, graph_, "torn"), *backend, 2, {.limits = limits}, kGoOn).status();
+  };
+  const absl::Status refused = pass(16);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("the evaluation needs about 0.1 GB"), HasSubstr("accepted: when it holds less")));
+  EXPECT_THAT(std::string(pass(1024).message()), HasSubstr("is no safetensors file")) << "the model was made";
+}
+
+TEST_F(SetEvaluationTest, WhatDoesNotFitBesideWhatTheServerHoldsIsRefusedBeforeItIsMade) {
+  constexpr uint64_t kMegabyte = uint64_t{1} << 20;
+  const auto backend = *device::OpenBackend(DeviceKind::kCpu);
+  TrainOptions wide = Options();
+  wide.model.hidden_channels = 2048;
+  const auto pass = [&](uint64_t megabytes) {
+    const MemoryLimits limits{.process = ResidentBytes() + megabytes * kMegabyte};
+    return EvaluateWeights(PassOf(wide, graphs_, "torn"), *backend, 2, {.limits = limits}, kGoOn).status();
+  };
+  EXPECT_TRUE(absl::IsResourceExhausted(pass(16))) << "the weights alone take more";
+  EXPECT_THAT(std::string(pass(4096).message()), HasSubstr("is no safetensors file"));
 }
 
 }  // namespace

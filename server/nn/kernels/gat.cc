@@ -65,9 +65,14 @@ HWY_INLINE hn::Vec<D> Sum(D d, const GatSlot<T>& slot, int64_t c) {
 // Sums of body(tag, column) over a head's columns.
 template <class T, class Body>
 HWY_INLINE T SumOverColumns(int64_t first, int64_t width, const Body& body) {
-  T total = 0;
-  ForColumns<1, T>(
-      width, [&](auto d, auto, int64_t c) HWY_ATTR { total += hn::GetLane(hn::SumOfLanes(d, body(d, first + c))); });
+  const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, 1> one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sums = hn::Zero(d);
+  int64_t c = 0;
+  for (; c + lanes <= width; c += lanes) sums = hn::Add(sums, body(d, first + c));
+  T total = hn::GetLane(hn::SumOfLanes(d, sums));
+  for (; c < width; ++c) total += hn::GetLane(body(one, first + c));
   return total;
 }
 

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "nn/ops/embedding_sum.h"
 #include "nn/ops/lowering.h"
 #include "nn/ops/row_chunks.h"
 #include "nn/ops/segment_ops.h"
@@ -35,10 +37,13 @@ Gatv2::Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& sha
   const auto linear = [&](const char* which, int64_t in) {
     return weights.Glorot(name + which + ".weight", {width_, in}, in, width_);
   };
+  const auto bias = [&](const char* which) {
+    return weights.Uniform(name + which + ".bias", {width_}, 1 / std::sqrt(static_cast<double>(shape.in)));
+  };
   left_.weight = linear(".lin_l", shape.in);
-  left_.bias = weights.Filled(name + ".lin_l.bias", {width_}, 0);
+  left_.bias = bias(".lin_l");
   right_.weight = linear(".lin_r", shape.in);
-  right_.bias = weights.Filled(name + ".lin_r.bias", {width_}, 0);
+  right_.bias = bias(".lin_r");
   if (shape.edge_channels > 0) edge_ = linear(".lin_edge", shape.edge_channels);
 }
 
@@ -54,7 +59,7 @@ ConvCost Gatv2::Cost(const ConvShape& shape, const ConvRows& rows) {
              out = static_cast<double>(shape.out), heads = static_cast<double>(shape.heads),
              edge = static_cast<double>(shape.edge_channels);
   const double slots = (rows.edges + rows.targets) * heads;
-  const double of_edges = edge > 0 ? rows.edges * width + rows.targets * width + 3 * rows.edges : 0;
+  const double of_edges = edge > 0 ? rows.edges * width + rows.targets * width + 6 * rows.edges : 0;
   const auto chunks =
       static_cast<double>(RowChunks::CountOf(static_cast<int64_t>(rows.targets), static_cast<int64_t>(width)));
   return {.parameters = 2 * (in * width + width) + width + out + edge * width,
@@ -68,9 +73,11 @@ Tensor Gatv2::Finish(const Tensor& attended) const {
   return attended.view({attended.size(0), shape_.heads, shape_.out}).sum(1) / shape_.heads + bias_;
 }
 
-void Gatv2::AddEdgeRows(const Tensor& rows, int64_t first_row, GatEdges& edges) const {
+void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, int64_t first_row, GatEdges& edges) const {
   if (!edge_.defined()) return;
-  edges.rows = LinearRows(rows, edge_);
+  // Of a table each row is mapped once, and not once for each of its edges.
+  const Tensor mapped = LinearRows(rows, edge_);
+  edges.rows = code.defined() ? EmbeddingSum(code.to(at::kLong).unsqueeze(1), {mapped}) : mapped;
   edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, edges.sources, first_row);
 }
 
@@ -85,7 +92,7 @@ Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const 
                  .transpose = call.edges.transpose,
                  .rows = {},
                  .self_rows = {}};
-  AddEdgeRows(call.edge_rows, /*first_row=*/0, edges);
+  AddEdgeRows(call.edge_rows, call.edge_code, /*first_row=*/0, edges);
   // Masks of its own, beside those of the layers' outputs.
   constexpr int64_t kAttentionMasks = 1 << 20;
   const ConvActivation& a = call.activation;
@@ -105,7 +112,7 @@ Tensor Gatv2::Project(const NodeModel::InputRows& rows) const {
 Tensor Gatv2::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
   const Tensor right = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1).narrow(1, width_, width_);
   GatEdges edges{.offsets = chunk.offsets, .sources = chunk.sources, .transpose = {}, .rows = {}, .self_rows = {}};
-  AddEdgeRows(chunk.edge_features, chunk.first_row, edges);
+  AddEdgeRows(chunk.edge_features, chunk.edge_code, chunk.first_row, edges);
   return Finish(
       GatAttention(projected.narrow(1, 0, width_), right, attention_.view({width_}), edges,
                    {.heads = shape_.heads, .step = {}, .key = {}, .row_keys = {}, .first_row = chunk.first_row}));

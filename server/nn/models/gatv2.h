@@ -12,7 +12,7 @@ namespace permafrost::nn {
 // Threads: the device thread.
 class Gatv2 final : public Convolution {
  public:
-  // Weights are drawn with PyG's initialisers: Glorot, biases 0.
+  // Weights are drawn with PyG's initialisers: Glorot; biases of the linear maps as torch.nn.Linear's, the last one 0.
   Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
                             int64_t rows, at::ScalarType type);
@@ -25,8 +25,9 @@ class Gatv2 final : public Convolution {
   at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  // The edges' rows and those of the self-loops, where it reads them. first_row: of the sources, that of `edges`.
-  void AddEdgeRows(const at::Tensor& rows, int64_t first_row, GatEdges& edges) const;
+  // The edges' rows and those of the self-loops, where it reads them. rows, code: ConvCall's of edges. first_row: of
+  // the sources, that of `edges`.
+  void AddEdgeRows(const at::Tensor& rows, const at::Tensor& code, int64_t first_row, GatEdges& edges) const;
   // The heads' mean where they are not joined, and the bias.
   at::Tensor Finish(const at::Tensor& attended) const;
 

@@ -75,6 +75,7 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
       .edges = {.source = batch.edge_source, .target = batch.edge_target, .index = {}, .rows = {}, .code = {}},
       .conv = {},
       .edge_rows = {},
+      .edge_code = {},
       .real_nodes = batch.real_nodes,
       .step = batch.step,
       .mode = mode};
@@ -83,7 +84,12 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
   const Architecture architecture = options_.model.architecture;
   if (architecture == Architecture::kGine) edge_encoder_->Encode(batch.edge_features, count, graph.edges);
   if (architecture == Architecture::kGine || architecture == Architecture::kGin) return graph;
-  if (edge_encoder_) graph.edge_rows = (*edge_encoder_)(batch.edge_features, count);
+  if (edge_encoder_) {
+    GineEdges encoded{.source = batch.edge_source, .target = {}, .index = {}, .rows = {}, .code = {}};
+    edge_encoder_->Encode(batch.edge_features, count, encoded);
+    graph.edge_rows = encoded.rows;
+    graph.edge_code = encoded.code;
+  }
   const EdgeIndex& index = graph.edges.index;
   ConvEdges& conv = graph.conv;
   // Targets rise.

@@ -155,12 +155,8 @@ NodeModel::InputRows LayeredModel::Input(const NodeBlock& block, Mode mode) cons
 EncodedEdges LayeredModel::Encoded(const Tensor& edge_features) const {
   if (!edge_features.defined()) return {};
   if (!edge_encoder_) return {.rows = edge_features.to(type()), .code = {}};
-  const int64_t count = edge_features.size(0);
-  if (options_.model.architecture != Architecture::kGine) {
-    return {.rows = (*edge_encoder_)(edge_features, count), .code = {}};
-  }
   GineEdges edges;
-  edge_encoder_->Encode(edge_features, count, edges);
+  edge_encoder_->Encode(edge_features, edge_features.size(0), edges);
   return {.rows = edges.rows, .code = edges.code};
 }
 

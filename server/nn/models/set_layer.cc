@@ -32,6 +32,13 @@ ConvShape ShapeOf(const GraphModelOptions& options) {
           .of_nodes = false};
 }
 
+// x, its padding rows 0. Without a norm they would grow from layer to layer, as each has all padding edges to itself,
+// until they are infinite; such a row makes NaN of the weights' gradients, though its own gradient is 0.
+Tensor WithoutPadding(const Tensor& x, const Tensor& real_nodes) {
+  const Tensor is_real = at::arange(x.size(0), real_nodes.options()).lt(real_nodes).unsqueeze(1);
+  return at::where(is_real, x, at::zeros({}, x.options()));
+}
+
 // GIN and GINE with batch norm: one operator.
 class FusedGinLayer final : public SetLayer {
  public:
@@ -67,7 +74,7 @@ class FusedGinLayer final : public SetLayer {
     const GineWeights& w = weights_;
     const Tensor product = Mlp(SumGineMessages(x, graph.edges), w.w1, w.b1, w.w2, w.b2);
     const Tensor y = FixedBatchNormRelu(product, w.norm_weight, w.norm_bias, w.running_mean, w.running_var);
-    return Dropout(y, graph.step, key_, p_);
+    return WithoutPadding(Dropout(y, graph.step, key_, p_), graph.real_nodes);
   }
 
   DropoutKey key_;
@@ -79,7 +86,7 @@ class FusedGinLayer final : public SetLayer {
 class GinLayer final : public SetLayer {
  public:
   GinLayer(WeightMaker& weights, int64_t layer, const GraphModelOptions& options, uint64_t seed)
-      : key_{.seed = seed, .layer = layer}, p_(options.model.dropout) {
+      : key_{.seed = seed, .layer = layer}, p_(options.model.dropout), has_norm_(options.model.norm != Norm::kNone) {
     const int64_t hidden = options.model.hidden_channels;
     const std::string conv = absl::StrCat("convs.", layer);
     const GinNames names = GinNamesOf(ShapeOf(options));
@@ -93,13 +100,16 @@ class GinLayer final : public SetLayer {
     const bool training = graph.mode == Mode::kTrain;
     const Tensor sum = SumGineMessages(x, graph.edges);
     const Tensor product = Mlp(sum, first_.weight, first_.bias, second_.weight, second_.bias);
-    return norm_->Activate(product, {.count = graph.real_nodes, .keys = {}}, training,
-                           {.relu = true, .step = graph.step, .key = key_, .p = training ? p_ : 0, .row_keys = {}});
+    const Tensor y =
+        norm_->Activate(product, {.count = graph.real_nodes, .keys = {}}, training,
+                        {.relu = true, .step = graph.step, .key = key_, .p = training ? p_ : 0, .row_keys = {}});
+    return has_norm_ ? y : WithoutPadding(y, graph.real_nodes);
   }
 
  private:
   DropoutKey key_;
   double p_;
+  bool has_norm_;
   Linear first_, second_;
   std::optional<RowNorm> norm_;
 };
@@ -118,8 +128,11 @@ class ConvLayer final : public SetLayer {
     const bool training = graph.mode == Mode::kTrain;
     const double p = training ? p_ : 0;
     const ConvActivation activation{.relu = true, .step = graph.step, .key = key_, .p = p, .row_keys = {}};
-    ConvCall call{
-        .edges = graph.conv, .edge_rows = graph.edge_rows, .edge_code = {}, .activation = activation, .attention_p = p};
+    ConvCall call{.edges = graph.conv,
+                  .edge_rows = graph.edge_rows,
+                  .edge_code = graph.edge_code,
+                  .activation = activation,
+                  .attention_p = p};
     if (has_norm_) {
       call.activation.relu = false;
       call.activation.p = 0;
@@ -166,6 +179,7 @@ ConvCost SetLayerCost(const GraphModelOptions& options, double nodes, double edg
     // Without the one operator messages are rows of their own.
     if (norm != Norm::kBatch) cost.saved += (edges + nodes) * hidden;
     if (norm != Norm::kBatch) cost.backward += 2 * edges * hidden;
+    if (norm == Norm::kNone) cost.saved += nodes * hidden;
   } else {
     cost = ConvolutionOf(options.model.architecture)
                .cost(ShapeOf(options), {.sources = nodes, .targets = nodes, .edges = edges, .first = false});

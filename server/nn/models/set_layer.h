@@ -18,7 +18,8 @@ struct SetGraph {
   // source, target and their index; of GINE also its edges' rows.
   GineEdges edges;
   ConvEdges conv;         // of models but GIN and GINE: the same edges with the messages' norm
-  at::Tensor edge_rows;   // [E, channels] of attention; undefined: without
+  at::Tensor edge_rows;   // of attention, as ConvCall's; undefined: without
+  at::Tensor edge_code;   // as ConvCall's
   at::Tensor real_nodes;  // [1] int64
   at::Tensor step;        // [1] int64
   Mode mode = Mode::kTrain;

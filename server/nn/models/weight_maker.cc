@@ -17,9 +17,16 @@ Tensor Linear::operator()(const Tensor& x) const { return LinearRows(x, weight, 
 WeightMaker::WeightMaker(uint64_t seed, at::Device device, TensorSet& tensors)
     : device_(device), generator_(at::make_generator<at::CPUGeneratorImpl>(seed)), tensors_(tensors) {}
 
+// draw: fills a tensor on the CPU.
+template <class Draw>
+Tensor WeightMaker::Drawn(std::string name, at::IntArrayRef sizes, const Draw& draw) {
+  Tensor value = at::empty(sizes, at::TensorOptions(at::kFloat).device(device_.is_meta() ? device_ : at::kCPU));
+  if (!device_.is_meta()) value = draw(value).to(device_);
+  return tensors_.AddParameter(std::move(name), std::move(value));
+}
+
 Tensor WeightMaker::Uniform(std::string name, at::IntArrayRef sizes, double bound) {
-  return tensors_.AddParameter(std::move(name),
-                               at::empty(sizes, at::kFloat).uniform_(-bound, bound, generator_).to(device_));
+  return Drawn(std::move(name), sizes, [&](Tensor& value) { return value.uniform_(-bound, bound, generator_); });
 }
 
 Tensor WeightMaker::Filled(std::string name, at::IntArrayRef sizes, double value) {
@@ -31,7 +38,7 @@ Tensor WeightMaker::Glorot(std::string name, at::IntArrayRef sizes, int64_t in, 
 }
 
 Tensor WeightMaker::Normal(std::string name, at::IntArrayRef sizes) {
-  return tensors_.AddParameter(std::move(name), at::empty(sizes, at::kFloat).normal_(0, 1, generator_).to(device_));
+  return Drawn(std::move(name), sizes, [&](Tensor& value) { return value.normal_(0, 1, generator_); });
 }
 
 Linear WeightMaker::MakeLinear(const std::string& name, int64_t in, int64_t out) {

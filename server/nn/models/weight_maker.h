@@ -19,7 +19,7 @@ struct Linear {
 
 class WeightMaker {
  public:
-  // `tensors` outlives it.
+  // `tensors` outlives it. device kMeta: nothing is drawn.
   WeightMaker(uint64_t seed, at::Device device, TensorSet& tensors);
 
   // Parameters. Uniform: in -bound..bound.
@@ -34,6 +34,9 @@ class WeightMaker {
   at::Tensor Buffer(std::string name, at::IntArrayRef sizes, double value, at::ScalarType type = at::kFloat);
 
  private:
+  template <class Draw>
+  at::Tensor Drawn(std::string name, at::IntArrayRef sizes, const Draw& draw);
+
   at::Device device_;
   at::Generator generator_;
   TensorSet& tensors_;

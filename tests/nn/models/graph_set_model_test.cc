@@ -17,6 +17,7 @@
 
 #include "nn/loss.h"
 #include "nn/models/relative_difference.h"
+#include "nn/ops/lowering.h"
 #include "nn/optimizer.h"
 
 namespace permafrost::nn {
@@ -131,6 +132,37 @@ TEST(GraphSetModel, OnePaddedStepAgreesWithTheExactOne) {
       for (size_t p = 0; p < exact->tensors().buffers().size(); ++p) {
         const NamedTensor &a = exact->tensors().buffers()[p], &b = padded->tensors().buffers()[p];
         EXPECT_LT(RelativeDifference(b.value.to(at::kDouble), a.value.to(at::kDouble)), 1e-5) << a.name;
+      }
+    }
+  }
+}
+
+// Each padding edge leads from the last row to itself: without a norm, or with one that is fixed, their sums over so
+// many layers are beyond any float.
+TEST(GraphSetModel, ManyPaddingEdgesInManyLayersLeaveFiniteGradients) {
+  for (const Architecture architecture : {Architecture::kGin, Architecture::kGine}) {
+    for (const Norm norm : {Norm::kNone, Norm::kBatch}) {
+      for (const Lowering lowering : {Lowering::kAuto, Lowering::kPlain}) {
+        const LoweringScope scope(lowering);
+        GraphModelOptions options = Options(16, 16, Pooling::kMean, /*dropout=*/0);
+        options.model.architecture = architecture;
+        options.model.norm = norm;
+        const auto exact = Make(options), padded = Make(options);
+        for (GraphModel* const model : {exact.get(), padded.get()}) {
+          if (norm == Norm::kBatch) {
+            ASSERT_TRUE(model->tensors().Fix({"norms"}).ok());
+          }
+        }
+        const GraphShape real{20, 40, 2};
+        const GraphSetBatch batches[] = {MakeBatch(real, {21, 40, 3}, 11), MakeBatch(real, {22, 20'000, 4}, 11)};
+        ComputeLoss(Loss::kL1, exact->Forward(batches[0], Mode::kTrain), batches[0].labels).mean.backward();
+        ComputeLoss(Loss::kL1, padded->Forward(batches[1], Mode::kTrain), batches[1].labels).mean.backward();
+        for (size_t p = 0; p < exact->tensors().parameters().size(); ++p) {
+          const NamedTensor &a = exact->tensors().parameters()[p], &b = padded->tensors().parameters()[p];
+          if (!a.value.grad().defined()) continue;
+          ASSERT_TRUE(b.value.grad().isfinite().all().item<bool>()) << a.name;
+          EXPECT_LT(RelativeDifference(b.value.grad(), a.value.grad()), 1e-4) << a.name;
+        }
       }
     }
   }

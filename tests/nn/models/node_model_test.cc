@@ -381,6 +381,11 @@ TEST(NodeModel, WeightsAreDrawnAsPyGDoes) {
       {Architecture::kSage, "convs.0.lin_r.weight", 1 / std::sqrt(50.0)},
       {Architecture::kGcn, "convs.0.lin.weight", std::sqrt(6.0 / (50 + 200))},
       {Architecture::kGcn, "convs.0.bias", 0},
+      {Architecture::kGatv2, "convs.0.att", std::sqrt(6.0 / (2 + 100))},
+      {Architecture::kGatv2, "convs.0.bias", 0},
+      {Architecture::kGatv2, "convs.0.lin_l.weight", std::sqrt(6.0 / (50 + 200))},
+      {Architecture::kGatv2, "convs.0.lin_l.bias", 1 / std::sqrt(50.0)},
+      {Architecture::kGatv2, "convs.0.lin_r.bias", 1 / std::sqrt(50.0)},
   };
   for (const auto& c : kCases) {
     const auto one = MakeNodeModel(Options(c.architecture, 50, 200), 1, at::kCPU);

@@ -20,7 +20,7 @@ def _mlp(inputs: int, outputs: int) -> Sequential:
 def _gatv2(inputs: int, outputs: int, spec: Mapping[str, Any]) -> GATv2Conv:
     heads = spec["heads"]
     joined = spec["joins_heads"]
-    conv = GATv2Conv(
+    return GATv2Conv(
         inputs,
         outputs // heads if joined else outputs,
         heads,
@@ -28,11 +28,6 @@ def _gatv2(inputs: int, outputs: int, spec: Mapping[str, Any]) -> GATv2Conv:
         dropout=spec.get("dropout", 0.0),
         edge_dim=spec["edge_channels"],
     )
-    # The server's biases begin at 0; PyG would draw them.
-    for linear in (conv.lin_l, conv.lin_r):
-        linear.bias_initializer = "zeros"
-    conv.reset_parameters()
-    return conv
 
 
 # By name. A specification has, beside what a model's description says: joins_heads (whether the outputs of heads stand
