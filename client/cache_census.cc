@@ -28,10 +28,10 @@ ExitCode TakeCensus(Session& session, const CensusFlags& flags) {
   request.set_torch_release(flags.torch_release);
   const auto stub = v1::CensusService::NewStub(session.channel());
   v1::CensusGraphCacheResponse census;
-  const grpc::Status status =
-      session.Unary(std::max(session.options().timeout(), kLeastCensusTimeout),
-                    [&](grpc::ClientContext* context) { return stub->CensusGraphCache(context, request, &census); });
-  if (!status.ok()) return session.Fail(status);
+  const absl::Duration timeout = std::max(session.options().timeout(), kLeastCensusTimeout);
+  const grpc::Status status = session.Unary(
+      timeout, [&](grpc::ClientContext* context) { return stub->CensusGraphCache(context, request, &census); });
+  if (!status.ok()) return session.Fail(status, timeout);
   if (session.json()) {
     session.PrintJson(census);
   } else {

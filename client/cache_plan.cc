@@ -31,10 +31,10 @@ ExitCode Plan(Session& session, const PlanFlags& flags) {
   request.set_without_costs(flags.without_costs);
   const auto stub = v1::PlanService::NewStub(session.channel());
   v1::PlanGraphCacheResponse plan;
-  const grpc::Status status =
-      session.Unary(std::max(session.options().timeout(), kLeastTimeout),
-                    [&](grpc::ClientContext* context) { return stub->PlanGraphCache(context, request, &plan); });
-  if (!status.ok()) return session.Fail(status);
+  const absl::Duration timeout = std::max(session.options().timeout(), kLeastTimeout);
+  const grpc::Status status = session.Unary(
+      timeout, [&](grpc::ClientContext* context) { return stub->PlanGraphCache(context, request, &plan); });
+  if (!status.ok()) return session.Fail(status, timeout);
   const std::string subject = SubjectOf(job.spec());
   const std::string text = session.json() ? ToJson(plan) + "\n" : RenderPlan(plan, subject, session.terminal().style());
   if (flags.svg.empty()) {

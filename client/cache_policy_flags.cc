@@ -35,12 +35,10 @@ void AddCachePolicyOptions(CLI::App& command, const std::string& policy_flag, co
       .add_option("--audit-every", flags.audit_every,
                   absl::StrCat("Training steps from one audited replay to the next; 0: none", otherwise))
       ->type_name("N");
-  // By a function: as a value it would be false where neither is given.
-  command.add_flag_function(
-      "--strict,!--no-strict", [&flags](int64_t given) { flags.strict = given > 0; },
-      absl::StrCat("Fail the job at a graph break, a failed audit, or, once the cache is frozen, a capture "
-                   "or an eager step",
-                   otherwise));
+  AddSwitch(command, "--strict,!--no-strict", flags.strict,
+            absl::StrCat("Fail the job at a graph break, a failed audit, or, once the cache is frozen, a capture "
+                         "or an eager step",
+                         otherwise));
   command
       .add_option(
           "--max-executables", flags.max_executables,

@@ -23,6 +23,14 @@ CLI::Validator NotZero() {
       "");
 }
 
+void AddSwitch(CLI::App& command, const std::string& flag, std::optional<bool>& value, const std::string& help) {
+  // By a function: as a value it would be false where it is not given.
+  command
+      .add_flag_function(
+          flag, [&value](int64_t given) { value = given > 0; }, help)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
 void AddEnumOption(CLI::App& command, const std::string& flag, std::optional<std::string>& value,
                    const google::protobuf::EnumDescriptor& type, const std::string& help) {
   const auto names = EnumShortNames(type);

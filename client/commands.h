@@ -61,6 +61,8 @@ CLI::Validator NotNegative();
 // Of a flag whose 0 would, in the contract, be no value but the default.
 CLI::Validator NotZero();
 
+// A flag that is true, or false where it is given as --NAME=false; empty: it is not given.
+void AddSwitch(CLI::App& command, const std::string& flag, std::optional<bool>& value, const std::string& help);
 // A flag that takes the short names of an enum of the contract.
 void AddEnumOption(CLI::App& command, const std::string& flag, std::optional<std::string>& value,
                    const google::protobuf::EnumDescriptor& type, const std::string& help);

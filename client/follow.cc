@@ -66,6 +66,7 @@ std::optional<FollowResult> Reconnect::Ended(const grpc::Status& status) {
 }
 
 void TellPassedOver(Session& session, const grpc::ClientContext& ended) {
+  if (session.json()) return;
   const auto& trailers = ended.GetServerTrailingMetadata();
   const auto dropped = trailers.find("permafrost-dropped-states");
   if (dropped == trailers.end()) return;

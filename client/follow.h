@@ -42,7 +42,8 @@ class Reconnect {
   absl::Duration backoff_;
 };
 
-// One line on stderr where the server passed over changes, since this client took them more slowly than they came.
+// One line on stderr, but not beside JSON, where the server passed over changes, since this client took them more
+// slowly than they came.
 void TellPassedOver(Session& session, const grpc::ClientContext& ended);
 
 // Reads the stream that `open` begins (anew after each loss) and hands each message to `on_message`, which returns true

@@ -33,7 +33,10 @@ grpc::Status CallPatiently(Session& session, const std::function<grpc::Status(gr
   absl::Duration backoff = kFirstSubmitBackoff;
   while (true) {
     const grpc::Status status = session.Unary(left(), call);
-    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
+    // A server that dies may cancel what it was doing; so does Ctrl-C.
+    const bool away =
+        status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_code() == grpc::StatusCode::CANCELLED;
+    if (!away || session.interrupt().requested()) return status;
     // A server that was never there gets no second chance: its user waits for nothing but the news.
     if (!session.Connect() || backoff >= left()) return status;
     session.interrupt().WaitFor(backoff);

@@ -28,8 +28,8 @@ void Override(const NeighborFlags& flags, v1::NeighborSampling& sampling) {
     sampling.mutable_eval_fan_outs()->Assign(flags.eval_fan_outs.begin(), flags.eval_fan_outs.end());
   Override(flags.draw, sampling);
   if (flags.look_ahead) sampling.set_look_ahead(*flags.look_ahead);
-  if (flags.layer_wise) sampling.set_layer_wise_evaluation(true);
-  if (flags.no_page_advice) sampling.set_no_page_advice(true);
+  if (flags.layer_wise) sampling.set_layer_wise_evaluation(*flags.layer_wise);
+  if (flags.no_page_advice) sampling.set_no_page_advice(*flags.no_page_advice);
 }
 
 void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
@@ -37,14 +37,14 @@ void AddNeighborOptions(CLI::App& submit, NeighborFlags& flags) {
                   "One large graph: neighbours drawn of each node, hop by hop (default: the whole graph a step)");
   AddFanOutOption(submit, "--eval-fan-out", flags.eval_fan_outs, "The same in evaluation (default: as --fan-out)");
   AddDrawOptions(submit, flags.draw);
-  submit.add_flag("--layer-wise-eval", flags.layer_wise,
-                  "Evaluate layer by layer over the whole graph, not by samples");
+  AddSwitch(submit, "--layer-wise-eval", flags.layer_wise,
+            "Evaluate layer by layer over the whole graph, not by samples");
   const std::string look_ahead = NumberDefault([](const TrainOptions& o) { return o.nodes.look_ahead; });
   submit
       .add_option("--look-ahead", flags.look_ahead,
                   absl::StrCat("Batches sampled ahead of the step, 1..64 (", look_ahead, ")"))
       ->type_name("N");
-  submit.add_flag("--no-page-advice", flags.no_page_advice, "Do not tell the kernel which pages come next");
+  AddSwitch(submit, "--no-page-advice", flags.no_page_advice, "Do not tell the kernel which pages come next");
 }
 
 void Override(const BatchingFlags& flags, v1::Batching& batching) {
@@ -111,9 +111,9 @@ void Override(const JobFlags& flags, v1::ModelSpec& model) {
   }
   if (flags.dropout) model.set_dropout(*flags.dropout);
   if (flags.input_dropout) model.set_input_dropout(*flags.input_dropout);
-  if (flags.residual) model.set_residual(true);
-  if (flags.virtual_node) model.set_virtual_node(true);
-  if (flags.normalize_features) model.set_normalize_features(true);
+  if (flags.residual) model.set_residual(*flags.residual);
+  if (flags.virtual_node) model.set_virtual_node(*flags.virtual_node);
+  if (flags.normalize_features) model.set_normalize_features(*flags.normalize_features);
   if (flags.node_inputs) {
     model.set_node_inputs(
         EnumOf<v1::ModelSpec::NodeInputs>(*v1::ModelSpec::NodeInputs_descriptor(), *flags.node_inputs));
@@ -142,7 +142,7 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   }
   if (flags.warmup_steps) optimizer.set_warmup_steps(*flags.warmup_steps);
   if (flags.momentum) optimizer.set_momentum(*flags.momentum);
-  if (flags.nesterov) optimizer.set_nesterov(true);
+  if (flags.nesterov) optimizer.set_nesterov(*flags.nesterov);
   if (flags.decay_epochs) optimizer.set_decay_epochs(*flags.decay_epochs);
   if (flags.decay_factor) optimizer.set_decay_factor(*flags.decay_factor);
   if (flags.loss) spec.set_loss(EnumOf<v1::JobSpec::Loss>(*v1::JobSpec::Loss_descriptor(), *flags.loss));
@@ -168,13 +168,16 @@ void Override(const JobFlags& flags, v1::JobSpec& spec) {
   Override(flags.weights, spec);
   if (flags.folds.any()) Override(flags.folds, *spec.mutable_cross_validation());
   if (flags.batching.any()) Override(flags.batching, *spec.mutable_batching());
-  if (flags.neighbors.any()) Override(flags.neighbors, *spec.mutable_neighbor_sampling());
+  if (flags.neighbors.any() || spec.has_neighbor_sampling()) {
+    Override(flags.neighbors, *spec.mutable_neighbor_sampling());
+  }
   LinkFlags links = flags.links;
   if (links.negatives && Walks(spec)) {
     spec.mutable_node2vec()->set_num_negative_samples(*links.negatives);
     links.negatives.reset();
   }
   if (links.any()) Override(links, *spec.mutable_link_prediction());
+  if (links.enabled == false && !links.any()) spec.clear_link_prediction();
   if (flags.walks.any()) Override(flags.walks, *spec.mutable_node2vec());
   if (flags.cache.any()) Override(flags.cache, *spec.mutable_graph_cache());
 }
@@ -252,10 +255,10 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
   AddEnumOption(
       command, "--jumping-knowledge", flags.jumping_knowledge, *v1::ModelSpec::JumpingKnowledge_descriptor(),
       absl::StrCat("What predicts: the last layer, or all side by side, or their largest values (", joined, ")"));
-  command.add_flag("--residual", flags.residual, "A layer's input is added to its output");
-  command.add_flag("--virtual-node", flags.virtual_node, "Each graph of a set has a node that sees all of its nodes");
-  command.add_flag("--normalize-features", flags.normalize_features,
-                   "Node features of one large graph are divided by their row's sum of magnitudes");
+  AddSwitch(command, "--residual", flags.residual, "A layer's input is added to its output");
+  AddSwitch(command, "--virtual-node", flags.virtual_node, "Each graph of a set has a node that sees all of its nodes");
+  AddSwitch(command, "--normalize-features", flags.normalize_features,
+            "Node features of one large graph are divided by their row's sum of magnitudes");
   AddEnumOption(
       command, "--node-inputs", flags.node_inputs, *v1::ModelSpec::NodeInputs_descriptor(),
       "What a node begins with (default features where there are some, else learned on one large graph, degree "
@@ -294,7 +297,7 @@ void AddJobFlags(CLI::App& command, JobFlags& flags) {
       ->type_name("N");
   command.add_option("--momentum", flags.momentum, absl::StrCat("Momentum of sgd, 0 <= X < 1 (", momentum, ")"))
       ->type_name("X");
-  command.add_flag("--nesterov", flags.nesterov, "Nesterov's momentum");
+  AddSwitch(command, "--nesterov", flags.nesterov, "Nesterov's momentum");
   command
       .add_option("--decay-epochs", flags.decay_epochs,
                   "Of --schedule step: epochs from one fall of the learning rate to the next")

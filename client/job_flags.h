@@ -23,11 +23,12 @@ struct NeighborFlags {
   std::vector<int64_t> fan_outs, eval_fan_outs;
   DrawFlags draw;
   std::optional<int32_t> look_ahead;
-  bool layer_wise = false;
-  bool no_page_advice = false;
+  std::optional<bool> layer_wise, no_page_advice;
 
+  // As that of DrawFlags.
   bool any() const {
-    return !fan_outs.empty() || !eval_fan_outs.empty() || draw.any() || look_ahead || layer_wise || no_page_advice;
+    return !fan_outs.empty() || !eval_fan_outs.empty() || draw.any() || look_ahead || layer_wise == true ||
+           no_page_advice == true;
   }
 };
 
@@ -50,10 +51,11 @@ struct FoldFlags {
 // What a job begins with, and what of it is not trained.
 struct WeightFlags {
   std::optional<std::string> job, file, weights;
-  bool by_name = false;
+  std::optional<bool> by_name;
   std::vector<std::string> fixed;
 
-  bool any() const { return job || file || weights || by_name; }
+  // As that of DrawFlags.
+  bool any() const { return job || file || weights || by_name == true; }
 };
 
 // Of the optimizer, beside those that every job has.
@@ -73,7 +75,7 @@ struct JobFlags {
   std::optional<int64_t> epochs, patience, batch_size, checkpoint_every, checkpoint_seconds, warmup_steps, decay_epochs;
   std::optional<uint64_t> seed;
   std::optional<double> learning_rate, weight_decay, dropout, input_dropout, max_grad_norm, momentum, decay_factor;
-  bool nesterov = false, residual = false, virtual_node = false, normalize_features = false;
+  std::optional<bool> nesterov, residual, virtual_node, normalize_features;
   std::vector<double> class_weights;
   std::vector<std::string> metrics;
   FoldFlags folds;

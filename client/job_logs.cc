@@ -27,7 +27,11 @@ ExitCode Logs(Session& session, const LogFlags& flags) {
       session, absl::Seconds(flags.reconnect_seconds),
       [&](grpc::ClientContext* context) { return stub->StreamJobLogs(context, request); },
       [&](const v1::StreamJobLogsResponse& piece) {
-        session.Print(piece.data());
+        if (session.json()) {
+          session.PrintJson(piece);
+        } else {
+          session.Print(piece.data());
+        }
         session.terminal().Flush();
         // Where to go on, should the server go away.
         request.set_offset(piece.next_offset());

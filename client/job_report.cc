@@ -7,6 +7,7 @@
 #include "client/commands.h"
 #include "client/format.h"
 #include "client/report_page.h"
+#include "nlohmann/json.hpp"
 #include "permafrost/v1/graph_cache.grpc.pb.h"
 #include "permafrost/v1/job.grpc.pb.h"
 #include "permafrost/v1/plan.grpc.pb.h"
@@ -80,7 +81,12 @@ ExitCode Report(Session& session, const ReportFlags& flags) {
   const auto target = OutputTarget::Open(path);
   if (!target.ok()) return session.Fail(FileFailure(target.status()));
   if (const absl::Status written = WriteOutput(*target, page); !written.ok()) return session.Fail(FileFailure(written));
-  if (!session.json() && !target->is_stdout()) session.Print(absl::StrCat("wrote ", OneLine(path), "\n"));
+  if (session.json()) {
+    const nlohmann::ordered_json file{{"file", target->name()}};
+    session.PrintBeside(*target, file.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  } else if (!target->is_stdout()) {
+    session.Print(absl::StrCat("wrote ", OneLine(path), "\n"));
+  }
   return ExitCode::kOk;
 }
 

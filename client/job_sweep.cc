@@ -35,6 +35,18 @@ struct SweepFlags {
   double reconnect_seconds = kDefaultReconnectSeconds;
 };
 
+// Whether a server said so. Only a server attaches details to what a transport says, too.
+bool IsAnswer(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return !status.error_details().empty();
+    default:
+      return true;
+  }
+}
+
 // One run of the command.
 class Sweep {
  public:
@@ -61,10 +73,14 @@ class Sweep {
   ExitCode Run() {
     // Nothing is created unless all can be.
     for (size_t j = 0; j < plan_.size(); ++j) {
-      if (const grpc::Status status = Create(j, /*validate_only=*/true); !status.ok()) return Refused(j, status);
+      if (const grpc::Status status = Create(j, /*validate_only=*/true); !status.ok()) {
+        return NotMade(j, status, /*validate_only=*/true);
+      }
     }
     for (size_t j = 0; j < plan_.size(); ++j) {
-      if (const grpc::Status status = Create(j, /*validate_only=*/false); !status.ok()) return Refused(j, status);
+      if (const grpc::Status status = Create(j, /*validate_only=*/false); !status.ok()) {
+        return NotMade(j, status, /*validate_only=*/false);
+      }
       jobs_.push_back(created_);
     }
     if (!session_.json()) {
@@ -113,10 +129,16 @@ class Sweep {
     return OneLine(absl::StrJoin(values, " "));
   }
 
-  ExitCode Refused(size_t j, const grpc::Status& status) {
-    session_.terminal().Note(absl::StrCat("permafrost: job ", j + 1, " of ", plan_.size(), " (", NameOfJob(j),
-                                          ") is refused",
-                                          jobs_.empty() ? "; nothing was created" : "; those before it go on"));
+  ExitCode NotMade(size_t j, const grpc::Status& status, bool validate_only) {
+    if (session_.json()) return session_.Fail(status);
+    const bool refused = IsAnswer(status) && !session_.interrupt().requested();
+    // Of a job that was to be made, the answer alone may be lost.
+    const bool none = validate_only || (refused && jobs_.empty());
+    session_.terminal().Note(absl::StrCat(
+        "permafrost: job ", j + 1, " of ", plan_.size(), " (", NameOfJob(j), ") ",
+        refused ? "is refused; " : "could not be made; ",
+        none ? "nothing was created"
+             : absl::StrCat("the same command with --id ", OneLine(id_), " comes back to those that were made")));
     return session_.Fail(status);
   }
 

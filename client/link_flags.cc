@@ -8,8 +8,8 @@ namespace permafrost::client {
 
 void AddLinkOptions(CLI::App& command, LinkFlags& flags) {
   const train::LinkOptions defaults;
-  command.add_flag("--link-prediction", flags.enabled,
-                   "Predict the links of one large graph, not the labels of its nodes; each flag of links says so too");
+  AddSwitch(command, "--link-prediction", flags.enabled,
+            "Predict the links of one large graph, not the labels of its nodes; each flag of links says so too");
   AddEnumOption(
       command, "--link-split", flags.split, *v1::LinkPrediction::Split_descriptor(),
       "Links: the dataset's split and negatives, or one drawn of all edges (default dataset where it has one)");

@@ -12,7 +12,7 @@
 namespace permafrost::client {
 
 struct LinkFlags {
-  bool enabled = false;
+  std::optional<bool> enabled;
   std::optional<double> valid_part, test_part;
   std::optional<uint64_t> split_seed;
   std::optional<int64_t> negatives, eval_negatives;
@@ -20,8 +20,8 @@ struct LinkFlags {
 
   // Each says that links are to be predicted.
   bool any() const {
-    return enabled || split || valid_part || test_part || split_seed || negatives || eval_negatives || sampling ||
-           decoder;
+    return enabled == true || split || valid_part || test_part || split_seed || negatives || eval_negatives ||
+           sampling || decoder;
   }
 };
 

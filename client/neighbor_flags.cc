@@ -13,10 +13,10 @@ CLI::Option* AddFanOutOption(CLI::App& command, const std::string& flag, std::ve
 }
 
 void AddDrawOptions(CLI::App& command, DrawFlags& flags) {
-  command.add_flag("--replace", flags.replace, "Draw neighbours with replacement");
-  command.add_flag("--weighted", flags.weighted, "Draw neighbours by edge weight");
-  command.add_flag("--disjoint", flags.disjoint,
-                   "Each seed has a subgraph of its own, and shares no node with another");
+  AddSwitch(command, "--replace", flags.replace, "Draw neighbours with replacement");
+  AddSwitch(command, "--weighted", flags.weighted, "Draw neighbours by edge weight");
+  AddSwitch(command, "--disjoint", flags.disjoint,
+            "Each seed has a subgraph of its own, and shares no node with another");
   AddEnumOption(
       command, "--temporal", flags.temporal, *v1::TemporalSampling_descriptor(),
       "Draw edges before a seed's time alone, any of them or the latest; disjoint (default: timestamps are not "

@@ -19,13 +19,14 @@ CLI::Option* AddFanOutOption(CLI::App& command, const std::string& flag, std::ve
                              const std::string& help);
 
 struct DrawFlags {
-  bool replace = false;
-  bool weighted = false;
-  bool disjoint = false;
+  std::optional<bool> replace, weighted, disjoint;
   std::optional<std::string> temporal, sampler;
   std::optional<int64_t> seed_time;
 
-  bool any() const { return replace || weighted || disjoint || temporal || sampler || seed_time; }
+  // Whether a flag asks for something; what is false takes away alone.
+  bool any() const {
+    return replace == true || weighted == true || disjoint == true || temporal || sampler || seed_time;
+  }
 };
 
 // --replace, --weighted, --disjoint, --temporal, --seed-time and --sampler.
@@ -38,9 +39,9 @@ inline constexpr std::array<const char*, 6> kDrawOptions{"--replace",  "--weight
 // Writes what was given over `wire`: NeighborSampling, or SampleDatasetRequest::Neighbors.
 template <class Wire>
 void Override(const DrawFlags& flags, Wire& wire) {
-  if (flags.replace) wire.set_replace(true);
-  if (flags.weighted) wire.set_weighted(true);
-  if (flags.disjoint) wire.set_disjoint(true);
+  if (flags.replace) wire.set_replace(*flags.replace);
+  if (flags.weighted) wire.set_weighted(*flags.weighted);
+  if (flags.disjoint) wire.set_disjoint(*flags.disjoint);
   if (flags.temporal) {
     wire.set_temporal(EnumOf<v1::TemporalSampling>(*v1::TemporalSampling_descriptor(), *flags.temporal));
   }

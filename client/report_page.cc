@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cache_history.h"
@@ -153,7 +154,9 @@ std::string TrainingCharts(const v1::Job& job) {
              .x_name = "epoch",
              .series = {{.name = "learning rate", .points = {}}},
              .from_zero = true};
-  Chart speed{.title = absl::StrCat(IsNodeLevel(job) ? "Seed nodes" : "Graphs", " a second"),
+  std::string unit = EpochTableOf(job).unit;
+  unit[0] = absl::ascii_toupper(static_cast<unsigned char>(unit[0]));
+  Chart speed{.title = absl::StrCat(unit, " a second"),
               .x_name = "seconds of training and evaluation",
               .series = {{.name = "throughput", .points = {}}},
               .from_zero = true};
@@ -259,7 +262,7 @@ std::string EpochSection(const v1::Job& job) {
     headers.push_back(absl::StrCat("valid ", MetricName(value.metric())));
   }
   for (const char* header : {"learning rate", "train s", "valid s"}) headers.emplace_back(header);
-  headers.emplace_back(IsNodeLevel(job) ? "nodes/s" : "graphs/s");
+  headers.push_back(absl::StrCat(EpochTableOf(job).unit, "/s"));
   const size_t metrics = headers.size() - 7;
   std::vector<std::vector<std::string>> rows;
   for (int i = std::max(0, job.epochs_size() - kMaxEpochRows); i < job.epochs_size(); ++i) {

@@ -66,9 +66,11 @@ grpc::Status Session::Unary(absl::Duration timeout, const std::function<grpc::St
   return call(&context);
 }
 
-ExitCode Session::Fail(const grpc::Status& status) {
+ExitCode Session::Fail(const grpc::Status& status) { return Fail(status, options_.timeout()); }
+
+ExitCode Session::Fail(const grpc::Status& status, absl::Duration timeout) {
   if (interrupt_.requested()) return Interrupted("");
-  return Fail(RpcFailure(status, {options_.server, ever_connected_, options_.timeout(), options_.credentials.tls}));
+  return Fail(RpcFailure(status, {options_.server, ever_connected_, timeout, options_.credentials.tls}));
 }
 
 ExitCode Session::Fail(const Failure& failure) {

@@ -57,8 +57,9 @@ class Session {
   // everything but the context bound.
   grpc::Status Unary(const std::function<grpc::Status(grpc::ClientContext*)>& call);
   grpc::Status Unary(absl::Duration timeout, const std::function<grpc::Status(grpc::ClientContext*)>& call);
-  // Prints why an RPC failed.
+  // Prints why an RPC failed, whose `timeout` was the options' or another.
   ExitCode Fail(const grpc::Status& status);
+  ExitCode Fail(const grpc::Status& status, absl::Duration timeout);
   ExitCode Fail(const Failure& failure);
   // Prints that Ctrl-C ended the command. `come_back`: what goes on at the server and how to see it again; empty:
   // nothing does.

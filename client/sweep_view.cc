@@ -51,13 +51,14 @@ std::vector<Column> MetricColumns(const std::vector<v1::Metric>& metrics) {
   return columns;
 }
 
-nlohmann::json ToJson(const Spread& spread) {
-  return {{"jobs", spread.jobs}, {"mean", spread.mean}, {"standardDeviation", spread.deviation}};
-}
-
 // JSON has no NaN.
 nlohmann::json NumberJson(std::optional<double> value) {
   return value && std::isfinite(*value) ? nlohmann::json(*value) : nlohmann::json();
+}
+
+nlohmann::json ToJson(const Spread& spread) {
+  const auto number = [&spread](double value) { return spread.jobs > 0 ? NumberJson(value) : nlohmann::json(); };
+  return {{"jobs", spread.jobs}, {"mean", number(spread.mean)}, {"standardDeviation", number(spread.deviation)}};
 }
 
 std::string MetricKey(v1::Metric metric) { return EnumShortName(*v1::Metric_descriptor(), metric); }
@@ -182,12 +183,13 @@ std::string SweepToJson(const std::string& id, const std::vector<SweepAxis>& axe
       valid[MetricKey(metrics[m])] = NumberJson(ValueOf(job, job.result().best_valid_metrics(), m));
       test[MetricKey(metrics[m])] = NumberJson(ValueOf(job, job.result().best_test_metrics(), m));
     }
+    const bool told = job.has_result();
     out["jobs"].push_back({{"name", job.name()},
                            {"state", EnumShortName(*v1::Job::State_descriptor(), job.state())},
                            {"error", job.error()},
                            {"values", ValuesJson(axes, plan[j].values, /*repetitions=*/true)},
-                           {"bestEpoch", job.result().best_epoch()},
-                           {"trainSeconds", job.result().train_seconds()},
+                           {"bestEpoch", told ? json(job.result().best_epoch()) : json()},
+                           {"trainSeconds", told ? NumberJson(job.result().train_seconds()) : json()},
                            {"valid", valid},
                            {"test", test}});
   }

@@ -65,8 +65,8 @@ void AddWeightOptions(CLI::App& command, WeightFlags& flags) {
       .add_option("--init-file", flags.file,
                   "Begin with the weights of this safetensors file, below an import root of the server")
       ->type_name("FILE");
-  command.add_flag("--init-by-name", flags.by_name,
-                   "Take the weights whose name and shape fit, and leave the others (default: all must fit)");
+  AddSwitch(command, "--init-by-name", flags.by_name,
+            "Take the weights whose name and shape fit, and leave the others (default: all must fit)");
   command
       .add_option("--fixed-parameters", flags.fixed,
                   "Do not train parameters whose names begin so, such as convs.0 or head")
@@ -95,7 +95,7 @@ void Override(const WeightFlags& flags, v1::JobSpec& spec) {
   if (flags.file) from.set_file(std::filesystem::absolute(*flags.file).lexically_normal().string());
   if (flags.weights)
     from.set_weights(EnumOf<v1::InitFrom::Weights>(*v1::InitFrom::Weights_descriptor(), *flags.weights));
-  if (flags.by_name) from.set_by_name(true);
+  if (flags.by_name) from.set_by_name(*flags.by_name);
 }
 
 }  // namespace permafrost::client

@@ -134,6 +134,14 @@ TEST_F(CensusCommandTest, TakesTheFlagsOfAJob) {
   EXPECT_EQ(request.spec().model().lowering(), v1::ModelSpec::LOWERING_SHAPE_FREE);
 }
 
+TEST_F(CensusCommandTest, NoAnswerIsToldWithTheTimeThatItHad) {
+  fake_.censuses.cache = [](const v1::CensusGraphCacheRequest&, v1::CensusGraphCacheResponse&) {
+    return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded");
+  };
+  fake_.Start();
+  EXPECT_THAT(Run({"--dataset", "zinc"}).err, HasSubstr(" within 2m 00s (wait longer with --timeout SECONDS)"));
+}
+
 TEST_F(CensusCommandTest, WritesJson) {
   Start();
   const ProgramResult result = Run({"--dataset", "zinc", "--output", "json"});

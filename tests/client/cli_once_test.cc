@@ -56,6 +56,14 @@ TEST_F(OnceCommandTest, OfGraphCaches) {
   ExpectOneId({"cache", "freeze", "zinc-1"}, 0);
 }
 
+TEST_F(OnceCommandTest, WhatADyingServerCancelledIsAskedAgain) {
+  fake_.caches.thaw = [this](const v1::ThawGraphCacheRequest& request, v1::GraphCache&) {
+    return ids_.Add(request.request_id()) < 2 ? grpc::Status(grpc::StatusCode::CANCELLED, "gone") : grpc::Status::OK;
+  };
+  fake_.Start();
+  ExpectOneId({"cache", "thaw", "zinc-1"}, 0);
+}
+
 TEST_F(OnceCommandTest, AWatchTellsHowManyChangesItMissed) {
   fake_.jobs.watch = [](const v1::WatchJobRequest&, grpc::ServerWriter<v1::Job>& writer, grpc::ServerContext& context) {
     writer.Write(SucceededJob());
@@ -66,6 +74,7 @@ TEST_F(OnceCommandTest, AWatchTellsHowManyChangesItMissed) {
   const ProgramResult watched = Run({"job", "watch", "zinc-1"});
   EXPECT_EQ(watched.exit_code, 0);
   EXPECT_THAT(watched.err, HasSubstr("17 changes were passed over"));
+  EXPECT_EQ(Run({"job", "watch", "zinc-1", "--output", "json"}).err, "");
 }
 
 }  // namespace

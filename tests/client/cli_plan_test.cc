@@ -193,6 +193,15 @@ TEST_F(PlanCommandTest, AFileThatCannotBeWrittenIsOneLine) {
   EXPECT_THAT(result.err, HasSubstr("plan.svg"));
 }
 
+TEST_F(PlanCommandTest, NoAnswerIsToldWithTheTimeThatItHad) {
+  fake_.plans.cache = [](const v1::PlanGraphCacheRequest&, v1::PlanGraphCacheResponse&) {
+    return grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded");
+  };
+  fake_.Start();
+  EXPECT_THAT(Run({"--dataset", "zinc"}).err, HasSubstr(" within 2m 00s (wait longer with --timeout SECONDS)"));
+  EXPECT_THAT(Run({"--dataset", "zinc", "--timeout", "300"}).err, HasSubstr(" within 5m 00s "));
+}
+
 TEST_F(PlanCommandTest, NeedsADataset) {
   Start();
   const ProgramResult result = Run({});

@@ -85,6 +85,24 @@ TEST_F(WatchTest, JsonIsOneObjectALine) {
   EXPECT_EQ(states.back(), "STATE_SUCCEEDED");
 }
 
+TEST_F(WatchTest, ALogInJsonIsOneObjectAPiece) {
+  fake_.jobs.logs = [](const v1::StreamJobLogsRequest&, grpc::ServerWriter<v1::StreamJobLogsResponse>& writer,
+                       grpc::ServerContext&) {
+    v1::StreamJobLogsResponse piece;
+    piece.set_data("one\n");
+    piece.set_next_offset(4);
+    writer.Write(piece);
+    piece.set_data("two\n");
+    piece.set_next_offset(8);
+    writer.Write(piece);
+    return grpc::Status::OK;
+  };
+  fake_.Start();
+  const ProgramResult result = RunProgram(Command({"job", "logs", "zinc-1", "--output", "json"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "{\"data\":\"b25lCg==\",\"nextOffset\":\"4\"}\n{\"data\":\"dHdvCg==\",\"nextOffset\":\"8\"}\n");
+}
+
 TEST_F(WatchTest, AJobThatEndsBadlyExitsWith1) {
   const struct {
     v1::Job::State state;

@@ -19,6 +19,7 @@
 #include "client/sample_jobs.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "temp_dir.h"
 
 namespace permafrost::client {
@@ -121,6 +122,18 @@ TEST(ReportPage, TellsAllThatIsKnown) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   EXPECT_THAT(page, Not(HasSubstr("has not ended")));
+}
+
+TEST(ReportPage, CountsWhatAWatchOfTheJobCounts) {
+  ReportData data = SampleReport();
+  data.job.mutable_spec()->mutable_neighbor_sampling()->add_fan_outs(5);
+  const std::string of_nodes = RenderReport(data, kReportTime);
+  data.job.mutable_spec()->mutable_link_prediction();
+  const std::string of_links = RenderReport(data, kReportTime);
+  EXPECT_THAT(of_nodes, HasSubstr("<title>Nodes a second</title>"));
+  EXPECT_THAT(of_nodes, HasSubstr(">nodes/s<"));
+  EXPECT_THAT(of_links, HasSubstr("<title>Links a second</title>"));
+  EXPECT_THAT(of_links, HasSubstr(">links/s<"));
 }
 
 // Of 100 steps an epoch, 3 more are replayed padded in each epoch than in the one before.
@@ -234,6 +247,9 @@ TEST(ReportCommand, WritesTheFileAndDoesWithoutWhatAnOldServerCannotTell) {
   const std::string page{std::istreambuf_iterator<char>(in), {}};
   EXPECT_THAT(page, HasSubstr("<title>Loss</title>"));
   EXPECT_THAT(page, testing::EndsWith("</html>\n"));
+  const ProgramResult as_json =
+      RunProgram({"--server", fake.address(), "job", "report", "zinc-1", "-o", file, "--output", "json"});
+  EXPECT_EQ(nlohmann::json::parse(as_json.out), (nlohmann::json{{"file", file}}));
   EXPECT_THAT(RunProgram({"--server", fake.address(), "job", "report", "zinc-1", "-o", "-"}).out,
               testing::StartsWith("<!DOCTYPE html>"));
   EXPECT_EQ(RunProgram({"--server", fake.address(), "job", "report", "none", "-o", file}).exit_code, 4);

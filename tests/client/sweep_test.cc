@@ -187,6 +187,21 @@ TEST(SweepView, MeansAreOverFoldsAndSeeds) {
   EXPECT_NEAR(parsed["groups"][0]["test"]["accuracy"]["mean"], 0.85, 1e-12);
 }
 
+TEST(SweepView, WhatNoJobToldIsNullInJson) {
+  v1::JobSpec base;
+  base.set_dataset("mutag");
+  const std::vector<SweepAxis> axes = {*ParseAxis("hidden=32,64")};
+  std::vector<v1::Job> jobs = {ResultOf("s-0", 0.5, 0.8), ResultOf("s-1", 0, 0)};
+  jobs[1].clear_result();
+  const json parsed = json::parse(SweepToJson("s", axes, *PlanSweep(base, axes, false, 10), jobs));
+  EXPECT_EQ(parsed["groups"][1]["test"]["accuracy"], json::parse(R"({"jobs":0,"mean":null,"standardDeviation":null})"));
+  EXPECT_EQ(parsed["groups"][0]["test"]["accuracy"], json::parse(R"({"jobs":1,"mean":0.8,"standardDeviation":0.0})"));
+  EXPECT_TRUE(parsed["jobs"][1]["bestEpoch"].is_null());
+  EXPECT_TRUE(parsed["jobs"][1]["trainSeconds"].is_null());
+  EXPECT_TRUE(parsed["jobs"][0]["bestEpoch"].is_number());
+  EXPECT_TRUE(parsed["jobs"][0]["trainSeconds"].is_number());
+}
+
 TEST(SweepView, MeansAreOverAnySeedAndFold) {
   v1::JobSpec base;
   base.set_dataset("cora");
@@ -282,6 +297,30 @@ TEST_F(SweepCommandTest, NothingIsCreatedUnlessAllCanBe) {
   EXPECT_THAT(result.err, HasSubstr("no such seed"));
   const auto sent = requests_.seen();
   EXPECT_TRUE(std::ranges::all_of(sent, [](const auto& request) { return request.validate_only(); }));
+}
+
+TEST_F(SweepCommandTest, WhatNoServerAnsweredIsNotCalledRefused) {
+  fake_.jobs.create = [](const v1::CreateJobRequest& request, v1::Job&) {
+    return request.validate_only() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "away");
+  };
+  const std::vector<std::string> command = {"--timeout", "1",      "job",      "sweep", "--dataset",
+                                            "mutag",     "--vary", "seed=0,1", "--id",  "try"};
+  const ProgramResult lost = Run(command);
+  EXPECT_EQ(lost.exit_code, 3);
+  EXPECT_THAT(lost.err, HasSubstr("permafrost: job 1 of 2 (seed=0) could not be made; the same command with --id try "
+                                  "comes back to those that were made\n"));
+  fake_.Stop();
+  const ProgramResult gone = Run(command);
+  EXPECT_EQ(gone.exit_code, 3);
+  EXPECT_THAT(gone.err, HasSubstr("permafrost: job 1 of 2 (seed=0) could not be made; nothing was created\n"));
+}
+
+TEST_F(SweepCommandTest, ARefusalInJsonIsOneObject) {
+  refused_ = 1;
+  const ProgramResult result =
+      Run({"--output", "json", "job", "sweep", "--dataset", "mutag", "--vary", "seed=0,1", "--id", "try"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(json::parse(result.err)["error"]["code"], "INVALID_ARGUMENT");
 }
 
 // A field may be called as any flag of `job submit`, and its values are those of the flag.

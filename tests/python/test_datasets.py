@@ -38,6 +38,16 @@ def test_many_graphs_with_their_splits(client, via):
     assert list(features.min) == pytest.approx(torch.cat([g.x for g in graphs]).min(0).values.tolist(), rel=0, abs=0)
 
 
+def test_floats_are_floats_and_integers_are_categories(client):
+    graphs = molecules(12)
+    for graph in graphs:
+        graph.x = torch.nn.functional.one_hot(torch.arange(graph.num_nodes) % 3, 3).float()
+    dataset = client.datasets.import_pyg(graphs, "one-hot", progress=False).proto.graph_set
+    kinds = dataset.node_features.DESCRIPTOR.enum_types_by_name["DataType"].values_by_number
+    assert kinds[dataset.node_features.data_type].name == "DATA_TYPE_FLOAT32"
+    assert kinds[dataset.edge_features.data_type].name == "DATA_TYPE_INT32"
+
+
 def test_nothing_is_left_below_the_import_root(client, server):
     client.datasets.import_pyg(molecules(12), "left", progress=False)
     assert list(server.import_root.iterdir()) == []

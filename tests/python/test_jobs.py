@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -250,11 +251,14 @@ def test_without_pandas_it_says_so(trained, monkeypatch):
     assert len(job.epochs()) == 4
 
 
-def test_watch_ends_with_the_job(client, trained, capsys):
+@pytest.mark.parametrize("terminal", [True, False])
+def test_watch_ends_with_the_job(client, trained, capsys, monkeypatch, terminal):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     job = client.jobs.submit("trained", epochs=3, hidden_channels=8, num_layers=1)
     assert job.watch().state == "succeeded"
     assert [epoch.epoch for epoch in job.proto.epochs] == [1, 2, 3]
-    assert "epoch 3/3" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "epoch 3/3" in shown if terminal else shown == ""
 
 
 def test_logs(trained):
@@ -285,6 +289,22 @@ def test_export(trained, tmp_path):
         job.export(tmp_path)
     with pytest.raises(permafrost.InputError, match="artifact: 'wights' is none of best_weights"):
         job.export(tmp_path / "other", "wights")
+
+
+def test_a_received_file_has_the_rights_of_any_new_file(tmp_path):
+    import xxhash
+
+    from permafrost import artifacts
+
+    before = os.umask(0o027)
+    try:
+        pieces = iter([(b"abc", 3, xxhash.xxh3_64_hexdigest(b"abc"))])
+        path = artifacts.receive("it", pieces, tmp_path / "file")
+    finally:
+        os.umask(before)
+    assert path.read_bytes() == b"abc"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_cancel_and_what_then_is_not_there(client, trained):

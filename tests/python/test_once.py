@@ -47,6 +47,44 @@ def test_a_command_to_a_cache_is_given_once(client, lossy):
     job.cancel().wait(check=False)
 
 
+@pytest.fixture
+def lost(monkeypatch):
+    """A connection without a server, which does not wait between tries."""
+    from permafrost.connection import Connection
+
+    connection = Connection("127.0.0.1:1", timeout=1, patience=60)
+    monkeypatch.setattr(connection, "pause", lambda error: None)
+    yield connection
+    connection.close()
+
+
+def test_what_a_dying_server_cancelled_is_made_again(lost, monkeypatch):
+    outcomes = [permafrost.Cancelled("the server is gone"), permafrost.Unavailable("no server"), 7]
+
+    def attempt(*_):
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(lost, "stream", lambda *_: iter([attempt()]))
+    assert lost.patiently(attempt) == 7
+    outcomes += [permafrost.Cancelled("the server is gone"), permafrost.Aborted("too slow"), 8]
+    assert list(lost.follow(None, lambda: None)) == [8]
+
+
+def test_what_this_client_cancelled_is_not_made_again(lost, monkeypatch):
+    def attempt(*_):
+        lost.close()
+        raise permafrost.Cancelled("Channel closed!")
+
+    monkeypatch.setattr(lost, "stream", attempt)
+    with pytest.raises(permafrost.Cancelled):
+        lost.patiently(attempt)
+    with pytest.raises(permafrost.Cancelled):
+        list(lost.follow(None, lambda: None))
+
+
 def test_changes_that_were_passed_over_are_told(caplog):
     from permafrost.connection import _tell_passed_over
 

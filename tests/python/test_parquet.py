@@ -7,6 +7,7 @@ import pytest
 
 import permafrost
 from permafrost.sources import parquet
+from permafrost.v1 import dataset_pb2
 
 
 def write(path, **columns):
@@ -44,6 +45,18 @@ def test_ids_become_rows(edges, nodes, tmp_path):
     parquet.write(tables, out)
     assert np.load(out / "edge_index.npy").tolist() == [[2, 1], [1, 3], [3, 2], [1, 0]]
     assert np.load(out / "node_feat.npy").tolist() == [[1], [2], [3], [4]]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_the_edges_are_those_of_the_table(client, tmp_path, monkeypatch, rows, at_once):
+    monkeypatch.setattr(parquet, "_ROWS", at_once)
+    ends = {"source": [0, 2, 1][:rows], "target": [1, 3, 3][:rows]}
+    dataset = client.datasets.import_parquet(write(tmp_path / "edges.parquet", **ends), f"few-{rows}-{at_once}", progress=False)
+    request = dataset_pb2.SampleDatasetRequest(name=dataset.proto.name, nodes=range(dataset.summary["nodes"]))
+    request.neighbors.fan_outs.append(-1)
+    drawn = client._connection.call(client._connection.datasets.SampleDataset, request).edges
+    assert sorted((edge.source, edge.target) for edge in drawn) == sorted(zip(ends["source"], ends["target"], strict=True))
 
 
 def test_edges_bring_features(client, edges, nodes, tmp_path):

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 import permafrost
-from permafrost.sources.smiles import molecule
+from permafrost.sources.smiles import _molecules, molecule
 
 # What ogb.utils.features (1.3.6) makes of these with RDKit.
 ALANINE = "N[C@@H](C)C(=O)[O-]"
@@ -54,6 +54,20 @@ def test_a_bad_cell_is_told_by_row_and_column(client, tmp_path, line, told):
     path = write(tmp_path / "molecules.csv", "a,CC,1,1", line, "d,CC,1,1")
     with pytest.raises(permafrost.InputError, match=told) as caught:
         client.datasets.import_smiles(path, "refused", column="smiles", targets=["gap", "active"], progress=False)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "content", "told"), [
+    ("m.csv", b"smiles\nCC\n\xff\n", "m.csv:1 and after: cannot be read: 'utf-8' codec can't decode byte 0xff"),
+    ("m.csv", b"smiles\nCC\n" + b"C" * 200_000, "m.csv:3 and after: cannot be read: field larger than field limit"),
+    ("m.csv.gz", b"smiles\nCC\n", "m.csv.gz:1 and after: cannot be read: Not a gzipped file"),
+    ("m.csv.gz", gzip.compress(b"smiles\nCC\n")[:-9], "m.csv.gz:3 and after: cannot be read: Compressed file ended"),
+    ("m.csv.gz", gzip.compress(b"smiles\nCC\n")[:10] + b"\xff" * 20, "m.csv.gz:1 and after: cannot be read: Error -3"),
+])
+def test_a_file_that_cannot_be_read_is_told_by_row(tmp_path, name, content, told):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(permafrost.InputError, match=told) as caught:
+        list(_molecules(tmp_path / name, "smiles", []))
     assert "\n" not in str(caught.value)
 
 

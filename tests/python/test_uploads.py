@@ -189,6 +189,30 @@ def test_a_changing_file_is_given_up(client, tmp_path, monkeypatch):
         client.datasets.upload_path(source, "changing", progress=False)
 
 
+def test_hidden_files_stay_here(tmp_path):
+    from permafrost import uploads
+
+    source = tmp_path / ".source"
+    (source / "raw" / ".git").mkdir(parents=True)
+    for name in (".DS_Store", "raw/edge.csv", "raw/.edge.csv.swp", "raw/.git/config"):
+        (source / name).write_text("0,1\n")
+    assert list(uploads._Files(source).paths) == ["raw/edge.csv"]
+    (source / "raw" / "edge.csv").unlink()
+    with pytest.raises(permafrost.InputError, match="holds no files"):
+        uploads._Files(source)
+
+
+def test_the_removal_does_not_wait_for_a_server_that_is_away(tmp_path, monkeypatch):
+    from permafrost import uploads
+
+    (tmp_path / "edges.csv").write_text("0,1\n")
+    monkeypatch.setattr(uploads, "_send", lambda *_: None)
+    with permafrost.Client("127.0.0.1:1", patience=60) as client:
+        with uploads.upload_folder(client._connection, tmp_path, progress=False):
+            began = time.monotonic()
+        assert time.monotonic() - began < 30
+
+
 def test_the_limit_is_of_all_uploads_together(make_server):
     server = make_server("--max-upload", "1MB")
     client = server.connect()

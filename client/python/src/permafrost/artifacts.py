@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import pathlib
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -25,7 +26,12 @@ def receive(what: str, pieces: Iterator[tuple[bytes, int, str]], target: pathlib
     is_stream = target.exists() and not target.is_file()
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-    handle, temporary = tempfile.mkstemp(prefix=f".{file_path.name}.", dir=None if is_stream else file_path.parent)
+    if is_stream:
+        handle, temporary = tempfile.mkstemp(prefix=f".{file_path.name}.")
+    else:
+        # With the rights of any new file, which the umask bounds; mkstemp's are its owner's alone.
+        temporary = str(file_path.with_name(f".{file_path.name}.{secrets.token_hex(4)}"))
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             for data, total_bytes, checksum in pieces:

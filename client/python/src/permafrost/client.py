@@ -82,7 +82,7 @@ class Client:
         return summary
 
     def close(self) -> None:
-        self._connection.channel.close()
+        self._connection.close()
 
     def __enter__(self) -> Client:
         return self

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 import grpc
 
-from permafrost.errors import Aborted, InputError, PermafrostError, Unavailable, from_rpc
+from permafrost.errors import Aborted, Cancelled, InputError, PermafrostError, Unavailable, from_rpc
 from permafrost.v1 import dataset_pb2_grpc, graph_cache_pb2_grpc, job_pb2_grpc, server_pb2_grpc
 
 _LOG = logging.getLogger("permafrost")
@@ -147,6 +147,7 @@ class Connection:
         self.timeout = timeout
         # How long a server that went away is waited for while something of it is followed.
         self.patience = patience
+        self._closed = False
         options = [
             # A job of a million epochs has a history beyond gRPC's default of 4 MiB.
             ("grpc.max_receive_message_length", -1),
@@ -170,6 +171,15 @@ class Connection:
         self.jobs = job_pb2_grpc.JobServiceStub(calls)
         self.caches = graph_cache_pb2_grpc.GraphCacheServiceStub(calls)
         self.server = server_pb2_grpc.ServerServiceStub(calls)
+
+    def close(self) -> None:
+        """Ends what is under way with Cancelled."""
+        self._closed = True
+        self.channel.close()
+
+    def went_away(self, error: PermafrostError) -> bool:
+        """Whether the server, rather than the request, is what failed: one that dies may cancel what it was doing."""
+        return isinstance(error, (Unavailable, Cancelled)) and not self._closed
 
     def call(self, method: Callable[..., _Response], request: Any, timeout: float | None = None) -> _Response:
         """The answer to one request."""
@@ -204,7 +214,9 @@ class Connection:
                     lost_at = None
                     yield response
                 return
-            except (Unavailable, Aborted) as error:
+            except PermafrostError as error:
+                if not (self.went_away(error) or isinstance(error, Aborted)):
+                    raise
                 lost_at = lost_at or time.monotonic()
                 if time.monotonic() - lost_at > self.patience:
                     raise
@@ -217,7 +229,7 @@ class Connection:
             try:
                 return attempt()
             except PermafrostError as error:
-                again = isinstance(error, Unavailable) or error.retry_after is not None
+                again = self.went_away(error) or error.retry_after is not None
                 if not again or time.monotonic() - began > self.patience:
                     raise
                 self.pause(error)

@@ -128,8 +128,8 @@ class Datasets:
 
     def upload_path(self, path: _Paths, name: str, *, progress: bool = True, **options: Any) -> Dataset:
         """Imports a file or folder of this machine: it is sent, each file with its checksum, and what was sent before a
-        lost connection or a restart of the server is not sent again. Errors: ResourceExhausted beyond the server's
-        --max-upload."""
+        lost connection or a restart of the server is not sent again. Of a folder, what begins with "." is left out.
+        Errors: ResourceExhausted beyond the server's --max-upload."""
         source = pathlib.Path(path)
         with upload_folder(self._connection, source, progress) as upload:
             if source.is_file():
@@ -154,8 +154,8 @@ class Datasets:
             train_mask, val_mask, test_mask (column `mask` of several). A Dataset, or a list of Data: many small graphs,
             each with its y; where none has one, the set is one to predict for, and a warning says so. A dict of three
             of them, "train", "valid" and "test": one set with these splits.
-        splits: of many graphs, indices by "train", "valid" and "test". Without it: the dataset's own
-            `get_idx_split()`, else a random split by the server.
+        splits: indices of many graphs, or of one large graph's nodes, by "train", "valid" and "test". Without it: the
+            dataset's own `get_idx_split()`, else the masks of one graph, else a random split by the server.
         link_split: of one large graph, the links that train, validate and test, and negatives of the last two: the dict
             of OGB's `get_edge_split()` (asked for where the dataset has it and nothing is given here), or the three
             Data of RandomLinkSplit. Edges between the two nodes of a held-out link pass no messages in a job.
@@ -186,15 +186,18 @@ class Datasets:
         """Imports one NetworkX graph, with node attribute `label`, or many, with graph attribute `label`; where none of
         many has it, the set is one to predict for, and a warning says so.
 
-        node_attributes, edge_attributes: names of numeric attributes, which become features in this order.
+        node_attributes, edge_attributes: names of numeric attributes, which become features in this order: categories
+            where all are ints or bools.
         weight: an edge attribute of one graph.
-        An undirected edge is stored in both directions, a directed one as it is.
+        An undirected edge is stored in both directions (a loop once), a directed one as it is.
         Rows are in the order of `graph.nodes`.
         """
         from permafrost.sources import networkx as source
 
+        as_they_stand = options.pop("no_inverse_edges", None)
+
         def write(folder: pathlib.Path) -> Mapping[str, Any]:
-            return source.write(graphs, folder, node_attributes, edge_attributes, label, weight, splits)
+            return source.write(graphs, folder, node_attributes, edge_attributes, label, weight, splits, as_they_stand)
 
         return self._from_files(name, write, via, progress, options)
 

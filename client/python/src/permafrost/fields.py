@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
@@ -59,6 +59,15 @@ def metric_values(metrics: Iterable[Any]) -> dict[str, float]:
         enum_name(metric.DESCRIPTOR.fields_by_name["metric"].enum_type, metric.metric): metric.value
         for metric in metrics
     }
+
+
+def set_labels(target: MutableMapping[str, str], labels: Mapping[Any, Any], what: str) -> None:
+    """Errors: InputError for a key or a value that is no text."""
+    for key, value in labels.items():
+        for part in (key, value):
+            if not isinstance(part, str):
+                raise InputError(f"{what}: labels: {key!r}: {part!r} is no text; accepted: {str(part)!r}")
+        target[key] = value
 
 
 def _nearest(name: str, names: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import pathlib
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -130,17 +131,18 @@ class Job:
         return self
 
     def watch(self, *, check: bool = True) -> Job:
-        """As `wait`, with a progress bar: steps, loss, the newest epoch's validation metric."""
+        """As `wait`, in a terminal or notebook with a progress bar: steps, loss, the newest epoch's valid metric."""
         from tqdm.auto import tqdm
+        from tqdm.notebook import tqdm_notebook
 
-        with tqdm(desc=self.id, unit="step", dynamic_ncols=True) as bar:
+        hidden = not sys.stderr.isatty() and not issubclass(tqdm, tqdm_notebook)
+        with tqdm(desc=self.id, unit="step", dynamic_ncols=True, disable=hidden) as bar:
             for job in self.states():
                 progress = job.proto.progress
                 if progress.steps_per_epoch:
                     bar.total = progress.steps_per_epoch * job.proto.spec.epochs
-                bar.n = progress.step
                 bar.set_postfix_str(job._where(), refresh=False)
-                bar.refresh()
+                bar.update(progress.step - bar.n)
         return self.wait(check=check)
 
     def metrics(self) -> pandas.DataFrame:
@@ -214,10 +216,9 @@ class Job:
             if limit != "none":
                 fields.fill(request.job.spec, {name: limit}, "update")
             request.update_mask.paths.append(f"spec.{name}")
-        for key, value in (labels or {}).items():
-            if value is not None:
-                request.job.labels[key] = value
-            request.update_mask.paths.append(f"labels.{key}")
+        kept = {key: value for key, value in (labels or {}).items() if value is not None}
+        fields.set_labels(request.job.labels, kept, "update")
+        request.update_mask.paths.extend(f"labels.{key}" for key in labels or {})
         if not request.update_mask.paths:
             return self.refresh()
         self.proto = self._connection.change(self._connection.jobs.UpdateJob, request)

@@ -113,7 +113,7 @@ class Jobs:
     ) -> Any:
         # The random id makes a retry safe.
         request = job_pb2.CreateJobRequest(job_id=id or "", request_id=str(uuid.uuid4()), validate_only=validate_only)
-        request.labels.update(labels or {})
+        fields.set_labels(request.labels, labels or {}, "submit")
         request.spec.dataset = dataset_name(dataset)
         if isinstance(spec.get("init_from"), (Job, str)):
             spec["init_from"] = {"job": spec["init_from"]}

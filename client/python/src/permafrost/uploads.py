@@ -13,13 +13,14 @@ import grpc
 import xxhash
 
 from permafrost.connection import Connection
-from permafrost.errors import DataLoss, InputError, PermafrostError, Unavailable, from_rpc
+from permafrost.errors import DataLoss, InputError, PermafrostError, from_rpc
 from permafrost.v1 import dataset_pb2
 
 # The server takes messages of 1 MiB at most.
 _CHUNK = 1 << 19
 # A file that changes while it is sent never arrives as it was declared.
 _MOST_DAMAGED = 3
+_REMOVAL_SECONDS = 5.0
 
 
 class _Files:
@@ -30,7 +31,10 @@ class _Files:
             self.paths = {source.name: source}
         elif source.is_dir():
             found = sorted(p for p in source.rglob("*") if p.is_file())
-            self.paths = {p.relative_to(source).as_posix(): p for p in found}
+            named = {p.relative_to(source): p for p in found}
+            # What a file manager leaves, such as .DS_Store; the server takes no such names.
+            hidden = {p for p in named if any(part.startswith(".") for part in p.parts)}
+            self.paths = {p.as_posix(): path for p, path in named.items() if p not in hidden}
         else:
             raise InputError(f"{source}: not found")
         if not self.paths:
@@ -78,10 +82,10 @@ def upload_folder(connection: Connection, source: pathlib.Path, progress: bool) 
             _send(connection, files, bar)
         yield files.start.name
     finally:
-        # What cannot be removed now the server removes itself when it is old.
+        # What cannot be removed now the server removes itself when it is old: it is not waited for again.
         with contextlib.suppress(PermafrostError):
-            request = dataset_pb2.DeleteUploadRequest(name=files.start.name)
-            connection.change(connection.datasets.DeleteUpload, request)
+            request = dataset_pb2.DeleteUploadRequest(name=files.start.name, request_id=str(uuid.uuid4()))
+            connection.call(connection.datasets.DeleteUpload, request, _REMOVAL_SECONDS)
 
 
 def _send(connection: Connection, files: _Files, bar: Any) -> None:
@@ -106,7 +110,7 @@ def _send(connection: Connection, files: _Files, bar: Any) -> None:
             now = time.monotonic()
             failing_since = failing_since or now
             damaged += isinstance(error, DataLoss)
-            again = isinstance(error, (Unavailable, DataLoss)) or error.retry_after is not None
+            again = connection.went_away(error) or isinstance(error, DataLoss) or error.retry_after is not None
             if not again or damaged > _MOST_DAMAGED or now - failing_since > connection.patience:
                 raise
             connection.pause(error)

@@ -8,6 +8,7 @@ metadata of an exported file describes.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -157,11 +158,17 @@ def _encoded(table: torch.Tensor | None, spec: Mapping[str, Any], name: str) -> 
         return None
     if table is None:
         raise ValueError(f"data: has no {name}, which the model reads")
-    table = table.reshape(table.size(0), -1)
+    if table.dim() != 2:
+        # A -1 would not do for a graph without edges.
+        table = table.reshape(table.size(0), math.prod(table.shape[1:]))
     if table.size(1) != columns:
         raise ValueError(f"data: {name} has {table.size(1)} columns, and the model reads {columns}")
     if spec["float_columns"]:
         return table.float()
+    # Of what is not finite, too, this is no 0.
+    broken = table[table.double().frac() != 0]
+    if broken.numel():
+        raise ValueError(f"data: {name}: {float(broken[0]):g} is no whole number, and the model reads categories")
     table = table.long()
     for column, most in enumerate(spec["categories"]):
         bad = table[(table[:, column] < 0) | (table[:, column] >= most), column]

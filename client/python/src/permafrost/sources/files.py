@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -167,7 +168,10 @@ class _Tables:
             return
         if name not in self._files:
             self._files[name] = (self._raw / f"{name}.csv").open("w")
-        self._files[name].writelines(_lines(np.concatenate(pending)))
+        # A table without rows, whatever its type, makes no floats of the others' integers.
+        table = np.concatenate([table for table in pending if table.shape[0]] or pending)
+        # Where all cells look whole the server reads integers, which are categories; of labels both are one.
+        self._files[name].writelines(_lines(table, mark_floats=name != "graph-label"))
         pending.clear()
 
     def __enter__(self) -> _Tables:
@@ -180,11 +184,14 @@ class _Tables:
             file.close()
 
 
-def _lines(table: Array) -> Iterator[str]:
+def _lines(table: Array, *, mark_floats: bool) -> Iterator[str]:
     if np.issubdtype(table.dtype, np.integer):
         return (",".join(map(str, row)) + "\n" for row in table.tolist())
     # Nine digits say a float32 exactly.
-    return (",".join([f"{value:.9g}" for value in row]) + "\n" for row in table.tolist())
+    rows = ([f"{value:.9g}" for value in row] for row in table.tolist())
+    if mark_floats:
+        rows = ([f"{cell}.0" if cell.lstrip("-").isdigit() else cell for cell in row] for row in rows)
+    return (",".join(row) + "\n" for row in rows)
 
 
 def _table(array: Array | None) -> Any:
@@ -192,7 +199,8 @@ def _table(array: Array | None) -> Any:
     if array is None:
         return None
     if array.ndim != 2:
-        array = array.reshape(array.shape[0], -1)
+        # A -1 would not do for a graph without edges.
+        array = array.reshape(array.shape[0], math.prod(array.shape[1:]))
     if array.dtype == bool:
         return array.astype(np.uint8)
     if array.dtype == np.float64:
@@ -207,13 +215,15 @@ def _labels(array: Array) -> Array:
 
 
 def rows_of(names: Sequence[str], attributes: Sequence[Mapping[str, Any]], what: str) -> Array | None:
-    """[rows, values] of attributes that are numbers or sequences of them; None without names."""
+    """[rows, values] of attributes that are numbers or sequences of them, int32 where all are ints or bools and float32
+    otherwise; None without names."""
     if not names:
         return None
-    rows = []
+    rows, whole = [], True
     for row, values in enumerate(attributes):
         try:
             rows.append(np.concatenate([np.atleast_1d(np.asarray(values[name], dtype=np.float64)) for name in names]))
+            whole = whole and all(np.asarray(values[name]).dtype.kind in "biu" for name in names)
         except KeyError as error:
             raise InputError(f"{what} {row}: {error.args[0]}: missing") from None
         except (TypeError, ValueError):
@@ -221,5 +231,4 @@ def rows_of(names: Sequence[str], attributes: Sequence[Mapping[str, Any]], what:
         if rows[-1].size != rows[0].size:
             raise InputError(f"{what} {row}: {', '.join(names)}: {rows[-1].size} values, expected {rows[0].size}")
     table = np.stack(rows) if rows else np.zeros((0, len(names)))
-    whole = np.isfinite(table).all() and (table == np.round(table)).all() and (np.abs(table) < 2**31).all()
-    return table.astype(np.int32) if whole else table.astype(np.float32)
+    return table.astype(np.int32 if whole and (np.abs(table) < 2**31).all() else np.float32)

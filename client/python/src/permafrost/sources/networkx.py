@@ -20,8 +20,9 @@ def write(
     label: str,
     weight: str | None,
     splits: Mapping[str, Any] | None,
+    no_inverse_edges: bool | None = None,
 ) -> dict[str, Any]:
-    """Returns ImportOptions."""
+    """Returns ImportOptions. no_inverse_edges: keeps each edge as it stands; None: where the graphs are directed."""
     try:
         import networkx
     except ImportError as error:
@@ -36,7 +37,7 @@ def write(
             graph.y = rows_of([label], values, f"{what}: node")
         rows = None if splits is None else check_splits(splits, graph.num_nodes, what)
         options = write_graph(folder, graph, rows, what)
-        return {**options, "no_inverse_edges": graphs.is_directed()}
+        return {**options, "no_inverse_edges": graphs.is_directed() if no_inverse_edges is None else no_inverse_edges}
     if not isinstance(graphs, Iterable):
         raise InputError(f"{what}: is a {type(graphs).__name__}, expected a networkx.Graph or several")
     directed: set[bool] = set()
@@ -50,12 +51,24 @@ def write(
             if len(directed) > 1:
                 raise InputError(f"{where}: is {'' if graph.is_directed() else 'un'}directed, unlike graph 0")
             arrays = _arrays(graph, node_attributes, edge_attributes, None, where)
+            if not (graph.is_directed() if no_inverse_edges is None else no_inverse_edges):
+                _add_inverses(arrays)
             if label in graph.graph:
                 arrays.y = rows_of([label], [graph.graph], f"{where}: graph attributes")
             yield arrays
 
-    options = write_set(folder, each(), splits, what)
-    return {**options, "no_inverse_edges": True in directed}
+    return {**write_set(folder, each(), splits, what), "no_inverse_edges": True}
+
+
+def _add_inverses(graph: GraphArrays) -> None:
+    """After each edge its inverse, and after a loop nothing: the server would store that twice in a set."""
+    edges = np.repeat(graph.edge_index, 2, axis=1)
+    edges[:, 1::2] = graph.edge_index[::-1]
+    kept = np.ones(edges.shape[1], dtype=bool)
+    kept[1::2] = graph.edge_index[0] != graph.edge_index[1]
+    graph.edge_index = edges[:, kept]
+    if graph.edge_attr is not None:
+        graph.edge_attr = np.repeat(graph.edge_attr, 2, axis=0)[kept]
 
 
 def _arrays(graph: Any, nodes: Sequence[str], edges: Sequence[str], weight: str | None, what: str) -> GraphArrays:

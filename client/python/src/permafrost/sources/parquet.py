@@ -255,6 +255,10 @@ def _write_edges(tables: Tables, nodes: _Nodes | None, folder: pathlib.Path) -> 
     finally:
         for file in files.values():
             file.close()
+    if table.rows == 2:
+        # [2, 2] is read as PyG means it: a row of sources, a row of targets.
+        path = folder / "edge_index.npy"
+        np.save(path, np.ascontiguousarray(np.load(path).T))
     return largest
 
 

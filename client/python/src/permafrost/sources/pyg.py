@@ -39,10 +39,12 @@ def write(
         return _write_one(dataset, folder, splits, mask, link_split, what)
     if isinstance(dataset, Mapping) and link_split is None:
         return _write_parts(dataset, folder, splits, what)
-    if isinstance(dataset, PygDataset) and len(dataset) == 1 and splits is None:
+    if isinstance(dataset, PygDataset) and len(dataset) == 1:
         if link_split is None and hasattr(dataset, "get_edge_split"):
             link_split = dataset.get_edge_split()
-        return write(dataset[0], folder, None, mask, link_split)
+        elif splits is None and link_split is None and hasattr(dataset, "get_idx_split"):
+            splits = dataset.get_idx_split()
+        return write(dataset[0], folder, splits, mask, link_split)
     if link_split is not None:
         raise InputError(f"{what}: link_split: is given with many graphs; accepted: with one Data, or a Dataset of one")
     if not isinstance(dataset, Iterable):

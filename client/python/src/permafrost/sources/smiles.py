@@ -7,6 +7,7 @@ import csv
 import gzip
 import math
 import pathlib
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,28 +35,42 @@ def write(
 def _molecules(path: pathlib.Path, column: str, targets: Sequence[str]) -> Iterator[GraphArrays]:
     if not path.is_file():
         raise InputError(f"import_smiles: {path}: not found")
+    rows = _rows(path)
+    _, header = next(rows, ("", []))
+    for name in (column, *targets):
+        if name not in header:
+            raise InputError(f"{path.name}: {name}: there is no such column; there are {', '.join(header)}")
+    places = [header.index(name) for name in targets]
+    place = header.index(column)
+    for where, row in rows:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise InputError(f"{where}: {len(row)} cells, expected {len(header)}, as the header has")
+        graph = molecule(row[place].strip())
+        if graph is None:
+            raise _bad(where, column, row[place], "is no SMILES that RDKit reads")
+        if places:
+            graph.y = np.array([_target(where, header[p], row[p]) for p in places], dtype=np.float32)
+        yield graph
+
+
+def _rows(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
+    """Each row with where it ends, FILE:LINE."""
     opener = gzip.open if path.suffix == ".gz" else open
     # A byte order mark is no part of the first column's name.
     with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file)
-        header = next(rows, [])
-        for name in (column, *targets):
-            if name not in header:
-                raise InputError(f"{path.name}: {name}: there is no such column; there are {', '.join(header)}")
-        places = [header.index(name) for name in targets]
-        place = header.index(column)
-        for row in rows:
-            if not row:
-                continue
-            where = f"{path.name}:{rows.line_num}"
-            if len(row) != len(header):
-                raise InputError(f"{where}: {len(row)} cells, expected {len(header)}, as the header has")
-            graph = molecule(row[place].strip())
-            if graph is None:
-                raise _bad(where, column, row[place], "is no SMILES that RDKit reads")
-            if places:
-                graph.y = np.array([_target(where, header[p], row[p]) for p in places], dtype=np.float32)
-            yield graph
+        while True:
+            first = rows.line_num + 1
+            try:
+                row = next(rows, None)
+            except (UnicodeDecodeError, csv.Error, EOFError, gzip.BadGzipFile, zlib.error) as error:
+                # Text is decoded ahead of its lines, so that it may be a later one.
+                raise InputError(f"{path.name}:{first} and after: cannot be read: {error}") from None
+            if row is None:
+                return
+            yield f"{path.name}:{rows.line_num}", row
 
 
 def _bad(where: str, column: str, value: str, why: str) -> InputError:
