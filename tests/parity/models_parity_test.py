@@ -97,7 +97,7 @@ def predictions(path):
 def run(daemon, work, dataset, name, flags, predicts=1):
     """A module with the weights before the step, its gradients by the server, and what the server predicts after it (predicts=0: before it),
     with the module that predicts so."""
-    step = ["--dataset", dataset, "--model", name.split(",")[0], "--hidden", "32", "--epochs", "1", "--optimizer", "sgd", "--seed", "5"]
+    step = ["--dataset", dataset, "--model", name.split(",")[0], "--hidden", "32", "--epochs", "1", "--optimizer", "sgd", "--seed", "6"]
     files = {}
     for number, rate in enumerate(("1e-30", "1")):
         job = f"{dataset}-{'-'.join(name.replace(',', '').split())}-{number}"
