@@ -1,6 +1,8 @@
 #include "client/dataset_view.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -100,13 +102,25 @@ std::string NodesText(const v1::GraphSummary& summary) {
   return text;
 }
 
+// Labels are float32: more digits than give them back say nothing.
+std::string LabelText(double label) {
+  std::array<char, 32> digits;
+  char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), static_cast<float>(label)).ptr;
+  return {digits.data(), end};
+}
+
+template <class Summary>
+std::string LabelRange(const Summary& summary) {
+  return absl::StrCat(summary.integer_labels() ? "whole numbers " : "", LabelText(summary.min_label()), " to ",
+                      LabelText(summary.max_label()));
+}
+
 std::string LabelsText(const v1::GraphSummary& summary) {
   if (summary.num_targets() == 0) return "none";
   std::string text =
       absl::StrCat(summary.num_targets(), " a node, ", CountText(summary.num_missing_labels()), " labels missing");
   if (summary.num_missing_labels() < summary.num_nodes() * summary.num_targets()) {
-    absl::StrAppend(&text, ", ", summary.integer_labels() ? "whole numbers " : "", ExactText(summary.min_label()),
-                    " to ", ExactText(summary.max_label()));
+    absl::StrAppend(&text, ", ", LabelRange(summary));
   }
   return text;
 }
@@ -154,10 +168,7 @@ std::string LabelsText(const v1::GraphSetSummary& summary) {
   if (!summary.has_min_label() || summary.num_missing_labels() == summary.num_targets() * summary.all().num_graphs()) {
     return text;
   }
-  if (summary.class_values().empty()) {
-    return absl::StrCat(text, ", ", summary.integer_labels() ? "whole numbers " : "", ExactText(summary.min_label()),
-                        " to ", ExactText(summary.max_label()));
-  }
+  if (summary.class_values().empty()) return absl::StrCat(text, ", ", LabelRange(summary));
   constexpr int kShown = 16;
   absl::StrAppend(&text, ", ", summary.class_values_size(), summary.class_values_size() == 1 ? " class:" : " classes:");
   for (int c = 0; c < std::min(kShown, summary.class_values_size()); ++c) {

@@ -125,15 +125,16 @@ TEST(JobView, ShowOfANodeLevelJob) {
   v1::Job job = NodeLevelJob();
   AddEpoch(1, job);
   const std::string text = RenderJob(job, kTime, {});
+  constexpr char kEpochs[] =
+      "epoch  train loss  valid loss  valid accuracy   nodes/s     time\n"
+      "  1/3      0.9000      0.8000          0.7000     20.0k   0.52 s\n";
   for (const char* line :
        {"  model          sage, 64 channels, 2 layers\n", "  loss           cross-entropy, class weights 0.5,2\n",
         "  sampling       fan-out 15,all; evaluation the same; up to 8 batches ahead\n",
         "  trained on     4,800 seed nodes, 105,000 nodes, 225,000 edges\n",
         "  look-ahead     3 of 8 batches ready, 12 stalls, 1,234,567 edges sampled\n",
         "  pages          90,000 wanted, 97.5 % in memory already, 3.20 GB advised, 1 major fault\n",
-        "  speed          21.4k nodes/s\n",
-        "epoch  train loss  valid loss  valid accuracy   nodes/s     time\n"
-        "  1/3      0.9000      0.8000          0.7000     20.0k   0.52 s\n"}) {
+        "  speed          21.4k nodes/s\n", kEpochs}) {
     EXPECT_THAT(text, testing::HasSubstr(line));
   }
 }
@@ -320,6 +321,15 @@ TEST(DatasetView, ALargeGraphSaysWhatItsEdgesCarry) {
   EXPECT_THAT(text, testing::HasSubstr("578,006, directed, 1,000 duplicates dropped, weights, timestamps\n"));
   EXPECT_THAT(text, testing::HasSubstr("edges into one; the source's names kept\n"));
   EXPECT_THAT(text, testing::HasSubstr("targets        none\n"));
+}
+
+TEST(DatasetView, LabelsHaveTheDigitsOfTheirType) {
+  v1::Dataset dataset = ReadyDataset();
+  v1::GraphSetSummary& summary = *dataset.mutable_graph_set();
+  summary.set_min_label(-27.2959F);
+  summary.set_max_label(4.5199F);
+  summary.set_integer_labels(false);
+  EXPECT_THAT(RenderDataset(dataset, kTime, {}), testing::HasSubstr("0 labels missing, -27.2959 to 4.5199\n"));
 }
 
 TEST(DatasetView, ASetSaysWhatItsClassesWereAndWhatItsFeaturesAreMadeOf) {
