@@ -34,12 +34,18 @@ class PreadReader final : public SlotReader {
   DiskReaderKind kind() const override { return DiskReaderKind::kPread; }
   absl::Status Flush() override { return absl::OkStatus(); }
 
+  absl::StatusOr<int> Await() override {
+    if (in_flight() == 0) return 0;
+    const absl::MutexLock lock(&mu_);
+    while (ready_.empty()) done_.Wait(&mu_);
+    return static_cast<int>(ready_.size());
+  }
+
   absl::Status Wait(Done done) override {
-    if (in_flight() == 0) return absl::OkStatus();
+    PF_RETURN_IF_ERROR(Await().status());
     std::vector<int> ready;
     {
       const absl::MutexLock lock(&mu_);
-      while (ready_.empty()) done_.Wait(&mu_);
       ready.swap(ready_);
     }
     for (const int slot : ready) HandOver(slot, done);

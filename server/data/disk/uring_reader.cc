@@ -56,21 +56,25 @@ class UringReader final : public SlotReader {
 
   absl::Status Flush() override { return Enter(0); }
 
-  absl::Status Wait(Done done) override {
-    if (in_flight() == 0) return absl::OkStatus();
-    for (bool handed_over = false; !handed_over;) {
-      // What is done already is handed over without a wait; what was started goes to the kernel first.
+  absl::StatusOr<int> Await() override {
+    while (done_.empty() && in_flight() > 0) {
+      // What is done already needs no wait; what was started goes to the kernel first.
       PF_RETURN_IF_ERROR(Enter(io_uring_cq_ready(&ring_) == 0 ? 1 : 0));
       TakeAnswers();
       for (const Answer& answer : answers_) {
         if (Answered(answer.slot, answer.result)) {
-          HandOver(answer.slot, done);
-          handed_over = true;
+          done_.push_back(answer.slot);
         } else {
           PF_RETURN_IF_ERROR(StartSlot(answer.slot));
         }
       }
     }
+    return static_cast<int>(done_.size());
+  }
+
+  absl::Status Wait(Done done) override {
+    PF_RETURN_IF_ERROR(Await().status());
+    for (const int slot : std::exchange(done_, {})) HandOver(slot, done);
     return absl::OkStatus();
   }
 
@@ -157,6 +161,7 @@ class UringReader final : public SlotReader {
   bool pages_registered_ = false;
   int in_kernel_ = 0;  // parts that it took and has not answered
   std::vector<Answer> answers_;
+  std::vector<int> done_;  // slots that are not handed over yet
 };
 
 }  // namespace

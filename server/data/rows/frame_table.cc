@@ -33,8 +33,10 @@ absl::StatusOr<std::unique_ptr<FrameTable>> FrameTable::Create(uint64_t rows, ui
     return absl::ResourceExhaustedError(
         absl::StrCat("the feature cache: cannot reserve ", bytes, " bytes of addresses: ", std::strerror(errno)));
   }
-#ifdef MADV_HUGEPAGE
-  madvise(memory, bytes, MADV_HUGEPAGE);
+#ifdef MADV_NOHUGEPAGE
+  // What is given back of a huge page of which a part is in use stays charged, so that a cache that gives memory back
+  // would see none of it, and give back more.
+  madvise(memory, bytes, MADV_NOHUGEPAGE);
 #endif
   return std::unique_ptr<FrameTable>(new FrameTable(rows, frame_bytes, static_cast<std::byte*>(memory)));
 }

@@ -19,8 +19,13 @@ constexpr uint64_t kReadingShare = 8, kLargeReadingShare = 3;
 constexpr int64_t kLeastReadingLeases = 2;
 // Rows that are looked at for one plan, whether they come along with its reads.
 constexpr uint64_t kMostAlongLooks = 1 << 16;
+// For a row that comes along a read gets longer by so much of what costs as much as a read: it saves one of a later
+// batch, if it is still there by then.
+constexpr double kAlongShare = 2.0 / 3;
 // Reads go on to the next row up to this length.
-constexpr uint32_t kMostReadBytes = 64 << 10;
+constexpr uint32_t kMostReadBytes = 32 << 10;
+// As many reads may be done, and not yet copied, as are on their way.
+constexpr int kBuffersPerRead = 2;
 // Levels of wanted rows: this many for each doubling, from draws of 2^kLeastExponent an epoch on.
 constexpr double kLevelsPerDoubling = 8, kLeastExponent = -16;
 
@@ -120,7 +125,10 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
   // A row may begin and end within a page.
   const uint64_t row_pages = WholePages(table_.row_bytes) + kPageBytes;
   reader.max_read_bytes = static_cast<uint32_t>(std::max<uint64_t>(kMostReadBytes, row_pages));
+  const int at_once = std::min(reader.depth, DiskReader::kMaxDepth / kBuffersPerRead);
+  reader.depth = kBuffersPerRead * at_once;
   PF_ASSIGN_OR_RETURN(disk_, DiskReader::Open(table_.path, reader));
+  at_once_ = at_once;
   {
     absl::MutexLock lock(&mu_);
     gap_bytes_ = gap_bytes;
@@ -129,7 +137,7 @@ absl::Status RowCache::Start(std::shared_ptr<const Graph> graph, DiskReader::Opt
     reader_ = {.kind = std::string(kDiskReaderKindNames.Name(disk_->kind())),
                .fallback = disk_->fallback(),
                .direct = disk_->direct(),
-               .depth = disk_->depth()};
+               .depth = at_once};
   }
   graph_ = std::move(graph);
   thread_ = std::thread([this] { Run(); });
@@ -200,8 +208,6 @@ absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark
     EndPlan(plan);
   });
   plan.fills.reserve(missing.size());
-  plan.reads = PlanReads(table_, missing, gap_bytes_, most_bytes_);
-  plan.begun.resize(plan.reads.size());
   if (!has_room) {
     frames_->MakeRoom(missing.size());
     ++counters_.over_budget;
@@ -211,6 +217,10 @@ absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark
     lease.rows_.push_back(row);
   }
   TakeAlong(mark, plan);
+  std::vector<NodeId> rows(plan.fills.size());
+  std::ranges::transform(plan.fills, rows.begin(), &Fill::row);
+  plan.reads = PlanReads(table_, rows, gap_bytes_, most_bytes_);
+  plan.begun.resize(plan.reads.size());
   plans_.push_back(std::move(plan));
   std::move(undo).Cancel();
   lease.reading_ = missing.size();
@@ -229,36 +239,40 @@ void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
   const uint64_t room = frames_->frames() / kReadingShare;
   if (!uses_.any() || along_rows_ >= room) return;
   const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // each takes a look
+  const auto more_pages = static_cast<uint64_t>(kAlongShare * static_cast<double>(gap_bytes_)) / kPageBytes;
+  // Batches share rows, so that frames hold those of more batches than of the largest ones; what is used later still is
+  // dropped before, more often than not.
+  const uint64_t batches_held = 2 * frames_->frames() / std::max<uint64_t>(largest_lease_, 1);
   uint64_t looks = kMostAlongLooks;
-  // Of each read: its rows, and those of them that come along between them.
   std::vector<Fill> fills;
   fills.reserve(plan.fills.size() + most);
   plan.along.reserve(most);
-  for (PlannedRead& read : plan.reads) {
-    const uint64_t first_page = (read.offset - table_.offset) / kPageBytes,
-                   last_page = first_page + read.bytes / kPageBytes - 1;
-    const std::span<const Fill> missing = std::span(plan.fills).subspan(read.first, read.count);
-    NodeId row = missing.front().row;
-    for (; row > 0 && looks > 0 && PagesOf(table_, row - 1).first >= first_page; --row) --looks;
-    read.first = static_cast<uint32_t>(fills.size());
-    for (size_t next = 0; row < table_.rows && PagesOf(table_, row).last <= last_page; ++row) {
-      if (next < missing.size() && missing[next].row == row) {
-        fills.push_back(missing[next++]);
-        continue;
-      }
-      if (looks == 0 && next == missing.size()) break;
-      if (looks == 0) {
-        row = missing[next].row - 1;
-        continue;
-      }
-      --looks;
-      const UseSlot use = uses_.NextUse(row);
-      if (use == kNoUse || plan.along.size() == most || frames_->has(row) || !frames_->CanHold(use)) continue;
-      fills.push_back(TakeFrame(row, mark));
-      plan.along.push_back(row);
-      ++along_rows_;
+  // Whether the row comes along.
+  const auto take = [&](NodeId row) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (looks == 0 || plan.along.size() == most) return false;
+    --looks;
+    const UseSlot use = uses_.NextUse(row);
+    if (use == kNoUse || uses_.BatchesBefore(use) > batches_held) return false;
+    if (frames_->has(row) || !frames_->CanHold(use)) return false;
+    fills.push_back(TakeFrame(row, mark));
+    plan.along.push_back(row);
+    ++along_rows_;
+    return true;
+  };
+  NodeId seen = 0;  // all rows before it
+  for (size_t i = 0; i < plan.fills.size(); ++i) {
+    const NodeId missing = plan.fills[i].row;
+    const NodeId end = i + 1 < plan.fills.size() ? plan.fills[i + 1].row : static_cast<NodeId>(table_.rows);
+    const PageSpan pages = PagesOf(table_, missing);
+    NodeId row = missing;
+    while (row > seen && missing - row < looks && PagesOf(table_, row - 1).first + more_pages >= pages.first) --row;
+    for (; row < missing; ++row) take(row);
+    fills.push_back(plan.fills[i]);
+    uint64_t last_page = pages.last;
+    for (++row; row < end && looks > 0 && PagesOf(table_, row).last <= last_page + more_pages; ++row) {
+      if (take(row)) last_page = PagesOf(table_, row).last;
     }
-    read.count = static_cast<uint32_t>(fills.size()) - read.first;
+    seen = row;
   }
   plan.fills = std::move(fills);
 }

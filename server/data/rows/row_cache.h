@@ -131,7 +131,8 @@ class RowCache {
   absl::Status TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Fill TakeFrame(NodeId row, uint64_t mark) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Adds to a plan the rows that its reads bring anyway and batches use sooner than what they take the place of.
+  // Adds to a plan's fills the rows that lie beside those, which batches use soon, and sooner than what they take the
+  // place of: a read that is longer by a page or two costs less than another one.
   void TakeAlong(uint64_t mark, Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndPlan(const Plan& plan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether a lease may have so many rows read beside those of the others.
@@ -159,6 +160,7 @@ class RowCache {
   // Of its thread, and of Start and Stop while it does not run.
   std::shared_ptr<const Graph> graph_;
   std::unique_ptr<DiskReader> disk_;
+  int at_once_ = 1;  // reads that are on their way
   std::thread thread_;
 
   mutable absl::Mutex mu_;

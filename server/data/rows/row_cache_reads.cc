@@ -35,8 +35,9 @@ void RowCache::Run() {
     return stopping_ || starting_ < first_ticket_ + plans_.size();
   };
   absl::Status status;
-  while (status.ok()) {
-    while (status.ok() && disk_->in_flight() < disk_->depth()) {
+  for (int done = 0; status.ok();) {
+    // The disk gets new reads before those that are done are verified and copied.
+    while (status.ok() && disk_->in_flight() < at_once_ + done) {
       std::optional<DiskRead> read;
       {
         absl::MutexLock lock(&mu_);
@@ -47,9 +48,16 @@ void RowCache::Run() {
       if (!read) break;
       status = disk_->Start(*read);
     }
-    if (status.ok() && disk_->in_flight() > 0) {
-      status = disk_->Wait(
-          [this](const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes) { Take(read, bytes); });
+    if (status.ok() && done == 0) {
+      const absl::StatusOr<int> awaited = disk_->Await();
+      status = awaited.status();
+      done = awaited.value_or(0);
+    } else if (status.ok()) {
+      done = 0;
+      status = disk_->Flush();
+      status.Update(disk_->Wait([this](const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes) {
+        Take(read, bytes);
+      }));
     }
   }
   FailAll(status);

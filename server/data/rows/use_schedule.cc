@@ -5,7 +5,7 @@
 namespace permafrost::data {
 
 UseSchedule::Batch* UseSchedule::Find(UseSlot slot) {
-  const uint64_t ahead = (slot + kUseSlots - SlotOf(first_)) % kUseSlots;
+  const size_t ahead = BatchesBefore(slot);
   return ahead < batches_.size() && !batches_[ahead].used ? &batches_[ahead] : nullptr;
 }
 

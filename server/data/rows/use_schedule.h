@@ -36,6 +36,8 @@ class UseSchedule {
   // Whether a batch waits.
   bool any() const { return !batches_.empty(); }
   UseSlot NextUse(NodeId row) const { return next_[row]; }
+  // How many announced batches come before that of a slot.
+  size_t BatchesBefore(UseSlot slot) const { return (slot + kUseSlots - SlotOf(first_)) % kUseSlots; }
   // That of a batch that is announced.
   static UseSlot SlotOf(uint64_t number) { return static_cast<UseSlot>(number % kUseSlots + kFirstUse); }
 

@@ -159,6 +159,38 @@ TEST_P(DiskReaderTest, WhatIsDoneMayBeFollowedByANewReadAtOnce) {
   ExpectContent(reads, answers);
 }
 
+TEST_P(DiskReaderTest, WhatIsDoneIsHandedOverAfterOthersWereStarted) {
+  const auto reader = Open({.depth = 8});
+  ASSERT_EQ(reader->Await().value_or(-1), 0) << "nothing is in flight";
+  const std::vector<DiskRead> reads = RandomReads(kFileBytes, 16, 300, 5);
+  Answers answers;
+  size_t next = 0;
+  int done = 0;
+  while (answers.size() < reads.size()) {
+    while (next < reads.size() && reader->in_flight() < 4 + done) ASSERT_TRUE(reader->Start(reads[next++]).ok());
+    if (done == 0) {
+      const int in_flight = reader->in_flight();
+      const absl::StatusOr<int> awaited = reader->Await();
+      ASSERT_TRUE(awaited.ok()) << awaited.status();
+      EXPECT_GE(*awaited, 1);
+      EXPECT_EQ(reader->in_flight(), in_flight) << "nothing was handed over";
+      done = *awaited;
+      continue;
+    }
+    const size_t before = answers.size();
+    ASSERT_TRUE(reader->Flush().ok());
+    ASSERT_TRUE(reader
+                    ->Wait([&](const DiskRead& read, const absl::StatusOr<std::span<const std::byte>>& bytes) {
+                      ASSERT_TRUE(bytes.ok()) << bytes.status();
+                      answers.emplace(read.tag, Bytes(bytes->begin(), bytes->end()));
+                    })
+                    .ok());
+    EXPECT_GE(answers.size(), before + static_cast<size_t>(done));
+    done = 0;
+  }
+  ExpectContent(reads, answers);
+}
+
 TEST_P(DiskReaderTest, RefusesWhatIsNoReadOfTheFile) {
   const auto reader = Open({.depth = 2, .max_read_bytes = 2 * kDiskPageBytes});
   const struct {

@@ -45,6 +45,10 @@ class InjectingReader final : public DiskReader {
   }
   absl::Status Flush() override { return inner_->Flush(); }
 
+  absl::StatusOr<int> Await() override {
+    return inner_->in_flight() > 0 ? inner_->Await() : static_cast<int>(kept_.size());
+  }
+
   absl::Status Wait(Done done) override {
     if (in_flight() == 0) return absl::OkStatus();
     if (inner_->in_flight() > 0) {

@@ -219,6 +219,50 @@ TEST_P(RowCacheTest, AReadBringsRowsAlongThatBatchesUse) {
   }
 }
 
+// A page holds one row. What costs as much as a read is three pages, so that two more are read for a row that comes.
+TEST_P(RowCacheTest, AReadGetsLongerForRowsThatBatchesUseSoon) {
+  const TempDir temp;
+  TestGraph graph = MakeTestGraph({.nodes = kNodes, .edges = 3000});
+  graph.Drop(SectionKind::kNodeFeatures);
+  std::vector<float> values(kNodes * 1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 1000);
+  graph.Add(SectionKind::kNodeFeatures, ElementType::kFloat32, values, 1000);
+  graph.summary.node_features.width = 1000;
+  ASSERT_TRUE(graph.Write(temp.path()).ok());
+  const auto opened = *Graph::Open(temp.path());
+  const uint64_t budget = kNodes * RowCache::kBytesPerRow + 64 * FrameTable::FrameBytes(1000 * sizeof(float));
+  const auto cache = *RowCache::Create(*opened->stored_features(), budget);
+  ASSERT_TRUE(cache->Start(opened, {.kind = GetParam(), .depth = 4}, 3 * kPageBytes).ok());
+
+  auto now = cache->Announce(std::vector<NodeId>{100}, {});
+  auto soon = cache->Announce(std::vector<NodeId>{97, 98, 102, 104, 107}, {});
+  auto lease = *cache->Pin(std::vector<NodeId>{100}, {}, true, &now);
+  ASSERT_TRUE(lease.Await().ok());
+  RowCounters counters = cache->counters();
+  EXPECT_EQ(counters.rows, 4u) << "100; 98, 102 and from there 104";
+  EXPECT_EQ(counters.reads, 1);
+  EXPECT_EQ(counters.read_bytes, int64_t{7 * kPageBytes}) << "98 to 104";
+  lease = *cache->Pin(std::vector<NodeId>{97, 98, 102, 104, 107}, {}, true, &soon);
+  ASSERT_TRUE(lease.Await().ok());
+  counters = cache->counters();
+  EXPECT_EQ(counters.hits, 3);
+  EXPECT_EQ(counters.misses, 3) << "100, 97 and 107";
+  for (const NodeId row : {97, 98, 102, 104, 107}) {
+    EXPECT_EQ(*reinterpret_cast<const float*>(cache->Find(row)), static_cast<float>(row));
+  }
+
+  // 64 frames hold the rows of 12 batches of five, or of twice as many where these share rows. What is used later than
+  // that stays where it is.
+  lease = {};
+  std::deque<RowCache::Announcement> between;
+  now = cache->Announce(std::vector<NodeId>{200}, {});
+  for (NodeId batch = 0; batch < 60; ++batch) between.push_back(cache->Announce(std::vector<NodeId>{300 + batch}, {}));
+  const auto late = cache->Announce(std::vector<NodeId>{201}, {});
+  lease = *cache->Pin(std::vector<NodeId>{200}, {}, true, &now);
+  ASSERT_TRUE(lease.Await().ok());
+  EXPECT_EQ(cache->counters().read_bytes - counters.read_bytes, int64_t{kPageBytes});
+}
+
 TEST_P(RowCacheTest, AnAnnouncementThatGoesIsForgotten) {
   const auto cache = Make(100);
   const auto misses = [&](std::span<const NodeId> rows) {
