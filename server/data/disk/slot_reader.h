@@ -32,7 +32,7 @@ class SlotReader : public DiskReader {
   std::byte* pages() const { return buffer_.get(); }
   size_t pages_bytes() const { return static_cast<size_t>(options_.depth) * options_.max_read_bytes; }
   // The pages are never given back to the system.
-  void LosePages() { static_cast<void>(buffer_.release()); }
+  void LosePages() { [[maybe_unused]] const std::byte* const lost = buffer_.release(); }
 
   // The part that is to be read next, and where to.
   const PartialRead& part(int slot) const { return slots_[static_cast<size_t>(slot)].read; }

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/monotonic.h"
 #include "base/status.h"
@@ -13,15 +12,6 @@
 namespace permafrost::data {
 namespace {
 
-// The rows that leases read take at most this part of the frames, and of two leases at most the other: the rest is for
-// rows that come again. The disk is busy as long as one lease waits for it behind the one that is gathered next.
-constexpr uint64_t kReadingShare = 8, kLargeReadingShare = 3;
-constexpr int64_t kLeastReadingLeases = 2;
-// Rows that are looked at for one plan, whether they come along with its reads.
-constexpr uint64_t kMostAlongLooks = 1 << 16;
-// For a row that comes along a read gets longer by so much of what costs as much as a read: it saves one of a later
-// batch, if it is still there by then.
-constexpr double kAlongShare = 2.0 / 3;
 // Reads go on to the next row up to this length.
 constexpr uint32_t kMostReadBytes = 32 << 10;
 // As many reads may be done, and not yet copied, as are on their way.
@@ -184,102 +174,6 @@ absl::Status RowCache::PinPresent(std::span<const NodeId> rows, uint64_t mark, L
     }
   }
   return absl::OkStatus();
-}
-
-bool RowCache::MayRead(uint64_t rows) const {
-  const uint64_t all = reading_rows_ + rows, frames = frames_->frames();
-  if (all <= frames / kReadingShare) return true;
-  // Frames that hold nothing yet cost nobody a row.
-  const uint64_t unused = frames > frames_->used() ? frames - frames_->used() : 0;
-  return (reading_leases_ < kLeastReadingLeases || rows <= unused) && all <= frames / kLargeReadingShare;
-}
-
-absl::Status RowCache::TakeFrames(std::span<const NodeId> missing, uint64_t mark, bool must, Lease& lease) {
-  if (missing.empty()) return absl::OkStatus();  // a plan ends with the last of its reads
-  const bool has_room = missing.size() <= frames_->available();
-  if (!must && (!has_room || !MayRead(missing.size()))) {
-    return absl::ResourceExhaustedError("the feature cache: other batches hold what there is room for");
-  }
-  Plan plan;
-  // Where memory fails on the way, no row may seem to be there that nobody reads.
-  auto undo = absl::MakeCleanup([this, &plan]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    for (const Fill& fill : plan.fills) frames_->Spoil(fill.row);
-    for (const NodeId row : plan.along) frames_->Spoil(row);
-    EndPlan(plan);
-  });
-  plan.fills.reserve(missing.size());
-  if (!has_room) {
-    frames_->MakeRoom(missing.size());
-    ++counters_.over_budget;
-  }
-  for (const NodeId row : missing) {
-    plan.fills.push_back(TakeFrame(row, mark));
-    lease.rows_.push_back(row);
-  }
-  TakeAlong(mark, plan);
-  std::vector<NodeId> rows(plan.fills.size());
-  std::ranges::transform(plan.fills, rows.begin(), &Fill::row);
-  plan.reads = PlanReads(table_, rows, gap_bytes_, most_bytes_);
-  plan.begun.resize(plan.reads.size());
-  plans_.push_back(std::move(plan));
-  std::move(undo).Cancel();
-  lease.reading_ = missing.size();
-  reading_rows_ += missing.size();
-  ++reading_leases_;
-  return absl::OkStatus();
-}
-
-RowCache::Fill RowCache::TakeFrame(NodeId row, uint64_t mark) {
-  std::byte* const to = frames_->Take(row, mark);
-  frames_->SetNextUse(row, uses_.NextUse(row));
-  return {.row = row, .to = to};
-}
-
-void RowCache::TakeAlong(uint64_t mark, Plan& plan) {
-  const uint64_t room = frames_->frames() / kReadingShare;
-  if (!uses_.any() || along_rows_ >= room) return;
-  const size_t most = std::min(room - along_rows_, kMostAlongLooks);  // each takes a look
-  const auto more_pages = static_cast<uint64_t>(kAlongShare * static_cast<double>(gap_bytes_)) / kPageBytes;
-  // Batches share rows, so that frames hold those of more batches than of the largest ones; what is used later still is
-  // dropped before, more often than not.
-  const uint64_t batches_held = 2 * frames_->frames() / std::max<uint64_t>(largest_lease_, 1);
-  uint64_t looks = kMostAlongLooks;
-  std::vector<Fill> fills;
-  fills.reserve(plan.fills.size() + most);
-  plan.along.reserve(most);
-  // Whether the row comes along.
-  const auto take = [&](NodeId row) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    if (looks == 0 || plan.along.size() == most) return false;
-    --looks;
-    const UseSlot use = uses_.NextUse(row);
-    if (use == kNoUse || uses_.BatchesBefore(use) > batches_held) return false;
-    if (frames_->has(row) || !frames_->CanHold(use)) return false;
-    fills.push_back(TakeFrame(row, mark));
-    plan.along.push_back(row);
-    ++along_rows_;
-    return true;
-  };
-  NodeId seen = 0;  // all rows before it
-  for (size_t i = 0; i < plan.fills.size(); ++i) {
-    const NodeId missing = plan.fills[i].row;
-    const NodeId end = i + 1 < plan.fills.size() ? plan.fills[i + 1].row : static_cast<NodeId>(table_.rows);
-    const PageSpan pages = PagesOf(table_, missing);
-    NodeId row = missing;
-    while (row > seen && missing - row < looks && PagesOf(table_, row - 1).first + more_pages >= pages.first) --row;
-    for (; row < missing; ++row) take(row);
-    fills.push_back(plan.fills[i]);
-    uint64_t last_page = pages.last;
-    for (++row; row < end && looks > 0 && PagesOf(table_, row).last <= last_page + more_pages; ++row) {
-      if (take(row)) last_page = PagesOf(table_, row).last;
-    }
-    seen = row;
-  }
-  plan.fills = std::move(fills);
-}
-
-void RowCache::EndPlan(const Plan& plan) {
-  for (const NodeId row : plan.along) frames_->Unpin(row);
-  along_rows_ -= plan.along.size();
 }
 
 RowCache::Announcement RowCache::Announce(std::span<const NodeId> rows, std::span<const NodeId> more) {
