@@ -11,6 +11,8 @@
 #define HWY_TARGET_INCLUDE "nn/kernels/gat.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once for each target.
+#include <hwy/contrib/math/math-inl.h>
+
 #include "nn/kernels/columns-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -94,33 +96,45 @@ HWY_INLINE void AddColumns(const GatRows<T>& m, int64_t head, T factor, const T*
   });
 }
 
+// values[i] = exp(values[i]); -infinity gives 0, NaN stays.
+template <class T>
+HWY_INLINE void Exponentials(int64_t count, T* values) {
+  ForColumns<1, T>(count, [&](auto d, auto, int64_t i) HWY_ATTR {
+    const auto x = hn::LoadU(d, values + i);
+    hn::StoreU(hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x), d, values + i);
+  });
+}
+
 template <class T>
 void Forward(const GatRows<T>& m, int64_t begin, int64_t end, T* alpha, T* y) {
-  const int64_t columns = m.heads * m.width;
+  constexpr T kNoPart = -std::numeric_limits<T>::infinity();
+  const int64_t heads = m.heads, columns = heads * m.width;
   for (int64_t r = begin; r < end; ++r) {
+    // [slots, heads]. Edges that take no part end with alpha 0.
+    const int64_t count = (m.offsets[r + 1] - m.offsets[r] + 1) * heads;
+    T* const a = alpha + (m.offsets[r] + r) * heads;
+    std::fill_n(a, count, kNoPart);
+    ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
+      for (int64_t h = 0; h < heads; ++h) alpha[slot.place * heads + h] = Score(m, slot, h);
+    });
+    for (int64_t h = 0; h < heads; ++h) {
+      T largest = kNoPart;
+      for (int64_t i = h; i < count; i += heads) largest = std::max(largest, a[i]);
+      for (int64_t i = h; i < count; i += heads) a[i] -= largest;
+    }
+    Exponentials(count, a);
+    for (int64_t h = 0; h < heads; ++h) {
+      T total = 0;
+      for (int64_t i = h; i < count; i += heads) total += a[i];
+      for (int64_t i = h; i < count; i += heads) a[i] /= total;
+    }
     T* const out = y + r * columns;
     std::fill_n(out, columns, T(0));
-    // Edges that take no part keep alpha 0.
-    const int64_t first = m.offsets[r] + r, slots = m.offsets[r + 1] - m.offsets[r] + 1;
-    std::fill_n(alpha + first * m.heads, slots * m.heads, T(0));
-    for (int64_t h = 0; h < m.heads; ++h) {
-      T largest = -std::numeric_limits<T>::infinity(), total = 0;
-      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
-        const T score = Score(m, slot, h);
-        alpha[slot.place * m.heads + h] = score;
-        largest = std::max(largest, score);
-      });
-      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
-        T& a = alpha[slot.place * m.heads + h];
-        a = std::exp(a - largest);
-        total += a;
-      });
-      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
-        T& a = alpha[slot.place * m.heads + h];
-        a /= total;
-        AddColumns(m, h, a * Kept(m, slot, h), slot.left, out);
-      });
-    }
+    ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
+      for (int64_t h = 0; h < heads; ++h) {
+        AddColumns(m, h, alpha[slot.place * heads + h] * Kept(m, slot, h), slot.left, out);
+      }
+    });
   }
 }
 
@@ -140,35 +154,39 @@ HWY_INLINE void ForZ(const GatRows<T>& m, const GatSlot<T>& slot, int64_t head, 
 template <class T>
 void TargetGradient(const GatRows<T>& m, const T* alpha, const T* g, int64_t begin, int64_t end,
                     const GatTargetGradients<T>& to) {
-  const int64_t columns = m.heads * m.width;
+  const int64_t heads = m.heads, columns = heads * m.width;
   for (int64_t r = begin; r < end; ++r) {
     const T* const of_row = g + r * columns;
     T* const right = to.right + r * columns;
     std::fill_n(right, columns, T(0));
     const int64_t first = m.offsets[r] + r, slots = m.offsets[r + 1] - m.offsets[r] + 1;
-    std::fill_n(to.scores + first * m.heads, slots * m.heads, T(0));
+    std::fill_n(to.scores + first * heads, slots * heads, T(0));
     if (to.edges != nullptr) std::fill_n(to.edges + m.offsets[r] * columns, (slots - 1) * columns, T(0));
-    for (int64_t h = 0; h < m.heads; ++h) {
-      T mean = 0;
-      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
+    ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t) HWY_ATTR {
+      for (int64_t h = 0; h < heads; ++h) {
         const T dot = SumOverColumns<T>(h * m.width, m.width, [&](auto d, int64_t c) HWY_ATTR {
           return hn::Mul(hn::LoadU(d, of_row + c), hn::LoadU(d, slot.left + c));
         });
-        const T gradient = dot * Kept(m, slot, h);
-        to.scores[slot.place * m.heads + h] = gradient;
-        mean += alpha[slot.place * m.heads + h] * gradient;
-      });
-      ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t e) HWY_ATTR {
-        T& score = to.scores[slot.place * m.heads + h];
-        score = alpha[slot.place * m.heads + h] * (score - mean);
-        T* const of_edge = to.edges == nullptr ? nullptr : e < 0 ? to.self_edges + r * columns : to.edges + e * columns;
-        ForZ(m, slot, h, score, [&](auto d, int64_t c, auto gz, auto active) HWY_ATTR {
+        to.scores[slot.place * heads + h] = dot * Kept(m, slot, h);
+      }
+    });
+    const T* const a = alpha + first * heads;
+    T* const scores = to.scores + first * heads;
+    for (int64_t h = 0; h < heads; ++h) {
+      T mean = 0;
+      for (int64_t i = h; i < slots * heads; i += heads) mean += a[i] * scores[i];
+      for (int64_t i = h; i < slots * heads; i += heads) scores[i] = a[i] * (scores[i] - mean);
+    }
+    ForSlots(m, r, [&](const GatSlot<T>& slot, int64_t e) HWY_ATTR {
+      T* const of_edge = to.edges == nullptr ? nullptr : e < 0 ? to.self_edges + r * columns : to.edges + e * columns;
+      for (int64_t h = 0; h < heads; ++h) {
+        ForZ(m, slot, h, to.scores[slot.place * heads + h], [&](auto d, int64_t c, auto gz, auto active) HWY_ATTR {
           hn::StoreU(hn::Add(hn::LoadU(d, right + c), gz), d, right + c);
           hn::StoreU(hn::Add(hn::LoadU(d, to.attention + c), active), d, to.attention + c);
           if (of_edge != nullptr) hn::StoreU(gz, d, of_edge + c);
         });
-      });
-    }
+      }
+    });
   }
 }
 
@@ -182,9 +200,11 @@ void SourceGradient(const GatRows<T>& m, const GatSources<T>& from, const T* alp
     const auto add = [&](const GatSlot<T>& slot, int64_t r) HWY_ATTR {
       for (int64_t h = 0; h < m.heads; ++h) {
         const int64_t place = slot.place * m.heads + h;
-        AddColumns(m, h, alpha[place] * Kept(m, slot, h), g + r * columns, out);
+        const T factor = alpha[place] * Kept(m, slot, h);
+        const T* const of_row = g + r * columns;
         ForZ(m, slot, h, scores[place], [&](auto d, int64_t c, auto gz, auto) HWY_ATTR {
-          hn::StoreU(hn::Add(hn::LoadU(d, out + c), gz), d, out + c);
+          const auto through_sum = hn::MulAdd(hn::Set(d, factor), hn::LoadU(d, of_row + c), gz);
+          hn::StoreU(hn::Add(hn::LoadU(d, out + c), through_sum), d, out + c);
         });
       }
     };

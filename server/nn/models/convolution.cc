@@ -62,7 +62,8 @@ Tensor DenseRows(const InputRows& rows, const Tensor& weight) {
 InputRows FirstRows(const InputRows& rows, int64_t count) {
   InputRows first = rows;
   if (rows.dense.defined()) {
-    first.dense = rows.dense.narrow(0, 0, count);
+    // A part of all rows would cost their gradient a copy.
+    if (count < rows.dense.size(0)) first.dense = rows.dense.narrow(0, 0, count);
   } else {
     first.feature_offsets = rows.feature_offsets.narrow(0, 0, count + 1);
   }

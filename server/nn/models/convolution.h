@@ -66,9 +66,9 @@ struct ConvRows {
 struct ConvolutionKind {
   Architecture architecture;
   std::unique_ptr<Convolution> (*make)(WeightMaker& weights, const std::string& name, const ConvShape& shape);
-  // sources: of rows below `rows`; offsets: of those with in-edges.
+  // sources: of rows below `rows`; offsets: of those with in-edges. edge_rows: whether there are rows of edges.
   MessageNorm (*norm)(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
-                      int64_t rows, at::ScalarType type);
+                      int64_t rows, at::ScalarType type, bool edge_rows);
   // As NodeModel's; null: it has no use for them.
   at::Tensor (*inverse_sqrt_degrees)(const NodeModel::Chunk& chunk, at::ScalarType type);
   ConvCost (*cost)(const ConvShape& shape, const ConvRows& rows);

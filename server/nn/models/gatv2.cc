@@ -17,14 +17,20 @@ using at::Tensor;
 
 int64_t WidthOf(const ConvShape& shape) { return shape.joins_heads ? shape.out : shape.heads * shape.out; }
 
-// [T, columns]: of each row the mean of its in-edges' rows, but for those from the row itself; 0 where there is none.
-// first_row: of the sources, which is row 0 here.
-Tensor MeansOfEdges(const Tensor& rows, const Tensor& offsets, const Tensor& sources, int64_t first_row) {
+// [entries] what the row of each edge is multiplied with in the mean of its target's edges: 1 / their number, without
+// those from the row itself, which have 0. first_row: of the sources, which is row 0 here.
+Tensor MeanWeights(const Tensor& offsets, const Tensor& sources, int64_t first_row, at::ScalarType type) {
   const Tensor own = SegmentOfEntry(offsets, sources.size(0));
-  const Tensor is_other = 1 - sources.eq(first_row == 0 ? own : own + first_row).to(rows.scalar_type());
+  const Tensor is_other = 1 - sources.eq(first_row == 0 ? own : own + first_row).to(type);
   const Tensor places = at::arange(sources.size(0), sources.options());
-  const Tensor count = SegmentSum(is_other.unsqueeze(1), offsets, places, {});
-  return SegmentSum(rows, offsets, places, is_other) / count.clamp_min(1);
+  const Tensor count = SegmentSum(is_other.unsqueeze(1), offsets, places, {}).squeeze(1).clamp_min(1);
+  // Padding edges are of a row behind the last one.
+  return is_other / SelectRows(at::cat({count, at::ones({1}, count.options())}), own);
+}
+
+// [T, columns]: of each row the mean of its in-edges' rows; 0 where there is none.
+Tensor MeansOfEdges(const Tensor& rows, const Tensor& offsets, const Tensor& weights) {
+  return SegmentSum(rows, offsets, at::arange(rows.size(0), offsets.options()), weights);
 }
 
 }  // namespace
@@ -47,9 +53,11 @@ Gatv2::Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& sha
   if (shape.edge_channels > 0) edge_ = linear(".lin_edge", shape.edge_channels);
 }
 
-MessageNorm Gatv2::NormOf(const Tensor& /*offsets*/, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
-                          int64_t /*rows*/, at::ScalarType /*type*/) {
-  return {};
+// Of the means that self-loops read: equal in all layers.
+MessageNorm Gatv2::NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& /*edge_weights*/,
+                          int64_t /*rows*/, at::ScalarType type, bool edge_rows) {
+  if (!edge_rows) return {};
+  return {.weights = MeanWeights(offsets, sources, /*first_row=*/0, type), .self = {}, .scale = {}};
 }
 
 // Kept: both linear maps' rows, the slots' alpha, the attended rows and what follows; the edges' rows twice (their map,
@@ -73,18 +81,21 @@ Tensor Gatv2::Finish(const Tensor& attended) const {
   return attended.view({attended.size(0), shape_.heads, shape_.out}).sum(1) / shape_.heads + bias_;
 }
 
-void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, int64_t first_row, GatEdges& edges) const {
+void Gatv2::AddEdgeRows(const Tensor& rows, const Tensor& code, const Tensor& weights, GatEdges& edges) const {
   if (!edge_.defined()) return;
   // Of a table each row is mapped once, and not once for each of its edges.
   const Tensor mapped = LinearRows(rows, edge_);
   edges.rows = code.defined() ? EmbeddingSum(code.to(at::kLong).unsqueeze(1), {mapped}) : mapped;
-  edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, edges.sources, first_row);
+  edges.self_rows = MeansOfEdges(edges.rows, edges.offsets, weights);
 }
 
 Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const {
   const int64_t targets = call.edges.offsets.size(0) - 1;
+  // Of dense rows one operator, with the bias's gradient in the pass over the rows that the weight's takes.
   const auto linear = [](const NodeModel::InputRows& rows, const Linear& map) {
-    return rows.dense.defined() ? map(rows.dense) : MultiplyRows(rows, map.weight) + map.bias;
+    const ConvActivation without{.relu = false, .step = {}, .key = {}, .p = 0, .row_keys = {}};
+    return rows.dense.defined() ? GraphConv(rows.dense, {}, map.weight, map.bias, {}, without)
+                                : MultiplyRows(rows, map.weight) + map.bias;
   };
   const Tensor left = linear(in, left_), right = linear(FirstRows(in, targets), right_);
   GatEdges edges{.offsets = call.edges.offsets,
@@ -92,7 +103,7 @@ Tensor Gatv2::Apply(const NodeModel::InputRows& in, const ConvCall& call) const 
                  .transpose = call.edges.transpose,
                  .rows = {},
                  .self_rows = {}};
-  AddEdgeRows(call.edge_rows, call.edge_code, /*first_row=*/0, edges);
+  AddEdgeRows(call.edge_rows, call.edge_code, call.edges.weights, edges);
   // Masks of its own, beside those of the layers' outputs.
   constexpr int64_t kAttentionMasks = 1 << 20;
   const ConvActivation& a = call.activation;
@@ -112,7 +123,9 @@ Tensor Gatv2::Project(const NodeModel::InputRows& rows) const {
 Tensor Gatv2::Combine(const Tensor& projected, const NodeModel::Chunk& chunk) const {
   const Tensor right = projected.narrow(0, chunk.first_row, chunk.offsets.size(0) - 1).narrow(1, width_, width_);
   GatEdges edges{.offsets = chunk.offsets, .sources = chunk.sources, .transpose = {}, .rows = {}, .self_rows = {}};
-  AddEdgeRows(chunk.edge_features, chunk.edge_code, chunk.first_row, edges);
+  const Tensor weights =
+      edge_.defined() ? MeanWeights(chunk.offsets, chunk.sources, chunk.first_row, projected.scalar_type()) : Tensor();
+  AddEdgeRows(chunk.edge_features, chunk.edge_code, weights, edges);
   return Finish(
       GatAttention(projected.narrow(1, 0, width_), right, attention_.view({width_}), edges,
                    {.heads = shape_.heads, .step = {}, .key = {}, .row_keys = {}, .first_row = chunk.first_row}));

@@ -15,7 +15,7 @@ class Gatv2 final : public Convolution {
   // Weights are drawn with PyG's initialisers: Glorot; biases of the linear maps as torch.nn.Linear's, the last one 0.
   Gatv2(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
-                            int64_t rows, at::ScalarType type);
+                            int64_t rows, at::ScalarType type, bool edge_rows);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
   at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;
@@ -25,9 +25,9 @@ class Gatv2 final : public Convolution {
   at::Tensor Combine(const at::Tensor& projected, const NodeModel::Chunk& chunk) const override;
 
  private:
-  // The edges' rows and those of the self-loops, where it reads them. rows, code: ConvCall's of edges. first_row: of
-  // the sources, that of `edges`.
-  void AddEdgeRows(const at::Tensor& rows, const at::Tensor& code, int64_t first_row, GatEdges& edges) const;
+  // The edges' rows and those of the self-loops, where it reads them. rows, code: ConvCall's of edges. weights: of the
+  // edges in the means that stand for self-loops, as NormOf gives them.
+  void AddEdgeRows(const at::Tensor& rows, const at::Tensor& code, const at::Tensor& weights, GatEdges& edges) const;
   // The heads' mean where they are not joined, and the bias.
   at::Tensor Finish(const at::Tensor& attended) const;
 

@@ -71,7 +71,7 @@ Gcn::Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape)
       weight_(weights.Glorot(name + ".lin.weight", {out_, in_}, in_, out_)) {}
 
 MessageNorm Gcn::NormOf(const Tensor& offsets, const Tensor& sources, const Tensor& edge_weights, int64_t rows,
-                        at::ScalarType type) {
+                        at::ScalarType type, bool /*edge_rows*/) {
   const InEdges edges(0, offsets, sources, edge_weights, type);
   const Tensor factors = edges.InverseSqrtDegrees();
   // Rows beyond have no edge but their self-loop.

@@ -16,7 +16,7 @@ class Gcn final : public Convolution {
   // Weights are drawn with PyG's initialisers: Glorot, bias 0.
   Gcn(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
-                            int64_t rows, at::ScalarType type);
+                            int64_t rows, at::ScalarType type, bool edge_rows);
   static at::Tensor InverseSqrtDegrees(const NodeModel::Chunk& chunk, at::ScalarType type);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows) {
     return GraphConvCost(shape, rows, /*weights=*/1);

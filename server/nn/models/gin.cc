@@ -18,7 +18,7 @@ Gin::Gin(WeightMaker& weights, const std::string& name, const ConvShape& shape) 
 }
 
 MessageNorm Gin::NormOf(const Tensor& offsets, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
-                        int64_t /*rows*/, at::ScalarType type) {
+                        int64_t /*rows*/, at::ScalarType type, bool /*edge_rows*/) {
   return {.weights = {}, .self = at::ones({offsets.size(0) - 1}, offsets.options().dtype(type)), .scale = {}};
 }
 

@@ -23,7 +23,7 @@ Gine::Gine(WeightMaker& weights, const std::string& name, const ConvShape& shape
 }
 
 MessageNorm Gine::NormOf(const Tensor& /*offsets*/, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
-                         int64_t /*rows*/, at::ScalarType /*type*/) {
+                         int64_t /*rows*/, at::ScalarType /*type*/, bool /*edge_rows*/) {
   return {};
 }
 

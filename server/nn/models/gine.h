@@ -15,7 +15,7 @@ class Gine final : public Convolution {
   // torch.nn.Linear's.
   Gine(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
-                            int64_t rows, at::ScalarType type);
+                            int64_t rows, at::ScalarType type, bool edge_rows);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
 
   at::Tensor Apply(const NodeModel::InputRows& in, const ConvCall& call) const override;

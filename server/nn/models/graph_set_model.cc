@@ -97,9 +97,9 @@ SetGraph GraphSetModel::GraphOf(const GraphSetBatch& batch, Mode mode) const {
                        : at::searchsorted(batch.edge_target, at::arange(nodes + 1, batch.edge_target.options()));
   conv.sources = batch.edge_source;
   conv.transpose = {index.out_offsets, index.out_targets, index.out_edges};
-  const MessageNorm norm =
-      ConvolutionOf(architecture)
-          .norm(conv.offsets, conv.sources, {}, nodes, tensors_.parameters().front().value.scalar_type());
+  const MessageNorm norm = ConvolutionOf(architecture)
+                               .norm(conv.offsets, conv.sources, {}, nodes,
+                                     tensors_.parameters().front().value.scalar_type(), graph.edge_rows.defined());
   conv.weights = norm.weights;
   conv.self = norm.self;
   conv.scale = norm.scale;

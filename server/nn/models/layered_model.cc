@@ -166,13 +166,14 @@ Tensor LayeredModel::Forward(const NodeBlock& block, Mode mode) {
   const bool sums_made = depths == layers, training = mode == Mode::kTrain;
   TORCH_CHECK(layers > 0 && (depths == layers + 1 || sums_made), "NodeModel: row_ends has ", depths,
               " entries, the model ", layers, " layers");
-  const MessageNorm norm = kind_.norm(block.offsets, block.sources, block.edge_weights, block.row_ends.back(), type());
+  const EncodedEdges encoded = Encoded(block.edge_features);
+  const MessageNorm norm = kind_.norm(block.offsets, block.sources, block.edge_weights, block.row_ends.back(), type(),
+                                      encoded.rows.defined());
   const CsrTranspose transpose = block.transpose.offsets.defined() || !at::GradMode::is_enabled()
                                      ? block.transpose
                                      : TransposeCsr(block.offsets, block.sources, block.row_ends.back());
   const bool has_norm = model.norm != Norm::kNone;
   InputRows rows = Input(block, mode);
-  const EncodedEdges encoded = Encoded(block.edge_features);
   std::vector<Tensor> outputs;
   for (int64_t l = 0; l < layers; ++l) {
     const int64_t targets = block.row_ends[static_cast<size_t>(layers - l - 1)];

@@ -30,7 +30,7 @@ ConvCost Sage::Cost(const ConvShape& shape, const ConvRows& rows) {
 }
 
 MessageNorm Sage::NormOf(const Tensor& offsets, const Tensor& /*sources*/, const Tensor& /*edge_weights*/,
-                         int64_t /*rows*/, at::ScalarType type) {
+                         int64_t /*rows*/, at::ScalarType type, bool /*edge_rows*/) {
   return {.weights = {}, .self = {}, .scale = MeanScale(offsets, type)};
 }
 

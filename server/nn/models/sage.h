@@ -15,7 +15,7 @@ class Sage final : public Convolution {
   // Weights are drawn with PyG's initialisers: uniform +-1/sqrt(in), as torch.nn.Linear.
   Sage(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static MessageNorm NormOf(const at::Tensor& offsets, const at::Tensor& sources, const at::Tensor& edge_weights,
-                            int64_t rows, at::ScalarType type);
+                            int64_t rows, at::ScalarType type, bool edge_rows);
   // This, or what the shape's aggregation asks for.
   static std::unique_ptr<Convolution> Make(WeightMaker& weights, const std::string& name, const ConvShape& shape);
   static ConvCost Cost(const ConvShape& shape, const ConvRows& rows);
