@@ -132,7 +132,7 @@ absl::StatusOr<ImportedSummary> CatalogImpl::ImportAndPublish(const DatasetId& i
   PF_RETURN_IF_ERROR(CheckEntriesInRoots(options.source, options_.import_roots));
   ImportLimits limits;
   limits.threads = options_.threads;
-  limits.may_read = [this](const std::filesystem::path& path) { return IsInRoots(path, options_.import_roots); };
+  limits.may_read = [this](const std::filesystem::path& path) { return CheckInRoots(path, options_.import_roots); };
   PF_RETURN_IF_ERROR(options_.reserve.Check());
   PF_ASSIGN_OR_RETURN(const std::filesystem::path directory, files_.BeginDataset(id));
   std::stop_source stop_importer;

@@ -114,8 +114,10 @@ absl::Status CheckArrays(const fs::path& directory, std::span<const fs::path> ro
 
 }  // namespace
 
-bool IsInRoots(const fs::path& path, std::span<const fs::path> roots) {
-  return CheckBelowARoot(path, path, roots).ok();
+absl::Status CheckInRoots(const fs::path& path, std::span<const fs::path> roots) {
+  absl::Status checked = CheckBelowARoot(path, path, roots);
+  if (checked.ok() || IsTransient(checked)) return checked;
+  return absl::PermissionDeniedError("leads to outside the import roots");
 }
 
 absl::StatusOr<fs::path> ResolveSource(const fs::path& source, std::span<const fs::path> roots) {

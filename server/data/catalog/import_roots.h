@@ -18,11 +18,13 @@ absl::StatusOr<std::filesystem::path> ResolveSource(const std::filesystem::path&
 
 // Whether everything that an import of `source` (resolved) may read lies below a root too. Of a directory: its
 // arrays (*.npy, *.npz), raw/, split/ and what is in them. Of a file: itself; what stands beside it is asked about when
-// it is opened (ImportLimits::may_read), since a folder of many files has others that do not matter. Errors:
+// it is opened (CheckInRoots), since a folder of many files has others that do not matter. Errors:
 // PermissionDenied (reason PATH_OUTSIDE_IMPORT_ROOTS) naming the entry.
 absl::Status CheckEntriesInRoots(const std::filesystem::path& source, std::span<const std::filesystem::path> roots);
 
-// Whether `path`, already free of links, lies below a root.
-bool IsInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
+// Whether `path`, already free of links, lies below a root: ImportLimits::may_read. Errors: PermissionDenied, which
+// does not tell the path, since a link led there; transient while it is below no root that can be resolved, and another
+// cannot just now.
+absl::Status CheckInRoots(const std::filesystem::path& path, std::span<const std::filesystem::path> roots);
 
 }  // namespace permafrost::data

@@ -4,7 +4,6 @@
 #include <array>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +16,7 @@
 #include "data/import/ogb_nodes_import.h"
 #include "data/import/tu_import.h"
 #include "data/source/import_monitor.h"
+#include "data/source/source_file.h"
 
 namespace permafrost::data {
 namespace {
@@ -31,20 +31,18 @@ const auto& Importers() {
 }
 
 absl::StatusOr<Importer> DetectImporter(const fs::path& source) {
-  std::error_code error;
-  const fs::file_status status = fs::status(source, error);
-  if (status.type() == fs::file_type::not_found) {
-    return absl::NotFoundError(absl::StrCat(source.string(), ": not found"));
-  }
-  if (error) return absl::PermissionDeniedError(absl::StrCat(source.string(), ": ", error.message()));
+  PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfSource(source, source.string()));
+  if (type == fs::file_type::not_found) return absl::NotFoundError(absl::StrCat(source.string(), ": not found"));
   std::string accepted;
   for (const Importer& importer : Importers()) {
-    if (!fs::is_directory(status)) {
+    if (type != fs::file_type::directory) {
       if (importer.detect_file != nullptr ? importer.detect_file(source) : importer.detect == nullptr) return importer;
       continue;
     }
     if (importer.detect == nullptr) continue;
-    if (importer.detect(source)) return importer;
+    // What cannot be looked at may be of this format: no other is taken in its place.
+    PF_ASSIGN_OR_RETURN(const bool is_of, importer.detect(source));
+    if (is_of) return importer;
     absl::StrAppend(&accepted, accepted.empty() ? "" : ", ", AbslView(importer.known_by), " (",
                     AbslView(kImportFormatNames.Name(importer.format)), ")");
   }

@@ -20,8 +20,9 @@ namespace permafrost::data {
 // Errors: InvalidArgument with one line "FILE:ROW: FIELD: what, value, what would be accepted" (COLUMN too where a cell
 // is meant: "FILE:ROW:COLUMN") for wrong counts, ids out of range, ragged rows, not-a-number cells, truncated or
 // corrupt packings, duplicate split ids; NotFound for missing files; ResourceExhausted beyond the limits;
-// PermissionDenied for a file that limits.may_read refuses; Cancelled when `stop` is requested. The caller removes
-// `directory` on any error.
+// PermissionDenied for what the system does not let be read; what limits.may_read says; Cancelled when `stop` is
+// requested; transient (base/status.h) where the machine fails, so that the same import may succeed later. The caller
+// removes `directory` on any error.
 absl::StatusOr<ImportedSummary> Import(const ImportOptions& options, const std::filesystem::path& directory,
                                        const ImportObserver& observer, std::stop_token stop,
                                        const ImportLimits& limits = {});

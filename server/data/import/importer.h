@@ -68,8 +68,9 @@ struct Importer {
   ImportFormat format;
   // By what kAuto knows a directory of the format, for messages: "raw/edge.csv[.gz]". Empty: the source is a file.
   std::string_view known_by;
-  // Whether the directory is of the format; nullptr: the source is a file.
-  bool (*detect)(const std::filesystem::path& directory);
+  // Whether the directory is of the format; nullptr: the source is a file. Errors: as TypeOfSource
+  // (data/source/source_file.h).
+  absl::StatusOr<bool> (*detect)(const std::filesystem::path& directory);
   // Whether a file is of the format, by its name; nullptr: where `detect` is null too, any file that no other knows.
   bool (*detect_file)(const std::filesystem::path& file) = nullptr;
   // Errors: NotFound for missing files, InvalidArgument for files that contradict each other or the options. A file

@@ -307,7 +307,7 @@ absl::StatusOr<NpyFiles> FindNpyFiles(const ImportOptions& options) {
   return files;
 }
 
-bool IsNpy(const fs::path& directory) { return HoldsAny(directory, {"edge_index.npy", "adj.npz"}); }
+absl::StatusOr<bool> IsNpy(const fs::path& directory) { return HoldsAny(directory, {"edge_index.npy", "adj.npz"}); }
 
 }  // namespace
 

@@ -209,7 +209,7 @@ class FoundOgbGraphs final : public FoundSource {
   const OgbFiles files_;
 };
 
-bool IsOgbGraphs(const fs::path& directory) {
+absl::StatusOr<bool> IsOgbGraphs(const fs::path& directory) {
   return HoldsAny(directory, {"raw/graph-label.csv", "raw/graph-label.csv.gz"});
 }
 

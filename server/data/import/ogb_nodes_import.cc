@@ -344,7 +344,9 @@ absl::StatusOr<OgbNodeFiles> FindOgbNodeFiles(const ImportOptions& options) {
 }
 
 // Without labels of graphs, which make it a set of graphs: that importer is asked first.
-bool IsOgbNodes(const fs::path& directory) { return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz"}); }
+absl::StatusOr<bool> IsOgbNodes(const fs::path& directory) {
+  return HoldsAny(directory, {"raw/edge.csv", "raw/edge.csv.gz"});
+}
 
 }  // namespace
 

@@ -22,21 +22,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool HoldsPickles(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::exists(folder / "train.pt", ignored);
-}
+absl::StatusOr<bool> HoldsPickles(const fs::path& folder) { return HoldsAny(folder, {"train.pt"}); }
 
-std::vector<std::string> SplitFolders(const fs::path& source, bool of_links) {
+// Of a folder that cannot be listed nothing is known: taken for an empty one, it would have a split drawn.
+absl::StatusOr<std::vector<std::string>> SplitFolders(const fs::path& source, bool of_links) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(source / "split", error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    if (!it->is_directory(ignored)) continue;
     std::string name = it->path().filename().string();
-    if (of_links && (name == kLinkFolder || HoldsPickles(it->path()))) continue;
+    PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfSource(it->path(), absl::StrCat("split/", name)));
+    if (type != fs::file_type::directory || (of_links && name == kLinkFolder)) continue;
+    if (of_links) {
+      PF_ASSIGN_OR_RETURN(const bool pickles, HoldsPickles(it->path()));
+      if (pickles) continue;
+    }
     names.push_back(std::move(name));
   }
+  PF_RETURN_IF_ERROR(CheckListed(error, "split"));
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -45,7 +47,7 @@ std::vector<std::string> SplitFolders(const fs::path& source, bool of_links) {
 
 absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, const std::string& wanted, bool or_masks,
                                                     bool of_links) {
-  const std::vector<std::string> folders = SplitFolders(source, of_links);
+  PF_ASSIGN_OR_RETURN(const std::vector<std::string> folders, SplitFolders(source, of_links));
   SplitFiles split{.name = wanted, .files = {}};
   if (wanted.empty()) {
     if (folders.empty()) return std::nullopt;
@@ -67,9 +69,10 @@ absl::StatusOr<std::optional<SplitFiles>> FindSplit(const fs::path& source, cons
     const std::string stem = absl::StrCat("split/", split.name, "/", AbslView(name), split.masks ? "_mask" : "");
     PF_ASSIGN_OR_RETURN(auto file, FindSourceFile(source, stem));
     if (!file) {
+      PF_ASSIGN_OR_RETURN(const bool pickles, HoldsPickles(source / "split" / split.name));
       return absl::NotFoundError(absl::StrCat(
           stem, ".csv.gz: not found, nor ", stem, ".csv",
-          HoldsPickles(source / "split" / split.name)
+          pickles
               ? "; train.pt beside it is a pickle, which is never read (links: split/links/*.npy are accepted, which "
                 "import_pyg of the Python package writes)"
               : ""));

@@ -33,7 +33,8 @@ struct SplitGraphs {
 };
 
 // The split folder to read: `wanted`, or the only one if that is empty; nullopt if there is none at all.
-// Errors: NotFound if `wanted` or one of its files is missing, InvalidArgument if there are several to choose from.
+// Errors: NotFound if `wanted` or one of its files is missing, InvalidArgument if there are several to choose from; as
+// TypeOfSource.
 // `or_masks`: {train,valid,test}_mask do instead. `of_links`: the source divides links, so that folders which hold no
 // rows but pickles, as OGB's of links do, are none.
 absl::StatusOr<std::optional<SplitFiles>> FindSplit(const std::filesystem::path& source, const std::string& wanted,

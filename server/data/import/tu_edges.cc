@@ -56,7 +56,10 @@ absl::StatusOr<TuEdges::Next> TuEdges::Read(Edge& edge) {
     }
   }
   auto parsed = Parse(line);
-  if (!parsed.ok()) return ZeroFollows() ? absl::StatusOr<Next>(Next::kAnew) : parsed.status();
+  if (!parsed.ok()) {
+    PF_ASSIGN_OR_RETURN(const bool anew, ZeroFollows());
+    return anew ? absl::StatusOr<Next>(Next::kAnew) : parsed.status();
+  }
   edge = *parsed;
   edge.row = read_++;
   if (edge.graph >= std::exchange(graph_, edge.graph)) return Next::kEdge;
@@ -109,7 +112,10 @@ absl::StatusOr<bool> TuEdges::Sort() {
     }
     if (more) {
       auto edge = Parse(line);
-      if (!edge.ok()) return ZeroFollows() ? absl::StatusOr<bool>(false) : edge.status();
+      if (!edge.ok()) {
+        PF_ASSIGN_OR_RETURN(const bool anew, ZeroFollows());
+        return anew ? absl::StatusOr<bool>(false) : edge.status();
+      }
       edge->row = count++;
       records.push_back(ToRecord(*edge));
     }
@@ -145,11 +151,12 @@ bool TuEdges::FindsZero(std::string_view line) {
   return first_node_ == 0;
 }
 
-bool TuEdges::ZeroFollows() {
+absl::StatusOr<bool> TuEdges::ZeroFollows() {
   if (count_) return false;
   while (first_node_ != 0) {
     std::string_view line;
     const auto more = rows_->Next(line);
+    if (IsTransient(more.status()) || absl::IsCancelled(more.status())) return more.status();
     if (!more.ok() || !*more) return false;
     if (FindsZero(line)) {
       rows_->Rewind();

@@ -45,8 +45,8 @@ class TuEdges {
   // Goes to the first edge.
   absl::Status Begin();
   // Sets `edge` to the next one, whose graph is never below that of the one before. Once the end was reached, later
-  // readings must find as many rows, and give no kAnew. Errors: InvalidArgument naming file, row and cell; of the disk
-  // and Cancelled from a sort.
+  // readings must find as many rows, and give no kAnew. Errors: InvalidArgument naming file, row and cell; of the disk,
+  // of a sort's too; Cancelled.
   absl::StatusOr<Next> Read(Edge& edge);
   // Edges of the file, after the first kEnd.
   int64_t rows() const { return *count_; }
@@ -62,8 +62,9 @@ class TuEdges {
   absl::StatusOr<Next> End();
   // Whether the line says that ids begin at 0; they are then taken so.
   bool FindsZero(std::string_view line);
-  // After a row that cannot be: whether a later one says that ids begin at 0, so that it can.
-  bool ZeroFollows();
+  // After a row that cannot be: whether a later one says that ids begin at 0, so that it can. Errors: transient, and
+  // Cancelled; what is wrong with the rest of the file is none, since the row before it is told first.
+  absl::StatusOr<bool> ZeroFollows();
   // Reads the whole file. False if ids turn out to begin at 0.
   absl::StatusOr<bool> Sort();
 

@@ -57,19 +57,30 @@ absl::StatusOr<FilesByName> FilesOfZip(const fs::path& source, const ImportLimit
   return files;
 }
 
-// Those below `source` and its raw/ that end as a TUDataset's do.
+// Calls `take` with the path of whatever lies in `directory` and its raw/, and its name as messages show it.
+template <class F>
+absl::Status ForEachEntry(const fs::path& directory, const F& take) {
+  for (const char* prefix : {"", "raw/"}) {
+    const fs::path folder = *prefix == '\0' ? directory : directory / "raw";
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      PF_RETURN_IF_ERROR(take(it->path(), absl::StrCat(prefix, it->path().filename().string())));
+    }
+    PF_RETURN_IF_ERROR(CheckListed(error, folder.string()));
+  }
+  return absl::OkStatus();
+}
+
+// Those of `source` that end as a TUDataset's do.
 absl::StatusOr<FilesByName> FilesOfDirectory(const fs::path& source) {
   FilesByName files;
-  for (const char* folder : {"", "raw"}) {
-    std::error_code error;
-    for (fs::directory_iterator it(source / folder, error), end; !error && it != end; it.increment(error)) {
-      const std::string name = it->path().filename().string();
-      if (!name.ends_with(".txt") || name.find('_') == name.npos) continue;
-      const std::string shown = *folder == '\0' ? name : absl::StrCat(folder, "/", name);
-      PF_ASSIGN_OR_RETURN(auto file, FindFileAt(it->path(), shown, Packing::kPlain));
-      if (file) files.emplace(shown, *std::move(file));
-    }
-  }
+  const auto take = [&files](const fs::path& path, const std::string& name) -> absl::Status {
+    if (!name.ends_with(".txt") || name.find('_') == name.npos) return absl::OkStatus();
+    PF_ASSIGN_OR_RETURN(auto file, FindFileAt(path, name, Packing::kPlain));
+    if (file) files.emplace(name, *std::move(file));
+    return absl::OkStatus();
+  };
+  PF_RETURN_IF_ERROR(ForEachEntry(source, take));
   return files;
 }
 
@@ -138,8 +149,6 @@ absl::Status Choose(const TuOptions& options, TuFiles& files) {
   return absl::OkStatus();
 }
 
-bool IsIndicator(const fs::path& path) { return path.filename().string().ends_with(kIndicator); }
-
 }  // namespace
 
 int64_t TuFiles::bytes() const {
@@ -159,9 +168,9 @@ absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLi
     return absl::InvalidArgumentError(absl::StrCat("options.split: ", Quote(options.split),
                                                    ": a TUDataset has no splits; one is drawn where it is empty"));
   }
-  std::error_code error;
-  const bool directory = fs::is_directory(options.source, error);
-  PF_ASSIGN_OR_RETURN(auto found, directory ? FilesOfDirectory(options.source) : FilesOfZip(options.source, limits));
+  PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfSource(options.source, options.source.string()));
+  PF_ASSIGN_OR_RETURN(auto found, type == fs::file_type::directory ? FilesOfDirectory(options.source)
+                                                                   : FilesOfZip(options.source, limits));
   Finder finder(options.source, std::move(found));
   PF_RETURN_IF_ERROR(finder.FindName());
   TuFiles files;
@@ -177,14 +186,14 @@ absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLi
   return files;
 }
 
-bool IsTuDirectory(const fs::path& directory) {
-  for (const char* folder : {"", "raw"}) {
-    std::error_code error;
-    for (fs::directory_iterator it(directory / folder, error), end; !error && it != end; it.increment(error)) {
-      if (IsIndicator(it->path())) return true;
-    }
-  }
-  return false;
+absl::StatusOr<bool> IsTuDirectory(const fs::path& directory) {
+  bool found = false;
+  const auto look = [&found](const fs::path&, const std::string& name) {
+    found = found || name.ends_with(kIndicator);
+    return absl::OkStatus();
+  };
+  PF_RETURN_IF_ERROR(ForEachEntry(directory, look));
+  return found;
 }
 
 bool IsZipName(const fs::path& file) { return absl::AsciiStrToLower(file.extension().string()) == ".zip"; }

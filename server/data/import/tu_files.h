@@ -32,11 +32,12 @@ struct TuFiles {
 
 // NAME_graph_indicator.txt tells the name. A directory may have the files in raw/, as PyG lays them out; an archive in
 // any folder. Takes what options.tu asks for. Errors: NotFound for missing files, InvalidArgument for several sets in
-// one source, what is no ZIP archive, and options that no TUDataset can be asked for; what ListZip says.
+// one source, what is no ZIP archive, and options that no TUDataset can be asked for; what TypeOfSource and ListZip
+// say.
 absl::StatusOr<TuFiles> FindTuFiles(const ImportOptions& options, const ImportLimits& limits);
 
-// Whether the directory, or its raw/, has a NAME_graph_indicator.txt.
-bool IsTuDirectory(const std::filesystem::path& directory);
+// Whether the directory, or its raw/, has a NAME_graph_indicator.txt. Errors: as TypeOfSource.
+absl::StatusOr<bool> IsTuDirectory(const std::filesystem::path& directory);
 // Whether the file is called NAME.zip.
 bool IsZipName(const std::filesystem::path& file);
 

@@ -172,10 +172,11 @@ struct ImportLimits {
   uint64_t most_expansion = 200;
   // Threads that parse and sort the edges of one large graph, >= 1. The store is the same whatever their number.
   int threads = AvailableCores();
-  // Whether a source file may be read that, now open, turns out to lie at this path, links resolved. Empty: any may.
-  // Asked after opening, so that a link moved since an earlier check cannot lead elsewhere. Not asked where the system
-  // does not tell (no /proc).
-  std::function<bool(const std::filesystem::path&)> may_read;
+  // Whether a source file may be read that, now open, turns out to lie at this path, links resolved. Errors end the
+  // import after the file's name: a refusal for good; a transient one (base/status.h), where that cannot be told just
+  // now, until it is tried again. Empty: any may. Asked after opening, so that a link moved since an earlier check
+  // cannot lead elsewhere. Not asked where the system does not tell (no /proc).
+  std::function<absl::Status(const std::filesystem::path&)> may_read;
 };
 
 }  // namespace permafrost::data

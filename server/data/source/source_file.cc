@@ -25,12 +25,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where an open file lies, links resolved; nullopt where the system does not tell.
-std::optional<fs::path> OpenedPath(int fd) {
+// Of looking at a source file or opening it. The want of descriptors or memory and a failing disk pass by themselves;
+// what the user put there stays as it is.
+absl::Status SourceError(int error, const std::string& name, std::string_view action) {
+  absl::Status status = SystemError(error, name, action);
+  if (absl::IsNotFound(status) || absl::IsResourceExhausted(status) || error == EIO || error == ESTALE) return status;
+  return absl::PermissionDeniedError(status.message());
+}
+
+// Where an open file, called `name` in messages, lies, links resolved; nullopt where the system does not tell. Errors:
+// transient, since what is not told just now must not be read unasked.
+absl::StatusOr<std::optional<fs::path>> OpenedPath(int fd, const std::string& name) {
   std::error_code error;
   fs::path path = fs::read_symlink(absl::StrCat("/proc/self/fd/", fd), error);
-  if (error) return std::nullopt;
-  return path;
+  if (!error) return std::optional<fs::path>(std::move(path));
+  absl::Status fault = SourceError(error.value(), name, "learn where it lies");
+  if (IsTransient(fault)) return fault;
+  return std::nullopt;
 }
 
 // The file's own bytes.
@@ -205,14 +216,6 @@ absl::StatusOr<Packing> FindPacking(int fd, const std::string& name) {
   return n == 4 && first == kZstdMagic ? Packing::kZstd : Packing::kPlain;
 }
 
-// Of looking at a source file or opening it. The want of descriptors or memory and a failing disk pass by themselves;
-// what the user put there stays as it is.
-absl::Status SourceError(int error, const std::string& name, std::string_view action) {
-  absl::Status status = SystemError(error, name, action);
-  if (absl::IsNotFound(status) || absl::IsResourceExhausted(status) || error == EIO || error == ESTALE) return status;
-  return absl::PermissionDeniedError(status.message());
-}
-
 }  // namespace
 
 absl::Status SourceReader::SystemFault(int error, std::string_view action) {
@@ -231,17 +234,26 @@ absl::Status SourceReader::Skip(uint64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<fs::file_type> TypeOfSource(const fs::path& path, const std::string& name) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::none) return SourceError(error.value(), name, "look at it");
+  return type;
+}
+
+absl::Status CheckListed(const std::error_code& error, const std::string& name) {
+  if (!error || error.value() == ENOENT || error.value() == ENOTDIR) return absl::OkStatus();
+  return SourceError(error.value(), name, "list");
+}
+
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const fs::path& path, std::string name, Packing packing) {
   SourceFile file{.path = path, .name = std::move(name), .packing = packing};
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) {
-    if (status.type() == fs::file_type::not_found) return std::nullopt;
-    return SourceError(error.value(), file.name, "look at it");
-  }
-  if (!fs::is_regular_file(status)) {
+  PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfSource(path, file.name));
+  if (type == fs::file_type::not_found) return std::nullopt;
+  if (type != fs::file_type::regular) {
     return absl::InvalidArgumentError(absl::StrCat(file.name, ": is no regular file"));
   }
+  std::error_code error;
   file.bytes = static_cast<int64_t>(fs::file_size(path, error));
   return file;
 }
@@ -263,10 +275,12 @@ absl::StatusOr<SourceFile> FindRequiredSourceFile(const fs::path& source, std::s
       absl::StrCat(AbslView(stem), ".csv.gz: not found, nor ", AbslView(stem), ".csv, in ", source.string()));
 }
 
-bool HoldsAny(const fs::path& directory, std::initializer_list<std::string_view> names) {
-  std::error_code error;
-  return std::any_of(names.begin(), names.end(),
-                     [&](std::string_view name) { return fs::exists(directory / name, error); });
+absl::StatusOr<bool> HoldsAny(const fs::path& directory, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    PF_ASSIGN_OR_RETURN(const fs::file_type type, TypeOfSource(directory / name, std::string(name)));
+    if (type != fs::file_type::not_found) return true;
+  }
+  return false;
 }
 
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor) {
@@ -274,9 +288,8 @@ absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonito
   Descriptor opened = OpenRetrying(file.path, O_RDONLY | O_NONBLOCK);
   if (!opened.valid()) return SourceError(errno, file.name, "open");
   if (const auto& may_read = monitor.limits().may_read) {
-    if (const auto path = OpenedPath(opened.get()); path && !may_read(*path)) {
-      return absl::PermissionDeniedError(absl::StrCat(file.name, ": leads to outside the import roots"));
-    }
+    PF_ASSIGN_OR_RETURN(const std::optional<fs::path> path, OpenedPath(opened.get(), file.name));
+    if (path) PF_RETURN_IF_ERROR(Annotate(may_read(*path), file.name));
   }
   return opened;
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,27 +33,33 @@ struct SourceFile {
   std::string member;  // of kZip: of the archive at `path`
 };
 
+// What `path`, called `name` in messages, leads to; not_found: to nothing. Errors: PermissionDenied for what can never
+// be looked at, as it lies there; transient: ResourceExhausted without descriptors or memory, Internal where the disk
+// fails.
+absl::StatusOr<std::filesystem::file_type> TypeOfSource(const std::filesystem::path& path, const std::string& name);
+// Of the error that ended the listing of a directory, called `name` in messages: Ok where there is none, or no such
+// directory. Errors: as TypeOfSource.
+absl::Status CheckListed(const std::error_code& error, const std::string& name);
 // `stem`.csv.gz, or else `stem`.csv, below `source`; nullopt if there is neither. `stem`: "raw/edge".
-// Errors: InvalidArgument for what is no regular file.
+// Errors: as TypeOfSource; InvalidArgument for what is no regular file.
 absl::StatusOr<std::optional<SourceFile>> FindSourceFile(const std::filesystem::path& source, std::string_view stem);
 // The same; NotFound where there is neither.
 absl::StatusOr<SourceFile> FindRequiredSourceFile(const std::filesystem::path& source, std::string_view stem);
-// Whether `directory` holds a file of one of these names.
-bool HoldsAny(const std::filesystem::path& directory, std::initializer_list<std::string_view> names);
-// The file at `path`, called `name` in messages; nullopt if there is none. Errors: InvalidArgument for what is no
-// regular file.
+// Whether `directory` holds a file of one of these names. Errors: as TypeOfSource.
+absl::StatusOr<bool> HoldsAny(const std::filesystem::path& directory, std::initializer_list<std::string_view> names);
+// The file at `path`, called `name` in messages; nullopt if there is none. Errors: as TypeOfSource; InvalidArgument for
+// what is no regular file.
 absl::StatusOr<std::optional<SourceFile>> FindFileAt(const std::filesystem::path& path, std::string name,
                                                      Packing packing);
-// Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound; transient:
-// ResourceExhausted without descriptors or memory, Internal where the disk fails; PermissionDenied.
+// Opens it for reading, if the import's limits let it be read where it lies. Errors: NotFound; as TypeOfSource; what
+// limits.may_read says, after the file's name.
 absl::StatusOr<Descriptor> OpenSource(const SourceFile& file, const ImportMonitor& monitor);
 // Of an open file, as it is now; 0 where the system does not tell.
 uint64_t BytesOf(const Descriptor& opened);
 
 class SourceReader {
  public:
-  // Borrows the monitor, which learns of every byte. PermissionDenied if the file opened lies where the import's limits
-  // do not let it read.
+  // Borrows the monitor, which learns of every byte. Errors: as OpenSource, and of a file that is not of its packing.
   static absl::StatusOr<std::unique_ptr<SourceReader>> Open(const SourceFile& file, ImportMonitor& monitor);
   // The same without the byte-order mark that some programs begin UTF-8 with.
   static absl::StatusOr<std::unique_ptr<SourceReader>> OpenText(const SourceFile& file, ImportMonitor& monitor);

@@ -18,6 +18,7 @@
 #include "data/catalog/catalog_fixture.h"
 #include "data/catalog/import_record.h"
 #include "data/ogb_folder.h"
+#include "data/source/failing_disk.h"
 #include "file_size_limit.h"
 
 namespace permafrost::data {
@@ -79,6 +80,26 @@ TEST_F(CatalogRetryTest, ADiskThatIsFullForAWhileFailsNoImport) {
   EXPECT_EQ(catalog->usage().imports.failed, 0);
   EXPECT_EQ(catalog->usage().imports.succeeded, 1);
   EXPECT_THAT(OnDisk(), ElementsAre("small"));
+}
+
+// Once a file is open, and is asked about.
+TEST_F(CatalogRetryTest, ARootThatCannotBeResolvedJustNowFailsNoImport) {
+  first_retry_ = absl::Milliseconds(1);
+  std::atomic<bool> can_fail = true;
+  const auto catalog = Open([&](const ImportOptions& options, const fs::path& directory, const ImportObserver& observer,
+                                std::stop_token stop, const ImportLimits& limits) -> absl::StatusOr<ImportedSummary> {
+    if (++tries_ > 1) return data::Import(options, directory, observer, std::move(stop), limits);
+    absl::Status said;
+    can_fail = WithoutStat(EIO, [&] { said = limits.may_read(options.source / "raw" / "edge.csv"); });
+    if (!said.ok()) return said;
+    return data::Import(options, directory, observer, std::move(stop), limits);
+  });
+  ASSERT_TRUE(catalog->Import(Id("small"), Options()).ok());
+  const auto ready = AwaitEnd(*catalog, Id("small"));
+  if (!can_fail) GTEST_SKIP() << "no call can be made to fail here";
+  ASSERT_EQ(ready->state, DatasetState::kReady) << ready->error;
+  EXPECT_EQ(tries_, 2);
+  EXPECT_THAT(Warnings(), ElementsAre(EndsWith("/root: cannot resolve: Input/output error")));
 }
 
 TEST_F(CatalogRetryTest, WhatWaitsIsShownAndHoldsNoOtherUp) {

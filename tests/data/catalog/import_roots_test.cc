@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "data/source/failing_disk.h"
 #include "no_descriptors.h"
 #include "temp_dir.h"
 
@@ -36,6 +38,20 @@ TEST_F(ImportRootsTest, AFolderThatCannotBeListedJustNowIsNotForbidden) {
   const absl::Status status = Check(root_ / "set");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_TRUE(IsTransient(status));
+}
+
+// Of a file that is open: it is refused only where no root can hold it.
+TEST_F(ImportRootsTest, WhatLiesBelowNoRootThatCanBeResolvedIsNotRefusedYet) {
+  EXPECT_TRUE(CheckInRoots(root_ / "set" / "raw" / "edge.csv", roots_).ok());
+  const absl::Status refused = CheckInRoots(temp_.path() / "edge.csv", roots_);
+  EXPECT_EQ(refused, absl::PermissionDeniedError("leads to outside the import roots"));
+  for (const int error : {EIO, EMFILE, ENOMEM}) {
+    absl::Status status;
+    const bool failing = WithoutStat(error, [&] { status = CheckInRoots(root_ / "set" / "raw" / "edge.csv", roots_); });
+    if (!failing) GTEST_SKIP() << "no call can be made to fail here";
+    EXPECT_TRUE(IsTransient(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("/root: cannot resolve: ")) << error;
+  }
 }
 
 TEST_F(ImportRootsTest, APathThatCanNeverBeFollowedIsTheCallersError) {

@@ -228,9 +228,10 @@ TEST_F(EdgeListImport, RefusesMoreNodesThanTheMemoryHolds) {
 
 TEST_F(EdgeListImport, ObeysMayReadAndStop) {
   const ImportOptions options = Options("0,1\n");
-  const auto refused = ImportGraphInto(temp_.path() / "store", options,
-                                       {.may_read = [](const std::filesystem::path&) { return false; }});
-  EXPECT_EQ(refused.status().code(), absl::StatusCode::kPermissionDenied) << refused.status();
+  const auto refused = ImportGraphInto(temp_.path() / "store", options, {.may_read = [](const std::filesystem::path&) {
+                                         return absl::PermissionDeniedError("leads elsewhere");
+                                       }});
+  EXPECT_EQ(refused.status(), absl::PermissionDeniedError("edges.csv: leads elsewhere"));
   std::stop_source stop;
   stop.request_stop();
   const auto cancelled = ImportGraph(options, temp_.path() / "store", {}, stop.get_token());

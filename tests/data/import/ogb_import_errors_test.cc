@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <stop_token>
 #include <string>
 
+#include "base/status.h"
 #include "data/ogb_folder.h"
+#include "data/source/failing_disk.h"
+#include "no_descriptors.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -142,6 +147,60 @@ TEST(OgbImport, EveryBadInputIsOneLineThatNamesIt) {
     EXPECT_THAT(message, HasSubstr(c.want));
     EXPECT_EQ(message.find('\n'), std::string::npos);
     EXPECT_FALSE(fs::exists(temp.path() / "store" / GraphSet::kFileName));
+  }
+}
+
+TEST(OgbImport, ASourceThatCannotBeLookedAtJustNowIsTheMachines) {
+  TempDir temp;
+  const fs::path source = temp.path() / "source", store = temp.path() / "store";
+  WriteFiles(source, SmallSet());
+  fs::create_directories(store);
+  absl::Status status;
+  const bool failing = WithoutStat(EIO, [&] {
+    status = Import({.source = source, .split = {}}, store, /*observer=*/{}, std::stop_token()).status();
+  });
+  if (!failing) GTEST_SKIP() << "no call can be made to fail here";
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_TRUE(IsTransient(status)) << status;
+  EXPECT_EQ(std::string(status.message()), source.string() + ": cannot look at it: Input/output error");
+}
+
+// A circle of links stays one.
+TEST(OgbImport, ASourceThatCanNeverBeLookedAtIsAtFault) {
+  TempDir temp;
+  fs::create_symlink("circle", temp.path() / "circle");
+  fs::create_directories(temp.path() / "source" / "raw");
+  fs::create_symlink("graph-label.csv", temp.path() / "source" / "raw" / "graph-label.csv");
+  const struct {
+    fs::path source;
+    std::string want;
+  } kCases[] = {
+      {temp.path() / "circle", "/circle: cannot look at it: Too many levels of symbolic links"},
+      {temp.path() / "source", "raw/graph-label.csv: cannot look at it: Too many levels of symbolic links"},
+  };
+  for (const auto& c : kCases) {
+    const absl::Status status =
+        Import({.source = c.source, .split = {}}, temp.path() / "store", /*observer=*/{}, std::stop_token()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
+    EXPECT_FALSE(IsTransient(status)) << c.want;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(c.want));
+  }
+}
+
+// Taken for empty it would lack the split that is wanted, or have one drawn.
+TEST(OgbImport, SplitsThatCannotBeListedJustNowAreNotMissing) {
+  TempDir temp;
+  const fs::path source = temp.path() / "source", store = temp.path() / "store";
+  WriteFiles(source, SmallSet());
+  fs::create_directories(store);
+  for (const char* split : {"", "plain"}) {
+    absl::Status status;
+    {
+      const NoDescriptors none;
+      status = ImportOgbGraphs({.source = source, .split = split}, store, {}, {}).status();
+    }
+    EXPECT_TRUE(IsTransient(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("split: cannot list: "));
   }
 }
 

@@ -9,7 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "base/status.h"
 #include "data/import/tu_sets.h"
+#include "data/source/failing_disk.h"
+#include "no_descriptors.h"
 #include "temp_dir.h"
 
 namespace permafrost::data {
@@ -161,6 +164,84 @@ TEST(TuImport, DegreesThatChangeBetweenTheReadingsAreRefused) {
   }
 }
 
+// A row that could only be right if ids began at 0, which the rest of the file would tell.
+TEST(TuImport, ARestThatCannotBeReadIsNotTheFaultOfTheRowBeforeIt) {
+  if (!fs::exists("/proc/self/fd")) GTEST_SKIP() << "this system does not tell which files are open";
+  const struct {
+    const char* why;
+    std::string first_rows;
+    int told;  // progress at which the disk fails: of each read, and of each beginning anew
+  } kCases[] = {
+      {"in the file's order", "7, 1\n", 1},
+      {"while edges out of their order are sorted", "5, 6\n1, 2\n7, 1\n", 3},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(c.why);
+    TempDir temp;
+    const fs::path source = temp.path() / "source";
+    Files files = SmallTu();
+    // More than is read at once.
+    files["S_A.txt"] = c.first_rows;
+    for (int i = 0; i < 200'000; ++i) files["S_A.txt"] += "1, 2\n";
+    WriteFiles(source, files);
+    fs::create_directories(temp.path() / "store");
+    int told = 0, failing = 0;
+    const ImportObserver observer = [&](const ImportProgress& progress) {
+      if (progress.current_file == "S_A.txt" && ++told == c.told) failing = FailReadsOf(source / "S_A.txt");
+    };
+    const ImportOptions options{.source = source, .split = {}};
+    const absl::Status status = Import(options, temp.path() / "store", observer, std::stop_token()).status();
+    EXPECT_EQ(failing, 1);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_TRUE(IsTransient(status)) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("S_A.txt:"), HasSubstr(": cannot read: ")));
+  }
+}
+
+// The first fault of a file is the one that is told.
+TEST(TuImport, AFaultOfTheRestIsToldAfterTheRowBeforeIt) {
+  TempDir temp;
+  WriteFiles(temp.path() / "source", With(SmallTu(), {{"S_A.txt", "7, 1\n\n1, 2\n"}}));
+  const absl::Status status = ImportTu(temp.path() / "source", temp.path() / "store").status();
+  EXPECT_EQ(status, absl::InvalidArgumentError("S_A.txt:1: source: 7 is outside 1..6"));
+}
+
+TEST(TuImport, AStopInTheRestOfTheFileIsNoFaultOfIt) {
+  TempDir temp;
+  Files files = SmallTu();
+  files["S_A.txt"] = "7, 1\n";
+  for (int i = 0; i < 200'000; ++i) files["S_A.txt"] += "1, 2\n";
+  WriteFiles(temp.path() / "source", files);
+  fs::create_directories(temp.path() / "store");
+  std::stop_source stop;
+  int told = 0;
+  const ImportObserver observer = [&](const ImportProgress& progress) {
+    // Not at the first reading, which finds the row.
+    if (progress.current_file == "S_A.txt" && ++told == 2) stop.request_stop();
+  };
+  const ImportOptions options{.source = temp.path() / "source", .split = {}};
+  const absl::Status status = Import(options, temp.path() / "store", observer, stop.get_token()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+}
+
+// Whether its format is looked for or named.
+TEST(TuImport, AFolderThatCannotBeListedJustNowIsNotOneWithoutASet) {
+  TempDir temp;
+  WriteFiles(temp.path() / "source", SmallTu());
+  fs::create_directories(temp.path() / "store");
+  for (const ImportFormat format : {ImportFormat::kAuto, ImportFormat::kTu}) {
+    const ImportOptions options{.source = temp.path() / "source", .format = format, .split = {}};
+    absl::Status status;
+    {
+      const NoDescriptors none;
+      status = Import(options, temp.path() / "store", /*observer=*/{}, std::stop_token()).status();
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_TRUE(IsTransient(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("/source: cannot list: ")) << static_cast<int>(format);
+  }
+}
+
 TEST(TuImport, MembersThatLeadElsewhere) {
   for (const std::string folder : {"../../", "/tmp/", "a/../", "..\\"}) {
     TempDir temp;
@@ -199,9 +280,9 @@ TEST(TuImport, BadArchives) {
     }
   }
   // What lies outside of the import roots is not even listed.
-  const ImportLimits closed{.may_read = [](const fs::path&) { return false; }};
+  const ImportLimits closed{.may_read = [](const fs::path&) { return absl::PermissionDeniedError("closed"); }};
   summary = ImportTu(temp.path() / "good.zip", temp.path() / "store", {}, closed);
-  EXPECT_EQ(summary.status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(summary.status(), absl::PermissionDeniedError("good.zip: closed"));
 }
 
 }  // namespace

@@ -1,22 +1,22 @@
 #include "data/source/source_file.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zstd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <string>
-#include <system_error>
+#include <utility>
 #include <vector>
 
-#include "base/descriptor.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "data/import/tu_sets.h"
 #include "data/ogb_folder.h"
+#include "data/source/failing_disk.h"
 #include "data/source/unpack_bound.h"
 #include "data/source/zip_member.h"
 #include "no_descriptors.h"
@@ -56,6 +56,61 @@ TEST(OpenSource, TellsTheMachinesErrorsFromTheSources) {
   EXPECT_THAT(std::string(none_left.message()), testing::StartsWith("raw/edge.csv: cannot open: "));
 }
 
+// Of what the disk does not tell nothing is known: it is not for that reason absent, nor may it be read unasked.
+TEST(OpenSource, WhatCannotBeLookedAtJustNowIsNotTakenForAbsentOrAllowed) {
+  const TempDir dir;
+  const fs::path path = dir.path() / "edge.csv";
+  WriteText(path, "0,1\n");
+  const ImportObserver observer;
+  const ImportLimits limits{.may_read = [](const fs::path&) { return absl::OkStatus(); }};
+  const ImportMonitor monitor(0, observer, std::stop_token(), limits);
+  for (const int error : {EIO, ENOMEM}) {
+    absl::Status held, found, opened;
+    const bool failing = WithoutStat(error, [&] {
+      held = HoldsAny(dir.path(), {"edge.csv"}).status();
+      found = FindFileAt(path, "edge.csv", Packing::kPlain).status();
+      opened = OpenSource({.path = path, .name = "edge.csv", .packing = Packing::kPlain}, monitor).status();
+    });
+    if (!failing) GTEST_SKIP() << "no call can be made to fail here";
+    for (const absl::Status& status : {held, found, opened}) {
+      EXPECT_EQ(status.code(), error == EIO ? absl::StatusCode::kInternal : absl::StatusCode::kResourceExhausted)
+          << status;
+      EXPECT_TRUE(IsTransient(status)) << status;
+      EXPECT_THAT(std::string(status.message()), testing::StartsWith("edge.csv: cannot l")) << "look at it, or learn";
+    }
+  }
+}
+
+TEST(OpenSource, WhatIsSaidOfItsPlaceEndsTheImportOrLetsItWait) {
+  const TempDir dir;
+  const fs::path path = dir.path() / "edge.csv";
+  WriteText(path, "0,1\n");
+  if (!fs::exists("/proc/self/fd")) GTEST_SKIP() << "this system does not tell where an open file lies";
+  const struct {
+    const char* why;
+    absl::Status said;
+    bool transient;
+  } kCases[] = {
+      {"allowed", absl::OkStatus(), false},
+      {"refused", absl::PermissionDeniedError("leads elsewhere"), false},
+      {"not known just now", AsTransient(absl::InternalError("/root: cannot resolve")), true},
+  };
+  for (const auto& c : kCases) {
+    const ImportObserver observer;
+    fs::path asked;
+    const ImportLimits limits{.may_read = [&](const fs::path& lies_at) {
+      asked = lies_at;
+      return c.said;
+    }};
+    const ImportMonitor monitor(0, observer, std::stop_token(), limits);
+    const absl::Status status =
+        OpenSource({.path = path, .name = "raw/edge.csv", .packing = Packing::kPlain}, monitor).status();
+    EXPECT_EQ(asked, path) << c.why;
+    EXPECT_EQ(status, Annotate(c.said, "raw/edge.csv")) << c.why;
+    EXPECT_EQ(IsTransient(status), c.transient) << c.why;
+  }
+}
+
 // A directory opens as a file does, and cannot be read.
 TEST(SourceReader, AReadThatFailsIsTheMachines) {
   const TempDir dir;
@@ -73,14 +128,28 @@ TEST(SourceReader, AReadThatFailsIsTheMachines) {
   }
 }
 
-// As a.zip, a member that no buffer holds whole.
-SourceFile LargeMember(const fs::path& directory) {
-  std::string text;
-  SplitMix64 random(1, 0);
-  for (int i = 0; i < 1'000'000; ++i) text += static_cast<char>('0' + random.Below(10));
-  ZipOf(directory / "a.zip", {{"a.txt", text}});
-  return {.path = directory / "a.zip", .name = "a.zip", .packing = Packing::kZip, .member = "a.txt"};
-}
+// An archive with a member that no buffer holds whole.
+class ZipMember : public ::testing::Test {
+ protected:
+  ZipMember() {
+    std::string text;
+    SplitMix64 random(1, 0);
+    for (int i = 0; i < 1'000'000; ++i) text += static_cast<char>('0' + random.Below(10));
+    ZipOf(file_.path, {{file_.member, text}});
+  }
+  // The member, open; null where it cannot be opened, which fails the test.
+  std::unique_ptr<SourceReader> Opened() {
+    auto reader = OpenZipMember(file_, file_.member, monitor_);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    return reader.ok() ? *std::move(reader) : nullptr;
+  }
+
+  const TempDir dir_;
+  const SourceFile file_{.path = dir_.path() / "a.zip", .name = "a.zip", .packing = Packing::kZip, .member = "a.txt"};
+  const ImportObserver observer_;
+  const ImportLimits limits_;
+  ImportMonitor monitor_{0, observer_, std::stop_token(), limits_};
+};
 
 absl::Status ReadToItsEnd(SourceReader& reader) {
   std::vector<char> block(1 << 14);
@@ -90,17 +159,12 @@ absl::Status ReadToItsEnd(SourceReader& reader) {
   }
 }
 
-TEST(ZipMember, TheWantOfDescriptorsIsTheMachines) {
-  const TempDir dir;
-  const SourceFile file = LargeMember(dir.path());
-  const ImportObserver observer;
-  const ImportLimits limits;
-  ImportMonitor monitor(0, observer, std::stop_token(), limits);
+TEST_F(ZipMember, TheWantOfDescriptorsIsTheMachines) {
   absl::Status listed, opened;
   {
     const NoDescriptors none(1);  // enough to open the file, which libzip wants another for
-    listed = ListZip(file, monitor).status();
-    opened = OpenZipMember(file, "a.txt", monitor).status();
+    listed = ListZip(file_, monitor_).status();
+    opened = OpenZipMember(file_, file_.member, monitor_).status();
   }
   for (const absl::Status& status : {listed, opened}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
@@ -109,41 +173,22 @@ TEST(ZipMember, TheWantOfDescriptorsIsTheMachines) {
   }
 }
 
-TEST(ZipMember, AReadThatFailsIsTheMachines) {
+TEST_F(ZipMember, AReadThatFailsIsTheMachines) {
   if (!fs::exists("/proc/self/fd")) GTEST_SKIP() << "this system does not tell which files are open";
-  const TempDir dir;
-  const SourceFile file = LargeMember(dir.path());
-  const ImportObserver observer;
-  const ImportLimits limits;
-  ImportMonitor monitor(0, observer, std::stop_token(), limits);
-  const auto reader = OpenZipMember(file, "a.txt", monitor);
-  ASSERT_TRUE(reader.ok()) << reader.status();
-  // In the open file's place one that may not be read.
-  WriteText(dir.path() / "other", "x");
-  const Descriptor unreadable = OpenRetrying(dir.path() / "other", O_WRONLY);
-  int replaced = 0;
-  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-    std::error_code error;
-    if (fs::read_symlink(entry.path(), error) != file.path) continue;
-    replaced += dup2(unreadable.get(), std::stoi(entry.path().filename().string())) >= 0 ? 1 : 0;
-  }
-  ASSERT_EQ(replaced, 1);
-  const absl::Status status = ReadToItsEnd(**reader);
+  const auto reader = Opened();
+  ASSERT_NE(reader, nullptr);
+  ASSERT_EQ(FailReadsOf(file_.path), 1);
+  const absl::Status status = ReadToItsEnd(*reader);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
   EXPECT_TRUE(IsTransient(status)) << status;
 }
 
 // What ends before its archive says so is the archive's.
-TEST(ZipMember, AFileCutShortIsCorrupt) {
-  const TempDir dir;
-  const SourceFile file = LargeMember(dir.path());
-  const ImportObserver observer;
-  const ImportLimits limits;
-  ImportMonitor monitor(0, observer, std::stop_token(), limits);
-  const auto reader = OpenZipMember(file, "a.txt", monitor);
-  ASSERT_TRUE(reader.ok()) << reader.status();
-  fs::resize_file(file.path, 100'000);
-  const absl::Status status = ReadToItsEnd(**reader);
+TEST_F(ZipMember, AFileCutShortIsCorrupt) {
+  const auto reader = Opened();
+  ASSERT_NE(reader, nullptr);
+  fs::resize_file(file_.path, 100'000);
+  const absl::Status status = ReadToItsEnd(*reader);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
 }
 
